@@ -146,7 +146,7 @@ class Tracer:
 
     def node(self, prim: Operation, args: tuple[Expr, ...], static: dict[str, Any]) -> Expr:
         """The expression prim(*args), made on first use."""
-        name = (prim, tuple(id(a) for a in args), tuple(sorted(static.items())))
+        name = (prim, tuple(id(a) for a in args), keywords(static))
         try:
             known = self._known.get(name)
         except TypeError:
@@ -176,7 +176,7 @@ class Tracer:
         """Trailing shape and type of prim(*args); where all arguments have rows, found once for their shapes and types."""
         if not all(a.rows for a in args):
             return self._tried(prim, args, static, rows)
-        given = (prim, tuple((a.dims, a.dtype) for a in args), tuple(static.items()))
+        given = (prim, tuple((a.dims, a.dtype) for a in args), keywords(static))
         if given not in _RESULTS:
             if len(_RESULTS) >= MOST_RESULTS:
                 _RESULTS.clear()
@@ -193,6 +193,18 @@ class Tracer:
         except (ValueError, IndexError, TypeError) as error:
             shapes = ", ".join(("[edges" + "".join(f", {d}" for d in a.dims) + "]") if a.rows else str(list(a.dims)) for a in args)
             raise ShapeError(f"{prim.name} cannot take {shapes}: {error}") from error
+
+
+def keywords(static: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Static keywords as a key, equal for equal types and values: 2 and 2.0, True and 1, 0.0 and -0.0 differ."""
+    return tuple((name, _typed(static[name])) for name in sorted(static))
+
+
+def _typed(x: Any) -> tuple[Any, ...]:
+    if isinstance(x, tuple):
+        return (tuple, *map(_typed, x))
+    # the text tells 0.0 from -0.0, and NaN equals itself
+    return type(x), repr(x) if isinstance(x, float) else x
 
 
 _TRACER: ContextVar[Tracer | None] = ContextVar("graphtheta_tracer", default=None)

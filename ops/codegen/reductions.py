@@ -1,10 +1,10 @@
-"""Lowerings of sums and largest values over axes."""
+"""Lowerings of sums, and of largest and smallest values, over axes."""
 from __future__ import annotations
 
 import numpy as np
 
 from ..autodiff.expr import Expr
-from ..functions.shape import max_p, sum_p
+from ..functions.shape import max_p, min_p, sum_p
 from ..source.register_buffer import RegisterBuffer
 from .gradients import Gradients
 from .lowering import Lowering, register
@@ -23,11 +23,18 @@ class SumOverAxes(Lowering):
         to.add(e.args[0], e.args[0].dims, lambda p: g(p.through(where)))
 
 
-class MaxOverAxes(Lowering):
-    """The first of the largest numbers, by a loop; its position is saved for the gradient."""
+class ExtremeOverAxes(Lowering):
+    """The first of the largest or smallest numbers, or the first NaN, by a loop; its position is saved for the gradient.
+
+    Args:
+        better: The comparison of a number with the best so far.
+    """
 
     repeats = True
     saves_intermediates = True
+
+    def __init__(self, better: str):
+        self.better = better
 
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
         s, v = r.source, r.values
@@ -40,11 +47,13 @@ class MaxOverAxes(Lowering):
         size = int(np.prod(e.dims))
         where, each = s.map(order), len(order) // max(size, 1)
         with s.block(f"for i in range({size}):"):
-            s.put("best, which = T(-np.inf), 0")
-            with s.block(f"for j in range({each}):"):
+            s.put(f"which = {where}[0, i * {each}]")
+            s.put(f"best = {values.name}[0, which]")
+            with s.block(f"for j in range(1, {each}):"):
                 s.put(f"at_j = {where}[0, i * {each} + j]")
-                with s.block(f"if {values.name}[0, at_j] > best:"):
-                    s.put(f"best, which = {values.name}[0, at_j], at_j")
+                s.put(f"x_j = {values.name}[0, at_j]")
+                with s.block(f"if x_j {self.better} best or (x_j != x_j and best == best):"):
+                    s.put("best, which = x_j, at_j")
             s.put(f"{name}[0, i] = best")
             s.put(f"{winner}[0, i] = which")
         return buffer
@@ -69,4 +78,5 @@ def reduced(e: Expr) -> np.ndarray:
 
 
 register(sum_p, SumOverAxes())
-register(max_p, MaxOverAxes())
+register(max_p, ExtremeOverAxes(">"))
+register(min_p, ExtremeOverAxes("<"))

@@ -11,6 +11,7 @@ step.
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from graphtheta.errors import UserFunctionError
 from . import element, header
 
 Rule = str | None
-_NUMBER = re.compile(r"-?(np\.inf|[0-9][0-9.]*(e[+-]?[0-9]+)?)")
+_NUMBER = re.compile(r"np\.nan|-?(np\.inf|[0-9][0-9.]*(e[+-]?[0-9]+)?)")
 _SIGNS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.USub)
 
 
@@ -61,6 +62,12 @@ class Scalar:
     def lazy(self) -> bool:
         """Whether lazy elementwise fusion can run it: its loops have all functions as vector code."""
         return self.functions <= element.FUNCTIONS
+
+
+def constant(x: float) -> str:
+    """A number as it stands in a scalar form."""
+    text = repr(float(x))
+    return f"T({text if math.isfinite(x) else text.replace('inf', 'np.inf').replace('nan', 'np.nan')})"
 
 
 @lru_cache(maxsize=1024)

@@ -15,7 +15,7 @@ import numpy as np
 
 from graphtheta.errors import ColumnError, UserFunctionError
 
-from ..autodiff.expr import Expr, Tracer, ordered
+from ..autodiff.expr import Expr, Tracer, keywords, ordered
 from ..autodiff.naming import naming
 from .aggregator import Aggregator, Shape, aggregators
 
@@ -69,7 +69,7 @@ class SymbolicTrace:
     def _node(self, e: Expr, number: dict[int, int]) -> tuple[Any, ...]:
         what = (e.rows, e.dims, e.dtype, e.requires_grad)
         if e.prim is not None:
-            return e.prim, tuple(number[id(a)] for a in e.args), tuple(e.static.items()), what
+            return e.prim, tuple(number[id(a)] for a in e.args), keywords(e.static), what
         return e.leaf, what, self.tracer.neutral(e), e.leaf is not None and e.leaf[1] in self.stored
 
 

@@ -11,7 +11,7 @@ from graphtheta.errors import UserFunctionError
 
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.traits import Traits, all_axes
-from ..compile.scalar import Scalar
+from ..compile.scalar import Scalar, constant
 from .rows import align, unbroadcast
 
 _FLOATS = Traits(takes="floats")
@@ -206,11 +206,13 @@ def _of_powers(exponent: float) -> str:
 
 
 def _raised(exponent: float) -> str:
-    return _PRODUCTS[int(exponent)] if exponent in _PRODUCTS else f"power({{0}}, T({exponent!r}))"
+    return _PRODUCTS[int(exponent)] if exponent in _PRODUCTS else f"power({{0}}, {constant(exponent)})"
 
 
 def _power_form(exponent: float) -> Scalar:
-    return Scalar(_raised(exponent), (f"{{g}} * T({exponent!r}) * {_raised(exponent - 1)}",), exponent not in _PRODUCTS)
+    # the slope of x ** 0 is 0 also where that of other powers is infinite
+    slope = f"{{g}} * {constant(exponent)} * {_raised(exponent - 1)}" if exponent else None
+    return Scalar(_raised(exponent), (slope,), exponent not in _PRODUCTS)
 
 
 @primitive("power", threaded=True, scalar=_power_form,
@@ -224,20 +226,24 @@ def _power_vjp(g: Any, y: Any, x: Any, exponent: float) -> Any:
 
 
 @primitive("leaky_relu", traits=_FLOATS, scalar=lambda slope: Scalar(
-    f"leaky_relu({{0}}, T({slope!r}))", (f"{{g}} * step({{0}}, T({slope!r}))",)))
+    f"leaky_relu({{0}}, {constant(slope)})", (f"{{g}} * step({{0}}, {constant(slope)})",)))
 def _leaky_relu(x: Any, *, slope: float) -> Any:
     return np.where(x > 0, x, slope * x)
 
 
 @primitive("elu", threaded=True, traits=_FLOATS, scalar=lambda alpha: Scalar(
-    f"elu({{0}}, T({alpha!r}))", (f"{{g}} * elu_slope({{0}}, {{y}}, T({alpha!r}))",), costly=True))
+    f"elu({{0}}, {constant(alpha)})", (f"{{g}} * elu_slope({{0}}, {{y}}, {constant(alpha)})",), costly=True))
 def _elu(x: Any, *, alpha: float) -> Any:
     return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
 
 
 def _clip_form(low: float | None, high: float | None) -> Scalar:
-    bounds = f"T({-math.inf if low is None else low!r}), T({math.inf if high is None else high!r})".replace("inf", "np.inf")
-    return Scalar(f"clip({{0}}, {bounds})", (f"{{g}} * inside({{0}}, {bounds})",))
+    low, high = -math.inf if low is None else low, math.inf if high is None else high
+    if math.isnan(low) or math.isnan(high):
+        return Scalar("single(T(np.nan))", (None,))
+    # of bounds in the wrong order the upper one decides
+    bounds = f"{constant(min(low, high))}, {constant(high)}"
+    return Scalar(f"clip({{0}}, {bounds})", (f"{{g}} * inside({{0}}, {constant(low)}, {constant(high)})",))
 
 
 @primitive("clip", scalar=_clip_form, traits=Traits(
@@ -246,23 +252,32 @@ def _clip(x: Any, *, low: float | None, high: float | None) -> Any:
     return np.clip(x, low, high)
 
 
+def _clip_vjp(g: Any, y: Any, x: Any, low: float | None, high: float | None) -> Any:
+    return g * ((x >= (-math.inf if low is None else low)) & (x <= (math.inf if high is None else high)))
+
+
 defvjp(_power, x=_power_vjp)
 defvjp(_leaky_relu, x=lambda g, y, x, slope: np.where(x > 0, g, slope * g))
 defvjp(_elu, x=lambda g, y, x, alpha: np.where(x > 0, g, g * (y + alpha)))
-defvjp(_clip, x=lambda g, y, x, low, high: g * (y == x))
+defvjp(_clip, x=_clip_vjp)
 
 
 @primitive("pow", traits=_FLOATS, scalar=Scalar(
-    "pow({0}, {1})", ("{g} * {1} * pow({0}, {1} - T(1))", "if_positive({0}, {g} * {y} * log({0}))"), costly=True))
+    "pow({0}, {1})", ("where({1}, {g} * {1} * pow({0}, {1} - T(1)), T(0))", "if_positive({0}, {g} * {y} * log({0}))"), costly=True))
 def _pow(x: Any, exponent: Any) -> Any:
     return np.power(x, exponent)
+
+
+def _pow_base(g: Any, y: Any, x: Any, exponent: Any) -> Any:
+    # the slope of x ** 0 is 0 also where that of other powers is infinite
+    return unbroadcast(g * exponent * np.power(x, np.where(exponent == 0, 1, exponent) - 1), x)
 
 
 def _pow_exponent(g: Any, y: Any, x: Any, exponent: Any) -> Any:
     return unbroadcast(np.where(x > 0, g * y * np.log(np.where(x > 0, x, 1)), 0), exponent)
 
 
-defvjp(_pow, x=lambda g, y, x, exponent: unbroadcast(g * exponent * np.power(x, exponent - 1), x), exponent=_pow_exponent)
+defvjp(_pow, x=_pow_base, exponent=_pow_exponent)
 
 
 def power(x: Any, exponent: Any) -> Any:
@@ -270,7 +285,7 @@ def power(x: Any, exponent: Any) -> Any:
 
     Args:
         x: Base. For an exponent that is no number it should be positive: a negative base gives NaN,
-            and 0 gives an infinite gradient for exponents below 1.
+            and 0 gives an infinite gradient for exponents below 1 other than 0.
         exponent: A number; or a parameter or value, into which a gradient flows: y log(x), and 0
             where x is not positive.
     """
@@ -293,7 +308,10 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
 
 
 def clip(x: Any, low: float | None, high: float | None) -> Any:
-    """x limited to [low, high]; None leaves a side open. The gradient is 0 outside."""
+    """x limited to [low, high], as in NumPy; None leaves a side open. The gradient is 0 outside.
+
+    If low is above high, the result is high; if a bound is NaN, it is NaN.
+    """
     bounds = {"low": low, "high": high}
     return _clip(x, **{name: None if b is None else _constant("clip", name, b) for name, b in bounds.items()})
 

@@ -50,8 +50,8 @@ def getitem(x: Any, key: Any) -> Any:
 
     Args:
         x: [n, ...] or rowless.
-        key: Integers, slices, one list of integers, ``...`` or None (a new axis). For a row value it starts with
-            ``...`` or ``:``, so that the row axis stays.
+        key: Integers, slices, one list of integers or of a Boolean for each entry of the axis, ``...`` or None (a new
+            axis). For a row value it starts with ``...`` or ``:``, so that the row axis stays.
 
     Raises:
         ShapeError: The key reaches the row axis, is out of range, or has entries that are not constants.
@@ -59,7 +59,7 @@ def getitem(x: Any, key: Any) -> Any:
     parts = key if isinstance(key, tuple) else (key,)
     if has_rows(x):
         _check_rows(x, parts)
-    encoded = tuple(map(_encoded, parts))
+    encoded = tuple(_encoded(k, d) for k, d in zip(parts, _lengths(parts, x.shape), strict=True))
     kinds = [k[0] for k in encoded]
     if kinds.count("list") > 1 or ("list" in kinds and "int" in kinds):
         raise ShapeError("an index may contain one list, and no integers together with a list; index twice instead")
@@ -67,8 +67,8 @@ def getitem(x: Any, key: Any) -> Any:
 
 
 def _check_rows(x: Any, parts: tuple[Any, ...]) -> None:
-    all_rows = isinstance(parts[0], slice) and parts[0] == slice(None)
-    if not (all_rows or parts[0] is Ellipsis):
+    all_rows = bool(parts) and isinstance(parts[0], slice) and parts[0] == slice(None)
+    if not (all_rows or parts[:1] == (Ellipsis,)):
         raise ShapeError("rows cannot be indexed in a user function, the row axis belongs to the engine; start the index with ... "
                          "to reach trailing axes, as in x[..., 0]")
     taken = sum(k is not None and k is not Ellipsis for k in parts[1:])
@@ -76,19 +76,35 @@ def _check_rows(x: Any, parts: tuple[Any, ...]) -> None:
         raise ShapeError(f"an index of {taken} trailing axes was used on a row value that has {len(trailing(x))}")
 
 
-def _encoded(k: Any) -> tuple[Any, ...]:
-    """A hashable form; slices are not hashable before Python 3.12."""
+def _lengths(parts: tuple[Any, ...], shape: tuple[int | None, ...]) -> list[int | None]:
+    """Length of the axis that each entry of an index reads; None for entries that read none, and for rows."""
+    reads = [k is not None and k is not Ellipsis for k in parts]
+    at = next((i for i, k in enumerate(parts) if k is Ellipsis), len(parts))
+    before = np.cumsum(reads)
+    # entries after the ellipsis count from the right
+    axes = [int(n) - 1 - (0 if i < at else int(before[-1])) for i, n in enumerate(before)]
+    return [shape[a] if r and -len(shape) <= a < len(shape) else None for a, r in zip(axes, reads, strict=True)]
+
+
+def _encoded(k: Any, length: int | None) -> tuple[Any, ...]:
+    """A hashable form for an axis of some length; slices are not hashable before Python 3.12."""
     if k is None or k is Ellipsis:
         return ("new",) if k is None else ("...",)
     if isinstance(k, slice):
         return ("slice", *(None if v is None else int(v) for v in (k.start, k.stop, k.step)))
     if isinstance(k, (int, np.integer)) and not isinstance(k, bool):
         return ("int", int(k))
-    numbers = np.asarray(k) if isinstance(k, (list, np.ndarray)) else None
+    numbers = np.asarray(k, None if len(k) else np.int64) if isinstance(k, (list, np.ndarray)) and np.ndim(k) else None
     if numbers is None or numbers.ndim != 1 or numbers.dtype.kind not in "iub":
         raise ShapeError(f"an index of type {type(k).__name__} is not a constant; use integers, slices or a list of integers")
-    picked = np.flatnonzero(numbers) if numbers.dtype.kind == "b" else numbers
-    return ("list", *picked.tolist())
+    if numbers.dtype.kind == "b":
+        if len(numbers) != length:
+            raise ShapeError(f"an index of {len(numbers)} Booleans was used on an axis of length {length}; give one for each entry")
+        numbers = np.flatnonzero(numbers)
+    elif length is not None and not (numbers >= -length).all() & (numbers < length).all():
+        raise ShapeError(f"an index holds numbers from {numbers.min()} to {numbers.max()}, but the axis has the length {length}")
+    # counted from the start, so that an entry that occurs twice is found
+    return ("list", *(i + length if i < 0 and length is not None else i for i in numbers.tolist()))
 
 
 def _decoded(key: Key) -> tuple[Any, ...]:

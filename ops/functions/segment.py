@@ -1,6 +1,7 @@
 """Reductions of consecutive rows: values sorted by segment, with bounds ``indptr``.
 
-Empty segments give 0, never NaN. Sums run in the order of the rows.
+Empty segments give 0, never NaN. Sums run in the order of the rows: of floats in float64, because
+there may be millions of rows, and of integers and masks exactly, as int64 or uint64 as in NumPy.
 """
 from __future__ import annotations
 
@@ -11,18 +12,30 @@ import numpy as np
 from graphtheta.errors import ShapeError, UserFunctionError
 
 from ..autodiff.expr import Expr, tracing
+from ..autodiff.init import default_dtype
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.tape import Var, space_of
 
 
-def _reduce(ufunc: np.ufunc, values: Any, indptr: Any) -> Any:
-    """Reduce each segment; 0 where it is empty."""
-    out = np.zeros((len(indptr) - 1, *values.shape[1:]), values.dtype)
+def _reduce(ufunc: np.ufunc, values: Any, indptr: Any, dtype: Any = None) -> Any:
+    """Reduce each segment, in a type if one is given; 0 where it is empty."""
+    out = np.zeros((len(indptr) - 1, *values.shape[1:]), dtype or values.dtype)
     some = indptr[1:] > indptr[:-1]
     if some.any():
         # reduceat would read a row for an empty segment too, so these are left out
-        out[some] = ufunc.reduceat(values, indptr[:-1][some], axis=0)
+        out[some] = ufunc.reduceat(values, indptr[:-1][some], axis=0, dtype=dtype)
     return out
+
+
+def _exact_sum(values: Any, indptr: Any) -> Any:
+    """The sum of each segment, before it is rounded to the type of the result."""
+    return _reduce(np.add, values, indptr, np.float64 if values.dtype.kind == "f" else np.sum(values[:0]).dtype)
+
+
+def _sum(values: Any, indptr: Any) -> Any:
+    """The sum of each segment in the type of the result."""
+    total = _exact_sum(values, indptr)
+    return total.astype(values.dtype) if values.dtype.kind == "f" else total
 
 
 def _repeat(x: Any, indptr: Any) -> Any:
@@ -31,25 +44,27 @@ def _repeat(x: Any, indptr: Any) -> Any:
 
 
 def _counts(values: Any, indptr: Any) -> Any:
-    counts = np.maximum(np.diff(indptr), 1).astype(values.dtype)
-    return counts.reshape(-1, *[1] * (values.ndim - 1))
+    return np.maximum(np.diff(indptr), 1).reshape(-1, *[1] * (values.ndim - 1))
 
 
 def _winner(values: Any, y: Any, indptr: Any) -> Any:
-    """Whether each element is the first of its segment that equals the result."""
+    """Whether each element is the first of its segment that equals the result; the first NaN if there is one."""
     position = np.arange(len(values)).reshape(-1, *[1] * (values.ndim - 1))
-    candidate = np.where(values == _repeat(y, indptr), position, len(values))
+    best = _repeat(y, indptr)
+    equal = (values == best) | ((values != values) & (best != best))
+    candidate = np.where(equal, position, len(values))
     return candidate == _repeat(_reduce(np.minimum, candidate, indptr), indptr)
 
 
 @primitive("segment_sum", rowwise=False)
 def _segment_sum(values: Any, indptr: Any) -> Any:
-    return _reduce(np.add, values, indptr)
+    return _sum(values, indptr)
 
 
 @primitive("segment_mean", rowwise=False)
 def _segment_mean(values: Any, indptr: Any) -> Any:
-    return _reduce(np.add, values, indptr) / _counts(values, indptr)
+    dtype = values.dtype if values.dtype.kind == "f" else default_dtype()
+    return (_exact_sum(values, indptr) / _counts(values, indptr)).astype(dtype)
 
 
 @primitive("segment_max", rowwise=False)
@@ -65,15 +80,15 @@ def _segment_min(values: Any, indptr: Any) -> Any:
 @primitive("segment_softmax", rowwise=False)
 def _segment_softmax(values: Any, indptr: Any) -> Any:
     weight = np.exp(values - _repeat(_reduce(np.maximum, values, indptr), indptr))
-    return weight / _repeat(_reduce(np.add, weight, indptr), indptr)
+    return weight / _repeat(_sum(weight, indptr), indptr)
 
 
 def _segment_softmax_vjp(g: Any, y: Any, values: Any, indptr: Any) -> Any:
-    return y * (g - _repeat(_reduce(np.add, g * y, indptr), indptr))
+    return y * (g - _repeat(_sum(g * y, indptr), indptr))
 
 
 defvjp(_segment_sum, values=lambda g, y, values, indptr: _repeat(g, indptr), indptr=None)
-defvjp(_segment_mean, values=lambda g, y, values, indptr: _repeat(g / _counts(values, indptr), indptr), indptr=None)
+defvjp(_segment_mean, values=lambda g, y, values, indptr: _repeat((g / _counts(values, indptr)).astype(g.dtype), indptr), indptr=None)
 defvjp(_segment_max, values=lambda g, y, values, indptr: _repeat(g, indptr) * _winner(values, y, indptr), indptr=None)
 defvjp(_segment_min, values=lambda g, y, values, indptr: _repeat(g, indptr) * _winner(values, y, indptr), indptr=None)
 defvjp(_segment_softmax, values=_segment_softmax_vjp, indptr=None)
@@ -87,7 +102,7 @@ def segment_sum(values: Any, indptr: np.ndarray) -> Any:
         indptr: Segment bounds, [n_segments + 1], from 0 to n, non-decreasing.
 
     Returns:
-        [n_segments, ...]; 0 where a segment is empty.
+        [n_segments, ...]; 0 where a segment is empty. Of the type of the values; integers and masks as int64 or uint64.
 
     Raises:
         ShapeError: The bounds do not fit the values.
@@ -96,7 +111,7 @@ def segment_sum(values: Any, indptr: np.ndarray) -> Any:
 
 
 def segment_mean(values: Any, indptr: np.ndarray) -> Any:
-    """Mean of the rows of each segment; arguments as for ``segment_sum``."""
+    """Mean of the rows of each segment; that of integers and masks is a float. Arguments as for ``segment_sum``."""
     return _segment_mean(values, _checked("segment_mean", values, indptr))
 
 

@@ -6,6 +6,7 @@ without rows are treated like numpy arrays.
 from __future__ import annotations
 
 import builtins
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -17,7 +18,7 @@ from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.traits import Shape, Traits, always, first
 from ..rows.columns import sum_over
 from .constant import stop_gradient
-from .elementwise import div, exp, neg, sub
+from .elementwise import div, exp, sub
 from .rows import has_rows, same_dtype, same_rows, trailing, unbroadcast
 
 Axis = int | tuple[int, ...] | None
@@ -27,7 +28,8 @@ Axis = int | tuple[int, ...] | None
     work="argument", linear=(0,), kept_axes=lambda x, y, static: len(x) + builtins.min(static["axis"]), lazy="total"))
 def sum_p(x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
     """Sum over axes."""
-    return np.sum(x, axis=axis, keepdims=keepdims)
+    y = sum_over(x, axis)
+    return _restored(y, x, axis, False) if keepdims else y
 
 
 def _restored(g: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
@@ -42,22 +44,33 @@ def _sum_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> A
 
 @primitive("max", threaded=True, traits=Traits(work="argument"))
 def max_p(x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
-    """Largest value over axes."""
+    """Largest value over axes, NaN if there is one."""
     return np.max(x, axis=axis, keepdims=keepdims)
 
 
-def _max_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
-    last = tuple(range(-len(axis), 0))
-    moved = np.moveaxis(x, axis, last)
-    lead = moved.shape[: x.ndim - len(axis)]
-    first = np.argmax(moved.reshape(*lead, prod(moved.shape[len(lead):])), axis=-1)
-    out = np.zeros((*lead, prod(moved.shape[len(lead):])), g.dtype)
-    np.put_along_axis(out, first[..., None], g.reshape(*lead, 1), axis=-1)
-    return np.moveaxis(out.reshape(moved.shape), last, axis)
+@primitive("min", threaded=True, traits=Traits(work="argument"))
+def min_p(x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
+    """Smallest value over axes, NaN if there is one."""
+    return np.min(x, axis=axis, keepdims=keepdims)
+
+
+def _to_the_first(which: Callable[..., Any]) -> Callable[..., Any]:
+    """The gradient rule of a largest or smallest number, whose position along an axis ``which`` returns."""
+    def rule(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+        last = tuple(range(-len(axis), 0))
+        moved = np.moveaxis(x, axis, last)
+        lead = moved.shape[: x.ndim - len(axis)]
+        # of equal ones the first, and the first NaN
+        first = which(moved.reshape(*lead, prod(moved.shape[len(lead):])), axis=-1)
+        out = np.zeros((*lead, prod(moved.shape[len(lead):])), g.dtype)
+        np.put_along_axis(out, first[..., None], g.reshape(*lead, 1), axis=-1)
+        return np.moveaxis(out.reshape(moved.shape), last, axis)
+    return rule
 
 
 defvjp(sum_p, x=_sum_vjp)
-defvjp(max_p, x=_max_vjp)
+defvjp(max_p, x=_to_the_first(np.argmax))
+defvjp(min_p, x=_to_the_first(np.argmin))
 
 
 def sum(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
@@ -82,14 +95,15 @@ def mean(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
 
 
 def max(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
-    """Largest value over trailing axes; the gradient goes to the first of equal ones. Arguments as for ``sum``."""
+    """Largest value over trailing axes, NaN if one is; the gradient goes to the first of equal ones. Arguments as for ``sum``."""
     axes = _axes("max", x, axis)
     return max_p(x, axis=axes, keepdims=keepdims) if axes else x
 
 
 def min(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
-    """Smallest value over trailing axes; ties and arguments as for ``max``."""
-    return neg(max(neg(x), axis, keepdims))
+    """Smallest value over trailing axes; NaN, ties and arguments as for ``max``."""
+    axes = _axes("min", x, axis)
+    return min_p(x, axis=axes, keepdims=keepdims) if axes else x
 
 
 def softmax_over(x: Any, axis: Any = -1) -> Any:
@@ -228,7 +242,7 @@ def concat(values: list[Any] | tuple[Any, ...], axis: int = -1) -> Any:
     """
     if not values:
         raise ShapeError("concat needs at least one value")
-    parts = same_dtype(*same_rows(*values))
+    parts = _alike(values)
     row = next((p for p in parts if has_rows(p)), None)
     if row is not None:
         parts = [p if has_rows(p) else repeat_rows(p, row) for p in parts]
@@ -239,14 +253,23 @@ def concat(values: list[Any] | tuple[Any, ...], axis: int = -1) -> Any:
     return concat_p(*parts, axis=at) if len(parts) > 1 else parts[0]
 
 
+def _alike(values: list[Any] | tuple[Any, ...]) -> list[Any]:
+    """Values of the same rows and type; numbers as arrays of that type."""
+    parts = same_dtype(*same_rows(*values))
+    dtype = next((p.dtype for p in parts if hasattr(p, "dtype")), None)
+    return [p if hasattr(p, "dtype") else np.asarray(p, dtype) for p in parts]
+
+
 def stack(values: list[Any] | tuple[Any, ...], axis: int = -1) -> Any:
-    """Join values of equal shape along a new trailing axis, [n, d] k times -> [n, d, k].
+    """Join values of equal trailing shape along a new trailing axis, [n, d] k times -> [n, d, k].
+
+    Rows are cut, and values without rows repeated, as in ``concat``; a number has no axes.
 
     Raises:
         ShapeError: The shapes differ, or the axis is not negative.
     """
     parts = []
-    for v in values:
+    for v in _alike(values):
         shape = trailing(v)
         if not -len(shape) - 1 <= axis < 0:
             raise ShapeError(f"stack: axis {axis} of values of trailing shape {list(shape)}; use -{len(shape) + 1} to -1")

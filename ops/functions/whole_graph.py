@@ -8,7 +8,9 @@ import numpy as np
 from graphtheta.errors import UserFunctionError
 
 from ..autodiff.expr import Expr, tracing
+from ..autodiff.init import default_dtype
 from ..autodiff.tape import Var, current, needs_grad
+from ..rows.columns import row_sums
 
 
 def graph_sum(x: Any) -> Any:
@@ -22,7 +24,8 @@ def graph_sum(x: Any) -> Any:
         x: Node or edge values, [n, ...]; n may be 0 on a worker.
 
     Returns:
-        [...], without rows and the same on every worker; summed in float64, in rank order.
+        [...], without rows and the same on every worker. Floats are summed in float64, in rank
+        order; the sum of integers or of a mask is an exact int64.
 
     Raises:
         UserFunctionError: Used inside gather, or x has no rows.
@@ -33,7 +36,10 @@ def graph_sum(x: Any) -> Any:
 
 
 def graph_mean(x: Any) -> Any:
-    """Mean of a value over all nodes that have one, on all workers; 0 without nodes. As ``graph_sum``."""
+    """Mean of a value over all nodes that have one, on all workers; 0 without nodes. As ``graph_sum``.
+
+    The mean of integers or of a mask is of the float type of the job.
+    """
     return _reduced("graph_mean", x, True)
 
 
@@ -44,10 +50,12 @@ def _reduced(name: str, x: Any, mean: bool) -> Any:
         raise UserFunctionError(f"{name} takes dense values of nodes or edges, got {x!r}")
     tape, rows, learned = current(), x.value, needs_grad(x)
     # the tape refers to the rule; a reference back would be a cycle
-    all_sum = tape.all_sum
-    sums = all_sum(np.append(rows.sum(axis=0, dtype=np.float64).ravel(), len(rows)))
-    factor = 1 / max(float(sums[-1]), 1) if mean else 1.0
-    out = Var((sums[:-1] * factor).reshape(rows.shape[1:]).astype(rows.dtype))
+    all_sum, exact = tape.all_sum, rows.dtype.kind != "f"
+    here = rows.sum(axis=0, dtype=np.int64) if exact else row_sums(rows)
+    sums = all_sum(np.append(here.ravel(), len(rows)))
+    factor = 1 / max(float(sums[-1]), 1) if mean else 1
+    dtype = rows.dtype if not exact else default_dtype() if mean else np.dtype(np.int64)
+    out = Var((sums[:-1] * factor).reshape(rows.shape[1:]).astype(dtype))
 
     def vjp(gs: list[Any]) -> list[Any]:
         # every worker uses the result, so the gradients of all of them add up

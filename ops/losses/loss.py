@@ -86,7 +86,7 @@ def softmax_cross_entropy(logits: Any, labels: Any, mask: Any = None, total: flo
 
     Args:
         logits: [n, n_classes].
-        labels: [n] int; negative labels are missing.
+        labels: [n] integers of any type; negative labels are missing.
         mask: [n] bool, or None for all rows.
         total: Number of rows that count on all workers; None to count them now.
 
@@ -105,9 +105,10 @@ def softmax_cross_entropy(logits: Any, labels: Any, mask: Any = None, total: flo
                          f"{labels.dtype} {list(labels.shape)}")
     counts = labels >= 0 if mask is None else mask & (labels >= 0)
     used = np.flatnonzero(counts)
-    if labels[used].max(initial=-1) >= logits.shape[1]:
+    if len(used) and labels[used].max() >= logits.shape[1]:
         raise DataError(f"a label is {labels[used].max()}, but the model has {logits.shape[1]} classes (0 to {logits.shape[1] - 1})")
-    return _softmax_cross_entropy(logits, labels, used, total=_total(total, len(used)))
+    # one kernel for all integer types
+    return _softmax_cross_entropy(logits, labels.astype(np.int64, copy=False), used, total=_total(total, len(used)))
 
 
 def binary_cross_entropy(logits: Any, targets: Any, mask: Any = None, total: float | None = None) -> Any:

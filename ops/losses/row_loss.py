@@ -30,8 +30,9 @@ class Grouping:
 
 @primitive("weighted_share", rowwise=False)
 def _weighted_share(values: Any, weights: Any, *, total: float) -> Any:
-    """sum(weights * values) / total as a 0-d array."""
-    return np.asarray(np.sum(weights * values, dtype=np.float64) / total if total else 0.0, values.dtype)
+    """sum(weights * values) / total as a 0-d array; a value that is infinite or NaN counts only if it has a weight."""
+    terms = np.multiply(weights, values, out=np.zeros_like(values), where=weights > 0)
+    return np.asarray(np.sum(terms, dtype=np.float64) / total if total else 0.0, values.dtype)
 
 
 defvjp(_weighted_share, weights=None,
@@ -47,9 +48,10 @@ class RowLoss:
     other rows and does not compute the mean, so it can neither count a row without a label nor
     divide by the wrong number.
 
-    - A row counts if the mask is true and any of its labels is known. Unknown labels of such a
-      row are 0. Values of the shape of the labels count where the label is known; values of
-      another shape count in rows without an unknown label.
+    - A row counts if the mask is true and any of its labels is known. For an unknown label of such
+      a row the function gets one that is known, of another row, since its logarithm, say, exists:
+      0 times an infinite slope would be NaN. Values of the shape of the labels count where the
+      label is known; values of another shape count in rows without an unknown label.
     - Weights are constants of at least 0, [n] or of the shape of the values; the mean is
       sum(weights * values) / sum(weights).
     - If no row counts on any worker, the loss is 0.
@@ -85,7 +87,7 @@ class RowLoss:
         used = np.flatnonzero(allowed & any_known)
         rows = _rows(out, used)
         assert rows.space is not None
-        filled = np.where(known[used], y[used], 0)
+        filled = _filled(y[used], known[used])
         labels = Var(filled if y.dtype.kind in "iu" else filled.astype(out.dtype, copy=False), rows.space, name="y")
         name = getattr(self.function, "__name__", type(self.function).__name__)
         with naming(f"the loss {name}"):
@@ -131,6 +133,16 @@ def grouped(out: Var, y: np.ndarray, grouping: Grouping, weights: np.ndarray | N
     place[grouping.order] = np.arange(len(place))
     at = place.reshape(-1, grouping.size)
     return _rows(out, at), y.reshape(-1)[at], None if weights is None else weights[at[:, 0]]
+
+
+def _filled(y: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Labels with the first known one of the same column in place of unknown ones; where none is known, 0 or 1.0."""
+    if known.all():
+        return y
+    first = known.argmax(axis=0)[None]
+    other = np.take_along_axis(y, first, axis=0)
+    neutral = 0 if y.dtype.kind in "iu" else 1
+    return np.where(known, y, np.where(np.take_along_axis(known, first, axis=0), other, neutral)).astype(y.dtype, copy=False)
 
 
 def _wide(x: np.ndarray, like: Var) -> np.ndarray:

@@ -21,7 +21,7 @@ _ALL = np.zeros(0, bool)
 def row_sums(x: np.ndarray, counted: np.ndarray | None = None, mean: np.ndarray | None = None) -> np.ndarray:
     """Sums of the rows that count, [...] float64; if a mean [...] is given, of the squares of what they are above it."""
     width = prod(x.shape[1:])
-    if mean is None and x.size < LEAST_BLOCK or not x.size:
+    if (mean is None and x.size < LEAST_BLOCK) or not x.size:
         # a kernel would not be faster, and numba takes longer to import than many programs to run
         return np.asarray((x if counted is None else x[counted]).sum(axis=0, dtype=np.float64))
     from ..kernels.columns import squares, sums
