@@ -2,10 +2,12 @@
 
 A new operation gets a case here; ``test_table.py`` makes all tests from them.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -82,9 +84,19 @@ class Case:
 VECTOR, MATRIX = Rows((3,)), Rows((2, 3))
 UNARY = ((Rows(),), (VECTOR,), (MATRIX,), (Rows((2, 1, 3)),), (Whole((2, 3)),), (Whole(),))
 PAIRS = (
-    (Rows(), Rows()), (MATRIX, MATRIX), (Rows((2,)), MATRIX), (Rows((2, 1)), MATRIX), (MATRIX, Rows((1, 3))), (Rows((2, 1, 3)), Rows((2, 4, 1))),
-    (VECTOR, Whole()), (VECTOR, Whole((3,))), (Whole((3,)), MATRIX), (MATRIX, Whole((2, 3))), (Rows((2, 1)), Whole((2, 3))),
-    (Rows(), Whole((3,))), (Whole((4, 1)), Whole((3,))),
+    (Rows(), Rows()),
+    (MATRIX, MATRIX),
+    (Rows((2,)), MATRIX),
+    (Rows((2, 1)), MATRIX),
+    (MATRIX, Rows((1, 3))),
+    (Rows((2, 1, 3)), Rows((2, 4, 1))),
+    (VECTOR, Whole()),
+    (VECTOR, Whole((3,))),
+    (Whole((3,)), MATRIX),
+    (MATRIX, Whole((2, 3))),
+    (Rows((2, 1)), Whole((2, 3))),
+    (Rows(), Whole((3,))),
+    (Whole((4, 1)), Whole((3,))),
 )
 
 
@@ -94,7 +106,14 @@ def each(ours, twin, choices, **facts):
 
 
 def elementwise(ours, twin, draw=normal, types="float", special=True, **facts):
-    return each(ours, twin, [tuple(replace(a, draw=draw) for a in args) for args in UNARY], types=types, special=special, **facts)
+    return each(
+        ours,
+        twin,
+        [tuple(replace(a, draw=draw) for a in args) for args in UNARY],
+        types=types,
+        special=special,
+        **facts,
+    )
 
 
 def of_two(ours, twin, draw=normal, types="arithmetic", special=True, **facts):
@@ -104,9 +123,24 @@ def of_two(ours, twin, draw=normal, types="arithmetic", special=True, **facts):
 
 def reduced(ours, twin, types, **facts):
     """A reduction over trailing axes, here with one and several, in the middle, and kept."""
-    ways = ((VECTOR, -1, False), (MATRIX, -2, False), (MATRIX, (-2, -1), True), (Rows((2, 1, 3)), (-3, -1), False), (Whole((2, 3)), -2, True))
-    return tuple(Case(lambda x, a=axis, k=kept: ours(x, a, k), lambda x, a=axis, k=kept: twin(x, axis=a, keepdims=k), (arg,),
-                      types=types, special=True, **facts) for arg, axis, kept in ways)
+    ways = (
+        (VECTOR, -1, False),
+        (MATRIX, -2, False),
+        (MATRIX, (-2, -1), True),
+        (Rows((2, 1, 3)), (-3, -1), False),
+        (Whole((2, 3)), -2, True),
+    )
+    return tuple(
+        Case(
+            lambda x, a=axis, k=kept: ours(x, a, k),
+            lambda x, a=axis, k=kept: twin(x, axis=a, keepdims=k),
+            (arg,),
+            types=types,
+            special=True,
+            **facts,
+        )
+        for arg, axis, kept in ways
+    )
 
 
 def softmax(x, axis=-1):
@@ -138,9 +172,11 @@ def repeated(xs, axis):
 
 def segments(how):
     """A reduction of consecutive rows by their bounds; 0 where there are none."""
+
     def twin(x, bounds):
-        parts = [x[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        parts = [x[a:b] for a, b in pairwise(bounds)]
         return np.stack([how(p) if len(p) else np.zeros(x.shape[1:]) for p in parts])
+
     return twin
 
 
@@ -150,7 +186,10 @@ def share(terms, counted):
 
 
 def cross_entropy(x, y):
-    return share(special.logsumexp(x, axis=-1) - np.take_along_axis(x, np.maximum(y, 0)[:, None], -1)[:, 0], y >= 0)
+    return share(
+        special.logsumexp(x, axis=-1) - np.take_along_axis(x, np.maximum(y, 0)[:, None], -1)[:, 0],
+        y >= 0,
+    )
 
 
 def in_evaluation(x, gamma, beta):
@@ -167,35 +206,87 @@ def without_axis(x):
 
 
 BOUNDS = np.array([0, 2, 2, 3, 5])
-KEYS = ((..., 0), (..., -1), (..., slice(1, None)), (..., [0, -3]), (..., [2, 0, 2]), (..., [True, False, True]), (..., None),
-        (slice(None), None, [-1, 1]), (..., slice(None, None, -1)), (..., []))
+KEYS = (
+    (..., 0),
+    (..., -1),
+    (..., slice(1, None)),
+    (..., [0, -3]),
+    (..., [2, 0, 2]),
+    (..., [True, False, True]),
+    (..., None),
+    (slice(None), None, [-1, 1]),
+    (..., slice(None, None, -1)),
+    (..., []),
+)
 INDICES = (Rows((), below(4)), Rows((), below(1)))
 CODES = Rows((), below(4))
 FIVE = {"n": 5, "gather": False}
 
 TABLE: dict[str, tuple[Case, ...]] = {
     # ---- of two values
-    "add": of_two(gt.add, np.add) + of_two(lambda x, y: x + y, np.add)[:2] + elementwise(lambda x: 2 + x, lambda x: 2 + x, types="arithmetic"),
-    "sub": of_two(gt.sub, np.subtract) + elementwise(lambda x: 1 - x, lambda x: 1 - x, types="arithmetic"),
+    "add": of_two(gt.add, np.add)
+    + of_two(lambda x, y: x + y, np.add)[:2]
+    + elementwise(lambda x: 2 + x, lambda x: 2 + x, types="arithmetic"),
+    "sub": of_two(gt.sub, np.subtract)
+    + elementwise(lambda x: 1 - x, lambda x: 1 - x, types="arithmetic"),
     "mul": of_two(gt.mul, np.multiply) + elementwise(lambda x: x * 0.5, lambda x: x * 0.5),
-    "div": of_two(gt.div, np.true_divide, positive, "float") + elementwise(lambda x: 1 / x, lambda x: 1 / x, positive),
-    "maximum": of_two(gt.maximum, np.maximum) + elementwise(lambda x: gt.maximum(x, 1), lambda x: np.maximum(x, 1), types="arithmetic"),
-    "minimum": of_two(gt.minimum, np.minimum) + elementwise(lambda x: gt.minimum(x, 0.5), lambda x: np.minimum(x, 0.5)),
+    "div": of_two(gt.div, np.true_divide, positive, "float")
+    + elementwise(lambda x: 1 / x, lambda x: 1 / x, positive),
+    "maximum": of_two(gt.maximum, np.maximum)
+    + elementwise(lambda x: gt.maximum(x, 1), lambda x: np.maximum(x, 1), types="arithmetic"),
+    "minimum": of_two(gt.minimum, np.minimum)
+    + elementwise(lambda x: gt.minimum(x, 0.5), lambda x: np.minimum(x, 0.5)),
     "power": (
         *of_two(gt.power, np.power, positive, "arithmetic", special=False),
-        *(c for e in (2, 3, 0, 1) for c in elementwise(lambda x, e=e: x ** e, lambda x, e=e: x ** e, types="arithmetic")[:3]),
-        *(c for e in (-1, 0.5, 2.0, -1.5, np.inf) for c in elementwise(lambda x, e=e: gt.power(x, e), lambda x, e=e: x ** float(e), positive, slope=e < np.inf)[:2])),
+        *(
+            c
+            for e in (2, 3, 0, 1)
+            for c in elementwise(lambda x, e=e: x**e, lambda x, e=e: x**e, types="arithmetic")[:3]
+        ),
+        *(
+            c
+            for e in (-1, 0.5, 2.0, -1.5, np.inf)
+            for c in elementwise(
+                lambda x, e=e: gt.power(x, e),
+                lambda x, e=e: x ** float(e),
+                positive,
+                slope=e < np.inf,
+            )[:2]
+        ),
+    ),
     "less": of_two(lambda x, y: x < y, np.less, types="bool", slope=False),
     "less_equal": of_two(lambda x, y: x <= y, np.less_equal, types="bool", slope=False),
     "equal": of_two(lambda x, y: x == y, np.equal, below(3), "bool", slope=False),
     "unequal": of_two(lambda x, y: x != y, np.not_equal, below(3), "bool", slope=False),
-    "logical_and": of_two(lambda x, y: x & y, np.logical_and, mask, "masks", special=False, slope=False),
-    "logical_or": of_two(lambda x, y: x | y, np.logical_or, mask, "masks", special=False, slope=False),
-    "logical_not": elementwise(lambda x: ~x, np.logical_not, mask, "masks", special=False, slope=False),
+    "logical_and": of_two(
+        lambda x, y: x & y, np.logical_and, mask, "masks", special=False, slope=False
+    ),
+    "logical_or": of_two(
+        lambda x, y: x | y, np.logical_or, mask, "masks", special=False, slope=False
+    ),
+    "logical_not": elementwise(
+        lambda x: ~x, np.logical_not, mask, "masks", special=False, slope=False
+    ),
     "where": (
-        *each(gt.where, np.where, [(Rows((2, 1), mask), MATRIX, Whole((3,))), (Rows((3,), mask), Whole(), VECTOR),
-                                   (Rows((3,), below(2)), VECTOR, VECTOR), (Rows((), mask), MATRIX, Rows((2,)))], types="branches", aligned=True),
-        Case(lambda x: gt.where(x > 0, x, 0.0), lambda x: np.where(x > 0, x, 0.0), (VECTOR,), special=True)),
+        *each(
+            gt.where,
+            np.where,
+            [
+                (Rows((2, 1), mask), MATRIX, Whole((3,))),
+                (Rows((3,), mask), Whole(), VECTOR),
+                (Rows((3,), below(2)), VECTOR, VECTOR),
+                (Rows((), mask), MATRIX, Rows((2,))),
+            ],
+            types="branches",
+            aligned=True,
+        ),
+        Case(
+            lambda x: gt.where(x > 0, x, 0.0),
+            lambda x: np.where(x > 0, x, 0.0),
+            (VECTOR,),
+            special=True,
+        ),
+    ),
     # ---- of one value
     "neg": elementwise(gt.neg, np.negative, types="arithmetic"),
     "exp": elementwise(gt.exp, np.exp),
@@ -210,75 +301,283 @@ TABLE: dict[str, tuple[Case, ...]] = {
     "tanh": elementwise(gt.tanh, np.tanh),
     "softplus": elementwise(gt.softplus, lambda x: np.logaddexp(x, 0)),
     "gelu": elementwise(gt.gelu, gelu),
-    "leaky_relu": (*elementwise(gt.leaky_relu, lambda x: np.where(x > 0, x, 0.01 * x)),
-                   *(c for s in (-2, np.inf) for c in elementwise(lambda x, s=s: gt.leaky_relu(x, s), lambda x, s=s: np.where(x > 0, x, s * x),
-                                                                 special=s == -2, slope=s == -2)[:2])),
-    "elu": elementwise(lambda x: gt.elu(x, 1.3), lambda x: np.where(x > 0, x, 1.3 * np.expm1(np.minimum(x, 0)))),
-    "clip": tuple(c for low, high in ((-0.5, 0.5), (None, 0.25), (2.0, 1.0), (-np.inf, 0.1), (np.inf, None), (np.nan, 1.0), (0.0, np.nan))
-                  for c in elementwise(lambda x, a=low, b=high: gt.clip(x, a, b), lambda x, a=low, b=high: np.clip(x, a, b),
-                                       slope=low in (None, -0.5))[:2])
-            + elementwise(lambda x: gt.clip(x, -1, 2), lambda x: np.clip(x, -1, 2), types="arithmetic"),
+    "leaky_relu": (
+        *elementwise(gt.leaky_relu, lambda x: np.where(x > 0, x, 0.01 * x)),
+        *(
+            c
+            for s in (-2, np.inf)
+            for c in elementwise(
+                lambda x, s=s: gt.leaky_relu(x, s),
+                lambda x, s=s: np.where(x > 0, x, s * x),
+                special=s == -2,
+                slope=s == -2,
+            )[:2]
+        ),
+    ),
+    "elu": elementwise(
+        lambda x: gt.elu(x, 1.3), lambda x: np.where(x > 0, x, 1.3 * np.expm1(np.minimum(x, 0)))
+    ),
+    "clip": tuple(
+        c
+        for low, high in (
+            (-0.5, 0.5),
+            (None, 0.25),
+            (2.0, 1.0),
+            (-np.inf, 0.1),
+            (np.inf, None),
+            (np.nan, 1.0),
+            (0.0, np.nan),
+        )
+        for c in elementwise(
+            lambda x, a=low, b=high: gt.clip(x, a, b),
+            lambda x, a=low, b=high: np.clip(x, a, b),
+            slope=low in (None, -0.5),
+        )[:2]
+    )
+    + elementwise(lambda x: gt.clip(x, -1, 2), lambda x: np.clip(x, -1, 2), types="arithmetic"),
     "stop_gradient": elementwise(gt.stop_gradient, np.copy, types="same", slope=False),
-    "cast": tuple(c for t in ("float64", "float32") for c in elementwise(lambda x, t=t: gt.cast(x, t), lambda x, t=t: x.astype(t), types=t)[:2])
-            + tuple(c for t in ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
-                    for c in elementwise(lambda x, t=t: gt.cast(x, t), lambda x, t=t: x.astype(t), positive, t, special=False, slope=False)[:2]),
+    "cast": tuple(
+        c
+        for t in ("float64", "float32")
+        for c in elementwise(lambda x, t=t: gt.cast(x, t), lambda x, t=t: x.astype(t), types=t)[:2]
+    )
+    + tuple(
+        c
+        for t in ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+        for c in elementwise(
+            lambda x, t=t: gt.cast(x, t),
+            lambda x, t=t: x.astype(t),
+            positive,
+            t,
+            special=False,
+            slope=False,
+        )[:2]
+    ),
     # ---- over trailing axes
     "sum": reduced(gt.sum, np.sum, "sum"),
     "mean": reduced(gt.mean, np.mean, "float"),
     "max": reduced(gt.max, np.max, "same"),
     "min": reduced(gt.min, np.min, "same"),
-    "softmax": (Case(lambda x: gt.softmax(x, axis=-1), softmax, (VECTOR,)), Case(lambda x: gt.softmax(x, (-2, -1)), lambda x: softmax(x, (-2, -1)), (MATRIX,))),
-    "log_softmax": each(gt.log_softmax, lambda x: np.log(softmax(x)), [(VECTOR,), (MATRIX,), (Whole((3,)),)], gather=False),
-    "layer_norm": (Case(gt.layer_norm, layer_norm, (VECTOR,)), Case(gt.layer_norm, layer_norm, (MATRIX, Whole((3,)), Whole((3,))))),
+    "softmax": (
+        Case(lambda x: gt.softmax(x, axis=-1), softmax, (VECTOR,)),
+        Case(lambda x: gt.softmax(x, (-2, -1)), lambda x: softmax(x, (-2, -1)), (MATRIX,)),
+    ),
+    "log_softmax": each(
+        gt.log_softmax,
+        lambda x: np.log(softmax(x)),
+        [(VECTOR,), (MATRIX,), (Whole((3,)),)],
+        gather=False,
+    ),
+    "layer_norm": (
+        Case(gt.layer_norm, layer_norm, (VECTOR,)),
+        Case(gt.layer_norm, layer_norm, (MATRIX, Whole((3,)), Whole((3,)))),
+    ),
     # ---- shapes
-    "reshape": (Case(lambda x: gt.reshape(x, 3, -1), lambda x: x.reshape(len(x), 3, 2), (MATRIX,), types="same"),
-                Case(lambda x: gt.reshape(x, -1), lambda x: x.reshape(6), (Whole((2, 3)),), types="same")),
-    "flatten": each(gt.flatten, lambda x: x.reshape(len(x), int(np.prod(x.shape[1:]))), [(Rows(),), (VECTOR,), (MATRIX,)], types="same"),
-    "expand_last": each(lambda x: gt.expand_last(x, 2), lambda x: x[..., None, None], [(Rows(),), (VECTOR,), (Whole((3,)),)], types="same"),
-    "broadcast_to": (Case(lambda x: gt.broadcast_to(x, 2, 3), lambda x: np.broadcast_to(x, (len(x), 2, 3)), (Rows((1, 3)),), types="same"),
-                     Case(lambda x: gt.broadcast_to(x, 2, 3), lambda x: np.broadcast_to(x, (2, 3)), (Whole((3,)),), types="same")),
-    "repeat_rows": each(gt.repeat_rows, lambda x, y: np.broadcast_to(x, (len(y), *x.shape)), [(Whole((2, 3)), VECTOR), (Whole(), Rows())],
-                        types="first"),
-    "concat": (Case(lambda x, y: gt.concat([x, y]), joined(-1), (VECTOR, Rows((2,))), types="arithmetic"),
-               Case(lambda x, y: gt.concat([x, y], -2), joined(-2), (MATRIX, Rows((1, 3))), types="arithmetic"),
-               Case(lambda x, y: gt.concat([x, y]), joined(-1), (VECTOR, Whole((2,))), types="arithmetic")),
-    "stack": (Case(lambda x, y: gt.stack([x, y]), stacked(-1), (VECTOR, VECTOR), types="arithmetic"),
-              Case(lambda x, y: gt.stack([x, y], -2), stacked(-2), (VECTOR, Whole((3,))), types="arithmetic"),
-              Case(lambda x: gt.stack([x, 1.0, x]), lambda x: np.stack([x, np.ones_like(x), x], -1), (Rows(),))),
+    "reshape": (
+        Case(
+            lambda x: gt.reshape(x, 3, -1),
+            lambda x: x.reshape(len(x), 3, 2),
+            (MATRIX,),
+            types="same",
+        ),
+        Case(lambda x: gt.reshape(x, -1), lambda x: x.reshape(6), (Whole((2, 3)),), types="same"),
+    ),
+    "flatten": each(
+        gt.flatten,
+        lambda x: x.reshape(len(x), int(np.prod(x.shape[1:]))),
+        [(Rows(),), (VECTOR,), (MATRIX,)],
+        types="same",
+    ),
+    "expand_last": each(
+        lambda x: gt.expand_last(x, 2),
+        lambda x: x[..., None, None],
+        [(Rows(),), (VECTOR,), (Whole((3,)),)],
+        types="same",
+    ),
+    "broadcast_to": (
+        Case(
+            lambda x: gt.broadcast_to(x, 2, 3),
+            lambda x: np.broadcast_to(x, (len(x), 2, 3)),
+            (Rows((1, 3)),),
+            types="same",
+        ),
+        Case(
+            lambda x: gt.broadcast_to(x, 2, 3),
+            lambda x: np.broadcast_to(x, (2, 3)),
+            (Whole((3,)),),
+            types="same",
+        ),
+    ),
+    "repeat_rows": each(
+        gt.repeat_rows,
+        lambda x, y: np.broadcast_to(x, (len(y), *x.shape)),
+        [(Whole((2, 3)), VECTOR), (Whole(), Rows())],
+        types="first",
+    ),
+    "concat": (
+        Case(lambda x, y: gt.concat([x, y]), joined(-1), (VECTOR, Rows((2,))), types="arithmetic"),
+        Case(
+            lambda x, y: gt.concat([x, y], -2),
+            joined(-2),
+            (MATRIX, Rows((1, 3))),
+            types="arithmetic",
+        ),
+        Case(lambda x, y: gt.concat([x, y]), joined(-1), (VECTOR, Whole((2,))), types="arithmetic"),
+    ),
+    "stack": (
+        Case(lambda x, y: gt.stack([x, y]), stacked(-1), (VECTOR, VECTOR), types="arithmetic"),
+        Case(
+            lambda x, y: gt.stack([x, y], -2),
+            stacked(-2),
+            (VECTOR, Whole((3,))),
+            types="arithmetic",
+        ),
+        Case(
+            lambda x: gt.stack([x, 1.0, x]),
+            lambda x: np.stack([x, np.ones_like(x), x], -1),
+            (Rows(),),
+        ),
+    ),
     "getitem": (
-        *(Case(lambda x, k=key: x[k], lambda x, k=key: x[k], (arg,), types="same") for key in KEYS for arg in (VECTOR, Rows((2, 3)))),
-        *(Case(lambda x, k=key: x[k], lambda x, k=key: x[k], (Whole((3,)),), types="same") for key in ([0, -3], [-1, -1, 2], 1, slice(None, 2)))),
+        *(
+            Case(lambda x, k=key: x[k], lambda x, k=key: x[k], (arg,), types="same")
+            for key in KEYS
+            for arg in (VECTOR, Rows((2, 3)))
+        ),
+        *(
+            Case(lambda x, k=key: x[k], lambda x, k=key: x[k], (Whole((3,)),), types="same")
+            for key in ([0, -3], [-1, -1, 2], 1, slice(None, 2))
+        ),
+    ),
     "prefix": (Case(lambda x: gt.prefix(x, 3), lambda x: x[:3], (MATRIX,), types="same", **FIVE),),
     # ---- products and tables
-    "matmul": each(gt.matmul, lambda x, w: np.tensordot(x, w, 1), [
-        (VECTOR, Whole((3, 2))), (MATRIX, Whole((3, 2, 4))), (VECTOR, Whole((3,))), (Whole((2, 3)), Whole((3, 2)))]),
+    "matmul": each(
+        gt.matmul,
+        lambda x, w: np.tensordot(x, w, 1),
+        [
+            (VECTOR, Whole((3, 2))),
+            (MATRIX, Whole((3, 2, 4))),
+            (VECTOR, Whole((3,))),
+            (Whole((2, 3)), Whole((3, 2))),
+        ],
+    ),
     "linear": each(gt.linear, lambda x, w, b: x @ w + b, [(VECTOR, Whole((3, 2)), Whole((2,)))]),
     "to_dense": (Case(gt.to_dense, np.copy, (VECTOR,), types="same"),),
     "embedding": (
-        *each(gt.embedding, lambda t, i: t[i], [(Whole((4, 3)), CODES), (Whole((4,)), Rows((2,), below(4))), (Whole((4, 2, 3)), CODES)], types="first"),
-        Case(gt.embedding, lambda t, i: t[np.arange(len(t)), i], (Rows((4, 3)), CODES), types="first")),
-    "typed_matmul": each(gt.typed_matmul, lambda x, w, i: np.einsum("nd,ndk->nk", x, w[i]), [(VECTOR, Whole((4, 3, 2)), CODES)], gather=False),
-    "pick": (Case(gt.pick, lambda x, i: x[np.arange(len(x)), i], (Rows((4,)), CODES), types="first", gather=False),),
+        *each(
+            gt.embedding,
+            lambda t, i: t[i],
+            [
+                (Whole((4, 3)), CODES),
+                (Whole((4,)), Rows((2,), below(4))),
+                (Whole((4, 2, 3)), CODES),
+            ],
+            types="first",
+        ),
+        Case(
+            gt.embedding, lambda t, i: t[np.arange(len(t)), i], (Rows((4, 3)), CODES), types="first"
+        ),
+    ),
+    "typed_matmul": each(
+        gt.typed_matmul,
+        lambda x, w, i: np.einsum("nd,ndk->nk", x, w[i]),
+        [(VECTOR, Whole((4, 3, 2)), CODES)],
+        gather=False,
+    ),
+    "pick": (
+        Case(
+            gt.pick,
+            lambda x, i: x[np.arange(len(x)), i],
+            (Rows((4,)), CODES),
+            types="first",
+            gather=False,
+        ),
+    ),
     # ---- random, and over all rows
-    "dropout": (Case(lambda x: gt.dropout(x, 0.5), np.copy, (MATRIX,)), Case(lambda x: gt.dropout(x, 1e-30), np.copy, (VECTOR,))),
-    "batch_norm": (Case(lambda x, a, b: gt.batch_norm(x, a, b, gt.RunningStats(3)), in_evaluation, (VECTOR, Whole((3,)), Whole((3,))), types="floats", gather=False),),
-    "graph_sum": each(gt.graph_sum, lambda x: x.sum(0), [(Rows(),), (MATRIX,)], types="int64", gather=False),
-    "graph_mean": each(gt.graph_mean, lambda x: x.sum(0) / max(1, len(x)), [(Rows(),), (MATRIX,)], gather=False),
-    "segment_sum": each(lambda x: gt.segment_sum(x, BOUNDS), lambda x: segments(lambda p: p.sum(0))(x, BOUNDS), [(Rows(),), (MATRIX,)], types="sum", **FIVE),
-    "segment_mean": each(lambda x: gt.segment_mean(x, BOUNDS), lambda x: segments(lambda p: p.mean(0))(x, BOUNDS), [(Rows(),), (MATRIX,)], **FIVE),
-    "segment_max": each(lambda x: gt.segment_max(x, BOUNDS), lambda x: segments(lambda p: p.max(0))(x, BOUNDS), [(Rows(),), (MATRIX,)],
-                        types="same", special=True, **FIVE),
-    "segment_min": each(lambda x: gt.segment_min(x, BOUNDS), lambda x: segments(lambda p: p.min(0))(x, BOUNDS), [(Rows(),), (MATRIX,)],
-                        types="same", special=True, **FIVE),
-    "segment_softmax": each(lambda x: gt.segment_softmax(x, BOUNDS),
-                            lambda x: np.concatenate([softmax(x[a:b], 0) for a, b in zip(BOUNDS[:-1], BOUNDS[1:], strict=True) if b > a]),
-                            [(Rows(),), (MATRIX,)], **FIVE),
+    "dropout": (
+        Case(lambda x: gt.dropout(x, 0.5), np.copy, (MATRIX,)),
+        Case(lambda x: gt.dropout(x, 1e-30), np.copy, (VECTOR,)),
+    ),
+    "batch_norm": (
+        Case(
+            lambda x, a, b: gt.batch_norm(x, a, b, gt.RunningStats(3)),
+            in_evaluation,
+            (VECTOR, Whole((3,)), Whole((3,))),
+            types="floats",
+            gather=False,
+        ),
+    ),
+    "graph_sum": each(
+        gt.graph_sum, lambda x: x.sum(0), [(Rows(),), (MATRIX,)], types="int64", gather=False
+    ),
+    "graph_mean": each(
+        gt.graph_mean, lambda x: x.sum(0) / max(1, len(x)), [(Rows(),), (MATRIX,)], gather=False
+    ),
+    "segment_sum": each(
+        lambda x: gt.segment_sum(x, BOUNDS),
+        lambda x: segments(lambda p: p.sum(0))(x, BOUNDS),
+        [(Rows(),), (MATRIX,)],
+        types="sum",
+        **FIVE,
+    ),
+    "segment_mean": each(
+        lambda x: gt.segment_mean(x, BOUNDS),
+        lambda x: segments(lambda p: p.mean(0))(x, BOUNDS),
+        [(Rows(),), (MATRIX,)],
+        **FIVE,
+    ),
+    "segment_max": each(
+        lambda x: gt.segment_max(x, BOUNDS),
+        lambda x: segments(lambda p: p.max(0))(x, BOUNDS),
+        [(Rows(),), (MATRIX,)],
+        types="same",
+        special=True,
+        **FIVE,
+    ),
+    "segment_min": each(
+        lambda x: gt.segment_min(x, BOUNDS),
+        lambda x: segments(lambda p: p.min(0))(x, BOUNDS),
+        [(Rows(),), (MATRIX,)],
+        types="same",
+        special=True,
+        **FIVE,
+    ),
+    "segment_softmax": each(
+        lambda x: gt.segment_softmax(x, BOUNDS),
+        lambda x: np.concatenate(
+            [softmax(x[a:b], 0) for a, b in pairwise(BOUNDS) if b > a]
+        ),
+        [(Rows(),), (MATRIX,)],
+        **FIVE,
+    ),
     # ---- losses
-    "softmax_cross_entropy": (Case(gt.softmax_cross_entropy, cross_entropy, (Rows((4,)), CODES), types="floats", gather=False),),
-    "binary_cross_entropy": (Case(gt.binary_cross_entropy, lambda x, y: share(np.logaddexp(0, x) - x * y, np.full(x.shape, True)),
-                                  (VECTOR, Rows((3,), mask)), types="floats", gather=False),),
-    "mean_squared_error": (Case(gt.mean_squared_error, lambda x, y: share((x - y) ** 2, np.full(x.shape, True)),
-                                (VECTOR, Rows((3,), below(5))), types="floats", gather=False),),
+    "softmax_cross_entropy": (
+        Case(
+            gt.softmax_cross_entropy,
+            cross_entropy,
+            (Rows((4,)), CODES),
+            types="floats",
+            gather=False,
+        ),
+    ),
+    "binary_cross_entropy": (
+        Case(
+            gt.binary_cross_entropy,
+            lambda x, y: share(np.logaddexp(0, x) - x * y, np.full(x.shape, True)),
+            (VECTOR, Rows((3,), mask)),
+            types="floats",
+            gather=False,
+        ),
+    ),
+    "mean_squared_error": (
+        Case(
+            gt.mean_squared_error,
+            lambda x, y: share((x - y) ** 2, np.full(x.shape, True)),
+            (VECTOR, Rows((3,), below(5))),
+            types="floats",
+            gather=False,
+        ),
+    ),
 }
 # in ``graphtheta.ops``, but no operations
 OTHERS = frozenset(("current", "default_dtype", "defvjp", "dtype_scope", "init_scope", "primitive"))

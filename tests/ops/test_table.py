@@ -1,4 +1,5 @@
 """All operations against NumPy and finite differences, from one table: see ``table.py``."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -32,8 +33,14 @@ def variables(case: Case, given: list[np.ndarray], space: RowSpace | None = None
     """Row values and parameters, into which gradients flow if they are floats."""
     n = next((len(x) for x, a in zip(given, case.args, strict=True) if isinstance(a, Rows)), 0)
     space = space or RowSpace(np.arange(n) * 7)
-    return [Var(x, space, x.dtype.kind == "f") if isinstance(a, Rows) else Parameter(x) if x.dtype.kind == "f" else Var(x)
-            for x, a in zip(given, case.args, strict=True)]
+    return [
+        Var(x, space, x.dtype.kind == "f")
+        if isinstance(a, Rows)
+        else Parameter(x)
+        if x.dtype.kind == "f"
+        else Var(x)
+        for x, a in zip(given, case.args, strict=True)
+    ]
 
 
 def expected(case: Case, given: list[np.ndarray]) -> np.ndarray:
@@ -41,8 +48,10 @@ def expected(case: Case, given: list[np.ndarray]) -> np.ndarray:
     wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in given]
     if case.aligned:
         axes = max(len(a.shape) for a in case.args)
-        wide = [x.reshape(x.shape + (1,) * (axes + 1 - x.ndim)) if isinstance(a, Rows) and axes else x
-                for x, a in zip(wide, case.args, strict=True)]
+        wide = [
+            x.reshape(x.shape + (1,) * (axes + 1 - x.ndim)) if isinstance(a, Rows) and axes else x
+            for x, a in zip(wide, case.args, strict=True)
+        ]
     with np.errstate(all="ignore"):
         return np.asarray(case.twin(*wide))
 
@@ -50,7 +59,12 @@ def expected(case: Case, given: list[np.ndarray]) -> np.ndarray:
 def spoiled(given: list[np.ndarray]) -> list[np.ndarray]:
     """Arguments with infinity, NaN and both zeros in place of most floats."""
     rng = np.random.default_rng(0)
-    return [np.where(rng.random(x.shape) < 0.7, rng.choice(SPECIAL, x.shape), x) if x.dtype.kind == "f" else x for x in given]
+    return [
+        np.where(rng.random(x.shape) < 0.7, rng.choice(SPECIAL, x.shape), x)
+        if x.dtype.kind == "f"
+        else x
+        for x in given
+    ]
 
 
 def check(case: Case, made: Any, given: list[np.ndarray], tolerance: float) -> None:
@@ -61,7 +75,11 @@ def check(case: Case, made: Any, given: list[np.ndarray], tolerance: float) -> N
 
 
 def test_every_operation_is_in_the_table():
-    functions = {name for name in gt.__all__ if not isinstance(getattr(gt, name), type) and callable(getattr(gt, name))}
+    functions = {
+        name
+        for name in gt.__all__
+        if not isinstance(getattr(gt, name), type) and callable(getattr(gt, name))
+    }
     assert functions - OTHERS <= TABLE.keys(), "add an operation to table.py"
     # comparisons and functions of masks are operators alone
     assert all(hasattr(comparison, name) for name in TABLE.keys() - functions - {"unequal"})
@@ -76,7 +94,9 @@ def test_values(name, dtype):
             with Tape(training=False):
                 made = case.ours(*variables(case, given))
             check(case, made, given, FLOATS[dtype])
-            assert made.dtype == (dtype if case.slope else made.dtype) or case.types == made.dtype, (k, made.dtype)
+            assert (
+                made.dtype == (dtype if case.slope else made.dtype) or case.types == made.dtype
+            ), (k, made.dtype)
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if any(c.slope for c in TABLE[n])])
@@ -109,7 +129,10 @@ def test_many_rows(name, monkeypatch):
     for k, case in enumerate(large(name)):
         given = arrays(case, MANY, "float64", k)
         if case.special:
-            given = [x if isinstance(a, Whole) else y for x, y, a in zip(given, spoiled(given), case.args, strict=True)]
+            given = [
+                x if isinstance(a, Whole) else y
+                for x, y, a in zip(given, spoiled(given), case.args, strict=True)
+            ]
         found = []
         for smallest in (fusion.SMALLEST, 1 << 60):
             monkeypatch.setattr(fusion, "SMALLEST", smallest)
