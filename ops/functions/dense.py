@@ -17,7 +17,7 @@ from .rows import has_rows, same_dtype, trailing
 
 
 @primitive("matmul", sparse=True, traits=Traits(
-    work="contraction", contraction=True, linear=(0, 1), kept_axes=lambda x, y, static: len(x) - 1, sign="@"))
+    takes="numbers", work="contraction", contraction=True, linear=(0, 1), kept_axes=lambda x, y, static: len(x) - 1, sign="@"))
 def matmul_p(x: Any, w: Any) -> Any:
     """The last axis of x against the first of w."""
     matrix = w.reshape(w.shape[0], prod(w.shape[1:]))

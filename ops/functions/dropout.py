@@ -18,11 +18,10 @@ from graphtheta.sparse import is_sparse
 from graphtheta.typed_rows import TypedRows
 
 from ..autodiff.expr import Expr, tracer, tracing
-from ..autodiff.init import default_dtype
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.tape import current, space_of
 from ..autodiff.traits import Traits, all_axes
-from .rows import cast
+from .rows import as_floats
 
 # elements a thread takes at a time
 _BLOCK = 1 << 17
@@ -93,7 +92,7 @@ def dropout(x: Any, rate: float) -> Any:
         rate: Probability of dropping an element, in [0, 1).
 
     Returns:
-        Shape and type of x; integers and masks become floats of the job, in training or not, as in x / (1 - rate). Sparse
+        Shape and type of x; integers and masks become floats, in training or not, as in x / (1 - rate). Sparse
         rows lose stored entries, exactly those that would be dropped of the dense array.
 
     Raises:
@@ -104,7 +103,7 @@ def dropout(x: Any, rate: float) -> Any:
     if not 0 <= rate < 1:
         raise ConfigError(f"dropout rate must be in [0, 1), got {rate}")
     rate = float(rate)
-    x = cast(x, default_dtype()) if np.dtype(x.dtype).kind in "biu" else x
+    x = as_floats(x)
     if isinstance(x, Expr) or tracing():
         scope = tracer()
         ids: Any = scope.leaf("edge", "gid", (), np.int64, requires_grad=False) if getattr(x, "rows", False) else _positions(x)

@@ -111,6 +111,11 @@ def cast(x: Any, dtype: Any) -> Any:
     return _cast(x, dtype=np.dtype(dtype).name)
 
 
+def as_floats(x: Any) -> Any:
+    """x; integers and masks in the float type of the pass."""
+    return x if np.dtype(x.dtype).kind == "f" else cast(x, current().dtype)
+
+
 def has_rows(x: Any) -> bool:
     """Whether axis 0 of x counts nodes or edges."""
     return x.rows if isinstance(x, Expr) else space_of(x) is not None

@@ -12,9 +12,9 @@ import numpy as np
 from graphtheta.errors import ShapeError, UserFunctionError
 
 from ..autodiff.expr import Expr, tracing
-from ..autodiff.init import default_dtype
 from ..autodiff.primitive import defvjp, primitive
-from ..autodiff.tape import Var, space_of
+from ..autodiff.tape import Var, current, space_of
+from .rows import as_floats
 
 
 def _reduce(ufunc: np.ufunc, values: Any, indptr: Any, dtype: Any = None) -> Any:
@@ -63,7 +63,7 @@ def _segment_sum(values: Any, indptr: Any) -> Any:
 
 @primitive("segment_mean", rowwise=False)
 def _segment_mean(values: Any, indptr: Any) -> Any:
-    dtype = values.dtype if values.dtype.kind == "f" else default_dtype()
+    dtype = values.dtype if values.dtype.kind == "f" else current().dtype
     return (_exact_sum(values, indptr) / _counts(values, indptr)).astype(dtype)
 
 
@@ -127,7 +127,7 @@ def segment_min(values: Any, indptr: np.ndarray) -> Any:
 
 def segment_softmax(values: Any, indptr: np.ndarray) -> Any:
     """Softmax over the rows of each segment, for every column by itself; [n, ...]. Arguments as for ``segment_sum``."""
-    out = _segment_softmax(values, _checked("segment_softmax", values, indptr))
+    out = _segment_softmax(as_floats(values), _checked("segment_softmax", values, indptr))
     if isinstance(out, Var):
         out.space = space_of(values)
     return out

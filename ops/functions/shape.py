@@ -19,7 +19,7 @@ from ..autodiff.traits import Shape, Traits, always, first
 from ..rows.columns import sum_over
 from .constant import stop_gradient
 from .elementwise import div, exp, sub
-from .rows import has_rows, same_dtype, same_rows, trailing, unbroadcast
+from .rows import as_floats, has_rows, same_dtype, same_rows, trailing, unbroadcast
 
 Axis = int | tuple[int, ...] | None
 
@@ -108,6 +108,7 @@ def min(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
 
 def softmax_over(x: Any, axis: Any = -1) -> Any:
     """Softmax over trailing axes; a number of -inf gets 0, and where all are -inf the result is NaN."""
+    x = as_floats(x)
     e = exp(sub(x, stop_gradient(max(x, axis, keepdims=True))))
     return div(e, sum(e, axis, keepdims=True))
 

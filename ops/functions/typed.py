@@ -30,7 +30,7 @@ def _groups(index: np.ndarray, k: int) -> Iterator[tuple[int, Any]]:
         yield i, slice(int(rows[0]), int(rows[-1]) + 1) if adjacent else rows
 
 
-@primitive("typed_matmul", rowwise=False, sparse=True, traits=Traits(work="contraction"))
+@primitive("typed_matmul", rowwise=False, sparse=True, traits=Traits(takes="numbers", work="contraction"))
 def typed_matmul_p(x: Any, w: Any, index: Any) -> Any:
     """The last axis of each row of x against the second axis of the matrix that its integer chooses."""
     check_range(index, len(w), "the index", "the matrices")

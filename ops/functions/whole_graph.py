@@ -8,7 +8,6 @@ import numpy as np
 from graphtheta.errors import UserFunctionError
 
 from ..autodiff.expr import Expr, tracing
-from ..autodiff.init import default_dtype
 from ..autodiff.tape import Var, current, needs_grad
 from ..rows.columns import row_sums
 
@@ -54,7 +53,7 @@ def _reduced(name: str, x: Any, mean: bool) -> Any:
     here = rows.sum(axis=0, dtype=np.int64) if exact else row_sums(rows)
     sums = all_sum(np.append(here.ravel(), len(rows)))
     factor = 1 / max(float(sums[-1]), 1) if mean else 1
-    dtype = rows.dtype if not exact else default_dtype() if mean else np.dtype(np.int64)
+    dtype = rows.dtype if not exact else tape.dtype if mean else np.dtype(np.int64)
     out = Var((sums[:-1] * factor).reshape(rows.shape[1:]).astype(dtype))
 
     def vjp(gs: list[Any]) -> list[Any]:

@@ -11,7 +11,7 @@ from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.tape import space_of, value_of
 from ..functions.elementwise import exp, log
-from ..functions.rows import same_rows
+from ..functions.rows import as_floats, same_rows
 from ..functions.shape import max, sum
 
 
@@ -62,6 +62,7 @@ def log_softmax(x: Any) -> Any:
     """Logarithms of the probabilities whose logits are the last axis, [n, ..., k] -> the same shape; not for gather."""
     if isinstance(x, Expr):
         raise UserFunctionError("log_softmax cannot be used inside gather; gt.softmax normalises over the neighbours there")
+    x = as_floats(x)
     z = x - _last(max(x), x)
     return z - _last(log(sum(exp(z))), x)
 

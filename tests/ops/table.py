@@ -61,8 +61,8 @@ class Case:
         args: ``Rows`` and ``Whole``.
         types: The result for integers and masks: "float" (of the job), "same" or "first" (as the
             arguments, or the first of them), "branches" (as those after a mask), "arithmetic"
-            (NumPy's, where masks count as int32), "sum" (NumPy's sum) or a type; or what it takes
-            alone, "floats" or "masks".
+            (NumPy's, where masks count as int32), "weak" (NumPy's with a Python integer), "sum"
+            (NumPy's sum) or a type; or what it takes alone, "floats" or "masks".
         slope: Whether gradients flow.
         gather: Whether ``gather`` may use it.
         n: The number of rows it is made for; 0 for any.
@@ -175,7 +175,7 @@ def segments(how):
 
     def twin(x, bounds):
         parts = [x[a:b] for a, b in pairwise(bounds)]
-        return np.stack([how(p) if len(p) else np.zeros(x.shape[1:]) for p in parts])
+        return np.stack([how(p) if len(p) else np.zeros_like(how(x)) for p in parts])
 
     return twin
 
@@ -226,18 +226,18 @@ TABLE: dict[str, tuple[Case, ...]] = {
     # ---- of two values
     "add": of_two(gt.add, np.add)
     + of_two(lambda x, y: x + y, np.add)[:2]
-    + elementwise(lambda x: 2 + x, lambda x: 2 + x, types="arithmetic"),
+    + elementwise(lambda x: 2 + x, lambda x: 2 + x, types="weak"),
     "sub": of_two(gt.sub, np.subtract)
-    + elementwise(lambda x: 1 - x, lambda x: 1 - x, types="arithmetic"),
+    + elementwise(lambda x: 1 - x, lambda x: 1 - x, types="weak"),
     "mul": of_two(gt.mul, np.multiply) + elementwise(lambda x: x * 0.5, lambda x: x * 0.5),
     "div": of_two(gt.div, np.true_divide, positive, "float")
     + elementwise(lambda x: 1 / x, lambda x: 1 / x, positive),
     "maximum": of_two(gt.maximum, np.maximum)
-    + elementwise(lambda x: gt.maximum(x, 1), lambda x: np.maximum(x, 1), types="arithmetic"),
+    + elementwise(lambda x: gt.maximum(x, 1), lambda x: np.maximum(x, 1), types="weak"),
     "minimum": of_two(gt.minimum, np.minimum)
     + elementwise(lambda x: gt.minimum(x, 0.5), lambda x: np.minimum(x, 0.5)),
     "power": (
-        *of_two(gt.power, np.power, positive, "arithmetic", special=False),
+        *of_two(gt.power, np.power, positive, "float", special=False),
         *(
             c
             for e in (2, 3, 0, 1)
@@ -415,22 +415,22 @@ TABLE: dict[str, tuple[Case, ...]] = {
         types="first",
     ),
     "concat": (
-        Case(lambda x, y: gt.concat([x, y]), joined(-1), (VECTOR, Rows((2,))), types="arithmetic"),
+        Case(lambda x, y: gt.concat([x, y]), joined(-1), (VECTOR, Rows((2,))), types="same"),
         Case(
             lambda x, y: gt.concat([x, y], -2),
             joined(-2),
             (MATRIX, Rows((1, 3))),
-            types="arithmetic",
+            types="same",
         ),
-        Case(lambda x, y: gt.concat([x, y]), joined(-1), (VECTOR, Whole((2,))), types="arithmetic"),
+        Case(lambda x, y: gt.concat([x, y]), joined(-1), (VECTOR, Whole((2,))), types="same"),
     ),
     "stack": (
-        Case(lambda x, y: gt.stack([x, y]), stacked(-1), (VECTOR, VECTOR), types="arithmetic"),
+        Case(lambda x, y: gt.stack([x, y]), stacked(-1), (VECTOR, VECTOR), types="same"),
         Case(
             lambda x, y: gt.stack([x, y], -2),
             stacked(-2),
             (VECTOR, Whole((3,))),
-            types="arithmetic",
+            types="same",
         ),
         Case(
             lambda x: gt.stack([x, 1.0, x]),
@@ -460,8 +460,14 @@ TABLE: dict[str, tuple[Case, ...]] = {
             (VECTOR, Whole((3,))),
             (Whole((2, 3)), Whole((3, 2))),
         ],
+        types="arithmetic",
     ),
-    "linear": each(gt.linear, lambda x, w, b: x @ w + b, [(VECTOR, Whole((3, 2)), Whole((2,)))]),
+    "linear": each(
+        gt.linear,
+        lambda x, w, b: x @ w + b,
+        [(VECTOR, Whole((3, 2)), Whole((2,)))],
+        types="arithmetic",
+    ),
     "to_dense": (Case(gt.to_dense, np.copy, (VECTOR,), types="same"),),
     "embedding": (
         *each(
@@ -482,6 +488,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         gt.typed_matmul,
         lambda x, w, i: np.einsum("nd,ndk->nk", x, w[i]),
         [(VECTOR, Whole((4, 3, 2)), CODES)],
+        types="arithmetic",
         gather=False,
     ),
     "pick": (
@@ -544,9 +551,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
     ),
     "segment_softmax": each(
         lambda x: gt.segment_softmax(x, BOUNDS),
-        lambda x: np.concatenate(
-            [softmax(x[a:b], 0) for a, b in pairwise(BOUNDS) if b > a]
-        ),
+        lambda x: np.concatenate([softmax(x[a:b], 0) for a, b in pairwise(BOUNDS) if b > a]),
         [(Rows(),), (MATRIX,)],
         **FIVE,
     ),

@@ -146,3 +146,42 @@ def test_many_rows(name, monkeypatch):
             assert (a is None) == (b is None)
             if a is not None:
                 np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize(
+    "name", [n for n in NAMES if any(c.types not in ("floats", "masks") for c in TABLE[n])]
+)
+def test_integers_and_masks(name, dtype):
+    """Types by NumPy's rule, and fractions in the float type of the pass."""
+    for k, case in enumerate(TABLE[name]):
+        if case.types in ("floats", "masks"):
+            continue
+        drawn, rng = arrays(case, case.n or 5, "float64", k), np.random.default_rng(k)
+        given = [
+            rng.integers(1, 4, x.shape).astype(dtype) if x.dtype.kind == "f" else x for x in drawn
+        ]
+        with np.errstate(all="ignore"), Tape(training=False) as tape:
+            tape.dtype = np.dtype("float32")
+            made = case.ours(*variables(case, given))
+            counted = given
+            if case.types == "float":
+                counted = [x.astype(np.float64) if x.dtype == dtype else x for x in given]
+            elif case.types == "arithmetic":
+                counted = [x.astype(np.int32) if x.dtype == bool else x for x in given]
+            want = expected(case, counted)
+        assert made.dtype == result_type(case, given, want), (k, made.dtype)
+        np.testing.assert_allclose(made.value, want.astype(made.dtype), rtol=2e-6, err_msg=str(k))
+
+
+def result_type(case: Case, given: list[np.ndarray], want: np.ndarray) -> Any:
+    """The type of the result by the rule of a case; ``want`` is the twin's."""
+    if case.types in ("arithmetic", "weak", "sum"):
+        return want.dtype
+    of = {
+        "float": "float32",
+        "same": given[0].dtype,
+        "first": given[0].dtype,
+        "branches": given[-1].dtype,
+    }
+    return of.get(case.types, case.types)
