@@ -60,7 +60,7 @@ _BY_UFUNC: dict[Any, Callable[..., Any]] = {
     np.add: add, np.subtract: sub, np.multiply: mul, np.true_divide: div, np.matmul: matmul, np.less: less, np.less_equal: less_equal,
     np.greater: _reversed(less), np.greater_equal: _reversed(less_equal), np.equal: equal,
     np.not_equal: lambda x, y: logical_not(equal(x, y)), np.power: power, np.logical_and: logical_and, np.logical_or: logical_or,
-    np.logical_not: logical_not,
+    np.logical_not: logical_not, np.bitwise_and: logical_and, np.bitwise_or: logical_or,
 }
 # functions of numpy and scipy with a counterpart of the same name here, and substitutes for others
 _SAME = ("exp", "log", "sqrt", "square", "sin", "cos", "tanh", "where", "maximum", "minimum", "absolute", "clip", "stack", "sum", "mean",

@@ -480,8 +480,13 @@ TABLE: dict[str, tuple[Case, ...]] = {
             ],
             types="first",
         ),
+        # edges read such tables as columns alone
         Case(
-            gt.embedding, lambda t, i: t[np.arange(len(t)), i], (Rows((4, 3)), CODES), types="first"
+            gt.embedding,
+            lambda t, i: t[np.arange(len(t)), i],
+            (Rows((4, 3)), CODES),
+            types="first",
+            gather=False,
         ),
     ),
     "typed_matmul": each(

@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from table import OTHERS, TABLE, Case, Rows, Whole
+from table import OTHERS, TABLE, VECTOR, Case, Rows, Whole
 
 import graphtheta.ops as gt
+from graphtheta.checking.forward import forward, gradients
 from graphtheta.checking.gradients import check_vjp
+from graphtheta.data.graph import Graph
+from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.ops import Parameter, RowSpace, Tape, Var
 from graphtheta.ops.autodiff import fusion
+from graphtheta.ops.backend import fused
 from graphtheta.ops.functions import comparison
 
 FLOATS = {"float32": 2e-5, "float64": 1e-12}
@@ -185,3 +189,174 @@ def result_type(case: Case, given: list[np.ndarray], want: np.ndarray) -> Any:
         "branches": given[-1].dtype,
     }
     return of.get(case.types, case.types)
+
+
+# ---- the stages of a layer, on both back ends
+
+STAGES = ("transform", "gather", "apply")
+NODES = 12
+# node v gets one message, on the edge that has the same columns
+SENDERS, RECEIVERS = np.roll(np.arange(NODES), 1), np.random.default_rng(0).permutation(NODES)
+IN_GATHER = [
+    (name, k)
+    for name in NAMES
+    for k, c in enumerate(TABLE[name])
+    if c.gather and any(isinstance(a, Rows) for a in c.args)
+]
+
+
+def stored(case: Case, dtype: str, seed: int) -> list[np.ndarray]:
+    """Arguments that are columns of a graph, which are float32."""
+    given = arrays(case, NODES, "float32", seed)
+    return [x.astype(dtype) if x.dtype.kind == "f" else x for x in given]
+
+
+class EachStage(Layer):
+    """Cases computed in all three stages, each with parameters of its own; results side by side."""
+
+    sum = "sum"
+
+    def __init__(self, cases: list[Case], given: list[list[np.ndarray]], dtype: str):
+        self.cases, self.given, self.dtype = cases, given, dtype
+        self.learned = {
+            stage: {
+                f"{k}_{j}": Parameter(x if isinstance(a, Whole) else np.ones(a.shape, dtype))
+                for k, c in enumerate(cases)
+                for j, (a, x) in enumerate(zip(c.args, given[k], strict=True))
+                if x.dtype.kind == "f"
+            }
+            for stage in STAGES
+        }
+
+    def spoil(self, rng: np.random.Generator) -> list[list[np.ndarray]]:
+        """Multiply the rows of some arguments with special numbers; returns the products."""
+        given = [list(x) for x in self.given]
+        for k, case in enumerate(self.cases):
+            for j, a in enumerate(case.args if case.special else ()):
+                if isinstance(a, Rows) and f"{k}_{j}" in self.learned["gather"]:
+                    factor = rng.choice(SPECIAL, a.shape).astype(self.dtype)
+                    with np.errstate(all="ignore"):
+                        given[k][j] = given[k][j] * factor
+                    for stage in STAGES:
+                        self.learned[stage][f"{k}_{j}"].value = factor
+        return given
+
+    def results(self, stage: str, columns: Any) -> Any:
+        made = []
+        for k, case in enumerate(self.cases):
+            args = [self.argument(stage, columns, k, j) for j in range(len(case.args))]
+            y = case.ours(*args)
+            made.append(gt.flatten(y if y.dtype == self.dtype else gt.cast(y, self.dtype)))
+        return gt.concat(made)
+
+    def argument(self, stage: str, columns: Any, k: int, j: int) -> Any:
+        a, p = self.cases[k].args[j], self.learned[stage].get(f"{k}_{j}")
+        if isinstance(a, Whole):
+            return self.given[k][j] if p is None else p
+        x = gt.reshape(getattr(columns, f"c{k}_{j}"), *a.shape)
+        # a graph keeps masks as integers
+        return x * p if p is not None else x != 0 if self.given[k][j].dtype == bool else x
+
+    def transform(self, node):
+        return {"made": self.results("transform", node)}
+
+    def gather(self, edge):
+        return self.results("gather", edge)
+
+    def apply(self, node, total):
+        return gt.concat([node.made, total, self.results("apply", node)])
+
+
+class OneLayer(Model):
+    def __init__(self, layer):
+        self.layer = layer
+
+    def forward(self, graph):
+        return self.layer(graph, graph.x)
+
+
+def in_stages(
+    cases: list[Case],
+    given: list[list[np.ndarray]],
+    dtype: str,
+    odd: np.random.Generator | None = None,
+) -> None:
+    """Values of all stages are those of the twins, and the stages agree on all gradients.
+
+    Args:
+        odd: Draws infinity, NaN and 0, with which arguments are multiplied; values alone are
+            compared then.
+    """
+    columns = {
+        f"c{k}_{j}": x.reshape(NODES, -1) if x.ndim > 1 else x
+        for k, c in enumerate(cases)
+        for j, (a, x) in enumerate(zip(c.args, given[k], strict=True))
+        if isinstance(a, Rows)
+    }
+    graph = Graph(
+        np.stack((SENDERS, RECEIVERS)),
+        NODES,
+        x=np.ones((NODES, 1)),
+        y=np.zeros(NODES),
+        train=np.ones(NODES, bool),
+        node_columns=columns,
+        edge_columns={name: x[RECEIVERS] for name, x in columns.items()},
+    )
+    model = OneLayer(EachStage(cases, given, dtype))
+    if odd is not None:
+        given = model.layer.spoil(odd)
+    want = [expected(c, x) for c, x in zip(cases, given, strict=True)]
+    want = np.concatenate([x.reshape(NODES, -1).astype(dtype) for x in want], axis=1)
+    np.testing.assert_allclose(
+        forward(model, graph), np.tile(want, 3), rtol=FLOATS[dtype], atol=FLOATS[dtype]
+    )
+    if odd is not None:
+        return
+    weights = np.tile(np.linspace(-1, 1, want.shape[1], dtype=dtype), 3)
+    _, found = gradients(lambda out: gt.sum(out * weights), model, graph)
+    for name in (n for n in found if STAGES[0] in n):
+        for stage in STAGES[1:]:
+            other = found[name.replace(STAGES[0], stage)]
+            np.testing.assert_allclose(
+                other, found[name], rtol=10 * FLOATS[dtype], atol=10 * FLOATS[dtype], err_msg=name
+            )
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", dict(IN_GATHER))
+def test_stages(name, dtype):
+    cases = [TABLE[name][k] for n, k in IN_GATHER if n == name]
+    in_stages(cases, [stored(c, dtype, k) for k, c in enumerate(cases)], dtype)
+
+
+def of_kernels() -> list[Case]:
+    """One case of each operation that gather may use, of vectors where it takes them."""
+    found = []
+    for name in dict(IN_GATHER):
+        cases = [TABLE[n][k] for n, k in IN_GATHER if n == name]
+        vectors = [c for c in cases if c.args[0] == VECTOR]
+        # the cases of a cast are those to other types, which kernels do not have
+        found += [] if name == "cast" else (vectors or cases)[:1]
+    return found
+
+
+# so many operations in one kernel, since each takes a second to compile
+GROUP = 12
+
+
+@pytest.mark.fused
+@pytest.mark.parametrize("part", range(-(-len(of_kernels()) // GROUP)))
+def test_stages_in_kernels(part, monkeypatch):
+    """Values and gradients, and infinity and NaN, by compiled loops."""
+    usable = fused.usable
+
+    def used(phase):
+        assert usable(phase), fused.obstacle(phase)
+        return True
+
+    monkeypatch.setattr(fused, "usable", used)
+    cases = of_kernels()[part * GROUP : (part + 1) * GROUP]
+    given = [stored(c, "float32", k) for k, c in enumerate(cases)]
+    in_stages(cases, given, "float32")
+    for seed in range(4):
+        in_stages(cases, given, "float32", odd=np.random.default_rng(seed))
