@@ -14,9 +14,11 @@ from graphtheta.typed_rows import TypedRows
 from ..autodiff.buffers import by_blocks, empty, run_parts
 from .by_number import take_rows
 
-# a weight gradient is summed over parts of the rows: most parts, least rows of a part, and least
-# entries per column of sparse rows
-_PARTS, _ROWS, _ENTRIES = 32, 512, 20
+# a weight gradient is summed over parts of the rows: so many, but least and most rows of a part, and
+# least entries per column of sparse rows
+_PARTS, _ROWS, _MOST_ROWS, _ENTRIES = 32, 512, 1 << 16, 20
+# rows that BLAS adds in order, in single precision, where one factor is a vector
+_ADDED = 1024
 # least rows of a block of a product: BLAS copies the second factor for each block
 _LEAST = 128
 # seconds that a multiplication takes on one thread, as measured: in BLAS, and with an entry of sparse rows
@@ -46,7 +48,7 @@ def long_product(x: Any, g: Any) -> Any:
         return np.concatenate([long_product(block, taken(g, own)) for block, _, own in x.types()])
     if is_sparse(x):
         return _sparse_long_product(x, g)
-    count = min(_PARTS, x.shape[0] // _ROWS)
+    count = max(min(_PARTS, x.shape[0] // _ROWS), x.shape[0] // _MOST_ROWS)
     if count <= 1:
         # no part is worth a thread, but rows of the result may be
         rows, out = x[0:x.shape[0]], empty((x.shape[1], g.shape[1]), np.result_type(x.dtype, g.dtype))
@@ -54,11 +56,25 @@ def long_product(x: Any, g: Any) -> Any:
                   _MULTIPLIED * x.shape[0], _LEAST)
         return out
     ends, parts = np.arange(count + 1) * x.shape[0] // count, empty((count, g.shape[1], x.shape[1]), g.dtype)
+    by_part = _long_vector_product if 1 in (x.shape[1], g.shape[1]) else _plain_product
     # BLAS is faster with the narrow factor in front, and that is g more often than not
-    run_parts(lambda b: np.matmul(g[ends[b]:ends[b + 1]].T, x[ends[b]:ends[b + 1]], out=parts[b]), count,
+    run_parts(lambda b: by_part(g[ends[b]:ends[b + 1]], x[ends[b]:ends[b + 1]], parts[b]), count,
               _MULTIPLIED * x.shape[0] * x.shape[1] * g.shape[1])
     # in order, since optimisers and messages read it so
-    return np.ascontiguousarray(parts.sum(axis=0).T)
+    return np.ascontiguousarray(parts.sum(axis=0, dtype=np.float64).T.astype(g.dtype))
+
+
+def _plain_product(g: Any, x: Any, out: Any) -> None:
+    np.matmul(g.T, x, out=out)
+
+
+def _long_vector_product(g: Any, x: Any, out: Any) -> None:
+    """g.T @ x where one of them has a single column."""
+    count = len(g) // _ADDED
+    whole = count * _ADDED
+    left, right = (a[:whole].reshape(count, _ADDED, a.shape[1]) for a in (g, x))
+    out[...] = np.matmul(left.transpose(0, 2, 1), right).sum(axis=0, dtype=np.float64)
+    out += g[whole:].T @ x[whole:]
 
 
 def _sparse_long_product(x: Any, g: Any) -> Any:
@@ -68,10 +84,11 @@ def _sparse_long_product(x: Any, g: Any) -> Any:
     g, count = np.ascontiguousarray(g), max(1, min(_PARTS, x.nnz // max(1, _ENTRIES * x.shape[1])))
     ends = np.searchsorted(x.indptr, np.linspace(0, x.nnz, count + 1))
     ends[0], ends[-1] = 0, x.shape[0]
-    parts = np.zeros((count, x.shape[1], g.shape[1]), np.result_type(x.dtype, g.dtype))
+    dtype = np.result_type(x.dtype, g.dtype)
+    parts = np.zeros((count, x.shape[1], g.shape[1]), np.float64 if x.shape[0] > count * _MOST_ROWS else dtype)
     run_parts(lambda b: rows_onto(ends[b], ends[b + 1], x.indptr, x.indices, x.data, g, parts[b]), count,
               _SPARSE * x.nnz * g.shape[1])
-    return parts.sum(axis=0) if count > 1 else parts[0]
+    return (parts.sum(axis=0) if count > 1 else parts[0]).astype(dtype, copy=False)
 
 
 def _typed_product(x: TypedRows, w: Any) -> Any:

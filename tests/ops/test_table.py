@@ -360,3 +360,47 @@ def test_stages_in_kernels(part, monkeypatch):
     in_stages(cases, given, "float32")
     for seed in range(4):
         in_stages(cases, given, "float32", odd=np.random.default_rng(seed))
+
+
+# ---- sums over very many rows
+
+MILLIONS = 10_000_000
+SUMS = {
+    "add": lambda x, p, i: x + p,
+    "mul": lambda x, p, i: (x + 1) * p,
+    "where": lambda x, p, i: gt.where(i == 2, x, p),
+    "concat": lambda x, p, i: gt.concat([x, p])[..., 2:],
+    "power": lambda x, p, i: (x + np.e) ** p / np.e,
+    "embedding": lambda x, p, i: gt.embedding(gt.stack([p, p], -2), i),
+    "matmul": lambda x, p, i: (x + 1)[..., :1] @ gt.reshape(p, 1, 2),
+}
+
+
+@pytest.fixture(scope="module")
+def very_many():
+    """Rows of zeros, numbers 0 and 1, and a gradient of 0.1, in single precision."""
+    space = RowSpace(np.arange(MILLIONS))
+    x = Var(np.zeros((MILLIONS, 2), np.float32), space)
+    slope = np.full((MILLIONS, 2), 0.1, np.float32)
+    return x, Var(np.arange(MILLIONS) % 2, space), slope
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_gradients_of_what_millions_of_rows_share(name, very_many):
+    x, i, slope = very_many
+    p = Parameter(np.ones(2, np.float32))
+    with Tape() as tape:
+        out = SUMS[name](x, p, i)
+    np.testing.assert_allclose(tape.backward(out, slope).of(p), 0.1 * MILLIONS, rtol=1e-5)
+
+
+def test_sums_of_millions_of_rows(very_many):
+    _, i, slope = very_many
+    x = Var(slope, i.space)
+    bounds = np.array([0, 3, MILLIONS])
+    np.testing.assert_allclose(gt.graph_sum(x).value, 0.1 * MILLIONS, rtol=1e-5)
+    np.testing.assert_allclose(gt.graph_mean(x).value, 0.1, rtol=1e-5)
+    np.testing.assert_allclose(gt.sum(Var(slope), 0).value, 0.1 * MILLIONS, rtol=1e-5)
+    np.testing.assert_allclose(gt.segment_sum(slope, bounds)[1], 0.1 * MILLIONS, rtol=1e-5)
+    np.testing.assert_allclose(gt.segment_mean(slope, bounds)[1], 0.1, rtol=1e-5)
+    np.testing.assert_allclose(gt.graph_sum(i == 1).value, MILLIONS // 2)
