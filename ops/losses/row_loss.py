@@ -49,9 +49,9 @@ class RowLoss:
     divide by the wrong number.
 
     - A row counts if the mask is true and any of its labels is known. For an unknown label of such
-      a row the function gets one that is known, of another row, since its logarithm, say, exists:
-      0 times an infinite slope would be NaN. Values of the shape of the labels count where the
-      label is known; values of another shape count in rows without an unknown label.
+      a row the function gets a known one of the same column, since its logarithm, say, exists: 0
+      times an infinite slope would be NaN. Values of the shape of the labels count where the label
+      is known; values of another shape count in rows without an unknown label.
     - Weights are constants of at least 0, [n] or of the shape of the values; the mean is
       sum(weights * values) / sum(weights).
     - If no row counts on any worker, the loss is 0.

@@ -54,6 +54,23 @@ def test_dropout_of_sparse_rows_equals_dense_at_stored_entries(rng):
     assert sparse.nnz == np.count_nonzero(drop(dense))
 
 
+@pytest.mark.parametrize("rate", [1e-30, 1 - 1e-16, 0.999999, np.float32(0.1)])
+@pytest.mark.parametrize("n", [200, 70_000])
+def test_dropout_at_any_rate_below_one(rate, n):
+    """Also where it is deferred: the kept elements are scaled, and there are about as many as expected."""
+    y = drop(np.ones((n, 3)), rate, space=RowSpace(np.arange(n)))
+    kept = 1 - float(rate)
+    assert set(np.unique(y)) <= {0.0, 1 / kept}
+    assert abs((y > 0).sum() - kept * y.size) <= 5 * (kept * (1 - kept) * y.size) ** 0.5 + 1e-9
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.int64])
+def test_dropout_of_integers_gives_floats(dtype):
+    x = np.ones((200, 3), dtype)
+    assert np.array_equal(drop(x), drop(x.astype(float))) and drop(x).dtype == float
+    assert drop(x, training=False).dtype == drop(x, 0.0).dtype == float
+
+
 def test_dropout_does_nothing_in_evaluation_or_at_rate_zero():
     x = Var(np.ones((200, 3)), SPACE)
     with Tape(training=False):

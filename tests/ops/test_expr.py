@@ -3,7 +3,7 @@ import pytest
 
 from graphtheta.errors import MissingRuleError, ShapeError, UserFunctionError
 from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Var, defvjp, exp, primitive
-from graphtheta.ops.autodiff.expr import Tracer, build, tracing
+from graphtheta.ops.autodiff.expr import Tracer, build, keywords, tracing
 
 
 def test_tracer_makes_equal_expressions_once():
@@ -14,6 +14,21 @@ def test_tracer_makes_equal_expressions_once():
         assert h * w is h * w
         assert h * w is not w * h
     assert tracer.operands == [w]
+
+
+@pytest.mark.parametrize(("first", "second"), [(2, 2.0), (1, True), (0.0, -0.0), ((1, 2), (1.0, 2)), ("1", 1)])
+def test_keywords_are_equal_in_type_and_value(first, second):
+    """Types of results depend on the type of a keyword: i ** 2 is an integer and i ** 2.0 a float."""
+    assert keywords({"a": first, "b": 0}) == keywords({"b": 0, "a": first}) != keywords({"a": second, "b": 0})
+    assert keywords({"a": np.nan}) == keywords({"a": float("nan")})
+
+
+def test_powers_of_integers_have_the_type_of_their_exponent():
+    for exponents in ((2, 2.0), (2.0, 2)):
+        with Tracer() as tracer:
+            i = tracer.leaf("edge", "type", (), np.int64)
+            kinds = [(i ** e).dtype.kind for e in exponents]
+        assert kinds == ["i" if isinstance(e, int) else "f" for e in exponents]
 
 
 def test_tracer_knows_what_requires_a_gradient():

@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
 
+import graphtheta.ops as gt
 from graphtheta.checking.gradients import check_vjp
 from graphtheta.errors import DataError, ShapeError, UserFunctionError
 from graphtheta.ops import RowSpace, Tape, Var, binary_cross_entropy, mean_squared_error, softmax_cross_entropy
 from graphtheta.ops.autodiff.expr import Tracer
 from graphtheta.ops.kernels.loss import cross_entropy_slope
+from graphtheta.ops.losses.row_loss import RowLoss
 
 
 def run(loss, x, *args, **options):
@@ -86,6 +88,41 @@ def test_mean_squared_error_of_one_number_per_row(rng):
     value, g = run(mean_squared_error, x, t)
     assert value == pytest.approx(np.mean((x - t) ** 2))
     assert np.allclose(g, 2 * (x - t) / 5)
+
+
+ROW_LOSSES = {
+    "logarithm": (lambda o, y: gt.square(gt.log(y) - o), lambda o, y: (np.log(y) - o) ** 2),
+    "quotient": (lambda o, y: gt.absolute(o - y) / y, lambda o, y: np.abs(o - y) / y),
+    "power": (lambda o, y: o * y**-1.5, lambda o, y: o * y**-1.5),
+    "infinite": (lambda o, y: o / (y - 1), lambda o, y: o / (y - 1)),
+}
+
+
+@pytest.mark.parametrize("name", ROW_LOSSES)
+def test_unknown_labels_of_rows_that_count_change_nothing(name, rng):
+    ours, twin = ROW_LOSSES[name]
+    y = rng.uniform(1.5, 3, (6, 3))
+    y[1, 0] = y[2] = y[4, 1:] = np.nan
+    # a column in which nothing is known
+    y[:, 2] = np.nan
+    known, x = ~np.isnan(y), rng.normal(size=y.shape)
+    out = Var(x, RowSpace(np.arange(6)), True)
+    with Tape() as tape, np.errstate(all="ignore"):
+        loss = RowLoss(ours)(out, y, None)
+    assert loss.value == pytest.approx(twin(x[known], y[known]).mean())
+    if name != "infinite":
+        g = tape.backward(loss).of(out)
+        assert np.all(g[~known] == 0) and np.all(np.isfinite(g)) and np.all(g[known] != 0)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint16", "int32", "uint64"])
+def test_labels_of_any_integer_type(dtype):
+    x, labels = np.eye(4, 3), np.array([0, 2, 1, 1])
+    expected = run(softmax_cross_entropy, x, labels)
+    found = run(softmax_cross_entropy, x, labels.astype(dtype))
+    assert found[0] == expected[0] and np.array_equal(found[1], expected[1])
+    with pytest.raises(DataError, match="a label is 3"):
+        softmax_cross_entropy(Var(x), np.array([0, 3, 1, 2], dtype))
 
 
 def test_loss_cuts_targets_to_the_rows_of_the_logits(rng):

@@ -153,8 +153,14 @@ def test_getitem_refuses_what_is_not_constant(rng):
         row(rng, 2, 3)[..., Parameter(np.ones(2))]
     with pytest.raises(ShapeError, match="one list"):
         row(rng, 2, 3)[..., 0, [1, 2]]
-    with pytest.raises(ShapeError):
-        row(rng, 2, 3)[..., 7]
+    for key in ((..., 7), (..., [0, 3]), (..., [-4]), (..., [0, -3, -4])):
+        with pytest.raises(ShapeError):
+            row(rng, 2, 3)[key]
+    for booleans in ([True, False], [True] * 4, np.ones(2, bool)):
+        with pytest.raises(ShapeError, match="Booleans was used on an axis of length 3"):
+            row(rng, 2, 3)[..., booleans]
+    with pytest.raises(ShapeError, match="row axis"):
+        row(rng, 2, 3)[()]
 
 
 def test_getitem_without_rows_follows_numpy():

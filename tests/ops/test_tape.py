@@ -12,6 +12,19 @@ def test_tape_adds_up_gradients_of_repeated_use():
     assert tape.backward(out).of(p) == 12
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+@pytest.mark.parametrize("uses", [2, 3, 4])
+def test_tape_adds_up_gradients_of_any_shape(shape, uses):
+    """Of a value without axes too, whose sums are numbers in NumPy, which cannot be changed in place."""
+    p = Parameter(np.full(shape, 3.0))
+    with Tape() as tape:
+        out = p
+        for _ in range(uses - 1):
+            out = mul(out, p)
+    g = tape.backward(out).of(p)
+    assert isinstance(g, np.ndarray) and g.shape == shape and np.all(g == uses * 3.0 ** (uses - 1))
+
+
 def test_tape_records_the_same_nodes_with_and_without_rows():
     def names(n):
         with Tape() as tape:
