@@ -14,6 +14,7 @@ import numpy as np
 from scipy import special
 
 import graphtheta.ops as gt
+from graphtheta.ops import Parameter
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
@@ -62,7 +63,8 @@ class Case:
         types: The result for integers and masks: "float" (of the job), "same" or "first" (as the
             arguments, or the first of them), "branches" (as those after a mask), "arithmetic"
             (NumPy's, where masks count as int32), "weak" (NumPy's with a Python integer), "sum"
-            (NumPy's sum) or a type; or what it takes alone, "floats" or "masks".
+            (NumPy's sum), "exact" (int64) or a type, also of floats; or what it takes alone,
+            "floats" or "masks".
         slope: Whether gradients flow.
         gather: Whether ``gather`` may use it.
         n: The number of rows it is made for; 0 for any.
@@ -520,7 +522,7 @@ TABLE: dict[str, tuple[Case, ...]] = {
         ),
     ),
     "graph_sum": each(
-        gt.graph_sum, lambda x: x.sum(0), [(Rows(),), (MATRIX,)], types="int64", gather=False
+        gt.graph_sum, lambda x: x.sum(0), [(Rows(),), (MATRIX,)], types="exact", gather=False
     ),
     "graph_mean": each(
         gt.graph_mean, lambda x: x.sum(0) / max(1, len(x)), [(Rows(),), (MATRIX,)], gather=False
@@ -588,6 +590,85 @@ TABLE: dict[str, tuple[Case, ...]] = {
             gather=False,
         ),
     ),
+}
+NAN = np.nan
+# gradients where a function has a kink, a pole or equal numbers: the function, its twin in PyTorch
+# (None where that shares the gradient out), points and gradients
+KINKS = {
+    "relu": (gt.relu, lambda t: t.relu(), [0.0, 1.0], [0, 1]),
+    "absolute": (gt.absolute, lambda t: t.abs(), [0.0, NAN, -2.0], [0, 0, -1]),
+    "leaky_relu": (lambda x: gt.leaky_relu(x, 0.2), None, [0.0, 1.0], [0.2, 1]),
+    "elu": (lambda x: gt.elu(x, 1.5), None, [0.0, 1.0], [1.5, 1]),
+    "clip": (
+        lambda x: gt.clip(x, -1, np.float64(1)),
+        lambda t: t.clamp(-1, 1),
+        [-2.0, -1, 0, 1, 2],
+        [0, 1, 1, 1, 0],
+    ),
+    "clip, bounds exchanged": (
+        lambda x: gt.clip(x, 2, 1),
+        lambda t: t.clamp(2, 1),
+        [1.0, 1.5, 2],
+        [0, 0, 0],
+    ),
+    "clip, NaN": (lambda x: gt.clip(x, NAN, 1), lambda t: t.clamp(NAN, 1), [0.0, 2], [0, 0]),
+    "power 0": (lambda x: x**0, lambda t: t**0, [0.0, 2, NAN], [0, 0, 0]),
+    "power 1": (lambda x: x**1, lambda t: t**1, [0.0, 2], [1, 1]),
+    "power 0.5": (lambda x: x**0.5, lambda t: t**0.5, [0.0, 4], [np.inf, 0.25]),
+    "power by a value": (
+        lambda x: x ** Parameter(np.array([0.0, 0, 2, 1])),
+        lambda t: t ** t.new_tensor([0.0, 0, 2, 1]),
+        [0.0, 2, 0, 0],
+        [0, 0, 0, 1],
+    ),
+    "exponent": (
+        lambda x: Parameter(np.array([0.0, 0, 2])) ** x,
+        lambda t: t.new_tensor([0.0, 0, 2]) ** t,
+        [0.0, 2, 0],
+        [0, 0, np.log(2)],
+    ),
+    "maximum": (lambda x: gt.maximum(x, 1.0) + gt.maximum(1.0, x), None, [1.0, 2], [1, 2]),
+    "minimum": (lambda x: gt.minimum(x, 1.0) + 2 * gt.minimum(1.0, x), None, [1.0, 2], [1, 0]),
+    "max": (lambda x: x.max(-1), lambda t: t.max(-1)[0], [1.0, 3, 3, -np.inf], [0, 1, 0, 0]),
+    "min": (lambda x: x.min(-1), lambda t: t.min(-1)[0], [1.0, 1, 3, np.inf], [1, 0, 0, 0]),
+    "max, all -inf": (lambda x: x.max(-1), lambda t: t.max(-1)[0], [-np.inf, -np.inf], [1, 0]),
+    "max, NaN": (
+        lambda x: x.max(-1),
+        lambda t: t.max(-1)[0],
+        [9.0, NAN, NAN, np.inf],
+        [0, 1, 0, 0],
+    ),
+    "min, NaN": (
+        lambda x: x.min(-1),
+        lambda t: t.min(-1)[0],
+        [-9.0, NAN, NAN, -np.inf],
+        [0, 1, 0, 0],
+    ),
+    "segment_max, NaN": (
+        lambda x: gt.segment_max(x, np.array([0, 2, 4])),
+        None,
+        [3.0, 3, NAN, NAN],
+        [1, 0, 1, 0],
+    ),
+    "segment_min, NaN": (
+        lambda x: gt.segment_min(x, np.array([0, 2, 4])),
+        None,
+        [3.0, 3, 1, NAN],
+        [1, 0, 0, 1],
+    ),
+    "where": (
+        lambda x: gt.where(x > 0, gt.log(gt.where(x > 0, x, 1.0)), x),
+        None,
+        [-1.0, 0, 2],
+        [1, 1, 0.5],
+    ),
+    "stop_gradient": (
+        lambda x: gt.stop_gradient(x * 2) * x,
+        lambda t: (t * 2).detach() * t,
+        [1.0, 2],
+        [2, 4],
+    ),
+    "repeated index": (lambda x: x[[0, -3, 2]], lambda t: t[[0, -3, 2]], [1.0, 2, 3], [2, 0, 1]),
 }
 # in ``graphtheta.ops``, but no operations
 OTHERS = frozenset(("current", "default_dtype", "defvjp", "dtype_scope", "init_scope", "primitive"))

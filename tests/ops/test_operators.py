@@ -53,12 +53,6 @@ def test_integers_are_compared_exactly():
     assert (Var(np.array([1], np.int32)) + 2**40).value.tolist() == [2**40 + 1]
 
 
-def test_masks_count_as_one():
-    x = Var(VALUES, RowSpace(np.arange(2)))
-    assert np.array_equal(((x > 1) + (x > 2)).value, [[0, 1], [2, 2]])
-    assert np.array_equal(((x > 1) * x).value, [[0, 2], [3, 4]]) and ((x > 1) * x).dtype == x.dtype
-
-
 def test_operators_do_not_iterate_over_rows():
     with pytest.raises(TypeError):
         iter(Parameter(VALUES))

@@ -74,7 +74,8 @@ CASES = {
     "typed_matmul": [((fixed(N, 3), fixed(4, 3, 2), np.array(index)), {}) for index in ([0, 3, 3, 1, 0, 0], [1, 1, 1, 2, 2, 2])] + [
                      ((fixed(N, 2, 3), fixed(2, 3, 4, 2), np.array([0, 1, 0, 1, 1, 0])), {})],
     "sum": [((rows(2, 3),), {"axis": a, "keepdims": k}) for a in ((-1,), (-2,), (-2, -1)) for k in (False, True)],
-    "max": [((rows(2, 3, 2),), {"axis": a, "keepdims": k}) for a in ((-1,), (-3,), (-3, -1)) for k in (False, True)],
+    **{name: [((rows(2, 3, 2),), {"axis": a, "keepdims": k}) for a in ((-1,), (-3,), (-3, -1)) for k in (False, True)]
+       for name in ("max", "min")},
     "reshape": [((rows(2, 3),), {"keep": 1, "shape": (6,)}), ((fixed(2, 3),), {"keep": 0, "shape": (3, 2)})],
     "concat": [((rows(2), rows(3), rows(1)), {"axis": -1}), ((rows(2, 3), rows(1, 3)), {"axis": -2})],
     "repeat_rows": [((fixed(2, 3), rows(4)), {}), ((fixed(), rows()), {})],

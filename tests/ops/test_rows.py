@@ -66,12 +66,6 @@ def test_align_constants_take_the_type_of_variables(constant):
     assert add(constant, x).dtype == np.float32
 
 
-def test_align_integers_among_variables_take_the_float_type():
-    degree = Var(np.arange(5), SPACE)
-    assert mul(row(2, dtype=np.float32), degree).dtype == np.float32
-    assert add(degree, degree).dtype == np.int64
-
-
 def test_align_inside_gather():
     with Tracer() as tracer:
         score, z = tracer.leaf("src", "s", (2,), np.float32), tracer.leaf("dst", "z", (2, 3), np.float32)

@@ -60,14 +60,6 @@ def test_segment_of_no_rows(name, indptr):
     assert tape.backward(out).of(x).shape == (0, 3)
 
 
-@pytest.mark.parametrize("name", ["segment_max", "segment_min"])
-def test_segment_max_gives_ties_to_the_first(name):
-    x = Var(np.ones((4, 1)), None, True)
-    with Tape() as tape:
-        out = getattr(ops, name)(x, np.array([0, 3, 4]))
-    assert np.array_equal(tape.backward(out).of(x).ravel(), [1, 0, 0, 1])
-
-
 def test_segment_softmax_keeps_rows_and_survives_large_scores():
     space = RowSpace(np.arange(3), "edge")
     out = ops.segment_softmax(Var(np.array([1e4, 1e4, -1e4]), space), np.array([0, 2, 3]))

@@ -4,7 +4,7 @@ import pytest
 import graphtheta.ops as ops
 from graphtheta.checking.gradients import check_vjp
 from graphtheta.errors import ShapeError
-from graphtheta.ops import Parameter, RowSpace, Tape, Var
+from graphtheta.ops import Parameter, RowSpace, Var
 from graphtheta.ops.autodiff.expr import Tracer
 
 SPACE = RowSpace(np.arange(4))
@@ -12,17 +12,6 @@ SPACE = RowSpace(np.arange(4))
 
 def row(rng, *shape):
     return Var(rng.normal(size=(4, *shape)), SPACE, True)
-
-
-@pytest.mark.parametrize("name", ["sum", "mean", "max", "min"])
-@pytest.mark.parametrize("axis", [-1, -2, (-2, -1)])
-@pytest.mark.parametrize("keepdims", [False, True])
-def test_reduction_equals_numpy(rng, name, axis, keepdims):
-    x = row(rng, 2, 3)
-    out = getattr(x, name)(axis, keepdims)
-    assert np.allclose(out.value, getattr(np, name)(x.value, axis=axis, keepdims=keepdims))
-    assert out.space is SPACE
-    check_vjp(lambda v: getattr(ops, name)(v, axis, keepdims), x)
 
 
 @pytest.mark.parametrize("axis", [0, 1, -3, None, (-1, 0)])
@@ -45,14 +34,6 @@ def test_reduction_without_rows_follows_numpy(rng, axis):
     assert np.allclose(ops.sum(p, axis).value, p.value.sum(axis))
     assert np.allclose(ops.mean(p, axis).value, p.value.mean(axis))
     assert ops.sum(Parameter(np.array(2.0)), None).shape == ()
-
-
-def test_max_gives_ties_to_the_first():
-    x = Var(np.ones((4, 3)), SPACE, True)
-    for function in (ops.max, ops.min):
-        with Tape() as tape:
-            out = function(x)
-        assert np.array_equal(tape.backward(out).of(x), [[1, 0, 0]] * 4)
 
 
 def test_reshape_keeps_rows(rng):
@@ -109,13 +90,6 @@ def test_concat_of_other_axes_that_differ_is_refused(rng):
         ops.concat([])
 
 
-@pytest.mark.parametrize("axis", [-1, -2, -3])
-def test_stack_equals_numpy(rng, axis):
-    x, y = row(rng, 2, 3), row(rng, 2, 3)
-    assert np.array_equal(ops.stack([x, y], axis).value, np.stack([x.value, y.value], axis))
-    check_vjp(lambda a, b: ops.stack([a, b], axis), x, y)
-
-
 def test_stack_along_rows_is_refused(rng):
     with pytest.raises(ShapeError, match="use -2 to -1"):
         ops.stack([row(rng, 2)], 0)
@@ -130,16 +104,6 @@ def test_repeat_rows_and_broadcast_to(rng):
         ops.broadcast_to(x, 2, 2, 3)
     with pytest.raises(ShapeError, match="without rows"):
         ops.repeat_rows(x, x)
-
-
-@pytest.mark.parametrize("key", [(..., 0), (..., -1), (..., slice(1, None)), (..., 0, slice(None)), (slice(None), 1), (..., None),
-                                 (slice(None), None, 1), (..., [2, 0, 2]), (..., np.array([True, False, True])),
-                                 (slice(None), slice(None), slice(None, None, -1)), ...])
-def test_getitem_equals_numpy(rng, key):
-    x = row(rng, 2, 3)
-    assert np.array_equal(x[key].value, x.value[key])
-    assert x[key].space is SPACE
-    check_vjp(lambda v: v[key], x)
 
 
 @pytest.mark.parametrize("key", [0, (0, ...), slice(1, 3), (..., 0, 0, 0), (slice(None), 0, 0, 0), [0, 1], None])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from table import OTHERS, TABLE, VECTOR, Case, Rows, Whole
+from table import KINKS, OTHERS, TABLE, VECTOR, Case, Rows, Whole
 
 import graphtheta.ops as gt
 from graphtheta.checking.forward import forward, gradients
@@ -95,12 +95,15 @@ def test_values(name, dtype):
     for k, case in enumerate(TABLE[name]):
         for n in (case.n,) if case.n else (0, 1, 5):
             given = arrays(case, n, dtype, k)
+            space = RowSpace(np.arange(n) * 7)
             with Tape(training=False):
-                made = case.ours(*variables(case, given))
+                made = case.ours(*variables(case, given, space))
             check(case, made, given, FLOATS[dtype])
-            assert (
-                made.dtype == (dtype if case.slope else made.dtype) or case.types == made.dtype
-            ), (k, made.dtype)
+            kind = {"masks": "bool"}.get(case.types, case.types)
+            assert made.dtype == (kind if kind in (*INTEGERS, *FLOATS) else dtype), k
+            assert made.dtype.kind == "f" or not made.needs_grad
+            if case.gather and any(isinstance(a, Rows) for a in case.args):
+                assert made.space is space
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if any(c.slope for c in TABLE[n])])
@@ -183,12 +186,77 @@ def result_type(case: Case, given: list[np.ndarray], want: np.ndarray) -> Any:
     if case.types in ("arithmetic", "weak", "sum"):
         return want.dtype
     of = {
+        "exact": "int64",
         "float": "float32",
         "same": given[0].dtype,
         "first": given[0].dtype,
         "branches": given[-1].dtype,
     }
     return of.get(case.types, case.types)
+
+
+# ---- types
+
+
+@pytest.mark.parametrize("first", INTEGERS)
+def test_two_types(first):
+    """NumPy's type of two integers or masks; where that is a float, and with floats, the float type of the pass."""
+    x = np.array([1, 0, 1]).astype(first)
+    space = RowSpace(np.arange(3))
+    for second in (*INTEGERS, "float32"):
+        y = np.array([0, 1, 1]).astype(second)
+        counted = [z.astype(np.int32) if first == second == "bool" else z for z in (x, y)]
+        for ours, twin in ((gt.add, np.add), (gt.mul, np.multiply), (gt.maximum, np.maximum)):
+            want = twin(*counted)
+            with Tape() as tape:
+                tape.dtype = np.dtype("float32")
+                made = ours(Var(x, space), Var(y, space))
+            assert made.dtype == (want.dtype if want.dtype.kind != "f" else "float32"), second
+            np.testing.assert_array_equal(made.value, want)
+
+
+@pytest.mark.parametrize("dtype", [d for d in INTEGERS if d != "bool"])
+@pytest.mark.parametrize(
+    "name", ["embedding", "typed_matmul", "pick", "softmax_cross_entropy", "mean_squared_error"]
+)
+def test_codes_of_any_integer_type(name, dtype):
+    for k, case in enumerate(TABLE[name]):
+        given = arrays(case, 5, "float64", k)
+        found = []
+        for kind in ("int64", dtype):
+            leaves = variables(case, [x if x.dtype.kind == "f" else x.astype(kind) for x in given])
+            with Tape() as tape:
+                made = case.ours(*leaves)
+            grads = tape.backward(made)
+            found.append([made.value, *(grads.of(x) for x in leaves if x.dtype.kind == "f")])
+        for a, b in zip(*found, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+# ---- gradients where a function has none
+
+
+@pytest.mark.parametrize("name", KINKS)
+@pytest.mark.parametrize("rows", [False, True])
+def test_kinks(name, rows):
+    ours, _, points, slopes = KINKS[name]
+    x = Var(np.array([points] if rows else points), RowSpace(np.arange(1)) if rows else None, True)
+    if rows and name in ("repeated index", "segment_max, NaN", "segment_min, NaN"):
+        # they choose rows
+        return
+    with np.errstate(all="ignore"), Tape() as tape:
+        out = ours(x)
+        found = tape.backward(out).of(x)
+    np.testing.assert_allclose(found.ravel(), slopes)
+
+
+@pytest.mark.parametrize("name", [n for n, (_, twin, *_) in KINKS.items() if twin is not None])
+def test_kinks_are_those_of_pytorch(name):
+    torch = pytest.importorskip("torch")
+    _, twin, points, slopes = KINKS[name]
+    x = torch.tensor(points, dtype=torch.float64, requires_grad=True)
+    twin(x).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), slopes)
 
 
 # ---- the stages of a layer, on both back ends
