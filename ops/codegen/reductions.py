@@ -24,10 +24,12 @@ class SumOverAxes(Lowering):
 
 
 class ExtremeOverAxes(Lowering):
-    """The first of the largest or smallest numbers, or the first NaN, by a loop; its position is saved for the gradient.
+    """The first of the largest or smallest numbers, or the first NaN, by a loop.
+
+    Its position is saved for the gradient.
 
     Args:
-        better: The comparison of a number with the best so far.
+        better: The comparison of a number with the best so far, ">" or "<".
     """
 
     repeats = True

@@ -92,8 +92,9 @@ def dropout(x: Any, rate: float) -> Any:
         rate: Probability of dropping an element, in [0, 1).
 
     Returns:
-        Shape and type of x; integers and masks become floats, in training or not, as in x / (1 - rate). Sparse
-        rows lose stored entries, exactly those that would be dropped of the dense array.
+        Shape and type of x; integers and masks become floats, in training or not, as in
+        x / (1 - rate). Sparse rows lose stored entries, exactly those that would be dropped of the
+        dense array.
 
     Raises:
         ConfigError: The rate is outside [0, 1).

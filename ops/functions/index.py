@@ -101,7 +101,7 @@ def _encoded(k: Any, length: int | None) -> tuple[Any, ...]:
         if len(numbers) != length:
             raise ShapeError(f"an index of {len(numbers)} Booleans was used on an axis of length {length}; give one for each entry")
         numbers = np.flatnonzero(numbers)
-    elif length is not None and not (numbers >= -length).all() & (numbers < length).all():
+    elif length is not None and len(numbers) and not -length <= numbers.min() <= numbers.max() < length:
         raise ShapeError(f"an index holds numbers from {numbers.min()} to {numbers.max()}, but the axis has the length {length}")
     # counted from the start, so that an entry that occurs twice is found
     return ("list", *(i + length if i < 0 and length is not None else i for i in numbers.tolist()))

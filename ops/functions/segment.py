@@ -102,7 +102,8 @@ def segment_sum(values: Any, indptr: np.ndarray) -> Any:
         indptr: Segment bounds, [n_segments + 1], from 0 to n, non-decreasing.
 
     Returns:
-        [n_segments, ...]; 0 where a segment is empty. Of the type of the values; integers and masks as int64 or uint64.
+        [n_segments, ...]; 0 where a segment is empty. Of the type of the values; sums of integers
+        and masks are int64 or uint64.
 
     Raises:
         ShapeError: The bounds do not fit the values.

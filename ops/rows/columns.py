@@ -15,6 +15,8 @@ from ..autodiff.buffers import LEAST_BLOCK, by_blocks, empty, row_blocks
 
 # narrow rows are added side by side, as rows of about so many numbers, for which loops are compiled
 _WIDE = 64
+# rows that may be added in order in single precision
+_FEW = 1024
 _ALL = np.zeros(0, bool)
 
 
@@ -69,7 +71,7 @@ def sums_by_number(x: np.ndarray, numbers: np.ndarray, k: int) -> np.ndarray:
         add(rows, of_rows, parts[b])
 
     by_blocks(block, len(x), width, least=k)
-    return parts.sum(axis=0).reshape(k, *x.shape[1:])
+    return (parts.sum(axis=0) if len(parts) > 1 else parts[0]).reshape(k, *x.shape[1:])
 
 
 def sum_over(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
@@ -81,8 +83,10 @@ def sum_over(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
         x: [...]; rows are its first axis.
         axis: Axes, none twice.
     """
+    if x.ndim < 2 or len(x) < _FEW or x.dtype.kind != "f":
+        return np.asarray(x.sum(axis=axis))
     axes = {k % x.ndim for k in axis}
-    if x.dtype.kind != "f" or 0 not in axes or x.ndim == 1:
+    if 0 not in axes:
         return np.asarray(x.sum(axis=axis))
     return row_sums(x).sum(axis=tuple(k - 1 for k in axes if k)).astype(x.dtype)
 
