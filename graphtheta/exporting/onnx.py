@@ -223,7 +223,7 @@ OPERATORS: dict[str, Operator] = {
         ("to_dense", "Identity"), ("logical_and", "And"), ("logical_not", "Not"), ("where", "Where"), ("less", "Less"),
         ("less_equal", "LessOrEqual"), ("equal", "Equal"))},
     "square": _square, "gelu": _gelu, "clip": _clip, "matmul": _matmul, "standardise": _standardise, "getitem": _getitem, "cast": _cast,
-    "repeat_rows": _repeat_rows, "sum": _reduced("ReduceSum"), "max": _reduced("ReduceMax"),
+    "repeat_rows": _repeat_rows, "sum": _reduced("ReduceSum"), "max": _reduced("ReduceMax"), "min": _reduced("ReduceMin"),
     "power": lambda g, e, x: g.emit("Pow", [x, g.number(e.static["exponent"], e)]),
     "leaky_relu": lambda g, e, x: g.emit("LeakyRelu", [x], alpha=float(e.static["slope"])),
     "elu": lambda g, e, x: g.emit("Elu", [x], alpha=float(e.static["alpha"])),
