@@ -16,7 +16,7 @@ from ..autodiff.buffers import by_blocks, empty, row_blocks
 from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.tape import current, value_of
-from ..functions.rows import same_rows
+from ..functions.rows import as_floats, same_rows
 
 
 def _share(terms: Any, total: float, dtype: Any) -> Any:
@@ -144,7 +144,7 @@ def _rows(function: str, x: Any, targets: Any, mask: Any) -> tuple[Any, np.ndarr
     """Cut all three to the same rows; targets and mask as plain arrays."""
     if isinstance(x, Expr):
         raise UserFunctionError(f"{function} is a sum over rows and cannot be used inside gather")
-    x, targets, mask = same_rows(x, targets, mask)
+    x, targets, mask = same_rows(as_floats(x), targets, mask)
     targets = np.asarray(value_of(targets))
     mask = None if mask is None else np.asarray(value_of(mask), bool)
     for name, given in (("targets", targets), ("mask", mask)):

@@ -13,6 +13,7 @@ from ..autodiff.naming import naming
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.space import RowSpace
 from ..autodiff.tape import Var, current, value_of
+from ..functions.rows import as_floats
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class RowLoss:
                              "expected the same shape, or one weight for each row")
         if not (weights >= 0).all():
             raise UserFunctionError(f"the loss {name} returned a negative weight or NaN; expected numbers of at least 0")
-        return values, weights
+        return as_floats(values), weights
 
 
 def grouped(out: Var, y: np.ndarray, grouping: Grouping, weights: np.ndarray | None = None) -> tuple[Var, np.ndarray, np.ndarray | None]:

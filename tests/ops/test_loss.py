@@ -159,3 +159,12 @@ def test_a_slope_has_the_same_bits_wherever_its_arrays_lie(classes):
         cross_entropy_slope(logits, labels, rows, 0, n, 0.7, out)
         found.add(out.tobytes())
     assert len(found) == 1
+
+
+def test_the_values_of_a_loss_may_be_integers():
+    """The mean of a mask or of counts has a fraction."""
+    out = Var(np.arange(4.0), RowSpace(np.arange(4)), True)
+    for dtype in (bool, np.int64):
+        with Tape():
+            loss = RowLoss(lambda o, y, dtype=dtype: gt.cast(o > 0, dtype))(out, np.ones(4), None)
+        assert loss.value == 0.75
