@@ -51,7 +51,7 @@ class _Whole(NamedTuple):
 
 
 def _as_called(x: Any) -> Any:
-    """An argument of a deferred function, which no later change to parameters and constants reaches.
+    """An argument of a deferred function, out of reach of later changes to parameters and constants.
 
     An update gives a parameter a new array. An array of the user's, such as a temperature, may be
     changed in place and is copied, being small. Rows are large and not copied: they must stay as
@@ -111,7 +111,8 @@ def move_deferred(x: Var, source: Tape, target: Tape) -> list[Var]:
     if is_open(x) and x.tape is source:
         x.tape = target
         read = [a.source if isinstance(a, _Whole) else a for a in x.args]
-        return [leaf for a in read if isinstance(a, Var) for leaf in move_deferred(a, source, target)]
+        values = [a for a in read if isinstance(a, Var)]
+        return [leaf for a in values for leaf in move_deferred(a, source, target)]
     # a value deferred on an earlier tape can be recorded there only now
     _ = x.value
     return [x]
@@ -231,8 +232,9 @@ class _Fused:
             static = {"threshold": min(int(rate * 2.0**64), 2**64 - 1), "scale": 1 / (1 - rate)}
             ids, key = d.draw
             self.draws.append((ids, np.uint64(rng.key(int(key), Purpose.DROPOUT, site))))
+        numbers = tuple(number[_identity(a)] for a in d.args)
         ranks = tuple(len(_trailing(a)) for a in d.args)
-        return Step(kind, form, tuple(number[_identity(a)] for a in d.args), tuple(static.items()), ranks)
+        return Step(kind, form, numbers, tuple(static.items()), ranks)
 
     # ---- running
 
@@ -252,8 +254,11 @@ class _Fused:
         into: dict[int, np.ndarray] = {}
         for k in sorted(set(shared.values())):
             whole = self.structure.leaves[k].kind == "whole"
-            # a sum over many rows, see ``rows.columns``
-            into[k] = np.zeros((blocks, self.values[k].size)) if whole else empty(self.values[k].shape, self.dtype)
+            if whole:
+                # a sum over many rows, see ``rows.columns``
+                into[k] = np.zeros((blocks, self.values[k].size))
+            else:
+                into[k] = empty(self.values[k].shape, self.dtype)
         given, made = self._arguments(), list(into.values())
         g = np.ascontiguousarray(gradient).reshape(self.n, prod(self.shape[1:]))
         by_blocks(lambda b, begin, end: kernel(begin, end, *given, g, b, *made), self.n, self.width, self.per_number)

@@ -66,8 +66,9 @@ class Scalar:
 
 def constant(x: float) -> str:
     """A number as it stands in a scalar form."""
-    text = repr(float(x))
-    return f"T({text if math.isfinite(x) else text.replace('inf', 'np.inf').replace('nan', 'np.nan')})"
+    if math.isfinite(x):
+        return f"T({float(x)!r})"
+    return "T(np.nan)" if math.isnan(x) else "T(np.inf)" if x > 0 else "T(-np.inf)"
 
 
 @lru_cache(maxsize=1024)

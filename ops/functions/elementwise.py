@@ -239,12 +239,18 @@ def _elu(x: Any, *, alpha: float) -> Any:
 
 
 def _clip_form(low: float | None, high: float | None) -> Scalar:
-    low, high = -math.inf if low is None else low, math.inf if high is None else high
+    low, high = _open(low, high)
     if math.isnan(low) or math.isnan(high):
         return Scalar("single(T(np.nan))", (None,))
     # of bounds in the wrong order the upper one decides
     bounds = f"{constant(min(low, high))}, {constant(high)}"
-    return Scalar(f"clip({{0}}, {bounds})", (f"{{g}} * inside({{0}}, {constant(low)}, {constant(high)})",))
+    slope = f"{{g}} * inside({{0}}, {constant(low)}, {constant(high)})"
+    return Scalar(f"clip({{0}}, {bounds})", (slope,))
+
+
+def _open(low: float | None, high: float | None) -> tuple[float, float]:
+    """Bounds, infinite where a side is open."""
+    return -math.inf if low is None else low, math.inf if high is None else high
 
 
 @primitive("clip", scalar=_clip_form, traits=Traits(
@@ -254,7 +260,8 @@ def _clip(x: Any, *, low: float | None, high: float | None) -> Any:
 
 
 def _clip_vjp(g: Any, y: Any, x: Any, low: float | None, high: float | None) -> Any:
-    return g * ((x >= (-math.inf if low is None else low)) & (x <= (math.inf if high is None else high)))
+    low, high = _open(low, high)
+    return g * ((x >= low) & (x <= high))
 
 
 defvjp(_power, x=_power_vjp)
@@ -264,7 +271,9 @@ defvjp(_clip, x=_clip_vjp)
 
 
 @primitive("pow", traits=_FLOATS, scalar=Scalar(
-    "pow({0}, {1})", ("where({1}, {g} * {1} * pow({0}, {1} - T(1)), T(0))", "if_positive({0}, {g} * {y} * log({0}))"), costly=True))
+    "pow({0}, {1})",
+    ("where({1}, {g} * {1} * pow({0}, {1} - T(1)), T(0))", "if_positive({0}, {g} * {y} * log({0}))"),
+    costly=True))
 def _pow(x: Any, exponent: Any) -> Any:
     return np.power(x, exponent)
 

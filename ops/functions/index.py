@@ -50,8 +50,9 @@ def getitem(x: Any, key: Any) -> Any:
 
     Args:
         x: [n, ...] or rowless.
-        key: Integers, slices, one list of integers or of a Boolean for each entry of the axis, ``...`` or None (a new
-            axis). For a row value it starts with ``...`` or ``:``, so that the row axis stays.
+        key: Integers, slices, ``...``, None (a new axis), and one list of integers, or of a Boolean
+            for each entry of the axis. For a row value it starts with ``...`` or ``:``, so that the
+            row axis stays.
 
     Raises:
         ShapeError: The key reaches the row axis, is out of range, or has entries that are not constants.
@@ -77,13 +78,21 @@ def _check_rows(x: Any, parts: tuple[Any, ...]) -> None:
 
 
 def _lengths(parts: tuple[Any, ...], shape: tuple[int | None, ...]) -> list[int | None]:
-    """Length of the axis that each entry of an index reads; None for entries that read none, and for rows."""
-    reads = [k is not None and k is not Ellipsis for k in parts]
-    at = next((i for i, k in enumerate(parts) if k is Ellipsis), len(parts))
-    before = np.cumsum(reads)
-    # entries after the ellipsis count from the right
-    axes = [int(n) - 1 - (0 if i < at else int(before[-1])) for i, n in enumerate(before)]
-    return [shape[a] if r and -len(shape) <= a < len(shape) else None for a, r in zip(axes, reads, strict=True)]
+    """Length of the axis that each entry of an index reads; None where it reads none, or rows."""
+    lengths: list[int | None] = []
+    axis = 0
+    left = sum(k is not None and k is not Ellipsis for k in parts)
+    for k in parts:
+        if k is Ellipsis:
+            # the entries after it read the last axes
+            axis = len(shape) - left
+        if k is None or k is Ellipsis:
+            lengths.append(None)
+            continue
+        lengths.append(shape[axis] if 0 <= axis < len(shape) else None)
+        axis += 1
+        left -= 1
+    return lengths
 
 
 def _encoded(k: Any, length: int | None) -> tuple[Any, ...]:
@@ -94,15 +103,20 @@ def _encoded(k: Any, length: int | None) -> tuple[Any, ...]:
         return ("slice", *(None if v is None else int(v) for v in (k.start, k.stop, k.step)))
     if isinstance(k, (int, np.integer)) and not isinstance(k, bool):
         return ("int", int(k))
-    numbers = np.asarray(k, None if len(k) else np.int64) if isinstance(k, (list, np.ndarray)) and np.ndim(k) else None
-    if numbers is None or numbers.ndim != 1 or numbers.dtype.kind not in "iub":
+    listed = isinstance(k, (list, np.ndarray)) and np.ndim(k) == 1
+    # of an empty list NumPy would make floats
+    numbers = np.asarray(k, None if len(k) else np.int64) if listed else None
+    if numbers is None or numbers.dtype.kind not in "iub":
         raise ShapeError(f"an index of type {type(k).__name__} is not a constant; use integers, slices or a list of integers")
     if numbers.dtype.kind == "b":
         if len(numbers) != length:
-            raise ShapeError(f"an index of {len(numbers)} Booleans was used on an axis of length {length}; give one for each entry")
+            raise ShapeError(f"an index of {len(numbers)} Booleans was used on an axis of length {length}; give one for "
+                             "each entry")
         numbers = np.flatnonzero(numbers)
-    elif length is not None and len(numbers) and not -length <= numbers.min() <= numbers.max() < length:
-        raise ShapeError(f"an index holds numbers from {numbers.min()} to {numbers.max()}, but the axis has the length {length}")
+    elif length is not None and len(numbers):
+        least, most = numbers.min(), numbers.max()
+        if not -length <= least <= most < length:
+            raise ShapeError(f"an index holds numbers from {least} to {most}, but the axis has the length {length}")
     # counted from the start, so that an entry that occurs twice is found
     return ("list", *(i + length if i < 0 and length is not None else i for i in numbers.tolist()))
 

@@ -29,7 +29,8 @@ def _reduce(ufunc: np.ufunc, values: Any, indptr: Any, dtype: Any = None) -> Any
 
 def _exact_sum(values: Any, indptr: Any) -> Any:
     """The sum of each segment, before it is rounded to the type of the result."""
-    return _reduce(np.add, values, indptr, np.float64 if values.dtype.kind == "f" else np.sum(values[:0]).dtype)
+    exact = np.float64 if values.dtype.kind == "f" else np.sum(values[:0]).dtype
+    return _reduce(np.add, values, indptr, exact)
 
 
 def _sum(values: Any, indptr: Any) -> Any:
@@ -48,7 +49,7 @@ def _counts(values: Any, indptr: Any) -> Any:
 
 
 def _winner(values: Any, y: Any, indptr: Any) -> Any:
-    """Whether each element is the first of its segment that equals the result; the first NaN if there is one."""
+    """Whether each element is the first of its segment that equals the result, also where that is NaN."""
     position = np.arange(len(values)).reshape(-1, *[1] * (values.ndim - 1))
     best = _repeat(y, indptr)
     equal = (values == best) | ((values != values) & (best != best))
@@ -88,7 +89,8 @@ def _segment_softmax_vjp(g: Any, y: Any, values: Any, indptr: Any) -> Any:
 
 
 defvjp(_segment_sum, values=lambda g, y, values, indptr: _repeat(g, indptr), indptr=None)
-defvjp(_segment_mean, values=lambda g, y, values, indptr: _repeat((g / _counts(values, indptr)).astype(g.dtype), indptr), indptr=None)
+defvjp(_segment_mean, indptr=None,
+       values=lambda g, y, values, indptr: _repeat((g / _counts(values, indptr)).astype(g.dtype), indptr))
 defvjp(_segment_max, values=lambda g, y, values, indptr: _repeat(g, indptr) * _winner(values, y, indptr), indptr=None)
 defvjp(_segment_min, values=lambda g, y, values, indptr: _repeat(g, indptr) * _winner(values, y, indptr), indptr=None)
 defvjp(_segment_softmax, values=_segment_softmax_vjp, indptr=None)
@@ -112,7 +114,7 @@ def segment_sum(values: Any, indptr: np.ndarray) -> Any:
 
 
 def segment_mean(values: Any, indptr: np.ndarray) -> Any:
-    """Mean of the rows of each segment; that of integers and masks is a float. Arguments as for ``segment_sum``."""
+    """Mean of the rows of each segment, a float; arguments as for ``segment_sum``."""
     return _segment_mean(values, _checked("segment_mean", values, indptr))
 
 

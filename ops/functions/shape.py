@@ -55,7 +55,7 @@ def min_p(x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
 
 
 def _to_the_first(which: Callable[..., Any]) -> Callable[..., Any]:
-    """The gradient rule of a largest or smallest number, whose position along an axis ``which`` returns."""
+    """The gradient rule of a largest or smallest number, whose position ``which`` returns."""
     def rule(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
         last = tuple(range(-len(axis), 0))
         moved = np.moveaxis(x, axis, last)
@@ -95,7 +95,10 @@ def mean(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
 
 
 def max(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
-    """Largest value over trailing axes, NaN if one is; the gradient goes to the first of equal ones. Arguments as for ``sum``."""
+    """Largest value over trailing axes, NaN if one is; arguments as for ``sum``.
+
+    The gradient goes to the first of equal ones.
+    """
     axes = _axes("max", x, axis)
     return max_p(x, axis=axes, keepdims=keepdims) if axes else x
 

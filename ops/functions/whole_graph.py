@@ -35,9 +35,9 @@ def graph_sum(x: Any) -> Any:
 
 
 def graph_mean(x: Any) -> Any:
-    """Mean of a value over all nodes that have one, on all workers; 0 without nodes. As ``graph_sum``.
+    """Mean of a value over all nodes that have one, on all workers; as ``graph_sum``.
 
-    The mean of integers or of a mask is of the float type of the job.
+    It is 0 without nodes, and of the float type of the job for integers and masks.
     """
     return _reduced("graph_mean", x, True)
 

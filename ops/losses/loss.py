@@ -108,7 +108,8 @@ def softmax_cross_entropy(logits: Any, labels: Any, mask: Any = None, total: flo
     if len(used) and labels[used].max() >= logits.shape[1]:
         raise DataError(f"a label is {labels[used].max()}, but the model has {logits.shape[1]} classes (0 to {logits.shape[1] - 1})")
     # one kernel for all integer types
-    return _softmax_cross_entropy(logits, labels.astype(np.int64, copy=False), used, total=_total(total, len(used)))
+    labels = labels.astype(np.int64, copy=False)
+    return _softmax_cross_entropy(logits, labels, used, total=_total(total, len(used)))
 
 
 def binary_cross_entropy(logits: Any, targets: Any, mask: Any = None, total: float | None = None) -> Any:

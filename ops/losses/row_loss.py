@@ -31,7 +31,7 @@ class Grouping:
 
 @primitive("weighted_share", rowwise=False)
 def _weighted_share(values: Any, weights: Any, *, total: float) -> Any:
-    """sum(weights * values) / total as a 0-d array; a value that is infinite or NaN counts only if it has a weight."""
+    """sum(weights * values) / total as a 0-d array; a value without a weight may be infinite or NaN."""
     terms = np.multiply(weights, values, out=np.zeros_like(values), where=weights > 0)
     return np.asarray(np.sum(terms, dtype=np.float64) / total if total else 0.0, values.dtype)
 
@@ -137,13 +137,17 @@ def grouped(out: Var, y: np.ndarray, grouping: Grouping, weights: np.ndarray | N
 
 
 def _filled(y: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Labels with the first known one of the same column in place of unknown ones; where none is known, 0 or 1.0."""
+    """Labels with the first known one of the same column in place of unknown ones.
+
+    Where a column has none, it is 0, the first class, or 1.0.
+    """
     if known.all():
         return y
     first = known.argmax(axis=0)[None]
-    other = np.take_along_axis(y, first, axis=0)
+    some = np.take_along_axis(known, first, axis=0)
     neutral = 0 if y.dtype.kind in "iu" else 1
-    return np.where(known, y, np.where(np.take_along_axis(known, first, axis=0), other, neutral)).astype(y.dtype, copy=False)
+    other = np.where(some, np.take_along_axis(y, first, axis=0), neutral)
+    return np.where(known, y, other).astype(y.dtype, copy=False)
 
 
 def _wide(x: np.ndarray, like: Var) -> np.ndarray:

@@ -20,8 +20,9 @@ _FEW = 1024
 _ALL = np.zeros(0, bool)
 
 
-def row_sums(x: np.ndarray, counted: np.ndarray | None = None, mean: np.ndarray | None = None) -> np.ndarray:
-    """Sums of the rows that count, [...] float64; if a mean [...] is given, of the squares of what they are above it."""
+def row_sums(x: np.ndarray, counted: np.ndarray | None = None,
+             mean: np.ndarray | None = None) -> np.ndarray:
+    """Sums of the rows that count, [...] float64; with a mean [...], of squares of what is above it."""
     width = prod(x.shape[1:])
     if (mean is None and x.size < LEAST_BLOCK) or not x.size:
         # a kernel would not be faster, and numba takes longer to import than many programs to run
@@ -43,9 +44,10 @@ def row_sums(x: np.ndarray, counted: np.ndarray | None = None, mean: np.ndarray 
         else:
             squares(rows, numbers, marks, part)
 
-    by_blocks(lambda b, begin, end: add(parts[b], begin * side, end * side, wide), len(x) // side, wide)
+    whole = len(x) // side
+    by_blocks(lambda b, begin, end: add(parts[b], begin * side, end * side, wide), whole, wide)
     # rows that are left over
-    add(parts[-1, :width], len(x) // side * side, len(x), width)
+    add(parts[-1, :width], whole * side, len(x), width)
     return parts.reshape(-1, width).sum(axis=0).reshape(x.shape[1:])
 
 

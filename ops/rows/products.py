@@ -14,8 +14,8 @@ from graphtheta.typed_rows import TypedRows
 from ..autodiff.buffers import by_blocks, empty, run_parts
 from .by_number import take_rows
 
-# a weight gradient is summed over parts of the rows: so many, but least and most rows of a part, and
-# least entries per column of sparse rows
+# a weight gradient is summed over parts of the rows: their number, least and most rows of a part,
+# and least entries per column of sparse rows
 _PARTS, _ROWS, _MOST_ROWS, _ENTRIES = 32, 512, 1 << 16, 20
 # rows that BLAS adds in order, in single precision, where one factor is a vector
 _ADDED = 1024
@@ -85,7 +85,8 @@ def _sparse_long_product(x: Any, g: Any) -> Any:
     ends = np.searchsorted(x.indptr, np.linspace(0, x.nnz, count + 1))
     ends[0], ends[-1] = 0, x.shape[0]
     dtype = np.result_type(x.dtype, g.dtype)
-    parts = np.zeros((count, x.shape[1], g.shape[1]), np.float64 if x.shape[0] > count * _MOST_ROWS else dtype)
+    exact = np.float64 if x.shape[0] > count * _MOST_ROWS else dtype
+    parts = np.zeros((count, x.shape[1], g.shape[1]), exact)
     run_parts(lambda b: rows_onto(ends[b], ends[b + 1], x.indptr, x.indices, x.data, g, parts[b]), count,
               _SPARSE * x.nnz * g.shape[1])
     return (parts.sum(axis=0) if count > 1 else parts[0]).astype(dtype, copy=False)

@@ -1,4 +1,4 @@
-"""The table of operations: each function of gt with its arguments, its twin in NumPy and its rule of types.
+"""The table of operations: each function of gt with arguments, its twin in NumPy and its types.
 
 A new operation gets a case here; ``test_table.py`` makes all tests from them.
 """
@@ -198,15 +198,6 @@ def in_evaluation(x, gamma, beta):
     return x / np.sqrt(1 + 1e-5) * gamma + beta
 
 
-def normalised(x, gamma, beta):
-    return (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5) * gamma + beta
-
-
-def without_axis(x):
-    """Labels with one that is missing."""
-    return x - (np.arange(x.size) == 2).reshape(x.shape)
-
-
 BOUNDS = np.array([0, 2, 2, 3, 5])
 KEYS = (
     (..., 0),
@@ -219,8 +210,18 @@ KEYS = (
     (slice(None), None, [-1, 1]),
     (..., slice(None, None, -1)),
     (..., []),
+    (..., np.array([True, True, False])),
+    (..., slice(None, 2)),
+    (slice(None), slice(None)),
+    ...,
 )
-INDICES = (Rows((), below(4)), Rows((), below(1)))
+# of rows with two axes
+LONGER_KEYS = (
+    (..., 0, slice(None)),
+    (slice(None), 1),
+    (slice(None), None, 1),
+    (..., [1, -1], slice(None)),
+)
 CODES = Rows((), below(4))
 FIVE = {"n": 5, "gather": False}
 
@@ -445,6 +446,10 @@ TABLE: dict[str, tuple[Case, ...]] = {
             Case(lambda x, k=key: x[k], lambda x, k=key: x[k], (arg,), types="same")
             for key in KEYS
             for arg in (VECTOR, Rows((2, 3)))
+        ),
+        *(
+            Case(lambda x, k=key: x[k], lambda x, k=key: x[k], (MATRIX,), types="same")
+            for key in LONGER_KEYS
         ),
         *(
             Case(lambda x, k=key: x[k], lambda x, k=key: x[k], (Whole((3,)),), types="same")

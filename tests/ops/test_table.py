@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from table import KINKS, OTHERS, TABLE, VECTOR, Case, Rows, Whole
 
 import graphtheta.ops as gt
@@ -132,7 +133,7 @@ def large(name):
 
 @pytest.mark.parametrize("name", [n for n in NAMES if large(n)])
 def test_many_rows(name, monkeypatch):
-    """Values and gradients of as many rows as are deferred and divided among threads, infinity and NaN among them."""
+    """Values and gradients of rows that are deferred and divided among threads, NaN among them."""
     for k, case in enumerate(large(name)):
         given = arrays(case, MANY, "float64", k)
         if case.special:
@@ -204,7 +205,7 @@ def result_type(case: Case, given: list[np.ndarray], want: np.ndarray) -> Any:
 
 @pytest.mark.parametrize("first", INTEGERS)
 def test_two_types(first):
-    """NumPy's type of two integers or masks; where that is a float, and with floats, the float type of the pass."""
+    """NumPy's type of two integers or masks; where that is a float, the float type of the pass."""
     x = np.array([1, 0, 1]).astype(first)
     space = RowSpace(np.arange(3))
     for second in (*INTEGERS, "float32"):
@@ -243,11 +244,10 @@ def test_codes_of_any_integer_type(name, dtype):
 @pytest.mark.parametrize("name", KINKS)
 @pytest.mark.parametrize("rows", [False, True])
 def test_kinks(name, rows):
+    if rows and name in ("repeated index", "segment_max, NaN", "segment_min, NaN"):
+        pytest.skip("it is called without rows")
     ours, _, points, slopes = KINKS[name]
     x = Var(np.array([points] if rows else points), RowSpace(np.arange(1)) if rows else None, True)
-    if rows and name in ("repeated index", "segment_max, NaN", "segment_min, NaN"):
-        # they choose rows
-        return
     with np.errstate(all="ignore"), Tape() as tape:
         out = ours(x)
         found = tape.backward(out).of(x)
@@ -445,7 +445,13 @@ SUMS = {
     "power": lambda x, p, i: (x + np.e) ** p / np.e,
     "embedding": lambda x, p, i: gt.embedding(gt.stack([p, p], -2), i),
     "matmul": lambda x, p, i: (x + 1)[..., :1] @ gt.reshape(p, 1, 2),
+    "sparse": lambda x, p, i: Var(one_entry(len(i.value)), x.space) @ gt.reshape(p, 1, 2),
 }
+
+
+def one_entry(n):
+    """Sparse rows of one column of ones."""
+    return csr_array((np.ones(n, np.float32), np.zeros(n, np.int64), np.arange(n + 1)))
 
 
 @pytest.fixture(scope="module")
