@@ -157,7 +157,7 @@ def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: Edge
         for i, row in enumerate(lists.traversal.hubs):
             for name, x in spill.items():
                 into[name][row] += x[i]
-        _return_constants(phase, values, {name: x.sum(axis=0) for name, x in sums.items()}, grads)
+        _return_constants(phase, values, {name: x.sum(axis=0).astype(variant.dtype) for name, x in sums.items()}, grads)
 
 
 def _name_index(phase: Phase, columns: Columns, constants: dict[int, Any]) -> None:
@@ -246,9 +246,9 @@ def _partial_sums(phase: Phase, variant: Variant, learned: list[int], n_blocks: 
     summed = _kernel(phase, variant)[0].summed
     shapes = {f"{kind}{n}": _matrix(phase.order[n].dims, kind == "gct")
               for n in learned for kind in ("gc", "gct") if f"{kind}{n}" in summed}
-    size = sum(map(prod, shapes.values())) * np.dtype(variant.dtype).itemsize
+    size = sum(map(prod, shapes.values())) * np.dtype(np.float64).itemsize
     count = max(1, min(n_blocks, MOST_PARTIAL // max(size, 1)))
-    return {name: np.zeros((count, *shape), variant.dtype) for name, shape in shapes.items()}
+    return {name: np.zeros((count, *shape)) for name, shape in shapes.items()}
 
 
 def _variant(phase: Phase, columns: Columns, lists: EdgeLists, mode: str, wanted: frozenset[tuple[str, Any]],
@@ -306,6 +306,8 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
         mine[SIDE] = place % 2
         for i, size, dtype in kernel.scratch:
             mine[i] = np.empty((1, size), dtype)
+        for near, whole in kernel.near.items():
+            mine[kernel.arguments.index(near)] = np.zeros((partial or {})[whole].shape[1:], variant.dtype)
         function(*mine)
 
     run_threads(work, shares)

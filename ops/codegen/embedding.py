@@ -40,7 +40,8 @@ class Embedding(Lowering):
             return
         name, width = s.arg(f"gc{v.number[id(table)]}"), int(np.prod(table.dims[1:]))
         for p, row in enumerate(rows_of(v, e)):
-            buffer = RegisterBuffer(s, name, (width,), (name, row))
+            # few edges add to a row of a large table, so each is added in float64
+            buffer = RegisterBuffer(s, name, (width,), (name, row), dtype="float64")
             for cell in s.slices((width,)):
                 buffer.add(cell, g(cell.through(np.arange(width) + p * width)))
 

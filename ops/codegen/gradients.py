@@ -102,7 +102,7 @@ class Gradients:
                 return RegisterBuffer(self.source, name, a.dims, (name, self.values.row(a)))
             # rows of tables are added in memory
             return RegisterBuffer(self.source, name, a.dims, (name, "tr")) if id(a) in self.values.tables else \
-                self.registers.row_sum(name, a.dims)
+                self.registers.row_sum(name, a.dims, additive=True)
         return self.buffer(a)
 
     def buffer(self, e: Expr) -> RegisterBuffer:

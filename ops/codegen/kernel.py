@@ -23,6 +23,8 @@ from .variant import Residuals, Variant
 # most vectors of a value in variables; wider values are processed in loops over scratch space
 MOST_VECTORS = 64
 FIXED = ("turn", "side", "shares", "blocks", "spilling", "ptr", "row", "target", "other", "at", "positions", "start", "offset", "tie_shift")
+# edges of which sums are added to those of all edges
+STRETCH = 512
 # arrays with rows for receivers or senders, which blocks with a later part of a hub replace by spill rows
 AT_THE_ROW = {"forward": "state_", "receiver": "gdst", "sender": "gsrc"}
 
@@ -35,7 +37,8 @@ class Kernel:
         source: Text of the function, after those of the functions it needs.
         arguments: Names in order.
         spilled: Those that are given a second time, with spill rows, after all others.
-        summed: Those that have a partial sum for each share of the blocks.
+        summed: Those that have a partial sum for each share of the blocks, in float64.
+        near: Sums of one thread that are added to these, by name; zeros to begin with.
         maps: Constant index arrays among them, [1, n] each.
         buffers: Scratch arrays among them, as length and dtype; no two threads may share them.
         lines: Cache lines that an edge reads at scattered rows.
@@ -48,6 +51,7 @@ class Kernel:
     arguments: list[str]
     spilled: list[str]
     summed: list[str]
+    near: dict[str, str]
     maps: dict[str, np.ndarray]
     buffers: dict[str, tuple[int, str]]
     lines: int
@@ -154,16 +158,11 @@ def _roots(phase: Phase, variant: Variant, gradients: Gradients) -> list[Expr]:
 
 def _assembled(values: Values) -> Kernel:
     """The sections in their loops: over shares of the blocks, blocks, rows and edges."""
-    source, sender, head = values.source, values.variant.mode == "sender", _head(values)
+    source, head = values.source, _head(values)
     arguments = [*FIXED, *source.arguments]
     spilled = ["target", *(name for name in source.arguments if name.startswith(AT_THE_ROW[values.variant.mode]))]
     summed = [name for name in source.arguments if re.fullmatch(r"gct?\d+", name)]
-    rows = [*source.sections["top"], "    last = ptr[hi] - 1", "    for r in range(lo, hi):"]
-    # a row without edges keeps what it has, and its columns may hold what no edge may read
-    rows += ["        if ptr[r] == ptr[r + 1]:", "            continue"]
-    rows += ["        sr = row[r]" if sender else "        dr = row[r]", "        tr = target[r]", *source.sections["row"]]
-    rows += ["        for k in range(ptr[r], ptr[r + 1]):", *head, *source.sections["edge"]]
-    rows += [*source.sections["end"], *source.sections["bottom"]]
+    rows = _loops(values, head, bool(summed))
     lines = ["    n_blocks = len(blocks) - 1", "    while True:", "        share = next_turn(turn, shares, side)",
              "        if share >= shares:", "            break", *(f"        {name} = all_{name}[share]" for name in summed),
              "        for b in range(-(-share * n_blocks // shares), -(-(share + 1) * n_blocks // shares)):",
@@ -176,7 +175,40 @@ def _assembled(values: Values) -> Kernel:
     text = "\n".join([*functions, "", "", "@kernel_form", f"def kernel({', '.join(given)}):", *lines]) + "\n"
     maps = {name: where.reshape(1, -1) for name, where in source.maps.items()}
     scattered = [name for name, _, _ in scattered_reads(values)]
-    return Kernel(text, arguments, spilled, summed, maps, source.buffers, lines_of_edge(values), scattered)
+    return Kernel(source=text, arguments=arguments, spilled=spilled, summed=summed, near=source.near, maps=maps, buffers=source.buffers,
+                  lines=lines_of_edge(values), scattered=scattered)
+
+
+def _loops(values: Values, head: list[str], sums: bool) -> list[str]:
+    """The loops over the rows of a block, over stretches of the edges of a row, and over edges.
+
+    Args:
+        values: Of the kernel.
+        head: Lines that locate an edge.
+        sums: Whether there are sums over all edges; those over a stretch of edges are added to them.
+    """
+    source = values.source
+    sections = source.sections
+    # the rows of a fresh state are stored once
+    stretch = 1 << 40 if values.variant.fresh else STRETCH
+    own = "        sr = row[r]" if values.variant.mode == "sender" else "        dr = row[r]"
+    rows = [*sections["top"], "    last = ptr[hi] - 1", *(["    since = 0"] if sums else []), "    for r in range(lo, hi):", own,
+            "        tr = target[r]"]
+    # a row without edges keeps what it has, and its columns may hold what no edge may read
+    rows += [f"        for begin in range(ptr[r], ptr[r + 1], {stretch}):", f"            beyond = min(begin + {stretch}, ptr[r + 1])"]
+    rows += _deeper(1, [*sections["row"], "        for k in range(begin, beyond):", *head, *sections["edge"], *sections["end"]])
+    if not sums:
+        return rows
+    added = [*sections["bottom"]]
+    for near, whole in source.near.items():
+        added += [f"    for i in range({near}.shape[0]):", f"        for j in range({near}.shape[1]):",
+                  f"            {whole}[i, j] += {near}[i, j]", f"            {near}[i, j] = ZERO"]
+    rows += ["            since += beyond - begin", f"            if since >= {stretch}:"]
+    return [*rows, *_deeper(3, [*added, *sections["top"], "    since = 0"]), *added]
+
+
+def _deeper(steps: int, lines: list[str]) -> list[str]:
+    return ["    " * steps + line for line in lines]
 
 
 def _head(values: Values) -> list[str]:

@@ -55,7 +55,7 @@ class Product(Lowering):
         if id(x) in to.on_path:
             self._left(to, e, g)
         if id(w) in to.on_path:
-            (lead, inner, k), name = product_shape(e), s.arg(f"gc{v.number[id(w)]}")
+            (lead, inner, k), name = product_shape(e), s.near_sum(f"gc{v.number[id(w)]}")
             array, source = r.memory(x)
             buffer = RegisterBuffer(s, name, (inner,), (name, f"k_{name}"))
             with s.block(f"for k_{name} in range({k}):"):

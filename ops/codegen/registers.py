@@ -168,8 +168,15 @@ class Registers:
             buffer.set(cell, self.values.text(e, cell))
         return buffer.memory()
 
-    def row_sum(self, array: str, shape: Shape) -> RegisterBuffer:
-        """A sum over the edges of a row: in variables during the loop, then stored in the row."""
+    def row_sum(self, array: str, shape: Shape, additive: bool) -> RegisterBuffer:
+        """A sum over the edges of a row: in variables during the loop, then stored in the row.
+
+        Args:
+            array: Where the rows are.
+            shape: Trailing shape.
+            additive: Whether edges only add to it. Then it is the sum over a stretch of edges, which is added to the row: as
+                for ``block_sum``, a float32 sum over many edges would lose digits.
+        """
         fresh = self.values.variant.fresh
         if self.source.rolled:
             buffer = RegisterBuffer(self.source, array, shape, (array, "tr"))
@@ -181,17 +188,22 @@ class Registers:
             buffer = self.sums[array] = RegisterBuffer(self.source, f"sum_{array}", shape)
             for cell in slices(shape, self.source.lanes):
                 buffer.filled.add(int(cell.at[0]))
+                before = self.source.read(array, "tr", cell)
                 with self.source.within("row"):
-                    buffer.set(cell, self.source.zeros(cell) if fresh else self.source.read(array, "tr", cell))
+                    buffer.set(cell, self.source.zeros(cell) if fresh or additive else before)
                 with self.source.within("end"):
-                    self.source.write(array, "tr", cell, buffer.get(cell))
+                    self.source.write(array, "tr", cell, f"{before} + {buffer.get(cell)}" if additive and not fresh else buffer.get(cell))
         return self.sums[array]
 
     def block_sum(self, name: str, shape: Shape) -> RegisterBuffer:
-        """A sum over all edges of a block: the gradient of a value without rows."""
-        self.source.arg(name)
+        """A sum over all edges of a block: the gradient of a value without rows.
+
+        It is float64, and what is added to it are sums over some hundred edges in the type of the
+        kernel: a float32 sum over millions of edges would lose digits.
+        """
         if self.source.rolled or len(slices(shape, self.source.lanes)) > MOST_SUMMED:
-            return RegisterBuffer(self.source, name, shape, (name, "0"))
+            return RegisterBuffer(self.source, name, shape, (self.source.near_sum(name), "0"))
+        self.source.arg(name)
         if name not in self.sums:
             buffer = self.sums[name] = RegisterBuffer(self.source, f"sum_{name}", shape)
             for cell in slices(shape, self.source.lanes):
@@ -199,5 +211,5 @@ class Registers:
                 with self.source.within("top"):
                     buffer.set(cell, self.source.zeros(cell))
                 with self.source.within("bottom"):
-                    self.source.write(name, "0", cell, f"{self.source.read(name, '0', cell)} + {buffer.get(cell)}")
+                    self.source.write(name, "0", cell, f"{self.source.read(name, '0', cell)} + as_float64({buffer.get(cell)})")
         return self.sums[name]

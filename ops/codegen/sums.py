@@ -12,7 +12,7 @@ class SumLowering(AggregateLowering):
 
     def forward(self, m: Messages, name: str, parts: list[Expr]) -> None:
         s, v = m.source, m.values
-        x, state = parts[0], m.state(name, "sum", parts[0].dims)
+        x, state = parts[0], m.state(name, "sum", parts[0].dims, additive=True)
         for cell in s.slices(x.dims):
             state.add(cell, m.weighted(v.text(x, cell)))
 
@@ -27,7 +27,7 @@ class MeanLowering(SumLowering):
     def forward(self, m: Messages, name: str, parts: list[Expr]) -> None:
         s = m.source
         super().forward(m, name, parts)
-        state = m.state(name, "weight", ())
+        state = m.state(name, "weight", (), additive=True)
         for cell in s.slices(()):
             state.add(cell, m.weighted("single(ONE)"))
 

@@ -59,6 +59,7 @@ class RegisterBuffer:
     def add(self, cell: LaneSlice, text: str) -> None:
         """Add to a vector; the first time, assign it."""
         if self.backing is not None:
+            text = f"as_float64({text})" if self.dtype == "float64" else text
             self.source.write(*self.backing, cell, f"{self.get(cell)} + {text}")
             return
         variable, start = self.variable(cell), int(cell.at[0])

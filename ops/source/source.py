@@ -32,6 +32,7 @@ class Source:
         self.functions: dict[str, str] = {}
         self.maps: dict[str, np.ndarray] = {}
         self.buffers: dict[str, tuple[int, str]] = {}
+        self.near: dict[str, str] = {}
         self._names = 0
 
     def put(self, line: str) -> None:
@@ -72,6 +73,11 @@ class Source:
         """Scratch space of one edge, one row; allocated outside, because allocation in the kernel costs a sixth of its compilation."""
         self.buffers[self.arg(name)] = (max(size, 1), dtype or self.dtype)
         return name
+
+    def near_sum(self, name: str) -> str:
+        """Memory of one thread for a sum over edges, which is added to the argument ``name`` of float64 every some hundred edges."""
+        self.near[self.arg(f"near_{name}")] = self.arg(name)
+        return f"near_{name}"
 
     def map(self, where: np.ndarray) -> str:
         """A constant row of positions."""

@@ -121,7 +121,7 @@ def passed(phase, index, weights, z):
 
 
 @pytest.mark.fused
-@pytest.mark.parametrize("most", [1, 3 * 40 * 4 * 4, 1 << 30])
+@pytest.mark.parametrize("most", [1, 3 * 40 * 4 * 8, 1 << 30])
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_large_tables_share_the_memory_of_their_gradients(most, dtype, monkeypatch):
     """As many partial sums as fit, the numbers the same."""
