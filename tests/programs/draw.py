@@ -1,0 +1,738 @@
+"""Draws programs: layers of all operations on graphs with all kinds of nodes, from a seed.
+
+Terms are made from the bottom up and evaluated eagerly at once, so that a drawn operation is kept
+only if its numbers are finite, not large, and away from kinks.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from math import prod
+from random import Random
+from typing import Any
+
+import eager
+import numpy as np
+from compare import MARGIN, Unfit, checked
+from program import Drawn, LayerProgram, Program, Term
+
+SUMS = ("sum", "mean", "max", "min", "var", "std", "median", "gt.TopK(2)", "gt.TopK(3)")
+# what numbers may become, at most numbers of an edge, and how often a draw is tried again
+LARGEST, WIDEST, ATTEMPTS = 12.0, 96, 40
+
+
+@dataclass
+class Entry:
+    """A term with its value."""
+
+    term: Term
+    value: eager.Value
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        return self.value.dims
+
+
+class Rejected(Exception):
+    """A drawn operation does not fit."""
+
+
+class Pool:
+    """The terms of a stage that exist so far, and operations that make more of them.
+
+    Args:
+        rng: Source of all choices.
+        scope: The names of leaves: ``edge`` or ``node``, ``total``, ``self``, ``data``.
+        drawer: Owner of the arrays.
+    """
+
+    def __init__(self, rng: Random, scope: dict[str, Any], drawer: Drawer):
+        self.rng, self.scope, self.drawer = rng, {"gt": eager, **scope}, drawer
+        self.entries: list[Entry] = []
+
+    def leaf(self, text: str) -> Entry:
+        """Add a leaf."""
+        entry = Entry(Term(text), eval(text, self.scope))
+        self.entries.append(entry)
+        return entry
+
+    def make(self, text: str, *args: Entry) -> Entry:
+        """An operation on entries, if its numbers fit."""
+        names = [f"a{i}" for i in range(len(args))]
+        scope = self.scope | dict(zip(names, (a.value for a in args), strict=True))
+        eager.now.margin = np.inf
+        try:
+            with np.errstate(all="ignore"):
+                x = eval(text.format(*names), scope)
+        except (ValueError, TypeError, IndexError, ZeroDivisionError) as error:
+            raise Rejected(str(error)) from None
+        if x.kind == "f" and not (np.isfinite(x.x).all() and np.abs(x.x).max(initial=0) <= LARGEST):
+            raise Rejected("large")
+        if x.kind in "iu" and np.abs(x.x).max(initial=0) > 2**40:
+            raise Rejected("large")
+        if prod(x.dims) > max(WIDEST, 2 * self.drawer.widest) or prod(x.dims) == 0 or len(x.dims) > 4:
+            raise Rejected("wide")
+        if eager.now.margin < 10 * MARGIN[self.drawer.dtype]:
+            raise Rejected("a kink")
+        return Entry(Term(text, tuple(a.term for a in args)), x)
+
+    def add(self, text: str, *args: Entry) -> Entry:
+        """The same, kept for later operations."""
+        entry = self.make(text, *args)
+        self.entries.append(entry)
+        return entry
+
+    def pick(self, kinds: str = "f", fits: Callable[[Entry], bool] | None = None, rows: bool = True) -> Entry:
+        """One of the entries of some kinds; later ones more often."""
+        found = [e for e in self.entries if e.value.kind in kinds and (e.value.rows or not rows) and (fits is None or fits(e))]
+        if not found:
+            raise Rejected("nothing fits")
+        return found[max(self.rng.randrange(len(found)), self.rng.randrange(len(found)))]
+
+    def parameter(self, shape: tuple[int, ...], style: str = "grid") -> Entry:
+        """A parameter of a shape: a new one, or one that is used already."""
+        known = [e for e in self.drawer.parameters if e.dims == shape and (style == "grid" or e.value.x.min(initial=1) > 0)]
+        if known and self.rng.random() < 0.6:
+            return self.rng.choice(known)
+        return self.drawer.parameter(shape, style)
+
+    def grow(self, steps: int) -> None:
+        """Draw operations."""
+        names = [name for name in OPERATIONS if name not in self.drawer.without]
+        weights = [OPERATIONS[name][0] for name in names]
+        done, tries = 0, 0
+        while done < steps and tries < ATTEMPTS * steps:
+            tries += 1
+            try:
+                OPERATIONS[self.rng.choices(names, weights)[0]][1](self)
+                done += 1
+            except Rejected:
+                continue
+
+
+# ---- operations
+
+Operation = Callable[[Pool], Any]
+OPERATIONS: dict[str, tuple[float, Operation]] = {}
+
+
+def operation(weight: float, name: str = "") -> Callable[[Operation], Operation]:
+    """Register an operation; a search may leave it out by its name."""
+    def register(f: Operation) -> Operation:
+        OPERATIONS[name or f.__name__] = (weight, f)
+        return f
+    return register
+
+
+@operation(8)
+def unary(p: Pool) -> None:
+    x = p.pick()
+    p.add(p.rng.choice((
+        "gt.tanh({0})", "gt.sigmoid({0})", "gt.softplus({0})", "gt.gelu({0})", "gt.elu({0})", "gt.elu({0}, 0.5)", "gt.leaky_relu({0})",
+        "gt.leaky_relu({0}, 0.25)", "gt.relu({0})", "gt.sin({0})", "gt.cos({0})", "gt.square({0})", "gt.absolute({0})", "(-{0})")), x)
+
+
+@operation(3)
+def guarded(p: Pool) -> None:
+    """Functions that need a domain, which is made."""
+    x, y = p.pick(), p.pick()
+    p.add(*p.rng.choice((
+        ("gt.exp(-gt.absolute({0}))", x), ("gt.exp({0} * 0.25)", x), ("gt.log(gt.absolute({0}) + 0.5)", x), ("gt.sqrt(gt.square({0}) + 0.5)", x),
+        ("({0} / (gt.absolute({1}) + 0.5))", x, y), ("(1.0 / (gt.absolute({0}) + 0.5))", x), ("({0} / (gt.square({1}) + 1))", x, y))))
+
+
+@operation(2)
+def power_of_number(p: Pool) -> None:
+    x = p.pick()
+    if p.rng.random() < 0.6:
+        p.add(f"({{0}} ** {p.rng.choice((0, 1, 2, 3, 2.0, 3.0, 1.0, 4))})", x)
+    else:
+        p.add(f"((gt.absolute({{0}}) + 0.5) ** {p.rng.choice((0.5, 1.5, -1, -0.5, 2.5, -2.0))})", x)
+
+
+@operation(0.6)
+def power_zero(p: Pool) -> None:
+    p.add(f"({{0}} ** {p.rng.choice((0, 0.0))})", p.pick())
+
+
+@operation(1.5)
+def power_of_value(p: Pool) -> None:
+    x = p.pick()
+    exponent = p.pick() if p.rng.random() < 0.4 else p.parameter(p.rng.choice(((), x.dims, x.dims[-1:])))
+    p.add("((gt.absolute({0}) + 0.5) ** {1})", x, exponent)
+
+
+@operation(0.8)
+def power_of_base(p: Pool) -> None:
+    p.add(f"({p.rng.choice((2.0, 0.5, 2, 1.5))} ** {{0}})", p.pick())
+
+
+@operation(1.5)
+def clipped(p: Pool) -> None:
+    p.add(p.rng.choice(("gt.clip({0}, -0.53, 0.71)", "gt.clip({0}, None, 0.61)", "gt.clip({0}, -0.37, None)")), p.pick())
+
+
+@operation(9)
+def binary(p: Pool) -> None:
+    x, y = p.pick(), p.pick(rows=p.rng.random() < 0.8)
+    if p.rng.random() < 0.3:
+        x, y = y, x
+    p.add(p.rng.choice(("({0} + {1})", "({0} - {1})", "({0} * {1})", "({0} * {1})", "gt.maximum({0}, {1})", "gt.minimum({0}, {1})")), x, y)
+
+
+@operation(4)
+def with_number(p: Pool) -> None:
+    x, number = p.pick(), p.rng.choice((0, 1, 2, 0.5, -1.5, 3, 0.25, 1.0, 0.0))
+    text = p.rng.choice(("({0} + {c})", "({c} - {0})", "({0} * {c})", "({0} - {c})", "({c} + {0})", "gt.maximum({0}, {c})",
+                         "gt.minimum({c}, {0})"))
+    p.add(text.replace("{c}", str(number)), x)
+    if number and p.rng.random() < 0.3:
+        p.add(f"({{0}} / {number})", x)
+
+
+@operation(5)
+def with_parameter(p: Pool) -> None:
+    x = p.pick()
+    d = x.dims
+    shapes = [d, d[-1:], (1,) * len(d), tuple(1 if i % 2 else n for i, n in enumerate(d)), (*d, 2), d[-2:]]
+    w = p.parameter(p.rng.choice(shapes))
+    p.add(p.rng.choice(("({0} * {1})", "({0} + {1})", "({1} - {0})", "({1} * {0})", "gt.maximum({0}, {1})", "({0} / (gt.square({1}) + 0.5))")), x, w)
+
+
+@operation(1.5)
+def scalar_parameter(p: Pool) -> None:
+    p.add(p.rng.choice(("({0} * {1})", "({0} + {1})", "({1} - {0})", "gt.minimum({0}, {1})", "gt.where({0} > 0.1, {1}, {0})")), p.pick(),
+          p.parameter(()))
+
+
+@operation(1.5)
+def with_constant(p: Pool) -> None:
+    x = p.pick()
+    shape = p.rng.choice((x.dims, x.dims[-1:], ()))
+    c = p.drawer.constant(shape, p.rng.choice(("grid", "positive", "constant")))
+    p.add(p.rng.choice(("({0} * {1})", "({0} + {1})", "({1} - {0})", "gt.maximum({0}, {1})")), x, c)
+
+
+@operation(5)
+def product(p: Pool) -> None:
+    x = p.pick(fits=lambda e: bool(e.dims))
+    shape = p.rng.choice(((), (), (2,), (1,), (3,), (p.drawer.width,), (p.drawer.heads, 2), (2, 1), p.drawer.shape()))
+    w = p.parameter((x.dims[-1], *shape))
+    text = p.rng.choice(("({0} @ {1})", "({0} @ {1})", "gt.matmul({0}, {1})"))
+    p.add(text if prod(x.dims) < 9 else f"({text} * 0.25)", x, w)
+
+
+@operation(1.5)
+def joined_products(p: Pool) -> None:
+    """Shapes that the planner may join, split or contract."""
+    x = p.pick(fits=lambda e: bool(e.dims))
+    k, m = p.rng.choice((1, 2, 3)), p.rng.choice((1, 2, 3, p.drawer.width))
+    v = p.parameter((x.dims[-1], *p.rng.choice(((k,), (k, m), ()))))
+    y = p.add("({0} @ {1})" if prod(x.dims) < 9 else "({0} @ {1} * 0.125)", x, v)
+    if p.rng.random() < 0.6 and y.dims:
+        p.add("({0} @ {1})", y, p.parameter((y.dims[-1], *p.rng.choice(((), (2,), (3,), (m,))))))
+    elif y.dims:
+        p.add("({0} * {1}).sum(-1)", y, p.parameter(y.dims[-1:]))
+
+
+@operation(2)
+def bias(p: Pool) -> None:
+    x = p.pick(fits=lambda e: bool(e.dims) and prod(e.dims) < 40)
+    o = p.rng.choice((1, 2, 3, p.drawer.width))
+    p.add("gt.linear({0}, {1}, {2})", x, p.parameter((x.dims[-1], o)), p.parameter((o,)))
+
+
+@operation(4)
+def over_axes(p: Pool) -> None:
+    x = p.pick(fits=lambda e: bool(e.dims))
+    n = len(x.dims)
+    axis = p.rng.choice([-1, -1, -n, *([(-2, -1), tuple(range(-n, 0))] if n > 1 else [])])
+    how, keep = p.rng.choice(("sum", "mean", "max", "min")), p.rng.choice(("", "", ", True"))
+    text = p.rng.choice((f"gt.{how}({{0}}, {axis}{keep})", f"{{0}}.{how}({axis}{keep})"))
+    p.add(text if how != "sum" or prod(x.dims) < 9 else f"({text} * 0.125)", x)
+
+
+@operation(1.5)
+def own_softmax(p: Pool) -> None:
+    x = p.pick(fits=lambda e: bool(e.dims))
+    axis = p.rng.choice([-1, -len(x.dims), *([(-2, -1)] if len(x.dims) > 1 else [])])
+    p.add(f"gt.softmax({{0}}, axis={axis})", x)
+
+
+@operation(1.5)
+def normalised(p: Pool) -> None:
+    x = p.pick(fits=lambda e: bool(e.dims) and e.dims[-1] > 1)
+    if p.rng.random() < 0.5:
+        p.add("gt.layer_norm({0}, eps=0.1)", x)
+    else:
+        d = x.dims[-1:]
+        p.add("gt.layer_norm({0}, {1}, {2}, eps=0.5)", x, p.parameter(d), p.parameter(d))
+
+
+@operation(3)
+def other_shape(p: Pool) -> None:
+    x = p.pick("fib")
+    size, d = prod(x.dims), x.dims
+    shapes = [(size,), (1, *d), (*d, 1), (size, 1), d[::-1], *((k, size // k) for k in (2, 3) if size % k == 0)]
+    shape = p.rng.choice(shapes)
+    p.add(p.rng.choice((f"gt.reshape({{0}}, {', '.join(map(str, shape))})", f"{{0}}.reshape({', '.join(map(str, shape))})",
+                        "gt.flatten({0})", "{0}.flatten()", "{0}[..., None]")), x)
+
+
+@operation(4)
+def part(p: Pool) -> None:
+    x = p.pick("fib", lambda e: bool(e.dims))
+    d = x.dims[-1]
+    i, j = sorted((p.rng.randrange(d), p.rng.randrange(d)))
+    numbers = [p.rng.randrange(d) for _ in range(p.rng.randrange(1, 4))]
+    keys = [str(i), str(-1 - i), f"{i}:{j + 1}", f"{i}:", "::-1", "::2", str(numbers), "-1:", f"[{-1 - i}]"]
+    texts = [f"{{0}}[..., {p.rng.choice(keys)}]"]
+    if len(x.dims) > 1:
+        k = p.rng.randrange(x.dims[-2])
+        texts += [f"{{0}}[..., {k}, :]", f"{{0}}[..., {k}:, {i}]", f"{{0}}[..., {numbers if max(numbers) < x.dims[-2] else [k]}, :]",
+                  f"{{0}}[:, {p.rng.randrange(x.dims[0])}]"]
+    p.add(p.rng.choice(texts), x)
+
+
+@operation(3)
+def joined(p: Pool) -> None:
+    x = p.pick("fi", lambda e: bool(e.dims))
+    axis = p.rng.choice((-1, -1, -len(x.dims)))
+    like = lambda e: len(e.dims) == len(x.dims) and all(a == b or i - len(x.dims) == axis for i, (a, b) in enumerate(zip(e.dims, x.dims, strict=True)))
+    others = [p.pick("f", like) for _ in range(p.rng.randrange(1, 3))]
+    if p.rng.random() < 0.2:
+        others.append(p.parameter(x.dims))
+    parts = [x, *others]
+    p.rng.shuffle(parts)
+    p.add(f"gt.concat([{', '.join(f'{{{i}}}' for i in range(len(parts)))}], {axis})", *parts)
+
+
+@operation(2)
+def stacked(p: Pool) -> None:
+    x = p.pick("fi")
+    y = p.pick("f", lambda e: e.dims == x.dims)
+    p.add(f"gt.stack([{{0}}, {{1}}], {p.rng.choice((-1, -1 - len(x.dims)))})", x, y)
+
+
+@operation(1.5)
+def concat_product(p: Pool) -> None:
+    parts = [p.pick(fits=lambda e: len(e.dims) == 1) for _ in range(p.rng.randrange(2, 4))]
+    x = p.add(f"gt.concat([{', '.join(f'{{{i}}}' for i in range(len(parts)))}])", *parts)
+    p.add("({0} @ {1} * 0.25)", x, p.parameter((x.dims[-1], *p.rng.choice(((), (2,), (1,), (p.drawer.width,), (2, 2))))))
+
+
+@operation(4)
+def comparison(p: Pool) -> None:
+    sign = p.rng.choice(("<", "<=", ">", ">="))
+    x = p.pick()
+    if p.rng.random() < 0.5:
+        p.add(f"({{0}} {sign} {p.rng.choice((0.013, 0.31, -0.27))})", x)
+    else:
+        p.add(f"({{0}} {sign} {{1}})", x, p.pick(rows=p.rng.random() < 0.8))
+
+
+@operation(2)
+def integer_comparison(p: Pool) -> None:
+    sign, x = p.rng.choice(("<", "<=", ">", ">=", "==", "!=")), p.pick("i")
+    if p.rng.random() < 0.5:
+        p.add(f"({{0}} {sign} {p.rng.choice((0, 1, 2))})", x)
+    else:
+        p.add(f"({{0}} {sign} {{1}})", x, p.pick("i"))
+
+
+@operation(1, "int_with_fraction")
+def integer_with_fraction(p: Pool) -> None:
+    """Integers that meet floats: all of these are floats."""
+    x = p.pick("i", lambda e: np.abs(e.value.x).max(initial=0) < 50)
+    p.add(p.rng.choice(("({0} > 0.5)", "({0} * 0.5)", "({0} - 0.25)", "gt.maximum({0}, 1.5)", "gt.where({0} > 1, {0}, 0.5)",
+                        "({0} + 0.5)", "({0} ** -1.0)" if np.abs(x.value.x).min(initial=1) else "({0} + 0.125)")), x)
+
+
+@operation(1, "int_division")
+def integer_division(p: Pool) -> None:
+    x = p.pick("i", lambda e: np.abs(e.value.x).max(initial=0) < 50)
+    if p.rng.random() < 0.5:
+        p.add(f"({{0}} / {p.rng.choice((2, 4, 3))})", x)
+    else:
+        p.add("({0} / (gt.absolute({1}) + 1))", x, p.pick("i", lambda e: np.abs(e.value.x).max(initial=0) < 50))
+
+
+@operation(1, "int_function")
+def integer_function(p: Pool) -> None:
+    x = p.pick("i", lambda e: np.abs(e.value.x).max(initial=0) < 3)
+    p.add(p.rng.choice(("gt.tanh({0})", "gt.exp({0})", "gt.sigmoid({0})", "gt.sqrt(gt.absolute({0}) + 1)", "gt.sin({0})", "gt.softplus({0})",
+                        "gt.gelu({0})", "gt.elu({0})", "gt.leaky_relu({0}, 0.25)", "gt.relu({0})", "gt.log(gt.square({0}) + 1)",
+                        "({0} ** 2)", "gt.clip({0}, -1, 1)", "gt.clip({0}, -0.5, 1.5)")), x)
+
+
+@operation(0.7, "int_mean")
+def integer_over_axes(p: Pool) -> None:
+    x = p.pick("ib", lambda e: bool(e.dims) and np.abs(e.value.x).max(initial=0) < 50)
+    p.add(p.rng.choice(("{0}.sum(-1)", "{0}.mean(-1)", "{0}.max(-1)", "{0}.min(-1)")), x)
+
+
+@operation(2)
+def integers(p: Pool) -> None:
+    x = p.pick("i")
+    y = p.pick("ib") if p.rng.random() < 0.5 else x
+    p.add(p.rng.choice(("({0} + {1})", "({0} - {1})", "({0} * {1})", "gt.maximum({0}, {1})", "gt.minimum({0}, {1})", "gt.absolute({0})",
+                        "(-{0})", "gt.square({0})", "({0} + 1)", "({0} * 2)", "(3 - {0})", "gt.where({0} > 0, {0}, {1})",
+                        "gt.stop_gradient({0})")), x, y)
+
+
+@operation(1.5)
+def integer_and_float(p: Pool) -> None:
+    x = p.pick("ib", lambda e: np.abs(e.value.x.astype(float)).max(initial=0) < 50)
+    p.add(p.rng.choice(("({0} * {1})", "({0} + {1})", "({1} - {0})", "gt.maximum({0}, {1})", "gt.where({0} != 0, {1}, {0})")), x, p.pick())
+
+
+@operation(2)
+def masks(p: Pool) -> None:
+    x, y = p.pick("b"), p.pick("b")
+    p.add(p.rng.choice(("({0} & {1})", "({0} | {1})", "(~{0})", "({0} & ~{1})")), x, y)
+
+
+@operation(1)
+def mask_arithmetic(p: Pool) -> None:
+    x, y = p.pick("b"), p.pick("b")
+    p.add(p.rng.choice(("({0} + {1})", "({0} * {1})", "(1 - {0})", "({0} - {1})", "(-{0})")), x, y)
+
+
+@operation(4)
+def choice(p: Pool) -> None:
+    mask = p.pick("bi" if p.rng.random() < 0.3 else "b")
+    x, y = p.pick(), p.pick(rows=p.rng.random() < 0.8)
+    text = p.rng.choice(("gt.where({0}, {1}, {2})", "gt.where({0}, {2}, {1})", "gt.where({0}, {1}, 0.5)", "gt.where({0}, 0, {1})"))
+    p.add(text, mask, x, y)
+
+
+@operation(1, "cast_float")
+def cast_to_float(p: Pool) -> None:
+    x = p.pick("bif", lambda e: np.abs(e.value.x.astype(float)).max(initial=0) < 50)
+    p.add(f'gt.cast({{0}}, "{p.drawer.dtype}")', x)
+
+
+@operation(1, "cast_int")
+def cast_to_integer(p: Pool) -> None:
+    p.add(f'gt.cast({{0}} * {p.rng.choice((1.03, 1.93, 3.1))}, "{p.rng.choice(("int64", "int32"))}")', p.pick())
+
+
+@operation(0.5, "cast_small")
+def cast_to_small_integer(p: Pool) -> None:
+    p.add(f'gt.cast({{0}}, "{p.rng.choice(("int8", "int16", "uint8"))}")', p.pick("f", lambda e: e.value.x.min(initial=0) >= 0))
+
+
+@operation(0.7, "cast_bool")
+def cast_to_mask(p: Pool) -> None:
+    p.add('gt.cast({0}, "bool")', p.pick("if"))
+
+
+@operation(0.5, "cast_integers")
+def cast_of_integer(p: Pool) -> None:
+    p.add(f'gt.cast({{0}}, "{p.rng.choice(("int64", "int32"))}")', p.pick("ib", lambda e: np.abs(e.value.x.astype(float)).max(initial=0) < 2**30))
+
+
+@operation(3)
+def table(p: Pool) -> None:
+    index = p.pick("i", lambda e: prod(e.dims) <= 4 and e.value.x.min(initial=0) >= 0 and e.value.x.max(initial=0) < 6)
+    k = int(index.value.x.max(initial=0)) + 1
+    p.add("gt.embedding({0}, {1})", p.parameter((k + p.rng.randrange(2), *p.drawer.shape())), index)
+
+
+@operation(2, "own_table")
+def own_table(p: Pool) -> None:
+    """A table of a node: a column, or its product with matrices."""
+    if "edge" not in p.scope:
+        raise Rejected("no edges")
+    index = p.pick("i", lambda e: not e.dims and e.value.x.min(initial=0) >= 0 and e.value.x.max(initial=0) < 4)
+    end, need = p.rng.choice(("src", "src", "dst")), int(index.value.x.max(initial=0)) + 1
+    if p.rng.random() < 0.5:
+        columns = [e for e in p.entries if e.term.text.startswith(f"edge.{end}.") and e.value.kind == "f" and e.dims and e.dims[0] >= need]
+        if not columns:
+            raise Rejected("no table")
+        p.add("gt.embedding({0}, {1})", p.rng.choice(columns), index)
+        return
+    x = [e for e in p.entries if e.term.text.startswith(f"edge.{end}.") and e.value.kind == "f" and len(e.dims) == 1]
+    if not x:
+        raise Rejected("no column")
+    x0 = p.rng.choice(x)
+    w = p.parameter((x0.dims[0], need + p.rng.randrange(2), *p.rng.choice(((), (2,), (p.drawer.width,), (2, 2)))))
+    p.add("(gt.embedding({0} @ {1}, {2}) * 0.5)", x0, w, index)
+
+
+@operation(1)
+def stopped(p: Pool) -> None:
+    p.add("gt.stop_gradient({0})", p.pick())
+
+
+@operation(2)
+def dropped(p: Pool) -> None:
+    p.add(f"gt.dropout({{0}}, {p.rng.choice((0.5, 0.25, 0.75, 0.0))})", p.pick())
+
+
+@operation(0.5)
+def dropped_parameter(p: Pool) -> None:
+    x = p.pick(fits=lambda e: bool(e.dims))
+    p.add("({0} * gt.dropout({1}, 0.5))", x, p.parameter(x.dims))
+
+
+@operation(3)
+def attention(p: Pool) -> None:
+    """A softmax over the in-edges that weighs something, mostly linearly."""
+    if "edge" not in p.scope:
+        raise Rejected("no edges")
+    value = p.pick()
+    score = p.pick(fits=lambda e: e.dims == value.dims[: len(e.dims)])
+    text = p.rng.choice(("(gt.softmax({0}) * {1})", "(gt.softmax({0}) * {1})", "({1} * gt.softmax({0}))", "(gt.dropout(gt.softmax({0}), 0.5) * {1})",
+                         "(gt.softmax({0} * 2.0) * {1} * 0.5)", "(-gt.softmax({0}) * {1})", "gt.flatten(gt.softmax({0}) * {1})",
+                         "(gt.softmax({0}) * {1} + gt.softmax({0}) * 0.5)", "((gt.softmax({0}) - 0.25) * {1})",
+                         "(gt.square(gt.softmax({0})) * {1})", "(gt.softmax({0}) / 2 * {1})"))
+    made = p.add(text, score, value)
+    if p.rng.random() < 0.3 and made.dims:
+        p.add(p.rng.choice(("{0}.mean(-1)", "{0}.sum(-1)", "({0} @ {1})")), made, p.parameter((made.dims[-1], 2)))
+
+
+@operation(1)
+def edge_softmax(p: Pool) -> None:
+    if "edge" not in p.scope:
+        raise Rejected("no edges")
+    p.add("gt.softmax({0})", p.pick())
+
+
+# ---- programs
+
+
+class Drawer:
+    """Draws one program.
+
+    Args:
+        rng: Source of all choices.
+        without: Names of operations that are left out, and "wide", "float32", "scale", "hub".
+    """
+
+    def __init__(self, rng: Random, without: Collection[str] = ()):
+        self.rng, self.without = rng, frozenset(without)
+        self.dtype = "float32" if rng.random() < 0.2 and "float32" not in without else "float64"
+        lanes = 16 if self.dtype == "float32" else 8
+        widths = (1, 2, 3, 4, 5, 6, lanes - 1, lanes, lanes + 1, 16, 17, 2 * lanes + 1, 33)
+        self.width = rng.choice(widths)
+        if rng.random() < 0.02 and "wide" not in without:
+            self.width = 64 * lanes + rng.choice((0, 1, 5))
+        self.heads, self.features = rng.choice((1, 2, 3, 4)), rng.choice((1, 2, 3, 5))
+        self.widest = self.width * self.heads
+        self.arrays: dict[str, Drawn] = {}
+        self.parameters: list[Entry] = []
+        self.data: dict[str, Any] = {}
+        self.count = 0
+
+    def shape(self) -> tuple[int, ...]:
+        """Trailing axes of a value."""
+        w, h, f = self.width, self.heads, self.features
+        return self.rng.choice(((), (w,), (w,), (h,), (h, f), (h, w) if w * h < 40 else (w,), (h, 1), (1, f), (h, f, 2)))
+
+    def array(self, prefix: str, recipe: Drawn) -> str:
+        """A new array; returns its name."""
+        name = f"{prefix}{self.count}"
+        self.count += 1
+        self.arrays[name] = recipe
+        self.data[name] = recipe.array(self.dtype)
+        return name
+
+    def parameter(self, shape: tuple[int, ...], style: str = "grid") -> Entry:
+        """A new parameter of the layer that is drawn."""
+        name = self.array("p", Drawn(shape, style, self.rng.randrange(10**6)))
+        entry = Entry(Term(f"self.{name}"), eager.Parameter(self.data[name]))
+        self.parameters.append(entry)
+        return entry
+
+    def constant(self, shape: tuple[int, ...], style: str) -> Entry:
+        """A new constant array."""
+        most = self.rng.choice((0, 1, 0.5))
+        name = self.array("c", Drawn(shape, style, self.rng.randrange(10**6), most=most))
+        return Entry(Term(f'data["{name}"]'), eager.value(self.data[name]))
+
+    def program(self) -> Program:
+        """The program; it may turn out not to fit."""
+        rng = self.rng
+        n, src, dst = self.graph()
+        m = len(src)
+        seed = lambda: rng.randrange(10**6)
+        d = rng.choice((1, 2, 3, 4, self.width if self.width < 40 else 3))
+        given = {"x": Drawn((n, d), seed=seed())}
+        if rng.random() < 0.7:
+            given["attr"] = Drawn((m, rng.choice((1, 2, 3))), seed=seed())
+        if rng.random() < 0.4:
+            given["weight"] = Drawn((m,), "positive", seed())
+        if rng.random() < 0.15 and "scale" not in self.without:
+            given["scale"] = Drawn((m,), "positive", seed())
+        for kind, rows in (("node", n), ("edge", m)):
+            given[f"{kind}.code"] = Drawn((rows,), "codes", seed(), rng.choice(("int32", "int64")), 3)
+            given[f"{kind}.signed"] = Drawn((rows,), "signed", seed(), rng.choice(("int32", "int64")))
+            given[f"{kind}.flag"] = Drawn((rows,), "mask", seed(), "bool")
+            given[f"{kind}.real"] = Drawn((rows,), seed=seed())
+            given[f"{kind}.pair"] = Drawn((rows, 2), "codes", seed(), "int64", 3)
+            given[f"{kind}.reals"] = Drawn((rows, 3), seed=seed())
+            given[f"{kind}.time"] = Drawn((rows,), "times", seed(), "int64")
+        self.arrays |= given
+        self.data |= {name: recipe.array(self.dtype) for name, recipe in given.items()}
+        self.training = rng.random() < 0.7
+        state = eager.begin(False)
+        value = lambda x, learned=False: eager.Value(x.astype(np.int32) if x.dtype == bool else x, True, exact=True, learned=learned)
+        part = lambda kind: {name.partition(".")[2]: value(self.data[name]) for name in given if name.startswith(kind)}
+        edges = part("edge.") | {"weight": value(self.data.get("weight", np.ones(m)))}
+        if "attr" in given:
+            edges["attr"] = value(self.data["attr"], True)
+        graph = eager.Graph(n, np.array(src, np.int64), np.array(dst, np.int64), part("node.") | {"x": value(self.data["x"], True)}, edges,
+                            np.asarray(self.data.get("scale", np.ones(m)), np.float64))
+        h, layers = graph.x, []
+        for number in range(2 if rng.random() < 0.3 else 1):
+            layer, h = self.layer(graph, h, number)
+            layers.append(layer)
+        assert state is eager.now
+        return Program(tuple(layers), self.arrays, n, src, dst, self.dtype, self.training, self.bounds())
+
+    def graph(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+        """Nodes and edges: mostly some nodes with self loops, duplicate edges, a hub and nodes without edges."""
+        rng, kind = self.rng, self.rng.random()
+        if kind < 0.03:
+            return rng.choice((1, 4)), (), ()
+        if kind < 0.07:
+            m = rng.randrange(1, 4)
+            return 1, (0,) * m, (0,) * m
+        n, m = rng.randrange(2, 8), rng.randrange(1, 18)
+        ends = [(rng.randrange(n), rng.randrange(n)) for _ in range(m)]
+        if rng.random() < 0.4:
+            hub = rng.randrange(n)
+            ends = [(s, hub if rng.random() < 0.7 else d) for s, d in ends]
+        if rng.random() < 0.4:
+            ends += [rng.choice(ends) for _ in range(3)]
+        return n + rng.randrange(2), tuple(s for s, _ in ends), tuple(d for _, d in ends)
+
+    def bounds(self) -> dict[str, int]:
+        """Bounds of the code generator that reach its rare branches."""
+        rng, found = self.rng, dict[str, int]()
+        if rng.random() < 0.3:
+            found["MOST_VECTORS"] = rng.choice((1, 2, 3))
+        if rng.random() < 0.3:
+            found["MOST_SUMMED"] = rng.choice((0, 1, 2))
+        if rng.random() < 0.3:
+            found["MOST_STEPS"] = rng.choice((1, 2, 12))
+        if rng.random() < 0.3:
+            found["MOST_SAVED"] = rng.choice((2, 4, 64))
+        if rng.random() < 0.6:
+            found["SAVE"] = 1
+        if rng.random() < 0.4 and "hub" not in self.without:
+            found["EDGES_PER_BLOCK"] = rng.choice((1, 2, 4))
+        return found
+
+    def layer(self, graph: eager.Graph, h: eager.Value, number: int) -> tuple[LayerProgram, eager.Value]:
+        """A layer, and the value that it makes."""
+        rng, self.parameters = self.rng, []
+        direction = rng.choice(("in", "in", "out", "both"))
+        columns = {**graph.nodes, "h": h}
+        eager.at_nodes(graph)
+        at_node = Pool(rng, {"node": eager.Columns(**columns), "self": None, "data": self.data}, self)
+        flat = at_node.leaf("node.h")
+        flat = flat if len(flat.dims) == 1 else at_node.add("gt.flatten({0})", flat)
+        transform: dict[str, Term] = {}
+        for i in range(rng.randrange(4)):
+            shape = self.shape()
+            made = at_node.add(rng.choice(("gt.tanh({0} @ {1})", "({0} @ {1} * 0.25)")), flat, self.parameter((flat.dims[0], *shape)))
+            self._column(transform, columns, f"z{i}", made)
+        if rng.random() < 0.4:
+            for name in ("x", "in_degree", "code", "reals"):
+                at_node.leaf(f"node.{name}")
+            at_node.grow(rng.randrange(1, 4))
+            self._column(transform, columns, "t", at_node.pick("fi"))
+        edge = eager.at_edges(graph, columns, direction)
+        pool = Pool(rng, {"edge": edge, "self": None, "data": self.data}, self)
+        self._leaves(pool, edge, [*transform, "h"], number)
+        pool.grow(rng.randrange(1, 9) if rng.random() < 0.8 else rng.randrange(8, 16))
+        sums = self._sums()
+        messages = {name: self._message(pool) for name in (sums if "" not in sums and rng.random() < 0.6 else [""])}
+        outputs: dict[str, Entry] = {}
+        if number == 0 and direction != "both" and rng.random() < 0.25:
+            outputs["new"] = pool.pick("fi" if rng.random() < 0.8 else "i", lambda e: np.abs(e.value.x).max(initial=0) < 50)
+        graph.edges |= {name: e.value for name, e in outputs.items()}
+        text = {"gt": eager}
+        totals = {name: eager.total(eval(how, text), messages.get(name, messages.get("")).value) for name, how in sums.items()}  # type: ignore[union-attr]
+        eager.at_nodes(graph)
+        end = Pool(rng, {"node": eager.Columns(**columns), "self": None, "data": self.data,
+                         "total": totals[""] if "" in totals else eager.Columns(**totals)}, self)
+        parts = [end.leaf("total" if name == "" else f"total.{name}") for name in totals]
+        if rng.random() < 0.5:
+            for name in ("h", *[n for n in transform if n != "t"][:1]):
+                end.leaf(f"node.{name}")
+            end.grow(rng.randrange(1, 3))
+            parts += [end.pick()]
+        unused = [e for e in parts if e.dims == parts[0].dims]
+        if len(parts) == 1:
+            out = parts[0]
+        elif len(unused) == len(parts) and parts[0].dims and rng.random() < 0.5:
+            out = end.make(f"gt.concat([{', '.join(f'{{{i}}}' for i in range(len(parts)))}])", *parts)
+        else:
+            out = end.make(f"gt.concat([{', '.join(f'gt.flatten({{{i}}})' for i in range(len(parts)))}])", *parts)
+        if not out.value.learned or rng.random() < 0.2:
+            out = end.make("({0} * {1})", out, self.parameter(()) if "scalar_parameter" not in self.without else self.parameter((1,)))
+        terms = lambda entries: {name: e.term for name, e in entries.items()}
+        named = any(how != f'"{name}"' for name, how in sums.items()) or rng.random() < 0.5
+        return LayerProgram(direction, sums, named, transform, terms(messages), terms(outputs), out.term), out.value
+
+    def _column(self, transform: dict[str, Term], columns: dict[str, Any], name: str, made: Entry) -> None:
+        if made.value.rows:
+            transform[name], columns[name] = made.term, made.value
+
+    def _leaves(self, pool: Pool, edge: Any, made: list[str], number: int) -> None:
+        """The leaves that gather may read: some of all there are."""
+        rng = self.rng
+        names = [f"edge.{end}.{name}" for name in made for end in ("src", "src", "dst")]
+        names += [f"edge.{end}.{name}" for end in ("src", "dst") for name in ("x", "in_degree", "out_degree", "code", "signed", "flag", "real",
+                                                                              "pair", "reals")]
+        names += [f"edge.{name}" for name in ("weight", "code", "signed", "flag", "real", "pair", "reals", "reversed")]
+        names += ["edge.attr"] if hasattr(edge, "attr") else []
+        chosen = rng.sample(names, rng.randrange(3, 9))
+        for name in dict.fromkeys([f"edge.src.{made[0]}", *chosen, *(["edge.new"] * 3 if hasattr(edge, "new") else [])]):
+            pool.leaf(name)
+        if rng.random() < 0.1:
+            pool.add("({0} - {1})", pool_leaf(pool, "edge.time"), pool_leaf(pool, "edge.dst.time"))
+        if not any(e.value.kind == "i" for e in pool.entries) and rng.random() < 0.5:
+            pool.leaf("edge.code")
+
+    def _sums(self) -> dict[str, str]:
+        rng = self.rng
+        pick = lambda: rng.choice(("sum", "sum", "sum", "mean", *SUMS))
+        quoted = lambda how: how if how.startswith("gt.") else f'"{how}"'
+        if rng.random() < 0.7:
+            return {"": quoted(pick())}
+        chosen = list(dict.fromkeys(pick() for _ in range(rng.randrange(2, 4))))
+        if rng.random() < 0.5 and not any(how.startswith("gt.") for how in chosen):
+            return {how: quoted(how) for how in chosen}
+        return {f"m{i}": quoted(pick()) for i in range(len(chosen))}
+
+    def _message(self, pool: Pool) -> Entry:
+        """A message: floats that depend on the edge, mostly with a gradient."""
+        late = [e for e in pool.entries[-5:] if e.value.kind == "f" and e.value.rows and e.value.learned]
+        if late and self.rng.random() < 0.8:
+            return self.rng.choice(late)
+        return pool.pick(fits=lambda e: e.value.learned or self.rng.random() < 0.2)
+
+
+def pool_leaf(pool: Pool, text: str) -> Entry:
+    """A leaf that is not among those that operations pick."""
+    return Entry(Term(text), eval(text, pool.scope))
+
+
+def program(seed: Any, without: Collection[str] = ()) -> Program:
+    """The program of a seed: drawn again until its numbers are comparable."""
+    for attempt in range(1000):
+        drawer = Drawer(Random(f"{seed} {attempt}"), without)
+        try:
+            with np.errstate(all="ignore"):
+                found = drawer.program()
+            checked(found.case())
+        except (Rejected, Unfit):
+            continue
+        return found
+    raise RuntimeError(f"no program fits seed {seed}")
+
+
