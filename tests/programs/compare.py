@@ -17,15 +17,17 @@ import graphtheta as gt
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
+from graphtheta.engine.layer.superstep import PROGRAMS
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import DEFAULT_PLACEMENT
 from graphtheta.engine.strategy.strategy import whole
 from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.ops import Tape, Var
+from graphtheta.ops.backend import edges as edge_lists
+from graphtheta.ops.backend import fused
 from graphtheta.ops.backend.fused import backend_scope
 from graphtheta.ops.codegen import boundary, kernel, registers
-from graphtheta.ops.backend import edges as edge_lists
-from graphtheta.engine.layer.superstep import PROGRAMS
+from graphtheta.ops.kernels import pool
 
 Numbers = dict[str, np.ndarray]
 # allowed relative errors by float type of the job
@@ -43,7 +45,7 @@ class Difference:
     """What two evaluations disagree on.
 
     Attributes:
-        kind: The evaluation that was compared: "reference", "emulator", "compiled", "ranks", "differences".
+        kind: The evaluation that was compared, of ``evaluations``, or "differences".
         name: The result that differs, or "error".
         text: Both numbers, or the message of the error.
     """
@@ -143,11 +145,9 @@ def run_product(case: Case, comm: Any = None, placement: str = DEFAULT_PLACEMENT
 def bounds(changed: Mapping[str, int]) -> Iterator[None]:
     """Change bounds of the planner and the code generator; programs of others are forgotten."""
     before = {name: getattr(BOUNDS[name], name) for name in changed if name in BOUNDS}
-    worth = kernel.worth_saving
+    worth = fused.worth_saving
     if changed.get("SAVE"):
-        from graphtheta.ops.backend import fused
-
-        plain, fused.worth_saving = fused.worth_saving, lambda phase, receiver, sender: kernel.residuals_of(phase, sender)
+        fused.worth_saving = lambda phase, receiver, sender: kernel.residuals_of(phase, sender)
     for name in before:
         setattr(BOUNDS[name], name, changed[name])
     try:
@@ -155,9 +155,7 @@ def bounds(changed: Mapping[str, int]) -> Iterator[None]:
     finally:
         for name, x in before.items():
             setattr(BOUNDS[name], name, x)
-        if changed.get("SAVE"):
-            fused.worth_saving = plain
-        assert kernel.worth_saving is worth
+        fused.worth_saving = worth
 
 
 def forget() -> None:
@@ -167,6 +165,7 @@ def forget() -> None:
 
 def outcome(kind: str, run: Callable[[], Numbers], expected: Numbers, case: Case) -> Difference | None:
     """Run and compare; an error of any kind is a difference."""
+    forget()
     try:
         got = run()
     except Exception as error:
@@ -209,34 +208,37 @@ def checked(case: Case, special: bool = False) -> Numbers:
     return found
 
 
-def evaluations(case: Case, kinds: tuple[str, ...]) -> dict[str, Callable[[], Numbers]]:
-    """The evaluations by name."""
-    def reference() -> Numbers:
-        with backend_scope("reference"):
-            return run_product(case)
+def evaluations(case: Case) -> dict[str, Callable[[], Numbers]]:
+    """All evaluations by name."""
+    def on(backend: str, run: Callable[[], Numbers]) -> Numbers:
+        with backend_scope(backend), bounds(case.bounds):
+            return run()
 
-    def emulated() -> Numbers:
-        forget()
-        with backend_scope("fused"), bounds(case.bounds), emulator.running():
-            return run_product(case)
+    def emulated(run: Callable[[], Numbers]) -> Numbers:
+        with emulator.running():
+            return on("fused", run)
 
-    def compiled() -> Numbers:
-        forget()
-        with backend_scope("fused"), bounds(case.bounds):
-            return run_product(case)
+    def threaded() -> Numbers:
+        before = pool.threads()
+        pool.set_threads(3)
+        try:
+            return on("fused", lambda: run_product(case))
+        finally:
+            pool.set_threads(before)
 
-    def ranks() -> Numbers:
+    def on_ranks(backend: str) -> Numbers:
         seed = len(case.src) + case.n
         size, placement = 2 + seed % 3, ("1d-src", "1d-dst", "vertex-cut")[seed % 3]
 
         def program(comm: Any) -> Numbers:
-            with backend_scope("reference"):
+            with backend_scope(backend):
                 return run_product(case, comm, placement)
 
         return run_simulated(size, program)[0]
 
-    every = {"reference": reference, "emulator": emulated, "compiled": compiled, "ranks": ranks}
-    return {kind: every[kind] for kind in kinds if kind in every}
+    return {"reference": lambda: on("reference", lambda: run_product(case)), "emulator": lambda: emulated(lambda: run_product(case)),
+            "compiled": lambda: on("fused", lambda: run_product(case)), "threads": threaded, "ranks": lambda: on_ranks("reference"),
+            "emulated ranks": lambda: emulated(lambda: on_ranks("fused"))}
 
 
 def differences(case: Case, kinds: tuple[str, ...], special: bool = False) -> list[Difference]:
@@ -246,7 +248,7 @@ def differences(case: Case, kinds: tuple[str, ...], special: bool = False) -> li
         Unfit: The numbers of the case are not comparable.
     """
     expected = checked(case, special)
-    found = [outcome(kind, run, expected, case) for kind, run in evaluations(case, kinds).items()]
+    found = [outcome(kind, run, expected, case) for kind, run in evaluations(case).items() if kind in kinds]
     if "differences" in kinds:
         found.append(by_differences(case, expected))
     return [d for d in found if d is not None]

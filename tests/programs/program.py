@@ -6,6 +6,7 @@ with ``gt`` as the module ``eager``.
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -189,9 +190,9 @@ class Program:
 
 
 def _reads(text: str, name: str) -> bool:
-    if name.startswith(("node.", "edge.")):
-        return f".{name.partition('.')[2]}" in text
-    return f".{name}" in text if name in ("attr", "weight") else f'data["{name}"]' in text
+    if name.startswith(("node.", "edge.")) or name in ("attr", "weight"):
+        return re.search(rf"\.{name.rpartition('.')[2]}\b", text) is not None
+    return f'data["{name}"]' in text
 
 
 def _layer_text(number: int, layer: LayerProgram) -> str:
