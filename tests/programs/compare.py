@@ -228,7 +228,7 @@ def evaluations(case: Case) -> dict[str, Callable[[], Numbers]]:
 
     def on_ranks(backend: str) -> Numbers:
         seed = len(case.src) + case.n
-        size, placement = 2 + seed % 3, ("1d-src", "1d-dst", "vertex-cut")[seed % 3]
+        size, placement = min(2 + seed % 3, case.n), ("1d-src", "1d-dst", "vertex-cut")[seed % 3]
 
         def program(comm: Any) -> Numbers:
             with backend_scope(backend):
