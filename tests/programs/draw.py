@@ -484,13 +484,29 @@ def dropped_parameter(p: Pool) -> None:
     p.add("({0} * gt.dropout({1}, 0.5))", x, p.parameter(x.dims))
 
 
-@operation(3)
+@operation(5)
+def gated(p: Pool) -> None:
+    """Something narrow that both ends and the edge have a part in, times something wide."""
+    wide = p.pick(fits=lambda e: len(e.dims) > 0)
+    narrow = lambda e: len(e.dims) < len(wide.dims) and e.dims == wide.dims[: len(e.dims)]
+    gate = p.pick(fits=narrow)
+    if p.rng.random() < 0.7:
+        gate = p.add(p.rng.choice(("({0} + {1})", "({0} * {1})", "({0} - {1})")), gate, p.pick(fits=narrow))
+    text = p.rng.choice(("(gt.sigmoid({0}) * {1})", "({1} * gt.tanh({0}))", "(gt.leaky_relu({0}, 0.2) * {1})", "({1} / (gt.exp(-gt.square({0})) + 0.5))",
+                         "(gt.square(gt.sin({0})) * {1})"))
+    p.add(text, gate, wide)
+
+
+@operation(6)
 def attention(p: Pool) -> None:
     """A softmax over the in-edges that weighs something, mostly linearly."""
     if "edge" not in p.scope:
         raise Rejected("no edges")
     value = p.pick()
-    score = p.pick(fits=lambda e: e.dims == value.dims[: len(e.dims)])
+    narrow = lambda e: e.dims == value.dims[: len(e.dims)]
+    score = p.pick(fits=narrow)
+    if p.rng.random() < 0.5:
+        score = p.add("gt.leaky_relu({0} + {1}, 0.2)", score, p.pick(fits=narrow))
     text = p.rng.choice(("(gt.softmax({0}) * {1})", "(gt.softmax({0}) * {1})", "({1} * gt.softmax({0}))", "(gt.dropout(gt.softmax({0}), 0.5) * {1})",
                          "(gt.softmax({0} * 2.0) * {1} * 0.5)", "(-gt.softmax({0}) * {1})", "gt.flatten(gt.softmax({0}) * {1})",
                          "(gt.softmax({0}) * {1} + gt.softmax({0}) * 0.5)", "((gt.softmax({0}) - 0.25) * {1})",
@@ -566,9 +582,10 @@ class Drawer:
         m = len(src)
         seed = lambda: rng.randrange(10**6)
         d = rng.choice((1, 2, 3, 4, self.width if self.width < 40 else 3))
-        given = {"x": Drawn((n, d), seed=seed())}
+        style = lambda: rng.choice(("grid", "grid", "coarse"))
+        given = {"x": Drawn((n, d), style(), seed())}
         if rng.random() < 0.7:
-            given["attr"] = Drawn((m, rng.choice((1, 2, 3))), seed=seed())
+            given["attr"] = Drawn((m, rng.choice((1, 2, 3))), style(), seed())
         if rng.random() < 0.4:
             given["weight"] = Drawn((m,), "positive", seed())
         if rng.random() < 0.15 and "scale" not in self.without:
@@ -644,7 +661,8 @@ class Drawer:
         flat = flat if len(flat.dims) == 1 else at_node.add("gt.flatten({0})", flat)
         transform: dict[str, Term] = {}
         for i in range(rng.randrange(4)):
-            shape = self.shape()
+            # narrow ones beside wide ones, as scores and gates have them
+            shape = self.shape() if i == 0 else rng.choice((self.shape(), (), (self.heads,)))
             made = at_node.add(rng.choice(("gt.tanh({0} @ {1})", "({0} @ {1} * 0.25)")), flat, self.parameter((flat.dims[0], *shape)))
             self._column(transform, columns, f"z{i}", made)
         if rng.random() < 0.4:
@@ -708,7 +726,7 @@ class Drawer:
 
     def _sums(self) -> dict[str, str]:
         rng = self.rng
-        pick = lambda: rng.choice(("sum", "sum", "sum", "mean", *SUMS))
+        pick = lambda: rng.choice(("sum", "sum", "sum", "mean", *SUMS, "max", "sum", "var"))
         quoted = lambda how: how if how.startswith("gt.") else f'"{how}"'
         if rng.random() < 0.7:
             return {"": quoted(pick())}

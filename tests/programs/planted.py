@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import logging
+import sys
 import textwrap
 import time
 from collections.abc import Collection, Iterator
@@ -46,13 +47,15 @@ class Planted:
             owner = getattr(owner, part)
         before = vars(owner)[last]
         text = textwrap.dedent(inspect.getsource(before.__func__ if isinstance(before, staticmethod) else before))
+        text = text.replace("super()", f"super({outer[-1]}, self)" if outer else "super()")
         if self.old not in text:
             raise AssertionError(f"{self.place} no longer has the text {self.old!r}; plant the fault anew")
         made: dict[str, Any] = {}
         exec(compile(text.replace(self.old, self.new), f"<{self.name}>", "exec"), vars(module), made)
         setattr(owner, last, made[last])
-        # what holds the function itself: rules of rewriting and of gradients
-        held = [(d, key) for d in _tables() for key, f in d.items() if f is before]
+        # what holds the function itself: rules of rewriting and of gradients, and modules that import it
+        modules = [vars(m) for m in list(sys.modules.values()) if getattr(m, "__name__", "").startswith(OPS)]
+        held = [(d, key) for d in (*_tables(), *modules) for key, f in d.items() if f is before and d is not vars(module)]
         for d, key in held:
             d[key] = made[last]
         try:

@@ -53,7 +53,7 @@ class Drawn:
 
     Attributes:
         shape: Its shape.
-        style: "grid" (multiples of 1/64 in -2 to 2), "positive" (0.25 to 2), "codes" (0 to ``most`` - 1),
+        style: "grid" (multiples of 1/64 in -2 to 2), "coarse" (multiples of 1/2, of which many are equal), "positive" (0.25 to 2), "codes" (0 to ``most`` - 1),
             "signed" (integers from -3 to 3), "times" (large integers), "mask", "constant" (``most``), "special"
             (grid with NaN and infinities).
         seed: Of its numbers.
@@ -74,6 +74,8 @@ class Drawn:
             found = rng.integers(-128, 129, self.shape) / 64
             if self.style == "special":
                 found = np.where(rng.random(self.shape) < 0.1, rng.choice([np.nan, np.inf, -np.inf], self.shape), found)
+        elif self.style == "coarse":
+            found = rng.integers(-2, 3, self.shape) / 2
         elif self.style == "positive":
             found = rng.integers(16, 129, self.shape) / 64
         elif self.style == "codes":
