@@ -285,9 +285,9 @@ gelu = _float_function(lambda x: x * ndtr(x), lambda x, y: ndtr(x) + x * np.exp(
 
 
 def relu(x: Any) -> Value:
-    x = floating(value(x))
+    (x,) = promoted(x)
     near(x.x, x)
-    return elementwise(lambda x: np.where(x < 0, 0, x), (lambda x, y: x > 0,), x, exact=True)
+    return elementwise(lambda x: np.where(x < 0, x.dtype.type(0), x), (lambda x, y: x > 0,), x, exact=True)
 
 
 def leaky_relu(x: Any, slope: float = 0.01) -> Value:
