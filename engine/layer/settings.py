@@ -4,7 +4,7 @@ They are not attributes of the model, so that runs with different settings can s
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -24,11 +24,14 @@ class PassSettings:
         precomputed: The layer with a precomputed total, and what that was computed from; None if
             there is none.
         frozen: Parameters that this run does not train.
+        evaluate: Computes the totals and the new edge values of a layer, given the layer, its node columns,
+            the graph and the level, in place of an edge program; None for the edge program.
     """
 
     recomputed: frozenset[int] = frozenset()
     precomputed: tuple[Any, Ingredients] | None = None
     frozen: frozenset[Parameter] = frozenset()
+    evaluate: Callable[[Any, dict[str, Any], Any, Any], tuple[dict[str, Any], dict[str, Any]]] | None = None
 
     def ingredients(self, layer: Any) -> Ingredients | None:
         """What the precomputed total of a layer was computed from; None if it has none."""

@@ -122,13 +122,17 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
     columns = _check_transform(owner, made, given, graph, n)
     step.stored = {n: n for n in graph.node_names() if n not in columns}
     step.stored |= {n: x.name.removeprefix("node.") for n, x in columns.items() if isinstance(x, StoredRows)}
-    traced = step.traced = _traced(layer, owner, columns, graph, level)
-    program = step.program = _planned(owner, traced, graph)
-    key = current().random_key() if current().training else None
-    with naming(f"gather of {owner}"):
-        if layer.sum is None:
-            return level.swept(lambda part: _run_decoder(program, columns, graph, part, key))
-        totals, outputs = _run_phases(program, columns, graph, level, key)
+    if graph.settings.evaluate is not None and layer.sum is not None:
+        with naming(f"gather of {owner}"):
+            totals, outputs = graph.settings.evaluate(layer, columns, graph, level)
+    else:
+        traced = step.traced = _traced(layer, owner, columns, graph, level)
+        program = step.program = _planned(owner, traced, graph)
+        key = current().random_key() if current().training else None
+        with naming(f"gather of {owner}"):
+            if layer.sum is None:
+                return level.swept(lambda part: _run_decoder(program, columns, graph, part, key))
+            totals, outputs = _run_phases(program, columns, graph, level, key)
     graph.carry(outputs, level)
     total = totals[""] if "" in totals else Totals(owner, totals)
     with ledger.stage("apply"), naming(f"apply of {owner}"):

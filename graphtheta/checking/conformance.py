@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.checking import trial
+from graphtheta.checking import eager, trial
 from graphtheta.checking.outside import Outside
 from graphtheta.checking.trial import Case, Numbers, Samples
 from graphtheta.checking.weighted import repeating, sampled
@@ -20,6 +20,7 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.layer.module import Module
+from graphtheta.engine.layer.settings import pass_scope
 from graphtheta.engine.layer.superstep import fallback_text
 from graphtheta.engine.view.hop import Layers
 from graphtheta.errors import CheckError, ConfigError, GraphThetaError
@@ -47,13 +48,15 @@ class Report:
     workers: float
     weights: float
     backends: float
+    eager: float
     notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         return "\n".join([f"gradients against finite differences: {self.gradients:.1e}", f"renumbered nodes: {self.permutation:.1e}",
                           f"1 to 4 workers, {', '.join(PLACEMENTS)}: {self.workers:.1e}",
                           f"importance weights against repeated edges: {self.weights:.1e}",
-                          f"fused against reference back end: {self.backends:.1e}", *self.notes])
+                          f"fused against reference back end: {self.backends:.1e}",
+                          f"edge program against gather on arrays of edges: {self.eager:.1e}", *self.notes])
 
 
 def check(
@@ -108,11 +111,12 @@ def check(
             permutation = subject.check_permutation()
             workers = subject.check_workers()
             weights = subject.check_weights()
+            evaluated = subject.check_eager()
         with np.errstate(all="ignore"):
             backends = subject.check_backends()
     finally:
         outside.restore()
-    return Report(gradients, permutation, workers, weights, backends, subject.notes)
+    return Report(gradients, permutation, workers, weights, backends, evaluated, subject.notes)
 
 
 @dataclass
@@ -334,6 +338,14 @@ class _Subject:
             )
             worst = max(worst, self.bound(error, ROUNDING, text))
         return worst
+
+    def check_eager(self) -> float:
+        """Values and gradients against gather on arrays of edges, outside of training, since a draw belongs to an edge program."""
+        expected = self.run()
+        with pass_scope(eager.settings()):
+            error, name = trial.furthest(expected, self.run())
+        return self.bound(error, ROUNDING, f"its {name} differs from gather on arrays of edges: a fault of graphtheta, if gather calls "
+                          "functions of gt only")
 
     def check_backends(self) -> float:
         """The fused back end against the reference."""

@@ -7,6 +7,8 @@ after it.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -18,6 +20,7 @@ from graphtheta.errors import UserFunctionError
 
 from ..autodiff.expr import Expr, Tracer, ordered, replaced
 from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.scope import value_scope
 from ..autodiff.traits import Traits
 from ..compile.scalar import Scalar
 from ..functions.elementwise import exp, sub
@@ -62,10 +65,20 @@ def softmax(score: Any, axis: int | tuple[int, ...] | None = None) -> Any:
     """
     if axis is not None:
         return softmax_over(score, axis)
+    if not isinstance(score, Expr) and (evaluate := _EVALUATED.get()) is not None:
+        return evaluate(score)
     if not isinstance(score, Expr):
         raise UserFunctionError("gt.softmax normalises scores over the in-edges of a node, so it is used inside gather, on edge values; "
                                 "for the softmax over the last axis of a value use gt.softmax(x, axis=-1)")
     return _edge_softmax(score)
+
+
+_EVALUATED: ContextVar[Callable[[Any], Any] | None] = ContextVar("graphtheta_evaluated_softmax", default=None)
+
+
+def softmax_scope(function: Callable[[Any], Any]) -> value_scope:
+    """Inside the block ``softmax`` without an axis is this function, for a gather whose edges are an array of rows."""
+    return value_scope(_EVALUATED, function)
 
 
 @dataclass

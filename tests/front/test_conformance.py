@@ -3,12 +3,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 import graphtheta as gt
 from graphtheta.checking import trial
+from graphtheta.engine.layer import superstep
 from graphtheta.errors import (
     CheckError,
     ColumnError,
@@ -21,6 +23,9 @@ from graphtheta.errors import (
 from graphtheta.models import GAT, GATE, GCN, GIN, SAGE, BatchNorm
 from graphtheta.models.mlp import MLP
 from graphtheta.ops import PRIMITIVES
+from graphtheta.ops.edge import rewrite
+from graphtheta.ops.edge.program_cache import ProgramCache
+from graphtheta.ops.functions.dense import matmul
 
 RNG = np.random.default_rng(0)
 
@@ -682,6 +687,50 @@ def test_a_fall_back_is_reported(primitives):
 def test_what_is_no_aggregator_is_refused_as_in_a_run(wrong, words):
     with pytest.raises(GraphThetaError, match=words):
         gt.check(Summed(wrong), d_in=4, d_edge=2)
+
+
+class EveryKind(gt.Layer):
+    """Softmax twice, several messages, an edge value in arithmetic, both directions."""
+
+    direction = "both"
+    sum: ClassVar = {"most": "max", "middle": "median", "spread": "std", "three": gt.TopK(3)}
+
+    def __init__(self):
+        self.w, self.table = gt.Parameter.glorot(4, 3), gt.Parameter.glorot(2, 3)
+
+    def transform(self, node):
+        return {"z": node.h @ self.w}
+
+    def gather(self, edge):
+        share = gt.softmax(edge.src.z * edge.dst.z)
+        message = share * share * edge.src.z * gt.embedding(self.table, edge.reversed)
+        return {"most": edge.src.z, "middle": message, "spread": edge.src.z * edge.weight[..., None], "three": message}
+
+    def apply(self, node, total):
+        return gt.concat([total.most, total.middle, total.spread, gt.flatten(total.three)])
+
+
+def test_the_edge_program_is_compared_with_gather_on_arrays_of_edges(monkeypatch):
+    assert gt.check(EveryKind(), 4, 2).eager < 1e-9
+
+    class Product(Base):
+        def gather(self, edge):
+            return (edge.src.z + edge.dst.z) @ self.square
+
+        def __init__(self):
+            super().__init__()
+            self.square = gt.Parameter.glorot(3, 3)
+
+    def turned(scope, e, uses):
+        """x @ W -> x @ W[::-1], once."""
+        if not e.traits.contraction or not e.rows or not e.args[1].leaf or e.args[1].dims != (3, 3):
+            return None
+        return matmul(e.args[0], e.args[1][::-1])
+
+    monkeypatch.setattr(superstep, "PROGRAMS", ProgramCache())
+    monkeypatch.setitem(rewrite.LINEAR, "turned", turned)
+    with pytest.raises(CheckError, match="differs from gather on arrays of edges: a fault of graphtheta"):
+        gt.check(Product(), 4, 2)
 
 
 def test_errors_of_the_layer_itself_come_through():
