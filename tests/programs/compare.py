@@ -1,4 +1,5 @@
 """Runs a case eagerly, on each back end and on simulated ranks, and compares all numbers."""
+
 from __future__ import annotations
 
 import math
@@ -14,9 +15,11 @@ import numpy as np
 from program import Case
 
 import graphtheta as gt
+from graphtheta.checking import eager as on_edges
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
+from graphtheta.engine.layer.settings import pass_scope
 from graphtheta.engine.layer.superstep import PROGRAMS
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import DEFAULT_PLACEMENT
@@ -36,8 +39,13 @@ TOLERANCE = {"float64": 1e-8, "float32": 5e-4}
 MARGIN = {"float64": 1e-7, "float32": 1e-3}
 # larger numbers than these lose digits by cancellation
 LARGEST = {"float64": 1e6, "float32": 1e3}
-BOUNDS: dict[str, Any] = {"MOST_VECTORS": kernel, "MOST_SUMMED": registers, "MOST_STEPS": registers, "MOST_SAVED": boundary,
-                          "EDGES_PER_BLOCK": edge_lists}
+BOUNDS: dict[str, Any] = {
+    "MOST_VECTORS": kernel,
+    "MOST_SUMMED": registers,
+    "MOST_STEPS": registers,
+    "MOST_SAVED": boundary,
+    "EDGES_PER_BLOCK": edge_lists,
+}
 
 
 @dataclass
@@ -45,7 +53,7 @@ class Difference:
     """What two evaluations disagree on.
 
     Attributes:
-        kind: The evaluation that was compared, of ``evaluations``, or "differences".
+        kind: The evaluation that was compared, of ``evaluations``, or "differences"; "arrays" is that of ``gt.check``.
         name: The result that differs, or "error".
         text: Both numbers, or the message of the error.
     """
@@ -81,19 +89,31 @@ def run_eagerly(case: Case, data: Mapping[str, np.ndarray] | None = None) -> tup
     column = lambda x: eager.Value(x, True, exact=True, learned=x.dtype.kind == "f")
     # a graph stores masks as integers
     stored = lambda x: eager.Value(x.astype(np.int32) if x.dtype == bool else x, True, exact=True)
-    part = lambda kind: {n.partition(".")[2]: stored(x) for n, x in data.items() if n.startswith(kind)}
+    part = lambda kind: {
+        n.partition(".")[2]: stored(x) for n, x in data.items() if n.startswith(kind)
+    }
     nodes, edges = part("node."), part("edge.")
     nodes["x"] = column(data["x"])
     edges["weight"] = eager.Value(data.get("weight", np.ones(len(case.src))), True, exact=True)
     if "attr" in data:
         edges["attr"] = column(data["attr"])
     ends = (np.array(e, np.int64) for e in (case.src, case.dst))
-    graph = eager.Graph(case.n, *ends, nodes, edges, np.asarray(data.get("scale", np.ones(len(case.src))), np.float64))
+    graph = eager.Graph(
+        case.n,
+        *ends,
+        nodes,
+        edges,
+        np.asarray(data.get("scale", np.ones(len(case.src))), np.float64),
+    )
     with np.errstate(all="ignore"):
         out = model.forward(graph)
         eager.backward(out, weights(out.x.shape))
     found = {"values": out.x}
-    learned = {"x": nodes["x"], **({"attr": edges["attr"]} if "attr" in data else {}), **model.parameters()}
+    learned = {
+        "x": nodes["x"],
+        **({"attr": edges["attr"]} if "attr" in data else {}),
+        **model.parameters(),
+    }
     for name, v in learned.items():
         found[f"gradient of {name}"] = np.zeros(v.x.shape) if v.gradient is None else v.gradient
     return found, state.margin
@@ -107,8 +127,15 @@ def run_product(case: Case, comm: Any = None, placement: str = DEFAULT_PLACEMENT
     exec(compile(case.text, "<program>", "exec"), scope)
     model = scope["Net"]()
     part = lambda kind: {n.partition(".")[2]: x for n, x in data.items() if n.startswith(kind)}
-    graph = gt.Graph(np.array([case.src, case.dst], np.int64).reshape(2, -1), case.n, x=data["x"], edge_attr=data.get("attr"),
-                     edge_weight=data.get("weight"), node_columns=part("node."), edge_columns=part("edge."))
+    graph = gt.Graph(
+        np.array([case.src, case.dst], np.int64).reshape(2, -1),
+        case.n,
+        x=data["x"],
+        edge_attr=data.get("attr"),
+        edge_weight=data.get("weight"),
+        node_columns=part("node."),
+        edge_columns=part("edge."),
+    )
     dtype = np.dtype(case.dtype)
     partition = build_partition(graph, comm, placement, dtype=dtype)
     with np.errstate(all="ignore"):
@@ -121,7 +148,9 @@ def run_product(case: Case, comm: Any = None, placement: str = DEFAULT_PLACEMENT
         x = Var(data["x"].astype(dtype)[partition.masters], view.space, needs_grad=True)
         inputs = {"x": x}
         if "attr" in data:
-            inputs["edge.attr"] = Var(data["attr"].astype(dtype)[partition.edge_gid], needs_grad=True)
+            inputs["edge.attr"] = Var(
+                data["attr"].astype(dtype)[partition.edge_gid], needs_grad=True
+            )
         parameters = model.parameters()
         with Tape(training=case.training, all_sum=comm.all_sum) as tape:
             out = model(view, **inputs)
@@ -129,16 +158,26 @@ def run_product(case: Case, comm: Any = None, placement: str = DEFAULT_PLACEMENT
             seed = weights((case.n, *out.shape[1:]))[partition.masters]
             gradients = tape.backward(out, seed, final=total.add)
         found: Numbers = {}
-        for name, ids, like, rows in (("values", partition.masters, np.zeros((case.n, *out.shape[1:]), dtype), out.value),
-                                      ("gradient of x", partition.masters, data["x"], gradients.of(x)),
-                                      ("gradient of attr", partition.edge_gid, data.get("attr"), gradients.of(inputs.get("edge.attr")))):
+        for name, ids, like, rows in (
+            ("values", partition.masters, np.zeros((case.n, *out.shape[1:]), dtype), out.value),
+            ("gradient of x", partition.masters, data["x"], gradients.of(x)),
+            (
+                "gradient of attr",
+                partition.edge_gid,
+                data.get("attr"),
+                gradients.of(inputs.get("edge.attr")),
+            ),
+        ):
             if like is None:
                 continue
             everywhere = np.zeros(like.shape, dtype)
             if rows is not None:
                 everywhere[ids] = rows
             found[name] = comm.all_sum(everywhere)
-        return found | {f"gradient of {p.name}": np.asarray(g) for p, g in zip(parameters, total.finish(gradients), strict=True)}
+        return found | {
+            f"gradient of {p.name}": np.asarray(g)
+            for p, g in zip(parameters, total.finish(gradients), strict=True)
+        }
 
 
 @contextmanager
@@ -163,17 +202,25 @@ def forget() -> None:
     PROGRAMS.__init__()  # type: ignore[misc]
 
 
-def outcome(kind: str, run: Callable[[], Numbers], expected: Numbers, case: Case) -> Difference | None:
+def outcome(
+    kind: str, run: Callable[[], Numbers], expected: Numbers, case: Case
+) -> Difference | None:
     """Run and compare; an error of any kind is a difference."""
     forget()
     try:
         got = run()
     except Exception as error:
-        return Difference(kind, "error", f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+        return Difference(
+            kind,
+            "error",
+            f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+        )
     return compared(kind, expected, got, case.dtype)
 
 
-def compared(kind: str, expected: Numbers, got: Numbers, dtype: str, tolerance: float = 0) -> Difference | None:
+def compared(
+    kind: str, expected: Numbers, got: Numbers, dtype: str, tolerance: float = 0
+) -> Difference | None:
     """The first result that differs."""
     for name, x in expected.items():
         if name not in got:
@@ -185,11 +232,19 @@ def compared(kind: str, expected: Numbers, got: Numbers, dtype: str, tolerance: 
         if kind != "differences" and y.dtype != dtype:
             return Difference(kind, name, f"type {y.dtype}, expected {dtype}")
         largest = max(1.0, float(np.abs(x[finite]).max(initial=0)))
-        same = np.where(finite, np.abs(np.where(finite, y, 0) - np.where(finite, x, 0)) <= (tolerance or TOLERANCE[dtype]) * largest,
-                        (x == y) | (np.isnan(x) & np.isnan(y)))
+        same = np.where(
+            finite,
+            np.abs(np.where(finite, y, 0) - np.where(finite, x, 0))
+            <= (tolerance or TOLERANCE[dtype]) * largest,
+            (x == y) | (np.isnan(x) & np.isnan(y)),
+        )
         if not same.all():
             at = tuple(np.argwhere(~same)[0].tolist())
-            return Difference(kind, name, f"{(~same).sum()} of {x.size} numbers, such as {y[at]:.9g} in place of {x[at]:.9g} at {list(at)}")
+            return Difference(
+                kind,
+                name,
+                f"{(~same).sum()} of {x.size} numbers, such as {y[at]:.9g} in place of {x[at]:.9g} at {list(at)}",
+            )
     return None
 
 
@@ -201,7 +256,9 @@ def checked(case: Case, special: bool = False) -> Numbers:
     """
     found, margin = run_eagerly(case)
     for name, x in found.items():
-        if not special and not (np.isfinite(x).all() and np.abs(x).max(initial=0) < LARGEST[case.dtype]):
+        if not special and not (
+            np.isfinite(x).all() and np.abs(x).max(initial=0) < LARGEST[case.dtype]
+        ):
             raise Unfit(f"{name} is not finite or too large")
     if margin < MARGIN[case.dtype]:
         raise Unfit(f"a kink is {margin:.1e} away")
@@ -210,6 +267,7 @@ def checked(case: Case, special: bool = False) -> Numbers:
 
 def evaluations(case: Case) -> dict[str, Callable[[], Numbers]]:
     """All evaluations by name."""
+
     def on(backend: str, run: Callable[[], Numbers]) -> Numbers:
         with backend_scope(backend), bounds(case.bounds):
             return run()
@@ -226,6 +284,10 @@ def evaluations(case: Case) -> dict[str, Callable[[], Numbers]]:
         finally:
             pool.set_threads(before)
 
+    def on_arrays() -> Numbers:
+        with pass_scope(on_edges.settings()):
+            return on("reference", lambda: run_product(case))
+
     def on_ranks(backend: str) -> Numbers:
         seed = len(case.src) + case.n
         size, placement = min(2 + seed % 3, case.n), ("1d-src", "1d-dst", "vertex-cut")[seed % 3]
@@ -236,9 +298,15 @@ def evaluations(case: Case) -> dict[str, Callable[[], Numbers]]:
 
         return run_simulated(size, program)[0]
 
-    return {"reference": lambda: on("reference", lambda: run_product(case)), "emulator": lambda: emulated(lambda: run_product(case)),
-            "compiled": lambda: on("fused", lambda: run_product(case)), "threads": threaded, "ranks": lambda: on_ranks("reference"),
-            "emulated ranks": lambda: emulated(lambda: on_ranks("fused"))}
+    return {
+        "reference": lambda: on("reference", lambda: run_product(case)),
+        "emulator": lambda: emulated(lambda: run_product(case)),
+        "compiled": lambda: on("fused", lambda: run_product(case)),
+        "threads": threaded,
+        "ranks": lambda: on_ranks("reference"),
+        "arrays": on_arrays,
+        "emulated ranks": lambda: emulated(lambda: on_ranks("fused")),
+    }
 
 
 def differences(case: Case, kinds: tuple[str, ...], special: bool = False) -> list[Difference]:
@@ -248,7 +316,13 @@ def differences(case: Case, kinds: tuple[str, ...], special: bool = False) -> li
         Unfit: The numbers of the case are not comparable.
     """
     expected = checked(case, special)
-    found = [outcome(kind, run, expected, case) for kind, run in evaluations(case).items() if kind in kinds]
+    # draws of dropout belong to the edge program
+    left = {"arrays"} if case.training and "dropout" in case.text else set()
+    found = [
+        outcome(kind, run, expected, case)
+        for kind, run in evaluations(case).items()
+        if kind in kinds and kind not in left
+    ]
     if "differences" in kinds:
         found.append(by_differences(case, expected))
     return [d for d in found if d is not None]
@@ -268,16 +342,19 @@ def by_differences(case: Case, expected: Numbers) -> Difference | None:
             continue
         direction = rng.standard_normal(data[array].shape)
         direction /= max(1.0, float(np.linalg.norm(direction)))
-
-        def loss(shift: float) -> float:
-            values = run_eagerly(case, {**data, array: data[array] + shift * direction})[0]["values"]
-            return float((values * weights(values.shape)).sum())
-
-        slope = (loss(step) - loss(-step)) / (2 * step)
+        above, below = (
+            _loss(case, {**data, array: data[array] + sign * step * direction}) for sign in (1, -1)
+        )
+        slope = (above - below) / (2 * step)
         want = float((expected[name] * direction).sum())
         size = max(1.0, abs(slope), float(np.abs(expected["values"]).sum()))
         if not math.isclose(slope, want, abs_tol=3e-5 * size):
-            return Difference("differences", name, f"{want:.9g} eagerly, differences give {slope:.9g}")
+            return Difference(
+                "differences", name, f"{want:.9g} eagerly, differences give {slope:.9g}"
+            )
     return None
 
 
+def _loss(case: Case, data: Mapping[str, np.ndarray]) -> float:
+    values = run_eagerly(case, data)[0]["values"]
+    return float((values * weights(values.shape)).sum())

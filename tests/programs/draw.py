@@ -3,6 +3,7 @@
 Terms are made from the bottom up and evaluated eagerly at once, so that a drawn operation is kept
 only if its numbers are finite, not large, and away from kinks.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
@@ -70,7 +71,11 @@ class Pool:
             raise Rejected("large")
         if x.kind in "iu" and np.abs(x.x).max(initial=0) > 2**40:
             raise Rejected("large")
-        if prod(x.dims) > max(WIDEST, 2 * self.drawer.widest) or prod(x.dims) == 0 or len(x.dims) > 4:
+        if (
+            prod(x.dims) > max(WIDEST, 2 * self.drawer.widest)
+            or prod(x.dims) == 0
+            or len(x.dims) > 4
+        ):
             raise Rejected("wide")
         if eager.now.margin < 10 * MARGIN[self.drawer.dtype]:
             raise Rejected("a kink")
@@ -82,16 +87,26 @@ class Pool:
         self.entries.append(entry)
         return entry
 
-    def pick(self, kinds: str = "f", fits: Callable[[Entry], bool] | None = None, rows: bool = True) -> Entry:
+    def pick(
+        self, kinds: str = "f", fits: Callable[[Entry], bool] | None = None, rows: bool = True
+    ) -> Entry:
         """One of the entries of some kinds; later ones more often."""
-        found = [e for e in self.entries if e.value.kind in kinds and (e.value.rows or not rows) and (fits is None or fits(e))]
+        found = [
+            e
+            for e in self.entries
+            if e.value.kind in kinds and (e.value.rows or not rows) and (fits is None or fits(e))
+        ]
         if not found:
             raise Rejected("nothing fits")
         return found[max(self.rng.randrange(len(found)), self.rng.randrange(len(found)))]
 
     def parameter(self, shape: tuple[int, ...], style: str = "grid") -> Entry:
         """A parameter of a shape: a new one, or one that is used already."""
-        known = [e for e in self.drawer.parameters if e.dims == shape and (style == "grid" or e.value.x.min(initial=1) > 0)]
+        known = [
+            e
+            for e in self.drawer.parameters
+            if e.dims == shape and (style == "grid" or e.value.x.min(initial=1) > 0)
+        ]
         if known and self.rng.random() < 0.6:
             return self.rng.choice(known)
         return self.drawer.parameter(shape, style)
@@ -118,27 +133,57 @@ OPERATIONS: dict[str, tuple[float, Operation]] = {}
 
 def operation(weight: float, name: str = "") -> Callable[[Operation], Operation]:
     """Register an operation; a search may leave it out by its name."""
+
     def register(f: Operation) -> Operation:
         OPERATIONS[name or f.__name__] = (weight, f)
         return f
+
     return register
 
 
 @operation(8)
 def unary(p: Pool) -> None:
     x = p.pick()
-    p.add(p.rng.choice((
-        "gt.tanh({0})", "gt.sigmoid({0})", "gt.softplus({0})", "gt.gelu({0})", "gt.elu({0})", "gt.elu({0}, 0.5)", "gt.leaky_relu({0})",
-        "gt.leaky_relu({0}, 0.25)", "gt.relu({0})", "gt.sin({0})", "gt.cos({0})", "gt.square({0})", "gt.absolute({0})", "(-{0})")), x)
+    p.add(
+        p.rng.choice(
+            (
+                "gt.tanh({0})",
+                "gt.sigmoid({0})",
+                "gt.softplus({0})",
+                "gt.gelu({0})",
+                "gt.elu({0})",
+                "gt.elu({0}, 0.5)",
+                "gt.leaky_relu({0})",
+                "gt.leaky_relu({0}, 0.25)",
+                "gt.relu({0})",
+                "gt.sin({0})",
+                "gt.cos({0})",
+                "gt.square({0})",
+                "gt.absolute({0})",
+                "(-{0})",
+            )
+        ),
+        x,
+    )
 
 
 @operation(3)
 def guarded(p: Pool) -> None:
     """Functions that need a domain, which is made."""
     x, y = p.pick(), p.pick()
-    p.add(*p.rng.choice((
-        ("gt.exp(-gt.absolute({0}))", x), ("gt.exp({0} * 0.25)", x), ("gt.log(gt.absolute({0}) + 0.5)", x), ("gt.sqrt(gt.square({0}) + 0.5)", x),
-        ("({0} / (gt.absolute({1}) + 0.5))", x, y), ("(1.0 / (gt.absolute({0}) + 0.5))", x), ("({0} / (gt.square({1}) + 1))", x, y))))
+    p.add(
+        *p.rng.choice(
+            (
+                ("gt.exp(-gt.absolute({0}))", x),
+                ("gt.exp({0} * 0.25)", x),
+                ("gt.log(gt.absolute({0}) + 0.5)", x),
+                ("gt.sqrt(gt.square({0}) + 0.5)", x),
+                ("({0} / (gt.absolute({1}) + 0.5))", x, y),
+                ("(1.0 / (gt.absolute({0}) + 0.5))", x),
+                ("({0} / (gt.square({1}) + 1))", x, y),
+            )
+        )
+    )
 
 
 @operation(2)
@@ -158,7 +203,9 @@ def power_zero(p: Pool) -> None:
 @operation(1.5)
 def power_of_value(p: Pool) -> None:
     x = p.pick()
-    exponent = p.pick() if p.rng.random() < 0.4 else p.parameter(p.rng.choice(((), x.dims, x.dims[-1:])))
+    exponent = (
+        p.pick() if p.rng.random() < 0.4 else p.parameter(p.rng.choice(((), x.dims, x.dims[-1:])))
+    )
     p.add("((gt.absolute({0}) + 0.5) ** {1})", x, exponent)
 
 
@@ -169,7 +216,12 @@ def power_of_base(p: Pool) -> None:
 
 @operation(1.5)
 def clipped(p: Pool) -> None:
-    p.add(p.rng.choice(("gt.clip({0}, -0.53, 0.71)", "gt.clip({0}, None, 0.61)", "gt.clip({0}, -0.37, None)")), p.pick())
+    p.add(
+        p.rng.choice(
+            ("gt.clip({0}, -0.53, 0.71)", "gt.clip({0}, None, 0.61)", "gt.clip({0}, -0.37, None)")
+        ),
+        p.pick(),
+    )
 
 
 @operation(9)
@@ -177,14 +229,36 @@ def binary(p: Pool) -> None:
     x, y = p.pick(), p.pick(rows=p.rng.random() < 0.8)
     if p.rng.random() < 0.3:
         x, y = y, x
-    p.add(p.rng.choice(("({0} + {1})", "({0} - {1})", "({0} * {1})", "({0} * {1})", "gt.maximum({0}, {1})", "gt.minimum({0}, {1})")), x, y)
+    p.add(
+        p.rng.choice(
+            (
+                "({0} + {1})",
+                "({0} - {1})",
+                "({0} * {1})",
+                "({0} * {1})",
+                "gt.maximum({0}, {1})",
+                "gt.minimum({0}, {1})",
+            )
+        ),
+        x,
+        y,
+    )
 
 
 @operation(4)
 def with_number(p: Pool) -> None:
     x, number = p.pick(), p.rng.choice((0, 1, 2, 0.5, -1.5, 3, 0.25, 1.0, 0.0))
-    text = p.rng.choice(("({0} + {c})", "({c} - {0})", "({0} * {c})", "({0} - {c})", "({c} + {0})", "gt.maximum({0}, {c})",
-                         "gt.minimum({c}, {0})"))
+    text = p.rng.choice(
+        (
+            "({0} + {c})",
+            "({c} - {0})",
+            "({0} * {c})",
+            "({0} - {c})",
+            "({c} + {0})",
+            "gt.maximum({0}, {c})",
+            "gt.minimum({c}, {0})",
+        )
+    )
     p.add(text.replace("{c}", str(number)), x)
     if number and p.rng.random() < 0.3:
         p.add(f"({{0}} / {number})", x)
@@ -194,15 +268,46 @@ def with_number(p: Pool) -> None:
 def with_parameter(p: Pool) -> None:
     x = p.pick()
     d = x.dims
-    shapes = [d, d[-1:], (1,) * len(d), tuple(1 if i % 2 else n for i, n in enumerate(d)), (*d, 2), d[-2:]]
+    shapes = [
+        d,
+        d[-1:],
+        (1,) * len(d),
+        tuple(1 if i % 2 else n for i, n in enumerate(d)),
+        (*d, 2),
+        d[-2:],
+    ]
     w = p.parameter(p.rng.choice(shapes))
-    p.add(p.rng.choice(("({0} * {1})", "({0} + {1})", "({1} - {0})", "({1} * {0})", "gt.maximum({0}, {1})", "({0} / (gt.square({1}) + 0.5))")), x, w)
+    p.add(
+        p.rng.choice(
+            (
+                "({0} * {1})",
+                "({0} + {1})",
+                "({1} - {0})",
+                "({1} * {0})",
+                "gt.maximum({0}, {1})",
+                "({0} / (gt.square({1}) + 0.5))",
+            )
+        ),
+        x,
+        w,
+    )
 
 
 @operation(1.5)
 def scalar_parameter(p: Pool) -> None:
-    p.add(p.rng.choice(("({0} * {1})", "({0} + {1})", "({1} - {0})", "gt.minimum({0}, {1})", "gt.where({0} > 0.1, {1}, {0})")), p.pick(),
-          p.parameter(()))
+    p.add(
+        p.rng.choice(
+            (
+                "({0} * {1})",
+                "({0} + {1})",
+                "({1} - {0})",
+                "gt.minimum({0}, {1})",
+                "gt.where({0} > 0.1, {1}, {0})",
+            )
+        ),
+        p.pick(),
+        p.parameter(()),
+    )
 
 
 @operation(1.5)
@@ -216,23 +321,45 @@ def with_constant(p: Pool) -> None:
 @operation(5)
 def product(p: Pool) -> None:
     x = p.pick(fits=lambda e: bool(e.dims))
-    shape = p.rng.choice(((), (), (2,), (1,), (3,), (p.drawer.width,), (p.drawer.heads, 2), (2, 1), p.drawer.shape()))
+    shape = p.rng.choice(
+        ((), (), (2,), (1,), (3,), (p.drawer.width,), (p.drawer.heads, 2), (2, 1), p.drawer.shape())
+    )
     w = p.parameter((x.dims[-1], *shape))
     text = p.rng.choice(("({0} @ {1})", "({0} @ {1})", "gt.matmul({0}, {1})"))
     p.add(text if prod(x.dims) < 9 else f"({text} * 0.25)", x, w)
 
 
-@operation(1.5)
+@operation(3)
 def joined_products(p: Pool) -> None:
-    """Shapes that the planner may join, split or contract."""
-    x = p.pick(fits=lambda e: bool(e.dims))
-    k, m = p.rng.choice((1, 2, 3)), p.rng.choice((1, 2, 3, p.drawer.width))
-    v = p.parameter((x.dims[-1], *p.rng.choice(((k,), (k, m), ()))))
-    y = p.add("({0} @ {1})" if prod(x.dims) < 9 else "({0} @ {1} * 0.125)", x, v)
-    if p.rng.random() < 0.6 and y.dims:
-        p.add("({0} @ {1})", y, p.parameter((y.dims[-1], *p.rng.choice(((), (2,), (3,), (m,))))))
+    """Products that the planner may join with another one, or contract with a sum."""
+    x = p.pick(fits=lambda e: 0 < len(e.dims) < 3)
+    shape = p.rng.choice(
+        (
+            (p.rng.randrange(1, 4), p.rng.randrange(1, 4)),
+            (p.rng.randrange(1, 4),),
+            (2, p.drawer.width),
+            (),
+        )
+    )
+    y = p.add(
+        "({0} @ {1})" if prod(x.dims) < 5 else "({0} @ ({1} * 0.125))",
+        x,
+        p.parameter((x.dims[-1], *shape)),
+    )
+    if p.rng.random() < 0.4 and y.dims:
+        p.add(
+            "({0} @ {1})", y, p.parameter((y.dims[-1], *p.rng.choice(((), (2,), (3,), shape[-1:]))))
+        )
     elif y.dims:
-        p.add("({0} * {1}).sum(-1)", y, p.parameter(y.dims[-1:]))
+        axis = p.rng.choice((-1, -1, -2, (-2, -1))) if len(y.dims) > 1 else -1
+        c = p.parameter(
+            p.rng.choice((y.dims[-1:], y.dims[-len(shape) :], (), (1,))) if shape else ()
+        )
+        p.add(
+            f"({p.rng.choice(('{0} * {1}', '{1} * {0}', '{0}'))}).sum({axis}{p.rng.choice(('', '', ', keepdims=True'))})",
+            y,
+            c,
+        )
 
 
 @operation(2)
@@ -250,6 +377,13 @@ def over_axes(p: Pool) -> None:
     how, keep = p.rng.choice(("sum", "mean", "max", "min")), p.rng.choice(("", "", ", True"))
     text = p.rng.choice((f"gt.{how}({{0}}, {axis}{keep})", f"{{0}}.{how}({axis}{keep})"))
     p.add(text if how != "sum" or prod(x.dims) < 9 else f"({text} * 0.125)", x)
+
+
+@operation(1)
+def ties(p: Pool) -> None:
+    """The largest of numbers of which several are equal."""
+    x = p.pick(fits=lambda e: bool(e.dims) and e.value.exact and e.value.learned and e.dims[-1] > 1)
+    p.add(p.rng.choice(("{0}.max(-1)", "{0}.min(-1)", "gt.max(gt.absolute({0}), -1)")), x)
 
 
 @operation(1.5)
@@ -273,10 +407,27 @@ def normalised(p: Pool) -> None:
 def other_shape(p: Pool) -> None:
     x = p.pick("fib")
     size, d = prod(x.dims), x.dims
-    shapes = [(size,), (1, *d), (*d, 1), (size, 1), d[::-1], *((k, size // k) for k in (2, 3) if size % k == 0)]
+    shapes = [
+        (size,),
+        (1, *d),
+        (*d, 1),
+        (size, 1),
+        d[::-1],
+        *((k, size // k) for k in (2, 3) if size % k == 0),
+    ]
     shape = p.rng.choice(shapes)
-    p.add(p.rng.choice((f"gt.reshape({{0}}, {', '.join(map(str, shape))})", f"{{0}}.reshape({', '.join(map(str, shape))})",
-                        "gt.flatten({0})", "{0}.flatten()", "{0}[..., None]")), x)
+    p.add(
+        p.rng.choice(
+            (
+                f"gt.reshape({{0}}, {', '.join(map(str, shape))})",
+                f"{{0}}.reshape({', '.join(map(str, shape))})",
+                "gt.flatten({0})",
+                "{0}.flatten()",
+                "{0}[..., None]",
+            )
+        ),
+        x,
+    )
 
 
 @operation(4)
@@ -285,12 +436,26 @@ def part(p: Pool) -> None:
     d = x.dims[-1]
     i, j = sorted((p.rng.randrange(d), p.rng.randrange(d)))
     numbers = [p.rng.randrange(d) for _ in range(p.rng.randrange(1, 4))]
-    keys = [str(i), str(-1 - i), f"{i}:{j + 1}", f"{i}:", "::-1", "::2", str(numbers), "-1:", f"[{-1 - i}]"]
+    keys = [
+        str(i),
+        str(-1 - i),
+        f"{i}:{j + 1}",
+        f"{i}:",
+        "::-1",
+        "::2",
+        str(numbers),
+        "-1:",
+        f"[{-1 - i}]",
+    ]
     texts = [f"{{0}}[..., {p.rng.choice(keys)}]"]
     if len(x.dims) > 1:
         k = p.rng.randrange(x.dims[-2])
-        texts += [f"{{0}}[..., {k}, :]", f"{{0}}[..., {k}:, {i}]", f"{{0}}[..., {numbers if max(numbers) < x.dims[-2] else [k]}, :]",
-                  f"{{0}}[:, {p.rng.randrange(x.dims[0])}]"]
+        texts += [
+            f"{{0}}[..., {k}, :]",
+            f"{{0}}[..., {k}:, {i}]",
+            f"{{0}}[..., {numbers if max(numbers) < x.dims[-2] else [k]}, :]",
+            f"{{0}}[:, {p.rng.randrange(x.dims[0])}]",
+        ]
     p.add(p.rng.choice(texts), x)
 
 
@@ -298,7 +463,13 @@ def part(p: Pool) -> None:
 def joined(p: Pool) -> None:
     x = p.pick("fi", lambda e: bool(e.dims))
     axis = p.rng.choice((-1, -1, -len(x.dims)))
-    like = lambda e: len(e.dims) == len(x.dims) and all(a == b or i - len(x.dims) == axis for i, (a, b) in enumerate(zip(e.dims, x.dims, strict=True)))
+    like = lambda e: (
+        len(e.dims) == len(x.dims)
+        and all(
+            a == b or i - len(x.dims) == axis
+            for i, (a, b) in enumerate(zip(e.dims, x.dims, strict=True))
+        )
+    )
     others = [p.pick("f", like) for _ in range(p.rng.randrange(1, 3))]
     if p.rng.random() < 0.2:
         others.append(p.parameter(x.dims))
@@ -318,7 +489,11 @@ def stacked(p: Pool) -> None:
 def concat_product(p: Pool) -> None:
     parts = [p.pick(fits=lambda e: len(e.dims) == 1) for _ in range(p.rng.randrange(2, 4))]
     x = p.add(f"gt.concat([{', '.join(f'{{{i}}}' for i in range(len(parts)))}])", *parts)
-    p.add("({0} @ {1} * 0.25)", x, p.parameter((x.dims[-1], *p.rng.choice(((), (2,), (1,), (p.drawer.width,), (2, 2))))))
+    p.add(
+        "({0} @ {1} * 0.25)",
+        x,
+        p.parameter((x.dims[-1], *p.rng.choice(((), (2,), (1,), (p.drawer.width,), (2, 2))))),
+    )
 
 
 @operation(4)
@@ -344,8 +519,20 @@ def integer_comparison(p: Pool) -> None:
 def integer_with_fraction(p: Pool) -> None:
     """Integers that meet floats: all of these are floats."""
     x = p.pick("i", lambda e: np.abs(e.value.x).max(initial=0) < 50)
-    p.add(p.rng.choice(("({0} > 0.5)", "({0} * 0.5)", "({0} - 0.25)", "gt.maximum({0}, 1.5)", "gt.where({0} > 1, {0}, 0.5)",
-                        "({0} + 0.5)", "({0} ** -1.0)" if np.abs(x.value.x).min(initial=1) else "({0} + 0.125)")), x)
+    p.add(
+        p.rng.choice(
+            (
+                "({0} > 0.5)",
+                "({0} * 0.5)",
+                "({0} - 0.25)",
+                "gt.maximum({0}, 1.5)",
+                "gt.where({0} > 1, {0}, 0.5)",
+                "({0} + 0.5)",
+                "({0} ** -1.0)" if np.abs(x.value.x).min(initial=1) else "({0} + 0.125)",
+            )
+        ),
+        x,
+    )
 
 
 @operation(1, "int_division")
@@ -354,15 +541,37 @@ def integer_division(p: Pool) -> None:
     if p.rng.random() < 0.5:
         p.add(f"({{0}} / {p.rng.choice((2, 4, 3))})", x)
     else:
-        p.add("({0} / (gt.absolute({1}) + 1))", x, p.pick("i", lambda e: np.abs(e.value.x).max(initial=0) < 50))
+        p.add(
+            "({0} / (gt.absolute({1}) + 1))",
+            x,
+            p.pick("i", lambda e: np.abs(e.value.x).max(initial=0) < 50),
+        )
 
 
 @operation(1, "int_function")
 def integer_function(p: Pool) -> None:
     x = p.pick("i", lambda e: np.abs(e.value.x).max(initial=0) < 3)
-    p.add(p.rng.choice(("gt.tanh({0})", "gt.exp({0})", "gt.sigmoid({0})", "gt.sqrt(gt.absolute({0}) + 1)", "gt.sin({0})", "gt.softplus({0})",
-                        "gt.gelu({0})", "gt.elu({0})", "gt.leaky_relu({0}, 0.25)", "gt.relu({0})", "gt.log(gt.square({0}) + 1)",
-                        "({0} ** 2)", "gt.clip({0}, -1, 1)", "gt.clip({0}, -0.5, 1.5)")), x)
+    p.add(
+        p.rng.choice(
+            (
+                "gt.tanh({0})",
+                "gt.exp({0})",
+                "gt.sigmoid({0})",
+                "gt.sqrt(gt.absolute({0}) + 1)",
+                "gt.sin({0})",
+                "gt.softplus({0})",
+                "gt.gelu({0})",
+                "gt.elu({0})",
+                "gt.leaky_relu({0}, 0.25)",
+                "gt.relu({0})",
+                "gt.log(gt.square({0}) + 1)",
+                "({0} ** 2)",
+                "gt.clip({0}, -1, 1)",
+                "gt.clip({0}, -0.5, 1.5)",
+            )
+        ),
+        x,
+    )
 
 
 @operation(0.7, "int_mean")
@@ -375,15 +584,45 @@ def integer_over_axes(p: Pool) -> None:
 def integers(p: Pool) -> None:
     x = p.pick("i")
     y = p.pick("ib") if p.rng.random() < 0.5 else x
-    p.add(p.rng.choice(("({0} + {1})", "({0} - {1})", "({0} * {1})", "gt.maximum({0}, {1})", "gt.minimum({0}, {1})", "gt.absolute({0})",
-                        "(-{0})", "gt.square({0})", "({0} + 1)", "({0} * 2)", "(3 - {0})", "gt.where({0} > 0, {0}, {1})",
-                        "gt.stop_gradient({0})")), x, y)
+    p.add(
+        p.rng.choice(
+            (
+                "({0} + {1})",
+                "({0} - {1})",
+                "({0} * {1})",
+                "gt.maximum({0}, {1})",
+                "gt.minimum({0}, {1})",
+                "gt.absolute({0})",
+                "(-{0})",
+                "gt.square({0})",
+                "({0} + 1)",
+                "({0} * 2)",
+                "(3 - {0})",
+                "gt.where({0} > 0, {0}, {1})",
+                "gt.stop_gradient({0})",
+            )
+        ),
+        x,
+        y,
+    )
 
 
 @operation(1.5)
 def integer_and_float(p: Pool) -> None:
     x = p.pick("ib", lambda e: np.abs(e.value.x.astype(float)).max(initial=0) < 50)
-    p.add(p.rng.choice(("({0} * {1})", "({0} + {1})", "({1} - {0})", "gt.maximum({0}, {1})", "gt.where({0} != 0, {1}, {0})")), x, p.pick())
+    p.add(
+        p.rng.choice(
+            (
+                "({0} * {1})",
+                "({0} + {1})",
+                "({1} - {0})",
+                "gt.maximum({0}, {1})",
+                "gt.where({0} != 0, {1}, {0})",
+            )
+        ),
+        x,
+        p.pick(),
+    )
 
 
 @operation(2)
@@ -402,7 +641,14 @@ def mask_arithmetic(p: Pool) -> None:
 def choice(p: Pool) -> None:
     mask = p.pick("bi" if p.rng.random() < 0.3 else "b")
     x, y = p.pick(), p.pick(rows=p.rng.random() < 0.8)
-    text = p.rng.choice(("gt.where({0}, {1}, {2})", "gt.where({0}, {2}, {1})", "gt.where({0}, {1}, 0.5)", "gt.where({0}, 0, {1})"))
+    text = p.rng.choice(
+        (
+            "gt.where({0}, {1}, {2})",
+            "gt.where({0}, {2}, {1})",
+            "gt.where({0}, {1}, 0.5)",
+            "gt.where({0}, 0, {1})",
+        )
+    )
     p.add(text, mask, x, y)
 
 
@@ -414,12 +660,18 @@ def cast_to_float(p: Pool) -> None:
 
 @operation(1, "cast_int")
 def cast_to_integer(p: Pool) -> None:
-    p.add(f'gt.cast({{0}} * {p.rng.choice((1.03, 1.93, 3.1))}, "{p.rng.choice(("int64", "int32"))}")', p.pick())
+    p.add(
+        f'gt.cast({{0}} * {p.rng.choice((1.03, 1.93, 3.1))}, "{p.rng.choice(("int64", "int32"))}")',
+        p.pick(),
+    )
 
 
 @operation(0.5, "cast_small")
 def cast_to_small_integer(p: Pool) -> None:
-    p.add(f'gt.cast({{0}}, "{p.rng.choice(("int8", "int16", "uint8"))}")', p.pick("f", lambda e: e.value.x.min(initial=0) >= 0))
+    p.add(
+        f'gt.cast({{0}}, "{p.rng.choice(("int8", "int16", "uint8"))}")',
+        p.pick("f", lambda e: e.value.x.min(initial=0) >= 0),
+    )
 
 
 @operation(0.7, "cast_bool")
@@ -429,7 +681,10 @@ def cast_to_mask(p: Pool) -> None:
 
 @operation(0.5, "cast_integers")
 def cast_of_integer(p: Pool) -> None:
-    p.add(f'gt.cast({{0}}, "{p.rng.choice(("int64", "int32"))}")', p.pick("ib", lambda e: np.abs(e.value.x.astype(float)).max(initial=0) < 2**30))
+    p.add(
+        f'gt.cast({{0}}, "{p.rng.choice(("int64", "int32"))}")',
+        p.pick("ib", lambda e: np.abs(e.value.x.astype(float)).max(initial=0) < 2**30),
+    )
 
 
 @operation(3)
@@ -441,7 +696,14 @@ def table(p: Pool) -> None:
 def _codes(p: Pool, fits: Callable[[Entry], bool]) -> tuple[Entry, int]:
     """An index, and how many rows a table for it has; nodes without edges have codes, too."""
     if p.rng.random() < 0.6:
-        found = p.pick("i", lambda e: not e.term.args and e.term.text.rpartition(".")[2] in ("code", "flag", "pair", "reversed") and fits(e))
+        found = p.pick(
+            "i",
+            lambda e: (
+                not e.term.args
+                and e.term.text.rpartition(".")[2] in ("code", "flag", "pair", "reversed")
+                and fits(e)
+            ),
+        )
         return found, 3 if found.term.text.endswith(("code", "pair")) else 2
     k = p.rng.choice((1, 2, 3, 4))
     return p.add(f"gt.minimum(gt.maximum({{0}}, 0), {k - 1})", p.pick("i", fits)), k
@@ -455,16 +717,33 @@ def own_table(p: Pool) -> None:
     index, need = _codes(p, lambda e: not e.dims)
     end = p.rng.choice(("src", "src", "dst"))
     if p.rng.random() < 0.5:
-        columns = [e for e in p.entries if e.term.text.startswith(f"edge.{end}.") and e.value.kind == "f" and e.dims and e.dims[0] >= need]
+        columns = [
+            e
+            for e in p.entries
+            if e.term.text.startswith(f"edge.{end}.")
+            and e.value.kind == "f"
+            and e.dims
+            and e.dims[0] >= need
+        ]
         if not columns:
             raise Rejected("no table")
         p.add("gt.embedding({0}, {1})", p.rng.choice(columns), index)
         return
-    x = [e for e in p.entries if e.term.text.startswith(f"edge.{end}.") and e.value.kind == "f" and len(e.dims) == 1]
+    x = [
+        e
+        for e in p.entries
+        if e.term.text.startswith(f"edge.{end}.") and e.value.kind == "f" and len(e.dims) == 1
+    ]
     if not x:
         raise Rejected("no column")
     x0 = p.rng.choice(x)
-    w = p.parameter((x0.dims[0], need + p.rng.randrange(2), *p.rng.choice(((), (2,), (p.drawer.width,), (2, 2)))))
+    w = p.parameter(
+        (
+            x0.dims[0],
+            need + p.rng.randrange(2),
+            *p.rng.choice(((), (2,), (p.drawer.width,), (2, 2))),
+        )
+    )
     p.add("(gt.embedding({0} @ {1}, {2}) * 0.5)", x0, w, index)
 
 
@@ -491,9 +770,18 @@ def gated(p: Pool) -> None:
     narrow = lambda e: len(e.dims) < len(wide.dims) and e.dims == wide.dims[: len(e.dims)]
     gate = p.pick(fits=narrow)
     if p.rng.random() < 0.7:
-        gate = p.add(p.rng.choice(("({0} + {1})", "({0} * {1})", "({0} - {1})")), gate, p.pick(fits=narrow))
-    text = p.rng.choice(("(gt.sigmoid({0}) * {1})", "({1} * gt.tanh({0}))", "(gt.leaky_relu({0}, 0.2) * {1})", "({1} / (gt.exp(-gt.square({0})) + 0.5))",
-                         "(gt.square(gt.sin({0})) * {1})"))
+        gate = p.add(
+            p.rng.choice(("({0} + {1})", "({0} * {1})", "({0} - {1})")), gate, p.pick(fits=narrow)
+        )
+    text = p.rng.choice(
+        (
+            "(gt.sigmoid({0}) * {1})",
+            "({1} * gt.tanh({0}))",
+            "(gt.leaky_relu({0}, 0.2) * {1})",
+            "({1} / (gt.exp(-gt.square({0})) + 0.5))",
+            "(gt.square(gt.sin({0})) * {1})",
+        )
+    )
     p.add(text, gate, wide)
 
 
@@ -507,13 +795,28 @@ def attention(p: Pool) -> None:
     score = p.pick(fits=narrow)
     if p.rng.random() < 0.5:
         score = p.add("gt.leaky_relu({0} + {1}, 0.2)", score, p.pick(fits=narrow))
-    text = p.rng.choice(("(gt.softmax({0}) * {1})", "(gt.softmax({0}) * {1})", "({1} * gt.softmax({0}))", "(gt.dropout(gt.softmax({0}), 0.5) * {1})",
-                         "(gt.softmax({0} * 2.0) * {1} * 0.5)", "(-gt.softmax({0}) * {1})", "gt.flatten(gt.softmax({0}) * {1})",
-                         "(gt.softmax({0}) * {1} + gt.softmax({0}) * 0.5)", "((gt.softmax({0}) - 0.25) * {1})",
-                         "(gt.square(gt.softmax({0})) * {1})", "(gt.softmax({0}) / 2 * {1})"))
+    text = p.rng.choice(
+        (
+            "(gt.softmax({0}) * {1})",
+            "(gt.softmax({0}) * {1})",
+            "({1} * gt.softmax({0}))",
+            "(gt.dropout(gt.softmax({0}), 0.5) * {1})",
+            "(gt.softmax({0} * 2.0) * {1} * 0.5)",
+            "(-gt.softmax({0}) * {1})",
+            "gt.flatten(gt.softmax({0}) * {1})",
+            "(gt.softmax({0}) * {1} + gt.softmax({0}) * 0.5)",
+            "((gt.softmax({0}) - 0.25) * {1})",
+            "(gt.square(gt.softmax({0})) * {1})",
+            "(gt.softmax({0}) / 2 * {1})",
+        )
+    )
     made = p.add(text, score, value)
     if p.rng.random() < 0.3 and made.dims:
-        p.add(p.rng.choice(("{0}.mean(-1)", "{0}.sum(-1)", "({0} @ {1})")), made, p.parameter((made.dims[-1], 2)))
+        p.add(
+            p.rng.choice(("{0}.mean(-1)", "{0}.sum(-1)", "({0} @ {1})")),
+            made,
+            p.parameter((made.dims[-1], 2)),
+        )
 
 
 @operation(1)
@@ -552,7 +855,19 @@ class Drawer:
     def shape(self) -> tuple[int, ...]:
         """Trailing axes of a value."""
         w, h, f = self.width, self.heads, self.features
-        return self.rng.choice(((), (w,), (w,), (h,), (h, f), (h, w) if w * h < 40 else (w,), (h, 1), (1, f), (h, f, 2)))
+        return self.rng.choice(
+            (
+                (),
+                (w,),
+                (w,),
+                (h,),
+                (h, f),
+                (h, w) if w * h < 40 else (w,),
+                (h, 1),
+                (1, f),
+                (h, f, 2),
+            )
+        )
 
     def array(self, prefix: str, recipe: Drawn) -> str:
         """A new array; returns its name."""
@@ -582,7 +897,7 @@ class Drawer:
         m = len(src)
         seed = lambda: rng.randrange(10**6)
         d = rng.choice((1, 2, 3, 4, self.width if self.width < 40 else 3))
-        style = lambda: rng.choice(("grid", "grid", "coarse"))
+        style = lambda: rng.choice(("grid", "coarse"))
         given = {"x": Drawn((n, d), style(), seed())}
         if rng.random() < 0.7:
             given["attr"] = Drawn((m, rng.choice((1, 2, 3))), style(), seed())
@@ -591,8 +906,12 @@ class Drawer:
         if rng.random() < 0.15 and "scale" not in self.without:
             given["scale"] = Drawn((m,), "positive", seed())
         for kind, rows in (("node", n), ("edge", m)):
-            given[f"{kind}.code"] = Drawn((rows,), "codes", seed(), rng.choice(("int32", "int64")), 3)
-            given[f"{kind}.signed"] = Drawn((rows,), "signed", seed(), rng.choice(("int32", "int64")))
+            given[f"{kind}.code"] = Drawn(
+                (rows,), "codes", seed(), rng.choice(("int32", "int64")), 3
+            )
+            given[f"{kind}.signed"] = Drawn(
+                (rows,), "signed", seed(), rng.choice(("int32", "int64"))
+            )
             given[f"{kind}.flag"] = Drawn((rows,), "mask", seed(), "bool")
             given[f"{kind}.real"] = Drawn((rows,), seed=seed())
             given[f"{kind}.pair"] = Drawn((rows, 2), "codes", seed(), "int64", 3)
@@ -602,19 +921,33 @@ class Drawer:
         self.data |= {name: recipe.array(self.dtype) for name, recipe in given.items()}
         self.training = rng.random() < 0.7
         state = eager.begin(False)
-        value = lambda x, learned=False: eager.Value(x.astype(np.int32) if x.dtype == bool else x, True, exact=True, learned=learned)
-        part = lambda kind: {name.partition(".")[2]: value(self.data[name]) for name in given if name.startswith(kind)}
+        value = lambda x, learned=False: eager.Value(
+            x.astype(np.int32) if x.dtype == bool else x, True, exact=True, learned=learned
+        )
+        part = lambda kind: {
+            name.partition(".")[2]: value(self.data[name])
+            for name in given
+            if name.startswith(kind)
+        }
         edges = part("edge.") | {"weight": value(self.data.get("weight", np.ones(m)))}
         if "attr" in given:
             edges["attr"] = value(self.data["attr"], True)
-        graph = eager.Graph(n, np.array(src, np.int64), np.array(dst, np.int64), part("node.") | {"x": value(self.data["x"], True)}, edges,
-                            np.asarray(self.data.get("scale", np.ones(m)), np.float64))
+        graph = eager.Graph(
+            n,
+            np.array(src, np.int64),
+            np.array(dst, np.int64),
+            part("node.") | {"x": value(self.data["x"], True)},
+            edges,
+            np.asarray(self.data.get("scale", np.ones(m)), np.float64),
+        )
         h, layers = graph.x, []
         for number in range(2 if rng.random() < 0.3 else 1):
             layer, h = self.layer(graph, h, number)
             layers.append(layer)
         assert state is eager.now
-        return Program(tuple(layers), self.arrays, n, src, dst, self.dtype, self.training, self.bounds())
+        return Program(
+            tuple(layers), self.arrays, n, src, dst, self.dtype, self.training, self.bounds()
+        )
 
     def graph(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
         """Nodes and edges: mostly some nodes with self loops, duplicate edges, a hub and nodes without edges."""
@@ -650,20 +983,28 @@ class Drawer:
             found["EDGES_PER_BLOCK"] = rng.choice((1, 2, 4))
         return found
 
-    def layer(self, graph: eager.Graph, h: eager.Value, number: int) -> tuple[LayerProgram, eager.Value]:
+    def layer(
+        self, graph: eager.Graph, h: eager.Value, number: int
+    ) -> tuple[LayerProgram, eager.Value]:
         """A layer, and the value that it makes."""
         rng, self.parameters = self.rng, []
         direction = rng.choice(("in", "in", "out", "both"))
         columns = {**graph.nodes, "h": h}
         eager.at_nodes(graph)
-        at_node = Pool(rng, {"node": eager.Columns(**columns), "self": None, "data": self.data}, self)
+        at_node = Pool(
+            rng, {"node": eager.Columns(**columns), "self": None, "data": self.data}, self
+        )
         flat = at_node.leaf("node.h")
         flat = flat if len(flat.dims) == 1 else at_node.add("gt.flatten({0})", flat)
         transform: dict[str, Term] = {}
         for i in range(rng.randrange(4)):
             # narrow ones beside wide ones, as scores and gates have them
             shape = self.shape() if i == 0 else rng.choice((self.shape(), (), (self.heads,)))
-            made = at_node.add(rng.choice(("gt.tanh({0} @ {1})", "({0} @ {1} * 0.25)")), flat, self.parameter((flat.dims[0], *shape)))
+            made = at_node.add(
+                rng.choice(("gt.tanh({0} @ {1})", "({0} @ {1} * 0.25)")),
+                flat,
+                self.parameter((flat.dims[0], *shape)),
+            )
             self._column(transform, columns, f"z{i}", made)
         if rng.random() < 0.4:
             for name in ("x", "in_degree", "code", "reals"):
@@ -675,16 +1016,32 @@ class Drawer:
         self._leaves(pool, edge, [*transform, "h"], number)
         pool.grow(rng.randrange(1, 9) if rng.random() < 0.8 else rng.randrange(8, 16))
         sums = self._sums()
-        messages = {name: self._message(pool) for name in (sums if "" not in sums and rng.random() < 0.6 else [""])}
+        messages = {
+            name: self._message(pool)
+            for name in (sums if "" not in sums and rng.random() < 0.6 else [""])
+        }
         outputs: dict[str, Entry] = {}
         if number == 0 and direction != "both" and rng.random() < 0.25:
-            outputs["new"] = pool.pick("fi" if rng.random() < 0.8 else "i", lambda e: np.abs(e.value.x).max(initial=0) < 50)
+            outputs["new"] = pool.pick(
+                "fi" if rng.random() < 0.8 else "i", lambda e: np.abs(e.value.x).max(initial=0) < 50
+            )
         graph.edges |= {name: e.value for name, e in outputs.items()}
         text = {"gt": eager}
-        totals = {name: eager.total(eval(how, text), messages.get(name, messages.get("")).value) for name, how in sums.items()}  # type: ignore[union-attr]
+        totals = {
+            name: eager.total(eval(how, text), messages.get(name, messages.get("")).value)
+            for name, how in sums.items()
+        }  # type: ignore[union-attr]
         eager.at_nodes(graph)
-        end = Pool(rng, {"node": eager.Columns(**columns), "self": None, "data": self.data,
-                         "total": totals[""] if "" in totals else eager.Columns(**totals)}, self)
+        end = Pool(
+            rng,
+            {
+                "node": eager.Columns(**columns),
+                "self": None,
+                "data": self.data,
+                "total": totals[""] if "" in totals else eager.Columns(**totals),
+            },
+            self,
+        )
         parts = [end.leaf("total" if name == "" else f"total.{name}") for name in totals]
         if rng.random() < 0.5:
             for name in ("h", *[n for n in transform if n != "t"][:1]):
@@ -695,16 +1052,31 @@ class Drawer:
         if len(parts) == 1:
             out = parts[0]
         elif len(unused) == len(parts) and parts[0].dims and rng.random() < 0.5:
-            out = end.make(f"gt.concat([{', '.join(f'{{{i}}}' for i in range(len(parts)))}])", *parts)
+            out = end.make(
+                f"gt.concat([{', '.join(f'{{{i}}}' for i in range(len(parts)))}])", *parts
+            )
         else:
-            out = end.make(f"gt.concat([{', '.join(f'gt.flatten({{{i}}})' for i in range(len(parts)))}])", *parts)
+            out = end.make(
+                f"gt.concat([{', '.join(f'gt.flatten({{{i}}})' for i in range(len(parts)))}])",
+                *parts,
+            )
         if not out.value.learned or rng.random() < 0.2:
-            out = end.make("({0} * {1})", out, self.parameter(()) if "scalar_parameter" not in self.without else self.parameter((1,)))
+            out = end.make(
+                "({0} * {1})",
+                out,
+                self.parameter(())
+                if "scalar_parameter" not in self.without
+                else self.parameter((1,)),
+            )
         terms = lambda entries: {name: e.term for name, e in entries.items()}
         named = any(how != f'"{name}"' for name, how in sums.items()) or rng.random() < 0.5
-        return LayerProgram(direction, sums, named, transform, terms(messages), terms(outputs), out.term), out.value
+        return LayerProgram(
+            direction, sums, named, transform, terms(messages), terms(outputs), out.term
+        ), out.value
 
-    def _column(self, transform: dict[str, Term], columns: dict[str, Any], name: str, made: Entry) -> None:
+    def _column(
+        self, transform: dict[str, Term], columns: dict[str, Any], name: str, made: Entry
+    ) -> None:
         if made.value.rows:
             transform[name], columns[name] = made.term, made.value
 
@@ -712,12 +1084,30 @@ class Drawer:
         """The leaves that gather may read: some of all there are."""
         rng = self.rng
         names = [f"edge.{end}.{name}" for name in made for end in ("src", "src", "dst")]
-        names += [f"edge.{end}.{name}" for end in ("src", "dst") for name in ("x", "in_degree", "out_degree", "code", "signed", "flag", "real",
-                                                                              "pair", "reals")]
-        names += [f"edge.{name}" for name in ("weight", "code", "signed", "flag", "real", "pair", "reals", "reversed")]
+        names += [
+            f"edge.{end}.{name}"
+            for end in ("src", "dst")
+            for name in (
+                "x",
+                "in_degree",
+                "out_degree",
+                "code",
+                "signed",
+                "flag",
+                "real",
+                "pair",
+                "reals",
+            )
+        ]
+        names += [
+            f"edge.{name}"
+            for name in ("weight", "code", "signed", "flag", "real", "pair", "reals", "reversed")
+        ]
         names += ["edge.attr"] if hasattr(edge, "attr") else []
         chosen = rng.sample(names, rng.randrange(3, 9))
-        for name in dict.fromkeys([f"edge.src.{made[0]}", *chosen, *(["edge.new"] * 3 if hasattr(edge, "new") else [])]):
+        for name in dict.fromkeys(
+            [f"edge.src.{made[0]}", *chosen, *(["edge.new"] * 3 if hasattr(edge, "new") else [])]
+        ):
             pool.leaf(name)
         if rng.random() < 0.1:
             pool.add("({0} - {1})", pool_leaf(pool, "edge.time"), pool_leaf(pool, "edge.dst.time"))
@@ -737,7 +1127,16 @@ class Drawer:
 
     def _message(self, pool: Pool) -> Entry:
         """A message: floats that depend on the edge, mostly with a gradient."""
-        late = [e for e in pool.entries[-5:] if e.value.kind == "f" and e.value.rows and e.value.learned]
+        exact = [
+            e
+            for e in pool.entries
+            if e.value.kind == "f" and e.value.rows and e.value.learned and e.value.exact
+        ]
+        if exact and self.rng.random() < 0.1:
+            return self.rng.choice(exact)
+        late = [
+            e for e in pool.entries[-5:] if e.value.kind == "f" and e.value.rows and e.value.learned
+        ]
         if late and self.rng.random() < 0.8:
             return self.rng.choice(late)
         return pool.pick(fits=lambda e: e.value.learned or self.rng.random() < 0.2)
@@ -760,5 +1159,3 @@ def program(seed: Any, without: Collection[str] = ()) -> Program:
             continue
         return found
     raise RuntimeError(f"no program fits seed {seed}")
-
-

@@ -8,6 +8,7 @@ Values have the promotion of the programming guide: integers and masks combine a
 has a fraction is a float. While a program runs, ``Pass.margin`` collects how close it came to a
 point where a function jumps or has a kink, where the last bit of a number would decide.
 """
+
 from __future__ import annotations
 
 import builtins
@@ -82,8 +83,16 @@ class Value:
     __array_priority__ = 1000
     _count = 0
 
-    def __init__(self, x: Any, rows: bool = False, back: Sequence[tuple[Value, Callable[[Any], Any]]] = (), *, exact: bool = False,
-                 weak: bool = False, learned: bool = False):
+    def __init__(
+        self,
+        x: Any,
+        rows: bool = False,
+        back: Sequence[tuple[Value, Callable[[Any], Any]]] = (),
+        *,
+        exact: bool = False,
+        weak: bool = False,
+        learned: bool = False,
+    ):
         x = np.asarray(x)
         self.x = x.astype(FLOAT) if x.dtype.kind == "f" else x
         self.rows, self.exact, self.weak = rows, exact, weak
@@ -140,7 +149,7 @@ class Value:
     flatten = lambda x: flatten(x)
 
 
-def Parameter(x: np.ndarray) -> Value:  # noqa: N802  (the name of the class of gt)
+def Parameter(x: np.ndarray) -> Value:
     """A value that is learned."""
     return Value(x, learned=True, exact=True)
 
@@ -169,7 +178,9 @@ def value(x: Any) -> Value:
     if isinstance(x, Value):
         return x
     if isinstance(x, (bool, int, float, np.generic)):
-        return Value(np.asarray(x.item() if isinstance(x, np.generic) else x), weak=True, exact=True)
+        return Value(
+            np.asarray(x.item() if isinstance(x, np.generic) else x), weak=True, exact=True
+        )
     return Value(x, exact=True)
 
 
@@ -193,7 +204,9 @@ def aligned(*values: Value) -> list[np.ndarray]:
     if not any(v.rows for v in values):
         return [v.x for v in values]
     width = builtins.max(len(v.dims) for v in values)
-    return [v.x.reshape(v.x.shape + (1,) * (width - len(v.dims))) if v.rows else v.x for v in values]
+    return [
+        v.x.reshape(v.x.shape + (1,) * (width - len(v.dims))) if v.rows else v.x for v in values
+    ]
 
 
 def reduced(g: np.ndarray, expanded: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
@@ -206,7 +219,9 @@ def reduced(g: np.ndarray, expanded: tuple[int, ...], shape: tuple[int, ...]) ->
     return g.reshape(shape)
 
 
-def elementwise(function: Callable[..., Any], slopes: Sequence[Slope], *values: Value, exact: bool = False) -> Value:
+def elementwise(
+    function: Callable[..., Any], slopes: Sequence[Slope], *values: Value, exact: bool = False
+) -> Value:
     """A function of aligned values; the slopes are functions of the arrays and the result."""
     arrays = aligned(*values)
     y = np.asarray(function(*arrays))
@@ -218,7 +233,11 @@ def elementwise(function: Callable[..., Any], slopes: Sequence[Slope], *values: 
     def rule(i: int, slope: Callable[..., Any]) -> Callable[[Any], Any]:
         return lambda g: reduced(g * slope(*arrays, y), arrays[i].shape, values[i].x.shape)
 
-    back = [(v, rule(i, s)) for i, (v, s) in enumerate(zip(values, slopes, strict=True)) if s is not None]
+    back = [
+        (v, rule(i, s))
+        for i, (v, s) in enumerate(zip(values, slopes, strict=True))
+        if s is not None
+    ]
     return Value(y, any(v.rows for v in values), back, exact=exact and all(v.exact for v in values))
 
 
@@ -230,27 +249,40 @@ def add(x: Any, y: Any) -> Value:
 
 
 def sub(x: Any, y: Any) -> Value:
-    return elementwise(np.subtract, (lambda x, y, z: 1, lambda x, y, z: -1), *promoted(x, y), exact=True)
+    return elementwise(
+        np.subtract, (lambda x, y, z: 1, lambda x, y, z: -1), *promoted(x, y), exact=True
+    )
 
 
 def mul(x: Any, y: Any) -> Value:
-    return elementwise(np.multiply, (lambda x, y, z: y, lambda x, y, z: x), *promoted(x, y), exact=True)
+    return elementwise(
+        np.multiply, (lambda x, y, z: y, lambda x, y, z: x), *promoted(x, y), exact=True
+    )
 
 
 def div(x: Any, y: Any) -> Value:
-    return elementwise(np.true_divide, (lambda x, y, z: 1 / y, lambda x, y, z: -x / (y * y)), floating(value(x)), floating(value(y)))
+    return elementwise(
+        np.true_divide,
+        (lambda x, y, z: 1 / y, lambda x, y, z: -x / (y * y)),
+        floating(value(x)),
+        floating(value(y)),
+    )
 
 
 def maximum(x: Any, y: Any) -> Value:
     x, y = promoted(x, y)
     near(np.subtract(*aligned(floating(x), floating(y))), x, y)
-    return elementwise(np.maximum, (lambda x, y, z: x >= y, lambda x, y, z: y > x), x, y, exact=True)
+    return elementwise(
+        np.maximum, (lambda x, y, z: x >= y, lambda x, y, z: y > x), x, y, exact=True
+    )
 
 
 def minimum(x: Any, y: Any) -> Value:
     x, y = promoted(x, y)
     near(np.subtract(*aligned(floating(x), floating(y))), x, y)
-    return elementwise(np.minimum, (lambda x, y, z: x <= y, lambda x, y, z: y < x), x, y, exact=True)
+    return elementwise(
+        np.minimum, (lambda x, y, z: x <= y, lambda x, y, z: y < x), x, y, exact=True
+    )
 
 
 def neg(x: Any) -> Value:
@@ -269,7 +301,9 @@ def absolute(x: Any) -> Value:
     return elementwise(np.abs, (lambda x, y: np.sign(x),), x, exact=True)
 
 
-def _float_function(function: Callable[..., Any], slope: Callable[..., Any]) -> Callable[[Any], Value]:
+def _float_function(
+    function: Callable[..., Any], slope: Callable[..., Any]
+) -> Callable[[Any], Value]:
     return lambda x: elementwise(function, (slope,), floating(value(x)))
 
 
@@ -279,28 +313,42 @@ sqrt = _float_function(np.sqrt, lambda x, y: 0.5 / np.sqrt(x))
 sin = _float_function(np.sin, lambda x, y: np.cos(x))
 cos = _float_function(np.cos, lambda x, y: -np.sin(x))
 tanh = _float_function(np.tanh, lambda x, y: 1 / np.cosh(x) ** 2)
-sigmoid = _float_function(lambda x: 0.5 * (1 + np.tanh(x / 2)), lambda x, y: 0.25 / np.cosh(x / 2) ** 2)
-softplus = _float_function(lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))), lambda x, y: 0.5 * (1 + np.tanh(x / 2)))
-gelu = _float_function(lambda x: x * ndtr(x), lambda x, y: ndtr(x) + x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi))
+sigmoid = _float_function(
+    lambda x: 0.5 * (1 + np.tanh(x / 2)), lambda x, y: 0.25 / np.cosh(x / 2) ** 2
+)
+softplus = _float_function(
+    lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
+    lambda x, y: 0.5 * (1 + np.tanh(x / 2)),
+)
+gelu = _float_function(
+    lambda x: x * ndtr(x), lambda x, y: ndtr(x) + x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+)
 
 
 def relu(x: Any) -> Value:
     (x,) = promoted(x)
     near(x.x, x)
-    return elementwise(lambda x: np.where(x < 0, x.dtype.type(0), x), (lambda x, y: x > 0,), x, exact=True)
+    return elementwise(
+        lambda x: np.where(x < 0, x.dtype.type(0), x), (lambda x, y: x > 0,), x, exact=True
+    )
 
 
 def leaky_relu(x: Any, slope: float = 0.01) -> Value:
     x = floating(value(x))
     near(x.x, x)
-    return elementwise(lambda x: np.where(x > 0, x, slope * x), (lambda x, y: np.where(x > 0, 1, slope),), x)
+    return elementwise(
+        lambda x: np.where(x > 0, x, slope * x), (lambda x, y: np.where(x > 0, 1, slope),), x
+    )
 
 
 def elu(x: Any, alpha: float = 1.0) -> Value:
     x = floating(value(x))
     near(x.x, x)
-    return elementwise(lambda x: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
-                       (lambda x, y: np.where(x > 0, 1, alpha * np.exp(np.minimum(x, 0))),), x)
+    return elementwise(
+        lambda x: np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0))),
+        (lambda x, y: np.where(x > 0, 1, alpha * np.exp(np.minimum(x, 0))),),
+        x,
+    )
 
 
 def clip(x: Any, low: float | None, high: float | None) -> Value:
@@ -310,18 +358,30 @@ def clip(x: Any, low: float | None, high: float | None) -> Value:
         near(x.x - b, x)
     low, high = -math.inf if low is None else low, math.inf if high is None else high
     inside = lambda x, y: (x >= low) & (x <= high)
-    return elementwise(lambda x: np.where(x < low, low, np.where(x > high, high, x)).astype(x.dtype), (inside,), x, exact=True)
+    return elementwise(
+        lambda x: np.where(x < low, low, np.where(x > high, high, x)).astype(x.dtype),
+        (inside,),
+        x,
+        exact=True,
+    )
 
 
 def power(x: Any, exponent: Any) -> Value:
     if isinstance(exponent, (int, float, np.generic)) and isinstance(x, Value):
         whole = float(exponent).is_integer() and exponent >= 0 and isinstance(exponent, int)
         x = promoted(x)[0] if whole else floating(x)
-        slope = lambda x, y: np.zeros(x.shape) if exponent == 0 else exponent * np.power(x, float(exponent - 1))
+        slope = lambda x, y: (
+            np.zeros(x.shape) if exponent == 0 else exponent * np.power(x, float(exponent - 1))
+        )
         return elementwise(lambda x: np.power(x, exponent), (slope,), x)
     x, exponent = floating(value(x)), floating(value(exponent))
     of_x = lambda x, p, y: p * np.power(x, p - 1)
-    return elementwise(np.power, (of_x, lambda x, p, y: np.where(x > 0, y * np.log(np.where(x > 0, x, 1)), 0)), x, exponent)
+    return elementwise(
+        np.power,
+        (of_x, lambda x, p, y: np.where(x > 0, y * np.log(np.where(x > 0, x, 1)), 0)),
+        x,
+        exponent,
+    )
 
 
 def compare(how: Any, x: Any, y: Any) -> Value:
@@ -341,17 +401,35 @@ def where(mask: Value, x: Any, y: Any) -> Value:
     if mask.kind not in "biu":
         raise TypeError("no mask")
     x, y = promoted(x, y)
-    return elementwise(lambda m, x, y: np.where(m != 0, x, y), (None, lambda m, x, y, z: m != 0, lambda m, x, y, z: m == 0), mask, x, y,
-                       exact=True)
+    return elementwise(
+        lambda m, x, y: np.where(m != 0, x, y),
+        (None, lambda m, x, y, z: m != 0, lambda m, x, y, z: m == 0),
+        mask,
+        x,
+        y,
+        exact=True,
+    )
 
 
 def cast(x: Value, dtype: Any) -> Value:
     kind = np.dtype(dtype).kind
     if kind == "f":
-        return floating(x) if x.kind != "f" else elementwise(lambda x: x, (lambda x, y: 1,), x, exact=True)
+        return (
+            floating(x)
+            if x.kind != "f"
+            else elementwise(lambda x: x, (lambda x, y: 1,), x, exact=True)
+        )
     if x.kind == "f":
         near(x.x if kind == "b" else x.x - np.rint(x.x), x)
-    return Value(x.x != 0 if kind == "b" else np.trunc(x.x).astype(dtype) if x.kind == "f" else x.x.astype(dtype), x.rows, exact=True)
+    return Value(
+        x.x != 0
+        if kind == "b"
+        else np.trunc(x.x).astype(dtype)
+        if x.kind == "f"
+        else x.x.astype(dtype),
+        x.rows,
+        exact=True,
+    )
 
 
 def stop_gradient(x: Value) -> Value:
@@ -367,7 +445,9 @@ def dropout(x: Value, rate: float) -> Value:
     if rate == 0:
         return x
     ids = now.ids if x.rows else np.arange(x.x.shape[0] if x.x.ndim else 1)
-    factor = _drop(np.ones((len(ids), math.prod(x.x.shape[1:]))), ids, step, rate, site).reshape(x.x.shape)
+    factor = _drop(np.ones((len(ids), math.prod(x.x.shape[1:]))), ids, step, rate, site).reshape(
+        x.x.shape
+    )
     return elementwise(lambda x: x * factor, (lambda x, y: factor,), floating(x))
 
 
@@ -378,7 +458,9 @@ def _axes(x: Value, axis: Any) -> tuple[int, ...]:
     width = len(x.dims)
     axes = range(-width, 0) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     found = tuple(sorted({a if a < 0 else a - width for a in axes}))
-    if any(not -width <= a < 0 for a in found) or (x.rows and (axis is None or any(a >= 0 for a in axes))):
+    if any(not -width <= a < 0 for a in found) or (
+        x.rows and (axis is None or any(a >= 0 for a in axes))
+    ):
         raise ValueError("no such axis")
     return found
 
@@ -387,7 +469,7 @@ def _kept(x: Value, axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(1 if i - x.x.ndim in axes else d for i, d in enumerate(x.x.shape))
 
 
-def sum(x: Value, axis: Any = -1, keepdims: bool = False) -> Value:  # noqa: A001
+def sum(x: Value, axis: Any = -1, keepdims: bool = False) -> Value:
     (x,) = promoted(x)
     axes = _axes(x, axis)
     kept = _kept(x, axes)
@@ -400,12 +482,12 @@ def mean(x: Value, axis: Any = -1, keepdims: bool = False) -> Value:
     return div(sum(x, axis, keepdims), float(size))
 
 
-def max(x: Value, axis: Any = -1, keepdims: bool = False) -> Value:  # noqa: A001
+def max(x: Value, axis: Any = -1, keepdims: bool = False) -> Value:
     (x,) = promoted(x)
     return _largest(x, _axes(x, axis), keepdims, 1)
 
 
-def min(x: Value, axis: Any = -1, keepdims: bool = False) -> Value:  # noqa: A001
+def min(x: Value, axis: Any = -1, keepdims: bool = False) -> Value:
     (x,) = promoted(x)
     return _largest(x, _axes(x, axis), keepdims, -1)
 
@@ -428,7 +510,11 @@ def _largest(x: Value, axes: tuple[int, ...], keepdims: bool, sign: int) -> Valu
         np.put_along_axis(out, which, g.reshape(*flat.shape[:-1], 1), axis=-1)
         return np.transpose(out.reshape(moved.shape), np.argsort(order))
 
-    y = y if keepdims else y.reshape([d for i, d in enumerate(x.x.shape) if i - x.x.ndim not in axes])
+    y = (
+        y
+        if keepdims
+        else y.reshape([d for i, d in enumerate(x.x.shape) if i - x.x.ndim not in axes])
+    )
     return Value(y, x.rows, [(x, rule)], exact=x.exact)
 
 
@@ -439,7 +525,12 @@ def reshape(x: Value, *shape: int) -> Value:
         shape = tuple(rest if d == -1 else d for d in shape)
     if math.prod(shape) != math.prod(x.dims):
         raise ValueError("another size")
-    return Value(x.x.reshape(lead + tuple(shape)), x.rows, [(x, lambda g: g.reshape(x.x.shape))], exact=x.exact)
+    return Value(
+        x.x.reshape(lead + tuple(shape)),
+        x.rows,
+        [(x, lambda g: g.reshape(x.x.shape))],
+        exact=x.exact,
+    )
 
 
 def flatten(x: Value) -> Value:
@@ -469,10 +560,14 @@ def concat(values: Sequence[Any], axis: int = -1) -> Value:
     ends = np.cumsum([0] + [v.x.shape[axis] for v in parts])
 
     def rule(i: int) -> Callable[[Any], Any]:
-        return lambda g: np.moveaxis(np.moveaxis(g, axis, 0)[ends[i]: ends[i + 1]], 0, axis)
+        return lambda g: np.moveaxis(np.moveaxis(g, axis, 0)[ends[i] : ends[i + 1]], 0, axis)
 
-    return Value(np.concatenate([v.x for v in parts], axis), rows is not None, [(v, rule(i)) for i, v in enumerate(parts)],
-                 exact=all(v.exact for v in parts))
+    return Value(
+        np.concatenate([v.x for v in parts], axis),
+        rows is not None,
+        [(v, rule(i)) for i, v in enumerate(parts)],
+        exact=all(v.exact for v in parts),
+    )
 
 
 def stack(values: Sequence[Any], axis: int = -1) -> Value:
@@ -491,7 +586,9 @@ def matmul(x: Value, w: Any) -> Value:
         raise ValueError("shapes do not fit")
     y = np.tensordot(x.x, w.x, 1)
     many = tuple(range(x.x.ndim - 1))
-    of_x = lambda g: np.tensordot(g, w.x, (tuple(range(x.x.ndim - 1, g.ndim)), tuple(range(1, w.x.ndim))))
+    of_x = lambda g: np.tensordot(
+        g, w.x, (tuple(range(x.x.ndim - 1, g.ndim)), tuple(range(1, w.x.ndim)))
+    )
     return Value(y, x.rows, [(x, of_x), (w, lambda g: np.tensordot(x.x, g, (many, many)))])
 
 
@@ -503,7 +600,7 @@ def embedding(table: Value, index: Value) -> Value:
     if index.kind not in "iu":
         raise TypeError("no integers")
     size = table.dims[0]
-    if index.x.size and not (0 <= index.x.min() and index.x.max() < size):
+    if index.x.size and not (index.x.min() >= 0 and index.x.max() < size):
         raise ValueError("out of range")
     if table.rows:
         if not index.rows or index.dims:
@@ -602,21 +699,41 @@ def total(how: Any, x: Value) -> Value:
                 slope = np.where(same, 0, slope / (2 * np.where(same, 1, root)))
         else:
             # of equal messages that of the first edge, NaN before all numbers
-            rank = np.argsort(np.where(np.isnan(m), -np.inf, m if how in ("min", "median") else -m), axis=0, kind="stable")
+            rank = np.argsort(
+                np.where(np.isnan(m), -np.inf, m if how in ("min", "median") else -m),
+                axis=0,
+                kind="stable",
+            )
             ranked = np.take_along_axis(m, rank, axis=0)
             if len(at) > 1:
                 gaps = np.diff(np.sort(m, axis=0), axis=0)
                 near(gaps[gaps > 0])
                 now.tied |= x.learned and not gaps.all()
-            places = [(len(at) - 1) // 2] if how == "median" else range(builtins.min(builtins.max(k, 1), len(at)))
+            places = (
+                [(len(at) - 1) // 2]
+                if how == "median"
+                else range(builtins.min(builtins.max(k, 1), len(at)))
+            )
             slope = np.zeros(m.shape)
             for i, place in enumerate(places):
                 one = np.zeros(m.shape)
-                np.put_along_axis(one, _first_of_equals(m, ranked[place], rank[place]) if how == "median" else rank[place: place + 1], 1,
-                                  axis=0)
+                np.put_along_axis(
+                    one,
+                    _first_of_equals(m, ranked[place], rank[place])
+                    if how == "median"
+                    else rank[place : place + 1],
+                    1,
+                    axis=0,
+                )
                 if k:
                     out[v, i] = ranked[place]
-                    rules.append((v, at, one[:, None] * (np.arange(k) == i).reshape(1, k, *(1,) * (m.ndim - 1))))
+                    rules.append(
+                        (
+                            v,
+                            at,
+                            one[:, None] * (np.arange(k) == i).reshape(1, k, *(1,) * (m.ndim - 1)),
+                        )
+                    )
                 else:
                     out[v], slope = ranked[place], one
         if not k:
@@ -662,8 +779,16 @@ def at_edges(graph: Graph, columns: Mapping[str, Value], direction: str) -> Colu
     backwards = np.repeat(np.array([r for _, r in passes], np.int32), len(graph.src))
     if now.training:
         now.key = now.next_key()
-    now.ids, now.sites, now.receivers, now.scale, now.n = ids, 0, receivers, graph.scale[ids], graph.n
-    return Columns(src=of(senders), dst=of(receivers), reversed=Value(backwards, True, exact=True), **edges)
+    now.ids, now.sites, now.receivers, now.scale, now.n = (
+        ids,
+        0,
+        receivers,
+        graph.scale[ids],
+        graph.n,
+    )
+    return Columns(
+        src=of(senders), dst=of(receivers), reversed=Value(backwards, True, exact=True), **edges
+    )
 
 
 def totals_of(sums: Any, messages: Any) -> Any:
@@ -723,6 +848,7 @@ class Layer(Module):
 
 def _rows(x: Value, rows: np.ndarray) -> Value:
     """A row of a value for each edge."""
+
     def rule(g: Any) -> Any:
         out = np.zeros(x.x.shape)
         np.add.at(out, rows, g)
@@ -738,8 +864,15 @@ class Graph:
         scale: Importance weight of each edge.
     """
 
-    def __init__(self, n: int, src: np.ndarray, dst: np.ndarray, nodes: Mapping[str, Value], edges: Mapping[str, Value],
-                 scale: np.ndarray):
+    def __init__(
+        self,
+        n: int,
+        src: np.ndarray,
+        dst: np.ndarray,
+        nodes: Mapping[str, Value],
+        edges: Mapping[str, Value],
+        scale: np.ndarray,
+    ):
         self.n, self.src, self.dst, self.scale = n, src, dst, scale
         degree = lambda end: Value(np.bincount(end, minlength=n).astype(FLOAT), True, exact=True)
         self.nodes = {**nodes, "in_degree": degree(dst), "out_degree": degree(src)}

@@ -6,6 +6,7 @@ integers are divided as LLVM divides them, and a read or write outside of a row,
 known and a variable that is not assigned are errors. Scratch space begins with numbers that no
 program makes. The functions of ``lane_math`` are the real ones, called with an emulated vector.
 """
+
 from __future__ import annotations
 
 import re
@@ -23,11 +24,21 @@ from graphtheta.ops.autodiff import buffers
 from graphtheta.ops.backend import fused, pair_kernels
 from graphtheta.ops.kernels import lane_math, lanes
 
-ELEMENTS = {np.dtype(np.float32): ir.FloatType(), np.dtype(np.float64): ir.DoubleType(), np.dtype(np.int32): ir.IntType(32),
-            np.dtype(np.int64): ir.IntType(64), np.dtype(np.uint64): ir.IntType(64), np.dtype(np.uint8): ir.IntType(8),
-            np.dtype(bool): ir.IntType(1)}
-TYPES = {ir.FloatType(): np.dtype(np.float32), ir.DoubleType(): np.dtype(np.float64), ir.IntType(32): np.dtype(np.int32),
-         ir.IntType(64): np.dtype(np.int64)}
+ELEMENTS = {
+    np.dtype(np.float32): ir.FloatType(),
+    np.dtype(np.float64): ir.DoubleType(),
+    np.dtype(np.int32): ir.IntType(32),
+    np.dtype(np.int64): ir.IntType(64),
+    np.dtype(np.uint64): ir.IntType(64),
+    np.dtype(np.uint8): ir.IntType(8),
+    np.dtype(bool): ir.IntType(1),
+}
+TYPES = {
+    ir.FloatType(): np.dtype(np.float32),
+    ir.DoubleType(): np.dtype(np.float64),
+    ir.IntType(32): np.dtype(np.int32),
+    ir.IntType(64): np.dtype(np.int64),
+}
 BOOL = np.dtype(bool)
 # what scratch space holds before it is written
 POISON = {"f": np.nan, "i": -0x5A5A5A5A, "u": 0x5A, "b": True}
@@ -59,7 +70,11 @@ class V:
         return self.x.dtype.kind == "f"
 
     def of(self, x: Any) -> V:
-        return x.repeated(len(self.x)) if isinstance(x, V) else V(np.full(len(self.x), x, self.x.dtype))
+        return (
+            x.repeated(len(self.x))
+            if isinstance(x, V)
+            else V(np.full(len(self.x), x, self.x.dtype))
+        )
 
     def repeated(self, n: int) -> V:
         if len(self.x) == n:
@@ -111,7 +126,15 @@ class V:
 
     def compared(self, how: str, x: Any) -> V:
         a, b = self.pair(x)
-        return V({"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal}[how](a, b))
+        return V(
+            {
+                "<": np.less,
+                "<=": np.less_equal,
+                ">": np.greater,
+                ">=": np.greater_equal,
+                "==": np.equal,
+            }[how](a, b)
+        )
 
     def __lt__(self, x: Any) -> V:
         return self.compared("<", x)
@@ -184,9 +207,17 @@ class V:
 
 
 INTRINSICS: dict[str, Callable[..., Any]] = {
-    "llvm.exp": np.exp, "llvm.log": np.log, "llvm.sqrt": np.sqrt, "llvm.fabs": np.abs, "llvm.rint": np.rint, "llvm.pow": np.power,
-    "llvm.sin": np.sin, "llvm.cos": np.cos, "llvm.arithmetic.fence": lambda x: x,
-    "llvm.fma": lambda a, b, c: np.asarray(a, np.longdouble) * b + c}
+    "llvm.exp": np.exp,
+    "llvm.log": np.log,
+    "llvm.sqrt": np.sqrt,
+    "llvm.fabs": np.abs,
+    "llvm.rint": np.rint,
+    "llvm.pow": np.power,
+    "llvm.sin": np.sin,
+    "llvm.cos": np.cos,
+    "llvm.arithmetic.fence": lambda x: x,
+    "llvm.fma": lambda a, b, c: np.asarray(a, np.longdouble) * b + c,
+}
 
 
 def _quotient(a: Any, b: Any) -> Any:
@@ -195,7 +226,9 @@ def _quotient(a: Any, b: Any) -> Any:
     if not np.all(b):
         raise Fault("an integer is divided by 0")
     # sdiv truncates
-    return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))).astype(np.asarray(a).dtype)
+    return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))).astype(
+        np.asarray(a).dtype
+    )
 
 
 def _converted(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -227,8 +260,11 @@ def _lanewise(name: str) -> Callable[..., V]:
 
 # the real ones have control flow of LLVM, or call the C library
 SPECIAL: dict[str, Callable[..., V]] = {
-    "sin": lambda x: V(np.sin(x.x)), "cos": lambda x: V(np.cos(x.x)),
-    "gelu": lambda x: lane_math.gelu(x, lambda v: V(erf(v.x))), "gelu_slope": lambda x: lane_math.gelu_slope(x, lambda v: V(erf(v.x)))}
+    "sin": lambda x: V(np.sin(x.x)),
+    "cos": lambda x: V(np.cos(x.x)),
+    "gelu": lambda x: lane_math.gelu(x, lambda v: V(erf(v.x))),
+    "gelu_slope": lambda x: lane_math.gelu_slope(x, lambda v: V(erf(v.x))),
+}
 
 
 # ---- rows
@@ -246,11 +282,19 @@ def _row(array: np.ndarray, row: int, column: int, active: int) -> np.ndarray:
         if not array.flags.c_contiguous:
             raise Fault("rows of a matrix are not beside each other in memory")
         if row < 0 or column < 0 or begin + active > array.size:
-            raise Fault(f"row {row}, columns {column} to {column + active} of a matrix of shape {array.shape}")
-        return array.reshape(-1)[begin: begin + active]
-    if array.ndim != 2 or not 0 <= row < array.shape[0] or not 0 <= column <= column + active <= array.shape[1]:
-        raise Fault(f"row {row}, columns {column} to {column + active} of an array of shape {array.shape}")
-    return array[row, column: column + active]
+            raise Fault(
+                f"row {row}, columns {column} to {column + active} of a matrix of shape {array.shape}"
+            )
+        return array.reshape(-1)[begin : begin + active]
+    if (
+        array.ndim != 2
+        or not 0 <= row < array.shape[0]
+        or not 0 <= column <= column + active <= array.shape[1]
+    ):
+        raise Fault(
+            f"row {row}, columns {column} to {column + active} of an array of shape {array.shape}"
+        )
+    return array[row, column : column + active]
 
 
 def loader(active: int) -> Callable[..., V]:
@@ -330,7 +374,7 @@ def lane(x: V, i: int) -> V:
         return x
     if not 0 <= i < x.n:
         raise Fault(f"lane {i} of {x.n}")
-    return V(x.x[i: i + 1])
+    return V(x.x[i : i + 1])
 
 
 def single(x: Any) -> V:
@@ -437,12 +481,36 @@ def scope(dtype: str) -> dict[str, Any]:
     """The names of a kernel: those of the header."""
     kind = np.dtype(dtype)
     return {
-        **{name: _lanewise(name) for name in lane_math.FUNCTIONS}, "np": np, "lanes": _Lanes, "lane_tools": _Lanes, "T": kind.type,
-        "ELEMENT": getattr(types, dtype), "ZERO": kind.type(0), "ONE": kind.type(1), "GOLDEN": np.uint64(0x9E3779B97F4A7C15),
-        "as_float": as_type(kind), "as_int32": as_type(np.dtype(np.int32)), "as_int64": as_type(np.dtype(np.int64)),
-        "less": comparison("<", kind), "less_equal": comparison("<=", kind), "equal": comparison("==", kind), "kernel_form": lambda f: f,
-        "mix": mix, "inside_table": inside_table, "power": power, "beats": beats, "lane": lane, "number": number, "same": same,
-        "single": single, "some": some, "where": where, "entry": entry, "prefetch": prefetch, "next_turn": next_turn}
+        **{name: _lanewise(name) for name in lane_math.FUNCTIONS},
+        "np": np,
+        "lanes": _Lanes,
+        "lane_tools": _Lanes,
+        "T": kind.type,
+        "ELEMENT": getattr(types, dtype),
+        "ZERO": kind.type(0),
+        "ONE": kind.type(1),
+        "GOLDEN": np.uint64(0x9E3779B97F4A7C15),
+        "as_float": as_type(kind),
+        "as_int32": as_type(np.dtype(np.int32)),
+        "as_int64": as_type(np.dtype(np.int64)),
+        "less": comparison("<", kind),
+        "less_equal": comparison("<=", kind),
+        "equal": comparison("==", kind),
+        "kernel_form": lambda f: f,
+        "mix": mix,
+        "inside_table": inside_table,
+        "power": power,
+        "beats": beats,
+        "lane": lane,
+        "number": number,
+        "same": same,
+        "single": single,
+        "some": some,
+        "where": where,
+        "entry": entry,
+        "prefetch": prefetch,
+        "next_turn": next_turn,
+    }
 
 
 @lru_cache(maxsize=256)
@@ -489,7 +557,12 @@ def run_one(work: Callable[[int], object], most: int) -> None:
 def running() -> Iterator[None]:
     """Run kernels of the fused back end in the emulator inside the block."""
     before = fused.compiled, fused.run_threads, fused.np, fused.buffers, pair_kernels.compiled
-    fused.compiled, fused.run_threads, fused.np, fused.buffers = compiled, run_one, _Poisoned(np), _Poisoned(buffers)
+    fused.compiled, fused.run_threads, fused.np, fused.buffers = (
+        compiled,
+        run_one,
+        _Poisoned(np),
+        _Poisoned(buffers),
+    )
     pair_kernels.compiled = compiled
     caches = [getattr(pair_kernels, name) for name in ("_times", "_outer_sums")]
     for known in caches:
@@ -500,5 +573,3 @@ def running() -> Iterator[None]:
         fused.compiled, fused.run_threads, fused.np, fused.buffers, pair_kernels.compiled = before
         for known in caches:
             known.cache_clear()
-
-

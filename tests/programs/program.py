@@ -4,6 +4,7 @@ A term is a template of source text with places for its arguments, ``Term("gt.wh
 (mask, x, y))``. The text of a program imports nothing: it is run with ``gt`` as the product, and
 with ``gt`` as the module ``eager``.
 """
+
 from __future__ import annotations
 
 import re
@@ -53,9 +54,10 @@ class Drawn:
 
     Attributes:
         shape: Its shape.
-        style: "grid" (multiples of 1/64 in -2 to 2), "coarse" (multiples of 1/2, of which many are equal), "positive" (0.25 to 2), "codes" (0 to ``most`` - 1),
-            "signed" (integers from -3 to 3), "times" (large integers), "mask", "constant" (``most``), "special"
-            (grid with NaN and infinities).
+        style: "grid" (multiples of 1/64 in -2 to 2), "coarse" (multiples of 1/2, of which many are
+            equal), "positive" (0.25 to 2), "codes" (0 to ``most`` - 1), "signed" (integers from -3
+            to 3), "times" (large integers), "mask", "constant" (``most``), "special" (grid with NaN
+            and infinities).
         seed: Of its numbers.
         dtype: "float", which is the type of the job, or a name.
         most: See style.
@@ -73,7 +75,11 @@ class Drawn:
         if self.style in ("grid", "special"):
             found = rng.integers(-128, 129, self.shape) / 64
             if self.style == "special":
-                found = np.where(rng.random(self.shape) < 0.1, rng.choice([np.nan, np.inf, -np.inf], self.shape), found)
+                found = np.where(
+                    rng.random(self.shape) < 0.1,
+                    rng.choice([np.nan, np.inf, -np.inf], self.shape),
+                    found,
+                )
         elif self.style == "coarse":
             found = rng.integers(-2, 3, self.shape) / 2
         elif self.style == "positive":
@@ -115,13 +121,23 @@ class LayerProgram:
 
     def terms(self) -> list[Term]:
         """The roots of all stages."""
-        return [*self.transform.values(), *self.messages.values(), *self.outputs.values(), self.apply]
+        return [
+            *self.transform.values(),
+            *self.messages.values(),
+            *self.outputs.values(),
+            self.apply,
+        ]
 
     def mapped(self, change: Callable[[Term], Term]) -> LayerProgram:
         """The layer with all roots changed."""
         each = lambda terms: {name: change(t) for name, t in terms.items()}
-        return replace(self, transform=each(self.transform), messages=each(self.messages), outputs=each(self.outputs),
-                       apply=change(self.apply))
+        return replace(
+            self,
+            transform=each(self.transform),
+            messages=each(self.messages),
+            outputs=each(self.outputs),
+            apply=change(self.apply),
+        )
 
 
 @dataclass(frozen=True)
@@ -156,8 +172,10 @@ class Case:
         """The case as Python source, to be added to ``found.py`` or run by itself."""
         arrays = "".join(f"        {name!r}: {recipe!r},\n" for name, recipe in self.arrays.items())
         body = self.text.replace("\\", "\\\\")
-        return (f"Case(\n    text='''\n{body}''',\n    arrays={{\n{arrays}    }},\n    n={self.n}, src={self.src}, dst={self.dst}, "
-                f"dtype={self.dtype!r}, training={self.training}, bounds={dict(self.bounds)})")
+        return (
+            f"Case(\n    text='''\n{body}''',\n    arrays={{\n{arrays}    }},\n    n={self.n}, src={self.src}, dst={self.dst}, "
+            f"dtype={self.dtype!r}, training={self.training}, bounds={dict(self.bounds)})"
+        )
 
 
 @dataclass(frozen=True)
@@ -179,16 +197,34 @@ class Program:
         lines = ["class Net(gt.Model):", "    def __init__(self):"]
         lines += [f"        self.layer{i} = Layer{i}()" for i in range(len(self.layers))]
         lines += ["", "    def forward(self, graph):", "        h = graph.x"]
-        lines += [f"        h = self.layer{i}(graph, h)" for i in range(len(self.layers))] + ["        return h", ""]
+        lines += [f"        h = self.layer{i}(graph, h)" for i in range(len(self.layers))] + [
+            "        return h",
+            "",
+        ]
         text = "\n".join([*texts, *lines])
-        used = {name: recipe for name, recipe in self.arrays.items() if name in ("x", "scale") or _reads(text, name)}
+        used = {
+            name: recipe
+            for name, recipe in self.arrays.items()
+            if name in ("x", "scale") or _reads(text, name)
+        }
         return Case(text, used, self.n, self.src, self.dst, self.dtype, self.training, self.bounds)
 
     def size(self) -> tuple[int, ...]:
         """What the shrinker makes smaller: operations, layers, edges, numbers, nodes."""
-        terms = {id(t) for layer in self.layers for root in layer.terms() for t in root.below() if t.args}
-        totals = sum(len(layer.sums) + len(layer.outputs) + len(layer.transform) for layer in self.layers)
-        return len(terms), len(self.layers), totals, len(self.src), sum(prod(a.shape) for a in self.arrays.values()), self.n
+        terms = {
+            id(t) for layer in self.layers for root in layer.terms() for t in root.below() if t.args
+        }
+        totals = sum(
+            len(layer.sums) + len(layer.outputs) + len(layer.transform) for layer in self.layers
+        )
+        return (
+            len(terms),
+            len(self.layers),
+            totals,
+            len(self.src),
+            sum(prod(a.shape) for a in self.arrays.values()),
+            self.n,
+        )
 
 
 def _reads(text: str, name: str) -> bool:
@@ -198,20 +234,48 @@ def _reads(text: str, name: str) -> bool:
 
 
 def _layer_text(number: int, layer: LayerProgram) -> str:
-    names = sorted({t.text for root in layer.terms() for t in root.below() if t.text.startswith("self.")})
-    lines = [f"class Layer{number}(gt.Layer):", f'    direction = "{layer.direction}"', f"    sum = {_sums_text(layer)}", ""]
+    names = sorted(
+        {t.text for root in layer.terms() for t in root.below() if t.text.startswith("self.")}
+    )
+    lines = [
+        f"class Layer{number}(gt.Layer):",
+        f'    direction = "{layer.direction}"',
+        f"    sum = {_sums_text(layer)}",
+        "",
+    ]
     if names:
-        lines += ["    def __init__(self):", *(f'        {n} = gt.Parameter(data["{n[5:]}"])' for n in names), ""]
+        lines += [
+            "    def __init__(self):",
+            *(f'        {n} = gt.Parameter(data["{n[5:]}"])' for n in names),
+            "",
+        ]
     if layer.transform:
-        lines += ["    def transform(self, node):", *_body(list(layer.transform.values()), lambda found: _dict(layer.transform, found)), ""]
+        lines += [
+            "    def transform(self, node):",
+            *_body(list(layer.transform.values()), lambda found: _dict(layer.transform, found)),
+            "",
+        ]
     roots = [*layer.messages.values(), *layer.outputs.values()]
 
     def returned(found: list[str]) -> str:
-        messages = found[0] if "" in layer.messages else _dict(layer.messages, found[: len(layer.messages)])
-        return f"({messages}, {_dict(layer.outputs, found[len(layer.messages):])})" if layer.outputs else messages
+        messages = (
+            found[0]
+            if "" in layer.messages
+            else _dict(layer.messages, found[: len(layer.messages)])
+        )
+        return (
+            f"({messages}, {_dict(layer.outputs, found[len(layer.messages) :])})"
+            if layer.outputs
+            else messages
+        )
 
     lines += ["    def gather(self, edge):", *_body(roots, returned), ""]
-    lines += ["    def apply(self, node, total):", *_body([layer.apply], lambda found: found[0]), "", ""]
+    lines += [
+        "    def apply(self, node, total):",
+        *_body([layer.apply], lambda found: found[0]),
+        "",
+        "",
+    ]
     return "\n".join(lines)
 
 
@@ -224,7 +288,9 @@ def _sums_text(layer: LayerProgram) -> str:
 
 
 def _dict(names: Mapping[str, Term], texts: list[str]) -> str:
-    return "{" + ", ".join(f'"{name}": {text}' for name, text in zip(names, texts, strict=True)) + "}"
+    return (
+        "{" + ", ".join(f'"{name}": {text}' for name, text in zip(names, texts, strict=True)) + "}"
+    )
 
 
 def _body(roots: list[Term], returned: Callable[[list[str]], str]) -> list[str]:

@@ -7,6 +7,7 @@ the emulator; samples of them against finite differences, on simulated ranks, on
 with compiled kernels, which take seconds. Failures are grouped by what they say, and the first of
 each group is made smaller and printed. The exit code is 1 if there is one.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -26,7 +27,7 @@ from compare import Unfit, differences
 from shrink import shrunk
 
 # every how many programs an evaluation that takes longer runs
-EVERY = {"differences": 5, "ranks": 6, "emulated ranks": 11}
+EVERY = {"differences": 5, "arrays": 4, "ranks": 6, "emulated ranks": 11}
 SHARE = 50
 
 
@@ -60,7 +61,12 @@ def kinds_of(seed: int, compiled: Collection[int] = ()) -> tuple[str, ...]:
     return ("reference", "emulator", *more, *(["compiled", "threads"] if seed in compiled else []))
 
 
-def search(seeds: Sequence[int], without: Collection[str] = (), compiled: Collection[int] = (), special: bool = False) -> Outcome:
+def search(
+    seeds: Sequence[int],
+    without: Collection[str] = (),
+    compiled: Collection[int] = (),
+    special: bool = False,
+) -> Outcome:
     """Run the programs of some seeds."""
     logging.disable(logging.CRITICAL)
     outcome = Outcome()
@@ -80,18 +86,31 @@ def shares(options: argparse.Namespace) -> Iterator[tuple[Any, ...]]:
     step = max(1, options.programs // options.compiled) if options.compiled else 0
     for first in range(options.seed, last, SHARE):
         seeds = range(first, min(first + SHARE, last))
-        yield seeds, options.without, frozenset(s for s in seeds if step and (s - options.seed) % step == 0), False
+        yield (
+            seeds,
+            options.without,
+            frozenset(s for s in seeds if step and (s - options.seed) % step == 0),
+            False,
+        )
 
 
-def report(outcome: Outcome, seconds: float, without: Collection[str], most: int) -> list[dict[str, Any]]:
+def report(
+    outcome: Outcome, seconds: float, without: Collection[str], most: int
+) -> list[dict[str, Any]]:
     """Print what was found; returns it as rows."""
-    print(f"{outcome.programs} programs in {seconds:.0f} s, {outcome.programs / max(seconds, 1e-9):.1f} each second")
+    print(
+        f"{outcome.programs} programs in {seconds:.0f} s, {outcome.programs / max(seconds, 1e-9):.1f} each second"
+    )
     print(f"{'evaluation':<16}{'comparisons':>12}{'failures':>10}")
     for kind, n in outcome.comparisons.items():
         print(f"{kind:<16}{n:>12}{outcome.failures[kind]:>10}")
     rows = []
-    for signature, (seeds, kind, text) in sorted(outcome.found.items(), key=lambda item: -len(item[1][0])):
-        print(f"\n{len(seeds)} of {signature}\n    seeds {', '.join(map(str, sorted(seeds)[:8]))}: {text}")
+    for signature, (seeds, kind, text) in sorted(
+        outcome.found.items(), key=lambda item: -len(item[1][0])
+    ):
+        print(
+            f"\n{len(seeds)} of {signature}\n    seeds {', '.join(map(str, sorted(seeds)[:8]))}: {text}"
+        )
         rows.append({"signature": signature, "kind": kind, "seeds": sorted(seeds), "text": text})
         if len(rows) <= most:
             small = shrunk(draw.program(min(seeds), without), kind, signature)
@@ -111,16 +130,38 @@ def _said(program: Any, kind: str) -> list[str]:
 
 def main(words: list[str]) -> int:
     """Search, or measure coverage, or find planted faults."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--programs", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=0, help="of the first program; the others have those that follow")
-    parser.add_argument("--compiled", type=int, default=0, help="how many of the programs are compiled, too")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="of the first program; the others have those that follow",
+    )
+    parser.add_argument(
+        "--compiled", type=int, default=0, help="how many of the programs are compiled, too"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--without", type=lambda text: tuple(text.split(",")), default=(), help="operations of draw.py that are left out")
-    parser.add_argument("--shrink", type=int, default=10, help="how many groups of failures are made smaller")
+    parser.add_argument(
+        "--without",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        help="operations of draw.py that are left out",
+    )
+    parser.add_argument(
+        "--shrink", type=int, default=10, help="how many groups of failures are made smaller"
+    )
     parser.add_argument("--out", type=Path, help="a JSON line with everything that was found")
-    parser.add_argument("--coverage", action="store_true", help="report which branches of the compiler the programs reach")
-    parser.add_argument("--planted", action="store_true", help="how many programs find each of the planted faults")
+    parser.add_argument(
+        "--coverage",
+        action="store_true",
+        help="report which branches of the compiler the programs reach",
+    )
+    parser.add_argument(
+        "--planted", action="store_true", help="how many programs find each of the planted faults"
+    )
     options = parser.parse_args(words)
     if options.planted:
         from planted import table
@@ -142,8 +183,19 @@ def main(words: list[str]) -> int:
     rows = report(outcome, seconds, options.without, options.shrink)
     if options.out:
         with options.out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"programs": outcome.programs, "seed": options.seed, "seconds": round(seconds, 1),
-                                   "comparisons": outcome.comparisons, "failures": outcome.failures, "found": rows}) + "\n")
+            file.write(
+                json.dumps(
+                    {
+                        "programs": outcome.programs,
+                        "seed": options.seed,
+                        "seconds": round(seconds, 1),
+                        "comparisons": outcome.comparisons,
+                        "failures": outcome.failures,
+                        "found": rows,
+                    }
+                )
+                + "\n"
+            )
     return 1 if outcome.found else 0
 
 
