@@ -979,6 +979,8 @@ class Drawer:
             found["MOST_SAVED"] = rng.choice((2, 4, 64))
         if rng.random() < 0.6:
             found["SAVE"] = 1
+        if rng.random() < 0.3 and "lazy" not in self.without:
+            found["SMALLEST"] = 1
         if rng.random() < 0.4 and "hub" not in self.without:
             found["EDGES_PER_BLOCK"] = rng.choice((1, 2, 4))
         return found
@@ -1016,15 +1018,16 @@ class Drawer:
         self._leaves(pool, edge, [*transform, "h"], number)
         pool.grow(rng.randrange(1, 9) if rng.random() < 0.8 else rng.randrange(8, 16))
         sums = self._sums()
-        messages = {
-            name: self._message(pool)
-            for name in (sums if "" not in sums and rng.random() < 0.6 else [""])
-        }
         outputs: dict[str, Entry] = {}
-        if number == 0 and direction != "both" and rng.random() < 0.25:
-            outputs["new"] = pool.pick(
-                "fi" if rng.random() < 0.8 else "i", lambda e: np.abs(e.value.x).max(initial=0) < 50
-            )
+        chosen = self._typed(pool, edge) if rng.random() < 0.08 else None
+        if chosen is not None:
+            messages = {"": chosen}
+        else:
+            each = "" not in sums and rng.random() < 0.6
+            messages = {name: self._message(pool) for name in (sums if each else [""])}
+            if number == 0 and direction != "both" and rng.random() < 0.25:
+                small = lambda e: np.abs(e.value.x).max(initial=0) < 50
+                outputs["new"] = pool.pick("fi" if rng.random() < 0.8 else "i", small)
         graph.edges |= {name: e.value for name, e in outputs.items()}
         text = {"gt": eager}
         totals = {
@@ -1113,6 +1116,45 @@ class Drawer:
             pool.add("({0} - {1})", pool_leaf(pool, "edge.time"), pool_leaf(pool, "edge.dst.time"))
         if not any(e.value.kind == "i" for e in pool.entries) and rng.random() < 0.5:
             pool.leaf("edge.code")
+
+    def _typed(self, pool: Pool, edge: Any) -> Entry | None:
+        """A product of the source with one of several matrices, which the edge chooses, alone or weighted."""
+        rng = self.rng
+        x = rng.choice(
+            [e for e in pool.entries if e.term.text in ("edge.src.x", "edge.src.h", "edge.src.z0")]
+            or [None]
+        )
+        if x is None or len(x.dims) != 1:
+            return None
+        code = pool.leaf(rng.choice(("edge.code", "edge.code", "edge.flag")))
+        shape = rng.choice(((), (2,), (self.width,), (3,), (2, 2)))
+        w = self.parameter((x.dims[0], rng.choice((3, 4)), *shape))
+        try:
+            made = pool.add(
+                f"(gt.embedding({{0}} @ {rng.choice(('{1}', '({1} * 0.25)'))}, {{2}}))", x, w, code
+            )
+            weights = [
+                f
+                for f in ("edge.weight", "edge.real", "edge.dst.real", "edge.dst.in_degree")
+                if hasattr(edge, f.split(".")[1])
+            ]
+            if rng.random() < 0.6:
+                text = rng.choice(
+                    (
+                        "({0} * {1})",
+                        "({1} * {0})",
+                        "({0} / (gt.square({1}) + 0.5))",
+                        "(gt.softmax({1}) * {0})",
+                    )
+                )
+                made = pool.add(text, made, pool.leaf(rng.choice(weights)))
+            if rng.random() < 0.3:
+                made = pool.add(
+                    rng.choice(("gt.tanh({0})", "({0} * 0.5)", "gt.dropout({0}, 0.5)")), made
+                )
+        except Rejected:
+            return None
+        return made
 
     def _sums(self) -> dict[str, str]:
         rng = self.rng

@@ -20,8 +20,9 @@ from llvmlite import ir
 from numba import types
 from scipy.special import erf
 
-from graphtheta.ops.autodiff import buffers
+from graphtheta.ops.autodiff import buffers, fusion
 from graphtheta.ops.backend import fused, pair_kernels
+from graphtheta.ops.compile import generated
 from graphtheta.ops.kernels import lane_math, lanes
 
 ELEMENTS = {
@@ -513,14 +514,28 @@ def scope(dtype: str) -> dict[str, Any]:
     }
 
 
+def scalar_scope(header: str, dtype: str) -> dict[str, Any]:
+    """The names of fused elementwise loops: their header is plain Python once nothing is compiled."""
+    text = header.format(dtype=dtype).replace("import numba\n", "")
+    text = re.sub(r"@numba[^\n]*|scalar = [^\n]*", "", text).replace("@scalar", "")
+    names: dict[str, Any] = {}
+    exec(compile(text, "<header>", "exec"), names)
+    # the compiled ones are close to these
+    names["exp_down"], names["expm1_down"] = np.exp, np.expm1
+    return names
+
+
 @lru_cache(maxsize=256)
 def compiled(source: str, dtype: str, header: str) -> Callable[..., None]:
     """The function of a generated source."""
-    names = scope(dtype)
+    vectors = "kernel_form" in header
+    names = scope(dtype) if vectors else scalar_scope(header, dtype)
     exec(compile(source, "<kernel>", "exec"), names)
     kernel = names["kernel"]
     given = kernel.__code__.co_varnames[: kernel.__code__.co_argcount]
-    matrices = [i for i, name in enumerate(given) if re.fullmatch(r"(all_g)?ct?\d+", name)]
+    matrices = [
+        i for i, name in enumerate(given) if vectors and re.fullmatch(r"(all_g)?ct?\d+", name)
+    ]
 
     def run(*arguments: Any) -> None:
         each = list(arguments)
@@ -555,21 +570,34 @@ def run_one(work: Callable[[int], object], most: int) -> None:
 
 @contextmanager
 def running() -> Iterator[None]:
-    """Run kernels of the fused back end in the emulator inside the block."""
-    before = fused.compiled, fused.run_threads, fused.np, fused.buffers, pair_kernels.compiled
-    fused.compiled, fused.run_threads, fused.np, fused.buffers = (
-        compiled,
-        run_one,
-        _Poisoned(np),
-        _Poisoned(buffers),
-    )
-    pair_kernels.compiled = compiled
+    """Run kernels of the fused back end, and fused elementwise loops, in the emulator inside the block."""
+    changed: list[tuple[Any, str, Any]] = [
+        (fused, "compiled", compiled),
+        (fused, "run_threads", run_one),
+        (fused, "np", _Poisoned(np)),
+        (fused, "buffers", _Poisoned(buffers)),
+        (pair_kernels, "compiled", compiled),
+        (pair_kernels, "run_threads", run_one),
+        (generated, "compiled", compiled),
+        (fusion, "by_blocks", one_by_one),
+    ]
+    before = [(module, name, getattr(module, name)) for module, name, _ in changed]
     caches = [getattr(pair_kernels, name) for name in ("_times", "_outer_sums")]
-    for known in caches:
-        known.cache_clear()
+    for module, name, x in changed:
+        setattr(module, name, x)
+    for known in (*caches, fusion._CODES):
+        known.clear() if isinstance(known, dict) else known.cache_clear()
     try:
         yield
     finally:
-        fused.compiled, fused.run_threads, fused.np, fused.buffers, pair_kernels.compiled = before
-        for known in caches:
-            known.cache_clear()
+        for module, name, x in before:
+            setattr(module, name, x)
+        for known in (*caches, fusion._CODES):
+            known.clear() if isinstance(known, dict) else known.cache_clear()
+
+
+def one_by_one(f: Callable[[int, int, int], None], n: int, width: int, *_: Any) -> None:
+    """The blocks of rows in turn."""
+    count, size = buffers.row_blocks(n, width)
+    for b in range(count):
+        f(b, b * size, min((b + 1) * size, n))
