@@ -293,7 +293,7 @@ def with_parameter(p: Pool) -> None:
     )
 
 
-@operation(1.5)
+@operation(2.5)
 def scalar_parameter(p: Pool) -> None:
     p.add(
         p.rng.choice(

@@ -9,6 +9,8 @@ program makes. The functions of ``lane_math`` are the real ones, called with an 
 
 from __future__ import annotations
 
+import builtins
+import dis
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -532,6 +534,9 @@ def compiled(source: str, dtype: str, header: str) -> Callable[..., None]:
     names = scope(dtype) if vectors else scalar_scope(header, dtype)
     exec(compile(source, "<kernel>", "exec"), names)
     kernel = names["kernel"]
+    for line in dis.get_instructions(kernel):
+        if line.opname == "LOAD_GLOBAL" and line.argval not in names and line.argval not in dir(builtins):
+            raise Fault(f"the name {line.argval} is not known")
     given = kernel.__code__.co_varnames[: kernel.__code__.co_argcount]
     matrices = [
         i for i, name in enumerate(given) if vectors and re.fullmatch(r"(all_g)?ct?\d+", name)
@@ -574,6 +579,8 @@ def running() -> Iterator[None]:
     changed: list[tuple[Any, str, Any]] = [
         (fused, "compiled", compiled),
         (fused, "run_threads", run_one),
+        # also of small arrays, so that lines of prefetches run
+        (fused, "edges_ahead", lambda n_bytes: 1),
         (fused, "np", _Poisoned(np)),
         (fused, "buffers", _Poisoned(buffers)),
         (pair_kernels, "compiled", compiled),

@@ -1,0 +1,136 @@
+"""Layers in which the search, or a person, once found wrong numbers; each is small, and right today."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from program import Case, Drawn
+
+RING = ((0, 1, 2, 3, 4, 0, 2, 2), (1, 2, 3, 4, 0, 2, 2, 2))
+TEXT = """
+class Layer0(gt.Layer):
+    direction = "{direction}"
+    sum = {sum}
+
+    def __init__(self):
+        self.unused = gt.Parameter(data["unused"]){parameters}
+
+    def transform(self, node):
+        return {transform}
+
+    def gather(self, edge):
+        return {gather}
+
+    def apply(self, node, total):
+        return ({apply}) * self.unused
+
+
+class Net(gt.Model):
+    def __init__(self):
+        self.layer0 = Layer0()
+
+    def forward(self, graph):
+        return self.layer0(graph, graph.x)
+"""
+
+
+def layer(
+    gather: str,
+    *,
+    transform: str = "{}",
+    apply: str = "total",
+    sum: str = '"sum"',
+    direction: str = "in",
+    parameters: Mapping[str, tuple[int, ...]] | None = None,
+    arrays: Mapping[str, Drawn] | None = None,
+    **settings: Any,
+) -> Case:
+    """A case of one layer on a small graph with a self loop, duplicate edges and a node without edges."""
+    shapes = {"unused": (1,), **(parameters or {})}
+    n, m = 6, len(RING[0])
+    given = {
+        "x": Drawn((n, 3), seed=1),
+        "attr": Drawn((m, 2), seed=2),
+        "edge.code": Drawn((m,), "codes", 3, "int32", 3),
+        "edge.signed": Drawn((m,), "signed", 4, "int64"),
+        "edge.reals": Drawn((m, 3), seed=5),
+        "node.code": Drawn((n,), "codes", 6, "int64", 3),
+        **{name: Drawn(shape, "positive", 7 + len(name)) for name, shape in shapes.items()},
+        **(arrays or {}),
+    }
+    made = "".join(
+        f'\n        self.{name} = gt.Parameter(data["{name}"])' for name in shapes if name != "unused"
+    )
+    text = TEXT.format(
+        gather=gather,
+        transform=transform,
+        apply=apply,
+        sum=sum,
+        direction=direction,
+        parameters=made,
+    )
+    return Case(text, given, n, *RING, **settings)
+
+
+FOUND: dict[str, Case] = {
+    "a narrow source column under a message in loops over scratch space": layer(
+        "edge.src.s + self.p",
+        transform='{"s": node.h[..., :1] * 1.5}',
+        parameters={"p": (4, 2)},
+        bounds={"MOST_VECTORS": 3, "SAVE": 1},
+    ),
+    "a score of the source under a message of more than 64 vectors": layer(
+        "gt.sigmoid(edge.src.s + edge.dst.s) * edge.src.z",
+        transform='{"s": node.h[..., 0] * 0.5, "z": node.h @ self.p}',
+        parameters={"p": (3, 515)},
+        bounds={"SAVE": 1},
+    ),
+    "a product with a vector, and then with a matrix": layer(
+        "(edge.src.z * edge.dst.z @ self.p) @ self.q",
+        transform='{"z": node.h @ self.w}',
+        parameters={"w": (3, 3, 3), "p": (3,), "q": (3, 3)},
+    ),
+    "a quotient of integers": layer("gt.where(edge.code / 2 > 0.4, edge.src.x, 2.0)"),
+    "a quotient of integer columns": layer("edge.signed / (edge.code + 1) * edge.src.x"),
+    "the larger of an integer and a fraction": layer("gt.maximum(edge.signed, 1.5) * edge.src.x"),
+    "a mean of integers": layer("gt.stack([edge.code, edge.code + 1]).mean(-1) * edge.src.x[..., 0]"),
+    "a float function of integers": layer("gt.tanh(edge.signed) * gt.sqrt(edge.code) * edge.src.x"),
+    "a negative power of integers": layer("(edge.code + 1) ** -1 * edge.src.x"),
+    "the fractional part by a cast": layer(
+        'edge.attr * self.p - gt.cast(gt.cast(edge.attr * self.p, "int64"), "float64")',
+        parameters={"p": (2,)},
+    ),
+    "a cast to a small integer": layer('gt.cast(gt.absolute(edge.attr), "int8") * edge.attr'),
+    "a cast to a mask": layer('gt.cast(edge.attr, "bool") * edge.attr'),
+    "the power 0 of 0": layer(
+        '(edge.attr * data["c0"]) ** 0.0 + edge.attr',
+        arrays={"c0": Drawn((2,), "constant")},
+    ),
+    "a parameter of shape () that is used several times": layer(
+        "edge.src.x",
+        apply="total * self.p + gt.tanh(total * self.p) + gt.sin(total * self.p)",
+        parameters={"p": ()},
+    ),
+    "a number to the power of a total of float32": layer(
+        "edge.src.x * 0.25", apply="2.0 ** total", dtype="float32"
+    ),
+    "a table of the source, by the direction": layer(
+        "gt.embedding(edge.src.t, edge.reversed)",
+        transform='{"t": node.h @ self.p}',
+        parameters={"p": (3, 2, 3)},
+        direction="both",
+    ),
+    "dropout of a parameter": layer(
+        "edge.src.x * gt.dropout(self.p, 0.5)", parameters={"p": (3,)}
+    ),
+    "dropout of a parameter, outside of training": layer(
+        "edge.src.x * gt.dropout(self.p, 0.5)", parameters={"p": (3,)}, training=False
+    ),
+    "the smallest of masks": layer("gt.min(edge.reals > 0.1, -1) * edge.src.x"),
+    "a mask with a sign": layer("-(edge.src.x > 0.1) * edge.src.x"),
+    "codes of a node without edges": layer(
+        "edge.src.x * gt.embedding(self.p, edge.dst.code)",
+        parameters={"p": (3, 3)},
+    ),
+}
