@@ -42,6 +42,7 @@ MARGIN = {"float64": 1e-7, "float32": 1e-3}
 LARGEST = {"float64": 1e6, "float32": 1e3}
 BOUNDS: dict[str, Any] = {
     "MOST_VECTORS": kernel,
+    "STRETCH": kernel,
     "MOST_SUMMED": registers,
     "MOST_STEPS": registers,
     "MOST_SAVED": boundary,

@@ -983,6 +983,8 @@ class Drawer:
             found["SMALLEST"] = 1
         if rng.random() < 0.4 and "hub" not in self.without:
             found["EDGES_PER_BLOCK"] = rng.choice((1, 2, 4))
+        if rng.random() < 0.4:
+            found["STRETCH"] = rng.choice((1, 2, 3))
         return found
 
     def layer(

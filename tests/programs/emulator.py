@@ -494,6 +494,7 @@ def scope(dtype: str) -> dict[str, Any]:
         "ONE": kind.type(1),
         "GOLDEN": np.uint64(0x9E3779B97F4A7C15),
         "as_float": as_type(kind),
+        "as_float64": as_type(np.dtype(np.float64)),
         "as_int32": as_type(np.dtype(np.int32)),
         "as_int64": as_type(np.dtype(np.int64)),
         "less": comparison("<", kind),
@@ -539,7 +540,7 @@ def compiled(source: str, dtype: str, header: str) -> Callable[..., None]:
             raise Fault(f"the name {line.argval} is not known")
     given = kernel.__code__.co_varnames[: kernel.__code__.co_argcount]
     matrices = [
-        i for i, name in enumerate(given) if vectors and re.fullmatch(r"(all_g)?ct?\d+", name)
+        i for i, name in enumerate(given) if vectors and re.fullmatch(r"(all_g|near_g)?ct?\d+", name)
     ]
 
     def run(*arguments: Any) -> None:
