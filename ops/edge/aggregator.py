@@ -357,7 +357,8 @@ def _log_normaliser(state: State) -> np.ndarray:
 
 @rowwise
 def _log_of_mass(mass: np.ndarray, top: np.ndarray) -> Any:
-    some = mass > 0
+    # a sum of NaN is a sum, too
+    some = ~(mass <= 0)
     return np.where(some, np.where(some, top, 0) + np.log(np.where(some, mass, 1)), 0).astype(mass.dtype)
 
 

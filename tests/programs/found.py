@@ -60,7 +60,9 @@ def layer(
         **(arrays or {}),
     }
     made = "".join(
-        f'\n        self.{name} = gt.Parameter(data["{name}"])' for name in shapes if name != "unused"
+        f'\n        self.{name} = gt.Parameter(data["{name}"])'
+        for name in shapes
+        if name != "unused"
     )
     text = TEXT.format(
         gather=gather,
@@ -94,7 +96,9 @@ FOUND: dict[str, Case] = {
     "a quotient of integers": layer("gt.where(edge.code / 2 > 0.4, edge.src.x, 2.0)"),
     "a quotient of integer columns": layer("edge.signed / (edge.code + 1) * edge.src.x"),
     "the larger of an integer and a fraction": layer("gt.maximum(edge.signed, 1.5) * edge.src.x"),
-    "a mean of integers": layer("gt.stack([edge.code, edge.code + 1]).mean(-1) * edge.src.x[..., 0]"),
+    "a mean of integers": layer(
+        "gt.stack([edge.code, edge.code + 1]).mean(-1) * edge.src.x[..., 0]"
+    ),
     "a float function of integers": layer("gt.tanh(edge.signed) * gt.sqrt(edge.code) * edge.src.x"),
     "a negative power of integers": layer("(edge.code + 1) ** -1 * edge.src.x"),
     "the fractional part by a cast": layer(
@@ -121,14 +125,15 @@ FOUND: dict[str, Case] = {
         parameters={"p": (3, 2, 3)},
         direction="both",
     ),
-    "dropout of a parameter": layer(
-        "edge.src.x * gt.dropout(self.p, 0.5)", parameters={"p": (3,)}
-    ),
+    "dropout of a parameter": layer("edge.src.x * gt.dropout(self.p, 0.5)", parameters={"p": (3,)}),
     "dropout of a parameter, outside of training": layer(
         "edge.src.x * gt.dropout(self.p, 0.5)", parameters={"p": (3,)}, training=False
     ),
     "the smallest of masks": layer("gt.min(edge.reals > 0.1, -1) * edge.src.x"),
     "a mask with a sign": layer("-(edge.src.x > 0.1) * edge.src.x"),
+    "a score that is infinite": layer(
+        "gt.square(gt.softmax(edge.src.x))", arrays={"x": Drawn((6, 3), "special", 8)}
+    ),
     "codes of a node without edges": layer(
         "edge.src.x * gt.embedding(self.p, edge.dst.code)",
         parameters={"p": (3, 3)},
