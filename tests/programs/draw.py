@@ -67,7 +67,10 @@ class Pool:
                 x = eval(text.format(*names), scope)
         except (ValueError, TypeError, IndexError, ZeroDivisionError) as error:
             raise Rejected(str(error)) from None
-        if x.kind == "f" and not (np.isfinite(x.x).all() and np.abs(x.x).max(initial=0) <= LARGEST):
+        finite = x.x[np.isfinite(x.x)]
+        if x.kind == "f" and not self.drawer.special and finite.size < x.x.size:
+            raise Rejected("not finite")
+        if x.kind == "f" and np.abs(finite).max(initial=0) > LARGEST:
             raise Rejected("large")
         if x.kind in "iu" and np.abs(x.x).max(initial=0) > 2**40:
             raise Rejected("large")
@@ -834,11 +837,12 @@ class Drawer:
 
     Args:
         rng: Source of all choices.
-        without: Names of operations that are left out, and "wide", "float32", "scale", "hub".
+        without: Names of operations that are left out, and "wide", "float32", "scale", "hub", "lazy".
+        special: Whether NaN and infinities are among the inputs.
     """
 
-    def __init__(self, rng: Random, without: Collection[str] = ()):
-        self.rng, self.without = rng, frozenset(without)
+    def __init__(self, rng: Random, without: Collection[str] = (), special: bool = False):
+        self.rng, self.without, self.special = rng, frozenset(without), special
         self.dtype = "float32" if rng.random() < 0.2 and "float32" not in without else "float64"
         lanes = 16 if self.dtype == "float32" else 8
         widths = (1, 2, 3, 4, 5, 6, lanes - 1, lanes, lanes + 1, 16, 17, 2 * lanes + 1, 33)
@@ -897,7 +901,7 @@ class Drawer:
         m = len(src)
         seed = lambda: rng.randrange(10**6)
         d = rng.choice((1, 2, 3, 4, self.width if self.width < 40 else 3))
-        style = lambda: rng.choice(("grid", "coarse"))
+        style = lambda: "special" if self.special else rng.choice(("grid", "coarse"))
         given = {"x": Drawn((n, d), style(), seed())}
         if rng.random() < 0.7:
             given["attr"] = Drawn((m, rng.choice((1, 2, 3))), style(), seed())
@@ -919,7 +923,8 @@ class Drawer:
             given[f"{kind}.time"] = Drawn((rows,), "times", seed(), "int64")
         self.arrays |= given
         self.data |= {name: recipe.array(self.dtype) for name, recipe in given.items()}
-        self.training = rng.random() < 0.7
+        # whether a dropped NaN is 0 depends on the back end
+        self.training = rng.random() < 0.7 and not self.special
         state = eager.begin(False)
         value = lambda x, learned=False: eager.Value(
             x.astype(np.int32) if x.dtype == bool else x, True, exact=True, learned=learned
@@ -1191,10 +1196,18 @@ def pool_leaf(pool: Pool, text: str) -> Entry:
     return Entry(Term(text), eval(text, pool.scope))
 
 
-def program(seed: Any, without: Collection[str] = ()) -> Program:
-    """The program of a seed: drawn again until its numbers are comparable."""
+def program(seed: Any, without: Collection[str] = (), special: bool = False) -> Program:
+    """The program of a seed: drawn again until its numbers are comparable.
+
+    Args:
+        seed: Of all choices.
+        without: See ``Drawer``.
+        special: Whether NaN and infinities are among the inputs.
+    """
+    # an integer that is made of NaN is not defined
+    without = (*without, "cast_int", "cast_small") if special else without
     for attempt in range(1000):
-        drawer = Drawer(Random(f"{seed} {attempt}"), without)
+        drawer = Drawer(Random(f"{seed} {attempt}"), without, special)
         try:
             with np.errstate(all="ignore"):
                 found = drawer.program()

@@ -642,8 +642,11 @@ def softmax(x: Value, axis: Any = None) -> Value:
     groups = _groups()
     p = np.zeros(x.x.shape)
     for at, w in groups:
-        e = np.exp(x.x[at] - x.x[at].max(axis=0))
-        p[at] = e / (_wide(w, e) * e).sum(axis=0)
+        top = x.x[at].max(axis=0)
+        # a score of -inf is masked, also where all are
+        e = np.exp(x.x[at] - np.where(np.isneginf(top), 0, top))
+        mass = (_wide(w, e) * e).sum(axis=0)
+        p[at] = e / np.where(mass == 0, 1, mass)
 
     def rule(g: Any) -> Any:
         out = np.zeros(x.x.shape)
@@ -736,6 +739,8 @@ def total(how: Any, x: Value) -> Value:
                     )
                 else:
                     out[v], slope = ranked[place], one
+                if how == "median":
+                    out[v] = np.where(np.isnan(m).any(axis=0), np.nan, out[v])
         if not k:
             rules.append((v, at, slope))
 

@@ -536,7 +536,11 @@ def compiled(source: str, dtype: str, header: str) -> Callable[..., None]:
     exec(compile(source, "<kernel>", "exec"), names)
     kernel = names["kernel"]
     for line in dis.get_instructions(kernel):
-        if line.opname == "LOAD_GLOBAL" and line.argval not in names and line.argval not in dir(builtins):
+        if (
+            line.opname == "LOAD_GLOBAL"
+            and line.argval not in names
+            and line.argval not in dir(builtins)
+        ):
             raise Fault(f"the name {line.argval} is not known")
     given = kernel.__code__.co_varnames[: kernel.__code__.co_argcount]
     matrices = [

@@ -132,7 +132,7 @@ FOUND: dict[str, Case] = {
     "the smallest of masks": layer("gt.min(edge.reals > 0.1, -1) * edge.src.x"),
     "a mask with a sign": layer("-(edge.src.x > 0.1) * edge.src.x"),
     "a score that is infinite": layer(
-        "gt.square(gt.softmax(edge.src.x))", arrays={"x": Drawn((6, 3), "special", 8)}
+        "gt.softmax(edge.src.x)", sum='"min"', arrays={"x": Drawn((6, 3), "special", 0)}
     ),
     "codes of a node without edges": layer(
         "edge.src.x * gt.embedding(self.p, edge.dst.code)",

@@ -103,16 +103,16 @@ PLANTED = (
         'return "-(" + rule',
     ),
     Planted(
-        "a gradient of max over axes without its position",
-        "functions.shape:_max_vjp",
-        "first[..., None]",
-        "0 * first[..., None]",
+        "a gradient of the largest number at another position",
+        "codegen.reductions:ExtremeOverAxes.forward",
+        "= which",
+        "= 0",
     ),
     Planted(
         "equal numbers: the last of the largest",
-        "codegen.reductions:MaxOverAxes.forward",
-        "at_j] > best",
-        "at_j] >= best",
+        "codegen.reductions:ExtremeOverAxes.forward",
+        "{self.better} best or",
+        "{self.better}= best or",
     ),
     Planted(
         "a product contracted over a wrong axis",

@@ -164,6 +164,11 @@ class Case:
     training: bool = True
     bounds: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def special(self) -> bool:
+        """Whether NaN and infinities are among its numbers."""
+        return any(recipe.style == "special" for recipe in self.arrays.values())
+
     def data(self) -> dict[str, np.ndarray]:
         """All arrays."""
         return {name: recipe.array(self.dtype) for name, recipe in self.arrays.items()}

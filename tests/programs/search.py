@@ -74,7 +74,7 @@ def search(
         kinds = kinds_of(seed, compiled)
         outcome.programs += 1
         outcome.comparisons.update(kinds)
-        for d in differences(draw.program(seed, without).case(), kinds):
+        for d in differences(draw.program(seed, without, special).case(), kinds):
             outcome.failures[d.kind] += 1
             outcome.found.setdefault(d.signature, ([], d.kind, d.text))[0].append(seed)
     return outcome
@@ -90,13 +90,11 @@ def shares(options: argparse.Namespace) -> Iterator[tuple[Any, ...]]:
             seeds,
             options.without,
             frozenset(s for s in seeds if step and (s - options.seed) % step == 0),
-            False,
+            options.special,
         )
 
 
-def report(
-    outcome: Outcome, seconds: float, without: Collection[str], most: int
-) -> list[dict[str, Any]]:
+def report(outcome: Outcome, seconds: float, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Print what was found; returns it as rows."""
     print(
         f"{outcome.programs} programs in {seconds:.0f} s, {outcome.programs / max(seconds, 1e-9):.1f} each second"
@@ -112,8 +110,9 @@ def report(
             f"\n{len(seeds)} of {signature}\n    seeds {', '.join(map(str, sorted(seeds)[:8]))}: {text}"
         )
         rows.append({"signature": signature, "kind": kind, "seeds": sorted(seeds), "text": text})
-        if len(rows) <= most:
-            small = shrunk(draw.program(min(seeds), without), kind, signature)
+        if len(rows) <= options.shrink:
+            drawn = draw.program(min(seeds), options.without, options.special)
+            small = shrunk(drawn, kind, signature)
             rows[-1]["case"] = small.case().printed()
             print(rows[-1]["case"])
             for d in _said(small, kind):
@@ -151,6 +150,9 @@ def main(words: list[str]) -> int:
         help="operations of draw.py that are left out",
     )
     parser.add_argument(
+        "--special", action="store_true", help="with NaN and infinities among the inputs"
+    )
+    parser.add_argument(
         "--shrink", type=int, default=10, help="how many groups of failures are made smaller"
     )
     parser.add_argument("--out", type=Path, help="a JSON line with everything that was found")
@@ -180,7 +182,7 @@ def main(words: list[str]) -> int:
         for share in shares(options):
             outcome.add(search(*share))
     seconds = time.perf_counter() - begin
-    rows = report(outcome, seconds, options.without, options.shrink)
+    rows = report(outcome, seconds, options)
     if options.out:
         with options.out.open("a", encoding="utf-8") as file:
             file.write(
