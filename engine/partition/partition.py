@@ -24,7 +24,7 @@ from graphtheta.errors import PartitionError
 from ...ops.autodiff.buffers import full, taken
 from ..comm.communicator import Comm
 from ..comm.serial import SerialComm
-from ..store.column import Column, Role, is_column
+from ..store.column import Column, Role, RoundedColumn, is_column
 from ..store.memory import MemoryColumn
 from ..store.selected import SelectedColumn
 from ..store.store import ColumnStore
@@ -247,4 +247,7 @@ def _column(given: Any, rows: np.ndarray, dtype: Any) -> Column:
         # one worker has all rows: those of a batch are read where they are
         return MemoryColumn(given, None if np.array_equal(rows, np.arange(len(rows))) else rows)
     mine = taken(given, rows) if isinstance(given, np.ndarray) else given[rows]
+    if len(given.shape) == 1 and given.dtype.itemsize > own.itemsize:
+        # of a named column: samplers compare its values as they are, models read them in the job's type
+        return RoundedColumn(MemoryColumn(mine), own)
     return MemoryColumn(mine.astype(own, copy=False))

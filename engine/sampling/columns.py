@@ -23,7 +23,7 @@ def in_block(values: np.ndarray, block: EdgeBlock) -> np.ndarray:
 
 def masked(frontier: Frontier, name: str) -> Frontier:
     """The edges of a frontier for which a column of the option ``mask`` is True; all for an empty name."""
-    return _selected(frontier, name, None) if name else frontier
+    return _selected(frontier, frontier.partition.edge.read(name), None) if name else frontier
 
 
 def positive(frontier: Frontier, name: str) -> Frontier:
@@ -31,21 +31,19 @@ def positive(frontier: Frontier, name: str) -> Frontier:
     values = frontier.partition.edge.read(name)
     # most weights are positive: no list is copied then
     every = all(allowed.all_positive(c.begin, c.end, c.edges, in_block(values, c.block)) for c in frontier.candidates)
-    return replace(frontier, complete=False) if every else _selected(frontier, name, None)
+    return replace(frontier, complete=False) if every else _selected(frontier, values, None)
 
 
 def up_to(frontier: Frontier, name: str, limits: dict[int, np.ndarray]) -> Frontier:
-    """The edges of a frontier with a value up to the limit of their receiving row.
+    """The edges of a frontier with a value, as it was given, up to the limit of their receiving row.
 
     Args:
         limits: By kind of row, [n_groups].
     """
-    return _selected(frontier, name, limits)
+    return _selected(frontier, frontier.partition.edge.exact(name), limits)
 
 
-def _selected(frontier: Frontier, name: str, limits: dict[int, np.ndarray] | None) -> Frontier:
-    values = frontier.partition.edge.read(name)
-
+def _selected(frontier: Frontier, values: np.ndarray, limits: dict[int, np.ndarray] | None) -> Frontier:
     def of(c: Candidates) -> Candidates:
         x = in_block(values, c.block)
         return c.of(*allowed.allowed(c.begin, c.end, c.edges, c.senders, x, x[:0] if limits is None else limits[c.kinds[1]]))

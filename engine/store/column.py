@@ -135,6 +135,36 @@ def coded(column: Column) -> Coded:
     return Coded(column, lambda rows: rows) if found is None else found
 
 
+class RoundedColumn:
+    """A column of narrower floats, whose values are stored exactly: reads round them.
+
+    What compares values instead of computing with them, such as times, reads ``exact``.
+
+    Args:
+        exact: The stored values.
+        dtype: Type of the values that a read returns.
+    """
+
+    sparse = False
+
+    def __init__(self, exact: Column, dtype: Any):
+        self.exact = exact
+        self.shape: tuple[int, ...] = exact.shape
+        self.dtype: np.dtype = np.dtype(dtype)
+
+    @property
+    def nbytes(self) -> int:
+        return self.exact.nbytes
+
+    def read_begin(self, rows: np.ndarray | None) -> Read:
+        return Decoding(self.exact.read_begin(rows), lambda values: values.astype(self.dtype))
+
+
+def exact_column(column: Column) -> Column:
+    """The column of exact values behind one that rounds them; the column itself if it rounds none."""
+    return column.exact if isinstance(column, RoundedColumn) else column
+
+
 def is_column(x: Any) -> bool:
     """Whether x has the methods of a column, as opposed to an array."""
     return hasattr(x, "read_begin")

@@ -13,7 +13,7 @@ import numpy as np
 from graphtheta.errors import ShapeError
 
 from ...ops.rows.row_list import RowList
-from .column import Coded, Column, Read, Role, coded, is_column, listed_rows
+from .column import Coded, Column, Read, Role, coded, exact_column, is_column, listed_rows
 from .memory import MemoryColumn, empty_column
 from .prefix import PrefixReader
 
@@ -94,6 +94,10 @@ class ColumnStore:
             KeyError: There is no such column.
         """
         return self._columns[name][1].read_begin(rows).end()
+
+    def exact(self, name: str, rows: np.ndarray | None = None) -> Any:
+        """Rows of a column as they were given with the graph, also where models read narrower floats; otherwise as ``read``."""
+        return exact_column(self._columns[name][1]).read_begin(rows).end()
 
     def listed(self, name: str, rows: np.ndarray) -> RowList | None:
         """Rows of a column where they are stored; None if they must be read.

@@ -212,7 +212,7 @@ class NodeTask(Task):
 
     def column_of_targets(self, name: str) -> np.ndarray:
         """A node column for this worker's targets, [n, ...]."""
-        return np.asarray(self._partition.node.read(name, self.rows))
+        return np.asarray(self._partition.node.exact(name, self.rows))
 
     def n_labels(self) -> int:
         """Number of known labels of all targets of all workers.
@@ -271,7 +271,7 @@ class EdgeTask(Task):
 
     def column_of_targets(self, name: str) -> np.ndarray:
         """An edge column for this worker's targets, [n, ...]."""
-        return np.asarray(self._partition.edge.read(name, self._stored))
+        return np.asarray(self._partition.edge.exact(name, self._stored))
 
     def masked(self, mask: np.ndarray) -> Seeds:
         """All local edges of a mask in storage order, for evaluation.

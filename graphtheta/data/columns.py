@@ -1,7 +1,8 @@
 """Named columns of nodes and edges, which user functions read by name: ``node.kind``, ``edge.type``.
 
-Integers stay integers of 32 or 64 bits, so that codes and times are exact. Floats are float32, as
-everywhere in a graph.
+Integers stay integers of 32 or 64 bits, so that codes and times are exact. A column of one float64
+number per row stays float64, so that times with fractions are exact where they are compared; models
+read it in the float type of the job. Other floats are float32, as everywhere in a graph.
 """
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.data.validation import Origin, check_rows, frozen, to_float32
+from graphtheta.data.validation import Origin, check_rows, frozen, to_float
 from graphtheta.errors import DataError
 from graphtheta.sparse import is_sparse
 
@@ -23,6 +24,9 @@ TAKEN = frozenset({
     "x", "y", "train", "val", "test", "node_ids", "edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test",
     "h", "in_degree", "out_degree", "reversed", "attr", "weight", "gid", "src", "dst", "precomputed",
 })
+
+# type of the floats that a column [n] keeps
+DOUBLE = np.dtype(np.float64)
 
 # names that a summary lists
 SHOWN = 12
@@ -39,12 +43,13 @@ def check_columns(columns: Mapping[str, Any] | None, n: int, kind: str, where: s
 
     Returns:
         Read-only arrays by name. Types that int32 holds, and bools (0 and 1), become int32, other
-        integers int64, floats float32.
+        integers int64; columns [n] of float64 stay float64, other floats become float32.
 
     Raises:
         ShapeError: A column has another number of rows or of axes.
         DataError: A name cannot be used; values are neither numbers nor bools, or not finite; an
-            integer does not fit int64, or is given as a float that float32 would round.
+            integer does not fit int64, or is given in a column [n, k] as a float that float32 would
+            round.
     """
     if not columns:
         return NO_COLUMNS
@@ -119,7 +124,8 @@ def _checked(x: Any, n: int, kind: str, origin: Origin) -> np.ndarray:
     if a.dtype.kind in "iub":
         return frozen(_integers(a, kind, origin))
     if a.dtype.kind == "f":
-        return frozen(to_float32(a, kind, origin, exact=True))
+        exact = a.ndim == 1 and a.dtype.itemsize >= DOUBLE.itemsize
+        return frozen(to_float(a, kind, origin, DOUBLE) if exact else to_float(a, kind, origin, exact=True))
     raise origin.data(f"values have dtype {a.dtype}", "a column holds numbers: encode texts and categories as codes with "
                       "np.unique(values, return_inverse=True)[1], times with values.astype('int64')")
 

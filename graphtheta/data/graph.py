@@ -16,7 +16,7 @@ class Graph(GraphArrays):
     """A directed graph with features, labels and splits; an undirected edge is two edges.
 
     Floating-point inputs of any width are stored as float32 and ids as int64. Integers that
-    float32 would round raise an error, except in named columns, which store integers. Duplicate
+    float32 would round raise an error, except in named columns, which store integers and float64. Duplicate
     edges and self loops are allowed.
 
     A heterogeneous graph is given as dicts: ``edge_index`` by (source type, name, destination type) in the
@@ -41,7 +41,8 @@ class Graph(GraphArrays):
         node_ids: Original ids, [n_nodes] unique integers or strings; results are reported under them.
         node_columns: Further values of the nodes by name, [n_nodes] or [n_nodes, k]; models read them as
             ``node.NAME`` and ``edge.src.NAME``. Integers stay integers: types that int32 holds become
-            int32, others int64; bools become 0 and 1 (int32), floats float32.
+            int32, others int64; bools become 0 and 1 (int32). Columns [n_nodes] of float64 stay exact, and models read
+            them in the float type of the job; other floats become float32.
         edge_columns: Further values of the edges by name, [n_edges] or [n_edges, k]; models read
             them as ``edge.NAME``.
         name: Name for reports.

@@ -132,7 +132,7 @@ def check_features(x: Any, n: int, kind: str, field: str, where: str) -> Any:
     if x.ndim != 2:
         raise origin.shape(f"expected shape [{n}, d], got {list(x.shape)}", "give one row of features each")
     check_rows(x, n, kind, origin)
-    return frozen(to_float32(x, kind, origin, exact=True))
+    return frozen(to_float(x, kind, origin, exact=True))
 
 
 def check_column(x: Any, n: int, kind: str, origin: Origin) -> None:
@@ -168,7 +168,7 @@ def check_sparse(x: Any, n: int, kind: str, origin: Origin) -> sp.csr_array | np
         x = x.astype(np.float32)
         x.sum_duplicates()
     if x.nnz >= SPARSE_BELOW * max(1, x.shape[0] * x.shape[1]):
-        return frozen(to_float32(x.toarray(), kind, origin))
+        return frozen(to_float(x.toarray(), kind, origin))
     bad = np.flatnonzero(~np.isfinite(x.data))
     if len(bad):
         row = int(np.searchsorted(x.indptr, bad[0], side="right")) - 1
@@ -176,21 +176,23 @@ def check_sparse(x: Any, n: int, kind: str, origin: Origin) -> sp.csr_array | np
     return x
 
 
-def to_float32(a: np.ndarray, kind: str, origin: Origin, *, allow_nan: bool = False, exact: bool = False) -> np.ndarray:
-    """Real numbers as float32.
+def to_float(a: np.ndarray, kind: str, origin: Origin, dtype: Any = np.float32, *, allow_nan: bool = False,
+             exact: bool = False) -> np.ndarray:
+    """Real numbers as floats of a type.
 
-    Refuses NaN (unless allowed), infinities, values beyond the float32 range, and with ``exact`` columns
-    of integers that would be rounded.
+    Refuses NaN (unless allowed), infinities, values beyond the float32 range, in which models read
+    them, and with ``exact`` columns of integers that float32 would round.
     """
     if a.dtype.kind not in "fiub":
         raise origin.data(f"values have dtype {a.dtype}", "give real numbers")
     with np.errstate(over="ignore"):
-        out = a.astype(np.float32, copy=False)
+        out = a.astype(dtype, copy=False)
+        narrow = out.astype(np.float32, copy=False)
     # the sum is not finite if an entry is not, or if it overflows; only then look for the entry
     with np.errstate(over="ignore", invalid="ignore"):
-        total = out.sum()
+        total = narrow.sum()
     if not np.isfinite(total):
-        wrong = np.isinf(out) if allow_nan else ~np.isfinite(out)
+        wrong = np.isinf(narrow) if allow_nan else ~np.isfinite(narrow)
         if wrong.any():
             first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
             column = int(first[1]) if len(first) > 1 else None
@@ -271,7 +273,7 @@ def check_vector(a: Any, n: int, kind: str, field: str, where: str) -> np.ndarra
     check_rows(a, n, kind, origin)
     if a.ndim != 1:
         raise origin.shape(f"expected shape [{n}], got {list(a.shape)}", f"give one number per {kind}")
-    return frozen(to_float32(a, kind, origin))
+    return frozen(to_float(a, kind, origin))
 
 
 def check_targets(a: Any, n: int, where: str) -> np.ndarray | None:
@@ -283,7 +285,7 @@ def check_targets(a: Any, n: int, where: str) -> np.ndarray | None:
     check_rows(a, n, "edge", origin)
     if a.ndim > 2:
         raise origin.shape(f"expected shape [{n}] or [{n}, k], got {list(a.shape)}", "flatten the targets of an edge")
-    return frozen(to_float32(a, "edge", origin, allow_nan=True))
+    return frozen(to_float(a, "edge", origin, allow_nan=True))
 
 
 def check_labels(y: Any, n: int, n_classes: int | None, multilabel: bool | None, where: str) -> tuple[np.ndarray | None, int, bool]:
@@ -300,7 +302,7 @@ def check_labels(y: Any, n: int, n_classes: int | None, multilabel: bool | None,
     y = y[:, None] if y.ndim == 1 else y
     if not y.shape[1]:
         raise origin.shape(f"expected [{n}, C] targets, got {list(y.shape)}", "give at least one column, or leave y out")
-    out = to_float32(y, "node", origin, allow_nan=True)
+    out = to_float(y, "node", origin, allow_nan=True)
     binary = bool(np.all((out == 0) | (out == 1) | np.isnan(out)))
     if multilabel and not binary:
         row, column = (int(i) for i in np.argwhere(~((out == 0) | (out == 1) | np.isnan(out)))[0])

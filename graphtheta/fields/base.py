@@ -103,13 +103,15 @@ class Numbers(Base):
         width: Length of the lists; None for columns of numbers.
         vector: Whether a row is a number instead of a list of them.
         missing: Whether values may be missing (NaN).
+        dtype: Type of the values in the store, float32 or float64.
         remedy: Where values belong that float32 would round.
     """
 
     def __init__(self, name: str, columns: Sequence[str], width: int | None = None, *, vector: bool = False, missing: bool = False,
-                 remedy: str = ""):
+                 dtype: Any = np.float32, remedy: str = ""):
         self.inputs = dict.fromkeys(columns, FLOAT if width is None else pa.large_list(FLOAT))
         self._name, self._width, self._vector, self._missing, self._remedy = name, width, vector, missing, remedy
+        self._dtype = np.dtype(dtype)
         # of each column, whether it has fractions, and the first number that float32 rounds
         self._fractions = np.zeros(len(columns) if width is None else width, bool)
         self._rounded: dict[int, int] = {}
@@ -133,7 +135,9 @@ class Numbers(Base):
         return beyond if self._missing else beyond | np.isnan(values)
 
     def observe(self, table: pa.Table) -> None:
-        """Look for fractions, and for large integers."""
+        """Look for fractions, and for large integers, which float32 rounds."""
+        if self._dtype != np.float32:
+            return
         for i, x in enumerate(self._values(table).T):
             x = x[~np.isnan(x)]
             if not self._fractions[i] and len(x):
@@ -154,12 +158,12 @@ class Numbers(Base):
                                     f"{int(np.float32(value))}; {self._remedy}")
 
     def outputs(self) -> list[Output]:
-        """Rows of float32."""
-        return [Output(self._name, () if self._vector else (len(self._fractions),), np.float32)]
+        """Rows of floats."""
+        return [Output(self._name, () if self._vector else (len(self._fractions),), self._dtype)]
 
     def rows(self, table: pa.Table) -> list[np.ndarray]:
-        """Rows of float32."""
-        values = self._values(table).astype(np.float32)
+        """Rows of floats."""
+        values = self._values(table).astype(self._dtype)
         return [values[:, 0] if self._vector else values]
 
     def missing(self, table: pa.Table) -> np.ndarray:

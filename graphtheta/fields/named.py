@@ -241,7 +241,9 @@ def named_field(group: str, column: str, types: dict[str, Any], width: int) -> F
     if is_text(kind):
         return Codes(name, column, (f"{group}_categories", column), np.int32)
     if pa.types.is_floating(kind):
-        return Numbers(name, [column], vector=True, remedy=remedy)
+        # as in gt.Graph: times with fractions are compared exactly
+        dtype = np.float64 if pa.types.is_float64(kind) else np.float32
+        return Numbers(name, [column], vector=True, dtype=dtype, remedy=remedy)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return Times(name, column, group, kind if pa.types.is_timestamp(kind) else pa.timestamp("s"))
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):

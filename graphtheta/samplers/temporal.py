@@ -45,7 +45,7 @@ class RecentPriority(Priority):
 
     def rank(self, frontier: Frontier, edges: Candidates, key: int) -> Ranked:
         listed = edges.listed()
-        times = in_block(frontier.partition.edge.read(self.column), listed.block)[listed.edges]
+        times = in_block(frontier.partition.edge.exact(self.column), listed.block)[listed.edges]
         if times.dtype.kind == "f":
             return ranked_by(listed, -times)
         assert frontier.cutoff is not None
@@ -118,7 +118,7 @@ class TemporalSampler:
         Collective: all ranks of the partition.
         """
         check_column(partition, "edge", "time", self.time)
-        times, cutoffs = partition.edge.read(self.time), self._target_times(partition)
+        times, cutoffs = partition.edge.exact(self.time), self._target_times(partition)
         if (times.dtype.kind == "f") != (cutoffs.dtype.kind == "f"):
             raise ConfigError(f"time={self.time} is {times.dtype} and target_time={self.target_time} is {cutoffs.dtype}, which round "
                               "differently; give both columns as integers")
@@ -145,11 +145,11 @@ class TemporalSampler:
     def _target_times(self, partition: Partition) -> np.ndarray:
         """The times that targets of this worker may have, [n]."""
         check_column(partition, "node", "target_time", self.target_time)
-        return np.asarray(partition.node.read(self.target_time))
+        return np.asarray(partition.node.exact(self.target_time))
 
     def cutoffs(self, partition: Partition, masters: np.ndarray) -> np.ndarray:
         """The times of targets that are nodes; see ``Timed.cutoffs``."""
-        return self._until(partition.node.read(self.target_time, masters))
+        return self._until(partition.node.exact(self.target_time, masters))
 
     def _until(self, times: np.ndarray) -> np.ndarray:
         """The cutoffs of targets at some times, [n]."""
@@ -203,4 +203,4 @@ class _OfPairs(TemporalSampler):
         return self
 
     def _target_times(self, partition: Partition) -> np.ndarray:
-        return np.asarray(partition.edge.read(self.time))
+        return np.asarray(partition.edge.exact(self.time))

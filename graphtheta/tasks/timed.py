@@ -92,7 +92,7 @@ class TimedEdgeEvaluator(EdgeEvaluator):
     def __init__(self, partition: Partition, layers: Layers, task: EdgeTask, masks: dict[str, np.ndarray], sampler: TimedPairs):
         super().__init__(partition, layers, task, masks)
         self._edges, self._past = task, Past(partition, layers, sampler)
-        self._cutoffs = sampler.edge_cutoffs(partition.edge.read, earlier=False)
+        self._cutoffs = sampler.edge_cutoffs(partition.edge.exact, earlier=False)
         self._times = self._past.times(self._cutoffs)
 
     def run(self, model: Model, view: GraphView) -> Any:

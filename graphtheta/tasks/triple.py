@@ -119,7 +119,7 @@ class TripleKind(LinkKind):
         stored = stored[np.argsort(partition.edge_gid[stored], kind="stable")]
         src, dst = (end[stored].astype(np.int64) for end in partition.edge_ends())
         total = int(comm.all_sum(np.array(len(stored))))
-        read: Callable[[str], np.ndarray] = lambda name: np.asarray(partition.edge.read(name, stored))
+        read: Callable[[str], np.ndarray] = lambda name: np.asarray(partition.edge.exact(name, stored))
         cutoff = None if sampler is None else sampler.edge_cutoffs(read, earlier=True)
         weight = read(self.job.sample_weights).astype(np.float64) if self.job.sample_weights else None
         triples = Triples(src, relation[stored].astype(np.int64), dst, cutoff=cutoff, weight=weight)

@@ -50,8 +50,10 @@ def check(graph, parts):
 
 def check_columns(given, found, rows):
     for name, x in given.items():
-        assert found.column(name).dtype == x.dtype and found.role(name) is Role.FEATURE
-        np.testing.assert_array_equal(found.read(name), x[rows])
+        read = np.dtype(np.float32) if x.dtype.kind == "f" else x.dtype
+        assert found.column(name).dtype == read and found.role(name) is Role.FEATURE
+        np.testing.assert_array_equal(found.exact(name), x[rows])
+        np.testing.assert_array_equal(found.read(name), x[rows].astype(read))
 
 
 def check_mirrors(p, rank):

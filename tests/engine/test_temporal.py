@@ -22,8 +22,10 @@ START = 1 << 55
 TIME, NODE_TIME = START + RNG.integers(0, 40, 150), START + RNG.integers(10, 50, 20)
 NODE_TIME[3] = START + 25
 MASK = RNG.random(150) < 0.7
-GRAPH = graphs.random_graph(20, 150, edge_columns={"time": TIME, "early": RNG.random(150), "part": MASK},
-                            node_columns={"time": NODE_TIME, "born": RNG.random(20), "kind": np.zeros((20, 2))})
+# seconds since 1970 with fractions, which float32 rounds to steps of 128 s
+SECONDS, NODE_SECONDS = (1.7e9 + (times - START) / 4 for times in (TIME, NODE_TIME))
+GRAPH = graphs.random_graph(20, 150, edge_columns={"time": TIME, "early": RNG.random(150), "part": MASK, "seconds": SECONDS},
+                            node_columns={"time": NODE_TIME, "born": RNG.random(20), "seconds": NODE_SECONDS, "kind": np.zeros((20, 2))})
 TARGETS = [1, 3, 7, 18]
 last, uniform = (partial(TemporalSampler, strategy=strategy) for strategy in ("last", "uniform"))
 
@@ -53,6 +55,8 @@ def test_the_latest_edges_before_the_cutoffs_are_kept(size):
     assert sample(last((3, 3, 3)), size, **where) == expected_last(3, 3)
     assert sample(last((2, 2, 2), mask="part"), size, **where) == expected_last(2, 3, MASK)
     assert sample(last((-1, -1, -1)), size, **where) == expected_last(150, 3)
+    # times with fractions are compared exactly, and choose the same edges
+    assert sample(last((3, 3, 3), time="seconds", target_time="seconds"), size, **where) == expected_last(3, 3)
 
 
 @pytest.mark.parametrize("make", [last, uniform, partial(uniform, replace=True)], ids=["last", "uniform", "replace"])
@@ -64,11 +68,15 @@ def test_samples_do_not_depend_on_ranks(make):
         assert sample(sampler, size, placement, **where) == expected
 
 
-@pytest.mark.parametrize("columns", [{}, {"time": "early", "target_time": "born"}], ids=["whole", "float"])
+KINDS = {"whole": ("time", "time", TIME, NODE_TIME), "seconds": ("seconds", "seconds", SECONDS, NODE_SECONDS),
+         "float": ("early", "born", GRAPH.edge_columns["early"], GRAPH.node_columns["born"])}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("strategy", ["last", "uniform"])
-def test_no_path_shows_a_target_an_edge_after_its_time(strategy, columns):
-    time, until = (GRAPH.edge_columns["early"], GRAPH.node_columns["born"]) if columns else (TIME, NODE_TIME)
-    n = 0
+def test_no_path_shows_a_target_an_edge_after_its_time(strategy, kind):
+    column, of_targets, time, until = KINDS[kind]
+    columns, n = {"time": column, "target_time": of_targets}, 0
     for step in range(5):
         for fanout in (3, -1):
             sampler = TemporalSampler((fanout,) * 3, seed=1, strategy=strategy, **columns)
@@ -133,7 +141,7 @@ def test_columns_that_do_not_fit_are_refused():
     assert "time=when: there is no edge column 'when'; choose from weight" in refused(time="when")
     assert "target_time=when: there is no node column 'when'" in refused(target_time="when")
     assert "target_time=kind: the node column 'kind' has 2 numbers per node" in refused(target_time="kind")
-    assert "time=early is float32 and target_time=time is int64" in refused(time="early")
+    assert "time=early is float64 and target_time=time is int64" in refused(time="early")
     assert "mask=time: edge" in refused(mask="time")
 
 

@@ -35,7 +35,8 @@ def full(**fields):
 @pytest.mark.parametrize("given, kept", [
     *((np.dtype(t), np.int32) for t in ("i1", "i2", "i4", "u1", "u2", ">i4", "?")),
     *((np.dtype(t), np.int64) for t in ("i8", "u4", "u8", ">i8")),
-    *((np.dtype(t), np.float32) for t in ("f2", "f4", "f8", ">f8")),
+    *((np.dtype(t), np.float32) for t in ("f2", "f4", ">f4")),
+    *((np.dtype(t), np.float64) for t in ("f8", ">f8")),
 ])
 def test_kinds(given, kept):
     a = np.array([1, 0, 1, 1], given)
@@ -78,7 +79,9 @@ BAD = {
     "complex": ({"node_columns": {"t": [1j, 2, 3]}}, DataError, ["complex"]),
     "sparse": ({"node_columns": {"t": sp.eye_array(3)}}, DataError, ["sparse", "toarray"]),
     "nan": ({"node_columns": {"t": [1.0, np.nan, 3]}}, DataError, ["node_columns['t']", "node 1", "nan"]),
-    "whole floats": ({"edge_columns": {"t": [1.0, 2, 2**24 + 1, 4]}}, DataError, ["edge 2 is 16777217", "16777216", "integers"]),
+    "whole floats": ({"edge_columns": {"t": [[1.0], [2], [2**24 + 1], [4]]}}, DataError,
+                     ["edge 2, column 0 is 16777217", "16777216", "integers"]),
+    "beyond float32": ({"edge_columns": {"t": [1.0, 2, 1e300, 4]}}, DataError, ["edge 2 is 1e+300"]),
     "no mapping": ({"edge_columns": [1, 2, 3, 4]}, DataError, ["edge_columns", "list", '"type"']),
     "a list": ({"node_columns": [1, 2, 3]}, DataError, ["node_columns", "list"]),
     "no identifier": ({"edge_columns": {"a b": [1] * 4}}, DataError, ["edge_columns", "'a b'", "identifier"]),

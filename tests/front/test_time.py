@@ -78,6 +78,49 @@ def test_times_that_cannot_be_split(times, message):
         time_split(np.array(times))
 
 
+# as floats, with fractions, at steps that float32 rounds away
+EXACT = 1.7e9 + RNG.permutation(60) / 8
+
+
+def entered(kind, folder):
+    """A graph of the times ``EXACT`` of its edges and nodes, by each way in."""
+    ends, nodes = [np.arange(60), (np.arange(60) * 7 + 1) % 60], np.arange(60)
+    given = {"node_columns": {"time": EXACT}, "edge_columns": {"time": EXACT[::-1]}}
+    graph = gt.Graph(ends, 60, x=np.eye(60), y=nodes % 3, **given)
+    if kind == "npz":
+        np.savez(folder / "g.npz", edge_index=ends, n_nodes=60, x=np.eye(60), y=nodes % 3,
+                 **{f"{group}.time": columns["time"] for group, columns in given.items()})
+        return gt.load(folder / "g.npz", split="none")
+    if kind == "types":
+        return gt.Graph({("a", "r", "a"): ends}, {"a": 60}, x={"a": np.eye(60)}, y={"a": nodes % 3},
+                        node_columns={"time": {"a": EXACT}}, edge_columns={"time": {("a", "r", "a"): EXACT[::-1]}})
+    columns = {"edge_columns": ["time"], "node_columns": ["time"], "label": ["y"], "features": ["f"]}
+    if kind == "arrays":
+        tables = ({"src": ends[0], "dst": ends[1], "time": EXACT[::-1]},
+                  {"id": nodes, "f": nodes / 2, "y": nodes % 3, "time": EXACT})
+    elif kind == "csv":
+        tables = folder / "edges.csv", folder / "nodes.csv"
+        tables[0].write_text("src,dst,time\n" + "".join(f"{s},{d},{t!r}\n" for s, d, t in zip(*ends, EXACT[::-1].tolist(), strict=True)))
+        tables[1].write_text("id,f,y,time\n" + "".join(f"{i},{i / 2},{i % 3},{t!r}\n" for i, t in enumerate(EXACT.tolist())))
+    else:
+        return graph
+    gt.import_graph(*tables, to=folder / "store", **columns)
+    if kind == "csv":
+        gt.transform_store(folder / "store", to=folder / "again", self_loops="drop")
+        return gt.load(folder / "again", split="none")
+    return gt.load(folder / "store", split="none")
+
+
+@pytest.mark.parametrize("kind", ["graph", "npz", "types", "arrays", "csv"])
+def test_times_with_fractions_are_exact_from_the_way_in_to_the_split(kind, tmp_path):
+    graph = entered(kind, tmp_path)
+    np.testing.assert_array_equal(graph.node_columns["time"], EXACT)
+    np.testing.assert_array_equal(graph.edge_columns["time"], EXACT[::-1])
+    split = with_masks(graph, "time", 0, 0, {})
+    assert [int(mask.sum()) for mask in (split.train, split.val, split.test)] == [36, 12, 12]
+    assert EXACT[split.train].max() < EXACT[split.val].min() and EXACT[split.val].max() < EXACT[split.test].min()
+
+
 def test_a_graph_is_split_by_its_times():
     nodes = with_masks(GRAPH, "time", 0, 0, {})
     assert BORN[nodes.train].max() < BORN[nodes.val].min() and BORN[nodes.val].max() < BORN[nodes.test].min()
