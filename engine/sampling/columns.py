@@ -13,6 +13,8 @@ from ..partition.partition import Partition
 from ..partition.relation import EdgeBlock
 from .candidates import Candidates, Frontier
 
+# by kind of dtype, the time of an edge that is known at any time: no cutoff is lower
+ALWAYS = {"i": int(np.iinfo(np.int64).min), "f": float(np.finfo(np.float32).min)}
 ADD_LOOPS = "add self loops beforehand with graph.with_self_loops(columns={{{!r}: VALUE}})"
 
 

@@ -15,6 +15,7 @@ from graphtheta.engine.store.column import is_column
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.job.job import Job
 from graphtheta.npy import in_files
+from graphtheta.samplers.hidden import refuse
 from graphtheta.sparse import is_sparse
 from graphtheta.tasks.kind import TaskKind
 from graphtheta.tasks.registry import kind_for
@@ -41,7 +42,7 @@ def with_structural_features(job: Job, load: Callable[[], Graph], comm: Comm, ki
         scale: Figures of each feature in the graph of the training, see ``scaled``; by default those of this graph.
 
     Raises:
-        ConfigError: The job names something else than algorithms of numbers of at least 0.
+        ConfigError: The job names something else than algorithms of numbers of at least 0, or has a sampler that hides edges.
         DataError: The graph is of a kind that an algorithm does not take, or its features cannot be
             extended.
         GraphThetaError: The graph cannot be loaded; on all ranks together.
@@ -50,6 +51,7 @@ def with_structural_features(job: Job, load: Callable[[], Graph], comm: Comm, ki
     """
     if not job.structural_features:
         return load()
+    refuse(KEY, job)
     error: GraphThetaError | None = None
     try:
         graph = load()

@@ -131,7 +131,7 @@ def add_inverse_relations(graph: G) -> G:
     return graph.replace(edge_index=(np.concatenate((graph.src, graph.dst)), np.concatenate((graph.dst, graph.src))), **rows)
 
 
-def add_self_loops(graph: G, fill: str = "mean", columns: Mapping[str, Any] | None = None) -> G:
+def add_self_loops(graph: G, fill: str = "mean", columns: Mapping[str, Any] | None = None, every: bool = False) -> G:
     """Add a self loop to every node that has none.
 
     Args:
@@ -140,6 +140,7 @@ def add_self_loops(graph: G, fill: str = "mean", columns: Mapping[str, Any] | No
             or ``"zeros"``. Its weight is 1; it belongs to no edge mask and has no target.
         columns: Values of an added loop in edge columns, by name: a number, or k of them for a column [n_edges, k]. An
             integer column has no mean and needs one, for example a type of its own.
+        every: Whether nodes that have a self loop get another one.
 
     Returns:
         A graph whose first n_edges edges are those of the input, in order; the same graph if no loop is missing.
@@ -150,7 +151,8 @@ def add_self_loops(graph: G, fill: str = "mean", columns: Mapping[str, Any] | No
     """
     if fill not in ("mean", "zeros"):
         raise ConfigError(f"self loops are filled with 'mean' or 'zeros', not {fill!r}")
-    loops = (graph.src[a: a + CHUNK][graph.src[a: a + CHUNK] == graph.dst[a: a + CHUNK]] for a in range(0, graph.n_edges, CHUNK))
+    searched = 0 if every else graph.n_edges
+    loops = (graph.src[a: a + CHUNK][graph.src[a: a + CHUNK] == graph.dst[a: a + CHUNK]] for a in range(0, searched, CHUNK))
     # np.unique hashes, which takes several times as long
     have = np.sort(np.concatenate([np.zeros(0, np.int64), *loops]))
     nodes = Without(graph.n_nodes, have[np.append(True, have[1:] != have[:-1])[: len(have)]])

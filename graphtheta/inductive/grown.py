@@ -41,6 +41,7 @@ from graphtheta.inference.on_graph import ModelOnGraph
 from graphtheta.ops.rows.by_number import take_rows
 from graphtheta.outputs.formats import Rows
 from graphtheta.outputs.predictions import embedding_rows, named_rows
+from graphtheta.samplers.hidden import refuse
 
 # the array of outputs that is kept
 OUTPUTS = "outputs"
@@ -320,11 +321,12 @@ def keep_layers(model: ModelOnGraph, folder: str | Path) -> None:
         folder: New, empty, or an earlier one, which is replaced; on a file system that all workers share.
 
     Raises:
-        ConfigError: The model cannot be computed by parts; on all ranks together.
+        ConfigError: The model cannot be computed by parts, or was trained by time; on all ranks together.
         FormatError: The folder holds other files, or cannot be written; on all ranks together.
 
     Collective: all ranks.
     """
+    refuse("keep_layers", model.setup.job, "keep_layers")
     p, limit = model.partition, model.setup.limit
     with model.setup.scope(), _writing(model, folder) as files:
         blocks: Callable[[list[Hop]], Blocks] = (lambda _: [np.arange(p.n_masters)]) if limit is None else limit.divided

@@ -27,6 +27,7 @@ from graphtheta.inference.self_loops import Looped, check_loops, with_loops
 from graphtheta.job.job import Job
 from graphtheta.ops.backend.fused import backend_scope
 from graphtheta.partitioners.auto import Work, pair_for
+from graphtheta.samplers.hidden import hidden_by
 from graphtheta.schema.conform import conformed
 from graphtheta.splits.several import choose_split
 from graphtheta.tasks.edge import EdgeKind
@@ -158,7 +159,7 @@ def _prepared(job: Job, trained: Trained, load: Callable[[], Graph], comm: Comm,
         kind = applied()
         taken = kind.take(whole)
         model = make(taken, kind)
-        found = kind, with_loops(taken, job.self_loops, model), model
+        found = kind, with_loops(taken, job.self_loops, model, hidden_by(job)), model
     except MemoryError as e:
         error = MemoryLimitError(f"the graph and the weights do not fit into memory: {e}; use more workers")
     except GraphThetaError as e:

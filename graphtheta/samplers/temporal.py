@@ -25,7 +25,7 @@ import numpy as np
 
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.sampling.candidates import IN_ORDER, Candidates, Chosen, Frontier, Sample
-from graphtheta.engine.sampling.columns import check_column, check_mask, in_block, masked, up_to
+from graphtheta.engine.sampling.columns import ALWAYS, check_column, check_mask, in_block, masked, up_to
 from graphtheta.engine.sampling.priority import Priority, Ranked, ranked_by, tie_bits
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.samplers.neighbour import NeighbourSampler
@@ -51,7 +51,10 @@ class RecentPriority(Priority):
         assert frontier.cutoff is not None
         # of whole numbers, ages fit into the bits above those of ids, which ``check`` makes sure of
         age = np.repeat(frontier.cutoff[listed.kinds[1]], np.diff(listed.ptr)) - times
-        return Ranked(listed, age.astype(np.uint64) << np.uint64(tie_bits(frontier.relation)), IN_ORDER, None)
+        ties = np.uint64(tie_bits(frontier.relation))
+        # an edge that is known at any time is the oldest
+        oldest = np.uint64(np.iinfo(np.uint64).max) >> ties
+        return Ranked(listed, np.minimum(age.astype(np.uint64), oldest) << ties, IN_ORDER, None)
 
     def weight(self, frontier: Frontier, edges: Chosen, share: np.ndarray) -> np.ndarray | None:
         # the latest edges are no random sample of the others
@@ -133,9 +136,12 @@ class TemporalSampler:
 
     def _check_ages(self, partition: Partition, times: np.ndarray, cutoffs: np.ndarray) -> None:
         """Check that the age of every edge fits into a rank beside an edge id."""
-        lowest = np.iinfo(np.int64).min
+        lowest = ALWAYS["i"]
+        times = times.astype(np.int64)
+        cutoffs = cutoffs.astype(np.int64)
         # -1 - x reverses the order of all 64-bit numbers, the lowest included
-        ends = np.array([cutoffs.max(initial=lowest), (-1 - times.astype(np.int64)).max(initial=lowest)], np.int64)
+        before = -1 - times[times != lowest]
+        ends = np.array([cutoffs.max(initial=lowest), before.max(initial=lowest)], np.int64)
         newest, before = (int(x) for x in partition.halo_comm.all_max(ends))
         span, bits = newest + 1 + before, min(63, 64 - max(partition.n_edges - 1, 0).bit_length())
         if partition.n_edges and span >= 1 << bits:
@@ -157,7 +163,8 @@ class TemporalSampler:
         if not self.grain:
             return values
         grain = values.dtype.type(self.grain)
-        return values // grain * grain
+        # below the lowest number, the product of integers would be the highest
+        return np.minimum(values // grain * grain, values)
 
     def edge_cutoffs(self, read: Callable[[str], np.ndarray], earlier: bool) -> np.ndarray:
         """The cutoffs of targets that are edges or links; see ``Timed.edge_cutoffs``."""

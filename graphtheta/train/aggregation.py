@@ -16,6 +16,7 @@ from graphtheta.engine.view.hop import depth, hops
 from graphtheta.errors import ConfigError, UserFunctionError
 from graphtheta.job.job import Job
 from graphtheta.logger import logger
+from graphtheta.samplers.hidden import refuse, why_refused
 from graphtheta.train.prepare import Prepared, build_strategy
 
 # batches that are measured
@@ -49,6 +50,11 @@ def first_totals(job: Job, prepared: Prepared, model: Model, partition: Partitio
     if job.precompute == "no":
         return without
     rank = partition.halo_comm.rank
+    if job.precompute == "auto" and (why := why_refused("precompute", job)):
+        if rank == 0:
+            logger.info(f"precompute=auto: off, {why}")
+        return without
+    refuse("precompute", job)
     if job.precompute == "auto" and job.strategy == "mini":
         before, added = _rows(job, prepared, model, partition)
         if rank == 0:

@@ -41,10 +41,10 @@ from graphtheta.ops.losses.row_loss import RowLoss
 from graphtheta.ops.optimisers.optim import SGD, Adam, AdamW, Optimiser
 from graphtheta.partitioners.auto import Work, pair_for
 from graphtheta.partitioners.pairs import Pair
+from graphtheta.samplers.hidden import hidden_by, refuse
 from graphtheta.schema.schema import Schema
 from graphtheta.splits.several import choose_split
 from graphtheta.tasks.kind import GraphInfo, TaskKind
-from graphtheta.tasks.timed import timed_sampler
 from graphtheta.train.aggregation import first_totals
 from graphtheta.train.groups import Choice, Groups, frozen_parameters, rates
 from graphtheta.train.make_model import Factory
@@ -213,7 +213,8 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     with pass_scope(settings):
         found = probe(made, partition)
     prepared.kind.check_output(made, found)
-    _report(job, prepared, partition, found, settings, comm)
+    _check_degrees(job, made, partition, found, settings)
+    _report(prepared, found, comm)
     bound = memory_of(job, partition.nbytes(), Extent.of(partition), found, comm.rank, comm.size)
     check_memory(bound, partition, job.strategy == "global")
     task, evaluator = prepared.build_task(partition, found.layers)
@@ -254,7 +255,7 @@ def memory_of(job: Job, partition_bytes: int, extent: Extent, found: Probe, rank
                         batches=job.strategy == "mini", dealt=size if job.mode != "cooperative" else 1, gradients=gradients)
 
 
-def _report(job: Job, prepared: Prepared, partition: Partition, found: Probe, settings: PassSettings, comm: Comm) -> None:
+def _report(prepared: Prepared, found: Probe, comm: Comm) -> None:
     """Log, on rank 0, what is probably a mistake in the labels or in the model."""
     if comm.rank:
         return
@@ -264,14 +265,17 @@ def _report(job: Job, prepared: Prepared, partition: Partition, found: Probe, se
     if names:
         logger.warning(f"no operation in forward of {type(prepared.model).__name__} reads {', '.join(names)}, so it is not trained; "
                        "pass the gt.Parameter itself to functions of gt: its .value is a constant")
-    if timed_sampler(job) is not None:
-        _report_degrees(job, prepared.model, partition, found, settings)
 
 
-def _report_degrees(job: Job, model: Model, partition: Partition, found: Probe, settings: PassSettings) -> None:
-    """Log that a model which is trained on edges of the past reads degrees of the whole graph."""
+def _check_degrees(job: Job, model: Model, partition: Partition, found: Probe, settings: PassSettings) -> None:
+    """Refuse a model that reads degrees where the sampler hides edges, which they count.
+
+    Raises:
+        ConfigError: It does.
+    """
+    if hidden_by(job) is None:
+        return
     with pass_scope(settings), backend_scope(job.backend):
         read = [name for name in columns_read(model, partition, found.layers) if name.partition(".")[2] in ("in_degree", "out_degree")]
     if read:
-        logger.warning(f"the model reads {' and '.join(read)}, which with sampler={job.as_text('sampler')} still count the "
-                       "edges of all times, so it knows how many neighbours a node will have; choose a model without degrees, such as sage")
+        refuse("degrees", job, f"the model reads {' and '.join(read)}")
