@@ -55,16 +55,16 @@ def key(seed: int, purpose: int, *words: int) -> int:
     return k
 
 
-def bits(key: int, ids: np.ndarray, cols: int | None = None) -> np.ndarray:
-    """64 random bits per id, [n] or [n, cols] uint64."""
-    h = _mix(np.asarray(ids).astype(np.uint64) * np.uint64(_GOLDEN) + np.uint64(key))
+def bits(key: int | np.ndarray, ids: np.ndarray, cols: int | None = None) -> np.ndarray:
+    """64 random bits per id, [n] or [n, cols] uint64; with a key of its own for each id, [n] uint64, per pair of both."""
+    h = _mix(np.asarray(ids).astype(np.uint64) * np.uint64(_GOLDEN) + np.asarray(key, np.uint64))
     if cols is None:
         return h
     return _mix(h[:, None] + np.arange(1, cols + 1, dtype=np.uint64) * _COLUMN)
 
 
-def uniform(key: int, ids: np.ndarray, cols: int | None = None) -> np.ndarray:
-    """Uniform draws in [0, 1), float64, [n] or [n, cols]."""
+def uniform(key: int | np.ndarray, ids: np.ndarray, cols: int | None = None) -> np.ndarray:
+    """Uniform draws in [0, 1), float64, [n] or [n, cols]; keys as for ``bits``."""
     return (bits(key, ids, cols) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 

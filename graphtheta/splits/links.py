@@ -1,4 +1,8 @@
-"""Held-out links. The part of an edge is a hash of the seed and its ends, so that all ranks agree."""
+"""Held-out links.
+
+The part of an edge is a hash of the seed and the original ids of its ends, so that all ranks agree,
+and an edge keeps its part in a graph that has grown.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,7 +16,8 @@ from graphtheta.data.lazy import CHUNK
 from graphtheta.data.transform import first_of_each, keep_where, pair_key
 from graphtheta.data.typed import RELATION
 from graphtheta.errors import DataError
-from graphtheta.rng import Purpose, key, uniform
+from graphtheta.rng import Purpose, bits, key, uniform
+from graphtheta.splits.identity import identities
 from graphtheta.splits.nodes import LINK, check_shares
 
 # parts of edges
@@ -42,7 +47,7 @@ def link_split(graph: Graph, val: float = 0.05, test: float = 0.1, *, seed: int 
     """Hold out links for validation and testing.
 
     Both directions of an edge and its duplicates are always in the same part: the part is a hash
-    of the unordered pair. A pair stored in both directions is held out once, lower row first. Self
+    of the original ids of the unordered pair. A pair stored in both directions is held out once, lower row first. Self
     loops stay message edges. If the graph has masks ``edge_val`` or ``edge_test``, these decide
     instead, and training edges that would leak a held-out pair are dropped.
 
@@ -85,11 +90,15 @@ def link_parts(graph: Graph, val: float = 0.05, test: float = 0.1, seed: int = 0
     check_shares(val, test)
     if graph.n_splits > 1:
         raise DataError(f"{graph.name}: the graph has {graph.n_splits} splits; choose one with graphtheta.splits.several.choose_split")
+    number_of = identities(graph)
+    draws = key(seed, Purpose.SPLIT, LINK)
     masks = [mask for mask in (graph.edge_val, graph.edge_test) if mask is not None]
 
     def by_hash(begin: int, end: int) -> np.ndarray:
-        pair, loop = unordered_pairs(graph, begin, end), graph.src[begin:end] == graph.dst[begin:end]
-        u = np.where(loop, 1.0, uniform(key(seed, Purpose.SPLIT, LINK), pair))
+        src = number_of(graph.src[begin:end])
+        dst = number_of(graph.dst[begin:end])
+        u = uniform(bits(draws, np.minimum(src, dst)), np.maximum(src, dst))
+        u = np.where(graph.src[begin:end] == graph.dst[begin:end], 1.0, u)
         return np.where(u < test, TEST, np.where(u < test + val, VAL, MESSAGE)).astype(np.int8)
 
     if not masks and relation is None:

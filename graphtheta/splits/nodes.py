@@ -1,7 +1,7 @@
 """Masks of nodes.
 
-Every choice is a hash of the seed and the row number, so that all ranks agree and the order of
-calls does not matter.
+Every choice is a hash of the seed and of the row number, or of the original id of a node, so that
+all ranks agree and the order of calls does not matter.
 """
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from graphtheta.data.graph import Graph
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.rng import Purpose, bits, key, uniform
+from graphtheta.splits.identity import identities
 
 # words of random keys, one for each stream of draws
 CLASS, FRACTION, REST, LINK, REGION = range(5)
@@ -74,7 +75,8 @@ def take(rest: np.ndarray, n: int, seed: int, what: str) -> tuple[np.ndarray, np
     return taken, rest & ~taken
 
 
-def fraction_split(n: int, train: float = 0.6, val: float = 0.2, *, labelled: np.ndarray | None = None, seed: int = 0) -> Masks:
+def fraction_split(n: int, train: float = 0.6, val: float = 0.2, *, labelled: np.ndarray | None = None, seed: int = 0,
+                   ids: np.ndarray | None = None) -> Masks:
     """Assign each row independently to training, validation or test.
 
     Args:
@@ -82,6 +84,7 @@ def fraction_split(n: int, train: float = 0.6, val: float = 0.2, *, labelled: np
         train, val: Expected shares; the rest is for testing.
         labelled: Rows that take part, [n] bool; all if None.
         seed: Seed of the split.
+        ids: Numbers that the rows keep when others are appended, [n] int64; row numbers if None.
 
     Returns:
         Masks (train, val, test), [n] bool each.
@@ -90,7 +93,7 @@ def fraction_split(n: int, train: float = 0.6, val: float = 0.2, *, labelled: np
         ConfigError: Shares outside 0..1 or beyond 1 together.
     """
     check_shares(train, val)
-    u = uniform(key(seed, Purpose.SPLIT, FRACTION), np.arange(n))
+    u = uniform(key(seed, Purpose.SPLIT, FRACTION), np.arange(n) if ids is None else ids)
     use = np.ones(n, bool) if labelled is None else labelled
     return use & (u < train), use & (u >= train) & (u < train + val), use & (u >= train + val)
 
@@ -124,5 +127,6 @@ def split_nodes(graph: Graph, kind: str, seed: int, options: dict[str, Any]) -> 
         if graph.y is None:
             raise ConfigError(f"{graph.name} has no node labels to split; choose split=\"auto\" or split=\"none\"")
         labelled = ~np.isnan(graph.y).all(axis=1) if graph.y.ndim == 2 else graph.y >= 0
-        return graph.with_masks(*fraction_split(graph.n_nodes, labelled=labelled, seed=seed))
+        ids = identities(graph)(np.arange(graph.n_nodes))
+        return graph.with_masks(*fraction_split(graph.n_nodes, labelled=labelled, seed=seed, ids=ids))
     raise ConfigError(f"unknown split {kind!r}; choose auto, public, random, fraction or time")

@@ -15,6 +15,8 @@ LINK_SHARES = 0.85, 0.05
 def time_split(times: np.ndarray, train: float = 0.6, val: float = 0.2, *, use: np.ndarray | None = None) -> Masks:
     """Split rows by time. Rows of the same time are in the same part, so shares are not exact.
 
+    Shares that add up to 1 leave no rows for testing.
+
     Every training row is earlier than every validation row, and these than every test row.
 
     Args:
@@ -37,15 +39,29 @@ def time_split(times: np.ndarray, train: float = 0.6, val: float = 0.2, *, use: 
         raise DataError(f"a split by time needs one finite number per row, got {times.dtype}{list(times.shape)}; give times such as "
                         "seconds or days, and leave rows without a time out with use=")
     ordered = np.sort(times[use])
-    # a part begins with a time of its own
-    begins = [ordered[min(round(share * len(ordered)), len(ordered) - 1)] if len(ordered) else 0 for share in (train, train + val)]
-    masks = use & (times < begins[0]), use & (times >= begins[0]) & (times < begins[1]), use & (times >= begins[1])
+    first, second = (_before(times, ordered, share) for share in (train, train + val))
+    masks = use & first, use & second & ~first, use & ~second
     empty = [name for name, mask, share in zip(("training", "validation", "test"), masks, (train, val, 1 - train - val), strict=True)
              if share > 1e-9 and not mask.any()]
     if empty:
         raise DataError(f"a split by time leaves no rows for {' and '.join(empty)}: {len(ordered)} rows have {len(np.unique(ordered))} "
                         "different times, and rows of the same time stay together; change the shares")
     return masks
+
+
+def _before(times: np.ndarray, ordered: np.ndarray, share: float) -> np.ndarray:
+    """Rows earlier than the time at which the rest of them begins after a share, [n] bool.
+
+    Args:
+        times: [n].
+        ordered: Times of the rows that take part, ascending.
+        share: In 0..1.
+    """
+    if not len(ordered):
+        return np.zeros(len(times), bool)
+    if share > 1 - 1e-9:
+        return np.ones(len(times), bool)
+    return times < ordered[min(round(share * len(ordered)), len(ordered) - 1)]
 
 
 def split_by_time(graph: Graph) -> Graph:

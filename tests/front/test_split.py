@@ -11,7 +11,7 @@ from graphtheta.data.graph import Graph
 from graphtheta.datasets import generate
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, ShapeError
-from graphtheta.splits.links import link_split
+from graphtheta.splits.links import link_parts, link_split
 from graphtheta.splits.nodes import class_split, fraction_split, split_nodes
 from graphtheta.splits.regions import region_of, region_split
 from graphtheta.splits.several import choose_split
@@ -93,6 +93,59 @@ def test_link_split_of_an_undirected_graph():
     turned = np.arange(g.n_edges)[::-1]
     again = link_split(g.keep_edges(turned), 0.1, 0.2, seed=5)
     assert pairs(*again.test) == pairs(*split.test)
+
+
+EXTRA, NODES = 7, 30
+
+
+def named(ids, src, dst, appended, order):
+    """A graph of these edges by its kind of ids, with further nodes, and nodes in another order; and a name for each row."""
+    n = NODES + appended
+    columns = {"edge_columns": {"relation": np.arange(len(src)) % 2}}
+    if ids == "types":
+        # nodes of the first type come before those of the second one
+        half = NODES // 2
+        ends = np.stack((src % half, dst % half))
+        relations = {("a", "r", "b"): ends[:, ::2], ("b", "s", "a"): ends[:, 1::2]}
+        names = [f"a{i}" for i in range(half + appended)] + [f"b{i}" for i in range(half)]
+        return Graph(relations, {"a": half + appended, "b": half}, y={"b": np.arange(half) % 2}), names
+    if ids == "rows":
+        return Graph((src, dst), n, y=np.arange(n) % 2, **columns), list(map(str, range(n)))
+    texts = [f"node {'x' * (i % 5)}{i}" for i in range(n)]
+    row_of = np.argsort(order)
+    names = (np.arange(n) * 10 + 3)[order] if ids == "numbers" else np.array(texts)[order]
+    return Graph((row_of[src], row_of[dst]), n, y=np.arange(n) % 2, node_ids=names, **columns), list(map(str, names.tolist()))
+
+
+@pytest.mark.parametrize("ids", ["rows", "numbers", "texts", "types"])
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 1000), st.integers(0, EXTRA), st.sampled_from([None, 0, 1]))
+def test_appended_nodes_and_another_order_leave_every_link_in_its_part(ids, seed, appended, relation):
+    rng = np.random.default_rng(seed)
+    src, dst = rng.integers(0, NODES, (2, 150))
+    found = []
+    for more in (0, appended):
+        order = rng.permutation(NODES + more)
+        graph, names = named(ids, src, dst, more, order)
+        part = link_parts(graph, 0.2, 0.3, seed=seed, relation=relation)(0, graph.n_edges)
+        found.append({(names[s], names[d], int(r), int(p)) for s, d, r, p in zip(
+            graph.src.tolist(), graph.dst.tolist(), graph.edge_columns["relation"], part, strict=True)})
+        masks = split_nodes(graph, "fraction", seed, {})
+        found.append({(name, int(p)) for name, p in zip(names, masks.train + 2 * masks.val, strict=True)})
+    assert found[0] == found[2] and found[1] <= found[3]
+    assert {part for *_, part in found[0]} >= {0, 2}
+
+
+def test_a_model_is_not_tested_on_links_that_it_was_trained_on():
+    rng = np.random.default_rng(0)
+    src, dst = rng.integers(0, 100, (2, 500))
+    x = rng.normal(size=(103, 4))
+    graph, grown = (Graph((src, dst), n, x=x[:n]) for n in (100, 103))
+    for kind, columns in (("link", {}), ("triple", {"edge_columns": {"relation": np.arange(500) % 3}})):
+        one = gt.Trainer("gcn" if kind == "link" else "rgcn", graph.replace(**columns), task=kind, layers=1, hidden=4, epochs=1, keep=0)
+        other = one.on(grown.replace(**columns))
+        held = [{tuple(row) for row in np.asarray(t.predict()[0]).tolist()} for t in (one, other)]
+        assert len(held[0]) > 30 and held[0] == held[1]
 
 
 def test_link_split_by_masks_drops_what_gives_away():

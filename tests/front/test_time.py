@@ -63,6 +63,22 @@ def test_every_training_row_is_earlier_than_the_others(times, train, val, seed):
     assert early.max() < middle.min() <= middle.max() < last.min()
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(-5, 9), min_size=4, max_size=60), st.floats(0, 1), st.booleans(), st.sampled_from([int, float]))
+def test_no_time_is_divided_and_full_shares_leave_no_test_rows(times, train, full, kind):
+    times = np.array(times, kind)
+    val = 1 - train if full else (1 - train) / 2
+    try:
+        masks = time_split(times, train, val)
+    except DataError:
+        return
+    assert not (full and masks[2].any())
+    for time in np.unique(times):
+        assert sum(mask[times == time].any() for mask in masks) == 1
+    assert [int(mask.sum()) for mask in time_split(np.arange(10), 0.8, 0.2)] == [8, 2, 0]
+    assert [int(mask.sum()) for mask in time_split(np.arange(10), 1.0, 0.0)] == [10, 0, 0]
+
+
 def test_shares_are_those_asked_for_where_times_differ():
     masks = time_split(np.random.default_rng(0).permutation(1000) / 7, 0.7, 0.1)
     assert [mask.sum() for mask in masks] == [700, 100, 200]
