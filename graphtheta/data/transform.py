@@ -74,7 +74,9 @@ def edge_key(graph: GraphArrays, src: np.ndarray, dst: np.ndarray) -> np.ndarray
     codes = graph.edge_columns.get(RELATION)
     if codes is None:
         return key
-    return np.unique(key, return_inverse=True)[1] * graph.n_relations + np.tile(codes, len(src) // max(1, graph.n_edges))
+    # some edges may have codes of no relation, such as self loops
+    different, of_edge = np.unique(np.asarray(codes), return_inverse=True)
+    return np.unique(key, return_inverse=True)[1] * len(different) + np.tile(of_edge, len(src) // max(1, graph.n_edges))
 
 
 def first_of_each(key: np.ndarray) -> np.ndarray:
@@ -114,21 +116,32 @@ def add_inverse_relations(graph: G) -> G:
 
     If relations have names, the reverse of (src, name, dst) is (dst, rev_name, src). An added edge
     copies attributes, columns and weight of the edge that it reverses. It belongs to no edge mask and
-    has no target.
+    has no target. The reverse of an edge of no relation is of none either: negative codes stay, and
+    those from the number of names on come behind the inverse relations. Self loops of no relation are
+    their own reverse.
 
     Raises:
         DataError: The graph has no edge column "relation".
     """
-    if not graph.n_relations:
+    n = graph.n_relations
+    if not n:
         raise DataError(f"{graph.name}: the graph has no relations to invert; give their codes as edge_columns={{'relation': codes}}, or "
                         "add reverse edges with symmetrised()")
-    rows = take_edges(graph, np.tile(np.arange(graph.n_edges), 2))
+    codes = np.asarray(graph.edge_columns[RELATION])
+    related = (codes >= 0) & (codes < n)
+    turned = np.flatnonzero(related | (graph.src != graph.dst))
+    edges = np.append(np.arange(graph.n_edges), turned)
+    rows = take_edges(graph, edges)
     for field in rows.keys() & {*EDGE_MASKS, "edge_y"}:
         rows[field][graph.n_edges:] = False if field in EDGE_MASKS else np.nan
-    rows["edge_columns"][RELATION][graph.n_edges:] += graph.n_relations
+    inverse = related[edges] & (np.arange(len(edges)) >= graph.n_edges)
+    moved = inverse | (rows["edge_columns"][RELATION] >= n)
+    rows["edge_columns"][RELATION] = rows["edge_columns"][RELATION] + np.where(moved, n, 0).astype(codes.dtype)
+    rows["meta"] = {**graph.meta, "n_relations": 2 * n} if "n_relations" in graph.meta else graph.meta
     if graph.relations:
-        rows["meta"] = {**graph.meta, "relations": [*graph.relations, *((dst, f"rev_{name}", src) for src, name, dst in graph.relations)]}
-    return graph.replace(edge_index=(np.concatenate((graph.src, graph.dst)), np.concatenate((graph.dst, graph.src))), **rows)
+        rows["meta"] = {**rows["meta"], "relations": [*graph.relations, *((dst, f"rev_{name}", src) for src, name, dst in graph.relations)]}
+    ends = np.append(graph.src, graph.dst[turned]), np.append(graph.dst, graph.src[turned])
+    return graph.replace(edge_index=ends, **rows)
 
 
 def add_self_loops(graph: G, fill: str = "mean", columns: Mapping[str, Any] | None = None, every: bool = False) -> G:

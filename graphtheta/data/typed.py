@@ -208,7 +208,7 @@ def relation_of_columns(codes: np.ndarray, n: int, owners: int) -> np.ndarray:
         n: Number of relations.
         owners: Number of relations that have columns of their own.
     """
-    return np.where(codes < n, codes % owners, owners) if n == 2 * owners else codes
+    return np.where((codes >= 0) & (codes < n), codes % owners, owners) if n == 2 * owners else codes
 
 
 def type_widths(graph: Any) -> list[int]:

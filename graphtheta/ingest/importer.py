@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from graphtheta.console import say
+from graphtheta.data.typed import RELATION
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.runtime.start import start
 from graphtheta.errors import ConfigError, FormatError, GraphThetaError
@@ -256,8 +257,10 @@ class _Import:
         one_way = [np.broadcast_to(np.False_, len(rows)) for rows in stay]
         if options.duplicates == "drop" or options.reverse == "add":
             self._progress.step("comparing edges")
-            blocks = ((begin, *_ends(table)) for begin, table in zip(edges.begins, numbers.blocks(), strict=True))
-            marked = mark(self._comm, blocks, n_nodes)
+            coded = [field for field in edges.fields for output in field.outputs() if output.name == f"columns.{RELATION}"]
+            codes = (coded[0].rows(table)[0] if coded else None for table in edges.spool.blocks())
+            blocks = ((begin, *_ends(table), code) for begin, table, code in zip(edges.begins, numbers.blocks(), codes, strict=True))
+            marked = mark(self._comm, blocks, n_nodes, bool(coded))
             again = sum(int(flags.sum()) for flags in marked.again)
             if options.duplicates == "drop":
                 stay = [rows & ~flags for rows, flags in zip(stay, marked.again, strict=True)]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from graphtheta.data.graph import Graph
+from graphtheta.data.typed import RELATION
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.ingest.pairs import mark
 from graphtheta.ingest.spool import in_step
@@ -49,8 +50,10 @@ class Edges:
         again = self.reversed
         if duplicates == "drop" or reverse == "add":
             where = np.where(self.stay, self.src, -1)
-            blocks = ((rows.start, where[self._at(rows)], self.dst[self._at(rows)]) for rows in self.blocks())
-            marked = mark(comm, blocks, kept.total)
+            codes = graph.edge_columns.get(RELATION)
+            blocks = ((rows.start, where[self._at(rows)], self.dst[self._at(rows)], None if codes is None else np.asarray(codes[rows]))
+                      for rows in self.blocks())
+            marked = mark(comm, blocks, kept.total, codes is not None)
             if duplicates == "drop":
                 again = np.concatenate([again[:0], *marked.again])
             if reverse == "add":

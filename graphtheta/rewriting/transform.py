@@ -9,7 +9,6 @@ import numpy as np
 
 from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.engine.partition.relation import RELATION
 from graphtheta.engine.runtime.start import start
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
 from graphtheta.ingest.write import together, write_runs
@@ -41,8 +40,8 @@ def transform_store(store: str | os.PathLike[str], *, to: str | os.PathLike[str]
             one, or "train", "val" or "test"; None for all.
         component: "largest" keeps the largest weakly connected component; of several, that with the lowest node.
         self_loops: "drop" leaves out edges from a node to itself.
-        duplicates: "drop" keeps the first of several edges with the same ends, with its values.
-        reverse: "add" adds the reverse of each edge that has none, behind all others, with a copy of the values of the first edge
+        duplicates: "drop" keeps the first of several edges with the same ends and relation, with its values.
+        reverse: "add" adds the reverse of each edge that has none of its relation, behind all others, with a copy of the values of the first edge
             with these ends.
         comm: The workers; by default those that mpiexec started.
 
@@ -64,7 +63,7 @@ def transform_store(store: str | os.PathLike[str], *, to: str | os.PathLike[str]
         _check(Path(store), given, nodes)
         columns = Columns(Path(store))
         graph = columns.graph()
-        _check_types(store, graph, nodes is not None or component == "largest", duplicates == "drop" or reverse == "add")
+        _check_types(store, graph, nodes is not None or component == "largest")
         if nodes is not None:
             mask = chosen(graph, nodes, comm)
     except GraphThetaError as e:
@@ -97,11 +96,8 @@ def _check(store: Path, given: dict[str, str], nodes: Any) -> None:
         raise FormatError(f"{store} is no store; make one with graphtheta import")
 
 
-def _check_types(store: Any, graph: Graph, fewer_nodes: bool, compares: bool) -> None:
-    """Refuse what does not regard types and relations; ``compares`` is whether edges are compared by their ends."""
-    if RELATION in graph.edge_columns and compares:
-        raise ConfigError(f"{store}: duplicates=drop and reverse=add compare edges without their relations; use deduplicated() or "
-                          "symmetrised() of the graph, and import that")
+def _check_types(store: Any, graph: Graph, fewer_nodes: bool) -> None:
+    """Refuse what does not regard types."""
     if isinstance(graph.x, TypedRows) and fewer_nodes:
         raise ConfigError(f"{store}: the features of each type are stored apart, and nodes cannot be left out in the store; use subset() "
                           "or largest_component() of the graph, and import that")

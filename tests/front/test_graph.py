@@ -157,6 +157,37 @@ def test_edges_of_two_relations_are_no_duplicates():
         (0, 1, 0), (0, 1, 1), (1, 0, 1), (1, 0, 0)]
 
 
+# codes of two relations with names, and codes of none: those of self loops, as the documentation advises, and others
+OUTSIDE = [[2], [-1], [7], [-1, 2], [-5, 3, 2]]
+
+
+@pytest.mark.parametrize("outside", OUTSIDE, ids=str)
+def test_codes_of_no_relation_are_told_apart(outside):
+    rng = np.random.default_rng(len(outside))
+    ends = {("a", "r", "a"): rng.integers(0, 9, (2, 40)), ("a", "s", "a"): rng.integers(0, 9, (2, 40))}
+    g = Graph(ends, {"a": 9}, edge_weight={key: rng.random(40) for key in ends})
+    codes = np.append(np.asarray(g.edge_columns["relation"]), np.resize(outside, 20))
+    g = Graph((np.append(g.src, np.arange(20) % 9), np.append(g.dst, np.append(np.arange(15) % 9, [1, 1, 2, 2, 3]))), 9, meta=dict(g.meta),
+              edge_columns={"relation": codes, "type": codes}, node_columns={"type": np.zeros(9, int)})
+
+    def triples(graph):
+        return list(zip(graph.src.tolist(), graph.dst.tolist(), graph.edge_columns["relation"].tolist(), strict=True))
+
+    every = triples(g)
+    assert triples(g.deduplicated()) == list(dict.fromkeys(every))
+    assert triples(g.symmetrised()) == list(dict.fromkeys(every + [(d, s, r) for s, d, r in every]))
+    both = g.with_inverse_relations()
+    moved = {r: r + 2 if r >= 2 else r for r in outside} | {0: 0, 1: 1}
+    turned = [(d, s, r + 2 if r in (0, 1) else moved[r]) for s, d, r in every if r in (0, 1) or s != d]
+    assert triples(both) == [(s, d, moved[r]) for s, d, r in every] + turned
+    assert both.n_relations == 4 and both.edge_columns["relation"].dtype == g.edge_columns["relation"].dtype
+
+
+def test_inverse_relations_are_as_many_as_the_graph_states():
+    g = Graph([[0, 1], [1, 2]], 3, edge_columns={"relation": [0, 2]}, meta={"n_relations": 5}).with_inverse_relations()
+    assert g.n_relations == 10 and g.edge_columns["relation"].tolist() == [0, 2, 5, 7]
+
+
 def test_inverse_relations():
     g = Graph([[0, 1], [1, 2]], edge_attr=[[1.0], [2.0]], edge_y=[5.0, 6.0], edge_train=[True, False], edge_columns={"relation": [1, 0]})
     both = g.with_inverse_relations()

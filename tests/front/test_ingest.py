@@ -147,6 +147,28 @@ def test_duplicates_loops_and_reverse_edges_equal_those_of_a_graph(size, tmp_pat
     assert kept.n_edges == 80 + counts["reverse_added"] and kept.src[:80].tolist() == edges["src"].tolist()
 
 
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("codes", ["numbers", "texts"])
+def test_edges_of_different_relations_are_no_duplicates(codes, size, tmp_path):
+    rng = np.random.default_rng(3)
+    relation = rng.integers(-1, 3, 90)
+    edges = {"src": rng.integers(0, 6, 90), "dst": rng.integers(0, 6, 90), "weight": rng.random(90),
+             "relation": relation if codes == "numbers" else np.array(["hates", "likes", "knows"])[relation]}
+    plain = gt.load(imported(edges, None, tmp_path / "plain", size, edge_weight="weight", edge_columns=["relation"]))
+    graph = gt.Graph((plain.src, plain.dst), 6, edge_weight=plain.edge_weight, edge_columns=dict(plain.edge_columns))
+    wanted = {("duplicates",): graph.deduplicated(), ("duplicates", "reverse"): graph.symmetrised()}
+    for keys, expected in wanted.items():
+        options = {key: {"duplicates": "drop", "reverse": "add"}[key] for key in keys}
+        found = [gt.load(imported(edges, None, tmp_path / f"i{len(keys)}", size, edge_weight="weight", edge_columns=["relation"], **options))]
+        run_simulated(size, lambda comm, o=options, n=len(keys): gt.transform_store(
+            tmp_path / "plain", to=tmp_path / f"t{n}", comm=comm, **o))
+        found.append(gt.load(tmp_path / f"t{len(keys)}"))
+        for one in found:
+            for field in ("src", "dst", "edge_weight"):
+                np.testing.assert_array_equal(np.asarray(getattr(one, field)), getattr(expected, field))
+            np.testing.assert_array_equal(np.asarray(one.edge_columns["relation"]), expected.edge_columns["relation"])
+
+
 def test_objects(tmp_path):
     matrix = sp.random(12, 12, 0.2, random_state=0, format="csr")
     scipy.io.mmwrite(tmp_path / "m.mtx", matrix)
