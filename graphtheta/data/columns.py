@@ -28,6 +28,9 @@ TAKEN = frozenset({
 # type of the floats that a column [n] keeps
 DOUBLE = np.dtype(np.float64)
 
+# units of columns of times, by the word that states the type of a column of an import
+TIME_UNITS = {"time": "ns", "time_s": "s", "time_ms": "ms", "time_us": "us"}
+
 # names that a summary lists
 SHOWN = 12
 
@@ -103,6 +106,17 @@ def added_rows(columns: Columns, name: str, value: Any, n: int) -> np.ndarray:
         raise DataError(f"edge column {name!r}: the value of added edges is {value!r}; expected {wanted}")
     dtype = old.dtype if not whole or _fits(given, old.dtype) else np.int64
     return np.broadcast_to(given, (n, *old.shape[1:])).astype(dtype)
+
+
+def unit_of(graph: Any, group: str, name: str) -> str:
+    """The unit of a column of times, "s", "ms", "us" or "ns"; empty if nothing states it.
+
+    Args:
+        graph: The graph.
+        group: "node" or "edge".
+        name: Name of the column.
+    """
+    return str(graph.meta.get(f"{group}_units", {}).get(name, ""))
 
 
 def _checked_name(name: Any, origin: Origin) -> str:

@@ -4,6 +4,8 @@ Nodes of all types are numbered together, type after type in the order in which 
 The node column ``type`` and the edge column ``relation`` hold codes, the positions of the names in
 ``meta["node_types"]`` and ``meta["relations"]``. The columns of the types in x, and of the relations in
 edge_attr, are side by side: ``meta["type_widths"]`` and ``meta["relation_widths"]`` are their numbers.
+Named columns hold 0 for types and relations that have none; ``meta["node_lacks"]`` and
+``meta["edge_lacks"]`` name these by column.
 """
 from __future__ import annotations
 
@@ -47,14 +49,39 @@ def joined(edge_index: Mapping[Any, Any], n_nodes: Any, fields: Mapping[str, Any
     for field in NODE_FIELDS + EDGE_FIELDS:
         if fields[field] is not None:
             out[field] = _together(field, fields[field], counts if field in NODE_FIELDS else sizes, where)
+    lacks: dict[str, Any] = {}
     for field, code, of in (("node_columns", TYPE, counts), ("edge_columns", RELATION, sizes)):
+        missing = {name: [key for key, n in of.items() if n and key not in x] for name, x in (fields[field] or {}).items()}
+        lacks[field.replace("columns", "lacks")] = {name: keys for name, keys in missing.items() if keys}
         given = {name: _together(f"{field}[{name!r}]", x, of, where) for name, x in (fields[field] or {}).items()}
         out[field] = given | {code: np.repeat(np.arange(len(of), dtype=np.int32), list(of.values()))}
     widths = {meta: [_width(fields[field], key) for key in of] for field, meta, of in
               (("x", "type_widths", counts), ("edge_attr", "relation_widths", sizes)) if fields[field] is not None}
-    meta = {**(fields["meta"] or {}), "node_types": list(counts), "relations": [list(name) for name in names], **widths}
+    meta = {**(fields["meta"] or {}), "node_types": list(counts), "relations": [list(name) for name in names], **widths,
+            **{key: columns for key, columns in lacks.items() if columns}}
     src, dst = (np.concatenate([pair[end] + first[name[2 * end]] for name, pair in zip(names, ends, strict=True)]) for end in (0, 1))
     return {**out, "edge_index": (src, dst), "n_nodes": sum(counts.values()), "meta": meta}
+
+
+def lacking(graph: Any, group: str, column: str) -> np.ndarray | None:
+    """Which rows hold 0 in a named column because their type or relation has no values in it, [n] bool; None if all have values.
+
+    Args:
+        graph: The graph.
+        group: "node" or "edge".
+        column: Name of the column.
+    """
+    keys = {tuple(key) if isinstance(key, (list, tuple)) else key for key in graph.meta.get(f"{group}_lacks", {}).get(column, ())}
+    names, codes = names_and_codes(graph, group)
+    found = [code for code, name in enumerate(names) if name in keys]
+    return np.isin(codes, found) if found and codes is not None else None
+
+
+def names_and_codes(graph: Any, group: str) -> tuple[tuple[Any, ...], Any]:
+    """Names of types of nodes or of relations, and the code of each node or edge; None without codes."""
+    if group == "node":
+        return graph.node_types, graph.node_columns.get(TYPE)
+    return graph.relations, graph.edge_columns.get(RELATION)
 
 
 def relation_code(names: Sequence[Any], text: str, where: str) -> int:

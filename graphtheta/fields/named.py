@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from graphtheta.data.columns import TAKEN
+from graphtheta.data.columns import TAKEN, TIME_UNITS
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.fields.base import Base, Classes, Codes, Field, LabelField, Labels, Numbers, Output, Wrong, no_list, says
@@ -18,8 +18,7 @@ from graphtheta.wording import did_you_mean
 
 SPLITS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2, "testing": 2}
 MASKS = ("train", "val", "test")
-KINDS = ("int", "float", "text", "time")
-NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+KINDS = ("int", "float", "text", *TIME_UNITS)
 
 
 class Integers(Base):
@@ -49,7 +48,7 @@ class Integers(Base):
 
 
 class Times(Base):
-    """A named column of times: seconds since 1970 if all are whole, else the unit of the column, which is kept.
+    """A named column of times: integers since 1970 in the unit of its type, which is kept.
 
     Args:
         name: Name in the store.
@@ -60,19 +59,11 @@ class Times(Base):
 
     def __init__(self, name: str, column: str, group: str, kind: Any):
         self.inputs, self._name, self._column, self._group = {column: kind}, name, column, group
-        self._unit, self._whole = str(kind.unit), True
+        self._unit = str(kind.unit)
 
     def wrong(self, table: pa.Table) -> Iterator[Wrong]:
         """Rows without a value."""
         yield null(one(table.column(self._column))), says(f"column '{self._column}' has no time")
-
-    def observe(self, table: pa.Table) -> None:
-        """Look for fractions of seconds."""
-        self._whole = self._whole and not (self._values(table) % self._per_second()).any()
-
-    def agree(self, comm: Comm, n: int) -> None:
-        """Decide on the unit."""
-        self._whole = all(comm.all_gather(self._whole))
 
     def outputs(self) -> list[Output]:
         """One integer a row."""
@@ -80,17 +71,11 @@ class Times(Base):
 
     def rows(self, table: pa.Table) -> list[np.ndarray]:
         """One integer a row."""
-        return [self._values(table) // (self._per_second() if self._whole else 1)]
+        return [integers(one(table.column(self._column)).cast(WHOLE))]
 
     def meta(self) -> dict[str, Any]:
         """The unit."""
-        return {f"{self._group}_units": {self._column: "s" if self._whole else self._unit}}
-
-    def _per_second(self) -> int:
-        return 10**9 // NANOSECONDS[self._unit]
-
-    def _values(self, table: pa.Table) -> np.ndarray:
-        return integers(one(table.column(self._column)).cast(WHOLE))
+        return {f"{self._group}_units": {self._column: self._unit}}
 
 
 class Words(Base):
@@ -312,7 +297,7 @@ def stated(types: dict[str, Any], given: dict[str, str], where: str) -> dict[str
     Raises:
         ConfigError: Another word.
     """
-    kinds = dict(zip(KINDS, (WHOLE, pa.float64(), TEXT, pa.timestamp("ns")), strict=True))
+    kinds = dict(zip(KINDS, (WHOLE, pa.float64(), TEXT, *map(pa.timestamp, TIME_UNITS.values())), strict=True))
     for column, word in given.items():
         if word not in kinds:
             raise ConfigError(f"{where}: the type of '{column}' is '{word}'{did_you_mean(word, kinds)}; choose {', '.join(KINDS)}")

@@ -27,7 +27,7 @@ from graphtheta.inference.self_loops import Looped, check_loops, with_loops
 from graphtheta.job.job import Job
 from graphtheta.ops.backend.fused import backend_scope
 from graphtheta.partitioners.auto import Work, pair_for
-from graphtheta.samplers.hidden import hidden_by
+from graphtheta.samplers.hidden import check_times, hidden_by
 from graphtheta.schema.conform import conformed
 from graphtheta.splits.several import choose_split
 from graphtheta.tasks.edge import EdgeKind
@@ -137,6 +137,7 @@ def _prepared(job: Job, trained: Trained, load: Callable[[], Graph], comm: Comm,
 
     Collective: all ranks of comm.
     """
+    hidden = hidden_by(job)
     # a kind of task from a file is known after the file was read
     kind_of, given = TASKS.find(trained.task if job.task == "auto" else job.task), Graph([[], []], 1)
 
@@ -150,7 +151,8 @@ def _prepared(job: Job, trained: Trained, load: Callable[[], Graph], comm: Comm,
         given = load()
         given = choose_split(given, job.split_index if given.n_splits > 1 else 0)
         trained.check_nodes(given)
-        return conformed(given, trained.graph, trained.read)
+        times = [f"edge.{hidden.time}"] if hidden is not None and hidden.timed else []
+        return conformed(given, trained.graph, [*trained.read, *times])
 
     error: GraphThetaError | None = None
     found: tuple[TaskKind, Looped, Model] | None = None
@@ -159,7 +161,8 @@ def _prepared(job: Job, trained: Trained, load: Callable[[], Graph], comm: Comm,
         kind = applied()
         taken = kind.take(whole)
         model = make(taken, kind)
-        found = kind, with_loops(taken, job.self_loops, model, hidden_by(job)), model
+        check_times(taken, hidden, kind.name == "node")
+        found = kind, with_loops(taken, job.self_loops, model, hidden), model
     except MemoryError as e:
         error = MemoryLimitError(f"the graph and the weights do not fit into memory: {e}; use more workers")
     except GraphThetaError as e:

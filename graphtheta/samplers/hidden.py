@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from graphtheta.data.columns import unit_of
+from graphtheta.data.graph import Graph
 from graphtheta.described import name_and_options
 from graphtheta.engine.sampling.columns import ALWAYS
 from graphtheta.engine.sampling.sampler import Timed
-from graphtheta.errors import ConfigError
+from graphtheta.errors import ConfigError, DataError
 from graphtheta.samplers.registry import SAMPLERS
+from graphtheta.splits.times import check_stated, labelled_nodes
 
 REFUSED = "refused"
 
@@ -73,11 +76,13 @@ class Hidden(NamedTuple):
         sampler: The sampler as the job describes it.
         timed: Whether edges are hidden from earlier targets.
         time, mask, weight: Edge columns that decide which edges may be chosen; empty for none.
+        target_time: Node column of the times of targets; empty for none.
     """
 
     sampler: str
     timed: bool
     time: str
+    target_time: str
     mask: str
     weight: str
 
@@ -102,10 +107,33 @@ def hidden_by(job: Any) -> Hidden | None:
         return None
     name, written = name_and_options(job.sampler)
     made = SAMPLERS.find(name)
-    found = {option: written.get(option, getattr(made, option, "")) for option in ("time", "mask", "weight")}
+    found = {option: written.get(option, getattr(made, option, "")) for option in ("time", "target_time", "mask", "weight")}
     columns = {option: column if isinstance(column, str) else "" for option, column in found.items()}
     hidden = Hidden(sampler=job.sampler, timed=issubclass(made, Timed), **columns)
     return hidden if hidden.timed or hidden.mask else None
+
+
+def check_times(graph: Graph, hidden: Hidden | None, of_nodes: bool) -> None:
+    """Check that times which are compared can be: that all relations have them, and that edges and nodes have the same unit.
+
+    Args:
+        graph: The graph, before self loops are added.
+        hidden: Edges that the sampler hides; None if it hides none.
+        of_nodes: Whether targets are nodes.
+
+    Raises:
+        DataError: They cannot.
+    """
+    if hidden is None or not hidden.timed:
+        return
+    at = f"{graph.name}: sampler={hidden.sampler}"
+    check_stated(graph, "edge", hidden.time, at)
+    units = [unit_of(graph, group, name) for group, name in (("edge", hidden.time), ("node", hidden.target_time))]
+    if of_nodes:
+        check_stated(graph, "node", hidden.target_time, at, labelled_nodes(graph))
+        if all(units) and units[0] != units[1]:
+            raise DataError(f"{at} compares times of edges in {units[0]} with times of nodes in {units[1]}; import both tables with the same "
+                            f"type, such as --types {hidden.time}:time")
 
 
 def why_refused(name: str, job: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.data.columns import listed
+from graphtheta.data.columns import TIME_UNITS, listed, unit_of
 from graphtheta.data.graph import Graph
 from graphtheta.data.scale import Scale
 from graphtheta.data.typed import RELATION, TYPE, relation_of_columns, type_widths
@@ -80,8 +80,21 @@ def _columns(graph: Graph, schema: Schema, group: str, known: dict[str, Column],
         if (form.whole, form.width) != (wanted.whole, wanted.width):
             raise DataError(f"{where}, has {form.text} of {x.dtype} in the {group} column {name!r}; expected {wanted.text}; convert the "
                             "column")
+        _check_unit(group, name, wanted.unit, unit_of(graph, group, name), where)
         found[name] = _codes(graph, schema, group, name, wanted, where)
     return found
+
+
+def _check_unit(group: str, name: str, wanted: str, unit: str, where: str) -> None:
+    """Check that times are in the unit of the training, as far as both are known.
+
+    Raises:
+        DataError: They are not.
+    """
+    if wanted and unit and wanted != unit:
+        word = next(word for word, of_word in TIME_UNITS.items() if of_word == wanted)
+        raise DataError(f"{where}, has times in {unit} in the {group} column {name!r}; expected {wanted}: import its table with --types "
+                        f"{name}:{word}, or import both tables with one type and train again")
 
 
 def _codes(graph: Graph, schema: Schema, group: str, name: str, wanted: Column, where: str) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from graphtheta.data.columns import unit_of
 from graphtheta.data.graph import Graph
 from graphtheta.data.scale import Scale
 from graphtheta.schema.learned import LearnedNodes
@@ -20,6 +21,7 @@ class Column(BaseModel):
         whole: Whether it holds integers, and not floats.
         width: Numbers of a row; 0 for one without an axis of its own.
         categories: The texts that its codes stand for; empty if it has numbers.
+        unit: Unit of its times, "s", "ms", "us" or "ns"; empty if it has no times, or nothing states their unit.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -27,6 +29,7 @@ class Column(BaseModel):
     whole: bool
     width: int
     categories: list[str]
+    unit: str = ""
 
     @property
     def text(self) -> str:
@@ -102,4 +105,4 @@ class Schema(BaseModel):
 def _columns(graph: Graph, group: str) -> dict[str, Column]:
     columns = graph.node_columns if group == "node" else graph.edge_columns
     return {name: Column(whole=x.dtype.kind == "i", width=0 if x.ndim == 1 else int(x.shape[1]),
-                         categories=list(graph.categories(group, name))) for name, x in columns.items()}
+                         categories=list(graph.categories(group, name)), unit=unit_of(graph, group, name)) for name, x in columns.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphtheta.data.graph import Graph
+from graphtheta.data.typed import lacking, names_and_codes
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.splits.nodes import Masks, check_shares
 
@@ -64,20 +65,51 @@ def _before(times: np.ndarray, ordered: np.ndarray, share: float) -> np.ndarray:
     return times < ordered[min(round(share * len(ordered)), len(ordered) - 1)]
 
 
+def labelled_nodes(graph: Graph) -> np.ndarray:
+    """Nodes with a label, [n_nodes] bool."""
+    if graph.y is None:
+        return np.zeros(graph.n_nodes, bool)
+    return ~np.isnan(graph.y).all(axis=1) if graph.y.ndim == 2 else np.asarray(graph.y) >= 0
+
+
+def check_stated(graph: Graph, group: str, column: str, at: str, rows: np.ndarray | None = None) -> None:
+    """Check that some rows have times of their own, and not the 0 of a type or relation without times.
+
+    Args:
+        graph: The graph.
+        group: "node" or "edge".
+        column: Name of the column of times.
+        at: What needs the times, for the message.
+        rows: The rows, [n] bool; None for all.
+
+    Raises:
+        DataError: Some have none.
+    """
+    bad = lacking(graph, group, column)
+    if bad is not None and rows is not None:
+        bad &= rows
+    if bad is not None and bad.any():
+        names, codes = names_and_codes(graph, group)
+        without = names[int(codes[int(np.argmax(bad))])]
+        raise DataError(f"{at}: {without!r} has no values in the {group} column {column!r}; give them, such as a time before all others "
+                        f"for {group}s that are known from the start")
+
+
 def split_by_time(graph: Graph) -> Graph:
     """The graph with masks by its column "time": of nodes with labels, otherwise of edges.
 
     Raises:
         ConfigError: There is no such column.
-        DataError: As for ``time_split``.
+        DataError: As for ``time_split``, or a type or a relation has no times.
     """
     what, columns = ("node", graph.node_columns) if graph.y is not None else ("edge", graph.edge_columns)
     if TIME not in columns:
         raise ConfigError(f"{graph.name}: split=time needs the {what} column {TIME!r}; add it with graph.replace({what}_columns="
                           f"{{{TIME!r}: times}}), or choose another --split")
     times = np.asarray(columns[TIME])
-    if graph.y is not None:
-        labelled = ~np.isnan(graph.y).all(axis=1) if graph.y.ndim == 2 else graph.y >= 0
+    labelled = None if graph.y is None else labelled_nodes(graph)
+    check_stated(graph, what, TIME, f"{graph.name}: split=time", labelled)
+    if labelled is not None:
         return graph.with_masks(*time_split(times, use=labelled))
     train, val, test = time_split(times, *(LINK_SHARES if graph.edge_y is None else ()))
     return graph.replace(edge_train=train, edge_val=val, edge_test=test)

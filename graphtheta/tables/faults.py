@@ -15,6 +15,7 @@ SHOWN = 5
 ADVICE = {
     "is not a number": "texts of nodes become features with --one-hot, other texts and times named columns with --node-columns or "
                        "--edge-columns",
+    "is not a time in whole": "state a finer unit of the times with --types COLUMN:time, which is nanoseconds",
     "has no value": "only labels and splits may be missing: fill in other values, or leave out the column",
 }
 

@@ -30,7 +30,7 @@ EDGE_VALUES = {"edge_attr": "edge_attr", "feat": "edge_attr", "edge_weight": "ed
 # fields that stay matrices if they have one column
 WIDE = ("x", "edge_attr")
 # what is kept of the facts of a gt.Graph
-KEPT = ("node_types", "relations", "class_names", "type_widths", "relation_widths")
+KEPT = ("node_types", "relations", "class_names", "type_widths", "relation_widths", "node_lacks", "edge_lacks", "node_units", "edge_units")
 # what tells nodes and edges, and is no column; names with an underscore in front are numbers that DGL keeps of a larger graph
 TOPOLOGY = ("edge_index", "adj", "adj_t", "n_nodes", "num_nodes")
 

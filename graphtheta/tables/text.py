@@ -32,7 +32,9 @@ HEAD = 1 << 20
 MOST_WRONG = 1000
 # what pyarrow says of a value, without its advice
 WRONG = re.compile(r"CSV column #(\d+): .*?CSV conversion error to ([\w\[\]]+): (?:invalid value '(.*)'|(.*))", re.DOTALL)
-KINDS = {"int64": "a whole number", "double": "a number", "bool": "true or false", "timestamp[ns]": "a time", "timestamp[s]": "a time"}
+KINDS = {"int64": "a whole number", "double": "a number", "bool": "true or false",
+         "timestamp[s]": "a time in whole seconds", "timestamp[ms]": "a time in whole milliseconds",
+         "timestamp[us]": "a time in whole microseconds", "timestamp[ns]": "a time"}
 
 
 class Head(NamedTuple):

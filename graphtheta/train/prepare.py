@@ -25,7 +25,7 @@ from graphtheta.inference.self_loops import with_loops
 from graphtheta.job.job import Job
 from graphtheta.logger import logger
 from graphtheta.orders.registry import make_order
-from graphtheta.samplers.hidden import hidden_by
+from graphtheta.samplers.hidden import check_times, hidden_by
 from graphtheta.samplers.make_sampler import make_sampler
 from graphtheta.staleness.registry import make_exchange, make_history
 from graphtheta.staleness.stale_batch import StaleBatch
@@ -108,7 +108,9 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Pre
     graph = kind.take(graph)
     metric = choose_metric(job.metric, kind.measured)
     model = make_model(job, graph, kind, given)
-    looped = with_loops(graph, job.self_loops, model, hidden_by(job))
+    hidden = hidden_by(job)
+    check_times(graph, hidden, kind.name == "node")
+    looped = with_loops(graph, job.self_loops, model, hidden)
     return Prepared(job, looped.graph, model, looped.info, kind, metric.name, looped.unknown)
 
 

@@ -209,6 +209,25 @@ def test_labels_of_several_classes_times_and_targets(tmp_path):
     assert graph.edge_y[[0, 2]].ravel().tolist() == [1.5, 2.0] and np.isnan(graph.edge_y[1])
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("fraction", [False, True])
+def test_the_unit_of_times_is_that_of_the_type_whatever_the_values(unit, fraction, tmp_path):
+    """Of a column with a type, and of a text whose type is stated."""
+    per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    extra = per_second // 2 if fraction and unit != "s" else 0
+    values = [3 * per_second, 5 * per_second + extra]
+    texts = ["1970-01-01T00:00:03", "1970-01-01T00:00:05" + (".5" if extra else "")]
+    (tmp_path / "e.csv").write_text("src,dst,t\n" + "".join(f"{i},{1 - i},{text}\n" for i, text in enumerate(texts)))
+    word = {"ns": "time"}.get(unit, f"time_{unit}")
+    for name, edges, keys in (("typed", pa.table({"src": [0, 1], "dst": [1, 0], "t": pa.array(values, pa.timestamp(unit))}), {}),
+                              ("stated", tmp_path / "e.csv", {"types": {"t": word}})):
+        graph = gt.load(imported(edges, None, tmp_path / name, 2, edge_columns=["t"], **keys))
+        assert graph.edge_columns["t"].tolist() == values and graph.meta["edge_units"] == {"t": unit}
+    if extra:
+        with pytest.raises(DataError, match=r"(?s)'1970-01-01T00:00:05.5' is not a time in whole seconds.*--types COLUMN:time"):
+            imported(tmp_path / "e.csv", None, tmp_path / "bad", edge_columns=["t"], types={"t": "time_s"})
+
+
 def test_queries(tmp_path):
     with sqlite3.connect(":memory:", check_same_thread=False) as base:
         base.execute("create table follows (a text, b text, w real)")

@@ -207,6 +207,80 @@ def test_bad_grain(option, message):
         trainer(GRAPH, sampler=f"temporal:{option}")
 
 
+class Aged(gt.Layer):
+    """Sums neighbours times the times of the edges."""
+
+    def __init__(self, d_in, d_out):
+        self.weight = gt.Parameter.glorot(d_in, d_out)
+
+    def gather(self, edge):
+        return edge.src.h * gt.cast(edge.time - 3, edge.src.h.dtype)
+
+    def apply(self, node, total):
+        return total @ self.weight
+
+
+class Ages(gt.Model):
+    def __init__(self, d_in, d_out):
+        self.layer = Aged(d_in, d_out)
+
+    def forward(self, graph):
+        return self.layer(graph, graph.x)
+
+
+def in_unit(unit, node_unit=None):
+    """The graph with times of a unit, which an import has noted."""
+    units = {"edge_units": {"time": unit}, "node_units": {"time": node_unit or unit}} if unit else {}
+    return GRAPH.replace(meta={**GRAPH.meta, **units})
+
+
+@pytest.mark.parametrize("keys", [{"model": Ages, "strategy": "global", "sampler": "neighbour", "fanout": ()}, {}], ids=["layer", "sampler"])
+def test_times_in_another_unit_than_those_of_the_training_are_refused(keys):
+    if keys:
+        keys = {**keys, "batch_size": 0}
+    one = trainer(in_unit("s"), **keys)
+    one.on(in_unit("s"))
+    # nothing says the unit of a graph made of arrays
+    one.on(in_unit(""))
+    with pytest.raises(DataError, match=r"has times in ns in the edge column 'time'; expected s: import its table with --types time:time_s"):
+        one.on(in_unit("ns"))
+    with pytest.raises(DataError, match="compares times of edges in s with times of nodes in ns"):
+        trainer(in_unit("s", "ns"))
+
+
+TYPED = {("a", "r", "a"): RNG.integers(0, 20, (2, 50)), ("b", "s", "a"): RNG.integers(0, 20, (2, 50))}
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_types_and_relations_without_times_are_refused(stored, tmp_path):
+    """They hold 0, which would be a time before all others."""
+    times = RNG.integers(5, 30, 50)
+
+    def graph(node_times, edge_times, **fields):
+        made = gt.Graph(TYPED, {"a": 20, "b": 20}, x={"a": np.eye(20), "b": np.eye(20)}, **fields,
+                        node_columns={"time": {kind: times[:20] for kind in node_times}},
+                        edge_columns={"time": {relation: times for relation in edge_times}})
+        if stored:
+            folder = tmp_path / f"store{len(list(tmp_path.iterdir()))}"
+            gt.import_graph(made, to=folder)
+            return gt.load(folder, split="stored")
+        return made
+
+    first, second = TYPED
+    labels = {"y": {"a": np.arange(20) % 3}, "train": {"a": np.arange(20) < 15}, "val": {"a": np.arange(20) >= 15}}
+    keys = {"strategy": "mini", "batch_size": 5, "fanout": (2,), "layers": 1, "sampler": "temporal"}
+    with pytest.raises(DataError, match=r"\('b', 's', 'a'\) has no values in the edge column 'time'"):
+        gt.Trainer("sage", graph("a", [first], **labels), **keys)
+    with pytest.raises(DataError, match="'a' has no values in the node column 'time'"):
+        gt.Trainer("sage", graph("b", TYPED, **labels), **keys)
+    # nodes that are no targets need no times
+    gt.Trainer("sage", graph("a", TYPED, **labels), **keys)
+    with pytest.raises(DataError, match=r"split=time: \('a', 'r', 'a'\) has no values in the edge column"):
+        with_masks(graph("ab", [second]), "time", 0, 0, {})
+    with pytest.raises(DataError, match="split=time: 'a' has no values in the node column"):
+        with_masks(graph("b", TYPED, y=labels["y"]), "time", 0, 0, {})
+
+
 DEPEND = "values depend on the time of the target"
 
 
