@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dis import get_instructions
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -33,16 +33,18 @@ def reached(root: Any, path: str = "self") -> Iterator[tuple[str, Any, Any]]:
         ):
             continue
         seen.add(id(x))
-        queue += [(f"{where}.{name}", value, x) for name, value in _parts(x)]
+        queue += [(f"{where}.{name}", value, x) for name, value in parts(x)]
 
 
-def _parts(x: Any) -> list[tuple[Any, Any]]:
+def parts(x: Any) -> list[tuple[Any, Any]]:
+    """Attributes of an object, items of a list, tuple or dict, and variables of a function."""
     if isinstance(x, (list, tuple)):
         return list(enumerate(x))
     if isinstance(x, dict):
         return list(x.items())
     slots = [(name, getattr(x, name, None)) for cls in type(x).__mro__ for name in _slots(cls)]
-    function = getattr(x, "__func__", x)
+    # not by getattr, which runs code of the object
+    function = x.__func__ if isinstance(x, (MethodType, classmethod, staticmethod)) else x
     return [
         *getattr(x, "__dict__", {}).items(),
         *slots,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.checking import eager, trial
+from graphtheta.checking.alike import alike
 from graphtheta.checking.outside import Outside
 from graphtheta.checking.trial import Case, Numbers, Samples
 from graphtheta.checking.weighted import repeating, sampled
@@ -23,7 +24,7 @@ from graphtheta.engine.layer.module import Module
 from graphtheta.engine.layer.settings import pass_scope
 from graphtheta.engine.layer.superstep import fallback_text
 from graphtheta.engine.view.hop import Layers
-from graphtheta.errors import CheckError, ConfigError, GraphThetaError
+from graphtheta.errors import CheckError, ConfigError
 from graphtheta.ops.backend.fused import backend_scope, fallbacks
 from graphtheta.ops.functions.constant import HeldConstants
 
@@ -247,8 +248,8 @@ class _Subject:
     def _outcome(self, model: Model, case: Case | None = None, training: bool = False) -> Any:
         try:
             return self.run(model, case, training)
-        except (GraphThetaError, ValueError, TypeError, ArithmeticError, LookupError) as error:
-            # the layer may not allow the changed setting
+        except Exception as error:
+            # the layer may not allow the changed setting, and says so in any way
             return error
 
     def _changed(self, used: Model, *outside: str) -> str:
@@ -258,7 +259,7 @@ class _Subject:
             f"self.{name}"
             for before, after in zip(self.model.modules(), used.modules(), strict=False)
             for name in vars(after)
-            if repr(vars(before).get(name)) != repr(vars(after)[name])
+            if not alike(vars(before).get(name), vars(after)[name])
             and not isinstance(vars(after)[name], Module)
         ]
         return f", and {', '.join(found[:3])} changed" if found else ""
@@ -371,7 +372,8 @@ def _changes(*models: Model) -> Iterator[tuple[str, Any]]:
 
             def put(value: Any, name: str = name, modules: tuple[Module, ...] = found) -> None:
                 for module in modules:
-                    setattr(module, name, value)
+                    # also of a layer that refuses assignments
+                    vars(module)[name] = value
 
             yield f"self.{name}", lambda put=put, new=new: put(new)
             put(old)

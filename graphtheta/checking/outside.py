@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from types import CellType, FunctionType
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
+from graphtheta.checking.alike import alike
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.layer.reached import global_names
 from graphtheta.ops.edge.aggregator import AGGREGATORS
@@ -64,11 +65,10 @@ class Outside:
 
     def _search(self, x: Any) -> None:
         """Note the variables of a class or function, and search those that they lead to."""
-        if isinstance(x, CACHED) and id(x) not in self._searched:
-            self._searched.add(id(x))
+        if isinstance(x, CACHED) and x not in self._caches:
             self._caches.append(x)
-        for wrapper in ("fget", "__func__", "__wrapped__"):
-            x = getattr(x, wrapper, x)
+        for function in _wrapped(x):
+            self._search(function)
         if (
             not isinstance(x, (type, FunctionType))
             or x.__module__ not in self._files
@@ -95,6 +95,18 @@ def _parts(model: Model) -> Iterator[Any]:
         for x in several if isinstance(several, (list, tuple)) else [several]:
             # a run refuses what is none
             yield AGGREGATORS.get(x) if isinstance(x, str) else x
+
+
+def _wrapped(x: Any) -> list[Any]:
+    """The functions that a property, a method or a wrapper of another function calls."""
+    # by type: another object may run code, or raise, when it is asked for attributes
+    if isinstance(x, property):
+        return [x.fget, x.fset]
+    if isinstance(x, (classmethod, staticmethod, MethodType)):
+        return [x.__func__]
+    if isinstance(x, (FunctionType, CACHED)):
+        return [getattr(x, "__wrapped__", None)]
+    return []
 
 
 def _of_the_package(cls: type) -> bool:
@@ -173,7 +185,7 @@ class _Space:
             self._variables.prefix + name
             for name in sorted(now.keys() | self._values.keys())
             if now.get(name) is not self._values.get(name)
-            or repr(self._content(now.get(name))) != repr(self._contents.get(name))
+            or not self._is_unchanged(name)
         ]
 
     def restore(self) -> None:
@@ -183,8 +195,15 @@ class _Space:
         for name, value in self._values.items():
             if name not in now or now[name] is not value:
                 self._variables.write(name, value)
-            if (content := self._contents[name]) is not None:
-                _refill(_changeable(value, self._files), deepcopy(content))
+            # what has not changed stays the same object
+            if not self._is_unchanged(name):
+                _refill(_changeable(value, self._files), deepcopy(self._contents[name]))
+
+    def _is_unchanged(self, name: str) -> bool:
+        """Whether what is inside the value that a variable had is as it was, or was not copied."""
+        content = self._contents.get(name)
+        now = _changeable(self._values.get(name), self._files)
+        return content is None or alike(now, content)
 
     def _content(self, value: Any) -> Any:
         """A copy of what can be changed inside a value; None if there is no such thing or copy."""

@@ -69,7 +69,8 @@ def repeating(model: Model) -> Iterator[tuple[str, str, Model]]:
                 other = deepcopy(model)
                 changed: Any = dict(other.named_modules())[path]
                 repeated = _Repeated(aggregator)
-                changed.sum = {**known, name: repeated} if name else repeated
+                # also of a layer that refuses assignments
+                vars(changed)["sum"] = {**known, name: repeated} if name else repeated
                 yield type(layer).__name__, type(aggregator).__name__, other
 
 

@@ -1,7 +1,8 @@
 """gt.check: what it finds, and in which words."""
 from __future__ import annotations
 
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, wraps
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -93,6 +94,25 @@ class Counting(Base):
     def apply(self, node, total):
         self.calls += 1
         return total * self.calls
+
+
+class CountingAmongObjects(Counting):
+    def __init__(self):
+        self.layers, self.settings = [gt.Linear(4, 3)], SimpleNamespace(items=[SimpleNamespace()])
+        super().__init__()
+
+    def transform(self, node):
+        return {"z": gt.matmul(node.h, self.w) + self.layers[0](node.h)}
+
+
+class CountingInArray(Base):
+    def __init__(self):
+        super().__init__()
+        self.counts = np.zeros(5000)
+
+    def apply(self, node, total):
+        self.counts[2500] += 1
+        return total * self.counts[2500]
 
 
 class Remembering(Base):
@@ -267,6 +287,22 @@ class StoredInFunctionCache(Remembers):
         return by_shape("any")
 
 
+def keeping_the_first(function):
+    results = {}
+
+    @wraps(function)
+    def of_the_first(self, compute):
+        return results.setdefault("first", compute())
+
+    return of_the_first
+
+
+class StoredByDecorator(Remembers):
+    @keeping_the_first
+    def stored(self, compute):
+        return compute()
+
+
 def stored_in_closure():
     first = []
 
@@ -402,6 +438,18 @@ FAULTS = {
     "stored in the cache of a function": (
         StoredInFunctionCache,
         r"after a pass over one graph.*the cache of by_shape changed",
+    ),
+    "stored by a decorator": (
+        StoredByDecorator,
+        r"after a pass over one graph.*and the variable results changed",
+    ),
+    "a changed number among many objects": (
+        CountingAmongObjects,
+        "a second call computes other values, and self.calls changed: the layer keeps state",
+    ),
+    "a changed number of a large array": (
+        CountingInArray,
+        "a second call computes other values, and self.counts changed: the layer keeps state",
     ),
     "stored in a closure": (
         stored_in_closure,
@@ -662,6 +710,82 @@ def test_what_is_right_passes_and_is_left_alone(make):
     )
     for name, p in layer.named_parameters():
         np.testing.assert_array_equal(p.value, before[name])
+
+
+class Settings:
+    """Gives settings as attributes, and raises another error than AttributeError without them."""
+
+    def __init__(self, **values):
+        vars(self)["values"] = values
+
+    def __getattr__(self, name):
+        return vars(self)["values"][name]
+
+
+class Fixed(dict):
+    def clear(self):
+        raise TypeError("it is fixed")
+
+
+SETTINGS = Settings(factor=2.0)
+NOTHING = object()
+CHOICES = {"factor": NOTHING, "objects": [NOTHING]}
+FIXED = Fixed(factor=2.0)
+FACTORS = np.arange(1.0, 4.0)
+FACTORS.setflags(write=False)
+
+
+class ReadsOutside(Base):
+    """Reads variables that cannot be set, or that are told apart by identity."""
+
+    def apply(self, node, total):
+        assert CHOICES["factor"] is CHOICES["objects"][0] is NOTHING
+        return total * FACTORS * FIXED["factor"] * SETTINGS.factor
+
+
+class SummedBySettings(Total):
+    def finish(self, state):
+        assert SETTINGS.factor
+        return state["a"]
+
+
+class Refusing(Base):
+    """Has one allowed setting, and refuses others by some error."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.heads, self.error = 1, error
+
+    def gather(self, edge):
+        if self.heads != 1:
+            raise self.error
+        return edge.src.z
+
+
+@dataclass(frozen=True, eq=False)
+class Frozen(gt.Layer):
+    w: gt.Parameter
+    factor: float = 2.0
+
+    def gather(self, edge):
+        return gt.matmul(edge.src.h, self.w) * self.factor
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        ReadsOutside,
+        lambda: Summed(SummedBySettings()),
+        *(
+            lambda error=error: Refusing(error)
+            for error in (AssertionError, NotImplementedError, AttributeError, RuntimeError)
+        ),
+        lambda: Frozen(gt.Parameter.glorot(4, 3)),
+    ],
+)
+def test_layers_that_keep_nothing_pass_however_they_are_written(make):
+    gt.check(make(), d_in=4, d_edge=2)
+    assert CHOICES == {"factor": NOTHING, "objects": [NOTHING]}
 
 
 @pytest.mark.fused
