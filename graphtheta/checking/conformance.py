@@ -265,11 +265,11 @@ class _Subject:
         return f", and {', '.join(found[:3])} changed" if found else ""
 
     def check_trained(self) -> None:
-        """Every parameter has a gradient above rounding errors at one point at least."""
+        """Every parameter that is trained has a gradient above rounding errors at one point at least."""
         if self.unread:
             self.fail(f"no operation reads {', '.join(self.unread)}, so it is not trained; pass the gt.Parameter itself to "
                       "functions of gt: its .value is a constant")
-        left: dict[str, float] = {p.name: 0.0 for p in self.model.parameters()}
+        left = {p.name: 0.0 for p in self.model.parameters() if p.requires_grad}
         for point in range(POINTS):
             model = self.copy()
             trial.move_parameters(model, point, 0.3)
@@ -288,7 +288,7 @@ class _Subject:
                   "share; leave it out, as in GCN(d_in, d_out, bias=False)")
 
     def check_gradients(self, tolerance: float) -> float:
-        """Central differences along one random direction of every parameter and input."""
+        """Central differences along one random direction of every trained parameter and input."""
         model, step, worst, constants = self.copy(), 1e-6, 0.0, HeldConstants()
         with constants.recording():
             exact = self.run(model)

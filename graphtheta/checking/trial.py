@@ -230,7 +230,7 @@ def weights(ids: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def directions(model: Model, case: Case) -> Iterator[tuple[str, np.ndarray, Callable[[np.ndarray], Case]]]:
-    """Of each parameter and input: name of the gradient, random unit direction, shift function."""
+    """Of each trained parameter and input: its gradient's name, random unit direction, shift."""
     def parameter(p: Parameter, start: np.ndarray) -> Callable[[np.ndarray], Case]:
         def put(d: np.ndarray) -> Case:
             p.value = start + d
@@ -238,7 +238,7 @@ def directions(model: Model, case: Case) -> Iterator[tuple[str, np.ndarray, Call
         return put
 
     movable: list[tuple[str, tuple[int, ...], Callable[[np.ndarray], Case]]]
-    movable = [(f"gradient of {p.name}", p.shape, parameter(p, p.value)) for p in model.parameters()]
+    movable = [(f"gradient of {p.name}", p.shape, parameter(p, p.value)) for p in model.parameters() if p.requires_grad]
     movable += [("gradient of x", case.x.shape, lambda d: replace(case, x=case.x + d)),
                 ("gradient of edge.attr", case.attr.shape, lambda d: replace(case, attr=case.attr + d))]
     for name, shape, put in movable:

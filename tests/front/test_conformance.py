@@ -771,9 +771,27 @@ class Frozen(gt.Layer):
         return gt.matmul(edge.src.h, self.w) * self.factor
 
 
+class PartlyFrozen(Base):
+    """One of its parameters is not trained.
+
+    Args:
+        name: The parameter.
+    """
+
+    def __init__(self, name):
+        super().__init__()
+        self.v = gt.Parameter.ones(3)
+        getattr(self, name).requires_grad = False
+
+    def apply(self, node, total):
+        return total * self.v
+
+
 @pytest.mark.parametrize(
     "make",
     [
+        lambda: PartlyFrozen("v"),
+        lambda: PartlyFrozen("w"),
         ReadsOutside,
         lambda: Summed(SummedBySettings()),
         *(
@@ -783,7 +801,7 @@ class Frozen(gt.Layer):
         lambda: Frozen(gt.Parameter.glorot(4, 3)),
     ],
 )
-def test_layers_that_keep_nothing_pass_however_they_are_written(make):
+def test_sound_layers_pass_however_they_are_written(make):
     gt.check(make(), d_in=4, d_edge=2)
     assert CHOICES == {"factor": NOTHING, "objects": [NOTHING]}
 
