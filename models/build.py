@@ -1,7 +1,7 @@
 """Builds networks from the design and the options of a model."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from graphtheta.errors import ConfigError
@@ -86,9 +86,9 @@ def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, deco
     for i in range(o.layers):
         last = i == o.layers - 1 and not head_follows
         layer, width = design.layer(width, end if last else o.hidden, d_edge, last, o, **sizes)
-        _turn(name, layer, o.direction)
         layers.append(layer)
         widths.append(width)
+    _turn(name, layers, o.direction)
     width = sum(widths) if o.jumping == "concat" else width
     readout, width = (None, width) if o.readout == "none" else make_readout(o.readout, width)
     head = NodeHead(width, (), end) if head_follows else None
@@ -112,20 +112,21 @@ def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, deco
     return made
 
 
-def _turn(name: str, module: Module, direction: str) -> None:
-    """Give a direction to the layers inside a module that sum messages.
+def _turn(name: str, modules: Sequence[Module], direction: str) -> None:
+    """Give a direction to the layers inside modules that sum messages.
 
     With "in", the default of a job, they keep their own.
 
     Raises:
         ConfigError: There are none, or one was made for another direction.
     """
-    summing = [m for m in module.modules() if isinstance(m, Layer) and m.sum is not None]
     if direction == "in":
         return
+    inside = [m for module in modules for m in module.modules()]
+    summing = [m for m in inside if isinstance(m, Layer) and m.sum is not None]
     if not summing:
-        raise ConfigError(f"direction={direction!r} has no effect: the layers of {name} pass no "
-                          "messages; leave it out")
+        without = f"the layers of {name} pass no messages" if modules else "there are no layers"
+        raise ConfigError(f"direction={direction!r} has no effect: {without}; leave it out")
     for layer in summing:
         if layer.direction not in ("in", direction):
             raise ConfigError(

@@ -92,6 +92,11 @@ def test_every_model_is_built_by_name(name):
             {"direction": "out"},
             "direction='out' has no effect: the layers of mlp pass no messages",
         ),
+        (
+            "gcn",
+            {"layers": 0, "direction": "out", "decoder": "edge"},
+            "direction='out' has no effect: there are no layers",
+        ),
         ("gcn", {"decoder": "cosine"}, "dot, hadamard, edge"),
         ("sage", {"aggregator": "lstm"}, "mean, max, sum"),
         ("gipa", {"reduce": "min"}, "sum, mean, max"),
