@@ -354,7 +354,9 @@ class Trainer(Session):
             return -loss, -loss
         value = metrics[f"{split}_{metric}"]
         value = -value if METRICS[metric].smaller_is_better else value
-        return (value if np.isfinite(value) else -np.inf), -metrics[f"{split}_loss"]
+        loss = metrics[f"{split}_loss"]
+        # NaN is in no order, so that a later model would always be better
+        return (value if np.isfinite(value) else -np.inf), (-np.inf if np.isnan(loss) else -loss)
 
 
 def is_finite(x: np.ndarray) -> bool:

@@ -248,6 +248,18 @@ def test_what_is_not_defined_is_said_once(caplog: pytest.LogCaptureFixture) -> N
     assert not said(gt.load("sbm:n_nodes=80,n_edges=300,classes=2,features=4"))
 
 
+def test_of_equal_metrics_a_loss_that_is_nan_is_the_worst(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = gt.Trainer("gcn", one_class(), epochs=4, **KEYS)
+    measure = trainer.measure
+    losses = iter([np.nan, 0.6, np.nan, 0.7])
+    monkeypatch.setattr(
+        trainer,
+        "measure",
+        lambda: measure() | {"val_accuracy": 0.9, "val_loss": next(losses)},
+    )
+    assert trainer.fit().best_epoch == 2
+
+
 @pytest.mark.parametrize("weight", [0.0, np.nan])
 def test_an_audit_of_a_dead_network_says_so(
     weight: float, caplog: pytest.LogCaptureFixture
