@@ -104,6 +104,13 @@ class Evaluator(ABC):
             listed = " and ".join(names)
             logger.warning(f"{listed} of the {split} set {verb} not defined (NaN): {reason}")
 
+    def _tell_weightless(self) -> None:
+        """Log, once and on rank 0, that the loss of a split is not defined."""
+        if self.job_comm.rank == 0 and "loss" not in self._told:
+            self._told.add("loss")
+            logger.warning("the loss of a set whose rows all weigh 0 is not defined (NaN); give some of "
+                           "its rows a weight with --sample-weights or --class-weights")
+
     @abstractmethod
     def measured(self, model: Model) -> Iterator[tuple[str, Metrics]]:
         """Each split that has rows, with its loss and metrics.
@@ -154,6 +161,10 @@ class Evaluator(ABC):
             share = (self.task.mean_loss(out, y, rows, weights) if grouping is None else
                      self.task.group_loss(out, y, grouping, weights))
             loss = float(self.job_comm.all_sum(np.asarray(share.value, np.float64)))
+        if weights is not None and not self.job_comm.all_sum(np.asarray(weights[rows].sum())):
+            # the share of a batch without weight is 0, but a mean of nothing is not defined
+            loss = float("nan")
+            self._tell_weightless()
         value = out.value
         if self.task.kind == "labels" and value.ndim == 1:
             # links have one label each and no axis for it

@@ -234,6 +234,21 @@ def test_weights_that_are_wrong_or_all_zero_are_an_error() -> None:
         gt.Trainer("gcn", GRAPH.replace(y=np.ones((60, 1), np.float32) / 3, n_classes=None), class_weights="balanced", **KEYS)
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_set_that_weighs_nothing_has_no_loss(size: int, caplog: pytest.LogCaptureFixture) -> None:
+    graph = WEIGHTED.replace(node_columns={"w": GRAPH.train.astype(np.float32)})
+
+    def program(comm: Any) -> dict[str, float]:
+        trainer = gt.Trainer("gcn", graph, comm=comm, epochs=2, sample_weights="w", **KEYS)
+        return trainer.fit().metrics
+
+    caplog.clear()
+    metrics = run_simulated(size, program)[0]
+    assert np.isfinite(metrics["train_loss"]) and np.isfinite(metrics["val_accuracy"])
+    assert np.isnan(metrics["val_loss"]) and np.isnan(metrics["test_loss"])
+    assert caplog.text.count("rows all weigh 0") == 1
+
+
 def test_the_commands_show_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     job = ["--dataset", "sbm:n_nodes=80,n_edges=300,classes=2,features=4", "--backend", "reference", "--epochs", "3", "--metric", "f1",
