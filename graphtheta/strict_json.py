@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
@@ -12,13 +11,13 @@ def to_json(value: Any, **layout: Any) -> str:
     """The JSON text of a value.
 
     Args:
-        value: Texts, numbers, truth values, None, and lists and mappings of these. Numbers that are
-            not finite become null.
+        value: Texts, numbers, truth values, None, and lists, tuples and dicts of these. Numbers
+            that are not finite become null.
         **layout: ``indent``, ``separators`` and ``sort_keys`` of ``json.dumps``.
 
     Raises:
         TypeError: It holds something else.
-        ValueError, RecursionError: It holds itself.
+        ValueError, RecursionError: It holds itself, or a dict has a key that is not finite.
     """
     try:
         return json.dumps(value, allow_nan=False, **layout)
@@ -30,6 +29,6 @@ def to_json(value: Any, **layout: Any) -> str:
 def _finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if isfinite(value) else None
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {key: _finite(x) for key, x in value.items()}
     return [_finite(x) for x in value] if isinstance(value, (list, tuple)) else value

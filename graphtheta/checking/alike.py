@@ -19,16 +19,21 @@ def alike(a: Any, b: Any) -> bool:
     nothing and have no text of their own, such as ``object()`` and its copy.
     """
     left = [(a, b)]
-    seen: set[int] = set()
+    seen: set[tuple[int, int]] = set()
     while left:
         x, y = left.pop()
-        if x is y or id(x) in seen:
+        pair = id(x), id(y)
+        if x is y or pair in seen:
             continue
         if type(x) is not type(y):
             return False
-        seen.add(id(x))
+        seen.add(pair)
         if isinstance(x, np.ndarray):
-            if not _equal_arrays(x, y):
+            if x.dtype != y.dtype or x.shape != y.shape:
+                return False
+            if x.dtype.kind == "O":
+                left += zip(x.flat, y.flat, strict=True)
+            elif not np.array_equal(x, y, equal_nan=x.dtype.kind in "fc"):
                 return False
         elif isinstance(x, COMPARED):
             # NaN is like NaN
@@ -42,10 +47,6 @@ def alike(a: Any, b: Any) -> bool:
                 return False
             left += [(p, q) for (_, p), (_, q) in zip(of_x, of_y, strict=True)]
     return True
-
-
-def _equal_arrays(x: np.ndarray, y: np.ndarray) -> bool:
-    return x.dtype == y.dtype and np.array_equal(x, y, equal_nan=x.dtype.kind in "fc")
 
 
 def _equal_texts(x: Any, y: Any) -> bool:

@@ -733,6 +733,7 @@ CHOICES = {"factor": NOTHING, "objects": [NOTHING]}
 FIXED = Fixed(factor=2.0)
 FACTORS = np.arange(1.0, 4.0)
 FACTORS.setflags(write=False)
+OBJECTS = np.array([NOTHING, np.zeros(2), None], object)
 
 
 class ReadsOutside(Base):
@@ -740,6 +741,7 @@ class ReadsOutside(Base):
 
     def apply(self, node, total):
         assert CHOICES["factor"] is CHOICES["objects"][0] is NOTHING
+        assert OBJECTS[0] is NOTHING
         return total * FACTORS * FIXED["factor"] * SETTINGS.factor
 
 
