@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
-# largest number of objects that a search visits
+# largest number of objects that a search looks into
 MOST_SEARCHED = 100_000
+# what leads to nothing, or to more than an object's own
+ENDS = (np.ndarray, str, bytes, int, float, complex, type(None), type, ModuleType)
 
 
 def reached(root: Any, path: str = "self") -> Iterator[tuple[str, Any, Any]]:
-    """An object and all that it leads to, the nearest first.
+    """An object and what it leads to, the nearest first, without arrays, numbers and texts.
 
     Yields the path of each, the object, and the one that leads to it.
 
@@ -26,14 +28,13 @@ def reached(root: Any, path: str = "self") -> Iterator[tuple[str, Any, Any]]:
     seen: set[int] = set()
     for where, x, holder in queue:
         yield where, x, holder
-        if (
-            id(x) in seen
-            or len(seen) > MOST_SEARCHED
-            or isinstance(x, (np.ndarray, str, bytes, type, ModuleType))
-        ):
+        if id(x) in seen or isinstance(x, ENDS):
             continue
         seen.add(id(x))
-        queue += [(f"{where}.{name}", value, x) for name, value in parts(x)]
+        if len(seen) > MOST_SEARCHED:
+            return
+        inside = [(name, value) for name, value in parts(x) if not isinstance(value, ENDS)]
+        queue += [(f"{where}.{name}", value, x) for name, value in inside]
 
 
 def parts(x: Any) -> list[tuple[Any, Any]]:

@@ -22,8 +22,9 @@ from graphtheta.engine.layer.reached import global_names
 from graphtheta.ops.edge.aggregator import AGGREGATORS
 
 CACHED = type(lru_cache(int))
-# of arrays with more numbers no copy is made
+# of arrays with more numbers, and of lists, sets and dicts with more items, no copy is made
 MOST_COPIED = 1_000_000
+MOST_ITEMS = 10_000
 
 
 class Outside:
@@ -208,11 +209,12 @@ class _Space:
     def _content(self, value: Any) -> Any:
         """A copy of what can be changed inside a value; None if there is no such thing or copy."""
         inside = _changeable(value, self._files)
-        if inside is None or (isinstance(inside, np.ndarray) and inside.size > MOST_COPIED):
+        if inside is None or _is_large(inside):
             return None
         try:
             return deepcopy(inside)
-        except (TypeError, ValueError, RuntimeError):
+        except Exception:
+            # objects refuse to be copied by errors of all kinds
             return None
 
 
@@ -223,6 +225,12 @@ def _changeable(value: Any, files: set[str]) -> Any:
     if isinstance(value, (type, FunctionType)) or type(value).__module__ not in files | {"types"}:
         return None
     return getattr(value, "__dict__", None)
+
+
+def _is_large(inside: Any) -> bool:
+    if isinstance(inside, np.ndarray):
+        return inside.size > MOST_COPIED
+    return len(inside) > MOST_ITEMS
 
 
 def _refill(x: Any, content: Any) -> None:

@@ -727,7 +727,13 @@ class Fixed(dict):
         raise TypeError("it is fixed")
 
 
+class Uncopied:
+    def __deepcopy__(self, memo):
+        raise NotImplementedError("it cannot be copied")
+
+
 SETTINGS = Settings(factor=2.0)
+UNCOPIED = {"factor": Uncopied()}
 NOTHING = object()
 CHOICES = {"factor": NOTHING, "objects": [NOTHING]}
 FIXED = Fixed(factor=2.0)
@@ -741,7 +747,7 @@ class ReadsOutside(Base):
 
     def apply(self, node, total):
         assert CHOICES["factor"] is CHOICES["objects"][0] is NOTHING
-        assert OBJECTS[0] is NOTHING
+        assert OBJECTS[0] is NOTHING and UNCOPIED["factor"]
         return total * FACTORS * FIXED["factor"] * SETTINGS.factor
 
 
