@@ -647,7 +647,7 @@ def test_self_loops_are_those_of_a_job():
     with pytest.raises(CheckError, match=r"not finite: nan at node \d+, which has 0 in-edges"):
         gt.check(Looped(), d_in=4, d_edge=2, self_loops="no")
     words = (
-        r"LoopedCodes reads edge.type, an integer column without a value for the self loops that"
+        r"LoopedCodes reads edge.type, a column without a value for the self loops that"
     )
     with pytest.raises(DataError, match=words):
         gt.check(LoopedCodes(), d_in=4, d_edge=2, edge_columns=columns)
