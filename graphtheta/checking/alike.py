@@ -51,4 +51,5 @@ def alike(a: Any, b: Any) -> bool:
 
 def _equal_texts(x: Any, y: Any) -> bool:
     # the text that every object has names its place in memory
-    return type(x).__repr__ is object.__repr__ or repr(x) == repr(y)
+    text: Any = type(x).__repr__
+    return text is object.__repr__ or repr(x) == repr(y)
