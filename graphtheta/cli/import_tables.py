@@ -88,7 +88,8 @@ def parser() -> Parser:
     group = made.add_argument_group("Types")
     group.add_argument("--id-type", choices=("auto", "int", "text"), help="type of ids; auto: integers, or text if any at the beginning "
                        "of a file is not an integer or has leading zeros [auto]")
-    group.add_argument("--types", metavar="COLUMN:TYPE,...", help="types of columns: int, float, text, time, time_s [found in the first rows]")
+    group.add_argument("--types", metavar="COLUMN:TYPE,...",
+                       help="types of columns: int, float, text, time, time_s [found in the first rows]")
     group.add_argument("--separator", metavar="X", help="character between columns of text files, or tab, space [found in the first line]")
     group.add_argument("--no-header", dest="header", action="store_false", default=None,
                        help="the first line is a row; columns are named 0, 1, 2, ...")

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from graphtheta.data.columns import TAKEN, TIME_UNITS
-from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.fields.base import Base, Classes, Codes, Field, LabelField, Labels, Numbers, Output, Wrong, no_list, says
 from graphtheta.fields.scaled import Scaled

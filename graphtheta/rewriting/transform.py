@@ -41,8 +41,8 @@ def transform_store(store: str | os.PathLike[str], *, to: str | os.PathLike[str]
         component: "largest" keeps the largest weakly connected component; of several, that with the lowest node.
         self_loops: "drop" leaves out edges from a node to itself.
         duplicates: "drop" keeps the first of several edges with the same ends and relation, with its values.
-        reverse: "add" adds the reverse of each edge that has none of its relation, behind all others, with a copy of the values of the first edge
-            with these ends.
+        reverse: "add" adds the reverse of each edge that has none of its relation, behind all others, with a copy of the values of the
+            first edge with these ends.
         comm: The workers; by default those that mpiexec started.
 
     Returns:

@@ -132,8 +132,8 @@ def check_times(graph: Graph, hidden: Hidden | None, of_nodes: bool) -> None:
     if of_nodes:
         check_stated(graph, "node", hidden.target_time, at, labelled_nodes(graph))
         if all(units) and units[0] != units[1]:
-            raise DataError(f"{at} compares times of edges in {units[0]} with times of nodes in {units[1]}; import both tables with the same "
-                            f"type, such as --types {hidden.time}:time")
+            raise DataError(f"{at} compares times of edges in {units[0]} with times of nodes in {units[1]}; import both tables with "
+                            f"one type of times, such as --types {hidden.time}:time")
 
 
 def why_refused(name: str, job: Any) -> str:

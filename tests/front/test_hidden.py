@@ -95,7 +95,8 @@ CASES = {
 
 def numbers(graph, keys, mask, folder):
     """Losses of training and, where the sampler hides edges from evaluation too, its metrics and predictions."""
-    keys = {"strategy": "mini", "batch_size": 7, "epochs": 2, "dtype": "float64", "dropout": 0.0, "keep": 0, "layers": 1, "hidden": 8, **keys}
+    usual = {"strategy": "mini", "batch_size": 7, "epochs": 2, "dtype": "float64", "dropout": 0.0, "keep": 0, "layers": 1, "hidden": 8}
+    keys = {**usual, **keys}
     if keys["model"] in (OfDegrees, OfValues, Scores):
         del keys["layers"], keys["hidden"], keys["dropout"]
     one = gt.Trainer(keys.pop("model"), graph, comm=SerialComm(), **keys)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import gzip
 import sqlite3
+from functools import partial
 
 import networkx as nx
 import numpy as np
@@ -159,10 +160,11 @@ def test_edges_of_different_relations_are_no_duplicates(codes, size, tmp_path):
     wanted = {("duplicates",): graph.deduplicated(), ("duplicates", "reverse"): graph.symmetrised()}
     for keys, expected in wanted.items():
         options = {key: {"duplicates": "drop", "reverse": "add"}[key] for key in keys}
-        found = [gt.load(imported(edges, None, tmp_path / f"i{len(keys)}", size, edge_weight="weight", edge_columns=["relation"], **options))]
-        run_simulated(size, lambda comm, o=options, n=len(keys): gt.transform_store(
-            tmp_path / "plain", to=tmp_path / f"t{n}", comm=comm, **o))
-        found.append(gt.load(tmp_path / f"t{len(keys)}"))
+        made, changed = (tmp_path / f"{kind}{len(keys)}" for kind in ("made", "changed"))
+        imported(edges, None, made, size, edge_weight="weight", edge_columns=["relation"], **options)
+        change = partial(gt.transform_store, tmp_path / "plain", to=changed, **options)
+        run_simulated(size, lambda comm, change=change: change(comm=comm))
+        found = [gt.load(folder) for folder in (made, changed)]
         for one in found:
             for field in ("src", "dst", "edge_weight"):
                 np.testing.assert_array_equal(np.asarray(getattr(one, field)), getattr(expected, field))

@@ -93,6 +93,9 @@ def test_losses_are_weighted_means_of_those_of_single_links(task: str) -> None:
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_workers_do_not_change_the_numbers(task: str, name: str) -> None:
     model = {"model": "rgcn", "bases": 2} if "triple" in task else {"model": "gcn"}
+    if name == "timed":
+        # models that read no degrees, which count later edges
+        model = {"model": "rgat" if "triple" in task else "sage"}
     keys = {**model, "layers": 1, "hidden": 4, **STRATEGIES[name], **TASKS[task], "epochs": 2}
     one, three = (run_simulated(size, run, W, **keys)[0] for size in (1, 3))
     np.testing.assert_allclose(three[0], one[0], rtol=1e-9)

@@ -138,7 +138,7 @@ def test_models_that_read_no_codes_are_not_hindered():
 @pytest.mark.parametrize("keys", [{}, {"self_loops": "yes", "model": Net}, {"recompute": True}], ids=str)
 def test_a_layer_that_reads_codes_wants_them_for_self_loops(keys):
     model = keys.pop("model", WithLoops)
-    words = (r"Typed reads edge.type, an integer column without a value for the self loops that the job adds.*"
+    words = (r"Typed reads edge.type, a column without a value for the self loops that the job adds.*"
              r"with_self_loops\(columns=\{'type': VALUE\}\).*self_loops='no'")
     with pytest.raises(DataError, match=words):
         gt.Trainer(model, graph(), **KEYS, **keys)
