@@ -158,7 +158,7 @@ def test_edges_of_two_relations_are_no_duplicates():
 
 
 # codes of two relations with names, and codes of none: those of self loops, as the documentation advises, and others
-OUTSIDE = [[2], [-1], [7], [-1, 2], [-5, 3, 2]]
+OUTSIDE = [[2], [-1], [7], [-1, 2], [-5, 3, 2], [-(2**62), 2**62]]
 
 
 @pytest.mark.parametrize("outside", OUTSIDE, ids=str)
