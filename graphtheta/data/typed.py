@@ -7,11 +7,13 @@ edge_attr, are side by side: ``meta["type_widths"]`` and ``meta["relation_widths
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from graphtheta.data.labels import LabelForm, label_form
 from graphtheta.data.validation import SPARSE_BELOW, Origin, check_edges, is_column
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.sparse import is_sparse
@@ -48,6 +50,9 @@ def joined(edge_index: Mapping[Any, Any], n_nodes: Any, fields: Mapping[str, Any
         if fields[field] is not None:
             out[field] = _together(field, fields[field], counts if field in NODE_FIELDS else sizes, where)
     for field, code, of in (("node_columns", TYPE, counts), ("edge_columns", RELATION, sizes)):
+        if code in (fields[field] or {}):
+            raise Origin(where, f"{field}[{code!r}]").data(f"a graph with types has a column {code!r} of its own, of their codes",
+                                                           f"choose another name, such as '{code}_code'")
         given = {name: _together(f"{field}[{name!r}]", x, of, where) for name, x in (fields[field] or {}).items()}
         out[field] = given | {code: np.repeat(np.arange(len(of), dtype=np.int32), list(of.values()))}
     widths = {meta: [_width(fields[field], key) for key in of] for field, meta, of in
@@ -157,10 +162,13 @@ def _together(field: str, given: Any, sizes: Mapping[Any, int], where: str) -> A
     if any(other != shape for other in others):
         raise Origin(where, field).shape(f"rows of shapes {list(map(list, (shape, *others)))}", "give all types rows of one shape")
     # what is not given: no label, no target, no mask, weight 1, else 0
-    empty = {"y": -1 if dtype.kind in "iu" else np.nan, "edge_y": np.nan, "edge_weight": 1}.get(field, 0)
-    if field in ("y", "edge_y"):
-        # unsigned integers have no -1, and integers no NaN
-        dtype = np.result_type(dtype, np.float32 if field == "edge_y" else np.int8)
+    empty = {"y": np.nan, "edge_y": np.nan, "edge_weight": 1}.get(field, 0)
+    if field == "y" and label_form(dtype.kind, math.prod(shape)) is LabelForm.CLASSES:
+        dtype = np.dtype(np.int64)
+        empty = -1
+    elif field in ("y", "edge_y"):
+        # integers have no NaN
+        dtype = np.result_type(dtype, np.float32)
     return np.concatenate([parts.get(key, np.full((n, *shape), empty, dtype)).astype(dtype) for key, n in sizes.items()])
 
 

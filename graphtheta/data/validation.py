@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphtheta.data.labels import LabelForm, label_form
 from graphtheta.errors import DataError, ShapeError
 from graphtheta.npy import in_files, memory_bytes
 from graphtheta.sparse import is_sparse
@@ -196,7 +197,7 @@ def to_float32(a: np.ndarray, kind: str, origin: Origin, *, allow_nan: bool = Fa
             column = int(first[1]) if len(first) > 1 else None
             raise not_finite(origin, kind, int(first[0]), column, a[first], int(wrong.sum()))
     if exact:
-        check_exact(a, kind, origin)
+        check_exact(np.nan_to_num(a) if allow_nan and a.dtype.kind == "f" else a, kind, origin)
     return out
 
 
@@ -271,7 +272,7 @@ def check_vector(a: Any, n: int, kind: str, field: str, where: str) -> np.ndarra
     check_rows(a, n, kind, origin)
     if a.ndim != 1:
         raise origin.shape(f"expected shape [{n}], got {list(a.shape)}", f"give one number per {kind}")
-    return frozen(to_float32(a, kind, origin))
+    return frozen(to_float32(a, kind, origin, exact=True))
 
 
 def check_targets(a: Any, n: int, where: str) -> np.ndarray | None:
@@ -283,24 +284,31 @@ def check_targets(a: Any, n: int, where: str) -> np.ndarray | None:
     check_rows(a, n, "edge", origin)
     if a.ndim > 2:
         raise origin.shape(f"expected shape [{n}] or [{n}, k], got {list(a.shape)}", "flatten the targets of an edge")
-    return frozen(to_float32(a, "edge", origin, allow_nan=True))
+    return frozen(to_float32(a, "edge", origin, allow_nan=True, exact=True))
 
 
 def check_labels(y: Any, n: int, n_classes: int | None, multilabel: bool | None, where: str) -> tuple[np.ndarray | None, int, bool]:
-    """Node labels in canonical form, the number of classes (0 for regression), and whether there are several per node."""
+    """Node labels in canonical form, the number of classes (0 for regression), and whether there are several per node.
+
+    What labels are follows from their type and width, see ``graphtheta.data.labels``; ``multilabel``
+    says that they are 0/1 labels, or are not.
+    """
     if y is None:
         return None, int(n_classes or 0), bool(multilabel)
     origin = Origin(where, "y")
-    y = np.asarray(y)
+    try:
+        y = np.asarray(y)
+    except ValueError:
+        raise origin.shape("rows have different lengths", "give a column of 0 and 1 for each class") from None
     check_rows(y, n, "node", origin)
-    if y.ndim == 1 and y.dtype.kind in "iub":
-        return check_classes(y.astype(np.int64, copy=False), n_classes, origin)
     if y.ndim > 2:
         raise origin.shape(f"expected [n_nodes] classes or [n_nodes, C] targets, got {list(y.shape)}", "flatten the targets of a node")
     y = y[:, None] if y.ndim == 1 else y
     if not y.shape[1]:
         raise origin.shape(f"expected [{n}, C] targets, got {list(y.shape)}", "give at least one column, or leave y out")
-    out = to_float32(y, "node", origin, allow_nan=True)
+    if label_form(y.dtype.kind, y.shape[1]) is LabelForm.CLASSES and not multilabel:
+        return check_classes(y[:, 0].astype(np.int64, copy=False), n_classes, origin)
+    out = to_float32(y, "node", origin, allow_nan=True, exact=True)
     binary = bool(np.all((out == 0) | (out == 1) | np.isnan(out)))
     if multilabel and not binary:
         row, column = (int(i) for i in np.argwhere(~((out == 0) | (out == 1) | np.isnan(out)))[0])

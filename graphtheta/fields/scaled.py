@@ -1,7 +1,7 @@
 """Features with mean 0 and deviation 1, found while the rows are read."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,15 +19,15 @@ class Scaled(Numbers):
     """Columns standardised over the training nodes, or over all nodes if there are none; a constant column becomes 0.
 
     Args:
-        name, columns, width: As of ``Numbers``.
+        name, columns, types, width: As of ``Numbers``.
         split: The field of the masks; None if there are none.
 
     Raises:
         ConfigError: There are several splits.
     """
 
-    def __init__(self, name: str, columns: Sequence[str], width: int | None, split: Field | None):
-        super().__init__(name, columns, width)
+    def __init__(self, name: str, columns: Sequence[str], types: Mapping[str, Any], width: int | None, split: Field | None):
+        super().__init__(name, columns, types, width)
         if split is not None and split.outputs()[0].trailing:
             raise ConfigError("scale=standard needs one training set, but the columns of split (--split) make several; name one "
                               "split, or scale the features of the table beforehand")

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.fields.base import Field, Ids
-from graphtheta.fields.named import Labelled, label_field, named_field, number_field, require, scaled_field, split_field, stated
+from graphtheta.fields.labels import Labelled, label_field
+from graphtheta.fields.named import named_field, number_field, require, scaled_field, split_field, stated
 from graphtheta.fields.one_hot import Beside, OneHot
 from graphtheta.fields.sparse import SparseRows
 from graphtheta.tables.arrow import TEXT, WHOLE, flags, is_list, is_text, one

@@ -235,17 +235,38 @@ def _labels(graph: Graph, schema: Schema, where: str) -> dict[str, Any]:
     if graph.y is None:
         unknown = np.broadcast_to(np.int64(-1), (n,)) if one else np.broadcast_to(np.float32(np.nan), (n, classes))
         return {"y": unknown, "train": None, "val": None, "test": None, **form}
-    if graph.label_kind != schema.label_kind or (not one and graph.y.shape[1] != classes):
+    y = graph.y
+    names = schema.meta.get("class_names", ())
+    if graph.label_kind == schema.label_kind == "multilabel" and graph.class_names and len(names) == classes:
+        y = _label_columns(y, graph.class_names, names, f"{where}, has nodes with the label")
+    if graph.label_kind != schema.label_kind or (not one and y.shape[1] != classes):
         width = "" if graph.y.ndim == 1 else f" with {graph.y.shape[1]} columns"
         raise DataError(f"{where}, has labels of kind {graph.label_kind}{width}; expected {schema.label_kind}, {classes}; give such "
                         "labels, or drop them to predict without: graph.replace(y=None)")
-    y = graph.y
     if one:
-        y = _translated(y, graph.class_names, schema.meta.get("class_names", ()), f"{where}, has nodes of the class", classes)
+        y = _translated(y, graph.class_names, names, f"{where}, has nodes of the class", classes)
     masks = (graph.train, graph.val, graph.test)
     if any(mask is not None for mask in masks):
         return {"y": y, **form}
     return {"y": y, "test": y >= 0 if one else ~np.isnan(np.asarray(y)).all(axis=1), **form}
+
+
+def _label_columns(y: np.ndarray, own: Sequence[str], wanted: Sequence[str], what: str) -> np.ndarray:
+    """Several labels a node, [n, len(wanted)], in another order; no node has a label that the graph does not name.
+
+    Raises:
+        DataError: A node has a label that is not wanted.
+    """
+    if list(own) == list(wanted):
+        return y
+    at = {name: column for column, name in enumerate(own)}
+    known = np.asarray(y)
+    for name in sorted(at.keys() - set(wanted)):
+        if (known[:, at[name]] == 1).any():
+            raise DataError(f"{what} {name!r}, which the model does not know; it knows "
+                            f"{listed(list(wanted))}; leave the label out, or train with it")
+    unnamed = np.where(np.isnan(known).all(axis=1), np.float32(np.nan), np.float32(0))
+    return frozen(np.stack([known[:, at[name]] if name in at else unnamed for name in wanted], axis=1))
 
 
 def _edge_labels(graph: Graph, schema: Schema, where: str) -> dict[str, Any]:

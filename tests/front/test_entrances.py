@@ -1,0 +1,192 @@
+"""Every entrance makes the same graph of the same values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from entrances import EVERY, Given
+
+import graphtheta as gt
+from graphtheta.errors import ConfigError, DataError, ShapeError
+
+NAN = np.nan
+# labels of four nodes, what kind they are, and what they become
+LABELS = {
+    "classes": (np.array([0, 2, 1, 0]), "classes", [0, 2, 1, 0]),
+    "classes, one unlabelled": (np.array([0, -1, 1, 0]), "classes", [0, -1, 1, 0]),
+    "classes of 8 bits": (np.array([0, 2, 1, 0], np.uint8), "classes", [0, 2, 1, 0]),
+    "classes of unsigned 64 bits": (np.array([0, 2, 1, 0], np.uint64), "classes", [0, 2, 1, 0]),
+    "two classes as bools": (np.array([True, False, True, True]), "classes", [1, 0, 1, 1]),
+    "classes [n, 1]": (np.array([[0], [2], [-1], [0]]), "classes", [0, 2, -1, 0]),
+    "bools [n, 1]": (np.array([[True], [False], [True], [True]]), "classes", [1, 0, 1, 1]),
+    "0 and 1, [n, 4]": (
+        np.array([[0, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]]),
+        "multilabel",
+        None,
+    ),
+    "0 and 1, [n, 2]": (np.array([[0, 1], [1, 0], [1, 0], [0, 1]]), "multilabel", None),
+    "0 and 1 of 8 bits": (
+        np.array([[0, 1, 1], [1, 0, 0], [0, 0, 0], [1, 1, 1]], np.uint8),
+        "multilabel",
+        None,
+    ),
+    "bools [n, C]": (
+        np.array([[False, True], [True, False], [True, True], [False, True]]),
+        "multilabel",
+        None,
+    ),
+    "0 and 1 as floats, some unknown": (
+        np.array([[0, 1], [1, NAN], [NAN, 0], [0, 1]], np.float32),
+        "multilabel",
+        None,
+    ),
+    "integers [n, C]": (np.array([[5, -1], [1, 7], [2, 2], [0, 1]]), "regression", None),
+    "floats": (np.array([0.5, 1.5, -1, NAN]), "regression", [[0.5], [1.5], [-1], [NAN]]),
+    "floats [n, 1]": (np.array([[0.5], [1.5], [-1], [2]]), "regression", None),
+    "floats [n, C]": (np.array([[0.5, 1], [1, 3], [2, 2], [0, 1]]), "regression", None),
+}
+# lists of integers of any length are lists of classes, unless all have the same and hold only 0 and 1
+NO_MATRIX = {"lists", "networkx", "duckdb"}
+
+
+@pytest.mark.parametrize("entrance", EVERY)
+@pytest.mark.parametrize("case", LABELS)
+def test_labels(case, entrance, tmp_path):
+    y, kind, wanted = LABELS[case]
+    wanted = np.asarray(y if wanted is None else wanted, np.float64)
+    if entrance in NO_MATRIX and case in ("classes [n, 1]", "bools [n, 1]", "integers [n, C]"):
+        pytest.skip("rows are lists of any length, which says something else")
+    graph = getattr(Given(tmp_path, y), entrance)()
+    found = np.asarray(graph.y, np.float64)
+    if "whole" in entrance or "typed" in entrance:
+        labelled = graph.nodes_of("graph" if entrance == "whole" else "node")
+        rest = np.delete(found, labelled, axis=0)
+        assert (rest == -1).all() if kind == "classes" else np.isnan(rest).all()
+        found = found[labelled]
+    assert graph.label_kind == kind
+    assert np.array_equal(found, wanted, equal_nan=True)
+    assert graph.n_classes == (
+        0
+        if kind == "regression"
+        else wanted.shape[1]
+        if kind == "multilabel"
+        else int(wanted.max()) + 1
+    )
+
+
+EDGES = {"src": np.arange(3), "dst": np.array([1, 2, 0])}
+
+
+@pytest.mark.parametrize(
+    ("rows", "wanted", "names"),
+    [
+        ([[0, 2], [], [1]], [[1, 0, 1], [0, 0, 0], [0, 1, 0]], ()),
+        ([[0, 2], None, [1]], [[1, 0, 1], [NAN] * 3, [0, 1, 0]], ()),
+        ([["b", "a"], ["c"], None], [[1, 1, 0], [0, 0, 1], [NAN] * 3], ("a", "b", "c")),
+        ([[0, 1, 0], None, [1, 1, 1]], [[0, 1, 0], [NAN] * 3, [1, 1, 1]], ()),
+        ([[True, False], [True, True], [False, False]], [[1, 0], [1, 1], [0, 0]], ()),
+        ([[0], [1], [0]], [[1, 0], [0, 1], [1, 0]], ()),
+    ],
+)
+def test_lists_of_labels(rows, wanted, names, tmp_path):
+    graph = gt.load(
+        gt.import_graph(
+            EDGES, pa.table({"id": [0, 1, 2], "y": pa.array(rows)}), to=tmp_path / "s", label="y"
+        )
+    )
+    assert graph.label_kind == "multilabel" and graph.class_names == names
+    assert np.array_equal(np.asarray(graph.y, np.float64), wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([[-1], [0], [1]], "row 1: column 'y' has a list with a negative number"),
+        ([[0, None], [0], [1]], "row 1: column 'y' has a list with a missing class"),
+        ([[0, 0], [2], [1]], "has the class 0 twice"),
+        ([[5, 1, 1], [1, 7, 0], [2, 2, 3]], "has the class 1 twice|has the class 2 twice"),
+        ([[0, 10**9], [2], [1]], "more than 65,536 different"),
+    ],
+)
+def test_lists_that_are_no_labels(rows, message, tmp_path):
+    with pytest.raises(DataError, match=message):
+        gt.import_graph(
+            EDGES, pa.table({"id": [0, 1, 2], "y": pa.array(rows)}), to=tmp_path / "s", label="y"
+        )
+
+
+def test_what_is_stated_of_labels_is_kept(tmp_path):
+    ring = gt.Graph((EDGES["src"], EDGES["dst"]), 3)
+    stated = {
+        "more classes than occur": {
+            "y": [0, 1, 1],
+            "n_classes": 4,
+            "meta": {"class_names": list("abcd")},
+        },
+        "0 and 1 as targets": {"y": [[0, 1], [1, 1], [0, 0]], "multilabel": False},
+        "one label": {"y": [[0], [1], [0]], "multilabel": True},
+        "names of labels": {"y": [[0, 1], [1, 1], [0, 0]], "meta": {"class_names": ["a", "b"]}},
+    }
+    for case, fields in stated.items():
+        graph = gt.Graph((ring.src, ring.dst), 3, **fields)
+        found = gt.load(gt.import_graph(graph, to=tmp_path / case))
+        assert (found.label_kind, found.n_classes, found.class_names) == (
+            graph.label_kind,
+            graph.n_classes,
+            graph.class_names,
+        ), case
+        assert np.array_equal(found.y, graph.y)
+    names = gt.load(
+        gt.import_graph(
+            EDGES,
+            {"id": [0, 1, 2], "red": [0, 1, 0], "blue": [True, False, True]},
+            to=tmp_path / "names",
+            label=["red", "blue"],
+        )
+    )
+    assert names.class_names == ("red", "blue") and names.label_kind == "multilabel"
+    with pytest.raises(ConfigError, match="one column of lists"):
+        gt.import_graph(
+            EDGES,
+            pa.table({"id": [0, 1, 2], "a": [[1], [2], [3]], "b": [1, 2, 3]}),
+            to=tmp_path / "t",
+            label=["a", "b"],
+        )
+    with pytest.raises(ShapeError, match="different lengths"):
+        gt.Graph((ring.src, ring.dst), 3, y=[[0], [1, 2], []])
+
+
+def test_labels_of_another_graph_are_found_by_their_names():
+    rng = np.random.default_rng(0)
+    n = 300
+    x = rng.normal(size=(n, 4)).astype(np.float32)
+    y = np.stack([x[:, 0] > 0, x[:, 1] > 0.8], axis=1)
+    rows = np.arange(n)
+
+    def graph(y, names):
+        return gt.Graph(
+            (rows, np.roll(rows, 1)),
+            n,
+            x=x,
+            y=y,
+            train=rows < 200,
+            test=rows >= 200,
+            meta={"class_names": names},
+        )
+
+    trainer = gt.Trainer("mlp", graph(y, ["red", "blue"]), hidden=8, epochs=20, dropout=0.0)
+    trainer.fit()
+    own = trainer.evaluate("test")
+    assert trainer.on(graph(y[:, ::-1], ["blue", "red"])).evaluate("test") == own
+    more = np.concatenate([np.zeros((n, 1), bool), y[:, ::-1]], axis=1)
+    assert trainer.on(graph(more, ["green", "blue", "red"])).evaluate("test") == own
+    fewer = trainer.on(
+        graph(np.stack([y[:, 1], np.zeros(n, bool)], axis=1), ["blue", "green"])
+    ).evaluate("test")
+    assert fewer == trainer.on(graph(y & [False, True], ["red", "blue"])).evaluate("test")
+    with pytest.raises(
+        DataError,
+        match="nodes with the label 'green', which the model does not know; it knows red, blue",
+    ):
+        trainer.on(graph(y, ["red", "green"])).evaluate("test")
