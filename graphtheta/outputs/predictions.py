@@ -35,7 +35,9 @@ def named_rows(rows: np.ndarray, out: np.ndarray, evaluator: Evaluator, kind: Ta
     Collective: all ranks of the evaluator's job_comm.
     """
     codes = _codes(evaluator, out)
-    found = in_order(evaluator.job_comm, [rows, out, *([] if codes is None else [codes])], whole)
+    columns = [rows, out, *([] if codes is None else [codes])]
+    shown = kind.reported(info, rows)
+    found = in_order(evaluator.job_comm, columns if shown.all() else [x[shown] for x in columns], whole)
     if found is None:
         return None
     rows, out, codes = found[0], found[1], None if codes is None else found[2]

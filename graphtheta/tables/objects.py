@@ -30,7 +30,7 @@ EDGE_VALUES = {"edge_attr": "edge_attr", "feat": "edge_attr", "edge_weight": "ed
 # fields that stay matrices if they have one column
 WIDE = ("x", "edge_attr")
 # what is kept of the facts of a gt.Graph
-KEPT = ("node_types", "relations", "class_names", "type_widths", "relation_widths")
+KEPT = ("node_types", "relations", "class_names", "type_widths", "relation_widths", "graph_ids")
 # edges of a ``Data`` object of PyG, which are no attributes of edges
 TOPOLOGY = ("edge_index", "adj", "adj_t")
 # our own columns beside named ones, which are identifiers

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import networkx as nx
 import numpy as np
 import pyarrow as pa
 import pytest
-from entrances import EVERY, Given
+import scipy.sparse as sp
+from entrances import DGL, EVERY, Given
 
 import graphtheta as gt
 from graphtheta.errors import ConfigError, DataError, ShapeError
@@ -190,3 +192,40 @@ def test_labels_of_another_graph_are_found_by_their_names():
         match="nodes with the label 'green', which the model does not know; it knows red, blue",
     ):
         trainer.on(graph(y, ["red", "green"])).evaluate("test")
+
+
+def test_attributes_of_any_name_are_no_ids(tmp_path):
+    g = nx.DiGraph()
+    for node, number in ((10, 2), (11, 0), (12, 1)):
+        g.add_node(node, id=number, id_=0, f=10.0 + node, src=number)
+    for node in (10, 11, 12):
+        g.add_edge(node, 10 + (node + 1) % 3, src=5, dst=6, id=7)
+    options = {"features": "f", "node_columns": ["id", "id_"], "edge_columns": ["id"], "edge_weight": "src"}
+    found = gt.load(gt.import_graph(g, to=tmp_path / "nx", **options))
+    assert found.original_ids.tolist() == [10, 11, 12] and found.node_columns["id"].tolist() == [2, 0, 1]
+    assert found.edge_weight.tolist() == [5, 5, 5] and found.edge_columns["id"].tolist() == [7] * 3
+    names = [f"{a}{b}" for a, b in zip(found.original_ids[found.src], found.original_ids[found.dst], strict=True)]
+    assert sorted(names) == sorted(f"{u}{v}" for u, v in g.edges)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("ids", [None, np.array([7, 5, 3, 1]), np.array(list("abcd"))])
+def test_named_columns_of_any_name(sparse, ids, tmp_path):
+    x = sp.csr_array(np.eye(4, 12, dtype=np.float32)) if sparse else np.eye(4, dtype=np.float32)
+    columns = {name: np.arange(k, k + 4) for k, name in enumerate(("id", "x_indices", "x_values", "n_nodes", "adj", "edge_index", "name"))}
+    graph = gt.Graph((EDGES["src"], EDGES["dst"]), 4, x=x, node_ids=ids, node_columns=columns, edge_columns={"id": [3, 4, 5]})
+    made = [gt.import_graph(graph, to=tmp_path / "graph")]
+    if ids is None and not sparse:
+        dgl = DGL(graph.src, graph.dst, 4, {"feat": x, **columns}, {"id": np.array([3, 4, 5])})
+        made.append(gt.import_graph(dgl, to=tmp_path / "dgl"))
+    for folder in made:
+        found = gt.load(folder)
+        assert np.array_equal(found.original_ids, graph.original_ids)
+        assert {name: rows.tolist() for name, rows in found.node_columns.items()} == {name: rows.tolist() for name, rows in columns.items()}
+        assert found.edge_columns["id"].tolist() == [3, 4, 5] and np.array_equal(found.src, graph.src)
+
+
+@pytest.mark.parametrize(("field", "name", "key"), [("node_columns", "type", "a"), ("edge_columns", "relation", ("a", "to", "b"))])
+def test_columns_that_types_have_themselves(field, name, key):
+    with pytest.raises(DataError, match=f"has a column '{name}' of its own.*'{name}_code'"):
+        gt.Graph({("a", "to", "b"): ([0], [0])}, {"a": 1, "b": 1}, **{field: {name: {key: [7]}}})
