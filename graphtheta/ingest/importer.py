@@ -193,7 +193,8 @@ class _Import:
                 error = e
             comm.agree(error)
         numbers.close()
-        self._counts["bad_edge_rows"] = edges.finish(comm, options.skip)
+        self._counts["bad_edge_rows"] = edges.finish(comm, options.skip, lambda: (
+            (table, _ends(pair)[0] >= 0) for table, pair in zip(edges.spool.blocks(), numbers.blocks(), strict=True)))
         self._counts["self_loops_dropped"] = int(comm.all_sum(np.array([loops]))[0])
         return numbers
 

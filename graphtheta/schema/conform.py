@@ -17,7 +17,7 @@ from graphtheta.data.typed import RELATION, TYPE, relation_of_columns, type_widt
 from graphtheta.data.validation import frozen
 from graphtheta.errors import DataError
 from graphtheta.npy import in_files
-from graphtheta.schema.rescaled import Recoded, rescaled
+from graphtheta.schema.rescaled import Recoded, picked, rescaled
 from graphtheta.schema.schema import Column, Schema
 from graphtheta.sparse import is_sparse
 from graphtheta.typed_rows import EDGES, KIND, MOST_TYPES, TypedRows
@@ -142,11 +142,45 @@ def _features(graph: Graph, schema: Schema, where: str) -> Any:
     if own is not None and list(graph.node_types) != schema.node_types:
         # its columns are in the order of its own types
         x, own = rescaled(x, own, None, graph.node_columns[TYPE] if own.widths else None), None
+    x, own = _one_hot(x, own, graph.meta.get("one_hot"), schema.meta.get("one_hot"), where)
     x = _blocks(x, graph.node_types, type_widths(graph), schema.node_types, schema.type_widths, "x of type", where)
     width = 0 if x is None else int(x.shape[1])
     if width != wanted:
         raise DataError(f"{where}, has {width or 'no'} node features in x; expected {wanted}; give the same columns in the same order")
     return None if x is None else rescaled(x, own, scale, kind)
+
+
+def _one_hot(x: Any, own: Scale | None, names: Any, wanted: Any, where: str) -> tuple[Any, Scale | None]:
+    """x with the one-hot columns of the names that the model expects, in their order, and its scale.
+
+    Args:
+        x: The features.
+        own: Their scale; None if they are as they were given.
+        names: Names of each column of names of the graph, whose features are the last ones; None if unknown.
+        wanted: Those that the model expects.
+        where: For messages.
+
+    Raises:
+        DataError: There are other columns of names, or names that the model does not know.
+    """
+    if x is None or names is None or wanted is None or names == wanted:
+        return x, own
+    if list(names) != list(wanted):
+        raise DataError(f"{where}, has one-hot features of {', '.join(names)}; expected {', '.join(wanted)}; give the same columns in the "
+                        "same order")
+    begin = x.shape[1] - sum(map(len, names.values()))
+    columns = list(range(begin))
+    for column, own_names in names.items():
+        unknown = [name for name in own_names if name not in wanted[column]]
+        if unknown:
+            raise DataError(f"{where}, has in the one-hot column {column!r} the value {unknown[0]!r}, which the model does not "
+                            f"know; it knows {listed(wanted[column])}; leave such rows out, or train with them")
+        at = {name: begin + k for k, name in enumerate(own_names)}
+        columns += [at.get(name, -1) for name in wanted[column]]
+        begin += len(own_names)
+    order = np.array(columns, np.int64)
+    scale = None if own is None else Scale(np.where(order < 0, 0, own.mean[order]), np.where(order < 0, 1, own.deviation[order]))
+    return picked(x, order), scale
 
 
 def _types(graph: Graph, schema: Schema, where: str) -> np.ndarray:

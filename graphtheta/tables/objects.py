@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from graphtheta.data.arrays import GraphArrays
 from graphtheta.data.interop import from_scipy, ids_of
+from graphtheta.data.validation import is_column
 from graphtheta.datasets.reader_npz import read_npz
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.npy import UNREADABLE
@@ -30,7 +31,8 @@ EDGE_VALUES = {"edge_attr": "edge_attr", "feat": "edge_attr", "edge_weight": "ed
 # fields that stay matrices if they have one column
 WIDE = ("x", "edge_attr")
 # what is kept of the facts of a gt.Graph
-KEPT = ("node_types", "relations", "class_names", "type_widths", "relation_widths", "graph_ids")
+KEPT = ("node_types", "relations", "class_names", "type_widths", "relation_widths", "graph_ids", "one_hot", "feature_scale",
+        "edge_attr_scale", "relation_names", "node_categories", "edge_categories", "node_units", "edge_units")
 # edges of a ``Data`` object of PyG, which are no attributes of edges
 TOPOLOGY = ("edge_index", "adj", "adj_t")
 # our own columns beside named ones, which are identifiers
@@ -111,11 +113,14 @@ def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
     """The tables of a graph given by fields of ``gt.Graph``.
 
     Raises:
-        ConfigError: Sparse edge attributes.
+        ConfigError: Sparse edge attributes, or features that are read by rows.
     """
     given = {key: value for key, value in fields.items() if value is not None}
     if is_sparse(given.get("edge_attr")):
         raise ConfigError(f"{name}: sparse edge attributes are no column of a table; make them dense with toarray()")
+    if is_column(given.get("x")):
+        raise ConfigError(f"{name}: features that are read by rows are no column of a table; the graph is in a store already, and "
+                          "gt.transform_store makes another one of it")
     widths = tuple(block.shape[1] for block in given["x"].blocks) if isinstance(given.get("x"), TypedRows) else ()
     x = given.pop("x").tocsr() if is_sparse(given.get("x")) else None
     options: dict[str, Any] = {"src": "src", "dst": "dst", "id_type": "auto"}

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from entrances import DGL, EVERY, Given
+from follows import imported
 
 import graphtheta as gt
 from graphtheta.errors import ConfigError, DataError, ShapeError
@@ -229,3 +230,55 @@ def test_named_columns_of_any_name(sparse, ids, tmp_path):
 def test_columns_that_types_have_themselves(field, name, key):
     with pytest.raises(DataError, match=f"has a column '{name}' of its own.*'{name}_code'"):
         gt.Graph({("a", "to", "b"): ([0], [0])}, {"a": 1, "b": 1}, **{field: {name: {key: [7]}}})
+
+
+@pytest.mark.parametrize("on_bad_row", ["fail", "skip"])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 2), (2, 3)])
+def test_predictions_do_not_depend_on_the_scale_and_names_of_the_import(order, on_bad_row, tmp_path):
+    """Features are scaled and one-hot in training; the same nodes in other tables have the same outputs."""
+    n = 24
+    edges = {"src": np.arange(n), "dst": np.arange(n)}
+    kinds = np.arange(n) % 4
+    nodes = {"id": np.arange(n), "age": 20.0 + np.arange(n) ** 1.5, "size": np.full(n, 7.0), "kind": np.array(list("abcd"))[kinds],
+             "y": (np.arange(n) > 9).astype(int)}
+    options = {"features": ["age", "size"], "one_hot": ["kind"], "label": "y", "on_bad_row": on_bad_row}
+    trained = gt.load(gt.import_graph(edges, nodes, to=tmp_path / "a", scale="standard", **options))
+    trainer = gt.Trainer("mlp", trained, split="fraction", hidden=4, epochs=3)
+    trainer.fit()
+    wanted = dict(zip(*trainer.predict(), strict=True))
+    some = np.concatenate([np.flatnonzero(kinds == k) for k in order])
+    part = {name: rows[some] for name, rows in nodes.items()}
+    for scale in ("none", "standard"):
+        other = gt.load(gt.import_graph({"src": some, "dst": some}, part, to=tmp_path / f"b-{scale}", scale=scale, **options))
+        ids, out = trainer.on(other).predict()
+        assert ids.tolist() == some.tolist() and np.allclose(out, [wanted[i] for i in some.tolist()], atol=1e-5)
+        in_memory = other.replace(x=other.x.read_begin(np.arange(len(some))).end())
+        copied = gt.load(gt.import_graph(in_memory, to=tmp_path / f"c-{scale}"))
+        assert np.allclose(trainer.on(copied).predict()[1], out, atol=1e-5)
+    with pytest.raises(ConfigError, match="features that are read by rows"):
+        gt.import_graph(other, to=tmp_path / "t")
+    strange = {**part, "kind": np.where(np.arange(len(some)) == 1, "e", part["kind"])}
+    other = gt.load(gt.import_graph({"src": some, "dst": some}, strange, to=tmp_path / "d", **options))
+    with pytest.raises(DataError, match="in the one-hot column 'kind' the value 'e', which the model does not know; it knows a, b, c, d"):
+        trainer.on(other).predict()
+    with pytest.raises(DataError, match="one-hot features of y; expected kind"):
+        trainer.on(gt.load(gt.import_graph(edges, nodes, to=tmp_path / "e", features=["age", "size"], one_hot="y"))).predict()
+
+
+@pytest.mark.parametrize("rank_count", [1, 2])
+def test_rows_that_are_left_out_do_not_count(rank_count, tmp_path):
+    """Scales, classes, names, widths and kinds of columns are those of the rows that are used."""
+    nodes = {"id": list("abca"), "f": [0.0, 1.0, 2.0, 1e6], "y": ["A", "B", "A", "Z"], "k": ["p", "q", "p", "z"], "n": [1, 2, 3, 2**24 + 1]}
+    edges = {"src": list("abx"), "dst": list("bca"), "how": ["mail", "call", "fax"], "w": [1, 2, 2**24 + 1], "at": [0.5, 1.5, 2.5]}
+    lists = {"src": list("ab"), "dst": list("bc")}
+    node_options = {"features": ["f", "n"], "label": "y", "one_hot": "k", "scale": "standard", "node_columns": "k"}
+    edge_options = {"edge_columns": "how", "edge_attr": ["w", "at"]}
+    options = {**node_options, **edge_options, "on_bad_row": "skip", "name": "g"}
+    first = {name: rows[:-1] for name, rows in nodes.items()}, {name: rows[:-1] for name, rows in edges.items()}
+    assert len(first[1]["src"]) == len(lists["src"])
+    made = [gt.load(imported(e, n, tmp_path / f"{i}", rank_count, **options)) for i, (n, e) in enumerate((first, (nodes, edges)))]
+    one, two = made
+    assert {**one.meta, "import": 0} == {**two.meta, "import": 0} and one.n_classes == two.n_classes == 2
+    for field in ("src", "dst", "y", "edge_attr"):
+        assert np.array_equal(getattr(one, field), getattr(two, field))
+    assert np.array_equal(one.x.read_begin(np.arange(3)).end(), two.x.read_begin(np.arange(3)).end())
