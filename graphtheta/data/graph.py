@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 class Graph(GraphArrays):
     """A directed graph with features, labels and splits; an undirected edge is two edges.
 
-    Floating-point inputs of any width are stored as float32 and ids as int64. Integers that
+    The graph has its own, read-only arrays: those that could be written to are copied. Floating-point inputs of any width are stored
+    as float32 and ids as int64. Integers that
     float32 would round raise an error, except in named columns, which store integers. Duplicate
     edges and self loops are allowed.
 

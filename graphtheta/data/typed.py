@@ -59,6 +59,9 @@ def joined(edge_index: Mapping[Any, Any], n_nodes: Any, fields: Mapping[str, Any
               (("x", "type_widths", counts), ("edge_attr", "relation_widths", sizes)) if fields[field] is not None}
     meta = {**(fields["meta"] or {}), "node_types": list(counts), "relations": [list(name) for name in names], **widths}
     src, dst = (np.concatenate([pair[end] + first[name[2 * end]] for name, pair in zip(names, ends, strict=True)]) for end in (0, 1))
+    for made in (src, dst, *(x for x in out.values() if isinstance(x, np.ndarray))):
+        # nobody else has these, so that they need no copies
+        made.flags.writeable = False
     return {**out, "edge_index": (src, dst), "n_nodes": sum(counts.values()), "meta": meta}
 
 

@@ -93,7 +93,10 @@ class ArrayFile:
                               f"{memory_bytes() / 2**30:.1f}; use a larger machine")
         try:
             with self._zip.open(member) as stream:
-                return read_array(stream, member.file_size, at, kinds, ndim)
+                found = read_array(stream, member.file_size, at, kinds, ndim)
+            # nobody else has it, so that a graph need not copy it
+            found.flags.writeable = False
+            return found
         except FormatError:
             raise
         except UNREADABLE as error:

@@ -25,7 +25,7 @@ from graphtheta.inference.top import Asked, Top, top
 from graphtheta.job.job import Job
 from graphtheta.outputs.formats import Rows
 from graphtheta.outputs.parts import PartFolder
-from graphtheta.outputs.predictions import embedding_rows, predictions
+from graphtheta.outputs.predictions import check_finite, embedding_rows, predictions
 from graphtheta.tasks.class_report import ClassReport
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.wording import did_you_mean
@@ -247,7 +247,9 @@ class ModelOnGraph:
 
         Collective: all ranks.
         """
-        out = self.setup.evaluator.gathered(self.partition.masters, self._embedded(layer))
+        values = self._embedded(layer)
+        check_finite(self.comm, self.partition.masters, values, "embedding")
+        out = self.setup.evaluator.gathered(self.partition.masters, values)
         found, error = None, None
         try:
             found = None if out is None else of_nodes(self.setup.info.ids(np.arange(len(out))), out, nodes)

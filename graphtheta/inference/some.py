@@ -13,6 +13,7 @@ from graphtheta.evaluation.evaluate import Evaluator, NodeEvaluator
 from graphtheta.inference.embedding import of_nodes
 from graphtheta.inference.layerwise import refused
 from graphtheta.ops.autodiff.tape import Tape
+from graphtheta.outputs.predictions import check_finite
 from graphtheta.tasks.kind import GraphInfo
 
 
@@ -42,5 +43,6 @@ def predicted(model: Model, evaluator: Evaluator, info: GraphInfo, nodes: Any) -
     view = k_hop_view(p, targets, evaluator.layers)
     with np.errstate(**QUIET), Tape(record=False, training=False, all_sum=refused):
         out = model(view).value
+    check_finite(p.halo_comm, p.masters[targets], out, "prediction")
     found = evaluator.gathered(np.searchsorted(wanted, p.masters[targets]), out)
     return None if found is None else (ids, found[position])
