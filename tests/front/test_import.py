@@ -29,7 +29,7 @@ def test_import_and_verify(tmp_path, capsys):
     found = capsys.readouterr().out
     assert "40 nodes" in found and f"in {tmp_path / 's'}" in found and "stored as int8: a value changes by at most 0.0" in found
     # no split is made up, so that a seed means the same as for the file
-    assert gt.load(tmp_path / "s", split="stored").train is None and gt.load(tmp_path / "s", seed=1).train is not None
+    assert gt.load(tmp_path / "s").train is None and gt.load(tmp_path / "s", split="auto", seed=1).train is not None
     assert main(["info", "--dataset", str(tmp_path / "s"), "--verify"]) == 0
     data = bytearray((tmp_path / "s" / "node.x.codes.npy").read_bytes())
     data[-1] ^= 1
