@@ -56,7 +56,7 @@ def whole_graphs(graphs: Graph | Sequence[Graph], y: Any = None, *, graph_of: An
     if isinstance(graphs, Graph):
         base = graphs
         of = graph_of
-        names = base.node_ids
+        names: Any = base.node_ids
     else:
         base, of = _union(graphs)
         names = _ids_in(graphs, ids)

@@ -78,7 +78,7 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         word = "yes" if value else "no"
         if literals(field.annotation) and word in literals(field.annotation):
             return word
-        words = {int: "a whole number", float: "a number"}
+        words: dict[Any, str] = {int: "a whole number", float: "a number"}
         raise ValueError(f"expected {words.get(field.annotation, 'another value')}, not true or false")
 
     @field_validator("fanout", mode="before")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -36,7 +36,7 @@ class KeyLoader(yaml.SafeLoader):
     """YAML without duplicate keys, and without aliases, by which a small file can be huge."""
 
     depth = 0
-    yaml_implicit_resolvers: ClassVar[dict[Any, Any]] = {}
+    yaml_implicit_resolvers: dict[Any, Any] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
@@ -61,7 +61,7 @@ class KeyLoader(yaml.SafeLoader):
 class KeyDumper(yaml.SafeDumper):
     """Writes what ``KeyLoader`` reads as the same values."""
 
-    yaml_implicit_resolvers: ClassVar[dict[Any, Any]] = {}
+    yaml_implicit_resolvers: dict[Any, Any] = {}
 
 
 def whole_number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:

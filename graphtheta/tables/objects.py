@@ -93,7 +93,7 @@ def whole_graph(graph: Any) -> Whole:
 def of_graph(graph: GraphArrays, name: str) -> Whole:
     """The tables of a ``gt.Graph``, with what it knows of its labels."""
     kept: dict[str, Any] = {key: graph.meta[key] for key in KEPT if key in graph.meta}
-    labels = {} if graph.y is None else {"multilabel": graph.multilabel}
+    labels: dict[str, Any] = {} if graph.y is None else {"multilabel": graph.multilabel}
     if graph.label_kind == "classes":
         labels["n_classes"] = graph.n_classes
     return replace(of_fields(_fields(graph), name), meta=kept, labels=labels)

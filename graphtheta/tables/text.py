@@ -224,9 +224,7 @@ class Block:
         for name in self._plain:
             values = texts.column(name).combine_chunks()
             wrong = np.asarray(pc.match_substring_regex(values, DISGUISED).to_numpy(zero_copy_only=False), bool)
-            faults.add(at, np.flatnonzero(wrong & ~bad), lambda: (f"{self._path}, line", numbers), lambda row, name=name, values=values: (
-                f"column '{name}': '{values[row].as_py()}' has zeros or a sign in front, and ids before it are integers; state whether it "
-                "is a name or a number with --id-type text or --id-type int"))
+            faults.add(at, np.flatnonzero(wrong & ~bad), lambda: (f"{self._path}, line", numbers), disguised(name, values))
             bad |= wrong
         if not bad.any():
             return table
@@ -330,6 +328,12 @@ def trimmed(column: Any) -> Any:
     out = pc.utf8_trim_whitespace(column)
     inside = pc.replace_substring_regex(out, '^"(.*)"$', r"\1")
     return pc.if_else(pc.starts_with(column, " "), inside, out)
+
+
+def disguised(name: str, values: Any) -> Callable[[int], str]:
+    """What is wrong with an id that is written in another way than its digits."""
+    return lambda row: (f"column '{name}': '{values[row].as_py()}' has zeros or a sign in front, and ids before it are "
+                        "integers; state whether it is a name or a number with --id-type text or --id-type int")
 
 
 def may_have_disguises(text: bytes) -> bool:

@@ -242,8 +242,8 @@ def test_predictions_do_not_depend_on_the_scale_and_names_of_the_import(order, o
     nodes = {"id": np.arange(n), "age": 20.0 + np.arange(n) ** 1.5, "size": np.full(n, 7.0), "kind": np.array(list("abcd"))[kinds],
              "y": (np.arange(n) > 9).astype(int)}
     options = {"features": ["age", "size"], "one_hot": ["kind"], "label": "y", "on_bad_row": on_bad_row}
-    trained = gt.load(gt.import_graph(edges, nodes, to=tmp_path / "a", scale="standard", **options))
-    trainer = gt.Trainer("mlp", trained, split="fraction", hidden=4, epochs=3)
+    trained = gt.load(gt.import_graph(edges, nodes, to=tmp_path / "a", scale="standard", **options), split="fraction")
+    trainer = gt.Trainer("mlp", trained, hidden=4, epochs=3)
     trainer.fit()
     wanted = dict(zip(*trainer.predict(), strict=True))
     some = np.concatenate([np.flatnonzero(kinds == k) for k in order])
