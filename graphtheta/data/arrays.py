@@ -2,7 +2,7 @@
 
 Every rank loads the same graph and takes its share of it. Rows of node arrays are nodes
 0..n_nodes-1 and rows of edge arrays are edges 0..n_edges-1 as given; nothing is sorted, merged or
-added implicitly. Arrays are read-only, and every change makes a new graph.
+added implicitly. Arrays are read-only and nobody else's, and every change makes a new graph.
 """
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.data.validation import Origin, check_rows, frozen, to_float
+from graphtheta.data.validation import Origin, check_rows, private, to_float
 from graphtheta.errors import DataError
 from graphtheta.sparse import is_sparse
 
@@ -136,10 +136,10 @@ def _checked(x: Any, n: int, kind: str, origin: Origin) -> np.ndarray:
     if a.ndim > 2:
         raise origin.shape(f"expected shape [{n}] or [{n}, k], got {list(a.shape)}", "flatten the values of a row")
     if a.dtype.kind in "iub":
-        return frozen(_integers(a, kind, origin))
+        return private(_integers(a, kind, origin), x)
     if a.dtype.kind == "f":
         exact = a.ndim == 1 and a.dtype.itemsize >= DOUBLE.itemsize
-        return frozen(to_float(a, kind, origin, DOUBLE) if exact else to_float(a, kind, origin, exact=True))
+        return private(to_float(a, kind, origin, DOUBLE) if exact else to_float(a, kind, origin, exact=True), x)
     raise origin.data(f"values have dtype {a.dtype}", "a column holds numbers: encode texts and categories as codes with "
                       "np.unique(values, return_inverse=True)[1], times with values.astype('int64')")
 

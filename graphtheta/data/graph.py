@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 class Graph(GraphArrays):
     """A directed graph with features, labels and splits; an undirected edge is two edges.
 
-    Floating-point inputs of any width are stored as float32 and ids as int64. Integers that
+    The graph has its own, read-only arrays: those that could be written to are copied. Floating-point inputs of any width are stored
+    as float32 and ids as int64. Integers that
     float32 would round raise an error, except in named columns, which store integers and float64. Duplicate
     edges and self loops are allowed.
 
@@ -28,8 +29,9 @@ class Graph(GraphArrays):
         n_nodes: Number of nodes; by default the rows of the node arrays, else the largest id + 1.
         x: Node features, [n_nodes, d] array or scipy sparse matrix (kept as CSR below a density of 0.25); or a column whose
             rows are read when they are needed, such as ``gt.MappedColumn("x.npy")``. Values of a column are not checked.
-        y: Node labels: [n_nodes] integer classes with -1 for unlabelled, or [n_nodes, C] floats: 0/1 for several labels
-            a node, anything else for regression; NaN for unknown.
+        y: Node labels: [n_nodes] or [n_nodes, 1] integers are classes with -1 for unlabelled. [n_nodes, C] numbers are several
+            labels a node if all are 0 or 1, anything else is for regression, as floats are; NaN for unknown. See
+            :mod:`graphtheta.data.labels`.
         n_classes: Number of classes; by default the largest label + 1.
         multilabel: Whether y holds several 0/1 labels a node; by default found from its values.
         edge_attr: Edge attributes, [n_edges, a].

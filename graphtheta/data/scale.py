@@ -10,8 +10,14 @@ from graphtheta.errors import DataError
 
 # in ``meta``, by the field that is scaled
 SCALES = {"x": "feature_scale", "edge_attr": "edge_attr_scale"}
-# rounding leaves a constant column a deviation of some 1e-8 of its mean
-CONSTANT = 1e-6
+# deviation of a column, of its mean, below which it is the rounding of the mean of a constant column; float64 computes it, and
+# two different numbers of float32, such as times, leave a billion rows more than that
+CONSTANT = 1e-12
+
+
+def varying(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
+    """Which columns are not constant, [d] bool, by their means and deviations."""
+    return np.asarray(deviation > CONSTANT * np.maximum(np.abs(mean), 1e-30))
 
 
 class Scale(NamedTuple):
@@ -41,7 +47,7 @@ class Scale(NamedTuple):
         if not len(known):
             return cls(np.zeros(a.shape[1]), np.ones(a.shape[1]))
         mean, deviation = known.mean(axis=0, dtype=np.float64), known.std(axis=0, dtype=np.float64)
-        return cls(mean, np.where(deviation > CONSTANT * np.maximum(np.abs(mean), 1e-30), deviation, 0.0))
+        return cls(mean, np.where(varying(mean, deviation), deviation, 0.0))
 
     @classmethod
     def of_types(cls, parts: Sequence[Scale]) -> Scale:

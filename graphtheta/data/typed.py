@@ -9,11 +9,13 @@ Named columns hold 0 for types and relations that have none; ``meta["node_lacks"
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from graphtheta.data.labels import LabelForm, label_form
 from graphtheta.data.validation import SPARSE_BELOW, Origin, check_edges, is_column
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.sparse import is_sparse
@@ -51,6 +53,9 @@ def joined(edge_index: Mapping[Any, Any], n_nodes: Any, fields: Mapping[str, Any
             out[field] = _together(field, fields[field], counts if field in NODE_FIELDS else sizes, where)
     lacks: dict[str, Any] = {}
     for field, code, of in (("node_columns", TYPE, counts), ("edge_columns", RELATION, sizes)):
+        if code in (fields[field] or {}):
+            raise Origin(where, f"{field}[{code!r}]").data(f"a graph with types has a column {code!r} of its own, of their codes",
+                                                           f"choose another name, such as '{code}_code'")
         missing = {name: [key for key, n in of.items() if n and key not in x] for name, x in (fields[field] or {}).items()}
         lacks[field.replace("columns", "lacks")] = {name: keys for name, keys in missing.items() if keys}
         given = {name: _together(f"{field}[{name!r}]", x, of, where) for name, x in (fields[field] or {}).items()}
@@ -60,6 +65,9 @@ def joined(edge_index: Mapping[Any, Any], n_nodes: Any, fields: Mapping[str, Any
     meta = {**(fields["meta"] or {}), "node_types": list(counts), "relations": [list(name) for name in names], **widths,
             **{key: columns for key, columns in lacks.items() if columns}}
     src, dst = (np.concatenate([pair[end] + first[name[2 * end]] for name, pair in zip(names, ends, strict=True)]) for end in (0, 1))
+    for made in (src, dst, *(x for x in out.values() if isinstance(x, np.ndarray))):
+        # nobody else has these, so that they need no copies
+        made.flags.writeable = False
     return {**out, "edge_index": (src, dst), "n_nodes": sum(counts.values()), "meta": meta}
 
 
@@ -184,10 +192,13 @@ def _together(field: str, given: Any, sizes: Mapping[Any, int], where: str) -> A
     if any(other != shape for other in others):
         raise Origin(where, field).shape(f"rows of shapes {list(map(list, (shape, *others)))}", "give all types rows of one shape")
     # what is not given: no label, no target, no mask, weight 1, else 0
-    empty = {"y": -1 if dtype.kind in "iu" else np.nan, "edge_y": np.nan, "edge_weight": 1}.get(field, 0)
-    if field in ("y", "edge_y"):
-        # unsigned integers have no -1, and integers no NaN
-        dtype = np.result_type(dtype, np.float32 if field == "edge_y" else np.int8)
+    empty = {"y": np.nan, "edge_y": np.nan, "edge_weight": 1}.get(field, 0)
+    if field == "y" and label_form(dtype.kind, math.prod(shape)) is LabelForm.CLASSES:
+        dtype = np.dtype(np.int64)
+        empty = -1
+    elif field in ("y", "edge_y"):
+        # integers have no NaN
+        dtype = np.result_type(dtype, np.float32)
     return np.concatenate([parts.get(key, np.full((n, *shape), empty, dtype)).astype(dtype) for key, n in sizes.items()])
 
 

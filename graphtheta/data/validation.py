@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphtheta.data.labels import LabelForm, label_form
 from graphtheta.errors import DataError, ShapeError
 from graphtheta.npy import in_files, memory_bytes
 from graphtheta.sparse import is_sparse
@@ -52,11 +53,26 @@ def frozen(a: np.ndarray) -> np.ndarray:
     return a
 
 
+def private(a: np.ndarray, given: Any) -> np.ndarray:
+    """A read-only array that its giver cannot change: a copy if it shares the memory of what was given and could be written to.
+
+    Args:
+        a: The array in canonical form.
+        given: What it was made of.
+    """
+    if isinstance(given, (list, tuple)):
+        return frozen(a)
+    source = np.asarray(given)
+    return frozen(a.copy() if source.flags.writeable and np.may_share_memory(a, source) else a)
+
+
 def check_edges(edge_index: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
     """Split ``edge_index`` [2, n_edges], or a pair (src, dst), into two int64 arrays."""
     origin = Origin(where, "edge_index")
     if isinstance(edge_index, (tuple, list)) and len(edge_index) == 2:
-        src, dst = (np.asarray(end) for end in edge_index)
+        src, dst = edge_index
+        src = src if isinstance(src, np.ndarray) else np.asarray(src)
+        dst = dst if isinstance(dst, np.ndarray) else np.asarray(dst)
         if src.ndim != 1 or src.shape != dst.shape:
             raise origin.shape(f"src has shape {list(src.shape)} and dst {list(dst.shape)}", "both must be [n_edges]")
     else:
@@ -75,7 +91,7 @@ def check_ids(ids: np.ndarray, origin: Origin, what: str) -> np.ndarray:
                                                              "and give the original names as node_ids")
     if ids.size and ids.dtype == np.uint64 and int(ids.max()) > np.iinfo(np.int64).max:
         raise origin.data(f"{what} reach {int(ids.max())}", "ids must fit into int64")
-    return frozen(ids.astype(np.int64, copy=False))
+    return private(ids.astype(np.int64, copy=False), ids)
 
 
 def count_nodes(n_nodes: int | None, arrays: tuple[Any, ...], src: np.ndarray, dst: np.ndarray) -> int:
@@ -127,12 +143,12 @@ def check_features(x: Any, n: int, kind: str, field: str, where: str) -> Any:
         return x.mapped([check_features(rows, len(rows), kind, f"{field} of type {code}", where) for code, rows in enumerate(x.blocks)])
     if is_sparse(x):
         return check_sparse(x, n, kind, origin)
-    x = np.asarray(x)
+    given, x = x, np.asarray(x)
     x = x[:, None] if x.ndim == 1 else x
     if x.ndim != 2:
         raise origin.shape(f"expected shape [{n}, d], got {list(x.shape)}", "give one row of features each")
     check_rows(x, n, kind, origin)
-    return frozen(to_float(x, kind, origin, exact=True))
+    return private(to_float(x, kind, origin, exact=True), given)
 
 
 def check_column(x: Any, n: int, kind: str, origin: Origin) -> None:
@@ -157,7 +173,7 @@ def check_sparse(x: Any, n: int, kind: str, origin: Origin) -> sp.csr_array | np
     check_rows(x, n, kind, origin)
     if x.dtype.kind not in "fiub":
         raise origin.data(f"values have dtype {x.dtype}", "features must be real numbers")
-    x = sp.csr_array(x)
+    given, x = x, sp.csr_array(x)
     try:
         # compiled code uses the indices unchecked
         x.check_format(full_check=True)
@@ -173,7 +189,9 @@ def check_sparse(x: Any, n: int, kind: str, origin: Origin) -> sp.csr_array | np
     if len(bad):
         row = int(np.searchsorted(x.indptr, bad[0], side="right")) - 1
         raise not_finite(origin, kind, row, int(x.indices[bad[0]]), x.data[bad[0]], len(bad))
-    return x
+    # a new matrix with read-only parts: SciPy shares the parts of the given one
+    parts = (private(own, getattr(given, part, own)) for part in ("data", "indices", "indptr") for own in [getattr(x, part)])
+    return sp.csr_array(tuple(parts), shape=x.shape)
 
 
 def to_float(a: np.ndarray, kind: str, origin: Origin, dtype: Any = np.float32, *, allow_nan: bool = False,
@@ -198,7 +216,7 @@ def to_float(a: np.ndarray, kind: str, origin: Origin, dtype: Any = np.float32, 
             column = int(first[1]) if len(first) > 1 else None
             raise not_finite(origin, kind, int(first[0]), column, a[first], int(wrong.sum()))
     if exact:
-        check_exact(a, kind, origin)
+        check_exact(np.nan_to_num(a) if allow_nan and a.dtype.kind == "f" else a, kind, origin)
     return out
 
 
@@ -269,11 +287,11 @@ def check_vector(a: Any, n: int, kind: str, field: str, where: str) -> np.ndarra
     if a is None:
         return None
     origin = Origin(where, field)
-    a = np.asarray(a)
+    given, a = a, np.asarray(a)
     check_rows(a, n, kind, origin)
     if a.ndim != 1:
         raise origin.shape(f"expected shape [{n}], got {list(a.shape)}", f"give one number per {kind}")
-    return frozen(to_float(a, kind, origin))
+    return private(to_float(a, kind, origin, exact=True), given)
 
 
 def check_targets(a: Any, n: int, where: str) -> np.ndarray | None:
@@ -281,28 +299,37 @@ def check_targets(a: Any, n: int, where: str) -> np.ndarray | None:
     if a is None:
         return None
     origin = Origin(where, "edge_y")
-    a = np.asarray(a)
+    given, a = a, np.asarray(a)
     check_rows(a, n, "edge", origin)
     if a.ndim > 2:
         raise origin.shape(f"expected shape [{n}] or [{n}, k], got {list(a.shape)}", "flatten the targets of an edge")
-    return frozen(to_float(a, "edge", origin, allow_nan=True))
+    return private(to_float(a, "edge", origin, allow_nan=True, exact=True), given)
 
 
 def check_labels(y: Any, n: int, n_classes: int | None, multilabel: bool | None, where: str) -> tuple[np.ndarray | None, int, bool]:
-    """Node labels in canonical form, the number of classes (0 for regression), and whether there are several per node."""
+    """Node labels in canonical form, the number of classes (0 for regression), and whether there are several per node.
+
+    What labels are follows from their type and width, see ``graphtheta.data.labels``; ``multilabel``
+    says that they are 0/1 labels, or are not.
+    """
     if y is None:
         return None, int(n_classes or 0), bool(multilabel)
     origin = Origin(where, "y")
-    y = np.asarray(y)
+    given = y
+    try:
+        y = np.asarray(y)
+    except ValueError:
+        raise origin.shape("rows have different lengths", "give a column of 0 and 1 for each class") from None
     check_rows(y, n, "node", origin)
-    if y.ndim == 1 and y.dtype.kind in "iub":
-        return check_classes(y.astype(np.int64, copy=False), n_classes, origin)
     if y.ndim > 2:
         raise origin.shape(f"expected [n_nodes] classes or [n_nodes, C] targets, got {list(y.shape)}", "flatten the targets of a node")
     y = y[:, None] if y.ndim == 1 else y
     if not y.shape[1]:
         raise origin.shape(f"expected [{n}, C] targets, got {list(y.shape)}", "give at least one column, or leave y out")
-    out = to_float(y, "node", origin, allow_nan=True)
+    if label_form(y.dtype.kind, y.shape[1]) is LabelForm.CLASSES and not multilabel:
+        classes, known = check_classes(y[:, 0].astype(np.int64, copy=False), n_classes, origin)
+        return private(classes, given), known, False
+    out = to_float(y, "node", origin, allow_nan=True, exact=True)
     binary = bool(np.all((out == 0) | (out == 1) | np.isnan(out)))
     if multilabel and not binary:
         row, column = (int(i) for i in np.argwhere(~((out == 0) | (out == 1) | np.isnan(out)))[0])
@@ -310,10 +337,10 @@ def check_labels(y: Any, n: int, n_classes: int | None, multilabel: bool | None,
     several = binary and y.shape[1] > 1 if multilabel is None else bool(multilabel)
     if n_classes and several and n_classes != out.shape[1]:
         raise origin.shape(f"{out.shape[1]} columns for {n_classes} classes", "give one column per class")
-    return frozen(out), out.shape[1] if several else 0, several
+    return private(out, given), out.shape[1] if several else 0, several
 
 
-def check_classes(y: np.ndarray, n_classes: int | None, origin: Origin) -> tuple[np.ndarray, int, bool]:
+def check_classes(y: np.ndarray, n_classes: int | None, origin: Origin) -> tuple[np.ndarray, int]:
     """Class numbers 0..n_classes-1, or -1 for unlabelled."""
     known = int(y.max(initial=-1)) + 1 if n_classes is None else int(n_classes)
     if known > max(len(y), MOST_CLASSES):
@@ -324,7 +351,7 @@ def check_classes(y: np.ndarray, n_classes: int | None, origin: Origin) -> tuple
         node = int(wrong[0])
         raise origin.data(f"node {node} has label {int(y[node])}, outside 0..{known - 1} (or -1 for unlabelled)",
                           f"there are {known} classes; renumber the labels or state a larger n_classes")
-    return frozen(y), known, False
+    return y, known
 
 
 def check_mask(mask: Any, n: int, kind: str, field: str, where: str) -> np.ndarray | None:
@@ -332,14 +359,14 @@ def check_mask(mask: Any, n: int, kind: str, field: str, where: str) -> np.ndarr
     if mask is None:
         return None
     origin = Origin(where, field)
-    mask = np.asarray(mask)
+    given, mask = mask, np.asarray(mask)
     if mask.dtype != np.bool_:
         raise origin.data(f"expected a bool mask, got dtype {mask.dtype}",
                            f"a list of {kind} numbers becomes a mask by mask = np.zeros({n}, bool); mask[numbers] = True")
     if mask.ndim not in (1, 2) or (mask.ndim == 2 and not mask.shape[1]):
         raise origin.shape(f"expected shape [{n}], or [{n}, S] for S splits, got {list(mask.shape)}", f"give one entry per {kind}")
     check_rows(mask, n, kind, origin)
-    return frozen(mask)
+    return private(mask, given)
 
 
 def count_splits(masks: dict[str, np.ndarray | None], where: str) -> int:
@@ -386,6 +413,7 @@ def check_node_ids(ids: Any, n: int, where: str) -> np.ndarray | None:
     if ids is None:
         return None
     origin = Origin(where, "node_ids")
+    given = ids
     ids = ids if in_files(ids) else np.asarray(ids)
     if ids.dtype.kind not in "iuU":
         raise origin.data(f"expected integers or strings, got dtype {ids.dtype}", "convert the ids, for example with str()")
@@ -399,4 +427,4 @@ def check_node_ids(ids: Any, n: int, where: str) -> np.ndarray | None:
         again = int(np.argmax(count > 1))
         raise origin.data(f"id {unique[again]} belongs to {int(count[again])} nodes, first to node {int(first[again])}",
                           "original ids must be unique")
-    return frozen(ids.astype(np.int64) if ids.dtype.kind in "iu" else ids)
+    return private(ids.astype(np.int64) if ids.dtype.kind in "iu" else ids, given)

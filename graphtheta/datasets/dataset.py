@@ -99,7 +99,7 @@ ENTRIES: dict[str, Entry] = {
 FILE = Entry("a file", read_npz)
 
 
-def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[str] | None = None, split: str = "auto", seed: int = 0,
+def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[str] | None = None, split: str | None = None, seed: int = 0,
          symmetric: bool | str | None = None, largest_component: bool | str | None = None, self_loops: bool | str | None = None,
          normalise_features: bool | str | None = None, split_index: int = 0, **options: Any) -> Graph:
     """Load a graph by name, from an npz file, from a store, or from original Planetoid files.
@@ -112,7 +112,7 @@ def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[st
         split: ``"public"`` (the graph's own masks), ``"stored"`` (the same, or none), ``"random"``
             (a fixed number of each class), ``"fraction"`` (60/20/20 %), ``"none"`` (no masks), or
             ``"auto"``: the default of a named graph; for a file its own masks, else fraction if it
-            has labels.
+            has labels. By default as auto, but a file without masks has none, as ``gt.Graph``.
         seed: Seed of random splits. The graph itself does not depend on it (generated graphs have
             ``graph_seed``).
         symmetric: Add missing reverse edges. This and the next three options are True, False, or
@@ -140,13 +140,15 @@ def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[st
     common = {"symmetric": symmetric, "largest_component": largest_component, "self_loops": self_loops,
               "normalise_features": normalise_features}
     common |= {k: options.pop(k) for k in common if k in options}
-    split, seed = str(options.pop("split", split)), convert(name, "seed", options.pop("seed", seed), int)
+    chosen = options.pop("split", split)
+    split, seed = "auto" if chosen is None else str(chosen), convert(name, "seed", options.pop("seed", seed), int)
     split_index = convert(name, "split_index", options.pop("split_index", split_index), int)
     entry = ENTRIES.get(name)
     if entry is None:
         graph = read_path(name, data_dir, options)
         entry = FILE
-        usual = "public" if graph.train is not None or graph.edge_train is not None else "fraction" if graph.y is not None else "none"
+        own = graph.train is not None or graph.edge_train is not None
+        usual = "public" if own else "fraction" if graph.y is not None and chosen is not None else "none"
     else:
         graph, usual = build(name, entry, data_dir, seed, options), entry.split
     choices = {k: entry.common.get(k) if v in (None, "auto") else v for k, v in common.items()}

@@ -8,6 +8,7 @@ columns as ``node_columns.NAME`` and ``edge_columns.NAME``.
 from __future__ import annotations
 
 import json
+import math
 import os
 import zipfile
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 
 from graphtheta.data.arrays import COLUMNS
 from graphtheta.data.graph import Graph
+from graphtheta.data.labels import LabelForm, label_form
 from graphtheta.errors import FormatError
 from graphtheta.npy import AGAIN, UNREADABLE, memory_bytes, read_array
 from graphtheta.sparse import csr
@@ -91,7 +93,10 @@ class ArrayFile:
                               f"{memory_bytes() / 2**30:.1f}; use a larger machine")
         try:
             with self._zip.open(member) as stream:
-                return read_array(stream, member.file_size, at, kinds, ndim)
+                found = read_array(stream, member.file_size, at, kinds, ndim)
+            # nobody else has it, so that a graph need not copy it
+            found.flags.writeable = False
+            return found
         except FormatError:
             raise
         except UNREADABLE as error:
@@ -192,6 +197,7 @@ def read_npz(path: str | os.PathLike[str]) -> Graph:
         if unused:
             meta["unused_fields"] = unused
         classes = count_in(file, meta, "num_classes")
-        plain = "y" in fields and fields["y"].ndim == 1 and fields["y"].dtype.kind in "iu"
-        return Graph(read_edges(file), n_nodes, n_classes=classes if plain else None, name=file.path.stem, meta=meta,
+        y = fields.get("y")
+        one = y is not None and label_form(y.dtype.kind, math.prod(y.shape[1:])) is LabelForm.CLASSES
+        return Graph(read_edges(file), n_nodes, n_classes=classes if one else None, name=file.path.stem, meta=meta,
                      where=str(file.path), **fields)

@@ -1,7 +1,7 @@
 """The fields that most columns become: ids, real numbers, classes and codes."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from graphtheta.data.validation import MOST_CLASSES, WHOLE32, WHOLE64, first_rounded, largest
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import DataError
-from graphtheta.tables.arrow import FLOAT, TEXT, WHOLE, absent, flags, integers, lengths, null, numbers, one
+from graphtheta.tables.arrow import BOOL, FLOAT, TEXT, WHOLE, absent, flags, integers, is_list, lengths, null, numbers, one
 
 # rows that are wrong, and what is wrong with a row
 Wrong = tuple[np.ndarray, Callable[[int], str]]
@@ -58,6 +58,9 @@ class Field(Protocol):
     def meta(self) -> dict[str, Any]:
         """What is kept with the graph."""
 
+    def labels(self) -> dict[str, Any]:
+        """The arguments n_classes and multilabel of a graph, where the labels themselves do not tell them."""
+
 
 class LabelField(Field, Protocol):
     """A field of labels, which rows may lack."""
@@ -93,6 +96,10 @@ class Base:
         """Nothing is kept."""
         return {}
 
+    def labels(self) -> dict[str, Any]:
+        """Nothing is known of labels."""
+        return {}
+
 
 class Numbers(Base):
     """Real numbers from columns of numbers, or from one column of lists.
@@ -100,6 +107,7 @@ class Numbers(Base):
     Args:
         name: Name in the store.
         columns: The columns.
+        types: Types of all columns; the integers of a column of integers must be exact in float32.
         width: Length of the lists; None for columns of numbers.
         vector: Whether a row is a number instead of a list of them.
         missing: Whether values may be missing (NaN).
@@ -107,13 +115,16 @@ class Numbers(Base):
         remedy: Where values belong that float32 would round.
     """
 
-    def __init__(self, name: str, columns: Sequence[str], width: int | None = None, *, vector: bool = False, missing: bool = False,
-                 dtype: Any = np.float32, remedy: str = ""):
-        self.inputs = dict.fromkeys(columns, FLOAT if width is None else pa.large_list(FLOAT))
+    def __init__(self, name: str, columns: Sequence[str], types: Mapping[str, Any], width: int | None = None, *, vector: bool = False,
+                 missing: bool = False, dtype: Any = np.float32, remedy: str = ""):
+        read = {column: BOOL if pa.types.is_boolean(element(types[column])) else FLOAT for column in columns}
+        self.inputs: dict[str, Any] = read if width is None else {column: pa.large_list(kind) for column, kind in read.items()}
         self._name, self._width, self._vector, self._missing, self._remedy = name, width, vector, missing, remedy
         self._dtype = np.dtype(dtype)
+        whole = [pa.types.is_integer(element(types[column])) for column in columns]
+        self._whole = whole if width is None else whole * width
         # of each column, whether it has fractions, and the first number that float32 rounds
-        self._fractions = np.zeros(len(columns) if width is None else width, bool)
+        self._fractions = np.zeros(len(self._whole), bool)
         self._rounded: dict[int, int] = {}
 
     def wrong(self, table: pa.Table) -> Iterator[Wrong]:
@@ -140,10 +151,12 @@ class Numbers(Base):
             return
         for i, x in enumerate(self._values(table).T):
             x = x[~np.isnan(x)]
+            # integers are read as float64, which rounds those above 2^53
+            beyond = self._whole[i] and largest(x) >= WHOLE64
             if not self._fractions[i] and len(x):
-                self._fractions[i] = largest(x) > WHOLE64 or not np.array_equal(x, np.rint(x))
+                self._fractions[i] = (largest(x) > WHOLE64 and not beyond) or not np.array_equal(x, np.rint(x))
             if not self._fractions[i] and i not in self._rounded and largest(x) > WHOLE32:
-                at = first_rounded(x)
+                at = int(np.argmax(np.abs(x))) if beyond else first_rounded(x)
                 if at is not None:
                     self._rounded[i] = int(x[at])
 
@@ -234,96 +247,6 @@ class Codes(Base):
         return dict(value)
 
 
-class Classes(Base):
-    """A column of class numbers from 0, -1 or nothing for nodes without a label.
-
-    Args:
-        column: The column.
-        kind: Type to read it in, integers or bools.
-    """
-
-    def __init__(self, column: str, kind: Any):
-        self.inputs, self._column, self._largest = {column: kind}, column, -1
-
-    def wrong(self, table: pa.Table) -> Iterator[Wrong]:
-        """Negative classes."""
-        values = self._values(table)
-        yield values < -1, lambda row: f"column '{self._column}': {values[row]} is no class; classes are numbered from 0"
-
-    def observe(self, table: pa.Table) -> None:
-        """Find the largest."""
-        self._largest = max(self._largest, int(self._values(table).max(initial=-1)))
-
-    def agree(self, comm: Comm, n: int) -> None:
-        """Refuse numbers that are codes."""
-        known = max(comm.all_gather(self._largest)) + 1
-        if known > max(n, MOST_CLASSES):
-            raise DataError(f"column '{self._column}': {known} classes for {n} nodes; if the numbers are names, read them as text with "
-                            f"--types {self._column}:text")
-
-    def outputs(self) -> list[Output]:
-        """One class a row."""
-        return [Output("y", (), np.int64)]
-
-    def rows(self, table: pa.Table) -> list[np.ndarray]:
-        """One class a row."""
-        return [self._values(table)]
-
-    def missing(self, table: pa.Table) -> np.ndarray:
-        """Rows without a class, [n] bool."""
-        return self._values(table) < 0
-
-    def _values(self, table: pa.Table) -> np.ndarray:
-        return integers(one(table.column(self._column)).cast(WHOLE).fill_null(-1))
-
-
-class Labels(Codes):
-    """A column of lists of classes: 0 or 1 for each class, NaN for all if there is no list.
-
-    Args:
-        column: The column.
-        names: Whether the classes are texts.
-    """
-
-    def __init__(self, column: str, names: bool):
-        super().__init__("y", column, ("class_names",), np.float32, missing=0)
-        self.inputs = {column: pa.large_list(TEXT)}
-        self._names = names
-
-    def observe(self, table: pa.Table) -> None:
-        """Collect the classes."""
-        super().observe(pa.table({self._column: one(table.column(self._column)).flatten()}))
-
-    def agree(self, comm: Comm, n: int) -> None:
-        """Sort the classes of all workers: names as texts, numbers as numbers."""
-        super().agree(comm, n)
-        if not self._names:
-            self._values = [str(k) for k in range(max(map(int, self._values), default=-1) + 1)]
-            check_categories(self._column, len(self._values))
-
-    def outputs(self) -> list[Output]:
-        """A number for each class."""
-        return [Output(self._name, (len(self._values),), np.float32)]
-
-    def rows(self, table: pa.Table) -> list[np.ndarray]:
-        """A number for each class."""
-        column = one(table.column(self._column))
-        sizes = lengths(column)
-        out = np.zeros((len(column), len(self._values)), np.float32)
-        codes = super().rows(pa.table({self._column: column.flatten()}))[0].astype(np.int64)
-        out[np.repeat(np.arange(len(column)), np.maximum(sizes, 0))[codes >= 0], codes[codes >= 0]] = 1
-        out[sizes < 0] = np.nan
-        return [out]
-
-    def missing(self, table: pa.Table) -> np.ndarray:
-        """Rows without a list, [n] bool."""
-        return null(one(table.column(self._column)))
-
-    def meta(self) -> dict[str, Any]:
-        """Names of the classes, if they have any."""
-        return super().meta() if self._names else {}
-
-
 class Ids(Base):
     """Ids of nodes, which are resolved and not stored as a column.
 
@@ -343,6 +266,16 @@ class Ids(Base):
             if kind == TEXT:
                 # arrays of texts end at such a character
                 yield flags(pc.match_substring(column, "\0")), says(f"column '{name}' has an id with the character 0")
+
+
+def element(kind: Any) -> Any:
+    """The type of the values of a column, those in its lists if it has lists."""
+    return kind.value_type if is_list(kind) else kind
+
+
+def read_as(kind: Any) -> Any:
+    """The type to read a column of integers or bools in."""
+    return BOOL if pa.types.is_boolean(kind) else WHOLE
 
 
 def says(text: str) -> Callable[[int], str]:

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from graphtheta.data.columns import TAKEN, TIME_UNITS
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.fields.base import Base, Classes, Codes, Field, LabelField, Labels, Numbers, Output, Wrong, no_list, says
+from graphtheta.fields.base import Base, Codes, Field, Numbers, Output, Wrong, no_list, read_as, says
 from graphtheta.fields.scaled import Scaled
-from graphtheta.tables.arrow import BOOL, TEXT, WHOLE, flags, integers, is_list, is_text, lengths, null, one
+from graphtheta.tables.arrow import TEXT, WHOLE, flags, integers, is_list, is_text, lengths, null, one
 from graphtheta.wording import did_you_mean
 
 SPLITS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2, "testing": 2}
@@ -159,51 +159,9 @@ class Marks(Base):
         return out
 
 
-class Labelled(Base):
-    """Refuses nodes of a split that have no label.
-
-    Args:
-        label, split: The two fields.
-    """
-
-    def __init__(self, label: LabelField, split: Field):
-        self.inputs: dict[str, Any] = {}
-        self._label, self._split = label, split
-
-    def wrong(self, table: pa.Table) -> Iterator[Wrong]:
-        """Nodes in a mask without a label."""
-        inside = np.any([rows.reshape(table.num_rows, -1).any(axis=1) for rows in self._split.rows(table)], axis=0)
-        yield inside & self._label.missing(table), says("the row belongs to a split, but has no label")
-
-
 def no_split(name: str, words: Any) -> Callable[[int], str]:
     """What is wrong with a word."""
     return lambda row: f"column '{name}': '{words[row].as_py()}' is none of train, val and test"
-
-
-def label_field(columns: Sequence[str], types: dict[str, Any], width: int) -> LabelField:
-    """The field of node labels.
-
-    Args:
-        columns: The columns.
-        types: Types of all columns.
-        width: Length of the lists of the first column, if it has lists.
-    """
-    kind = types[columns[0]]
-    if len(columns) > 1:
-        return Numbers("y", columns, missing=True, remedy="rescale the targets")
-    if is_list(kind):
-        if pa.types.is_floating(kind.value_type):
-            return Numbers("y", columns, width, missing=True, remedy="rescale the targets")
-        return Labels(columns[0], is_text(kind.value_type))
-    if is_text(kind):
-        return Codes("y", columns[0], ("class_names",), np.int64, missing=-1)
-    if pa.types.is_floating(kind):
-        return Numbers("y", columns, missing=True, remedy="rescale the targets")
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        return Classes(columns[0], read_as(kind))
-    raise ConfigError(f"the label '{columns[0]}' has type {kind}; labels are integers, texts, numbers or lists of them. State another "
-                      f"type with --types {columns[0]}:text")
 
 
 def named_field(group: str, column: str, types: dict[str, Any], width: int) -> Field:
@@ -221,13 +179,13 @@ def named_field(group: str, column: str, types: dict[str, Any], width: int) -> F
                           f"not one of {', '.join(sorted(TAKEN))}")
     remedy = f"state its type with --types {column}:int"
     if is_list(kind):
-        return Numbers(name, [column], width, remedy=remedy)
+        return Numbers(name, [column], types, width, remedy=remedy)
     if is_text(kind):
         return Codes(name, column, (f"{group}_categories", column), np.int32)
     if pa.types.is_floating(kind):
         # as in gt.Graph: times with fractions are compared exactly
         dtype = np.float64 if pa.types.is_float64(kind) else np.float32
-        return Numbers(name, [column], vector=True, dtype=dtype, remedy=remedy)
+        return Numbers(name, [column], types, vector=True, dtype=dtype, remedy=remedy)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return Times(name, column, group, kind if pa.types.is_timestamp(kind) else pa.timestamp("s"))
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
@@ -242,7 +200,7 @@ def number_field(name: str, columns: Sequence[str], types: dict[str, Any], width
     Raises:
         ConfigError: A list among several columns.
     """
-    return Numbers(name, columns, _width(columns, types, widths), remedy=remedy, **options)
+    return Numbers(name, columns, types, _width(columns, types, widths), remedy=remedy, **options)
 
 
 def scaled_field(name: str, columns: Sequence[str], types: dict[str, Any], widths: dict[str, int], split: Field | None) -> Field:
@@ -251,7 +209,7 @@ def scaled_field(name: str, columns: Sequence[str], types: dict[str, Any], width
     Raises:
         ConfigError: A list among several columns.
     """
-    return Scaled(name, columns, _width(columns, types, widths), split)
+    return Scaled(name, columns, types, _width(columns, types, widths), split)
 
 
 def _width(columns: Sequence[str], types: dict[str, Any], widths: dict[str, int]) -> int | None:
@@ -283,11 +241,6 @@ def split_field(columns: Sequence[str], types: dict[str, Any], widths: dict[str,
     if len(columns) > len(MASKS):
         raise ConfigError(f"a split has at most three columns of true and false, for train, val and test; got {', '.join(columns)}")
     return Marks(columns, types, widths)
-
-
-def read_as(kind: Any) -> Any:
-    """The type to read a column of integers or bools in."""
-    return BOOL if pa.types.is_boolean(kind) else WHOLE
 
 
 def stated(types: dict[str, Any], given: dict[str, str], where: str) -> dict[str, Any]:

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from graphtheta.data.scale import SCALES
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import DataError
 from graphtheta.fields.base import Base, Codes, Field, Output, Wrong
 
+SCALE = SCALES["x"]
 # names of a column; more are better read from an embedding, which costs a row of a table and not a row of zeros for each node
 MOST_NAMES = 1000
 
@@ -80,9 +82,17 @@ class Beside(Base):
         return [np.concatenate([x for part in self._parts for x in part.rows(table)], axis=1)]
 
     def meta(self) -> dict[str, Any]:
-        """What the parts keep; names of all columns together."""
+        """What the parts keep; names of all columns together, and a scale of all, which leaves those of other parts as they are."""
         out: dict[str, Any] = {}
         for part in self._parts:
             for key, value in part.meta().items():
                 out[key] = {**out.get(key, {}), **value}
+        if SCALE in out:
+            scales = [part.meta().get(SCALE, as_it_is(part.outputs()[0].trailing[0])) for part in self._parts]
+            out[SCALE] = {key: [x for scale in scales for x in scale[key]] for key in ("mean", "deviation")}
         return out
+
+
+def as_it_is(width: int) -> dict[str, list[float]]:
+    """The scale of columns that are not scaled."""
+    return {"mean": [0.0] * width, "deviation": [1.0] * width}

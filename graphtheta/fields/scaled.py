@@ -1,33 +1,31 @@
 """Features with mean 0 and deviation 1, found while the rows are read."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from graphtheta.data.scale import Scale, varying
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError
 from graphtheta.fields.base import Field, Numbers
-
-# deviation of a column, of its mean, below which it is the rounding of a constant column
-CONSTANT = 1e-12
 
 
 class Scaled(Numbers):
     """Columns standardised over the training nodes, or over all nodes if there are none; a constant column becomes 0.
 
     Args:
-        name, columns, width: As of ``Numbers``.
+        name, columns, types, width: As of ``Numbers``.
         split: The field of the masks; None if there are none.
 
     Raises:
         ConfigError: There are several splits.
     """
 
-    def __init__(self, name: str, columns: Sequence[str], width: int | None, split: Field | None):
-        super().__init__(name, columns, width)
+    def __init__(self, name: str, columns: Sequence[str], types: Mapping[str, Any], width: int | None, split: Field | None):
+        super().__init__(name, columns, types, width)
         if split is not None and split.outputs()[0].trailing:
             raise ConfigError("scale=standard needs one training set, but the columns of split (--split) make several; name one "
                               "split, or scale the features of the table beforehand")
@@ -48,16 +46,16 @@ class Scaled(Numbers):
         """Combine the moments of all blocks, sorted, so that they do not depend on who read which block."""
         parts = comm.all_gather(self._blocks)
         train, every = (sorted(block for part in parts for block in part[k]) for k in (0, 1))
-        self._mean, self._deviation = _moments(np.array(train or every), len(self._fractions))
+        mean, deviation = _moments(np.array(train or every), len(self._fractions))
+        self._scale = Scale(mean, np.where(varying(mean, deviation), deviation, 0.0))
 
     def rows(self, table: pa.Table) -> list[np.ndarray]:
         """Standardised rows of float32."""
-        varies = self._deviation > CONSTANT * np.maximum(np.abs(self._mean), 1e-30)
-        return [((self._values(table) - self._mean) * np.where(varies, 1 / np.where(varies, self._deviation, 1), 0)).astype(np.float32)]
+        return [self._scale.scaled(self._values(table))]
 
     def meta(self) -> dict[str, Any]:
         """Means and deviations, to scale other rows alike."""
-        return {"feature_scale": {"mean": self._mean.tolist(), "deviation": self._deviation.tolist()}}
+        return self._scale.in_meta({}, "x")
 
 
 def _moments(blocks: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:

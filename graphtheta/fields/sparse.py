@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from graphtheta.data.validation import WHOLE32, WHOLE64, first_rounded
+from graphtheta.data.validation import WHOLE32, WHOLE64, first_rounded, largest
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.fields.base import Base, Wrong, says
+from graphtheta.fields.base import Base, Wrong, element, says
 from graphtheta.sparse import WIDEST
 from graphtheta.tables.arrow import FLOAT, WHOLE, integers, is_list, lengths, numbers, one
 
@@ -35,6 +35,7 @@ class SparseRows(Base):
         self._at, self._value = columns
         self.inputs = {self._at: pa.large_list(WHOLE), self._value: pa.large_list(FLOAT)}
         self._given, self._largest = width, -1
+        self._whole = pa.types.is_integer(element(types[self._value]))
         # features with fractions, and of others the first number that float32 rounds
         self._fractions: set[int] = set()
         self._rounded: dict[int, int] = {}
@@ -65,12 +66,13 @@ class SparseRows(Base):
         """Find the largest number, and integers that float32 rounds."""
         _, at, value = self._sorted(table)
         self._largest = max(self._largest, int(at.max(initial=-1)))
-        fraction = (value != np.rint(value)) | (np.abs(value) > WHOLE64)
+        # integers are read as float64, which rounds those above 2^53
+        fraction = (value != np.rint(value)) | (np.abs(value) > (np.inf if self._whole else WHOLE64))
         self._fractions.update(np.unique(at[fraction]).tolist())
         large = ~fraction & (np.abs(value) > WHOLE32)
         for column in np.unique(at[large]).tolist():
             x = value[large & (at == column)]
-            found = first_rounded(x)
+            found = int(np.argmax(np.abs(x))) if largest(x) >= WHOLE64 else first_rounded(x)
             if found is not None:
                 self._rounded.setdefault(column, int(x[found]))
 

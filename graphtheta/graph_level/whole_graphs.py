@@ -13,27 +13,30 @@ from typing import Any
 import numpy as np
 
 from graphtheta.data.graph import Graph
-from graphtheta.data.validation import is_column
+from graphtheta.data.validation import check_node_ids, is_column
 from graphtheta.errors import DataError, ShapeError
 from graphtheta.sparse import is_sparse
 
 NODE, GRAPH = "node", "graph"
 # the node column by which the engine knows readout nodes
 READOUT = "readout"
+# in ``meta``, whether ids of graphs are "int" or "text"
+IDS = "graph_ids"
 EDGE, MEMBER = (NODE, "edge", NODE), (NODE, "member", GRAPH)
 
 
-def whole_graphs(graphs: Graph | Sequence[Graph], y: Any = None, *, graph_of: Any = None, n_graphs: int | None = None,
+def whole_graphs(graphs: Graph | Sequence[Graph], y: Any = None, *, graph_of: Any = None, n_graphs: int | None = None, ids: Any = None,
                  train: Any = None, val: Any = None, test: Any = None, multilabel: bool | None = None, n_classes: int | None = None,
                  name: str = "", meta: dict[str, Any] | None = None) -> Graph:
     """One graph of many, whose labels and masks are those of whole graphs.
 
     Args:
         graphs: The graphs, with equal columns; or all of them as one graph, with ``graph_of``.
-        y: Labels of the graphs, as those of nodes in ``gt.Graph``: [n_graphs] classes, or
-            [n_graphs, C] floats, NaN for unknown.
+        y: Labels of the graphs, as those of nodes in ``gt.Graph``.
         graph_of: Number of the graph of each node, [n_nodes] integers.
-        n_graphs: Number of graphs; by default that of the labels, else the largest number + 1.
+        n_graphs: Number of graphs; by default that of the labels, of the ids, of the list, else the largest number + 1.
+        ids: Ids of the graphs, [n_graphs] unique integers or strings, under which predictions are
+            reported; by default their numbers.
         train, val, test: Masks of the graphs, [n_graphs] bool.
         multilabel, n_classes: As in ``gt.Graph``.
         name: Name for reports; by default that of the graph.
@@ -42,7 +45,8 @@ def whole_graphs(graphs: Graph | Sequence[Graph], y: Any = None, *, graph_of: An
     Returns:
         A graph of the types "node" and "graph". ``graph.nodes_of("graph")`` are the readout nodes
         in the order of the graphs. The node column "readout" is 1 at these; batch norm does not
-        count them.
+        count them. ``node_ids`` are "graph:ID" for a graph and "node:ID" for its nodes, or
+        "node:GRAPH:ID" for nodes of graphs in a list, if there are any ids.
 
     Raises:
         ShapeError: ``graph_of`` has not one number for each node.
@@ -50,16 +54,25 @@ def whole_graphs(graphs: Graph | Sequence[Graph], y: Any = None, *, graph_of: An
             relations already, or its features are read from a file.
     """
     if isinstance(graphs, Graph):
-        base, of = graphs, graph_of
+        base = graphs
+        of = graph_of
+        names: Any = base.node_ids
     else:
         base, of = _union(graphs)
+        names = _ids_in(graphs, ids)
+        n_graphs = len(graphs) if n_graphs is None else n_graphs
     where = base.name or "the graph"
     of = np.asarray(of)
     if of.shape != (base.n_nodes,) or of.dtype.kind not in "iu":
         raise ShapeError(f"{where}: graph_of has shape {list(of.shape)} and type {of.dtype}; give the number of the graph of each of the "
                          f"{base.n_nodes} nodes")
-    total = n_graphs if n_graphs is not None else len(y) if y is not None else int(of.max(initial=-1)) + 1
+    stated = next((len(rows) for rows in (y, ids) if rows is not None), int(of.max(initial=-1)) + 1)
+    total = stated if n_graphs is None else n_graphs
     _check(base, of, total, where)
+    known = None if ids is None else check_node_ids(ids, total, f"{where}: graphs")
+    numbered = known is None or known.dtype.kind == "i"
+    given = {NODE: names, GRAPH: known}
+    node_ids = {kind: rows for kind, rows in given.items() if rows is not None} or None
     targets: dict[str, Any] = {"y": y, "train": train, "val": val, "test": test}
     targets = {field: {GRAPH: np.asarray(value)} for field, value in targets.items() if value is not None}
     # edges to readout nodes have the weight of an edge without one
@@ -67,10 +80,25 @@ def whole_graphs(graphs: Graph | Sequence[Graph], y: Any = None, *, graph_of: An
     return Graph({EDGE: (base.src, base.dst), MEMBER: (np.arange(base.n_nodes), of)}, {NODE: base.n_nodes, GRAPH: total},
                  x=None if base.x is None else {NODE: base.x}, edge_weight=weight,
                  edge_attr=None if base.edge_attr is None else {EDGE: base.edge_attr},
-                 **targets,
+                 **targets, node_ids=node_ids,
                  node_columns={**{key: {NODE: x} for key, x in base.node_columns.items()}, READOUT: {GRAPH: np.ones(total, np.int32)}},
                  edge_columns={key: {EDGE: x} for key, x in base.edge_columns.items()},
-                 multilabel=multilabel, n_classes=n_classes, name=name or base.name, meta=base.meta if meta is None else meta)
+                 multilabel=multilabel, n_classes=n_classes, name=name or base.name,
+                 meta={**(base.meta if meta is None else meta), IDS: "int" if numbered else "text"})
+
+
+def graph_ids(graph: Graph) -> tuple[np.ndarray, np.ndarray] | None:
+    """The readout nodes of a graph of whole graphs, ascending, and the ids of the graphs, [n_graphs] each; None for other graphs."""
+    if READOUT not in graph.node_columns:
+        return None
+    nodes = np.flatnonzero(np.asarray(graph.node_columns[READOUT]) == 1)
+    if graph.node_ids is None:
+        return nodes, np.arange(len(nodes))
+    ids = np.asarray(graph.node_ids[nodes])
+    if ids.dtype.kind != "U":
+        return nodes, ids
+    texts = np.array([text.removeprefix(f"{GRAPH}:") for text in ids.tolist()], dtype=np.str_)
+    return nodes, texts.astype(np.int64) if graph.meta.get(IDS) == "int" else texts
 
 
 def _check(base: Graph, of: np.ndarray, total: int, where: str) -> None:
@@ -87,6 +115,14 @@ def _check(base: Graph, of: np.ndarray, total: int, where: str) -> None:
         src, dst = int(base.src[across[0]]), int(base.dst[across[0]])
         raise DataError(f"{where}: edge {across[0]} joins node {src} of graph {of[src]} and node {dst} of graph {of[dst]}; "
                         "graphs have no edges between them")
+
+
+def _ids_in(graphs: Sequence[Graph], ids: Any) -> list[str] | None:
+    """Ids of the nodes of graphs side by side, which are unique within a graph alone; None if no graph has any."""
+    if all(graph.node_ids is None for graph in graphs):
+        return None
+    names = range(len(graphs)) if ids is None else ids
+    return [f"{name}:{node}" for name, graph in zip(names, graphs, strict=True) for node in graph.original_ids.tolist()]
 
 
 def _union(graphs: Sequence[Graph]) -> tuple[Graph, np.ndarray]:

@@ -35,7 +35,7 @@ from graphtheta.inductive.comparison import (
 from graphtheta.inductive.frontier import READ, changed_rows, needed_rows
 from graphtheta.inductive.kept import ROW, Kept, LayerFiles, writing
 from graphtheta.inference.block_graph import Sent, edge_name, sent_name, value_name
-from graphtheta.inference.embedding import embedded, of_nodes, superstep_of
+from graphtheta.inference.embedding import asked_ids, embedded, of_nodes, superstep_of
 from graphtheta.inference.layerwise import Blocks, LayerWise
 from graphtheta.inference.on_graph import ModelOnGraph
 from graphtheta.ops.rows.by_number import take_rows
@@ -167,17 +167,19 @@ class Grown:
         """Original ids and outputs, on rank 0; None elsewhere.
 
         Args:
-            nodes: Original ids, in the order of the result, the same on all workers; None for all nodes.
+            nodes: Original ids, in the order of the result, or a mask of all nodes, the same on all workers; None for all.
             appended: Only the nodes that the earlier graph did not have.
 
         Raises:
             ConfigError: There is no such node; on all ranks together.
         """
-        found = self.predictions(self._wanted(nodes, appended))
+        nodes = self._asked(nodes, predicted=True)
+        found = self.predictions(self._wanted(nodes, appended, predicted=True))
         return self._in_order(found, nodes)
 
     def embed(self, nodes: Any = None, layer: Any = -1, *, appended: bool = False) -> tuple[np.ndarray, np.ndarray] | None:
         """What a layer inside the model returns; arguments and result as of ``predict``, and ``layer`` as of ``Trainer.embed``."""
+        nodes = self._asked(nodes)
         return self._in_order(self.embeddings(self._wanted(nodes, appended), layer), nodes)
 
     def predictions(self, wanted: np.ndarray | None = None, *, whole: bool = True) -> Rows | None:
@@ -294,14 +296,29 @@ class Grown:
         limit = self._on.setup.limit
         return [np.flatnonzero(rows)] if limit is None else [block[rows[block]] for block in limit.divided(hops)]
 
-    def _wanted(self, nodes: Any, appended: bool) -> np.ndarray | None:
-        """The masters that count."""
+    def _ids(self, predicted: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers and ids of the nodes that have predictions, or of all."""
+        info, n = self._on.setup.info, self._on.partition.n_nodes
+        return info.reported(n) if predicted else (np.arange(n), info.ids(np.arange(n)))
+
+    def _asked(self, nodes: Any, predicted: bool = False) -> np.ndarray | None:
+        """The ids that are asked for; the arguments are those of ``_wanted``."""
+        return None if nodes is None else asked_ids(self._ids(predicted)[1], nodes)
+
+    def _wanted(self, nodes: Any, appended: bool, predicted: bool = False) -> np.ndarray | None:
+        """The masters that count.
+
+        Args:
+            nodes: Original ids, those of ``predicted`` or of all nodes; None for all.
+            appended: Only new ones.
+            predicted: Whether ids are those of predictions.
+        """
         if nodes is None:
             return self._new if appended else None
         error, wanted = None, None
         try:
-            n = self._on.partition.n_nodes
-            numbers = of_nodes(self._on.setup.info.ids(np.arange(n)), np.arange(n), nodes)[1]
+            reported, ids = self._ids(predicted)
+            numbers = of_nodes(ids, reported, nodes)[1]
             wanted = np.isin(self._on.partition.masters, numbers)
         except GraphThetaError as e:
             error = e

@@ -58,20 +58,38 @@ def embedded(model: Model, partition: Partition, probe: Probe, superstep: int) -
     return np.asarray(graph.found.value)
 
 
+def asked_ids(ids: np.ndarray, nodes: Any) -> np.ndarray:
+    """The ids that are asked for, [m].
+
+    Args:
+        ids: Original ids of all nodes, [n_nodes].
+        nodes: Original ids, or a mask [n_nodes] of bools.
+
+    Raises:
+        ConfigError: A mask of another length.
+    """
+    asked = np.asarray(nodes)
+    if asked.dtype != np.bool_:
+        return asked.reshape(-1)
+    if asked.shape != ids.shape:
+        raise ConfigError(f"a mask of shape {list(asked.shape)} chooses from {len(ids)} nodes; give a value for each node, or original ids")
+    return ids[asked]
+
+
 def of_nodes(ids: np.ndarray, out: np.ndarray, nodes: Any = None) -> tuple[np.ndarray, np.ndarray]:
     """Values of some nodes, with their ids.
 
     Args:
         ids: Original ids of all nodes, [n_nodes].
         out: Values of all nodes, [n_nodes, ...].
-        nodes: The ids that are wanted, in the order of the result; None for all.
+        nodes: The ids that are wanted, in the order of the result; or a mask, see ``asked_ids``; None for all.
 
     Raises:
         ConfigError: There is no such node.
     """
     if nodes is None:
         return ids, out
-    wanted = np.asarray(nodes).reshape(-1)
+    wanted = asked_ids(ids, nodes)
     order = np.argsort(ids, kind="stable")
     at = order[np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)]
     unknown = wanted[ids[at] != wanted]

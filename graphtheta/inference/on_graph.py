@@ -25,7 +25,7 @@ from graphtheta.inference.top import Asked, Top, top
 from graphtheta.job.job import Job
 from graphtheta.outputs.formats import Rows
 from graphtheta.outputs.parts import PartFolder
-from graphtheta.outputs.predictions import embedding_rows, predictions
+from graphtheta.outputs.predictions import check_finite, embedding_rows, predictions
 from graphtheta.tasks.class_report import ClassReport
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.wording import did_you_mean
@@ -146,10 +146,12 @@ class ModelOnGraph:
         return kind.class_names[number] if kind.class_names else str(number)
 
     def predict(self, nodes: Any = None) -> tuple[np.ndarray, np.ndarray] | None:
-        """Original ids of all nodes (edges by their numbers, test links by the ids of their ends) and outputs on rank 0, None elsewhere.
+        """Original ids and outputs on rank 0, None elsewhere: of all nodes, whole graphs, edges by their numbers, or test links by the ids
+        of their ends.
 
         Args:
-            nodes: Original ids, in the order of the result; only their neighbourhoods are computed. None for all.
+            nodes: Original ids, in the order of the result, or a mask of all nodes, [n_nodes] bool; only their neighbourhoods are
+                computed. None for all. Of whole graphs, ids and masks are those of the graphs.
 
         Raises:
             ConfigError: There is no such node, or the outputs are not those of nodes; on all ranks together.
@@ -200,8 +202,8 @@ class ModelOnGraph:
         Known links and triples of all splits are left out, and for links the node itself. Equal scores are in the order of the graph.
 
         Args:
-            nodes: Original ids, the same on all workers. None for the sources of all held-out links, or the queries of all held-out
-                triples, in the order of the graph.
+            nodes: Original ids, or a mask of all nodes, the same on all workers. None for the sources of all held-out links, or
+                the queries of all held-out triples, in the order of the graph.
             k: Number of answers to each.
             relation: Of triples: name or code of the relation, or one for each node.
             side: "tail" if the nodes are sources, or heads of triples; "head" if they are the other ends.
@@ -233,7 +235,7 @@ class ModelOnGraph:
         """What a layer inside the model returns for nodes of the graph, without dropout.
 
         Args:
-            nodes: Original ids; None for all nodes.
+            nodes: Original ids, or a mask of all nodes, [n_nodes] bool; None for all nodes.
             layer: Its number among the layers that sum messages, in the order of calls, from the end if negative; its path
                 ("layers.0"); or the layer itself. By default the last one, whose values a head or a decoder reads.
 
@@ -245,7 +247,9 @@ class ModelOnGraph:
 
         Collective: all ranks.
         """
-        out = self.setup.evaluator.gathered(self.partition.masters, self._embedded(layer))
+        values = self._embedded(layer)
+        check_finite(self.comm, self.partition.masters, values, "embedding")
+        out = self.setup.evaluator.gathered(self.partition.masters, values)
         found, error = None, None
         try:
             found = None if out is None else of_nodes(self.setup.info.ids(np.arange(len(out))), out, nodes)

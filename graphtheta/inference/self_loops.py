@@ -9,6 +9,7 @@ from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.errors import DataError
+from graphtheta.graph_level.whole_graphs import graph_ids
 from graphtheta.samplers.hidden import Hidden
 from graphtheta.tasks.kind import GraphInfo
 
@@ -52,7 +53,7 @@ def with_loops(graph: Graph, loops: str, model: Model, hidden: Hidden | None = N
     elif loops == "no":
         graph, edges = drop_self_loops(graph)
         n_edges = graph.n_edges
-    return Looped(graph, GraphInfo(graph.node_ids, n_edges, edges), unknown)
+    return Looped(graph, GraphInfo(graph.node_ids, n_edges, edges, whole=graph_ids(graph)), unknown)
 
 
 def check_loops(model: Model, partition: Partition, unknown: frozenset[str]) -> None:

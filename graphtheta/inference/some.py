@@ -13,6 +13,7 @@ from graphtheta.evaluation.evaluate import Evaluator, NodeEvaluator
 from graphtheta.inference.embedding import of_nodes
 from graphtheta.inference.layerwise import refused
 from graphtheta.ops.autodiff.tape import Tape
+from graphtheta.outputs.predictions import check_finite
 from graphtheta.tasks.kind import GraphInfo
 
 
@@ -21,7 +22,7 @@ def predicted(model: Model, evaluator: Evaluator, info: GraphInfo, nodes: Any) -
 
     Args:
         model, evaluator, info: Of a run.
-        nodes: Original ids, the same on all workers.
+        nodes: Original ids, or a mask, the same on all workers.
 
     Returns:
         The ids in the given order, and outputs [len(ids), ...], on rank 0; None elsewhere.
@@ -35,11 +36,13 @@ def predicted(model: Model, evaluator: Evaluator, info: GraphInfo, nodes: Any) -
     p = evaluator.partition
     if type(evaluator) is not NodeEvaluator:
         raise ConfigError("predict(nodes) needs a task with outputs of nodes, evaluated without times; call predict() and choose rows")
-    ids, numbers = of_nodes(info.ids(np.arange(p.n_nodes)), np.arange(p.n_nodes), nodes)
+    reported, known = info.reported(p.n_nodes)
+    ids, numbers = of_nodes(known, reported, nodes)
     wanted, position = np.unique(numbers, return_inverse=True)
     targets = np.isin(p.masters, wanted)
     view = k_hop_view(p, targets, evaluator.layers)
     with np.errstate(**QUIET), Tape(record=False, training=False, all_sum=refused):
         out = model(view).value
+    check_finite(p.halo_comm, p.masters[targets], out, "prediction")
     found = evaluator.gathered(np.searchsorted(wanted, p.masters[targets]), out)
     return None if found is None else (ids, found[position])

@@ -17,6 +17,7 @@ from graphtheta.engine.partition.table import Route
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.evaluation.evaluate import LinkEvaluator
+from graphtheta.inference.embedding import asked_ids
 from graphtheta.outputs.formats import Rows
 from graphtheta.outputs.predictions import in_order
 from graphtheta.tasks.kind import GraphInfo
@@ -121,7 +122,7 @@ def numbers_of(partition: Partition, info: GraphInfo, ids: Any, where: Callable[
     Args:
         partition: Holds the nodes.
         info: Their original ids.
-        ids: Original ids, [n], the same on all workers.
+        ids: Original ids, [n], or a mask of all nodes, [n_nodes] bool; the same on all workers.
         where, field: Name an id in messages.
 
     Raises:
@@ -129,7 +130,10 @@ def numbers_of(partition: Partition, info: GraphInfo, ids: Any, where: Callable[
 
     Collective: all ranks of the partition.
     """
-    wanted, at = np.unique(np.asarray(ids).reshape(-1), return_inverse=True)
+    asked = np.asarray(ids)
+    if asked.dtype == np.bool_:
+        return asked_ids(np.arange(partition.n_nodes), asked)
+    wanted, at = np.unique(asked.reshape(-1), return_inverse=True)
     found, own = np.full(len(wanted), -1, np.int64), info.ids(partition.masters)
     if len(wanted) and (wanted.dtype.kind == "U") == (own.dtype.kind == "U"):
         place = np.minimum(np.searchsorted(wanted, own), len(wanted) - 1)

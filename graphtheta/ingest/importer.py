@@ -20,7 +20,6 @@ from graphtheta.data.typed import RELATION
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.runtime.start import start
 from graphtheta.errors import ConfigError, FormatError, GraphThetaError
-from graphtheta.fields.base import Codes, Labels
 from graphtheta.fields.sparse import SparseRows
 from graphtheta.ingest.ids import Directory, empty, joined
 from graphtheta.ingest.nodes import NodeTable, Positions, SortedIds
@@ -129,15 +128,13 @@ class _Import:
         self._write_nodes(numbered)
         n_edges = self._write_edges(edges, numbers, numbered.n)
         meta: dict[str, Any] = {**self._tables.meta, "source": self._tables.source, "import": self._counts}
-        n_classes = None
+        labels = dict(self._tables.labels)
         for field in (*edges.fields, *numbered.fields):
             for key, value in field.meta().items():
-                meta[key] = {**meta[key], **value} if key in meta else value
-            if isinstance(field, Codes) and "class_names" in field.meta():
-                n_classes = len(field.meta()["class_names"])
-        several = True if any(isinstance(field, Labels) for field in numbered.fields) else None
+                meta[key] = {**meta[key], **value} if isinstance(value, dict) and key in meta else value
+            labels |= field.labels()
         name = self._options.name or self._tables.name
-        self._writer.finish(numbered.n, n_edges, meta, name=name, n_classes=n_classes, multilabel=several)
+        self._writer.finish(numbered.n, n_edges, meta, name=name, **labels)
         if self._progress.shown:
             counts = "".join(f", {n:,} {what.replace('_', ' ')}" for what, n in self._counts.items() if n)
             say(f"{numbered.n:,} nodes, {n_edges:,} edges{counts}; in {self._writer.folder}")
@@ -197,7 +194,8 @@ class _Import:
                 error = e
             comm.agree(error)
         numbers.close()
-        self._counts["bad_edge_rows"] = edges.finish(comm, options.skip)
+        self._counts["bad_edge_rows"] = edges.finish(comm, options.skip, lambda: (
+            (table, _ends(pair)[0] >= 0) for table, pair in zip(edges.spool.blocks(), numbers.blocks(), strict=True)))
         self._counts["self_loops_dropped"] = int(comm.all_sum(np.array([loops]))[0])
         return numbers
 

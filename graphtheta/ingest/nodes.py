@@ -94,8 +94,8 @@ class NodeTable(Positions):
             blocks = ((begin, one(rows.column(options.id))) for begin, rows in zip(table.begins, table.spool.blocks(), strict=True))
             ids, first, again = first_of_each(comm, blocks, kind)
             self._add_faults(again)
-        self.bad = table.finish(comm, options.skip and options.id is not None)
         self._dropped = np.sort(np.concatenate(comm.all_gather(again)))
+        self.bad = table.finish(comm, options.skip and options.id is not None, lambda: ((rows, kept) for rows, _, kept in self.blocks()))
         super().__init__(table.n_rows - len(self._dropped))
         self.fields = table.fields
         if options.id is not None:

@@ -28,6 +28,7 @@ class Tables:
         name: Name of the graph.
         meta: What is kept with it.
         widths: Columns of each type of nodes, if each has all of its own; empty otherwise.
+        labels: n_classes and multilabel of a ``gt.Graph``, where its labels do not tell them.
     """
 
     edges: Source
@@ -37,6 +38,7 @@ class Tables:
     name: str
     meta: Mapping[str, Any] = field(default_factory=dict)
     widths: Sequence[int] = ()
+    labels: Mapping[str, Any] = field(default_factory=dict)
 
 
 def open_tables(edges: Any, nodes: Any, options: Options, separator: str | None = None, header: bool = True) -> Tables:
@@ -63,6 +65,6 @@ def open_tables(edges: Any, nodes: Any, options: Options, separator: str | None 
         if found.meta.get("relations") and (options.duplicates == "drop" or options.reverse == "add"):
             raise ConfigError(f"{source}: duplicates=drop and reverse=add compare edges without their relations; make a gt.Graph of the "
                               "types, change it with deduplicated() or symmetrised(), and import that")
-        return Tables(found.edges, found.nodes, replace(options, **found.options), source, name, found.meta, found.widths)
+        return Tables(found.edges, found.nodes, replace(options, **found.options), source, name, found.meta, found.widths, found.labels)
     table = None if nodes is None else open_table("nodes", nodes, separator, header)
     return Tables(open_table("edges", edges, separator, header), table, options, source, name)

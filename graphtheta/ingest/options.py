@@ -10,12 +10,14 @@ import pyarrow.compute as pc
 
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.fields.base import Field, Ids
-from graphtheta.fields.named import Labelled, label_field, named_field, number_field, require, scaled_field, split_field, stated
+from graphtheta.fields.labels import Labelled, label_field
+from graphtheta.fields.named import named_field, number_field, require, scaled_field, split_field, stated
 from graphtheta.fields.one_hot import Beside, OneHot
 from graphtheta.fields.sparse import SparseRows
 from graphtheta.tables.arrow import TEXT, WHOLE, flags, is_list, is_text, one
 from graphtheta.tables.faults import Faults
 from graphtheta.tables.source import Source
+from graphtheta.tables.text import DISGUISED, TextSource
 from graphtheta.wording import did_you_mean
 
 CHOICES = {"id_type": ("auto", "int", "text"), "duplicates": ("keep", "drop"), "self_loops": ("keep", "drop"),
@@ -144,8 +146,12 @@ def id_kind(options: Options, edges: Source, nodes: Source | None) -> Any:
     for (source, column), kind in zip(columns, kinds, strict=False):
         if source.typed and not (is_text(kind) or pa.types.is_integer(kind)):
             raise DataError(f"{source.name}: the ids in column '{column}' have type {kind}; ids are integers or texts")
-    whole = all(pa.types.is_integer(kind) for kind in kinds)
-    return WHOLE if whole and not any(leading_zeros(source, column) for source, column in columns if not source.typed) else TEXT
+    texts = [(source, column) for source, column in columns if isinstance(source, TextSource)]
+    if not all(pa.types.is_integer(kind) for kind in kinds) or any(leading_zeros(source, column) for source, column in texts):
+        return TEXT
+    for source, column in texts:
+        source.plain.add(column)
+    return WHOLE
 
 
 def leading_zeros(source: Source, column: str) -> bool:
@@ -156,7 +162,7 @@ def leading_zeros(source: Source, column: str) -> bool:
     rows = None if piece is None else next(source.read(piece, {column: TEXT}, lambda block: block == 0, Faults()), None)
     if rows is None:
         return False
-    return bool(flags(pc.match_substring_regex(one(rows.table.column(column)), r"^\s*(\+|-0|0[^\s])")).any())
+    return bool(flags(pc.match_substring_regex(one(rows.table.column(column)), DISGUISED)).any())
 
 
 def checked_types(options: Options, source: Source, named: Sequence[str]) -> dict[str, Any]:

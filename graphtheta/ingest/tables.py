@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,12 @@ class Table:
 
     def __init__(self, source: Source, fields: Sequence[Field], path: Path):
         self.name, self.fields, self._source = source.name, list(fields), source
+        # before they observe any rows
+        self._fresh = deepcopy(self.fields)
         self.spool, self.faults = Spool(path), Faults()
         self.n_rows, self.begins = 0, list[int]()
+        # whether rows that the fields have observed turned out to be bad
+        self._late = False
         self._inputs: dict[str, Any] = {}
         for field in fields:
             for column, kind in field.inputs.items():
@@ -72,8 +77,13 @@ class Table:
         if not skip:
             self.faults.agree(comm, skip, self.name)
 
-    def finish(self, comm: Comm, skip: bool) -> int:
+    def finish(self, comm: Comm, skip: bool, used: Callable[[], Iterator[tuple[pa.Table, np.ndarray]]]) -> int:
         """The number of bad rows; makes the fields ready.
+
+        Args:
+            comm: The workers.
+            skip: Whether bad rows are left out; otherwise any is an error.
+            used: Gives the blocks of the spool, and which of their rows are not bad, [n] bool.
 
         Raises:
             DataError: There are bad rows that are not to be skipped, no other rows, or values that fit no field; on all
@@ -84,6 +94,8 @@ class Table:
         bad = self.faults.agree(comm, skip, self.name)
         if not self.n_rows:
             raise DataError(f"{self.name}: there are no rows{f' but {bad:,} bad ones' if bad else ''}; check the file")
+        if comm.all_max(np.array([self._late]))[0]:
+            self._observe_again(used())
         for field in self.fields:
             try:
                 field.agree(comm, self.n_rows)
@@ -99,7 +111,16 @@ class Table:
             rows: Numbers of the rows in it.
             text: What is wrong with a row, by its number.
         """
+        self._late |= len(rows) > 0
         self.faults.add(self.spool.at[block], rows, lambda: self._locate(self.spool.at[block]), text)
+
+    def _observe_again(self, blocks: Iterator[tuple[pa.Table, np.ndarray]]) -> None:
+        """Let new fields observe the rows that are used alone; what is read of the spool is read once more."""
+        self.fields = self._fresh
+        for table, kept in blocks:
+            rows = table.filter(pa.array(kept))
+            for field in self.fields if rows.num_rows else ():
+                field.observe(rows)
 
     def _read(self, pieces: list[tuple[Piece, Callable[[int], bool]]]) -> Iterator[tuple[int, int]]:
         """Read rows into the spool; yields the bytes and rows of each block."""

@@ -8,13 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from graphtheta.errors import ConfigError
-from graphtheta.job.keyfile import LARGEST_NUMBER, read_mapping
+from graphtheta.job.keyfile import LARGEST_NUMBER, read_mapping, write_mapping
 from graphtheta.job.keys import NEEDS, REGISTRIES, SECTIONS, ComputeKeys, DataKeys, OutputKeys, PartitionKeys, StrategyKeys, TrainKeys
 from graphtheta.job.model_keys import ModelKeys
 from graphtheta.job.outside import check_keys, in_file, read_extra
@@ -70,6 +69,18 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
             registered = {key: registry.what for key, registry in REGISTRIES.items()}
             raise ConfigError("\n".join(explain(e, choices, registered) for e in error.errors(include_url=False))) from None
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _read_truth(cls, value: Any, key: ValidationInfo) -> Any:
+        field = cls.model_fields[str(key.field_name)]
+        if not isinstance(value, bool) or field.annotation is bool:
+            return value
+        word = "yes" if value else "no"
+        if literals(field.annotation) and word in literals(field.annotation):
+            return word
+        words: dict[Any, str] = {int: "a whole number", float: "a number"}
+        raise ValueError(f"expected {words.get(field.annotation, 'another value')}, not true or false")
+
     @field_validator("fanout", mode="before")
     @classmethod
     def _read_fanout(cls, value: Any) -> Any:
@@ -86,11 +97,6 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         if str(value) != "auto" and not (str(value).isdecimal() and 1 <= int(value) <= LARGEST_NUMBER):
             raise ValueError("expected a number of at least 1, or auto")
         return str(value)
-
-    @field_validator("precompute", mode="before")
-    @classmethod
-    def _read_truth(cls, value: Any) -> Any:
-        return {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
 
     @field_validator("class_weights", mode="before")
     @classmethod
@@ -255,7 +261,7 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         lines = []
         for title, keys in self.sections():
             values = {key: self.as_text(key) if key == "fanout" else getattr(self, key) for key in keys}
-            lines += [f"# {title}", yaml.safe_dump(values, sort_keys=False)]
+            lines += [f"# {title}", write_mapping(values)]
         return "\n".join(lines)
 
     @classmethod

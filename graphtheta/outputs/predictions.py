@@ -7,6 +7,7 @@ import numpy as np
 
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Model
+from graphtheta.errors import DataError
 from graphtheta.evaluation.evaluate import Evaluator, RowEvaluator
 from graphtheta.outputs.formats import Rows
 from graphtheta.tasks.kind import GraphInfo, TaskKind
@@ -34,8 +35,11 @@ def named_rows(rows: np.ndarray, out: np.ndarray, evaluator: Evaluator, kind: Ta
 
     Collective: all ranks of the evaluator's job_comm.
     """
+    check_finite(evaluator.job_comm, rows, out, "prediction")
     codes = _codes(evaluator, out)
-    found = in_order(evaluator.job_comm, [rows, out, *([] if codes is None else [codes])], whole)
+    columns = [rows, out, *([] if codes is None else [codes])]
+    shown = kind.reported(info, rows)
+    found = in_order(evaluator.job_comm, columns if shown.all() else [x[shown] for x in columns], whole)
     if found is None:
         return None
     rows, out, codes = found[0], found[1], None if codes is None else found[2]
@@ -50,8 +54,33 @@ def embedding_rows(rows: np.ndarray, out: np.ndarray, comm: Comm, info: GraphInf
 
     Collective: all ranks of comm.
     """
+    check_finite(comm, rows, out, "embedding")
     found = in_order(comm, [rows, out], whole)
     return None if found is None else Rows("embedding", info.ids(found[0]), found[1])
+
+
+def check_finite(comm: Comm, rows: np.ndarray, out: np.ndarray, what: str) -> None:
+    """Check what a model returns. Features in files are not checked when they are loaded, and NaN in them spreads.
+
+    Args:
+        comm: The workers.
+        rows: Numbers of some rows of this worker, [n].
+        out: Their outputs, [n, ...].
+        what: What outputs are, for the message.
+
+    Raises:
+        DataError: One is NaN or infinite; on all ranks together.
+
+    Collective: all ranks of comm.
+    """
+    error = None
+    # the sum is finite if all are, or overflows; only then look for the value
+    if not np.isfinite(out.sum()):
+        bad = np.flatnonzero(~np.isfinite(out.reshape(len(out), -1)).all(axis=1))
+        if len(bad):
+            error = DataError(f"the {what} number {int(rows[bad[0]])} is not finite ({len(bad):,} such rows of {len(out):,}); features "
+                              "near it are NaN or infinite, or training has diverged")
+    comm.agree(error)
 
 
 def in_order(comm: Comm, arrays: Sequence[np.ndarray], whole: bool) -> list[np.ndarray] | None:

@@ -17,7 +17,7 @@ from graphtheta.data.typed import RELATION, TYPE, relation_of_columns, type_widt
 from graphtheta.data.validation import frozen
 from graphtheta.errors import DataError
 from graphtheta.npy import in_files
-from graphtheta.schema.rescaled import Recoded, rescaled
+from graphtheta.schema.rescaled import Recoded, picked, rescaled
 from graphtheta.schema.schema import Column, Schema
 from graphtheta.sparse import is_sparse
 from graphtheta.typed_rows import EDGES, KIND, MOST_TYPES, TypedRows
@@ -155,11 +155,45 @@ def _features(graph: Graph, schema: Schema, where: str) -> Any:
     if own is not None and list(graph.node_types) != schema.node_types:
         # its columns are in the order of its own types
         x, own = rescaled(x, own, None, graph.node_columns[TYPE] if own.widths else None), None
+    x, own = _one_hot(x, own, graph.meta.get("one_hot"), schema.meta.get("one_hot"), where)
     x = _blocks(x, graph.node_types, type_widths(graph), schema.node_types, schema.type_widths, "x of type", where)
     width = 0 if x is None else int(x.shape[1])
     if width != wanted:
         raise DataError(f"{where}, has {width or 'no'} node features in x; expected {wanted}; give the same columns in the same order")
     return None if x is None else rescaled(x, own, scale, kind)
+
+
+def _one_hot(x: Any, own: Scale | None, names: Any, wanted: Any, where: str) -> tuple[Any, Scale | None]:
+    """x with the one-hot columns of the names that the model expects, in their order, and its scale.
+
+    Args:
+        x: The features.
+        own: Their scale; None if they are as they were given.
+        names: Names of each column of names of the graph, whose features are the last ones; None if unknown.
+        wanted: Those that the model expects.
+        where: For messages.
+
+    Raises:
+        DataError: There are other columns of names, or names that the model does not know.
+    """
+    if x is None or names is None or wanted is None or names == wanted:
+        return x, own
+    if list(names) != list(wanted):
+        raise DataError(f"{where}, has one-hot features of {', '.join(names)}; expected {', '.join(wanted)}; give the same columns in the "
+                        "same order")
+    begin = x.shape[1] - sum(map(len, names.values()))
+    columns = list(range(begin))
+    for column, own_names in names.items():
+        unknown = [name for name in own_names if name not in wanted[column]]
+        if unknown:
+            raise DataError(f"{where}, has in the one-hot column {column!r} the value {unknown[0]!r}, which the model does not "
+                            f"know; it knows {listed(wanted[column])}; leave such rows out, or train with them")
+        at = {name: begin + k for k, name in enumerate(own_names)}
+        columns += [at.get(name, -1) for name in wanted[column]]
+        begin += len(own_names)
+    order = np.array(columns, np.int64)
+    scale = None if own is None else Scale(np.where(order < 0, 0, own.mean[order]), np.where(order < 0, 1, own.deviation[order]))
+    return picked(x, order), scale
 
 
 def _types(graph: Graph, schema: Schema, where: str) -> np.ndarray:
@@ -248,17 +282,38 @@ def _labels(graph: Graph, schema: Schema, where: str) -> dict[str, Any]:
     if graph.y is None:
         unknown = np.broadcast_to(np.int64(-1), (n,)) if one else np.broadcast_to(np.float32(np.nan), (n, classes))
         return {"y": unknown, "train": None, "val": None, "test": None, **form}
-    if graph.label_kind != schema.label_kind or (not one and graph.y.shape[1] != classes):
+    y = graph.y
+    names = schema.meta.get("class_names", ())
+    if graph.label_kind == schema.label_kind == "multilabel" and graph.class_names and len(names) == classes:
+        y = _label_columns(y, graph.class_names, names, f"{where}, has nodes with the label")
+    if graph.label_kind != schema.label_kind or (not one and y.shape[1] != classes):
         width = "" if graph.y.ndim == 1 else f" with {graph.y.shape[1]} columns"
         raise DataError(f"{where}, has labels of kind {graph.label_kind}{width}; expected {schema.label_kind}, {classes}; give such "
                         "labels, or drop them to predict without: graph.replace(y=None)")
-    y = graph.y
     if one:
-        y = _translated(y, graph.class_names, schema.meta.get("class_names", ()), f"{where}, has nodes of the class", classes)
+        y = _translated(y, graph.class_names, names, f"{where}, has nodes of the class", classes)
     masks = (graph.train, graph.val, graph.test)
     if any(mask is not None for mask in masks):
         return {"y": y, **form}
     return {"y": y, "test": y >= 0 if one else ~np.isnan(np.asarray(y)).all(axis=1), **form}
+
+
+def _label_columns(y: np.ndarray, own: Sequence[str], wanted: Sequence[str], what: str) -> np.ndarray:
+    """Several labels a node, [n, len(wanted)], in another order; no node has a label that the graph does not name.
+
+    Raises:
+        DataError: A node has a label that is not wanted.
+    """
+    if list(own) == list(wanted):
+        return y
+    at = {name: column for column, name in enumerate(own)}
+    known = np.asarray(y)
+    for name in sorted(at.keys() - set(wanted)):
+        if (known[:, at[name]] == 1).any():
+            raise DataError(f"{what} {name!r}, which the model does not know; it knows "
+                            f"{listed(list(wanted))}; leave the label out, or train with it")
+    unnamed = np.where(np.isnan(known).all(axis=1), np.float32(np.nan), np.float32(0))
+    return frozen(np.stack([known[:, at[name]] if name in at else unnamed for name in wanted], axis=1))
 
 
 def _edge_labels(graph: Graph, schema: Schema, where: str) -> dict[str, Any]:

@@ -42,14 +42,15 @@ class Rescaled:
     Args:
         values: The other column, or an array in a file, [n, d].
         change: From its rows to those of this column, float32.
+        width: Columns of this one; by default those of the other.
     """
 
     sparse = False
     dtype = np.dtype(np.float32)
 
-    def __init__(self, values: Any, change: Change):
+    def __init__(self, values: Any, change: Change, width: int | None = None):
         self._values, self._change = values, change
-        self.shape: tuple[int, ...] = tuple(values.shape)
+        self.shape: tuple[int, ...] = (values.shape[0], values.shape[1] if width is None else width)
 
     @property
     def nbytes(self) -> int:
@@ -64,6 +65,21 @@ class Rescaled:
 
     def _decoded(self, rows: np.ndarray | None, values: Any) -> np.ndarray:
         return self._change(values.toarray() if is_sparse(values) else np.asarray(values), rows)
+
+
+def picked(x: Any, columns: np.ndarray) -> Any:
+    """Columns in another order, those of features in files picked when they are read.
+
+    Args:
+        x: The features, [n, d] in any form.
+        columns: Number of each column, [k]; -1 for one of zeros.
+    """
+    def change(values: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        return np.where(columns < 0, np.float32(0), values[:, columns])
+
+    if is_column(x) or in_files(x):
+        return Rescaled(x, change, len(columns))
+    return frozen(change(x.toarray() if is_sparse(x) else x))
 
 
 def rescaled(x: Any, own: Scale | None, wanted: Scale | None, kind: np.ndarray | None = None, of: tuple[str, str, str, str] = NODES) -> Any:

@@ -11,7 +11,7 @@ from graphtheta.data.scale import Scale
 from graphtheta.schema.learned import LearnedNodes
 
 # entries of ``meta`` that a graph in this form has too
-KEPT = ("class_names", "feature_scale", "edge_attr_scale", "structural_scale", "relation_names")
+KEPT = ("class_names", "one_hot", "feature_scale", "edge_attr_scale", "structural_scale", "relation_names")
 
 
 class Column(BaseModel):

@@ -16,6 +16,8 @@ from graphtheta.store.checksum import BLOCK_BYTES, share
 
 # codes of 8 bits lie this far apart at most
 STEPS, LOWEST = 255, -128
+# steps of columns that reach near the largest float32 are smaller by this share
+NEAR_END, INWARD = np.finfo(np.float32).max / 2, 1e-6
 HALF = np.finfo(np.float16)
 
 
@@ -87,13 +89,25 @@ def narrowed(x: Any, features: str, comm: Comm, where: str) -> tuple[list[tuple[
             raise DataError(f"{where}: x reaches {size:.4g}, but float16 ends at {HALF.max:.0f}; rescale the features, or store them "
                             "as int8")
         # a step is the distance of two numbers of that size; small ones are no closer than the smallest number
-        step = float(np.spacing(np.float16(size)))
+        step = float(np.spacing(np.nextafter(np.float16(size), np.float16(0))))
         return [("", Encoded(x))], Rounding(features, step / 2, float(HALF.eps) / 2)
     scale = ((high - low) / STEPS).astype(np.float32)
+    # the largest numbers must not be rounded up
+    scale = np.where(np.maximum(-low, high) > NEAR_END, scale * np.float32(1 - INWARD), scale)
     zero = (low - LOWEST * scale.astype(np.float64)).astype(np.float32)
-    # half a step, and the rounding of scale, offset and result
-    change = scale / 2.0 + 2 * np.spacing(2 * np.maximum(-low, high).astype(np.float32))
-    change, spread = np.where(scale > 0, change, 0), np.maximum(high - low, np.finfo(np.float32).tiny)
+    with np.errstate(over="ignore", invalid="ignore"):
+        ends = [np.float32(code) * scale + zero for code in (LOWEST, LOWEST + STEPS)]
+    beyond = np.flatnonzero(~np.isfinite(ends).all(axis=0))
+    if len(beyond):
+        column = int(beyond[0])
+        raise DataError(f"{where}: x, column {column} reaches from {low[column]:.4g} to {high[column]:.4g}, where codes of 8 bits would "
+                        "exceed float32; rescale the features, or leave --features out")
+    # half a step, and the rounding of scale, offset and result; the largest number has no spacing
+    size32 = np.nextafter(np.maximum(-low, high).astype(np.float32), np.float32(0))
+    change = scale * (0.5 + STEPS * INWARD) + STEPS * np.spacing(scale).astype(np.float64) + 8.0 * np.spacing(size32)
+    # a range whose steps float32 does not hold has one value
+    change = np.where(scale > 0, change, high - low)
+    spread = np.maximum(high - low, np.finfo(np.float32).tiny)
     return ([(".codes", Encoded(x, (scale, zero))), (".scale", scale), (".zero", zero)],
             Rounding(features, float(change.max(initial=0)), float((change / spread).max(initial=0))))
 

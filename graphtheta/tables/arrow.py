@@ -21,8 +21,8 @@ def integers(column: Any) -> np.ndarray:
 
 
 def numbers(column: Any) -> np.ndarray:
-    """Numbers of a column, [n] float64; NaN where there is none."""
-    return np.asarray(column.fill_null(np.nan).to_numpy(zero_copy_only=False), np.float64)
+    """Numbers of a column, 1 and 0 of one of bools, [n] float64; NaN where there is none."""
+    return np.asarray(column.cast(FLOAT).fill_null(np.nan).to_numpy(zero_copy_only=False), np.float64)
 
 
 def flags(column: Any) -> np.ndarray:

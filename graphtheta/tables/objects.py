@@ -5,7 +5,7 @@ Objects are recognised by what they have; no library is imported for it.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from graphtheta.data.arrays import GraphArrays
 from graphtheta.data.interop import from_scipy, ids_of
+from graphtheta.data.validation import is_column
 from graphtheta.datasets.reader_npz import read_npz
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.npy import UNREADABLE
@@ -30,9 +31,12 @@ EDGE_VALUES = {"edge_attr": "edge_attr", "feat": "edge_attr", "edge_weight": "ed
 # fields that stay matrices if they have one column
 WIDE = ("x", "edge_attr")
 # what is kept of the facts of a gt.Graph
-KEPT = ("node_types", "relations", "class_names", "type_widths", "relation_widths", "node_lacks", "edge_lacks", "node_units", "edge_units")
-# what tells nodes and edges, and is no column; names with an underscore in front are numbers that DGL keeps of a larger graph
-TOPOLOGY = ("edge_index", "adj", "adj_t", "n_nodes", "num_nodes")
+KEPT = ("node_types", "relations", "class_names", "type_widths", "relation_widths", "graph_ids", "one_hot", "feature_scale",
+        "edge_attr_scale", "relation_names", "node_categories", "edge_categories", "node_lacks", "edge_lacks", "node_units", "edge_units")
+# edges of a ``Data`` object of PyG, which are no attributes of edges
+TOPOLOGY = ("edge_index", "adj", "adj_t")
+# our own columns beside named ones, which are identifiers
+ID, INDICES, VALUES = "node id", "x indices", "x values"
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class Whole:
         options: Names of their columns.
         meta: What is kept with it.
         widths: Columns of each type of nodes, side by side in the sparse features, if each node has all of its type; empty otherwise.
+        labels: n_classes and multilabel of a ``gt.Graph``, where its labels do not tell them.
     """
 
     edges: Source
@@ -51,6 +56,7 @@ class Whole:
     options: dict[str, Any] = field(default_factory=dict)
     meta: dict[str, Any] = field(default_factory=dict)
     widths: tuple[int, ...] = ()
+    labels: dict[str, Any] = field(default_factory=dict)
 
 
 def whole_graph(graph: Any) -> Whole:
@@ -65,7 +71,7 @@ def whole_graph(graph: Any) -> Whole:
     """
     if isinstance(graph, (str, os.PathLike)):
         path = Path(graph)
-        return of_fields(_fields(read_npz(path)) if path.suffix == ".npz" else from_scipy(read_market(path), {}), str(path))
+        return of_graph(read_npz(path), str(path)) if path.suffix == ".npz" else of_fields(from_scipy(read_market(path), {}), str(path))
     name = type(graph).__name__
     if hasattr(graph, "tocoo"):
         return of_fields(from_scipy(graph, {}), name)
@@ -78,11 +84,19 @@ def whole_graph(graph: Any) -> Whole:
     if hasattr(graph, "ndata") and hasattr(graph, "edata") and callable(getattr(graph, "edges", None)):
         return of_fields(of_dgl(graph), name)
     if isinstance(graph, GraphArrays):
-        kept: dict[str, Any] = {key: graph.meta[key] for key in KEPT if key in graph.meta}
-        return replace(of_fields(_fields(graph), name), meta=kept)
+        return of_graph(graph, name)
     if getattr(graph, "edge_index", None) is not None and hasattr(graph, "num_nodes"):
         return of_fields(of_pyg(graph), name)
     raise ConfigError(f"cannot import a {name}; give paths, a table, gt.Query, or a graph of SciPy, networkx, PyG or DGL")
+
+
+def of_graph(graph: GraphArrays, name: str) -> Whole:
+    """The tables of a ``gt.Graph``, with what it knows of its labels."""
+    kept: dict[str, Any] = {key: graph.meta[key] for key in KEPT if key in graph.meta}
+    labels: dict[str, Any] = {} if graph.y is None else {"multilabel": graph.multilabel}
+    if graph.label_kind == "classes":
+        labels["n_classes"] = graph.n_classes
+    return replace(of_fields(_fields(graph), name), meta=kept, labels=labels)
 
 
 def read_market(path: Path) -> Any:
@@ -99,11 +113,14 @@ def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
     """The tables of a graph given by fields of ``gt.Graph``.
 
     Raises:
-        ConfigError: Sparse edge attributes.
+        ConfigError: Sparse edge attributes, or features that are read by rows.
     """
     given = {key: value for key, value in fields.items() if value is not None}
     if is_sparse(given.get("edge_attr")):
         raise ConfigError(f"{name}: sparse edge attributes are no column of a table; make them dense with toarray()")
+    if is_column(given.get("x")):
+        raise ConfigError(f"{name}: features that are read by rows are no column of a table; the graph is in a store already, and "
+                          "gt.transform_store makes another one of it")
     widths = tuple(block.shape[1] for block in given["x"].blocks) if isinstance(given.get("x"), TypedRows) else ()
     x = given.pop("x").tocsr() if is_sparse(given.get("x")) else None
     options: dict[str, Any] = {"src": "src", "dst": "dst", "id_type": "auto"}
@@ -119,12 +136,13 @@ def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
     options |= {"features": ("x",) if "x" in nodes else (), "label": ("y",) if "y" in nodes else (),
                 "split": tuple(mask for mask in MASKS if mask in nodes), "node_columns": tuple(given.get("node_columns", {}))}
     if x is not None:
-        nodes |= {f"x_{part}": pa.LargeListArray.from_arrays(x.indptr.astype(np.int64), pa.array(values))
-                  for part, values in (("indices", x.indices), ("values", x.data))}
-        options |= {"sparse_features": ("x_indices", "x_values"), "n_features": x.shape[1]}
+        nodes |= {part: pa.LargeListArray.from_arrays(x.indptr.astype(np.int64), pa.array(values))
+                  for part, values in ((INDICES, x.indices), (VALUES, x.data))}
+        options |= {"sparse_features": (INDICES, VALUES), "n_features": x.shape[1]}
     ids = given.get("node_ids")
     if ids is not None:
-        nodes["id"], options["id"] = np.asarray(ids), "id"
+        nodes[ID] = np.asarray(ids)
+        options["id"] = ID
         edges |= {end: np.asarray(ids)[edges[end]] for end in ("src", "dst")}
     elif nodes:
         options["id"] = None
@@ -156,15 +174,17 @@ def of_networkx(graph: Any, name: str) -> Whole:
     ends = [(u, v, data) for u, v, data in links]
     if not graph.is_directed():
         ends += [(v, u, data) for u, v, data in links if u != v]
-    edges = {"src": [u for u, _, _ in ends], "dst": [v for _, v, _ in ends], **_attributes([data for _, _, data in ends])}
-    nodes = {"id": ids, **_attributes([data for _, data in graph.nodes(data=True)])}
+    edges, nodes = (_attributes(rows) for rows in ([data for _, _, data in ends], [data for _, data in graph.nodes(data=True)]))
+    src, dst, key = _free("src", edges), _free("dst", edges), _free("id", nodes)
+    edges |= {src: [u for u, _, _ in ends], dst: [v for _, v, _ in ends]}
+    nodes[key] = ids
     return Whole(MemorySource(f"{name}: edges", pa.table(edges)), MemorySource(f"{name}: nodes", pa.table(nodes)),
-                 {"src": "src", "dst": "dst", "id": "id"})
+                 {"src": src, "dst": dst, "id": key})
 
 
 def of_pyg(data: Any) -> dict[str, Any]:
     """Fields of a ``Data`` object of PyG; attributes of nodes and edges with other names are named columns."""
-    nodes, edges = ({key: data[key] for key in keys} for keys in (data.node_attrs(), data.edge_attrs()))
+    nodes, edges = ({key: data[key] for key in keys if key not in TOPOLOGY} for keys in (data.node_attrs(), data.edge_attrs()))
     nodes |= {"y": data.y} if data.y is not None else {}
     return {"edge_index": array(data.edge_index), "n_nodes": int(data.num_nodes), **_named(nodes, edges)}
 
@@ -176,24 +196,25 @@ def of_dgl(graph: Any) -> dict[str, Any]:
 
 
 def pyg_types(data: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
-    """Values of each type of nodes and of edges of a ``HeteroData`` object of PyG."""
-    nodes = {kind: {**{key: data[kind][key] for key in data[kind].node_attrs()}, "n_nodes": int(data[kind].num_nodes)}
-             for kind in data.node_types}
-    edges = {relation: {key: data[relation][key] for key in data[relation].edge_attrs()} for relation in data.edge_types}
+    """Of a ``HeteroData`` object of PyG: number and values of the nodes of each type, ends and values of the edges of each."""
+    nodes = {kind: (int(data[kind].num_nodes), {key: data[kind][key] for key in data[kind].node_attrs()}) for kind in data.node_types}
+    edges = {relation: (data[relation].edge_index, {key: data[relation][key] for key in data[relation].edge_attrs() if key not in TOPOLOGY})
+             for relation in data.edge_types}
     return nodes, edges
 
 
 def dgl_types(graph: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
     """The same of a heterogeneous DGL graph."""
-    nodes = {kind: {**graph.nodes[kind].data, "n_nodes": int(graph.num_nodes(kind))} for kind in graph.ntypes}
-    edges = {relation: {**graph.edges[relation].data, "edge_index": graph.edges(etype=relation)} for relation in graph.canonical_etypes}
+    nodes = {kind: (int(graph.num_nodes(kind)), graph.nodes[kind].data) for kind in graph.ntypes}
+    edges = {relation: (graph.edges(etype=relation), graph.edges[relation].data) for relation in graph.canonical_etypes}
     return nodes, edges
 
 
 def of_types(nodes: dict[str, Any], edges: dict[Any, Any], name: str) -> Whole:
     """The tables of a heterogeneous graph; see ``graphtheta.data.typed`` for how types become columns."""
     fields: dict[str, Any] = {}
-    named = {kind: _named(values, {}) for kind, values in nodes.items()} | {kind: _named({}, values) for kind, values in edges.items()}
+    named = {kind: _named(values, {}) for kind, (_, values) in nodes.items()} | {
+        kind: _named({}, values) for kind, (_, values) in edges.items()}
     for kind, values in named.items():
         columns = {key: values.pop(key) for key in ("node_columns", "edge_columns") if key in values}
         for key, x in values.items():
@@ -201,9 +222,8 @@ def of_types(nodes: dict[str, Any], edges: dict[Any, Any], name: str) -> Whole:
         for key, found in columns.items():
             for column, x in found.items():
                 fields.setdefault(key, {}).setdefault(column, {})[kind] = x
-    ends = {relation: tuple(map(array, values["edge_index"])) for relation, values in edges.items()}
-    graph = GraphArrays(ends, {kind: values["n_nodes"] for kind, values in nodes.items()}, name=name, **fields)
-    return whole_graph(graph)
+    ends = {relation: tuple(map(array, pair)) for relation, (pair, _) in edges.items()}
+    return of_graph(GraphArrays(ends, {kind: n for kind, (n, _) in nodes.items()}, name=name, **fields), name)
 
 
 def array(tensor: Any) -> np.ndarray:
@@ -221,7 +241,8 @@ def _named(nodes: Mapping[str, Any], edges: Mapping[str, Any]) -> dict[str, Any]
                 raise ConfigError(f"{key!r} is a second {names[key]!r} of the graph; leave out one of them, or rename it")
             if key in names:
                 fields[names[key]] = array(value) if names[key] in WIDE else _flat(array(value))
-            elif key not in TOPOLOGY and not key.startswith("_"):
+            # names with an underscore in front are numbers that DGL keeps of a larger graph
+            elif not key.startswith("_"):
                 fields.setdefault(columns, {})[key] = _flat(array(value))
     return fields
 
@@ -229,6 +250,13 @@ def _named(nodes: Mapping[str, Any], edges: Mapping[str, Any]) -> dict[str, Any]
 def _flat(x: np.ndarray) -> np.ndarray:
     """[n, 1] as [n]."""
     return x[:, 0] if x.ndim == 2 and x.shape[1] == 1 else x
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    """A name that no attribute has."""
+    while name in taken:
+        name = f"{name}_"
+    return name
 
 
 def _attributes(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:

@@ -1,13 +1,16 @@
 """Tables as text: CSV, TSV and other separators; plain, gzip or zstd.
 
 pyarrow parses. This module cuts files into blocks of whole lines, so that workers start in the middle of a file, and
-finds the lines of rows that pyarrow refuses. A quoted value may contain the separator, but no line break.
+finds the lines of rows that pyarrow refuses. A quoted value may contain the separator, but no line break. Spaces around
+values are no part of them.
+
+Lines of comments before the rows are passed over. Later ones, and the header again where files were joined, are bad rows.
 """
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from csv import reader
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv
 
 from graphtheta.errors import DataError, FormatError
@@ -26,8 +30,16 @@ from graphtheta.wording import did_you_mean
 COMPRESSION = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 BOM = codecs.BOM_UTF8
+# a line that begins so is a comment
+COMMENTS = (b"#", b"%", b"//")
+# an integer that is written in another way than its digits
+DISGUISED = r"^(\+|-0|0.)"
 # bytes that are read for the header and the types
 HEAD = 1 << 20
+# bytes that are looked at together, so that they stay in the cache
+CACHED = 1 << 16
+# lines of a block up to which most of them may have another number of columns than the first line of the file
+FEW_LINES = 10
 # wrong values in a block from which on the column itself is taken for wrong
 MOST_WRONG = 1000
 # what pyarrow says of a value, without its advice
@@ -45,6 +57,7 @@ class Head(NamedTuple):
         separator: Character between columns.
         start: Byte where the rows begin, after decompression.
         lines: Lines before that.
+        header: The line of the names of the columns; empty if there is none.
         text: Whole lines of rows.
     """
 
@@ -52,6 +65,7 @@ class Head(NamedTuple):
     separator: str
     start: int
     lines: int
+    header: bytes
     text: bytes
 
 
@@ -63,6 +77,9 @@ class TextSource:
         files: The files, in the order of their rows.
         separator: Character between columns; None finds it.
         header: Whether the first line names the columns; without a header their names are 0, 1, 2, ...
+
+    Attributes:
+        plain: Columns whose integers must be written in digits alone, because 007 and 7 may be different ids.
     """
 
     typed = rank0 = False
@@ -70,23 +87,25 @@ class TextSource:
     def __init__(self, name: str, files: list[Path], separator: str | None = None, header: bool = True):
         self.name, self._files, self._separator, self._header = name, files, separator, header
         self._heads: dict[Path, Head] = {}
+        self.plain: set[str] = set()
 
     def head(self, path: Path) -> Head:
-        """The beginning of a file; lines of comments (#) and the header are not part of the rows."""
+        """The beginning of a file; lines of comments and the header are not part of the rows."""
         if path not in self._heads:
             with reading(path), opened(path) as stream:
                 text = read_all(stream, HEAD)
             if len(text) == HEAD:
                 text = text[: text.rfind(b"\n") + 1] or text
             start, lines = len(BOM) if text.startswith(BOM) else 0, 0
-            while text.startswith(b"#", start):
+            while text.startswith(COMMENTS, start):
                 start, lines = text.find(b"\n", start) + 1 or len(text), lines + 1
             end = text.find(b"\n", start) + 1 or len(text)
             first = text[start:end].decode("utf-8", "replace").strip("\r\n")
             if not first.strip():
                 raise FormatError(f"{path}: the file is empty; expected {'column names and ' * self._header}rows")
             separator = self._separator or separator_of(path, first)
-            names = [name.strip() for name in next(reader([first], delimiter=separator))]
+            names = [name.strip() for name in next(reader([first], delimiter=separator, skipinitialspace=True))]
+            header = text[start:end].rstrip(b"\r\n") if self._header else b""
             if self._header:
                 start, lines = end, lines + 1
             else:
@@ -94,7 +113,7 @@ class TextSource:
             again = next((name for i, name in enumerate(names) if name in names[:i]), None)
             if again is not None:
                 raise FormatError(f"{path}: two columns have the name '{again}'; rename one, or read the file without a header")
-            self._heads[path] = Head(names, separator, start, lines, text[start:])
+            self._heads[path] = Head(names, separator, start, lines, header, text[start:])
         return self._heads[path]
 
     @cached_property
@@ -137,7 +156,7 @@ class TextSource:
         with reading(path):
             for k, nbytes, text, before in whole_lines(path, head) if compression(path) else range_of_lines(path, head, begin, end):
                 if mine(k):
-                    block = Block(path, head, columns, text, before)
+                    block = Block(path, head, columns, text, before, self.plain & columns.keys())
                     at = (piece.number, k)
                     table = block.parse(at, faults)
                     if table.num_rows:
@@ -153,10 +172,14 @@ class Block:
         columns: The columns to read, and their types.
         text: Whole lines.
         before: Gives the number of lines before them in the file.
+        plain: As of ``TextSource``, of the columns.
     """
 
-    def __init__(self, path: Path, head: Head, columns: dict[str, Any], text: bytes, before: Callable[[], int]):
+    def __init__(self, path: Path, head: Head, columns: dict[str, Any], text: bytes, before: Callable[[], int],
+                 plain: Collection[str] = ()):
         self._path, self._head, self._columns, self._text, self._before = path, head, columns, text, before
+        self._plain = [name for name in plain if columns[name] == pa.int64()]
+        self._spaced = may_have_spaces(text, head.separator.encode())
         self._kept: np.ndarray | None = None
 
     def parse(self, at: tuple[int, int], faults: Faults) -> pa.Table:
@@ -168,13 +191,47 @@ class Block:
         """
         if not self._text.strip():
             return self._empty()
+        # columns of other types refuse the names of columns by themselves
+        texts = all(pa.types.is_large_string(kind) for kind in self._columns.values())
+        if self._may_have(*COMMENTS) or (texts and self._head.header and self._head.header in self._text):
+            return self._without_disguise(self._careful(at, faults), at, faults)
         try:
             table = self._table(self._text, lambda row: "error")
         except pa.ArrowInvalid:
-            return self._careful(at, faults)
+            return self._without_disguise(self._careful(at, faults), at, faults)
         lines = self._text.count(b"\n") + (not self._text.endswith(b"\n"))
         self._check_breaks(table.num_rows, lines if table.num_rows == lines else len(self._numbers()))
-        return table
+        return self._without_disguise(table, at, faults)
+
+    def _may_have(self, *begins: bytes) -> bool:
+        """Whether a line begins with one of these."""
+        # a single byte is found much faster than two
+        return self._text.startswith(begins) or any(begin[:1] in self._text and b"\n" + begin in self._text for begin in begins)
+
+    def _aside(self, line: bytes) -> str:
+        """Why a line is no row; empty if it is one."""
+        if line.startswith(COMMENTS):
+            return f"the line begins with '{line[:1].decode()}', as comments do; quote its first value if it is none"
+        return "the header again" if self._head.header and line.rstrip(b"\r") == self._head.header else ""
+
+    def _without_disguise(self, table: pa.Table, at: tuple[int, int], faults: Faults) -> pa.Table:
+        """The rows whose ids are written as integers; others, such as 007, are added to ``faults``."""
+        if not self._plain or not table.num_rows or not may_have_disguises(self._text):
+            return table
+        kept = self._kept
+        lines = [line for line in self._text.split(b"\n") if line not in (b"", b"\r")]
+        as_text = Block(self._path, self._head, dict.fromkeys(self._plain, pa.large_string()), self._text, self._before)
+        texts = as_text._table(b"\n".join(lines if kept is None else [lines[i] for i in kept]) + b"\n", lambda row: "error", threads=False)
+        numbers, bad = self.lines(), np.zeros(table.num_rows, bool)
+        for name in self._plain:
+            values = texts.column(name).combine_chunks()
+            wrong = np.asarray(pc.match_substring_regex(values, DISGUISED).to_numpy(zero_copy_only=False), bool)
+            faults.add(at, np.flatnonzero(wrong & ~bad), lambda: (f"{self._path}, line", numbers), disguised(name, values))
+            bad |= wrong
+        if not bad.any():
+            return table
+        self._kept = np.flatnonzero(~bad) if kept is None else kept[~bad]
+        return table.filter(pa.array(~bad))
 
     def _empty(self) -> pa.Table:
         return pa.table({name: pa.array([], kind) for name, kind in self._columns.items()})
@@ -194,26 +251,38 @@ class Block:
         return np.array([i for i, line in enumerate(self._text.split(b"\n"), 1) if line not in (b"", b"\r")], np.int64)
 
     def _table(self, text: bytes, invalid: Callable[[Any], str], threads: bool = True) -> pa.Table:
-        return csv.read_csv(pa.BufferReader(text), csv.ReadOptions(column_names=self._head.names, use_threads=threads),
-                            csv.ParseOptions(delimiter=self._head.separator, invalid_row_handler=invalid),
-                            csv.ConvertOptions(column_types=self._columns, include_columns=list(self._columns), strings_can_be_null=False))
+        table = csv.read_csv(pa.BufferReader(text), csv.ReadOptions(column_names=self._head.names, use_threads=threads),
+                             csv.ParseOptions(delimiter=self._head.separator, invalid_row_handler=invalid),
+                             csv.ConvertOptions(column_types=self._columns, include_columns=list(self._columns), strings_can_be_null=False))
+        for i, (name, kind) in enumerate(self._columns.items() if self._spaced else ()):
+            if pa.types.is_large_string(kind):
+                table = table.set_column(i, name, trimmed(table.column(name)))
+        return table
 
     def _careful(self, at: tuple[int, int], faults: Faults) -> pa.Table:
         """The rows that can be parsed: pyarrow finds those of another width, halving those with wrong values."""
         texts = [line for line in self._text.split(b"\n") if line not in (b"", b"\r")]
-        wrong: dict[int, str] = {}
+        wrong = {i: why for i, line in enumerate(texts) if (why := self._aside(line))}
+        given, n_aside = [i for i in range(len(texts)) if i not in wrong], len(wrong)
 
         def invalid(row: Any) -> str:
             found = int(row.actual_columns)
-            wrong[int(row.number) - 1] = f"{found} column{'s' * (found != 1)}, expected {row.expected_columns}"
+            wrong[given[int(row.number) - 1]] = f"{found} column{'s' * (found != 1)}, expected {row.expected_columns}"
             return "skip"
 
         as_bytes = Block(self._path, self._head, dict.fromkeys(self._columns, pa.binary()), self._text, self._before)
+        rows = 0
         try:
-            rows = as_bytes._table(self._text, invalid, threads=False).num_rows
+            if given:
+                rows = as_bytes._table(b"\n".join(texts[i] for i in given) + b"\n", invalid, threads=False).num_rows
         except pa.ArrowInvalid as error:
             raise FormatError(f"{self._path}: after line {self._before()}: {error}; correct the file") from None
         self._check_breaks(rows, len(texts) - len(wrong))
+        if len(given) > FEW_LINES and 2 * (len(wrong) - n_aside) > len(given):
+            raise FormatError(f"{self._path}: after line {self._before()}: {len(wrong) - n_aside:,} of {len(given):,} "
+                              f"lines have another number of columns than the first line, {len(self._head.names)} "
+                              f"({', '.join(self._head.names[:5])}); remove lines before the table, or state the separator "
+                              "with --separator")
         kept, tables, values = [i for i in range(len(texts)) if i not in wrong], list[pa.Table](), dict[int, str]()
         self._halve(texts, kept, values, tables)
         wrong |= values
@@ -246,6 +315,45 @@ class Block:
             return message
         name, kind = self._head.names[int(found[1])], KINDS.get(found[2], found[2])
         return f"column '{name}': {found[4]}" if found[3] is None else f"column '{name}': '{found[3]}' is not {kind}"
+
+
+def may_have_spaces(text: bytes, separator: bytes) -> bool:
+    """Whether there may be spaces around values."""
+    spaces = [space for space in (b" ", b"\t") if separator not in (b" ", space) and space in text]
+    edges = (separator, b"\n", b"\r\n")
+    return any(text.startswith(space) or text.endswith(space) or any(space + edge in text or edge + space in text for edge in edges)
+               for space in spaces)
+
+
+def trimmed(column: Any) -> Any:
+    """Texts without spaces around them, and without quotes that come after such spaces, where pyarrow takes them for text."""
+    out = pc.utf8_trim_whitespace(column)
+    inside = pc.replace_substring_regex(out, '^"(.*)"$', r"\1")
+    return pc.if_else(pc.starts_with(column, " "), inside, out)
+
+
+def disguised(name: str, values: Any) -> Callable[[int], str]:
+    """What is wrong with an id that is written in another way than its digits."""
+    return lambda row: (f"column '{name}': '{values[row].as_py()}' has zeros or a sign in front, and ids before it are "
+                        "integers; state whether it is a name or a number with --id-type text or --id-type int")
+
+
+def may_have_disguises(text: bytes) -> bool:
+    """Whether integers may have zeros or signs in front."""
+    if b"+" in text or (b"-" in text and b"-0" in text) or re.match(rb"0\d", text):
+        return True
+    data = np.frombuffer(text, np.uint8)
+    for begin in range(0, len(data), CACHED):
+        part = data[begin: begin + CACHED + 2]
+        # digits are 0 to 9 from here on, and all else is more
+        digits = part - np.uint8(ord("0"))
+        found = digits[1:-1] == 0
+        found &= digits[2:] <= 9
+        found &= digits[:-2] > 9
+        found &= part[:-2] != ord(".")
+        if found.any():
+            return True
+    return False
 
 
 def compression(path: Path) -> str | None:

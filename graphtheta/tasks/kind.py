@@ -30,15 +30,22 @@ class GraphInfo:
         node_ids: Original ids, [n_nodes]; None if they are the numbers of the nodes.
         n_edges: Number of remaining edges; added self loops come after them.
         edges: Original numbers of the remaining edges; None if all remain.
+        whole: Of whole graphs their readout nodes, ascending, and their ids, [n_graphs] each; None for other graphs.
     """
 
     node_ids: Any
     n_edges: int
     edges: Any
+    whole: tuple[np.ndarray, np.ndarray] | None = None
 
     def ids(self, nodes: np.ndarray) -> np.ndarray:
         """Original ids of nodes, in the shape of ``nodes``."""
         return nodes if self.node_ids is None else np.asarray(self.node_ids[nodes])
+
+    def reported(self, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+        """The nodes that have predictions, ascending, and the ids that these are reported under: those of whole graphs, or of all nodes."""
+        nodes = np.arange(n_nodes)
+        return (nodes, self.ids(nodes)) if self.whole is None else self.whole
 
 
 class TaskKind(ABC):
@@ -157,6 +164,10 @@ class TaskKind(ABC):
         Returns:
             [m] or [m, k] ids, and [m, ...] predictions.
         """
+
+    def reported(self, info: GraphInfo, rows: np.ndarray) -> np.ndarray:
+        """Which rows of the evaluator users receive, [n] bool; all by default."""
+        return np.ones(len(rows), bool)
 
     def check_output(self, model: Model, probe: Probe) -> None:
         """Check that the model's outputs fit the labels.

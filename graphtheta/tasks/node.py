@@ -89,6 +89,13 @@ class NodeKind(TaskKind):
         return (f"the labels are the floating-point numbers 0 to {len(found) - 1}, so values are predicted and not classes; if they are "
                 "classes, give them as integers, and -1 for nodes without a label")
 
+    def reported(self, info: GraphInfo, rows: np.ndarray) -> np.ndarray:
+        """All nodes; of whole graphs their readout nodes."""
+        return np.ones(len(rows), bool) if info.whole is None else np.isin(rows, info.whole[0])
+
     def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Original ids of nodes, and their outputs."""
-        return info.ids(rows), out
+        """Original ids of nodes or of whole graphs, and their outputs."""
+        if info.whole is None:
+            return info.ids(rows), out
+        nodes, ids = info.whole
+        return ids[np.searchsorted(nodes, rows)], out

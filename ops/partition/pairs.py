@@ -69,13 +69,13 @@ def dealt_pairs(high: np.ndarray, low: np.ndarray, numbers: np.ndarray, n: int) 
     return Dealt(keys, order, np.append(0, ends[:, -1]), rows)
 
 
-def sorted_pairs(dealt: Dealt, most: int, dtype: Any = np.int32) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def sorted_pairs(dealt: Dealt, most: int, dtype: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sort pairs of keys; equal ones stay in order. Each bucket is sorted by digits.
 
     Args:
         dealt: The pairs; changed.
         most: Low keys that are possible; with 1, they are not sorted by.
-        dtype: Type of the numbers in order.
+        dtype: Type of the numbers in order; None for that of the numbers.
 
     Returns:
         Bounds of the pairs of each high key, [n + 1] int64, and low keys and numbers in order.
@@ -83,7 +83,7 @@ def sorted_pairs(dealt: Dealt, most: int, dtype: Any = np.int32) -> tuple[np.nda
     keys, numbers, at, rows = dealt
     bits = int(most - 1).bit_length()
     digits = -(-bits // DIGIT)
-    bounds, out_low, out_numbers = np.zeros(rows[-1] + 1, np.int64), empty(keys.shape, np.int32), empty(keys.shape, dtype)
+    bounds, out_low, out_numbers = np.zeros(rows[-1] + 1, np.int64), empty(keys.shape, np.int32), empty(keys.shape, dtype or numbers.dtype)
 
     def sort(b: int) -> None:
         part = slice(at[b], at[b + 1])

@@ -68,8 +68,10 @@ def test_a_missing_folder(tmp_path, monkeypatch):
 
 def test_files_by_path_and_by_name(tmp_path):
     np.savez(tmp_path / "mine.npz", edge_index=[[0, 1, 2, 3, 3], [1, 2, 0, 3, 0]], y=np.arange(4) % 2, x=np.eye(4))
+    g = load(tmp_path / "mine.npz", split="auto")
+    assert (g.train | g.val | g.test).all()
     for g in (load(tmp_path / "mine.npz"), load("mine", data_dir=tmp_path)):
-        assert g.name == "mine" and (g.train | g.val | g.test).all()
+        assert g.name == "mine" and g.train is None
     g = load(str(tmp_path / "mine.npz"), split="none", symmetric=True, self_loops="no", normalise_features="standard")
     assert g.train is None and g.n_edges == 8 and (g.src != g.dst).all()
     np.testing.assert_allclose(g.x.mean(axis=0), 0, atol=1e-6)

@@ -10,6 +10,7 @@ import pytest
 
 from graphtheta.data.graph import Graph
 from graphtheta.errors import ConfigError, DataError, GraphThetaError, ShapeError
+from graphtheta.typed_rows import TypedRows
 
 pytestmark = pytest.mark.reference
 
@@ -302,3 +303,31 @@ def test_networkx_round_trip():
 def test_importing_graphs_is_light():
     code = "import sys, graphtheta.datasets.dataset; print([m for m in ('scipy', 'networkx', 'numba', 'mpi4py') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_arrays_of_a_graph_are_its_own():
+    """Nothing that is done to the arrays that were given, or to objects that share their memory, changes a graph; nor are they locked."""
+    n, e = 6, 8
+    given = {"x": np.ones((n, 2), np.float32), "y": np.arange(n) % 2, "train": np.ones(n, bool), "node_ids": np.arange(n) + 5,
+             "edge_attr": np.ones((e, 2), np.float32), "edge_weight": np.ones(e, np.float32), "edge_y": np.ones(e, np.float32),
+             "edge_train": np.ones(e, bool)}
+    columns = {"node_columns": {"a": np.ones(n, np.int64), "b": np.ones((n, 2), np.float32)}, "edge_columns": {"c": np.ones(e, np.int32)}}
+    pair, base = np.arange(2 * e).reshape(2, e) % n, np.ones((n, 4), np.float32)
+    sparse = sp.csr_array(np.eye(n, 9, dtype=np.float32))
+    graphs = [Graph(pair, n, **given, **columns), Graph((pair[0], pair[1]), n, x=base[:, :2]), Graph(pair, n, x=sparse),
+              Graph(pair, n, y=base, multilabel=True),
+              Graph({("a", "to", "b"): pair}, {"a": n, "b": n}, x={"a": base, "b": given["x"]}, y={"b": given["y"]})]
+    wanted = [graph.digest() for graph in graphs]
+    for x in (pair, base, sparse.data, *given.values(), *columns["node_columns"].values(), *columns["edge_columns"].values()):
+        x[...] = 0 if x.dtype != np.bool_ else False
+    sparse.indices[...] = 1
+    assert [graph.digest() for graph in graphs] == wanted
+    for graph in graphs:
+        again = graph.replace(name="other")
+        assert np.shares_memory(again.src, graph.src) and (graph.x is None or graph.has_sparse_features or isinstance(graph.x, TypedRows)
+                                                           or np.shares_memory(again.x, graph.x))
+    torch = pytest.importorskip("torch")
+    tensor = torch.ones(n, 2)
+    graph = Graph(pair, n, x=tensor)
+    tensor *= 0
+    assert graph.x.sum() == 2 * n

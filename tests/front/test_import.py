@@ -11,12 +11,14 @@ import scipy.sparse as sp
 
 import graphtheta as gt
 from graphtheta.__main__ import main
+from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.store.mapped import MappedColumn
 from graphtheta.engine.store.memory import MemoryColumn
 from graphtheta.engine.store.quantised import QuantisedColumn
 from graphtheta.errors import ConfigError, DataError, FormatError
 from graphtheta.store.from_graph import write_store
+from graphtheta.store.narrow import narrowed
 
 PLAIN = graphs.random_graph(40, 200, edge_y=None, edge_train=None, edge_val=None, edge_test=None)
 
@@ -27,7 +29,7 @@ def test_import_and_verify(tmp_path, capsys):
     found = capsys.readouterr().out
     assert "40 nodes" in found and f"in {tmp_path / 's'}" in found and "stored as int8: a value changes by at most 0.0" in found
     # no split is made up, so that a seed means the same as for the file
-    assert gt.load(tmp_path / "s", split="stored").train is None and gt.load(tmp_path / "s", seed=1).train is not None
+    assert gt.load(tmp_path / "s").train is None and gt.load(tmp_path / "s", split="auto", seed=1).train is not None
     assert main(["info", "--dataset", str(tmp_path / "s"), "--verify"]) == 0
     data = bytearray((tmp_path / "s" / "node.x.codes.npy").read_bytes())
     data[-1] ^= 1
@@ -69,6 +71,23 @@ def test_a_column_of_zeros_and_ones_keeps_its_zeros(tmp_path):
     assert (found[g.x == 0] == 0).all() and np.abs(found - g.x).max() < 1e-6
 
 
+LIMIT = np.finfo(np.float32).max
+
+
+@pytest.mark.parametrize(("column", "features"), [
+    ([0, LIMIT, LIMIT / 3], "int8"), ([0, -LIMIT, -LIMIT / 3], "int8"), ([LIMIT / 15, LIMIT, LIMIT / 2], "int8"),
+    ([-LIMIT / 2, LIMIT / 2, 1], "int8"), ([1e-44, 2e-44, 5e-44], "int8"), ([1e-42, 3e-42, 2e-42], "int8"),
+    ([1e9, 1e9 + 1000, 1e9 + 400], "int8"), ([65504, 1, -3], "float16"), ([65504, -65504, 1e-8], "float16")])
+def test_narrow_features_at_the_limits_are_as_near_as_stated(column, features):
+    x = np.array(column, np.float32)[:, None]
+    columns, rounding = narrowed(x, features, SerialComm(), "g")
+    parts = dict(columns)
+    stored = parts[".codes" if features == "int8" else ""].read_begin(np.arange(3)).end()
+    found = QuantisedColumn(MemoryColumn(stored), parts[".scale"], parts[".zero"]).read_begin(None).end() if features == "int8" else stored
+    off = np.abs(found.astype(np.float64) - x).max()
+    assert np.isfinite(found).all() and np.isfinite(rounding.largest) and off <= rounding.largest
+
+
 UNKNOWN = np.zeros((40, 2), np.float32)
 UNKNOWN[33, 1] = np.nan
 
@@ -77,7 +96,8 @@ UNKNOWN[33, 1] = np.nan
     (np.full((40, 2), 1e5), "float16", DataError, "x reaches 1e.05, but float16 ends at 65504"),
     (None, "int8", DataError, "no node features"), (PLAIN.x, "int4", ConfigError, "features is stored or float16 or int8"),
     (sp.csr_array(np.eye(40, 50)), "int8", DataError, "x is sparse"),
-    (MemoryColumn(UNKNOWN), "int8", DataError, "x: node 33, column 1 is nan")], ids=["large", "none", "type", "sparse", "nan"])
+    (np.full((40, 1), LIMIT) * np.where(np.arange(40) % 2, 1, -1)[:, None], "int8", DataError, "column 0 reaches from -3.403e.38 to"),
+    (MemoryColumn(UNKNOWN), "int8", DataError, "x: node 33, column 1 is nan")], ids=["large", "none", "type", "sparse", "range", "nan"])
 def test_features_that_cannot_be_narrow(x, features, error, message, tmp_path):
     with pytest.raises(error, match=message):
         run_simulated(3, lambda comm: write_store(PLAIN.replace(x=x), tmp_path / "s", comm, features))

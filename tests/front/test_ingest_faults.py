@@ -72,6 +72,17 @@ CASES = {
     "another type": ({"edges.csv": GOOD}, {"types": {"w": "floot"}}, ConfigError, ["'floot' (did you mean 'float'?)"]),
     "no file": ({}, {}, ConfigError, ["cannot import a NoneType"]),
     "a number outside": ({"edges.csv": GOOD}, {"n_nodes": 40}, DataError, ["line 41: column 'dst': no node has the id '40'"]),
+    "zeros in front of later ids": ({"edges.csv": GOOD + "007,3,1\n1,04,2\n"}, {}, DataError,
+                                    ["2 bad rows", "line 42: column 'src': '007' has zeros or a sign in front",
+                                     "line 43: column 'dst': '04'", "--id-type text"]),
+    "a comment among rows": ({"edges.csv": "src,dst\na,b\n# a,b\n% end,c\n//x,y\n"}, {}, DataError,
+                             ["3 bad rows", "line 3: the line begins with '#', as comments do",
+                              "line 4: the line begins with '%'", "line 5"]),
+    "a header among rows": ({"edges.csv": "src,dst,w\na,b,1\nsrc,dst,w\nb,c,2\n"}, {}, DataError,
+                            ["1 bad row", "line 3: the header again"]),
+    "a first line of another kind": ({"edges.csv": "40 nodes and, edges\n" + GOOD[10:]},
+                                     {"header": False, "src": "0", "dst": "1"}, FormatError,
+                                     ["lines have another number of columns than the first line, 2", "--separator"]),
     "classes that are codes": ({"edges.csv": "src,dst\n1,2\n", "nodes.csv": "id,y\n1,100000\n2,3\n"}, {"label": "y"}, DataError,
                                ["column 'y': 100001 classes for 2 nodes", "--types y:text"]),
 }
@@ -140,3 +151,42 @@ def test_command(tmp_path, capsys, monkeypatch):
     with pytest.raises(SystemExit):
         main(["import", "--edges", "e.tsv", "--help"])
     assert "--on-bad-row {fail,skip}" in capsys.readouterr().out
+
+
+# text of edges, options, and the edges by id
+READ = {
+    "comments before the header": ("# a graph\n% of three\n// nodes\nsrc,dst\n1,2\n2,3\n", {}, [(1, 2), (2, 3)]),
+    "comments without a header": ("% bip weighted\n1 2 5\n2 3 1\n", {"header": False, "src": "0", "dst": "1"}, [(1, 2), (2, 3)]),
+    "a comment is left out": ("src,dst\na,b\n#c,d\nb,a\n", {"on_bad_row": "skip"}, [("a", "b"), ("b", "a")]),
+    "a quoted value is no comment": ('src,dst\n"#a",b\nb,"#a"\n', {}, [("#a", "b"), ("b", "#a")]),
+    "parts with headers": ("src,dst\na,b\nsrc,dst\nb,a\n", {"on_bad_row": "skip"}, [("a", "b"), ("b", "a")]),
+    "spaces around texts": ("src, dst\na, b\n b ,a\t\na,\"b\"\n", {}, [("a", "b"), ("b", "a"), ("a", "b")]),
+    "quotes after spaces": ('"src", "dst"\n"a x", "b"\n"b", "a x"\n', {}, [("a x", "b"), ("b", "a x")]),
+    "spaces around integers": ("src, dst\n1, 2\n 2 ,1\n", {}, [(1, 2), (2, 1)]),
+    "spaces within texts": ("src,dst\na b,c\nc,a b\n", {}, [("a b", "c"), ("c", "a b")]),
+    "zeros in front": ("src,dst\n007,7\n7,007\n", {}, [("007", "7"), ("7", "007")]),
+    "later zeros, as texts": ("src,dst\n" + "7,8\n" * 40 + "007,7\n", {"id_type": "text"}, [("7", "8")] * 40 + [("007", "7")]),
+    "later zeros, as numbers": ("src,dst\n" + "7,8\n" * 40 + "007,7\n", {"id_type": "int"}, [(7, 8)] * 40 + [(7, 7)]),
+    "zeros inside and fractions": ("src,dst,w\n" + "10,100,-0.05\n" * 40, {"edge_weight": "w"}, [(10, 100)] * 40),
+}
+
+
+@pytest.mark.parametrize("case", READ)
+@pytest.mark.parametrize("packed", [False, True])
+def test_texts_that_are_read_as_they_are_meant(case, packed, tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "BLOCK", 100)
+    monkeypatch.setattr(text, "CACHED", 32)
+    data, options, wanted = READ[case]
+    path = tmp_path / ("e.txt.gz" if packed else "e.txt")
+    path.write_bytes(gzip.compress(data.encode()) if packed else data.encode())
+    graph = gt.load(gt.import_graph(path, to=tmp_path / "s", **options))
+    ids = graph.original_ids
+    assert list(zip(ids[graph.src].tolist(), ids[graph.dst].tolist(), strict=True)) == wanted
+
+
+def test_spaces_are_no_part_of_classes_and_names(tmp_path):
+    (tmp_path / "e.csv").write_text("src,dst,how\n1,2,mail\n2,1, mail\n")
+    (tmp_path / "n.csv").write_text("id,y,part\n1, x, train\n2,x,test \n")
+    graph = gt.load(gt.import_graph(tmp_path / "e.csv", tmp_path / "n.csv", to=tmp_path / "s", label="y", split="part", edge_columns="how"))
+    assert graph.class_names == ("x",) and graph.categories("edge", "how") == ("mail",)
+    assert graph.train.tolist() == [True, False] and graph.test.tolist() == [False, True]

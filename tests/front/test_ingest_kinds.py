@@ -92,7 +92,9 @@ def test_one_hot_features(tmp_path):
     assert stored(made[0]) == stored(made[1])
     graph, plain = gt.load(made[0]), gt.load(imported(edges, nodes, tmp_path / "plain", 1, **{**COLUMNS, "scale": "standard"}))
     names = {"grade": sorted(map(str, range(11))), "kind": ["ab", "c"]}
-    assert graph.meta["one_hot"] == names and graph.meta["feature_scale"] == plain.meta["feature_scale"]
+    # the scale is that of all columns
+    scale = {key: [*plain.meta["feature_scale"][key], *[value] * 13] for key, value in (("mean", 0.0), ("deviation", 1.0))}
+    assert graph.meta["one_hot"] == names and graph.meta["feature_scale"] == scale
     assert graph.categories("node", "kind") == ("ab", "c")
     columns = [np.array(names[name])[None] == np.array(nodes.column(name).to_pylist()).astype(str)[:, None] for name in names]
     x, numbers = (g.x.read_begin(np.arange(NODES)).end() for g in (graph, plain))

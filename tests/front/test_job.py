@@ -5,11 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.job.described import described
 from graphtheta.job.flag import Parser
 from graphtheta.job.job import Job
+from graphtheta.job.keyfile import KeyLoader, write_mapping
 from graphtheta.job.keys import SECTIONS
 from graphtheta.job.presets import PRESETS, preset
 
@@ -149,7 +153,47 @@ def test_numbers_without_bounds_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"lr: got a number of \d+ bits"):
         Job(lr=10**400)
     path = tmp_path / "job.yaml"
-    # numbers to the base 60, which YAML has
-    path.write_text("lr: 1" + ":2:31" * 200 + ".0\n")
+    path.write_text("lr: 1" + "0" * 400 + "\n")
+    with pytest.raises(ConfigError, match=r"lr: got a number of \d+ bits"):
+        Job.from_yaml(path)
+    # Python refuses to read so many digits
+    path.write_text("lr: 1" + "0" * 5000 + "\n")
     with pytest.raises(FormatError, match="cannot be read as a job"):
         Job.from_yaml(path)
+
+
+# a line of a file, and the value of its key or words of the error
+LINES = {
+    "hidden: 010": 10, "hidden: 0o10": 8, "hidden: 0x10": 16,
+    "hidden: 1:30": "expected a whole number", "hidden: true": "expected a whole number",
+    "epochs: on": "expected a whole number", "dropout: off": "expected a number", "dropout: true": "expected a number",
+    "seed: 1_0.5": "expected a whole number", "lr: 1e-5": 1e-5, "lr: .5": 0.5, "lr: 1:30": "expected a number", "seed: -0": 0,
+    "self_loops: no": "no", "self_loops: yes": "yes", "self_loops: false": "no",
+    "self_loops: on": "unknown value 'on'", "symmetric: Yes": "unknown",
+    "largest_component: true": "yes", "pipeline: no": "no", "pipeline: true": "expected another value", "precompute: yes": "yes",
+    "precompute: false": "no", "residual: true": True, "residual: no": False, "norm: no": "unknown value 'no'", "out: no": "no",
+    "out: 2020-01-01": "2020-01-01", "data_dir: 12:30": "12:30", "out: '010'": "010",
+    "out: 1.10": "expected text", "fanout: 10:5": "expected numbers",
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_values_of_a_file_are_those_of_yaml_1_2(line: str, tmp_path: Path) -> None:
+    path, key, wanted = tmp_path / "job.yaml", line.partition(":")[0], LINES[line]
+    path.write_text(line + "\n")
+    try:
+        job = Job.from_yaml(path)
+    except ConfigError as error:
+        assert isinstance(wanted, str) and wanted in str(error)
+        return
+    assert getattr(job, key) == wanted and type(getattr(job, key)) is type(wanted)
+    path.write_text(job.to_yaml())
+    assert Job.from_yaml(path) == job
+
+
+@given(st.text(st.characters(codec="ascii", categories=("L", "N", "P", "S")), min_size=1, max_size=8))
+@example("1e3").via("a number of YAML 1.2 and not 1.1")
+@example("0o7").via("the same")
+@example("~").via("null")
+def test_any_text_is_read_as_it_was_written(text: str) -> None:
+    assert yaml.load(write_mapping({"out": text}), KeyLoader) == {"out": text}

@@ -15,7 +15,7 @@ import ranks
 import graphtheta as gt
 from graphtheta.__main__ import main
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.errors import ConfigError, FormatError
+from graphtheta.errors import ConfigError, DataError, FormatError
 from graphtheta.outputs import formats, parts
 from graphtheta.outputs.formats import Rows, write_csv
 from graphtheta.outputs.parts import MARK, PartFolder
@@ -218,3 +218,18 @@ def test_through_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
         assert "expected a name that ends in .npz or .csv, or a folder and --format" in capsys.readouterr().err
     assert main(["predict", "run", "--to", "x.parquet"]) == 2
     assert "for parts in this format: --to x --format parquet" in capsys.readouterr().err
+
+
+def test_features_in_files_that_are_unknown_are_not_predicted_from(tmp_path):
+    graph = gt.load("ring:n=20", split="none").replace(y=np.arange(20) % 2, train=np.ones(20, bool))
+    x = np.ones((20, graph.n_features), np.float32)
+    trainer = gt.Trainer("sage", graph.replace(x=x), hidden=4, epochs=1)
+    trainer.fit()
+    x[7, 0] = np.nan
+    np.save(tmp_path / "x.npy", x)
+    other = trainer.on(graph.replace(x=gt.MappedColumn(tmp_path / "x.npy")))
+    for call in (other.predict, lambda: other.predict([7]), other.embed, other.embeddings,
+                 lambda: other.write_predictions(tmp_path / "out", "csv")):
+        with pytest.raises(DataError, match="is not finite"):
+            call()
+    assert len(other.predict([15])[0]) == 1

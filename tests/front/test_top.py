@@ -305,3 +305,21 @@ def test_a_limit_of_memory_changes_nothing(size: int, graph: gt.Graph, keys: dic
     assert passes
     np.testing.assert_array_equal(found[0], expected[0])
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("ids", [None, np.arange(30) % 2 + 2 * np.arange(30)])
+def test_a_mask_chooses_nodes_and_is_no_list_of_ids(ids: Any) -> None:
+    mask = np.isin(np.arange(30), [4, 2, 17])
+    graph = PLAIN.replace(node_ids=ids)
+    link = gt.Trainer("gcn", graph, task="link", **KEYS)
+    node = gt.Trainer("gcn", graph.replace(y=np.arange(30) % 2, train=np.ones(30, bool)),
+                      **{key: x for key, x in KEYS.items() if key != "eval_negatives"})
+    wanted = graph.original_ids[mask]
+    for given in (mask, mask.tolist()):
+        assert np.array_equal(link.top(given, 3)[0], link.top(wanted, 3)[0])
+        assert np.isin(link.top([int(wanted[0])], 3, candidates=given)[0], [*wanted, -1]).all()
+        for found in (node.predict, node.embed):
+            assert np.array_equal(found(given)[0], wanted) and np.array_equal(found(given)[1], found(wanted)[1])
+    for call in (link.top, node.predict, node.embed):
+        with pytest.raises(ConfigError, match=r"a mask of shape \[29\] chooses from 30 nodes"):
+            call(mask[1:])

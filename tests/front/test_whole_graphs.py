@@ -232,3 +232,34 @@ BASE = gt.Graph(([0, 1, 2], [1, 0, 3]), 4, x=np.eye(4))
 def test_errors(make, error, text) -> None:
     with pytest.raises(error, match=text):
         make()
+
+
+@pytest.mark.parametrize("ids", [None, [7, 9, 5, 1], ["c", "a", "b", "d"]])
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("stored", [False, True])
+def test_predictions_have_a_row_for_each_graph(ids, named, stored, tmp_path):
+    def ring(n):
+        src = np.arange(n)
+        return gt.Graph((src, (src + 1) % n), n, x=np.eye(n, 2), node_ids=src + 10 if named else None)
+
+    graph = gt.whole_graphs([ring(n) for n in (3, 4, 5, 2)], [0, 1, 0, 1], train=np.ones(4, bool), ids=ids)
+    if stored:
+        graph = gt.load(gt.import_graph(graph, to=tmp_path / "s"), split="stored")
+    wanted = np.arange(4) if ids is None else np.array(ids)
+    trainer = gt.Trainer("gin", graph, readout="sum", hidden=4, epochs=1)
+    trainer.fit()
+    found, values = trainer.predict()
+    assert found.dtype.kind == wanted.dtype.kind and found.tolist() == wanted.tolist() and values.shape == (4, 2)
+    some, same = trainer.predict(wanted[[2, 0]])
+    assert some.tolist() == wanted[[2, 0]].tolist() and np.allclose(same, values[[2, 0]], atol=1e-5)
+    assert trainer.predict(np.array([False, True, False, True]))[0].tolist() == wanted[[1, 3]].tolist()
+    assert trainer.write_predictions(tmp_path / "out", "csv") == 4
+    assert len(trainer.embed()[0]) == graph.n_nodes
+
+
+def test_ids_of_graphs_are_checked():
+    graphs = [gt.Graph([[0], [1]], 2)] * 2
+    with pytest.raises(DataError, match="id 3 belongs to 2 nodes"):
+        gt.whole_graphs(graphs, ids=[3, 3])
+    with pytest.raises(ShapeError, match="expected 2 rows"):
+        gt.whole_graphs(graphs, [0, 1], ids=[3, 4, 5])
