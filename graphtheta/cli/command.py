@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import graphtheta
-from graphtheta.atomic import atomic_file
+from graphtheta.atomic import atomic_file, unwritable
 from graphtheta.cli.rounding import halo_error
 from graphtheta.cli.warmup import jobs_of, warm_up
 from graphtheta.console import amount, figure, pairs, say, table
@@ -22,6 +22,7 @@ from graphtheta.engine.runtime.start import run_main, start
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.job.flag import Parser
 from graphtheta.job.job import Job
+from graphtheta.job.run_files import PREDICTIONS_FILE, RESULT_FILE
 from graphtheta.logger import start_logging
 from graphtheta.memory.bound import MemoryBound
 from graphtheta.ops.compile.cache import cache_folder
@@ -31,8 +32,9 @@ from graphtheta.partitioners.auto import Work, pair_for
 from graphtheta.recovery.keeper import refuse_to_overwrite
 from graphtheta.recovery.lock import check_free
 from graphtheta.recovery.progress import Result
+from graphtheta.recovery.run_folder import check_run_folder
 from graphtheta.recovery.weights import WEIGHTS
-from graphtheta.reports.runlog import RESULT_FILE, RunLog
+from graphtheta.reports.runlog import RunLog
 from graphtheta.store.reader import check_store
 from graphtheta.train.opened import job_of
 from graphtheta.train.prepare import load_graph
@@ -85,6 +87,7 @@ def check_startable(jobs: list[Job], comm: Comm) -> None:
     error: GraphThetaError | None = None
     try:
         for job in jobs if comm.rank == 0 else ():
+            check_run_folder(job.folder)
             check_free(job.folder)
             if not job.resume:
                 refuse_to_overwrite(job)
@@ -128,7 +131,7 @@ def train_once(job: Job, comm: Comm) -> Result:
     trainer.save(job.folder / WEIGHTS)
     classes = trainer.class_report()
     if job.save_predictions:
-        save(job.folder / "predictions.npz", trainer.predictions())
+        save(job.folder / PREDICTIONS_FILE, trainer.predictions(), comm)
     relay = None if macrobatches is None else macrobatches.counts.summed(comm)
     if comm.rank == 0:
         modes = trainer.setup.modes
@@ -194,12 +197,19 @@ def evaluate(argv: list[str]) -> int:
     return on_all_ranks(job, work)
 
 
-def save(path: Path, rows: Rows | None) -> int:
-    """Write what rank 0 has to one file; returns the number of rows."""
-    if rows is None:
-        return 0
-    write_file(path, rows)
-    return len(rows.ids)
+def save(path: Path, rows: Rows | None, comm: Comm) -> int:
+    """Write what rank 0 has to one file; returns the number of rows.
+
+    Collective: all ranks of comm.
+    """
+    error: GraphThetaError | None = None
+    try:
+        if rows is not None:
+            write_file(path, rows)
+    except GraphThetaError as e:
+        error = e
+    comm.agree(error)
+    return 0 if rows is None else len(rows.ids)
 
 
 def info(argv: list[str]) -> int:
@@ -339,6 +349,13 @@ def metrics_line(metrics: dict[str, float]) -> str:
 
 
 def write_json(path: Path, record: dict[str, Any]) -> None:
-    """Write a record as indented JSON."""
-    with atomic_file(path) as f:
-        f.write((json.dumps(record, indent=1) + "\n").encode())
+    """Write a record as indented JSON.
+
+    Raises:
+        FormatError: The file cannot be written.
+    """
+    try:
+        with atomic_file(path) as f:
+            f.write((json.dumps(record, indent=1) + "\n").encode())
+    except OSError as error:
+        raise unwritable(path, "the results", error) from None

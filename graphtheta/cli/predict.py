@@ -12,7 +12,7 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError
 from graphtheta.inductive.comparison import COMPARISONS
 from graphtheta.job.flag import Parser
-from graphtheta.outputs.file import check_name
+from graphtheta.outputs.file import check_free_name, check_name
 from graphtheta.outputs.formats import FORMATS, Rows
 from graphtheta.outputs.parts import PartFolder
 from graphtheta.train.opened import job_of
@@ -55,10 +55,12 @@ def predict(argv: list[str]) -> int:
         raise ConfigError("--appended chooses the nodes that an earlier graph did not have; give its layers with --since")
 
     def work(comm: Comm) -> None:
+        if not options.format:
+            check_free_name(path, name)
         model = opened(job, options.run, keys, comm, other=bool(options.since or options.keep_layers))
         parts = PartFolder(path, options.format, comm) if options.format else None
         rows = computed(model, options, whole=parts is None)
-        n = save(path, rows) if parts is None or rows is None else parts.write(rows)
+        n = save(path, rows, comm) if parts is None or rows is None else parts.write(rows)
         if comm.rank == 0:
             say(f"{n:,} {name}s in {path}")
 

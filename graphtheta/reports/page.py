@@ -58,7 +58,8 @@ def page(run: Run) -> str:
     else:
         parts += [*_time(profile), *_bytes(profile), *_memory(profile)]
     parts += [*_timeline(run), *_job(job)]
-    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="graphtheta">'
+            f'<meta name="viewport" content="width=device-width">'
             f"<title>{escape(str(run.folder))}</title><style>{STYLE}</style></head>\n<body>\n" + "\n".join(parts) + "\n</body></html>\n")
 
 

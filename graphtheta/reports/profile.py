@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from graphtheta.atomic import atomic_file, unwritable
 from graphtheta.errors import FormatError
 
-PROFILE_FILE = "profile.json"
 # receivers that each rank lists; all pairs of ranks would be as many as the square of their number
 LISTED = 8
 # bounded, so that sums and charts of them are finite
@@ -80,10 +80,10 @@ class Profile(BaseModel):
             FormatError: It cannot be written.
         """
         try:
-            path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
+            with atomic_file(path) as file:
+                file.write((self.model_dump_json(indent=1) + "\n").encode())
         except OSError as e:
-            raise FormatError(f"{path}: the profile cannot be written: {e.strerror or e}; free disk space or make the folder "
-                              "writable") from None
+            raise unwritable(path, "the profile", e) from None
 
     @classmethod
     def read(cls, path: Path) -> Profile:

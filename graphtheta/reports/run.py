@@ -12,8 +12,8 @@ from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.job.job import Job
 from graphtheta.job.keyfile import JOB_FILE
-from graphtheta.reports.profile import PROFILE_FILE, Profile
-from graphtheta.reports.runlog import METRICS_FILE, RESULT_FILE
+from graphtheta.job.run_files import METRICS_FILE, PROFILE_FILE, RESULT_FILE
+from graphtheta.reports.profile import Profile
 from graphtheta.tasks.class_report import ClassReport
 
 # numbers that every epoch and every result has

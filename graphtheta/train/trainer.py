@@ -17,13 +17,14 @@ from graphtheta.data.scale import SCALES
 from graphtheta.embeddings.saved import gathered_tables, load_tables
 from graphtheta.engine.runtime.timeline import TRACE_FILE, tracing
 from graphtheta.engine.train.metrics import METRICS
-from graphtheta.errors import ConfigError, FormatError
+from graphtheta.errors import ConfigError, FormatError, GraphThetaError
 from graphtheta.job.keyfile import LARGEST_NUMBER
 from graphtheta.logger import logger
 from graphtheta.recovery.checkpoint import Checkpoint, Manifest
 from graphtheta.recovery.keeper import Keeper, find_checkpoint, job_hash
 from graphtheta.recovery.lock import exclusive
 from graphtheta.recovery.progress import Pace, Progress, Result
+from graphtheta.recovery.run_folder import check_run_folder
 from graphtheta.recovery.stopping import PREEMPTED, Stop, Stopped, code_of
 from graphtheta.staleness.approximate import PARTITION, Approximate, gathered, scattered
 from graphtheta.staleness.audit import OUTPUTS, audited
@@ -84,8 +85,20 @@ class Trainer(Session):
         job, calls = self.job, Callbacks(callbacks)
         resumable = log is not None or job.resume or job.checkpoint_every > 0
         keeps = resumable and job.keep > 0
+        if keeps or log is not None:
+            self._check_folder()
         with exclusive(job.folder, self.comm) if keeps or log is not None else nullcontext():
             return self._fit(log, calls, resumable, keeps)
+
+    def _check_folder(self) -> None:
+        """Check that the folder of the run holds nothing of others; errors are raised on all ranks."""
+        error: GraphThetaError | None = None
+        try:
+            if self.comm.rank == 0:
+                check_run_folder(self.job.folder)
+        except GraphThetaError as e:
+            error = e
+        self.comm.agree(error)
 
     def _fit(self, log: Log | None, calls: Callbacks, resumable: bool, keeps: bool) -> Result:
         job = self.job
