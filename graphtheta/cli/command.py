@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -168,13 +169,14 @@ def evaluate(argv: list[str]) -> int:
     parser.add_argument("run", metavar="RUN", help="folder of the run")
     parser.add_argument("--on", metavar="{train,val,test}", choices=("train", "val", "test"), help="evaluate this split only")
     parser.add_argument("--classes", action="store_true", help="also show precision, recall, F1 and support of each class")
+    add_trust(parser)
     parser.add_argument("--relations", action="store_true", help="also show ranks by relation, for heads and tails, of the task triple")
     parser.add_job_keys()
     options, keys = parser.read(argv)
-    job = job_of(options.run, keys)
+    job = job_of(options.run, keys, options.trust)
 
     def work(comm: Comm) -> None:
-        trainer = opened(job, options.run, keys, comm)
+        trainer = opened(job, options, keys, comm)
         scores = {split: trainer.evaluate(split) for split in ([options.on] if options.on else ["train", "val", "test"])}
         scores = {split: s for split, s in scores.items() if s}
         if not scores:
@@ -323,12 +325,18 @@ def partition_table(graph: Graph, job: Job, ranks: int) -> str:
     return "\n".join(line for line in (shown, total, parts[0][2]) if line)
 
 
-def opened(job: Job, run: str, keys: dict[str, Any], comm: Comm, other: bool = False) -> Any:
+def add_trust(parser: Parser) -> None:
+    """Add the flag by which Python files that a run names may run."""
+    parser.add_argument("--trust", action="store_true", help="run the Python files that the run names, such as that of its model; those "
+                        "that are given as flags run anyway")
+
+
+def opened(job: Job, options: SimpleNamespace, keys: dict[str, Any], comm: Comm, other: bool = False) -> Any:
     """The model of a finished run: on its own graph a trainer, on another dataset, or with ``other``, a ``gt.Inference``."""
     if "dataset" in keys or other:
-        return graphtheta.open_run(run, comm=comm, **keys)
+        return graphtheta.open_run(options.run, comm=comm, trust=options.trust, **keys)
     trainer = graphtheta.Trainer(job=job, comm=comm)
-    trainer.load(Path(run, WEIGHTS))
+    trainer.load(Path(options.run, WEIGHTS))
     return trainer
 
 
