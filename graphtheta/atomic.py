@@ -71,8 +71,9 @@ def unwritable(path: Path | str, what: str, error: OSError, remedy: str = "free 
         error: Why not.
         remedy: What to do about it, unless something else is in the place.
     """
-    remedy = "move it away, or choose another name" if isinstance(error, NotOurs) else remedy
-    at = error.filename if isinstance(error, NotOurs) else path
+    at = path
+    if isinstance(error, NotOurs):
+        at, remedy = error.filename, f"move it away, or {remedy if 'another' in remedy else 'choose another name'}"
     return FormatError(f"{at}: {what} cannot be written: {error.strerror or error}; {remedy}")
 
 

@@ -27,8 +27,11 @@ from graphtheta.inductive.fingerprints import array_hash, row_hashes, take_rows_
 from graphtheta.inference.spill import ArrayFiles
 from graphtheta.outputs.together import together
 from graphtheta.recovery.lock import exclusive
+from graphtheta.regular import read_regular
 
 MARK, VERSION = "layers.json", 4
+# bytes of a mark
+LARGEST_MARK = 1 << 28
 # files of a part, and all paths of a folder
 IN_PART = re.compile(r"[^/]+")
 NAMES = re.compile(rf"part-\d{{5,}}(/{IN_PART.pattern})?|{MARK}")
@@ -323,9 +326,10 @@ def _kind(ids: np.ndarray) -> str:
 
 def _read_mark(folder: Path) -> Mark:
     try:
-        mark = Mark.model_validate(json.loads((folder / MARK).read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError) as error:
-        raise FormatError(f"{folder} holds no complete values of layers ({MARK} cannot be read: {error}); give the folder of an earlier "
+        mark = Mark.model_validate(json.loads(read_regular(folder / MARK, LARGEST_MARK)))
+    except OSError as error:
+        why = error.strerror or error
+        raise FormatError(f"{folder} holds no complete values of layers ({MARK} cannot be read: {why}); give the folder of an earlier "
                           f"inference, or {AGAIN}") from None
     except (ValueError, ValidationError, RecursionError):
         raise FormatError(f"{folder / MARK}: damaged; {AGAIN}") from None

@@ -18,6 +18,7 @@ from graphtheta.errors import FormatError
 from graphtheta.outputs.formats import Rows, check_format, files_of
 from graphtheta.outputs.together import together
 from graphtheta.recovery.lock import exclusive
+from graphtheta.regular import read_regular
 
 MARK, WHAT = "_SUCCESS", "the output"
 # bytes of a mark
@@ -130,6 +131,5 @@ def _check_replaceable(folder: Path) -> None:
 def _listed(mark: Path) -> list[str] | None:
     """The files that the mark of an output lists; None if it is none."""
     with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
-        if mark.is_file() and mark.stat().st_size <= LARGEST_MARK:
-            return [str(file["name"]) for file in json.loads(mark.read_bytes())["files"]]
+        return [str(file["name"]) for file in json.loads(read_regular(mark, LARGEST_MARK))["files"]]
     return None

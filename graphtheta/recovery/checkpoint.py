@@ -24,8 +24,11 @@ from graphtheta.atomic import NotOurs, create, make_new_folder, remove_folder, r
 from graphtheta.errors import FormatError
 from graphtheta.recovery.progress import Progress
 from graphtheta.recovery.tensors import TABLES, checksum, read_tensors, write_tensors
+from graphtheta.regular import read_regular
 
 CHECKPOINTS, ARRAYS, MANIFEST, ASIDE = "checkpoints", "arrays.safetensors", "manifest.msgpack", ".part-"
+# bytes of a manifest, which has a row for each evaluated epoch
+LARGEST_MANIFEST = 1 << 28
 STEP = re.compile(r"step-(\d{8,18})")
 # what a checkpoint holds
 NAMES = re.compile(f"{re.escape(ARRAYS)}|{re.escape(MANIFEST)}")
@@ -141,7 +144,7 @@ def read_manifest(path: Path) -> Manifest:
     """
     file = path / MANIFEST
     try:
-        data = file.read_bytes()
+        data = read_regular(file, LARGEST_MANIFEST)
     except OSError as e:
         raise FormatError(f"{file}: cannot be read: {e.strerror or e}") from None
     try:

@@ -88,7 +88,7 @@ def _classes(report: ClassReport | None) -> list[str]:
     text = "" if not report.thresholds else f" Thresholds: {', '.join(map(figure, report.thresholds))}."
     tables = {split: _table((f"{split}: class", *COLUMNS), report.rows(split)) for split in report.splits}
     return ["<h2>Classes</h2>", _note(f"Of the best model. Support is the number of rows of a class.{text}"), tables[last],
-            *(f"<details><summary>{split}</summary>{tables[split]}</details>" for split in others)]
+            *(f"<details><summary>{escape(split)}</summary>{tables[split]}</details>" for split in others)]
 
 
 def _time(profile: Profile) -> list[str]:

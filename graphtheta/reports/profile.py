@@ -9,9 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from graphtheta.atomic import atomic_file, unwritable
 from graphtheta.errors import FormatError
+from graphtheta.regular import read_regular
 
 # receivers that each rank lists; all pairs of ranks would be as many as the square of their number
 LISTED = 8
+# bytes of a profile
+LARGEST_FILE = 1 << 26
 # bounded, so that sums and charts of them are finite
 Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
@@ -93,9 +96,8 @@ class Profile(BaseModel):
             FormatError: It cannot be read, or is no profile.
         """
         try:
-            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+            return cls.model_validate_json(read_regular(path, LARGEST_FILE))
         except OSError as e:
-            raise FormatError(f"{path}: cannot be read: {e.strerror or e}") from None
-        except (ValidationError, UnicodeDecodeError) as e:
-            why = e.errors()[0]["msg"] if isinstance(e, ValidationError) else "it is not text"
-            raise FormatError(f"{path}: not the profile of a run ({why}); delete it, or train again") from None
+            raise FormatError(f"{path}: cannot be read: {e.strerror or e}; check the file") from None
+        except ValidationError as e:
+            raise FormatError(f"{path}: not the profile of a run ({e.errors()[0]['msg']}); delete it, or train again") from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Iterator
+from csv import Error as CsvError
 from csv import reader
 from functools import cached_property, partial
 from pathlib import Path
@@ -84,7 +85,11 @@ class TextSource:
             if not first.strip():
                 raise FormatError(f"{path}: the file is empty; expected {'column names and ' * self._header}rows")
             separator = self._separator or separator_of(path, first)
-            names = [name.strip() for name in next(reader([first], delimiter=separator))]
+            try:
+                names = [name.strip() for name in next(reader([first], delimiter=separator))]
+            except CsvError:
+                raise FormatError(f"{path}, line 1: lines end in a carriage return alone, as on old Macs; convert them: "
+                                  "tr '\\r' '\\n' < OLD > NEW") from None
             if self._header:
                 start, lines = end, lines + 1
             else:
