@@ -228,9 +228,10 @@ def claim(folder: Path, names: re.Pattern[str], patience: float = 0.0) -> int:
     try:
         if not locked(lock, patience):
             raise Taken(f"{folder}: another process writes to it")
-        others = [name for name in os.listdir(folder) if name != MARKER]
-        if others and not _is_signed(lock):
-            raise NotOurs(folder / min(others), "there is a file in a folder that graphtheta did not make")
+        signed, found = bool(_signature(lock)), sorted(os.listdir(folder))
+        # a process that is killed before it signs leaves an empty marker and nothing else
+        if not signed and (found != [MARKER] or os.fstat(lock).st_size):
+            raise NotOurs(folder / found[0], "there is a file in a folder that graphtheta did not make")
         _clear(folder, names)
         sign(lock)
     except BaseException:
@@ -255,7 +256,7 @@ def open_marker(folder: Path) -> int:
 
 def sign(lock: int) -> None:
     """Say in a marker that is locked who writes to the folder; one that holds something else is left as it is."""
-    if os.fstat(lock).st_size and not _is_signed(lock):
+    if os.fstat(lock).st_size and not _signature(lock):
         return
     text = json.dumps(_this_process()).encode() + b"\n"
     os.ftruncate(lock, 0)
@@ -395,7 +396,8 @@ def _aside(path: Path) -> Path:
 
 def _clear(folder: Path, names: re.Pattern[str]) -> None:
     """Remove all of a folder but its marker, after comparing the names."""
-    files, folders = [], []
+    files = list[Path]()
+    folders = list[Path]()
     for above, inside, plain in os.walk(folder):
         entries = [Path(above, name) for name in (*plain, *inside)]
         for path in entries:
@@ -422,10 +424,6 @@ def _signature(file: int) -> dict[str, Any]:
         if isinstance(found, dict) and found.get("graphtheta") == "lock":
             return found
     return {}
-
-
-def _is_signed(file: int) -> bool:
-    return bool(_signature(file))
 
 
 def _is_at_work(signature: dict[str, Any]) -> bool:

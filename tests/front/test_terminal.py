@@ -113,3 +113,12 @@ def test_line_ends_of_old_macs(tmp_path: Path, text: str, capsys: pytest.Capture
         assert main(["import", "--edges", str(tmp_path / "cr.csv"), "--to", str(tmp_path / "s"), *header]) != 0
         error = capsys.readouterr().err
         assert error.count("\n") == 1 and "cr.csv" in error and "Traceback" not in error
+
+
+@pytest.mark.parametrize("kib", [1, 4, 64])
+def test_a_full_disk_is_told_in_a_line(tmp_path: Path, kib: int) -> None:
+    """A limit of the size of files fails as a full disk does: at the job, at a row of the metrics, and at the timeline."""
+    words = [*SMALL, "--epochs", "40", "--trace", "--out", str(tmp_path / "run")]
+    line = " ".join([str(Path(sys.prefix, "bin", "python")), "-m", "graphtheta", "train", *words])
+    done = subprocess.run(["bash", "-c", f"ulimit -f {kib}; {line}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "cannot be written" in done.stderr
