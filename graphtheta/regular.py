@@ -31,7 +31,8 @@ def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
         OSError: It is something else, is larger, or cannot be read.
     """
     with open_regular(path) as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise OSError(EFBIG, f"it is larger than {most >> 20} MiB", os.fspath(path))
-    return content
+        # a number of bytes to read is allocated before they are read
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise OSError(EFBIG, f"it is larger than {most >> 20} MiB", os.fspath(path))
+        return file.read(size)

@@ -88,7 +88,7 @@ def check_startable(jobs: list[Job], comm: Comm) -> None:
     error: GraphThetaError | None = None
     try:
         for job in jobs if comm.rank == 0 else ():
-            check_run_folder(job.folder)
+            check_run_folder(job.folder, job.resume)
             check_free(job.folder)
             if not job.resume:
                 refuse_to_overwrite(job)

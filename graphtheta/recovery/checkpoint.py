@@ -30,6 +30,8 @@ CHECKPOINTS, ARRAYS, MANIFEST, ASIDE = "checkpoints", "arrays.safetensors", "man
 # bytes of a manifest, which has a row for each evaluated epoch
 LARGEST_MANIFEST = 1 << 28
 STEP = re.compile(r"step-(\d{8,18})")
+# how a manifest begins: a mapping of two entries, the first of which is the checksum
+MANIFEST_HEAD = msgpack.packb({"checksum": 0, "body": b""})[:10]
 # what a checkpoint holds
 NAMES = re.compile(f"{re.escape(ARRAYS)}|{re.escape(MANIFEST)}")
 
@@ -225,8 +227,12 @@ def sweep(folder: Path, everything: bool = False) -> None:
             remove_folder(path, NAMES)
 
 
-def check_own(folder: Path) -> None:
+def check_own(folder: Path, resumes: bool) -> None:
     """Check that all that lies below ``folder`` is a checkpoint, or a part of one.
+
+    Args:
+        folder: Of all checkpoints.
+        resumes: Whether a run resumes from them, which may find that some are damaged; otherwise all are removed.
 
     Raises:
         NotOurs: It is a link, or holds something else.
@@ -239,8 +245,15 @@ def check_own(folder: Path) -> None:
         if not (STEP.fullmatch(path.name) or path.name.startswith(ASIDE)) or path.is_symlink() or not path.is_dir():
             raise NotOurs(path, "there is something that graphtheta did not write")
         for inside in path.iterdir():
-            if not NAMES.fullmatch(inside.name) or inside.is_dir():
+            if not NAMES.fullmatch(inside.name) or not inside.is_file() or not (resumes or _begins(inside)):
                 raise NotOurs(inside, "there is a file that graphtheta did not write")
+
+
+def _begins(file: Path) -> bool:
+    """Whether a file of a checkpoint is empty or begins as such a file."""
+    with file.open("rb") as f:
+        head = f.read(16)
+    return not head or head.startswith(MANIFEST_HEAD) or head[8:9] == b"{"
 
 
 def _remove(path: Path) -> None:

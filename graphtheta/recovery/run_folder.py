@@ -12,11 +12,12 @@ from graphtheta.recovery.checkpoint import CHECKPOINTS, check_own
 from graphtheta.recovery.weights import WEIGHTS
 
 
-def check_run_folder(folder: Path) -> None:
+def check_run_folder(folder: Path, resumes: bool) -> None:
     """Check that a run can write all of its files to a folder without changing those of others.
 
     Args:
         folder: It may hold anything under other names; symbolic links to files are replaced.
+        resumes: Whether the run resumes from the checkpoints in it.
 
     Raises:
         ConfigError: It is the root of the file system.
@@ -30,6 +31,6 @@ def check_run_folder(folder: Path) -> None:
             raise NotOurs(folder, "there is a file")
         for path in (*(folder / name for name in names), *files_of(folder / TRACE_FILE)):
             check_replaceable(path)
-        check_own(folder / CHECKPOINTS)
+        check_own(folder / CHECKPOINTS, resumes)
     except OSError as error:
         raise unwritable(folder, "the run", error, "choose another folder with --out") from None

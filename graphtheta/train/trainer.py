@@ -95,7 +95,7 @@ class Trainer(Session):
         error: GraphThetaError | None = None
         try:
             if self.comm.rank == 0:
-                check_run_folder(self.job.folder)
+                check_run_folder(self.job.folder, self.job.resume)
         except GraphThetaError as e:
             error = e
         self.comm.agree(error)
