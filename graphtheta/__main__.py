@@ -7,8 +7,8 @@ from keyword import iskeyword
 
 import graphtheta
 from graphtheta.collector import collector_paused
-from graphtheta.console import complain, say
-from graphtheta.engine.comm.failure import close_output, exit_code
+from graphtheta.console import complain, open_streams, say
+from graphtheta.engine.comm.failure import close_output, exit_code, os_error_text
 from graphtheta.engine.runtime.start import launched
 from graphtheta.errors import ConfigError, GraphThetaError
 from graphtheta.wording import did_you_mean
@@ -49,6 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         Exit code: 0 on success, 2 for an invalid command or job, 1 for any other error.
     """
+    open_streams()
     words = sys.argv[1:] if argv is None else argv
     is_root = launched()[0] == 0
     try:
@@ -67,6 +68,10 @@ def main(argv: list[str] | None = None) -> int:
         return exit_code(error)
     except BrokenPipeError as error:
         close_output()
+        return exit_code(error)
+    except OSError as error:
+        if is_root:
+            complain(f"graphtheta: {os_error_text(error)}")
         return exit_code(error)
 
 

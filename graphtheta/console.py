@@ -4,18 +4,48 @@ All output is plain text, so that a log file is as readable as a terminal.
 """
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+
+# control characters but for line ends and tabs, marks that change the direction of text, and halves of characters, which
+# names of files and classes may have: a terminal would obey them
+UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def say(text: str = "") -> None:
     """Print lines for the user."""
-    print(text, flush=True)
+    print(printable(text, sys.stdout), flush=True)
 
 
 def complain(text: str) -> None:
-    """Print lines to standard error."""
-    print(text, file=sys.stderr, flush=True)
+    """Print lines to standard error; nothing if it cannot be written to."""
+    with suppress(OSError, ValueError):
+        print(printable(text, sys.stderr), file=sys.stderr, flush=True)
+
+
+def printable(text: str, stream: object = None) -> str:
+    """Text in which characters that a terminal would obey, or that a stream cannot encode, are escapes such as ``\\x1b``."""
+    shown = UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    coding = getattr(stream, "encoding", None) or "utf-8"
+    return shown.encode(coding, "backslashreplace").decode(coding)
+
+
+def open_streams() -> None:
+    """Point standard streams that the caller has closed to the null device.
+
+    Otherwise a file that is opened later gets their number, and messages are written to it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r+"))  # noqa: SIM115
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

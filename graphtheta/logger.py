@@ -3,7 +3,16 @@ from __future__ import annotations
 
 import logging
 
+from graphtheta.console import printable
+
 logger = logging.getLogger("graphtheta")
+
+
+class Printable(logging.Formatter):
+    """Formats records without characters that a terminal would obey."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
 
 def start_logging(level: str, rank: int = 0, size: int = 1) -> None:
@@ -14,7 +23,7 @@ def start_logging(level: str, rank: int = 0, size: int = 1) -> None:
         rank, size: Of this process; ranks above 0 report warnings and errors only.
     """
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter(f"%(asctime)s {rank}/{size} %(levelname)s %(module)s: %(message)s", "%H:%M:%S"))
+    handler.setFormatter(Printable(f"%(asctime)s {rank}/{size} %(levelname)s %(module)s: %(message)s", "%H:%M:%S"))
     for old in list(logger.handlers):
         logger.removeHandler(old)
     logger.addHandler(handler)

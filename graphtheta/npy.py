@@ -21,6 +21,7 @@ from numpy.lib import format as npy
 
 from graphtheta.cgroup import memory_limit
 from graphtheta.errors import FormatError
+from graphtheta.regular import open_regular
 
 # what NumPy, zipfile and zlib raise on damaged files
 UNREADABLE = (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, SyntaxError, RuntimeError, MemoryError, OverflowError,
@@ -73,7 +74,7 @@ def read_npy(path: str | os.PathLike[str], what: str, kinds: str, ndim: int) -> 
     """
     at = f"{os.fspath(path)}: the array of {what}"
     try:
-        with Path(path).open("rb") as stream:
+        with open_regular(path) as stream:
             return read_array(stream, os.fstat(stream.fileno()).st_size, at, kinds, ndim)
     except OSError as error:
         raise FormatError(f"{at} cannot be read: {error.strerror or error}; check the path") from error

@@ -1,14 +1,49 @@
-"""Imports a user's Python file by its path."""
+"""Imports a user's Python file by its path; no other module runs files.
+
+Which file runs is said by keys of a job (``CODE_KEYS``). Those that the user gives, on the command
+line, in a file of ``--config`` or in Python, are run. Those that a file of a run says are run only
+if the user trusts the run.
+"""
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 import traceback
+from collections.abc import Mapping
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from graphtheta.errors import ConfigError, GraphThetaError
+
+# keys of a job whose values may be FILE.py:NAME
+CODE_KEYS = ("model", "task", "metric", "structural_features", "order", "sampler", "history", "partitioner", "masters", "cache_policy",
+             "exchange")
+# names of files in a value, of which several are joined by +
+NAMED = re.compile(r"[^+]+?\.py(?=:)")
+
+
+def check_trusted(values: Mapping[str, Any], given: Mapping[str, Any], where: str, trust: bool) -> None:
+    """Check that no file of code is named but by the user.
+
+    Args:
+        values: Keys and values that a file says, of any keys.
+        given: Those that the user gave, which replace them.
+        where: The file.
+        trust: Whether the user trusts it.
+
+    Raises:
+        ConfigError: A value names a Python file.
+    """
+    for key, value in values.items() if not trust else ():
+        if key in given or not isinstance(value, str):
+            continue
+        found = NAMED.search(value)
+        if found:
+            raise ConfigError(f"{where}: {key}={value} would run the file {Path(found[0]).absolute()} with your rights; if you trust "
+                              f"it, give --trust (in Python, trust=True), or the value itself: --{key.replace('_', '-')} {value}")
 
 
 def load_module(file: Path, what: str) -> ModuleType:

@@ -5,12 +5,12 @@ on them here, once, so all implementations return the same values.
 """
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
+from graphtheta.console import complain
 from graphtheta.errors import CommError, ShapeError
 
 from .call_site import call_site, collective
@@ -309,8 +309,8 @@ class Comm(Transport):
         Returns:
             The exit status, if the caller must exit by itself.
         """
-        sys.stderr.write(text)
-        sys.stderr.flush()
+        if text:
+            complain(text.removesuffix("\n"))
         return code
 
     def _extreme(self, name: str, x: np.ndarray, combine: np.ufunc) -> np.ndarray:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import os
 import sys
 import traceback
@@ -11,10 +12,39 @@ from termios import FIONREAD
 from time import monotonic, sleep
 
 from graphtheta import errors
+from graphtheta.console import printable
 from graphtheta.errors import CommError, ConfigError, GraphThetaError
 
 # exit status if the reader of the output has gone; nothing is printed then
 BROKEN_PIPE = 141
+
+
+# what to do about errors of the system that are no faults of the program
+REMEDIES = {
+    errno.ENOSPC: "free disk space",
+    errno.EDQUOT: "free disk space",
+    errno.EFBIG: "choose another disk",
+    errno.EIO: "check the disk",
+    errno.EACCES: "choose a path that you may use",
+    errno.EPERM: "choose a path that you may use",
+    errno.EROFS: "choose a path that can be written to",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ELOOP: "check the links",
+    errno.ENOENT: "check the path",
+    errno.ENOTDIR: "check the path",
+    errno.EISDIR: "check the path",
+    errno.EEXIST: "move it away, or choose another name",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "close other programs",
+}
+
+
+def os_error_text(error: OSError) -> str:
+    """One line about an error of the system: the file, why, what to do, and where in the program it was."""
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    where = "".join(f" ({os.path.basename(frame.filename)}, line {frame.lineno})" for frame in last)
+    at = "" if error.filename is None else f"{os.fspath(error.filename)}: "
+    return f"{at}{error.strerror}; {REMEDIES.get(error.errno or 0, 'check the path and the disk')}{where}"
 
 
 def class_names(error: Exception) -> list[str]:
@@ -96,7 +126,8 @@ def report(error: BaseException, rank: int, size: int) -> str:
 
     Returns:
         Class and message of an error raised on purpose, to which a traceback would add nothing;
-        the traceback of any other error, which is a bug. It starts with the rank if there are
+        for an error of the system, such as a full disk, its file and place; the traceback of any
+        other error, which is a bug. It starts with the rank if there are
         several. Empty if nothing is to be printed.
     """
     if isinstance(error, KeyboardInterrupt):
@@ -107,10 +138,13 @@ def report(error: BaseException, rank: int, size: int) -> str:
         text = ""
     elif isinstance(error, GraphThetaError):
         text = f"{type(error).__name__}: {error}"
+    elif isinstance(error, OSError) and error.errno in REMEDIES:
+        text = os_error_text(error)
     else:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
         # Python 3.10 does not show notes
         text = "\n".join([text, *(note for note in getattr(error, "__notes__", []) if note not in text)])
     if not text:
         return ""
+    text = printable(text)
     return f"rank {rank}/{size}: {text}\n" if size > 1 else f"{text}\n"

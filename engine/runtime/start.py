@@ -15,6 +15,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from graphtheta.console import complain, open_streams
 from graphtheta.errors import CommError, ConfigError
 
 from ..comm.call_site import collective
@@ -66,6 +67,7 @@ def start() -> Comm:
     """
     global _comm, _threads
     if _comm is None:
+        open_streams()
         size = launched()[1]
         if size > 1:
             install_excepthook()
@@ -169,8 +171,10 @@ def _fail(error: BaseException) -> int:
             return 0
         return _comm.leave(report(error, _comm.rank, _comm.size), code)
     rank, size = launched()
-    if rank == 0:  # without MPI the ranks cannot agree which of them prints, but they fail alike
-        sys.stderr.write(report(error, rank, size))
+    text = report(error, rank, size)
+    # without MPI the ranks cannot agree which of them prints, but they fail alike
+    if rank == 0 and text:
+        complain(text.removesuffix("\n"))
     return code
 
 

@@ -1,7 +1,6 @@
 """The timeline of all ranks: event logs with aligned clocks, written to one file at the end."""
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.errors import FormatError
+from graphtheta.atomic import atomic_file, make_folder, remove_file, unwritable
 from graphtheta.strict_json import to_json
 
 from ..comm.call_site import collective
@@ -98,13 +97,11 @@ def write_events(path: Path, parts: Iterable[str], about: dict[str, Any]) -> Non
         parts: Results of ``EventLog.encode``.
         about: Further entries of the file.
     """
-    aside = path.with_name(path.name + ".part")
-    with aside.open("w", encoding="utf-8") as f:
-        f.write('{"displayTimeUnit": "ms", "otherData": ' + to_json(about) + ', "traceEvents": [\n')
+    with atomic_file(path) as f:
+        f.write(('{"displayTimeUnit": "ms", "otherData": ' + to_json(about) + ', "traceEvents": [\n').encode())
         for i, part in enumerate(parts):
-            f.write(",\n" * (i > 0) + part)
-        f.write("\n]}\n")
-    os.replace(aside, path)
+            f.write((",\n" * (i > 0) + part).encode())
+        f.write(b"\n]}\n")
 
 
 @collective
@@ -117,7 +114,7 @@ def _gather(comm: Comm, path: Path, own: str, about: dict[str, Any]) -> None:
         if parts is not None:
             write_events(path, (zlib.decompress(part.tobytes()).decode() for part in parts), about)
     except OSError as e:
-        error = FormatError(f"{path}: the timeline cannot be written: {e.strerror or e}; choose another folder with --out")
+        error = unwritable(path, "the timeline", e, "choose another folder with --out")
     comm.agree(error)
 
 
@@ -127,9 +124,9 @@ def _agree_writable(comm: Comm, path: Path) -> None:
     error = None
     try:
         if comm.rank == 0:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             for old in files_of(path):
-                old.unlink()
+                remove_file(old)
     except OSError as e:
-        error = FormatError(f"{path}: the timeline cannot be written: {e.strerror or e}; choose another folder with --out")
+        error = unwritable(path, "the timeline", e, "choose another folder with --out")
     comm.agree(error)

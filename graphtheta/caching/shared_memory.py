@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import mmap
 import os
+from contextlib import ExitStack
 from pathlib import Path
-from tempfile import gettempdir, mkstemp
+from tempfile import gettempdir
 
 import numpy as np
 
+from graphtheta.atomic import named_temporary_file
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import MemoryLimitError
 
@@ -45,15 +47,14 @@ def share(comm: Comm, n_bytes: int) -> list[np.ndarray]:
     """
     folder = FOLDER if FOLDER.is_dir() else Path(gettempdir())
     path, parts, error = "", list[np.ndarray](), None
-    try:
-        file, path = mkstemp(prefix="graphtheta-", dir=folder)
-        with open(file, "r+b") as opened:
+    with ExitStack() as stack:
+        try:
+            opened, path = stack.enter_context(named_temporary_file(folder))
             os.posix_fallocate(opened.fileno(), 0, max(n_bytes, 1))
             own = np.frombuffer(mmap.mmap(opened.fileno(), max(n_bytes, 1)), np.uint8)
-    except OSError as e:
-        error = MemoryLimitError(f"{folder} has no room for {n_bytes:,} bytes that the workers of a machine share ({e.strerror}); make "
-                                 "--machine-cache smaller, or enlarge that file system")
-    try:
+        except OSError as e:
+            error = MemoryLimitError(f"{folder} has no room for {n_bytes:,} bytes that the workers of a machine share ({e.strerror}); make "
+                                     "--machine-cache smaller, or enlarge that file system")
         comm.agree(error)
         paths, error = comm.all_gather(path), None
         try:
@@ -61,14 +62,11 @@ def share(comm: Comm, n_bytes: int) -> list[np.ndarray]:
                 if rank == comm.rank:
                     parts.append(own)
                     continue
-                with open(paths[rank], "rb") as opened:
-                    parts.append(np.frombuffer(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ), np.uint8))
+                with open(paths[rank], "rb") as other:
+                    parts.append(np.frombuffer(mmap.mmap(other.fileno(), 0, access=mmap.ACCESS_READ), np.uint8))
         except OSError as e:
             error = MemoryLimitError(f"memory of rank {rank} cannot be shared ({e.strerror}), although it is on this machine; drop "
                                      "--machine-cache if they are in different containers")
         # nobody removes a file that another one has yet to open
         comm.agree(error)
-    finally:
-        if path:
-            os.unlink(path)
     return parts

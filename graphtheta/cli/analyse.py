@@ -13,7 +13,7 @@ from graphtheta.console import say
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.job.flag import Parser
 from graphtheta.job.job import Job
-from graphtheta.outputs.file import check_name
+from graphtheta.outputs.file import check_free_name, check_name
 from graphtheta.outputs.formats import FORMATS, Rows
 from graphtheta.outputs.parts import PartFolder
 from graphtheta.train.prepare import load_graph
@@ -41,6 +41,8 @@ def analyse(argv: list[str]) -> int:
     check_name(path, options.format)
 
     def work(comm: Comm) -> None:
+        if not options.format:
+            check_free_name(path, algorithm.name)
         graph = load_graph(job)
 
         def shown(values: np.ndarray) -> np.ndarray:
@@ -52,7 +54,8 @@ def analyse(argv: list[str]) -> int:
             n = parts.write(Rows(algorithm.name, as_ids(graph, found.nodes), shown(found.values)))
         else:
             values = whole(graph, algorithm, comm=comm, masters=job.masters, partitioner=job.partitioner, seed=job.seed)
-            n = command.save(path, Rows(algorithm.name, as_ids(graph, np.arange(len(values))), shown(values)) if comm.rank == 0 else None)
+            rows = Rows(algorithm.name, as_ids(graph, np.arange(len(values))), shown(values)) if comm.rank == 0 else None
+            n = command.save(path, rows, comm)
         if comm.rank == 0:
             say(f"{algorithm.name} of {n:,} nodes in {path}")
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 import graphtheta
-from graphtheta.atomic import atomic_file
+from graphtheta.atomic import atomic_file, unwritable
 from graphtheta.cli.rounding import halo_error
 from graphtheta.cli.warmup import jobs_of, warm_up
 from graphtheta.console import amount, figure, pairs, say, table
@@ -22,6 +23,7 @@ from graphtheta.errors import ConfigError, DataError, DivergedError, GraphThetaE
 from graphtheta.inductive.trained import EARLIER_POSITIVE, Trained
 from graphtheta.job.flag import Parser
 from graphtheta.job.job import Job
+from graphtheta.job.run_files import PREDICTIONS_FILE, RESULT_FILE
 from graphtheta.logger import logger, start_logging
 from graphtheta.memory.bound import MemoryBound
 from graphtheta.ops.compile.cache import cache_folder
@@ -31,8 +33,9 @@ from graphtheta.partitioners.auto import Work, pair_for
 from graphtheta.recovery.keeper import refuse_to_overwrite
 from graphtheta.recovery.lock import check_free
 from graphtheta.recovery.progress import Result
+from graphtheta.recovery.run_folder import check_run_folder
 from graphtheta.recovery.weights import WEIGHTS
-from graphtheta.reports.runlog import RESULT_FILE, RunLog
+from graphtheta.reports.runlog import RunLog
 from graphtheta.store.reader import check_store
 from graphtheta.strict_json import to_json
 from graphtheta.tasks.imbalance import RARER
@@ -93,6 +96,7 @@ def check_startable(jobs: list[Job], comm: Comm) -> None:
     error: GraphThetaError | None = None
     try:
         for job in jobs if comm.rank == 0 else ():
+            check_run_folder(job.folder, job.resume)
             check_free(job.folder)
             if not job.resume:
                 refuse_to_overwrite(job)
@@ -143,7 +147,7 @@ def train_once(job: Job, comm: Comm) -> Result:
     trainer.save(job.folder / WEIGHTS)
     classes = trainer.class_report()
     if job.save_predictions:
-        save(job.folder / "predictions.npz", trainer.predictions())
+        save(job.folder / PREDICTIONS_FILE, trainer.predictions(), comm)
     relay = None if macrobatches is None else macrobatches.counts.summed(comm)
     if comm.rank == 0:
         modes = trainer.setup.modes
@@ -182,13 +186,14 @@ def evaluate(argv: list[str]) -> int:
     parser.add_argument("run", metavar="RUN", help="folder of the run")
     parser.add_argument("--on", metavar="{train,val,test}", choices=("train", "val", "test"), help="evaluate this split only")
     parser.add_argument("--classes", action="store_true", help="also show precision, recall, F1 and support of each class")
+    add_trust(parser)
     parser.add_argument("--relations", action="store_true", help="also show ranks by relation, for heads and tails, of the task triple")
     parser.add_job_keys()
     options, keys = parser.read(argv)
-    job = job_of(options.run, keys)
+    job = job_of(options.run, keys, options.trust)
 
     def work(comm: Comm) -> None:
-        trainer = opened(job, options.run, keys, comm)
+        trainer = opened(job, options, keys, comm)
         scores = {split: trainer.evaluate(split) for split in ([options.on] if options.on else ["train", "val", "test"])}
         scores = {split: s for split, s in scores.items() if s}
         if not scores:
@@ -212,12 +217,19 @@ def evaluate(argv: list[str]) -> int:
     return on_all_ranks(job, work)
 
 
-def save(path: Path, rows: Rows | None) -> int:
-    """Write what rank 0 has to one file; returns the number of rows."""
-    if rows is None:
-        return 0
-    write_file(path, rows)
-    return len(rows.ids)
+def save(path: Path, rows: Rows | None, comm: Comm) -> int:
+    """Write what rank 0 has to one file; returns the number of rows.
+
+    Collective: all ranks of comm.
+    """
+    error: GraphThetaError | None = None
+    try:
+        if rows is not None:
+            write_file(path, rows)
+    except GraphThetaError as e:
+        error = e
+    comm.agree(error)
+    return 0 if rows is None else len(rows.ids)
 
 
 def info(argv: list[str]) -> int:
@@ -331,15 +343,22 @@ def partition_table(graph: Graph, job: Job, ranks: int) -> str:
     return "\n".join(line for line in (shown, total, parts[0][2]) if line)
 
 
-def opened(job: Job, run: str, keys: dict[str, Any], comm: Comm, other: bool = False) -> Any:
+def add_trust(parser: Parser) -> None:
+    """Add the flag by which Python files that a run names may run."""
+    parser.add_argument("--trust", action="store_true", help="run the Python files that the run names, such as that of its model; those "
+                        "that are given as flags run anyway")
+
+
+def opened(job: Job, options: SimpleNamespace, keys: dict[str, Any], comm: Comm, other: bool = False) -> Any:
     """The model of a finished run: on its own graph a trainer, on another dataset, or with ``other``, a ``gt.Inference``."""
     if "dataset" in keys or other:
-        return graphtheta.open_run(run, comm=comm, **keys)
+        return graphtheta.open_run(options.run, comm=comm, trust=options.trust, **keys)
     trainer = graphtheta.Trainer(job=job, comm=comm)
-    trained = trainer.load(Path(run, WEIGHTS))
+    weights = Path(options.run, WEIGHTS)
+    trained = trainer.load(weights)
     if job.positive == RARER:
         # other keys, such as split, must not turn the metrics of the run round
-        facts = Trained.read_from(trained, str(Path(run, WEIGHTS))) if trained else None
+        facts = Trained.read_from(trained, str(weights)) if trained else None
         trainer.setup.evaluator.positive = EARLIER_POSITIVE if facts is None else facts.positive
     return trainer
 
@@ -372,6 +391,13 @@ def metrics_line(metrics: dict[str, float]) -> str:
 
 
 def write_json(path: Path, record: dict[str, Any]) -> None:
-    """Write a record as indented JSON."""
-    with atomic_file(path) as f:
-        f.write((to_json(record, indent=1) + "\n").encode())
+    """Write a record as indented JSON.
+
+    Raises:
+        FormatError: The file cannot be written.
+    """
+    try:
+        with atomic_file(path) as f:
+            f.write((to_json(record, indent=1) + "\n").encode())
+    except OSError as error:
+        raise unwritable(path, "the results", error) from None

@@ -12,11 +12,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import graphtheta
+from graphtheta.atomic import check_replaceable, unwritable
 from graphtheta.cgroup import cpu_quota, memory_left, memory_limit
 from graphtheta.console import amount, say
 from graphtheta.engine.runtime.affinity import available_cores
 from graphtheta.engine.runtime.start import launched
-from graphtheta.errors import ConfigError, FormatError
+from graphtheta.errors import ConfigError
 from graphtheta.job.flag import Parser
 from graphtheta.mpiexec import SECONDS, find_mpiexec, run
 from graphtheta.ops.compile.cache import lasting_folder
@@ -83,11 +84,12 @@ def measure(path: Path) -> int:
     """
     from graphtheta.planning.machine import machine, write
 
-    found = machine(again=True)
     try:
+        check_replaceable(path)
+        found = machine(again=True)
         write(found, path)
     except OSError as error:
-        raise FormatError(f"{path}: cannot be written ({error.strerror}); give another file with --measure") from error
+        raise unwritable(path, "the speed of this machine", error, "give another file with --measure") from error
     say(f"speed of this machine, fitted within {found.error:.0%}, in {path}; plan and simulate use it from now on")
     return 0
 

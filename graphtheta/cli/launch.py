@@ -35,10 +35,10 @@ from graphtheta.engine.runtime.start import launched
 from graphtheta.errors import ConfigError
 from graphtheta.job.flag import Parser
 from graphtheta.job.job import Job
+from graphtheta.job.run_files import RESULT_FILE
 from graphtheta.mpiexec import find_mpiexec
 from graphtheta.recovery.checkpoint import CHECKPOINTS, steps_in
 from graphtheta.recovery.stopping import INTERRUPTED, PREEMPTED
-from graphtheta.reports.runlog import RESULT_FILE
 from graphtheta.wording import did_you_mean
 
 COMMANDS = ("train", "evaluate", "predict")

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from graphtheta.analytics.features import with_structural_features
-from graphtheta.atomic import atomic_file
+from graphtheta.atomic import atomic_file, check_replaceable, unwritable
 from graphtheta.console import say
 from graphtheta.engine.runtime.start import launched, run_main, start
-from graphtheta.errors import ConfigError, FormatError, MemoryLimitError
+from graphtheta.errors import ConfigError, MemoryLimitError
 from graphtheta.job.flag import Parser
 from graphtheta.job.job import Job, choices
 from graphtheta.job.keys import NEEDS
@@ -52,6 +52,9 @@ def plan(argv: list[str], ready: bool = False) -> int:
     strategies = listed("--strategies", options.strategies, STRATEGIES) or ([keys["strategy"]] if "strategy" in keys else list(STRATEGIES))
     jobs = jobs_of(keys, strategies, listed("--partitioners", options.partitioners, (*choices("partitioner"), *choices("masters"))))
     modes = [keys["mode"]] if keys.get("mode") in MODES else list(MODES)
+
+    if options.json:
+        check_replaceable(Path(options.json))
 
     def program() -> int:
         from graphtheta.ops.compile.jit import n_compiled
@@ -190,4 +193,4 @@ def write_json(path: Path, figures: object) -> None:
         with atomic_file(path) as f:
             f.write((to_json(figures, indent=1) + "\n").encode())
     except OSError as error:
-        raise FormatError(f"{path}: cannot be written ({error.strerror}); give another file with --json") from error
+        raise unwritable(path, "the figures", error, "give another file with --json") from error

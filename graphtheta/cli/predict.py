@@ -5,14 +5,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from graphtheta.cli.command import on_all_ranks, opened, save
+from graphtheta.cli.command import add_trust, on_all_ranks, opened, save
 from graphtheta.cli.top import add_flags, check_flags, top_rows
 from graphtheta.console import say
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError
 from graphtheta.inductive.comparison import COMPARISONS
 from graphtheta.job.flag import Parser
-from graphtheta.outputs.file import check_name
+from graphtheta.outputs.file import check_free_name, check_name
 from graphtheta.outputs.formats import FORMATS, Rows
 from graphtheta.outputs.parts import PartFolder
 from graphtheta.train.opened import job_of
@@ -43,10 +43,11 @@ def predict(argv: list[str]) -> int:
                         "values and edges, or degrees alone, which is enough if nodes and edges were only appended [values]")
     parser.add_argument("--appended", action="store_true", help="with --since, only the nodes that the earlier graph did not have")
     add_flags(parser)
+    add_trust(parser)
     parser.add_job_keys()
     options, keys = parser.read(argv)
     check_flags(options)
-    job, name = job_of(options.run, keys), "score" if options.top else "embedding" if options.embed else "prediction"
+    job, name = job_of(options.run, keys, options.trust), "score" if options.top else "embedding" if options.embed else "prediction"
     path = Path(options.to or Path(options.run, f"{name}s" if options.format else f"{name}s.npz"))
     check_name(path, options.format)
     if options.compare != "values" and not options.since:
@@ -55,10 +56,12 @@ def predict(argv: list[str]) -> int:
         raise ConfigError("--appended chooses the nodes that an earlier graph did not have; give its layers with --since")
 
     def work(comm: Comm) -> None:
-        model = opened(job, options.run, keys, comm, other=bool(options.since or options.keep_layers))
+        if not options.format:
+            check_free_name(path, name)
+        model = opened(job, options, keys, comm, other=bool(options.since or options.keep_layers))
         parts = PartFolder(path, options.format, comm) if options.format else None
         rows = computed(model, options, whole=parts is None)
-        n = save(path, rows) if parts is None or rows is None else parts.write(rows)
+        n = save(path, rows, comm) if parts is None or rows is None else parts.write(rows)
         if comm.rank == 0:
             say(f"{n:,} {name}s in {path}")
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from graphtheta.atomic import atomic_file, check_replaceable, make_folder, unwritable
 from graphtheta.console import say
 from graphtheta.engine.runtime.start import launched
-from graphtheta.errors import FormatError
 from graphtheta.job.flag import Parser
 from graphtheta.reports.page import page
 from graphtheta.reports.run import read_run
@@ -31,11 +31,13 @@ def report(argv: list[str]) -> int:
     if launched()[0]:
         return 0
     path = Path(options.to or Path(options.run, REPORT_FILE))
-    text = page(read_run(Path(options.run)))
+    run = read_run(Path(options.run))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        check_replaceable(path)
+        make_folder(path.parent)
+        with atomic_file(path) as file:
+            file.write(page(run).encode())
     except OSError as error:
-        raise FormatError(f"{path}: the page cannot be written: {error.strerror or error}; choose another with --to") from None
+        raise unwritable(path, "the page", error, "choose another with --to") from None
     say(f"report in {path}")
     return 0

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from graphtheta.analytics.features import with_structural_features
+from graphtheta.atomic import check_replaceable
 from graphtheta.cli.plan import STRATEGIES, alike, jobs_of, listed, numbers, write_json
 from graphtheta.console import say
 from graphtheta.engine.comm.delayed import read_link
@@ -17,7 +18,7 @@ from graphtheta.planning.machine import POST, Machine, machine, read
 from graphtheta.planning.plan import MODES
 from graphtheta.planning.skeleton import skeleton
 from graphtheta.simulation.cluster import Cluster
-from graphtheta.simulation.report import draw, report
+from graphtheta.simulation.report import BEGINNING, draw, report
 from graphtheta.simulation.simulate import VIEWS, Point, simulated
 from graphtheta.train.prepare import load_graph
 
@@ -60,6 +61,11 @@ def simulate(argv: list[str]) -> int:
     strategies = listed("--strategies", options.strategies, STRATEGIES) or [keys.get("strategy", STRATEGIES[0])]
     jobs = jobs_of(keys, strategies, listed("--partitioners", options.partitioners, (*choices("partitioner"), *choices("masters"))))
     latency, bandwidth = link(options.link)
+
+    if options.json:
+        check_replaceable(Path(options.json))
+    if options.plot:
+        check_replaceable(Path(options.plot), BEGINNING)
 
     def program() -> int:
         start_logging(jobs[0].log_level, start().rank, 1)

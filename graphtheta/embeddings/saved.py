@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import NamedTuple
 
 import numpy as np
 
+from graphtheta.atomic import make_folder, temporary_file
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.store.table import EmbeddingTable
@@ -166,8 +166,8 @@ class Spool:
         self._heads: dict[str, tuple[int, np.dtype, tuple[int, ...]]] = {}
         self._end, self._failure = 0, None
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._file = TemporaryFile(dir=folder, prefix=".part-rows-")  # noqa: SIM115
+            make_folder(folder)
+            self._file = temporary_file(folder)
         except OSError as e:
             self._failure = e
 

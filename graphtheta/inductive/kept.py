@@ -11,24 +11,30 @@ with many edges, which many read, may lie together.
 from __future__ import annotations
 
 import json
-import shutil
+import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from graphtheta.atomic import atomic_file, sync_folder
+from graphtheta.atomic import atomic_file, make_new_folder, publish, remove_folder, remove_new
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.inductive.fingerprints import array_hash, row_hashes, take_rows_checked
 from graphtheta.inference.spill import ArrayFiles
 from graphtheta.outputs.together import together
-from graphtheta.recovery.lock import LOCK_FILE, exclusive
+from graphtheta.recovery.lock import exclusive
+from graphtheta.regular import read_regular
 
 MARK, VERSION = "layers.json", 4
+# bytes of a mark
+LARGEST_MARK = 1 << 28
+# files of a part, and all paths of a folder
+IN_PART = re.compile(r"[^/]+")
+NAMES = re.compile(rf"part-\d{{5,}}(/{IN_PART.pattern})?|{MARK}")
 WHAT = "values of layers"
 FLAG = "--keep-layers"
 AGAIN = "compute them again with keep_layers (--keep-layers)"
@@ -114,7 +120,7 @@ class LayerFiles(ArrayFiles):
     def remove(self, name: str) -> None:
         """Remove an array."""
         for each in (name, name + CHECK):
-            (self._folder / each).unlink()
+            remove_new(self._folder / each)
             del self._arrays[each]
 
     def add(self, name: str, values: np.ndarray, ranks: np.ndarray) -> None:
@@ -157,29 +163,34 @@ def writing(folder: Path, weights: str, program: str, n_nodes: int, comm: Comm) 
 
     Collective: all ranks of comm.
     """
-    folder = folder.absolute()
+    # the part lies beside the folder that a link points to
+    folder = folder.resolve()
     aside, part = folder.with_name(folder.name + ".part"), f"part-{comm.rank:05}"
-    with exclusive(aside, comm, FLAG):
-        together(comm, folder, WHAT, lambda: _begin(folder, aside), comm.rank == 0)
-        together(comm, folder, WHAT, lambda: (aside / part).mkdir())
+    together(comm, folder, WHAT, lambda: _check_replaceable(folder), comm.rank == 0)
+    with exclusive(aside, comm, FLAG, NAMES):
+        together(comm, folder, WHAT, lambda: make_new_folder(aside / part))
         files = LayerFiles(aside / part)
         try:
             yield files
         except BaseException:
-            shutil.rmtree(aside / part, ignore_errors=True)
+            with suppress(OSError):
+                remove_folder(aside / part, IN_PART)
             raise
         parts = comm.all_gather({name: array.model_dump() for name, array in files.listed.items()})
         mark = Mark.model_validate({"version": VERSION, "weights": weights, "program": program, "n_nodes": n_nodes, "parts": parts})
         together(comm, folder, WHAT, lambda: _finish(folder, aside, mark), comm.rank == 0)
 
 
-def _begin(folder: Path, aside: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / MARK).is_file())):
+def _check_replaceable(folder: Path) -> None:
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    if not (folder / MARK).is_file():
         raise FormatError(f"{folder} holds something else than values of layers (there is no {MARK}); choose another folder")
-    for old in aside.iterdir():
-        # what a job that was killed has left
-        if old.name != LOCK_FILE:
-            shutil.rmtree(old) if old.is_dir() else old.unlink()
+    listed = {MARK: {}, **{f"part-{k:05}": part for k, part in enumerate(_read_mark(folder).parts)}}
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder)
+        if name.parts[0] not in listed or (len(name.parts) > 1 and name.parts[1] not in listed[name.parts[0]]):
+            raise FormatError(f"{path} belongs to no values of layers; choose another folder, or move this file")
 
 
 def _finish(folder: Path, aside: Path, mark: Mark) -> None:
@@ -189,11 +200,9 @@ def _finish(folder: Path, aside: Path, mark: Mark) -> None:
                               "share")
     with atomic_file(aside / MARK) as file:
         file.write((mark.model_dump_json(indent=1) + "\n").encode())
-    (aside / LOCK_FILE).unlink(missing_ok=True)
     if folder.exists():
-        shutil.rmtree(folder)
-    aside.rename(folder)
-    sync_folder(folder.parent)
+        remove_folder(folder, NAMES)
+    publish(aside, folder)
 
 
 class Kept:
@@ -317,9 +326,10 @@ def _kind(ids: np.ndarray) -> str:
 
 def _read_mark(folder: Path) -> Mark:
     try:
-        mark = Mark.model_validate(json.loads((folder / MARK).read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError) as error:
-        raise FormatError(f"{folder} holds no complete values of layers ({MARK} cannot be read: {error}); give the folder of an earlier "
+        mark = Mark.model_validate(json.loads(read_regular(folder / MARK, LARGEST_MARK)))
+    except OSError as error:
+        why = error.strerror or error
+        raise FormatError(f"{folder} holds no complete values of layers ({MARK} cannot be read: {why}); give the folder of an earlier "
                           f"inference, or {AGAIN}") from None
     except (ValueError, ValidationError, RecursionError):
         raise FormatError(f"{folder / MARK}: damaged; {AGAIN}") from None

@@ -2,16 +2,16 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from math import prod
 from mmap import ACCESS_READ, ACCESS_WRITE, mmap
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any, Protocol
 
 import numpy as np
 
+from graphtheta.atomic import create, remove_temporary, reopen, temporary_folder
 from graphtheta.errors import FormatError
 from graphtheta.ops.autodiff.buffers import empty
 from graphtheta.ops.rows.by_number import take_rows
@@ -68,7 +68,7 @@ class ArrayFiles:
         """
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         try:
-            with open(self._folder / name, "wb") as file:
+            with create(self._folder / name) as file:
                 if size:
                     os.posix_fallocate(file.fileno(), 0, size)
         except OSError as e:
@@ -85,7 +85,7 @@ class ArrayFiles:
                 self._mapped(name, writes=True)[rows[a: a + step]] = values[a: a + step]
             return
         # the system keeps what is written as a whole in large pages, which are mapped in a quarter of the time
-        with open(f"{self._folder}/{name}", "r+b") as file:
+        with reopen(f"{self._folder}/{name}") as file:
             file.seek(first * prod(shape[1:]) * dtype.itemsize)
             for a in range(0, len(rows), step):
                 file.write(np.ascontiguousarray(values[a: a + step], dtype).reshape(-1).view(np.uint8).data)
@@ -113,7 +113,8 @@ class ArrayFiles:
         if not prod(shape):
             return np.empty(shape, dtype)
         # np.memmap takes twice as long, which a read of a few rows notices
-        with open(f"{self._folder}/{name}", "r+b" if writes else "rb") as file:
+        path = f"{self._folder}/{name}"
+        with reopen(path) if writes else open(path, "rb") as file:
             pages = mmap(file.fileno(), 0, access=ACCESS_WRITE if writes else ACCESS_READ)
         return np.frombuffer(pages, dtype).reshape(shape)
 
@@ -130,9 +131,9 @@ class Spill(ArrayFiles):
 
     def __init__(self, folder: str | Path = ""):
         try:
-            made = Path(tempfile.mkdtemp(prefix="graphtheta-", dir=folder or None))
+            made = temporary_folder(folder)
         except OSError as e:
-            raise FormatError(f"{folder or tempfile.gettempdir()}: values of layers cannot be written: {e.strerror or e}; make the folder "
+            raise FormatError(f"{folder or gettempdir()}: values of layers cannot be written: {e.strerror or e}; make the folder "
                               "writable, or set TMPDIR to another one") from None
         super().__init__(made, remedy="set TMPDIR to a folder on a larger disk")
 
@@ -140,4 +141,4 @@ class Spill(ArrayFiles):
         return self
 
     def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove_temporary(self._folder)

@@ -7,19 +7,20 @@ and a few blocks of rows.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
+import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from graphtheta.atomic import remove_folder
 from graphtheta.console import say
 from graphtheta.data.typed import RELATION
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.runtime.start import start
-from graphtheta.errors import ConfigError, FormatError, GraphThetaError
+from graphtheta.errors import ConfigError, GraphThetaError
 from graphtheta.fields.sparse import SparseRows
 from graphtheta.ingest.ids import Directory, empty, joined
 from graphtheta.ingest.nodes import NodeTable, Positions, SortedIds
@@ -32,6 +33,9 @@ from graphtheta.ingest.write import FieldWriter, together, write_ids, write_runs
 from graphtheta.store.writer import StoreWriter
 from graphtheta.tables.arrow import integers, one
 from graphtheta.tables.progress import Progress
+
+# files of rows that wait
+WAITING = re.compile(r"\w+")
 
 
 def import_graph(edges: Any, nodes: Any = None, *, to: str | os.PathLike[str], comm: Comm | None = None, separator: str | None = None,
@@ -78,18 +82,11 @@ def import_graph(edges: Any, nodes: Any = None, *, to: str | os.PathLike[str], c
     comm.agree(error)
     assert found is not None
     with StoreWriter(to, comm) as writer:
-        folder = None
+        folder = writer.waiting_folder()
         try:
-            folder = Path(tempfile.mkdtemp(prefix=f".{writer.folder.name}-", dir=writer.folder.parent))
-        except OSError as e:
-            error = FormatError(f"{writer.folder.parent}: cannot be written: {e.strerror}; choose another folder")
-        try:
-            comm.agree(error)
-            assert folder is not None
             _Import(found, writer, comm, folder, Progress(progress and comm.rank == 0)).run()
         finally:
-            if folder is not None:
-                shutil.rmtree(folder, ignore_errors=True)
+            _remove_waiting(folder)
     return writer.folder
 
 
@@ -134,6 +131,7 @@ class _Import:
                 meta[key] = {**meta[key], **value} if isinstance(value, dict) and key in meta else value
             labels |= field.labels()
         name = self._options.name or self._tables.name
+        _remove_waiting(self._folder)
         self._writer.finish(numbered.n, n_edges, meta, name=name, **labels)
         if self._progress.shown:
             counts = "".join(f", {n:,} {what.replace('_', ' ')}" for what, n in self._counts.items() if n)
@@ -266,6 +264,12 @@ class _Import:
             if options.reverse == "add":
                 one_way = marked.one_way
         return stay, one_way
+
+
+def _remove_waiting(folder: Path) -> None:
+    """Remove the files of rows that waited."""
+    with suppress(OSError):
+        remove_folder(folder, WAITING)
 
 
 def _ends(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from graphtheta.atomic import create
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import FormatError, GraphThetaError
 
@@ -41,7 +42,7 @@ class Spool:
         """
         try:
             if self._writer is None:
-                self._file = pa.OSFile(str(self._path), "wb")
+                self._file = create(self._path)
                 self._writer = pa.ipc.new_stream(self._file, table.schema)
             for batch in table.combine_chunks().to_batches():
                 self._writer.write_batch(batch)

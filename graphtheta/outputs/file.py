@@ -1,13 +1,14 @@
 """One file with all rows, for outputs that fit into the memory of one worker."""
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from graphtheta.atomic import atomic_file
-from graphtheta.errors import ConfigError, FormatError
+from graphtheta.atomic import atomic_file, check_replaceable, make_folder, unwritable
+from graphtheta.errors import ConfigError
 from graphtheta.outputs.formats import FORMATS, Rows, write_csv
 
 FILE_ENDINGS = (".npz", ".csv")
@@ -39,8 +40,8 @@ def write_file(path: Path, rows: Rows) -> None:
         FormatError: The file cannot be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(path) as file:
+        make_folder(path.parent)
+        with atomic_file(path, beginning(rows.name)) as file:
             if path.suffix == ".npz":
                 arrays: dict[str, Any] = {"id": rows.ids, rows.name: rows.values}
                 arrays |= {} if rows.classes is None else {"class": rows.classes}
@@ -49,5 +50,26 @@ def write_file(path: Path, rows: Rows) -> None:
             else:
                 write_csv(file, rows)
     except OSError as error:
-        raise FormatError(f"{path}: the {rows.name}s cannot be written: {error.strerror or error}; free disk space or make the folder "
-                          "writable") from None
+        raise unwritable(path, f"the {rows.name}s", error) from None
+
+
+def check_free_name(path: Path, name: str) -> None:
+    """Check that a file with values may be written.
+
+    Args:
+        path: The file.
+        name: Of the values.
+
+    Raises:
+        FormatError: Something else has its name.
+    """
+    try:
+        check_replaceable(path, beginning(name))
+    except OSError as error:
+        raise unwritable(path, f"the {name}s", error) from None
+
+
+def beginning(name: str) -> bytes:
+    """How a CSV file with values of a name begins: with the titles of its columns, as a pattern."""
+    ids = r'("?id"?|"?id_0"?(,"?id_\d"?)+)'
+    return rf'{ids}(,"?class"?)?,"?{re.escape(name)}("|_|\n|,)'.encode()

@@ -5,21 +5,26 @@ the folder is renamed; it replaces an earlier output. Readers of data sets skip 
 """
 from __future__ import annotations
 
+import json
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from graphtheta.atomic import atomic_file, sync_folder
+from graphtheta.atomic import atomic_file, publish, remove_folder, rename_own
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import FormatError
 from graphtheta.outputs.formats import Rows, check_format, files_of
 from graphtheta.outputs.together import together
-from graphtheta.recovery.lock import LOCK_FILE, exclusive
+from graphtheta.recovery.lock import exclusive
+from graphtheta.regular import read_regular
 from graphtheta.strict_json import to_json
 
 MARK, WHAT = "_SUCCESS", "the output"
-OWN_FILE = re.compile(rf"part-\d{{5,}}-of-\d{{5,}}(\.\w+)?\.(parquet|csv|npy)(\.part)?|{MARK}(\.part)?|{re.escape(LOCK_FILE)}")
+# bytes of a mark
+LARGEST_MARK = 1 << 26
+NAMES = re.compile(rf"part-\d{{5,}}-of-\d{{5,}}(\.\w+)?\.(parquet|csv|npy)|{MARK}")
 
 
 class PartFolder:
@@ -40,10 +45,11 @@ class PartFolder:
     """
 
     def __init__(self, folder: str | Path, form: str, comm: Comm):
-        self._folder, self._form, self._comm = Path(os.path.abspath(folder)), form, comm
+        # the part lies beside the folder that a link points to
+        self._folder, self._form, self._comm = Path(os.path.realpath(folder)), form, comm
         self._aside, self._old = (self._folder.with_name(self._folder.name + ending) for ending in (".part", ".replaced"))
         together(comm, self._folder, WHAT, lambda: check_format(form))
-        together(comm, self._folder, WHAT, lambda: _check_replaceable(self._folder), comm.rank == 0)
+        together(comm, self._folder, WHAT, self._check, comm.rank == 0)
 
     def write(self, rows: Rows) -> int:
         """Write the output.
@@ -61,8 +67,8 @@ class PartFolder:
         Collective: all ranks.
         """
         comm, written, total = self._comm, [], sum(self._comm.all_gather(len(rows.ids)))
-        with exclusive(self._aside, comm, "--to"):
-            together(comm, self._folder, WHAT, self._begin, comm.rank == 0)
+        with exclusive(self._aside, comm, "--to", NAMES):
+            together(comm, self._folder, WHAT, self._check, comm.rank == 0)
             together(comm, self._folder, WHAT, lambda: written.extend(self._write_part(rows)))
             files = [file for part in comm.all_gather(written) for file in part]
             mark: dict[str, Any] = {"values": rows.name, "format": self._form, "rows": total, "files": files}
@@ -71,14 +77,10 @@ class PartFolder:
             together(comm, self._folder, WHAT, lambda: self._finish(mark), comm.rank == 0)
         return total
 
-    def _begin(self) -> None:
-        """Remove what a job that was killed has left."""
-        if self._old.exists():
-            _remove(self._old)
-        self._aside.mkdir(parents=True, exist_ok=True)
-        for file in _own_files(self._aside):
-            if file.name != LOCK_FILE:
-                file.unlink()
+    def _check(self) -> None:
+        """Check that nothing but outputs is replaced."""
+        for folder in (self._folder, self._old):
+            _check_replaceable(folder)
 
     def _write_part(self, rows: Rows) -> list[dict[str, Any]]:
         """Write the files of this worker's part, and list them."""
@@ -102,13 +104,14 @@ class PartFolder:
                                   "folder on a file system that all workers share")
         with atomic_file(self._aside / MARK) as stream:
             stream.write((to_json(mark, indent=1) + "\n").encode())
-        (self._aside / LOCK_FILE).unlink(missing_ok=True)
-        if self._folder.exists():
-            os.replace(self._folder, self._old)
-        os.replace(self._aside, self._folder)
-        sync_folder(self._folder.parent)
         if self._old.exists():
-            _remove(self._old)
+            # a job was killed after it had moved it there
+            remove_folder(self._old, NAMES)
+        if self._folder.exists():
+            rename_own(self._folder, self._old)
+        publish(self._aside, self._folder)
+        if self._old.exists():
+            remove_folder(self._old, NAMES)
 
 
 def _check_replaceable(folder: Path) -> None:
@@ -117,26 +120,17 @@ def _check_replaceable(folder: Path) -> None:
         raise FormatError(f"{folder} is a file; choose a folder for the parts")
     if not folder.exists() or not any(folder.iterdir()):
         return
-    if not (folder / MARK).is_file():
-        raise FormatError(f"{folder} holds files and no {MARK}, so it is not an earlier output; choose another folder, or empty this one")
-    _own_files(folder)
-
-
-def _remove(folder: Path) -> None:
-    """Remove an output, the mark first."""
-    for file in sorted(_own_files(folder), key=lambda file: file.name != MARK):
-        file.unlink()
-    folder.rmdir()
-
-
-def _own_files(folder: Path) -> list[Path]:
-    """The files of an output.
-
-    Raises:
-        FormatError: The folder holds something else.
-    """
-    files = sorted(folder.iterdir())
-    foreign = [file.name for file in files if not OWN_FILE.fullmatch(file.name)]
+    listed = _listed(folder / MARK)
+    if listed is None:
+        raise FormatError(f"{folder} holds files and no {MARK} of graphtheta, so it is not an earlier output; choose another folder, or "
+                          "empty this one")
+    foreign = [path.name for path in sorted(folder.iterdir()) if path.name not in (*listed, MARK) or not path.is_file()]
     if foreign:
         raise FormatError(f"{folder} holds {foreign[0]}, which belongs to no output; choose another folder, or move this file")
-    return files
+
+
+def _listed(mark: Path) -> list[str] | None:
+    """The files that the mark of an output lists; None if it is none."""
+    with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
+        return [str(file["name"]) for file in json.loads(read_regular(mark, LARGEST_MARK))["files"]]
+    return None

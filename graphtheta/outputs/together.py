@@ -4,8 +4,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from graphtheta.atomic import unwritable
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.errors import FormatError, GraphThetaError
+from graphtheta.errors import GraphThetaError
 
 
 def together(comm: Comm, folder: Path, what: str, work: Callable[[], object], here: bool = True) -> None:
@@ -31,6 +32,6 @@ def together(comm: Comm, folder: Path, what: str, work: Callable[[], object], he
     except GraphThetaError as e:
         error = e
     except OSError as e:
-        error = FormatError(f"{e.filename or folder}: {what} cannot be written: {e.strerror or e}; free disk space, or choose a folder "
-                            "that is writable and on a file system that all workers share")
+        error = unwritable(e.filename or folder, what, e, "free disk space, or choose a folder that is writable and on a file system that "
+                           "all workers share")
     comm.agree(error)

@@ -29,6 +29,7 @@ from graphtheta.planning import messages, samples
 from graphtheta.planning.placement import Placement
 from graphtheta.planning.skeleton import skeleton
 from graphtheta.planning.work import EDGES, NODES, Load, work_of
+from graphtheta.regular import read_regular
 from graphtheta.strict_json import to_json
 from graphtheta.train.trainer import Trainer
 
@@ -143,7 +144,7 @@ def write(found: Machine, path: Path) -> None:
 
 def read(path: Path) -> Machine:
     """The speed of a machine from a file."""
-    held = json.loads(path.read_text(encoding="utf-8"))
+    held = json.loads(read_regular(path, 1 << 20))
     return Machine(**{**held, **{name: tuple(map(float, held[name])) for name in ("seconds", "together")}})
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,13 +20,20 @@ import msgpack
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from graphtheta.atomic import sync_folder
+from graphtheta.atomic import NotOurs, create, make_new_folder, remove_folder, rename_own, sync_folder
 from graphtheta.errors import FormatError
 from graphtheta.recovery.progress import Progress
 from graphtheta.recovery.tensors import TABLES, checksum, read_tensors, write_tensors
+from graphtheta.regular import read_regular
 
 CHECKPOINTS, ARRAYS, MANIFEST, ASIDE = "checkpoints", "arrays.safetensors", "manifest.msgpack", ".part-"
+# bytes of a manifest, which has a row for each evaluated epoch
+LARGEST_MANIFEST = 1 << 28
 STEP = re.compile(r"step-(\d{8,18})")
+# how a manifest begins: a mapping of two entries, the first of which is the checksum
+MANIFEST_HEAD = msgpack.packb({"checksum": 0, "body": b""})[:10]
+# what a checkpoint holds
+NAMES = re.compile(f"{re.escape(ARRAYS)}|{re.escape(MANIFEST)}")
 
 
 class About(BaseModel):
@@ -99,13 +105,13 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     final = folder / f"step-{manifest.step:08d}"
     aside = folder / f"{ASIDE}{final.name}-{os.getpid()}"
     try:
-        aside.mkdir(parents=True)
-        with (aside / ARRAYS).open("wb") as f:
+        make_new_folder(aside)
+        with create(aside / ARRAYS) as f:
             write_tensors(f, checkpoint.arrays, {})
             f.flush()
             os.fsync(f.fileno())
         manifest.arrays = {name: _about(x) for name, x in checkpoint.arrays.items()}
-        with (aside / MANIFEST).open("wb") as f:
+        with create(aside / MANIFEST) as f:
             f.write(_packed(manifest))
             f.flush()
             os.fsync(f.fileno())
@@ -113,19 +119,21 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
         # an existing checkpoint of this step was found damaged
         if final.is_dir():
             _remove(final)
-        os.rename(aside, final)
+        rename_own(aside, final)
         sync_folder(folder)
     except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
+        with suppress(OSError):
+            remove_folder(aside, NAMES)
         raise
     check(final)
     return final
 
 
 def steps_in(folder: Path) -> list[tuple[int, Path]]:
-    """Steps and folders of all checkpoints below ``folder``, newest first, damaged or not."""
+    """Steps and folders of all checkpoints below ``folder``, newest first, damaged or not; symbolic links are none."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        found = [(int(m[1]), path) for path in folder.iterdir() if (m := STEP.fullmatch(path.name)) and path.is_dir()]
+        found = [(int(m[1]), path) for path in folder.iterdir() if (m := STEP.fullmatch(path.name)) and path.is_dir()
+                 and not path.is_symlink()]
         return sorted(found, reverse=True)
     return []
 
@@ -138,7 +146,7 @@ def read_manifest(path: Path) -> Manifest:
     """
     file = path / MANIFEST
     try:
-        data = file.read_bytes()
+        data = read_regular(file, LARGEST_MANIFEST)
     except OSError as e:
         raise FormatError(f"{file}: cannot be read: {e.strerror or e}") from None
     try:
@@ -215,14 +223,45 @@ def sweep(folder: Path, everything: bool = False) -> None:
     """
     left = [*folder.glob(f"{ASIDE}*"), *(path for _, path in steps_in(folder) if everything)]
     for path in left:
-        shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):
+            remove_folder(path, NAMES)
+
+
+def check_own(folder: Path, resumes: bool) -> None:
+    """Check that all that lies below ``folder`` is a checkpoint, or a part of one.
+
+    Args:
+        folder: Of all checkpoints.
+        resumes: Whether a run resumes from them, which may find that some are damaged; otherwise all are removed.
+
+    Raises:
+        NotOurs: It is a link, or holds something else.
+    """
+    if folder.is_symlink():
+        raise NotOurs(folder, "there is a symbolic link")
+    if folder.exists() and not folder.is_dir():
+        raise NotOurs(folder, "there is a file")
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if not (STEP.fullmatch(path.name) or path.name.startswith(ASIDE)) or path.is_symlink() or not path.is_dir():
+            raise NotOurs(path, "there is something that graphtheta did not write")
+        for inside in path.iterdir():
+            if not NAMES.fullmatch(inside.name) or not inside.is_file() or not (resumes or _begins(inside)):
+                raise NotOurs(inside, "there is a file that graphtheta did not write")
+
+
+def _begins(file: Path) -> bool:
+    """Whether a file of a checkpoint is empty or begins as such a file."""
+    with file.open("rb") as f:
+        head = f.read(16)
+    return not head or head.startswith(MANIFEST_HEAD) or head[8:9] == b"{"
 
 
 def _remove(path: Path) -> None:
     """Remove a checkpoint; if interrupted, no incomplete one is left under its name."""
     aside = path.with_name(f"{ASIDE}{path.name}-{os.getpid()}-old")
-    path.rename(aside)
-    shutil.rmtree(aside, ignore_errors=True)
+    rename_own(path, aside)
+    with suppress(OSError):
+        remove_folder(aside, NAMES)
 
 
 def _about(x: np.ndarray) -> About:

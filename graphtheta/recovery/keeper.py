@@ -9,6 +9,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any
 
+from graphtheta.atomic import sweep_asides
 from graphtheta.console import complain, say
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, FormatError, GraphThetaError
@@ -153,6 +154,7 @@ def find_checkpoint(job: Job, comm: Comm) -> Checkpoint | None:
 
 def _find(job: Job) -> Checkpoint | None:
     folder = job.folder / CHECKPOINTS
+    sweep_asides(job.folder)
     sweep(folder)
     if not job.resume:
         refuse_to_overwrite(job)
@@ -175,15 +177,19 @@ def refuse_to_overwrite(job: Job) -> None:
     Raises:
         ConfigError: There is a checkpoint of such a run.
     """
+    damaged = None
     for _, path in steps_in(job.folder / CHECKPOINTS):
         try:
             manifest = read_manifest(path)
-        except FormatError:
+        except FormatError as e:
+            damaged = damaged or e
             continue
         if manifest.progress.over:
             return
         raise ConfigError(f"{job.folder} holds a run that stopped in epoch {manifest.progress.epoch + 1}, after step {manifest.step}; "
                           "resume it with --resume, choose another folder with --out, or delete it")
+    if damaged is not None:
+        raise ConfigError(f"{damaged}; this may be a run that has not finished: choose another folder with --out, or delete it")
 
 
 def check_same(job: Job, manifest: Manifest, folder: Path) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from graphtheta.errors import FormatError
+from graphtheta.regular import open_regular
 from graphtheta.strict_json import to_json
 
 METADATA = "__metadata__"
@@ -77,7 +78,7 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
         FormatError: The file cannot be read or is damaged.
     """
     try:
-        with safe_open(path, "np") as file, path.open("rb") as f:
+        with open_regular(path) as f, safe_open(path, "np") as file:
             length = int.from_bytes(f.read(8), "little")
             head = json.loads(f.read(length))
             for entry in (head[name] for name in file.keys()):  # noqa: SIM118

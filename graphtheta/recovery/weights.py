@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphtheta.atomic import atomic_file
+from graphtheta.atomic import atomic_file, make_folder, unwritable
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.job.job import Job
 from graphtheta.recovery.tensors import checksum, read_tensors, write_tensors
@@ -54,12 +54,11 @@ def write_weights(path: Path, job: Job, weights: Mapping[str, np.ndarray], failu
     try:
         if failure is not None:
             raise failure
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         with atomic_file(path) as f:
             write_tensors(f, weights, {**texts, "checksum": _of_texts(texts)})
     except OSError as e:
-        raise FormatError(f"{path}: the weights cannot be written: {e.strerror or e}; free disk space or make the folder "
-                          "writable") from None
+        raise unwritable(path, "the weights", e) from None
 
 
 def read_weights(path: str | Path) -> tuple[Job, dict[str, np.ndarray]]:

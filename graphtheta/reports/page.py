@@ -58,7 +58,8 @@ def page(run: Run) -> str:
     else:
         parts += [*_time(profile), *_bytes(profile), *_memory(profile)]
     parts += [*_timeline(run), *_job(job)]
-    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="graphtheta">'
+            f'<meta name="viewport" content="width=device-width">'
             f"<title>{escape(str(run.folder))}</title><style>{STYLE}</style></head>\n<body>\n" + "\n".join(parts) + "\n</body></html>\n")
 
 
@@ -91,7 +92,7 @@ def _classes(report: ClassReport | None) -> list[str]:
         text += f" Thresholds: {', '.join(map(figure, report.thresholds))}."
     tables = {split: _table((f"{split}: class", *COLUMNS), report.rows(split)) for split in report.splits}
     return ["<h2>Classes</h2>", _note(f"Of the best model. Support is the number of rows of a class.{text}"), tables[last],
-            *(f"<details><summary>{split}</summary>{tables[split]}</details>" for split in others)]
+            *(f"<details><summary>{escape(split)}</summary>{tables[split]}</details>" for split in others)]
 
 
 def _time(profile: Profile) -> list[str]:

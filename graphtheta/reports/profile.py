@@ -7,11 +7,14 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from graphtheta.atomic import atomic_file, unwritable
 from graphtheta.errors import FormatError
+from graphtheta.regular import read_regular
 
-PROFILE_FILE = "profile.json"
 # receivers that each rank lists; all pairs of ranks would be as many as the square of their number
 LISTED = 8
+# bytes of a profile
+LARGEST_FILE = 1 << 26
 # bounded, so that sums and charts of them are finite
 Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
@@ -80,10 +83,10 @@ class Profile(BaseModel):
             FormatError: It cannot be written.
         """
         try:
-            path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
+            with atomic_file(path) as file:
+                file.write((self.model_dump_json(indent=1) + "\n").encode())
         except OSError as e:
-            raise FormatError(f"{path}: the profile cannot be written: {e.strerror or e}; free disk space or make the folder "
-                              "writable") from None
+            raise unwritable(path, "the profile", e) from None
 
     @classmethod
     def read(cls, path: Path) -> Profile:
@@ -93,9 +96,8 @@ class Profile(BaseModel):
             FormatError: It cannot be read, or is no profile.
         """
         try:
-            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+            return cls.model_validate_json(read_regular(path, LARGEST_FILE))
         except OSError as e:
-            raise FormatError(f"{path}: cannot be read: {e.strerror or e}") from None
-        except (ValidationError, UnicodeDecodeError) as e:
-            why = e.errors()[0]["msg"] if isinstance(e, ValidationError) else "it is not text"
-            raise FormatError(f"{path}: not the profile of a run ({why}); delete it, or train again") from None
+            raise FormatError(f"{path}: cannot be read: {e.strerror or e}; check the file") from None
+        except ValidationError as e:
+            raise FormatError(f"{path}: not the profile of a run ({e.errors()[0]['msg']}); delete it, or train again") from None

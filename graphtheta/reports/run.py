@@ -12,8 +12,9 @@ from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.job.job import Job
 from graphtheta.job.keyfile import JOB_FILE
-from graphtheta.reports.profile import PROFILE_FILE, Profile
-from graphtheta.reports.runlog import METRICS_FILE, RESULT_FILE
+from graphtheta.job.run_files import METRICS_FILE, PROFILE_FILE, RESULT_FILE
+from graphtheta.regular import read_regular
+from graphtheta.reports.profile import Profile
 from graphtheta.tasks.class_report import ClassReport
 
 # numbers that every epoch and every result has
@@ -24,6 +25,8 @@ TEXTS = ("positive",)
 # largest number of metrics in a row; each has a plot
 MOST_NAMES = 100
 LARGEST = 1e100
+# bytes of a file of a run that is text
+LARGEST_FILE = 1 << 28
 
 
 @dataclass
@@ -66,9 +69,9 @@ def read_run(folder: Path) -> Run:
     if other is not None:
         raise FormatError(f"{folder / METRICS_FILE}: line {other} has other columns than line 1; delete it, or train again")
     result = folder / RESULT_FILE
-    record = _record(_text(result), str(result), RESULT) if result.is_file() else None
+    record = _record(_text(result), str(result), RESULT) if result.exists() else None
     return Run(folder, Job.from_yaml(folder / JOB_FILE), rows, record,
-               Profile.read(folder / PROFILE_FILE) if (folder / PROFILE_FILE).is_file() else None,
+               Profile.read(folder / PROFILE_FILE) if (folder / PROFILE_FILE).exists() else None,
                _classes(record, result) if record is not None and "classes" in record else None,
                [path.name for path in files_of(folder / TRACE_FILE)])
 
@@ -82,9 +85,11 @@ def _classes(record: dict[str, Any], path: Path) -> ClassReport:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FormatError(f"{path}: cannot be read: {error}") from None
+        return read_regular(path, LARGEST_FILE).decode("utf-8")
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read: {error.strerror or error}; check the file") from None
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path}: cannot be read: {error}; delete it, or train again") from None
 
 
 def _record(text: str, where: str, names: tuple[str, ...]) -> dict[str, Any]:

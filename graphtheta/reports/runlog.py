@@ -2,13 +2,15 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from time import perf_counter
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from tqdm import tqdm
 
+from graphtheta.atomic import atomic_file, make_folder, remove_file, started_file, unwritable
 from graphtheta.console import amount, figure, say, table
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.ledger import STAGES
@@ -16,11 +18,11 @@ from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
 from graphtheta.errors import FormatError
 from graphtheta.job.job import Job
 from graphtheta.job.keyfile import JOB_FILE
+from graphtheta.job.run_files import METRICS_FILE, PROFILE_FILE, RESULT_FILE
 from graphtheta.memory.bound import resident_bytes
-from graphtheta.reports.profile import LISTED, PROFILE_FILE, Book, Profile
+from graphtheta.reports.profile import LISTED, Book, Profile
 from graphtheta.strict_json import to_json
 
-METRICS_FILE, RESULT_FILE = "metrics.jsonl", "result.json"
 FIELDS = ("seconds", "wait", "bytes", "messages")
 # number of progress lines in a log file, in place of a progress bar
 LINES = 20
@@ -46,7 +48,7 @@ class RunLog:
         # number of rows of an earlier process, whose times are excluded
         self._earlier = 0
         self._times = np.zeros((comm.size, len(STAGES), len(FIELDS)))
-        self._file: TextIO | None = None
+        self._file: BinaryIO | None = None
         self._bar: tqdm | None = None
         self._unit, self._goal = ("step", job.steps) if job.steps else ("epoch", job.epochs)
         self._said = -1
@@ -66,16 +68,16 @@ class RunLog:
         self.begun, self.rows, self._earlier = True, list(history), len(history)
         if self.comm.rank == 0:
             try:
-                job.folder.mkdir(parents=True, exist_ok=True)
+                make_folder(job.folder)
                 # results of an earlier run must not pass for this one's if it does not finish
                 for old in (job.folder / RESULT_FILE, job.folder / PROFILE_FILE, *files_of(job.folder / TRACE_FILE)):
-                    old.unlink(missing_ok=True)
-                (job.folder / JOB_FILE).write_text(job.to_yaml(), encoding="utf-8")
-                self._file = (job.folder / METRICS_FILE).open("w", encoding="utf-8")
-                self._file.writelines(to_json(row) + "\n" for row in history)
-                self._file.flush()
+                    remove_file(old)
+                with atomic_file(job.folder / JOB_FILE) as file:
+                    file.write(job.to_yaml().encode())
+                self._file = started_file(job.folder / METRICS_FILE)
+                self._write(history)
             except OSError as e:
-                error = FormatError(f"{job.folder}: the folder for results cannot be written: {e.strerror or e}; choose another with --out")
+                error = unwritable(job.folder, "the folder for results", e, "choose another with --out")
         self.comm.agree(error)
         if self.comm.rank == 0 and sys.stderr.isatty():
             self._bar = tqdm(total=self._goal, unit=self._unit, leave=False)
@@ -87,7 +89,9 @@ class RunLog:
         if self._bar is not None:
             self._bar.close()
         if self._file is not None:
-            self._file.close()
+            # what a full disk refused has been reported already
+            with suppress(OSError):
+                self._file.close()
 
     def finish(self) -> None:
         """Show where the time went; does nothing if no epoch was run."""
@@ -107,6 +111,9 @@ class RunLog:
         Returns:
             The time, traffic and messages of the epoch by stage, to be stored in the row.
 
+        Raises:
+            FormatError: The row cannot be written; on all ranks together.
+
         Collective: all ranks of comm.
         """
         since = self.comm.ledger.since(self._before)
@@ -121,11 +128,22 @@ class RunLog:
         mean = ranks.mean(axis=0).tolist()
         times = {"time": {stage: dict(zip(FIELDS, values, strict=True)) for stage, values in zip(STAGES, mean, strict=True)}}
         self.rows.append({**row, **times})
+        error = None
         if self._file is not None:
-            self._file.write(to_json(self.rows[-1]) + "\n")
-            self._file.flush()
+            try:
+                self._write(self.rows[-1:])
+            except OSError as e:
+                error = unwritable(self.job.folder / METRICS_FILE, "the metrics", e, "free disk space, and go on with --resume")
             self._show(row)
+        self.comm.agree(error)
         return times
+
+    def _write(self, rows: list[dict[str, Any]]) -> None:
+        """Append rows to the file."""
+        assert self._file is not None
+        for row in rows:
+            self._file.write((to_json(row) + "\n").encode())
+        self._file.flush()
 
     def write_profile(self, predicted: int, fallbacks: list[str]) -> None:
         """Write the profile of all ranks; does nothing if no epoch was run.

@@ -4,12 +4,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphtheta.atomic import atomic_file
+from graphtheta.atomic import atomic_file, unwritable
 from graphtheta.console import amount, figure, table
-from graphtheta.errors import ConfigError, FormatError
+from graphtheta.errors import ConfigError
 from graphtheta.simulation.cluster import Cluster
 from graphtheta.simulation.simulate import Point
 
+# what says in a picture of a format that graphtheta made it, and how such a file begins
+MADE_BY = {".png": "Software", ".svg": "Creator"}
+BEGINNING = rb"(?s).{0,2000}graphtheta"
 HEADER = ("strategy", "mode", "partitioner", "masters", "workers", "step s", "epoch s", "speed-up", "limit", "share", "memory", "sent",
           "messages")
 
@@ -89,12 +92,14 @@ def draw(points: Sequence[Point], path: Path) -> None:
         axes.grid(alpha=0.25, lw=0.6)
         axes.spines[["top", "right"]].set_visible(False)
     try:
-        with atomic_file(path) as file:
-            fig.savefig(file, format=path.suffix[1:] or "svg")
+        suffix = path.suffix or ".svg"
+        about = {MADE_BY[suffix]: "graphtheta"} if suffix in MADE_BY else None
+        with atomic_file(path, BEGINNING) as file:
+            fig.savefig(file, format=suffix[1:], metadata=about)
     except ValueError as error:
         raise ConfigError(f"--plot {path}: {error}") from None
     except OSError as error:
-        raise FormatError(f"{path}: cannot be written ({error.strerror}); give another file with --plot") from error
+        raise unwritable(path, "the picture", error, "give another file with --plot") from error
 
 
 def _strategy(point: Point) -> tuple[str, str, str]:

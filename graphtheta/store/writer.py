@@ -1,10 +1,9 @@
 """Writes a store: each worker writes the rows that it has, in any order, and the last step makes a complete folder of them."""
 from __future__ import annotations
 
-import fcntl
 import io
 import os
-import shutil
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,14 +12,26 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-from graphtheta.atomic import atomic_file, sync_folder
+from graphtheta.atomic import (
+    Taken,
+    atomic_file,
+    claim,
+    create,
+    link_or_copy,
+    make_new_folder,
+    publish,
+    remove_folder,
+    reopen,
+    unwritable,
+)
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, FormatError, GraphThetaError, ShapeError
 from graphtheta.store.checksum import file_sums, rows_per_block, share
 from graphtheta.store.manifest import FILE, FORMAT, VERSION, Column, check_column, checked_manifest, file_name
 
-LOCK = ".lock"
 SHARED = "check the free space, and that all workers see the folder"
+# files of a store, and the folders of workers for rows that wait
+NAMES = re.compile(r"(node|edge)\.[\w.]+\.npy|" + re.escape(FILE) + r"|waiting-\d{5}(/\w+)?")
 
 
 class ColumnWriter:
@@ -36,7 +47,7 @@ class ColumnWriter:
         self.path, self.shape, self.dtype, self.written = path, shape, dtype, 0
         self._row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
         self._begin = len(header(shape, dtype))
-        self._file = os.open(path, os.O_WRONLY)
+        self._file = reopen(path)
 
     def write(self, begin: int, rows: Any) -> None:
         """Write rows. Each row of the column is written once, by one rank.
@@ -60,10 +71,10 @@ class ColumnWriter:
         data, at = rows.reshape(-1).view(np.uint8).data if rows.size else memoryview(b""), self._begin + begin * self._row_bytes
         try:
             while data:
-                done = os.pwrite(self._file, data, at)
+                done = os.pwrite(self._file.fileno(), data, at)
                 data, at = data[done:], at + done
         except OSError as error:
-            raise unwritable(self.path, error) from None
+            raise unwritable(self.path, "the column", error, SHARED) from None
 
     def sums(self, rows: int, blocks: range) -> list[str]:
         """Checksums of some blocks of the column.
@@ -83,18 +94,15 @@ class ColumnWriter:
         Raises:
             OSError: They cannot be flushed.
         """
-        file, self._file = self._file, -1
-        if file >= 0:
-            try:
-                os.fsync(file)
-            finally:
-                os.close(file)
+        if not self._file.closed:
+            with self._file as file:
+                os.fsync(file.fileno())
 
 
 class StoreWriter:
     """Writes a store into a folder that appears when it is complete.
 
-    Until then the files are in FOLDER.part, which the next attempt replaces.
+    Until then the files are in FOLDER.part, which the next attempt empties if it is an earlier one's.
 
     Args:
         folder: The store to make; it must be missing or empty. All ranks must see it.
@@ -102,13 +110,14 @@ class StoreWriter:
 
     Raises:
         ConfigError: The folder has content, or is being written by another process.
-        FormatError: It cannot be made.
+        FormatError: It cannot be made, or FOLDER.part holds something else.
 
     Collective: all ranks of comm.
     """
 
     def __init__(self, folder: str | os.PathLike[str], comm: Comm):
-        self.folder = Path(os.path.abspath(folder))
+        # the part lies beside the folder that a link points to
+        self.folder = Path(os.path.realpath(folder))
         self._part = self.folder.with_name(self.folder.name + ".part")
         self._comm, self._lock = comm, -1
         self._columns: dict[tuple[str, str], ColumnWriter] = {}
@@ -145,6 +154,18 @@ class StoreWriter:
         self._together(lambda: self._columns.update({(group, name): ColumnWriter(path, shape, kind)}))
         return self._columns[group, name]
 
+    def waiting_folder(self) -> Path:
+        """A folder of this worker for rows that wait; the worker removes it before ``finish``.
+
+        Raises:
+            FormatError: It cannot be made; on all ranks together.
+
+        Collective: all ranks of comm.
+        """
+        folder = self._part / f"waiting-{self._comm.rank:05}"
+        self._together(lambda: make_new_folder(folder))
+        return folder
+
     def link(self, source: Path, column: Column) -> None:
         """Add a column of another store as it is: both stores share its file, or it is copied where the file system cannot share files.
 
@@ -158,11 +179,7 @@ class StoreWriter:
         Collective: all ranks of comm.
         """
         def work() -> None:
-            path = self._part / column.file
-            try:
-                os.link(source, path)
-            except OSError:
-                shutil.copyfile(source, path)
+            link_or_copy(source, self._part / column.file)
 
         self._together(work, rank=0)
         self._linked.append(column.model_dump())
@@ -199,7 +216,8 @@ class StoreWriter:
             with suppress(OSError):
                 c.close()
         if self._lock >= 0:
-            shutil.rmtree(self._part, ignore_errors=True)
+            with suppress(OSError):
+                remove_folder(self._part, NAMES)
             self._unlock()
 
     def _together(self, work: Callable[[], object], rank: int | None = None) -> None:
@@ -214,7 +232,7 @@ class StoreWriter:
         except GraphThetaError as e:
             error = e
         except OSError as e:
-            error = unwritable(self.folder, e)
+            error = unwritable(self.folder, "the store", e, SHARED)
         try:
             self._comm.agree(error)
         except GraphThetaError:
@@ -224,19 +242,10 @@ class StoreWriter:
     def _make_folder(self) -> None:
         if self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
             raise ConfigError(f"{self.folder}: exists already; choose another folder, or remove it")
-        self._part.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self._part / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
+            self._lock = claim(self._part, NAMES)
+        except Taken:
             raise ConfigError(f"{self._part}: another process writes this store; wait until it ends, or choose another folder") from None
-        except OSError:
-            pass  # no locks here
-        self._lock = lock
-        for path in self._part.iterdir():
-            if path.name != LOCK:
-                path.unlink()
 
     def _close(self) -> None:
         for c in self._columns.values():
@@ -256,9 +265,7 @@ class StoreWriter:
     def _publish(self, text: str) -> None:
         with atomic_file(self._part / FILE) as f:
             f.write(text.encode())
-        (self._part / LOCK).unlink()
-        os.rename(self._part, self.folder)
-        sync_folder(self.folder.parent)
+        publish(self._part, self.folder)
         self._unlock()
 
     def _unlock(self) -> None:
@@ -273,14 +280,9 @@ def header(shape: tuple[int, ...], dtype: np.dtype) -> bytes:
     return stream.getvalue()
 
 
-def unwritable(path: Path, error: OSError) -> FormatError:
-    """The error for a file that cannot be written."""
-    return FormatError(f"{path}: cannot be written: {error.strerror or error}; {SHARED}")
-
-
 def _make_file(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> None:
     """A file with its header and space for all rows."""
     data = header(shape, dtype)
-    with path.open("xb") as f:
+    with create(path) as f:
         f.write(data)
         f.truncate(len(data) + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)

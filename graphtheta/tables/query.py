@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from graphtheta.atomic import temporary_file
 from graphtheta.errors import DataError, FormatError
 from graphtheta.tables.binary import TypedSource
 from graphtheta.tables.source import ROWS, Piece
@@ -137,7 +138,7 @@ class StreamSource(TypedSource):
     def _spool(self) -> None:
         self._open = self._open or self._make()
         # pyarrow writes into the open file; it disappears with this object
-        file, n = tempfile.TemporaryFile(prefix="graphtheta-"), 0  # noqa: SIM115
+        file, n = temporary_file(), 0
         with pa.ipc.new_stream(file, self._open[0].schema) as writer:
             for batch in self._open[0]:
                 writer.write_batch(batch)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Collection, Iterator
+from csv import Error as CsvError
 from csv import reader
 from functools import cached_property, partial
 from pathlib import Path
@@ -104,7 +105,11 @@ class TextSource:
             if not first.strip():
                 raise FormatError(f"{path}: the file is empty; expected {'column names and ' * self._header}rows")
             separator = self._separator or separator_of(path, first)
-            names = [name.strip() for name in next(reader([first], delimiter=separator, skipinitialspace=True))]
+            try:
+                names = [name.strip() for name in next(reader([first], delimiter=separator, skipinitialspace=True))]
+            except CsvError:
+                raise FormatError(f"{path}, line 1: lines end in a carriage return alone, as on old Macs; convert them: "
+                                  "tr '\\r' '\\n' < OLD > NEW") from None
             header = text[start:end].rstrip(b"\r\n") if self._header else b""
             if self._header:
                 start, lines = end, lines + 1

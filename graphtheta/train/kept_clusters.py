@@ -2,12 +2,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
 import numpy as np
 
-from graphtheta.atomic import atomic_file
+from graphtheta.atomic import atomic_file, make_folder
 from graphtheta.data.graph import Graph
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.logger import logger
@@ -32,12 +31,9 @@ def clusters_of(graph: Graph, method: str, n_clusters: int = 0, seed: int = 0) -
         return find_clusters(graph.src, graph.dst, graph.n_nodes, str(path))
     found = find_clusters(np.asarray(graph.src), np.asarray(graph.dst), graph.n_nodes, method, n_clusters, seed)
     try:
-        path.parent.mkdir(exist_ok=True)
-        # jobs that compute the same clusters at the same time each write a file of their own
-        own = path.with_name(f"{path.name}.{os.getpid()}")
-        with atomic_file(own) as file:
+        make_folder(path.parent)
+        with atomic_file(path) as file:
             np.save(file, found)
-        os.replace(own, path)
     except OSError as error:
         logger.warning(f"{path}: clusters cannot be kept ({error.strerror}) and will be computed again by the next job")
     return found

@@ -15,16 +15,22 @@ from graphtheta.job.job import Job
 from graphtheta.job.keyfile import JOB_FILE
 from graphtheta.recovery.weights import WEIGHTS, read_saved
 from graphtheta.train.make_model import make_model
+from graphtheta.userfile import check_trusted
 
 # keys of a dataset that hold for another one only if they are given for it
 OWN = ("split", "train_per_class", "val_per_class", "symmetric", "largest_component", "split_index")
 
 
-def job_of(run: str | Path, keys: dict[str, Any]) -> Job:
+def job_of(run: str | Path, keys: dict[str, Any], trust: bool = False) -> Job:
     """The job of a finished run, with some keys changed.
 
+    Args:
+        run: Output folder of the run.
+        keys: The keys that are changed.
+        trust: Whether Python files that the job of the run names may run.
+
     Raises:
-        ConfigError: The folder holds no finished run, or a key is not allowed.
+        ConfigError: The folder holds no finished run, a key is not allowed, or the job names a file that may not run.
     """
     seeds = sorted(Path(run).glob("seed-*"))
     for name in (JOB_FILE, WEIGHTS):
@@ -32,10 +38,13 @@ def job_of(run: str | Path, keys: dict[str, Any]) -> Job:
             raise ConfigError(f"{run} holds runs of several seeds; give one of them, such as {seeds[0]}")
         if not Path(run, name).is_file():
             raise ConfigError(f"{run}: the folder has no {name}; give the output folder that `graphtheta train` printed at its end")
-    return Job.from_yaml(Path(run, JOB_FILE)).change(**keys)
+    job = Job.from_yaml(Path(run, JOB_FILE))
+    check_trusted(job.model_dump(), keys, str(Path(run, JOB_FILE)), trust)
+    return job.change(**keys)
 
 
-def open_run(run: str | Path, graph: Graph | None = None, *, comm: Comm | None = None, **keys: Any) -> Inference:
+def open_run(run: str | Path, graph: Graph | None = None, *, comm: Comm | None = None, trust: bool = False,
+             **keys: Any) -> Inference:
     """The model of a finished run on another graph.
 
     Args:
@@ -43,21 +52,23 @@ def open_run(run: str | Path, graph: Graph | None = None, *, comm: Comm | None =
         graph: The graph; None loads the dataset of the run with its splits, or the one of the key ``dataset``. This is prepared as that
             of the run was: reverse edges, row normalisation. Its masks are those stored with it, unless the key ``split`` says otherwise.
         comm: The workers; by default those the process was started with.
+        trust: Whether Python files that the run names, such as that of its model, may run; a file that is given here as a key may.
         **keys: Keys of the job that replace those of the run, such as ``inference_memory``.
 
     Raises:
-        ConfigError: The folder holds no finished run, or a key is not allowed.
+        ConfigError: The folder holds no finished run, a key is not allowed, or the run names a file that may not run.
         DataError: The graph lacks something that the model reads, or has it in another form; on all ranks together.
         GraphThetaError: The weights or the graph cannot be read; on all ranks together.
 
     Collective: all ranks of comm.
     """
     comm = comm if comm is not None else start()
-    job, path = job_of(run, keys), Path(run, WEIGHTS)
+    job, path = job_of(run, keys, trust), Path(run, WEIGHTS)
     error, saved, trained = None, None, None
     try:
         saved = read_saved(path)
         trained = Trained.read_from(saved.trained, str(path))
+        check_trusted({"task": trained.task}, keys, str(path), trust)
     except GraphThetaError as e:
         error = e
     comm.agree(error)

@@ -20,7 +20,7 @@ from graphtheta.engine.runtime.timeline import TRACE_FILE, tracing
 from graphtheta.engine.store.table import VALUE
 from graphtheta.engine.train.metrics import METRICS
 from graphtheta.engine.train.step import QUIET
-from graphtheta.errors import ConfigError, DivergedError, FormatError
+from graphtheta.errors import ConfigError, DivergedError, FormatError, GraphThetaError
 from graphtheta.evaluation.evaluate import SPLITS
 from graphtheta.inductive.trained import EARLIER_POSITIVE
 from graphtheta.job.keyfile import LARGEST_NUMBER
@@ -29,6 +29,7 @@ from graphtheta.recovery.checkpoint import Checkpoint, Manifest
 from graphtheta.recovery.keeper import Keeper, find_checkpoint, job_hash
 from graphtheta.recovery.lock import exclusive
 from graphtheta.recovery.progress import Pace, Progress, Result
+from graphtheta.recovery.run_folder import check_run_folder
 from graphtheta.recovery.stopping import PREEMPTED, Stop, Stopped, code_of
 from graphtheta.staleness.approximate import PARTITION, Approximate, gathered, scattered
 from graphtheta.staleness.audit import OUTPUTS, audited
@@ -91,8 +92,20 @@ class Trainer(Session):
         job, calls = self.job, Callbacks(callbacks)
         resumable = log is not None or job.resume or job.checkpoint_every > 0
         keeps = resumable and job.keep > 0
+        if keeps or log is not None:
+            self._check_folder()
         with exclusive(job.folder, self.comm) if keeps or log is not None else nullcontext():
             return self._fit(log, calls, resumable, keeps)
+
+    def _check_folder(self) -> None:
+        """Check that the folder of the run holds nothing of others; errors are raised on all ranks."""
+        error: GraphThetaError | None = None
+        try:
+            if self.comm.rank == 0:
+                check_run_folder(self.job.folder, self.job.resume)
+        except GraphThetaError as e:
+            error = e
+        self.comm.agree(error)
 
     def _fit(self, log: Log | None, calls: Callbacks, resumable: bool, keeps: bool) -> Result:
         job = self.job

@@ -154,7 +154,7 @@ def test_an_error_leaves_the_timeline_of_each_rank(tmp_path):
                 raise ValueError("lost")
             comm.barrier()
 
-    path.write_text("of an earlier run")
+    path.write_text('{"displayTimeUnit": "ms", "otherData": {}')
     with pytest.raises(ValueError, match="lost"):
         run_simulated(3, program)
     assert [file.name for file in files_of(path)] == [f"trace-rank-{rank}.json" for rank in range(3)]

@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import os
+import shutil
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -193,10 +194,10 @@ def failing(patch: pytest.MonkeyPatch, at: int, error: OSError, after: Callable[
             return super().write(view)
 
     def opened(path: Any, mode: str = "r", *args: Any, **keys: Any) -> Any:
-        if mode != "wb":
+        if mode != "xb":
             return real_open(path, mode, *args, **keys)
         next_one("create")
-        return io.BufferedWriter(File(path, "wb"), 64)
+        return io.BufferedWriter(File(path, mode), 64)
 
     real_open = io.open
     with patch.context() as m:
@@ -248,7 +249,7 @@ def test_a_folder_that_vanishes_is_made_again(tmp_path: Path, capsys: pytest.Cap
         for step in (1, 2):
             kept.offer(lambda step=step: made(step))
             kept.close()
-            checkpoint.shutil.rmtree(tmp_path / "run")
+            shutil.rmtree(tmp_path / "run")
         kept.offer(lambda: made(3))
     assert step_of(kept.folder) == 3 and capsys.readouterr().err == ""
 

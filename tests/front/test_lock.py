@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import graphtheta as gt
+from graphtheta import atomic
 from graphtheta.__main__ import main
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
@@ -49,7 +50,7 @@ def test_a_folder_is_taken_until_its_process_is_killed(holder, tmp_path, capsys)
         assert "another job is writing to this folder; wait until it ends, or choose another folder with --out" in capsys.readouterr().err
     with pytest.raises(FormatError, match="another job"):
         gt.Trainer("gcn", dataset="ring", epochs=1, out=str(tmp_path / "run"), checkpoint_every=1).fit()
-    assert os.listdir(tmp_path / "run") == [lock.LOCK_FILE]
+    assert os.listdir(tmp_path / "run") == [lock.MARKER]
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     assert main(words) == 0
@@ -87,6 +88,6 @@ def test_without_locks_jobs_run(tmp_path, monkeypatch, error):
     def no_locks(file, how):
         raise error
 
-    monkeypatch.setattr(lock.fcntl, "flock", no_locks)
+    monkeypatch.setattr(atomic.fcntl, "flock", no_locks)
     with exclusive(tmp_path, SerialComm()):
         check_free(tmp_path)

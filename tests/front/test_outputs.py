@@ -165,7 +165,7 @@ def test_a_failed_output_leaves_the_earlier_one(tmp_path: Path, monkeypatch: pyt
     assert read_rows(folder, "prediction") == before
     left = folder.with_name("out.part")
     assert sorted(p.name for p in left.iterdir()) == [".lock", "part-00000-of-00003.csv", "part-00002-of-00003.csv"]
-    (left / "part-00001-of-00003.csv.part").write_text("of a worker that was killed")
+    (left / ".graphtheta-0123456789abcdef.part").write_text("of a worker that was killed")
     assert run_simulated(1, write_small, folder) == [4]
     assert read_rows(folder, "prediction") == before and not left.exists()
 
@@ -182,6 +182,10 @@ def test_folders_of_others_are_refused(tmp_path: Path) -> None:
     (tmp_path / "mine" / "part-00000-of-00001.csv").write_text("of another program")
     raised(2, FormatError, "holds files and no _SUCCESS", write_small, tmp_path / "mine")
     (tmp_path / "mine" / MARK).write_text("")
+    # as Spark leaves it
+    raised(2, FormatError, "no _SUCCESS of graphtheta", write_small, tmp_path / "mine")
+    listed = [{"name": "part-00000-of-00001.csv"}]
+    (tmp_path / "mine" / MARK).write_text(json.dumps({"files": listed}))
     (tmp_path / "mine" / "notes.txt").write_text("")
     raised(2, FormatError, "holds notes.txt, which belongs to no output", write_small, tmp_path / "mine")
     (tmp_path / "file").write_text("")

@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 import graphtheta as gt
+from graphtheta.atomic import claim
 from graphtheta.data import lazy, transform
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
@@ -24,7 +25,7 @@ from graphtheta.store import checksum
 from graphtheta.store.from_graph import write_store
 from graphtheta.store.manifest import FILE
 from graphtheta.store.reader import check_store, read_store
-from graphtheta.store.writer import StoreWriter
+from graphtheta.store.writer import NAMES, StoreWriter
 from graphtheta.train import kept_clusters
 
 TEXTS = np.array(["", "ä", "日本", "a\U0001f600b", *(f"node {i}" for i in range(36))])
@@ -238,7 +239,9 @@ def test_a_writer_that_fails_leaves_no_store(tmp_path):
 
 def test_an_interrupted_import_is_no_store_and_is_replaced(tmp_path):
     part = tmp_path / "s.part"
-    shutil.copytree(written(tmp_path / "other"), part)
+    # as a process leaves it that was killed
+    os.close(claim(part, NAMES))
+    shutil.copytree(written(tmp_path / "other"), part, dirs_exist_ok=True)
     (part / FILE).unlink()
     with pytest.raises(GraphThetaError):
         gt.load(part)

@@ -4,6 +4,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def lines(path: Path) -> list[list[str]]:
 
 
 def trainer_of(run: str) -> gt.Trainer:
-    return opened(job_of(run, {}), run, {}, gt.start())
+    return opened(job_of(run, {}), SimpleNamespace(run=run, trust=False), {}, gt.start())
 
 
 def test_links_of_all_sources_and_of_some(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,5 +76,5 @@ def test_the_commands_take_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     job = ("--dataset", "sbm:n_nodes=60,n_edges=300,classes=3,features=4", "--backend", "reference")
     assert main(["train", *job, "--epochs", "2", "--metric", f"{FILE}:BALANCED", "--out", "run"]) == 0
     assert "test balanced" in capsys.readouterr().out
-    assert main(["evaluate", "run", "--on", "test"]) == 0
+    assert main(["evaluate", "run", "--on", "test", "--trust"]) == 0
     assert "balanced" in capsys.readouterr().out

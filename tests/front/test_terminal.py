@@ -1,0 +1,124 @@
+"""What reaches a terminal or a page cannot command it, and what is no file is not read."""
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import graphtheta as gt
+from graphtheta.__main__ import main
+from graphtheta.console import complain, printable, say
+from graphtheta.errors import GraphThetaError
+from graphtheta.logger import logger, start_logging
+
+SMALL = ["--dataset", "sbm:n_nodes=120,n_edges=700,classes=3,features=4", "--hidden", "4", "--epochs", "1", "--backend", "reference"]
+EVIL = "\x1b[31m\x07\x9b2J\u202e\udc80\r"
+TAGS = "<b>&\"'</b><script>"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", *SMALL, "--out", "run"]) == 0
+    return Path("run")
+
+
+@pytest.fixture
+def logs() -> Iterator[None]:
+    before, level = list(logger.handlers), logger.level
+    yield
+    logger.handlers[:], logger.level = before, level
+
+
+def test_no_character_commands_a_terminal(capsys: pytest.CaptureFixture[str], logs: None) -> None:
+    start_logging("warning")
+    say(EVIL)
+    complain(EVIL)
+    logging.getLogger("graphtheta").warning(EVIL)
+    main(["evaluate", EVIL])
+    for text in capsys.readouterr():
+        assert "\\x1b[31m\\x07\\x9b2J\\u202e\\udc80\\r" in text or text == ""
+        assert printable(text) == text
+
+
+def test_plain_text_stays_as_it_is() -> None:
+    text = "Zürich 東京\t1\n√ π"
+    assert printable(text) == text
+
+
+def test_names_are_escaped_in_a_report(run: Path) -> None:
+    path = run / "result.json"
+    record = json.loads(path.read_text())
+    splits = record["classes"]["splits"]
+    some = dict(next(iter(splits.values())))
+    record["classes"]["splits"] = {TAGS: some, **splits}
+    path.write_text(json.dumps(record))
+    rows = run / "metrics.jsonl"
+    rows.write_text("".join(json.dumps({**json.loads(line), f"val_{TAGS}": 0.5}) + "\n" for line in rows.read_text().splitlines()))
+    assert main(["report", "run"]) == 0
+    page = (run / "report.html").read_text()
+    assert "<script>" not in page and "<b>&" not in page and "&lt;script&gt;" in page
+
+
+@pytest.mark.parametrize("name", ["result.json", "profile.json", "metrics.jsonl", "job.yaml", "weights.safetensors"])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_file_is_not_read(run: Path, name: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / name).unlink()
+    if kind == "pipe":
+        os.mkfifo(run / name)
+    else:
+        (run / name).symlink_to("/dev/zero")
+    for command in ("report", "evaluate"):
+        code = main([command, "run"])
+        error = capsys.readouterr().err
+        assert code == 0 or (error.count("\n") == 1 and name in error)
+    if name == "weights.safetensors":
+        with pytest.raises(GraphThetaError, match="no regular file"):
+            gt.Trainer(job=gt.Job.from_yaml(run / "job.yaml")).load(run / name)
+
+
+@pytest.mark.parametrize("streams", ["2>&-", "2>/dev/full", ">&- 2>&-", "<&-"])
+def test_streams_may_be_closed(run: Path, streams: str) -> None:
+    # a process of its own: the streams of one that is kept warm are open
+    python = str(Path(sys.prefix, "bin", "python"))
+    for words, code in ((["evaluate", "nowhere"], 2), (["train", *SMALL, "--out", "other"], 0)):
+        line = " ".join([python, "-m", "graphtheta", *words, streams])
+        assert subprocess.run(["bash", "-c", line], stdin=subprocess.DEVNULL, check=False).returncode == code, line
+
+
+@pytest.mark.parametrize("words", [
+    ["train", *SMALL, "--out", "x" * 300], ["predict", "run", "--to", "x" * 300 + ".csv"], ["report", "run", "--to", "x" * 300],
+    ["import", "sbm", "--to", "x" * 300], ["import", "sbm", "--to", "x" * 252], ["evaluate", "x" * 300], ["report", "x" * 300],
+    ["train", *SMALL, "--out", "run/job.yaml/deep"], ["predict", "run", "--to", "run/job.yaml/p.csv"], ["evaluate", "run/job.yaml"],
+    ["predict", "run", "--format", "csv", "--to", "x" * 300], ["predict", "run", "--keep-layers", "x" * 300],
+    ["info", "--dataset", "x" * 300], ["train", "--config", "x" * 300], ["plan", "--json", "x" * 300],
+], ids=lambda words: " ".join(words)[:40])
+def test_impossible_names_are_told_in_a_line(run: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(words) != 0
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "Traceback" not in error and ";" in error
+
+
+@pytest.mark.parametrize("text", ["src,dst\r1,2\r2,3\r", "src\tdst\r1\t2\r", "\"src\",\"dst\"\r1,2\r", "# a\rsrc,dst\r1,2\r"])
+def test_line_ends_of_old_macs(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cr.csv").write_bytes(text.encode())
+    for header in ([], ["--no-header", "--src", "0", "--dst", "1"]):
+        assert main(["import", "--edges", str(tmp_path / "cr.csv"), "--to", str(tmp_path / "s"), *header]) != 0
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1 and "cr.csv" in error and "Traceback" not in error
+
+
+@pytest.mark.parametrize("kib", [1, 4, 64])
+def test_a_full_disk_is_told_in_a_line(tmp_path: Path, kib: int) -> None:
+    """A limit of the size of files fails as a full disk does: at the job, at a row of the metrics, and at the timeline."""
+    words = [*SMALL, "--epochs", "40", "--trace", "--out", str(tmp_path / "run")]
+    line = " ".join([str(Path(sys.prefix, "bin", "python")), "-m", "graphtheta", "train", *words])
+    done = subprocess.run(["bash", "-c", f"ulimit -f {kib}; {line}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "cannot be written" in done.stderr
