@@ -103,13 +103,11 @@ class _Columns:
         rows: np.ndarray,
         space: RowSpace,
     ):
-        self._columns, self._graph, self._level, self._rows, self._space = (
-            columns,
-            graph,
-            level,
-            rows,
-            space,
-        )
+        self._columns = columns
+        self._graph = graph
+        self._level = level
+        self._rows = rows
+        self._space = space
 
     def __getattr__(self, name: str) -> Var:
         if name.startswith("__"):
@@ -126,12 +124,10 @@ class _EdgeValues:
     """The argument of gather."""
 
     def __init__(self, columns: dict[str, Any], graph: ActiveGraph, level: Level, edges: _Edges):
-        self._graph, self._level, self._edges, self._space = (
-            graph,
-            level,
-            edges,
-            graph.edge_space(level),
-        )
+        self._graph = graph
+        self._level = level
+        self._edges = edges
+        self._space = graph.edge_space(level)
         self.src = _Columns(columns, graph, level, edges.src, self._space)
         self.dst = _Columns(columns, graph, level, edges.dst, self._space)
 
@@ -210,10 +206,8 @@ def _total(aggregator: Aggregator, message: Any, edges: _Edges, space: RowSpace)
 
 def _state(aggregator: Aggregator, x: np.ndarray, edges: _Edges, at: np.ndarray) -> State:
     """The state of one destination after all its messages."""
-    state, one = (
-        aggregator.start(1, [x.shape[1:]], x.dtype),
-        Segments(np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(len(at), np.int64)),
-    )
+    state = aggregator.start(1, [x.shape[1:]], x.dtype)
+    one = Segments(np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(len(at), np.int64))
     for number in range(aggregator.passes(x.dtype)):
         if number:
             aggregator.refine(state, number)
