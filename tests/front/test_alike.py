@@ -32,7 +32,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
+@pytest.mark.parametrize("value", VALUES, ids=range(len(VALUES)))
 def test_a_copy_is_alike(value: Any) -> None:
     assert alike(value, value) and alike(deepcopy(value), value)
 
