@@ -322,7 +322,8 @@ def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype:
         value = value.astype(dtype, copy=False) if value.dtype.kind in "fb" or e.dtype.kind == "f" else value
         if not e.dims:
             return {f"c{i}": value[()]}
-        found = {f"c{i}": value.reshape(_matrix(e.dims))}
+        # kernels read on from one row to the next, also of a part of a parameter such as w[..., 0]
+        found = {f"c{i}": np.ascontiguousarray(value.reshape(_matrix(e.dims)))}
         if f"ct{i}" in kernel.arguments:
             found[f"ct{i}"] = np.ascontiguousarray(found[f"c{i}"].T)
         return found

@@ -18,16 +18,19 @@ from compare import MARGIN, Unfit, checked
 from program import Drawn, LayerProgram, Program, Term
 
 SUMS = ("sum", "mean", "max", "min", "var", "std", "median", "gt.TopK(2)", "gt.TopK(3)")
+# those in which equal messages decide nothing
+SMOOTH = ('"sum"', '"mean"', '"var"', '"std"')
 # what numbers may become, at most numbers of an edge, and how often a draw is tried again
 LARGEST, WIDEST, ATTEMPTS = 12.0, 96, 40
 
 
 @dataclass
 class Entry:
-    """A term with its value."""
+    """A term with its value, and whether it is made of the largest of numbers of which several are equal."""
 
     term: Term
     value: eager.Value
+    tied: bool = False
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -61,7 +64,7 @@ class Pool:
         """An operation on entries, if its numbers fit."""
         names = [f"a{i}" for i in range(len(args))]
         scope = self.scope | dict(zip(names, (a.value for a in args), strict=True))
-        eager.now.margin = np.inf
+        eager.now.margin, eager.now.tied = np.inf, False
         try:
             with np.errstate(all="ignore"):
                 x = eval(text.format(*names), scope)
@@ -82,7 +85,7 @@ class Pool:
             raise Rejected("wide")
         if eager.now.margin < 10 * MARGIN[self.drawer.dtype]:
             raise Rejected("a kink")
-        return Entry(Term(text, tuple(a.term for a in args)), x)
+        return Entry(Term(text, tuple(a.term for a in args)), x, any(a.tied for a in args))
 
     def add(self, text: str, *args: Entry) -> Entry:
         """The same, kept for later operations."""
@@ -103,16 +106,28 @@ class Pool:
             raise Rejected("nothing fits")
         return found[max(self.rng.randrange(len(found)), self.rng.randrange(len(found)))]
 
-    def parameter(self, shape: tuple[int, ...], style: str = "grid") -> Entry:
-        """A parameter of a shape: a new one, or one that is used already."""
-        known = [
-            e
-            for e in self.drawer.parameters
-            if e.dims == shape and (style == "grid" or e.value.x.min(initial=1) > 0)
-        ]
+    def parameter(self, shape: tuple[int, ...]) -> Entry:
+        """A parameter of a shape, new or used already, a part of one, or a function of one."""
+        if self.rng.random() < 0.1:
+            # its numbers are not beside each other in memory
+            return self.make("{0}[..., 0]", self.drawer.parameter((*shape, 2)))
+        known = [e for e in self.drawer.parameters if e.dims == shape]
         if known and self.rng.random() < 0.6:
-            return self.rng.choice(known)
-        return self.drawer.parameter(shape, style)
+            chosen = self.rng.choice(known)
+        else:
+            chosen = self.drawer.parameter(shape)
+        if self.rng.random() < 0.8:
+            return chosen
+        # a value without rows, to which the parameter may lead by several ways
+        texts = (
+            "gt.tanh({0})",
+            "({0} * gt.sin({0}))",
+            "({0} * 0.5)",
+            "({0} + gt.square({0}) * 0.25)",
+            "(-{0})",
+            *(["{0}[..., ::-1]"] if shape else []),
+        )
+        return self.make(self.rng.choice(texts), chosen)
 
     def grow(self, steps: int) -> None:
         """Draw operations."""
@@ -329,7 +344,11 @@ def product(p: Pool) -> None:
     )
     w = p.parameter((x.dims[-1], *shape))
     text = p.rng.choice(("({0} @ {1})", "({0} @ {1})", "gt.matmul({0}, {1})"))
-    p.add(text if prod(x.dims) < 9 else f"({text} * 0.25)", x, w)
+    made = p.add(text if prod(x.dims) < 9 else f"({text} * 0.25)", x, w)
+    if p.rng.random() < 0.2:
+        # the same matrix as a table
+        index = p.add(f"gt.minimum(gt.maximum({{0}}, 0), {x.dims[-1] - 1})", p.pick("i"))
+        p.add("({0} + gt.embedding({1}, {2}))", made, w, index)
 
 
 @operation(3)
@@ -382,11 +401,26 @@ def over_axes(p: Pool) -> None:
     p.add(text if how != "sum" or prod(x.dims) < 9 else f"({text} * 0.125)", x)
 
 
-@operation(1)
+@operation(4)
 def ties(p: Pool) -> None:
-    """The largest of numbers of which several are equal."""
-    x = p.pick(fits=lambda e: bool(e.dims) and e.value.exact and e.value.learned and e.dims[-1] > 1)
-    p.add(p.rng.choice(("{0}.max(-1)", "{0}.min(-1)", "gt.max(gt.absolute({0}), -1)")), x)
+    """The largest of numbers of which several are equal: the first of them gets the gradient."""
+    x = p.pick(fits=lambda e: bool(e.dims) and e.value.exact and e.value.learned)
+    axis = p.rng.choice((-1, -1, -len(x.dims), tuple(range(-len(x.dims), 0))))
+    made = p.make(
+        p.rng.choice(
+            (
+                f"{{0}}.max({axis})",
+                f"{{0}}.min({axis})",
+                f"gt.max(gt.square({{0}}), {axis})",
+                f"gt.min(gt.square({{0}}), {axis}, True)",
+            )
+        ),
+        x,
+    )
+    if not eager.now.tied:
+        raise Rejected("no ties")
+    made.tied = True
+    p.entries.append(made)
 
 
 @operation(1.5)
@@ -881,9 +915,9 @@ class Drawer:
         self.data[name] = recipe.array(self.dtype)
         return name
 
-    def parameter(self, shape: tuple[int, ...], style: str = "grid") -> Entry:
+    def parameter(self, shape: tuple[int, ...]) -> Entry:
         """A new parameter of the layer that is drawn."""
-        name = self.array("p", Drawn(shape, style, self.rng.randrange(10**6)))
+        name = self.array("p", Drawn(shape, seed=self.rng.randrange(10**6)))
         entry = Entry(Term(f"self.{name}"), eager.Parameter(self.data[name]))
         self.parameters.append(entry)
         return entry
@@ -901,7 +935,7 @@ class Drawer:
         m = len(src)
         seed = lambda: rng.randrange(10**6)
         d = rng.choice((1, 2, 3, 4, self.width if self.width < 40 else 3))
-        style = lambda: "special" if self.special else rng.choice(("grid", "coarse"))
+        style = lambda: "special" if self.special else rng.choice(("grid", "coarse", "few"))
         given = {"x": Drawn((n, d), style(), seed())}
         if rng.random() < 0.7:
             given["attr"] = Drawn((m, rng.choice((1, 2, 3))), style(), seed())
@@ -1031,7 +1065,8 @@ class Drawer:
             messages = {"": chosen}
         else:
             each = "" not in sums and rng.random() < 0.6
-            messages = {name: self._message(pool) for name in (sums if each else [""])}
+            ranked = any(how not in SMOOTH for how in sums.values())
+            messages = {name: self._message(pool, ranked) for name in (sums if each else [""])}
             if number == 0 and direction != "both" and rng.random() < 0.25:
                 small = lambda e: np.abs(e.value.x).max(initial=0) < 50
                 outputs["new"] = pool.pick("fi" if rng.random() < 0.8 else "i", small)
@@ -1174,15 +1209,22 @@ class Drawer:
             return {how: quoted(how) for how in chosen}
         return {f"m{i}": quoted(pick()) for i in range(len(chosen))}
 
-    def _message(self, pool: Pool) -> Entry:
-        """A message: floats that depend on the edge, mostly with a gradient."""
-        exact = [
-            e
-            for e in pool.entries
-            if e.value.kind == "f" and e.value.rows and e.value.learned and e.value.exact
+    def _message(self, pool: Pool, ranked: bool) -> Entry:
+        """A message: floats that depend on the edge, mostly with a gradient.
+
+        Args:
+            pool: What there is.
+            ranked: Whether the order of messages counts, so that equal ones should be frequent.
+        """
+        learned = [
+            e for e in pool.entries if e.value.kind == "f" and e.value.rows and e.value.learned
         ]
-        if exact and self.rng.random() < 0.1:
+        exact = [e for e in learned if e.value.exact]
+        if exact and self.rng.random() < (0.4 if ranked else 0.1):
             return self.rng.choice(exact)
+        tied = [e for e in learned if e.tied]
+        if tied and self.rng.random() < 0.5:
+            return self.rng.choice(tied)
         late = [
             e for e in pool.entries[-5:] if e.value.kind == "f" and e.value.rows and e.value.learned
         ]

@@ -93,6 +93,14 @@ FOUND: dict[str, Case] = {
         transform='{"z": node.h @ self.w}',
         parameters={"w": (3, 3, 3), "p": (3,), "q": (3, 3)},
     ),
+    "a column of a parameter": layer(
+        "gt.tanh(edge.src.x + edge.dst.x) * self.p[..., 0] + edge.reals @ self.p[..., 1:4]",
+        parameters={"p": (3, 5)},
+    ),
+    "a transposed constant": layer(
+        'gt.tanh(edge.src.x + edge.dst.x) * data["c0"].T[0] + data["c0"][0, ::-1]',
+        arrays={"c0": Drawn((3, 3), seed=9)},
+    ),
     "a quotient of integers": layer("gt.where(edge.code / 2 > 0.4, edge.src.x, 2.0)"),
     "a quotient of integer columns": layer("edge.signed / (edge.code + 1) * edge.src.x"),
     "the larger of an integer and a fraction": layer("gt.maximum(edge.signed, 1.5) * edge.src.x"),

@@ -157,6 +157,24 @@ PLANTED = (
         'other["edge"] > edge',
     ),
     Planted(
+        "equal messages: the last edge wins in kernels",
+        "codegen.extremes:ExtremeLowering.forward",
+        "{best.get(cell)}, tie, {edge.get(cell)})",
+        "{best.get(cell)}, 0, {edge.get(cell)})",
+    ),
+    Planted(
+        "equal messages: the last edges first among the k largest",
+        "codegen.order_statistics:TopKLowering.forward",
+        "{best.get(cell)}, {at}, {edge.get(cell)})",
+        "{best.get(cell)}, 0, {edge.get(cell)})",
+    ),
+    Planted(
+        "equal messages: the last edge has the median",
+        "codegen.order_statistics:MedianLowering.forward",
+        "single(ONE), tie,",
+        "single(ONE), 0,",
+    ),
+    Planted(
         "a softmax that does not rescale its total",
         "codegen.softmax:_accumulate",
         'f"{totals.get(cell)} * {shrink.get(cell.through(heads))}"',
@@ -228,8 +246,8 @@ PLANTED = (
     Planted(
         "a gradient of a parameter that replaces another",
         "backend.fused:_return_constants",
-        "gradients[n] + part if",
-        "part if",
+        "gradients[n] + g if",
+        "g if",
     ),
     Planted(
         "the parts of a hub not merged", "backend.fused:backward", "into[name][row] += x[i]", "pass"
@@ -266,12 +284,12 @@ def found_by(
     return most, None
 
 
-def table(most: int, seed: int, without: Collection[str]) -> int:
-    """Print how many programs find each fault; 1 if one is not found."""
+def table(most: int, seed: int, without: Collection[str], part: str = "") -> int:
+    """Print how many programs find each fault whose name has a part; 1 if one is not found."""
     logging.disable(logging.CRITICAL)
     missed = 0
     print(f"{'programs':>8}{'s':>6}  {'planted fault':<60} found as")
-    for fault in PLANTED:
+    for fault in (fault for fault in PLANTED if part in fault.name):
         begin = time.perf_counter()
         try:
             number, difference = found_by(fault, most, seed, without)

@@ -55,7 +55,7 @@ class Drawn:
     Attributes:
         shape: Its shape.
         style: "grid" (multiples of 1/64 in -2 to 2), "coarse" (multiples of 1/2, of which many are
-            equal), "positive" (0.25 to 2), "codes" (0 to ``most`` - 1), "signed" (integers from -3
+            equal), "few" (0 and 1/2), "positive" (0.25 to 2), "codes" (0 to ``most`` - 1), "signed" (integers from -3
             to 3), "times" (large integers), "mask", "constant" (``most``), "special" (grid with NaN
             and infinities).
         seed: Of its numbers.
@@ -82,6 +82,8 @@ class Drawn:
                 )
         elif self.style == "coarse":
             found = rng.integers(-2, 3, self.shape) / 2
+        elif self.style == "few":
+            found = rng.integers(0, 2, self.shape) / 2
         elif self.style == "positive":
             found = rng.integers(16, 129, self.shape) / 64
         elif self.style == "codes":

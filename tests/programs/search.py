@@ -162,13 +162,17 @@ def main(words: list[str]) -> int:
         help="report which branches of the compiler the programs reach",
     )
     parser.add_argument(
-        "--planted", action="store_true", help="how many programs find each of the planted faults"
+        "--planted",
+        nargs="?",
+        const="",
+        metavar="PART",
+        help="how many programs find each of the planted faults whose name has a part",
     )
     options = parser.parse_args(words)
-    if options.planted:
+    if options.planted is not None:
         from planted import table
 
-        return table(options.programs, options.seed, options.without)
+        return table(options.programs, options.seed, options.without, options.planted)
     if options.coverage:
         from coverage_of import measured
 
