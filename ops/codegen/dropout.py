@@ -23,13 +23,13 @@ class Dropout(Lowering):
         for cell in s.slices(e.dims):
             draw = s.function(f"draw{cell.active}", f"lane_tools.dropout_factors({cell.active})")
             factor.set(cell, f"{draw}(h{n}, {cell.run}, {limit})")
-            buffer.set(cell, f"kept({factor.get(cell)}, {v.text(x, cell)})")
+            buffer.set(cell, f"unless_dropped({factor.get(cell)}, {v.text(x, cell)})")
         v.intermediates[n] = factor
         return buffer
 
     def backward(self, to: Gradients, e: Expr, g: Text) -> None:
         v, n = to.values, to.values.number[id(e)]
-        to.add(e.args[0], e.dims, (lambda p: f"kept({v.intermediates[n].get(p)}, {g(p)})") if v.variant.training else g)
+        to.add(e.args[0], e.dims, (lambda p: f"unless_dropped({v.intermediates[n].get(p)}, {g(p)})") if v.variant.training else g)
 
 
 register(dropout_p, Dropout())

@@ -284,7 +284,7 @@ def softmax_share(z: V, normaliser: V, tolerance: V) -> V:
     return (absolute(weight - 1.0) <= tolerance).choose(1.0, weight)
 
 
-def kept(factor: V, x: V) -> V:
+def unless_dropped(factor: V, x: V) -> V:
     """x times the factor of a dropout; 0 where it drops, whatever x is."""
     return factor.equals(0.0).choose(0.0, x * factor)
 
@@ -297,7 +297,7 @@ def unless_one(weight: V, g: V) -> V:
 FUNCTIONS = {f.__name__: lanewise(f) for f in (
     exp, rounded, log, sin, cos, pow, unchanged, tanh, sigmoid, softplus, sqrt, square, cube, absolute, maximum, minimum, clip, inside,
     sign, step, relu, leaky_relu, elu, elu_slope, sigmoid_slope, tanh_slope, if_positive, if_ge, if_gt, raised, softmax_weight,
-    softmax_share, kept, unless_one)}
+    softmax_share, unless_dropped, unless_one)}
 
 
 def gelu(x: V, erf: Callable[[V], V]) -> V:

@@ -542,6 +542,9 @@ def compiled(source: str, dtype: str, header: str) -> Callable[..., None]:
             and line.argval not in dir(builtins)
         ):
             raise Fault(f"the name {line.argval} is not known")
+    hidden = set(kernel.__code__.co_varnames) & set(names)
+    if hidden:
+        raise Fault(f"a variable of a kernel has the name of a function: {sorted(hidden)}")
     given = kernel.__code__.co_varnames[: kernel.__code__.co_argcount]
     matrices = [
         i for i, name in enumerate(given) if vectors and re.fullmatch(r"(all_g|near_g)?ct?\d+", name)

@@ -133,6 +133,10 @@ FOUND: dict[str, Case] = {
         parameters={"p": (3, 2, 3)},
         direction="both",
     ),
+    "dropout beside residuals that one direction saves for the other": layer(
+        "gt.maximum(edge.src.x, gt.dropout(gt.softmax(edge.attr[..., 0]), 0.5))",
+        bounds={"SAVE": 1},
+    ),
     "dropout of a parameter": layer("edge.src.x * gt.dropout(self.p, 0.5)", parameters={"p": (3,)}),
     "dropout of a parameter, outside of training": layer(
         "edge.src.x * gt.dropout(self.p, 0.5)", parameters={"p": (3,)}, training=False

@@ -109,6 +109,8 @@ def test_the_emulator_is_as_strict_as_the_compiler():
         emulator.compiled(
             "def kernel(x):\n    if x:\n        nothing(x)\n", "float64", "kernel_form"
         )
+    with pytest.raises(emulator.Fault, match="name of a function: .'exp'"):
+        emulator.compiled("def kernel(exp):\n    exp(1)\n", "float64", "kernel_form")
 
 
 def test_ties_and_kinks_are_left_out():
