@@ -177,8 +177,8 @@ def _times(width: int, onto: bool, type_: np.dtype) -> Callable[..., None]:
 def _outer_sums(height: int, width: int, type_: np.dtype) -> Callable[..., None]:
     dtype = type_.name
     w = _Writer("x, at_x, y, at_y, out", dtype)
-    w.put(1, f"for some in range(begin, end, {CHUNK}):")
-    w.put(2, f"last = min(some + {CHUNK}, end)")
+    w.put(1, f"for chunk in range(begin, end, {CHUNK}):")
+    w.put(2, f"last = min(chunk + {CHUNK}, end)")
     for loop, vectors, most in _panels(width, dtype):
         whole = height // most * most
         w.put(2, loop)
@@ -190,7 +190,7 @@ def _outer_sums(height: int, width: int, type_: np.dtype) -> Callable[..., None]
             for r in range(rows):
                 for j, active in enumerate(vectors):
                     w.put(4, f"t{r}_{j} = {w.load(active, 'out', f'o + {r}', j)}")
-            w.put(4, "for p in range(some, last):", "    px, py = entry(at_x, p), entry(at_y, p)")
+            w.put(4, "for p in range(chunk, last):", "    px, py = entry(at_x, p), entry(at_y, p)")
             w.products(5, rows, vectors, lambda r: f"load1(x, px, f + {r})", "y", "py")
             for r in range(rows):
                 for j, active in enumerate(vectors):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import math
 import sys
 import time
 from collections import Counter
@@ -142,6 +143,12 @@ def main(words: list[str]) -> int:
     parser.add_argument(
         "--compiled", type=int, default=0, help="how many of the programs are compiled, too"
     )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=math.inf,
+        help="of one process, after which no more programs begin",
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument(
         "--without",
@@ -185,6 +192,8 @@ def main(words: list[str]) -> int:
     else:
         for share in shares(options):
             outcome.add(search(*share))
+            if time.perf_counter() - begin > options.seconds:
+                break
     seconds = time.perf_counter() - begin
     rows = report(outcome, seconds, options)
     if options.out:
@@ -195,6 +204,7 @@ def main(words: list[str]) -> int:
                         "programs": outcome.programs,
                         "seed": options.seed,
                         "seconds": round(seconds, 1),
+                        "programs each second": round(outcome.programs / max(seconds, 1e-9), 2),
                         "comparisons": outcome.comparisons,
                         "failures": outcome.failures,
                         "found": rows,
