@@ -21,10 +21,15 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.settings import pass_scope
 from graphtheta.engine.layer.superstep import PROGRAMS
-from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.engine.partition.partitioner import DEFAULT_PLACEMENT
-from graphtheta.engine.strategy.strategy import whole
+from graphtheta.engine.strategy.strategy import whole, with_pairs
+from graphtheta.engine.strategy.task import Seeds
 from graphtheta.engine.train.gradient_sum import GradientSum
+from graphtheta.engine.view.expand import induced
+from graphtheta.engine.view.hop import Layers
+from graphtheta.engine.view.scored_pairs import PairPlan, Pairs
+from graphtheta.engine.view.view import GraphView
 from graphtheta.ops import Tape, Var
 from graphtheta.ops.autodiff import fusion
 from graphtheta.ops.backend import edges as edge_lists
@@ -107,9 +112,15 @@ def run_eagerly(case: Case, data: Mapping[str, np.ndarray] | None = None) -> tup
         nodes,
         edges,
         np.asarray(data.get("scale", np.ones(len(case.src))), np.float64),
+        data.get("seen"),
+        data.get("kept"),
     )
     with np.errstate(all="ignore"):
         out = model.forward(graph)
+        rows, n = (
+            (graph.pairs, len(case.src)) if case.decodes else (np.flatnonzero(graph.seen), case.n)
+        )
+        out = eager._spread(out if case.decodes else eager._rows(out, rows), rows, n)
         eager.backward(out, weights(out.x.shape))
     found = {"values": out.x}
     learned = {
@@ -144,28 +155,28 @@ def run_product(case: Case, comm: Any = None, placement: str = DEFAULT_PLACEMENT
     dtype = np.dtype(case.dtype)
     partition = build_partition(graph, comm, placement, dtype=dtype)
     with np.errstate(all="ignore"):
-        view = whole(partition, probe(model, partition).layers)
-        if "scale" in data:
-            for level in view.levels:
-                for p in level.passes:
-                    for s in p.selections:
-                        s.weight = data["scale"].astype(dtype)[partition.edge_gid[s.stored]]
-        x = Var(data["x"].astype(dtype)[partition.masters], view.space, needs_grad=True)
+        view = view_of(case, data, partition, probe(model, partition).layers)
+        masters = partition.masters if view.rows is None else partition.masters[view.rows]
+        x = Var(data["x"].astype(dtype)[masters], view.space, needs_grad=True)
         inputs = {"x": x}
         if "attr" in data:
             inputs["edge.attr"] = Var(
                 data["attr"].astype(dtype)[partition.edge_gid], needs_grad=True
             )
         parameters = model.parameters()
+        ids, n = masters, case.n
+        if case.decodes:
+            assert view.pairs is not None
+            ids, n = view.pairs.pairs.gid[view.pairs.order], len(case.src)
         with Tape(training=case.training, all_sum=comm.all_sum) as tape:
             out = model(view, **inputs)
             total = GradientSum(comm, parameters)
-            seed = weights((case.n, *out.shape[1:]))[partition.masters]
-            gradients = tape.backward(out, seed, final=total.add)
+            like = np.zeros((n, *out.shape[1:]), dtype)
+            gradients = tape.backward(out, weights(like.shape)[ids], final=total.add)
         found: Numbers = {}
-        for name, ids, like, rows in (
-            ("values", partition.masters, np.zeros((case.n, *out.shape[1:]), dtype), out.value),
-            ("gradient of x", partition.masters, data["x"], gradients.of(x)),
+        for name, at, like, rows in (
+            ("values", ids, like, out.value),
+            ("gradient of x", masters, data["x"], gradients.of(x)),
             (
                 "gradient of attr",
                 partition.edge_gid,
@@ -177,12 +188,39 @@ def run_product(case: Case, comm: Any = None, placement: str = DEFAULT_PLACEMENT
                 continue
             everywhere = np.zeros(like.shape, dtype)
             if rows is not None:
-                everywhere[ids] = rows
+                everywhere[at] = rows
             found[name] = comm.all_sum(everywhere)
         return found | {
             f"gradient of {p.name}": np.asarray(g)
             for p, g in zip(parameters, total.finish(gradients), strict=True)
         }
+
+
+def view_of(case: Case, data: Numbers, partition: Partition, layers: Layers) -> GraphView:
+    """The view of a case: of the whole graph, or of some nodes and edges."""
+    gid, sampled = partition.edge_gid, "seen" in data or "kept" in data
+    seen = data.get("seen", np.ones(case.n, bool))
+    scale = data["scale"].astype(case.dtype)[gid] if "scale" in data else None
+    if sampled:
+        view = induced(
+            partition,
+            seen[partition.masters],
+            layers,
+            excluded=~data.get("kept", np.ones(len(case.src), bool))[gid],
+            weights=None if scale is None else {False: scale, True: scale},
+        )
+    else:
+        view = whole(partition, layers)
+        for level in view.levels if scale is not None else []:
+            for s in (s for p in level.passes for s in p.selections):
+                s.weight = scale[s.stored]
+    if not case.decodes:
+        return view
+    src, dst = (np.asarray(end, np.int64)[gid] for end in (case.src, case.dst))
+    stored = np.flatnonzero(seen[src] & seen[dst] & (gid % 3 != 2))
+    pairs = Pairs(src[stored], dst[stored], gid[stored], stored, np.zeros(len(stored)))
+    plan = PairPlan(partition, pairs)
+    return with_pairs(view, Seeds(plan.needed, plan))
 
 
 @contextmanager

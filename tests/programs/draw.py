@@ -871,7 +871,7 @@ class Drawer:
 
     Args:
         rng: Source of all choices.
-        without: Names of operations that are left out, and "wide", "float32", "scale", "hub", "lazy".
+        without: Names of operations that are left out, and "wide", "float32", "scale", "view", "decoder", "hub", "lazy".
         special: Whether NaN and infinities are among the inputs.
     """
 
@@ -943,6 +943,10 @@ class Drawer:
             given["weight"] = Drawn((m,), "positive", seed())
         if rng.random() < 0.15 and "scale" not in self.without:
             given["scale"] = Drawn((m,), "positive", seed())
+        if rng.random() < 0.2 and "view" not in self.without:
+            given["kept"] = Drawn((m,), "most", seed(), "bool")
+        if rng.random() < 0.1 and "view" not in self.without:
+            given["seen"] = Drawn((n,), "most", seed(), "bool")
         for kind, rows in (("node", n), ("edge", m)):
             given[f"{kind}.code"] = Drawn(
                 (rows,), "codes", seed(), rng.choice(("int32", "int64")), 3
@@ -978,11 +982,15 @@ class Drawer:
             part("node.") | {"x": value(self.data["x"], True)},
             edges,
             np.asarray(self.data.get("scale", np.ones(m)), np.float64),
+            self.data.get("seen"),
+            self.data.get("kept"),
         )
         h, layers = graph.x, []
         for number in range(2 if rng.random() < 0.3 else 1):
             layer, h = self.layer(graph, h, number)
             layers.append(layer)
+        if rng.random() < 0.12 and "decoder" not in self.without:
+            layers.append(self.decoder(graph, h))
         assert state is eager.now
         return Program(
             tuple(layers), self.arrays, n, src, dst, self.dtype, self.training, self.bounds()
@@ -1030,30 +1038,9 @@ class Drawer:
         self, graph: eager.Graph, h: eager.Value, number: int
     ) -> tuple[LayerProgram, eager.Value]:
         """A layer, and the value that it makes."""
-        rng, self.parameters = self.rng, []
+        rng = self.rng
         direction = rng.choice(("in", "in", "out", "both"))
-        columns = {**graph.nodes, "h": h}
-        eager.at_nodes(graph)
-        at_node = Pool(
-            rng, {"node": eager.Columns(**columns), "self": None, "data": self.data}, self
-        )
-        flat = at_node.leaf("node.h")
-        flat = flat if len(flat.dims) == 1 else at_node.add("gt.flatten({0})", flat)
-        transform: dict[str, Term] = {}
-        for i in range(rng.randrange(4)):
-            # narrow ones beside wide ones, as scores and gates have them
-            shape = self.shape() if i == 0 else rng.choice((self.shape(), (), (self.heads,)))
-            made = at_node.add(
-                rng.choice(("gt.tanh({0} @ {1})", "({0} @ {1} * 0.25)")),
-                flat,
-                self.parameter((flat.dims[0], *shape)),
-            )
-            self._column(transform, columns, f"z{i}", made)
-        if rng.random() < 0.4:
-            for name in ("x", "in_degree", "code", "reals"):
-                at_node.leaf(f"node.{name}")
-            at_node.grow(rng.randrange(1, 4))
-            self._column(transform, columns, "t", at_node.pick("fi"))
+        transform, columns = self._transform(graph, h)
         edge = eager.at_edges(graph, columns, direction)
         pool = Pool(rng, {"edge": edge, "self": None, "data": self.data}, self)
         self._leaves(pool, edge, [*transform, "h"], number)
@@ -1070,7 +1057,7 @@ class Drawer:
             if number == 0 and direction != "both" and rng.random() < 0.25:
                 small = lambda e: np.abs(e.value.x).max(initial=0) < 50
                 outputs["new"] = pool.pick("fi" if rng.random() < 0.8 else "i", small)
-        graph.edges |= {name: e.value for name, e in outputs.items()}
+        graph.edges |= graph.stored({name: e.value for name, e in outputs.items()})
         text = {"gt": eager}
         totals = {
             name: eager.total(eval(how, text), messages.get(name, messages.get("")).value)
@@ -1118,6 +1105,47 @@ class Drawer:
         return LayerProgram(
             direction, sums, named, transform, terms(messages), terms(outputs), out.term
         ), out.value
+
+    def decoder(self, graph: eager.Graph, h: eager.Value) -> LayerProgram:
+        """A layer that computes a value for each edge."""
+        transform, columns = self._transform(graph, h)
+        edge = eager.at_edges(graph, columns, None)
+        pool = Pool(self.rng, {"edge": edge, "self": None, "data": self.data}, self)
+        self._leaves(pool, edge, [*transform, "h"], 1)
+        pool.grow(self.rng.randrange(1, 9))
+        out = self._message(pool, False)
+        if not out.value.learned:
+            out = pool.make("({0} * {1})", out, self.parameter(()))
+        return LayerProgram("in", {"": "None"}, False, transform, {"": out.term}, {}, Term("total"))
+
+    def _transform(
+        self, graph: eager.Graph, h: eager.Value
+    ) -> tuple[dict[str, Term], dict[str, Any]]:
+        """New node columns of a layer, and all values of nodes that its edges may read."""
+        rng, self.parameters = self.rng, []
+        columns = {**graph.nodes, "h": h}
+        eager.at_nodes(graph)
+        at_node = Pool(
+            rng, {"node": eager.Columns(**columns), "self": None, "data": self.data}, self
+        )
+        flat = at_node.leaf("node.h")
+        flat = flat if len(flat.dims) == 1 else at_node.add("gt.flatten({0})", flat)
+        transform: dict[str, Term] = {}
+        for i in range(rng.randrange(4)):
+            # narrow ones beside wide ones, as scores and gates have them
+            shape = self.shape() if i == 0 else rng.choice((self.shape(), (), (self.heads,)))
+            made = at_node.add(
+                rng.choice(("gt.tanh({0} @ {1})", "({0} @ {1} * 0.25)")),
+                flat,
+                self.parameter((flat.dims[0], *shape)),
+            )
+            self._column(transform, columns, f"z{i}", made)
+        if rng.random() < 0.4:
+            for name in ("x", "in_degree", "code", "reals"):
+                at_node.leaf(f"node.{name}")
+            at_node.grow(rng.randrange(1, 4))
+            self._column(transform, columns, "t", at_node.pick("fi"))
+        return transform, columns
 
     def _column(
         self, transform: dict[str, Term], columns: dict[str, Any], name: str, made: Entry

@@ -773,21 +773,26 @@ def at_nodes(graph: Graph) -> None:
     now.ids, now.sites, now.receivers = np.arange(graph.n), None, None
 
 
-def at_edges(graph: Graph, columns: Mapping[str, Value], direction: str) -> Columns:
-    """Go on with values of edges; returns the argument of gather. Edges of both directions are those along the edges, then the others."""
-    passes = [p for p in (("in", 0), ("out", 1)) if direction in (p[0], "both")]
-    ends = [(graph.src, graph.dst) if d == "in" else (graph.dst, graph.src) for d, _ in passes]
+def at_edges(graph: Graph, columns: Mapping[str, Value], direction: str | None) -> Columns:
+    """Go on with values of edges; returns the argument of gather.
+
+    Edges of both directions are those along the edges, then the others; without a direction, those that a decoder scores.
+    """
+    used = graph.pairs if direction is None else graph.kept
+    passes = [p for p in (("in", 0), ("out", 1)) if direction in (p[0], "both")] or [("in", 0)]
+    forth = graph.src[used], graph.dst[used]
+    ends = [forth if d == "in" else forth[::-1] for d, _ in passes]
     senders, receivers = (np.concatenate([e[i] for e in ends]) for i in (0, 1))
-    ids = np.tile(np.arange(len(graph.src)), len(passes))
+    ids = np.tile(used, len(passes))
     of = lambda rows: Columns(**{n: _rows(v, rows) for n, v in columns.items()})
     edges = {n: _rows(v, ids) for n, v in graph.edges.items()}
-    backwards = np.repeat(np.array([r for _, r in passes], np.int32), len(graph.src))
+    backwards = np.repeat(np.array([r for _, r in passes], np.int32), len(used))
     if now.training:
         now.key = now.next_key()
     now.ids, now.sites, now.receivers, now.scale, now.n = (
         ids,
         0,
-        receivers,
+        None if direction is None else receivers,
         graph.scale[ids],
         graph.n,
     )
@@ -843,9 +848,11 @@ class Layer(Module):
         at_nodes(graph)
         columns = {**graph.nodes, "h": h}
         columns |= self.transform(Columns(**columns))
+        if self.sum is None:
+            return self.gather(at_edges(graph, columns, None))
         returned = self.gather(at_edges(graph, columns, self.direction))
         messages, outputs = returned if isinstance(returned, tuple) else (returned, {})
-        graph.edges = {**graph.edges, **outputs}
+        graph.edges = {**graph.edges, **graph.stored(outputs)}
         totals = totals_of(self.sum, messages)
         at_nodes(graph)
         return self.apply(Columns(**columns), totals)
@@ -867,6 +874,9 @@ class Graph:
 
     Attributes:
         scale: Importance weight of each edge.
+        seen: Whether a node is in the view.
+        kept: Numbers of the edges that messages run along.
+        pairs: Numbers of the edges that decoders score; they leave out every third.
     """
 
     def __init__(
@@ -877,9 +887,29 @@ class Graph:
         nodes: Mapping[str, Value],
         edges: Mapping[str, Value],
         scale: np.ndarray,
+        seen: np.ndarray | None = None,
+        kept: np.ndarray | None = None,
     ):
+        self.seen = np.ones(n, bool) if seen is None else seen
+        inside = self.seen[src] & self.seen[dst]
+        self.kept = np.flatnonzero(inside if kept is None else inside & kept)
+        self.pairs = np.flatnonzero(inside & (np.arange(len(src)) % 3 != 2))
         self.n, self.src, self.dst, self.scale = n, src, dst, scale
         degree = lambda end: Value(np.bincount(end, minlength=n).astype(FLOAT), True, exact=True)
         self.nodes = {**nodes, "in_degree": degree(dst), "out_degree": degree(src)}
         self.edges = dict(edges)
         self.x = self.nodes["x"]
+
+    def stored(self, outputs: Mapping[str, Value]) -> dict[str, Value]:
+        """New edge values, with rows for edges of which there are none."""
+        return {
+            name: _spread(v, self.kept, len(self.src)) if len(self.kept) < len(self.src) else v
+            for name, v in outputs.items()
+        }
+
+
+def _spread(x: Value, rows: np.ndarray, n: int) -> Value:
+    """A value of n rows, of which some are given."""
+    out = np.zeros((n, *x.dims), x.dtype)
+    out[rows] = x.x
+    return Value(out, True, [(x, lambda g: g[rows])], exact=x.exact)

@@ -15,6 +15,8 @@ from math import prod
 import numpy as np
 
 NAMED = ("in", "out", "both")
+# arrays that describe the view of a pass
+OF_VIEWS = ("scale", "seen", "kept")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +58,7 @@ class Drawn:
         shape: Its shape.
         style: "grid" (multiples of 1/64 in -2 to 2), "coarse" (multiples of 1/2, of which many are
             equal), "few" (0 and 1/2), "positive" (0.25 to 2), "codes" (0 to ``most`` - 1), "signed" (integers from -3
-            to 3), "times" (large integers), "mask", "constant" (``most``), "special" (grid with NaN
+            to 3), "times" (large integers), "mask", "most" (a mask of four in five), "constant" (``most``), "special" (grid with NaN
             and infinities).
         seed: Of its numbers.
         dtype: "float", which is the type of the job, or a name.
@@ -94,6 +96,8 @@ class Drawn:
             found = 2**33 + rng.integers(0, 8, self.shape)
         elif self.style == "mask":
             found = rng.random(self.shape) < 0.5
+        elif self.style == "most":
+            found = rng.random(self.shape) < 0.8
         else:
             found = np.full(self.shape, self.most)
         return np.asarray(found).astype(dtype)
@@ -149,7 +153,7 @@ class Case:
     Attributes:
         text: Classes of layers, and the model ``Net``; it reads parameters and constants as ``data["NAME"]``.
         arrays: "x" and "attr" of the graph, "weight" of edges, named columns "node.NAME" and "edge.NAME", importance
-            weights of edges "scale", and everything else that the text reads.
+            weights of edges "scale", masks of the nodes "seen" and edges "kept" of the view, and everything else that the text reads.
         n: Number of nodes.
         src, dst: Edges.
         dtype: Float type of the job.
@@ -170,6 +174,11 @@ class Case:
     def special(self) -> bool:
         """Whether NaN and infinities are among its numbers."""
         return any(recipe.style == "special" for recipe in self.arrays.values())
+
+    @property
+    def decodes(self) -> bool:
+        """Whether its values are those of edges."""
+        return "sum = None" in self.text
 
     def data(self) -> dict[str, np.ndarray]:
         """All arrays."""
@@ -212,7 +221,7 @@ class Program:
         used = {
             name: recipe
             for name, recipe in self.arrays.items()
-            if name in ("x", "scale") or _reads(text, name)
+            if name in ("x", *OF_VIEWS) or _reads(text, name)
         }
         return Case(text, used, self.n, self.src, self.dst, self.dtype, self.training, self.bounds)
 
@@ -277,6 +286,8 @@ def _layer_text(number: int, layer: LayerProgram) -> str:
         )
 
     lines += ["    def gather(self, edge):", *_body(roots, returned), ""]
+    if layer.sums.get("") == "None":
+        return "\n".join([*lines, ""])
     lines += [
         "    def apply(self, node, total):",
         *_body([layer.apply], lambda found: found[0]),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from compare import differences
-from program import Drawn, LayerProgram, Program, Term
+from program import OF_VIEWS, Drawn, LayerProgram, Program, Term
 
 SIMPLE = ("edge.src.x", "edge.src.h", "edge.dst.x")
 
@@ -114,11 +114,11 @@ def _fewer_edges(program: Program) -> Iterator[Program]:
 
 def _with_edges(program: Program, src: tuple[int, ...], dst: tuple[int, ...], n: int) -> Program:
     def resized(name: str, recipe: Drawn) -> Drawn:
-        if name in ("attr", "weight", "scale") or name.startswith("edge."):
+        if name in ("attr", "weight", "scale", "kept") or name.startswith("edge."):
             return replace(recipe, shape=(len(src), *recipe.shape[1:]))
         return (
             replace(recipe, shape=(n, *recipe.shape[1:]))
-            if name == "x" or name.startswith("node.")
+            if name in ("x", "seen") or name.startswith("node.")
             else recipe
         )
 
@@ -136,7 +136,7 @@ def _settings(program: Program) -> Iterator[Program]:
         yield replace(program, bounds={n: x for n, x in program.bounds.items() if n != name})
     if program.training:
         yield replace(program, training=False)
-    for name in ("scale", "weight"):
+    for name in (*OF_VIEWS, "weight"):
         if name in program.arrays:
             yield replace(program, arrays={n: a for n, a in program.arrays.items() if n != name})
 
@@ -144,7 +144,7 @@ def _settings(program: Program) -> Iterator[Program]:
 def _narrower(program: Program) -> Iterator[Program]:
     """Arrays in which an axis of one length is shorter everywhere, and rows stay."""
     of_rows = lambda name: (
-        name in ("x", "attr", "weight", "scale") or name.startswith(("node.", "edge."))
+        name in ("x", "attr", "weight", *OF_VIEWS) or name.startswith(("node.", "edge."))
     )
     case = program.case()
     lengths = {d for name, a in case.arrays.items() for d in a.shape[of_rows(name) :]}
