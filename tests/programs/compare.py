@@ -37,6 +37,7 @@ from graphtheta.ops.backend import fused
 from graphtheta.ops.backend.fused import backend_scope
 from graphtheta.ops.codegen import boundary, kernel, registers
 from graphtheta.ops.kernels import pool
+from graphtheta.ops.optimisers.optim import SGD
 
 Numbers = dict[str, np.ndarray]
 # allowed relative errors by float type of the job
@@ -54,6 +55,10 @@ BOUNDS: dict[str, Any] = {
     "EDGES_PER_BLOCK": edge_lists,
     "SMALLEST": fusion,
 }
+
+
+# the evaluation that runs several passes
+OF_SEQUENCE = {"sequence": "reference", "emulated sequence": "emulator"}
 
 
 @dataclass
@@ -87,6 +92,23 @@ def weights(shape: tuple[int, ...]) -> np.ndarray:
     return np.random.default_rng(5).integers(-64, 65, shape) / 32
 
 
+def masks(case: Case) -> tuple[np.ndarray, np.ndarray]:
+    """Of the nodes and edges in the view of a case."""
+    each = lambda name, n: (
+        case.arrays[name].array(case.dtype) if name in case.arrays else np.ones(n, bool)
+    )
+    return each("seen", case.n), each("kept", len(case.src))
+
+
+def rows_of(case: Case) -> np.ndarray:
+    """The nodes, or those edges that a decoder scores, that have values."""
+    seen = masks(case)[0]
+    if not case.decodes:
+        return np.flatnonzero(seen)
+    src, dst = (np.asarray(end, np.int64) for end in (case.src, case.dst))
+    return np.flatnonzero(seen[src] & seen[dst] & (np.arange(len(src)) % 3 != 2))
+
+
 def run_eagerly(case: Case, data: Mapping[str, np.ndarray] | None = None) -> tuple[Numbers, float]:
     """Values and gradients of a case by the independent evaluation, and its margin."""
     data = case.data() if data is None else data
@@ -112,14 +134,12 @@ def run_eagerly(case: Case, data: Mapping[str, np.ndarray] | None = None) -> tup
         nodes,
         edges,
         np.asarray(data.get("scale", np.ones(len(case.src))), np.float64),
-        data.get("seen"),
-        data.get("kept"),
+        *masks(case),
     )
     with np.errstate(all="ignore"):
         out = model.forward(graph)
-        rows, n = (
-            (graph.pairs, len(case.src)) if case.decodes else (np.flatnonzero(graph.seen), case.n)
-        )
+        rows = rows_of(case)
+        n = len(case.src) if case.decodes else case.n
         out = eager._spread(out if case.decodes else eager._rows(out, rows), rows, n)
         eager.backward(out, weights(out.x.shape))
     found = {"values": out.x}
@@ -133,80 +153,153 @@ def run_eagerly(case: Case, data: Mapping[str, np.ndarray] | None = None) -> tup
     return found, state.margin
 
 
+class Job:
+    """A case on one rank of ``comm``: passes of its model by the product."""
+
+    def __init__(self, case: Case, comm: Any = None, placement: str = DEFAULT_PLACEMENT):
+        self.comm = SerialComm() if comm is None else comm
+        self.data = data = case.data()
+        self.dtype = np.dtype(case.dtype)
+        scope: dict[str, Any] = {"gt": gt, "data": data}
+        exec(compile(case.text, "<program>", "exec"), scope)
+        self.model = scope["Net"]()
+        part = lambda kind: {n.partition(".")[2]: x for n, x in data.items() if n.startswith(kind)}
+        # a graph holds finite numbers; the inputs of the pass are given below
+        finite = lambda x: np.nan_to_num(x, nan=0, posinf=0, neginf=0)
+        graph = gt.Graph(
+            np.array([case.src, case.dst], np.int64).reshape(2, -1),
+            case.n,
+            x=finite(data["x"]),
+            edge_attr=finite(data["attr"]) if "attr" in data else None,
+            edge_weight=data.get("weight"),
+            node_columns=part("node."),
+            edge_columns=part("edge."),
+        )
+        self.partition = build_partition(graph, self.comm, placement, dtype=self.dtype)
+
+    def numbers(self, case: Case, more: Callable[[Var], Var] | None = None) -> Numbers:
+        """Values and gradients of a pass over the view of a case.
+
+        Args:
+            case: Describes the view.
+            more: Computes from the outputs what nobody has read when the pass ends; see ``self.late``.
+        """
+        data, dtype, partition, model = self.data, self.dtype, self.partition, self.model
+        comm = self.comm
+        with np.errstate(all="ignore"):
+            view = view_of(case, partition, probe(model, partition).layers)
+            masters = partition.masters if view.rows is None else partition.masters[view.rows]
+            x = Var(data["x"].astype(dtype)[masters], view.space, needs_grad=True)
+            inputs = {"x": x}
+            if "attr" in data:
+                inputs["edge.attr"] = Var(
+                    data["attr"].astype(dtype)[partition.edge_gid], needs_grad=True
+                )
+            parameters = model.parameters()
+            ids, n = masters, case.n
+            if case.decodes:
+                assert view.pairs is not None
+                ids, n = view.pairs.pairs.gid[view.pairs.order], len(case.src)
+            with Tape(training=case.training, all_sum=comm.all_sum) as tape:
+                out = model(view, **inputs)
+                self.late = out if more is None else more(out)
+                self.rows = ids
+                total = GradientSum(comm, parameters)
+                shape = (n, *out.shape[1:])
+                gradients = tape.backward(out, weights(shape)[ids], final=total.add)
+            found: Numbers = {}
+            for name, at, like, rows in (
+                ("values", ids, np.zeros(shape), out.value),
+                ("gradient of x", masters, data["x"], gradients.of(x)),
+                (
+                    "gradient of attr",
+                    partition.edge_gid,
+                    data.get("attr"),
+                    gradients.of(inputs.get("edge.attr")),
+                ),
+            ):
+                if like is None:
+                    continue
+                everywhere = np.zeros(like.shape, dtype)
+                if rows is not None:
+                    everywhere[at] = rows
+                found[name] = comm.all_sum(everywhere)
+            return found | {
+                f"gradient of {p.name}": np.asarray(g)
+                for p, g in zip(parameters, total.finish(gradients), strict=True)
+            }
+
+
 def run_product(case: Case, comm: Any = None, placement: str = DEFAULT_PLACEMENT) -> Numbers:
-    """The same by the product, on one rank of ``comm``."""
-    comm = SerialComm() if comm is None else comm
-    data = case.data()
-    scope: dict[str, Any] = {"gt": gt, "data": data}
-    exec(compile(case.text, "<program>", "exec"), scope)
-    model = scope["Net"]()
-    part = lambda kind: {n.partition(".")[2]: x for n, x in data.items() if n.startswith(kind)}
-    # a graph holds finite numbers; the inputs of the pass are given below
-    finite = lambda x: np.nan_to_num(x, nan=0, posinf=0, neginf=0)
-    graph = gt.Graph(
-        np.array([case.src, case.dst], np.int64).reshape(2, -1),
-        case.n,
-        x=finite(data["x"]),
-        edge_attr=finite(data["attr"]) if "attr" in data else None,
-        edge_weight=data.get("weight"),
-        node_columns=part("node."),
-        edge_columns=part("edge."),
-    )
-    dtype = np.dtype(case.dtype)
-    partition = build_partition(graph, comm, placement, dtype=dtype)
-    with np.errstate(all="ignore"):
-        view = view_of(case, data, partition, probe(model, partition).layers)
-        masters = partition.masters if view.rows is None else partition.masters[view.rows]
-        x = Var(data["x"].astype(dtype)[masters], view.space, needs_grad=True)
-        inputs = {"x": x}
-        if "attr" in data:
-            inputs["edge.attr"] = Var(
-                data["attr"].astype(dtype)[partition.edge_gid], needs_grad=True
-            )
-        parameters = model.parameters()
-        ids, n = masters, case.n
-        if case.decodes:
-            assert view.pairs is not None
-            ids, n = view.pairs.pairs.gid[view.pairs.order], len(case.src)
-        with Tape(training=case.training, all_sum=comm.all_sum) as tape:
-            out = model(view, **inputs)
-            total = GradientSum(comm, parameters)
-            like = np.zeros((n, *out.shape[1:]), dtype)
-            gradients = tape.backward(out, weights(like.shape)[ids], final=total.add)
-        found: Numbers = {}
-        for name, at, like, rows in (
-            ("values", ids, like, out.value),
-            ("gradient of x", masters, data["x"], gradients.of(x)),
-            (
-                "gradient of attr",
-                partition.edge_gid,
-                data.get("attr"),
-                gradients.of(inputs.get("edge.attr")),
-            ),
-        ):
-            if like is None:
-                continue
-            everywhere = np.zeros(like.shape, dtype)
-            if rows is not None:
-                everywhere[at] = rows
-            found[name] = comm.all_sum(everywhere)
-        return found | {
-            f"gradient of {p.name}": np.asarray(g)
-            for p, g in zip(parameters, total.finish(gradients), strict=True)
-        }
+    """Values and gradients of a case by the product, on one rank of ``comm``."""
+    return Job(case, comm, placement).numbers(case)
 
 
-def view_of(case: Case, data: Numbers, partition: Partition, layers: Layers) -> GraphView:
+def late_of(out: Any, parameters: Mapping[str, Any]) -> Any:
+    """What is computed from the outputs of a pass, with all parameters that fit, and read after the update."""
+    late = out * 0.5 + 0.25
+    for _, p in sorted(parameters.items()):
+        late = late * p + out if p.shape in ((), out.shape[1:]) else late
+    return late * 0.5
+
+
+def run_sequence(case: Case, rate: float) -> Numbers:
+    """A pass over the view of a case, an update, and a pass over the whole graph.
+
+    What the first pass computed last is read after the second.
+    """
+    job = Job(case)
+    parameters = job.model.parameters()
+    names = {p.name: p for p in parameters}
+    first = job.numbers(case, lambda out: late_of(out, names))
+    late, rows = job.late, job.rows
+    SGD(parameters, rate).step([first[f"gradient of {p.name}"] for p in parameters])
+    second = job.numbers(whole_of(case))
+    everywhere = np.zeros((len(first["values"]), *late.shape[1:]), late.dtype)
+    everywhere[rows] = late.value
+    return {"late values": everywhere} | {f"second {name}": x for name, x in second.items()}
+
+
+def whole_of(case: Case) -> Case:
+    """A case on the view of the whole graph."""
+    arrays = {n: a for n, a in case.arrays.items() if n not in ("seen", "kept")}
+    return replace(case, arrays=arrays)
+
+
+def expected_sequence(case: Case, expected: Numbers) -> tuple[Numbers, float] | None:
+    """The eager numbers of ``run_sequence``, and its rate; None if they are not comparable."""
+    learned = {name.partition(" of ")[2]: g for name, g in expected.items() if "." in name}
+    arrays = {name: name.rpartition(".")[2] for name in learned}
+    # a parameter that several layers read, or gradients that are not compared
+    if case.special or not learned or len(set(arrays.values())) < len(arrays):
+        return None
+    largest = max(float(np.abs(g).max(initial=0)) for g in learned.values())
+    data, rate = case.data(), 1 / 16 / max(1.0, largest)
+    before = {name: eager.Parameter(data[arrays[name]]) for name in learned}
+    late = late_of(eager.Value(expected["values"], True), before).x
+    unseen = np.ones(len(late), bool)
+    unseen[rows_of(case)] = False
+    late[unseen] = 0
+    changed = {arrays[name]: data[arrays[name]] - rate * g for name, g in learned.items()}
+    found, margin = run_eagerly(whole_of(case), {**data, **changed})
+    largest = max(float(np.abs(x).max(initial=0)) for x in found.values())
+    if margin < MARGIN[case.dtype] or not largest < LARGEST[case.dtype]:
+        return None
+    return {"late values": late} | {f"second {name}": x for name, x in found.items()}, rate
+
+
+def view_of(case: Case, partition: Partition, layers: Layers) -> GraphView:
     """The view of a case: of the whole graph, or of some nodes and edges."""
-    gid, sampled = partition.edge_gid, "seen" in data or "kept" in data
-    seen = data.get("seen", np.ones(case.n, bool))
-    scale = data["scale"].astype(case.dtype)[gid] if "scale" in data else None
-    if sampled:
+    gid, (seen, kept) = partition.edge_gid, masks(case)
+    scale = None
+    if "scale" in case.arrays:
+        scale = case.arrays["scale"].array(case.dtype)[gid]
+    if "seen" in case.arrays or "kept" in case.arrays:
         view = induced(
             partition,
             seen[partition.masters],
             layers,
-            excluded=~data.get("kept", np.ones(len(case.src), bool))[gid],
+            excluded=~kept[gid],
             weights=None if scale is None else {False: scale, True: scale},
         )
     else:
@@ -217,7 +310,7 @@ def view_of(case: Case, data: Numbers, partition: Partition, layers: Layers) -> 
     if not case.decodes:
         return view
     src, dst = (np.asarray(end, np.int64)[gid] for end in (case.src, case.dst))
-    stored = np.flatnonzero(seen[src] & seen[dst] & (gid % 3 != 2))
+    stored = np.flatnonzero(np.isin(gid, rows_of(case)))
     pairs = Pairs(src[stored], dst[stored], gid[stored], stored, np.zeros(len(stored)))
     plan = PairPlan(partition, pairs)
     return with_pairs(view, Seeds(plan.needed, plan))
@@ -310,8 +403,10 @@ def checked(case: Case) -> Numbers:
     return found
 
 
-def evaluations(case: Case) -> dict[str, Callable[[], Numbers]]:
-    """All evaluations by name."""
+def evaluations(
+    case: Case, runs: Callable[..., Numbers] = run_product
+) -> dict[str, Callable[[], Numbers]]:
+    """All evaluations by name of what runs."""
 
     # without compiled kernels, elementwise functions of nodes are computed at once
     plain = replace(case, bounds={name: x for name, x in case.bounds.items() if name != "SMALLEST"})
@@ -328,13 +423,13 @@ def evaluations(case: Case) -> dict[str, Callable[[], Numbers]]:
         before = pool.threads()
         pool.set_threads(3)
         try:
-            return on("fused", lambda: run_product(case))
+            return on("fused", lambda: runs(case))
         finally:
             pool.set_threads(before)
 
     def on_arrays() -> Numbers:
         with pass_scope(on_edges.settings()):
-            return on("reference", lambda: run_product(case))
+            return on("reference", lambda: runs(case))
 
     def on_ranks(backend: str) -> Numbers:
         seed = len(case.src) + case.n
@@ -342,14 +437,14 @@ def evaluations(case: Case) -> dict[str, Callable[[], Numbers]]:
 
         def program(comm: Any) -> Numbers:
             with backend_scope(backend):
-                return run_product(case, comm, placement)
+                return runs(case, comm, placement)
 
         return run_simulated(size, program)[0]
 
     return {
-        "reference": lambda: on("reference", lambda: run_product(case)),
-        "emulator": lambda: emulated(lambda: run_product(case)),
-        "compiled": lambda: on("fused", lambda: run_product(case), case),
+        "reference": lambda: on("reference", lambda: runs(case)),
+        "emulator": lambda: emulated(lambda: runs(case)),
+        "compiled": lambda: on("fused", lambda: runs(case), case),
         "threads": threaded,
         "ranks": lambda: on_ranks("reference"),
         "arrays": on_arrays,
@@ -373,6 +468,10 @@ def differences(case: Case, kinds: tuple[str, ...]) -> list[Difference]:
     ]
     if "differences" in kinds:
         found.append(by_differences(case, expected))
+    sequences = [kind for kind in kinds if kind.endswith("sequence")]
+    if sequences and (wanted := expected_sequence(case, expected)) is not None:
+        runs = evaluations(case, lambda case: run_sequence(case, wanted[1]))
+        found += [outcome(kind, runs[OF_SEQUENCE[kind]], wanted[0], case) for kind in sequences]
     return [d for d in found if d is not None]
 
 

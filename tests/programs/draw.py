@@ -941,10 +941,10 @@ class Drawer:
             given["attr"] = Drawn((m, rng.choice((1, 2, 3))), style(), seed())
         if rng.random() < 0.4:
             given["weight"] = Drawn((m,), "positive", seed())
-        if rng.random() < 0.15 and "scale" not in self.without:
-            given["scale"] = Drawn((m,), "positive", seed())
         if rng.random() < 0.2 and "view" not in self.without:
             given["kept"] = Drawn((m,), "most", seed(), "bool")
+        if rng.random() < (0.5 if "kept" in given else 0.1) and "scale" not in self.without:
+            given["scale"] = Drawn((m,), "positive", seed())
         if rng.random() < 0.1 and "view" not in self.without:
             given["seen"] = Drawn((n,), "most", seed(), "bool")
         for kind, rows in (("node", n), ("edge", m)):
@@ -986,10 +986,11 @@ class Drawer:
             self.data.get("kept"),
         )
         h, layers = graph.x, []
-        for number in range(2 if rng.random() < 0.3 else 1):
-            layer, h = self.layer(graph, h, number)
+        count, decodes = 2 if rng.random() < 0.3 else 1, rng.random() < 0.12
+        for number in range(count):
+            layer, h = self.layer(graph, h, number, followed=number < count - 1 or decodes)
             layers.append(layer)
-        if rng.random() < 0.12 and "decoder" not in self.without:
+        if decodes and "decoder" not in self.without:
             layers.append(self.decoder(graph, h))
         assert state is eager.now
         return Program(
@@ -1035,9 +1036,9 @@ class Drawer:
         return found
 
     def layer(
-        self, graph: eager.Graph, h: eager.Value, number: int
+        self, graph: eager.Graph, h: eager.Value, number: int, *, followed: bool
     ) -> tuple[LayerProgram, eager.Value]:
-        """A layer, and the value that it makes."""
+        """A layer, and the value that it makes; if it is followed by another one, often with new edge values."""
         rng = self.rng
         direction = rng.choice(("in", "in", "out", "both"))
         transform, columns = self._transform(graph, h)
@@ -1054,7 +1055,8 @@ class Drawer:
             each = "" not in sums and rng.random() < 0.6
             ranked = any(how not in SMOOTH for how in sums.values())
             messages = {name: self._message(pool, ranked) for name in (sums if each else [""])}
-            if number == 0 and direction != "both" and rng.random() < 0.25:
+            often = 0.6 if followed else 0.1
+            if number == 0 and direction != "both" and rng.random() < often:
                 small = lambda e: np.abs(e.value.x).max(initial=0) < 50
                 outputs["new"] = pool.pick("fi" if rng.random() < 0.8 else "i", small)
         graph.edges |= graph.stored({name: e.value for name, e in outputs.items()})

@@ -547,7 +547,9 @@ def compiled(source: str, dtype: str, header: str) -> Callable[..., None]:
         raise Fault(f"a variable of a kernel has the name of a function: {sorted(hidden)}")
     given = kernel.__code__.co_varnames[: kernel.__code__.co_argcount]
     matrices = [
-        i for i, name in enumerate(given) if vectors and re.fullmatch(r"(all_g|near_g)?ct?\d+", name)
+        i
+        for i, name in enumerate(given)
+        if vectors and re.fullmatch(r"(all_g|near_g)?ct?\d+", name)
     ]
 
     def run(*arguments: Any) -> None:

@@ -259,6 +259,12 @@ PLANTED = (
         "{table.dims[0]} + 1 +",
     ),
     Planted(
+        "a deferred function that reads a parameter after its update",
+        "autodiff.fusion:_plain",
+        "x.array)",
+        "value_of(x.source))",
+    ),
+    Planted(
         "a product whose rows are mixed up",
         "codegen.product:Product._left",
         "{line * k} + k_{name}] = number",
@@ -273,7 +279,8 @@ def found_by(
     """How many programs were run until one failed because of the fault, and how."""
     for number in range(most):
         case = draw.program(seed + number, without).case()
-        kinds = ("reference", "emulator", *(["ranks"] if number % 4 == 0 else []))
+        kinds = ("reference", "emulator", "emulated sequence")
+        kinds += ("ranks",) if number % 4 == 0 else ()
         with fault.present():
             failing = differences(case, kinds)
         # not because of a fault that is there anyway

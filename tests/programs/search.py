@@ -3,9 +3,10 @@
     python tests/programs/search.py --programs 20000 --seed 0
 
 Every program runs eagerly (``eager``), on the reference back end, and with its generated kernels in
-the emulator; samples of them against finite differences, on simulated ranks, on three threads and
-with compiled kernels, which take seconds. Failures are grouped by what they say, and the first of
-each group is made smaller and printed. The exit code is 1 if there is one.
+the emulator; samples of them against finite differences, on simulated ranks, on three threads, with
+an update and another view afterwards, and with compiled kernels, which take seconds. Failures are
+grouped by what they say, and the first of each group is made smaller and printed. The exit code is 1
+if there is one.
 """
 
 from __future__ import annotations
@@ -28,7 +29,14 @@ from compare import Unfit, differences
 from shrink import shrunk
 
 # every how many programs an evaluation that takes longer runs
-EVERY = {"differences": 5, "arrays": 4, "ranks": 6, "emulated ranks": 11}
+EVERY = {
+    "differences": 5,
+    "arrays": 4,
+    "ranks": 6,
+    "emulated ranks": 11,
+    "sequence": 5,
+    "emulated sequence": 3,
+}
 SHARE = 50
 
 
