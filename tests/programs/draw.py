@@ -394,6 +394,7 @@ def bias(p: Pool) -> None:
 @operation(4)
 def over_axes(p: Pool) -> None:
     x = p.pick(fits=lambda e: bool(e.dims))
+    x = _of_several(p, x) if p.rng.random() < 0.4 else x
     n = len(x.dims)
     axis = p.rng.choice([-1, -1, -n, *([(-2, -1), tuple(range(-n, 0))] if n > 1 else [])])
     how, keep = p.rng.choice(("sum", "mean", "max", "min")), p.rng.choice(("", "", ", True"))
@@ -401,10 +402,21 @@ def over_axes(p: Pool) -> None:
     p.add(text if how != "sum" or prod(x.dims) < 9 else f"({text} * 0.125)", x)
 
 
-@operation(4)
+def _of_several(p: Pool, x: Entry, fits: Callable[[Entry], bool] | None = None) -> Entry:
+    """Something that no end of an edge has alone: it is not computed once for each node, but by kernels."""
+    ends = lambda e: {t.text[:8] for t in e.term.below() if t.text.startswith("edge.")}
+    other = p.pick(
+        fits=lambda e: e.dims == x.dims and ends(e) != ends(x) and (fits is None or fits(e))
+    )
+    return p.make(p.rng.choice(("({0} + {1})", "({0} - {1})")), x, other)
+
+
+@operation(9)
 def ties(p: Pool) -> None:
     """The largest of numbers of which several are equal: the first of them gets the gradient."""
-    x = p.pick(fits=lambda e: bool(e.dims) and e.value.exact and e.value.learned)
+    exact = lambda e: bool(e.dims) and e.value.exact and e.value.learned
+    x = p.pick(fits=exact)
+    x = _of_several(p, x, exact) if p.rng.random() < 0.6 else x
     axis = p.rng.choice((-1, -1, -len(x.dims), tuple(range(-len(x.dims), 0))))
     made = p.make(
         p.rng.choice(
@@ -1253,7 +1265,7 @@ class Drawer:
         if exact and self.rng.random() < (0.4 if ranked else 0.1):
             return self.rng.choice(exact)
         tied = [e for e in learned if e.tied]
-        if tied and self.rng.random() < 0.5:
+        if tied and self.rng.random() < 0.7:
             return self.rng.choice(tied)
         late = [
             e for e in pool.entries[-5:] if e.value.kind == "f" and e.value.rows and e.value.learned
