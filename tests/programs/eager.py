@@ -699,6 +699,9 @@ def total(how: Any, x: Value) -> Value:
                 out[v] = root = np.sqrt(out[v])
                 same = root <= 1e-12 * (1 + np.abs(m).max(axis=0))
                 near(root[~same] * 1e-2)
+                if len(at) > 1:
+                    # messages that are equal but for rounding have any slope
+                    near(root[same] * 1e-2, x)
                 slope = np.where(same, 0, slope / (2 * np.where(same, 1, root)))
         else:
             # of equal messages that of the first edge, NaN before all numbers
