@@ -1124,6 +1124,8 @@ class Drawer:
         """A layer that computes a value for each edge."""
         transform, columns = self._transform(graph, h)
         edge = eager.at_edges(graph, columns, None)
+        # refused: they belong to the edges of messages, which are others
+        vars(edge).pop("new", None)
         pool = Pool(self.rng, {"edge": edge, "self": None, "data": self.data}, self)
         self._leaves(pool, edge, [*transform, "h"], 1)
         pool.grow(self.rng.randrange(1, 9))
