@@ -31,11 +31,24 @@ def update(comm: Any, model: Any, old: gt.Graph, new: gt.Graph, folder: Path, no
     return pairs, sum(comm.all_gather(len(grown.appended))), work
 
 
-def check(model: Any, old: gt.Graph, new: gt.Graph, folder: Path, size: int = 2, **keys: Any) -> Any:
-    """Compare an update with the whole graph; returns the work of predicting all nodes."""
+def check(
+    model: Any,
+    old: gt.Graph,
+    new: gt.Graph,
+    folder: Path,
+    size: int = 2,
+    rows: tuple[int, int] | None = None,
+    **keys: Any,
+) -> Any:
+    """Compare an update with the whole graph; returns the work of predicting all nodes.
+
+    Args:
+        rows: Rows of predictions for all and for what is new, where these are not the nodes.
+    """
     pairs, n_new, work = run_simulated(size, update, model, old, new, folder, **keys)[0]
     for whole, found in pairs:
         row_of = {node: i for i, node in enumerate(whole[0].tolist())}
         np.testing.assert_allclose(found[1], whole[1][[row_of[node] for node in found[0].tolist()]], rtol=1e-9, atol=1e-9)
-    assert len(pairs[3][1][0]) == n_new == work.appended and len(pairs[0][1][0]) == new.n_nodes
+    assert n_new == work.appended
+    assert (len(pairs[0][1][0]), len(pairs[3][1][0])) == (rows or (new.n_nodes, n_new))
     return work

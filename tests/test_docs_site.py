@@ -63,10 +63,10 @@ def prose(page: Path) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_lines_are_short(page: Path) -> None:
-    """Prose and tables; blocks of code may be as wide as code elsewhere."""
+    """Prose; blocks of code may be as wide as code elsewhere, and a row of a table is one line."""
     texts = (prose(page), WIDTH), (page.read_text(encoding="utf-8"), CODE_WIDTH)
     faults = [f"{page.name}:{i} {len(line)} columns" for text, width in texts
-              for i, line in enumerate(text.splitlines(), 1) if len(line) > width and not LONG.search(line)]
+              for i, line in enumerate(text.splitlines(), 1) if len(line) > width and not LONG.search(line) and not line.startswith("|")]
     assert not faults, "\n".join(faults)
 
 

@@ -222,7 +222,6 @@ OTHERS: dict[str, Case] = {
     "job: another large file": (yaml(b"#" * 100_000), FormatError, ["my.yaml", "larger than 64 KiB"]),
     "job: no text": (yaml(b"\x93NUMPY\x01\x00"), FormatError, ["my.yaml", "cannot be read as a job"]),
     "job: a folder": (lambda folder: gt.Job.from_yaml(folder), FormatError, ["directory", "cannot be read as a job"]),
-    "job: a date that is none": (yaml("out: 2024-13-45\n"), FormatError, ["my.yaml", "month"]),
     "job: unknown key": (yaml("learning_rate: 1\n"), ConfigError, ["my.yaml", "'learning_rate'", "--help"]),
     "job: a key almost right": (yaml("epoch: 3\n"), ConfigError, ["my.yaml", "did you mean 'epochs'"]),
     "job: a value of another kind": (yaml("lr: fast\n"), ConfigError, ["my.yaml: lr: got 'fast', expected a number"]),

@@ -312,7 +312,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], int, list[str]]] = {
     "folder that is a file": (("train", *TINY, "--out", "taken"), 1, ["taken", "--out"]),
     "folder in a file": (("train", *TINY, "--out", "taken/run"), 1, ["taken/run", "--out"]),
     "heads for a model without": (("train", *TINY, "--heads", "3"), 2, ["heads=3", "drop --heads"]),
-    "loss that diverges": (("train", *TINY, "--lr", "1e30", "--epochs", "9", "--weight-decay", "1e10"), 1, ["loss of step", "lower --lr"]),
+    "loss that diverges": (("train", *TINY, "--lr", "1e30", "--epochs", "9", "--weight-decay", "1e10"), 1, ["loss of an evaluation", "lower --lr"]),
     "not a run": (("evaluate", "nowhere"), 2, ["nowhere: the folder has no job.yaml"]),
     "several runs": (("evaluate", "seeds"), 2, ["seeds holds runs of several seeds", "seed-0"]),
     "weights of another model": (("evaluate", "run", "--hidden", "9"), 2, ["weight", "the model needs"]),

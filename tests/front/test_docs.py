@@ -96,7 +96,7 @@ def test_commands_are_understood(command: str, monkeypatch: pytest.MonkeyPatch) 
     """The words are read and make a job; nothing is run."""
     for module in (graphtheta.cli.command, graphtheta.cli.predict):
         monkeypatch.setattr(module, "on_all_ranks", lambda job, work: 0)
-        monkeypatch.setattr(module, "job_of", lambda run, keys: Job(**keys))
+        monkeypatch.setattr(module, "job_of", lambda run, keys, trust=False: Job(**keys))
     monkeypatch.setattr(graphtheta.cli.doctor, "doctor", lambda argv: 0)
     monkeypatch.setattr(graphtheta.cli.import_tables, "run_main", lambda program: 0)
     monkeypatch.setattr(graphtheta.cli.report, "report", lambda argv: 0)

@@ -120,10 +120,10 @@ def test_rows_are_saved_and_read_in_blocks(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_rows_that_cannot_be_written_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    def full(**_: Any) -> None:
+    def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(saved, "TemporaryFile", full)
+    monkeypatch.setattr(saved, "temporary_file", full)
     losses = run_simulated(2, run, out=str(tmp_path / "run"), keep=1, checkpoint_every=1)[0]["loss"]
     assert len(losses) == KEYS["epochs"] and "cannot be written: No space left on device" in capsys.readouterr().err
     trainer = gt.Trainer(graph=graph(), comm=SerialComm(), **KEYS)

@@ -42,7 +42,7 @@ def test_nodes_of_several_types_without_ids(tmp_path, users, items, compare, siz
 @pytest.mark.parametrize("compare", ["values", "degrees"])
 @pytest.mark.parametrize("readout", ["sum", "set2set"])
 def test_whole_graphs(tmp_path, readout, compare):
-    work = check("gin", molecules(5), molecules(7), tmp_path / "kept", 3, layers=2, readout=readout, compare=compare)
+    work = check("gin", molecules(5), molecules(7), tmp_path / "kept", 3, rows=(7, 2), layers=2, readout=readout, compare=compare)
     # two graphs of ten nodes, and a readout node for each
     assert work.appended == work.changed == 12
 

@@ -227,13 +227,13 @@ def test_commands(tmp_path, monkeypatch, capsys):
         "    def forward(self, graph):\n        return self.layer(graph, graph.x) @ self.w\n")
     job = ("--dataset", "mine.npz", "--model", "typed.py:Net")
     assert main(["train", *job, "--epochs", "2", "--out", "run", "--split", "public"]) == 0
-    assert main(["evaluate", "run"]) == 0
-    assert main(["predict", "run"]) == 0
+    assert main(["evaluate", "run", "--trust"]) == 0
+    assert main(["predict", "run", "--trust"]) == 0
     capsys.readouterr()
     assert main(["explain", *job]) == 0
     assert "reads    src.h [5], edge.type [1]" in (said := capsys.readouterr().out) and "back end fused" in said
     assert main(["info", "--dataset", "mine.npz", "--ranks", "2"]) == 0
-    assert "type int64, size float32" in capsys.readouterr().out
+    assert "type int64, size float64" in capsys.readouterr().out
     assert main(["warmup", *job]) == 0
 
 

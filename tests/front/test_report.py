@@ -170,7 +170,7 @@ def test_python_writes_the_same_timeline(here: Path) -> None:
 
 def test_a_run_that_fails_leaves_timelines_and_a_report(here: Path) -> None:
     run(2, trace=True)
-    with pytest.raises(DataError, match="loss of step"):
+    with pytest.raises(DataError, match="loss of an evaluation"):
         run(2, trace=True, lr=1e38, optimiser="sgd", epochs=50)
     folder = Path("run")
     assert not {"trace.json", "profile.json", "result.json"} & {path.name for path in folder.iterdir()}

@@ -22,6 +22,17 @@ EVIL = "\x1b[31m\x07\x9b2J\u202e\udc80\r"
 TAGS = "<b>&\"'</b><script>"
 
 
+@pytest.fixture(autouse=True)
+def logs() -> Iterator[None]:
+    """What commands in this process change of the log is restored, and pytest records none of it: it could not send it."""
+    before, level, propagate = list(logger.handlers), logger.level, logger.propagate
+    logger.propagate = False
+    yield
+    logger.handlers[:] = before
+    logger.level = level
+    logger.propagate = propagate
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -29,14 +40,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path("run")
 
 
-@pytest.fixture
-def logs() -> Iterator[None]:
-    before, level = list(logger.handlers), logger.level
-    yield
-    logger.handlers[:], logger.level = before, level
-
-
-def test_no_character_commands_a_terminal(capsys: pytest.CaptureFixture[str], logs: None) -> None:
+def test_no_character_commands_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     start_logging("warning")
     say(EVIL)
     complain(EVIL)
