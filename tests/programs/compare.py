@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -59,6 +60,17 @@ BOUNDS: dict[str, Any] = {
 
 # the evaluation that runs several passes
 OF_SEQUENCE = {"sequence": "reference", "emulated sequence": "emulator"}
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without warnings of the product, which drawn programs cause by the hundred."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 @dataclass

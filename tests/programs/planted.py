@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import logging
 import sys
 import textwrap
 import time
@@ -16,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import draw
-from compare import Difference, differences
+import generator
+from compare import Difference, differences, quiet
 
 OPS = "graphtheta.ops"
 
@@ -278,7 +277,7 @@ def found_by(
 ) -> tuple[int, Difference | None]:
     """How many programs were run until one failed because of the fault, and how."""
     for number in range(most):
-        case = draw.program(seed + number, without).case()
+        case = generator.program(seed + number, without).case()
         kinds = ("reference", "emulator", "emulated sequence")
         kinds += ("ranks",) if number % 4 == 0 else ()
         with fault.present():
@@ -291,9 +290,9 @@ def found_by(
     return most, None
 
 
+@quiet()
 def table(most: int, seed: int, without: Collection[str], part: str = "") -> int:
     """Print how many programs find each fault whose name has a part; 1 if one is not found."""
-    logging.disable(logging.CRITICAL)
     missed = 0
     print(f"{'programs':>8}{'s':>6}  {'planted fault':<60} found as")
     for fault in (fault for fault in PLANTED if part in fault.name):

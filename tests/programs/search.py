@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import math
 import sys
 import time
@@ -24,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import draw
-from compare import Unfit, differences
+import generator
+from compare import Unfit, differences, quiet
 from shrink import shrunk
 
 # every how many programs an evaluation that takes longer runs
@@ -70,6 +69,7 @@ def kinds_of(seed: int, compiled: Collection[int] = ()) -> tuple[str, ...]:
     return ("reference", "emulator", *more, *(["compiled", "threads"] if seed in compiled else []))
 
 
+@quiet()
 def search(
     seeds: Sequence[int],
     without: Collection[str] = (),
@@ -77,13 +77,12 @@ def search(
     special: bool = False,
 ) -> Outcome:
     """Run the programs of some seeds."""
-    logging.disable(logging.CRITICAL)
     outcome = Outcome()
     for seed in seeds:
         kinds = kinds_of(seed, compiled)
         outcome.programs += 1
         outcome.comparisons.update(kinds)
-        for d in differences(draw.program(seed, without, special).case(), kinds):
+        for d in differences(generator.program(seed, without, special).case(), kinds):
             outcome.failures[d.kind] += 1
             outcome.found.setdefault(d.signature, ([], d.kind, d.text))[0].append(seed)
     return outcome
@@ -120,7 +119,7 @@ def report(outcome: Outcome, seconds: float, options: argparse.Namespace) -> lis
         )
         rows.append({"signature": signature, "kind": kind, "seeds": sorted(seeds), "text": text})
         if len(rows) <= options.shrink:
-            drawn = draw.program(min(seeds), options.without, options.special)
+            drawn = generator.program(min(seeds), options.without, options.special)
             small = shrunk(drawn, kind, signature)
             rows[-1]["case"] = small.case().printed()
             print(rows[-1]["case"])
@@ -162,7 +161,7 @@ def main(words: list[str]) -> int:
         "--without",
         type=lambda text: tuple(text.split(",")),
         default=(),
-        help="operations of draw.py that are left out",
+        help="operations of generator.py that are left out",
     )
     parser.add_argument(
         "--special", action="store_true", help="with NaN and infinities among the inputs"

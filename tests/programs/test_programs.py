@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import compare
-import draw
 import emulator
+import generator
 import numpy as np
 import planted
 import pytest
@@ -55,7 +55,7 @@ def test_compiled_kernels_give_the_numbers_of_the_emulator(back_end):
 
 
 def test_a_seed_gives_the_same_program():
-    first, second = (draw.program(7).case() for _ in range(2))
+    first, second = (generator.program(7).case() for _ in range(2))
     assert first == second
     scope = {"Case": Case, "Drawn": compare.Case.__init__.__globals__["Drawn"]}
     assert eval(first.printed(), scope) == Case(**{**vars(first), "text": "\n" + first.text})
@@ -69,7 +69,7 @@ def test_a_failing_program_becomes_small(monkeypatch):
     with fault.present():
         program, difference = next(
             (program, d)
-            for program in map(draw.program, range(30))
+            for program in map(generator.program, range(30))
             for d in compare.differences(program.case(), ("reference",))
         )
         small = shrink.shrunk(program, difference.kind, difference.signature, most=150)
