@@ -7,11 +7,12 @@ reads it.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,18 +26,33 @@ READERS = 4
 _PART = 1 << 20
 
 
+class Sums(Protocol):
+    """Checksums of a column."""
+
+    def check(self, rows: np.ndarray | slice) -> None:
+        """Compare the bytes of rows that were not compared before; any thread calls it.
+
+        Args:
+            rows: Row numbers, ascending; or a slice of adjacent rows.
+
+        Raises:
+            FormatError: They differ.
+        """
+
+
 class MappedColumn:
     """The rows of a ``.npy`` file, mapped into memory.
 
     Args:
         path: A file that ``numpy.save`` wrote: [n_rows, ...] numbers in C order. Every worker opens it.
             It must not be changed while it is in use.
+        checked: Makes of the mapped values an object that compares their bytes with checksums; none if None.
 
     Raises:
         FormatError: The file cannot be read, or holds something else.
     """
 
-    def __init__(self, path: str | Path):
+    def __init__(self, path: str | Path, checked: Callable[[np.ndarray], Sums] | None = None):
         self.path = str(path)
         # a plain array that keeps the mapping open
         values = self._values = map_npy(path)
@@ -44,13 +60,19 @@ class MappedColumn:
         self.dtype: np.dtype = values.dtype
         self.sparse = False
         self.nbytes = 0
+        self._checked = checked
+        self._sums = None if checked is None else checked(values)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # a copy maps the file again
-        return MappedColumn, (self.path,)
+        return MappedColumn, (self.path, self._checked)
 
     def read_begin(self, rows: np.ndarray | None) -> Read:
-        return Ready(self._values) if rows is None else _RowRead(self._values, rows)
+        if rows is not None:
+            return _RowRead(self._values, rows, self._sums)
+        if self._sums is not None:
+            self._sums.check(slice(0, len(self._values)))
+        return Ready(self._values)
 
 
 class _RowRead:
@@ -60,8 +82,8 @@ class _RowRead:
         IndexError: There is no such row.
     """
 
-    def __init__(self, values: np.ndarray, rows: np.ndarray):
-        self._values = values
+    def __init__(self, values: np.ndarray, rows: np.ndarray, sums: Sums | None):
+        self._values, self._sums = values, sums
         order = np.argsort(rows, kind="stable")
         ascending = rows[order]
         if len(rows) and not 0 <= ascending[0] <= ascending[-1] < len(values):
@@ -78,6 +100,8 @@ class _RowRead:
 
     def _read(self, at: np.ndarray, rows: np.ndarray) -> None:
         """Write rows, ascending, to their places in the result."""
+        if self._sums is not None:
+            self._sums.check(rows)
         first, end = int(rows[0]), int(rows[-1]) + 1
         adjacent = end - first == len(rows) and bool((rows[1:] > rows[:-1]).all())
         # both release the interpreter lock; checked indices need no second check

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -37,6 +38,7 @@ class Column(BaseModel):
         shape: Rows, and the shape of a row.
         rows_per_block: Rows that a checksum covers.
         checksums: BLAKE2b of each block in order, 16 bytes in hexadecimal.
+        page_sums: Of each block, which reads compare (``page_sum``); none in a store of an earlier version.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -48,6 +50,7 @@ class Column(BaseModel):
     shape: list[NonNegativeInt] = Field(min_length=1, max_length=2)
     rows_per_block: PositiveInt
     checksums: list[str]
+    page_sums: list[NonNegativeInt] = []
 
     @model_validator(mode="after")
     def _consistent(self) -> Column:
@@ -55,6 +58,8 @@ class Column(BaseModel):
             raise ValueError(f"the file of column {self.group}.{self.name} is {self.file!r}, expected {file_name(self.group, self.name)!r}")
         if len(self.checksums) != -(-self.shape[0] // self.rows_per_block):
             raise ValueError(f"column {self.group}.{self.name} has {len(self.checksums)} checksums, which do not fit its rows")
+        if self.page_sums and len(self.page_sums) != len(self.checksums):
+            raise ValueError(f"column {self.group}.{self.name} has {len(self.page_sums)} sums of pages, which do not fit its rows")
         return self
 
     @property
@@ -73,6 +78,7 @@ class Manifest(BaseModel):
         n_classes, multilabel: As in ``Graph``; None where they follow from the labels.
         meta: Anything else worth keeping (source, class names, ...).
         columns: The columns.
+        checksum: CRC-32 of all other fields; None in a store of an earlier version.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -86,6 +92,7 @@ class Manifest(BaseModel):
     multilabel: bool | None
     meta: dict[str, Any]
     columns: list[Column]
+    checksum: int | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Manifest:
@@ -108,9 +115,14 @@ class Manifest(BaseModel):
             DataError: ``meta`` holds something other than plain values.
         """
         try:
-            return to_json(self.model_dump(), indent=1)
+            return to_json(self.model_dump() | {"checksum": self.computed_checksum()}, indent=1)
         except (TypeError, ValueError, RecursionError) as error:
             raise DataError(f"meta cannot be stored as JSON ({error}); give texts, numbers, lists and dicts by text") from None
+
+
+    def computed_checksum(self) -> int:
+        """CRC-32 of all fields but the checksum."""
+        return zlib.crc32(to_json(self.model_dump(exclude={"checksum"}), sort_keys=True).encode())
 
 
 def check_column(group: str, name: str, shape: tuple[int, ...], dtype: str) -> None:
@@ -158,7 +170,10 @@ def read_manifest(folder: Path) -> Manifest:
         raise FormatError(f"{path}: not the manifest of a store (its format is not {FORMAT!r}); {AGAIN}")
     if record.get("version") != VERSION:
         raise FormatError(f"{path}: a store of version {record.get('version')!r:.20}, but this GraphTheta reads version {VERSION}; {AGAIN}")
-    return checked_manifest(record, str(path))
+    manifest = checked_manifest(record, str(path))
+    if manifest.checksum not in (None, manifest.computed_checksum()):
+        raise FormatError(f"{path}: damaged: its fields differ from the checksum; copy the folder again, or {AGAIN}")
+    return manifest
 
 
 def checked_manifest(record: Mapping[str, Any], where: str) -> Manifest:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from graphtheta.engine.store.quantised import QuantisedColumn
 from graphtheta.errors import FormatError, GraphThetaError
 from graphtheta.npy import map_npy
 from graphtheta.sparse import csr
-from graphtheta.store.checksum import block_sums, share
+from graphtheta.store.checksum import PageSums, block_sums, share
 from graphtheta.store.manifest import AGAIN, Column, Manifest, file_name, read_manifest
 from graphtheta.store.text import StoredTexts
 from graphtheta.typed_rows import KIND, TypedRows
@@ -114,9 +115,14 @@ class Columns:
                      where=str(self.folder), folder=str(self.folder), **fields)
 
     def array(self, group: str, name: str) -> np.ndarray | None:
-        """A mapped array; None if there is no such column."""
+        """A mapped array whose bytes have been compared with the sums of their pages; None if there is no such column."""
         c = self._take(group, name)
-        return None if c is None else _mapped(self.folder, c)
+        if c is None:
+            return None
+        values = _mapped(self.folder, c)
+        if c.page_sums:
+            _page_sums(self.folder, c, values).check(slice(0, len(values)))
+        return values
 
     def features(self, group: str, name: str) -> Any:
         """Features in one of their forms: read by rows, as they are or as codes, or CSR; None if there are none."""
@@ -137,7 +143,8 @@ class Columns:
     def column(self, group: str, name: str) -> MappedColumn:
         """A column that is read by rows."""
         c = self._take(group, name)
-        column = MappedColumn(self.folder / file_name(group, name))
+        path = self.folder / file_name(group, name)
+        column = MappedColumn(path, None if c is None or not c.page_sums else partial(_page_sums, self.folder, c))
         _compare(self.folder, c, column)
         return column
 
@@ -198,6 +205,17 @@ def _verify(folder: Path, c: Column, blocks: range) -> None:
     values = _mapped(folder, c)
     for block in blocks:
         if block_sums(values, c.rows_per_block, range(block, block + 1)) != [c.checksums[block]]:
-            first = block * c.rows_per_block
-            raise FormatError(f"{folder / c.file}: rows {first} to {min(first + c.rows_per_block, c.shape[0]) - 1} are damaged: their "
-                              f"bytes differ from the checksum; copy the folder again, or {AGAIN}")
+            raise _damaged(folder, c, block)
+
+
+def _page_sums(folder: Path, c: Column, values: np.ndarray) -> PageSums:
+    """What compares blocks of a column with the sums of their pages."""
+    return PageSums(values, c.rows_per_block, c.page_sums, partial(_damaged, folder, c))
+
+
+def _damaged(folder: Path, c: Column, block: int) -> FormatError:
+    """The error for a block of a column."""
+    first = block * c.rows_per_block
+    last = min(first + c.rows_per_block, c.shape[0]) - 1
+    return FormatError(f"{folder / c.file}: rows {first} to {last} are damaged: their bytes differ from the checksum; copy the folder "
+                       f"again, or {AGAIN}")

@@ -76,8 +76,8 @@ class ColumnWriter:
         except OSError as error:
             raise unwritable(self.path, "the column", error, SHARED) from None
 
-    def sums(self, rows: int, blocks: range) -> list[str]:
-        """Checksums of some blocks of the column.
+    def sums(self, rows: int, blocks: range) -> list[tuple[str, int]]:
+        """Both checksums of some blocks of the column.
 
         Args:
             rows: Rows of a block.
@@ -256,11 +256,12 @@ class StoreWriter:
 
         Collective: all ranks of comm.
         """
-        rows, sums = rows_per_block(c.shape, c.dtype), list[str]()
+        rows, sums = rows_per_block(c.shape, c.dtype), list[tuple[str, int]]()
         blocks = share(-(-c.shape[0] // rows), self._comm.rank, self._comm.size)
         self._together(lambda: sums.extend(c.sums(rows, blocks)))
+        found = [pair for part in self._comm.all_gather(sums) for pair in part]
         return {"group": group, "name": name, "file": c.path.name, "dtype": c.dtype.name, "shape": list(c.shape), "rows_per_block": rows,
-                "checksums": [s for part in self._comm.all_gather(sums) for s in part]}
+                "checksums": [checksum for checksum, _ in found], "page_sums": [page_sum for _, page_sum in found]}
 
     def _publish(self, text: str) -> None:
         with atomic_file(self._part / FILE) as f:

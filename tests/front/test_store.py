@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 import graphtheta as gt
+from graphtheta.__main__ import main
 from graphtheta.atomic import claim
 from graphtheta.data import lazy, transform
 from graphtheta.engine.comm.serial import SerialComm
@@ -46,8 +47,9 @@ def written(folder, graph=PLAIN, size=1):
 
 
 def edited(folder, **changes):
+    """Change fields of a manifest, and remove its checksum as in stores of earlier versions."""
     path = folder / FILE
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "checksum": None, **changes}))
 
 
 def bytes_of(folder):
@@ -144,6 +146,13 @@ def test_a_wrong_column_of_a_manifest_is_refused(column, changes, message, tmp_p
         gt.load(folder)
 
 
+def unchecked(folder):
+    """A store without sums of pages, as earlier versions wrote them, or as somebody forges one."""
+    columns = json.loads((folder / FILE).read_text())["columns"]
+    edited(folder, columns=[{**c, "page_sums": []} for c in columns])
+    return folder
+
+
 def patched(folder, column, row, value):
     values = np.lib.format.open_memmap(folder / f"{column}.npy", "r+")
     values[row] = value
@@ -157,7 +166,7 @@ def patched(folder, column, row, value):
     ("texts", "node.ids.offsets", 2, 1, "begins within a character"), ("texts", "node.ids.bytes", 0, 255, "not UTF-8"),
     ("plain", "node.y", 3, 9, "node 3 has label 9"), ("plain", "edge.weight", 3, np.nan, "edge 3 is nan")])
 def test_values_that_are_no_graph_are_refused(kind, column, row, value, message, tmp_path):
-    folder = written(tmp_path / "s", KINDS[kind])
+    folder = unchecked(written(tmp_path / "s", KINDS[kind]))
     patched(folder, column, row, value)
     with pytest.raises(GraphThetaError, match=message):
         gt.load(folder, split="none")
@@ -198,11 +207,55 @@ def test_damage_is_located(tmp_path, monkeypatch):
     monkeypatch.setattr(checksum, "BLOCK_BYTES", 64)
     folder = written(tmp_path / "s", size=3)
     patched(folder, "node.x", (17, 2), 5)
-    assert read_store(folder).n_nodes == 40
+    column = read_store(folder).x
+    assert len(column.read_begin(np.arange(16)).end()) == 16
+    for rows in (np.array([30, 16]), None):
+        with pytest.raises(FormatError, match=r"node\.x\.npy: rows 16 to 19 are damaged"):
+            column.read_begin(rows).end()
     with pytest.raises(FormatError, match=r"node\.x\.npy: rows 16 to 19 are damaged"):
         read_store(folder, verify=True)
     with pytest.raises(FormatError, match="rows 16 to 19"):
         run_simulated(3, lambda comm: check_store(folder, comm))
+
+
+@pytest.mark.parametrize("kind", [*(name for name, graph in KINDS.items() if graph.n_edges), "int8"])
+def test_a_changed_bit_is_found_or_changes_nothing(kind, tmp_path, monkeypatch):
+    """Anywhere in a store, by reading it as training does."""
+    monkeypatch.setattr(checksum, "BLOCK_BYTES", 256)
+    monkeypatch.setattr(checksum, "PAGE_BYTES", 64)
+    folder = tmp_path / "s"
+    if kind == "int8":
+        assert main(["import", str(written(tmp_path / "source")), "--to", str(folder), "--feature-type", "int8"]) == 0
+    else:
+        written(folder, KINDS[kind])
+    digest, data, rng = read(folder), bytes_of(folder), np.random.default_rng(0)
+    for name in sorted(data):
+        for at in rng.integers(0, len(data[name]), 12):
+            damaged = bytearray(data[name])
+            damaged[at] ^= 1 << rng.integers(8)
+            (folder / name).write_bytes(damaged)
+            try:
+                found = read(folder)
+            except GraphThetaError as error:
+                assert str(folder / name) in str(error)
+            else:
+                assert found == digest, f"bit of byte {at} of {name}"
+        (folder / name).write_bytes(data[name])
+
+
+def read(folder):
+    """Everything that training can read of a store, features in two lists of rows."""
+    graph = gt.load(folder, split="none")
+    rows = np.arange(0, graph.n_nodes, 3), np.arange(graph.n_nodes)[::-1]
+    features = [graph.x.read_begin(r).end().tobytes() for r in rows] if hasattr(graph.x, "read_begin") else []
+    return graph.digest(), graph.meta, graph.original_ids.tolist(), features
+
+
+def test_a_store_of_an_earlier_version_is_read(tmp_path):
+    folder = unchecked(written(tmp_path / "s"))
+    assert gt.load(folder, split="public").digest() == PLAIN.digest()
+    patched(folder, "node.x", (17, 2), 5)
+    assert gt.load(folder, split="public").digest() != PLAIN.digest()
 
 
 def test_a_writer_that_fails_leaves_no_store(tmp_path):
