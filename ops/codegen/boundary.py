@@ -101,8 +101,11 @@ class Boundary:
         """Add what the gradient rules of u read to compute the gradient of e."""
         form, lowering = self._v.form(u), lowering_of(u)
         if form is None:
-            if lowering is not None and lowering.saves_intermediates and not self._v.is_alias(u):
+            assert lowering is not None, u
+            if lowering.saves_intermediates and not self._v.is_alias(u):
                 self._value(u, here=True)
+            for i in lowering.gradient_reads:
+                self._value(u.args[i])
             return
         for a, rule in zip(u.args, form.grads, strict=True):
             if a is e and rule is not None:

@@ -52,6 +52,8 @@ class Embedding(Lowering):
 class OwnEmbedding(Lowering):
     """A row of the table that a row has; all tables of a column are one matrix of their rows."""
 
+    gradient_reads = (1,)
+
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
         leaf = e.args[0].leaf
         assert leaf is not None

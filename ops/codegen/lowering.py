@@ -21,11 +21,13 @@ class Lowering:
             other positions, so that it is saved in a buffer.
         saves_intermediates: Whether its gradient reads values that ``forward`` left in
             ``Values.intermediates``.
+        gradient_reads: Positions of the arguments whose values the gradients of others read.
     """
 
     reads_again = False
     repeats = False
     saves_intermediates = False
+    gradient_reads: tuple[int, ...] = ()
 
     def forward(self, r: Any, e: Expr, name: str) -> RegisterBuffer:
         """Write the value of e.

@@ -150,4 +150,13 @@ FOUND: dict[str, Case] = {
         "edge.src.x * gt.embedding(self.p, edge.dst.code)",
         parameters={"p": (3, 3)},
     ),
+    "a row of a table of the source that is chosen by a draw of dropout": layer(
+        "(edge.dst.x, {'new': gt.embedding(edge.src.x, "
+        "gt.maximum(edge.src.code * 0, gt.dropout(edge.src.x[..., 0], 0.75) <= 0.013))})",
+    ),
+    "a row of a table of the source that is chosen by a sum": layer(
+        "edge.dst.x * gt.embedding(edge.src.x, gt.maximum(edge.code * 0, "
+        "(edge.reals + edge.dst.x).sum(-1) > 0.013))",
+        bounds={"SAVE": 1},
+    ),
 }
