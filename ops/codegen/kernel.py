@@ -189,13 +189,11 @@ def _loops(values: Values, head: list[str], sums: bool) -> list[str]:
     """
     source = values.source
     sections = source.sections
-    # the rows of a fresh state are stored once
-    stretch = 1 << 40 if values.variant.fresh else STRETCH
     own = "        sr = row[r]" if values.variant.mode == "sender" else "        dr = row[r]"
     rows = [*sections["top"], "    last = ptr[hi] - 1", *(["    since = 0"] if sums else []), "    for r in range(lo, hi):", own,
             "        tr = target[r]"]
     # a row without edges keeps what it has, and its columns may hold what no edge may read
-    rows += [f"        for begin in range(ptr[r], ptr[r + 1], {stretch}):", f"            beyond = min(begin + {stretch}, ptr[r + 1])"]
+    rows += [f"        for begin in range(ptr[r], ptr[r + 1], {STRETCH}):", f"            beyond = min(begin + {STRETCH}, ptr[r + 1])"]
     rows += _deeper(1, [*sections["row"], "        for k in range(begin, beyond):", *head, *sections["edge"], *sections["end"]])
     if not sums:
         return rows
@@ -203,7 +201,7 @@ def _loops(values: Values, head: list[str], sums: bool) -> list[str]:
     for near, whole in source.near.items():
         added += [f"    for i in range({near}.shape[0]):", f"        for j in range({near}.shape[1]):",
                   f"            {whole}[i, j] += {near}[i, j]", f"            {near}[i, j] = ZERO"]
-    rows += ["            since += beyond - begin", f"            if since >= {stretch}:"]
+    rows += ["            since += beyond - begin", f"            if since >= {STRETCH}:"]
     return [*rows, *_deeper(3, [*added, *sections["top"], "    since = 0"]), *added]
 
 

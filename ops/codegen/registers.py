@@ -169,31 +169,64 @@ class Registers:
         return buffer.memory()
 
     def row_sum(self, array: str, shape: Shape, additive: bool) -> RegisterBuffer:
-        """A sum over the edges of a row: in variables during the loop, then stored in the row.
+        """A sum over the edges of a row.
 
         Args:
             array: Where the rows are.
             shape: Trailing shape.
-            additive: Whether edges only add to it. Then it is the sum over a stretch of edges, which is added to the row: as
-                for ``block_sum``, a float32 sum over many edges would lose digits.
+            additive: Whether edges only add to it. Then it is the sum over a stretch of edges, which
+                is added to the row: as for ``block_sum``, a float32 sum over many edges would lose
+                digits.
         """
-        fresh = self.values.variant.fresh
-        if self.source.rolled:
-            buffer = RegisterBuffer(self.source, array, shape, (array, "tr"))
-            if fresh and array not in self.sums:
-                with self.source.within("row"):
-                    buffer.clear()
-            return self.sums.setdefault(array, buffer)
         if array not in self.sums:
-            buffer = self.sums[array] = RegisterBuffer(self.source, f"sum_{array}", shape)
-            for cell in slices(shape, self.source.lanes):
-                buffer.filled.add(int(cell.at[0]))
-                before = self.source.read(array, "tr", cell)
-                with self.source.within("row"):
-                    buffer.set(cell, self.source.zeros(cell) if fresh or additive else before)
-                with self.source.within("end"):
-                    self.source.write(array, "tr", cell, f"{before} + {buffer.get(cell)}" if additive and not fresh else buffer.get(cell))
+            sum_of = self._sum_in_memory if self.source.rolled else self._sum_in_variables
+            self.sums[array] = sum_of(array, shape, additive)
         return self.sums[array]
+
+    def _sum_in_variables(self, array: str, shape: Shape, additive: bool) -> RegisterBuffer:
+        """A sum in variables during the loop, then stored in the row."""
+        s = self.source
+        buffer = RegisterBuffer(s, f"sum_{array}", shape)
+        cells = slices(shape, s.lanes)
+        with s.within("row"):
+            for cell in cells:
+                buffer.filled.add(int(cell.at[0]))
+                buffer.set(cell, s.zeros(cell) if additive else s.read(array, "tr", cell))
+
+        def store(add: bool) -> None:
+            for cell in cells:
+                before = f"{s.read(array, 'tr', cell)} + " if add else ""
+                s.write(array, "tr", cell, before + buffer.get(cell))
+
+        with s.within("end"):
+            if additive and self.values.variant.fresh:
+                with s.block("if begin == ptr[r]:"):
+                    store(add=False)
+                with s.block("else:"):
+                    store(add=True)
+            else:
+                store(add=additive)
+        return buffer
+
+    def _sum_in_memory(self, array: str, shape: Shape, additive: bool) -> RegisterBuffer:
+        """A sum in the row; of a later stretch of edges in scratch space, then added to the row."""
+        s = self.source
+        if not additive:
+            return RegisterBuffer(s, array, shape, (array, "tr"))
+        later = RegisterBuffer.scratch(s, f"later_{array}", shape)
+        buffer = RegisterBuffer(s, array, shape, (f"into_{array}", f"at_{array}"))
+        with s.within("row"):
+            with s.block("if begin == ptr[r]:"):
+                s.put(f"into_{array}, at_{array} = {array}, tr")
+                if self.values.variant.fresh:
+                    buffer.clear()
+            with s.block("else:"):
+                s.put(f"into_{array}, at_{array} = {later.name}, 0")
+                buffer.clear()
+        with s.within("end"), s.block("if begin > ptr[r]:"):
+            for cell in s.slices(shape):
+                s.write(array, "tr", cell, f"{s.read(array, 'tr', cell)} + {later.get(cell)}")
+        return buffer
 
     def block_sum(self, name: str, shape: Shape) -> RegisterBuffer:
         """A sum over all edges of a block: the gradient of a value without rows.
