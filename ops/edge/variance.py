@@ -55,15 +55,18 @@ class Variance(Aggregator):
 
 
 class Deviation(Variance):
-    """Square root of the variance; its gradient is 0 where the messages are equal up to rounding."""
+    """Square root of the variance: 0, with gradient 0, where the messages are equal up to rounding."""
 
     name = "std"
 
     def finish(self, state: State) -> np.ndarray:
-        return np.sqrt(super().finish(state))
+        root: np.ndarray = np.sqrt(super().finish(state))
+        rounding = ONE_TOLERANCE * np.finfo(root.dtype).eps * np.abs(state["mean"])
+        # as a difference of equal numbers it is noise, and so would its gradient be
+        return np.where(root <= rounding, 0, root)
 
     def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
-        differ = total > ONE_TOLERANCE * np.finfo(total.dtype).eps * np.abs(state["mean"])
+        differ = total > 0
         return {"g": np.where(differ, g, 0) / (np.where(differ, total, 1) * _divisor(state)), "mean": state["mean"]}
 
 

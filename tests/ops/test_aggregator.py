@@ -244,10 +244,26 @@ def test_a_large_mean_cancels_no_variance(agg):
     np.testing.assert_allclose(out, [[expected]], rtol=1e-6)
 
 
-def test_the_deviation_of_equal_messages_has_no_gradient():
-    """Their distance from the mean is a rounding error, divided by another."""
-    x = np.full((3, 2), 0.1, np.float32)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("ulps", [0, 1, 8])
+def test_the_deviation_of_messages_that_are_equal_up_to_rounding_is_0(ulps, dtype):
+    """Their distance from the mean is a rounding error, which the gradient divides by another."""
+    x = np.full((3, 2), 0.1, dtype)
+    x[1] += ulps * np.spacing(x[1])
     row = np.zeros(3, int)
     state, out = total(DEVIATION, 1, row, [x], np.arange(3))
     (g,) = gradients(DEVIATION, state, out, np.ones_like(out), row, [x], np.arange(3))
-    assert not g.any() and np.abs(out).max() < 1e-7
+    assert not g.any() and not out.any()
+
+
+def test_the_deviation_of_other_messages_has_the_slope_of_a_unit_vector():
+    x = np.array([[1.0], [1.0 + 1e-12], [1.0]])
+    row = np.zeros(3, int)
+    state, out = total(DEVIATION, 1, row, [x], np.arange(3))
+    (g,) = gradients(DEVIATION, state, out, np.ones_like(out), row, [x], np.arange(3))
+    assert out > 0 and np.sqrt(3 * np.square(g).sum()) == pytest.approx(1, rel=1e-3)
+
+
+def test_the_deviation_of_nan_is_nan():
+    _, out = total(DEVIATION, 1, np.zeros(2, int), [np.array([[np.nan], [1.0]])], np.arange(2))
+    assert np.isnan(out).all()
