@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 from traced import trace
 
 import graphtheta.ops as gt
+from graphtheta.checking.forward import forward, gradients
+from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.view.view import global_view
 from graphtheta.ops import PRIMITIVES, Tape
@@ -251,6 +254,45 @@ def test_widths(shape):
     nodes = {"z": shape, "y": shape, "s": shape[:1]}
     both(lambda e: gt.tanh(e.src.z * e.dst.y), ("sum", "max"), nodes=nodes)
     both(lambda e: gt.softmax(e.src.s + e.dst.s) * gt.reshape(gt.tanh(e.src.z), *shape), nodes=nodes)
+
+
+class Weighted(Layer):
+    """A weighted sum, of as many copies of one edge as the graph has."""
+
+    def gather(self, edge):
+        return edge.src.h * edge.weight
+
+
+class Chosen(Weighted):
+    """The same of products that edges choose."""
+
+    def __init__(self):
+        self.matrices = gt.Parameter(np.ones((1, 2, 3), np.float32))
+
+    def gather(self, edge):
+        return gt.embedding(edge.src.h @ self.matrices, edge.code) * edge.weight
+
+
+class FromOnes(Model):
+    """A layer on a value of its own."""
+
+    def __init__(self, layer, width):
+        self.layer, self.ones = layer, gt.Parameter(np.ones(width, np.float32))
+
+    def forward(self, graph):
+        return self.layer(graph, gt.repeat_rows(self.ones, graph.x))
+
+
+@pytest.mark.parametrize(("layer", "width"), [(Weighted, 3), (Weighted, 1030), (Chosen, 1)], ids=["narrow", "wide", "pairs"])
+def test_sums_over_many_edges_keep_their_digits(layer, width):
+    """The float32 sum of 30,000 times 0.1, one by one, is 2e-4 off."""
+    m = 30_000
+    graph = Graph(np.repeat([[0], [1]], m, axis=1), 2, x=np.ones((2, 1)), edge_weight=np.full(m, 0.1, np.float32),
+                  edge_columns={"code": np.ones(m, int)})
+    model, most = FromOnes(layer(), width), m * float(np.float32(0.1))
+    np.testing.assert_allclose(forward(model, graph)[1], most, rtol=1e-5)
+    found = gradients(lambda out: out.mean(-1) * graph.n_nodes, model, graph)[1]["ones"]
+    np.testing.assert_allclose(found.astype(float).sum(), most, rtol=1e-5)
 
 
 @pytest.mark.parametrize("masked", ["some", "all"])
