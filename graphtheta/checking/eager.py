@@ -165,8 +165,11 @@ def _softmax(score: Any, edges: _Edges) -> Any:
     weight = edges.weight.reshape(-1, *[1] * (z.ndim - 1)).astype(z.dtype)
     p = np.zeros_like(z)
     for at in received:
-        e = np.exp(z[at] - z[at].max(axis=0))
-        p[at] = e / (weight[at] * e).sum(axis=0)
+        top = z[at].max(axis=0)
+        # a score of -inf is masked, also where all are
+        e = np.exp(z[at] - np.where(np.isneginf(top), 0, top))
+        mass = (weight[at] * e).sum(axis=0)
+        p[at] = e / np.where(mass == 0, 1, mass)
     out = Var(p, score.space)
 
     def vjp(gs: list[Any]) -> list[Any]:

@@ -68,6 +68,17 @@ def near(gap: Any, *values: Value) -> None:
         now.margin = builtins.min(now.margin, float(gaps.min()))
 
 
+def cancels(y: np.ndarray, nan: np.ndarray) -> None:
+    """Note an infinity less another, or times 0, which is NaN in one order of operations only.
+
+    Args:
+        y: Sums or products.
+        nan: Where one of the numbers that they are made of is NaN.
+    """
+    if (np.isnan(y) & ~nan).any():
+        now.margin = 0
+
+
 class Value:
     """An array with rows of nodes or edges, or one without rows, and how its gradient goes on.
 
@@ -474,7 +485,9 @@ def sum(x: Value, axis: Any = -1, keepdims: bool = False) -> Value:
     axes = _axes(x, axis)
     kept = _kept(x, axes)
     rule = lambda g: np.broadcast_to(g.reshape(kept), x.x.shape)
-    return Value(x.x.sum(axis=axes, keepdims=keepdims), x.rows, [(x, rule)], exact=x.exact)
+    y = x.x.sum(axis=axes, keepdims=keepdims)
+    cancels(y, np.isnan(x.x).any(axis=axes, keepdims=keepdims))
+    return Value(y, x.rows, [(x, rule)], exact=x.exact)
 
 
 def mean(x: Value, axis: Any = -1, keepdims: bool = False) -> Value:
@@ -585,6 +598,7 @@ def matmul(x: Value, w: Any) -> Value:
     if w.rows or not x.dims or not w.dims or x.dims[-1] != w.dims[0]:
         raise ValueError("shapes do not fit")
     y = np.tensordot(x.x, w.x, 1)
+    cancels(y, np.tensordot(np.isnan(x.x) * 1.0, np.ones(w.x.shape), 1) > 0)
     many = tuple(range(x.x.ndim - 1))
     of_x = lambda g: np.tensordot(
         g, w.x, (tuple(range(x.x.ndim - 1, g.ndim)), tuple(range(1, w.x.ndim)))
@@ -705,11 +719,7 @@ def total(how: Any, x: Value) -> Value:
                 slope = np.where(same, 0, slope / (2 * np.where(same, 1, root)))
         else:
             # of equal messages that of the first edge, NaN before all numbers
-            rank = np.argsort(
-                np.where(np.isnan(m), -np.inf, m if how in ("min", "median") else -m),
-                axis=0,
-                kind="stable",
-            )
+            rank = np.lexsort((m if how in ("min", "median") else -m, ~np.isnan(m)), axis=0)
             ranked = np.take_along_axis(m, rank, axis=0)
             if len(at) > 1:
                 gaps = np.diff(np.sort(m, axis=0), axis=0)

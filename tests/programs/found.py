@@ -159,4 +159,13 @@ FOUND: dict[str, Case] = {
         "(edge.reals + edge.dst.x).sum(-1) > 0.013))",
         bounds={"SAVE": 1},
     ),
+    "scores that are all -inf": layer(
+        "gt.softmax(gt.where(edge.code < 0, edge.attr[..., 0], -1e400)) * edge.src.x"
+    ),
+    "scores of which some are -inf": layer(
+        "gt.softmax(gt.where(edge.code < 1, edge.attr[..., 0], -1e400)) * edge.src.x"
+    ),
+    "the largest of infinity and NaN": layer(
+        "edge.src.x", sum='"max"', arrays={"x": Drawn((6, 3), "special", 17)}
+    ),
 }

@@ -351,7 +351,7 @@ def product(p: Pool) -> None:
         p.add("({0} + gt.embedding({1}, {2}))", made, w, index)
 
 
-@operation(3)
+@operation(4)
 def joined_products(p: Pool) -> None:
     """Products that the planner may join with another one, or contract with a sum."""
     x = p.pick(fits=lambda e: 0 < len(e.dims) < 3)
@@ -384,6 +384,15 @@ def joined_products(p: Pool) -> None:
         )
 
 
+@operation(5)
+def vector_again(p: Pool) -> None:
+    """A vector as the matrix of a product, and as a factor."""
+    x = p.pick(fits=lambda e: len(e.dims) == 1)
+    x = _of_several(p, x) if p.rng.random() < 0.7 else x
+    text = p.rng.choice(("({0} * {1} + {0} @ {1})", "(({0} @ {1}) * ({0} - {1}))"))
+    p.add(text, x, p.parameter(x.dims))
+
+
 @operation(2)
 def bias(p: Pool) -> None:
     x = p.pick(fits=lambda e: bool(e.dims) and prod(e.dims) < 40)
@@ -402,21 +411,22 @@ def over_axes(p: Pool) -> None:
     p.add(text if how != "sum" or prod(x.dims) < 9 else f"({text} * 0.125)", x)
 
 
-def _of_several(p: Pool, x: Entry, fits: Callable[[Entry], bool] | None = None) -> Entry:
+def _of_several(p: Pool, x: Entry) -> Entry:
     """Something that no end of an edge has alone: it is not computed once for each node, but by kernels."""
     ends = lambda e: {t.text[:8] for t in e.term.below() if t.text.startswith("edge.")}
-    other = p.pick(
-        fits=lambda e: e.dims == x.dims and ends(e) != ends(x) and (fits is None or fits(e))
-    )
+    other = p.pick(fits=lambda e: e.dims == x.dims and ends(e) != ends(x))
     return p.make(p.rng.choice(("({0} + {1})", "({0} - {1})")), x, other)
 
 
-@operation(9)
+@operation(6)
 def ties(p: Pool) -> None:
     """The largest of numbers of which several are equal: the first of them gets the gradient."""
-    exact = lambda e: bool(e.dims) and e.value.exact and e.value.learned
-    x = p.pick(fits=exact)
-    x = _of_several(p, x, exact) if p.rng.random() < 0.6 else x
+    if "edge" in p.scope and p.rng.random() < 0.7:
+        # what no end of an edge has alone is computed by kernels
+        ends = (pool_leaf(p, f"edge.{end}.x") for end in ("src", "dst"))
+        x = p.make(p.rng.choice(("({0} + {1})", "({0} - {1})")), *ends)
+    else:
+        x = p.pick(fits=lambda e: bool(e.dims) and e.value.exact and e.value.learned)
     axis = p.rng.choice((-1, -1, -len(x.dims), tuple(range(-len(x.dims), 0))))
     made = p.make(
         p.rng.choice(
@@ -1061,6 +1071,8 @@ class Drawer:
         sums = self._sums()
         outputs: dict[str, Entry] = {}
         chosen = self._typed(pool, edge) if rng.random() < 0.08 else None
+        if sums == {"": '"sum"'} and rng.random() < 0.4:
+            chosen = self._weighed(pool) or chosen
         if chosen is not None:
             messages = {"": chosen}
         else:
@@ -1242,9 +1254,19 @@ class Drawer:
             return None
         return made
 
+    def _weighed(self, pool: Pool) -> Entry | None:
+        """Something weighed by a softmax over the in-edges, which is mostly summed in one pass."""
+        for _ in range(4):
+            try:
+                attention(pool)
+            except Rejected:
+                continue
+            return pool.entries[-1] if pool.entries[-1].value.learned else None
+        return None
+
     def _sums(self) -> dict[str, str]:
         rng = self.rng
-        pick = lambda: rng.choice(("sum", "sum", "sum", "mean", *SUMS, "max", "sum", "var"))
+        pick = lambda: rng.choice(("sum", "sum", "sum", "mean", *SUMS, "max", "median", "sum", "var"))
         quoted = lambda how: how if how.startswith("gt.") else f'"{how}"'
         if rng.random() < 0.7:
             return {"": quoted(pick())}
@@ -1264,7 +1286,7 @@ class Drawer:
             e for e in pool.entries if e.value.kind == "f" and e.value.rows and e.value.learned
         ]
         exact = [e for e in learned if e.value.exact]
-        if exact and self.rng.random() < (0.4 if ranked else 0.1):
+        if exact and self.rng.random() < (0.5 if ranked else 0.1):
             return self.rng.choice(exact)
         tied = [e for e in learned if e.tied]
         if tied and self.rng.random() < 0.7:
