@@ -29,7 +29,7 @@ def measured(programs: int, seed: int, without: Collection[str]) -> int:
         outcome = search.search(range(seed, seed + programs), without)
     print(f"{outcome.programs} programs, {sum(outcome.failures.values())} failures")
     print(f"{'file':<40}{'branches':>9}{'taken':>8}  lines with branches that were not taken")
-    whole = [0, 0]
+    together: dict[str, tuple[int, int]] = {}
     files = (
         file
         for file in measurement.get_data().measured_files()
@@ -39,14 +39,17 @@ def measured(programs: int, seed: int, without: Collection[str]) -> int:
         analysis = measurement._analyze(file)
         numbers, missing = analysis.numbers, analysis.missing_branch_arcs()
         taken = numbers.n_branches - numbers.n_missing_branches
-        whole = [whole[0] + numbers.n_branches, whole[1] + taken]
+        for name in (Path(file).parent.relative_to(ROOT).as_posix(), "all"):
+            before = together.get(name, (0, 0))
+            together[name] = before[0] + numbers.n_branches, before[1] + taken
         if numbers.n_branches:
             shown = ", ".join(map(str, sorted(missing)))
             print(
                 f"{Path(file).relative_to(ROOT)!s:<40}{numbers.n_branches:>9}{taken / numbers.n_branches:>8.0%}  {shown}"
             )
-    print(f"{'together':<40}{whole[0]:>9}{whole[1] / max(whole[0], 1):>8.0%}")
+    for name, (branches, taken) in sorted(together.items()):
+        print(f"{name:<40}{branches:>9}{taken / max(branches, 1):>8.0%}")
     return 0
 
 
-MODULES = ("search", "draw", "compare", "eager", "emulator", "program", "shrink", "planted")
+MODULES = ("search", "generator", "compare", "eager", "emulator", "program", "shrink", "planted")
