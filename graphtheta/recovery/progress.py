@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict
 
 # seconds between two checks for a request to stop
 CHECK_EVERY = 2.0
+# what an evaluation changes, besides the history
+STANDING = ("measured", "waited", "quality", "best_epoch", "metrics", "audit")
 
 
 @dataclass
@@ -39,6 +41,7 @@ class Progress(BaseModel):
         epoch: Number of the current epoch, from 0.
         losses: Losses of the views of this epoch that are done, summed over the ranks.
         epoch_seconds, seconds: Training time of this epoch and of the run.
+        last: Mean loss of the epoch before, and its training time; None in the first epoch.
         measured: Whether the model was evaluated after the last step.
         waited: Number of evaluations since the best one.
         quality: Validation metric of the best model and, to break ties, its negative validation
@@ -46,6 +49,8 @@ class Progress(BaseModel):
         best_epoch, metrics: Epoch and metrics of the best model.
         history: A row per evaluated epoch.
         audit: Figures of the last audit.
+        before: ``STANDING`` before the last evaluation, if that is there only because the run ends
+            with it; a run that goes on must not count it.
         ended: Whether a callback ended the run.
         over: Whether the run is finished.
     """
@@ -56,6 +61,7 @@ class Progress(BaseModel):
     losses: list[float] = []
     epoch_seconds: float = 0.0
     seconds: float = 0.0
+    last: list[float] | None = None
     measured: bool = False
     waited: int = 0
     quality: list[float] | None = None
@@ -63,6 +69,7 @@ class Progress(BaseModel):
     metrics: dict[str, float] = {}
     history: list[dict[str, Any]] = []
     audit: dict[str, float] = {}
+    before: dict[str, Any] | None = None
     ended: bool = False
     over: bool = False
 
@@ -73,8 +80,29 @@ class Progress(BaseModel):
         self.seconds += seconds
         self.measured = False
 
-    def take_row(self, row: dict[str, Any], metrics: dict[str, float], quality: tuple[float, float]) -> bool:
-        """Record an evaluation of the model; returns whether it is the best so far."""
+    @property
+    def evaluated(self) -> tuple[int, float, float]:
+        """Number of the epoch, from 1, that an evaluation is about, its mean loss and its training time."""
+        if self.losses or self.last is None:
+            return self.epoch + 1, float(np.mean(self.losses)), self.epoch_seconds
+        return self.epoch, *self.last
+
+    def take_row(
+        self,
+        row: dict[str, Any],
+        metrics: dict[str, float],
+        quality: tuple[float, float],
+        before: dict[str, Any] | None = None,
+    ) -> bool:
+        """Record an evaluation of the model; returns whether it is the best so far.
+
+        Args:
+            row: For the history.
+            metrics: Of the model.
+            quality: See the attribute.
+            before: See the attribute.
+        """
+        self.before = before
         # interning saves memory: a long run has many rows with the same names
         self.history.append({intern(name): value for name, value in row.items()})
         self.measured = True
@@ -83,11 +111,24 @@ class Progress(BaseModel):
         self.waited = 0 if best is None or quality[0] > best[0] else self.waited + 1
         if best is not None and quality <= best:
             return False
-        self.quality, self.best_epoch, self.metrics = list(quality), self.epoch + 1, metrics
+        self.quality, self.best_epoch, self.metrics = list(quality), row["epoch"], metrics
         return True
+
+    def standing(self) -> dict[str, Any]:
+        """What the next evaluation changes, besides the history."""
+        return {name: getattr(self, name) for name in STANDING}
+
+    def without_last(self) -> None:
+        """Forget the evaluation at the end of the run, which goes on."""
+        for name, value in (self.before or {}).items():
+            setattr(self, name, value)
+        self.history.pop()
+        self.before = None
+        self.over = False
 
     def next_epoch(self) -> None:
         """Begin the next epoch, after all views of this one and its evaluation if it is due."""
+        self.last = [float(np.mean(self.losses)), self.epoch_seconds]
         self.epoch += 1
         self.losses, self.epoch_seconds = [], 0.0
 

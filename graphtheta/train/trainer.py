@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -37,6 +37,18 @@ from graphtheta.train.callback import Callback, Callbacks
 from graphtheta.train.session import CALMER, Session
 
 
+class Weights(NamedTuple):
+    """The weights of an evaluated model.
+
+    Attributes:
+        state: Those that all workers have, by name.
+        rows: Values of this worker's rows of each embedding.
+    """
+
+    state: dict[str, np.ndarray]
+    rows: Sequence[np.ndarray]
+
+
 class Log(Protocol):
     """Receives the reports of a trainer."""
 
@@ -55,9 +67,10 @@ class Trainer(Session):
     Collective: all ranks of comm.
     """
 
-    _best: dict[str, np.ndarray] | None = None
-    # values of this worker's rows of each embedding in the best model
-    _best_rows: Sequence[np.ndarray] = ()
+    # of the best evaluation
+    _best: Weights | None = None
+    # of the best one before the last, if that is there only because the run ends with it
+    _best_before: Weights | None = None
     # counts of the caches at the last evaluation
     _counted = np.zeros((2, 2), np.int64)
 
@@ -135,8 +148,8 @@ class Trainer(Session):
         """Give the model the weights of the best evaluation, if there was one."""
         if self._best is None:
             return
-        self.model.load_state(self._best)
-        for table, rows in zip(self.setup.tables, self._best_rows, strict=True):
+        self.model.load_state(self._best.state)
+        for table, rows in zip(self.setup.tables, self._best.rows, strict=True):
             table.set_values(rows)
 
     def _check_finite(self) -> None:
@@ -160,9 +173,12 @@ class Trainer(Session):
         job, pace, over = self.job, Pace(self.job.checkpoint_every), self._is_over(run)
         with Keeper(job, keeps and self.comm.rank == 0, self.step) as keeper, Stop(keeps) as stop:
             while not over:
-                code, due = self._train_some(run, pace, stop, keeper, calls.every_step)
-                ends = calls.call("on_step", run, self.step)
-                if not code and len(run.losses) == self._views(run.epoch):
+                code, due, ends = 0, False, False
+                # a run that was asked for fewer updates than it has made is only evaluated
+                if not self._is_done(run):
+                    code, due = self._train_some(run, pace, stop, keeper, calls.every_step)
+                    ends = calls.call("on_step", run, self.step)
+                if not code and (self._is_done(run) or len(run.losses) >= self.strategy.steps_per_epoch):
                     ends |= self._end_epoch(run, log, calls)
                 run.ended = calls.agree(ends, self.comm)
                 over = run.over = self._is_over(run)
@@ -170,20 +186,25 @@ class Trainer(Session):
                     self._check_finite()
                     # the state of other workers is gathered, so all ranks take part
                     held = {} if self._memory is None or not keeps else gathered(self.partition, self._memory.held())
-                    tables = gathered_tables(self.setup.tables if keeps else (), self.partition, self._best_rows, keeper.folder)
-                    keeper.offer(partial(self._checkpoint, run, held | tables.arrays, tables.failure))
+                    best = self._best if run.before is None else self._best_before
+                    rows = () if best is None else best.rows
+                    tables = gathered_tables(self.setup.tables if keeps else (), self.partition, rows, keeper.folder)
+                    held |= tables.arrays | {f"best/{name}": x for name, x in (best.state if best else {}).items()}
+                    keeper.offer(partial(self._checkpoint, run, held, tables.failure))
                 if code:
                     self._leave(keeper, code)
 
     def _end_epoch(self, run: Progress, log: Log | None, calls: Callbacks) -> bool:
         """End an epoch whose views are done; returns whether a callback ends training."""
         ends = False
-        if (run.epoch + 1) % self.job.eval_every == 0 or run.epoch + 1 >= self._epochs:
+        whole = len(run.losses) == self.strategy.steps_per_epoch
+        is_due = whole and (run.epoch + 1) % self.job.eval_every == 0
+        if is_due or self._is_done(run):
             self._check_finite()
-            self._evaluate(run, log)
+            self._evaluate(run, log, is_due)
             ends = calls.call("on_evaluation", run, self.step)
         ends |= calls.call("on_epoch", run, self.step)
-        if len(run.losses) == self.strategy.steps_per_epoch:
+        if whole:
             run.next_epoch()
         return ends
 
@@ -237,19 +258,32 @@ class Trainer(Session):
         """The strategy, if it reuses values of earlier steps."""
         return self.strategy if isinstance(self.strategy, Approximate) else None
 
-    def _evaluate(self, run: Progress, log: Log | None) -> None:
-        """Evaluate the model, and store its weights if it is the best so far."""
-        loss = float(np.mean(run.losses))
+    def _evaluate(self, run: Progress, log: Log | None, is_due: bool) -> None:
+        """Evaluate the model, and store its weights if it is the best so far.
+
+        Args:
+            run: The run.
+            log: Receives the row.
+            is_due: Whether a run with more updates would evaluate the model here too.
+        """
+        epoch, loss, seconds = run.evaluated
+        before = None if is_due else run.standing()
         metrics = self.measure()
         self._check_losses(metrics)
         if self.job.audit and not run.audit:
             self._audit(run)
-        row: dict[str, Any] = {"epoch": run.epoch + 1, "step": self.step, "loss": loss, "seconds": run.epoch_seconds, **metrics,
-                               **run.audit, **self._cache_counts()}
+        row: dict[str, Any] = {"epoch": epoch, "step": self.step, "loss": loss, "seconds": seconds, **metrics, **run.audit,
+                               **self._cache_counts()}
         if log is not None:
             row.update(log.epoch(row))
-        if run.take_row(row, metrics, self._quality(metrics, loss)):
-            self._best, self._best_rows = self.model.state(), [table.values() for table in self.setup.tables]
+        self._best_before = self._best
+        if run.take_row(row, metrics, self._quality(metrics, loss), before):
+            self._best = self._weights
+
+    @property
+    def _weights(self) -> Weights:
+        """The weights that the model has."""
+        return Weights(self.model.state(), [table.values() for table in self.setup.tables])
 
     def _check_losses(self, metrics: dict[str, float]) -> None:
         """Check that a model of finite weights has a finite loss of training, or of any set without one.
@@ -288,11 +322,6 @@ class Trainer(Session):
         raise Stopped(code)
 
     @property
-    def _epochs(self) -> int:
-        """Number of epochs of the run; the last one may be partial."""
-        return -(-self.job.steps // self._updates) if self.job.steps else self.job.epochs
-
-    @property
     def _updates(self) -> int:
         """Number of updates in a full epoch."""
         return -(-self.strategy.steps_per_epoch // self.setup.views_per_step)
@@ -302,15 +331,22 @@ class Trainer(Session):
         n = self.strategy.steps_per_epoch
         return min(n, (self.job.steps - epoch * self._updates) * self.setup.views_per_step) if self.job.steps else n
 
+    @property
+    def _goal(self) -> int:
+        """Updates of the run."""
+        return self.job.steps or self.job.epochs * self._updates
+
+    def _is_done(self, run: Progress) -> bool:
+        """Whether the run has made its updates, or more."""
+        return run.epoch * self._updates + -(-len(run.losses) // self.setup.views_per_step) >= self._goal
+
     def _is_over(self, run: Progress) -> bool:
         """Whether the run is finished: updates done, patience exhausted, or ended by callback."""
-        done = run.epoch * self._updates + -(-len(run.losses) // self.setup.views_per_step)
-        goal = self.job.steps or self.job.epochs * self._updates
         waited = 0 < self.job.patience <= run.waited
-        return goal == 0 or run.ended or (run.measured and (done >= goal or waited))
+        return self._goal == 0 or run.ended or (run.measured and (self._is_done(run) or waited))
 
     def _checkpoint(self, run: Progress, held: dict[str, Any], failure: OSError | None) -> Checkpoint:
-        state = self.training.state() | self._sizes | held | {f"best/{name}": x for name, x in (self._best or {}).items()}
+        state = self.training.state() | self._sizes | held
         manifest = Manifest(step=self.step, counters={name: x for name, x in state.items() if isinstance(x, int)}, progress=run.frozen(),
                             job=self.job.model_dump(mode="json"), job_hash=job_hash(self.job))
         return Checkpoint(manifest, {name: x for name, x in state.items() if not isinstance(x, int)}, failure)
@@ -340,12 +376,18 @@ class Trainer(Session):
         if "positive" not in found.manifest.job:
             self.setup.evaluator.positive = EARLIER_POSITIVE
         self.training.load_state({**found.manifest.counters, **found.arrays})
-        self._best_rows = load_tables(self.setup.tables, self.partition, found.arrays)
+        rows = load_tables(self.setup.tables, self.partition, found.arrays)
         if self._memory is not None:
             self._memory.hold(scattered(self.partition, found.arrays, found.manifest.counters.get(PARTITION, 0)))
         best = {name.removeprefix("best/"): x for name, x in found.arrays.items() if name.startswith("best/")}
-        self._best = best or None
-        return found.manifest.progress
+        self._best = self._best_before = Weights(best, rows) if best else None
+        run = found.manifest.progress
+        if run.before is not None and not self._is_over(run):
+            run.without_last()
+        elif run.before is not None and run.quality != run.before["quality"]:
+            # the last evaluation, of these weights, was the best
+            self._best = self._weights
+        return run
 
     def train_epoch(self, epoch: int) -> float:
         """One pass over the training set; the mean loss of its steps.
