@@ -24,6 +24,10 @@ class Module:
         """This module and all inside it, with their paths, each once."""
         yield from ((where, x) for where, x in _inside(self, "", set()) if isinstance(x, Module))
 
+    def named_values(self) -> Iterator[tuple[str, Any]]:
+        """All that is in the attributes of this module and of all inside it, with paths, each once; also in lists, tuples and dicts."""
+        yield from _inside(self, "", set())
+
     def modules(self) -> Iterator[Module]:
         """This module and all inside it."""
         yield from (x for _, x in self.named_modules())

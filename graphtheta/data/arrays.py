@@ -208,7 +208,7 @@ class GraphArrays:
     @property
     def nbytes(self) -> int:
         """Bytes of memory of all arrays."""
-        return sum(a.nbytes for _, a in self._arrays())
+        return sum(a.nbytes for _, a in self.named_arrays())
 
     def _fields(self) -> dict[str, Any]:
         """Everything the constructor takes, by name."""
@@ -223,7 +223,7 @@ class GraphArrays:
         """Whether x is stored as a sparse matrix."""
         return is_sparse(self.x) or (validation.is_column(self.x) and bool(self.x.sparse))
 
-    def _arrays(self) -> list[tuple[str, Any]]:
+    def named_arrays(self) -> list[tuple[str, Any]]:
         """All arrays with their names, x perhaps as a column; a sparse matrix is its three parts."""
         out = [("src", self.src), ("dst", self.dst)]
         for field in (*NODE_FIELDS, *EDGE_FIELDS):
@@ -242,7 +242,7 @@ class GraphArrays:
         """A short hash of all arrays and counts; equal graphs have equal digests on every machine."""
         h = hashlib.blake2b(digest_size=16)
         h.update(repr((self.n_nodes, self.n_features, self.n_classes, self.multilabel)).encode())
-        for field, a in self._arrays():
+        for field, a in self.named_arrays():
             # the width of sparse indices is scipy's choice, not content
             a = a.astype(np.int64) if field.endswith(("_indices", "_indptr")) else a
             h.update(f"{field}{a.dtype.str}{a.shape}".encode())

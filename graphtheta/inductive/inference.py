@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from graphtheta.agreement.digest import graph_digests
+from graphtheta.agreement.ranks import agreed, check_graphs, check_jobs
 from graphtheta.analytics.features import SCALE, with_structural_features
 from graphtheta.data.graph import Graph
 from graphtheta.embeddings.saved import load_values
@@ -17,7 +19,7 @@ from graphtheta.engine.layer.dry_run import Probe, probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.layer.settings import PassSettings, pass_scope
 from graphtheta.engine.partition.partition import Partition, build_partition
-from graphtheta.errors import ConfigError, GraphThetaError, MemoryLimitError
+from graphtheta.errors import ConfigError, GraphThetaError
 from graphtheta.evaluation.evaluate import Evaluator, RowEvaluator
 from graphtheta.inductive.grown import Grown, keep_layers
 from graphtheta.inductive.trained import Trained
@@ -35,6 +37,8 @@ from graphtheta.tasks.imbalance import RARER
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.registry import TASKS
 
+# what to do about too little memory
+MORE = "use more workers"
 # makes the model for a graph in the form of the training graph
 Make = Callable[[Graph, TaskKind], Model]
 # arrays of a file of weights
@@ -139,37 +143,35 @@ def _prepared(job: Job, trained: Trained, load: Callable[[], Graph], comm: Comm,
     """
     hidden = hidden_by(job)
     # a kind of task from a file is known after the file was read
-    kind_of, given = TASKS.find(trained.task if job.task == "auto" else job.task), Graph([[], []], 1)
+    kind_of = TASKS.find(trained.task if job.task == "auto" else job.task)
 
     def applied() -> TaskKind:
         kind = kind_of(job)
         kind.trains = False
         return kind
 
+    def loaded() -> Graph:
+        graph = load()
+        return choose_split(graph, job.split_index if graph.n_splits > 1 else 0)
+
+    check_jobs(job, comm)
+    given = agreed(comm, loaded, MORE)
+    check_graphs(graph_digests(given, comm.cores), comm)
+
     def in_form() -> Graph:
-        nonlocal given
-        given = load()
-        given = choose_split(given, job.split_index if given.n_splits > 1 else 0)
         trained.check_nodes(given)
         times = [f"edge.{hidden.time}"] if hidden is not None and hidden.timed else []
         return conformed(given, trained.graph, [*trained.read, *times])
 
-    error: GraphThetaError | None = None
-    found: tuple[TaskKind, Looped, Model] | None = None
-    try:
+    def made() -> tuple[TaskKind, Looped, Model]:
         whole = with_structural_features(job, in_form, comm, applied(), trained.graph.meta.get(SCALE, ()))
         kind = applied()
         taken = kind.take(whole)
         model = make(taken, kind)
         check_times(taken, hidden, kind.name == "node")
-        found = kind, with_loops(taken, job.self_loops, model, hidden), model
-    except MemoryError as e:
-        error = MemoryLimitError(f"the graph and the weights do not fit into memory: {e}; use more workers")
-    except GraphThetaError as e:
-        error = e
-    comm.agree(error)
-    assert found is not None
-    return given, *found
+        return kind, with_loops(taken, job.self_loops, model, hidden), model
+
+    return given, *agreed(comm, made, MORE)
 
 
 def _unlabelled(graph: Graph, kind: TaskKind) -> str:

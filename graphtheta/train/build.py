@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.agreement.digest import Digests, graph_digests
+from graphtheta.agreement.ranks import agreed, check_graphs, check_jobs, check_models
 from graphtheta.analytics.features import with_structural_features
 from graphtheta.caching.setup import Caches, make_caches, with_cached_columns
 from graphtheta.data.graph import Graph
@@ -24,7 +26,7 @@ from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.train.step import Training
 from graphtheta.engine.train.table import Table
 from graphtheta.engine.train.update import Schedule, UpdateRule
-from graphtheta.errors import ConfigError, GraphThetaError, MemoryLimitError
+from graphtheta.errors import ConfigError
 from graphtheta.evaluation.evaluate import Evaluator
 from graphtheta.inference.limited import Limited, limited
 from graphtheta.inference.reads import columns_read
@@ -46,11 +48,14 @@ from graphtheta.schema.schema import Schema
 from graphtheta.splits.several import choose_split
 from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.train.aggregation import first_totals
-from graphtheta.train.groups import Choice, Groups, frozen_parameters, rates
+from graphtheta.train.groups import SETTINGS, Choice, Groups, frozen_parameters, rates
 from graphtheta.train.make_model import Factory
 from graphtheta.train.modes import ModeCounts, count_modes
 from graphtheta.train.prepare import Prepared, build_strategy, choices_of, load_graph, prepare
 from graphtheta.train.schedule import schedule_of
+
+# what to do about too little memory
+SMALLER = "use fewer or narrower layers"
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,18 @@ class Choices:
     schedule: Schedule | None = None
     groups: Groups | None = None
     freeze: tuple[Choice, ...] = ()
+
+    def described(self, model: Model, frozen: frozenset[Parameter]) -> dict[str, Any]:
+        """What these settings mean for a model, as plain values, which all workers must have alike.
+
+        Args:
+            model: The model.
+            frozen: Its parameters that are not trained.
+        """
+        rates_of = rates(model, model.parameters(), self.groups or {}, dict.fromkeys(SETTINGS, -1.0))
+        names = [name for name, p in model.named_parameters() if p in frozen]
+        factor = None if self.schedule is None else self.schedule(0)
+        return {"groups": rates_of, "freeze": names, "lr_schedule": factor}
 
 
 @dataclass(frozen=True)
@@ -100,6 +117,7 @@ class RunSetup:
         limit: Passes by blocks; None if passes over the whole graph are within the memory limit.
         schema: Form of the graph, before self loops were added or dropped.
         prepared: How the dataset was prepared, see ``Trained``.
+        digests: Of the graph, before structural features and self loops.
     """
 
     job: Job
@@ -128,6 +146,7 @@ class RunSetup:
     limit: Limited | None
     schema: Schema
     prepared: dict[str, str]
+    digests: Digests
 
     @property
     def mode_line(self) -> str:
@@ -188,18 +207,20 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
 
     Collective: all ranks of comm.
     """
-    error: GraphThetaError | None = None
-    prepared = schema = None
-    try:
-        whole = with_structural_features(job, lambda: load_graph(job) if graph is None else choose_split(graph, job.split_index), comm)
-        prepared, schema = prepare(job, whole, model), Schema.of(whole, learned_types(job, whole))
+    check_jobs(job, comm)
+    whole = agreed(comm, lambda: load_graph(job) if graph is None else choose_split(graph, job.split_index), SMALLER)
+    digests = graph_digests(whole, comm.cores)
+    check_graphs(digests, comm)
+
+    def made_ready() -> tuple[Prepared, Schema, frozenset[Parameter], dict[str, Any]]:
+        featured = with_structural_features(job, lambda: whole, comm)
+        prepared = prepare(job, featured, model)
         frozen = frozen_parameters(prepared.model, choices.freeze)
-    except MemoryError as e:
-        error = MemoryLimitError(f"the graph and the weights do not fit into memory: {e}; use fewer or narrower layers")
-    except GraphThetaError as e:
-        error = e
-    comm.agree(error)
-    assert prepared is not None and schema is not None
+        schema = Schema.of(featured, learned_types(job, featured))
+        return prepared, schema, frozen, choices.described(prepared.model, frozen)
+
+    prepared, schema, frozen, described = agreed(comm, made_ready, SMALLER)
+    check_models(prepared.model, described, comm)
     made, dtype = prepared.model, np.dtype(job.dtype)
     pair = pair_for(job.partitioner, job.masters, prepared.graph, Work(job.layers, job.hidden, job.epochs, job.seed), comm)
     halo_comm = MergedComm(comm) if merges(job) else comm
@@ -233,7 +254,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     rule = UpdateRule(schedule_of(job) if choices.schedule is None else choices.schedule, job.clip_norm)
     return RunSetup(job, comm, made, prepared.info, pair, partition, settings, saving, found, bound, prepared.kind, task, evaluator,
                     prepared.metric, strategy, tuple(p for p in made.parameters() if p not in frozen), rule, views, independent, modes,
-                    choices, learned, tables, limit, schema, choices_of(job) if graph is None else {})
+                    choices, learned, tables, limit, schema, choices_of(job) if graph is None else {}, digests)
 
 
 def memory_of(job: Job, partition_bytes: int, extent: Extent, found: Probe, rank: int, size: int,
