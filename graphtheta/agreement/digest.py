@@ -32,6 +32,10 @@ PART = 1 << 24
 # of an array in files: bytes that are read, and of each place
 MOST_READ = 1 << 22
 PLACE = 1 << 16
+# behind the name of an array of which some rows are read
+IN_FILES = " in files"
+# name of the digest of all that a store holds
+STORE = "store"
 # entries of ``meta`` that a run reads
 META = ("node_types", "relations", "n_relations", "n_types", "class_names", "node_categories", "edge_categories")
 # attributes of a model that are digested beside its arrays
@@ -50,9 +54,12 @@ def graph_digests(graph: Graph, threads: int = 1) -> Digests:
     if graph.folder and is_store(graph.folder):
         columns = read_manifest(Path(graph.folder)).columns
         held = sorted((c.group, c.name, c.dtype, c.shape, c.checksums) for c in columns)
-        digests["store"] = of_text(json.dumps(held))
+        digests[STORE] = of_text(json.dumps(held))
     with ThreadPoolExecutor(max(threads, 1)) as pool:
-        of_parts = {name: [pool.submit(part) for part in _parts(x, name)] for name, x in graph.named_arrays()}
+        of_parts = {
+            name + IN_FILES * _is_read_in_part(x): [pool.submit(part) for part in _parts(x, name)]
+            for name, x in graph.named_arrays()
+        }
         for name, parts in of_parts.items():
             digests[name] = zlib.crc32(np.array([part.result() for part in parts], np.uint32).data)
     digests |= {f"meta[{name!r}]": of_text(repr(graph.meta[name])) for name in META if name in graph.meta}
@@ -82,13 +89,29 @@ def of_array(x: np.ndarray) -> int:
     return zlib.crc32(_bytes(x), of_text(f"{x.dtype.str}{x.shape}"))
 
 
+def changed(now: Digests, then: Digests) -> list[str]:
+    """Names of what differs in two graphs, or is in one of them; an array that was in a file and is no more is not compared."""
+    fields = [{name.removesuffix(IN_FILES) for name in digests} for digests in (now, then)]
+    names = now | then
+    return [
+        name
+        for name in names
+        if (name in now and name in then and now[name] != then[name])
+        or name.removesuffix(IN_FILES) in (fields[0] ^ fields[1]) - {STORE}
+    ]
+
+
+def _is_read_in_part(x: Any) -> bool:
+    return is_column(x) or isinstance(x, LazyArray) or in_files(x)
+
+
 def _parts(x: Any, name: str) -> list[Callable[[], int]]:
     """Functions that each give the digest of a part of an array."""
     head = of_text(f"{x.dtype.str}{tuple(x.shape)}")
     # the width of sparse indices is SciPy's choice, not content
     own = np.dtype(np.int64) if name.endswith(("_indices", "_indptr")) else x.dtype
     row = max(x.dtype.itemsize * int(np.prod(x.shape[1:])), 1)
-    if not (is_column(x) or isinstance(x, LazyArray) or in_files(x)):
+    if not _is_read_in_part(x):
         rows = max(PART // row, 1)
         bounds = [(a, min(a + rows, len(x))) for a in range(0, len(x), rows)]
         return [partial(_of_rows, x, a, b, own, head) for a, b in bounds] or [lambda: head]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from graphtheta.agreement.digest import changed
 from graphtheta.console import complain, say
 from graphtheta.data.columns import listed
 from graphtheta.data.scale import SCALES
@@ -35,6 +36,9 @@ from graphtheta.staleness.approximate import PARTITION, Approximate, gathered, s
 from graphtheta.staleness.audit import OUTPUTS, audited
 from graphtheta.train.callback import Callback, Callbacks
 from graphtheta.train.session import CALMER, Session
+
+# counters of a checkpoint: batches of an epoch; and what the names of the digests of the graph begin with
+EPOCH, GRAPH = "views_per_epoch", "graph/"
 
 
 class Weights(NamedTuple):
@@ -346,7 +350,8 @@ class Trainer(Session):
         return self._goal == 0 or run.ended or (run.measured and (self._is_done(run) or waited))
 
     def _checkpoint(self, run: Progress, held: dict[str, Any], failure: OSError | None) -> Checkpoint:
-        state = self.training.state() | self._sizes | held
+        content = {GRAPH + name: digest for name, digest in self.setup.digests.items()}
+        state = self.training.state() | self._sizes | content | {EPOCH: self.strategy.steps_per_epoch} | held
         manifest = Manifest(step=self.step, counters={name: x for name, x in state.items() if isinstance(x, int)}, progress=run.frozen(),
                             job=self.job.model_dump(mode="json"), job_hash=job_hash(self.job))
         return Checkpoint(manifest, {name: x for name, x in state.items() if not isinstance(x, int)}, failure)
@@ -358,21 +363,46 @@ class Trainer(Session):
         return {"nodes": self.partition.n_nodes, "edges": self.partition.n_edges, "views_per_step": self.setup.views_per_step,
                 "scaled_types": sum(len(scale.widths) for scale in scales)}
 
-    def _restored(self, found: Checkpoint) -> Progress:
-        """Restore a checkpoint; returns the progress of the run."""
+    def _check_same(self, manifest: Manifest) -> None:
+        """Check that a checkpoint belongs to this graph and to these batches.
+
+        Raises:
+            ConfigError: It does not.
+        """
+        counters, folder = manifest.counters, self.job.folder
+        elsewhere = "or choose another folder with --out"
         for name, n in self._sizes.items():
-            stored = found.manifest.counters.get(name, 0)
-            if stored != n and name == "views_per_step":
-                raise ConfigError(f"views_per_step={n}, but the run in {self.job.folder} has views_per_step={stored}; give "
-                                  f"--views-per-step {stored} to resume it, or choose another folder with --out")
-            if stored != n and name == "scaled_types":
+            stored = counters.get(name, 0)
+            if stored == n:
+                continue
+            if name == "views_per_step":
+                raise ConfigError(f"views_per_step={n}, but the run in {folder} has views_per_step={stored}; give "
+                                  f"--views-per-step {stored} to resume it, {elsewhere}")
+            if name == "scaled_types":
                 # runs of earlier versions have one scale for all types
                 raise ConfigError(f"{n} types of nodes and edges have features in a scale of their own, but {stored} have in the run in "
-                                  f"{self.job.folder}, which was begun with another scale of the same features; start anew in another "
+                                  f"{folder}, which was begun with another scale of the same features; start anew in another "
                                   "folder with --out, or resume it with the version of graphtheta and the graph that it was begun with")
-            if stored != n:
-                raise ConfigError(f"the graph has {n:,} {name}, but the graph of the run in {self.job.folder} had "
-                                  f"{stored:,}; give the same dataset, or choose another folder with --out")
+            raise ConfigError(f"the graph has {n:,} {name}, but the graph of the run in {folder} had {stored:,}; give the same dataset, "
+                              f"{elsewhere}")
+        # earlier versions stored neither digests nor batches of an epoch
+        content = {name.removeprefix(GRAPH): x for name, x in counters.items() if name.startswith(GRAPH)}
+        names = changed(self.setup.digests, content) if content else []
+        if names:
+            verb = "differs" if len(names) == 1 else "differ"
+            raise ConfigError(f"the graph has changed since the run in {folder} was begun: {listed(names)} {verb}; give the same "
+                              f"graph, with its nodes and edges in the same order, {elsewhere}")
+        n = self.strategy.steps_per_epoch
+        stored = counters.get(EPOCH, n)
+        # between two epochs no batch is missed or repeated
+        if stored != n and (manifest.progress.losses or self.job.steps):
+            raise ConfigError(f"an epoch has {n} batches with {self.comm.size} worker(s), but {stored} with those of the run in {folder}, "
+                              f"which stopped inside an epoch; resume it with as many workers as it had, {elsewhere}")
+
+    def _restored(self, found: Checkpoint) -> Progress:
+        """Restore a checkpoint; returns the progress of the run."""
+        self._check_same(found.manifest)
+        run = found.manifest.progress
         if "positive" not in found.manifest.job:
             self.setup.evaluator.positive = EARLIER_POSITIVE
         self.training.load_state({**found.manifest.counters, **found.arrays})
@@ -381,8 +411,7 @@ class Trainer(Session):
             self._memory.hold(scattered(self.partition, found.arrays, found.manifest.counters.get(PARTITION, 0)))
         best = {name.removeprefix("best/"): x for name, x in found.arrays.items() if name.startswith("best/")}
         self._best = self._best_before = Weights(best, rows) if best else None
-        run = found.manifest.progress
-        if run.before is not None and not self._is_over(run):
+        if run.before is not None and not (run.ended or self._is_done(run)):
             run.without_last()
         elif run.before is not None and run.quality != run.before["quality"]:
             # the last evaluation, of these weights, was the best

@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -193,6 +194,115 @@ def test_another_graph_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"the graph has 210 nodes, but the graph of the run in run had 200"):
         graph = gt.load(KEYS["dataset"].replace("200", "210"))
         gt.Trainer("gcn", graph, **{**KEYS, **MINI}, out="run", resume=True).fit()
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raises where a run waits for something that never comes."""
+    def late(*_: object) -> None:
+        raise TimeoutError(f"not done after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def relabelled(y: np.ndarray) -> np.ndarray:
+    return np.where(np.arange(len(y)) == 7, (y + 1) % 3, y)
+
+
+# another graph of as many nodes and edges, and what has changed in it
+CHANGED: dict[str, tuple[Callable[[gt.Graph], gt.Graph], str]] = {
+    "a label": (lambda g: g.replace(y=relabelled(g.y)), "y differs"),
+    "a label more": (lambda g: g.replace(y=relabelled(g.y), n_classes=4), "number of nodes, edges, features or classes, y differ"),
+    "order of nodes": (lambda g: g.subset(np.roll(np.arange(g.n_nodes), 1)), "src, dst"),
+    "order of edges": (lambda g: g.keep_edges(np.roll(np.arange(g.n_edges), 1)), "src, dst"),
+    "a target": (lambda g: g.with_masks(np.roll(g.train, 1) & ~g.val & ~g.test, g.val, g.test), "train differs"),
+    "no test set": (lambda g: g.replace(test=None), "test differs"),
+    "a feature": (lambda g: g.replace(x=np.asarray(g.x) + 1e-3), "x differs"),
+    "an edge attribute": (lambda g: g.replace(edge_attr=np.asarray(g.edge_attr)[::-1]), "edge_attr differs"),
+    "a name": (lambda g: g.replace(meta={**g.meta, "class_names": ["c", "a", "b"]}), "meta['class_names'] differs"),
+    "a column": (lambda g: g.replace(node_columns={"age": np.arange(200)}), "node_columns.age differs"),
+}
+GRAPH_KEYS = {key: value for key, value in KEYS.items() if key != "dataset"}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_changed_graph_is_refused(name: str) -> None:
+    change, told = CHANGED[name]
+    graph = gt.load(KEYS["dataset"])
+    keys = {**GRAPH_KEYS, **MINI, "out": "run"}
+    gt.Trainer("gcn", graph, **keys, steps=2).fit()
+    with pytest.raises(ConfigError, match="has changed since the run in run was begun") as caught:
+        gt.Trainer("gcn", change(graph), **keys, resume=True).fit()
+    assert told in str(caught.value)
+
+
+def test_a_graph_that_was_written_to_a_store_is_the_same() -> None:
+    graph = gt.load(KEYS["dataset"])
+    keys = {**GRAPH_KEYS, **MINI, "out": "run"}
+    gt.Trainer("gcn", graph, **keys, steps=2).fit()
+    gt.import_graph(graph, to="store")
+    gt.Trainer("gcn", gt.load("store"), **keys, steps=4, resume=True).fit()
+    gt.Trainer("gcn", gt.load("store"), **keys, steps=5, resume=True).fit()
+
+
+# keys of a run, and those with which it goes on time after time, until it is as long as the last says
+LONGER: dict[str, tuple[dict[str, Any], list[dict[str, int]]]] = {
+    "epochs": ({"eval_every": 3}, [{"epochs": n} for n in (1, 2, 4, 7, 8, 20)]),
+    "steps": ({"eval_every": 2}, [{"steps": n} for n in (3, 8, 20, 30, 90)]),
+    "patience": ({"eval_every": 3, "patience": 2, "lr": 0.3}, [{"epochs": n} for n in (4, 5, 7, 8, 10, 11, 40)]),
+    "learned features": ({"eval_every": 3, "embedding": 3, "lr": 0.2, "dataset": "bare"}, [{"epochs": n} for n in (4, 5, 12)]),
+    "more patience": ({"eval_every": 2, "lr": 0.3}, [{"epochs": 9, "patience": 1}, {"epochs": 11, "patience": 3}]),
+}
+
+
+@pytest.mark.parametrize("name", LONGER)
+def test_an_evaluation_at_the_end_of_a_shorter_run_is_not_counted(name: str) -> None:
+    keys, lengths = LONGER[name]
+    gt.import_graph(gt.load(KEYS["dataset"]).replace(x=None), to="bare")
+    keys = {**MINI, **keys}
+    for length in lengths:
+        run(gt.start(), **keys, **length, resume=True)
+        # of a run that came to its end the evaluation stays
+        same(run(gt.start(), **keys, **length, resume=True), run(gt.start(), **keys, **length, out="at once", keep=0), exactly=True)
+
+
+# updates after which a run is stopped, before an evaluation, and the length with which it is resumed; 4 updates are an epoch
+SHORTER: dict[str, tuple[int, dict[str, int], int]] = {
+    "inside an epoch": (6, {"steps": 3}, 6),
+    "as many steps": (6, {"steps": 6}, 6),
+    "at the end of an epoch": (8, {"epochs": 2}, 8),
+    "at the end of a later epoch": (8, {"epochs": 1}, 8),
+    "fewer epochs, inside one": (6, {"epochs": 1}, 6),
+    "fewer steps, at the end of an epoch": (8, {"steps": 5}, 8),
+}
+
+
+@pytest.mark.parametrize("name", SHORTER)
+@pytest.mark.filterwarnings("error")
+def test_a_run_with_no_updates_left_is_evaluated_and_ends(name: str) -> None:
+    stop, length, made = SHORTER[name]
+    keys = {**MINI, "eval_every": 50, "checkpoint_every": 1}
+    assert run(gt.start(), stop, **keys) == 75
+    with within(30):
+        result = run(gt.start(), **keys, **length, resume=True)
+    assert not isinstance(result, int)
+    (row,) = result[1]
+    assert (row["step"], row["epoch"], result[2]) == (made, -(-made // 4), -(-made // 4))
+    assert np.isfinite(row["loss"])
+
+
+@pytest.mark.parametrize("more", [{}, {"steps": 40}])
+def test_batches_of_other_workers_are_not_continued_inside_an_epoch(more: dict[str, int]) -> None:
+    keys = {**MINI, **more, "batch_size": 16, "fanout": (), "mode": "independent", "history": "hec", "views_per_step": 2}
+    assert run_simulated(2, run, 1, **keys) == [75] * 2
+    with within(30), pytest.raises(ConfigError, match=r"an epoch has \d+ batches with 1 worker\(s\), but \d+.*as many workers as it had"):
+        run(gt.start(), **keys, resume=True)
 
 
 def test_no_more_checkpoints_are_made_of_a_run_that_goes_on() -> None:
