@@ -299,7 +299,7 @@ def test_a_run_with_no_updates_left_is_evaluated_and_ends(name: str) -> None:
 
 @pytest.mark.parametrize("more", [{}, {"steps": 40}])
 def test_batches_of_other_workers_are_not_continued_inside_an_epoch(more: dict[str, int]) -> None:
-    keys = {**MINI, **more, "batch_size": 16, "fanout": (), "mode": "independent", "history": "hec", "views_per_step": 2}
+    keys = {**MINI, **more, "batch_size": 16, "mode": "independent", "history": "hec", "partitioner": "1d-dst", "views_per_step": 2}
     assert run_simulated(2, run, 1, **keys) == [75] * 2
     with within(30), pytest.raises(ConfigError, match=r"an epoch has \d+ batches with 1 worker\(s\), but \d+.*as many workers as it had"):
         run(gt.start(), **keys, resume=True)
