@@ -91,11 +91,16 @@ def deduplicate(graph: G, times: np.ndarray | None = None) -> G:
         graph: The graph.
         times: Of the edges, [n_edges]; those of different times are no duplicates of each other.
     """
+    return keep_edges(graph, first_of_each(duplicate_key(graph, times)))
+
+
+def duplicate_key(graph: GraphArrays, times: np.ndarray | None = None) -> np.ndarray:
+    """One number for each edge, equal for duplicates, [n_edges] int64; arguments as for ``deduplicate``."""
     key = edge_key(graph, graph.src, graph.dst)
-    if times is not None:
-        key, time = (np.unique(column, return_inverse=True)[1] for column in (key, times))
-        key = key * (1 + time.max(initial=0)) + time
-    return keep_edges(graph, first_of_each(key))
+    if times is None:
+        return key
+    key, time = (np.unique(column, return_inverse=True)[1] for column in (key, times))
+    return np.asarray(key * (1 + time.max(initial=0)) + time)
 
 
 def symmetrise(graph: G) -> G:

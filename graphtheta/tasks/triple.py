@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.data.graph import Graph
-from graphtheta.data.transform import deduplicate
+from graphtheta.data.transform import duplicate_key, keep_edges
 from graphtheta.data.typed import relation_code
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Layer
@@ -46,6 +46,7 @@ class TripleKind(LinkKind):
     relations: tuple[Any, ...]
     _parts: np.ndarray
     _cutoffs: np.ndarray | None
+    _in_several: int
     _table: AnswerTable
 
     @classmethod
@@ -62,18 +63,36 @@ class TripleKind(LinkKind):
             what = "nodes of several types" if graph.n_types > 1 else "edges in files"
             raise DataError(f"{name} has {what}, which the task '{self.name}' cannot rank; give it as arrays with nodes of one type")
         check_weights(self.job, self.labels, self.width, graph.edge_columns)
-        self._graph = graph = deduplicate(graph, self._times(graph))
+        parts = self._parts_of(graph)
+        # of duplicates the first of the last set is kept, so that no held-out triple is learned
+        order = np.argsort(-parts, kind="stable")
+        key = duplicate_key(graph, self._times(graph))[order]
+        _, first, group = np.unique(key, return_index=True, return_inverse=True)
+        self._in_several = int(np.count_nonzero(parts[order[first]][group] != parts[order]))
+        kept = np.sort(order[first])
+        self._graph = graph = keep_edges(graph, kept)
+        self._parts = parts[kept]
         self._cutoffs = self._times(graph)
-        masks = {VAL: graph.edge_val, TEST: graph.edge_test}
-        self._parts = link_parts(graph, seed=self.job.seed)(0, graph.n_edges)
-        if any(mask is not None for mask in masks.values()):
-            # unlike links, triples between the ends of a held-out one stay, as in the published splits
-            self._parts = np.full(graph.n_edges, MESSAGE, np.int8)
-            for part, mask in masks.items():
-                self._parts[mask if mask is not None else slice(0, 0)] = part
         names = graph.meta.get("relation_names") or [name for _, name, _ in graph.relations] or graph.categories("edge", RELATION)
         self.relations = tuple(names) or tuple(range(graph.n_relations))
         return message_graph(graph, self._part_of).with_inverse_relations()
+
+    def warning(self, graph: Graph) -> str:
+        if not self._in_several:
+            return ""
+        return (f"{self._in_several:,} triples are also in a later one of the sets for training, validation and test, and only count "
+                "there; if that is not meant, make the masks of edges anew")
+
+    def _parts_of(self, graph: Graph) -> np.ndarray:
+        """The part of each triple, [n_edges] int8."""
+        masks = {VAL: graph.edge_val, TEST: graph.edge_test}
+        if all(mask is None for mask in masks.values()):
+            return link_parts(graph, seed=self.job.seed)(0, graph.n_edges)
+        # unlike links, triples between the ends of a held-out one stay, as in the published splits
+        parts = np.full(graph.n_edges, MESSAGE, np.int8)
+        for part, mask in masks.items():
+            parts[mask if mask is not None else slice(0, 0)] = part
+        return parts
 
     def _times(self, graph: Graph) -> np.ndarray | None:
         """The cutoffs of triples that are told apart by them, [n_edges]; None if the job looks at no times."""
