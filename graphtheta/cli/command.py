@@ -23,12 +23,10 @@ from graphtheta.errors import ConfigError, DataError, DivergedError, GraphThetaE
 from graphtheta.inductive.trained import EARLIER_POSITIVE, Trained
 from graphtheta.job.flag import Parser
 from graphtheta.job.job import Job
-from graphtheta.job.run_files import PREDICTIONS_FILE, RESULT_FILE
+from graphtheta.job.run_files import RESULT_FILE
 from graphtheta.logger import logger, start_logging
 from graphtheta.memory.bound import MemoryBound
 from graphtheta.ops.compile.cache import cache_folder
-from graphtheta.outputs.file import write_file
-from graphtheta.outputs.formats import Rows
 from graphtheta.partitioners.auto import Work, pair_for
 from graphtheta.recovery.keeper import refuse_to_overwrite
 from graphtheta.recovery.lock import check_free
@@ -146,8 +144,6 @@ def train_once(job: Job, comm: Comm) -> Result:
         log.finish()
     trainer.save(job.folder / WEIGHTS)
     classes = trainer.class_report()
-    if job.save_predictions:
-        save(job.folder / PREDICTIONS_FILE, trainer.predictions(), comm)
     relay = None if macrobatches is None else macrobatches.counts.summed(comm)
     if comm.rank == 0:
         modes = trainer.setup.modes
@@ -215,21 +211,6 @@ def evaluate(argv: list[str]) -> int:
                 say(f"\n{split}\n{report_text(found)}")
 
     return on_all_ranks(job, work)
-
-
-def save(path: Path, rows: Rows | None, comm: Comm) -> int:
-    """Write what rank 0 has to one file; returns the number of rows.
-
-    Collective: all ranks of comm.
-    """
-    error: GraphThetaError | None = None
-    try:
-        if rows is not None:
-            write_file(path, rows)
-    except GraphThetaError as e:
-        error = e
-    comm.agree(error)
-    return 0 if rows is None else len(rows.ids)
 
 
 def info(argv: list[str]) -> int:
@@ -321,7 +302,7 @@ def memory_row(comm: Comm, job: Job, graph: Graph) -> list[tuple[str, ...]]:
 
     Collective: all ranks of comm.
     """
-    trainer = graphtheta.Trainer(graph=graph, job=job, comm=comm)
+    trainer = graphtheta.Trainer(graph=graph, job=job.without_dataset(), comm=comm)
     bound = trainer.setup.bound
     parts = [getattr(bound, f.name) for f in fields(bound)]
     peak = trainer.predicted_peak()

@@ -5,14 +5,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from graphtheta.cli.command import add_trust, on_all_ranks, opened, save
+from graphtheta.cli.command import add_trust, on_all_ranks, opened
 from graphtheta.cli.top import add_flags, check_flags, top_rows
 from graphtheta.console import say
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError
 from graphtheta.inductive.comparison import COMPARISONS
 from graphtheta.job.flag import Parser
-from graphtheta.outputs.file import check_free_name, check_name
+from graphtheta.outputs.file import check_free_name, check_name, write_together
 from graphtheta.outputs.formats import FORMATS, Rows
 from graphtheta.outputs.parts import PartFolder
 from graphtheta.train.opened import job_of
@@ -61,7 +61,7 @@ def predict(argv: list[str]) -> int:
         model = opened(job, options, keys, comm, other=bool(options.since or options.keep_layers))
         parts = PartFolder(path, options.format, comm) if options.format else None
         rows = computed(model, options, whole=parts is None)
-        n = save(path, rows, comm) if parts is None or rows is None else parts.write(rows)
+        n = write_together(path, rows, comm) if parts is None or rows is None else parts.write(rows)
         if comm.rank == 0:
             say(f"{n:,} {name}s in {path}")
 

@@ -72,7 +72,7 @@ def warm_up(jobs: list[Job], comm: Comm) -> tuple[int, float]:
     """
     began, before = perf_counter(), kernels()
     for job in jobs:
-        trainer = Trainer(graph=small(load_graph(job)), job=shortened(job), comm=comm)
+        trainer = Trainer(graph=small(load_graph(job)), job=shortened(job).without_dataset(), comm=comm)
         trainer.fit()
         LOG.info("%s with %s batches: %d kernels so far", job.model, job.strategy, kernels() - before)
     comm.barrier()

@@ -14,7 +14,18 @@ from pydantic_core import PydanticCustomError
 
 from graphtheta.errors import ConfigError
 from graphtheta.job.keyfile import LARGEST_NUMBER, read_mapping, write_mapping
-from graphtheta.job.keys import NEEDS, REGISTRIES, SECTIONS, ComputeKeys, DataKeys, OutputKeys, PartitionKeys, StrategyKeys, TrainKeys
+from graphtheta.job.keys import (
+    NEEDS,
+    OF_DATASET,
+    REGISTRIES,
+    SECTIONS,
+    ComputeKeys,
+    DataKeys,
+    OutputKeys,
+    PartitionKeys,
+    StrategyKeys,
+    TrainKeys,
+)
 from graphtheta.job.model_keys import ModelKeys
 from graphtheta.job.outside import check_keys, in_file, read_extra
 from graphtheta.job.sizes import rows_of
@@ -213,6 +224,11 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
     def change(self, **values: Any) -> Job:
         """The job with some keys changed, checked like a new one."""
         return Job(**{**self.model_dump(), **values})
+
+    def without_dataset(self) -> Job:
+        """The job for a graph that was loaded already: without the keys that choose and prepare a dataset."""
+        # a graph that was loaded has the masks of one split
+        return self.change(**{key: Job.model_fields[key].default for key in (*OF_DATASET, "split_index")})
 
     def as_text(self, key: str) -> str:
         """The value of a key as one would write it as a flag or in YAML."""

@@ -56,6 +56,26 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "lr_decay_updates": ("lr_schedule", ("cosine", "step")),
     "lr_decay": ("lr_schedule", ("step",)),
 }
+# keys that choose and prepare a dataset, and what does the same to a graph that is given in Python
+OF_DATASET: dict[str, str] = {
+    "dataset": "leave the graph out",
+    "data_dir": "leave the graph out",
+    "split": "give the graph the masks: gt.load(..., split=...), graph.with_masks(train, val, test), or class_split and fraction_split of "
+             "graphtheta.splits.nodes, split_by_time of graphtheta.splits.times",
+    "train_per_class": "give the graph masks, with class_split of graphtheta.splits.nodes",
+    "val_per_class": "give the graph masks, with class_split of graphtheta.splits.nodes",
+    "symmetric": "give graph.symmetrised()",
+    "largest_component": "give graph.largest_component()",
+    "normalise_features": "give graph.with_row_normalised_features() or graph.with_standardised_features()",
+}
+# keys that change nothing of a model that was trained already
+OF_TRAINING = frozenset((
+    "embedding_optimiser", "embedding_lr", "dropout", "attention_dropout", "feature_dropout", "edge_drop", "strategy", "batch_size",
+    "vertex_limit", "order", "clusters", "clusters_per_batch", "cluster_method", "boundary_hops", "degrees", "diagonal", "history", "mode",
+    "views_in_flight", "pipeline", "macrobatch", "fetch_batch", "machine_cache", "audit", "audit_limit", "recompute", "halo", "exchange",
+    "epochs", "steps", "views_per_step", "staleness", "lr", "lr_schedule", "lr_decay_updates", "lr_decay", "lr_warmup_updates",
+    "clip_norm", "optimiser", "momentum", "weight_decay", "decay_first_layer_only", "negative_groups", "negatives_from", "patience",
+    "eval_every", "seeds", "out", "checkpoint_every", "keep", "resume", "save_predictions", "trace"))
 
 
 def _declared(where: type[Options], key: str) -> Any:
@@ -316,7 +336,7 @@ class OutputKeys(Options):
     resume: bool = False
     """Resume from the newest intact checkpoint in the output folder; start from the beginning if there is none."""
     save_predictions: bool = False
-    """Write predictions for all nodes, with their original ids, at the end of the run."""
+    """Write predictions for all nodes, with their original ids, to the output folder at the end of the run."""
     trace: bool = False
     """Record a timeline of all workers in trace.json (stages, waiting, messages, work items), for ui.perfetto.dev or chrome://tracing."""
     log_level: Literal["debug", "info", "warning", "error"] = "warning"

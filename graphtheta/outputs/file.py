@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from graphtheta.atomic import atomic_file, check_replaceable, make_folder, unwritable
-from graphtheta.errors import ConfigError
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.errors import ConfigError, GraphThetaError
 from graphtheta.outputs.formats import FORMATS, Rows, write_csv
 
 FILE_ENDINGS = (".npz", ".csv")
@@ -51,6 +52,24 @@ def write_file(path: Path, rows: Rows) -> None:
                 write_csv(file, rows)
     except OSError as error:
         raise unwritable(path, f"the {rows.name}s", error) from None
+
+
+def write_together(path: Path, rows: Rows | None, comm: Comm) -> int:
+    """Write what rank 0 has to one file; returns the number of rows.
+
+    Raises:
+        FormatError: The file cannot be written; on all ranks together.
+
+    Collective: all ranks of comm.
+    """
+    error: GraphThetaError | None = None
+    try:
+        if rows is not None:
+            write_file(path, rows)
+    except GraphThetaError as e:
+        error = e
+    comm.agree(error)
+    return 0 if rows is None else len(rows.ids)
 
 
 def check_free_name(path: Path, name: str) -> None:

@@ -11,8 +11,9 @@ from graphtheta.engine.runtime.start import start
 from graphtheta.errors import ConfigError, GraphThetaError
 from graphtheta.inductive.inference import Inference
 from graphtheta.inductive.trained import Trained
-from graphtheta.job.job import Job
+from graphtheta.job.job import Job, flag
 from graphtheta.job.keyfile import JOB_FILE
+from graphtheta.job.keys import OF_TRAINING
 from graphtheta.recovery.weights import WEIGHTS, read_saved
 from graphtheta.train.make_model import make_model
 from graphtheta.userfile import check_trusted
@@ -30,7 +31,8 @@ def job_of(run: str | Path, keys: dict[str, Any], trust: bool = False) -> Job:
         trust: Whether Python files that the job of the run names may run.
 
     Raises:
-        ConfigError: The folder holds no finished run, a key is not allowed, or the job names a file that may not run.
+        ConfigError: The folder holds no finished run, a key is not allowed or only read in training, or the job names a file that may
+            not run.
     """
     seeds = sorted(Path(run).glob("seed-*"))
     for name in (JOB_FILE, WEIGHTS):
@@ -40,7 +42,11 @@ def job_of(run: str | Path, keys: dict[str, Any], trust: bool = False) -> Job:
             raise ConfigError(f"{run}: the folder has no {name}; give the output folder that `graphtheta train` printed at its end")
     job = Job.from_yaml(Path(run, JOB_FILE))
     check_trusted(job.model_dump(), keys, str(Path(run, JOB_FILE)), trust)
-    return job.change(**keys)
+    changed = job.change(**keys)
+    for key in (key for key in keys if key in OF_TRAINING and getattr(changed, key) != getattr(job, key)):
+        raise ConfigError(f"{key}={changed.as_text(key)} has no meaning for {run}, whose training is over; drop {flag(key)}, or train with "
+                          "it: graphtheta train")
+    return changed
 
 
 def open_run(run: str | Path, graph: Graph | None = None, *, comm: Comm | None = None, trust: bool = False,

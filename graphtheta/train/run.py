@@ -31,7 +31,7 @@ class Run(Session):
 
     unread = ("seeds", "epochs", "steps", "patience", "eval_every", "views_per_step", "mode", "macrobatch", "fetch_batch", "machine_cache",
               "views_in_flight", "pipeline", "staleness", "checkpoint_every", "keep", "resume", "trace", "save_predictions", "exchange",
-              "history", "audit", "audit_limit", "embedding")
+              "history", "audit", "audit_limit", "embedding", "metric", "out")
     _tape: Tape | None = None
 
     def __init__(self, *args: Any, **keys: Any):

@@ -25,6 +25,8 @@ from graphtheta.inductive.trained import Trained
 from graphtheta.inference.on_graph import ModelOnGraph
 from graphtheta.inference.reads import columns_read
 from graphtheta.job.job import Job
+from graphtheta.job.keys import OF_DATASET
+from graphtheta.logger import start_logging
 from graphtheta.memory.bound import resident_bytes
 from graphtheta.ops.backend.fused import backend_scope, fallbacks
 from graphtheta.ops.losses.weighting import Weighting
@@ -33,7 +35,7 @@ from graphtheta.pipeline.profile import Pipeline
 from graphtheta.recovery.weights import read_saved, write_weights
 from graphtheta.train.build import Choices, RunSetup, build
 from graphtheta.train.groups import Choice, Groups
-from graphtheta.train.make_model import source_of
+from graphtheta.train.make_model import refuse_unread, source_of
 
 # what to do about numbers that are not finite
 CALMER = "lower --lr, or check features, targets and edge values for very large numbers"
@@ -62,7 +64,7 @@ class Session(ModelOnGraph):
             it.
         freeze: Patterns of names, or modules, of parameters that are not trained. Parameters whose
             ``requires_grad`` is False are not trained either.
-        **keys: Keys of the job ("strategy", "lr", ...).
+        **keys: Keys of the job ("strategy", "lr", ...). Those that choose and prepare a dataset need one, and no graph.
 
     Attributes:
         setup: The parts of the run that do not change during training.
@@ -98,6 +100,11 @@ class Session(ModelOnGraph):
             raise ConfigError(f"loss={loss!r} is not a function; give a function of (out, y) that returns a value for each row")
         schedule = lr_schedule if callable(lr_schedule) else None
         freeze = (freeze,) if isinstance(freeze, (str, Module)) else tuple(freeze)
+        if graph is not None:
+            for key, remedy in OF_DATASET.items():
+                refuse_unread(job, {key}, "a graph that is given", remedy)
+        if not job.is_default("log_level"):
+            start_logging(job.log_level, comm.rank, comm.size)
         setup = build(job, graph, None if isinstance(model, str) else model, comm, Choices(loss, schedule, groups, freeze))
         super().__init__(setup)
         self.setup, self.strategy = setup, setup.strategy

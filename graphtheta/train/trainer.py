@@ -25,7 +25,9 @@ from graphtheta.errors import ConfigError, DivergedError, FormatError, GraphThet
 from graphtheta.evaluation.evaluate import SPLITS
 from graphtheta.inductive.trained import EARLIER_POSITIVE
 from graphtheta.job.keyfile import LARGEST_NUMBER
+from graphtheta.job.run_files import PREDICTIONS_FILE
 from graphtheta.logger import logger
+from graphtheta.outputs.file import write_together
 from graphtheta.recovery.checkpoint import Checkpoint, Manifest
 from graphtheta.recovery.keeper import Keeper, find_checkpoint, job_hash
 from graphtheta.recovery.lock import exclusive
@@ -37,6 +39,8 @@ from graphtheta.staleness.audit import OUTPUTS, audited
 from graphtheta.train.callback import Callback, Callbacks
 from graphtheta.train.session import CALMER, Session
 
+# keys that ask for checkpoints
+ASKING = ("out", "resume", "checkpoint_every", "keep")
 # counters of a checkpoint: batches of an epoch; and what the names of the digests of the graph begin with
 EPOCH, GRAPH = "views_per_epoch", "graph/"
 
@@ -86,9 +90,9 @@ class Trainer(Session):
     def fit(self, log: Log | None = None, callbacks: Sequence[Callback] = ()) -> Result:
         """Train; afterwards the model holds the weights of the best validation metric.
 
-        A run with a log, or whose job sets ``resume`` or ``checkpoint_every``, writes checkpoints
-        to its folder. Only such a run handles SIGTERM and a first Ctrl-C: it finishes the step and
-        writes a checkpoint.
+        A run with a log, or whose job sets ``out``, ``resume``, ``checkpoint_every`` or ``keep``,
+        writes checkpoints to its folder. Only such a run handles SIGTERM and a first Ctrl-C: it
+        finishes the step and writes a checkpoint.
 
         Args:
             log: Receives a row per evaluated epoch.
@@ -107,11 +111,12 @@ class Trainer(Session):
         Collective: all ranks.
         """
         job, calls = self.job, Callbacks(callbacks)
-        resumable = log is not None or job.resume or job.checkpoint_every > 0
+        resumable = log is not None or not all(map(job.is_default, ASKING))
         keeps = resumable and job.keep > 0
-        if keeps or log is not None:
+        writes = keeps or log is not None or job.save_predictions
+        if writes:
             self._check_folder()
-        with exclusive(job.folder, self.comm) if keeps or log is not None else nullcontext():
+        with exclusive(job.folder, self.comm) if writes else nullcontext():
             return self._fit(log, calls, resumable, keeps)
 
     def _check_folder(self) -> None:
@@ -128,7 +133,8 @@ class Trainer(Session):
         job = self.job
         found = find_checkpoint(job, self.comm) if resumable else None
         run = self._restored(found) if found is not None else Progress()
-        if found is None or not self._is_over(run):
+        trains = found is None or not self._is_over(run)
+        if trains:
             if found is not None and self.comm.rank == 0:
                 say(f"resuming from step {self.step}, in epoch {run.epoch + 1}")
             if self.setup.limit is not None:
@@ -145,8 +151,16 @@ class Trainer(Session):
         if self._best is None:
             run.metrics = self.measure()
         self._take_best()
+        if job.save_predictions:
+            self._save_predictions(again=trains)
         calls.call("on_end", run, self.step)
         return run.result(self.positive)
+
+    def _save_predictions(self, again: bool) -> None:
+        """Write the predictions to the folder of the run, if they are not there or ``again``."""
+        path = self.job.folder / PREDICTIONS_FILE
+        if again or not self.comm.broadcast(path.is_file()):
+            write_together(path, self.predictions(), self.comm)
 
     def _take_best(self) -> None:
         """Give the model the weights of the best evaluation, if there was one."""
