@@ -1,8 +1,12 @@
 """Modules: what has parameters, and how they are found."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from copy import deepcopy
+from functools import wraps
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -12,9 +16,42 @@ from ...ops.autodiff.tape import Parameter
 from ...ops.functions.norm import RunningStats
 from .reached import reached
 
+# with which arguments a module was made, so that ``gt.check`` can make it again
+_ARGUMENTS: WeakKeyDictionary[Any, tuple[tuple[Any, ...], dict[str, Any]]] = WeakKeyDictionary()
+
+
+def _noted(init: Callable[..., None]) -> Callable[..., None]:
+    """A constructor that notes its arguments."""
+
+    @wraps(init)
+    def noted(self: Any, *args: Any, **keys: Any) -> None:
+        # an object that compares by value may have no hash
+        with suppress(TypeError):
+            # the constructor of the class itself comes before those of its bases
+            _ARGUMENTS.setdefault(self, (args, keys))
+        init(self, *args, **keys)
+
+    return noted
+
+
+def made_again(module: Module) -> Callable[[], Any] | None:
+    """A function that calls the constructor of a module as it was called; None if that is not known, as of a copy."""
+    if type(module).__init__ is object.__init__:
+        return type(module)
+    try:
+        args, keys = _ARGUMENTS[module]
+    except (KeyError, TypeError):
+        return None
+    return lambda: type(module)(*deepcopy(args), **deepcopy(keys))
+
 
 class Module:
     """Anything with parameters, found through its attributes, lists, tuples and dicts."""
+
+    def __init_subclass__(cls, **keys: Any):
+        super().__init_subclass__(**keys)
+        if "__init__" in vars(cls):
+            cls.__init__ = _noted(vars(cls)["__init__"])  # type: ignore[method-assign]
 
     def named_parameters(self, path: str = "") -> Iterator[tuple[str, Parameter]]:
         """Parameters with their paths, each once, in the order of the attributes."""

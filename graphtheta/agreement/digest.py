@@ -18,7 +18,7 @@ import numpy as np
 
 from graphtheta.data.graph import Graph
 from graphtheta.data.lazy import LazyArray
-from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.layer.module import Module
 from graphtheta.engine.store.column import is_column
 from graphtheta.npy import in_files
 from graphtheta.ops.autodiff.tape import Parameter
@@ -66,8 +66,8 @@ def graph_digests(graph: Graph, threads: int = 1) -> Digests:
     return digests
 
 
-def model_digests(model: Model) -> Digests:
-    """Digests of the parameters of a model, and of arrays, numbers and texts in its attributes, by path."""
+def model_digests(model: Module) -> Digests:
+    """Digests of the parameters of a model or layer, and of arrays, numbers and texts in its attributes, by path."""
     digests = {}
     for path, x in model.named_values():
         if isinstance(x, Parameter):

@@ -14,9 +14,11 @@ import numpy as np
 
 from graphtheta.checking import eager, trial
 from graphtheta.checking.alike import alike
+from graphtheta.checking.made_twice import differences
 from graphtheta.checking.outside import Outside
 from graphtheta.checking.trial import Case, Numbers, Samples
 from graphtheta.checking.weighted import repeating, sampled
+from graphtheta.data.columns import listed
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.layer import Layer, Model
@@ -104,6 +106,7 @@ def check(
         samples = trial.sample(node_columns, "node"), trial.sample(edge_columns, "edge")
         subject = _Subject.of(layer, d_in, d_edge, samples, self_loops, outside)
         with backend_scope("reference"), np.errstate(all="ignore"):
+            subject.check_made(layer)
             subject.check_finite()
             subject.check_stateless()
             subject.check_history()
@@ -188,6 +191,13 @@ class _Subject:
         return error
 
     # ---- the checks
+
+    def check_made(self, layer: Layer | Model) -> None:
+        """The constructor makes the same layer whenever it is called."""
+        names = differences(layer)
+        if names:
+            self.fail(f"its constructor draws {listed(names)} anew each time, so that every worker would have a layer of its own: draw "
+                      "parameters by gt.Parameter.glorot, and other values from a generator with a fixed seed")
 
     def check_finite(self) -> None:
         """Values and gradients are finite, also at nodes without edges and at self loops."""

@@ -477,6 +477,75 @@ FAULTS = {
 }
 
 
+class Drawing(gt.Layer):
+    """Draws something in its constructor.
+
+    Args:
+        draw: From a shape to values.
+        where: Attribute that holds them: a parameter, an array, a number, or one of these in a list.
+    """
+
+    def __init__(self, draw, where="w"):
+        self.w = gt.Parameter(np.eye(4, 3, dtype=np.float32))
+        values = draw((4, 3)).astype(np.float32)
+        if where == "w":
+            self.w = gt.Parameter(values)
+        elif where == "array":
+            self.array = values
+        elif where == "number":
+            self.number = float(values[0, 0])
+        else:
+            self.several = {"of": [0, values]}
+
+    def transform(self, node):
+        return {"z": gt.matmul(node.h, self.w)}
+
+    def gather(self, edge):
+        return edge.src.z
+
+
+class DrawingDeeper(gt.Model):
+    """A model whose layer draws; its own constructor has an argument with a default."""
+
+    def __init__(self, size=1.0):
+        self.layers = [Drawing(lambda shape: size * np.random.default_rng().normal(size=shape))]
+
+    def forward(self, graph):
+        return self.layers[0](graph, graph.x)
+
+
+# how a constructor may draw, and whether each worker would draw other values
+DRAWS = {
+    "a generator without a seed": (lambda shape: np.random.default_rng().normal(size=shape), True),
+    "the generator of NumPy": (lambda shape: np.random.normal(size=shape), True),
+    "a seed": (lambda shape: np.random.default_rng(1).normal(size=shape), False),
+    "a given generator": (np.random.default_rng(1).standard_normal, False),
+    "a parameter of gt": (lambda shape: gt.Parameter.glorot(*shape).value, False),
+}
+
+
+@pytest.mark.parametrize("where", ["w", "array", "number", "several"])
+@pytest.mark.parametrize("how", DRAWS)
+def test_a_constructor_that_draws_without_a_seed_is_found(how, where):
+    draw, differs = DRAWS[how]
+    state = np.random.get_state()[1].copy()
+    layer = Drawing(draw, where)
+    before = np.random.get_state()[1].copy()
+    if not differs:
+        gt.check(layer)
+    else:
+        with pytest.raises(CheckError, match=f"Drawing: its constructor draws {where}"):
+            gt.check(layer)
+    np.testing.assert_array_equal(np.random.get_state()[1], before)
+    assert how == "the generator of NumPy" or np.array_equal(before, state)
+
+
+def test_a_layer_inside_a_model_is_made_again_with_it():
+    for model in (DrawingDeeper(), DrawingDeeper(2.0), type("Derived", (DrawingDeeper,), {})(size=3.0)):
+        with pytest.raises(CheckError, match=r"its constructor draws layers\.0\.w anew each time"):
+            gt.check(model)
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(fault):
     make, words = FAULTS[fault]
