@@ -24,7 +24,8 @@ def find_clusters(src: np.ndarray, dst: np.ndarray, n_nodes: int, method: str = 
         method: "louvain", "leiden", "metis", or the path of an .npy file with one cluster number
             per node.
         n_clusters: For Louvain and Leiden, 0 returns the communities as found; a larger number
-            packs them into so many clusters of similar size. METIS needs a number of 1 or more.
+            packs them into so many clusters of similar size. METIS needs a number of 1 or more. Of
+            a file it is 0, or the number of clusters in it.
         seed: Seed of the method.
 
     Returns:
@@ -53,6 +54,9 @@ def clusters_of(near: Callable[[], Any], n_nodes: int, method: str, n_clusters: 
         found = _metis(near, n_nodes, n_clusters, seed)
     else:
         found = _from_file(method, n_nodes)
+        several = len(np.unique(found))
+        if n_clusters not in (0, several):
+            raise ConfigError(f"clusters={n_clusters}, but {method} has {several}; drop --clusters, or give another --cluster-method")
     return np.unique(found, return_inverse=True)[1].astype(np.int64)
 
 

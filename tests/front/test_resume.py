@@ -69,6 +69,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(trainer, "Stop", Asked)
+    ASKS.set(lambda: False)
     np.save("clusters.npy", np.arange(200) % 8)
     return tmp_path
 
@@ -190,10 +191,10 @@ def test_another_job_is_refused(keys: dict[str, Any], told: str) -> None:
 
 
 def test_another_graph_is_refused() -> None:
-    run(gt.start(), 5, **MINI)
+    keys = {**GRAPH_KEYS, **MINI, "out": "run"}
+    gt.Trainer("gcn", gt.load(KEYS["dataset"]), **keys, steps=2).fit()
     with pytest.raises(ConfigError, match=r"the graph has 210 nodes, but the graph of the run in run had 200"):
-        graph = gt.load(KEYS["dataset"].replace("200", "210"))
-        gt.Trainer("gcn", graph, **{**KEYS, **MINI}, out="run", resume=True).fit()
+        gt.Trainer("gcn", gt.load(KEYS["dataset"].replace("200", "210")), **keys, resume=True).fit()
 
 
 @contextmanager
@@ -338,11 +339,12 @@ def test_an_unfinished_run_is_not_lost() -> None:
 
 def test_a_trainer_leaves_nothing_unasked(here: Path) -> None:
     keys = {name: x for name, x in KEYS.items() if name not in ("keep", "checkpoint_every")}
-    gt.Trainer(**keys, out="run").fit()
+    gt.Trainer(**keys).fit()
     gt.Trainer(**KEYS | {"keep": 0}, out="run").fit()
-    assert not Path("run").exists()
-    gt.Trainer(**keys, out="run", resume=True).fit()
-    assert [step for step, _ in steps_in(Path("run", CHECKPOINTS))] == [4]
+    assert not Path("run").exists() and not Path("runs").exists()
+    for asked in ({}, {"resume": True}):
+        gt.Trainer(**keys, out="run", **asked).fit()
+        assert [step for step, _ in steps_in(Path("run", CHECKPOINTS))] == [4]
 
 
 def test_a_stop_whose_checkpoint_cannot_be_written_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
