@@ -39,7 +39,7 @@ def run(name: str, **keys: object) -> dict:
     graph = gt.load(job.dataset)
     if name == "blind":
         graph = graph.replace(edge_attr=np.ones_like(graph.edge_attr))
-    trainer = gt.Trainer(graph=graph, job=job)
+    trainer = gt.Trainer(graph=graph, job=job.without_dataset())
     result = trainer.fit()
     return {"ranks": trainer.comm.size, "seconds": perf_counter() - began, **keys, **result.metrics}
 

@@ -79,7 +79,10 @@ def numbers(comm: Comm, plan: Plan, nudge: int = 0) -> Numbers | str:
     """
     try:
         job = gt.Job(**plan.keys)
-        trainer = gt.Trainer(graph=plan.made_graph(), job=job, comm=comm)
+        graph = plan.made_graph()
+        if job.normalise_features == "standard":
+            graph = graph.with_standardised_features()
+        trainer = gt.Trainer(graph=graph, job=job.without_dataset(), comm=comm)
     except GraphThetaError as error:
         # ranks that are told of the error of another one say of which
         told = [re.sub(r": rank \d+: ", ": ", text) for text in comm.all_gather(f"{type(error).__name__}: {error}")]

@@ -75,7 +75,7 @@ def folds(keys: dict[str, Any], seed: int, folder: Path | None) -> tuple[list[fl
         graph = gt.load(keys["dataset"], fold=fold)
         graph = graph.replace(train=graph.train | graph.val, val=graph.test, test=None)
         job = gt.Job(**{**GIN, **keys, **kept(folder and folder / str(fold))}, seed=seed)
-        rows = gt.Trainer(None, graph, job=job).fit().history
+        rows = gt.Trainer(None, graph, job=job.without_dataset()).fit().history
         curves.append([100 * row["val_accuracy"] for row in rows])
     best = int(np.argmax(np.mean(curves, axis=0)))
     return [curve[best] for curve in curves], best + 1

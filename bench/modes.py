@@ -36,7 +36,8 @@ REAL = 2
 def counts(comm: Comm, keys: dict[str, Any], graph: Any, workers: int) -> tuple[ModeCounts, ModeCounts]:
     """A step of independent workers, and one batch of all their targets."""
     def of(batch_size: int, views: int) -> ModeCounts:
-        made = gt.Trainer(graph=graph, comm=comm, **{**keys, "batch_size": batch_size})
+        job = gt.Job(**{**keys, "batch_size": batch_size})
+        made = gt.Trainer(graph=graph, comm=comm, job=job.without_dataset())
         return count_modes(made.strategy, made.probe, views, 4)
 
     return of(keys["batch_size"], workers), of(workers * keys["batch_size"], 1)

@@ -50,7 +50,7 @@ def run(form: str) -> dict[str, Any]:
     bytes_of = features.nbytes if form != "sparse" else sum(x.nbytes for x in (features.data, features.indices, features.indptr))
     if form == "sparse":
         graph = with_sparse(graph, features)
-    trainer = gt.Trainer("rgcn", graph, bases=2, hidden=64, dropout=0.0, keep=0, normalise_features="none")
+    trainer = gt.Trainer("rgcn", graph, bases=2, hidden=64, dropout=0.0, keep=0)
     del features
     losses, seconds = [], []
     for epoch in range(7):

@@ -79,7 +79,7 @@ def test_messages_follow_from_those_of_two_and_three_workers(modes: Any) -> None
     graph = gt.load(modes.BUSY)
 
     def sent(comm: Comm) -> float:
-        one = gt.Trainer(graph=graph, comm=comm, job=job)
+        one = gt.Trainer(graph=graph, comm=comm, job=job.without_dataset())
         before = comm.ledger.snapshot()
         one.training.run(0, 0, workers)
         since = comm.ledger.since(before)
