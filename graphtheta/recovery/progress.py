@@ -85,7 +85,8 @@ class Progress(BaseModel):
         """Number of the epoch, from 1, that an evaluation is about, its mean loss and its training time."""
         if self.losses or self.last is None:
             return self.epoch + 1, float(np.mean(self.losses)), self.epoch_seconds
-        return self.epoch, *self.last
+        loss, seconds = self.last
+        return self.epoch, loss, seconds
 
     def take_row(
         self,
