@@ -12,7 +12,7 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from threading import RLock, get_ident
 from time import monotonic, sleep
@@ -39,6 +39,7 @@ FIRST_SLEEP, LONGEST_SLEEP = 1e-5, 2e-4
 # 64 ranks on two cores would otherwise spend half of the time polling.
 SHARE, LONGEST_SHARED = 1 / 32, 1e-2
 # Longer messages are sent in pieces of this many bytes: old libraries need counts below 2^31.
+# The first shorter piece ends a message, so that its receiver need not know its length.
 PIECE = 1 << 30
 
 
@@ -53,6 +54,39 @@ class _Link:
 
 def _new_link() -> _Link:
     return _Link(MPI.COMM_WORLD.Dup(), MPI.COMM_WORLD.Dup())
+
+
+class _Arriving:
+    """A message that arrives in pieces.
+
+    Args:
+        source: The rank that sends it.
+        buffer: What it fills from the beginning, [n] uint8.
+
+    Attributes:
+        arrived: Bytes that have arrived.
+        continues: Whether another piece follows those that have arrived.
+    """
+
+    def __init__(self, source: int, buffer: np.ndarray) -> None:
+        self.source, self.buffer = source, buffer
+        self.arrived = 0
+        self.continues = True
+
+    @property
+    def may_continue(self) -> bool:
+        """Whether another piece may follow the one that is being received."""
+        return len(self.buffer) - self.arrived >= PIECE
+
+    def next_piece(self, moves: MPI.Comm, tag: int) -> MPI.Request:
+        """Begin to receive the next piece."""
+        piece = self.buffer[self.arrived : self.arrived + PIECE]
+        return moves.Irecv([piece, MPI.BYTE], self.source, tag)
+
+    def add(self, n_bytes: int) -> None:
+        """Count a piece that has arrived."""
+        self.arrived += n_bytes
+        self.continues = n_bytes == PIECE
 
 
 class _ControlTransport:
@@ -159,31 +193,40 @@ class MpiComm(Comm):
             self._collect(lambda on, piece=piece: on.Ibcast([piece, MPI.BYTE], root), piece.nbytes)  # type: ignore[misc]
 
     def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
-        requests, sizes = [], []
         moves = self._links[self._channel_number].moves
+        arriving = [_Arriving(partner, _raw(array)) for partner, array in recvs]
         with self._lock:
-            for partner, array in recvs:
-                for piece in _pieces(array):
-                    requests.append(moves.Irecv([piece, MPI.BYTE], partner, tag))
-                    sizes.append(piece.nbytes)
-            for partner, array in sends:
-                requests.extend(moves.Isend([piece, MPI.BYTE], partner, tag) for piece in _pieces(array))
-            self._open.extend(requests)
-        sources = [partner for partner, _ in recvs]
+            receiving = [message.next_piece(moves, tag) for message in arriving]
+            sending = [moves.Isend([piece, MPI.BYTE], partner, tag) for partner, piece in _in_turns(sends)]
+            self._open.extend(receiving + sending)
+        what = f"{purpose(tag)} from ranks {[message.source for message in arriving]}"
         n_bytes = sum(array.nbytes for _, array in (*sends, *recvs))
 
         def finish() -> None:
-            statuses = [MPI.Status() for _ in requests]
-            self._wait(list(requests), statuses, sources, f"{purpose(tag)} from ranks {sources}", n_bytes)
-            for partner_status, size in zip(statuses, sizes, strict=False):
-                got = partner_status.Get_count(MPI.BYTE)
-                if got != size and not at_most:
+            requests, unfinished = receiving, arriving
+            # a partner may need the pieces sent here before it sends its own, so these are waited for last
+            while any(message.may_continue for message in unfinished):
+                self._receive(requests, unfinished, what, n_bytes)
+                unfinished = [message for message in unfinished if message.continues]
+                with self._lock:
+                    requests = [message.next_piece(moves, tag) for message in unfinished]
+                    self._open.extend(requests)
+            self._receive(requests + sending, unfinished, what, n_bytes)
+            for message in arriving:
+                if message.arrived != len(message.buffer) and not at_most:
                     raise CommError(
-                        f"move: rank {self.rank} expects {size} bytes from rank {partner_status.Get_source()} ({purpose(tag)}), "
-                        f"got {got}, at {call_site()}; both sides must use the same plan"
+                        f"move: rank {self.rank} expects {len(message.buffer)} bytes from rank {message.source} ({purpose(tag)}), "
+                        f"got {message.arrived}, at {call_site()}; both sides must use the same plan"
                     )
 
         return finish
+
+    def _receive(self, requests: list[MPI.Request], arriving: list[_Arriving], what: str, n_bytes: int) -> None:
+        """Wait for requests, the first of which are those of a piece of each message."""
+        statuses = [MPI.Status() for _ in requests]
+        self._wait(list(requests), statuses, [message.source for message in arriving], what, n_bytes)
+        for message, status in zip(arriving, statuses, strict=False):
+            message.add(status.Get_count(MPI.BYTE))
 
     def _collect(self, start: Callable[[MPI.Comm], MPI.Request], n_bytes: int) -> None:
         link = self._links[self._channel_number]
@@ -371,6 +414,20 @@ def _raw(x: np.ndarray) -> np.ndarray:
 def _pieces(x: np.ndarray) -> list[np.ndarray]:
     raw = _raw(x)
     return [raw[begin : begin + PIECE] for begin in range(0, raw.nbytes, PIECE)]
+
+
+def _in_turns(sends: list[Send]) -> Iterator[tuple[int, np.ndarray]]:
+    """The pieces of messages with their destinations: the first of each message, then the second of each, and so on.
+
+    A receiver asks for pieces in this order. It learns from the length of a piece whether another one follows.
+    """
+    messages = [(partner, _raw(array)) for partner, array in sends]
+    begin = 0
+    while messages:
+        for partner, raw in messages:
+            yield partner, raw[begin : begin + PIECE]
+        begin += PIECE
+        messages = [(partner, raw) for partner, raw in messages if len(raw) >= begin]
 
 
 def _print(text: str) -> None:
