@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from graphtheta.lazy_array import LazyArray
 from graphtheta.npy import map_npy
 
 from .column import Read, Ready
@@ -33,15 +34,15 @@ class Sums(Protocol):
         """Compare the bytes of rows that were not compared before; any thread calls it.
 
         Args:
-            rows: Row numbers, ascending; or a slice of adjacent rows.
+            rows: Row numbers, or a slice of adjacent rows.
 
         Raises:
             FormatError: They differ.
         """
 
 
-class MappedColumn:
-    """The rows of a ``.npy`` file, mapped into memory.
+class MappedColumn(LazyArray):
+    """The rows of a ``.npy`` file, mapped into memory. It is an array, too, and a column.
 
     Args:
         path: A file that ``numpy.save`` wrote: [n_rows, ...] numbers in C order. Every worker opens it.
@@ -52,27 +53,37 @@ class MappedColumn:
         FormatError: The file cannot be read, or holds something else.
     """
 
+    sparse = False
+
     def __init__(self, path: str | Path, checked: Callable[[np.ndarray], Sums] | None = None):
         self.path = str(path)
         # a plain array that keeps the mapping open
-        values = self._values = map_npy(path)
-        self.shape: tuple[int, ...] = values.shape
-        self.dtype: np.dtype = values.dtype
-        self.sparse = False
-        self.nbytes = 0
+        self._values = map_npy(path)
+        super().__init__(self._values.shape, self._values.dtype)
         self._checked = checked
-        self._sums = None if checked is None else checked(values)
+        self._sums = None if checked is None else checked(self._values)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # a copy maps the file again
         return MappedColumn, (self.path, self._checked)
 
+    def read(self, rows: np.ndarray) -> np.ndarray:
+        self._check(rows)
+        return self._values[rows]
+
+    def read_range(self, begin: int, end: int) -> np.ndarray:
+        self._check(slice(begin, end))
+        return self._values[begin:end]
+
     def read_begin(self, rows: np.ndarray | None) -> Read:
         if rows is not None:
             return _RowRead(self._values, rows, self._sums)
-        if self._sums is not None:
-            self._sums.check(slice(0, len(self._values)))
+        self._check(slice(0, len(self._values)))
         return Ready(self._values)
+
+    def _check(self, rows: np.ndarray | slice) -> None:
+        if self._sums is not None:
+            self._sums.check(rows)
 
 
 class _RowRead:

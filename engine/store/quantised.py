@@ -1,14 +1,17 @@
 """Columns of small codes: features in a quarter of the bytes, with a scale and an offset for each."""
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from graphtheta.errors import FormatError
+from graphtheta.lazy_array import LazyArray
 
 from .column import Coded, Column, Decoding, Read
 
 
-class QuantisedColumn:
+class QuantisedColumn(LazyArray):
     """A column of float32 rows, stored as integer codes: ``value = code * scale + zero``.
 
     Args:
@@ -19,15 +22,19 @@ class QuantisedColumn:
         FormatError: The parts do not fit together.
     """
 
+    sparse = False
+
     def __init__(self, codes: Column, scale: np.ndarray, zero: np.ndarray):
         wide = len(codes.shape) == 2 and codes.dtype.kind in "iu" and not codes.sparse
         if not wide or not all(a.shape == codes.shape[1:] and a.dtype == np.float32 and np.isfinite(a).all() for a in (scale, zero)):
             raise FormatError(f"codes {list(codes.shape)} of {codes.dtype} with scales {list(scale.shape)} of {scale.dtype} and offsets "
                               f"{list(zero.shape)} of {zero.dtype} do not make a column; give integers [n_rows, d] and finite float32 [d]")
+        super().__init__(codes.shape, np.float32)
         self._codes, self.scale, self.zero = codes, scale, zero
-        self.shape: tuple[int, ...] = codes.shape
-        self.dtype: np.dtype = np.dtype(np.float32)
-        self.sparse = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # a copy keeps the codes
+        return QuantisedColumn, (self._codes, self.scale, self.zero)
 
     @property
     def nbytes(self) -> int:
@@ -37,6 +44,10 @@ class QuantisedColumn:
     def coded(self) -> Coded:
         """The codes."""
         return Coded(self._codes, self._decode)
+
+    def read(self, rows: np.ndarray) -> np.ndarray:
+        values: np.ndarray = self.read_begin(rows).end()
+        return values
 
     def read_begin(self, rows: np.ndarray | None) -> Read:
         return Decoding(self._codes.read_begin(rows), self._decode)

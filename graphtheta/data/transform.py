@@ -12,11 +12,12 @@ import numpy as np
 
 from graphtheta.data.arrays import EDGE_MASKS, G, GraphArrays
 from graphtheta.data.columns import added_rows, take_rows
-from graphtheta.data.lazy import CHUNK, Extended, Kept, LazyArray, Read, Selected, Without
+from graphtheta.data.lazy import Extended, Kept, Read, Selected, Without
 from graphtheta.data.scale import Scale
 from graphtheta.data.typed import RELATION, TYPE, relation_of_columns, relation_widths, type_widths
 from graphtheta.data.validation import is_column
 from graphtheta.errors import ConfigError, DataError, ShapeError
+from graphtheta.lazy_array import CHUNK, LazyArray
 from graphtheta.typed_rows import EDGES, TypedRows, blocks_of, of_blocks
 
 EDGE_ROWS = ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test")

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.data.lazy import LazyArray
 from graphtheta.data.scale import Scale
 from graphtheta.data.validation import frozen, is_column
 from graphtheta.engine.store.column import Decoding, Read, Ready
+from graphtheta.lazy_array import LazyArray
 from graphtheta.npy import in_files
 from graphtheta.sparse import is_sparse
 from graphtheta.typed_rows import NODES, TypedRows, blocks_of, of_blocks
@@ -36,7 +36,7 @@ class Recoded(LazyArray):
         return self._change(np.asarray(self._values[rows]))
 
 
-class Rescaled:
+class Rescaled(LazyArray):
     """A column whose rows are computed from those of another one.
 
     Args:
@@ -46,15 +46,18 @@ class Rescaled:
     """
 
     sparse = False
-    dtype = np.dtype(np.float32)
 
     def __init__(self, values: Any, change: Change, width: int | None = None):
+        super().__init__((values.shape[0], values.shape[1] if width is None else width), np.float32)
         self._values, self._change = values, change
-        self.shape: tuple[int, ...] = (values.shape[0], values.shape[1] if width is None else width)
 
     @property
     def nbytes(self) -> int:
         return int(self._values.nbytes) if is_column(self._values) else 0
+
+    def read(self, rows: np.ndarray) -> np.ndarray:
+        values: np.ndarray = self.read_begin(rows).end()
+        return values
 
     def read_begin(self, rows: np.ndarray | None) -> Read:
         """Begin to read; see ``Column``."""

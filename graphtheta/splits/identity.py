@@ -6,8 +6,8 @@ from collections.abc import Callable
 import numpy as np
 
 from graphtheta.data.graph import Graph
-from graphtheta.data.lazy import CHUNK
 from graphtheta.data.typed import TYPE
+from graphtheta.lazy_array import CHUNK
 from graphtheta.rng import Purpose, bits, key
 
 

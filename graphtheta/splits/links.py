@@ -12,10 +12,10 @@ import numpy as np
 
 from graphtheta.data.arrays import EDGE_MASKS
 from graphtheta.data.graph import Graph
-from graphtheta.data.lazy import CHUNK
 from graphtheta.data.transform import first_of_each, keep_where, pair_key
 from graphtheta.data.typed import RELATION
 from graphtheta.errors import DataError
+from graphtheta.lazy_array import CHUNK
 from graphtheta.rng import Purpose, bits, key, uniform
 from graphtheta.splits.identity import identities
 from graphtheta.splits.nodes import LINK, check_shares

@@ -83,7 +83,7 @@ class PageSums:
         """Compare the blocks of some rows that were not compared before.
 
         Args:
-            rows: Row numbers, ascending; or a slice of adjacent rows.
+            rows: Row numbers, or a slice of adjacent rows.
 
         Raises:
             Exception: The one that ``damaged`` makes, for the first block that differs.

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphtheta.data.lazy import LazyArray
 from graphtheta.errors import DataError, FormatError
+from graphtheta.lazy_array import LazyArray
 from graphtheta.npy import AGAIN
 
 # texts that are checked at a time

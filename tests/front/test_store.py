@@ -20,6 +20,7 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError, ShapeError
+from graphtheta.lazy_array import LazyArray
 from graphtheta.partitioners.communities import find_clusters
 from graphtheta.splits.links import link_split
 from graphtheta.store import checksum
@@ -331,7 +332,7 @@ def test_changed_edges_are_computed_when_they_are_read(change, tmp_path, monkeyp
     monkeypatch.setattr(transform, "CHUNK", 33)
     graph = loops_of(PLAIN.replace(edge_columns={"kind": np.arange(200), "size": np.random.default_rng(0).normal(size=(200, 2))}))
     plain, stored = change(graph), change(read_store(written(tmp_path / "s", graph)))
-    assert isinstance(stored.src, lazy.LazyArray) and stored.in_files and not plain.in_files
+    assert isinstance(stored.src, LazyArray) and stored.in_files and not plain.in_files
     assert stored.digest() == plain.digest() == pickle.loads(pickle.dumps(stored)).digest()
     some = np.random.default_rng(1).integers(0, plain.n_edges, 50)
     for field in ("src", "dst", "edge_attr", "edge_weight"):
@@ -408,7 +409,7 @@ def test_relations_without_names_are_counted_in_a_store(tmp_path, monkeypatch):
     write_store(graph, tmp_path / "coded.store", SerialComm(), "stored")
     stored = gt.load(str(tmp_path / "coded.store"))
     for changed in (stored.with_self_loops(columns={"relation": 2}), stored.without_self_loops()):
-        assert isinstance(changed.edge_columns["relation"], lazy.LazyArray) and changed.n_relations == 3
+        assert isinstance(changed.edge_columns["relation"], LazyArray) and changed.n_relations == 3
 
     def losses(comm, source):
         keys = {"strategy": "mini", "batch_size": 3, "fanout": "2", "epochs": 1, "backend": "reference", "dtype": "float64"}
