@@ -294,6 +294,10 @@ class EdgeTask(Task):
         return self.weights_of(level.label, lambda name: partition.edge.read(name, stored[level.order]))
 
 
+# share of the links that a global batch supervises
+SUPERVISED = 0.3
+
+
 class LinkTask(Task):
     """Whether two nodes are linked.
 
@@ -318,7 +322,7 @@ class LinkTask(Task):
     kind = "labels"
     draws_nodes = excludes = True
 
-    def __init__(self, partition: Partition, links: Positives, supervision: float = 0.3, seed: int = 0, in_batch: bool = False):
+    def __init__(self, partition: Partition, links: Positives, supervision: float = SUPERVISED, seed: int = 0, in_batch: bool = False):
         if not 0 < supervision <= 1:
             raise ConfigError(f"supervision: got {supervision}, expected a number above 0 and at most 1")
         self._partition, self._links = partition, links

@@ -40,6 +40,27 @@ GRADIENTS_ALIVE = 4
 PARAMETER_COPIES = 9
 # in a checkpoint: value, two optimiser slots, the best model
 CHECKPOINT_COPIES = 4
+# per pair of a batch while it is drawn, located and sorted, besides its scores and their gradients
+DRAWN_PAIR_BYTES = 240
+# the same per held-back pair, all of which stay in memory: their draws are made once
+HELD_PAIR_BYTES = 160
+# per pair of a query and a node that are ranked at a time
+RANKED_PAIR_BYTES = 144
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """How many pairs of nodes the workers of a job score together, at most.
+
+    Attributes:
+        batch: Targets of a batch, with their negatives.
+        held: Targets of evaluation, with their negatives.
+        ranked: Pairs of queries and nodes that a worker ranks at a time.
+    """
+
+    batch: int = 0
+    held: int = 0
+    ranked: int = 0
 
 
 @dataclass(frozen=True)
@@ -50,6 +71,7 @@ class MemoryBound:
     values: int
     halo: int
     edges: int
+    pairs: int
     chunks: int
     views: int
     parameters: int
@@ -90,7 +112,8 @@ class Extent:
 
 
 def memory_bound(partition_bytes: int, extent: Extent, probe: Probe, itemsize: int, fanout: int = 0, in_flight: int = 1, staleness: int = 0,
-                 checkpoints: int = 0, batches: bool = False, dealt: int = 1, gradients: int = GRADIENTS_ALIVE) -> MemoryBound:
+                 checkpoints: int = 0, batches: bool = False, dealt: int = 1, gradients: int = GRADIENTS_ALIVE,
+                 scored: PairCounts = PairCounts()) -> MemoryBound:
     """The most that training holds on this worker.
 
     Args:
@@ -109,6 +132,7 @@ def memory_bound(partition_bytes: int, extent: Extent, probe: Probe, itemsize: i
             of those that it deals to others; 1 if not.
         gradients: Gradients of intermediate values that are alive at once, in units of the widest
             value.
+        scored: Pairs of nodes that the workers score.
 
     Returns:
         Bytes by purpose; ``partition`` counts memory that is allocated already.
@@ -128,11 +152,17 @@ def memory_bound(partition_bytes: int, extent: Extent, probe: Probe, itemsize: i
         search = search * dealt + _dealt_bytes(extent, len(set(probe.layers)))
         rows, edges = extent.whole_rows, extent.whole_edges
     parameters = probe.parameters * itemsize
+    score = (2 * probe.edge_width + residuals) * itemsize
+    # a pair is at the owner of one of its ends or, if it is a stored edge, where that is
+    share = max(rows / max(extent.whole_rows, 1), edges / max(extent.whole_edges, 1))
+    pairs = share * (in_flight * scored.batch * (DRAWN_PAIR_BYTES + score) + scored.held * (HELD_PAIR_BYTES + score))
+    pairs += scored.ranked * (RANKED_PAIR_BYTES + score)
     return MemoryBound(
         partition_bytes,
         in_flight * (probe.node_width + deferred + gradients * (probe.widest + deferred)) * rows * itemsize,
         in_flight * halo * itemsize,
-        in_flight * ((2 * probe.edge_width + residuals) * edges * itemsize + of_pairs),
+        in_flight * (score * edges + of_pairs),
+        round(pairs),
         in_flight * CHUNKS_ALIVE * CHUNK_BYTES,
         in_flight * search,
         PARAMETER_COPIES * parameters,
@@ -176,7 +206,7 @@ def check_memory(bound: MemoryBound, partition: Partition, whole: bool) -> None:
         bound: The bound of this worker.
         partition: The worker's part.
         whole: Whether every step runs over the whole graph and so stores all its values; otherwise
-            only parameters are counted.
+            only parameters and scored pairs are counted.
 
     Raises:
         MemoryLimitError: It does not fit; raised on all ranks, with the numbers.
@@ -184,10 +214,11 @@ def check_memory(bound: MemoryBound, partition: Partition, whole: bool) -> None:
     Collective: all ranks of the partition.
     """
     comm = partition.job_comm
-    needed = bound.parameters + whole * (bound.values + bound.halo)
+    needed = bound.parameters + bound.pairs + whole * (bound.values + bound.halo)
     total = int(comm.all_sum(np.asarray(needed)))
     available = int(comm.all_min(np.asarray(available_bytes()))) if comm.size > 1 else available_bytes()
     hosts = len(set(comm.all_gather(socket.gethostname())))
     if total > available * hosts:
         raise MemoryLimitError(f"a step of this job needs about {total / 2**30:.1f} GiB in all, and {hosts} machine(s) have "
-                               f"{available / 2**30:.1f} GiB free each; use --recompute, fewer or narrower layers, or more machines")
+                               f"{available / 2**30:.1f} GiB free each; use --recompute, fewer or narrower layers, "
+                               "fewer negatives, or more machines")

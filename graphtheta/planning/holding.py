@@ -66,7 +66,8 @@ def _bound(job: Job, held: Skeleton, placement: Placement, work: Work, rank: int
                     max((share.counts.edges for share in work.shares), default=0), node, edge)
     # a dry run over levels of known sizes has sums and products in the order of the step
     stored = replace(work.found, node_width=_stored_width(held, work), deferred_width=0)
-    bound, values = (memory_of(job, partition, extent, found, rank, placement.size, GRADIENTS) for found in (work.found, stored))
+    scored = held.prepared.kind.scored()
+    bound, values = (memory_of(job, partition, extent, found, rank, placement.size, scored, GRADIENTS) for found in (work.found, stored))
     bound = replace(bound, views=bound.views if work.searched else 0, values=values.values)
     with backend_scope(job.backend):
         return bound if _in_chunks(work.found) else replace(bound, chunks=0)

@@ -10,6 +10,7 @@ from graphtheta.engine.strategy.task import EdgeTask, Task
 from graphtheta.engine.view.hop import Layers
 from graphtheta.errors import DataError
 from graphtheta.evaluation.evaluate import SPLITS, EdgeEvaluator, Evaluator
+from graphtheta.memory.bound import PairCounts
 from graphtheta.ops.losses.weighting import Weighting
 from graphtheta.tasks.imbalance import check_weights
 from graphtheta.tasks.kind import GraphInfo, TaskKind
@@ -25,6 +26,7 @@ class EdgeKind(TaskKind):
     label_kinds = ("values",)
     of_pairs = True
     labels = "values"
+    _n_edges: int
     _sampler: TimedPairs | None
 
     @classmethod
@@ -40,7 +42,11 @@ class EdgeKind(TaskKind):
             raise DataError(f"{name} has no training edges; give it an edge_train mask")
         self.width = graph.edge_y.shape[1] if graph.edge_y.ndim == 2 else 1
         check_weights(self.job, self.labels, self.width, graph.edge_columns)
+        self._n_edges = graph.n_edges
         return graph
+
+    def scored(self) -> PairCounts:
+        return PairCounts(self.in_batch(self._n_edges), self._n_edges)
 
     @property
     def decoder(self) -> str:

@@ -16,6 +16,7 @@ from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.view.hop import Layers
 from graphtheta.errors import ConfigError
 from graphtheta.evaluation.evaluate import Evaluator
+from graphtheta.memory.bound import PairCounts
 from graphtheta.ops.losses.weighting import Weighting
 
 # kinds of labels, for messages
@@ -109,6 +110,15 @@ class TaskKind(ABC):
         """Decoder of published models: "none", "edge", "dot", "hadamard", see ``build_model``; or a function from the width of node
         values that makes it."""
         return "none"
+
+    def scored(self) -> PairCounts:
+        """The pairs of nodes that a job scores, at most; to be called after ``take``. None by default."""
+        return PairCounts()
+
+    def in_batch(self, targets: int) -> int:
+        """How many of the targets are in a batch, at most."""
+        limit = self.job.batch_size if self.job.strategy == "mini" else 0
+        return min(limit or targets, targets)
 
     def warning(self, graph: Graph) -> str:
         """What is logged before training of labels that are probably a mistake; empty for nothing.

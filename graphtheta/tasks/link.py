@@ -14,11 +14,12 @@ from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.sampling.sampler import TimedPairs
 from graphtheta.engine.strategy.positives import Positives
-from graphtheta.engine.strategy.task import LinkTask, Task
+from graphtheta.engine.strategy.task import SUPERVISED, LinkTask, Task
 from graphtheta.engine.view.hop import Layers
 from graphtheta.errors import ConfigError
 from graphtheta.evaluation.evaluate import Evaluator, LinkEvaluator
 from graphtheta.evaluation.past import Past
+from graphtheta.memory.bound import PairCounts
 from graphtheta.models.decoder import HadamardDecoder
 from graphtheta.ops.losses.link_loss import LINK_LOSSES, adversarial_loss
 from graphtheta.ops.losses.row_loss import RowLoss
@@ -29,6 +30,7 @@ from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.link_slices import Slice, distinct_links, known_keys
 from graphtheta.tasks.timed import timed_pairs
 from graphtheta.triples.known import TAIL, anchor_of, side_of
+from graphtheta.triples.ranking import BLOCK
 
 SCORED_KEYS = ("negatives", "eval_negatives", "negative_groups", "negatives_from", "link_loss", "adversarial_temperature", "decoder",
                "sample_weights")
@@ -49,6 +51,8 @@ class LinkKind(TaskKind):
     label_kinds = ("ranks", "labels", "retrieved")
     of_pairs = True
     labels, width = "labels", 0
+    # messages run along the first, the second are held out
+    _counts: tuple[int, int]
     _graph: Graph
     _part_of: Callable[[int, int], np.ndarray]
     _known: np.ndarray
@@ -70,7 +74,21 @@ class LinkKind(TaskKind):
         check_weights(self.job, self.labels, self.width, graph.edge_columns)
         self._graph, self._part_of = graph, link_parts(graph, seed=self.job.seed, relation=self._relation)
         self._types = first_of_types(graph.node_columns[TYPE], graph.n_types, graph.name) if graph.n_types > 1 else ()
-        return message_graph(graph, self._part_of)
+        messages = message_graph(graph, self._part_of)
+        self._counts = messages.n_edges, graph.n_edges - messages.n_edges
+        self._n_nodes = graph.n_nodes
+        return messages
+
+    def scored(self) -> PairCounts:
+        links, held = self._counts
+        batch = supervised(links) if self.job.strategy == "global" else self.in_batch(links)
+        ranked = min(BLOCK, held * self._n_nodes) if self.ranks_nodes else 0
+        return PairCounts(batch * (1 + self.job.negatives), held * (1 + self.job.eval_negatives), ranked)
+
+    @property
+    def ranks_nodes(self) -> bool:
+        """Whether evaluation ranks all nodes."""
+        return bool(self.job.rank_all)
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -100,7 +118,7 @@ class LinkKind(TaskKind):
             found = graph.src[begin:end] != graph.dst[begin:end]
             return found if self._relation is None else found & (graph.edge_columns[RELATION][begin:end] == self._relation)
 
-        self._n_nodes, self._sampler = graph.n_nodes, timed_pairs(self.job, partition)
+        self._sampler = timed_pairs(self.job, partition)
         positive = distinct_links(graph, chosen, partition.halo_comm, self._sampler, self.job.sample_weights)
         links = positive.links(partition, self._known, self.job.negatives, self.job.seed, self.job.negative_groups, self._types)
         self._leads = np.zeros((len(self._types) + 1,) * 2, bool)
@@ -190,6 +208,11 @@ class LinkKind(TaskKind):
         """Original ids of the ends of links, [n, 2]: the answers ``nodes`` to queries."""
         side, ends = side_of(queries, self._n_nodes), (anchor_of(queries, self._n_nodes), nodes)
         return info.ids(np.stack([np.where(side == TAIL, a, b) for a, b in (ends, ends[::-1])], axis=1))
+
+
+def supervised(links: int) -> int:
+    """How many links a global batch supervises, at most; it is improbable that so many are drawn."""
+    return min(links, int(SUPERVISED * links + 5 * (SUPERVISED * links) ** 0.5) + 1)
 
 
 def link_task(job: Any, partition: Partition, links: Positives) -> LinkTask:

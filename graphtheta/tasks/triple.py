@@ -75,7 +75,15 @@ class TripleKind(LinkKind):
         self._cutoffs = self._times(graph)
         names = graph.meta.get("relation_names") or [name for _, name, _ in graph.relations] or graph.categories("edge", RELATION)
         self.relations = tuple(names) or tuple(range(graph.n_relations))
-        return message_graph(graph, self._part_of).with_inverse_relations()
+        messages = message_graph(graph, self._part_of)
+        asked = 1 + self.job.reciprocal
+        self._counts = asked * messages.n_edges, asked * (graph.n_edges - messages.n_edges)
+        self._n_nodes = graph.n_nodes
+        return messages.with_inverse_relations()
+
+    @property
+    def ranks_nodes(self) -> bool:
+        return True
 
     def warning(self, graph: Graph) -> str:
         if not self._in_several:
@@ -130,7 +138,7 @@ class TripleKind(LinkKind):
     def objective(self, graph: Graph, partition: Partition) -> Task:
         comm, sampler = partition.halo_comm, timed_pairs(self.job, partition)
         self._sampler = sampler
-        self._n_nodes, self._types, self._leads = graph.n_nodes, (), np.ones((1, 1), bool)
+        self._types, self._leads = (), np.ones((1, 1), bool)
         # with triples of other splits among the known ones, the lack of negatives would tell which these are
         table = self._answers(comm, self._parts == MESSAGE)
         relation = partition.edge.read(RELATION)

@@ -36,7 +36,7 @@ from graphtheta.logger import logger
 from graphtheta.macrobatch.ahead import Macrobatches
 from graphtheta.macrobatch.merged import MergedComm
 from graphtheta.macrobatch.setup import dry_runs, make_macrobatches, merges
-from graphtheta.memory.bound import GRADIENTS_ALIVE, Extent, MemoryBound, check_memory, memory_bound
+from graphtheta.memory.bound import GRADIENTS_ALIVE, Extent, MemoryBound, PairCounts, check_memory, memory_bound
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.backend.fused import backend_scope
 from graphtheta.ops.losses.row_loss import RowLoss
@@ -236,7 +236,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     prepared.kind.check_output(made, found)
     _check_degrees(job, made, partition, found, settings)
     _report(prepared, found, comm)
-    bound = memory_of(job, partition.nbytes(), Extent.of(partition), found, comm.rank, comm.size)
+    bound = memory_of(job, partition.nbytes(), Extent.of(partition), found, comm.rank, comm.size, prepared.kind.scored())
     check_memory(bound, partition, job.strategy == "global")
     task, evaluator = prepared.build_task(partition, found.layers)
     limit = limited(job, partition, found)
@@ -258,7 +258,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
 
 
 def memory_of(job: Job, partition_bytes: int, extent: Extent, found: Probe, rank: int, size: int,
-              gradients: int = GRADIENTS_ALIVE) -> MemoryBound:
+              scored: PairCounts, gradients: int = GRADIENTS_ALIVE) -> MemoryBound:
     """The memory bound of a worker of a job.
 
     Args:
@@ -267,13 +267,13 @@ def memory_of(job: Job, partition_bytes: int, extent: Extent, found: Probe, rank
         extent: What the worker computes at a time.
         found: Dry run of the model.
         rank, size: The worker, and the number of workers.
-        gradients: An argument of ``memory_bound``.
+        scored, gradients: Arguments of ``memory_bound``.
     """
     fanout, in_flight = max(job.fanout, default=0), 1 if job.strategy == "global" else job.views_in_flight
     # copies of the state: one waiting; one being written, with its bytes by array and as a file
     checkpoints = 4 * (rank == 0 and job.keep > 0)
     return memory_bound(partition_bytes, extent, found, np.dtype(job.dtype).itemsize, fanout, in_flight, job.staleness, checkpoints,
-                        batches=job.strategy == "mini", dealt=size if job.mode != "cooperative" else 1, gradients=gradients)
+                        batches=job.strategy == "mini", dealt=size if job.mode != "cooperative" else 1, gradients=gradients, scored=scored)
 
 
 def _report(prepared: Prepared, found: Probe, comm: Comm) -> None:
