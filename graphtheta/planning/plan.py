@@ -266,8 +266,10 @@ def _loads(works: Sequence[Work], alone: bool, sent: np.ndarray) -> dict[str, tu
         sent: Bytes and messages of each worker, [2, size].
     """
     found = dict(zip(("bytes", "messages"), sent[:, None], strict=True))
-    for name, each in (("rows", [sum(share.rows_out for share in work.shares) for work in works]),
-                       ("edges", [sum(share.edges for share in work.shares) for work in works]),
+    # of a model without layers
+    none = np.zeros(sent.shape[1], np.int64)
+    for name, each in (("rows", [sum((share.rows_out for share in work.shares), none) for work in works]),
+                       ("edges", [sum((share.edges for share in work.shares), none) for work in works]),
                        ("flops", [work.load.parts[:, :, [PRODUCT, SPARSE]].sum(axis=(1, 2)) for work in works])):
         held = np.array(each)
         found[name] = held.sum(axis=1, keepdims=True) if alone else held

@@ -41,12 +41,14 @@ GLOBAL: dict[str, dict[str, Any]] = {
     "both directions": {"model": "sage", "direction": "both"},
     "links": {"model": "gcn", "task": "link", "decoder": "dot"},
     "recomputed": {"model": "gcn", "layers": 3, "recompute": True},
+    "no layers": {"model": "mlp", "layers": 0, "task": "link", "decoder": "hadamard"},
 }
 BATCHES: dict[str, dict[str, Any]] = {
     "mini": {"model": "gcn", "strategy": "mini", "batch_size": 4},
     "sampled": {"model": "sage", "strategy": "mini", "batch_size": 4, "fanout": "3,2"},
     "clusters": {"model": "gat", "strategy": "cluster", "clusters": 5},
     "links": {"model": "sage", "task": "link", "decoder": "hadamard", "strategy": "mini", "batch_size": 20},
+    "no layers": {"model": "mlp", "layers": 0, "task": "link", "decoder": "dot", "strategy": "mini", "batch_size": 20},
 }
 CUTS = [("hash", "1d-src"), ("block", "1d-dst"), ("hash", "vertex-cut"), ("ldg", "random"), ("hash", "hdrf")]
 
@@ -84,6 +86,15 @@ def test_global_batches_are_exact(masters: str, partitioner: str, size: int) -> 
     found = predicted(held, Placement.of(held.graph, size, partitioner, masters, 3))
     np.testing.assert_array_equal(found, run_simulated(size, counted, {**GLOBAL[name], "masters": masters, "partitioner": partitioner}))
     assert size == 1 or found[:, -4].sum() > 0
+
+
+@pytest.mark.parametrize(("kind", "name"), [*(("global", name) for name in GLOBAL), *(("batch", name) for name in BATCHES)])
+def test_every_kind_of_job_has_a_plan(kind: str, name: str) -> None:
+    held = bare(name, kind == "batch")
+    rows = planned(held, [held.job], [1, 2], SPEED, views=2)
+    assert rows and all(row.memory > row.bound.total > 0 and row.seconds > 0 for row in rows)
+    assert (rows[0].bound.pairs > 0) == (held.prepared.kind.name == "link")
+    assert report(rows, Limit(1 << 40, 0), SPEED)
 
 
 @pytest.mark.parametrize("name", BATCHES)
