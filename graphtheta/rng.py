@@ -75,7 +75,7 @@ def normal(key: int, ids: np.ndarray, cols: int | None = None) -> np.ndarray:
     return radius * np.cos(2.0 * np.pi * uniform(other, ids, cols))
 
 
-def integers(key: int, ids: np.ndarray, high: int | np.ndarray, cols: int | None = None) -> np.ndarray:
+def integers(key: int | np.ndarray, ids: np.ndarray, high: int | np.ndarray, cols: int | None = None) -> np.ndarray:
     """Uniform integers in [0, high), int64, [n] or [n, cols]; high is one number, or one for each id."""
     return np.minimum((uniform(key, ids, cols) * high).astype(np.int64), high - 1)
 

@@ -70,16 +70,18 @@ class WeightedNodes:
             raise DataError("no node can be drawn, because all have the weight 0: the graph has no edges; choose a sampler that draws "
                             "nodes without edges too, such as saint_walk")
 
-    def draw(self, key: int, n: int) -> Drawn:
+    def draw(self, key: int | np.ndarray, n: int) -> Drawn:
         """Draw n nodes; each worker receives the draws of its own nodes.
 
         Args:
-            key: Key of the draws.
-            n: Number of draws.
+            key: Key of the draws; or several keys, [k] uint64, for n draws each, which are numbered
+                one key after another.
+            n: Number of draws of a key.
 
         Collective: all ranks of the partition.
         """
-        comm, units = self._comm, integers(key, np.arange(n), self.total)
+        keys = np.asarray(key, np.uint64).reshape(-1)
+        comm, units = self._comm, integers(np.repeat(keys, n), np.tile(np.arange(n), len(keys)), self.total)
         number = np.flatnonzero(np.searchsorted(self._block_end, units, side="right") % comm.size == comm.rank)
         at = np.searchsorted(self._end, units[number], side="right")
         offset = units[number] - (self._end[at] - self._weight[at])
@@ -114,11 +116,12 @@ class Neighbours:
         self._begin = np.cumsum(self.degree) - self.degree
         self._owner, self._row = (found[:, column].astype(np.int32) for column in (2, 3))
 
-    def step(self, key: int, row: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def step(self, key: int | np.ndarray, row: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Move walkers to a neighbour each; those without neighbours stop and are dropped.
 
         Args:
-            key: Key of the draws, another one for each step of a walk.
+            key: Key of the draws, another one for each step of a walk; or a key for each walker, [k]
+                uint64.
             row: Master rows of this worker's walkers, [k] int64.
             state: What moves with each walker, [k, ...] int64; the first column is its number.
 
@@ -128,6 +131,7 @@ class Neighbours:
         Collective: all ranks of the partition.
         """
         go = np.flatnonzero(self.degree[row])
+        key = key[go] if isinstance(key, np.ndarray) else key
         row, state = row[go], state[go]
         degree = self.degree[row]
         # a draw is below 1, but its product with the degree may be rounded up

@@ -15,7 +15,7 @@ from graphtheta.logger import logger
 
 from ..partition.located import values_of
 from ..partition.partition import Partition
-from ..sampling.node_set import NodeSets, NodeSetSampler
+from ..sampling.node_set import MASKS, NodeSets, NodeSetSampler, several
 from ..view.expand import induced
 from ..view.hop import Layers, hops
 from ..view.level import passes_of
@@ -51,7 +51,8 @@ class Normalisation:
     sets: int
 
 
-def normalisation(partition: Partition, sets: NodeSets, layers: Layers, *, coverage: float, n_labels: int) -> Normalisation:
+def normalisation(partition: Partition, sets: NodeSets, layers: Layers, *, nodes_per_set: int, coverage: float,
+                  n_labels: int) -> Normalisation:
     """Count nodes and edges in the first node sets of a run.
 
     Sets are drawn until they hold more than ``coverage`` nodes for each node of the graph. Each set
@@ -62,6 +63,8 @@ def normalisation(partition: Partition, sets: NodeSets, layers: Layers, *, cover
     Args:
         sets: The node sets of the run.
         layers: The supersteps of the model; their directions decide which weights are needed.
+        nodes_per_set: Largest number of nodes of a set.
+        coverage: As above.
         n_labels: Known labels of all targets of all workers.
 
     Raises:
@@ -73,15 +76,22 @@ def normalisation(partition: Partition, sets: NodeSets, layers: Layers, *, cover
     nodes, edges = np.zeros(partition.n_masters, np.int64), np.zeros(partition.n_local_edges, np.int64)
     n = drawn = said = empty = 0
     goal = coverage * partition.n_nodes
+    most = max(MASKS // partition.n_nodes, 1)
     while drawn <= goal:
-        chosen = sets(n)
-        for sweep in induced(partition, chosen, ["in"]).levels[0].passes:
-            for some in sweep.selections:
-                edges[some.stored] += 1
-        nodes += chosen
-        size = int(comm.all_sum(np.array(np.count_nonzero(chosen))))
-        n, drawn, empty = n + 1, drawn + size, 0 if size else empty + 1
-        if empty == MOST_EMPTY:
+        # so many sets at least are still needed
+        some = min(int((goal - drawn) // nodes_per_set) + 1, most)
+        masks = several(sets, range(n, n + some))
+        for chosen in masks:
+            for sweep in induced(partition, chosen, ["in"]).levels[0].passes:
+                for selection in sweep.selections:
+                    edges[selection.stored] += 1
+        nodes += masks.sum(axis=0)
+        sizes = comm.all_sum(np.count_nonzero(masks, axis=1))
+        n += some
+        drawn += int(sizes.sum())
+        filled = np.flatnonzero(sizes)
+        empty = some - 1 - int(filled[-1]) if len(filled) else empty + some
+        if empty >= MOST_EMPTY:
             raise DataError(f"the sampler gives no nodes for {MOST_EMPTY} batches in a row, so it would never reach coverage={coverage:g}; "
                             "change the sampler, or give normalise=no")
         if comm.rank == 0 and 10 * drawn > (said + 1) * goal:
@@ -133,7 +143,8 @@ class NodeSetBatch(Strategy):
             p, sampler = self.partition, self.sampler
             self._sets = sampler.open(p)
             if sampler.normalise:
-                self._normalised = normalisation(p, self._sets, self.layers, coverage=sampler.coverage, n_labels=self._labels())
+                self._normalised = normalisation(p, self._sets, self.layers, nodes_per_set=sampler.nodes_per_batch,
+                                                 coverage=sampler.coverage, n_labels=self._labels())
                 self.partition = p.overlay({IMPORTANCE: self._normalised.rows}, {})
 
     def makers(self, epoch: int, first: int, last: int) -> list[Callable[[], GraphView]]:

@@ -165,37 +165,106 @@ class SaintFrontier(NodeSetSampler):
         return self.budget
 
     def open(self, partition: Partition) -> NodeSets:
-        nodes, neighbours = WeightedNodes(partition, np.ones(partition.n_masters, np.int64)), Neighbours(partition, False)
-        rate = np.minimum(neighbours.degree, self.degree_clip)
+        return FrontierSets(self, partition)
 
-        def chosen(batch: int) -> np.ndarray:
-            row, number, _ = nodes.draw(_key(self.seed, batch, 0), self.frontier)
-            return _mask(partition, row, self._left(partition, batch, neighbours, rate, row, number))
 
-        return chosen
+class FrontierSets:
+    """The node sets of ``SaintFrontier`` on a graph. Those of several batches take as many rounds of messages as one.
 
-    def _left(self, partition: Partition, batch: int, neighbours: Neighbours, rate: np.ndarray, row: np.ndarray,
-              number: np.ndarray) -> np.ndarray:
-        """Rows of this worker that the first ``budget - frontier`` moves leave."""
-        moves, time = self.budget - self.frontier, np.zeros(len(row))
-        first, rows, times, step = np.zeros(0), [row[:0]], [time[:0]], 0
+    Args:
+        sampler: The sampler.
+        partition: The graph.
+
+    Collective: all ranks of the partition.
+    """
+
+    def __init__(self, sampler: SaintFrontier, partition: Partition):
+        self._sampler = sampler
+        self._n_masters, self._comm = partition.n_masters, partition.halo_comm
+        self._nodes = WeightedNodes(partition, np.ones(partition.n_masters, np.int64))
+        self._neighbours = Neighbours(partition, False)
+        self._rate = np.minimum(self._neighbours.degree, sampler.degree_clip)
+
+    def __call__(self, batch: int) -> np.ndarray:
+        mask: np.ndarray = self.several(range(batch, batch + 1))[0]
+        return mask
+
+    def several(self, batches: range) -> np.ndarray:
+        """The node sets of some batches, [len(batches), n_masters] bool.
+
+        Collective: all ranks of the partition.
+        """
+        walkers = self._sampler.frontier
+        masks = np.zeros((len(batches), self._n_masters), bool)
+        row, number, _ = self._nodes.draw(self._keys(batches, 0), walkers)
+        batch, number = np.divmod(number, walkers)
+        masks[batch, row] = True
+        self._mark_left(batches, masks, row, number, batch)
+        return masks
+
+    def _keys(self, batches: range, *words: int) -> np.ndarray:
+        return np.array([_key(self._sampler.seed, batch, *words) for batch in batches], np.uint64)
+
+    def _mark_left(self, batches: range, masks: np.ndarray, row: np.ndarray, number: np.ndarray, batch: np.ndarray) -> None:
+        """Mark the rows that the first ``budget - frontier`` moves of each batch leave.
+
+        Args:
+            batches: Numbers of the batches.
+            masks: As the result of ``several``; changed.
+            row, number, batch: Row, number and batch of this worker's walkers, [k] int64; batches by position.
+        """
+        moves = self._sampler.budget - self._sampler.frontier
+        time, rate = np.zeros(len(row)), self._rate
+        first = np.zeros((0, 2))
+        rows, times, of = [row[:0]], [time[:0]], [batch[:0]]
+        # when a batch has all its moves
+        end = np.full(len(batches), np.inf)
+        step = 0
         while moves:
             some = np.flatnonzero(rate[row])
-            row, number = row[some], number[some]
-            time = time[some] - np.log1p(-uniform(_key(self.seed, batch, 1, step), number)) / rate[row]
-            if len(first) == moves:
-                # a walker that moves later than this many others is done
-                some = np.flatnonzero(time <= first[-1])
-                row, number, time = row[some], number[some], time[some]
-            moved = np.concatenate(partition.halo_comm.all_gather(time))
+            row, number, batch = row[some], number[some], batch[some]
+            wait = np.log1p(-uniform(self._keys(batches, 1, step)[batch], number)) / rate[row]
+            time = time[some] - wait
+            # a walker that moves later than this many others is done
+            some = np.flatnonzero(time <= end[batch])
+            row, number, batch, time = row[some], number[some], batch[some], time[some]
+            moved = np.concatenate(self._comm.all_gather(np.stack((batch, time), axis=1)))
             if not len(moved):
                 break
-            first = np.sort(np.concatenate((first, moved)))[:moves]
+            first, end = _first_of_each(np.concatenate((first, moved)), moves, len(batches))
             rows.append(row)
             times.append(time)
-            row, state = neighbours.step(_key(self.seed, batch, 2, step), row, np.stack((number, time.view(np.int64)), axis=1))
-            number, time, step = state[:, 0], np.ascontiguousarray(state[:, 1]).view(np.float64), step + 1
-        return np.concatenate(rows)[np.concatenate(times) <= first[-1:].sum()]
+            of.append(batch)
+            state = np.stack((number, time.view(np.int64), batch), axis=1)
+            row, state = self._neighbours.step(self._keys(batches, 2, step)[batch], row, state)
+            number, time, batch = state[:, 0], np.ascontiguousarray(state[:, 1]).view(np.float64), state[:, 2]
+            step += 1
+        batch = np.concatenate(of)
+        last = np.zeros(len(batches))
+        np.maximum.at(last, first[:, 0].astype(np.int64), first[:, 1])
+        left = np.flatnonzero(np.concatenate(times) <= last[batch])
+        masks[batch[left], np.concatenate(rows)[left]] = True
+
+
+def _first_of_each(moves: np.ndarray, most: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first moves of each batch, by batch and time, and when a batch has them all.
+
+    Args:
+        moves: Batch and time of each move, [k, 2] float64.
+        most: How many moves of a batch count.
+        n: Number of batches.
+
+    Returns:
+        Those that count, [m, 2], and the time of the last of them, infinite for a batch that has fewer, [n].
+    """
+    moves = moves[np.lexsort((moves[:, 1], moves[:, 0]))]
+    batch = moves[:, 0].astype(np.int64)
+    begin = np.searchsorted(batch, np.arange(n))
+    place = np.arange(len(moves)) - begin[batch]
+    end = np.full(n, np.inf)
+    last = place == most - 1
+    end[batch[last]] = moves[last, 1]
+    return moves[place < most], end
 
 
 def _key(seed: int, batch: int, *words: int) -> int:

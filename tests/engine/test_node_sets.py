@@ -16,6 +16,7 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.directory import TableDirectory
 from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.sampling.node_set import several
 from graphtheta.engine.strategy.node_sets import LARGEST, UNKNOWN, NodeSetBatch
 from graphtheta.engine.strategy.task import ROW_LOSSES, NodeTask, loss_of
 from graphtheta.errors import ConfigError, DataError
@@ -53,6 +54,28 @@ def test_node_sets_do_not_depend_on_workers(name):
     for size, placement, keys in ((2, graphs.PLACEMENTS[1], {}), (3, graphs.PLACEMENTS[2], {"directory": TableDirectory}),
                                   (8, graphs.PLACEMENTS[5], {})):
         assert node_sets(SAMPLERS[name], range(4), size=size, placement=placement, **keys) == expected
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_sets_that_are_drawn_together_are_those_that_are_drawn_one_by_one(name):
+    def program(comm):
+        sets = SAMPLERS[name].open(build_partition(GRAPH, comm))
+        np.testing.assert_array_equal(several(sets, range(2, 6)), [sets(batch) for batch in range(2, 6)])
+
+    run_simulated(1, program)
+    run_simulated(3, program)
+
+
+def test_walks_of_many_sets_take_as_many_rounds_of_messages_as_those_of_one():
+    """Their number grows with the moves of a walker, and not with the sets that are counted."""
+    def program(comm, batches):
+        sets = SAMPLERS["frontier"].open(build_partition(GRAPH, comm))
+        before = comm.ledger.snapshot()
+        several(sets, batches)
+        return sum(stage["messages"] for stage in comm.ledger.since(before).values())
+
+    one, many = (run_simulated(2, program, batches)[0] for batches in (range(1), range(100)))
+    assert 0 < many < 3 * one
 
 
 def expect(found, probability):
