@@ -7,6 +7,7 @@ partitions agree to about 15 digits only.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +17,9 @@ from graphtheta.analytics.algorithm import Algorithm
 from graphtheta.analytics.local_edges import Lists, LocalEdges
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.ops.analytics.paths import dependencies, paths_into
-from graphtheta.ops.autodiff.buffers import by_blocks
+from graphtheta.ops.analytics.paths import all_dependencies, dependencies, paths_into
+from graphtheta.ops.autodiff.buffers import by_blocks, run_parts
+from graphtheta.ops.kernels.pool import threads
 from graphtheta.rng import Purpose, bits, key
 
 
@@ -43,9 +45,14 @@ class Betweenness(Algorithm):
     def run(self, partition: Partition, graph: Any) -> np.ndarray:
         edges, n = LocalEdges(partition), partition.n_nodes
         chosen = drawn(partition, min(self.sources or n, n), self.seed)
-        total = np.zeros(partition.n_masters)
-        for source in chosen.tolist():
-            total += dependencies_of(edges, np.flatnonzero(partition.masters == source), 2.0 ** (62 - n.bit_length()))
+        total, unit = np.zeros(partition.n_masters), 2.0 ** (62 - n.bit_length())
+        if edges.alone:
+            row_of = np.argsort(partition.masters)
+            for each in by_source(edges, row_of[chosen], unit):
+                total += each
+        else:
+            for source in chosen.tolist():
+                total += dependencies_of(edges, np.flatnonzero(partition.masters == source), unit)
         return total * (n / len(chosen) / max((n - 1) * (n - 2), 1))
 
 
@@ -59,6 +66,37 @@ def drawn(partition: Partition, count: int, seed: int) -> np.ndarray:
     found = partition.halo_comm.all_gather(np.stack((draws[mine].view(np.int64), partition.masters[mine])))
     both = np.concatenate(found, axis=1)
     return np.asarray(both[1, np.lexsort((both[1], both[0].view(np.uint64)))[:count]])
+
+
+def by_source(edges: LocalEdges, sources: np.ndarray, unit: float) -> Iterator[np.ndarray]:
+    """The dependencies of each source on all nodes, [n_nodes] float64, on the only worker; threads have a source each.
+
+    Args:
+        edges: Edges of this worker.
+        sources: Rows of the sources, [n] int64.
+        unit: Units in 1.
+
+    Raises:
+        DataError: The number of paths to a node has overflowed.
+    """
+    together = threads()
+    for begin in range(0, len(sources), together):
+        some = sources[begin : begin + together]
+        delta = np.zeros((len(some), edges.n_rows))
+        counted = np.zeros(len(some), bool)
+
+        def work(b: int, some: np.ndarray = some, delta: np.ndarray = delta, counted: np.ndarray = counted) -> None:
+            counted[b] = all_dependencies(*edges.out, some[b], unit, delta[b])
+
+        run_parts(work, len(some))
+        if not counted.all():
+            raise _too_many_paths()
+        yield from delta
+
+
+def _too_many_paths() -> DataError:
+    return DataError("betweenness: a node has more than 1e308 shortest paths from a source, which float64 cannot count; analyse a part "
+                     "of the graph, or remove duplicates of edges")
 
 
 def dependencies_of(edges: LocalEdges, source: np.ndarray, unit: float) -> np.ndarray:
@@ -80,8 +118,7 @@ def dependencies_of(edges: LocalEdges, source: np.ndarray, unit: float) -> np.nd
     paths[source] = 1.0
     while most := float(edges.comm.all_max(np.array(paths[frontier].max(initial=0.0)))):
         if most == np.inf:
-            raise DataError("betweenness: a node has more than 1e308 shortest paths from a source, which float64 cannot count; analyse a "
-                            "part of the graph, or remove duplicates of edges")
+            raise _too_many_paths()
         level[frontier] = len(levels)
         levels.append(frontier)
         last, total = np.zeros(edges.n_rows), np.zeros(edges.n_rows)

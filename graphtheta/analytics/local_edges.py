@@ -63,6 +63,11 @@ class LocalEdges:
         self.n_masters, self.n_rows = partition.n_masters, len(partition.gid)
         self._relation = partition.relations[EDGE]
 
+    @property
+    def alone(self) -> bool:
+        """Whether this is the only worker, so that its rows are all nodes."""
+        return self.comm.size == 1
+
     @cached_property
     def into(self) -> Lists:
         """Sources of the edges into each row."""

@@ -10,8 +10,11 @@ from graphtheta.analytics.algorithm import Algorithm
 from graphtheta.analytics.local_edges import LocalEdges
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.ops.analytics.paths import mark_near, settle
+from graphtheta.ops.analytics.paths import mark_near, narrow_levels, settle
 from graphtheta.ops.autodiff.buffers import by_blocks
+
+# levels with at least the n-th part of the nodes are searched by all threads, and take a pass over all nodes
+WIDE_LEVELS = 64
 
 
 @dataclass(frozen=True)
@@ -29,10 +32,20 @@ class Bfs(Algorithm):
         edges, n_own = LocalEdges(partition), partition.n_masters
         dist = np.full(n_own, -1, np.int32)
         level, frontier = 0, np.flatnonzero(partition.masters == node_of(graph, self.source, self.name))
+        dist[frontier] = level
+        narrow = n_own // WIDE_LEVELS
+        queue = np.empty(n_own, np.int32)
         while edges.anywhere(len(frontier) > 0):
-            dist[frontier] = level
+            # several workers send a message for each level
+            if edges.alone and len(frontier) <= narrow:
+                queue[: len(frontier)] = frontier
+                begin, end = narrow_levels(*edges.out, dist, queue, 0, len(frontier), narrow)
+                frontier = queue[begin:end].copy()
+                level = int(dist.max())
+                continue
             found = next_level(edges, frontier)
             level, frontier = level + 1, np.flatnonzero((found[:n_own] > 0) & (dist < 0))
+            dist[frontier] = level
         return dist
 
 

@@ -8,8 +8,12 @@ its id, so it is the same on any number of workers and under any partitioner.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
+from graphtheta.analytics.components import Components
+from graphtheta.analytics.local_edges import LocalEdges
 from graphtheta.engine.partition.exchange import Exchange
 from graphtheta.engine.partition.message import Columns
 from graphtheta.engine.partition.partition import MASTER, MIRROR, Partition
@@ -17,30 +21,42 @@ from graphtheta.engine.partition.relation import StoredRelation
 from graphtheta.engine.partition.table import Route
 from graphtheta.engine.sampling.candidates import Candidates
 from graphtheta.engine.sampling.ranking import ranks_among_all
+from graphtheta.ops.analytics.paths import search_order
 from graphtheta.ops.sampling.allowed import lower
 
 NONE = np.iinfo(np.int64).max
 
 
-def components(partition: Partition) -> np.ndarray:
-    """The lowest id of a node that is connected to each master, [n_masters] int64.
+def breadth_first(partition: Partition, roots: Sequence[int]) -> Iterator[np.ndarray]:
+    """Positions of the masters in the order of each search over the whole graph, [n_masters] int64.
 
-    Collective: all ranks of the partition.
-    """
-    label, rows = partition.masters.copy(), np.arange(partition.n_masters)
-    while partition.halo_comm.all_max(np.array(len(rows))):
-        found = _least_near(partition, rows, label)
-        rows = np.flatnonzero(found < label)
-        label[rows] = found[rows]
-    return label
-
-
-def breadth_first(partition: Partition, component: np.ndarray, root: int) -> np.ndarray:
-    """Positions of the masters in the order of a search over the whole graph, [n_masters] int64.
+    Several workers search level by level, with a few messages and passes over their nodes for each
+    level. One worker has a queue, and takes time for the nodes and edges.
 
     Args:
         partition: Holds the graph.
-        component: The result of ``components``.
+        roots: Ids of the nodes from which the searches start.
+
+    Collective: all ranks of the partition.
+    """
+    if partition.halo_comm.size == 1:
+        edges, row_of = LocalEdges(partition), np.argsort(partition.masters)
+        for root in roots:
+            position = np.empty(partition.n_masters, np.int64)
+            search_order(*edges.out, *edges.into, partition.masters, row_of, root, position)
+            yield position
+        return
+    component = Components().run(partition, None)
+    for root in roots:
+        yield _by_level(partition, component, root)
+
+
+def _by_level(partition: Partition, component: np.ndarray, root: int) -> np.ndarray:
+    """One of the searches of ``breadth_first``.
+
+    Args:
+        partition: Holds the graph.
+        component: The lowest id of a node that is connected to each master, [n_masters] int64.
         root: Id of the node from which the search starts.
 
     Collective: all ranks of the partition.

@@ -13,7 +13,7 @@ from graphtheta.engine.sampling.ranking import ranks_among_all
 from graphtheta.engine.strategy.order import Positions
 from graphtheta.engine.strategy.task import Task
 from graphtheta.errors import ConfigError
-from graphtheta.orders.breadth_first import breadth_first, components
+from graphtheta.orders.breadth_first import breadth_first
 from graphtheta.rng import Purpose, integers, key
 
 
@@ -42,9 +42,9 @@ class ProximityOrder:
 
         Collective: all ranks of the partition.
         """
-        component, numbers = components(partition), np.arange(self.sequences)
+        numbers = np.arange(self.sequences)
         roots = integers(key(seed, Purpose.BATCH), numbers, partition.n_nodes).tolist()
-        found = (task.at_nodes(breadth_first(partition, component, root)).min(axis=1) for root in roots)
+        found = (task.at_nodes(order).min(axis=1) for order in breadth_first(partition, roots))
         # place of each target in each sequence
         place = np.stack([ranks_among_all(partition, near, task.ids) for near in found])
 

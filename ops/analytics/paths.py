@@ -1,4 +1,4 @@
-"""Searches from sources: the next level of a breadth-first search, Dijkstra's algorithm, dependencies of shortest paths."""
+"""Searches from sources: breadth-first searches by level or in one go, Dijkstra's algorithm, dependencies of shortest paths."""
 from __future__ import annotations
 
 import numpy as np
@@ -13,6 +13,74 @@ def mark_near(indptr, near, rows, marks, first, last):  # type: ignore[no-untype
         v = rows[i]
         for e in range(indptr[v], indptr[v + 1]):
             marks[near[e]] = 1
+
+
+@jit()
+def narrow_levels(indptr, near, dist, queue, begin, end, most):  # type: ignore[no-untyped-def]
+    """Search level by level while a level has no more than so many rows.
+
+    It takes time for the rows that it finds and their edges only.
+
+    Args:
+        indptr, near: Neighbours of each row.
+        dist: Number of the level of each row, -1 for rows that are not found, [n_rows] int32; changed.
+        queue: The rows of a level from ``begin`` to ``end``, with room for all rows, [n_rows] int32; changed.
+        most: Rows of a level.
+
+    Returns:
+        Bounds in the queue of the first level that has more rows, or none.
+    """
+    while begin < end <= begin + most:
+        last = end
+        for i in range(begin, last):
+            v = queue[i]
+            for e in range(indptr[v], indptr[v + 1]):
+                u = near[e]
+                if dist[u] < 0:
+                    dist[u] = dist[v] + 1
+                    queue[end] = u
+                    end += 1
+        begin = last
+    return begin, end
+
+
+@jit()
+def search_order(out_bounds, out_near, in_bounds, in_near, ids, row_of, root, position):  # type: ignore[no-untyped-def]
+    """Positions of all rows in a search along edges in both directions, from a root, then from the next id that is not found.
+
+    New neighbours of a node follow in the order of their ids.
+
+    Args:
+        out_bounds, out_near, in_bounds, in_near: Neighbours of each row by direction.
+        ids: Id of each row, [n_rows] int64, which are 0 to n_rows - 1 in any order.
+        row_of: Row of each id, [n_rows] int64.
+        root: Id of the node from which the search starts.
+        position: [n_rows] int64; changed.
+    """
+    n = len(position)
+    queue, done, end = np.empty(n, np.int64), np.zeros(n, np.uint8), 0
+    for k in range(n):
+        start = (root + k) % n
+        if done[start]:
+            continue
+        queue[end], done[start] = start, 1
+        begin, end = end, end + 1
+        while begin < end:
+            v, new = row_of[queue[begin]], end
+            position[v] = begin
+            begin += 1
+            for e in range(out_bounds[v], out_bounds[v + 1]):
+                u = ids[out_near[e]]
+                if not done[u]:
+                    queue[end], done[u] = u, 1
+                    end += 1
+            for e in range(in_bounds[v], in_bounds[v + 1]):
+                u = ids[in_near[e]]
+                if not done[u]:
+                    queue[end], done[u] = u, 1
+                    end += 1
+            if end > new + 1:
+                queue[new:end].sort()
 
 
 @jit()
@@ -107,3 +175,42 @@ def dependencies(indptr, near, paths, passed, unit, rows, total, first, last):  
             if passed[near[e]] > 0:
                 s += np.int64(paths[v] * passed[near[e]] * unit + 0.5)
         total[v] = s
+
+
+@jit()
+def all_dependencies(indptr, near, source, unit, delta):  # type: ignore[no-untyped-def]
+    """delta[v] = dependency of a source on each row v that it reaches; whether all paths could be counted.
+
+    Levels, numbers of paths and rounding are those of ``paths_into`` and ``dependencies``.
+
+    Args:
+        indptr, near: Out-neighbours of each row; these are all rows of the graph.
+        source: Row of the source.
+        unit: Units in 1.
+        delta: [n_rows] float64, all 0; changed.
+    """
+    n = len(delta)
+    level, queue, paths, passed = np.full(n, -1, np.int32), np.empty(n, np.int32), np.zeros(n), np.empty(n)
+    queue[0], level[source], paths[source] = source, 0, 1.0
+    begin, end = 0, 1
+    while begin < end:
+        v = queue[begin]
+        begin += 1
+        if paths[v] == np.inf:
+            return False
+        for e in range(indptr[v], indptr[v + 1]):
+            u = near[e]
+            if level[u] < 0:
+                level[u], queue[end] = level[v] + 1, u
+                end += 1
+            if level[u] == level[v] + 1:
+                paths[u] += paths[v]
+    for i in range(end - 1, 0, -1):
+        v, s = queue[i], np.int64(0)
+        for e in range(indptr[v], indptr[v + 1]):
+            u = near[e]
+            if level[u] == level[v] + 1:
+                s += np.int64(paths[v] * passed[u] * unit + 0.5)
+        delta[v] = s / unit
+        passed[v] = (1 + delta[v]) / paths[v]
+    return True

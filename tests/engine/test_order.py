@@ -7,12 +7,15 @@ import graphs
 import numpy as np
 import pytest
 
+import graphtheta as gt
+from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.sampling.cluster_nodes import NodesByCluster
 from graphtheta.engine.sampling.ranking import ranks_among_all
 from graphtheta.engine.strategy.order import BatchOrder, RandomOrder
-from graphtheta.orders.breadth_first import breadth_first, components
+from graphtheta.orders import breadth_first as searches
+from graphtheta.orders.breadth_first import breadth_first
 
 
 def dealt(ids, comm, seed=0):
@@ -126,6 +129,20 @@ def searched(graph, root):
     return np.array(found)
 
 
+def test_one_worker_does_not_search_level_by_level(monkeypatch):
+    """A path has as many levels as nodes, so that a pass over all nodes for each would take time for their square."""
+    def refuse(*given):
+        raise AssertionError
+
+    monkeypatch.setattr(searches, "ranks_among_all", refuse)
+    ends = np.arange(499)
+    partition = build_partition(gt.Graph((ends, ends + 1), 500), SerialComm())
+    near = np.empty(500, np.int64)
+    near[partition.masters] = next(breadth_first(partition, [100]))
+    # the earliest neighbour first, then the lower node
+    assert near[100] == 0 and near[99] == 1 and near[101] == 2 and near[499] == 499
+
+
 @pytest.mark.parametrize("size, placement", [(1, "1d-src"), (3, "1d-dst"), (4, "vertex-cut")])
 def test_breadth_first_order_is_that_of_one_queue(size, placement):
     # several components and isolated nodes
@@ -133,7 +150,7 @@ def test_breadth_first_order_is_that_of_one_queue(size, placement):
 
     def program(comm, root):
         p = build_partition(graph, comm, placement)
-        return p.masters, breadth_first(p, components(p), root)
+        return p.masters, next(breadth_first(p, [root]))
 
     for root in (0, 41):
         found = np.empty(60, np.int64)

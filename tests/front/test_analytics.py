@@ -11,7 +11,7 @@ import pytest
 from graphs import fill, odd_graphs, random_graph
 
 import graphtheta as gt
-from graphtheta.analytics import local_edges
+from graphtheta.analytics import betweenness, local_edges, paths
 from graphtheta.analytics.registry import ALGORITHMS, make_algorithm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError
@@ -132,6 +132,31 @@ def test_a_long_path_crosses_workers_many_times() -> None:
     assert run(path, "components", 3).tolist() == [0] * n
     assert run(path, "sssp", 3)[-1] == np.cumsum(np.full(n - 1, np.float64(np.float32(0.1))))[-1]
     assert run(path.symmetrised(), "core_number", 3).tolist() == [1] * n
+
+
+def test_one_worker_passes_over_all_nodes_for_few_levels_of_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time is not that of the square of the nodes; a wide level in the middle is searched by all threads."""
+    passes = 0
+
+    def counted(*given: Any) -> Any:
+        nonlocal passes
+        passes += 1
+        return level(*given)
+
+    level = paths.next_level
+    monkeypatch.setattr(paths, "next_level", counted)
+    n, wide = 1000, 300
+    ends = np.concatenate((np.arange(n - 1), np.full(wide, n // 2)))
+    others = np.concatenate((np.arange(1, n), n + np.arange(wide)))
+    graph = fill(ends, others, n + wide)
+    distance = gt.bfs(graph, 0)
+    assert distance[:n].tolist() == list(range(n)) and set(distance[n:].tolist()) == {n // 2 + 1}
+    assert 1 <= passes <= paths.WIDE_LEVELS
+    monkeypatch.setattr(betweenness, "dependencies_of", None)
+    path = fill(np.arange(n - 1), np.arange(1, n), n)
+    before = np.arange(n)
+    expected = before * before[::-1] / ((n - 1) * (n - 2))
+    np.testing.assert_allclose(gt.betweenness(path, sources=0), expected, rtol=1e-12)
 
 
 def test_functions_take_options_and_original_ids() -> None:
