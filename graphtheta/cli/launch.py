@@ -10,10 +10,11 @@ No process of a job outlives ``launch``:
   the ranks on every host.
 - Orphaned processes of a job become children of ``launch`` (``PR_SET_CHILD_SUBREAPER``), which
   kills them before the next try, so that two tries never write to one folder.
+
+Nor does shared memory of MPI, whose files a killed rank leaves behind.
 """
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import shlex
@@ -21,7 +22,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from types import SimpleNamespace, TracebackType
 from typing import Any
 
 from graphtheta.cli.doctor import GET_MPI
+from graphtheta.cli.processes import SharedMemory, adopt_orphans, children, descendants, dies_with, has_lost_its_ranks, kill_all_but
 from graphtheta.console import complain
 from graphtheta.engine.runtime.start import launched
 from graphtheta.errors import ConfigError
@@ -46,8 +47,8 @@ COMMANDS = ("train", "evaluate", "predict")
 FINAL = (0, 2, INTERRUPTED, 141)
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LONGEST_PAUSE = 60.0
-# of linux/prctl.h
-_PDEATHSIG, _SUBREAPER = 1, 36
+# seconds between two looks at the processes of a job, and looks after which ranks that are lost are given up
+LOOK, LOOKS = 1.0, 5
 
 
 def launch(argv: list[str]) -> int:
@@ -171,7 +172,7 @@ class Restarts:
 
     def run(self) -> int:
         """Run the program until it succeeds, fails for good, or is stopped; returns the code."""
-        prctl(_SUBREAPER, 1)
+        adopt_orphans()
         before, tries, restarts = self.runs.step(), 0, 0
         with Signals() as signals:
             while True:
@@ -208,11 +209,20 @@ class Restarts:
         return code, in_words(code)
 
     def _try(self, signals: Signals) -> int:
-        """Run once; the first signal is passed on to the job, and a second one kills it."""
+        """Run once; the first signal is passed on to the job, and a second one kills it.
+
+        A job whose ranks are lost is killed, too.
+        """
         job = subprocess.Popen(self.words, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=dies_with(os.getpid()))
+        memory, lost = SharedMemory(), 0
         try:
             while job.poll() is None:
-                for number in signals.wait(None):
+                memory.note(descendants(children() - self._others))
+                lost = lost + 1 if has_lost_its_ranks(job.pid, self._others) else 0
+                if lost == LOOKS:
+                    complain(f"launch: {self.words[0]} does not notice that its ranks have ended or have been lost; it is killed")
+                    os.killpg(job.pid, signal.SIGKILL)
+                for number in signals.wait(LOOK):
                     if self._stop is not None:
                         os.killpg(job.pid, signal.SIGKILL)
                     else:
@@ -224,6 +234,7 @@ class Restarts:
                 os.killpg(job.pid, signal.SIGKILL)
                 job.wait()
             kill_all_but(self._others)
+            memory.remove()
         return job.returncode
 
     def _pause(self, signals: Signals, seconds: float) -> None:
@@ -278,41 +289,3 @@ def in_words(code: int) -> str:
     if code == PREEMPTED:
         return "was pre-empted (code 75)"
     return f"ended with code {code}" + f" (a rank was killed by {name})" * (2 < code < 32 and bool(name))
-
-
-# ---- processes
-
-
-def prctl(option: int, value: int) -> None:
-    """Set an attribute of this process, where the system is Linux."""
-    if sys.platform == "linux":
-        _LIBC.prctl(option, value, 0, 0, 0)
-
-
-def dies_with(parent: int) -> Callable[[], None]:
-    """A ``preexec_fn`` for a new child, which has it killed when its parent dies."""
-    def prepare() -> None:
-        prctl(_PDEATHSIG, signal.SIGKILL)
-        # the parent may have died before the call
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return prepare
-
-
-def children() -> set[int]:
-    """Children of this process; empty where the system does not list them."""
-    listed = Path(f"/proc/self/task/{os.getpid()}/children")
-    return set(map(int, listed.read_text(encoding="ascii").split())) if listed.exists() else set()
-
-
-def kill_all_but(others: set[int]) -> None:
-    """Kill all children but these, and wait for them; a job left them behind."""
-    while left := children() - others:
-        for pid in left:
-            with suppress(ProcessLookupError, ChildProcessError):
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-
-
-_LIBC = ctypes.CDLL(None)

@@ -12,7 +12,7 @@ import pytest
 from ranks import hear
 
 from graphtheta.__main__ import main
-from graphtheta.cli import launch
+from graphtheta.cli import launch, processes
 from graphtheta.cli.doctor import find_mpiexec
 from graphtheta.cli.launch import Restarts, Runs, in_words
 
@@ -209,6 +209,51 @@ def test_ranks_of_a_killed_mpiexec_are_gone_before_the_next_try(here: Path) -> N
     launched.send_signal(signal.SIGTERM)
     launched.communicate(timeout=30)
     assert launched.returncode == 75
+
+
+@needs_mpi
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not adopt orphans")
+def test_a_job_whose_proxy_was_killed_is_started_again(here: Path) -> None:
+    """mpiexec does not end, since it waits for its proxy."""
+    launched, pids = waiting("-n", "2", "waits.py", "stubborn")
+    proxy = int(Path(f"/proc/{pids[0]}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(proxy, signal.SIGKILL)
+    assert launched.stderr is not None
+    while "restart 1 of 3" not in (line := launched.stderr.readline()):
+        assert line
+    assert not any(map(alive, pids))
+    launched.send_signal(signal.SIGTERM)
+    launched.communicate(timeout=30)
+    assert launched.returncode == 75
+
+
+# maps files into memory, and waits
+MAPS = """
+import mmap, sys, time
+files = [open(path, "r+b") for path in sys.argv[1:]]
+mapped = [mmap.mmap(file.fileno(), 0) for file in files]
+print(flush=True)
+time.sleep(60)
+"""
+
+
+def test_only_shared_memory_of_the_own_job_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "SHARED", tmp_path)
+    names = ["mpich_shm_1_0", "mpich_shm_2_0", "data"]
+    for name in names:
+        (tmp_path / name).write_bytes(bytes(4096))
+    job, other = (subprocess.Popen([sys.executable, "-c", MAPS, *(str(tmp_path / name) for name in mapped)], stdout=subprocess.PIPE)
+                  for mapped in ((names[0], names[2]), (names[1],)))
+    memory = processes.SharedMemory()
+    for process in (job, other):
+        assert process.stdout is not None
+        process.stdout.readline()
+    memory.note([job.pid])
+    for process in (job, other):
+        process.kill()
+        process.wait()
+    memory.remove()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
 
 
 LEAVES = """

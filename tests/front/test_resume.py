@@ -424,8 +424,11 @@ def until_there(pattern: str, process: subprocess.Popen[str]) -> None:
     raise AssertionError(f"no {pattern}")
 
 
-@pytest.mark.parametrize(("number", "code", "told"), [(signal.SIGTERM, 75, "pre-empted"), (signal.SIGINT, 130, "interrupted")])
-@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=needs_mpi)])
+# mpiexec passes SIGHUP on to no rank
+@pytest.mark.parametrize(("ranks", "number", "code", "told"), [
+    (1, signal.SIGTERM, 75, "pre-empted"), (1, signal.SIGHUP, 75, "pre-empted"), (1, signal.SIGINT, 130, "interrupted"),
+    pytest.param(2, signal.SIGTERM, 75, "pre-empted", marks=needs_mpi),
+    pytest.param(2, signal.SIGINT, 130, "interrupted", marks=needs_mpi)])
 def test_a_signal_stops_all_ranks_after_the_step(number: int, code: int, told: str, ranks: int) -> None:
     Path("slow.py").write_text(SLOW)
     process = started(ranks, "--out", "run")
