@@ -15,6 +15,7 @@ import numpy as np
 
 from graphtheta.data import typed, validation
 from graphtheta.data.columns import Columns, check_columns, described, listed
+from graphtheta.data.tensors import without_tensors
 from graphtheta.data.typed import RELATION, TYPE
 from graphtheta.errors import DataError
 from graphtheta.npy import in_files
@@ -67,6 +68,10 @@ class GraphArrays:
                  node_ids: Any = None, node_columns: Mapping[str, Any] | None = None,
                  edge_columns: Mapping[str, Any] | None = None, name: str = "graph", meta: dict[str, Any] | None = None, where: str = "",
                  folder: str = ""):
+        edge_index, x, y, edge_attr, edge_weight, edge_y, node_ids = map(
+            without_tensors, (edge_index, x, y, edge_attr, edge_weight, edge_y, node_ids))
+        train, val, test, edge_train, edge_val, edge_test, node_columns, edge_columns = map(
+            without_tensors, (train, val, test, edge_train, edge_val, edge_test, node_columns, edge_columns))
         if isinstance(edge_index, Mapping):
             arrays = {"x": x, "y": y, "edge_attr": edge_attr, "edge_weight": edge_weight, "edge_y": edge_y, "train": train, "val": val,
                       "test": test, "edge_train": edge_train, "edge_val": edge_val, "edge_test": edge_test, "node_ids": node_ids}

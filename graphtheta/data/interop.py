@@ -86,9 +86,11 @@ def from_networkx(g: nx.Graph, x: str | Sequence[str] | None, y: str | None, edg
 
 
 def ids_of(names: list[Any]) -> np.ndarray:
-    """Node names as an array of integers or strings."""
+    """Node names as an array of integers or strings; integers beyond int64 are strings of their digits."""
     if all(isinstance(name, (int, np.integer)) and not isinstance(name, bool) for name in names):
-        return np.array(names, np.int64)
+        limits = np.iinfo(np.int64)
+        fit = all(limits.min <= name <= limits.max for name in names)
+        return np.array(names, np.int64) if fit else np.array(list(map(str, names)))
     if all(isinstance(name, str) for name in names):
         return np.array(names, np.str_)
     raise DataError("networkx node names must be all integers or all strings; rename them with "

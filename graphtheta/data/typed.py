@@ -41,6 +41,9 @@ def joined(edge_index: Mapping[Any, Any], n_nodes: Any, fields: Mapping[str, Any
     """
     where = fields["where"]
     names = [_triple(key, where) for key in edge_index]
+    if not names:
+        raise Origin(where, "edge_index").data("there are no relations", "give at least one, perhaps without edges: "
+                                               '{("author", "writes", "paper"): [[], []]}')
     ends = [check_edges(pair, f"{where}: {name!r}" if where else repr(name)) for name, pair in zip(names, edge_index.values(), strict=True)]
     counts = _counts(names, ends, n_nodes, fields)
     first = dict(zip(counts, np.cumsum([0, *counts.values()])[:-1].tolist(), strict=True))

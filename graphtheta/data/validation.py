@@ -417,6 +417,8 @@ def check_node_ids(ids: Any, n: int, where: str) -> np.ndarray | None:
     ids = ids if in_files(ids) else np.asarray(ids)
     if ids.dtype.kind not in "iuU":
         raise origin.data(f"expected integers or strings, got dtype {ids.dtype}", "convert the ids, for example with str()")
+    if ids.dtype.kind == "u" and largest(ids) > np.iinfo(np.int64).max:
+        raise origin.data(f"the id {ids.max()} is beyond int64", "give the ids as texts, ids.astype(str)")
     if ids.ndim != 1:
         raise origin.shape(f"expected shape [{n}], got {list(ids.shape)}", "give one id per node")
     check_rows(ids, n, "node", origin)

@@ -161,7 +161,9 @@ class Numbers(Base):
                     self._rounded[i] = int(x[at])
 
     def agree(self, comm: Comm, n: int) -> None:
-        """Refuse columns of integers that float32 rounds."""
+        """Refuse lists that are all empty, and columns of integers that float32 rounds."""
+        if self._width == 0 and n:
+            raise DataError(f"column '{next(iter(self.inputs))}' has empty lists only; leave it out")
         found = comm.all_gather([self._fractions.tolist(), sorted(self._rounded.items())])
         names = list(self.inputs)
         for _, rounded in found:
@@ -188,8 +190,8 @@ class Numbers(Base):
         columns = [one(table.column(name)) for name in self.inputs]
         if self._width is None:
             return np.stack([numbers(column) for column in columns], axis=1)
-        out = np.full((table.num_rows, self._width), np.nan)
-        out[~null(columns[0])] = numbers(columns[0].flatten()).reshape(-1, self._width)
+        out, present = np.full((table.num_rows, self._width), np.nan), ~null(columns[0])
+        out[present] = numbers(columns[0].flatten()).reshape(int(present.sum()), self._width)
         return out
 
 

@@ -113,7 +113,7 @@ class Marks(Base):
     """Masks from up to three columns of true and false, or 1 and 0; or of lists of them, with a value for each split.
 
     Args:
-        columns: The columns of train, val and test.
+        columns: The columns: those of train, val and test in this order, unless their names all say which they are.
         types: Types of all columns.
         widths: Lengths of the lists of columns that have lists.
 
@@ -126,8 +126,14 @@ class Marks(Base):
         if len(set(self._widths.values())) > 1:
             raise ConfigError(f"the splits {', '.join(f'{name} ({n})' for name, n in self._widths.items())} have lists of different "
                               "lengths; give all a value for each split")
+        if 0 in self._widths.values():
+            raise ConfigError(f"the split '{next(iter(self._widths))}' has empty lists only; give a value for each split")
         self.inputs = {name: pa.large_list(read_as(types[name].value_type)) if name in self._widths else read_as(types[name])
                        for name in columns}
+        words = [SPLITS.get(name.lower().removesuffix("_mask")) for name in columns]
+        self._masks = [MASKS[i if None in words or word is None else word] for i, word in enumerate(words)]
+        if len(set(self._masks)) < len(columns):
+            raise ConfigError(f"the columns {', '.join(columns)} of the split name a set twice; give one for each of {', '.join(MASKS)}")
 
     def wrong(self, table: pa.Table) -> Iterator[Wrong]:
         """Missing values, other numbers, and rows of several splits."""
@@ -143,7 +149,7 @@ class Marks(Base):
     def outputs(self) -> list[Output]:
         """A mask for each column."""
         return [Output(mask, (self._widths[name],) if name in self._widths else (), np.bool_)
-                for mask, name in zip(MASKS, self.inputs, strict=False)]
+                for mask, name in zip(self._masks, self.inputs, strict=True)]
 
     def rows(self, table: pa.Table) -> list[np.ndarray]:
         """A mask for each column."""

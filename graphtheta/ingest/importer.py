@@ -20,7 +20,7 @@ from graphtheta.console import say
 from graphtheta.data.typed import RELATION
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.runtime.start import start
-from graphtheta.errors import ConfigError, GraphThetaError
+from graphtheta.errors import ConfigError, DataError, GraphThetaError
 from graphtheta.fields.sparse import SparseRows
 from graphtheta.ingest.ids import Directory, empty, joined
 from graphtheta.ingest.nodes import NodeTable, Positions, SortedIds
@@ -142,7 +142,7 @@ class _Import:
         if options.scale != "none" and (nodes is None or not options.features):
             raise ConfigError(f"scale={options.scale} (--scale) scales features, but none are named; name them with --features")
         self._kind = id_kind(options, source, nodes)
-        edges = Table(source, edge_fields(options, source, self._kind), self._folder / "edges")
+        edges = Table(source, edge_fields(options, source, self._kind), self._folder / "edges", may_be_empty=True)
         return edges, None if nodes is None else Table(nodes, node_fields(options, nodes, self._kind), self._folder / "nodes")
 
     def _number(self, edges: Table, nodes: Table | None) -> Positions:
@@ -151,18 +151,22 @@ class _Import:
         Collective: all ranks of comm.
         """
         comm, options = self._comm, self._options
-        numbered: NodeTable | None = None
+        numbered: Positions | None = None
         if nodes is not None:
             nodes.read(comm, self._progress, options.skip and options.id is not None)
-            numbered = NodeTable(comm, nodes, options, self._kind)
-            self._counts["bad_node_rows"] = numbered.bad
+            table = NodeTable(comm, nodes, options, self._kind)
+            self._counts["bad_node_rows"] = table.bad
+            numbered = table
         edges.read(comm, self._progress, options.skip)
         if numbered is None and options.n_nodes is not None:
             return Positions(options.n_nodes)
         if numbered is None:
             self._progress.step("numbering nodes")
             ends = (joined([one(table.column(options.src)), one(table.column(options.dst))]) for table in edges.spool.blocks())
-            return SortedIds(comm, ends, self._kind)
+            numbered = SortedIds(comm, ends, self._kind)
+            if not numbered.n:
+                raise DataError(f"{edges.name}: there are no rows; check the file, or give a table of the nodes (--nodes) or their number "
+                                "(--n-nodes)")
         return numbered
 
     def _resolve(self, edges: Table, directory: Positions | Directory) -> Spool:

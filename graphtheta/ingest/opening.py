@@ -56,7 +56,7 @@ def open_tables(edges: Any, nodes: Any, options: Options, separator: str | None 
     if is_path(edges) and nodes is None and is_ogb(Path(edges)):
         found: Whole | None = ogb(Path(edges), options.split)
     elif (is_path(edges) and stem(Path(edges)).suffix in WHOLE_FILES) or not is_table(edges):
-        found = whole_graph(edges)
+        found = whole_graph(edges, options.used)
     else:
         found = None
     if found is not None:
@@ -66,5 +66,5 @@ def open_tables(edges: Any, nodes: Any, options: Options, separator: str | None 
             raise ConfigError(f"{source}: duplicates=drop and reverse=add compare edges without their relations; make a gt.Graph of the "
                               "types, change it with deduplicated() or symmetrised(), and import that")
         return Tables(found.edges, found.nodes, replace(options, **found.options), source, name, found.meta, found.widths, found.labels)
-    table = None if nodes is None else open_table("nodes", nodes, separator, header)
-    return Tables(open_table("edges", edges, separator, header), table, options, source, name)
+    table = None if nodes is None else open_table("nodes", nodes, separator, header, options.used)
+    return Tables(open_table("edges", edges, separator, header, options.used), table, options, source, name)

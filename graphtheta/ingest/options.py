@@ -14,10 +14,10 @@ from graphtheta.fields.labels import Labelled, label_field
 from graphtheta.fields.named import named_field, number_field, require, scaled_field, split_field, stated
 from graphtheta.fields.one_hot import Beside, OneHot
 from graphtheta.fields.sparse import SparseRows
-from graphtheta.tables.arrow import TEXT, WHOLE, flags, is_list, is_text, one
+from graphtheta.tables.arrow import FLOAT, TEXT, WHOLE, flags, is_list, is_text, lengths, one
 from graphtheta.tables.faults import Faults
 from graphtheta.tables.source import Source
-from graphtheta.tables.text import DISGUISED, TextSource
+from graphtheta.tables.text import DISGUISED, POINTED, LineBreaks, TextSource, without_point
 from graphtheta.wording import did_you_mean
 
 CHOICES = {"id_type": ("auto", "int", "text"), "duplicates": ("keep", "drop"), "self_loops": ("keep", "drop"),
@@ -76,6 +76,12 @@ class Options:
             raise ConfigError(f"n_nodes: got {self.n_nodes}, expected at least 1")
 
     @property
+    def used(self) -> set[str]:
+        """Names of all columns that are asked for, of edges and of nodes."""
+        given = [getattr(self, key) for key in FLAGS]
+        return {name for value in given for name in ([value] if isinstance(value, str) else value or ())}
+
+    @property
     def skip(self) -> bool:
         """Whether bad rows are left out."""
         return self.on_bad_row == "skip"
@@ -92,8 +98,9 @@ def edge_fields(options: Options, source: Source, kind: Any) -> list[Field]:
     Raises:
         ConfigError, DataError: A column is missing, or has a type that does not fit.
     """
-    types = checked_types(options, source, ("src", "dst", "edge_attr", "edge_weight", "edge_label", "edge_split", "edge_columns"))
-    widths = list_widths(source, types)
+    types = checked_types(options, source, ("src", "dst", "edge_attr", "edge_weight", "edge_label", "edge_split", "edge_columns"),
+                          may_be_empty=True)
+    widths = list_widths(source, {column: types[column] for column in options.used & types.keys()})
     remedy = "give codes, ids and times as --edge-columns, and rescale measured quantities"
     found: list[Field] = [Ids((options.src, options.dst), kind)]
     if options.edge_attr:
@@ -111,7 +118,7 @@ def node_fields(options: Options, source: Source, kind: Any) -> list[Field]:
     """The fields of a node table; the arguments are those of ``edge_fields``."""
     named = ("features", "one_hot", "sparse_features", "label", "split", "node_columns", *(("id",) if options.id is not None else ()))
     types = checked_types(options, source, named)
-    widths = list_widths(source, types)
+    widths = list_widths(source, {column: types[column] for column in options.used & types.keys()})
     found: list[Field] = [] if options.id is None else [Ids((options.id,), kind)]
     split = split_field(options.split, types, widths) if options.split else None
     features: list[Field] = [OneHot(column) for column in options.one_hot]
@@ -142,32 +149,53 @@ def id_kind(options: Options, edges: Source, nodes: Source | None) -> Any:
     if options.id_type != "auto":
         return WHOLE if options.id_type == "int" else TEXT
     columns = [(edges, options.src), (edges, options.dst), *([(nodes, options.id)] if nodes is not None and options.id else [])]
-    kinds = [checked_types(options, source, ())[column] for source, column in columns if column in source.types()]
-    for (source, column), kind in zip(columns, kinds, strict=False):
-        if source.typed and not (is_text(kind) or pa.types.is_integer(kind)):
+    found = [(source, column, checked_types(options, source, ())[column]) for source, column in columns if column in source.types()]
+    # columns without rows have no type
+    found = [item for item in found if not pa.types.is_null(item[2])]
+    for source, column, kind in found:
+        if source.typed and not (is_text(kind) or may_be_whole(kind)):
             raise DataError(f"{source.name}: the ids in column '{column}' have type {kind}; ids are integers or texts")
-    texts = [(source, column) for source, column in columns if isinstance(source, TextSource)]
-    if not all(pa.types.is_integer(kind) for kind in kinds) or any(leading_zeros(source, column) for source, column in texts):
+    texts = [(source, column, kind) for source, column, kind in found if isinstance(source, TextSource)]
+    typed = [kind for source, _, kind in found if source.typed]
+    if not all(map(may_be_whole, typed)) or not all(are_whole(*item) for item in texts):
         return TEXT
-    for source, column in texts:
+    for source, column, kind in texts:
         source.plain.add(column)
+        if not pa.types.is_integer(kind):
+            source.pointed.add(column)
     return WHOLE
 
 
-def leading_zeros(source: Source, column: str) -> bool:
-    """Whether integers at the beginning of a text file have signs or zeros in front, and so are names."""
-    if column not in source.types():
+def may_be_whole(kind: Any) -> bool:
+    """Whether a type is one of numbers, which are ids if they are whole."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def are_whole(source: TextSource, column: str, kind: Any) -> bool:
+    """Whether ids at the beginning of a text file are integers: without signs or zeros in front, which make them names; or all as 7.0."""
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return False
-    piece = next(iter(source.pieces()), None)
-    rows = None if piece is None else next(source.read(piece, {column: TEXT}, lambda block: block == 0, Faults()), None)
+    try:
+        piece = next(iter(source.pieces()), None)
+        rows = None if piece is None else next(source.read(piece, {column: TEXT}, lambda block: block == 0, Faults()), None)
+    except LineBreaks:
+        source.with_line_breaks()
+        return are_whole(source, column, kind)
     if rows is None:
-        return False
-    return bool(flags(pc.match_substring_regex(one(rows.table.column(column)), DISGUISED)).any())
+        return True
+    ids = one(rows.table.column(column))
+    if pa.types.is_floating(kind):
+        if not flags(pc.match_substring_regex(ids, POINTED)).all():
+            return False
+        ids = without_point(ids)
+    return not flags(pc.match_substring_regex(ids, DISGUISED)).any()
 
 
-def checked_types(options: Options, source: Source, named: Sequence[str]) -> dict[str, Any]:
-    """Types of the columns of a table, in which all that are named exist."""
+def checked_types(options: Options, source: Source, named: Sequence[str], may_be_empty: bool = False) -> dict[str, Any]:
+    """Types of the columns of a table, in which all that are named exist; numbers for those of a table without rows, if it may be empty."""
     types = stated(source.types(), {k: v for k, v in options.types.items() if k in source.types()}, source.name)
+    if may_be_empty and (source.typed or all(map(pa.types.is_null, types.values()))):
+        types = {column: FLOAT if pa.types.is_null(kind) else kind for column, kind in types.items()}
     for key in named:
         value = getattr(options, key)
         require([value] if isinstance(value, str) else value or (), types, source.name, FLAGS[key])
@@ -175,11 +203,16 @@ def checked_types(options: Options, source: Source, named: Sequence[str]) -> dic
 
 
 def list_widths(source: Source, types: dict[str, Any]) -> dict[str, int]:
-    """Lengths of the lists of the first row of a table."""
+    """Lengths of the lists of some columns: those of their type, or of the first list that is not empty; 0 if there is none."""
     lists = {column: pa.large_list(kind.value_type) for column, kind in types.items() if is_list(kind)}
-    if not lists:
-        return {}
-    for piece in source.pieces():
-        for rows in source.read(piece, lists, lambda block: True, Faults()):
-            return {column: len(rows.table.column(column)[0].as_py() or ()) for column in lists}
-    return {}
+    widths = {column: types[column].list_size for column in lists if pa.types.is_fixed_size_list(types[column])}
+    for piece in source.pieces() if len(widths) < len(lists) else ():
+        rest = {column: kind for column, kind in lists.items() if column not in widths}
+        for rows in source.read(piece, rest, lambda block: True, Faults()):
+            for column in rest:
+                sizes = lengths(one(rows.table.column(column)))
+                if column not in widths and sizes.max(initial=0) > 0:
+                    widths[column] = int(sizes[sizes > 0][0])
+            if len(widths) == len(lists):
+                return widths
+    return {**dict.fromkeys(lists, 0), **widths}

@@ -58,6 +58,13 @@ class Spool:
             self._writer.close()
             self._file.close()
 
+    def clear(self) -> None:
+        """Begin again."""
+        self.close()
+        if self._writer is not None:
+            self._path.unlink()
+        self._writer, self.at, self.counts = None, [], []
+
     def blocks(self) -> Iterator[pa.Table]:
         """The blocks, one after another."""
         if not self.counts:

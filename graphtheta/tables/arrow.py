@@ -15,6 +15,41 @@ def one(column: Any) -> Any:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
+def plain_type(kind: Any) -> Any:
+    """The type of the values that a type codes, such as that of the entries of a dictionary, or of a view of texts."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_type(kind.storage_type)
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    if pa.types.is_string_view(kind):
+        return TEXT
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        return pa.large_list(plain_type(kind.value_type))
+    if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and plain_type(kind.value_type) != kind.value_type:
+        return pa.large_list(plain_type(kind.value_type))
+    return kind
+
+
+def plain(column: Any) -> Any:
+    """A column as ``plain_type`` of its type."""
+    if isinstance(column, pa.ChunkedArray):
+        kind = plain_type(column.type)
+        return column if kind == column.type else pa.chunked_array(map(plain, column.chunks), kind)
+    kind = column.type
+    if plain_type(kind) == kind:
+        return column
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain(column.storage)
+    if pa.types.is_dictionary(kind):
+        return plain(column.dictionary).take(column.indices)
+    if pa.types.is_run_end_encoded(kind):
+        return plain(pc.run_end_decode(column))
+    if pa.types.is_string_view(kind):
+        return column.cast(TEXT)
+    ends = np.cumsum(np.maximum(lengths(column), 0))
+    return pa.LargeListArray.from_arrays(np.concatenate(([0], ends)), plain(column.flatten()), mask=column.is_null())
+
+
 def integers(column: Any) -> np.ndarray:
     """Integers of a column without missing values, [n] int64."""
     return np.asarray(column.to_numpy(zero_copy_only=False), np.int64)
@@ -46,9 +81,7 @@ def absent(column: Any) -> np.ndarray:
 
 
 def is_text(kind: Any) -> bool:
-    """Whether a type is text, perhaps coded."""
-    if pa.types.is_dictionary(kind):
-        return is_text(kind.value_type)
+    """Whether a type is text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 

@@ -15,6 +15,9 @@ SHOWN = 5
 ADVICE = {
     "is not a number": "texts of nodes become features with --one-hot, other texts and times named columns with --node-columns or "
                        "--edge-columns",
+    "is not a whole number": "ids that are names, or integers beyond 64 bits, are read as texts with --id-type text",
+    "invalid UTF8 data": "the file is in another encoding than UTF-8; convert it, for example with "
+                         "iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW",
     "is not a time in whole": "state a finer unit of the times with --types COLUMN:time, which is nanoseconds",
     "has no value": "only labels and splits may be missing: fill in other values, or leave out the column",
 }

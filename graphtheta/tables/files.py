@@ -21,5 +21,5 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise FormatError(f"{path}: the file does not exist; check the path") from None
-    except (OSError, pa.ArrowInvalid) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise FormatError(f"{path}: the file cannot be read ({error}); it is damaged or incomplete, copy or create it again") from None

@@ -14,12 +14,16 @@ import numpy as np
 import pyarrow as pa
 
 from graphtheta.data.arrays import GraphArrays
+from graphtheta.data.graph import Graph
 from graphtheta.data.interop import from_scipy, ids_of
+from graphtheta.data.tensors import as_array
 from graphtheta.data.validation import is_column
 from graphtheta.datasets.reader_npz import read_npz
-from graphtheta.errors import ConfigError, FormatError
+from graphtheta.errors import ConfigError, DataError, FormatError, ShapeError
+from graphtheta.graph_level.whole_graphs import whole_graphs
 from graphtheta.npy import UNREADABLE
 from graphtheta.sparse import is_sparse
+from graphtheta.tables.arrow import TEXT
 from graphtheta.tables.binary import MemorySource
 from graphtheta.tables.source import Source
 from graphtheta.typed_rows import TypedRows
@@ -33,8 +37,8 @@ WIDE = ("x", "edge_attr")
 # what is kept of the facts of a gt.Graph
 KEPT = ("node_types", "relations", "class_names", "type_widths", "relation_widths", "graph_ids", "one_hot", "feature_scale",
         "edge_attr_scale", "relation_names", "node_categories", "edge_categories", "node_lacks", "edge_lacks", "node_units", "edge_units")
-# edges of a ``Data`` object of PyG, which are no attributes of edges
-TOPOLOGY = ("edge_index", "adj", "adj_t")
+# parts of the names of what PyG counts among attributes, but are numbers of nodes
+TOPOLOGY = ("index", "adj", "face")
 # our own columns beside named ones, which are identifiers
 ID, INDICES, VALUES = "node id", "x indices", "x values"
 
@@ -59,11 +63,12 @@ class Whole:
     labels: dict[str, Any] = field(default_factory=dict)
 
 
-def whole_graph(graph: Any) -> Whole:
+def whole_graph(graph: Any, used: Collection[str] = ()) -> Whole:
     """The tables of a graph.
 
     Args:
         graph: A path or an object.
+        used: Names of attributes of a networkx graph that something asks for.
 
     Raises:
         ConfigError: The object is none of those known.
@@ -76,7 +81,7 @@ def whole_graph(graph: Any) -> Whole:
     if hasattr(graph, "tocoo"):
         return of_fields(from_scipy(graph, {}), name)
     if hasattr(graph, "adj") and hasattr(graph, "is_directed") and hasattr(graph, "is_multigraph"):
-        return of_networkx(graph, name)
+        return of_networkx(graph, name, used)
     if hasattr(graph, "edge_types") and hasattr(graph, "node_types"):
         return of_types(*pyg_types(graph), name)
     if len(getattr(graph, "ntypes", ())) > 1 or len(getattr(graph, "canonical_etypes", ())) > 1:
@@ -85,9 +90,10 @@ def whole_graph(graph: Any) -> Whole:
         return of_fields(of_dgl(graph), name)
     if isinstance(graph, GraphArrays):
         return of_graph(graph, name)
-    if getattr(graph, "edge_index", None) is not None and hasattr(graph, "num_nodes"):
-        return of_fields(of_pyg(graph), name)
-    raise ConfigError(f"cannot import a {name}; give paths, a table, gt.Query, or a graph of SciPy, networkx, PyG or DGL")
+    if hasattr(graph, "node_attrs") and hasattr(graph, "num_nodes"):
+        return of_pyg(graph, name)
+    raise ConfigError(f"cannot import a {name}; give paths, a table, gt.Query, or a graph of SciPy, networkx, PyG or DGL; many graphs of "
+                      "PyG are one Batch.from_data_list(graphs)")
 
 
 def of_graph(graph: GraphArrays, name: str) -> Whole:
@@ -148,58 +154,133 @@ def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
         options["id"] = None
     else:
         options["n_nodes"] = int(given.get("n_nodes", 0)) or None
-    node_table = MemorySource(f"{name}: nodes", table_of(nodes)) if nodes else None
-    return Whole(MemorySource(f"{name}: edges", table_of(edges)), node_table, options, widths=widths)
+    node_table = memory_source(f"{name}: nodes", nodes) if nodes else None
+    return Whole(memory_source(f"{name}: edges", edges), node_table, options, widths=widths)
 
 
-def table_of(columns: Mapping[str, Any]) -> pa.Table:
-    """Arrays [n] or [n, d] as columns of values or lists; columns of pyarrow as they are."""
-    out = {}
-    for name, value in columns.items():
-        if isinstance(value, pa.Array):
-            out[name] = value
-            continue
-        x = np.ascontiguousarray(value)
-        if x.ndim == 2:
-            out[name] = pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), x.shape[1])
-        else:
-            out[name] = pa.array(x.tolist() if x.dtype.kind == "U" else x)
-    return pa.table(out)
+def memory_source(name: str, columns: Mapping[str, Any], used: Collection[str] | None = None) -> MemorySource:
+    """A table of arrays [n], which become columns of values, or [n, d], which become columns of lists.
+
+    Args:
+        name: For messages.
+        columns: Arrays, lists of values or columns of pyarrow, pandas or Polars, by name.
+        used: Names of the columns that something asks for; others are not read and may hold anything. None uses all.
+
+    Raises:
+        DataError: A column has values of several types, or of a type that no table has.
+        ShapeError: Columns have different lengths, or more than two axes.
+    """
+    taken = {key: column_of(f"{name}: the column '{key}'", value) for key, value in columns.items() if used is None or key in used}
+    sizes = {key: len(column) for key, column in taken.items()}
+    if len(set(sizes.values())) > 1:
+        raise ShapeError(f"{name}: columns of different lengths, {', '.join(f'{key} {n}' for key, n in sizes.items())}; give each a value "
+                         "for every row")
+    return MemorySource(name, pa.table(taken), [key for key in columns if key not in taken])
 
 
-def of_networkx(graph: Any, name: str) -> Whole:
+def column_of(what: str, value: Any) -> Any:
+    """An array [n] or [n, d], a list of values or a column of another library as a column of pyarrow; see ``memory_source``."""
+    if isinstance(value, (pa.Array, pa.ChunkedArray)):
+        return value
+    if is_sparse(value):
+        raise DataError(f"{what} is a sparse matrix; make it dense with toarray()")
+    x = value if hasattr(value, "__arrow_c_stream__") or hasattr(value, "to_numpy") else array_of(value)
+    if isinstance(x, np.ndarray) and x.ndim > 2:
+        raise ShapeError(f"{what} has shape {list(x.shape)}; give each row one list of values, such as x.reshape(len(x), -1)")
+    if isinstance(x, np.ndarray) and x.ndim == 2 and not x.shape[1]:
+        raise ShapeError(f"{what} has shape {list(x.shape)}, rows without values; leave it out")
+    try:
+        if isinstance(x, np.ndarray) and x.ndim == 2:
+            return pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), x.shape[1])
+        return pa.array(x.tolist(), TEXT) if isinstance(x, np.ndarray) and x.dtype.kind == "U" else pa.array(x, from_pandas=True)
+    except (pa.ArrowException, ValueError, OverflowError, TypeError) as error:
+        kind = f" of type {x.dtype}" if hasattr(x, "dtype") else ""
+        raise DataError(f"{what} has values{kind} that no table has ({error}); give all rows one type of real numbers or texts, or "
+                        "leave it out") from None
+
+
+def array_of(value: Any) -> np.ndarray:
+    """A list or array as an array that pyarrow takes: of this machine's byte order, and texts for integers beyond 64 bits."""
+    try:
+        x = np.atleast_1d(np.ascontiguousarray(as_array(value)))
+    except ValueError:
+        # lists of different lengths
+        x = in_cells(value)
+    whole = x.dtype.kind == "u" or (x.dtype.kind == "O" and all(isinstance(item, int) for item in x.flat))
+    if whole and x.size and x.max() > np.iinfo(np.int64).max:
+        return x.astype(np.str_)
+    return x.astype(x.dtype.newbyteorder("="), copy=False)
+
+
+def in_cells(values: Collection[Any]) -> np.ndarray:
+    """Values as an array of Python objects, in which a list is one value."""
+    x = np.empty(len(values), object)
+    for i, value in enumerate(values):
+        x[i] = value
+    return x
+
+
+def of_networkx(graph: Any, name: str, used: Collection[str]) -> Whole:
     """The tables of a networkx graph; attributes are columns, and an undirected edge has both directions."""
     links = list(graph.edges(data=True))
-    ids = ids_of(list(graph.nodes)).tolist()
-    ends = [(u, v, data) for u, v, data in links]
+    names = list(graph.nodes)
+    ids = dict(zip(names, ids_of(names).tolist(), strict=True))
+    ends = [(ids[u], ids[v], data) for u, v, data in links]
     if not graph.is_directed():
-        ends += [(v, u, data) for u, v, data in links if u != v]
+        ends += [(v, u, data) for u, v, data in ends if u != v]
     edges, nodes = (_attributes(rows) for rows in ([data for _, _, data in ends], [data for _, data in graph.nodes(data=True)]))
     src, dst, key = _free("src", edges), _free("dst", edges), _free("id", nodes)
     edges |= {src: [u for u, _, _ in ends], dst: [v for _, v, _ in ends]}
-    nodes[key] = ids
-    return Whole(MemorySource(f"{name}: edges", pa.table(edges)), MemorySource(f"{name}: nodes", pa.table(nodes)),
+    nodes[key] = list(ids.values())
+    used = {*used, src, dst, key}
+    return Whole(memory_source(f"{name}: edges", edges, used), memory_source(f"{name}: nodes", nodes, used),
                  {"src": src, "dst": dst, "id": key})
 
 
-def of_pyg(data: Any) -> dict[str, Any]:
-    """Fields of a ``Data`` object of PyG; attributes of nodes and edges with other names are named columns."""
-    nodes, edges = ({key: data[key] for key in keys if key not in TOPOLOGY} for keys in (data.node_attrs(), data.edge_attrs()))
-    nodes |= {"y": data.y} if data.y is not None else {}
-    return {"edge_index": array(data.edge_index), "n_nodes": int(data.num_nodes), **_named(nodes, edges)}
+def of_pyg(data: Any, name: str) -> Whole:
+    """The tables of a ``Data`` object of PyG; attributes of nodes and edges with other names are named columns.
+
+    A ``Batch`` with a label for each of its graphs becomes a graph of whole graphs.
+
+    Raises:
+        ConfigError: It has no edges.
+        ShapeError: There are neither as many labels as nodes nor as many as graphs.
+    """
+    nodes, edges = pyg_values(data, data.node_attrs()), pyg_values(data, data.edge_attrs())
+    ends, adjacency = getattr(data, "edge_index", None), getattr(data, "adj_t", None)
+    if ends is None and adjacency is None:
+        raise ConfigError(f"a {name} without edge_index; give one, of shape [2, 0] if there are no edges")
+    n_nodes = int(data.num_nodes)
+    fields: dict[str, Any] = {"n_nodes": n_nodes}
+    if ends is None:
+        fields = from_scipy(as_array(adjacency).T, fields)
+    else:
+        fields["edge_index"] = as_array(ends)
+    labels = None if data.y is None else as_array(data.y)
+    if labels is None or len(labels) == n_nodes:
+        return of_fields({**fields, **_named(nodes | ({} if labels is None else {"y": labels}), edges)}, name)
+    if len(labels) != getattr(data, "num_graphs", 1):
+        raise ShapeError(f"{name}: y has {len(labels)} rows, expected one for each of the {n_nodes} nodes, or for each graph of a Batch")
+    graph_of = as_array(nodes.pop("batch", np.zeros(n_nodes, np.int64)))
+    return of_graph(whole_graphs(Graph(**fields, **_named(nodes, edges)), labels, graph_of=graph_of), name)
+
+
+def pyg_values(data: Any, keys: Collection[str]) -> dict[str, Any]:
+    """Attributes of PyG that have a value for each node or edge, and not numbers of nodes, or labels of pairs of nodes."""
+    pairs = {key.removesuffix("_index") for key in keys if "index" in key}
+    return {key: data[key] for key in keys if key != "ptr" and key not in pairs and not any(part in key for part in TOPOLOGY)}
 
 
 def of_dgl(graph: Any) -> dict[str, Any]:
     """Fields of a DGL graph; data of nodes and edges with other names are named columns."""
     src, dst = graph.edges()[:2]
-    return {"edge_index": (array(src), array(dst)), "n_nodes": int(graph.num_nodes()), **_named(graph.ndata, graph.edata)}
+    return {"edge_index": (as_array(src), as_array(dst)), "n_nodes": int(graph.num_nodes()), **_named(graph.ndata, graph.edata)}
 
 
 def pyg_types(data: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
     """Of a ``HeteroData`` object of PyG: number and values of the nodes of each type, ends and values of the edges of each."""
-    nodes = {kind: (int(data[kind].num_nodes), {key: data[kind][key] for key in data[kind].node_attrs()}) for kind in data.node_types}
-    edges = {relation: (data[relation].edge_index, {key: data[relation][key] for key in data[relation].edge_attrs() if key not in TOPOLOGY})
-             for relation in data.edge_types}
+    nodes = {kind: (int(data[kind].num_nodes), pyg_values(data[kind], data[kind].node_attrs())) for kind in data.node_types}
+    edges = {relation: (data[relation].edge_index, pyg_values(data[relation], data[relation].edge_attrs())) for relation in data.edge_types}
     return nodes, edges
 
 
@@ -222,14 +303,8 @@ def of_types(nodes: dict[str, Any], edges: dict[Any, Any], name: str) -> Whole:
         for key, found in columns.items():
             for column, x in found.items():
                 fields.setdefault(key, {}).setdefault(column, {})[kind] = x
-    ends = {relation: tuple(map(array, pair)) for relation, (pair, _) in edges.items()}
+    ends = {relation: tuple(map(as_array, pair)) for relation, (pair, _) in edges.items()}
     return of_graph(GraphArrays(ends, {kind: n for kind, (n, _) in nodes.items()}, name=name, **fields), name)
-
-
-def array(tensor: Any) -> np.ndarray:
-    """A tensor as an array."""
-    tensor = tensor.detach() if hasattr(tensor, "detach") else tensor
-    return np.asarray(tensor.cpu() if hasattr(tensor, "cpu") else tensor)
 
 
 def _named(nodes: Mapping[str, Any], edges: Mapping[str, Any]) -> dict[str, Any]:
@@ -240,10 +315,10 @@ def _named(nodes: Mapping[str, Any], edges: Mapping[str, Any]) -> dict[str, Any]
             if names.get(key) in fields:
                 raise ConfigError(f"{key!r} is a second {names[key]!r} of the graph; leave out one of them, or rename it")
             if key in names:
-                fields[names[key]] = array(value) if names[key] in WIDE else _flat(array(value))
+                fields[names[key]] = as_array(value) if names[key] in WIDE else _flat(as_array(value))
             # names with an underscore in front are numbers that DGL keeps of a larger graph
             elif not key.startswith("_"):
-                fields.setdefault(columns, {})[key] = _flat(array(value))
+                fields.setdefault(columns, {})[key] = _flat(as_array(value))
     return fields
 
 
@@ -259,11 +334,11 @@ def _free(name: str, taken: Collection[str]) -> str:
     return name
 
 
-def _attributes(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Attributes by name, None where a row has none; numpy values as plain ones."""
+def _attributes(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Attributes by name, None where a row has none; numpy values as plain ones, and lists as lists of any length."""
     names = dict.fromkeys(str(key) for row in rows for key in row)
     plain = [{str(key): value.tolist() if hasattr(value, "tolist") else value for key, value in row.items()} for row in rows]
-    return {name: [row.get(name) for row in plain] for name in names}
+    return {name: in_cells([row.get(name) for row in plain]) for name in names}
 
 
 def _fields(graph: Any) -> dict[str, Any]:

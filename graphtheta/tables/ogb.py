@@ -105,6 +105,10 @@ class Beside:
         """Names and types of all columns."""
         return {**self._inner.types(), **{name: column.type for name, column in self._extra.items()}}
 
+    def with_line_breaks(self) -> None:
+        """As of the table."""
+        self._inner.with_line_breaks()
+
     def pieces(self) -> list[Piece]:
         """The pieces of the table."""
         return self._inner.pieces()

@@ -5,7 +5,7 @@ Databases are recognised by what they have; no library is imported for it.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -14,9 +14,11 @@ import pyarrow as pa
 
 from graphtheta.atomic import temporary_file
 from graphtheta.errors import DataError, FormatError
-from graphtheta.tables.binary import TypedSource
+from graphtheta.tables.binary import TypedSource, types_of
 from graphtheta.tables.source import ROWS, Piece
 
+# methods of cursors that give a reader of Arrow batches: of DuckDB from version 1.4 on, and of older ones and ADBC
+ARROW = ("to_arrow_reader", "fetch_record_batch")
 # batches, and what ends them
 Stream = tuple[Any, Callable[[], None]]
 
@@ -42,21 +44,29 @@ def is_stream(table: Any) -> bool:
     return cursor or isinstance(table, Query) or hasattr(table, "__arrow_c_stream__")
 
 
-def stream_source(name: str, table: Any) -> StreamSource:
-    """The table of an object of which ``is_stream`` holds."""
+def stream_source(name: str, table: Any, used: Collection[str]) -> StreamSource:
+    """The table of an object of which ``is_stream`` holds.
+
+    Args:
+        name: For messages.
+        table: The object.
+        used: Names of the columns that something asks for; others may have values of any type.
+    """
     if isinstance(table, Query):
-        return StreamSource(name, lambda: run(table), True, f"check the query: {table.sql}")
+        return StreamSource(name, lambda: run(table, used), True, f"check the query: {table.sql}")
     if hasattr(table, "__arrow_c_stream__"):
         return StreamSource(name, lambda: arrow_stream(table), not isinstance(table, pa.RecordBatchReader), "check what it computes")
-    return StreamSource(name, lambda: (cursor_batches(table, table), lambda: None), False,
+    return StreamSource(name, lambda: (cursor_batches(table, table, used), lambda: None), False,
                         "execute a query first and pass its cursor, or give gt.Query(connection, sql)")
 
 
-def run(query: Query) -> Stream:
-    """Run a query."""
+def run(query: Query, used: Collection[str]) -> Stream:
+    """Run a query; ``used`` as in ``stream_source``."""
     cursor = query.connection.cursor()
     try:
-        return cursor_batches(cursor.execute(query.sql), cursor), cursor.close
+        # DuckDB gives batches of a relation without a copy of all rows
+        done = cursor.sql(query.sql) if hasattr(cursor, "sql") else cursor.execute(query.sql)
+        return cursor_batches(done, cursor, used), cursor.close
     except BaseException:
         cursor.close()
         raise
@@ -68,27 +78,34 @@ def arrow_stream(table: Any) -> Stream:
     return reader, reader.close
 
 
-def cursor_batches(done: Any, cursor: Any) -> Any:
+def cursor_batches(done: Any, cursor: Any, used: Collection[str]) -> Any:
     """The rows of a cursor: Arrow batches if it or its result has them, else those that ``fetchmany`` returns.
 
     Args:
         done: What ``execute`` returned.
         cursor: The cursor.
+        used: Names of the columns that something asks for; others become columns without values.
 
     Returns:
         A reader of Arrow batches.
     """
-    given = next((x for x in (done, cursor) if hasattr(x, "fetch_record_batch")), None)
+    given = next((getattr(x, way) for way in ARROW for x in (done, cursor) if hasattr(x, way)), None)
     if given is not None:
-        return given.fetch_record_batch()
+        return given()
     if cursor.description is None:
         raise ValueError("the cursor has no result")
     names = [column[0] for column in cursor.description]
 
+    def column(name: str, values: Sequence[Any], kind: Any) -> Any:
+        try:
+            return pa.array(values, kind) if name in used else pa.nulls(len(values))
+        except (pa.ArrowException, OverflowError) as error:
+            raise DataError(f"the column '{name}' has values of several types ({error}); let the query CAST it to one type") from None
+
     def batch(rows: list[Any], schema: Any = None) -> Any:
         columns = zip(*rows, strict=True) if rows else [()] * len(names)
         kinds = [None] * len(names) if schema is None else schema.types
-        return pa.record_batch([pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)], names)
+        return pa.record_batch(list(map(column, names, columns, kinds)), names)
 
     first = batch(cursor.fetchmany(ROWS))
     more = (batch(rows, first.schema) for rows in iter(lambda: cursor.fetchmany(ROWS), []))
@@ -117,7 +134,7 @@ class StreamSource(TypedSource):
         """Names and types of the columns."""
         if self._types is None:
             self._open = self._guarded(self._make)
-            self._types = {field.name: field.type for field in self._open[0].schema}
+            self._types = types_of(self._open[0].schema)
             if self._again:
                 self._close()
         return dict(self._types)
@@ -138,14 +155,11 @@ class StreamSource(TypedSource):
     def _spool(self) -> None:
         self._open = self._open or self._make()
         # pyarrow writes into the open file; it disappears with this object
-        file, n = temporary_file(), 0
+        file = temporary_file()
         with pa.ipc.new_stream(file, self._open[0].schema) as writer:
             for batch in self._open[0]:
                 writer.write_batch(batch)
-                n += batch.num_rows
         self._close()
-        if not n:
-            raise DataError(f"{self.name}: there are no rows; {self._remedy}")
         self._file = file
 
     def _close(self) -> None:
@@ -162,8 +176,8 @@ class StreamSource(TypedSource):
         """
         try:
             return work()
-        except DataError:
-            raise
+        except DataError as error:
+            raise DataError(f"{self.name}: {error}; {self._remedy}") from None
         except pa.ArrowInvalid as error:
             raise DataError(f"{self.name}: {error}; let the query CAST columns to one type; {self._remedy}") from None
         except OSError as error:

@@ -24,6 +24,7 @@ class Piece(NamedTuple):
         part: What the source needs to find it.
         weight: Its size in bytes, to give all workers as much to read.
         whole: Whether its beginning cannot be found without reading all before it, as in a compressed file.
+        rows: Number of rows, if the file states it; otherwise 0.
     """
 
     number: int
@@ -31,6 +32,7 @@ class Piece(NamedTuple):
     part: Any
     weight: int
     whole: bool = False
+    rows: int = 0
 
 
 class Rows(NamedTuple):
@@ -70,6 +72,9 @@ class Source(Protocol):
 
     def types(self) -> dict[str, Any]:
         """Names and pyarrow types of all columns; found in the first rows of a table that has no types."""
+
+    def with_line_breaks(self) -> None:
+        """Expect line breaks in quoted values from now on; nothing if values are not read as text."""
 
     def pieces(self) -> list[Piece]:
         """All pieces, in the order of the input; the same on all workers."""

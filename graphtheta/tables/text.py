@@ -1,7 +1,8 @@
-"""Tables as text: CSV, TSV and other separators; plain, gzip or zstd.
+"""Tables as text: CSV, TSV and other separators; plain or compressed.
 
 pyarrow parses. This module cuts files into blocks of whole lines, so that workers start in the middle of a file, and
-finds the lines of rows that pyarrow refuses. A quoted value may contain the separator, but no line break. Spaces around
+finds the lines of rows that pyarrow refuses. A quoted value may contain the separator. If one contains a line break, where
+rows begin is known only by reading from the first: files are then read as a whole, as compressed ones are. Spaces around
 values are no part of them.
 
 Lines of comments before the rows are passed over. Later ones, and the header again where files were joined, are bad rows.
@@ -9,11 +10,14 @@ Lines of comments before the rows are passed over. Later ones, and the header ag
 from __future__ import annotations
 
 import codecs
+import io
 import re
 from collections.abc import Callable, Collection, Iterator
+from contextlib import nullcontext
 from csv import Error as CsvError
 from csv import reader
 from functools import cached_property, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,16 +29,19 @@ from pyarrow import csv
 from graphtheta.errors import DataError, FormatError
 from graphtheta.tables.faults import Faults
 from graphtheta.tables.files import reading
+from graphtheta.tables.formats import HEAD as BEGIN
+from graphtheta.tables.formats import compression, refuse_foreign
 from graphtheta.tables.source import BLOCK, Piece, Rows
 from graphtheta.wording import did_you_mean
 
-COMPRESSION = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 BOM = codecs.BOM_UTF8
 # a line that begins so is a comment
 COMMENTS = (b"#", b"%", b"//")
 # an integer that is written in another way than its digits
 DISGUISED = r"^(\+|-0|0.)"
+# an integer that is written as a float
+POINTED = r"^-?\d+\.0+$"
 # bytes that are read for the header and the types
 HEAD = 1 << 20
 # bytes that are looked at together, so that they stay in the cache
@@ -43,6 +50,10 @@ CACHED = 1 << 16
 FEW_LINES = 10
 # wrong values in a block from which on the column itself is taken for wrong
 MOST_WRONG = 1000
+# blocks that a value with line breaks may fill
+MOST_BLOCKS = 16
+# stands behind the last line where it is to be known whether that one ends a row
+END = "\x01"
 # what pyarrow says of a value, without its advice
 WRONG = re.compile(r"CSV column #(\d+): .*?CSV conversion error to ([\w\[\]]+): (?:invalid value '(.*)'|(.*))", re.DOTALL)
 KINDS = {"int64": "a whole number", "double": "a number", "bool": "true or false",
@@ -59,7 +70,8 @@ class Head(NamedTuple):
         start: Byte where the rows begin, after decompression.
         lines: Lines before that.
         header: The line of the names of the columns; empty if there is none.
-        text: Whole lines of rows.
+        text: Whole rows.
+        breaks: Whether quoted values in them have line breaks.
     """
 
     names: list[str]
@@ -68,6 +80,18 @@ class Head(NamedTuple):
     lines: int
     header: bytes
     text: bytes
+    breaks: bool
+
+
+class LineBreaks(FormatError):
+    """A quoted value has a line break, in a file whose lines were taken for rows.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path):
+        super().__init__(f"{path}: quoted values have line breaks; replace them")
 
 
 class TextSource:
@@ -81,6 +105,7 @@ class TextSource:
 
     Attributes:
         plain: Columns whose integers must be written in digits alone, because 007 and 7 may be different ids.
+        pointed: Columns whose integers are written as floats, such as 7.0.
     """
 
     typed = rank0 = False
@@ -89,36 +114,54 @@ class TextSource:
         self.name, self._files, self._separator, self._header = name, files, separator, header
         self._heads: dict[Path, Head] = {}
         self.plain: set[str] = set()
+        self.pointed: set[str] = set()
+        # whether quoted values may have line breaks
+        self._breaks = False
+
+    def with_line_breaks(self) -> None:
+        """Read files as a whole from now on, in which quoted values may have line breaks."""
+        self._breaks = True
 
     def head(self, path: Path) -> Head:
         """The beginning of a file; lines of comments and the header are not part of the rows."""
         if path not in self._heads:
             with reading(path), opened(path) as stream:
                 text = read_all(stream, HEAD)
+            refuse_foreign(path, text[:BEGIN])
+            if b"\n" not in text and b"\r" in text.rstrip():
+                raise FormatError(f"{path}, line 1: lines end in a carriage return alone, as on old Macs; convert them: "
+                                  "tr '\\r' '\\n' < OLD > NEW")
             if len(text) == HEAD:
                 text = text[: text.rfind(b"\n") + 1] or text
             start, lines = len(BOM) if text.startswith(BOM) else 0, 0
             while text.startswith(COMMENTS, start):
                 start, lines = text.find(b"\n", start) + 1 or len(text), lines + 1
             end = text.find(b"\n", start) + 1 or len(text)
-            first = text[start:end].decode("utf-8", "replace").strip("\r\n")
+            separator = self._separator or separator_of(path, decoded(text[start:end]))
+            breaks = any(line.count(b'"') % 2 for line in text[start:].split(b"\n")) if b'"' in text else False
+            if breaks:
+                rows, whole = rows_of(path, text[start:], separator)
+                if not rows:
+                    raise FormatError(f"{path}: after line {lines}: a quote is not closed; correct it")
+                breaks = any(b"\n" in row for _, row in rows)
+                text, end = text[: start + whole], start + len(rows[0][1]) + 1
+            first = decoded(text[start:end]).strip("\r\n")
             if not first.strip():
                 raise FormatError(f"{path}: the file is empty; expected {'column names and ' * self._header}rows")
-            separator = self._separator or separator_of(path, first)
             try:
-                names = [name.strip() for name in next(reader([first], delimiter=separator, skipinitialspace=True))]
-            except CsvError:
-                raise FormatError(f"{path}, line 1: lines end in a carriage return alone, as on old Macs; convert them: "
-                                  "tr '\\r' '\\n' < OLD > NEW") from None
+                names = [name.strip() for name in next(reader(io.StringIO(first, newline=""), delimiter=separator, skipinitialspace=True))]
+            except CsvError as error:
+                raise FormatError(f"{path}, line {lines + 1}: no names of columns ({error}); correct it") from None
             header = text[start:end].rstrip(b"\r\n") if self._header else b""
             if self._header:
-                start, lines = end, lines + 1
+                start, lines = min(end, len(text)), lines + text[start:end].count(b"\n")
             else:
                 names = [str(i) for i in range(len(names))]
             again = next((name for i, name in enumerate(names) if name in names[:i]), None)
             if again is not None:
                 raise FormatError(f"{path}: two columns have the name '{again}'; rename one, or read the file without a header")
-            self._heads[path] = Head(names, separator, start, lines, header, text[start:])
+            self._breaks |= breaks
+            self._heads[path] = Head(names, separator, start, lines, header, text[start:], breaks)
         return self._heads[path]
 
     @cached_property
@@ -128,8 +171,11 @@ class TextSource:
             return dict.fromkeys(self.head(self._files[0]).names, pa.null())
         head = self.head(path)
         with reading(path):
-            table = csv.read_csv(pa.BufferReader(head.text), csv.ReadOptions(column_names=head.names, block_size=2 * HEAD),
-                                 csv.ParseOptions(delimiter=head.separator, invalid_row_handler=lambda row: "skip"))
+            # types of columns do not depend on what letters mean
+            text = decoded(head.text).encode()
+            table = csv.read_csv(pa.BufferReader(text), csv.ReadOptions(column_names=head.names, block_size=4 * HEAD),
+                                 csv.ParseOptions(delimiter=head.separator, invalid_row_handler=lambda row: "skip",
+                                                  newlines_in_values=head.breaks))
         return {field.name: field.type for field in table.schema}
 
     def types(self) -> dict[str, Any]:
@@ -139,14 +185,14 @@ class TextSource:
     def pieces(self) -> list[Piece]:
         """Ranges of bytes of plain files, and whole compressed files."""
         parts = []
+        heads = {path: self.head(path) for path in self._files if not compression(path)}
         for path in self._files:
             with reading(path):
                 size = path.stat().st_size
-            if compression(path):
+            if self._breaks or path not in heads:
                 parts.append((path, (0, size), True))
             else:
-                start = self.head(path).start
-                parts += [(path, (begin, min(begin + BLOCK, size)), False) for begin in range(start, size, BLOCK)]
+                parts += [(path, (begin, min(begin + BLOCK, size)), False) for begin in range(heads[path].start, size, BLOCK)]
         whole = any(part[2] for part in parts)
         return [Piece(i, str(path), (path, *span), span[1] - span[0], whole) for i, (path, span, _) in enumerate(parts)]
 
@@ -159,9 +205,11 @@ class TextSource:
             raise FormatError(f"{path}: the column '{missing}' is missing; the file has {', '.join(head.names)}"
                               f"{did_you_mean(missing, head.names)}")
         with reading(path):
-            for k, nbytes, text, before in whole_lines(path, head) if compression(path) else range_of_lines(path, head, begin, end):
+            for k, nbytes, text, before in (whole_lines(path, head, self._breaks) if piece.whole else
+                                            range_of_lines(path, head, begin, end)):
                 if mine(k):
-                    block = Block(path, head, columns, text, before, self.plain & columns.keys())
+                    block = Block(path, head, columns, text, before, self.plain & columns.keys(), self.pointed & columns.keys(),
+                                  breaks=self._breaks)
                     at = (piece.number, k)
                     table = block.parse(at, faults)
                     if table.num_rows:
@@ -177,13 +225,15 @@ class Block:
         columns: The columns to read, and their types.
         text: Whole lines.
         before: Gives the number of lines before them in the file.
-        plain: As of ``TextSource``, of the columns.
+        plain, pointed: As of ``TextSource``, of the columns.
+        breaks: Whether quoted values may have line breaks.
     """
 
     def __init__(self, path: Path, head: Head, columns: dict[str, Any], text: bytes, before: Callable[[], int],
-                 plain: Collection[str] = ()):
+                 plain: Collection[str] = (), pointed: Collection[str] = (), *, breaks: bool = False):
         self._path, self._head, self._columns, self._text, self._before = path, head, columns, text, before
-        self._plain = [name for name in plain if columns[name] == pa.int64()]
+        self._plain, self._pointed = ([name for name in names if columns[name] == pa.int64()] for names in (plain, pointed))
+        self._breaks = breaks
         self._spaced = may_have_spaces(text, head.separator.encode())
         self._kept: np.ndarray | None = None
 
@@ -191,21 +241,25 @@ class Block:
         """The rows; those that cannot be parsed are added to ``faults``.
 
         Raises:
-            FormatError: A quoted value has a line break.
+            LineBreaks: A quoted value has a line break, and it was not expected.
+            FormatError: Lines have other columns than the header.
             DataError: So many values are wrong that the column must be.
         """
         if not self._text.strip():
             return self._empty()
+        # the last value may go on in the next block
+        if not self._breaks and self._text.count(b'"') % 2 and rows_of(self._path, self._text, self._head.separator)[1] < len(self._text):
+            raise LineBreaks(self._path)
         # columns of other types refuse the names of columns by themselves
         texts = all(pa.types.is_large_string(kind) for kind in self._columns.values())
         if self._may_have(*COMMENTS) or (texts and self._head.header and self._head.header in self._text):
             return self._without_disguise(self._careful(at, faults), at, faults)
         try:
-            table = self._table(self._text, lambda row: "error")
+            table = self._table(self._text)
         except pa.ArrowInvalid:
             return self._without_disguise(self._careful(at, faults), at, faults)
         lines = self._text.count(b"\n") + (not self._text.endswith(b"\n"))
-        self._check_breaks(table.num_rows, lines if table.num_rows == lines else len(self._numbers()))
+        self._check_breaks(table.num_rows, lines if table.num_rows == lines else len(self._rows))
         return self._without_disguise(table, at, faults)
 
     def _may_have(self, *begins: bytes) -> bool:
@@ -224,12 +278,12 @@ class Block:
         if not self._plain or not table.num_rows or not may_have_disguises(self._text):
             return table
         kept = self._kept
-        lines = [line for line in self._text.split(b"\n") if line not in (b"", b"\r")]
-        as_text = Block(self._path, self._head, dict.fromkeys(self._plain, pa.large_string()), self._text, self._before)
-        texts = as_text._table(b"\n".join(lines if kept is None else [lines[i] for i in kept]) + b"\n", lambda row: "error", threads=False)
+        lines = [row for _, row in self._rows]
+        as_text = self._alike(dict.fromkeys(self._plain, pa.large_string()))
+        texts = as_text._table(b"\n".join(lines if kept is None else [lines[i] for i in kept]) + b"\n", threads=False)
         numbers, bad = self.lines(), np.zeros(table.num_rows, bool)
         for name in self._plain:
-            values = texts.column(name).combine_chunks()
+            values = without_point(texts.column(name).combine_chunks()) if name in self._pointed else texts.column(name).combine_chunks()
             wrong = np.asarray(pc.match_substring_regex(values, DISGUISED).to_numpy(zero_copy_only=False), bool)
             faults.add(at, np.flatnonzero(wrong & ~bad), lambda: (f"{self._path}, line", numbers), disguised(name, values))
             bad |= wrong
@@ -241,10 +295,17 @@ class Block:
     def _empty(self) -> pa.Table:
         return pa.table({name: pa.array([], kind) for name, kind in self._columns.items()})
 
+    def _alike(self, columns: dict[str, Any]) -> Block:
+        """The same lines with other columns."""
+        return Block(self._path, self._head, columns, self._text, self._before, breaks=self._breaks)
+
     def _check_breaks(self, rows: int, lines: int) -> None:
-        if rows != lines:
-            raise FormatError(f"{self._path}: after line {self._before()}: {lines} lines are {rows} rows; quoted values with line breaks "
-                              "are not supported, replace them")
+        if rows == lines:
+            return
+        if not self._breaks:
+            raise LineBreaks(self._path)
+        raise FormatError(f"{self._path}: after line {self._before()}: {lines} rows are read as {rows}; a quote within a value is not "
+                          "doubled, correct it")
 
     def lines(self) -> np.ndarray:
         """The line of each row in the file."""
@@ -252,21 +313,38 @@ class Block:
         return self._before() + (numbers if self._kept is None else numbers[self._kept])
 
     def _numbers(self) -> np.ndarray:
-        """Lines of the text that hold rows, from 1; pyarrow passes over empty ones."""
-        return np.array([i for i, line in enumerate(self._text.split(b"\n"), 1) if line not in (b"", b"\r")], np.int64)
+        """Lines of the text in which rows begin, from 1."""
+        return np.array([line for line, _ in self._rows], np.int64)
 
-    def _table(self, text: bytes, invalid: Callable[[Any], str], threads: bool = True) -> pa.Table:
+    @cached_property
+    def _rows(self) -> list[tuple[int, bytes]]:
+        """Line and text of each row; pyarrow passes over empty lines."""
+        rows = (rows_of(self._path, self._text, self._head.separator)[0] if self._breaks else
+                list(enumerate(self._text.split(b"\n"), 1)))
+        return [(line, row) for line, row in rows if row not in (b"", b"\r")]
+
+    def _table(self, text: bytes, invalid: Callable[[Any], str] | None = None, threads: bool = True) -> pa.Table:
+        kinds = {name: pa.large_string() if name in self._pointed else kind for name, kind in self._columns.items()}
         table = csv.read_csv(pa.BufferReader(text), csv.ReadOptions(column_names=self._head.names, use_threads=threads),
-                             csv.ParseOptions(delimiter=self._head.separator, invalid_row_handler=invalid),
-                             csv.ConvertOptions(column_types=self._columns, include_columns=list(self._columns), strings_can_be_null=False))
-        for i, (name, kind) in enumerate(self._columns.items() if self._spaced else ()):
+                             csv.ParseOptions(delimiter=self._head.separator, invalid_row_handler=invalid, newlines_in_values=self._breaks),
+                             csv.ConvertOptions(column_types=kinds, include_columns=list(kinds), strings_can_be_null=False))
+        for i, (name, kind) in enumerate(kinds.items() if self._spaced or self._pointed else ()):
             if pa.types.is_large_string(kind):
-                table = table.set_column(i, name, trimmed(table.column(name)))
+                column = trimmed(table.column(name)) if self._spaced else table.column(name)
+                table = table.set_column(i, name, self._whole(name, column) if name in self._pointed else column)
         return table
+
+    def _whole(self, name: str, column: Any) -> Any:
+        """Integers that are written as floats."""
+        column = without_point(column)
+        bad = column.filter(pc.invert(pc.match_substring_regex(column, r"^-?\d{1,19}$|^$")))
+        if len(bad):
+            raise pa.ArrowInvalid(f"CSV column #{self._head.names.index(name)}: CSV conversion error to int64: invalid value '{bad[0]}'")
+        return pc.if_else(pc.equal(column, ""), None, column).cast(pa.int64())
 
     def _careful(self, at: tuple[int, int], faults: Faults) -> pa.Table:
         """The rows that can be parsed: pyarrow finds those of another width, halving those with wrong values."""
-        texts = [line for line in self._text.split(b"\n") if line not in (b"", b"\r")]
+        texts = [row for _, row in self._rows]
         wrong = {i: why for i, line in enumerate(texts) if (why := self._aside(line))}
         given, n_aside = [i for i in range(len(texts)) if i not in wrong], len(wrong)
 
@@ -275,11 +353,13 @@ class Block:
             wrong[given[int(row.number) - 1]] = f"{found} column{'s' * (found != 1)}, expected {row.expected_columns}"
             return "skip"
 
-        as_bytes = Block(self._path, self._head, dict.fromkeys(self._columns, pa.binary()), self._text, self._before)
+        as_bytes = self._alike(dict.fromkeys(self._columns, pa.binary()))
         rows = 0
         try:
             if given:
-                rows = as_bytes._table(b"\n".join(texts[i] for i in given) + b"\n", invalid, threads=False).num_rows
+                # pyarrow decodes the rows that it tells of, whatever they are
+                text = b"\n".join(texts[i] for i in given) + b"\n"
+                rows = as_bytes._table(decoded(text).encode(), invalid, threads=False).num_rows
         except pa.ArrowInvalid as error:
             raise FormatError(f"{self._path}: after line {self._before()}: {error}; correct the file") from None
         self._check_breaks(rows, len(texts) - len(wrong))
@@ -301,7 +381,7 @@ class Block:
         if not rows:
             return
         try:
-            tables.append(self._table(b"\n".join(texts[i] for i in rows) + b"\n", lambda row: "error", threads=False))
+            tables.append(self._table(b"\n".join(texts[i] for i in rows) + b"\n", threads=False))
             return
         except pa.ArrowInvalid as error:
             if len(rows) == 1:
@@ -361,9 +441,50 @@ def may_have_disguises(text: bytes) -> bool:
     return False
 
 
-def compression(path: Path) -> str | None:
-    """The compression of a file, by its name."""
-    return COMPRESSION.get(path.suffix.lower())
+def without_point(column: Any) -> Any:
+    """Texts such as 7.0 as 7."""
+    return pc.replace_substring_regex(column, r"^(-?\d+)\.0+$", r"\1")
+
+
+def decoded(text: bytes) -> str:
+    """Text in UTF-8, or in the encoding of Windows for which it is mistaken most often."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return text.decode("cp1252", "replace")
+
+
+def rows_of(path: Path, text: bytes, separator: str) -> tuple[list[tuple[int, bytes]], int]:
+    """Rows, in which quoted values may have line breaks.
+
+    Args:
+        path: The file, for messages.
+        text: Whole lines; the last row may lack its end.
+        separator: Character between columns.
+
+    Returns:
+        Line, from 1, and bytes of each row that is complete, without the end of its last line; and where these rows end.
+
+    Raises:
+        FormatError: The text is no table.
+    """
+    lines = text.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    parsed = reader((*(line.decode("latin-1") + "\n" for line in lines), END), delimiter=separator)
+    ends = [0]
+    final = list[str]()
+    try:
+        for row in parsed:
+            ends.append(parsed.line_num)
+            final = row
+    except CsvError as error:
+        raise FormatError(f"{path}: after {len(ends) - 1} rows of {len(lines)} lines: {error}; correct the file") from None
+    # the row of the end mark, and the one that it completes if a quote is open
+    rows = [(a + 1, b"\n".join(lines[a:b])) for a, b in pairwise(ends[:-1])]
+    if final == [END]:
+        return rows, len(text)
+    return rows, sum(len(line) + 1 for line in lines[: ends[-2]])
 
 
 def opened(path: Path) -> Any:
@@ -385,8 +506,7 @@ def read_all(stream: Any, n: int) -> bytes:
 
 def separator_of(path: Path, line: str) -> str:
     """The separator that the name of a file suggests, or another one that its first line has instead."""
-    stem = path.with_suffix("") if compression(path) else path
-    usual = SEPARATORS.get(stem.suffix.lower())
+    usual = next((SEPARATORS[suffix] for suffix in map(str.lower, path.suffixes[-2:]) if suffix in SEPARATORS), None)
     marks = (usual, *"\t;|") if usual else "\t;|, "
     return next((mark for mark in marks if mark in line), usual or ",")
 
@@ -407,21 +527,29 @@ def range_of_lines(path: Path, head: Head, begin: int, end: int) -> Iterator[tup
     yield 0, len(text), text, lambda: count_lines(path, begin)
 
 
-def whole_lines(path: Path, head: Head) -> Iterator[tuple[int, int, bytes, Callable[[], int]]]:
-    """All lines of a compressed file, in blocks; bytes are counted as they are in the file."""
-    lines, k, rest = head.lines, 0, b""
-    with pa.OSFile(str(path)) as file, pa.CompressedInputStream(file, compression(path)) as stream:
+def whole_lines(path: Path, head: Head, breaks: bool) -> Iterator[tuple[int, int, bytes, Callable[[], int]]]:
+    """All lines of a file, in blocks of whole rows; bytes are counted as they are in the file.
+
+    Raises:
+        FormatError: A quote is not closed.
+    """
+    lines, k, rest, packed = head.lines, 0, b"", compression(path)
+    with pa.OSFile(str(path)) as file, pa.CompressedInputStream(file, packed) if packed else nullcontext(file) as stream:
         read_all(stream, head.start)
         told = 0
         while True:
             part = read_all(stream, BLOCK)
             text = rest + part
-            cut = text.rfind(b"\n") + 1 if len(part) == BLOCK else len(text)
+            cut = len(text)
+            if len(part) == BLOCK:
+                cut = rows_of(path, text, head.separator)[1] if breaks else text.rfind(b"\n") + 1
             text, rest = text[:cut], text[cut:]
             if text:
                 here, before = file.tell(), lines
                 yield k, here - told, text, partial(int, before)
                 lines, k, told = lines + text.count(b"\n"), k + 1, here
+            if len(rest) > MOST_BLOCKS * BLOCK:
+                raise FormatError(f"{path}: after line {lines}: a quote is not closed; correct it")
             if len(part) < BLOCK:
                 return
 

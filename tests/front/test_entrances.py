@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-from entrances import DGL, EVERY, Given
+from entrances import DGL, EVERY, Given, content
 from follows import imported
 
 import graphtheta as gt
@@ -50,20 +50,37 @@ LABELS = {
     "floats [n, C]": (np.array([[0.5, 1], [1, 3], [2, 2], [0, 1]]), "regression", None),
 }
 # lists of integers of any length are lists of classes, unless all have the same and hold only 0 and 1
-NO_MATRIX = {"lists", "networkx", "duckdb"}
+NO_MATRIX = {"lists", "networkx"}
 
 
-@pytest.mark.parametrize("entrance", EVERY)
+def typed(given, *kinds):
+    return gt.Graph(
+        {("other", "to", "node"): ([0, 1], [0, 1])}, {kind: 4 if kind == "node" else 2 for kind in kinds}, y={"node": given.y}
+    )
+
+
+OF_TYPES = {
+    "typed": lambda given: typed(given, "node", "other"),
+    "typed, the other first": lambda given: typed(given, "other", "node"),
+    "typed, imported": lambda given: given.imported(typed(given, "node", "other")),
+    "whole graphs": lambda given: gt.whole_graphs([gt.Graph([[0], [1]], 2)] * 4, given.y),
+}
+
+
+@pytest.mark.parametrize("entrance", [*EVERY, *OF_TYPES])
 @pytest.mark.parametrize("case", LABELS)
 def test_labels(case, entrance, tmp_path):
     y, kind, wanted = LABELS[case]
+    given = Given(tmp_path, y)
     wanted = np.asarray(y if wanted is None else wanted, np.float64)
     if entrance in NO_MATRIX and case in ("classes [n, 1]", "bools [n, 1]", "integers [n, C]"):
         pytest.skip("rows are lists of any length, which says something else")
-    graph = getattr(Given(tmp_path, y), entrance)()
+    if entrance not in [*given.entrances(), *OF_TYPES]:
+        pytest.skip("the entrance has no labels")
+    graph = OF_TYPES[entrance](given) if entrance in OF_TYPES else getattr(given, entrance)()
     found = np.asarray(graph.y, np.float64)
-    if "whole" in entrance or "typed" in entrance:
-        labelled = graph.nodes_of("graph" if entrance == "whole" else "node")
+    if entrance in OF_TYPES:
+        labelled = graph.nodes_of("graph" if entrance == "whole graphs" else "node")
         rest = np.delete(found, labelled, axis=0)
         assert (rest == -1).all() if kind == "classes" else np.isnan(rest).all()
         found = found[labelled]
@@ -76,6 +93,96 @@ def test_labels(case, entrance, tmp_path):
         if kind == "multilabel"
         else int(wanted.max()) + 1
     )
+
+
+LINKS = {"src": np.array([0, 1, 1, 3]), "dst": np.array([1, 0, 2, 2])}
+# what a graph may have, by the kind of the values
+CONTENTS = {
+    "no edges": {"src": np.zeros(0, int), "dst": np.zeros(0, int), "n": 3},
+    "no edges but all else": {
+        "src": np.zeros(0, int),
+        "dst": np.zeros(0, int),
+        "n": 3,
+        "ids": np.array(list("abc")),
+        "x": np.eye(3, 2),
+        "y": np.array([1, 0, 1]),
+        "edge_attr": np.zeros((0, 2)),
+        "edge_weight": np.zeros(0),
+        "edge_columns": {"k": np.zeros(0, int), "f": np.zeros(0)},
+    },
+    "ids that are texts": {"ids": np.array(["b", "a", "é x", "10"])},
+    "ids with zeros in front": {"ids": np.array(["007", "7", "07", "0"])},
+    "ids with quotes and separators": {"ids": np.array(['a"b', "a,b", "a\tb", "a;b"])},
+    "ids with line breaks": {"ids": np.array(["a\nb", "a", "b", '"\n'])},
+    "ids that look like comments": {"ids": np.array(["#a", "//", "%", "src"])},
+    "ids in hexadecimal": {"ids": np.array(["0x1f", "0x1F", "0xg", "1f"])},
+    "ids beyond 64 bits, as texts": {"ids": np.array([str(2**64), str(2**70), "1", "-1"])},
+    "ids that are integers": {"ids": np.array([7, -3, 0, 100])},
+    "ids that float64 rounds": {"ids": np.array([2**53 + 1, 2**53, 2**53 - 1, 2**63 - 1])},
+    "names of classes": {"y": np.array(["b", "a", None, "7"], object)},
+    "features": {"x": np.array([[0.5, -1], [1e-30, 3e38], [2, 0], [0.1, 1]])},
+    "features that are integers": {"x": np.array([[1, 2**24], [0, 0], [3, -4], [5, 6]])},
+    "features that are bools": {"x": np.eye(4, 2, dtype=bool)},
+    "one feature": {"x": np.arange(4.0)[:, None]},
+    "masks": {
+        "y": np.array([0, 1, 0, -1]),
+        "masks": {"train": [True, False, False, False], "test": [False, True, True, False]},
+    },
+    "three masks": {
+        "y": np.array([0, 1, 0, 1]),
+        "masks": {mask: (np.arange(4) == k) for k, mask in enumerate(("train", "val", "test"))},
+    },
+    "columns of nodes": {
+        "node_columns": {
+            "whole": np.array([2**53 + 1, -(2**62), 0, 1]),
+            "part": np.array([0.1, 1e300 / 1e290, -3.5, 2]),
+            "flag": np.array([True, False, False, True]),
+        }
+    },
+    "columns of edges": {
+        "edge_columns": {
+            "whole": np.array([2**31, -(2**31), 0, 1]),
+            "part": np.array([0.1, 1 / 3, -3.5, 2]),
+            "flag": np.array([True, False, False, True]),
+        }
+    },
+    "columns that are texts": {
+        "node_columns": {"a": np.array(["x", "y", "x", "true"])},
+        "edge_columns": {"b": np.array(["1", "2020-01-01", "null", "a\r\nb"])},
+    },
+    "columns that are times": {
+        "node_columns": {"a": np.array(["1969-12-31", "2020-01-01T00:00:01"] * 2, "M8[s]")},
+        "edge_columns": {"b": np.array(["1950-01-01", "2020-01-01T00:00:01"] * 2, "M8[s]")},
+    },
+    "attributes of edges": {"edge_attr": np.array([[0.5, 1], [2, 3], [4, 5], [-1, 0]])},
+    "attributes that are bools": {"edge_attr": np.eye(4, 3, dtype=bool)},
+    "weights": {"edge_weight": np.array([0.5, 1, 0, -2])},
+    "weights and columns": {**LINKS, "edge_weight": np.array([0.5, 1, 3, 2]), "edge_columns": {"k": np.arange(4)}},
+    "a node without edges, at the end": {"src": np.array([0, 1]), "dst": np.array([1, 0]), "n": 4},
+    "nodes without edges, first": {"src": np.array([2]), "dst": np.array([3]), "n": 4, "ids": np.array([9, 8, 7, 6])},
+    "self loops": {"src": np.array([0, 1, 1]), "dst": np.array([0, 1, 2]), "n": 3},
+    "an edge twice": {"src": np.array([0, 1, 0, 0]), "dst": np.array([1, 2, 1, 0]), "n": 3},
+    "an edge twice, with weights": {
+        "src": np.array([0, 1, 0, 0]),
+        "dst": np.array([1, 2, 1, 0]),
+        "n": 3,
+        "edge_weight": np.array([1.0, 2, 3, 4]),
+    },
+    "one node": {"src": np.array([0]), "dst": np.array([0]), "n": 1, "y": np.array([0]), "x": np.ones((1, 1))},
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "entrance"),
+    [(case, name) for case, values in CONTENTS.items() for name in Given(None, **values).entrances()],
+)
+def test_every_entrance_makes_the_same_graph(case, entrance, tmp_path):
+    given = Given(tmp_path, **CONTENTS[case])
+    # networkx lists the edges of one node after those of another
+    ordered = "networkx" not in entrance
+    found = content(getattr(given, entrance)(), ordered)
+    wanted = content(given.arrays(), ordered)
+    assert found == wanted
 
 
 EDGES = {"src": np.arange(3), "dst": np.array([1, 2, 0])}
