@@ -182,9 +182,10 @@ class Given:
             "times": "M" in letters,
             "nodes": any(value is not None for value in rows),
             "edge values": self.edge_attr is not None or bool(self.edge_columns),
+            "lists": any(np.ndim(x) > 1 for x in columns),
             "values of edges, and none": not len(self.src) and (self.edge_attr is not None or self.edge_weight is not None
                                                                or bool(self.edge_columns)),
-            "as many edges as nodes": bool(self.edge_columns) and len(self.src) == self.n,
+            "as many edges as nodes": bool(columns) and len(self.src) == self.n,
             "no weight but 1": self.edge_weight is not None and (np.asarray(self.edge_weight) == 1).all(),
         }
         return {kind for kind, has in found.items() if has}
@@ -469,6 +470,88 @@ class Given:
         return self.imported(DGL(self.src, self.dst, self.n, nodes, edges))
 
 
+@dataclass
+class GivenTypes:
+    """Values of a graph of several types, to be given in every form.
+
+    Attributes:
+        folder: For files.
+        counts: Number of nodes of each type.
+        ends: Numbers of the ends of the edges of each relation, within their types.
+        x, y: Features and labels by type.
+        masks, node_columns: Values by name and then by type.
+        edge_columns: Values by name and then by relation.
+    """
+
+    folder: Path
+    counts: dict[str, int]
+    ends: dict[Any, Any]
+    x: dict[str, Any] = field(default_factory=dict)
+    y: dict[str, Any] = field(default_factory=dict)
+    masks: dict[str, Any] = field(default_factory=dict)
+    node_columns: dict[str, Any] = field(default_factory=dict)
+    edge_columns: dict[str, Any] = field(default_factory=dict)
+
+    at = Given.at
+    imported = Given.imported
+    _made = 0
+
+    def entrances(self):
+        """The entrances that carry these values."""
+        several = len(self.counts) > 1 or len(self.ends) > 1
+        return ["store", "graph_imported", "pyg", "real_pyg", *["dgl"] * several]
+
+    def arrays(self):
+        values = {"x": self.x or None, "y": self.y or None, **self.masks}
+        columns = {"node_columns": self.node_columns, "edge_columns": self.edge_columns}
+        return gt.Graph(self.ends, self.counts, **values, **columns)
+
+    store = Given.store
+    graph_imported = Given.graph_imported
+
+    def _of_nodes(self, x, y):
+        """Values of the nodes of each type, by the names that a library has for them."""
+        named = {x: self.x, y: self.y, **{f"{mask}_mask": rows for mask, rows in self.masks.items()}, **self.node_columns}
+        return {kind: {name: np.asarray(rows[kind]) for name, rows in named.items() if kind in rows} for kind in self.counts}
+
+    def _of_edges(self):
+        """Values of the edges of each relation."""
+        return {key: {name: rows[key] for name, rows in self.edge_columns.items() if key in rows} for key in self.ends}
+
+    def pyg(self):
+        return self.imported(TypedPyG(self.counts, self.ends, self._of_nodes("x", "y"), self._of_edges()))
+
+    def real_pyg(self):
+        torch, data = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.data")
+        found = data.HeteroData()
+        for kind, values in self._of_nodes("x", "y").items():
+            found[kind].num_nodes = self.counts[kind]
+            for name, rows in values.items():
+                found[kind][name] = torch.tensor(rows)
+        for key, pair in self.ends.items():
+            found[key].edge_index = torch.tensor(np.stack(pair))
+            for name, rows in self._of_edges()[key].items():
+                found[key][name] = torch.tensor(rows)
+        return self.imported(found)
+
+    def dgl(self):
+        return self.imported(TypedDGL(self.counts, self.ends, self._of_nodes("feat", "label"), self._of_edges()))
+
+
+class TypedPyG:
+    """What is read of a ``HeteroData`` object of PyG."""
+
+    def __init__(self, counts, ends, nodes, edges):
+        self.node_types = list(counts)
+        self.edge_types = list(ends)
+        self._parts = {kind: PyG(num_nodes=n, of_nodes=list(nodes[kind]), **nodes[kind]) for kind, n in counts.items()}
+        for key, pair in ends.items():
+            self._parts[key] = PyG(edge_index=np.stack(pair), of_edges=list(edges[key]), **edges[key])
+
+    def __getitem__(self, key):
+        return self._parts[key]
+
+
 def nullable(kind):
     """The type of pandas for a column that may lack values."""
     import pandas
@@ -491,14 +574,18 @@ EVERY = [
 MATRIX = {"ids", "nodes", "edge values", "no weight but 1"}
 TENSORS = {"ids", "names", "texts", "times"}
 LACKS = {
-    "sqlite": {"times"},
+    "csv": {"lists"},
+    "csv_of_windows": {"lists"},
+    "csv_bz2": {"lists"},
+    "tsv_gz": {"lists"},
+    "sqlite": {"times", "lists"},
     "networkx": {"values of edges, and none"},
     "from_networkx": {"values of edges, and none"},
     "scipy": MATRIX,
     "from_scipy": MATRIX,
     "matrix_market": MATRIX,
     "pyg": TENSORS,
-    # PyG takes columns of edges for those of nodes
+    # PyG knows columns of edges and of nodes by their lengths
     "real_pyg": TENSORS | {"as many edges as nodes"},
     "dgl": TENSORS,
 }
@@ -515,7 +602,7 @@ def content(graph, ordered=True):
     x = graph.x
     if x is not None:
         x = x.read_begin(np.arange(graph.n_nodes)).end() if hasattr(x, "read_begin") else x
-        x = x.toarray() if sp.issparse(x) else np.asarray(x)
+        x = x.toarray() if hasattr(x, "toarray") else np.asarray(x)
     nodes = {"x": x, "y": graph.y, **{mask: getattr(graph, mask) for mask in MASKS}}
     edges = {"edge_attr": graph.edge_attr, "edge_weight": graph.edge_weight}
     rows = [values(graph, "node", {**nodes, **graph.node_columns}), values(graph, "edge", {**edges, **graph.edge_columns})]

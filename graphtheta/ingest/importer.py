@@ -122,6 +122,9 @@ class _Import:
         edges, nodes = made
         numbered = self._number(edges, nodes)
         numbers = self._resolve(edges, numbered.directory)
+        if not numbered.n:
+            raise DataError(f"{edges.name}: there are no rows; check the file, or give a table of the nodes (--nodes) or their number "
+                            "(--n-nodes)")
         self._write_nodes(numbered)
         n_edges = self._write_edges(edges, numbers, numbered.n)
         meta: dict[str, Any] = {**self._tables.meta, "source": self._tables.source, "import": self._counts}
@@ -163,10 +166,7 @@ class _Import:
         if numbered is None:
             self._progress.step("numbering nodes")
             ends = (joined([one(table.column(options.src)), one(table.column(options.dst))]) for table in edges.spool.blocks())
-            numbered = SortedIds(comm, ends, self._kind)
-            if not numbered.n:
-                raise DataError(f"{edges.name}: there are no rows; check the file, or give a table of the nodes (--nodes) or their number "
-                                "(--n-nodes)")
+            return SortedIds(comm, ends, self._kind)
         return numbered
 
     def _resolve(self, edges: Table, directory: Positions | Directory) -> Spool:

@@ -65,7 +65,7 @@ def run(query: Query, used: Collection[str]) -> Stream:
     cursor = query.connection.cursor()
     try:
         # DuckDB gives batches of a relation without a copy of all rows
-        done = cursor.sql(query.sql) if hasattr(cursor, "sql") else cursor.execute(query.sql)
+        done = (cursor.sql if callable(getattr(cursor, "sql", None)) else cursor.execute)(query.sql)
         return cursor_batches(done, cursor, used), cursor.close
     except BaseException:
         cursor.close()

@@ -259,7 +259,7 @@ class Block:
         except pa.ArrowInvalid:
             return self._without_disguise(self._careful(at, faults), at, faults)
         lines = self._text.count(b"\n") + (not self._text.endswith(b"\n"))
-        self._check_breaks(table.num_rows, lines if table.num_rows == lines else len(self._rows))
+        self._check_breaks(table.num_rows, lines if table.num_rows == lines and not self._breaks else len(self._rows))
         return self._without_disguise(table, at, faults)
 
     def _may_have(self, *begins: bytes) -> bool:
@@ -319,8 +319,12 @@ class Block:
     @cached_property
     def _rows(self) -> list[tuple[int, bytes]]:
         """Line and text of each row; pyarrow passes over empty lines."""
-        rows = (rows_of(self._path, self._text, self._head.separator)[0] if self._breaks else
-                list(enumerate(self._text.split(b"\n"), 1)))
+        rows, end = list(enumerate(self._text.split(b"\n"), 1)), len(self._text)
+        if self._breaks:
+            rows, end = rows_of(self._path, self._text, self._head.separator)
+        if end < len(self._text):
+            line = self._before() + self._text[:end].count(b"\n") + 1
+            raise FormatError(f"{self._path}, line {line}: a quote is not closed; correct it")
         return [(line, row) for line, row in rows if row not in (b"", b"\r")]
 
     def _table(self, text: bytes, invalid: Callable[[Any], str] | None = None, threads: bool = True) -> pa.Table:
@@ -542,7 +546,8 @@ def whole_lines(path: Path, head: Head, breaks: bool) -> Iterator[tuple[int, int
             text = rest + part
             cut = len(text)
             if len(part) == BLOCK:
-                cut = rows_of(path, text, head.separator)[1] if breaks else text.rfind(b"\n") + 1
+                cut = text.rfind(b"\n") + 1
+                cut = rows_of(path, text[:cut], head.separator)[1] if breaks else cut
             text, rest = text[:cut], text[cut:]
             if text:
                 here, before = file.tell(), lines

@@ -61,10 +61,10 @@ CASES = {
     "an empty file": ({"edges.csv": ""}, {}, FormatError, ["edges.csv: the file is empty; expected column names and rows"]),
     "a header only": ({"edges.csv": "src,dst\n"}, {}, DataError, ["edges.csv: there are no rows"]),
     "a file cut off": ({"edges.csv.gz": gzip.compress(GOOD.encode())[:-20]}, {}, FormatError, ["edges.csv.gz: the file cannot be read"]),
-    "no gzip": ({"edges.csv.gz": GOOD.encode()}, {}, FormatError, ["edges.csv.gz: the file cannot be read"]),
     "no Parquet": ({"edges.parquet": GOOD.encode()}, {}, FormatError, ["edges.parquet: the file cannot be read", "damaged"]),
     "two columns of a name": ({"edges.csv": "src,src\n1,2\n"}, {}, FormatError, ["edges.csv: two columns have the name 'src'"]),
-    "a line break in quotes": ({"edges.csv": 'src,dst,w\n1,2,"a\nb"\n'}, {"edge_columns": "w"}, GraphThetaError, ["edges.csv"]),
+    "a quote that is not closed": ({"edges.csv": 'src,dst,w\n1,2,"a\nb\n2,1,c\n'}, {"edge_columns": "w"}, FormatError,
+                                   ["edges.csv, line 2: a quote is not closed"]),
     "a reserved name": ({"edges.csv": "src,dst,weight\n1,2,1\n"}, {"edge_columns": "weight"}, ConfigError,
                         ["models could not read edge.weight"]),
     "an unknown option": ({"edges.csv": GOOD}, {"weight": "w"}, ConfigError, ["import_graph has no option 'weight'"]),
@@ -182,6 +182,27 @@ def test_texts_that_are_read_as_they_are_meant(case, packed, tmp_path, monkeypat
     graph = gt.load(gt.import_graph(path, to=tmp_path / "s", **options))
     ids = graph.original_ids
     assert list(zip(ids[graph.src].tolist(), ids[graph.dst].tolist(), strict=True)) == wanted
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("first", [0, 40])
+def test_quoted_line_breaks(size, packed, first, tmp_path, monkeypatch):
+    """Rows are the same wherever blocks are cut; line breaks that come after the head of the file make it be read once more."""
+    monkeypatch.setattr(text, "HEAD", 200)
+    monkeypatch.setattr(text, "BLOCK", 300)
+    odd = ["a\nb", 'q""\n,x', "plain", '"', "\n\n", '7" pipe', "\r\n#", "c"]
+    kinds = [odd[i * i % 7] if i >= first else "x" for i in range(200)]
+    rows = [(i % 7, i % 5, kind) for i, kind in enumerate(kinds)]
+    lines = [f'{a},{b},"{kind.replace(chr(34), 2 * chr(34))}"\n' for a, b, kind in rows]
+    data = ("src,dst,how\n" + "".join(lines)).encode()
+    path = tmp_path / "e.csv"
+    path.write_bytes(gzip.compress(data) if packed else data)
+    run_simulated(size, lambda comm: gt.import_graph(path, to=tmp_path / "s", comm=comm, edge_columns="how"))
+    graph = gt.load(tmp_path / "s")
+    names, ids = graph.categories("edge", "how"), graph.original_ids
+    columns = ids[graph.src].tolist(), ids[graph.dst].tolist(), [names[k] for k in graph.edge_columns["how"]]
+    assert list(zip(*columns, strict=True)) == rows
 
 
 def test_spaces_are_no_part_of_classes_and_names(tmp_path):
