@@ -565,6 +565,8 @@ def write_stream(columns, path):
         stream.write_table(columns)
 
 
+# entrances that differ from another one in the form of the file or object alone
+FORMS = ("csv_of_windows", "csv_bz2", "tsv_gz", "reader", "polars_codes", "arrow_stream_file", "npz_imported", "columns")
 EVERY = [
     name
     for name, member in vars(Given).items()

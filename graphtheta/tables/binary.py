@@ -115,11 +115,13 @@ class ParquetSource(TypedFiles):
         found: list[Piece] = []
         for path in self._files:
             with reading(path):
-                meta, begin = pq.read_metadata(str(path)), 0
-            for i in range(meta.num_row_groups):
-                group = meta.row_group(i)
-                size = sum(group.column(c).total_compressed_size for c in range(group.num_columns))
-                found.append(Piece(len(found), str(path), (path, begin, i), size, rows=group.num_rows))
+                meta, size = pq.read_metadata(str(path)), path.stat().st_size
+            # pyarrow ends the process at damaged metadata of a column, so that its compressed size is not asked for
+            groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
+            unpacked, begin = sum(group.total_byte_size for group in groups), 0
+            for i, group in enumerate(groups):
+                weight = size * group.total_byte_size // max(1, unpacked)
+                found.append(Piece(len(found), str(path), (path, begin, i), weight, rows=group.num_rows))
                 begin += group.num_rows
         return found
 
