@@ -130,7 +130,9 @@ def text_of(columns, separator=",", end="\n"):
             return '"' + value.replace('"', '""') + '"'
         return str(value).lower() if isinstance(value, bool) else str(value)
 
-    values = [x.astype(str) if x.dtype.kind == "M" else x for x in map(np.asarray, columns.values())]
+    values = [
+        x.astype(str) if x.dtype.kind == "M" else x for x in map(np.asarray, columns.values())
+    ]
     rows = zip(*(x.tolist() for x in values), strict=True)
     return "".join(separator.join(map(cell, row)) + end for row in (list(columns), *rows)).encode()
 
@@ -183,10 +185,15 @@ class Given:
             "nodes": any(value is not None for value in rows),
             "edge values": self.edge_attr is not None or bool(self.edge_columns),
             "lists": any(np.ndim(x) > 1 for x in columns),
-            "values of edges, and none": not len(self.src) and (self.edge_attr is not None or self.edge_weight is not None
-                                                               or bool(self.edge_columns)),
+            "values of edges, and none": not len(self.src)
+            and (
+                self.edge_attr is not None
+                or self.edge_weight is not None
+                or bool(self.edge_columns)
+            ),
             "as many edges as nodes": bool(columns) and len(self.src) == self.n,
-            "no weight but 1": self.edge_weight is not None and (np.asarray(self.edge_weight) == 1).all(),
+            "no weight but 1": self.edge_weight is not None
+            and (np.asarray(self.edge_weight) == 1).all(),
         }
         return {kind for kind, has in found.items() if has}
 
@@ -343,7 +350,9 @@ class Given:
 
     def lists(self):
         edges, nodes, options = self.tables()
-        listed = pa.table({key: pa.array(plain(x), None if len(x) else pa.int64()) for key, x in nodes.items()})
+        listed = pa.table(
+            {key: pa.array(plain(x), None if len(x) else pa.int64()) for key, x in nodes.items()}
+        )
         return self.imported(table(edges), listed, **options)
 
     def columns(self):
@@ -354,7 +363,9 @@ class Given:
 
     def pandas(self):
         pandas = pytest.importorskip("pandas")
-        return self._tables(lambda x: pandas.DataFrame(x.to_pandas(types_mapper=nullable)), separate=True)
+        return self._tables(
+            lambda x: pandas.DataFrame(x.to_pandas(types_mapper=nullable)), separate=True
+        )
 
     def polars(self):
         return self._tables(pytest.importorskip("polars").from_arrow)
@@ -400,11 +411,17 @@ class Given:
 
     def from_networkx(self):
         fields = self.fields()
-        edges = {name: x for name, x in (("attr", self.edge_attr), ("w", self.edge_weight)) if x is not None}
+        edges = {
+            name: x
+            for name, x in (("attr", self.edge_attr), ("w", self.edge_weight))
+            if x is not None
+        }
         nodes = {name: fields[name] for name in "xy" if fields[name] is not None}
         ids = np.arange(self.n) if self.ids is None else np.asarray(self.ids)
         ends = {"src": ids[self.src], "dst": ids[self.dst]}
-        g = self._networkx(ends | edges | fields["edge_columns"], {"id": ids} | nodes | fields["node_columns"])
+        g = self._networkx(
+            ends | edges | fields["edge_columns"], {"id": ids} | nodes | fields["node_columns"]
+        )
         return gt.Graph.from_networkx(
             g,
             x="x" if "x" in nodes else None,
@@ -419,7 +436,10 @@ class Given:
 
     def _networkx(self, edges, nodes):
         g = nx.MultiDiGraph()
-        rows = [dict(zip(nodes, row, strict=True)) for row in zip(*map(listed, nodes.values()), strict=True)]
+        rows = [
+            dict(zip(nodes, row, strict=True))
+            for row in zip(*map(listed, nodes.values()), strict=True)
+        ]
         for row in rows:
             g.add_node(row.pop("id"), **row)
         for row in zip(*map(listed, edges.values()), strict=True):
@@ -445,8 +465,16 @@ class Given:
     def _values(self, nodes, edges):
         """Values of nodes and edges by the names that a library has for them."""
         fields = self.fields()
-        own = {nodes.get(key, key): fields[key] for key in ("x", "y", *MASKS) if fields.get(key) is not None}
-        of_edges = {edges.get(key, key): fields[key] for key in ("edge_attr", "edge_weight") if fields[key] is not None}
+        own = {
+            nodes.get(key, key): fields[key]
+            for key in ("x", "y", *MASKS)
+            if fields.get(key) is not None
+        }
+        of_edges = {
+            edges.get(key, key): fields[key]
+            for key in ("edge_attr", "edge_weight")
+            if fields[key] is not None
+        }
         return own | fields["node_columns"], of_edges | fields["edge_columns"]
 
     def pyg(self):
@@ -511,15 +539,28 @@ class GivenTypes:
 
     def _of_nodes(self, x, y):
         """Values of the nodes of each type, by the names that a library has for them."""
-        named = {x: self.x, y: self.y, **{f"{mask}_mask": rows for mask, rows in self.masks.items()}, **self.node_columns}
-        return {kind: {name: np.asarray(rows[kind]) for name, rows in named.items() if kind in rows} for kind in self.counts}
+        named = {
+            x: self.x,
+            y: self.y,
+            **{f"{mask}_mask": rows for mask, rows in self.masks.items()},
+            **self.node_columns,
+        }
+        return {
+            kind: {name: np.asarray(rows[kind]) for name, rows in named.items() if kind in rows}
+            for kind in self.counts
+        }
 
     def _of_edges(self):
         """Values of the edges of each relation."""
-        return {key: {name: rows[key] for name, rows in self.edge_columns.items() if key in rows} for key in self.ends}
+        return {
+            key: {name: rows[key] for name, rows in self.edge_columns.items() if key in rows}
+            for key in self.ends
+        }
 
     def pyg(self):
-        return self.imported(TypedPyG(self.counts, self.ends, self._of_nodes("x", "y"), self._of_edges()))
+        return self.imported(
+            TypedPyG(self.counts, self.ends, self._of_nodes("x", "y"), self._of_edges())
+        )
 
     def real_pyg(self):
         torch, data = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.data")
@@ -535,7 +576,9 @@ class GivenTypes:
         return self.imported(found)
 
     def dgl(self):
-        return self.imported(TypedDGL(self.counts, self.ends, self._of_nodes("feat", "label"), self._of_edges()))
+        return self.imported(
+            TypedDGL(self.counts, self.ends, self._of_nodes("feat", "label"), self._of_edges())
+        )
 
 
 class TypedPyG:
@@ -544,9 +587,14 @@ class TypedPyG:
     def __init__(self, counts, ends, nodes, edges):
         self.node_types = list(counts)
         self.edge_types = list(ends)
-        self._parts = {kind: PyG(num_nodes=n, of_nodes=list(nodes[kind]), **nodes[kind]) for kind, n in counts.items()}
+        self._parts = {
+            kind: PyG(num_nodes=n, of_nodes=list(nodes[kind]), **nodes[kind])
+            for kind, n in counts.items()
+        }
         for key, pair in ends.items():
-            self._parts[key] = PyG(edge_index=np.stack(pair), of_edges=list(edges[key]), **edges[key])
+            self._parts[key] = PyG(
+                edge_index=np.stack(pair), of_edges=list(edges[key]), **edges[key]
+            )
 
     def __getitem__(self, key):
         return self._parts[key]
@@ -566,11 +614,22 @@ def write_stream(columns, path):
 
 
 # entrances that differ from another one in the form of the file or object alone
-FORMS = ("csv_of_windows", "csv_bz2", "tsv_gz", "reader", "polars_codes", "arrow_stream_file", "npz_imported", "columns")
+FORMS = (
+    "csv_of_windows",
+    "csv_bz2",
+    "tsv_gz",
+    "reader",
+    "polars_codes",
+    "arrow_stream_file",
+    "npz_imported",
+    "columns",
+)
 EVERY = [
     name
     for name, member in vars(Given).items()
-    if callable(member) and not name.startswith("_") and name not in ("imported", "tables", "kinds", "entrances", "fields", "at")
+    if callable(member)
+    and not name.startswith("_")
+    and name not in ("imported", "tables", "kinds", "entrances", "fields", "at")
 ]
 # what an entrance cannot say
 MATRIX = {"ids", "nodes", "edge values", "no weight but 1"}
@@ -607,16 +666,25 @@ def content(graph, ordered=True):
         x = x.toarray() if hasattr(x, "toarray") else np.asarray(x)
     nodes = {"x": x, "y": graph.y, **{mask: getattr(graph, mask) for mask in MASKS}}
     edges = {"edge_attr": graph.edge_attr, "edge_weight": graph.edge_weight}
-    rows = [values(graph, "node", {**nodes, **graph.node_columns}), values(graph, "edge", {**edges, **graph.edge_columns})]
+    rows = [
+        values(graph, "node", {**nodes, **graph.node_columns}),
+        values(graph, "edge", {**edges, **graph.edge_columns}),
+    ]
     ends = [(ids[a], ids[b]) for a, b in zip(graph.src.tolist(), graph.dst.tolist(), strict=True)]
-    links = [(end, *row) for end, row in zip(ends, zip(*rows[1].values(), strict=True) if rows[1] else [()] * len(ends), strict=True)]
+    links = [
+        (end, *row)
+        for end, row in zip(
+            ends, zip(*rows[1].values(), strict=True) if rows[1] else [()] * len(ends), strict=True
+        )
+    ]
     return {
         "ids": ids,
         **rows[0],
         "edges": links if ordered else sorted(links, key=repr),
         "edge values": sorted(rows[1]),
         "labels": graph.label_kind,
-        "names": graph.class_names,
+        # several columns of labels have names, which arrays have not
+        "names": graph.class_names if graph.label_kind == "classes" else (),
     }
 
 

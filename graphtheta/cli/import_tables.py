@@ -74,8 +74,8 @@ def parser() -> Parser:
                   "graphtheta import --edges follows.csv --src from --dst to --nodes users.parquet --id name --features age,posts "
                   "--label team --to follows.store", "--edges FILES ")
     made.add_argument("--edges", metavar="FILES", required=True,
-                      help="CSV, TSV (plain, .gz, .zst), Parquet or Feather: a file, a folder, a pattern, or several with commas; or a "
-                           "whole graph: .npz, .mtx, or the raw folder of an OGB dataset")
+                      help="CSV or TSV (plain or packed), Parquet, Arrow or Feather: a file, a folder, a pattern, or several with "
+                           "commas; or a whole graph: .npz, .mtx, or the raw folder of an OGB dataset")
     made.add_argument("--nodes", metavar="FILES", help="the node table; without it, nodes are the ids that edges have")
     made.add_argument("--to", metavar="FOLDER", help="the store to make; missing or empty, and seen by all workers")
     made.add_argument("--name", metavar="NAME", help="name of the graph [that of the file]")

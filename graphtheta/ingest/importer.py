@@ -43,10 +43,11 @@ def import_graph(edges: Any, nodes: Any = None, *, to: str | os.PathLike[str], c
     """Import tables of edges and nodes as a store, which ``gt.load`` reads.
 
     Args:
-        edges: CSV, TSV, Parquet or Feather files: a path, a folder, a pattern such as ``part-*.csv.gz`` or a list of paths; a
-            pyarrow table, a pandas table or a dict of arrays; ``gt.Query``, an executed cursor, a relation of DuckDB, or
-            anything else that gives Arrow batches; or a whole graph: an npz file or Matrix Market
-            file, a SciPy matrix, a networkx graph, a ``Data`` object of PyG, a DGL graph, or the raw folder of an OGB dataset.
+        edges: CSV, TSV, Parquet, Arrow or Feather files: a path, a folder, a pattern such as ``part-*.csv.gz`` or a list of
+            paths; a table of pyarrow, pandas or Polars, or a dict of arrays; it may have no rows, if there are nodes;
+            ``gt.Query``, an executed cursor, a relation of DuckDB, or anything else that gives Arrow batches; or a whole
+            graph: an npz or Matrix Market file, a SciPy matrix, a networkx graph, a ``Data`` or ``Batch`` object of PyG, a
+            DGL graph, or the raw folder of an OGB dataset.
         nodes: A table of the nodes, of the same kinds; without it, nodes are the ids that edges have.
         to: The folder to make; it must be missing or empty.
         comm: The workers; by default those that mpiexec started.
@@ -65,8 +66,8 @@ def import_graph(edges: Any, nodes: Any = None, *, to: str | os.PathLike[str], c
 
     Raises:
         ConfigError: Unknown options; the folder has content.
-        DataError: Bad rows, with their files and lines; columns that are missing or do not fit.
-        FormatError: A file is missing or damaged, or the store cannot be written.
+        DataError, ShapeError: Bad rows, with their files and lines; columns that are missing or do not fit.
+        FormatError: A file is missing, damaged or of another format, which is named, or the store cannot be written.
 
     Collective: all ranks of comm.
     """

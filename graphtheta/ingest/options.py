@@ -144,24 +144,25 @@ def id_kind(options: Options, edges: Source, nodes: Source | None) -> Any:
     Raises:
         DataError: The ids are neither.
     """
-    if options.n_nodes is not None or (nodes is not None and options.id is None):
-        return WHOLE
-    if options.id_type != "auto":
-        return WHOLE if options.id_type == "int" else TEXT
+    numbered = options.n_nodes is not None or (nodes is not None and options.id is None)
+    if options.id_type == "text" and not numbered:
+        return TEXT
     columns = [(edges, options.src), (edges, options.dst), *([(nodes, options.id)] if nodes is not None and options.id else [])]
     found = [(source, column, checked_types(options, source, ())[column]) for source, column in columns if column in source.types()]
     # columns without rows have no type
     found = [item for item in found if not pa.types.is_null(item[2])]
-    for source, column, kind in found:
-        if source.typed and not (is_text(kind) or may_be_whole(kind)):
-            raise DataError(f"{source.name}: the ids in column '{column}' have type {kind}; ids are integers or texts")
     texts = [(source, column, kind) for source, column, kind in found if isinstance(source, TextSource)]
-    typed = [kind for source, _, kind in found if source.typed]
-    if not all(map(may_be_whole, typed)) or not all(are_whole(*item) for item in texts):
-        return TEXT
+    if options.id_type == "auto" and not numbered:
+        typed = [item for item in found if item[0].typed]
+        for source, column, kind in typed:
+            if not (is_text(kind) or may_be_whole(kind)):
+                raise DataError(f"{source.name}: the ids in column '{column}' have type {kind}; ids are integers or texts")
+        if not all(may_be_whole(kind) for _, _, kind in typed) or not all(are_whole(*item) for item in texts):
+            return TEXT
+        for source, column, _ in texts:
+            source.plain.add(column)
     for source, column, kind in texts:
-        source.plain.add(column)
-        if not pa.types.is_integer(kind):
+        if pa.types.is_floating(kind):
             source.pointed.add(column)
     return WHOLE
 

@@ -153,8 +153,7 @@ class FeatherSource(TypedFiles):
             begin = 0
             with reading(path), pa.memory_map(str(path)) as f:
                 if in_stream_form(f):
-                    rows = sum(batch.num_rows for batch in pa.ipc.open_stream(f))
-                    found.append(Piece(len(found), str(path), (path, 0, None), path.stat().st_size, rows=rows))
+                    found.append(Piece(len(found), str(path), (path, 0, None), path.stat().st_size))
                     continue
                 file = pa.ipc.open_file(f)
                 for i in range(file.num_record_batches):

@@ -423,12 +423,14 @@ def trimmed(column: Any) -> Any:
 
 def disguised(name: str, values: Any) -> Callable[[int], str]:
     """What is wrong with an id that is written in another way than its digits."""
-    return lambda row: (f"column '{name}': '{values[row].as_py()}' has zeros or a sign in front, and ids before it are "
+    return lambda row: (f"column '{name}': '{values[row].as_py()}' has zeros, a sign or 0x in front, and ids before it are "
                         "integers; state whether it is a name or a number with --id-type text or --id-type int")
 
 
 def may_have_disguises(text: bytes) -> bool:
-    """Whether integers may have zeros or signs in front."""
+    """Whether integers may have zeros or signs in front, or be hexadecimal."""
+    if any(mark in text and b"0" + mark in text for mark in (b"x", b"X")):
+        return True
     if b"+" in text or (b"-" in text and b"-0" in text) or re.match(rb"0\d", text):
         return True
     data = np.frombuffer(text, np.uint8)

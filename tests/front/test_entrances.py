@@ -55,7 +55,9 @@ NO_MATRIX = {"lists", "networkx"}
 
 def typed(given, *kinds):
     return gt.Graph(
-        {("other", "to", "node"): ([0, 1], [0, 1])}, {kind: 4 if kind == "node" else 2 for kind in kinds}, y={"node": given.y}
+        {("other", "to", "node"): ([0, 1], [0, 1])},
+        {kind: 4 if kind == "node" else 2 for kind in kinds},
+        y={"node": given.y},
     )
 
 
@@ -157,9 +159,18 @@ CONTENTS = {
     "attributes of edges": {"edge_attr": np.array([[0.5, 1], [2, 3], [4, 5], [-1, 0]])},
     "attributes that are bools": {"edge_attr": np.eye(4, 3, dtype=bool)},
     "weights": {"edge_weight": np.array([0.5, 1, 0, -2])},
-    "weights and columns": {**LINKS, "edge_weight": np.array([0.5, 1, 3, 2]), "edge_columns": {"k": np.arange(4)}},
+    "weights and columns": {
+        **LINKS,
+        "edge_weight": np.array([0.5, 1, 3, 2]),
+        "edge_columns": {"k": np.arange(4)},
+    },
     "a node without edges, at the end": {"src": np.array([0, 1]), "dst": np.array([1, 0]), "n": 4},
-    "nodes without edges, first": {"src": np.array([2]), "dst": np.array([3]), "n": 4, "ids": np.array([9, 8, 7, 6])},
+    "nodes without edges, first": {
+        "src": np.array([2]),
+        "dst": np.array([3]),
+        "n": 4,
+        "ids": np.array([9, 8, 7, 6]),
+    },
     "self loops": {"src": np.array([0, 1, 1]), "dst": np.array([0, 1, 2]), "n": 3},
     "an edge twice": {"src": np.array([0, 1, 0, 0]), "dst": np.array([1, 2, 1, 0]), "n": 3},
     "an edge twice, with weights": {
@@ -168,10 +179,23 @@ CONTENTS = {
         "n": 3,
         "edge_weight": np.array([1.0, 2, 3, 4]),
     },
-    "one node": {"src": np.array([0]), "dst": np.array([0]), "n": 1, "y": np.array([0]), "x": np.ones((1, 1))},
+    "one node": {
+        "src": np.array([0]),
+        "dst": np.array([0]),
+        "n": 1,
+        "y": np.array([0]),
+        "x": np.ones((1, 1)),
+    },
 }
 # what the form of a file or an object may change
-OF_FORMS = ("no edges but all else", "ids that are texts", "ids with line breaks", "names of classes", "masks", "columns that are texts")
+OF_FORMS = (
+    "no edges but all else",
+    "ids that are texts",
+    "ids with line breaks",
+    "names of classes",
+    "masks",
+    "columns that are texts",
+)
 
 
 @pytest.mark.parametrize(
@@ -315,11 +339,23 @@ def test_attributes_of_any_name_are_no_ids(tmp_path):
         g.add_node(node, id=number, id_=0, f=10.0 + node, src=number)
     for node in (10, 11, 12):
         g.add_edge(node, 10 + (node + 1) % 3, src=5, dst=6, id=7)
-    options = {"features": "f", "node_columns": ["id", "id_"], "edge_columns": ["id"], "edge_weight": "src"}
+    options = {
+        "features": "f",
+        "node_columns": ["id", "id_"],
+        "edge_columns": ["id"],
+        "edge_weight": "src",
+    }
     found = gt.load(gt.import_graph(g, to=tmp_path / "nx", **options))
-    assert found.original_ids.tolist() == [10, 11, 12] and found.node_columns["id"].tolist() == [2, 0, 1]
+    assert found.original_ids.tolist() == [10, 11, 12] and found.node_columns["id"].tolist() == [
+        2,
+        0,
+        1,
+    ]
     assert found.edge_weight.tolist() == [5, 5, 5] and found.edge_columns["id"].tolist() == [7] * 3
-    names = [f"{a}{b}" for a, b in zip(found.original_ids[found.src], found.original_ids[found.dst], strict=True)]
+    names = [
+        f"{a}{b}"
+        for a, b in zip(found.original_ids[found.src], found.original_ids[found.dst], strict=True)
+    ]
     assert sorted(names) == sorted(f"{u}{v}" for u, v in g.edges)
 
 
@@ -327,8 +363,20 @@ def test_attributes_of_any_name_are_no_ids(tmp_path):
 @pytest.mark.parametrize("ids", [None, np.array([7, 5, 3, 1]), np.array(list("abcd"))])
 def test_named_columns_of_any_name(sparse, ids, tmp_path):
     x = sp.csr_array(np.eye(4, 12, dtype=np.float32)) if sparse else np.eye(4, dtype=np.float32)
-    columns = {name: np.arange(k, k + 4) for k, name in enumerate(("id", "x_indices", "x_values", "n_nodes", "adj", "edge_index", "name"))}
-    graph = gt.Graph((EDGES["src"], EDGES["dst"]), 4, x=x, node_ids=ids, node_columns=columns, edge_columns={"id": [3, 4, 5]})
+    columns = {
+        name: np.arange(k, k + 4)
+        for k, name in enumerate(
+            ("id", "x_indices", "x_values", "n_nodes", "adj", "edge_index", "name")
+        )
+    }
+    graph = gt.Graph(
+        (EDGES["src"], EDGES["dst"]),
+        4,
+        x=x,
+        node_ids=ids,
+        node_columns=columns,
+        edge_columns={"id": [3, 4, 5]},
+    )
     made = [gt.import_graph(graph, to=tmp_path / "graph")]
     if ids is None and not sparse:
         dgl = DGL(graph.src, graph.dst, 4, {"feat": x, **columns}, {"id": np.array([3, 4, 5])})
@@ -336,11 +384,18 @@ def test_named_columns_of_any_name(sparse, ids, tmp_path):
     for folder in made:
         found = gt.load(folder)
         assert np.array_equal(found.original_ids, graph.original_ids)
-        assert {name: rows.tolist() for name, rows in found.node_columns.items()} == {name: rows.tolist() for name, rows in columns.items()}
-        assert found.edge_columns["id"].tolist() == [3, 4, 5] and np.array_equal(found.src, graph.src)
+        assert {name: rows.tolist() for name, rows in found.node_columns.items()} == {
+            name: rows.tolist() for name, rows in columns.items()
+        }
+        assert found.edge_columns["id"].tolist() == [3, 4, 5] and np.array_equal(
+            found.src, graph.src
+        )
 
 
-@pytest.mark.parametrize(("field", "name", "key"), [("node_columns", "type", "a"), ("edge_columns", "relation", ("a", "to", "b"))])
+@pytest.mark.parametrize(
+    ("field", "name", "key"),
+    [("node_columns", "type", "a"), ("edge_columns", "relation", ("a", "to", "b"))],
+)
 def test_columns_that_types_have_themselves(field, name, key):
     with pytest.raises(DataError, match=f"has a column '{name}' of its own.*'{name}_code'"):
         gt.Graph({("a", "to", "b"): ([0], [0])}, {"a": 1, "b": 1}, **{field: {name: {key: [7]}}})
@@ -348,51 +403,112 @@ def test_columns_that_types_have_themselves(field, name, key):
 
 @pytest.mark.parametrize("on_bad_row", ["fail", "skip"])
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 2), (2, 3)])
-def test_predictions_do_not_depend_on_the_scale_and_names_of_the_import(order, on_bad_row, tmp_path):
+def test_predictions_do_not_depend_on_the_scale_and_names_of_the_import(
+    order, on_bad_row, tmp_path
+):
     """Features are scaled and one-hot in training; the same nodes in other tables have the same outputs."""
     n = 24
     edges = {"src": np.arange(n), "dst": np.arange(n)}
     kinds = np.arange(n) % 4
-    nodes = {"id": np.arange(n), "age": 20.0 + np.arange(n) ** 1.5, "size": np.full(n, 7.0), "kind": np.array(list("abcd"))[kinds],
-             "y": (np.arange(n) > 9).astype(int)}
-    options = {"features": ["age", "size"], "one_hot": ["kind"], "label": "y", "on_bad_row": on_bad_row}
-    trained = gt.load(gt.import_graph(edges, nodes, to=tmp_path / "a", scale="standard", **options), split="fraction")
+    nodes = {
+        "id": np.arange(n),
+        "age": 20.0 + np.arange(n) ** 1.5,
+        "size": np.full(n, 7.0),
+        "kind": np.array(list("abcd"))[kinds],
+        "y": (np.arange(n) > 9).astype(int),
+    }
+    options = {
+        "features": ["age", "size"],
+        "one_hot": ["kind"],
+        "label": "y",
+        "on_bad_row": on_bad_row,
+    }
+    trained = gt.load(
+        gt.import_graph(edges, nodes, to=tmp_path / "a", scale="standard", **options),
+        split="fraction",
+    )
     trainer = gt.Trainer("mlp", trained, hidden=4, epochs=3)
     trainer.fit()
     wanted = dict(zip(*trainer.predict(), strict=True))
     some = np.concatenate([np.flatnonzero(kinds == k) for k in order])
     part = {name: rows[some] for name, rows in nodes.items()}
     for scale in ("none", "standard"):
-        other = gt.load(gt.import_graph({"src": some, "dst": some}, part, to=tmp_path / f"b-{scale}", scale=scale, **options))
+        other = gt.load(
+            gt.import_graph(
+                {"src": some, "dst": some}, part, to=tmp_path / f"b-{scale}", scale=scale, **options
+            )
+        )
         ids, out = trainer.on(other).predict()
-        assert ids.tolist() == some.tolist() and np.allclose(out, [wanted[i] for i in some.tolist()], atol=1e-5)
+        assert ids.tolist() == some.tolist() and np.allclose(
+            out, [wanted[i] for i in some.tolist()], atol=1e-5
+        )
         in_memory = other.replace(x=other.x.read_begin(np.arange(len(some))).end())
         copied = gt.load(gt.import_graph(in_memory, to=tmp_path / f"c-{scale}"))
         assert np.allclose(trainer.on(copied).predict()[1], out, atol=1e-5)
     with pytest.raises(ConfigError, match="features that are read by rows"):
         gt.import_graph(other, to=tmp_path / "t")
     strange = {**part, "kind": np.where(np.arange(len(some)) == 1, "e", part["kind"])}
-    other = gt.load(gt.import_graph({"src": some, "dst": some}, strange, to=tmp_path / "d", **options))
-    with pytest.raises(DataError, match="in the one-hot column 'kind' the value 'e', which the model does not know; it knows a, b, c, d"):
+    other = gt.load(
+        gt.import_graph({"src": some, "dst": some}, strange, to=tmp_path / "d", **options)
+    )
+    with pytest.raises(
+        DataError,
+        match="in the one-hot column 'kind' the value 'e', which the model does not know; it knows a, b, c, d",
+    ):
         trainer.on(other).predict()
     with pytest.raises(DataError, match="one-hot features of y; expected kind"):
-        trainer.on(gt.load(gt.import_graph(edges, nodes, to=tmp_path / "e", features=["age", "size"], one_hot="y"))).predict()
+        trainer.on(
+            gt.load(
+                gt.import_graph(
+                    edges, nodes, to=tmp_path / "e", features=["age", "size"], one_hot="y"
+                )
+            )
+        ).predict()
 
 
 @pytest.mark.parametrize("rank_count", [1, 2])
 def test_rows_that_are_left_out_do_not_count(rank_count, tmp_path):
     """Scales, classes, names, widths and kinds of columns are those of the rows that are used."""
-    nodes = {"id": list("abca"), "f": [0.0, 1.0, 2.0, 1e6], "y": ["A", "B", "A", "Z"], "k": ["p", "q", "p", "z"], "n": [1, 2, 3, 2**24 + 1]}
-    edges = {"src": list("abx"), "dst": list("bca"), "how": ["mail", "call", "fax"], "w": [1, 2, 2**24 + 1], "at": [0.5, 1.5, 2.5]}
+    nodes = {
+        "id": list("abca"),
+        "f": [0.0, 1.0, 2.0, 1e6],
+        "y": ["A", "B", "A", "Z"],
+        "k": ["p", "q", "p", "z"],
+        "n": [1, 2, 3, 2**24 + 1],
+    }
+    edges = {
+        "src": list("abx"),
+        "dst": list("bca"),
+        "how": ["mail", "call", "fax"],
+        "w": [1, 2, 2**24 + 1],
+        "at": [0.5, 1.5, 2.5],
+    }
     lists = {"src": list("ab"), "dst": list("bc")}
-    node_options = {"features": ["f", "n"], "label": "y", "one_hot": "k", "scale": "standard", "node_columns": "k"}
+    node_options = {
+        "features": ["f", "n"],
+        "label": "y",
+        "one_hot": "k",
+        "scale": "standard",
+        "node_columns": "k",
+    }
     edge_options = {"edge_columns": "how", "edge_attr": ["w", "at"]}
     options = {**node_options, **edge_options, "on_bad_row": "skip", "name": "g"}
-    first = {name: rows[:-1] for name, rows in nodes.items()}, {name: rows[:-1] for name, rows in edges.items()}
+    first = (
+        {name: rows[:-1] for name, rows in nodes.items()},
+        {name: rows[:-1] for name, rows in edges.items()},
+    )
     assert len(first[1]["src"]) == len(lists["src"])
-    made = [gt.load(imported(e, n, tmp_path / f"{i}", rank_count, **options)) for i, (n, e) in enumerate((first, (nodes, edges)))]
+    made = [
+        gt.load(imported(e, n, tmp_path / f"{i}", rank_count, **options))
+        for i, (n, e) in enumerate((first, (nodes, edges)))
+    ]
     one, two = made
-    assert {**one.meta, "import": 0} == {**two.meta, "import": 0} and one.n_classes == two.n_classes == 2
+    assert {**one.meta, "import": 0} == {
+        **two.meta,
+        "import": 0,
+    } and one.n_classes == two.n_classes == 2
     for field in ("src", "dst", "y", "edge_attr"):
         assert np.array_equal(getattr(one, field), getattr(two, field))
-    assert np.array_equal(one.x.read_begin(np.arange(3)).end(), two.x.read_begin(np.arange(3)).end())
+    assert np.array_equal(
+        one.x.read_begin(np.arange(3)).end(), two.x.read_begin(np.arange(3)).end()
+    )

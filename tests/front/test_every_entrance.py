@@ -21,13 +21,38 @@ DRAWS = 200
 ENTRANCES = 2
 # spaces around values of text files and the character 0 are no part of texts, and a text without characters is none
 LETTERS = st.characters(codec="utf-8", exclude_characters="\0")
-ODD = ["007", "1", "1.0", "-0", "0x1f", "1e5", "true", "NA", "nan", "null", "#a", "//", "a,b", 'a"b', '"', "a\tb", "a\nb", "a;b|c"]
+ODD = [
+    "007",
+    "1",
+    "1.0",
+    "-0",
+    "0x1f",
+    "1e5",
+    "true",
+    "NA",
+    "nan",
+    "null",
+    "#a",
+    "//",
+    "a,b",
+    'a"b',
+    '"',
+    "a\tb",
+    "a\nb",
+    "a;b|c",
+]
 ODD += ["2020-01-01", str(2**64), "é", "src", "-", "'"]
-TEXTS = (st.sampled_from(ODD) | st.text(LETTERS, min_size=1, max_size=4)).filter(lambda x: x == x.strip() and x)
-WHOLE = st.sampled_from([0, 1, -1, 2**24 + 1, 2**31, -(2**31) - 1, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)])
+TEXTS = (st.sampled_from(ODD) | st.text(LETTERS, min_size=1, max_size=4)).filter(
+    lambda x: x == x.strip() and x
+)
+WHOLE = st.sampled_from(
+    [0, 1, -1, 2**24 + 1, 2**31, -(2**31) - 1, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)]
+)
 WHOLE |= st.integers(-5, 5)
 REAL = st.floats(width=32, allow_nan=False, allow_infinity=False)
-NAMES = st.sampled_from(["kind", "type_", "n_nodes", "x_values", "Zeit", "größe", "a1", "batch_size"])
+NAMES = st.sampled_from(
+    ["kind", "type_", "n_nodes", "x_values", "Zeit", "größe", "a1", "batch_size"]
+)
 
 
 def rows(values, n, width=None):
@@ -60,14 +85,24 @@ def columns(draw, n, end=""):
 @st.composite
 def labels(draw, n):
     """Labels of every kind, some of which may be missing; None for no labels."""
-    kind = draw(st.sampled_from(["none", "classes", "bools", "names", "several", "real", "several real"]))
-    absent = np.array(draw(rows(st.sampled_from([False, False, True]), n)), bool) & (np.arange(n) > 0)
+    kind = draw(
+        st.sampled_from(["none", "classes", "bools", "names", "several", "real", "several real"])
+    )
+    absent = np.array(draw(rows(st.sampled_from([False, False, True]), n)), bool) & (
+        np.arange(n) > 0
+    )
     if kind == "classes":
         return np.where(absent, -1, np.array(draw(rows(st.integers(0, 3), n)), int))
     if kind == "bools":
         return np.array(draw(rows(st.booleans(), n)), bool)
     if kind == "names":
-        return np.array([None if gone else name for gone, name in zip(absent, draw(rows(TEXTS, n)), strict=True)], object)
+        return np.array(
+            [
+                None if gone else name
+                for gone, name in zip(absent, draw(rows(TEXTS, n)), strict=True)
+            ],
+            object,
+        )
     if kind == "several":
         return draw(rows(st.integers(0, 1), n, 2))
     if kind == "real":
@@ -83,14 +118,18 @@ def known(y, n):
         return np.ones(n, bool)
     if y.dtype.kind == "O":
         return np.array([value is not None for value in y.tolist()], bool)
-    return ~np.isnan(np.asarray(y, float).reshape(n, -1)).any(axis=1) & (y.reshape(n, -1)[:, 0] != -1 if y.dtype.kind == "i" else True)
+    return ~np.isnan(np.asarray(y, float).reshape(n, -1)).any(axis=1) & (
+        y.reshape(n, -1)[:, 0] != -1 if y.dtype.kind == "i" else True
+    )
 
 
 @st.composite
 def masks(draw, y, n):
     """Some masks of nodes with labels."""
     parts = np.array(draw(rows(st.sampled_from([0, 0, 1, 2, 3]), n)))
-    names = draw(st.sampled_from([("train",), ("train", "test"), ("train", "val", "test"), ("val",), ()]))
+    names = draw(
+        st.sampled_from([("train",), ("train", "test"), ("train", "val", "test"), ("val",), ()])
+    )
     found = {name: known(y, n) & (parts == ("train", "val", "test").index(name)) for name in names}
     return found if y is not None else {}
 
@@ -99,7 +138,11 @@ def masks(draw, y, n):
 def ids(draw, n):
     """Unique ids, integers or texts; None for numbers."""
     kind = draw(st.sampled_from([None, WHOLE, TEXTS]))
-    return None if kind is None else np.array(draw(st.lists(kind, min_size=n, max_size=n, unique=True)))
+    return (
+        None
+        if kind is None
+        else np.array(draw(st.lists(kind, min_size=n, max_size=n, unique=True)))
+    )
 
 
 @st.composite
@@ -129,13 +172,20 @@ def graphs(draw):
 @st.composite
 def typed_graphs(draw):
     """The arguments of ``GivenTypes``."""
-    counts = {kind: draw(st.integers(1, 4)) for kind in draw(st.sampled_from([("a",), ("a", "b"), ("b", "é", "c")]))}
+    counts = {
+        kind: draw(st.integers(1, 4))
+        for kind in draw(st.sampled_from([("a",), ("a", "b"), ("b", "é", "c")]))
+    }
     ends = {}
     kinds = st.sampled_from(list(counts))
-    for name in draw(st.lists(st.sampled_from(["to", "of", "index"]), min_size=1, max_size=3, unique=True)):
+    for name in draw(
+        st.lists(st.sampled_from(["to", "of", "index"]), min_size=1, max_size=3, unique=True)
+    ):
         a, b = draw(kinds), draw(kinds)
         e = draw(st.integers(0, 4))
-        end = lambda kind, e=e: np.array(draw(st.lists(st.integers(0, counts[kind] - 1), min_size=e, max_size=e)), np.int64)
+        end = lambda kind, e=e: np.array(
+            draw(st.lists(st.integers(0, counts[kind] - 1), min_size=e, max_size=e)), np.int64
+        )
         ends[a, name, b] = (end(a), end(b))
     of = draw(kinds)
     number = draw(st.sampled_from([REAL, st.integers(-4, 4)]))
@@ -143,13 +193,24 @@ def typed_graphs(draw):
     return {
         "counts": counts,
         "ends": ends,
-        "x": {kind: draw(rows(number, n, 1 + len(kind.encode()) % 2 + n % 2)) for kind, n in counts.items() if draw(st.booleans())},
+        "x": {
+            kind: draw(rows(number, n, 1 + len(kind.encode()) % 2 + n % 2))
+            for kind, n in counts.items()
+            if draw(st.booleans())
+        },
         "y": {} if y is None else {of: y},
         "masks": {name: {of: mask} for name, mask in draw(masks(y, counts[of])).items()},
-        "node_columns": {"kind": {of: np.array(draw(rows(WHOLE, counts[of])), np.int64)}} if draw(st.booleans()) else {},
+        "node_columns": {"kind": {of: np.array(draw(rows(WHOLE, counts[of])), np.int64)}}
+        if draw(st.booleans())
+        else {},
         "edge_columns": {
-            "when": {key: np.array(draw(rows(WHOLE, len(pair[0]))), np.int64) for key, pair in ends.items()}
-        } if draw(st.booleans()) else {},
+            "when": {
+                key: np.array(draw(rows(WHOLE, len(pair[0]))), np.int64)
+                for key, pair in ends.items()
+            }
+        }
+        if draw(st.booleans())
+        else {},
     }
 
 
@@ -171,7 +232,9 @@ def check(made, entrances):
 def trained(graph):
     """A small model that has seen the graph once, if it has something to learn that cannot diverge."""
     learns = graph.label_kind == "classes"
-    trainer = gt.Trainer("sage", with_features(graph), hidden=2, epochs=1 if learns else 0, backend="reference")
+    trainer = gt.Trainer(
+        "sage", with_features(graph), hidden=2, epochs=1 if learns else 0, backend="reference"
+    )
     if learns:
         trainer.fit()
     return trainer
@@ -192,12 +255,20 @@ def run(values, kind, choose):
 def draws(n):
     """A property test of n draws."""
 
-    @settings(max_examples=n, deadline=None, derandomize=n == DRAWS, suppress_health_check=list(HealthCheck), print_blob=True)
+    @settings(
+        max_examples=n,
+        deadline=None,
+        derandomize=n == DRAWS,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
+    )
     @given(st.data())
     def entrances_agree(data):
         typed = data.draw(st.sampled_from([False, False, False, True]))
         values = data.draw(typed_graphs() if typed else graphs())
-        choose = lambda names: data.draw(st.lists(st.sampled_from(names), min_size=ENTRANCES, max_size=ENTRANCES, unique=True))
+        choose = lambda names: data.draw(
+            st.lists(st.sampled_from(names), min_size=ENTRANCES, max_size=ENTRANCES, unique=True)
+        )
         run(values, GivenTypes if typed else Given, choose)
 
     return entrances_agree
