@@ -194,8 +194,10 @@ def are_whole(source: TextSource, column: str, kind: Any) -> bool:
 
 def checked_types(options: Options, source: Source, named: Sequence[str], may_be_empty: bool = False) -> dict[str, Any]:
     """Types of the columns of a table, in which all that are named exist; numbers for those of a table without rows, if it may be empty."""
-    types = stated(source.types(), {k: v for k, v in options.types.items() if k in source.types()}, source.name)
-    if may_be_empty and (source.typed or all(map(pa.types.is_null, types.values()))):
+    found = source.types()
+    types = stated(found, {column: word for column, word in options.types.items() if column in found}, source.name)
+    # a text file without rows has no types but those that are stated
+    if may_be_empty and (source.typed or all(map(pa.types.is_null, found.values()))):
         types = {column: FLOAT if pa.types.is_null(kind) else kind for column, kind in types.items()}
     for key in named:
         value = getattr(options, key)

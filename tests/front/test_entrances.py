@@ -110,7 +110,11 @@ CONTENTS = {
         "y": np.array([1, 0, 1]),
         "edge_attr": np.zeros((0, 2)),
         "edge_weight": np.zeros(0),
-        "edge_columns": {"k": np.zeros(0, int), "f": np.zeros(0)},
+        "edge_columns": {
+            "k": np.zeros(0, int),
+            "f": np.zeros(0),
+            "t": np.zeros(0, np.str_),
+        },
     },
     "ids that are texts": {"ids": np.array(["b", "a", "é x", "10"])},
     "ids with zeros in front": {"ids": np.array(["007", "7", "07", "0"])},
