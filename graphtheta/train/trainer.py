@@ -207,7 +207,7 @@ class Trainer(Session):
                     best = self._best if run.before is None else self._best_before
                     rows = () if best is None else best.rows
                     tables = gathered_tables(self.setup.tables if keeps else (), self.partition, rows, keeper.folder)
-                    held |= tables.arrays | {f"best/{name}": x for name, x in (best.state if best else {}).items()}
+                    held |= tables.arrays | {f"best/{name}": x for name, x in ({} if best is None else best.state).items()}
                     keeper.offer(partial(self._checkpoint, run, held, tables.failure))
                 if code:
                     self._leave(keeper, code)
