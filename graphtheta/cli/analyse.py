@@ -13,7 +13,7 @@ from graphtheta.console import say
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.job.flag import Parser
 from graphtheta.job.job import Job
-from graphtheta.outputs.file import check_free_name, check_name
+from graphtheta.outputs.file import check_free_name, check_name, write_together
 from graphtheta.outputs.formats import FORMATS, Rows
 from graphtheta.outputs.parts import PartFolder
 from graphtheta.train.prepare import load_graph
@@ -55,7 +55,7 @@ def analyse(argv: list[str]) -> int:
         else:
             values = whole(graph, algorithm, comm=comm, masters=job.masters, partitioner=job.partitioner, seed=job.seed)
             rows = Rows(algorithm.name, as_ids(graph, np.arange(len(values))), shown(values)) if comm.rank == 0 else None
-            n = command.save(path, rows, comm)
+            n = write_together(path, rows, comm)
         if comm.rank == 0:
             say(f"{algorithm.name} of {n:,} nodes in {path}")
 
