@@ -32,8 +32,9 @@ GRAPH = gt.Graph((HEAD, TAIL), N, x=RNG.normal(size=(N, 5)), edge_columns={"rela
 FLOATS = GRAPH.replace(edge_columns={**GRAPH.edge_columns, "time": WHEN / 8 - 0.7})
 KEYS: dict[str, Any] = {**JOB, "task": "triple", "strategy": "mini", "batch_size": 17, "fanout": "4,3", "sampler": "temporal",
                         "negatives": NEGATIVES, "eval_negatives": 2}
-# the first edge of each triple of a time
-EVENTS = np.sort(np.unique(np.stack((HEAD, RELATION, TAIL, WHEN)), axis=1, return_index=True)[1])
+# the first edge of each triple of a time, in the last of its sets
+ORDER = np.argsort(-(2 * GRAPH.edge_test.astype(int) + GRAPH.edge_val), kind="stable")
+EVENTS = np.sort(ORDER[np.unique(np.stack((HEAD, RELATION, TAIL, WHEN))[:, ORDER], axis=1, return_index=True)[1]])
 TRAIN, VAL, TEST = (EVENTS[mask[EVENTS]] for mask in (GRAPH.edge_train, GRAPH.edge_val, GRAPH.edge_test))
 
 
