@@ -72,7 +72,8 @@ class SparseRows(Base):
         large = ~fraction & (np.abs(value) > WHOLE32)
         for column in np.unique(at[large]).tolist():
             x = value[large & (at == column)]
-            found = int(np.argmax(np.abs(x))) if largest(x) >= WHOLE64 else first_rounded(x)
+            beyond = self._whole and largest(x) >= WHOLE64
+            found = int(np.argmax(np.abs(x))) if beyond else first_rounded(x)
             if found is not None:
                 self._rounded.setdefault(column, int(x[found]))
 

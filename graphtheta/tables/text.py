@@ -173,10 +173,11 @@ class TextSource:
         with reading(path):
             # types of columns do not depend on what letters mean
             text = decoded(head.text).encode()
-            table = csv.read_csv(pa.BufferReader(text), csv.ReadOptions(column_names=head.names, block_size=4 * HEAD),
-                                 csv.ParseOptions(delimiter=head.separator, invalid_row_handler=lambda row: "skip",
-                                                  newlines_in_values=head.breaks))
-        return {field.name: field.type for field in table.schema}
+            types = _inferred(text, head)
+            # texts such as nan and NA are no values unless there is nothing else
+            if any(map(pa.types.is_null, types.values())):
+                types |= _inferred(text, head, [name for name, kind in types.items() if pa.types.is_null(kind)], null_values=[""])
+        return types
 
     def types(self) -> dict[str, Any]:
         """Names and types of the columns, as the first MiB suggests."""
@@ -214,6 +215,15 @@ class TextSource:
                     table = block.parse(at, faults)
                     if table.num_rows:
                         yield Rows(at, f"{path}, line", table, block.lines, nbytes)
+
+
+def _inferred(text: bytes, head: Head, columns: list[str] | None = None, **options: Any) -> dict[str, Any]:
+    """Types of columns, as some rows suggest; ``options`` are those of pyarrow."""
+    table = csv.read_csv(pa.BufferReader(text), csv.ReadOptions(column_names=head.names, block_size=4 * HEAD),
+                         csv.ParseOptions(delimiter=head.separator, invalid_row_handler=lambda row: "skip",
+                                          newlines_in_values=head.breaks),
+                         csv.ConvertOptions(include_columns=columns or head.names, **options))
+    return {field.name: field.type for field in table.schema}
 
 
 class Block:

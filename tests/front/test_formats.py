@@ -367,6 +367,10 @@ OBJECTS = {
         lambda: ((sp.csr_array(np.eye(3) * 1j),), {}),
         "'edge_weight' has values of type complex128",
     ),
+    "sparse floats that float32 holds": (
+        lambda: ((gt.Graph([[0], [1]], 3, x=sp.csr_array(np.eye(3, 8) * -(2.0**53))),), {}),
+        "",
+    ),
     "three axes": (lambda: nodes(x=np.ones((3, 2, 2))), r"'x' has shape \[3, 2, 2\]; .*reshape"),
     "no features": (lambda: nodes(x=np.ones((3, 0))), r"'x' has shape \[3, 0\]"),
     "a sparse column": (lambda: nodes(x=sp.csr_array(np.eye(3))), "'x' is a sparse matrix"),
