@@ -2,9 +2,13 @@
 from __future__ import annotations
 
 from inspect import signature
+from math import isfinite
 from typing import Any, get_type_hints
 
 from graphtheta.errors import ConfigError
+
+# arrays of integers hold no larger ones
+LARGEST = 2**63 - 1
 
 
 def name_and_options(text: str) -> tuple[str, dict[str, str]]:
@@ -38,7 +42,11 @@ def options_of(made: type, text: str, key: str, written: dict[str, str], elsewhe
         kind = known[option]
         try:
             values[option] = {"yes": True, "no": False}[value] if kind is bool else kind(value)
+            if kind is float and not isfinite(values[option]):
+                raise ValueError
+            if kind is int and abs(values[option]) > LARGEST:
+                raise ValueError
         except (KeyError, ValueError):
-            expected = "yes or no" if kind is bool else f"a value of type {kind.__name__}"
+            expected = {bool: "yes or no", float: "a finite number of type float"}.get(kind, f"a value of type {kind.__name__}")
             raise ConfigError(f"{key}={text}: {option} is {value!r}; expected {expected}") from None
     return values

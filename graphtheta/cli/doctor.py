@@ -14,6 +14,7 @@ from pathlib import Path
 import graphtheta
 from graphtheta.atomic import check_replaceable, unwritable
 from graphtheta.cgroup import cpu_quota, memory_left, memory_limit
+from graphtheta.cli.processes import SHARED
 from graphtheta.console import amount, say
 from graphtheta.engine.runtime.affinity import available_cores
 from graphtheta.engine.runtime.start import launched
@@ -28,6 +29,8 @@ Finding = tuple[str, str, str]
 MINIMUM = {"numpy": (1, 26), "scipy": (1, 11), "numba": (0, 59), "greenlet": (3, 0), "msgpack": (1, 0), "pydantic": (2, 7)}
 EXTRAS = {"networkit": ("cluster", "cluster batches by Louvain and Leiden"), "pymetis": ("metis", "cluster batches by METIS"),
           "matplotlib": ("plot", "pictures of curves and reports")}
+# of shared memory: bytes that two ranks need, and that suffice for the ranks of a small machine
+LEAST_SHARED, ENOUGH_SHARED = 16 << 20, 64 << 20
 # names the processor whose kernels OpenBLAS uses
 CORE_TYPE = "OPENBLAS_CORETYPE"
 GET_MPI = "pip install 'graphtheta[mpich]', or load your cluster's MPI module"
@@ -63,7 +66,7 @@ def doctor(argv: list[str]) -> int:
         return measure(Path(options.measure))
     checks: dict[str, Callable[[], Finding]] = {
         "python": python, "packages": packages, "extras": extras, "numba": numba, "blas": blas, "cores": cores, "memory": memory,
-        "mpi": mpi, "mpiexec": launcher, "two ranks": two_ranks,
+        "shared": shared_memory, "mpi": mpi, "mpiexec": launcher, "two ranks": two_ranks,
     }
     worst = 0
     for name, check in checks.items():
@@ -179,6 +182,18 @@ def memory() -> Finding:
     return (OK, found, "") if free > 1 << 30 else (WARN, found, "less than 1 GiB is free; end other programs")
 
 
+def shared_memory() -> Finding:
+    """Room in the folder through which ranks of a machine exchange messages."""
+    if not SHARED.is_dir():
+        return WARN, f"there is no {SHARED}; ranks of a machine may be slow, or not start", ""
+    found = shutil.disk_usage(SHARED)
+    state = FAIL if found.free < LEAST_SHARED else WARN if found.free < ENOUGH_SHARED else OK
+    # ranks that write beyond its end are killed by a bus error
+    remedy = f"remove files of MPI that killed jobs have left in {SHARED}, or make it larger: --shm-size=1g for Docker, an emptyDir of " \
+        "medium Memory for Kubernetes"
+    return state, f"{amount(found.free)} free of {amount(found.total)} in {SHARED}", remedy * (state != OK)
+
+
 def mpi() -> Finding:
     """mpi4py and the MPI library it finds."""
     if find_spec("mpi4py") is None:
@@ -232,6 +247,6 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def last_line(text: str) -> str:
-    """The last line that is not empty; in a traceback it is the error."""
-    lines = [line for line in text.splitlines() if line.strip()]
+    """The last line with a word; in a traceback it is the error. Open MPI ends its messages with a rule."""
+    lines = [line for line in text.splitlines() if any(map(str.isalnum, line))]
     return lines[-1] if lines else ""

@@ -230,7 +230,7 @@ class ComputeKeys(Options):
     recompute: bool = False
     """Gradient checkpointing: recompute activations of layers in the backward pass, so that memory grows with the square root of the
     depth at the cost of a second forward pass."""
-    inference_memory: float = Field(0.0, ge=0, allow_inf_nan=False)
+    inference_memory: float = Field(0.0, ge=0, le=1e9, allow_inf_nan=False)
     """Memory of each worker for evaluation, predictions and embeddings in GiB, with that of the graph. If a pass over the whole graph needs
     more, it runs layer by layer over blocks of nodes, and values of layers are in files in TMPDIR; 0 is no limit. Results do not
     depend on it."""

@@ -160,8 +160,9 @@ class FennelPartitioner(SharedPartitioner):
     passes: int = 1
 
     def __post_init__(self) -> None:
-        check_option(self, "gamma", self.gamma > 1, "above 1")
-        check_option(self, "alpha", self.alpha >= 0, "at least 0")
+        # higher powers of the number of nodes are no numbers
+        check_option(self, "gamma", 1 < self.gamma <= 10, "above 1, and at most 10")
+        check_option(self, "alpha", 0 <= self.alpha <= 1e100, "from 0 to 1e100")
         check_option(self, "slack", self.slack >= 0, "at least 0")
         check_option(self, "passes", self.passes >= 1, "at least 1")
 

@@ -59,7 +59,7 @@ class BglPartitioner(SharedPartitioner):
         n, edges = source.n_nodes, HomeEdges(source, comm)
         blocks = edges.blocks
         named = searched(edges, self.blocks, self.hops, key(self.seed, Purpose.PLACEMENT))
-        block, nodes = sized(blocks, *named, int(SMALL * n / self.blocks), max(1, int(self.slack * n / size)))
+        block, nodes = sized(blocks, *named, int(SMALL * n / self.blocks), max(1, int(min(self.slack * n / size, n))))
         targets = np.zeros(len(nodes), np.int64)
         if self.train and source.train is not None:
             targets = comm.all_sum(np.bincount(block[source.train[blocks.first: blocks.last]], minlength=len(nodes)))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import codecs
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
 from csv import Error as CsvError
@@ -157,7 +158,7 @@ class TextSource:
                 start, lines = min(end, len(text)), lines + text[start:end].count(b"\n")
             else:
                 names = [str(i) for i in range(len(names))]
-            again = next((name for i, name in enumerate(names) if name in names[:i]), None)
+            again = next((name for name, count in Counter(names).items() if count > 1), None)
             if again is not None:
                 raise FormatError(f"{path}: two columns have the name '{again}'; rename one, or read the file without a header")
             self._breaks |= breaks
@@ -201,7 +202,8 @@ class TextSource:
         """Read a piece; see ``Source``."""
         path, begin, end = piece.part
         head = self.head(path)
-        missing = next((name for name in columns if name not in head.names), None)
+        known = set(head.names)
+        missing = next((name for name in columns if name not in known), None)
         if missing is not None:
             raise FormatError(f"{path}: the column '{missing}' is missing; the file has {', '.join(head.names)}"
                               f"{did_you_mean(missing, head.names)}")

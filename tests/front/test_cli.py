@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import FormatError
 from graphtheta.job.job import Job
+from graphtheta.mpiexec import run
 from graphtheta.reports.runlog import RunLog
 
 pytestmark = pytest.mark.reference
@@ -146,7 +148,28 @@ def test_info_reports_the_partition(here: Path, capsys: pytest.CaptureFixture[st
 def test_doctor_finds_nothing_broken(capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["doctor"])
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
-    assert code == 0 and len(lines) == 10 and {line.split()[0] for line in lines} <= {"OK", "WARN"}
+    assert code == 0 and len(lines) == 11 and {line.split()[0] for line in lines} <= {"OK", "WARN"}
+
+
+@pytest.mark.parametrize(("free", "state"), [(8 << 20, doctor.FAIL), (32 << 20, doctor.WARN), (1 << 30, doctor.OK)])
+def test_doctor_looks_at_shared_memory(free: int, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda folder: SimpleNamespace(total=2 << 30, free=free))
+    found, text, remedy = doctor.shared_memory()
+    assert found == state and "/dev/shm" in text and ("--shm-size" in remedy) == (state != doctor.OK)
+
+
+def test_programs_have_the_settings_of_the_user_but_are_no_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"OMPI_MCA_btl", "OMPI_ALLOW_RUN_AS_ROOT", "OMPI_MCA_rmaps_base_oversubscribe", "MPI4PY_LIBMPI", "HYDRA_LAUNCHER",
+                "MPIR_CVAR_NOLOCAL"}
+    of_ranks = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_UNIVERSE_SIZE", "MPI_LOCALRANKID", "OMPI_MCA_ess_base_jobid"}
+    for name in settings | of_ranks:
+        monkeypatch.setenv(name, "1")
+    seen = set(run([sys.executable, "-c", "import os; print(*os.environ)"]).stdout.split())
+    assert settings <= seen and not of_ranks & seen
+
+
+def test_the_last_line_is_no_rule() -> None:
+    assert doctor.last_line("mpirun has detected\nan error\n-------\n\n") == "an error"
 
 
 def test_doctor_warns_of_kernels_for_another_processor(monkeypatch: pytest.MonkeyPatch) -> None:
