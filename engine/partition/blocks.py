@@ -3,10 +3,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from graphtheta.errors import PartitionError
+
 from ...ops.autodiff.buffers import by_blocks, empty
 from ...ops.partition import pairs
 from ...ops.partition.edge_order import end_keys
 from .relation import EdgeBlock
+
+# of a worker: positions of edges are int32
+MOST_EDGES = (1 << 31) - 1
 
 
 def edge_blocks(src: np.ndarray, dst: np.ndarray, edges: np.ndarray, row_of: np.ndarray, n_masters: int,
@@ -22,7 +27,13 @@ def edge_blocks(src: np.ndarray, dst: np.ndarray, edges: np.ndarray, row_of: np.
 
     Returns:
         The blocks, and the edge ids in storage order, [m] int64.
+
+    Raises:
+        PartitionError: There are too many edges for positions of 32 bits.
     """
+    if len(edges) > MOST_EDGES:
+        raise PartitionError(f"{len(edges)} edges on one worker, whose positions have 32 bits, are more than {MOST_EDGES}; use more "
+                             "workers")
     n, sizes = n_masters + n_mirrors, (n_masters, n_mirrors)
     # what is dealt is not stored elsewhere, so that its memory serves what follows
     in_bounds, in_src, gid = pairs.sorted_pairs(pairs.dealt_pairs(*_keys(src, dst, edges, row_of, sizes), 2 * n), 2 * n, np.int64)

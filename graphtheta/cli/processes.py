@@ -12,7 +12,7 @@ from pathlib import Path
 # of linux/prctl.h
 _PDEATHSIG, _SUBREAPER = 1, 36
 # where MPI libraries put the memory that ranks of a machine share, and the beginning of their names
-SHARED = Path("/dev/shm")  # noqa: S108
+SHARED = Path("/dev/shm")
 LIBRARIES = ("mpich_shm_", "ucx_shm_", "vader_segment.", "sm_segment.", "psm2_shm.", "psm3_shm.")
 
 

@@ -12,12 +12,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from graphtheta.analytics.components import Components
-from graphtheta.analytics.local_edges import LocalEdges
 from graphtheta.engine.partition.exchange import Exchange
 from graphtheta.engine.partition.message import Columns
 from graphtheta.engine.partition.partition import MASTER, MIRROR, Partition
-from graphtheta.engine.partition.relation import StoredRelation
+from graphtheta.engine.partition.relation import EDGE, StoredRelation
 from graphtheta.engine.partition.table import Route
 from graphtheta.engine.sampling.candidates import Candidates
 from graphtheta.engine.sampling.ranking import ranks_among_all
@@ -40,15 +38,29 @@ def breadth_first(partition: Partition, roots: Sequence[int]) -> Iterator[np.nda
     Collective: all ranks of the partition.
     """
     if partition.halo_comm.size == 1:
-        edges, row_of = LocalEdges(partition), np.argsort(partition.masters)
+        # both ends of every edge are masters
+        core, row_of = partition.relations[EDGE].blocks[0], np.argsort(partition.masters)
         for root in roots:
             position = np.empty(partition.n_masters, np.int64)
-            search_order(*edges.out, *edges.into, partition.masters, row_of, root, position)
+            search_order(core.out_indptr, core.out_dst, core.in_indptr, core.in_src, partition.masters, row_of, root, position)
             yield position
         return
-    component = Components().run(partition, None)
+    component = _components(partition)
     for root in roots:
         yield _by_level(partition, component, root)
+
+
+def _components(partition: Partition) -> np.ndarray:
+    """The lowest id of a node that is connected to each master, [n_masters] int64.
+
+    Collective: all ranks of the partition.
+    """
+    label, rows = partition.masters.copy(), np.arange(partition.n_masters)
+    while partition.halo_comm.all_max(np.array(len(rows))):
+        found = _least_near(partition, rows, label)
+        rows = np.flatnonzero(found < label)
+        label[rows] = found[rows]
+    return label
 
 
 def _by_level(partition: Partition, component: np.ndarray, root: int) -> np.ndarray:

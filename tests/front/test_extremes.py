@@ -5,7 +5,6 @@ import contextlib
 import inspect
 import io
 
-import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -63,5 +62,5 @@ def test_options_of_partitioners(option, value):
     key, name, field = option
     chosen = {"masters": DEFAULT_MASTERS, "partitioner": DEFAULT_PLACEMENT, key: f"{name}:{field}={value}"}
     with contextlib.suppress(GraphThetaError):
-        parts = run_simulated(2, lambda comm: build_partition(SMALL, comm, chosen["partitioner"], chosen["masters"], 0, np.dtype("float32")))
+        parts = run_simulated(2, lambda comm: build_partition(SMALL, comm, chosen["partitioner"], chosen["masters"]))
         assert sum(part.n_masters for part in parts) == SMALL.n_nodes
