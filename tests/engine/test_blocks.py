@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.partition import blocks
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import assign
+from graphtheta.errors import PartitionError
 from graphtheta.ops.partition import pairs
 from graphtheta.ops.partition.pairs import dealt_pairs, occurrences, sorted_pairs
 from graphtheta.ops.partition.row_order import CACHED_ROWS, SAMPLED_EDGES
@@ -149,3 +151,15 @@ def test_numbers_that_need_64_bits_keep_them():
     numbers = np.array([0, 1, 2**31, 2**31 + 5, 2**32 + 1])
     assert sorted_pairs(dealt_pairs(high, low, numbers, 2), 1)[2].tolist() == numbers.tolist()
     assert sorted_pairs(dealt_pairs(high, low, numbers, 2), 2)[2].tolist() == numbers[[1, 0, 3, 4, 2]].tolist()
+
+
+def test_a_worker_with_too_many_edges_is_refused(monkeypatch):
+    graph = graphs.random_graph(40, 160)
+    monkeypatch.setattr(blocks, "MOST_EDGES", 100)
+    run_simulated(4, build_partition_of, graph)
+    with pytest.raises(PartitionError, match="more than 100; use more workers"):
+        run_simulated(1, build_partition_of, graph)
+
+
+def build_partition_of(comm, graph):
+    return build_partition(graph, comm).n_local_edges
