@@ -39,6 +39,7 @@ class Pass:
         # whether numbers that may move apart are equal, so that differences say nothing about the rule for equal ones
         self.tied = False
         self.receivers, self.scale, self.n = receivers, np.ones(0), 0
+        self.senders = np.zeros(0, np.int64)
 
     def next_key(self) -> int:
         """Keys of random draws as a tape of seed 0 makes them."""
@@ -725,6 +726,8 @@ def total(how: Any, x: Value) -> Value:
                 gaps = np.diff(np.sort(m, axis=0), axis=0)
                 near(gaps[gaps > 0])
                 now.tied |= x.learned and not gaps.all()
+                if not x.exact and _equal_by_chance(m, now.senders[at]):
+                    now.margin = 0
             places = (
                 [(len(at) - 1) // 2]
                 if how == "median"
@@ -766,6 +769,17 @@ def total(how: Any, x: Value) -> Value:
     return Value(out, True, [(x, rule)])
 
 
+def _equal_by_chance(m: np.ndarray, senders: np.ndarray) -> bool:
+    """Whether messages of different nodes are equal: products of equal rows may differ in the last bit.
+
+    Only 0 is certain, as ``relu`` makes it.
+    """
+    order = np.argsort(m, axis=0, kind="stable")
+    ranked = np.take_along_axis(m, order, axis=0)
+    equal = (np.diff(ranked, axis=0) == 0) & (ranked[1:] != 0)
+    return bool((equal & (np.diff(senders[order], axis=0) != 0)).any())
+
+
 def _first_of_equals(m: np.ndarray, wanted: np.ndarray, known: np.ndarray) -> np.ndarray:
     """The first edge whose message is the wanted one."""
     return np.where(np.isnan(wanted), known, np.argmax(m == wanted, axis=0))[None]
@@ -802,6 +816,7 @@ def at_edges(graph: Graph, columns: Mapping[str, Value], direction: str | None) 
     backwards = np.repeat(np.array([r for _, r in passes], np.int32), len(used))
     if now.training:
         now.key = now.next_key()
+    now.senders = senders
     now.ids, now.sites, now.receivers, now.scale, now.n = (
         ids,
         0,

@@ -489,7 +489,7 @@ def other_shape(p: Pool) -> None:
     )
 
 
-@operation(4)
+@operation(5)
 def part(p: Pool) -> None:
     x = p.pick("fib", lambda e: bool(e.dims))
     d = x.dims[-1]
@@ -507,6 +507,10 @@ def part(p: Pool) -> None:
         f"[{-1 - i}]",
     ]
     texts = [f"{{0}}[..., {p.rng.choice(keys)}]"]
+    if p.rng.random() < 0.35:
+        # each of these counts twice in the gradient
+        p.add(f"{{0}}[..., {[*numbers, *numbers[::-1]]}]", x)
+        return
     if len(x.dims) > 1:
         k = p.rng.randrange(x.dims[-2])
         texts += [
@@ -864,6 +868,8 @@ def attention(p: Pool) -> None:
             "(-gt.softmax({0}) * {1})",
             "gt.flatten(gt.softmax({0}) * {1})",
             "(gt.softmax({0}) * {1} + gt.softmax({0}) * 0.5)",
+            "(gt.softmax({0}) * {1} + {1})",
+            "({1} * 0.5 - gt.softmax({0}) * {1})",
             "((gt.softmax({0}) - 0.25) * {1})",
             "(gt.square(gt.softmax({0})) * {1})",
             "(gt.softmax({0}) / 2 * {1})",
