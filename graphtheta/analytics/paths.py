@@ -40,7 +40,7 @@ class Bfs(Algorithm):
             if edges.alone and len(frontier) <= narrow:
                 queue[: len(frontier)] = frontier
                 begin, end = narrow_levels(*edges.out, dist, queue, 0, len(frontier), narrow)
-                frontier = queue[begin:end].copy()
+                frontier = queue[begin:end].astype(np.int64)
                 level = int(dist.max())
                 continue
             found = next_level(edges, frontier)
