@@ -6,6 +6,7 @@ from math import isfinite
 from typing import Any, get_type_hints
 
 from graphtheta.errors import ConfigError
+from graphtheta.wording import shown
 
 # arrays of integers hold no larger ones
 LARGEST = 2**63 - 1
@@ -13,6 +14,8 @@ LARGEST = 2**63 - 1
 
 def name_and_options(text: str) -> tuple[str, dict[str, str]]:
     """The name, which may be ``FILE.py:NAME``, and the options as they are written."""
+    if not isinstance(text, str):
+        raise ConfigError(f"got {shown(text)} as a name; give a text such as 'NAME' or 'NAME:option=value'")
     name, colon, rest = text.rpartition(":")
     if not colon or "=" not in rest:
         return text, {}

@@ -16,6 +16,10 @@ class ConfigError(GraphThetaError, ValueError):
     """A job setting is unknown, out of range, or does not fit another one."""
 
 
+class ArgumentError(ConfigError, TypeError):
+    """A function was given an argument that it does not have, or one of another type."""
+
+
 class DataError(GraphThetaError, ValueError):
     """A graph, feature, label or split is inconsistent."""
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from graphtheta.errors import ConfigError
 from graphtheta.userfile import load_module
-from graphtheta.wording import did_you_mean
+from graphtheta.wording import did_you_mean, shown
 
 
 class Named(Protocol):
@@ -48,7 +48,7 @@ class Registry(dict[str, T]):
         """
         if not self._is_one(component):
             article = "an" if self.what[0] in "aeiou" else "a"
-            raise ConfigError(f"{component!r} is not {article} {self.what}; docs/extending.md shows how to write one")
+            raise ConfigError(f"{shown(component)} is not {article} {self.what}; docs/extending.md shows how to write one")
         if not str(component.name).isidentifier():
             raise ConfigError(f"{component.name!r} is not a valid {self.what} name; use letters, digits and underscores")
         if component.name in self._taken:
@@ -71,6 +71,8 @@ class Registry(dict[str, T]):
         Raises:
             ConfigError: There is none.
         """
+        if not isinstance(name, str):
+            raise ConfigError(f"{self.what}: got {shown(name)}; give a name, one of {', '.join(self)}")
         if name in self:
             return self[name]
         if ":" not in name:

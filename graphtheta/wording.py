@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from os import PathLike
 from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin
 
@@ -14,6 +15,27 @@ EXPECTED = {
     "greater_than_equal": "at least {ge}", "greater_than": "more than {gt}", "less_than": "less than {lt}",
     "less_than_equal": "at most {le}",
 }
+
+
+# characters of a value that a message quotes
+SHORT = 60
+# types whose values a message quotes if they are short: their texts are those that a user writes
+WRITTEN = (bool, int, float, complex, str, bytes, list, tuple, dict, set, PathLike, type(None))
+LONGEST_INTEGER = 128
+
+
+def shown(value: Any) -> str:
+    """A value as it is written, if that is short and on one line; else what it is."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
+        return f"a number of {value.bit_length()} bits"
+    text = repr(value) if isinstance(value, WRITTEN) else ""
+    if 0 < len(text) <= SHORT and "\n" not in text:
+        return text
+    shape = getattr(value, "shape", None)
+    of_shape = f" and shape {list(shape)}" if isinstance(shape, tuple) else ""
+    return f"a value of type {type(value).__name__}{of_shape}"
 
 
 def did_you_mean(word: Any, known: Iterable[str]) -> str:
@@ -41,7 +63,7 @@ def explain(error: Any, choices: Callable[[str], Iterable[Any]], registered: Map
     key, value = str(error["loc"][0]), error["input"]
     if error["type"] == "literal_error":
         allowed, own = tuple(choices(key)), ", FILE.py:NAME" if key in registered else ""
-        return (f"{key}: unknown {registered.get(key, 'value')} {value!r}{did_you_mean(value, allowed)}; "
+        return (f"{key}: unknown {registered.get(key, 'value')} {shown(value)}{did_you_mean(value, allowed)}; "
                 f"allowed: {', '.join(map(str, allowed))}{own}")
     expected = EXPECTED.get(error["type"], "").format(**error.get("ctx", {})) or str(error["msg"]).removeprefix("Value error, expected ")
-    return f"{key}: got {value!r}, expected {expected}"
+    return f"{key}: got {shown(value)}, expected {expected}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from graphtheta.arguments import checked
 from graphtheta.errors import ConfigError
 
 from ..engine.layer.context import ActiveGraph
@@ -48,6 +49,7 @@ class MLP(Module):
         last_bias: Whether the last map has one too.
     """
 
+    @checked
     def __init__(self, d_in: int, hidden: Sequence[int], d_out: int | tuple[int, ...], *, activation: str = "relu", dropout: float = 0.0,
                  norm: str = "none", bias: bool = True, last_bias: bool = True):
         ends = [(int(w),) for w in hidden] + [d_out if isinstance(d_out, tuple) else (d_out,)]
@@ -89,6 +91,7 @@ class Linear(Module):
         bias: Whether to add b.
     """
 
+    @checked
     def __init__(self, d_in: int, d_out: int | tuple[int, ...], *, bias: bool = True):
         shape = d_out if isinstance(d_out, tuple) else (d_out,)
         self.weight = Parameter.glorot(d_in, *shape)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphtheta.arguments import checked
 from graphtheta.errors import ConfigError
 
 from ..engine.layer.module import Module
@@ -27,6 +28,7 @@ class BatchNorm(Module):
     Source: https://arxiv.org/abs/1502.03167
     """
 
+    @checked
     def __init__(self, d: int):
         self.gamma, self.beta = Parameter.ones(d), Parameter.zeros(d)
         self.stats = RunningStats(d)
@@ -44,6 +46,7 @@ class LayerNorm(Module):
     Source: https://arxiv.org/abs/1607.06450
     """
 
+    @checked
     def __init__(self, d: int):
         self.gamma, self.beta = Parameter.ones(d), Parameter.zeros(d)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.arguments import checked
 from graphtheta.errors import ConfigError
 
 from ..engine.layer.context import ActiveGraph
@@ -117,6 +118,7 @@ class PerRelation(Module):
         return where(_beside(reduce(add, masks), found) > 0, found, 0)
 
 
+@checked
 def per_relation(layers: Callable[[Any], Layer] | Mapping[Any, Layer], relations: int | Sequence[Relation], types: Sequence[str] = (), *,
                  combine: str = "sum", width: int = 0) -> PerRelation:
     """A layer for each relation, and their results combined at each node.
@@ -138,7 +140,7 @@ def per_relation(layers: Callable[[Any], Layer] | Mapping[Any, Layer], relations
         ConfigError: A relation or combination is not known, two layers are one object, a layer has
             no sum, or attention has no width.
     """
-    names: list[Any] = list(range(relations)) if isinstance(relations, int) else list(relations)
+    names: list[Any] = list(relations) if isinstance(relations, Sequence) else list(range(relations))
     if combine not in COMBINE:
         raise ConfigError(f"per_relation: combine is {combine!r}; choose from {', '.join(COMBINE)}")
     if combine == "attention" and not width:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from inspect import isclass
 
+from graphtheta.arguments import checked
 from graphtheta.errors import ConfigError
 from graphtheta.wording import did_you_mean
 
@@ -27,6 +28,7 @@ PUBLISHED: dict[str, Design] = {
 MODELS = dict(PUBLISHED)
 
 
+@checked
 def register_model(name: str, design: Design) -> None:
     """Register a model under a name, by which jobs choose it and set its options.
 
@@ -40,8 +42,8 @@ def register_model(name: str, design: Design) -> None:
         ConfigError: The name is that of a published model or no identifier, or ``design`` is no
             ``Design``.
     """
-    if not isinstance(design, Design) or not isclass(design.options) or not issubclass(design.options, NetworkOptions):
-        raise ConfigError(f"register_model({name!r}, ...): expected a gt.Design whose options are a class derived from gt.NetworkOptions")
+    if not isclass(design.options) or not issubclass(design.options, NetworkOptions):
+        raise ConfigError(f"register_model({name!r}, ...): the options of the design are no class derived from gt.NetworkOptions")
     if not name.isidentifier():
         raise ConfigError(f"register_model({name!r}, ...): expected letters, digits and _ as the name")
     if name in PUBLISHED:

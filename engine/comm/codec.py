@@ -16,6 +16,8 @@ from graphtheta.errors import FormatError
 
 # Arrays of at least this many bytes are set aside when the caller asks for it.
 LARGE = 1 << 16
+# names of files that are no text have halves of characters in Python, which UTF-8 does not have
+HALVES = "surrogatepass"
 _TUPLE, _ARRAY, _ASIDE = 1, 2, 3
 _KINDS = "biufcSUmM"
 # longest name of a dtype of these kinds, such as <M8[25us]
@@ -60,7 +62,9 @@ def encode(obj: Any, aside: list[np.ndarray] | None = None) -> bytes:
         return msgpack.ExtType(_ARRAY, pack([*head, value.tobytes()]))
 
     def pack(value: Any) -> bytes:
-        data: bytes = msgpack.packb(value, default=extend, strict_types=True)
+        data: bytes = msgpack.packb(
+            value, default=extend, strict_types=True, unicode_errors=HALVES
+        )
         return data
 
     try:
@@ -108,7 +112,9 @@ def decode(data: bytes | memoryview, aside: list[np.ndarray] | None = None) -> A
         return np.frombuffer(raw[0], dtype).reshape(shape).copy()
 
     def unpack(payload: bytes | memoryview) -> Any:
-        return msgpack.unpackb(payload, ext_hook=extend, strict_map_key=False)
+        return msgpack.unpackb(
+            payload, ext_hook=extend, strict_map_key=False, unicode_errors=HALVES
+        )
 
     try:
         return unpack(data)

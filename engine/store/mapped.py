@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from graphtheta.arguments import checked
 from graphtheta.lazy_array import LazyArray
 from graphtheta.npy import map_npy
 
@@ -47,7 +48,7 @@ class MappedColumn(LazyArray):
     Args:
         path: A file that ``numpy.save`` wrote: [n_rows, ...] numbers in C order. Every worker opens it.
             It must not be changed while it is in use.
-        checked: Makes of the mapped values an object that compares their bytes with checksums; none if None.
+        sums_of: Makes of the mapped values an object that compares their bytes with checksums; none if None.
 
     Raises:
         FormatError: The file cannot be read, or holds something else.
@@ -55,17 +56,18 @@ class MappedColumn(LazyArray):
 
     sparse = False
 
-    def __init__(self, path: str | Path, checked: Callable[[np.ndarray], Sums] | None = None):
+    @checked
+    def __init__(self, path: str | Path, sums_of: Callable[[np.ndarray], Sums] | None = None):
         self.path = str(path)
         # a plain array that keeps the mapping open
         self._values = map_npy(path)
         super().__init__(self._values.shape, self._values.dtype)
-        self._checked = checked
-        self._sums = None if checked is None else checked(self._values)
+        self._sums_of = sums_of
+        self._sums = None if sums_of is None else sums_of(self._values)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # a copy maps the file again
-        return MappedColumn, (self.path, self._checked)
+        return MappedColumn, (self.path, self._sums_of)
 
     def read(self, rows: np.ndarray) -> np.ndarray:
         self._check(rows)

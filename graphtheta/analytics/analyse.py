@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from graphtheta.analytics.algorithm import Algorithm
+from graphtheta.arguments import checked
 from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.partition import build_partition
@@ -54,6 +55,7 @@ def on_worker(graph: Graph, algorithm: Algorithm, comm: Comm, masters: str = DEF
     return Found(partition.masters[order], values[order])
 
 
+@checked
 def analyse(graph: Graph, algorithm: Algorithm, *, comm: Comm | None = None, masters: str = DEFAULT_MASTERS,
             partitioner: str = DEFAULT_PLACEMENT, seed: int = 0) -> np.ndarray:
     """Run an algorithm; every worker gets the values of all nodes.

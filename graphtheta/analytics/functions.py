@@ -17,9 +17,11 @@ from graphtheta.analytics.page_rank import PageRank
 from graphtheta.analytics.paths import Bfs, Sssp
 from graphtheta.analytics.random_walks import RandomWalks
 from graphtheta.analytics.structure import CoreNumber, Degree, LabelPropagation, Triangles
+from graphtheta.arguments import checked
 from graphtheta.data.graph import Graph
 
 
+@checked
 def pagerank(graph: Graph, damping: float = 0.85, tolerance: float = 1e-9, iterations: int = 1000, **where: Any) -> np.ndarray:
     """PageRank of each node, [n_nodes] float64; all add up to 1.
 
@@ -38,6 +40,7 @@ def pagerank(graph: Graph, damping: float = 0.85, tolerance: float = 1e-9, itera
     return analyse(graph, PageRank(damping, tolerance, iterations), **where)
 
 
+@checked
 def components(graph: Graph, **where: Any) -> np.ndarray:
     """The lowest node of the weakly connected component of each node, [n_nodes] int64.
 
@@ -50,6 +53,7 @@ def components(graph: Graph, **where: Any) -> np.ndarray:
     return analyse(graph, Components(), **where)
 
 
+@checked
 def degree(graph: Graph, **where: Any) -> np.ndarray:
     """Edges into each node, [n_nodes] int64.
 
@@ -62,6 +66,7 @@ def degree(graph: Graph, **where: Any) -> np.ndarray:
     return analyse(graph, Degree(), **where)
 
 
+@checked
 def core_number(graph: Graph, **where: Any) -> np.ndarray:
     """The core number of each node of an undirected graph, [n_nodes] int32.
 
@@ -77,6 +82,7 @@ def core_number(graph: Graph, **where: Any) -> np.ndarray:
     return analyse(graph, CoreNumber(), **where)
 
 
+@checked
 def triangles(graph: Graph, **where: Any) -> np.ndarray:
     """The triangles at each node of an undirected graph, [n_nodes] int64.
 
@@ -92,6 +98,7 @@ def triangles(graph: Graph, **where: Any) -> np.ndarray:
     return analyse(graph, Triangles(), **where)
 
 
+@checked
 def label_propagation(graph: Graph, iterations: int = 10, **where: Any) -> np.ndarray:
     """The community of each node of an undirected graph, named by one of the nodes, [n_nodes] int64.
 
@@ -109,6 +116,7 @@ def label_propagation(graph: Graph, iterations: int = 10, **where: Any) -> np.nd
     return analyse(graph, LabelPropagation(iterations), **where)
 
 
+@checked
 def bfs(graph: Graph, source: int | str, **where: Any) -> np.ndarray:
     """The fewest edges of a path from a source to each node, [n_nodes] int32; -1 without a path.
 
@@ -125,6 +133,7 @@ def bfs(graph: Graph, source: int | str, **where: Any) -> np.ndarray:
     return analyse(graph, Bfs(str(source)), **where)
 
 
+@checked
 def sssp(graph: Graph, source: int | str, **where: Any) -> np.ndarray:
     """The least sum of edge weights of a path from a source to each node, [n_nodes] float64; infinite without one.
 
@@ -142,6 +151,7 @@ def sssp(graph: Graph, source: int | str, **where: Any) -> np.ndarray:
     return analyse(graph, Sssp(str(source)), **where)
 
 
+@checked
 def betweenness(graph: Graph, sources: int = 100, seed: int = 0, **where: Any) -> np.ndarray:
     """The share of shortest paths that lead through each node, [n_nodes] float64.
 
@@ -159,6 +169,7 @@ def betweenness(graph: Graph, sources: int = 100, seed: int = 0, **where: Any) -
     return analyse(graph, Betweenness(sources, seed), **where)
 
 
+@checked
 def random_walks(graph: Graph, paths: int = 10, length: int = 80,
                  p: float = 1.0, q: float = 1.0, seed: int = 0, **where: Any) -> np.ndarray:
     """Random walks of node2vec from each node, [n_nodes, paths, length + 1] int64; -1 after a node without out-edges.

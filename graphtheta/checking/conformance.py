@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.arguments import checked
 from graphtheta.checking import eager, trial
 from graphtheta.checking.alike import alike
 from graphtheta.checking.made_twice import differences
@@ -62,6 +63,7 @@ class Report:
                           f"edge program against gather on arrays of edges: {self.eager:.1e}", *self.notes])
 
 
+@checked
 def check(
     layer: Layer | Model,
     d_in: int | None = None,
@@ -96,9 +98,6 @@ def check(
             integer column, and self loops that have no value in it are added.
         GraphThetaError: The layer does not run.
     """
-    if not isinstance(layer, (Layer, Model)):
-        what = f"the class {layer.__name__}" if isinstance(layer, type) else f"a value of type {type(layer).__name__}"
-        raise ConfigError(f"gt.check was given {what}; expected a layer object, such as gt.check(MyLayer(4, 3))")
     if self_loops not in LOOPS:
         raise ConfigError(f"self_loops {self_loops!r} is not known; choose from {', '.join(LOOPS)}")
     outside = Outside(trial.copied(layer))

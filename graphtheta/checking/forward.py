@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.arguments import checked
 from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.layer.dry_run import probe
@@ -18,6 +19,7 @@ from graphtheta.ops.autodiff.space import RowSpace
 from graphtheta.ops.autodiff.tape import Tape, Var
 
 
+@checked
 def forward(model: Model, graph: Graph, *, training: bool = False, seed: int = 0) -> np.ndarray:
     """The values that a model computes for all nodes of a graph, in this process.
 
@@ -38,6 +40,7 @@ def forward(model: Model, graph: Graph, *, training: bool = False, seed: int = 0
     return np.array(out.value)
 
 
+@checked
 def gradients(loss: Callable[[Any], Any], model: Model, graph: Graph, *, training: bool = False,
               seed: int = 0) -> tuple[float, dict[str, np.ndarray]]:
     """A loss of the values of all nodes, and its gradients, in this process; arguments and errors as for ``forward``.

@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 
 from graphtheta import rng
-from graphtheta.errors import CheckError
+from graphtheta.arguments import checked
+from graphtheta.errors import CheckError, ConfigError
 from graphtheta.ops.autodiff.tape import Parameter, Tape, Var, needs_grad
 from graphtheta.rng import Purpose
+from graphtheta.wording import shown
 
 
+@checked
 def check_vjp(f: Callable[..., Any], *args: Any, eps: float = 1e-6, tol: float = 1e-6, seed: int = 0) -> None:
     """Check the gradient of f for every differentiable argument.
 
@@ -33,6 +36,9 @@ def check_vjp(f: Callable[..., Any], *args: Any, eps: float = 1e-6, tol: float =
     prepared = [Var(a.copy(), None, True) if isinstance(a, np.ndarray) and a.dtype.kind == "f" else a for a in args]
     with Tape(seed=seed) as tape:
         out = f(*prepared)
+    if not isinstance(out, Var):
+        raise ConfigError(f"check_vjp: the function returned {shown(out)}, which depends on no argument; give arrays of floats, and return "
+                          "a value that is computed from them")
     weight = _direction(out.shape, seed, 0)
     grads = tape.backward(out, weight)
 
@@ -46,6 +52,7 @@ def check_vjp(f: Callable[..., Any], *args: Any, eps: float = 1e-6, tol: float =
             _compare(f"argument {i} of {getattr(f, '__name__', repr(f))}", grads.of(a), v, _slope(value, a, v, eps), tol)
 
 
+@checked
 def check_gradients(loss: Callable[[], Var], parameters: Sequence[Parameter | Var], *, eps: float = 1e-6, tol: float = 1e-6, seed: int = 0,
                     all_sum: Callable[[np.ndarray], np.ndarray] | None = None) -> None:
     """Check the gradients of a whole computation for each parameter.
@@ -64,6 +71,8 @@ def check_gradients(loss: Callable[[], Var], parameters: Sequence[Parameter | Va
     total = all_sum or (lambda x: x)
     with Tape(seed=seed, all_sum=all_sum) as tape:
         out = loss()
+    if not isinstance(out, Var) or out.shape:
+        raise ConfigError(f"check_gradients: the loss returned {shown(out)}; it must return one number, such as gt.mean of all values")
     grads = tape.backward(out)
 
     def value() -> float:

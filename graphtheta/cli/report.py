@@ -4,7 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from graphtheta.atomic import atomic_file, check_replaceable, make_folder, unwritable
-from graphtheta.console import say
+from graphtheta.console import printable, say
 from graphtheta.engine.runtime.start import launched
 from graphtheta.job.flag import Parser
 from graphtheta.reports.page import page
@@ -36,7 +36,7 @@ def report(argv: list[str]) -> int:
         check_replaceable(path)
         make_folder(path.parent)
         with atomic_file(path) as file:
-            file.write(page(run).encode())
+            file.write(printable(page(run)).encode())
     except OSError as error:
         raise unwritable(path, "the page", error, "choose another with --to") from None
     say(f"report in {path}")

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from graphtheta.arguments import checked
 from graphtheta.data import typed, validation
 from graphtheta.data.columns import Columns, check_columns, described, listed
 from graphtheta.data.tensors import without_tensors
@@ -62,6 +63,7 @@ class GraphArrays:
     node_columns: Columns
     edge_columns: Columns
 
+    @checked
     def __init__(self, edge_index: Any, n_nodes: Any = None, *, x: Any = None, y: Any = None, n_classes: int | None = None,
                  multilabel: bool | None = None, edge_attr: Any = None, edge_weight: Any = None, edge_y: Any = None, train: Any = None,
                  val: Any = None, test: Any = None, edge_train: Any = None, edge_val: Any = None, edge_test: Any = None,
@@ -82,7 +84,7 @@ class GraphArrays:
         put = partial(object.__setattr__, self)
         src, dst = validation.check_edges(edge_index, where)
         columns = tuple(node_columns.values()) if isinstance(node_columns, Mapping) else ()
-        n = validation.count_nodes(n_nodes, (x, y, train, val, test, node_ids, *columns), src, dst)
+        n = validation.count_nodes(n_nodes, (x, y, train, val, test, node_ids, *columns), src, dst, where)
         e = len(src)
         validation.check_range(src, dst, n, where)
         put("n_nodes", n)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.data.validation import Origin, check_rows, private, to_float
+from graphtheta.data.validation import Origin, as_array, check_rows, private, to_float
 from graphtheta.errors import DataError
 from graphtheta.sparse import is_sparse
 
@@ -54,11 +54,9 @@ def check_columns(columns: Mapping[str, Any] | None, n: int, kind: str, where: s
             integer does not fit int64, or is given in a column [n, k] as a float that float32 would
             round.
     """
-    if not columns:
+    if columns is None:
         return NO_COLUMNS
     field = f"{kind}_columns"
-    if not isinstance(columns, Mapping):
-        raise Origin(where, field).data(f"expected arrays by name, got {type(columns).__name__}", f'write {field}={{"type": array}}')
     return MappingProxyType({_checked_name(name, Origin(where, field)): _checked(x, n, kind, Origin(where, f"{field}[{name!r}]"))
                              for name, x in columns.items()})
 
@@ -131,7 +129,7 @@ def _checked_name(name: Any, origin: Origin) -> str:
 def _checked(x: Any, n: int, kind: str, origin: Origin) -> np.ndarray:
     if is_sparse(x):
         raise origin.data("a sparse matrix cannot be a column", "give it as x, or make it dense with toarray()")
-    a = np.asarray(x)
+    a = as_array(x, origin)
     check_rows(a, n, kind, origin)
     if a.ndim > 2:
         raise origin.shape(f"expected shape [{n}] or [{n}, k], got {list(a.shape)}", "flatten the values of a row")

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from graphtheta.arguments import checked
 from graphtheta.data import interop, transform
 from graphtheta.data.arrays import GraphArrays
 
@@ -59,7 +60,12 @@ class Graph(GraphArrays):
     """
 
     __slots__ = ()
+    as_argument = (
+        "a gt.Graph, such as gt.load('sbm'), gt.Graph(edge_index, x=...) or, for a graph of another "
+        "library, gt.load(gt.import_graph(graph, to='my.store'))"
+    )
 
+    @checked
     def with_self_loops(self, fill: str = "mean", columns: Mapping[str, Any] | None = None) -> Graph:
         """Add the missing self loops; see :func:`graphtheta.data.transform.add_self_loops`."""
         return transform.add_self_loops(self, fill, columns)
@@ -110,6 +116,7 @@ class Graph(GraphArrays):
         return transform.standardise_edge_attr(self)
 
     @classmethod
+    @checked
     def from_scipy(cls, matrix: Any, **fields: Any) -> Graph:
         """From a square sparse matrix: entry [i, j] is the edge from i to j; see :func:`graphtheta.data.interop.from_scipy`."""
         return cls(**interop.from_scipy(matrix, fields))
@@ -119,9 +126,10 @@ class Graph(GraphArrays):
         return interop.to_scipy(self)
 
     @classmethod
-    def from_networkx(cls, g: nx.Graph, *, x: str | Sequence[str] | None = None, y: str | None = None,
+    @checked
+    def from_networkx(cls, g: Any, *, x: str | Sequence[str] | None = None, y: str | None = None,
                       edge_attr: str | Sequence[str] | None = None, edge_weight: str | None = None, edge_y: str | None = None,
-                      node_columns: Sequence[str] = (), edge_columns: Sequence[str] = (), **fields: Any) -> Graph:
+                      node_columns: str | Sequence[str] = (), edge_columns: str | Sequence[str] = (), **fields: Any) -> Graph:
         """From a networkx graph and the names of its attributes; see :func:`graphtheta.data.interop.from_networkx`."""
         return cls(**interop.from_networkx(g, x, y, edge_attr, edge_weight, edge_y, node_columns, edge_columns, fields))
 

@@ -9,6 +9,7 @@ import numpy as np
 from graphtheta.data.arrays import GraphArrays
 from graphtheta.data.validation import is_column
 from graphtheta.errors import DataError, ShapeError
+from graphtheta.wording import shown
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -26,7 +27,7 @@ def from_scipy(matrix: Any, fields: dict[str, Any]) -> dict[str, Any]:
         ShapeError: Not a square sparse matrix.
     """
     if not hasattr(matrix, "tocoo"):
-        raise ShapeError(f"expected a scipy sparse matrix, got {type(matrix).__name__}; wrap it in scipy.sparse.csr_array")
+        raise ShapeError(f"expected a scipy sparse matrix, got {shown(matrix)}; wrap it in scipy.sparse.csr_array")
     if matrix.shape[0] != matrix.shape[1]:
         raise ShapeError(f"an adjacency matrix is square, got {list(matrix.shape)}; for a bipartite graph, number the nodes "
                          "of both sides together")
@@ -65,6 +66,8 @@ def from_networkx(g: nx.Graph, x: str | Sequence[str] | None, y: str | None, edg
     Raises:
         DataError: A node or edge lacks a named attribute, or node names are of mixed types.
     """
+    if not (hasattr(g, "is_directed") and hasattr(g, "nodes")):
+        raise DataError(f"expected a networkx graph, got {shown(g)}; gt.import_graph reads graphs of other libraries")
     names = list(g.nodes)
     row = {name: i for i, name in enumerate(names)}
     edges = list(g.edges(data=True))
@@ -123,6 +126,8 @@ def columns(items: list[tuple[str, dict[str, Any]]], names: str | Sequence[str] 
     if names is None:
         return None
     parts = [column(items, name) for name in ([names] if isinstance(names, str) else names)]
+    if not parts:
+        return None
     return np.concatenate([part.reshape(len(items), -1) for part in parts if part is not None], axis=1)
 
 

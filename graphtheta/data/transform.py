@@ -15,7 +15,7 @@ from graphtheta.data.columns import added_rows, take_rows
 from graphtheta.data.lazy import Extended, Kept, Read, Selected, Without
 from graphtheta.data.scale import Scale
 from graphtheta.data.typed import RELATION, TYPE, relation_of_columns, relation_widths, type_widths
-from graphtheta.data.validation import is_column
+from graphtheta.data.validation import Origin, as_array, is_column
 from graphtheta.errors import ConfigError, DataError, ShapeError
 from graphtheta.lazy_array import CHUNK, LazyArray
 from graphtheta.typed_rows import EDGES, TypedRows, blocks_of, of_blocks
@@ -48,7 +48,7 @@ def keep_edges(graph: G, keep: Any) -> G:
 
 def rows_of(chosen: Any, n: int, kind: str) -> np.ndarray:
     """Row numbers from a mask or from numbers; checked."""
-    rows = np.asarray(chosen)
+    rows = as_array(chosen, Origin("", f"{kind}s"))
     if rows.dtype == np.bool_:
         if rows.shape != (n,):
             raise ShapeError(f"a mask over {n} {kind}s was expected, got shape {list(rows.shape)}; give one entry per {kind}")

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.arguments import is_whole
 from graphtheta.data.labels import LabelForm, label_form
-from graphtheta.data.validation import SPARSE_BELOW, Origin, check_edges, is_column
+from graphtheta.data.validation import SPARSE_BELOW, Origin, as_array, check_edges, is_column
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.sparse import is_sparse
 from graphtheta.typed_rows import KIND, MOST_TYPES, WORTH, TypedRows
-from graphtheta.wording import did_you_mean
+from graphtheta.wording import did_you_mean, shown
 
 TYPE, RELATION = "type", "relation"
 NODE_FIELDS, EDGE_FIELDS = ("x", "y", "train", "val", "test", "node_ids"), ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val",
@@ -45,6 +46,14 @@ def joined(edge_index: Mapping[Any, Any], n_nodes: Any, fields: Mapping[str, Any
         raise Origin(where, "edge_index").data("there are no relations", "give at least one, perhaps without edges: "
                                                '{("author", "writes", "paper"): [[], []]}')
     ends = [check_edges(pair, f"{where}: {name!r}" if where else repr(name)) for name, pair in zip(names, edge_index.values(), strict=True)]
+    if not names:
+        raise Origin(where, "edge_index").data("the dict is empty", 'give {("author", "writes", "paper"): edges}')
+    fields = {**fields, **{field: _arrays(field, fields[field], where) for field in NODE_FIELDS + EDGE_FIELDS}}
+    for field in ("node_columns", "edge_columns"):
+        given = fields[field] or {}
+        if not isinstance(given, Mapping):
+            raise Origin(where, field).data(f"got {shown(given)}", "give arrays by name and type")
+        fields[field] = {name: _of_types(f"{field}[{name!r}]", x, where) for name, x in given.items()}
     counts = _counts(names, ends, n_nodes, fields)
     first = dict(zip(counts, np.cumsum([0, *counts.values()])[:-1].tolist(), strict=True))
     for name, pair in zip(names, ends, strict=True):
@@ -72,6 +81,23 @@ def joined(edge_index: Mapping[Any, Any], n_nodes: Any, fields: Mapping[str, Any
         # nobody else has these, so that they need no copies
         made.flags.writeable = False
     return {**out, "edge_index": (src, dst), "n_nodes": sum(counts.values()), "meta": meta}
+
+
+def _arrays(field: str, given: Any, where: str) -> Any:
+    """What was given for types or relations as arrays by their names; None for nothing."""
+    if not isinstance(given, Mapping):
+        return given
+    return {
+        key: rows if is_sparse(rows) or is_column(rows) else as_array(rows, Origin(where, f"{field}[{key!r}]"))
+        for key, rows in given.items()
+    } or None
+
+
+def _of_types(field: str, given: Any, where: str) -> dict[Any, Any]:
+    """A named column, as arrays by the names of types or relations."""
+    if not isinstance(given, Mapping):
+        raise Origin(where, field).data(f"got {shown(given)}", "a graph with types takes a dict of arrays by type")
+    return dict(_arrays(field, given, where) or {})
 
 
 def lacking(graph: Any, group: str, column: str) -> np.ndarray | None:
@@ -146,7 +172,10 @@ def _counts(names: list[tuple[str, str, str]], ends: list[tuple[np.ndarray, np.n
     """Number of nodes of each type."""
     stated = dict(n_nodes or {}) if n_nodes is None or isinstance(n_nodes, Mapping) else None
     if stated is None:
-        raise Origin(fields["where"], "n_nodes").data(f"got {n_nodes!r}", 'give the number of each type, {"paper": 10, "author": 20}')
+        raise Origin(fields["where"], "n_nodes").data(f"got {shown(n_nodes)}", 'give the number of each type, {"paper": 10, "author": 20}')
+    for kind, n in stated.items():
+        if not is_whole(n):
+            raise Origin(fields["where"], f"n_nodes[{kind!r}]").data(f"got {shown(n)}", "give a whole number")
     found, ends_of = {kind: int(n) for kind, n in stated.items()}, {kind for name in names for kind in name[::2]}
     for field, given in [*((field, fields[field]) for field in NODE_FIELDS), *(fields["node_columns"] or {}).items()]:
         for kind, rows in (given.items() if isinstance(given, Mapping) else ()):
@@ -162,7 +191,7 @@ def _counts(names: list[tuple[str, str, str]], ends: list[tuple[np.ndarray, np.n
 
 
 def _length(rows: Any) -> int:
-    return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
+    return int(rows.shape[0]) if rows.shape else 0
 
 
 def _check_ends(name: tuple[str, str, str], pair: tuple[np.ndarray, np.ndarray], counts: Mapping[str, int], where: str) -> None:

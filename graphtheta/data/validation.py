@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from graphtheta.arguments import is_whole
 from graphtheta.data.labels import LabelForm, label_form
 from graphtheta.errors import DataError, ShapeError
 from graphtheta.npy import in_files, memory_bytes
 from graphtheta.sparse import is_sparse
 from graphtheta.typed_rows import TypedRows
+from graphtheta.wording import shown
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -46,6 +48,24 @@ def is_column(x: Any) -> bool:
     return hasattr(x, "read_begin")
 
 
+def as_array(x: Any, origin: Origin, remedy: str = "give as many values in each") -> np.ndarray:
+    """Rows as an array.
+
+    Raises:
+        ShapeError: Lists of different lengths.
+        DataError: It is no array, or an object of another library.
+    """
+    try:
+        a = x if isinstance(x, np.ndarray) else np.asarray(x)
+    except (TypeError, ValueError, RuntimeError) as error:
+        if isinstance(x, (list, tuple)):
+            raise origin.shape("rows have different lengths", remedy) from None
+        raise origin.data(f"{shown(x)} is no array ({error})", "give an array or a list") from None
+    if not a.ndim and a.dtype == object:
+        raise origin.data(f"{shown(x)} is no array", "give an array or a list")
+    return a
+
+
 def frozen(a: np.ndarray) -> np.ndarray:
     """A read-only view of the array, contiguous in memory."""
     a = np.ascontiguousarray(a).view() if a.ndim else a
@@ -71,12 +91,18 @@ def check_edges(edge_index: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
     origin = Origin(where, "edge_index")
     if isinstance(edge_index, (tuple, list)) and len(edge_index) == 2:
         src, dst = edge_index
-        src = src if isinstance(src, np.ndarray) else np.asarray(src)
-        dst = dst if isinstance(dst, np.ndarray) else np.asarray(dst)
+        src = as_array(src, origin)
+        dst = as_array(dst, origin)
         if src.ndim != 1 or src.shape != dst.shape:
             raise origin.shape(f"src has shape {list(src.shape)} and dst {list(dst.shape)}", "both must be [n_edges]")
     else:
-        pair = np.asarray(edge_index)
+        if not isinstance(edge_index, (np.ndarray, list, tuple)) and not hasattr(edge_index, "__array__"):
+            raise origin.data(
+                f"{shown(edge_index)} is no array",
+                "give the pair (src, dst); a graph of another library is read by "
+                "gt.load(gt.import_graph(graph, to='my.store')), a file by gt.load(path)",
+            )
+        pair = as_array(edge_index, origin)
         if pair.ndim != 2 or pair.shape[0] != 2:
             hint = "transpose it" if pair.ndim == 2 and pair.shape[1] == 2 else "give row 0 = sources and row 1 = destinations"
             raise origin.shape(f"expected shape [2, n_edges], got {list(pair.shape)}", hint)
@@ -94,14 +120,18 @@ def check_ids(ids: np.ndarray, origin: Origin, what: str) -> np.ndarray:
     return private(ids.astype(np.int64, copy=False), ids)
 
 
-def count_nodes(n_nodes: int | None, arrays: tuple[Any, ...], src: np.ndarray, dst: np.ndarray) -> int:
+def count_nodes(n_nodes: Any, arrays: tuple[Any, ...], src: np.ndarray, dst: np.ndarray, where: str) -> int:
     """The stated number of nodes, else the rows of the first node array given, else the largest id + 1."""
     if n_nodes is not None:
+        if not is_whole(n_nodes):
+            raise Origin(where, "n_nodes").data(f"got {shown(n_nodes)}", "give a whole number")
         return int(n_nodes)
     for a in arrays:
-        # a scalar has no rows; the check of its field rejects it
-        if a is not None and getattr(a, "shape", None) != ():
-            return int(a.shape[0]) if hasattr(a, "shape") and len(a.shape) else len(a)
+        # what has no rows is rejected by the check of its field
+        if len(getattr(a, "shape", ())):
+            return int(a.shape[0])
+        if isinstance(a, (list, tuple)):
+            return len(a)
     return max(int(src.max(initial=-1)), int(dst.max(initial=-1))) + 1
 
 
@@ -143,7 +173,8 @@ def check_features(x: Any, n: int, kind: str, field: str, where: str) -> Any:
         return x.mapped([check_features(rows, len(rows), kind, f"{field} of type {code}", where) for code, rows in enumerate(x.blocks)])
     if is_sparse(x):
         return check_sparse(x, n, kind, origin)
-    given, x = x, np.asarray(x)
+    given = x
+    x = as_array(x, origin)
     x = x[:, None] if x.ndim == 1 else x
     if x.ndim != 2:
         raise origin.shape(f"expected shape [{n}, d], got {list(x.shape)}", "give one row of features each")
@@ -287,7 +318,8 @@ def check_vector(a: Any, n: int, kind: str, field: str, where: str) -> np.ndarra
     if a is None:
         return None
     origin = Origin(where, field)
-    given, a = a, np.asarray(a)
+    given = a
+    a = as_array(a, origin)
     check_rows(a, n, kind, origin)
     if a.ndim != 1:
         raise origin.shape(f"expected shape [{n}], got {list(a.shape)}", f"give one number per {kind}")
@@ -299,7 +331,8 @@ def check_targets(a: Any, n: int, where: str) -> np.ndarray | None:
     if a is None:
         return None
     origin = Origin(where, "edge_y")
-    given, a = a, np.asarray(a)
+    given = a
+    a = as_array(a, origin)
     check_rows(a, n, "edge", origin)
     if a.ndim > 2:
         raise origin.shape(f"expected shape [{n}] or [{n}, k], got {list(a.shape)}", "flatten the targets of an edge")
@@ -316,10 +349,7 @@ def check_labels(y: Any, n: int, n_classes: int | None, multilabel: bool | None,
         return None, int(n_classes or 0), bool(multilabel)
     origin = Origin(where, "y")
     given = y
-    try:
-        y = np.asarray(y)
-    except ValueError:
-        raise origin.shape("rows have different lengths", "give a column of 0 and 1 for each class") from None
+    y = as_array(y, origin, "give a column of 0 and 1 for each class")
     check_rows(y, n, "node", origin)
     if y.ndim > 2:
         raise origin.shape(f"expected [n_nodes] classes or [n_nodes, C] targets, got {list(y.shape)}", "flatten the targets of a node")
@@ -359,7 +389,8 @@ def check_mask(mask: Any, n: int, kind: str, field: str, where: str) -> np.ndarr
     if mask is None:
         return None
     origin = Origin(where, field)
-    given, mask = mask, np.asarray(mask)
+    given = mask
+    mask = as_array(mask, origin)
     if mask.dtype != np.bool_:
         raise origin.data(f"expected a bool mask, got dtype {mask.dtype}",
                            f"a list of {kind} numbers becomes a mask by mask = np.zeros({n}, bool); mask[numbers] = True")
@@ -414,7 +445,7 @@ def check_node_ids(ids: Any, n: int, where: str) -> np.ndarray | None:
         return None
     origin = Origin(where, "node_ids")
     given = ids
-    ids = ids if in_files(ids) else np.asarray(ids)
+    ids = ids if hasattr(ids, "dtype") and in_files(ids) else as_array(ids, origin)
     if ids.dtype.kind not in "iuU":
         raise origin.data(f"expected integers or strings, got dtype {ids.dtype}", "convert the ids, for example with str()")
     if ids.dtype.kind == "u" and largest(ids) > np.iinfo(np.int64).max:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from graphtheta.arguments import checked
 from graphtheta.data.arrays import EDGE_MASKS, NODE_MASKS
 from graphtheta.data.graph import Graph
 from graphtheta.datasets import builder, generate, whole
@@ -99,6 +100,7 @@ ENTRIES: dict[str, Entry] = {
 FILE = Entry("a file", read_npz)
 
 
+@checked
 def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[str] | None = None, split: str | None = None, seed: int = 0,
          symmetric: bool | str | None = None, largest_component: bool | str | None = None, self_loops: bool | str | None = None,
          normalise_features: bool | str | None = None, split_index: int = 0, **options: Any) -> Graph:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.arguments import checked
 from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.layer.module import Module
 from graphtheta.errors import ConfigError
@@ -35,6 +36,7 @@ from graphtheta.ops.autodiff.tape import Parameter
 ACTIVATIONS = {"relu": "ReLU", "elu": "ELU", "leaky_relu": "LeakyReLU", "tanh": "Tanh", "gelu": "GELU", "none": "Identity"}
 
 
+@checked
 def counterpart(layer: Module, library: str, metadata: Metadata | None = None, nodes: np.ndarray | None = None) -> Counterpart:
     """The layer of another library that computes what a layer computes.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from graphtheta.arguments import checked
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.exporting.calls import Given, call
 from graphtheta.exporting.counterpart import LIBRARIES, Counterpart
@@ -38,6 +39,7 @@ def counterparts(model: Network, library: str, metadata: Metadata | None = None)
             "readout": of(model.readout), "head": of(model.head), "decoder": of(model.decoder)}
 
 
+@checked
 def to_torch(model: Network, library: str = "pyg", metadata: Metadata | None = None) -> Any:
     """A trained network as a ``torch.nn.Module`` that predicts the same.
 

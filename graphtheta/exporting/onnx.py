@@ -13,16 +13,20 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.arguments import checked
 from graphtheta.errors import ConfigError
 from graphtheta.exporting.symbolic import Shape, trace
 from graphtheta.ops.autodiff.expr import Expr, ordered
 from graphtheta.ops.autodiff.tape import value_of
+from graphtheta.wording import shown
 
 OPSET = 18
 # the version of the file format that belongs to it
 FORMAT = 8
+DTYPES = ("float32", "float64", "float16")
 
 
+@checked
 def to_onnx(part: Any, widths: int | Mapping[str, int | Shape], path: str | PathLike[str] | None = None, *, stage: str = "",
             dtype: str = "float32") -> Any:
     """A dense part of a model in evaluation mode as an ``onnx.ModelProto``.
@@ -46,6 +50,8 @@ def to_onnx(part: Any, widths: int | Mapping[str, int | Shape], path: str | Path
             installed.
         ColumnError: The part reads a column whose width is not given.
     """
+    if dtype not in DTYPES:
+        raise ConfigError(f"to_onnx: unknown dtype {shown(dtype)}; choose from {', '.join(DTYPES)}")
     tracer, inputs, outputs = trace(part, widths, stage, np.dtype(dtype))
     try:
         onnx = import_module("onnx")

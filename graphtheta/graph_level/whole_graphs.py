@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.arguments import checked
 from graphtheta.data.graph import Graph
-from graphtheta.data.validation import check_node_ids, is_column
+from graphtheta.data.validation import Origin, as_array, check_node_ids, is_column
 from graphtheta.errors import DataError, ShapeError
 from graphtheta.sparse import is_sparse
 
@@ -25,6 +26,7 @@ IDS = "graph_ids"
 EDGE, MEMBER = (NODE, "edge", NODE), (NODE, "member", GRAPH)
 
 
+@checked
 def whole_graphs(graphs: Graph | Sequence[Graph], y: Any = None, *, graph_of: Any = None, n_graphs: int | None = None, ids: Any = None,
                  train: Any = None, val: Any = None, test: Any = None, multilabel: bool | None = None, n_classes: int | None = None,
                  name: str = "", meta: dict[str, Any] | None = None) -> Graph:
@@ -53,28 +55,31 @@ def whole_graphs(graphs: Graph | Sequence[Graph], y: Any = None, *, graph_of: An
         DataError: An edge joins two graphs, a number is out of range, the graph has types or
             relations already, or its features are read from a file.
     """
+    given = {"y": y, "ids": ids, "train": train, "val": val, "test": test}
+    of_graphs = {
+        field: as_array(rows, Origin("", field)) for field, rows in given.items() if rows is not None
+    }
     if isinstance(graphs, Graph):
         base = graphs
         of = graph_of
         names: Any = base.node_ids
     else:
         base, of = _union(graphs)
-        names = _ids_in(graphs, ids)
+        names = _ids_in(graphs, of_graphs.get("ids"))
         n_graphs = len(graphs) if n_graphs is None else n_graphs
     where = base.name or "the graph"
-    of = np.asarray(of)
+    of = as_array(of, Origin(where, "graph_of"))
     if of.shape != (base.n_nodes,) or of.dtype.kind not in "iu":
         raise ShapeError(f"{where}: graph_of has shape {list(of.shape)} and type {of.dtype}; give the number of the graph of each of the "
                          f"{base.n_nodes} nodes")
-    stated = next((len(rows) for rows in (y, ids) if rows is not None), int(of.max(initial=-1)) + 1)
+    stated = next((len(of_graphs[field]) for field in ("y", "ids") if field in of_graphs and of_graphs[field].ndim), None)
+    stated = int(of.max(initial=-1)) + 1 if stated is None else stated
     total = stated if n_graphs is None else n_graphs
     _check(base, of, total, where)
-    known = None if ids is None else check_node_ids(ids, total, f"{where}: graphs")
+    known = check_node_ids(of_graphs.pop("ids", None), total, f"{where}: graphs")
     numbered = known is None or known.dtype.kind == "i"
-    given = {NODE: names, GRAPH: known}
-    node_ids = {kind: rows for kind, rows in given.items() if rows is not None} or None
-    targets: dict[str, Any] = {"y": y, "train": train, "val": val, "test": test}
-    targets = {field: {GRAPH: np.asarray(value)} for field, value in targets.items() if value is not None}
+    node_ids = {kind: rows for kind, rows in ((NODE, names), (GRAPH, known)) if rows is not None} or None
+    targets: dict[str, Any] = {field: {GRAPH: rows} for field, rows in of_graphs.items()}
     # edges to readout nodes have the weight of an edge without one
     weight = None if base.edge_weight is None else {EDGE: base.edge_weight, MEMBER: np.ones(base.n_nodes)}
     return Graph({EDGE: (base.src, base.dst), MEMBER: (np.arange(base.n_nodes), of)}, {NODE: base.n_nodes, GRAPH: total},
@@ -117,11 +122,11 @@ def _check(base: Graph, of: np.ndarray, total: int, where: str) -> None:
                         "graphs have no edges between them")
 
 
-def _ids_in(graphs: Sequence[Graph], ids: Any) -> list[str] | None:
+def _ids_in(graphs: Sequence[Graph], ids: np.ndarray | None) -> list[str] | None:
     """Ids of the nodes of graphs side by side, which are unique within a graph alone; None if no graph has any."""
     if all(graph.node_ids is None for graph in graphs):
         return None
-    names = range(len(graphs)) if ids is None else ids
+    names = range(len(graphs)) if ids is None else check_node_ids(ids, len(graphs), "graphs").tolist()
     return [f"{name}:{node}" for name, graph in zip(names, graphs, strict=True) for node in graph.original_ids.tolist()]
 
 
@@ -140,6 +145,12 @@ def _union(graphs: Sequence[Graph]) -> tuple[Graph, np.ndarray]:
         found = [getattr(g, field) for g in graphs]
         if found[0] is None:
             return None
+        if any(map(is_column, found)):
+            raise DataError(f"whole_graphs: {field} of a graph is read from a file; give it as an array")
+        for i, rows in enumerate(found):
+            if rows.shape[1:] != found[0].shape[1:]:
+                raise ShapeError(f"{field} of graph {i} has rows of shape {list(rows.shape[1:])}, of graph 0 "
+                                 f"{list(found[0].shape[1:])}; give all graphs the same")
         if not any(map(is_sparse, found)):
             return np.concatenate(found)
         import scipy.sparse as sp

@@ -11,6 +11,7 @@ import numpy as np
 from graphtheta.agreement.digest import graph_digests
 from graphtheta.agreement.ranks import agreed, check_graphs, check_jobs
 from graphtheta.analytics.features import SCALE, with_structural_features
+from graphtheta.arguments import checked
 from graphtheta.data.graph import Graph
 from graphtheta.embeddings.saved import load_values
 from graphtheta.embeddings.setup import with_embedding
@@ -119,6 +120,7 @@ class Inference(ModelOnGraph):
         super().__init__(_Setup(job, comm, model, looped.info, partition, found, kind, evaluator, limit), _unlabelled(given, kind))
         self._trained, self._arrays = trained, {name: x for name, x in arrays.items() if name not in rest}
 
+    @checked
     def on(self, graph: Graph) -> Inference:
         """The same model on another graph."""
         return Inference(self.job, self._trained, lambda: graph, self.comm, lambda *_: self.model, self._arrays)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.data.validation import Origin, as_array
 from graphtheta.engine.layer.context import ActiveGraph
 from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.layer.layer import Model
@@ -66,10 +67,14 @@ def asked_ids(ids: np.ndarray, nodes: Any) -> np.ndarray:
         nodes: Original ids, or a mask [n_nodes] of bools.
 
     Raises:
-        ConfigError: A mask of another length.
+        ConfigError: A mask of another length, or no ids.
     """
-    asked = np.asarray(nodes)
+    asked = as_array(nodes, Origin("", "nodes"))
     if asked.dtype != np.bool_:
+        # texts of other libraries are objects
+        asked = np.array(asked.tolist()) if asked.dtype == object else asked
+        if asked.size and asked.dtype.kind not in "iuU":
+            raise ConfigError(f"nodes: got values of type {asked.dtype}; give original ids, as predict returns them, or a mask")
         return asked.reshape(-1)
     if asked.shape != ids.shape:
         raise ConfigError(f"a mask of shape {list(asked.shape)} chooses from {len(ids)} nodes; give a value for each node, or original ids")

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from graphtheta.arguments import checked
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.layer.layer import Model
@@ -110,6 +111,7 @@ class ModelOnGraph:
         with self.comm.ledger.stage("evaluate"), self.setup.scope():
             return self.setup.evaluator.metrics(self.model)
 
+    @checked
     def evaluate(self, split: str = "test") -> dict[str, float]:
         """Metrics of one split: "train", "val" or "test"; none if the graph has no such split.
 
@@ -145,6 +147,7 @@ class ModelOnGraph:
             return ""
         return kind.class_names[number] if kind.class_names else str(number)
 
+    @checked
     def predict(self, nodes: Any = None) -> tuple[np.ndarray, np.ndarray] | None:
         """Original ids and outputs on rank 0, None elsewhere: of all nodes, whole graphs, edges by their numbers, or test links by the ids
         of their ends.
@@ -164,6 +167,7 @@ class ModelOnGraph:
         found = self.predictions()
         return None if found is None else (found.ids, found.values)
 
+    @checked
     def predictions(self, whole: bool = True) -> Rows | None:
         """What ``predict`` returns, with the class of each row by name; those of this worker unless ``whole``.
 
@@ -172,6 +176,7 @@ class ModelOnGraph:
         with self.setup.scope():
             return predictions(self.model, self.setup.evaluator, self.setup.kind, self.setup.info, whole)
 
+    @checked
     def write_predictions(self, folder: str | Path, format: str = "parquet") -> int:
         """Write what ``predictions`` returns to a folder; each worker writes a part with its own rows.
 
@@ -195,6 +200,7 @@ class ModelOnGraph:
         return parts.write(found)
 
     @np.errstate(**QUIET)
+    @checked
     def top(self, nodes: Any = None, k: int = 10, *, relation: Any = None, side: str = "tail", candidates: Any = None,
             keep_known: bool = False) -> tuple[np.ndarray, np.ndarray] | None:
         """The nodes that score highest as the other ends of links, or of triples: the best items of users, answers to (head, relation, ?).
@@ -258,6 +264,7 @@ class ModelOnGraph:
         self.comm.agree(error)
         return found
 
+    @checked
     def write_embeddings(self, folder: str | Path, format: str = "parquet", layer: int | str | Stages = -1) -> int:
         """Write what ``embed`` returns for all nodes to a folder; each worker writes a part with its own nodes.
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from graphtheta.data.validation import Origin, as_array
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.table import Route
@@ -130,7 +131,7 @@ def numbers_of(partition: Partition, info: GraphInfo, ids: Any, where: Callable[
 
     Collective: all ranks of the partition.
     """
-    asked = np.asarray(ids)
+    asked = as_array(ids, Origin("", field))
     if asked.dtype == np.bool_:
         return asked_ids(np.arange(partition.n_nodes), asked)
     wanted, at = np.unique(asked.reshape(-1), return_inverse=True)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from graphtheta.arguments import checked
 from graphtheta.atomic import remove_folder
 from graphtheta.console import say
 from graphtheta.data.typed import RELATION
@@ -38,6 +39,7 @@ from graphtheta.tables.progress import Progress
 WAITING = re.compile(r"\w+")
 
 
+@checked
 def import_graph(edges: Any, nodes: Any = None, *, to: str | os.PathLike[str], comm: Comm | None = None, separator: str | None = None,
                  header: bool = True, progress: bool = False, **options: Any) -> Path:
     """Import tables of edges and nodes as a store, which ``gt.load`` reads.

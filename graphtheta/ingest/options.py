@@ -3,11 +3,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, get_type_hints
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from graphtheta.arguments import matches, misfit
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.fields.base import Field, Ids
 from graphtheta.fields.labels import Labelled, label_field
@@ -58,6 +59,12 @@ class Options:
     name: str | None = None
 
     def __post_init__(self) -> None:
+        for key, hint in get_type_hints(Options).items():
+            value = getattr(self, key)
+            # one name is a list of one
+            several = hint == Sequence[str]
+            if not matches(value, hint | str | None if several else hint):
+                raise misfit("import_graph", key, value, hint)
         for key, allowed in CHOICES.items():
             value = getattr(self, key)
             if value not in allowed:

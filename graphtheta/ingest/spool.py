@@ -69,7 +69,7 @@ class Spool:
         """The blocks, one after another."""
         if not self.counts:
             return
-        with pa.OSFile(str(self._path)) as file:
+        with pa.OSFile(os.fsencode(self._path)) as file:
             stream = pa.ipc.open_stream(file)
             for n in self.counts:
                 batches = [stream.read_next_batch()]

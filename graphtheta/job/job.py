@@ -12,6 +12,7 @@ from pydantic import ConfigDict, ValidationError, ValidationInfo, field_validato
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
+from graphtheta.arguments import checked
 from graphtheta.errors import ConfigError
 from graphtheta.job.keyfile import LARGEST_NUMBER, read_mapping, write_mapping
 from graphtheta.job.keys import (
@@ -281,6 +282,7 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         return "\n".join(lines)
 
     @classmethod
+    @checked
     def from_yaml(cls, path: str | Path) -> Job:
         """Read a file of keys.
 

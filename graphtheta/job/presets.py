@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphtheta.arguments import checked
 from graphtheta.errors import ConfigError
 from graphtheta.wording import did_you_mean
 
@@ -36,6 +37,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
+@checked
 def preset(name: str) -> dict[str, Any]:
     """The keys of a published setting; ``Job(**preset("cora-gcn"), seed=3)``.
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.arguments import checked
 from graphtheta.console import amount, table
+from graphtheta.data.graph import Graph
 from graphtheta.errors import ConfigError
 from graphtheta.partitioners.auto import BALANCED
 from graphtheta.partitioners.report import PartitionReport, partition_report
@@ -74,7 +76,8 @@ class Comparison:
         fig.savefig(path)
 
 
-def compare_partitions(graph: Any, n_workers: int, pairs: Sequence[str | tuple[str, str]] = COMPARED, seed: int = 0,
+@checked
+def compare_partitions(graph: Graph, n_workers: int, pairs: Sequence[str | tuple[str, str]] = COMPARED, seed: int = 0,
                        **options: Any) -> Comparison:
     """Divide a graph in several ways, in this process, and count what each costs.
 

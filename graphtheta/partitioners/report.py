@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.arguments import checked
+from graphtheta.data.graph import Graph
+from graphtheta.data.validation import Origin, as_array
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partitioner import assign
-from graphtheta.errors import CommError, PartitionError
+from graphtheta.errors import CommError, PartitionError, ShapeError
 from graphtheta.partitioners.pairs import pair_of
 from graphtheta.partitioners.placed import Placed, imbalance
 from graphtheta.partitioners.registry import DEFAULT_PLACEMENT
@@ -71,7 +74,8 @@ class OneOf(SerialComm):
     _swap_flat = _gather_flat
 
 
-def partition_report(graph: Any, n_workers: int, masters: str = "hash", partitioner: str = DEFAULT_PLACEMENT, seed: int = 0, *,
+@checked
+def partition_report(graph: Graph, n_workers: int, masters: str = "hash", partitioner: str = DEFAULT_PLACEMENT, seed: int = 0, *,
                      layers: int = 2, width: int = 16, batch_size: int = 1024, clusters: np.ndarray | None = None) -> PartitionReport:
     """Divide a graph among workers, in this process, and count what it costs.
 
@@ -91,6 +95,9 @@ def partition_report(graph: Any, n_workers: int, masters: str = "hash", partitio
         CommError: The partitioner communicates.
     """
     check_workers(graph, n_workers)
+    of = None if clusters is None else as_array(clusters, Origin("", "clusters"))
+    if of is not None and (of.shape != (graph.n_nodes,) or of.dtype.kind not in "iu"):
+        raise ShapeError(f"clusters: expected {graph.n_nodes} integers, got {of.dtype}{list(of.shape)}; give the cluster of each node")
     pair = pair_of(partitioner, masters)
     source, train = GraphEdges(graph), graph.train if graph.train is not None else np.zeros(graph.n_nodes, bool)
     placed = Placed(source, n_workers)
@@ -102,8 +109,8 @@ def partition_report(graph: Any, n_workers: int, masters: str = "hash", partitio
     rows = {"global": layers * placed.sent()}
     if np.any(train):
         rows["mini"] = placed.sent_by_batches(train, batch_size, layers, seed)
-    if clusters is not None:
-        rows["cluster"] = layers * placed.sent(lambda src, dst: clusters[src] == clusters[dst])
+    if of is not None:
+        rows["cluster"] = layers * placed.sent(lambda src, dst: of[src] == of[dst])
     return PartitionReport(
         pair.masters, pair.partitioner, n_workers, placed.cut() / max(graph.n_edges, 1), float((nodes + mirrors).sum() / graph.n_nodes),
         imbalance(nodes), imbalance(placed.edges), imbalance(np.bincount(placed.owners[train], minlength=n_workers)),

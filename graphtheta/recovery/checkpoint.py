@@ -21,6 +21,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graphtheta.atomic import NotOurs, create, make_new_folder, remove_folder, rename_own, sync_folder
+from graphtheta.engine.comm.codec import HALVES
 from graphtheta.errors import FormatError
 from graphtheta.recovery.progress import Progress
 from graphtheta.recovery.tensors import TABLES, checksum, read_tensors, write_tensors
@@ -155,7 +156,7 @@ def read_manifest(path: Path) -> Manifest:
             raise ValueError("expected a checksum and a body")
         if zlib.crc32(outer["body"]) != outer["checksum"]:
             raise FormatError(f"{file}: damaged: checksum: it does not match the body")
-        manifest = Manifest.model_validate(msgpack.unpackb(outer["body"]))
+        manifest = Manifest.model_validate(msgpack.unpackb(outer["body"], unicode_errors=HALVES))
     except ValidationError as e:
         first = e.errors(include_url=False)[0]
         raise FormatError(f"{file}: damaged or of another version: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
@@ -272,7 +273,7 @@ def _packed(manifest: Manifest) -> bytes:
     fields = dict(manifest)
     fields["progress"] = dict(manifest.progress)
     fields["arrays"] = {name: dict(about) for name, about in manifest.arrays.items()}
-    body = msgpack.packb(fields)
+    body = msgpack.packb(fields, unicode_errors=HALVES)
     return bytes(msgpack.packb({"checksum": zlib.crc32(body), "body": body}))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.arguments import checked
 from graphtheta.console import amount, table
 from graphtheta.data.graph import Graph
 from graphtheta.engine.layer.context import Superstep
@@ -47,6 +48,7 @@ class Sizes:
         return cls(partition.n_nodes, partition.n_edges, int(moved[0]), int(moved[1]))
 
 
+@checked
 def explain(model: Trainer | str | Model | Callable[..., Model] | None = None, graph: Graph | None = None, **keys: Any) -> str:
     """Describe the forward pass of a job over all nodes, as text.
 

@@ -9,6 +9,7 @@ import numpy as np
 from graphtheta.analytics.analyse import on_worker
 from graphtheta.analytics.components import Components
 from graphtheta.data.graph import Graph
+from graphtheta.data.validation import Origin, as_array
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.table import Route, Table, occurrences_of
 from graphtheta.errors import ConfigError, DataError
@@ -84,7 +85,7 @@ def chosen(graph: Graph, nodes: str | np.ndarray, comm: Comm) -> np.ndarray:
             raise ConfigError(f"nodes={nodes}: there is no such file; give {', '.join(SPLITS)}, or a .npy file with a mask")
         mask, where = map_npy(Path(nodes)), nodes
     else:
-        mask, where = np.asarray(nodes), "nodes"
+        mask, where = as_array(nodes, Origin("", "nodes")), "nodes"
     if mask.shape != (graph.n_nodes,) or mask.dtype != np.bool_:
         raise DataError(f"{where}: expected a mask of {graph.n_nodes} truth values, got {mask.dtype} {list(mask.shape)}")
     slice_ = share(graph.n_nodes, comm.rank, comm.size)

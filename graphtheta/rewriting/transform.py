@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.arguments import checked
 from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.runtime.start import start
@@ -25,6 +26,7 @@ CHOICES = {"component": ("all", "largest"), "self_loops": ("keep", "drop"), "dup
 LISTS = {".indptr": (".data", ".indices"), ".offsets": (".bytes",)}
 
 
+@checked
 def transform_store(store: str | os.PathLike[str], *, to: str | os.PathLike[str], nodes: str | np.ndarray | None = None,
                     component: str = "all", self_loops: str = "keep", duplicates: str = "keep", reverse: str = "keep",
                     comm: Comm | None = None) -> Path:

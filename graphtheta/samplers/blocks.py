@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.arguments import checked
 from graphtheta.data.graph import Graph
+from graphtheta.data.validation import Origin, as_array
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.sampling.node_set import NodeSetSampler
@@ -16,6 +18,7 @@ from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.level import Level
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.samplers.make_sampler import make_sampler
+from graphtheta.wording import shown
 
 DIRECTIONS = ("in", "out")
 
@@ -65,6 +68,7 @@ class BlockSampler:
         (2, [7, 2])
     """
 
+    @checked
     def __init__(self, graph: Graph, fanout: Sequence[int], *, sampler: str = "neighbour", replace: bool = False, seed: int = 0,
                  direction: str = "in"):
         if direction not in DIRECTIONS:
@@ -89,6 +93,7 @@ class BlockSampler:
         self._row = np.empty(graph.n_nodes, np.int64)
         self._row[self._partition.masters] = np.arange(graph.n_nodes)
 
+    @checked
     def __call__(self, targets: Any, step: int = 0) -> list[Block]:
         """The blocks of a batch, the hop furthest from the targets first.
 
@@ -103,7 +108,7 @@ class BlockSampler:
         Raises:
             DataError: An id is unknown or given twice.
         """
-        rows = self._row[self._numbers(np.asarray(targets))]
+        rows = self._row[self._numbers(as_array(targets, Origin("", "targets")))]
         if len(np.unique(rows)) < len(rows):
             raise DataError("targets: an id is given twice; give each target once")
         mask = np.zeros(len(self._row), bool)
@@ -129,7 +134,8 @@ class BlockSampler:
             found = self._by_id[np.minimum(np.searchsorted(self._ids, targets, sorter=self._by_id), len(self._row) - 1)]
             known = self._ids[found] == targets
         if not np.all(known):
-            raise DataError(f"targets: the graph has no node {targets[~known][0].item()!r} ({np.count_nonzero(~known)} unknown ids); "
+            first = shown(targets[~known].tolist()[0])
+            raise DataError(f"targets: the graph has no node {first} ({np.count_nonzero(~known)} unknown ids); "
                             "give ids of Graph.node_ids, or node numbers if it has none")
         return found.astype(np.int64)
 
@@ -143,6 +149,7 @@ class BlockSampler:
         return Block(nodes[: level.n_in], level.n_out, src[order], dst[order], edge[order], weight[order])
 
 
+@checked
 def sample(graph: Graph, targets: Any, fanout: Sequence[int], *, sampler: str = "neighbour", replace: bool = False, seed: int = 0,
            step: int = 0, direction: str = "in") -> list[Block]:
     """Sample the neighbourhood of some targets once; in a loop over batches use ``BlockSampler``, which prepares the graph once.

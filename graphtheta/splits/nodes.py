@@ -100,7 +100,7 @@ def fraction_split(n: int, train: float = 0.6, val: float = 0.2, *, labelled: np
 
 def check_shares(*shares: float) -> None:
     """Check that shares are not negative and add up to at most 1."""
-    if min(shares) < 0 or sum(shares) > 1 + 1e-9:
+    if not (min(shares) >= 0 and sum(shares) <= 1 + 1e-9):
         raise ConfigError(f"shares of a split must lie in 0..1 and add up to at most 1, got {', '.join(map(str, shares))}")
 
 

@@ -3,8 +3,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from graphtheta.arguments import checked
 from graphtheta.data.graph import Graph
 from graphtheta.data.typed import lacking, names_and_codes
+from graphtheta.data.validation import Origin, as_array
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.splits.nodes import Masks, check_shares
 
@@ -13,6 +15,7 @@ TIME = "time"
 LINK_SHARES = 0.85, 0.05
 
 
+@checked
 def time_split(times: np.ndarray, train: float = 0.6, val: float = 0.2, *, use: np.ndarray | None = None) -> Masks:
     """Split rows by time. Rows of the same time are in the same part, so shares are not exact.
 
@@ -34,8 +37,11 @@ def time_split(times: np.ndarray, train: float = 0.6, val: float = 0.2, *, use: 
             time.
     """
     check_shares(train, val)
-    times = np.asarray(times)
-    use = np.ones(len(times), bool) if use is None else use
+    times = as_array(times, Origin("", "times"))
+    rows = times.shape[:1]
+    use = np.ones(rows, bool) if use is None else as_array(use, Origin("", "use"))
+    if use.dtype != bool or use.shape != rows:
+        raise DataError(f"use: expected a bool mask of shape {list(rows)}, got {use.dtype}{list(use.shape)}; give one entry for each time")
     if times.ndim != 1 or times.dtype.kind not in "iuf" or not np.isfinite(times[use]).all():
         raise DataError(f"a split by time needs one finite number per row, got {times.dtype}{list(times.shape)}; give times such as "
                         "seconds or days, and leave rows without a time out with use=")

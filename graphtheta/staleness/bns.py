@@ -16,6 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from graphtheta.arguments import checked
 from graphtheta.engine.partition.exchange import NOTHING, Exchange
 from graphtheta.engine.partition.partition import MIRROR
 from graphtheta.engine.view.level import Level, Pass
@@ -42,6 +43,7 @@ class Bns(HaloExchange):
 
     name = "bns"
 
+    @checked
     def __init__(self, rate: float = 0.1, *, seed: int):
         if not 0 <= rate <= 1:
             raise ConfigError(f"exchange=bns: rate is {rate}; expected a number from 0 to 1")

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from os import fsencode
 from pathlib import Path
 from typing import Any
 
@@ -108,14 +109,14 @@ class ParquetSource(TypedFiles):
     def types(self) -> dict[str, Any]:
         """Names and types of the columns of the first file."""
         with reading(self._files[0]):
-            return types_of(pq.read_schema(str(self._files[0])))
+            return types_of(pq.read_schema(pa.OSFile(fsencode(self._files[0]))))
 
     def pieces(self) -> list[Piece]:
         """All row groups. ``part`` is file, first row, row group."""
         found: list[Piece] = []
         for path in self._files:
             with reading(path):
-                meta, size = pq.read_metadata(str(path)), path.stat().st_size
+                meta, size = pq.read_metadata(pa.OSFile(fsencode(path))), path.stat().st_size
             # pyarrow ends the process at damaged metadata of a column, so that its compressed size is not asked for
             groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
             unpacked, begin = sum(group.total_byte_size for group in groups), 0
@@ -128,7 +129,7 @@ class ParquetSource(TypedFiles):
     def batches(self, piece: Piece, columns: list[str]) -> Iterator[pa.Table]:
         """The rows of a row group."""
         path, _, i = piece.part
-        with reading(path), pq.ParquetFile(str(path), pre_buffer=False) as file:
+        with reading(path), pa.OSFile(fsencode(path)) as raw, pq.ParquetFile(raw, pre_buffer=False) as file:
             group, known = file.metadata.row_group(i), set(file.schema_arrow.names)
             rows = max(1024, min(ROWS, BLOCK * 4 * group.num_rows // max(1, group.total_byte_size)))
             wanted = [name for name in columns if name in known]
@@ -143,7 +144,7 @@ class FeatherSource(TypedFiles):
 
     def types(self) -> dict[str, Any]:
         """Names and types of the columns of the first file."""
-        with reading(self._files[0]), pa.memory_map(str(self._files[0])) as f:
+        with reading(self._files[0]), pa.memory_map(fsencode(self._files[0])) as f:
             return types_of((pa.ipc.open_stream(f) if in_stream_form(f) else pa.ipc.open_file(f)).schema)
 
     def pieces(self) -> list[Piece]:
@@ -151,7 +152,7 @@ class FeatherSource(TypedFiles):
         found: list[Piece] = []
         for path in self._files:
             begin = 0
-            with reading(path), pa.memory_map(str(path)) as f:
+            with reading(path), pa.memory_map(fsencode(path)) as f:
                 if in_stream_form(f):
                     found.append(Piece(len(found), str(path), (path, 0, None), path.stat().st_size))
                     continue
@@ -165,7 +166,7 @@ class FeatherSource(TypedFiles):
     def batches(self, piece: Piece, columns: list[str]) -> Iterator[pa.Table]:
         """The rows of a record batch; their bytes are checked, since a damaged file may point anywhere."""
         path, _, i = piece.part
-        with reading(path), pa.memory_map(str(path)) as f:
+        with reading(path), pa.memory_map(fsencode(path)) as f:
             for batch in pa.ipc.open_stream(f) if i is None else [pa.ipc.open_file(f).get_batch(i)]:
                 for name, column in zip(batch.schema.names, batch.columns, strict=True):
                     if name in columns:

@@ -16,6 +16,7 @@ from graphtheta.tables.objects import memory_source
 from graphtheta.tables.query import is_stream, stream_source
 from graphtheta.tables.source import Source
 from graphtheta.tables.text import TextSource
+from graphtheta.wording import shown
 
 PARQUET_FILES = (".parquet", ".pq")
 ARROW_FILES = (".feather", ".arrow", ".arrows", ".ipc")
@@ -69,6 +70,8 @@ def maker_of(path: Path) -> Any:
 def files_of(table: Any) -> list[Path]:
     """The files of a table, in the order of their names, or as they are listed."""
     if not is_path(table):
+        if not isinstance(table, Sequence):
+            raise ConfigError(f"got {shown(table)} as a table; give a path, a list of paths, a table or a dict of arrays")
         found = [path for item in table for path in files_of(item)]
         if not found:
             raise ConfigError("an empty list of files; give at least one")

@@ -19,6 +19,7 @@ from csv import Error as CsvError
 from csv import reader
 from functools import cached_property, partial
 from itertools import pairwise
+from os import fsencode
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -507,7 +508,7 @@ def rows_of(path: Path, text: bytes, separator: str) -> tuple[list[tuple[int, by
 
 def opened(path: Path) -> Any:
     """The decompressed bytes of a file."""
-    return pa.input_stream(str(path), compression=compression(path))
+    return pa.input_stream(pa.OSFile(fsencode(path)), compression=compression(path))
 
 
 def read_all(stream: Any, n: int) -> bytes:
@@ -552,7 +553,7 @@ def whole_lines(path: Path, head: Head, breaks: bool) -> Iterator[tuple[int, int
         FormatError: A quote is not closed.
     """
     lines, k, rest, packed = head.lines, 0, b"", compression(path)
-    with pa.OSFile(str(path)) as file, pa.CompressedInputStream(file, packed) if packed else nullcontext(file) as stream:
+    with pa.OSFile(fsencode(path)) as file, pa.CompressedInputStream(file, packed) if packed else nullcontext(file) as stream:
         read_all(stream, head.start)
         told = 0
         while True:

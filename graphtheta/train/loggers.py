@@ -5,6 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from graphtheta.arguments import checked
 from graphtheta.errors import ConfigError
 from graphtheta.train.callback import Callback, Now
 from graphtheta.train.session import Session
@@ -33,6 +34,7 @@ class TensorBoard(Callback):
         ConfigError: tensorboardX is not installed.
     """
 
+    @checked
     def __init__(self, trainer: Session, folder: str | Path | None = None):
         folder = trainer.job.folder / "tensorboard" if folder is None else folder
         writes = trainer.comm.rank == 0
@@ -63,6 +65,7 @@ class MLflow(Callback):
         ConfigError: mlflow is not installed.
     """
 
+    @checked
     def __init__(self, trainer: Session, experiment: str = "", uri: str = ""):
         self._mlflow = None
         if trainer.comm.rank == 0:

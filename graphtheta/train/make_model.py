@@ -91,9 +91,6 @@ def _check_factory(given: Any) -> None:
         name = layer.__name__ if inspect.isclass(layer) else type(layer).__name__
         raise ConfigError(f"{name} is a layer, and a layer runs inside a model: write a gt.Model whose forward(self, graph) returns "
                           f"self.layer(graph, graph.x), with self.layer = {name}(...)")
-    if not isinstance(given, Model) and not callable(given):
-        raise ConfigError(f"gt.Trainer(MODEL, GRAPH): the model is of type {type(given).__name__}; expected the name of a published model, "
-                          "FILE.py:Class, a gt.Model, or a class or function that makes one")
 
 
 def _check_dtype(model: Model, job: Job) -> Model:

@@ -4,6 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from graphtheta.arguments import checked
 from graphtheta.data.graph import Graph
 from graphtheta.datasets.dataset import load
 from graphtheta.engine.comm.communicator import Comm
@@ -49,6 +50,7 @@ def job_of(run: str | Path, keys: dict[str, Any], trust: bool = False) -> Job:
     return changed
 
 
+@checked
 def open_run(run: str | Path, graph: Graph | None = None, *, comm: Comm | None = None, trust: bool = False,
              **keys: Any) -> Inference:
     """The model of a finished run on another graph.

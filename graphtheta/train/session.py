@@ -1,13 +1,14 @@
 """The base class of ``Trainer`` and ``Run``: a model on a graph, partitioned over the workers."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
 import numpy as np
 
+from graphtheta.arguments import checked
 from graphtheta.data.graph import Graph
 from graphtheta.embeddings.saved import gathered_values, load_values
 from graphtheta.engine.comm.communicator import Comm
@@ -83,9 +84,10 @@ class Session(ModelOnGraph):
     # keys of a job that have no meaning here
     unread: tuple[str, ...] = ("seeds",)
 
+    @checked
     def __init__(self, model: str | Model | Callable[..., Model] | None = None, graph: Graph | None = None, *, job: Job | None = None,
                  comm: Comm | None = None, loss: Callable[..., Any] | None = None, lr_schedule: str | Schedule | None = None,
-                 groups: Groups | None = None, freeze: Iterable[Choice] = (), **keys: Any):
+                 groups: Groups | None = None, freeze: Choice | Sequence[Choice] = (), **keys: Any):
         if model is not None:
             keys["model"] = model if isinstance(model, str) else source_of(model)
         if isinstance(lr_schedule, str):
@@ -93,11 +95,6 @@ class Session(ModelOnGraph):
         comm = comm if comm is not None else start()
         job = job.change(**keys) if job is not None else Job(**keys)
         self._refuse_unread(job)
-        if graph is not None and not isinstance(graph, Graph):
-            raise ConfigError(f"gt.{type(self).__name__}(MODEL, GRAPH): the graph is of type {type(graph).__name__}; expected a gt.Graph, "
-                              "such as gt.load('sbm'), gt.Graph(edge_index, x=...) or gt.Graph.from_networkx(...)")
-        if loss is not None and not callable(loss):
-            raise ConfigError(f"loss={loss!r} is not a function; give a function of (out, y) that returns a value for each row")
         schedule = lr_schedule if callable(lr_schedule) else None
         freeze = (freeze,) if isinstance(freeze, (str, Module)) else tuple(freeze)
         if graph is not None:
@@ -156,6 +153,7 @@ class Session(ModelOnGraph):
             raise DivergedError(f"the loss of step {step} is {total[wrong[0]]}; {CALMER}")
         return total[:n], total[n:].tolist()
 
+    @checked
     def on(self, graph: Graph) -> Inference:
         """The model on another graph, with the weights that it has whenever it runs.
 
@@ -207,6 +205,7 @@ class Session(ModelOnGraph):
                        thresholds=None if thresholds is None else thresholds.tolist(),
                        positive=setup.evaluator.positive, prepared=setup.prepared)
 
+    @checked
     def save(self, path: str | Path) -> None:
         """Write the weights and the job, on rank 0, with what is carried to other graphs; the file appears whole or not at all.
 
@@ -223,6 +222,7 @@ class Session(ModelOnGraph):
             error = e
         self.comm.agree(error)
 
+    @checked
     def load(self, path: str | Path) -> str:
         """Load the weights from a file that ``save`` wrote.
 

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from graphtheta.agreement.digest import changed
+from graphtheta.arguments import checked
 from graphtheta.console import complain, say
 from graphtheta.data.columns import listed
 from graphtheta.data.scale import SCALES
@@ -57,6 +58,7 @@ class Weights(NamedTuple):
     rows: Sequence[np.ndarray]
 
 
+@runtime_checkable
 class Log(Protocol):
     """Receives the reports of a trainer."""
 
@@ -87,6 +89,7 @@ class Trainer(Session):
         """Updates made so far."""
         return self.training.step
 
+    @checked
     def fit(self, log: Log | None = None, callbacks: Sequence[Callback] = ()) -> Result:
         """Train; afterwards the model holds the weights of the best validation metric.
 

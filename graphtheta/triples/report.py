@@ -3,16 +3,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphtheta.arguments import checked
 from graphtheta.console import figure, table
 from graphtheta.errors import ConfigError
 from graphtheta.ops.metrics.ranking import KS, hits, mrr
 from graphtheta.triples.known import HEAD, TAIL
 from graphtheta.triples.ranking import TripleEvaluator
+from graphtheta.wording import shown
 
 SIDE_NAMES = {HEAD: "head", TAIL: "tail"}
 Report = dict[tuple[Any, str], dict[str, float]]
 
 
+@checked
 def relation_report(trainer: Any, split: str = "test") -> Report:
     """Ranks of the triples of each relation, of a trainer with the task triple.
 
@@ -30,6 +33,8 @@ def relation_report(trainer: Any, split: str = "test") -> Report:
 
     Collective: all ranks.
     """
+    if not hasattr(trainer, "setup"):
+        raise ConfigError(f"relation_report: trainer is {shown(trainer)}; expected a gt.Trainer")
     setup = trainer.setup
     if not isinstance(setup.evaluator, TripleEvaluator):
         raise ConfigError(f"relation_report ranks heads and tails of triples, but the trainer has task={setup.kind.name}")

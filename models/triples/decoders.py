@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.arguments import checked
 from graphtheta.errors import ConfigError
 
 from ...engine.layer.layer import Layer
@@ -33,6 +34,7 @@ class DistMult(Layer):
 
     sum = None
 
+    @checked
     def __init__(self, width: int, relations: int):
         self.relation = vectors(relations, width)
 
@@ -55,6 +57,7 @@ class TransE(Layer):
 
     sum = None
 
+    @checked
     def __init__(self, width: int, relations: int, margin: float = 9.0, norm: int = 1):
         if norm not in (1, 2):
             raise ConfigError(f"TransE: norm is {norm}; choose 1 or 2")
@@ -79,6 +82,7 @@ class ComplEx(Layer):
 
     sum = None
 
+    @checked
     def __init__(self, width: int, relations: int):
         self.k = half(width, "ComplEx")
         self.real, self.imaginary = vectors(relations, self.k), vectors(relations, self.k)
@@ -104,6 +108,7 @@ class RotatE(Layer):
 
     sum = None
 
+    @checked
     def __init__(self, width: int, relations: int, margin: float = 9.0):
         self.k = half(width, "RotatE")
         self.phase = Parameter(init.uniform((relations, self.k), np.pi))

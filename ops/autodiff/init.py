@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from graphtheta import rng
-from graphtheta.errors import ConfigError
+from graphtheta.errors import ConfigError, ShapeError
 from graphtheta.rng import Purpose
 
 _DTYPE: ContextVar[str] = ContextVar("graphtheta_dtype", default="float32")
+# sizes beyond it overflow 64 bits
+MOST_VALUES = 1 << 62
 
 
 class _Scope:
@@ -76,7 +78,7 @@ def _next_key() -> int:
 
 def uniform(shape: tuple[int, ...], limit: float) -> np.ndarray:
     """Uniform in +-limit."""
-    draws = rng.uniform(_next_key(), np.arange(prod(shape)))
+    draws = rng.uniform(_next_key(), np.arange(_size(shape)))
     return ((2 * draws - 1) * limit).astype(default_dtype()).reshape(shape)
 
 
@@ -100,17 +102,26 @@ def he(shape: tuple[int, ...]) -> np.ndarray:
 
 def normal(shape: tuple[int, ...], std: float = 1.0) -> np.ndarray:
     """Normal with mean 0."""
-    return (rng.normal(_next_key(), np.arange(prod(shape))) * std).astype(default_dtype()).reshape(shape)
+    return (rng.normal(_next_key(), np.arange(_size(shape))) * std).astype(default_dtype()).reshape(shape)
 
 
 def zeros(shape: tuple[int, ...]) -> np.ndarray:
     """All 0."""
+    _size(shape)
     return np.zeros(shape, default_dtype())
 
 
 def ones(shape: tuple[int, ...]) -> np.ndarray:
     """All 1."""
+    _size(shape)
     return np.ones(shape, default_dtype())
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    """Number of values."""
+    if min(shape, default=0) < 0 or prod(shape) > MOST_VALUES:
+        raise ShapeError(f"a parameter cannot have shape {list(shape)}; give sizes from 0 that fit into memory")
+    return prod(shape)
 
 
 def _check(rule: str, shape: tuple[int, ...]) -> None:

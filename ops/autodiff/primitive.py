@@ -29,6 +29,7 @@ from .buffers import rowwise
 from .expr import Expr, build, tracing
 from .fusion import defer
 from .operation import Operation
+from .refusal import FAILURES, refuse
 from .space import RowSpace
 from .tape import Parameter, Var, current, needs_grad, space_of, value_of
 from .traits import PLAIN, Traits
@@ -39,11 +40,27 @@ PRIMITIVES: dict[str, Primitive] = {}
 class Primitive(Operation):
     """An operation that is called with arrays, variables (recorded) or symbols (traced)."""
 
+    @property
+    def built_in(self) -> bool:
+        """Whether it is an operation of this package."""
+        return self.forward.__module__.split(".")[0] == __name__.split(".")[0]
+
     def __reduce__(self) -> tuple[Any, ...]:
         # a copy is the registered primitive itself
         return _registered, (self.name,)
 
     def __call__(self, *args: Any, **static: Any) -> Any:
+        try:
+            return self._call(args, static)
+        except GraphThetaError:
+            raise
+        except FAILURES as error:
+            # a user's primitive may take anything
+            if self.built_in:
+                refuse(self.name, args, error)
+            raise
+
+    def _call(self, args: tuple[Any, ...], static: dict[str, Any]) -> Any:
         if self.traits.takes != "anything":
             takes = self.traits.taken(static)
             args = tuple(_taken(takes, a) for a in args)
@@ -142,7 +159,7 @@ def primitive(name: str, *, rowwise: bool = True, sparse: bool = False, threaded
     def register(forward: Callable[..., Any]) -> Primitive:
         known = PRIMITIVES.get(name)
         # copies of a model find its operations by name
-        if known is not None and known.forward.__module__.split(".")[0] == __name__.split(".")[0]:
+        if known is not None and known.built_in:
             raise UserFunctionError(f"gt.primitive({name!r}): gt already has an operation of this name; choose another name, "
                                     f"such as 'my_{name}'")
         form = (lambda: scalar) if isinstance(scalar, Scalar) else scalar

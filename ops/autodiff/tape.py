@@ -16,8 +16,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from graphtheta.errors import ShapeError, TapeError
+from graphtheta.arguments import checked
+from graphtheta.errors import ArgumentError, ShapeError, TapeError
 from graphtheta.rng import Purpose, key
+from graphtheta.wording import shown
 
 from . import buffers, init
 from .scope import value_scope
@@ -85,8 +87,14 @@ class Parameter(Operators):
     __slots__ = ("_newest", "decay", "name", "requires_grad")
     space = None
 
+    @checked
     def __init__(self, value: Any, decay: float = 1.0, name: str = ""):
-        self._newest = np.asarray(value)
+        try:
+            self._newest = np.asarray(value)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ArgumentError(f"Parameter: {shown(value)} is no array ({error}); give a NumPy array") from None
+        if self._newest.dtype.kind not in "biuf":
+            raise ArgumentError(f"Parameter: got values of type {self._newest.dtype}; give an array of numbers")
         self.decay = float(decay)
         self.name = name
         self.requires_grad = True
@@ -106,26 +114,31 @@ class Parameter(Operators):
         self._newest = value
 
     @classmethod
+    @checked
     def glorot(cls, *shape: int, decay: float = 1.0) -> Parameter:
         """Uniform with variance 2 / (fan_in + fan_out); fan_in = shape[0], fan_out = the product of the other axes."""
         return cls(init.glorot(shape), decay)
 
     @classmethod
+    @checked
     def he(cls, *shape: int, decay: float = 1.0) -> Parameter:
         """Uniform with variance 2 / fan_in; fan_in = shape[0]. For layers followed by relu."""
         return cls(init.he(shape), decay)
 
     @classmethod
+    @checked
     def normal(cls, *shape: int, std: float = 1.0, decay: float = 1.0) -> Parameter:
         """Normal with mean 0."""
         return cls(init.normal(shape, std), decay)
 
     @classmethod
+    @checked
     def zeros(cls, *shape: int, decay: float = 1.0) -> Parameter:
         """All 0."""
         return cls(init.zeros(shape), decay)
 
     @classmethod
+    @checked
     def ones(cls, *shape: int, decay: float = 1.0) -> Parameter:
         """All 1."""
         return cls(init.ones(shape), decay)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.arguments import checked
 from graphtheta.errors import ConfigError
 
 from .aggregator import AGGREGATORS, NO_EDGE, Aggregator, Segments, Shape, State, expand
@@ -39,6 +40,7 @@ class TopK(Aggregator):
 
     weighted = False
 
+    @checked
     def __init__(self, k: int):
         if not isinstance(k, int) or not 1 <= k <= MOST:
             raise ConfigError(f"TopK({k!r}): expected an integer from 1 to {MOST}, because each message is a column of "

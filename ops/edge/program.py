@@ -20,6 +20,7 @@ from graphtheta.errors import UserFunctionError
 
 from ..autodiff.expr import Expr, Tracer, ordered, replaced
 from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.refusal import operation
 from ..autodiff.scope import value_scope
 from ..autodiff.traits import Traits
 from ..compile.scalar import Scalar
@@ -51,6 +52,7 @@ def ones_like(x: Any) -> Any:
 defvjp(ones_like, x=None)
 
 
+@operation
 def softmax(score: Any, axis: int | tuple[int, ...] | None = None) -> Any:
     """Softmax of an edge score over the in-edges of each destination, inside ``gather``; with an axis, over that axis, anywhere.
 

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from graphtheta.errors import UserFunctionError
+from graphtheta.wording import shown
 
 from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.refusal import operation
 from ..autodiff.traits import Traits
 from ..compile.scalar import Scalar
 from .rows import same_axes, same_dtype, same_rows, unbroadcast
@@ -94,6 +96,7 @@ def logical_not(x: Any) -> Any:
     return _not(_mask("~", x))
 
 
+@operation
 def where(mask: Any, x: Any, y: Any) -> Any:
     """x where the mask holds, y elsewhere, aligned.
 
@@ -110,7 +113,7 @@ def where(mask: Any, x: Any, y: Any) -> Any:
             be unknown.
     """
     if np.dtype(getattr(mask, "dtype", type(mask))).kind not in "biu":
-        raise UserFunctionError(f"where: the mask {mask!r} is no comparison; expected one, such as x > 0, or an integer value")
+        raise UserFunctionError(f"where: the mask {shown(mask)} is no comparison; expected one, such as x > 0, or an integer value")
     if not hasattr(x, "dtype") and not hasattr(y, "dtype"):
         raise UserFunctionError("where: both values are numbers, whose float type is not known; give one of them as a value, or convert "
                                 "the mask with gt.cast(mask, x.dtype)")

@@ -8,6 +8,7 @@ from graphtheta.errors import ShapeError, UserFunctionError
 from graphtheta.sparse import is_sparse
 
 from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.refusal import operation
 from ..autodiff.traits import Traits
 from ..rows.products import long_product, product
 from ..rows.row_list import RowList
@@ -45,6 +46,7 @@ def _matmul_w(g: Any, y: Any, x: Any, w: Any) -> Any:
 defvjp(matmul_p, x=_matmul_x, w=_matmul_w)
 
 
+@operation
 def matmul(x: Any, w: Any) -> Any:
     """Contract the last axis of x with the first axis of w.
 
@@ -82,6 +84,7 @@ def to_dense_p(x: Any) -> Any:
 defvjp(to_dense_p, x=lambda g, y, x: None if is_sparse(x) else g)
 
 
+@operation
 def to_dense(x: Any) -> Any:
     """Sparse rows as a dense array, [n, d]; anything else as it is.
 
@@ -91,6 +94,7 @@ def to_dense(x: Any) -> Any:
     return x if isinstance(x, StoredRows) else to_dense_p(x)
 
 
+@operation
 def linear(x: Any, w: Any, b: Any = None) -> Any:
     """matmul(x, w) + b.
 

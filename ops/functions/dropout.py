@@ -19,6 +19,7 @@ from graphtheta.typed_rows import TypedRows
 
 from ..autodiff.expr import Expr, tracer, tracing
 from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.refusal import operation
 from ..autodiff.tape import current, space_of
 from ..autodiff.traits import Traits, all_axes
 from .rows import as_floats
@@ -84,6 +85,7 @@ def _dropout_vjp(g: Any, y: Any, x: Any, ids: Any, key: Any, rate: float, site: 
 defvjp(dropout_p, x=_dropout_vjp, ids=None, key=None)
 
 
+@operation
 def dropout(x: Any, rate: float) -> Any:
     """Set elements to zero at random in training and scale up the rest; x itself otherwise.
 

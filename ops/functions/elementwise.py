@@ -10,6 +10,7 @@ import scipy
 from graphtheta.errors import UserFunctionError
 
 from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.refusal import operation
 from ..autodiff.traits import Traits, all_axes
 from ..compile.scalar import Scalar, constant
 from .rows import align, unbroadcast
@@ -81,11 +82,13 @@ def div(x: Any, y: Any) -> Any:
     return _div(*align(x, y))
 
 
+@operation
 def maximum(x: Any, y: Any) -> Any:
     """The larger of two values, aligned; where they are equal the gradient goes to x."""
     return _maximum(*align(x, y))
 
 
+@operation
 def minimum(x: Any, y: Any) -> Any:
     """The smaller of two values, aligned; where they are equal the gradient goes to x."""
     return _minimum(*align(x, y))
@@ -290,6 +293,7 @@ def _pow_exponent(g: Any, y: Any, x: Any, exponent: Any) -> Any:
 defvjp(_pow, x=_pow_base, exponent=_pow_exponent)
 
 
+@operation
 def power(x: Any, exponent: Any) -> Any:
     """x ** exponent, aligned.
 
@@ -304,11 +308,13 @@ def power(x: Any, exponent: Any) -> Any:
     return _pow(*align(x, exponent))
 
 
+@operation
 def leaky_relu(x: Any, slope: float = 0.01) -> Any:
     """x where positive, slope * x elsewhere; the slope is a constant."""
     return _leaky_relu(x, slope=_constant("leaky_relu", "slope", slope))
 
 
+@operation
 def elu(x: Any, alpha: float = 1.0) -> Any:
     """x where positive, alpha * (exp(x) - 1) elsewhere.
 
@@ -317,6 +323,7 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
     return _elu(x, alpha=_constant("elu", "alpha", alpha))
 
 
+@operation
 def clip(x: Any, low: float | None, high: float | None) -> Any:
     """x limited to [low, high], as in NumPy; None leaves a side open. The gradient is 0 outside.
 

@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 
 from graphtheta.errors import ShapeError, UserFunctionError
+from graphtheta.wording import shown
 
 from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.refusal import operation
 from ..autodiff.tape import current
 from ..autodiff.traits import Traits
 from ..rows.columns import sums_by_number
@@ -64,6 +66,7 @@ def check_range(index: np.ndarray | None, size: int, of: str, among: str) -> Non
                          f"the rows of {among}")
 
 
+@operation
 def embedding(table: Any, index: Any) -> Any:
     """Rows of a table chosen by an integer value of each node or edge, such as its type or relation.
 
@@ -83,7 +86,7 @@ def embedding(table: Any, index: Any) -> Any:
     """
     if np.dtype(index.dtype).kind not in "iu":
         raise UserFunctionError("embedding looks up rows of a table by an integer value, such as a column of gt.Graph(..., "
-                                f"node_columns=..., edge_columns=...); expected (table, integers), got {table!r} and {index!r}")
+                                f"node_columns=..., edge_columns=...); expected (table, integers), got {shown(table)} and {shown(index)}")
     of = repr(index) if isinstance(index, Expr) else getattr(index, "name", "")
     among = getattr(table, "name", "")
     named = {"of": of or "the index", "among": f"the table {among}" if among else "the table"}
@@ -94,7 +97,7 @@ def embedding(table: Any, index: Any) -> Any:
         raise UserFunctionError(f"embedding: the table {table!r} is computed on the edge; return it from transform, and read it as "
                                 "edge.src.NAME or edge.dst.NAME")
     if not trailing(table) or trailing(index) or not has_rows(index):
-        raise ShapeError(f"embedding: a table with rows is [rows, k, ...] and its index [rows]; got {table!r} and {index!r}")
+        raise ShapeError(f"embedding: a table with rows is [rows, k, ...] and its index [rows]; got {shown(table)} and {shown(index)}")
     return own_embedding_p(*same_rows(table, index), **named)
 
 

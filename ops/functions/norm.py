@@ -12,6 +12,7 @@ from graphtheta.sparse import is_sparse
 from ..autodiff.expr import Expr, tracing
 from ..autodiff.init import default_dtype
 from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.refusal import operation
 from ..autodiff.tape import Var, current, value_of
 from ..autodiff.traits import Traits
 from ..compile.scalar import Scalar
@@ -43,6 +44,7 @@ class RunningStats:
         self.var = ((1 - momentum) * self.var + momentum * var).astype(self.var.dtype)
 
 
+@operation
 def batch_norm(x: Any, gamma: Any, beta: Any, stats: RunningStats, momentum: float = 0.1, eps: float = 1e-5) -> Any:
     """Normalise every column over the rows of all workers.
 
@@ -136,6 +138,7 @@ def _standardise_vjp(g: Any, y: Any, x: Any, eps: float) -> Any:
 defvjp(standardise_p, x=_standardise_vjp)
 
 
+@operation
 def layer_norm(x: Any, gamma: Any = None, beta: Any = None, eps: float = 1e-5) -> Any:
     """Normalise every row over its last axis.
 

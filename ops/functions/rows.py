@@ -26,6 +26,7 @@ from graphtheta.errors import ShapeError, UserFunctionError
 from ..autodiff import buffers
 from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.refusal import operation
 from ..autodiff.space import RowSpace
 from ..autodiff.tape import Parameter, Var, current, space_of
 from ..autodiff.traits import Traits, all_axes, always, first
@@ -106,6 +107,7 @@ def expand_last(x: Any, n: int = 1) -> Any:
     return expand_last_p(x, n=n) if n else x
 
 
+@operation
 def cast(x: Any, dtype: Any) -> Any:
     """x in another type, for example integer counts as ``float32``; gradients come back in the type of x."""
     return _cast(x, dtype=np.dtype(dtype).name)

@@ -15,6 +15,7 @@ import numpy as np
 from graphtheta.errors import ShapeError
 
 from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.refusal import operation
 from ..autodiff.traits import Shape, Traits, always, first
 from ..rows.columns import sum_over
 from .constant import stop_gradient
@@ -73,6 +74,7 @@ defvjp(max_p, x=_to_the_first(np.argmax))
 defvjp(min_p, x=_to_the_first(np.argmin))
 
 
+@operation
 def sum(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
     """Sum over trailing axes.
 
@@ -88,12 +90,14 @@ def sum(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
     return sum_p(x, axis=axes, keepdims=keepdims) if axes else x
 
 
+@operation
 def mean(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
     """Mean over trailing axes; arguments as for ``sum``."""
     axes = _axes("mean", x, axis)
     return div(sum(x, axis, keepdims), prod(trailing(x)[a] for a in axes))
 
 
+@operation
 def max(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
     """Largest value over trailing axes, NaN if one is; arguments as for ``sum``.
 
@@ -103,6 +107,7 @@ def max(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
     return max_p(x, axis=axes, keepdims=keepdims) if axes else x
 
 
+@operation
 def min(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
     """Smallest value over trailing axes; NaN, ties and arguments as for ``max``."""
     axes = _axes("min", x, axis)
@@ -149,6 +154,7 @@ def reshape_p(x: Any, *, keep: int, shape: tuple[int, ...]) -> Any:
 defvjp(reshape_p, x=lambda g, y, x, keep, shape: g.reshape(x.shape))
 
 
+@operation
 def reshape(x: Any, *shape: int) -> Any:
     """Change the trailing shape; rows stay. A value without rows gets the whole shape.
 
@@ -169,6 +175,7 @@ def reshape(x: Any, *shape: int) -> Any:
     return reshape_p(x, keep=int(has_rows(x)), shape=tuple(new))
 
 
+@operation
 def flatten(x: Any) -> Any:
     """All trailing axes as one, [n, a, b] -> [n, a * b]."""
     return reshape(x, prod(trailing(x)))
@@ -230,6 +237,7 @@ def broadcast_to(x: Any, *shape: int) -> Any:
     return broadcast_to_p(x, keep=int(has_rows(x)), shape=tuple(shape))
 
 
+@operation
 def concat(values: list[Any] | tuple[Any, ...], axis: int = -1) -> Any:
     """Join values along a trailing axis.
 
@@ -264,6 +272,7 @@ def _alike(values: list[Any] | tuple[Any, ...]) -> list[Any]:
     return [p if hasattr(p, "dtype") else np.asarray(p, dtype) for p in parts]
 
 
+@operation
 def stack(values: list[Any] | tuple[Any, ...], axis: int = -1) -> Any:
     """Join values of equal trailing shape along a new trailing axis, [n, d] k times -> [n, d, k].
 

@@ -9,10 +9,12 @@ import numpy as np
 
 from graphtheta.errors import ShapeError, UserFunctionError
 from graphtheta.sparse import is_sparse
+from graphtheta.wording import shown
 
 from ..autodiff.buffers import empty
 from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.refusal import operation
 from ..autodiff.traits import Traits
 from ..rows.products import long_product, product, taken
 from .dense import flat
@@ -63,6 +65,7 @@ def _typed_matmul_w(g: Any, y: Any, x: Any, w: Any, index: Any) -> Any:
 defvjp(typed_matmul_p, x=_typed_matmul_x, w=_typed_matmul_w, index=None)
 
 
+@operation
 def typed_matmul(x: Any, w: Any, index: Any) -> Any:
     """Multiply each row by one of several matrices, such as that of the type of its node.
 
@@ -85,7 +88,7 @@ def typed_matmul(x: Any, w: Any, index: Any) -> Any:
         raise UserFunctionError("typed_matmul cannot be used inside gather; compute it in transform")
     if np.dtype(index.dtype).kind not in "iu" or not has_rows(index) or not has_rows(x) or has_rows(w):
         raise UserFunctionError("typed_matmul(x, w, index) multiplies each row of x by the matrix that an integer of the row chooses, such "
-                                f"as node.type; expected (row values, matrices, integers), got {x!r}, {w!r} and {index!r}")
+                                f"as node.type; expected (row values, matrices, integers), got {shown(x)}, {shown(w)} and {shown(index)}")
     x, w = same_dtype(x, w)
     if trailing(index) or not trailing(x) or len(trailing(w)) < 2 or trailing(x)[-1] != trailing(w)[1]:
         raise ShapeError(f"typed_matmul: expected x [rows, ..., d], matrices [k, d, ...] and an index [rows], got "

@@ -6,12 +6,15 @@ from typing import Any
 import numpy as np
 
 from graphtheta.errors import UserFunctionError
+from graphtheta.wording import shown
 
 from ..autodiff.expr import Expr, tracing
+from ..autodiff.refusal import operation
 from ..autodiff.tape import Var, current, needs_grad
 from ..rows.columns import row_sums
 
 
+@operation
 def graph_sum(x: Any) -> Any:
     """Sum of a value over all nodes that have one, on all workers.
 
@@ -34,6 +37,7 @@ def graph_sum(x: Any) -> Any:
     return _reduced("graph_sum", x, False)
 
 
+@operation
 def graph_mean(x: Any) -> Any:
     """Mean of a value over all nodes that have one, on all workers; as ``graph_sum``.
 
@@ -46,7 +50,7 @@ def _reduced(name: str, x: Any, mean: bool) -> Any:
     if isinstance(x, Expr) or tracing():
         raise UserFunctionError(f"{name} mixes rows and cannot be used inside gather; use it in transform, apply or forward")
     if not isinstance(x, Var) or x.space is None or not isinstance(x.value, np.ndarray):
-        raise UserFunctionError(f"{name} takes dense values of nodes or edges, got {x!r}")
+        raise UserFunctionError(f"{name} takes dense values of nodes or edges, got {shown(x)}")
     tape, rows, learned = current(), x.value, needs_grad(x)
     # the tape refers to the rule; a reference back would be a cycle
     all_sum, exact = tape.all_sum, rows.dtype.kind != "f"

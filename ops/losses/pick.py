@@ -9,6 +9,7 @@ from graphtheta.errors import ShapeError, UserFunctionError
 
 from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
+from ..autodiff.refusal import operation
 from ..autodiff.tape import space_of, value_of
 from ..functions.elementwise import exp, log
 from ..functions.rows import as_floats, same_rows
@@ -29,6 +30,7 @@ def _pick_vjp(g: Any, y: Any, x: Any, index: Any) -> Any:
 defvjp(_pick, x=_pick_vjp, index=None)
 
 
+@operation
 def pick(x: Any, index: Any) -> Any:
     """The entry of the last axis that an integer chooses, such as the output for the label of each row.
 
@@ -58,6 +60,7 @@ def pick(x: Any, index: Any) -> Any:
     return out
 
 
+@operation
 def log_softmax(x: Any) -> Any:
     """Logarithms of the probabilities whose logits are the last axis, [n, ..., k] -> the same shape; not for gather."""
     if isinstance(x, Expr):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.arguments import checked
 from graphtheta.errors import ConfigError, FormatError, ShapeError
 
 from ..autodiff.buffers import by_blocks, empty
@@ -36,6 +37,7 @@ class Optimiser(ABC):
 
     slots: tuple[str, ...] = ()
 
+    @checked
     def __init__(self, parameters: Sequence[Parameter], lr: Rates, weight_decay: Rates = 0.0):
         self.parameters = list(parameters)
         self.lr = _each("lr", lr, len(self.parameters))
@@ -108,6 +110,7 @@ class SGD(Optimiser):
         ConfigError: Nesterov without momentum.
     """
 
+    @checked
     def __init__(self, parameters: Sequence[Parameter], lr: Rates, weight_decay: Rates = 0.0, momentum: float = 0.0,
                  nesterov: bool = False):
         _check("momentum", momentum, 0 <= momentum < 1, "in [0, 1)")
@@ -138,6 +141,7 @@ class Adam(Optimiser):
 
     slots = ("mean", "square")
 
+    @checked
     def __init__(self, parameters: Sequence[Parameter], lr: Rates, weight_decay: Rates = 0.0, betas: tuple[float, float] = (0.9, 0.999),
                  eps: float = 1e-8):
         _check("betas", betas, all(0 <= b < 1 for b in betas), "in [0, 1)")

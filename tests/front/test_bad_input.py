@@ -175,9 +175,9 @@ KEYS: dict[str, Case] = {
 MODELS: dict[str, Case] = {
     "a layer": (fit(gt.Layer()), ConfigError, ["Layer is a layer", "gt.Model", "forward"]),
     "a class of layers": (fit(type("Mine", (gt.Layer,), {})), ConfigError, ["Mine is a layer", "gt.Model"]),
-    "a number": (fit(3), ConfigError, ["gt.Trainer(MODEL, GRAPH)", "int"]),
-    "arguments swapped": (lambda: gt.Trainer(graph(), Good), ConfigError, ["gt.Trainer(MODEL, GRAPH)"]),
-    "a name for the graph": (lambda: gt.Trainer(Good, "cora"), ConfigError, ["of type str", "gt.load"]),
+    "a number": (fit(3), ConfigError, ["Trainer: model is 3", "gt.Model"]),
+    "arguments swapped": (lambda: gt.Trainer(graph(), Good), ConfigError, ["Trainer: model is a value of type Graph"]),
+    "a name for the graph": (lambda: gt.Trainer(Good, "cora"), ConfigError, ["graph is 'cora'", "gt.load"]),
     "a constructor that needs more": (fit(Needs), ConfigError, ["Needs needs temperature", "default"]),
     "a function that makes no model": (fit(lambda d_in: None), ConfigError, ["returned NoneType", "gt.Model"]),
     "no forward": (fit(NoForward), UserFunctionError, ["forward of NoForward is missing"]),
@@ -187,7 +187,7 @@ MODELS: dict[str, Case] = {
     "more layers than in the dry run": (fit(Fickle), GraphThetaError, ["more layers than the 1", "same layers in every forward pass"]),
     "edges read sparse features": (fit(Plain, on=lambda: graph(x=sp.eye_array(N, 40).tocsr())), ColumnError,
                                    ["edge.src.h", "sparse", "gt.to_dense(node.h)", "gt.matmul(node.h"]),
-    "gt.check of a class": (lambda: gt.check(gt.Layer), ConfigError, ["the class Layer", "gt.check(MyLayer(4, 3))"]),
+    "gt.check of a class": (lambda: gt.check(gt.Layer), ConfigError, ["layer is the class Layer", "such as Layer(...)"]),
 }
 FUNCTIONS: dict[str, Case] = {
     "gather: missing column": (layer(gather=lambda s, e: e.src.z), ColumnError, ["gather of Mine", "edge.src.z", "offers h"]),

@@ -82,8 +82,6 @@ BAD = {
     "whole floats": ({"edge_columns": {"t": [[1.0], [2], [2**24 + 1], [4]]}}, DataError,
                      ["edge 2, column 0 is 16777217", "16777216", "integers"]),
     "beyond float32": ({"edge_columns": {"t": [1.0, 2, 1e300, 4]}}, DataError, ["edge 2 is 1e+300"]),
-    "no mapping": ({"edge_columns": [1, 2, 3, 4]}, DataError, ["edge_columns", "list", '"type"']),
-    "a list": ({"node_columns": [1, 2, 3]}, DataError, ["node_columns", "list"]),
     "no identifier": ({"edge_columns": {"a b": [1] * 4}}, DataError, ["edge_columns", "'a b'", "identifier"]),
     "no name": ({"edge_columns": {7: [1] * 4}}, DataError, ["7", "identifier"]),
     "keyword": ({"edge_columns": {"class": [1] * 4}}, DataError, ["'class'", "identifier"]),
