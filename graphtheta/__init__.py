@@ -22,7 +22,7 @@ _FRONT = {
     "PerRelationSampler": "samplers.per_relation",
     "LaborSampler": "samplers.labor", "LadiesSampler": "samplers.ladies", "PladiesSampler": "samplers.pladies",
     "ORDERS": "orders.registry", "Callback": "train.callback", "Result": "recovery.progress",
-    "preset": "job.presets", "check": "checking.conformance", "check_gradients": "checking.gradients", "check_vjp": "checking.gradients",
+    "GraphThetaError": "errors", "preset": "job.presets", "check": "checking.conformance", "check_gradients": "checking.gradients", "check_vjp": "checking.gradients",
     "explain": "reports.explanation", "TaskKind": "tasks.kind", "TASKS": "tasks.registry",
     "PARTITIONERS": "partitioners.registry", "EDGE_PLACEMENTS": "partitioners.registry", "partition_report": "partitioners.report",
     "CACHE_POLICIES": "caching.registry", "relation_report": "triples.report",
@@ -53,6 +53,8 @@ _OPS = (
     "matmul", "max", "maximum", "mean", "min", "minimum", "pick", "power", "primitive", "relu", "reshape", "sigmoid", "sin",
     "softplus", "sqrt", "square", "stack", "stop_gradient", "sum", "tanh", "to_dense", "typed_matmul", "where",
 )
+# packages that are read by their names: gt.models.GCN
+_MODULES = ("errors", "models", "ops")
 _HOME = {
     **{name: f"graphtheta.{module}" for name, module in _FRONT.items()},
     **{name: f"graphtheta.models.{module}" for name, module in _MODELS.items()},
@@ -64,6 +66,9 @@ __all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        # importing it makes it an attribute
+        return import_module(f"graphtheta.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'graphtheta' has no attribute '{name}'")
     with collector_paused():
@@ -75,4 +80,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *__all__, *_MODULES})

@@ -18,7 +18,6 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get
 
 import numpy as np
 
-import graphtheta
 from graphtheta.errors import ArgumentError
 from graphtheta.wording import did_you_mean, shown
 
@@ -158,9 +157,7 @@ def expected(hint: Any) -> str:
     if origin is Callable:
         return "a function"
     if isinstance(origin, type):
-        public = origin.__name__ in graphtheta.__all__
-        name = f"a gt.{origin.__name__}" if public else f"an object of type {origin.__name__}"
-        return str(getattr(origin, "as_argument", name))
+        return str(getattr(origin, "as_argument", f"an object of type {origin.__name__}"))
     return "something else"
 
 

@@ -303,3 +303,8 @@ def test_names_no_path_of_a_machine() -> None:
             lines = path.read_text(encoding="utf-8").splitlines()
             faults += [f"{name}:{i} {line.strip()}" for i, line in enumerate(lines, 1) if MACHINE_PATH.search(line)]
     assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("text", ["gt.models.GCN", "gt.errors.DataError", "gt.ops.exp", "gt.GraphThetaError"])
+def test_modules_of_the_guides_are_there_in_a_fresh_process(text: str) -> None:
+    assert fresh(f"import graphtheta as gt; print({text}.__name__)") == text.rpartition(".")[2]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from keyword import iskeyword
 from types import MappingProxyType
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 
@@ -117,8 +118,16 @@ def unit_of(graph: Any, group: str, name: str) -> str:
     return str(graph.meta.get(f"{group}_units", {}).get(name, ""))
 
 
+def is_attribute(name: Any) -> bool:
+    """Whether user functions can read a column of a name as ``node.NAME``."""
+    if not isinstance(name, str) or not name.isidentifier() or name.startswith("_"):
+        return False
+    # Python reads some characters of identifiers as others
+    return not iskeyword(name) and normalize("NFKC", name) == name
+
+
 def _checked_name(name: Any, origin: Origin) -> str:
-    if not isinstance(name, str) or not name.isidentifier() or iskeyword(name) or name.startswith("_"):
+    if not is_attribute(name):
         raise origin.data(f"the name {name!r} cannot be read as an attribute such as node.NAME",
                           "choose a Python identifier that does not begin with '_'")
     if name in TAKEN:

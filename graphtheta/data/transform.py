@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.data.arrays import EDGE_MASKS, G, GraphArrays
+from graphtheta.data.arrays import EDGE_FIELDS, EDGE_MASKS, G, GraphArrays
 from graphtheta.data.columns import added_rows, take_rows
 from graphtheta.data.lazy import Extended, Kept, Read, Selected, Without
 from graphtheta.data.scale import Scale
@@ -44,6 +44,18 @@ def keep_edges(graph: G, keep: Any) -> G:
     """The graph with some of its edges, given by a mask [n_edges] or by edge numbers."""
     edges = rows_of(keep, graph.n_edges, "edge")
     return graph.replace(edge_index=(graph.src[edges], graph.dst[edges]), **take_edges(graph, edges))
+
+
+def edges_in_memory(graph: G) -> G:
+    """The graph with arrays of edges in memory, also if those of its store are mapped from files."""
+    if not graph.in_files:
+        return graph
+    edges = {field: getattr(graph, field) for field in EDGE_FIELDS}
+    return graph.replace(
+        edge_index=(np.array(graph.src), np.array(graph.dst)),
+        edge_columns={name: np.array(x) for name, x in graph.edge_columns.items()},
+        **{field: None if x is None else np.array(x) for field, x in edges.items()},
+    )
 
 
 def rows_of(chosen: Any, n: int, kind: str) -> np.ndarray:

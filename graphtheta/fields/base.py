@@ -117,6 +117,8 @@ class Numbers(Base):
 
     def __init__(self, name: str, columns: Sequence[str], types: Mapping[str, Any], width: int | None = None, *, vector: bool = False,
                  missing: bool = False, dtype: Any = np.float32, remedy: str = ""):
+        if width == 0:
+            raise DataError(f"column '{columns[0]}': the first list is empty; give a list of as many numbers in every row, at least one")
         read = {column: BOOL if pa.types.is_boolean(element(types[column])) else FLOAT for column in columns}
         self.inputs: dict[str, Any] = read if width is None else {column: pa.large_list(kind) for column, kind in read.items()}
         self._name, self._width, self._vector, self._missing, self._remedy = name, width, vector, missing, remedy

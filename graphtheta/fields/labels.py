@@ -193,6 +193,11 @@ class Sets(Codes):
             DataError: Lists have a class twice, so that they are no lists of classes.
         """
         super().agree(comm, n)
+        if not self._values:
+            raise DataError(
+                f"column '{self._column}' has no class in any list, so that there is nothing to learn; check the column, or import "
+                "without the label"
+            )
         if self._names:
             return
         parts = comm.all_gather([sorted(self._lengths), self._twice])

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from graphtheta.data.columns import TAKEN, TIME_UNITS
+from graphtheta.data.columns import TAKEN, TIME_UNITS, is_attribute
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.fields.base import Base, Codes, Field, Numbers, Output, Wrong, no_list, read_as, says
 from graphtheta.fields.scaled import Scaled
@@ -180,9 +180,9 @@ def named_field(group: str, column: str, types: dict[str, Any], width: int) -> F
         width: Length of its lists, if it has lists.
     """
     kind, name = types[column], f"columns.{column}"
-    if not column.isidentifier() or column.startswith("_") or column in TAKEN:
+    if not is_attribute(column) or column in TAKEN:
         raise ConfigError(f"{group} column '{column}': models could not read {group}.{column}; rename it to a Python identifier that is "
-                          f"not one of {', '.join(sorted(TAKEN))}")
+                          f"no keyword of Python and not one of {', '.join(sorted(TAKEN))}")
     remedy = f"state its type with --types {column}:int"
     if is_list(kind):
         return Numbers(name, [column], types, width, remedy=remedy)

@@ -15,10 +15,10 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graphtheta.atomic import atomic_file, make_new_folder, publish, remove_folder, remove_new
 from graphtheta.engine.comm.communicator import Comm
@@ -72,7 +72,7 @@ class Mark(BaseModel):
     weights: str
     program: str
     n_nodes: int
-    parts: list[dict[str, Array]]
+    parts: Annotated[list[dict[str, Array]], Field(min_length=1)]
 
 
 class LayerFiles(ArrayFiles):
@@ -100,7 +100,7 @@ class LayerFiles(ArrayFiles):
 
     def at(self, name: str, ranks: np.ndarray) -> np.ndarray:
         """The rows that an array has for nodes with some ranks."""
-        if self._hashes[name]:
+        if self._hashes.get(name):
             return ranks
         asked, rows = self._found
         if not np.array_equal(asked, ranks):
@@ -139,7 +139,7 @@ class LayerFiles(ArrayFiles):
             hashes: Of at least n rows, from ``row_hashes``.
             ranks: The row in the file of each, from 0 on; those after the end of the file do not count.
         """
-        n = self._arrays[name][0][0]
+        n = self._about(name)[0][0]
         return 0 < n <= len(hashes) and self._hashes.get(name) == array_hash(hashes, ranks, n)
 
     @property
@@ -344,7 +344,7 @@ def _check(folder: Path, k: int, part: Mapping[str, Array]) -> None:
         path = folder / f"part-{k:05}" / name
         try:
             shape, dtype = tuple(array.shape), np.dtype(array.dtype)
-        except TypeError:
+        except (TypeError, ValueError, SyntaxError):
             raise FormatError(f"{folder / MARK}: damaged; {AGAIN}") from None
         size = int(np.prod(shape)) * dtype.itemsize
         if "/" in name or dtype.hasobject or min(shape, default=0) < 0 or not path.is_file() or path.stat().st_size != size:

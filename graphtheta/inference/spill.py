@@ -52,6 +52,16 @@ class ArrayFiles:
                  remedy: str = "choose a folder on a larger disk"):
         self._folder, self._arrays, self._remedy = folder, dict(arrays or {}), remedy
 
+    def _about(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
+        """Shape and type of an array.
+
+        Raises:
+            FormatError: The folder has no such array.
+        """
+        if name not in self._arrays:
+            raise FormatError(f"{self._folder}: the array '{name}' is missing; compute the values of layers again")
+        return self._arrays[name]
+
     def __contains__(self, name: str) -> bool:
         return name in self._arrays
 
@@ -78,7 +88,7 @@ class ArrayFiles:
 
     def write(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
         """Set some rows, [n] int64, to values [n, ...]."""
-        (shape, dtype), step = self._arrays[name], self._step(name)
+        (shape, dtype), step = self._about(name), self._step(name)
         first = int(rows[0]) if len(rows) else 0
         if not np.array_equal(rows, np.arange(first, first + len(rows))):
             for a in range(0, len(rows), step):
@@ -92,7 +102,7 @@ class ArrayFiles:
 
     def read(self, name: str, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """A copy of some rows, [n] int64; in ``out``, [n, ...], contiguous, if it is given."""
-        (shape, dtype), step = self._arrays[name], self._step(name)
+        (shape, dtype), step = self._about(name), self._step(name)
         out = empty((len(rows), *shape[1:]), dtype) if out is None else out
         for a in range(0, len(rows), step):
             self._copy(name, rows[a: a + step], out[a: a + step])
@@ -104,12 +114,12 @@ class ArrayFiles:
 
     def _step(self, name: str) -> int:
         """Rows of an array that are copied at a time."""
-        shape, dtype = self._arrays[name]
+        shape, dtype = self._about(name)
         return max(1, COPIED // max(1, prod(shape[1:]) * dtype.itemsize))
 
     def _mapped(self, name: str, writes: bool = False) -> np.ndarray:
         """An array, mapped until its last view is gone."""
-        shape, dtype = self._arrays[name]
+        shape, dtype = self._about(name)
         if not prod(shape):
             return np.empty(shape, dtype)
         # np.memmap takes twice as long, which a read of a few rows notices

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.data.graph import Graph
-from graphtheta.data.transform import duplicate_key, keep_edges
+from graphtheta.data.transform import duplicate_key, edges_in_memory, keep_edges
 from graphtheta.data.typed import relation_code
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Layer
@@ -59,9 +59,10 @@ class TripleKind(LinkKind):
         if RELATION not in graph.edge_columns:
             raise DataError(f"{name} has no relations; give their codes with gt.Graph(..., edge_columns={{'relation': codes}}), or choose "
                             "--task link")
-        if graph.n_types > 1 or graph.in_files:
-            what = "nodes of several types" if graph.n_types > 1 else "edges in files"
-            raise DataError(f"{name} has {what}, which the task '{self.name}' cannot rank; give it as arrays with nodes of one type")
+        if graph.n_types > 1:
+            raise DataError(f"{name} has nodes of several types, which the task '{self.name}' cannot rank; give it with nodes of one type")
+        # every worker knows all answers
+        graph = edges_in_memory(graph)
         check_weights(self.job, self.labels, self.width, graph.edge_columns)
         parts = self._parts_of(graph)
         # of duplicates the first of the last set is kept, so that no held-out triple is learned

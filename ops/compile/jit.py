@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.collector import collector_paused
+from graphtheta.errors import ConfigError
 
 from .cache import SUFFIX, cache_folder, load, one_at_a_time, save
 
@@ -81,7 +82,15 @@ def cached(dispatcher: Any, text: str) -> Any:
     Args:
         dispatcher: The function; changed.
         text: Its source, or the name of a function of a kernel folder.
+
+    Raises:
+        ConfigError: The compiler is switched off.
     """
+    if numba.config.DISABLE_JIT:
+        raise ConfigError(
+            "NUMBA_DISABLE_JIT is set, and GraphTheta needs compiled loops; unset it. To step "
+            "through a layer in a debugger, train with backend=reference (--backend reference)"
+        )
     compile_alone = dispatcher.compile
     dispatcher._cache = machine_code = _MachineCode(text)
 

@@ -175,7 +175,7 @@ KEYS: dict[str, Case] = {
 MODELS: dict[str, Case] = {
     "a layer": (fit(gt.Layer()), ConfigError, ["Layer is a layer", "gt.Model", "forward"]),
     "a class of layers": (fit(type("Mine", (gt.Layer,), {})), ConfigError, ["Mine is a layer", "gt.Model"]),
-    "a number": (fit(3), ConfigError, ["Trainer: model is 3", "gt.Model"]),
+    "a number": (fit(3), ConfigError, ["Trainer: model is 3", "an object of type Model"]),
     "arguments swapped": (lambda: gt.Trainer(graph(), Good), ConfigError, ["Trainer: model is a value of type Graph"]),
     "a name for the graph": (lambda: gt.Trainer(Good, "cora"), ConfigError, ["graph is 'cora'", "gt.load"]),
     "a constructor that needs more": (fit(Needs), ConfigError, ["Needs needs temperature", "default"]),

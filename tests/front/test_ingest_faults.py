@@ -220,3 +220,42 @@ def test_spaces_are_no_part_of_classes_and_names(tmp_path):
     graph = gt.load(gt.import_graph(tmp_path / "e.csv", tmp_path / "n.csv", to=tmp_path / "s", label="y", split="part", edge_columns="how"))
     assert graph.class_names == ("x",) and graph.categories("edge", "how") == ("mail",)
     assert graph.train.tolist() == [True, False] and graph.test.tolist() == [False, True]
+
+
+EMPTY = {
+    "texts": (pa.list_(pa.string()), "label"),
+    "integers": (pa.list_(pa.int64()), "label"),
+    "floats": (pa.list_(pa.float32()), "label"),
+    "no numbers": (pa.list_(pa.float32(), 0), "label"),
+    "features": (pa.list_(pa.float32()), "features"),
+    "columns": (pa.list_(pa.int64()), "node_columns"),
+}
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+@pytest.mark.parametrize("rank_count", [1, 2])
+def test_lists_that_are_all_empty_are_refused(kind, rank_count, tmp_path):
+    """They gave a store that could not be read."""
+    of, option = EMPTY[kind]
+    nodes = pa.table({"id": [0, 1, 2], "z": pa.array([[], [], []], of)})
+
+    def work(comm):
+        edges = {"src": [0, 1], "dst": [1, 2]}
+        with pytest.raises(DataError, match=r"column 'z'.*(no class in any list|the first list is empty)"):
+            gt.import_graph(edges, nodes, to=tmp_path / "s", comm=comm, **{option: "z"})
+
+    run_simulated(rank_count, work)
+
+
+@pytest.mark.parametrize("name", ["class", "None", "from", "a b", "2x", "_x", "gid", "\ufb01"])
+@pytest.mark.parametrize("group", ["node_columns", "edge_columns"])
+def test_names_that_no_model_could_read_are_refused(name, group, tmp_path):
+    """The names are those that a graph refuses, so that each store can be read."""
+    edges, nodes = {"src": [0, 1], "dst": [1, 0]}, {"id": [0, 1]}
+    table = nodes if group == "node_columns" else edges
+    table[name] = [1, 2]
+    with pytest.raises(ConfigError, match=f"column '{name}': models could not read"):
+        gt.import_graph(edges, nodes, to=tmp_path / "s", **{group: name})
+    with pytest.raises(DataError, match=f"{name}"):
+        gt.Graph([[0, 1], [1, 0]], 2, **{group: {name: [1, 2]}})
+    assert not (tmp_path / "s").exists()

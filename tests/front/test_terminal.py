@@ -1,13 +1,15 @@
 """What reaches a terminal or a page cannot command it, and what is no file is not read."""
 from __future__ import annotations
 
+import ctypes
 import json
 import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,3 +128,99 @@ def test_a_full_disk_is_told_in_a_line(tmp_path: Path, kib: int) -> None:
     line = " ".join([str(Path(sys.prefix, "bin", "python")), "-m", "graphtheta", "train", *words])
     done = subprocess.run(["bash", "-c", f"ulimit -f {kib}; {line}"], capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "cannot be written" in done.stderr
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda mark: mark.update(parts=[]),
+        lambda mark: mark["parts"][0].pop("own"),
+        lambda mark: mark["parts"][0]["ids"].update(dtype="x"),
+        lambda mark: mark["parts"][0]["ids"].update(dtype=r"\ud800"),
+        lambda mark: mark["parts"][0]["ids"].update(shape=[10**30]),
+        lambda mark: mark.update(n_nodes=None),
+    ],
+)
+def test_a_damaged_list_of_layers_is_told_in_a_line(
+    run: Path, change: Callable[[Any], Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", "run", "--keep-layers", "layers"]) == 0
+    mark = json.loads(Path("layers/layers.json").read_text())
+    change(mark)
+    Path("layers/layers.json").write_text(json.dumps(mark))
+    capsys.readouterr()
+    assert main(["predict", "run", "--since", "layers", "--to", "p.csv"]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "layers" in error and "again" in error
+
+
+def test_names_that_are_no_text_work(run: Path, tmp_path: Path) -> None:
+    """Python reads a byte of a name that is no UTF-8 as half a character."""
+    half = "\udc80"
+    Path(f"e{half}.csv").write_text("src,dst\n0,1\n1,2\n")
+    for words in (
+        ["import", "--edges", f"e{half}.csv", "--to", f"s{half}"],
+        ["info", "--dataset", f"s{half}"],
+        ["train", *SMALL, "--out", f"r{half}"],
+        ["train", *SMALL, "--out", f"r{half}", "--resume", "--epochs", "2"],
+        ["report", f"r{half}"],
+        ["predict", f"r{half}", "--to", f"p{half}.csv"],
+    ):
+        assert main(words) == 0, words
+    assert any(Path(f"r{half}", "checkpoints").iterdir())
+
+
+def test_without_the_compiler_a_line_says_so() -> None:
+    words = [str(Path(sys.prefix, "bin", "python")), "-m", "graphtheta", "train", *SMALL]
+    done = subprocess.run(
+        words,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and "NUMBA_DISABLE_JIT is set" in done.stderr
+
+
+PLACES = [
+    ["train", *SMALL, "--out", "shut/run"],
+    ["evaluate", "shut/run"],
+    ["predict", "run", "--to", "shut/p.csv"],
+    ["predict", "run", "--format", "csv", "--to", "shut/p"],
+    ["predict", "run", "--keep-layers", "shut/l"],
+    ["predict", "run", "--since", "shut/l", "--to", "p.csv"],
+    ["import", "sbm", "--to", "shut/s"],
+    ["import", "--edges", "shut/e.csv", "--to", "s"],
+    ["info", "--dataset", "shut/s"],
+    ["report", "shut/run"],
+    ["report", "run", "--to", "shut/r.html"],
+    ["train", "--config", "shut/job.yaml"],
+    ["train", "--model", "shut/m.py:Net"],
+    ["transform", "shut/s", "--to", "t"],
+    ["analyse", "degree", "--dataset", "sbm", "--to", "shut/d.csv"],
+    ["plan", *SMALL, "--json", "shut/p.json"],
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", PLACES, ids=lambda words: " ".join(words)[:30])
+def without_rights() -> None:
+    """Take from root the right to enter and read everything; others do not have it."""
+    prctl, drop = ctypes.CDLL(None).prctl, 24
+    for right in (1, 2):
+        prctl(drop, right)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", PLACES, ids=lambda words: " ".join(words)[:30])
+def test_a_folder_that_may_not_be_entered_is_told_in_a_line(run: Path, words: list[str]) -> None:
+    Path("shut").mkdir(mode=0)
+    done = subprocess.run(
+        [str(Path(sys.prefix, "bin", "python")), "-m", "graphtheta", *words],
+        preexec_fn=without_rights,  # noqa: PLW1509 (the child has one thread)
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert done.stderr.count("\n") == 1 and "shut" in done.stderr, done.stderr

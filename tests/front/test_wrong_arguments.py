@@ -386,7 +386,7 @@ WORDS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a dict for a model": (
         lambda: gt.Trainer({"layers": 2}, graph()),
-        r"Trainer: model is \{'layers': 2\}; expected a text or a gt.Model or a function",
+        r"Trainer: model is \{'layers': 2\}; expected a text or an object of type Model or a function",
     ),
     "a path for a graph": (
         lambda: gt.Trainer("gcn", "cora.npz"),
