@@ -22,13 +22,13 @@ MOST_NAMED = 3
 T = TypeVar("T")
 
 
-def agreed(comm: Comm, work: Callable[[], T], remedy: str) -> T:
+def agreed(comm: Comm, work: Callable[[], T], short: tuple[str, str]) -> T:
     """The result of work whose errors are raised on all ranks together.
 
     Args:
         comm: The ranks.
         work: May raise a ``GraphThetaError``.
-        remedy: What to do about too little memory.
+        short: What does not fit, and what to do about it, if there is too little memory.
 
     Collective: all ranks of comm.
     """
@@ -37,7 +37,8 @@ def agreed(comm: Comm, work: Callable[[], T], remedy: str) -> T:
     try:
         result.append(work())
     except MemoryError as e:
-        error = MemoryLimitError(f"the graph and the weights do not fit into memory: {e}; {remedy}")
+        what, remedy = short
+        error = MemoryLimitError(f"{what} not fit into memory: {e}; {remedy}")
     except GraphThetaError as e:
         error = e
     comm.agree(error)

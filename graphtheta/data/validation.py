@@ -391,6 +391,9 @@ def check_mask(mask: Any, n: int, kind: str, field: str, where: str) -> np.ndarr
     origin = Origin(where, field)
     given = mask
     mask = as_array(mask, origin)
+    if mask.dtype.kind in "iuf" and mask.shape[:1] == (n,) and np.isin(mask, (0, 1)).all():
+        raise origin.data(f"expected a bool mask, got dtype {mask.dtype}",
+                          "make 0 and 1 truth values by np.asarray(mask).astype(bool)")
     if mask.dtype != np.bool_:
         raise origin.data(f"expected a bool mask, got dtype {mask.dtype}",
                            f"a list of {kind} numbers becomes a mask by mask = np.zeros({n}, bool); mask[numbers] = True")

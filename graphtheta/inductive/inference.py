@@ -39,7 +39,7 @@ from graphtheta.tasks.kind import GraphInfo, TaskKind
 from graphtheta.tasks.registry import TASKS
 
 # what to do about too little memory
-MORE = "use more workers"
+MORE = "the graph and the weights do", "use more workers"
 # makes the model for a graph in the form of the training graph
 Make = Callable[[Graph, TaskKind], Model]
 # arrays of a file of weights

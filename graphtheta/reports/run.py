@@ -12,7 +12,7 @@ from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.job.job import Job
 from graphtheta.job.keyfile import JOB_FILE
-from graphtheta.job.run_files import METRICS_FILE, PROFILE_FILE, RESULT_FILE
+from graphtheta.job.run_files import METRICS_FILE, PROFILE_FILE, RESULT_FILE, missing
 from graphtheta.regular import read_regular
 from graphtheta.reports.profile import Profile
 from graphtheta.tasks.class_report import ClassReport
@@ -62,8 +62,9 @@ def read_run(folder: Path) -> Run:
     seeds = sorted(folder.glob("seed-*"))
     for name in (JOB_FILE, METRICS_FILE):
         if not (folder / name).is_file():
-            raise ConfigError(f"{folder} holds runs of several seeds; give one of them, such as {seeds[0]}" if seeds else
-                              f"{folder}: the folder has no {name}; give the output folder that `graphtheta train` printed at its end")
+            if seeds:
+                raise ConfigError(f"{folder} holds runs of several seeds; give one of them, such as {seeds[0]}")
+            raise missing(folder, name)
     rows = [_record(line, f"{folder / METRICS_FILE}: line {i}", ROW) for i, line in enumerate(_text(folder / METRICS_FILE).splitlines(), 1)]
     other = next((i for i, row in enumerate(rows, 1) if set(row) != set(rows[0])), None)
     if other is not None:

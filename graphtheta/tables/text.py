@@ -133,12 +133,18 @@ class TextSource:
             if b"\n" not in text and b"\r" in text.rstrip():
                 raise FormatError(f"{path}, line 1: lines end in a carriage return alone, as on old Macs; convert them: "
                                   "tr '\\r' '\\n' < OLD > NEW")
-            if len(text) == HEAD:
+            more = len(text) == HEAD
+            if more:
                 text = text[: text.rfind(b"\n") + 1] or text
             start, lines = len(BOM) if text.startswith(BOM) else 0, 0
             while text.startswith(COMMENTS, start):
                 start, lines = text.find(b"\n", start) + 1 or len(text), lines + 1
             end = text.find(b"\n", start) + 1 or len(text)
+            # the first line, or the one below it, does not end in what was read
+            if more and (not text.endswith(b"\n") or (self._header and end == len(text))):
+                at = lines + (2 if text.endswith(b"\n") else 1)
+                raise FormatError(f"{path}, line {at}: the line has more than {HEAD >> 20} MiB; check that lines end in a line feed, or "
+                                  "give the table as Parquet or Feather")
             separator = self._separator or separator_of(path, decoded(text[start:end]))
             breaks = any(line.count(b'"') % 2 for line in text[start:].split(b"\n")) if b'"' in text else False
             if breaks:
@@ -527,7 +533,11 @@ def separator_of(path: Path, line: str) -> str:
     """The separator that the name of a file suggests, or another one that its first line has instead."""
     usual = next((SEPARATORS[suffix] for suffix in map(str.lower, path.suffixes[-2:]) if suffix in SEPARATORS), None)
     marks = (usual, *"\t;|") if usual else "\t;|, "
-    return next((mark for mark in marks if mark in line), usual or ",")
+    found = next((mark for mark in marks if mark in line), usual or ",")
+    if (found == " " or found not in line) and "  " in line.strip():
+        raise FormatError(f"{path}: columns are separated by several spaces; make it one: "
+                          "sed 's/^ *//; s/  */ /g' < OLD > NEW, and give --separator ' '")
+    return found
 
 
 def range_of_lines(path: Path, head: Head, begin: int, end: int) -> Iterator[tuple[int, int, bytes, Callable[[], int]]]:

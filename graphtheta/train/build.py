@@ -54,8 +54,12 @@ from graphtheta.train.modes import ModeCounts, count_modes
 from graphtheta.train.prepare import Prepared, build_strategy, choices_of, load_graph, prepare
 from graphtheta.train.schedule import schedule_of
 
-# what to do about too little memory
-SMALLER = "use fewer or narrower layers"
+# what does not fit into memory, and what to do about it
+IN_PARTS = (
+    "the graph does",
+    "use a smaller graph, or import it as a store (graphtheta import), of which each worker reads its share",
+)
+SMALLER = "the graph and the weights do", "use fewer or narrower layers"
 
 
 @dataclass(frozen=True)
@@ -208,7 +212,7 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     Collective: all ranks of comm.
     """
     check_jobs(job, comm)
-    whole = agreed(comm, lambda: load_graph(job) if graph is None else choose_split(graph, job.split_index), SMALLER)
+    whole = agreed(comm, lambda: load_graph(job) if graph is None else choose_split(graph, job.split_index), IN_PARTS)
     digests = graph_digests(whole, comm.cores)
     check_graphs(digests, comm)
 

@@ -15,6 +15,7 @@ from graphtheta.inductive.trained import Trained
 from graphtheta.job.job import Job, flag
 from graphtheta.job.keyfile import JOB_FILE
 from graphtheta.job.keys import OF_TRAINING
+from graphtheta.job.run_files import missing
 from graphtheta.recovery.weights import WEIGHTS, read_saved
 from graphtheta.train.make_model import make_model
 from graphtheta.userfile import check_trusted
@@ -40,7 +41,7 @@ def job_of(run: str | Path, keys: dict[str, Any], trust: bool = False) -> Job:
         if seeds and not Path(run, name).is_file():
             raise ConfigError(f"{run} holds runs of several seeds; give one of them, such as {seeds[0]}")
         if not Path(run, name).is_file():
-            raise ConfigError(f"{run}: the folder has no {name}; give the output folder that `graphtheta train` printed at its end")
+            raise missing(run, name)
     job = Job.from_yaml(Path(run, JOB_FILE))
     check_trusted(job.model_dump(), keys, str(Path(run, JOB_FILE)), trust)
     changed = job.change(**keys)

@@ -217,7 +217,7 @@ def test_a_folder_that_may_not_be_entered_is_told_in_a_line(run: Path, words: li
     Path("shut").mkdir(mode=0)
     done = subprocess.run(
         [str(Path(sys.prefix, "bin", "python")), "-m", "graphtheta", *words],
-        preexec_fn=without_rights,  # noqa: PLW1509 (the child has one thread)
+        preexec_fn=without_rights,
         capture_output=True,
         text=True,
         check=False,
