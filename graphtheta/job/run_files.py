@@ -14,10 +14,16 @@ PREDICTIONS_FILE = "predictions.npz"
 
 def missing(folder: str | Path, name: str) -> ConfigError:
     """The error about a folder without one of the files that a run ends with: it is none, or the run has not ended."""
-    if Path(folder, JOB_FILE).is_file():
+    job = Path(folder, JOB_FILE)
+    if job.is_file() and Path(folder, RESULT_FILE).exists():
+        return ConfigError(
+            f"{folder}: the run has ended, but {name} is missing; train it again with "
+            f"graphtheta train --config {job} --out ANOTHER"
+        )
+    if job.is_file():
         return ConfigError(
             f"{folder}: the run has not ended, there is no {name}; continue it with "
-            f"graphtheta train --config {Path(folder, JOB_FILE)} --out {folder} --resume"
+            f"graphtheta train --config {job} --out {folder} --resume"
         )
     return ConfigError(
         f"{folder}: the folder has no {name}; give the output folder that `graphtheta train` printed at its end"

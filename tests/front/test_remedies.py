@@ -285,7 +285,7 @@ def test_a_remedy_works(case: Case) -> None:
 
 def test_a_run_that_stopped_is_continued(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", *SMALL, "--checkpoint-every", "1", "--out", "run"]) == 0
-    for name in ("weights.safetensors", "metrics.jsonl"):
+    for name in ("weights.safetensors", "metrics.jsonl", "result.json"):
         Path("run", name).unlink()
     for words in (["evaluate", "run"], ["report", "run"]):
         capsys.readouterr()

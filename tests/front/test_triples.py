@@ -350,3 +350,31 @@ def test_a_graph_without_a_split_gets_one() -> None:
     g = graph()
     trainer = gt.Trainer(graph=gt.Graph((g.src, g.dst), N, edge_columns=dict(g.edge_columns)), **{**KEYS, **SHALLOW, "epochs": 1})
     assert trainer.setup.kind.name == "triple" and 0 < trainer.evaluate("test")["test_mrr"] <= 1
+
+
+@pytest.mark.parametrize("rank_count", [1, 2])
+def test_an_imported_knowledge_graph_is_trained_as_in_memory(rank_count, tmp_path):
+    """A table of head, relation and tail becomes a store, whose edges are in files."""
+    rng = np.random.default_rng(0)
+    names = [f"e{i}" for i in range(20)]
+    rows = sorted({(names[a], "lk"[r], names[b]) for a, r, b in rng.integers(0, (20, 2, 20), (80, 3))})
+    columns = {key: [row[k] for row in rows] for k, key in enumerate(("head", "relation", "tail"))}
+    gt.import_graph(columns, to=tmp_path / "s", src="head", dst="tail", edge_columns="relation")
+    stored = gt.load(tmp_path / "s")
+    assert stored.in_files
+    in_memory = gt.Graph(
+        (np.array(stored.src), np.array(stored.dst)),
+        stored.n_nodes,
+        node_ids=np.asarray(stored.original_ids),
+        edge_columns={"relation": np.array(stored.edge_columns["relation"])},
+        meta={"relation_names": list(stored.categories("edge", "relation"))},
+    )
+    keys = dict(
+        layers=0, embedding=4, decoder="distmult", strategy="mini", batch_size=8, epochs=2, dropout=0.0
+    )
+
+    def work(comm):
+        return [gt.Trainer("mlp", g, comm=comm, **keys).fit().metrics for g in (stored, in_memory)]
+
+    one, two = run_simulated(rank_count, work)[0]
+    assert one == two and "test_mrr" in one
