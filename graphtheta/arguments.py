@@ -133,6 +133,9 @@ def matches(value: Any, hint: Any) -> bool:
 def _is_list(value: Any, kind: type, items: tuple[Any, ...]) -> bool:
     listed = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
     array = isinstance(value, np.ndarray) and value.ndim == 1 and kind is not tuple
+    if listed and kind is tuple and Ellipsis not in items and items:
+        # one type for each place
+        return len(value) == len(items) and all(map(matches, value, items))
     if listed or array:
         return not items or all(matches(x, items[0]) for x in value)
     return False
@@ -148,6 +151,8 @@ def expected(hint: Any) -> str:
         return f"one of {', '.join(get_args(hint))}"
     if origin in PLAIN:
         return PLAIN[origin][0]
+    if origin is tuple and Ellipsis not in get_args(hint):
+        return f"a tuple of {len(get_args(hint))} values"
     if origin in LISTS:
         items = get_args(hint)[:1]
         plain = [f", each {expected(items[0])}"] if items and items[0] is not Any else []
