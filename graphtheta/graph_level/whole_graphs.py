@@ -126,7 +126,8 @@ def _ids_in(graphs: Sequence[Graph], ids: np.ndarray | None) -> list[str] | None
     """Ids of the nodes of graphs side by side, which are unique within a graph alone; None if no graph has any."""
     if all(graph.node_ids is None for graph in graphs):
         return None
-    names = range(len(graphs)) if ids is None else check_node_ids(ids, len(graphs), "graphs").tolist()
+    checked_ids = check_node_ids(ids, len(graphs), "graphs")
+    names = range(len(graphs)) if checked_ids is None else checked_ids.tolist()
     return [f"{name}:{node}" for name, graph in zip(names, graphs, strict=True) for node in graph.original_ids.tolist()]
 
 

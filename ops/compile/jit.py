@@ -86,7 +86,7 @@ def cached(dispatcher: Any, text: str) -> Any:
     Raises:
         ConfigError: The compiler is switched off.
     """
-    if numba.config.DISABLE_JIT:
+    if getattr(numba.config, "DISABLE_JIT", 0):
         raise ConfigError(
             "NUMBA_DISABLE_JIT is set, and GraphTheta needs compiled loops; unset it. To step "
             "through a layer in a debugger, train with backend=reference (--backend reference)"
