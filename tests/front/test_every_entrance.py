@@ -1,6 +1,6 @@
 """Drawn graphs go in through every entrance and come out again: as they are, and as predictions under their ids.
 
-``python tests/front/test_every_entrance.py 10000`` draws more of them than the test does.
+``PYTHONPATH=tests python tests/front/test_every_entrance.py 10000`` draws more of them than the test does.
 """
 
 from __future__ import annotations
