@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from graphtheta.data.graph import Graph
-from graphtheta.data.lazy import LazyArray
 from graphtheta.engine.layer.module import Module
 from graphtheta.engine.store.column import is_column
+from graphtheta.lazy_array import LazyArray
 from graphtheta.npy import in_files
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.sparse import is_sparse

@@ -68,7 +68,7 @@ def to_torch(model: Network, library: str = "pyg", metadata: Metadata | None = N
         raise ConfigError(f"gt.to_torch needs torch and {LIBRARIES[library].partition('.')[0]}; install them, or read the weights "
                           "of layers with gt.counterpart") from None
 
-    class Exported(torch.nn.Module):  # type: ignore[misc]
+    class Exported(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         """The network of ``models/network.py`` in evaluation mode."""
 
         def __init__(self) -> None:
