@@ -166,6 +166,9 @@ FOUND: dict[str, Case] = {
         "gt.softmax(gt.where(edge.code < 1, edge.attr[..., 0], -1e400)) * edge.src.x"
     ),
     "the largest of infinity and NaN": layer(
-        "edge.src.x", sum='"max"', arrays={"x": Drawn((6, 3), "special", 17)}
+        "edge.src.x",
+        sum='"max"',
+        apply="gt.tanh(total)",
+        arrays={"x": Drawn((6, 3), "special", 17)},
     ),
 }
