@@ -12,7 +12,7 @@ from graphtheta.ops.kernels.decay import exp_down, expm1_down
 T = np.{dtype}
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 COLUMN = np.uint64(0xD1B54A32D192ED03)
-FAST = {{"reassoc", "contract", "nsz", "arcp"}}
+FAST = {{"contract", "nsz", "arcp"}}
 scalar = numba.njit(error_model="numpy", fastmath=FAST)
 
 

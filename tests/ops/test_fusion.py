@@ -88,6 +88,14 @@ def test_single_precision_stays(monkeypatch):
     assert {x.dtype for x in (out.value, *grads)} == {np.dtype(np.float32)}
 
 
+def test_operations_keep_their_order(monkeypatch):
+    """What is added to a large number is rounded, and subtracting the number again shows it."""
+    make = lambda x: sub(add(x, 1e9), 1e9)
+    now, later = (run(monkeypatch, smallest, make, [(16,)], [], np.float32) for smallest in (1 << 40, 0))
+    assert isinstance(later[0], fusion.Deferred)
+    np.testing.assert_array_equal(later[0].value, now[0].value)
+
+
 def test_the_number_of_threads_does_not_show(monkeypatch):
     results, many = [], threads()
     monkeypatch.setattr("graphtheta.ops.autodiff.buffers.BLOCK", 256)
