@@ -15,7 +15,7 @@ from ...ops.autodiff.naming import naming
 from ...ops.autodiff.tape import Parameter, Var, current
 from ...ops.backend.fused import fallbacks
 from ...ops.edge.plan import evaluate
-from ...ops.edge.program import EdgeProgram
+from ...ops.edge.program import EdgeProgram, normaliser
 from ...ops.edge.program_cache import ProgramCache
 from ...ops.edge.symbolic import SymbolicTrace, record
 from ...ops.functions.rows import prefix
@@ -198,7 +198,7 @@ def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGrap
         # global ids take a pass over the edges, so they are looked up only for new edge values
         totals, outputs = gather_sum(phase, level, inputs, out_space, graph.edge_space(level) if phase.outputs else None)
         if phase.result is not None:
-            columns[phase.result] = totals[""]
+            columns |= normaliser(phase.result, totals[""])
     if program.after:
         with graph.ledger.stage("apply"):
             totals |= {name: hoisted.after(e, totals[name]) for name, e in program.after.items()}

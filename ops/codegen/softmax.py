@@ -76,7 +76,7 @@ def _accumulate(m: Messages, name: str, z: Expr, x: Expr | None) -> None:
             assert totals is not None and heads is not None
             totals.set(cell, f"{totals.get(cell)} * {shrink.get(cell.through(heads))}")
     for cell in s.slices(z.dims):
-        weights.set(cell, f"softmax_weight({scores.get(cell)}, {top.get(cell)})")
+        weights.set(cell, m.weighted(f"softmax_weight({scores.get(cell)}, {top.get(cell)})"))
         sums.add(cell, weights.get(cell))
     for cell in s.slices(x.dims) if x is not None else ():
         assert totals is not None and heads is not None and x is not None
@@ -84,12 +84,11 @@ def _accumulate(m: Messages, name: str, z: Expr, x: Expr | None) -> None:
 
 
 def _score(m: Messages, z: Expr) -> RegisterBuffer:
-    """The scores, with the importance weights of edges: exp(z + log n) = n exp(z)."""
+    """The scores, rounded: contracted with a subtraction, a score would differ from the largest one, which may be itself."""
     s, v = m.source, m.values
     buffer = RegisterBuffer.best(s, s.name("z"), z.dims)
     for cell in s.slices(z.dims):
-        scale = f" + log(as_float(entry({s.arg('scale')}, en)))" if v.variant.weighted else ""
-        buffer.set(cell, v.text(z, cell) + scale)
+        buffer.set(cell, f"rounded({v.text(z, cell)})")
     return buffer
 
 
@@ -99,10 +98,12 @@ def _attention(m: Messages, name: str, z: Expr) -> RegisterBuffer:
     n = v.number[id(z)]
     if n in to.weights:
         return to.weights[n]
-    scores, normaliser = _score(m, z), m.column(name, "lse")
+    scores, top, mass = _score(m, z), m.column(name, "top"), m.column(name, "mass")
     buffer, tolerance = RegisterBuffer.best(s, s.name("p"), z.dims), ONE_TOLERANCE * float(np.finfo(v.variant.dtype).eps)
     for cell in s.slices(z.dims):
-        buffer.set(cell, f"softmax_share({scores.get(cell)}, {normaliser(cell)}, T({tolerance!r}))")
+        # n exp(z) = exp(z + log n)
+        scale = f" - log(as_float(entry({s.arg('scale')}, en)))" if v.variant.weighted else ""
+        buffer.set(cell, f"softmax_share({scores.get(cell)}, {top(cell)}, {mass(cell)}{scale}, T({tolerance!r}))")
     to.weights[n] = buffer
     return buffer
 

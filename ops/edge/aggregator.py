@@ -241,7 +241,13 @@ class Min(Max):
 
 
 class LogSumExp(Aggregator):
-    """log of the sum of exponentials of the messages: the normaliser of an edge softmax; 0 where there are no edges."""
+    """The normaliser of an edge softmax: the log of the sum of exponentials of the messages, as two numbers to be added.
+
+    The total [n, ..., 2] has the largest message, and the log of the sum of exponentials of what the
+    messages are below it; zeros where there are no edges. In one number, a large message would round
+    the log away. The first is a constant of the backward pass: what is subtracted from all scores has
+    no effect on their softmax.
+    """
 
     name = "logsumexp"
 
@@ -249,9 +255,8 @@ class LogSumExp(Aggregator):
         return {"max": buffers.full((n, *shapes[0]), -np.inf, dtype), "sum": buffers.full((n, *shapes[0]), 0, dtype)}
 
     def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
-        z = _scaled(parts[0], scale)
-        top = np.maximum.reduceat(z, seg.start, axis=0)
-        self.merge(state, seg.row, {"max": top, "sum": seg.add(np.exp(z - seg.broadcast(_finite(top))))})
+        top, e = _exponentials(seg, parts[0], scale)
+        self.merge(state, seg.row, {"max": top, "sum": seg.add(e)})
 
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
         top, here, there = _rebase(state, rows, other)
@@ -259,13 +264,13 @@ class LogSumExp(Aggregator):
         state["max"][rows] = top
 
     def finish(self, state: State) -> np.ndarray:
-        return _log_normaliser(state)
+        return np.stack([*_normaliser(state).values()], axis=-1)
 
     def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
-        return {"g": g, "lse": total}
+        return {"g": g[..., 1], **_normaliser(state)}
 
     def backward(self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
-        return [columns["g"] * _share(_scaled(parts[0], scale), columns["lse"])]
+        return [columns["g"] * _share(parts[0], columns, scale)]
 
 
 class SoftmaxSum(Aggregator):
@@ -285,9 +290,7 @@ class SoftmaxSum(Aggregator):
         return {"max": top, "sum": zeros, "total": buffers.full((n, *value), 0, dtype)}
 
     def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
-        z, x = _scaled(parts[0], scale), parts[1]
-        top = np.maximum.reduceat(z, seg.start, axis=0)
-        e = np.exp(z - seg.broadcast(_finite(top)))
+        (top, e), x = _exponentials(seg, parts[0], scale), parts[1]
         self.merge(state, seg.row, {"max": top, "sum": seg.add(e), "total": seg.add(expand(e, x.ndim) * x)})
 
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
@@ -301,11 +304,11 @@ class SoftmaxSum(Aggregator):
         return _divide(state["total"], expand(np.where(state["sum"] > 0, state["sum"], 1), state["total"].ndim))
 
     def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
-        return {"g": g, "lse": _log_normaliser(state), "inner": _inner(g, total, lead=state["sum"].ndim)}
+        return {"g": g, **_normaliser(state), "inner": _inner(g, total, lead=state["sum"].ndim)}
 
     def backward(self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
-        z, x = _scaled(parts[0], scale), parts[1]
-        weight, g = _share(z, columns["lse"]), columns["g"]
+        z, x = parts
+        weight, g = _share(z, columns, scale), columns["g"]
         inner = (g * x).sum(axis=tuple(range(z.ndim, g.ndim)))
         # where a weight is 1, two equal numbers are subtracted, and their rounding errors would be the gradient
         return [np.where(weight == 1, 0, weight * (inner - columns["inner"])), expand(weight, g.ndim) * g]
@@ -327,14 +330,17 @@ def _inner(x: np.ndarray, y: np.ndarray, lead: int) -> Any:
     return np.einsum("...i,...i->...", x.reshape(shape), y.reshape(shape))
 
 
-def _scaled(z: np.ndarray, scale: np.ndarray | None) -> np.ndarray:
-    """Scores with the importance weights of edges: exp(z + log n) = n exp(z)."""
-    return z if scale is None else z + expand(np.log(scale).astype(z.dtype), z.ndim)
+def _exponentials(seg: Segments, z: np.ndarray, scale: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """The largest score of each destination of a chunk, and of each edge exp(score - largest), times its importance weight."""
+    top = np.maximum.reduceat(z, seg.start, axis=0)
+    e = np.exp(z - seg.broadcast(_finite(top)))
+    return top, e if scale is None else e * expand(scale.astype(z.dtype), z.ndim)
 
 
-def _share(z: np.ndarray, normaliser: np.ndarray) -> np.ndarray:
-    """The softmax of a score; exactly 1 where it is 1 up to rounding, as for a single edge."""
-    weight = np.exp(z - normaliser)
+def _share(z: np.ndarray, normaliser: State, scale: np.ndarray | None) -> np.ndarray:
+    """The softmax of a score, times the importance weight of its edge; exactly 1 where it is 1 up to rounding, as for a single edge."""
+    weight = np.exp(z - normaliser["top"] - normaliser["mass"])
+    weight = weight if scale is None else weight * expand(scale.astype(z.dtype), z.ndim)
     return np.where(np.abs(weight - 1) <= ONE_TOLERANCE * np.finfo(z.dtype).eps, 1, weight).astype(z.dtype)
 
 
@@ -351,15 +357,15 @@ def _finite(top: np.ndarray) -> np.ndarray:
     return np.where(np.isneginf(top), 0, top).astype(top.dtype)
 
 
-def _log_normaliser(state: State) -> np.ndarray:
-    return _log_of_mass(state["sum"], state["max"])
+def _normaliser(state: State) -> State:
+    """The two columns with which edges compute their softmax: the largest score, and the log of the sum of exponentials below it."""
+    return {"top": _finite(state["max"]), "mass": _log_of_mass(state["sum"])}
 
 
 @rowwise
-def _log_of_mass(mass: np.ndarray, top: np.ndarray) -> Any:
+def _log_of_mass(mass: np.ndarray) -> Any:
     # a sum of NaN is a sum, too
-    some = ~(mass <= 0)
-    return np.where(some, np.where(some, top, 0) + np.log(np.where(some, mass, 1)), 0).astype(mass.dtype)
+    return np.log(np.where(mass <= 0, 1, mass)).astype(mass.dtype)
 
 
 SUM, MEAN, MAX, MIN = Sum(), Mean(), Max(), Min()

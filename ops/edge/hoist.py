@@ -20,7 +20,7 @@ WIDE = 32
 
 @primitive("rounded", scalar=Scalar("rounded({0})", ("{g}",)), traits=Traits(free=True, written=first))
 def rounded(x: Any) -> Any:
-    """x itself. A kernel rounds it as a column of the nodes would be, so that both give the same numbers."""
+    """x itself. A kernel rounds it as an array would, and does not contract it with what reads it, so that all give the same numbers."""
     return x
 
 

@@ -2,8 +2,8 @@
 
 How a gather is split depends on how it uses edge softmax. Where the softmax weight enters a summed message linearly,
 score and value go into one softmax-weighted sum: one pass, one message per mirror. Everywhere else a first phase
-computes the log-normaliser of the scores per destination, and the softmax becomes exp(score - normaliser) in the phase
-after it.
+computes the normaliser of the scores per destination (``LogSumExp``), and the softmax becomes exp(score - normaliser) in
+the phase after it.
 """
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ from ..autodiff.expr import Expr, Tracer, ordered, replaced
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.refusal import operation
 from ..autodiff.scope import value_scope
+from ..autodiff.tape import Var
 from ..autodiff.traits import Traits
 from ..compile.scalar import Scalar
 from ..functions.elementwise import exp, sub
+from ..functions.index import getitem
 from ..functions.shape import softmax_over
 from .aggregator import LOG_SUM_EXP, SOFTMAX_SUM, SUM, Aggregator
+from .hoist import rounded
 from .symbolic import SymbolicTrace
 
 Note = tuple[str, tuple[Expr, ...]]
@@ -92,7 +95,7 @@ class Phase:
             its name; empty if nothing is summed.
         aggregators: By name of the total; a single unnamed one has the name "".
         outputs: New edge values by name.
-        result: Name of the destination column that the total becomes for the next phase; None in the last.
+        result: Name of the normaliser that the total becomes for later phases (``normaliser``); None in the last.
         grouped: How the fused back end computes a product that its edges choose (``ops.edge.grouped``); None without one.
         order: All expressions needed, arguments first.
         reads: Columns read, by ("src" | "dst" | "edge").
@@ -295,11 +298,24 @@ def _softmax_phases(tracer: Tracer, parts: dict[str, list[Expr]], aggregators: d
     last = Phase(parts, aggregators, outputs)
     while left := _softmaxes(last.roots):
         found = left[0]
-        score, column = found.args[0], f"normaliser {len(phases)}"
-        phases.append(Phase({"": [score]}, {"": LOG_SUM_EXP}, {}, result=column))
-        weight = exp(sub(score, tracer.leaf("dst", column, score.dims, score.dtype, requires_grad=score.requires_grad)))
+        score, result = found.args[0], f"normaliser {len(phases)}"
+        phases.append(Phase({"": [score]}, {"": LOG_SUM_EXP}, {}, result=result))
+        top, mass = (tracer.leaf("dst", name, score.dims, score.dtype, requires_grad=learned)
+                     for name, learned in zip(_normaliser_names(result), (False, score.requires_grad), strict=True))
+        # rounded as the largest score is, which may be this one
+        weight = exp(sub(sub(rounded(score), top), mass))
         last = with_roots(last, [replaced(tracer, e, {found: weight}) for e in last.roots])
     return [*phases, last]
+
+
+def _normaliser_names(result: str) -> tuple[str, str]:
+    return f"{result} top", f"{result} mass"
+
+
+def normaliser(result: str, total: Var) -> dict[str, Var]:
+    """The destination columns that a total of ``LogSumExp`` becomes, by name: the largest score, a constant, and the log of the mass."""
+    top, mass = _normaliser_names(result)
+    return {top: Var(np.ascontiguousarray(total.value[..., 0]), total.space), mass: getitem(total, (..., 1))}
 
 
 def with_roots(phase: Phase, roots: list[Expr]) -> Phase:

@@ -278,9 +278,9 @@ def softmax_weight(z: V, top: V) -> V:
     return z.equals(-math.inf).choose(0.0, exp(z - top))
 
 
-def softmax_share(z: V, normaliser: V, tolerance: V) -> V:
-    """exp(z - normaliser); exactly 1 within ``tolerance`` of 1. NaN propagates."""
-    weight = exp(z - normaliser)
+def softmax_share(z: V, top: V, mass: V, tolerance: V) -> V:
+    """exp(z - top - mass); exactly 1 within ``tolerance`` of 1. NaN propagates."""
+    weight = exp(z - top - mass)
     return (absolute(weight - 1.0) <= tolerance).choose(1.0, weight)
 
 

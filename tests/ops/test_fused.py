@@ -8,7 +8,7 @@ import equality
 import graphs
 import numpy as np
 import pytest
-from backends import NODES, both, parameter, run
+from backends import DTYPES, NODES, both, parameter, run
 from drawn import SCORE, SUMS, VALUE, Drawn, Net, Reader
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -302,6 +302,31 @@ def test_masked_scores_weigh_nothing(masked, power):
     found = both(lambda e: gt.softmax(e.src.s + e.dst.t + mask) ** power * e.src.z)[0]
     assert all(np.isfinite(x).all() for x in found.values())
     assert not found["total "][:, 0].any() and (masked == "all") == (not found["total "].any())
+
+
+# scores that all in-edges of a node share: small, large, and large products that are not exact
+COMMON = (lambda e: gt.stop_gradient(e.src.s * 0.0), lambda e: gt.stop_gradient(e.src.s * 0.0 - 1e9),
+          lambda e: gt.stop_gradient((e.src.s * 0.0 + 1.2345e9) * e.dst.s))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("power, scale", [(1, False), (1, True), (2, False), (2, True)])
+def test_what_all_scores_of_a_node_have_in_common_changes_no_weight(power, scale, dtype):
+    """As where all neighbours of a node are masked by a large negative number."""
+    gather = lambda common: lambda e: gt.softmax(common(e)) ** power * e.src.z
+    equal, *large = (both(gather(common), dtype=dtype, scale=scale)[0] for common in COMMON)
+    for found in large:
+        for name, x in found.items():
+            np.testing.assert_allclose(x, equal[name], rtol=0, atol=10 * DTYPES[dtype] * max(1, np.abs(x).max()), err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_differences_are_taken_in_the_order_in_which_they_are_written(dtype):
+    """As of far places, which are close to each other: (1e9 - 1e9) - t is -t, and 1e9 - (1e9 + t) is rounded."""
+    far = lambda x: gt.sin(x) * 0.0 + 1e9
+    written, exact = (both(gather, dtype=dtype)[0] for gather in (
+        lambda e: (far(e.src.s) - far(e.dst.s)) - e.dst.t, lambda e: e.src.s * 0.0 - e.dst.t))
+    np.testing.assert_allclose(written["total "], exact["total "], rtol=0, atol=100 * DTYPES[dtype])
 
 
 def test_a_masked_edge_before_and_after_others():
