@@ -21,13 +21,13 @@ import numpy as np
 from harness import finish, parser
 
 import graphtheta as gt
-from graphtheta.caching.registry import CACHE_POLICIES
-from graphtheta.caching.scout import Scout
-from graphtheta.caching.setup import make_policy
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.store.cached import RowCache
 from graphtheta.engine.store.slots import Slots
+from graphtheta.train.reuse.caching.registry import CACHE_POLICIES
+from graphtheta.train.reuse.caching.scout import Scout
+from graphtheta.train.reuse.caching.setup import make_policy
 
 GRAPHS = ["rmat:scale=15,edge_factor=16,features=4,classes=4", "facebook100:colleges=5,target=year", "cnr_2000"]
 JOB: dict[str, Any] = {"model": "sage", "hidden": 4, "strategy": "mini", "mode": "independent"}

@@ -25,8 +25,8 @@ from harness import say, table
 
 import graphtheta as gt
 from graphtheta.errors import GraphThetaError
-from graphtheta.recovery.checkpoint import ARRAYS, CHECKPOINTS, MANIFEST, Checkpoint, newest_good, steps_in
-from graphtheta.recovery.weights import WEIGHTS, read_weights
+from graphtheta.run.checkpoints.checkpoint import ARRAYS, CHECKPOINTS, MANIFEST, Checkpoint, newest_good, steps_in
+from graphtheta.run.checkpoints.weights import WEIGHTS, read_weights
 
 KEYS: dict[str, Any] = {"dataset": "sbm", "strategy": "mini", "batch_size": 200, "staleness": 1, "norm": "batch", "backend": "reference"}
 WAYS = ("bit flipped", "cut short", "zeroed", "taken away")

@@ -26,7 +26,7 @@ def store_of(name: str, features: str, folder: Path) -> Path:
     """The store of a graph, made unless it exists."""
     from graphtheta.cli.import_ import import_graph
     from graphtheta.engine.comm.serial import SerialComm
-    from graphtheta.store.manifest import is_store
+    from graphtheta.graph.store.manifest import is_store
 
     path = folder / f"{name.replace(':', '-').replace(',', '-')}-{features}.store"
     if not is_store(path):

@@ -50,7 +50,7 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.runtime.start import run_main, start
 from graphtheta.errors import GraphThetaError
-from graphtheta.ops.backend.fused import backend_scope
+from graphtheta.ops.edge.backend.fused import backend_scope
 
 ALLOWED = 1e-9
 # how often first weights are changed to see whether rounding decides, and how much further than that ranks may go

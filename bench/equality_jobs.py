@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from graphtheta.data.graph import Graph
-from graphtheta.datasets.generate import ring, rmat, sbm, star
-from graphtheta.job.job import ALL_NEIGHBOURS, Job, flag
+from graphtheta.graph.data.graph import Graph
+from graphtheta.graph.datasets.generate import ring, rmat, sbm, star
+from graphtheta.run.job.job import ALL_NEIGHBOURS, Job, flag
 
 MODELS = ("gcn", "sage", "gin", "gine", "gat", "gat_e", "gipa", "mlp")
 STRATEGIES = ("mini", "cluster", "global")

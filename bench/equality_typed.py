@@ -24,8 +24,8 @@ from equality_jobs import (
     views_keys,
 )
 
-from graphtheta.data.graph import Graph
-from graphtheta.graph_level.whole_graphs import whole_graphs
+from graphtheta.graph.data.graph import Graph
+from graphtheta.graph.graph_level.whole_graphs import whole_graphs
 
 Rng = np.random.Generator
 GRAPHS = ("types", "whole graphs", "triples", "types", "time")

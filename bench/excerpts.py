@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import graphtheta as gt
-from graphtheta.data.transform import pair_key
+from graphtheta.graph.data.transform import pair_key
 
 # papers100M: nodes, edges of a node, width of features, classes, training nodes
 NODE_COUNT, DEGREE, FEATURES, CLASSES, TRAINING = 111_059_956, 14, 128, 172, 1_207_179

@@ -23,7 +23,7 @@ import numpy as np
 from disk import store_of
 from harness import Contender, disagreement, finish, on_workers, parser, race, script
 
-from graphtheta.datasets.dataset import find_file
+from graphtheta.graph.datasets.dataset import find_file
 
 CASES: dict[str, dict[str, Any]] = {
     "global": {"strategy": "global"},

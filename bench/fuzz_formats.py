@@ -243,8 +243,8 @@ def planetoid_files() -> dict[str, bytes]:
 
 def run_files() -> dict[str, bytes]:
     """What a run leaves."""
-    from graphtheta.job.job import Job
-    from graphtheta.reports.profile import Book, Profile
+    from graphtheta.inspect.reports.profile import Book, Profile
+    from graphtheta.run.job.job import Job
 
     rows = [{"epoch": i, "step": 3 * i, "loss": 1 / i, "seconds": 0.1, "train_loss": 1 / i, "train_accuracy": 0.5, "val_loss": 2 / i,
              "val_accuracy": 0.25, "time": {"gather": {"seconds": 0.1}}} for i in range(1, 5)]
@@ -258,8 +258,8 @@ def run_files() -> dict[str, bytes]:
 
 def checkpoint_files() -> dict[str, bytes]:
     """The arrays of a checkpoint, and its manifest without the checksum around it."""
-    from graphtheta.recovery.checkpoint import ARRAYS, MANIFEST, Checkpoint, Manifest, write_checkpoint
-    from graphtheta.recovery.progress import Progress
+    from graphtheta.run.checkpoints.checkpoint import ARRAYS, MANIFEST, Checkpoint, Manifest, write_checkpoint
+    from graphtheta.run.checkpoints.progress import Progress
 
     progress = Progress(epoch=3, losses=[0.5, 0.25], history=[{"epoch": 1, "time": {"move": {"wait": 0.5}}}])
     manifest = Manifest(step=7, counters={"views": 7}, progress=progress, job={"lr": 0.1}, job_hash="x")
@@ -283,7 +283,7 @@ def message_files() -> dict[str, bytes]:
 
 def graph_of(path: Path) -> None:
     """Read a graph file and check what comes out."""
-    from graphtheta.datasets.reader_npz import read_npz
+    from graphtheta.graph.datasets.reader_npz import read_npz
 
     sound(read_npz(path))
 
@@ -307,7 +307,7 @@ def read_named(folder: Path, name: str) -> None:
 
 def read_planetoid_folder(folder: Path, _: str) -> None:
     """Read the folder."""
-    from graphtheta.datasets.reader_planetoid import read_planetoid
+    from graphtheta.graph.datasets.reader_planetoid import read_planetoid
 
     sound(read_planetoid(folder))
 
@@ -323,7 +323,7 @@ def read_clusters(folder: Path, name: str) -> None:
 
 def read_job(folder: Path, name: str) -> None:
     """Read a job."""
-    from graphtheta.job.job import Job
+    from graphtheta.run.job.job import Job
 
     job = Job.from_yaml(folder / name)
     assert Job.from_yaml(_written(folder / "again.yaml", job.to_yaml())) == job
@@ -336,8 +336,8 @@ def _written(path: Path, text: str) -> Path:
 
 def read_run_folder(folder: Path, name: str) -> None:
     """Read the folder of a run, and make its page if it is sound, as it is at first, and of every five-hundredth input."""
-    from graphtheta.reports.page import page
-    from graphtheta.reports.run import read_run
+    from graphtheta.inspect.reports.page import page
+    from graphtheta.inspect.reports.run import read_run
 
     run = read_run(folder)
     data = (folder / name).read_bytes()
@@ -347,14 +347,14 @@ def read_run_folder(folder: Path, name: str) -> None:
 
 def read_arrays(folder: Path, name: str) -> None:
     """Read a file of arrays, whose content nothing protects."""
-    from graphtheta.recovery.tensors import read_tensors
+    from graphtheta.run.checkpoints.tensors import read_tensors
 
     assert all(x.dtype.kind in "fiub" for x in read_tensors(folder / name)[1].values())
 
 
 def read_signed_checkpoint(folder: Path, _: str) -> None:
     """Read a checkpoint whose manifest has a good checksum, as somebody who means harm would make it."""
-    from graphtheta.recovery.checkpoint import ARRAYS, MANIFEST, read_checkpoint
+    from graphtheta.run.checkpoints.checkpoint import ARRAYS, MANIFEST, read_checkpoint
 
     path, body = folder / "step-00000007", (folder / MANIFEST).read_bytes()
     path.mkdir(exist_ok=True)

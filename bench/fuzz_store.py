@@ -17,7 +17,7 @@ def store_files() -> dict[str, bytes]:
 
     import graphtheta as gt
     from graphtheta.engine.comm.serial import SerialComm
-    from graphtheta.store.from_graph import write_store
+    from graphtheta.graph.store.from_graph import write_store
 
     attr = sp.csr_array(np.eye(8, 9, dtype=np.float32))
     graph = gt.Graph(np.arange(16).reshape(2, 8) % 6, 6, x=np.arange(12.0).reshape(6, 2), y=np.arange(6) % 3, train=np.arange(6) < 3,
@@ -29,7 +29,7 @@ def store_files() -> dict[str, bytes]:
 
 def read_store_folder(folder: Path, _: str) -> None:
     """Read a store, and its features."""
-    from graphtheta.store.reader import read_store
+    from graphtheta.graph.store.reader import read_store
 
     graph = read_store(folder)
     assert graph.x is None or graph.x.read_begin(np.arange(graph.n_nodes)[::-1].copy()).end().shape == graph.x.shape

@@ -38,8 +38,8 @@ from harness import machine, say, table
 from kill_plan import Plan
 
 from graphtheta.cli.doctor import find_mpiexec
-from graphtheta.job.run_files import METRICS_FILE
-from graphtheta.recovery.checkpoint import ASIDE, CHECKPOINTS, Checkpoint, newest_good, steps_in
+from graphtheta.run.checkpoints.checkpoint import ASIDE, CHECKPOINTS, Checkpoint, newest_good, steps_in
+from graphtheta.run.job.run_files import METRICS_FILE
 
 # seconds: until all processes of a job must have ended, until a checkpoint must be on disk, until a job is given up
 ENDED, LATE, PATIENCE = 10.0, 2.0, 120.0

@@ -22,7 +22,7 @@ import numpy as np
 from accuracy_rows import command, kept
 
 import graphtheta as gt
-from graphtheta.triples.known import without_reciprocal
+from graphtheta.tasks.triples.known import without_reciprocal
 
 DATA = "{}:features=0,relations=none"
 SHALLOW: dict[str, Any] = {"model": "mlp", "layers": 0, "embedding": 200, "strategy": "mini", "weight_decay": 0.0, "dropout": 0.0,

@@ -14,7 +14,7 @@ import numpy as np
 import scipy
 from excerpts import DEGREE, NODE_COUNT, TRAINING, A, B, distinct
 
-from graphtheta.rng import Purpose, bits, integers, key, uniform
+from graphtheta.base.rng import Purpose, bits, integers, key, uniform
 
 # random bits that decide about a bit of a neighbour
 PRECISION = 16

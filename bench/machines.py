@@ -19,10 +19,10 @@ from caches import GRAPHS, JOB, Replay, graph_of, hits
 from harness import finish, parser
 
 import graphtheta as gt
-from graphtheta.caching.relay import Agents
-from graphtheta.caching.scout import Scout
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.train.reuse.caching.relay import Agents
+from graphtheta.train.reuse.caching.scout import Scout
 
 POLICIES = ["lru", "belady"]
 COLUMNS = ["graph", "machines", "cache", "rows", "merged", *(f"{policy}, {kind}" for policy in POLICIES for kind in ("own", "shared"))]

@@ -26,7 +26,7 @@ from harness import table
 import graphtheta as gt
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.macrobatch.ahead import Macrobatches
+from graphtheta.train.reuse.macrobatch.ahead import Macrobatches
 
 # bytes of the features of a node of Reddit
 WIDTH = 602 * 4

@@ -24,7 +24,7 @@ from overlap import on_links
 import graphtheta as gt
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.train.modes import ModeCounts, count_modes
+from graphtheta.train.loop.modes import ModeCounts, count_modes
 
 JOB: dict[str, Any] = {"dataset": "rmat:scale={},edge_factor=16,features=64,classes=16", "model": "sage", "strategy": "mini", "hidden": 64,
                        "split": "fraction", "optimiser": "sgd"}

@@ -31,10 +31,10 @@ from shortest import TRIES, run_job, shortest
 
 import graphtheta as gt
 from graphtheta.engine.runtime.start import start
+from graphtheta.inspect.planning.machine import machine
+from graphtheta.inspect.planning.plan import planned
+from graphtheta.inspect.planning.skeleton import skeleton
 from graphtheta.ops.compile.jit import n_compiled
-from graphtheta.planning.machine import machine
-from graphtheta.planning.plan import planned
-from graphtheta.planning.skeleton import skeleton
 
 GRAPHS: dict[str, tuple[str, dict[str, Any]]] = {
     "cora": ("cora", {"hidden": 64}),

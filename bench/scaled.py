@@ -10,12 +10,12 @@ import yaml
 from excerpts import Drawn
 
 import graphtheta as gt
-from graphtheta.planning.machine import Machine
-from graphtheta.planning.plan import Row
-from graphtheta.planning.skeleton import skeleton
-from graphtheta.planning.work import NODES, PARTS, UPDATE_PASSES, Load
-from graphtheta.simulation.cluster import Cluster
-from graphtheta.simulation.simulate import Point, simulated
+from graphtheta.inspect.planning.machine import Machine
+from graphtheta.inspect.planning.plan import Row
+from graphtheta.inspect.planning.skeleton import skeleton
+from graphtheta.inspect.planning.work import NODES, PARTS, UPDATE_PASSES, Load
+from graphtheta.inspect.simulation.cluster import Cluster
+from graphtheta.inspect.simulation.simulate import Point, simulated
 
 # how many times slower workers compute, and how many times faster links are, than in the file
 SETTINGS = {"links x 4": (1.0, 4.0), "links / 4": (1.0, 0.25), "computing x 4": (4.0, 1.0)}

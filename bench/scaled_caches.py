@@ -18,7 +18,7 @@ from lazy_rmat import LazyRmat
 from scaled import read
 from scaled_modes import EACH, FANOUT, LAYERS, WAYS, Alone, parts_of, rounds, sizes, step_of, views_of
 
-from graphtheta.caching.registry import CACHE_POLICIES
+from graphtheta.train.reuse.caching.registry import CACHE_POLICIES
 
 # rows of the caches of papers100M: half of those of DistGNN-MB in a layer, these, and those of cooperative mini-batching
 ROWS = {"0.5M": 500_000, "1M": 1_000_000, "2M": 2_000_000}

@@ -23,11 +23,11 @@ from lazy_rmat import LazyRmat
 from scaled import SETTINGS, Larger, job_of, larger, read, step_of
 
 import graphtheta as gt
+from graphtheta.inspect.planning.plan import planned
+from graphtheta.inspect.planning.rehearsal import rehearse
+from graphtheta.inspect.planning.skeleton import Skeleton, skeleton
+from graphtheta.inspect.planning.work import reduced
 from graphtheta.partitioners.pairs import pair_of
-from graphtheta.planning.plan import planned
-from graphtheta.planning.rehearsal import rehearse
-from graphtheta.planning.skeleton import Skeleton, skeleton
-from graphtheta.planning.work import reduced
 
 # the settings of cooperative mini-batching: layers, their width, neighbours and targets of a worker
 LAYERS, HIDDEN, FANOUT, TARGETS = 3, 256, 10, 1024

@@ -45,11 +45,11 @@ from shortest import run_job, shortest
 
 import graphtheta as gt
 from graphtheta.engine.comm.delayed import read_link
+from graphtheta.inspect.planning.machine import machine
+from graphtheta.inspect.planning.skeleton import skeleton
+from graphtheta.inspect.simulation.cluster import Cluster
+from graphtheta.inspect.simulation.simulate import Point, simulated
 from graphtheta.partitioners.communities import find_clusters
-from graphtheta.planning.machine import machine
-from graphtheta.planning.skeleton import skeleton
-from graphtheta.simulation.cluster import Cluster
-from graphtheta.simulation.simulate import Point, simulated
 
 LEAST_SECONDS = 1.0
 SLOWED = ("50us,10Gbit/s", "50us,1Gbit/s", "1ms,1Gbit/s")

@@ -79,7 +79,7 @@ class Split:
         from graphtheta.ops.autodiff.primitive import PRIMITIVES
         from graphtheta.ops.autodiff.tape import Gradients
         from graphtheta.ops.edge import aggregator
-        from graphtheta.ops.kernels.pool import run_blocks, run_threads
+        from graphtheta.ops.parallel.pool import run_blocks, run_threads
 
         for module in [m for name, m in sys.modules.items() if name.startswith("graphtheta.")]:
             for name, value in list(vars(module).items()):

@@ -23,9 +23,9 @@ from caches import GRAPHS, Replay, graph_of, hits
 from harness import finish, parser
 
 import graphtheta as gt
-from graphtheta.caching.scout import Scout
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.train.reuse.caching.scout import Scout
 
 COLUMNS = ["graph", "contender", "targets", "rows", "lru", "belady", "of plain"]
 

@@ -21,10 +21,10 @@ from caches import GRAPHS, graph_of
 from harness import finish, parser
 
 import graphtheta as gt
-from graphtheta.caching.scout import Scout
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.train.modes import count_modes
+from graphtheta.train.loop.modes import count_modes
+from graphtheta.train.reuse.caching.scout import Scout
 
 MASTERS = ["hash", "block", "ldg", "fennel", "bgl", "grem", "metis"]
 COLUMNS = ["graph", "masters", "expand", "expand, of hash", "values", "values, of hash", "features", "features, of hash"]

@@ -8,61 +8,94 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from graphtheta.collector import collector_paused
+from graphtheta.base.collector import collector_paused
 
 __version__ = "0.1.0"
 
-# the module of each public name
-_FRONT = {
-    "Graph": "data.graph", "load": "datasets.dataset", "Job": "job.job", "Trainer": "train.trainer", "Run": "train.run",
-    "open_run": "train.opened", "Inference": "inductive.inference",
-    "forward": "checking.forward", "gradients": "checking.forward", "time_split": "splits.times",
-    "sample": "samplers.blocks", "BlockSampler": "samplers.blocks", "Block": "samplers.blocks", "SAMPLERS": "samplers.registry",
-    "NeighbourSampler": "samplers.neighbour", "WeightedSampler": "samplers.weighted", "TemporalSampler": "samplers.temporal",
-    "PerRelationSampler": "samplers.per_relation",
-    "LaborSampler": "samplers.labor", "LadiesSampler": "samplers.ladies", "PladiesSampler": "samplers.pladies",
-    "ORDERS": "orders.registry", "Callback": "train.callback", "Result": "recovery.progress",
-    "GraphThetaError": "errors",
-    "preset": "job.presets", "check": "checking.conformance", "check_gradients": "checking.gradients", "check_vjp": "checking.gradients",
-    "explain": "reports.explanation", "TaskKind": "tasks.kind", "TASKS": "tasks.registry",
-    "PARTITIONERS": "partitioners.registry", "EDGE_PLACEMENTS": "partitioners.registry", "partition_report": "partitioners.report",
-    "CACHE_POLICIES": "caching.registry", "relation_report": "triples.report",
-    "whole_graphs": "graph_level.whole_graphs", "import_graph": "ingest.importer", "transform_store": "rewriting.transform",
-    "Query": "tables.query",
-    "compare_partitions": "partitioners.comparison", "EXCHANGES": "staleness.registry", "HISTORIES": "staleness.registry",
-    "HaloExchange": "staleness.exchange", "Bns": "staleness.bns",
-    **dict.fromkeys(("pagerank", "components", "degree", "core_number", "triangles", "label_propagation",
-                     "bfs", "sssp", "betweenness", "random_walks"), "analytics.functions"),
-    "analyse": "analytics.analyse", "Algorithm": "analytics.algorithm", "ALGORITHMS": "analytics.registry",
-    "to_torch": "exporting.network", "counterpart": "exporting.layers", "to_onnx": "exporting.onnx",
-    "TensorBoard": "train.loggers", "MLflow": "train.loggers",
+# public names by the module that defines them, in the order of the rooms
+_PUBLIC = {
+    "errors": ("GraphThetaError",),
+    "graph.data.graph": ("Graph",),
+    "graph.datasets.dataset": ("load",),
+    "graph.splits.times": ("time_split",),
+    "graph.graph_level.whole_graphs": ("whole_graphs",),
+    "importing.ingest.importer": ("import_graph",),
+    "importing.rewriting.transform": ("transform_store",),
+    "importing.tables.query": ("Query",),
+    "partitioners.registry": ("PARTITIONERS", "EDGE_PLACEMENTS"),
+    "partitioners.report": ("partition_report",),
+    "partitioners.comparison": ("compare_partitions",),
+    "samplers.blocks": ("sample", "BlockSampler", "Block"),
+    "samplers.registry": ("SAMPLERS",),
+    "samplers.neighbour": ("NeighbourSampler",),
+    "samplers.weighted": ("WeightedSampler",),
+    "samplers.temporal": ("TemporalSampler",),
+    "samplers.per_relation": ("PerRelationSampler",),
+    "samplers.labor": ("LaborSampler",),
+    "samplers.ladies": ("LadiesSampler",),
+    "samplers.pladies": ("PladiesSampler",),
+    "samplers.orders.registry": ("ORDERS",),
+    "tasks.kinds.kind": ("TaskKind",),
+    "tasks.kinds.registry": ("TASKS",),
+    "tasks.triples.report": ("relation_report",),
+    "run.job.job": ("Job",),
+    "run.checkpoints.progress": ("Result",),
+    "run.job.presets": ("preset",),
+    "train.loop.trainer": ("Trainer",),
+    "train.loop.run": ("Run",),
+    "train.loop.opened": ("open_run",),
+    "train.loop.callback": ("Callback",),
+    "train.reuse.caching.registry": ("CACHE_POLICIES",),
+    "train.reuse.staleness.registry": ("EXCHANGES", "HISTORIES"),
+    "train.reuse.staleness.exchange": ("HaloExchange",),
+    "train.reuse.staleness.bns": ("Bns",),
+    "train.loop.loggers": ("TensorBoard", "MLflow"),
+    "inference.grown.inference": ("Inference",),
+    "inference.exporting.network": ("to_torch",),
+    "inference.exporting.layers": ("counterpart",),
+    "inference.exporting.onnx": ("to_onnx",),
+    "analytics.functions": (
+        "pagerank", "components", "degree", "core_number", "triangles", "label_propagation", "bfs",
+        "sssp", "betweenness", "random_walks",
+    ),
+    "analytics.analyse": ("analyse",),
+    "analytics.algorithm": ("Algorithm",),
+    "analytics.registry": ("ALGORITHMS",),
+    "inspect.checking.forward": ("forward", "gradients"),
+    "inspect.checking.conformance": ("check",),
+    "inspect.checking.gradients": ("check_gradients", "check_vjp"),
+    "inspect.reports.explanation": ("explain",),
+    "models.design": ("Design", "NetworkOptions"),
+    "models.registry": ("register_model",),
+    "models.mlp": ("Linear", "MLP"),
+    "models.norm": ("BatchNorm", "LayerNorm"),
+    "models.per_relation": ("per_relation",),
+    "models.triples.decoders": ("DistMult", "TransE", "ComplEx", "RotatE"),
+    "engine.layer.layer": ("Layer", "Model"),
+    "engine.layer.module": ("Module",),
+    "engine.layer.checkpointing": ("recompute",),
+    "engine.runtime.start": ("start",),
+    "engine.train.metrics": ("Metric", "METRICS"),
+    "engine.partition.partitioner": ("Partitioner", "Assignment", "EdgePlacement", "EdgeRule"),
+    "engine.store.mapped": ("MappedColumn",),
+    "engine.store.cached": ("CachePolicy",),
+    "engine.sampling.node_set": ("NodeSetSampler",),
+    "engine.sampling.priority": ("Priority", "ranked_by"),
+    "ops.edge.program": ("softmax",),
+    "ops.edge.aggregator": ("Aggregator", "AGGREGATORS"),
+    "ops.edge.order_statistics": ("TopK",),
+    "ops": (
+        "Parameter", "Scalar", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "clip",
+        "concat", "cos", "defvjp", "dropout", "elu", "embedding", "exp", "flatten", "gelu",
+        "graph_mean", "graph_sum", "layer_norm", "leaky_relu", "linear", "log", "log_softmax",
+        "matmul", "max", "maximum", "mean", "min", "minimum", "pick", "power", "primitive", "relu",
+        "reshape", "sigmoid", "sin", "softplus", "sqrt", "square", "stack", "stop_gradient", "sum",
+        "tanh", "to_dense", "typed_matmul", "where",
+    ),
 }
-_MODELS = {"Design": "design", "NetworkOptions": "design", "register_model": "registry", "Linear": "mlp", "MLP": "mlp",
-           "BatchNorm": "norm", "LayerNorm": "norm", "per_relation": "per_relation",
-           **dict.fromkeys(("DistMult", "TransE", "ComplEx", "RotatE"), "triples.decoders")}
-_ENGINE = {"Layer": "layer.layer", "Model": "layer.layer", "Module": "layer.module", "recompute": "layer.checkpointing",
-           "start": "runtime.start", "Metric": "train.metrics", "METRICS": "train.metrics", "Partitioner": "partition.partitioner",
-           "Assignment": "partition.partitioner", "EdgePlacement": "partition.partitioner", "EdgeRule": "partition.partitioner",
-           "MappedColumn": "store.mapped", "CachePolicy": "store.cached",
-           "NodeSetSampler": "sampling.node_set", "Priority": "sampling.priority", "ranked_by": "sampling.priority"}
-_EDGE = {"softmax": "edge.program", "Aggregator": "edge.aggregator", "AGGREGATORS": "edge.aggregator",
-         "TopK": "edge.order_statistics"}
-_OPS = (
-    "Parameter", "Scalar", "SGD", "Adam", "AdamW", "absolute", "batch_norm", "cast", "clip", "concat", "cos",
-    "defvjp", "dropout", "elu", "embedding", "exp", "flatten", "gelu", "graph_mean", "graph_sum",
-    "layer_norm", "leaky_relu", "linear", "log", "log_softmax",
-    "matmul", "max", "maximum", "mean", "min", "minimum", "pick", "power", "primitive", "relu", "reshape", "sigmoid", "sin",
-    "softplus", "sqrt", "square", "stack", "stop_gradient", "sum", "tanh", "to_dense", "typed_matmul", "where",
-)
+_HOME = {name: f"graphtheta.{module}" for module, names in _PUBLIC.items() for name in names}
 # packages that are read by their names: gt.models.GCN
 _MODULES = ("errors", "models", "ops")
-_HOME = {
-    **{name: f"graphtheta.{module}" for name, module in _FRONT.items()},
-    **{name: f"graphtheta.models.{module}" for name, module in _MODELS.items()},
-    **{name: f"graphtheta.engine.{module}" for name, module in _ENGINE.items()},
-    **{name: f"graphtheta.ops.{module}" for name, module in _EDGE.items()},
-    **dict.fromkeys(_OPS, "graphtheta.ops"),
-}
 __all__ = ["__version__", *_HOME]
 
 

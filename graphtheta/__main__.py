@@ -6,12 +6,12 @@ from importlib import import_module
 from keyword import iskeyword
 
 import graphtheta
-from graphtheta.collector import collector_paused
-from graphtheta.console import complain, open_streams, say
+from graphtheta.base.collector import collector_paused
+from graphtheta.base.console import complain, open_streams, say
+from graphtheta.base.wording import did_you_mean
 from graphtheta.engine.comm.failure import close_output, exit_code, os_error_text
 from graphtheta.engine.runtime.start import launched
 from graphtheta.errors import ConfigError, GraphThetaError
-from graphtheta.wording import did_you_mean
 
 # name, module and line of help of each subcommand
 COMMANDS: dict[str, tuple[str, str]] = {

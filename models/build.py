@@ -4,8 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from graphtheta.base.wording import did_you_mean
 from graphtheta.errors import ConfigError
-from graphtheta.wording import did_you_mean
 
 from ..engine.layer.layer import Layer
 from ..engine.layer.module import Module

@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
+from graphtheta.base.wording import explain, literals
 from graphtheta.errors import ConfigError
-from graphtheta.wording import explain, literals
 
 from ..engine.layer.module import Module
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from graphtheta.arguments import checked
+from graphtheta.base.arguments import checked
 from graphtheta.errors import ConfigError
 
 from ..engine.layer.context import ActiveGraph

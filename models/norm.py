@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphtheta.arguments import checked
+from graphtheta.base.arguments import checked
 from graphtheta.errors import ConfigError
 
 from ..engine.layer.module import Module

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from inspect import isclass
 
-from graphtheta.arguments import checked
+from graphtheta.base.arguments import checked
+from graphtheta.base.wording import did_you_mean
 from graphtheta.errors import ConfigError
-from graphtheta.wording import did_you_mean
 
 from . import gat, gat_e, gcn, gin, gine, gipa, hgt, mlp, rgat, rgcn, sage, simple_hgn
 from .design import Design, NetworkOptions

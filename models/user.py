@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import create_model
 
+from graphtheta.base.userfile import load_module
 from graphtheta.errors import ConfigError
-from graphtheta.userfile import load_module
 
 from ..engine.layer.layer import Layer, Model
 from .design import Design, Options

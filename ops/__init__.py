@@ -42,14 +42,14 @@ from .functions.elementwise import (
 )
 from .functions.embedding import embedding
 from .functions.index import getitem
+from .functions.losses.loss import binary_cross_entropy, mean_squared_error, softmax_cross_entropy
+from .functions.losses.pick import log_softmax, pick
 from .functions.norm import RunningStats, batch_norm, layer_norm
 from .functions.rows import cast, expand_last, prefix
 from .functions.segment import segment_max, segment_mean, segment_min, segment_softmax, segment_sum
 from .functions.shape import broadcast_to, concat, flatten, max, mean, min, repeat_rows, reshape, stack, sum
 from .functions.typed import typed_matmul
 from .functions.whole_graph import graph_mean, graph_sum
-from .losses.loss import binary_cross_entropy, mean_squared_error, softmax_cross_entropy
-from .losses.pick import log_softmax, pick
 from .optimisers.optim import SGD, Adam, AdamW, Optimiser
 
 __all__ = [

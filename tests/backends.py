@@ -10,7 +10,7 @@ from graphtheta.engine.layer.superstep import _run_phases
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.view.view import global_view
 from graphtheta.ops import Parameter, RowSpace, Tape, Var
-from graphtheta.ops.backend.fused import backend_scope
+from graphtheta.ops.edge.backend.fused import backend_scope
 
 DTYPES = {"float64": 1e-12, "float32": 1e-5}
 NODES = {"a": (), "s": (2,), "t": (2,), "z": (2, 3), "y": (2, 3), "m": (2, 1), "n": (1, 3), "w": (4,), "table": (4, 2, 3)}

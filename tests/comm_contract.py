@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from graphtheta.caching.shared_memory import mates, share
 from graphtheta.engine.comm.channel import Tag
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.train.doubling import PendingSum
 from graphtheta.errors import CommError, DataError, FormatError, ShapeError
+from graphtheta.train.reuse.caching.shared_memory import mates, share
 
 
 def awkward(rank: int, n: int) -> np.ndarray:

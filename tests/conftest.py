@@ -11,9 +11,9 @@ import pytest
 from warm.plugin import pytest_configure, pytest_configure_node, pytest_runtest_setup, pytest_unconfigure  # noqa: F401
 from warm.reference import VARIABLE
 
-from graphtheta.ops.backend import fused
-from graphtheta.ops.backend.fused import backend_scope
 from graphtheta.ops.compile import private
+from graphtheta.ops.edge.backend import fused
+from graphtheta.ops.edge.backend.fused import backend_scope
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -23,7 +23,7 @@ from scipy.io import mmwrite
 
 import graphtheta as gt
 from graphtheta.engine.comm.serial import SerialComm
-from graphtheta.store.from_graph import write_store
+from graphtheta.graph.store.from_graph import write_store
 
 MASKS = ("train", "val", "test")
 

@@ -9,18 +9,18 @@ from functools import cache
 import numpy as np
 from machine import declared
 
-from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.strategy.strategy import ClusterBatch, GlobalBatch, MiniBatch
 from graphtheta.engine.strategy.task import EdgeTask, LinkTask, NodeTask
 from graphtheta.engine.train.gradient_sum import GradientSum
+from graphtheta.graph.data.graph import Graph
 from graphtheta.models import build_model
 from graphtheta.ops import SGD, Tape, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope
 from graphtheta.samplers.neighbour import NeighbourSampler
-from graphtheta.tasks.links import Links
+from graphtheta.tasks.kinds.links import Links
 
 N, E, D, A, CLASSES, RELATIONS, TYPES = 40, 160, 5, 3, 4, 3, 2
 STEPS = 2

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphtheta.data.graph import Graph
+from graphtheta.graph.data.graph import Graph
 
 PLACEMENTS = [(p, m) for p in ("1d-src", "1d-dst", "vertex-cut") for m in ("hash", "block")]
 

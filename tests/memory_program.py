@@ -7,8 +7,8 @@ import sys
 import numpy as np
 
 import graphtheta as gt
-from graphtheta.memory.bound import resident_bytes
-from graphtheta.planning.skeleton import current_bytes
+from graphtheta.inspect.planning.skeleton import current_bytes
+from graphtheta.run.memory.bound import resident_bytes
 
 RNG = np.random.default_rng(0)
 TRIPLE = {"model": "rgcn", "task": "triple"}

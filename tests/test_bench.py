@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
-from graphtheta.planning.machine import Machine
-from graphtheta.planning.skeleton import skeleton
-from graphtheta.planning.work import NODES, PARTS, UPDATE_PASSES
-from graphtheta.simulation.cluster import Cluster
-from graphtheta.simulation.simulate import simulated
+from graphtheta.inspect.planning.machine import Machine
+from graphtheta.inspect.planning.skeleton import skeleton
+from graphtheta.inspect.planning.work import NODES, PARTS, UPDATE_PASSES
+from graphtheta.inspect.simulation.cluster import Cluster
+from graphtheta.inspect.simulation.simulate import simulated
 
 BENCH = Path(__file__).resolve().parent.parent / "bench"
 GRAPH = "rmat:scale=8,edge_factor=4,features=8,classes=4"

@@ -103,9 +103,9 @@ def test_figures_are_drawn_from_the_source(scripts: Any) -> None:
     assert not different, f"{different}: run python docs/figures/draw.py"
 
 
-def test_the_map_has_every_package(scripts: Any) -> None:
+def test_the_map_has_every_room(scripts: Any) -> None:
     told = set(re.findall(r"`((?:graphtheta|engine|ops|models)/[\w/]*)`", (ROOT / "README.md").read_text(encoding="utf-8")))
-    missing = [package for package in scripts("draw").packages() if f"{package}/" not in told]
+    missing = [room for room in scripts("draw").rooms() if f"{room}/" not in told]
     assert not missing, f"add a row to the Map in README.md: {missing}"
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
-from graphtheta.planning.skeleton import skeleton
-from graphtheta.planning.work import PARTS, Load
+from graphtheta.inspect.planning.skeleton import skeleton
+from graphtheta.inspect.planning.work import PARTS, Load
 
 BENCH = Path(__file__).resolve().parent.parent / "bench"
 SCALE = 11

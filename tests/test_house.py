@@ -16,8 +16,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("graphtheta", "ops", "engine", "models")
-# modules of graphtheta/ itself are the base: standard library and numpy only
+# the base uses the standard library and numpy only; ops uses graphs in memory and nothing else of the front
 RANK = {"base": 0, "data": 1, "ops": 2, "engine": 3, "models": 4, "front": 5}
+DATA = "graphtheta.graph.data"
+# packages and modules of a room that are seen at once
+ROOMS = 12
 # patterns are put together here so that this file does not match itself
 LEFT_UNDONE = re.compile("TO" r"DO\b|FIX" r"ME\b|\bX" r"XX\b")
 MACHINE_PATH = re.compile(r"(?<![\w.>])/(work|root|farm|home|Users)" + "/")
@@ -45,7 +48,8 @@ def layer_of(module: str) -> str:
     second = [*module.split("."), ""][1]
     if second in RANK:
         return second
-    return "front" if module in PACKAGES or package_of(module) != "graphtheta" or second == "__main__" else "base"
+    # users import errors by this name
+    return "base" if second == "errors" else "data" if package_of(module) == DATA else "front"
 
 
 def package_of(module: str) -> str:
@@ -110,19 +114,23 @@ def arrows() -> dict[str, set[str]]:
             for path in FILES for own in [name_of(path)]}
 
 
-def between_packages() -> dict[str, set[str]]:
-    """Which packages each package imports. The base, and the two modules that start everything, count as packages of their own."""
+def between_packages(depth: int = 9) -> dict[str, set[str]]:
+    """Which packages each package imports; those below a depth count as one with the package that they lie in.
+
+    ``graphtheta`` itself hands names on and starts commands: it imports all, and nothing below imports it.
+    """
     found: dict[str, set[str]] = {}
     for module, others in arrows().items():
-        own = group_of(module)
-        found.setdefault(own, set()).update(group_of(other) for other in others)
-        found[own].discard(own)
+        own = room_of(module, depth)
+        if own != "graphtheta":
+            found.setdefault(own, set()).update(room_of(other, depth) for other in others)
+            found[own] -= {own, "graphtheta"}
     return found
 
 
-def group_of(module: str) -> str:
-    package = package_of(module)
-    return package if package != "graphtheta" else layer_of(module)
+def room_of(module: str, depth: int) -> str:
+    """The package of a module, or the one at a depth that it lies in: 2 for those in graphtheta/, 3 for those in ops/."""
+    return ".".join(package_of(module).split(".")[:depth])
 
 
 def circles(graph: dict[str, set[str]]) -> str:
@@ -138,8 +146,29 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     assert not circles(arrows())
 
 
-def test_no_package_imports_itself_by_way_of_others() -> None:
-    assert not circles(between_packages())
+@pytest.mark.parametrize("depth", [2, 3, 9])
+def test_no_package_imports_itself_by_way_of_others(depth: int) -> None:
+    """Neither rooms nor the packages inside of them."""
+    assert not circles(between_packages(depth))
+
+
+def test_few_rooms_are_side_by_side() -> None:
+    levels: dict[str, list[str]] = {}
+    for package in sorted(PACKAGES - {f"graphtheta.{top}" for top in FOLDERS}):
+        levels.setdefault(package.rpartition(".")[0], []).append(package)
+    crowded = {level: rooms for level, rooms in levels.items() if len(rooms) > ROOMS}
+    assert not crowded
+
+
+def test_a_package_with_one_consumer_lives_with_it() -> None:
+    """A package of the front that a single other one imports lies in the same room. Commands start what no other needs."""
+    consumers: dict[str, set[str]] = {}
+    for own, others in between_packages().items():
+        for other in others:
+            consumers.setdefault(other, set()).add(own)
+    alone = [f"{package} serves {own} only" for package, (own, *more) in sorted((p, sorted(c)) for p, c in consumers.items())
+             if not more and own != "graphtheta.cli" and layer_of(package) == "front" and room_of(package, 2) != room_of(own, 2)]
+    assert not alone, "\n".join(alone)
 
 
 def test_circles_are_seen() -> None:
@@ -154,8 +183,8 @@ def test_imports_of_mpi_and_numba() -> None:
             importing.get(module.split(".")[0], set()).add(name_of(path))
     (mpi,) = importing["mpi4py"]
     assert layer_of(mpi) == "engine"
-    compiled = {f"graphtheta.ops.{name}" for name in ("caching", "compile", "kernels", "sampling")}
-    assert {package_of(module) for module in importing["numba"]} == compiled
+    compiled = {f"graphtheta.ops.{room}" for room in ("compile", "kernels", "parallel")}
+    assert {room_of(module, 3) for module in importing["numba"]} == compiled
 
 
 def test_no_print_and_nothing_left_undone() -> None:
@@ -163,7 +192,7 @@ def test_no_print_and_nothing_left_undone() -> None:
     for path in FILES:
         for node in ast.walk(tree_of(path)):
             is_print = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
-            if is_print and path != ROOT / "graphtheta" / "console.py":
+            if is_print and path != ROOT / "graphtheta" / "base" / "console.py":
                 faults.append(f"{path.relative_to(ROOT)}:{node.lineno} print")
     for path in [*FILES, *TESTS]:
         for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphtheta.rng import Permutation
+from graphtheta.base.rng import Permutation
 
 
 def test_every_n_is_permuted_and_back():

@@ -10,9 +10,9 @@ import pytest
 import graphtheta as gt
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.inspect.planning.rehearsal import rehearse
+from graphtheta.inspect.planning.skeleton import skeleton
 from graphtheta.partitioners.pairs import pair_of
-from graphtheta.planning.rehearsal import rehearse
-from graphtheta.planning.skeleton import skeleton
 
 BENCH = Path(__file__).resolve().parent.parent / "bench"
 SCALE = 11

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphtheta.strict_json import to_json
+from graphtheta.base.strict_json import to_json
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAIN = st.none() | st.booleans() | st.integers(-9, 9) | st.floats() | st.text(max_size=3)

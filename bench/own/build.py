@@ -13,7 +13,7 @@ from own.fullbatch import Net, build
 
 import graphtheta as gt
 import graphtheta.engine.store.memory as memory
-import graphtheta.train.build as setup
+import graphtheta.train.loop.build as setup
 
 
 def main(model: str, graph: str, weights: str) -> None:

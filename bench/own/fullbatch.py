@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from contender import EDGE_ATTRIBUTES, Input, drawn, report, train
 
 import graphtheta as gt
-from graphtheta.data.validation import SPARSE_BELOW
+from graphtheta.graph.data.validation import SPARSE_BELOW
 from graphtheta.models import GAT, GATE, GCN, SAGE
 
 HIDDEN, HEADS = 128, 4

@@ -19,9 +19,9 @@ import graphtheta as gt
 from graphtheta.engine.layer.context import ActiveGraph
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.view.view import global_view
-from graphtheta.ops.autodiff.buffers import taken
 from graphtheta.ops.autodiff.space import RowSpace
 from graphtheta.ops.autodiff.tape import Tape, Var
+from graphtheta.ops.parallel.buffers import taken
 
 SHAPES = ((128, 256), (256, 256))
 HEADS = ((1, 256), (4, 64))

@@ -17,8 +17,8 @@ import graphtheta as gt
 from graphtheta.engine.layer.context import ActiveGraph
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.view.view import GraphView, global_view
-from graphtheta.ops.autodiff.buffers import taken
 from graphtheta.ops.autodiff.tape import Tape, Var
+from graphtheta.ops.parallel.buffers import taken
 
 
 class Sum(gt.Layer):

@@ -20,8 +20,8 @@ from contender import report
 import graphtheta as gt
 from graphtheta.engine.runtime.start import start
 from graphtheta.engine.runtime.watchdog import Watchdog
-from graphtheta.recovery.keeper import Keeper
-from graphtheta.train import trainer as trainer_module
+from graphtheta.run.checkpoints.keeper import Keeper
+from graphtheta.train.loop import trainer as trainer_module
 
 
 class Timed(Keeper):

@@ -15,7 +15,7 @@ from contender import report
 
 import graphtheta as gt
 from graphtheta.engine.runtime.start import start
-from graphtheta.ops.autodiff import buffers
+from graphtheta.ops.parallel import buffers
 
 
 def held() -> int:

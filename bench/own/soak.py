@@ -14,7 +14,7 @@ from contender import report
 
 import graphtheta as gt
 from graphtheta.engine.runtime.start import start
-from graphtheta.recovery.checkpoint import CHECKPOINTS, steps_in
+from graphtheta.run.checkpoints.checkpoint import CHECKPOINTS, steps_in
 
 
 class Notes:

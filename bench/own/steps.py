@@ -16,8 +16,8 @@ from contender import report
 
 import graphtheta as gt
 from graphtheta.engine.runtime.start import run_main, start
-from graphtheta.memory.bound import resident_bytes
 from graphtheta.ops.compile.jit import n_compiled
+from graphtheta.run.memory.bound import resident_bytes
 
 # stages whose bytes a plan predicts
 MEASURED = ("move", "reduce", "batch", "fetch")

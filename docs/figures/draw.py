@@ -14,26 +14,30 @@ from svg import Figure
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-# most packages of a band that are drawn in one line, with arrows, and packages in each of several lines
-LINE, SEVERAL = 9, 8
+# the part of a room that ops may import
+DATA = "graphtheta/graph/data"
+# most rooms of a band that are drawn in one line, with arrows, and rooms in each of several lines
+LINE, SEVERAL = 9, 6
 BANDS = [("graphtheta/", "amber", "commands and training"), ("models/", "violet", "published layers"),
          ("engine/", "blue", "the distributed machine"), ("ops/", "green", "local numerics"), ("data", "red", "graphs and their files")]
 
 
-def packages() -> dict[str, tuple[str, set[str]]]:
-    """The band of each package of the source and the packages that it imports, by the name of its folder."""
-    folders = sorted(path.parent for top in ("graphtheta", "models", "engine", "ops") for path in (ROOT / top).rglob("__init__.py"))
-    names = {".".join(("graphtheta" if f.relative_to(ROOT).parts[0] != "graphtheta" else "", *f.relative_to(ROOT).parts)).strip("."):
-             f.relative_to(ROOT).as_posix() for f in folders}
+def rooms() -> dict[str, tuple[str, set[str]]]:
+    """The band of each room of the source and the rooms that it imports, by the name of its folder."""
+    tops = {"graphtheta": "graphtheta", "models": "graphtheta.models", "engine": "graphtheta.engine", "ops": "graphtheta.ops"}
+    inside = (path.parent for top in tops if top != "models" for path in (ROOT / top).glob("*/__init__.py"))
+    folders = [ROOT / "models", ROOT / DATA, *inside]
+    names = {}
+    for folder in (f.relative_to(ROOT).as_posix() for f in folders):
+        top, _, rest = folder.partition("/")
+        names[f"{tops[top]}.{rest}".strip(".").replace("/", ".")] = folder
     found = {}
-    for folder in names.values():
-        imported = {_package(module, names) for file in (ROOT / folder).glob("*.py") for module in _imports(file)}
-        top = folder.split("/")[0]
-        band = "data" if folder in ("graphtheta/data", "graphtheta/datasets", "graphtheta/graph_level", "graphtheta/splits") else f"{top}/"
-        # the modules of graphtheta/ itself, and the lists of names in engine/ and ops/, are no packages of their own
-        if "/" in folder or folder == "models":
-            found[folder] = band, imported - {folder, ""}
-    return {name: (band, imported & found.keys()) for name, (band, imported) in found.items()}
+    for folder in sorted(names.values()):
+        files = [file for file in (ROOT / folder).rglob("*.py") if folder == DATA or not file.is_relative_to(ROOT / DATA)]
+        imported = {_room(module, names) for file in files for module in _imports(file)}
+        found[folder] = "data" if folder == DATA else f"{folder.split('/')[0]}/", imported - {folder, "", "graphtheta/base"}
+    del found["graphtheta/base"]
+    return found
 
 
 def _imports(file: Path) -> set[str]:
@@ -50,33 +54,33 @@ def _imports(file: Path) -> set[str]:
     return found
 
 
-def _package(module: str, names: dict[str, str]) -> str:
-    """The folder that a module lies in, or nothing."""
+def _room(module: str, names: dict[str, str]) -> str:
+    """The folder of the room that a module lies in, or nothing."""
     while module and module not in names:
         module = module.rpartition(".")[0]
     return names.get(module, "")
 
 
 def direct(graph: dict[str, set[str]]) -> dict[str, list[str]]:
-    """The arrows that no chain of other arrows stands for, from packages in an order that has each before what it imports."""
+    """The arrows that no chain of other arrows stands for, from rooms in an order that has each before what it imports."""
     order = list(TopologicalSorter({name: sorted(others) for name, others in sorted(graph.items())}).static_order())[::-1]
     reached: dict[str, set[str]] = {}
     for name in order[::-1]:
         reached[name] = graph[name].union(*(reached[other] for other in graph[name]))
-    # an arrow is left out if a package on the way reaches its end
+    # an arrow is left out if a room on the way reaches its end
     return {name: [other for other in order if other in graph[name].difference(*(reached[o] for o in graph[name]))] for name in order}
 
 
 def layers() -> Figure:
-    """Packages in their layers, each before those that it imports; a band of one line has an arrow for each import that no chain shows."""
-    found, left, step, y = packages(), 192, 40, 12
+    """Rooms in their layers, each before those that it imports; a band of one line has an arrow for each import that no chain shows."""
+    found, left, step, y = rooms(), 192, 40, 12
     bands = []
     for band, colour, what in BANDS:
         inside = {name: others & {n for n, (b, _) in found.items() if b == band} for name, (b, others) in found.items() if b == band}
         across = len(inside) if len(inside) <= LINE else SEVERAL
         bands.append((band, colour, what, direct(inside), across, -(-len(inside) // across)))
     height = sum(54 + step * lines for *_, lines in bands) + 66
-    figure = Figure(1000, height, "The layers: packages in five bands; imports point down or to the right")
+    figure = Figure(1000, height, "The layers: rooms in five bands; imports point down or to the right")
     for band, colour, what, arrows, across, lines in bands:
         high = 38 + step * lines
         figure.box(12, y, 976, high, "", "paper")

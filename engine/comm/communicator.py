@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from graphtheta.console import complain
+from graphtheta.base.console import complain
 from graphtheta.errors import CommError, ShapeError
 
 from .call_site import call_site, collective

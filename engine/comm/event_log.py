@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.strict_json import to_json
+from graphtheta.base.strict_json import to_json
 
 # partner and array
 Message = tuple[int, np.ndarray]

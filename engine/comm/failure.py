@@ -12,7 +12,7 @@ from termios import FIONREAD
 from time import monotonic, sleep
 
 from graphtheta import errors
-from graphtheta.console import printable
+from graphtheta.base.console import printable
 from graphtheta.errors import CommError, ConfigError, GraphThetaError
 
 # exit status if the reader of the output has gone; nothing is printed then

@@ -22,16 +22,16 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.autodiff import buffers
 from ...ops.autodiff.expr import COMPUTED
 from ...ops.autodiff.space import RowSpace
 from ...ops.autodiff.tape import Var, current, needs_grad, value_of
-from ...ops.backend import fused, grouped, reference
-from ...ops.backend.pairs import Pairs
-from ...ops.backend.reference import Columns
 from ...ops.edge.aggregator import State
+from ...ops.edge.backend import fused, grouped, reference
+from ...ops.edge.backend.pairs import Pairs
+from ...ops.edge.backend.reference import Columns
 from ...ops.edge.program import Phase
 from ...ops.functions.embedding import check_range
+from ...ops.parallel import buffers
 from ...ops.rows.stored import rows_of
 from ..partition.exchange import ToMasters, add_into
 from ..partition.partition import MASTER, MIRROR

@@ -13,7 +13,7 @@ from graphtheta.errors import ColumnError, UserFunctionError
 from ...ops.autodiff.expr import COMPUTED, Expr, ordered
 from ...ops.autodiff.naming import naming
 from ...ops.autodiff.tape import Parameter, Var, current
-from ...ops.backend.fused import fallbacks
+from ...ops.edge.backend.fused import fallbacks
 from ...ops.edge.plan import evaluate
 from ...ops.edge.program import EdgeProgram, normaliser
 from ...ops.edge.program_cache import ProgramCache

@@ -5,9 +5,9 @@ import numpy as np
 
 from graphtheta.errors import PartitionError
 
-from ...ops.autodiff.buffers import by_blocks, empty
-from ...ops.partition import pairs
-from ...ops.partition.edge_order import end_keys
+from ...ops.kernels.partition import pairs
+from ...ops.kernels.partition.edge_order import end_keys
+from ...ops.parallel.buffers import by_blocks, empty
 from .relation import EdgeBlock
 
 # of a worker: positions of edges are int32

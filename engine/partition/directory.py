@@ -11,8 +11,8 @@ import numpy as np
 
 from graphtheta.errors import PartitionError
 
-from ...ops.autodiff.buffers import by_blocks
 from ...ops.kernels.lookup import fill, find
+from ...ops.parallel.buffers import by_blocks
 from ..comm.communicator import Comm
 from .table import Home, Table
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from graphtheta.npy import in_files
+from graphtheta.base.npy import in_files
 
 # edges per chunk
 CHUNK = 1 << 20

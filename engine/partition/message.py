@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...ops.autodiff import buffers
 from ...ops.kernels.message_buffer import pack, pack_rounded, unpack, unpack_rounded
+from ...ops.parallel import buffers
 from ...ops.rows.row_list import located
 from ..comm.channel import Send
 

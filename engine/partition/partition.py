@@ -21,7 +21,7 @@ import numpy as np
 
 from graphtheta.errors import PartitionError
 
-from ...ops.autodiff.buffers import full, taken
+from ...ops.parallel.buffers import full, taken
 from ..comm.communicator import Comm
 from ..comm.serial import SerialComm
 from ..store.column import Column, Role, RoundedColumn, is_column

@@ -18,12 +18,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from graphtheta.described import name_and_options, options_of
+from graphtheta.base.described import name_and_options, options_of
+from graphtheta.base.registry import Registry
+from graphtheta.base.rng import Purpose, bits, key
 from graphtheta.errors import ConfigError, PartitionError
-from graphtheta.registry import Registry
-from graphtheta.rng import Purpose, bits, key
 
-from ...ops.autodiff.buffers import taken
+from ...ops.parallel.buffers import taken
 from ..comm.communicator import Comm
 from .edge_source import EdgeChunk, EdgeSource
 

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...ops.autodiff.buffers import by_blocks
-from ...ops.partition.edge_order import mark_ends
-from ...ops.partition.pairs import numbered, occurrences
-from ...ops.partition.row_order import sample_step, votes
+from ...ops.kernels.partition.edge_order import mark_ends
+from ...ops.kernels.partition.pairs import numbered, occurrences
+from ...ops.kernels.partition.row_order import sample_step, votes
+from ...ops.parallel.buffers import by_blocks
 from ..comm.communicator import Comm
 from .blocks import edge_blocks
 from .directory import DenseDirectory, Directory

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...ops.partition.pairs import WIDEST, numbered, occurrences
-from ...ops.partition.row_order import sample_step, votes
+from ...ops.kernels.partition.pairs import WIDEST, numbered, occurrences
+from ...ops.kernels.partition.row_order import sample_step, votes
 from ..comm.communicator import Comm
 from .blocks import edge_blocks
 from .directory import ComputedDirectory, LocalDirectory, TableDirectory

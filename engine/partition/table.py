@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from graphtheta.rng import Purpose, bits, key
+from graphtheta.base.rng import Purpose, bits, key
 
 from ..comm.communicator import Comm
 

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 
-from graphtheta.cgroup import cpu_quota
+from graphtheta.base.cgroup import cpu_quota
 
 from ..comm.call_site import collective
 from ..comm.communicator import Comm
@@ -55,7 +55,7 @@ def choose_threads(comm: Comm) -> Threads:
     fair = share(cores, neighbours, cpu_quota(), os.environ.get("OMP_NUM_THREADS", ""))
     count = max(1, int(fair + 1e-6))
     if "numba" in sys.modules:
-        from ...ops.kernels.pool import set_threads
+        from ...ops.parallel.pool import set_threads
 
         set_threads(min(count, sys.modules["numba"].config.NUMBA_NUM_THREADS))
     else:

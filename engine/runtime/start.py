@@ -15,7 +15,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from graphtheta.console import complain, open_streams
+from graphtheta.base.console import complain, open_streams
 from graphtheta.errors import CommError, ConfigError
 
 from ..comm.call_site import collective

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.atomic import atomic_file, make_folder, remove_file, unwritable
-from graphtheta.strict_json import to_json
+from graphtheta.base.atomic import atomic_file, make_folder, remove_file, unwritable
+from graphtheta.base.strict_json import to_json
 
 from ..comm.call_site import collective
 from ..comm.communicator import Comm

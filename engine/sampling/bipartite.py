@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.kernels.pool import run_blocks
-from ...ops.sampling import vertex_sample
+from ...ops.kernels.sampling import vertex_sample
+from ...ops.parallel.pool import run_blocks
 from ..partition.exchange import Exchange
 from ..partition.partition import MASTER, MIRROR
 from .candidates import Chosen, Frontier

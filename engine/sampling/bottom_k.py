@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.kernels.pool import run_blocks
-from ...ops.sampling import sample
+from ...ops.kernels.sampling import sample
+from ...ops.parallel.pool import run_blocks
 from ..partition.message import Columns
 from ..partition.partition import MASTER, MIRROR
 from .candidates import Candidates, Chosen, Frontier, Sample

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...ops.kernels.batch import expand
-from ...ops.sampling import sample
+from ...ops.kernels.sampling import sample
 from ..partition.exchange import Exchange
 from ..partition.partition import Partition
 from ..partition.relation import EdgeBlock, StoredRelation

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
 
-from ...ops.sampling import allowed
+from ...ops.kernels.sampling import allowed
 from ..partition.partition import Partition
 from ..partition.relation import EdgeBlock
 from .candidates import Candidates, Frontier

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphtheta.base.rng import integers, uniform
 from graphtheta.errors import DataError
-from graphtheta.rng import integers, uniform
 
 from ..partition.partition import Partition
 from ..partition.table import Route

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...ops.sampling import rate
+from ...ops.kernels.sampling import rate
 from ..partition.partition import MASTER, MIRROR
 from .candidates import IN_ORDER, Chosen, Frontier, Sample
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...ops.kernels.pool import run_blocks
-from ...ops.sampling.draw import sort_rows
+from ...ops.kernels.sampling.draw import sort_rows
+from ...ops.parallel.pool import run_blocks
 from ..partition.exchange import Exchange, pointers
 from ..partition.message import Columns
 from ..partition.partition import MASTER, MIRROR, Partition

@@ -20,8 +20,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ...ops.kernels.batch import expand
-from ...ops.sampling.allowed import lower
-from ...ops.sampling.by_view import number_by_view
+from ...ops.kernels.sampling.allowed import lower
+from ...ops.kernels.sampling.by_view import number_by_view
 from ..partition.exchange import NOTHING, Exchange, MovePlan
 from ..partition.partition import MASTER, MIRROR, Partition
 from ..partition.relation import StoredRelation

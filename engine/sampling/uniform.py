@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...ops.kernels.pool import run_blocks
-from ...ops.sampling.draw import choose, room
+from ...ops.kernels.sampling.draw import choose, room
+from ...ops.parallel.pool import run_blocks
 from ..partition.partition import MASTER, MIRROR
 from ..partition.relation import Positions
 from .candidates import Candidates, Chosen, Frontier, Frontiers, Sample

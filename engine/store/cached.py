@@ -100,7 +100,7 @@ class RowCache:
 
     def __init__(self, capacity: int, policy: CachePolicy | None, slots: Slots):
         # numba takes longer to import than many programs to run
-        from ...ops.caching.index import table_of
+        from ...ops.kernels.caching.index import table_of
 
         self.policy, self.counts, self.slots = policy, CacheCounts(), slots
         self._held, self._table, self._shift = table_of(capacity)
@@ -142,7 +142,7 @@ class RowCache:
             keys: [n] int64, none twice.
             rows: [n, ...] by name.
         """
-        from ...ops.caching.index import assign
+        from ...ops.kernels.caching.index import assign
 
         with self._lock:
             if self.policy is None or not len(keys):

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from graphtheta.arguments import checked
-from graphtheta.lazy_array import LazyArray
-from graphtheta.npy import map_npy
+from graphtheta.base.arguments import checked
+from graphtheta.base.lazy_array import LazyArray
+from graphtheta.base.npy import map_npy
 
 from .column import Read, Ready
 

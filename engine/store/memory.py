@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import scipy
 
-from graphtheta.sparse import is_sparse
-from graphtheta.typed_rows import TypedRows
+from graphtheta.base.sparse import is_sparse
+from graphtheta.base.typed_rows import TypedRows
 
-from ...ops.autodiff.buffers import taken
+from ...ops.parallel.buffers import taken
 from ...ops.rows.by_number import take_rows
 from ...ops.rows.row_list import RowList
 from .column import Coded, Read, Ready

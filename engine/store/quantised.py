@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.lazy_array import LazyArray
 from graphtheta.errors import FormatError
-from graphtheta.lazy_array import LazyArray
 
 from .column import Coded, Column, Decoding, Read
 

@@ -12,8 +12,8 @@ from zlib import crc32
 
 import numpy as np
 
+from graphtheta.base.rng import Purpose, key, normal
 from graphtheta.errors import ConfigError, FormatError
-from graphtheta.rng import Purpose, key, normal
 
 from ...ops.optimisers.row_optimiser import RowOptimiser
 from .column import Read, Ready

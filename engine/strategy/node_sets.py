@@ -10,8 +10,8 @@ from time import perf_counter
 
 import numpy as np
 
+from graphtheta.base.logger import logger
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.logger import logger
 
 from ..partition.located import values_of
 from ..partition.partition import Partition

@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from graphtheta.rng import Permutation, Purpose, key
+from graphtheta.base.rng import Permutation, Purpose, key
 
 from ..partition.partition import Partition
 from ..sampling.ranking import ranks_among_all

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from graphtheta.rng import Purpose, bits, integers, key
+from graphtheta.base.rng import Purpose, bits, integers, key
 
 from ..partition.partition import Partition
 from ..partition.table import Route, Table

@@ -12,8 +12,8 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from graphtheta.base.rng import Permutation, Purpose, key
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.rng import Permutation, Purpose, key
 
 from ..partition.partition import MASTER, MIRROR, Partition
 from ..sampling.cluster_nodes import NodesByCluster

@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.rng import Purpose, key, uniform
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.rng import Purpose, key, uniform
 
 from ...ops.autodiff.tape import Var
 from ...ops.functions.elementwise import mul, softplus, square, sub
+from ...ops.functions.losses.loss import binary_cross_entropy, mean_squared_error, softmax_cross_entropy
+from ...ops.functions.losses.pick import log_softmax, pick
+from ...ops.functions.losses.row_loss import Grouping, RowLoss, grouped
+from ...ops.functions.losses.weighting import Weighting
 from ...ops.kernels.batch import expand
-from ...ops.losses.loss import binary_cross_entropy, mean_squared_error, softmax_cross_entropy
-from ...ops.losses.pick import log_softmax, pick
-from ...ops.losses.row_loss import Grouping, RowLoss, grouped
-from ...ops.losses.weighting import Weighting
 from ..partition.located import values_of
 from ..partition.partition import Partition
 from ..partition.table import Route

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...ops.autodiff.space import RowSpace
 from ...ops.kernels.batch import group
-from ...ops.sampling.received import NONE, by_receiver, place, positions
+from ...ops.kernels.sampling.received import NONE, by_receiver, place, positions
 from ..partition.exchange import Exchange
 from ..partition.message import Columns
 from ..partition.partition import MASTER, NO_MIRRORS, Partition

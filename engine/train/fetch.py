@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 import scipy
 
-from graphtheta.sparse import is_sparse
+from graphtheta.base.sparse import is_sparse
 
 from ...ops.rows.by_number import assembled, take_rows
 from ..comm.communicator import Comm

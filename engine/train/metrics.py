@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.registry import Registry
 from graphtheta.errors import ConfigError
-from graphtheta.registry import Registry
 
-from ...ops.metrics import calibration, counts, ranking, regression, retrieval, scores
+from ...ops.functions.metrics import calibration, counts, ranking, regression, retrieval, scores
 from ..comm.communicator import Comm
 
 Sums = Callable[..., np.ndarray]

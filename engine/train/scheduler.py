@@ -99,7 +99,7 @@ class _Run(Generic[T]):
 
     def __init__(self, queue: WorkQueue, work: Sequence[Callable[[], T]]):
         # numba takes longer to import than many programs to run
-        from ...ops.kernels import pool
+        from ...ops.parallel import pool
 
         self.queue, self.comm, self.work = queue, queue.comm, work
         self.window = WINDOW * queue.in_flight

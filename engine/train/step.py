@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...ops.autodiff.tape import Change, Gradients, Tape, Var
-from ...ops.backend.fused import backend_scope
+from ...ops.edge.backend.fused import backend_scope
 from ...ops.optimisers.optim import Optimiser
 from ..comm.communicator import Comm
 from ..layer.layer import Model

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from ...ops.autodiff.buffers import by_blocks
 from ...ops.autodiff.space import RowSpace
 from ...ops.kernels.batch import NONE, WORD, mark, number, numbers
-from ...ops.sampling.allowed import lower
+from ...ops.kernels.sampling.allowed import lower
+from ...ops.parallel.buffers import by_blocks
 from ..partition.exchange import NOTHING, Exchange
 from ..partition.message import Columns
 from ..partition.partition import MASTER, MIRROR, Partition

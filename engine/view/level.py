@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...ops.backend.edges import EdgeLists
-from ...ops.backend.pairs import Pairs, pairs_of_receivers, pairs_of_senders, same_array
-from ...ops.backend.reference import Chunk
 from ...ops.edge.aggregator import Segments
+from ...ops.edge.backend.edges import EdgeLists
+from ...ops.edge.backend.pairs import Pairs, pairs_of_receivers, pairs_of_senders, same_array
+from ...ops.edge.backend.reference import Chunk
 from ...ops.kernels.batch import group
 from ..partition.exchange import Exchange
 from ..partition.partition import MASTER, MIRROR, Partition

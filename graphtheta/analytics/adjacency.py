@@ -10,12 +10,12 @@ from itertools import pairwise
 import numpy as np
 
 from graphtheta.analytics.local_edges import Lists, LocalEdges
+from graphtheta.base.rng import Purpose, bits, key
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.exchange import Exchange
 from graphtheta.engine.partition.located import locate
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.errors import DataError
-from graphtheta.rng import Purpose, bits, key
 
 
 class Adjacency:

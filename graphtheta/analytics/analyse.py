@@ -6,12 +6,12 @@ from typing import NamedTuple
 import numpy as np
 
 from graphtheta.analytics.algorithm import Algorithm
-from graphtheta.arguments import checked
-from graphtheta.data.graph import Graph
+from graphtheta.base.arguments import checked
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.runtime.start import start
 from graphtheta.errors import ConfigError
+from graphtheta.graph.data.graph import Graph
 from graphtheta.partitioners.auto import Work, pair_for
 from graphtheta.partitioners.pairs import DEFAULT_MASTERS
 from graphtheta.partitioners.registry import DEFAULT_PLACEMENT

@@ -15,12 +15,12 @@ import numpy as np
 
 from graphtheta.analytics.algorithm import Algorithm
 from graphtheta.analytics.local_edges import Lists, LocalEdges
+from graphtheta.base.rng import Purpose, bits, key
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.ops.analytics.paths import all_dependencies, dependencies, paths_into
-from graphtheta.ops.autodiff.buffers import by_blocks, run_parts
-from graphtheta.ops.kernels.pool import threads
-from graphtheta.rng import Purpose, bits, key
+from graphtheta.ops.kernels.analytics.paths import all_dependencies, dependencies, paths_into
+from graphtheta.ops.parallel.buffers import by_blocks, run_parts
+from graphtheta.ops.parallel.pool import threads
 
 
 @dataclass(frozen=True)

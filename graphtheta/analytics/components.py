@@ -13,7 +13,7 @@ import numpy as np
 from graphtheta.analytics.algorithm import Algorithm
 from graphtheta.analytics.local_edges import Lists, LocalEdges
 from graphtheta.engine.partition.partition import Partition
-from graphtheta.ops.analytics.union import compress, link, lowest, mark_split
+from graphtheta.ops.kernels.analytics.union import compress, link, lowest, mark_split
 
 # neighbours of each row that are linked before the others
 FIRST = 2

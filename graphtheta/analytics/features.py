@@ -9,16 +9,16 @@ import numpy as np
 from graphtheta.analytics.algorithm import Algorithm
 from graphtheta.analytics.analyse import analyse
 from graphtheta.analytics.registry import make_algorithm
-from graphtheta.data.graph import Graph
+from graphtheta.base.npy import in_files
+from graphtheta.base.sparse import is_sparse
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.store.column import is_column
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
-from graphtheta.job.job import Job
-from graphtheta.npy import in_files
+from graphtheta.graph.data.graph import Graph
+from graphtheta.run.job.job import Job
 from graphtheta.samplers.hidden import refuse
-from graphtheta.sparse import is_sparse
-from graphtheta.tasks.kind import TaskKind
-from graphtheta.tasks.registry import kind_for
+from graphtheta.tasks.kinds.kind import TaskKind
+from graphtheta.tasks.kinds.registry import kind_for
 
 KEY = "structural_features"
 

@@ -17,8 +17,8 @@ from graphtheta.analytics.page_rank import PageRank
 from graphtheta.analytics.paths import Bfs, Sssp
 from graphtheta.analytics.random_walks import RandomWalks
 from graphtheta.analytics.structure import CoreNumber, Degree, LabelPropagation, Triangles
-from graphtheta.arguments import checked
-from graphtheta.data.graph import Graph
+from graphtheta.base.arguments import checked
+from graphtheta.graph.data.graph import Graph
 
 
 @checked

@@ -15,7 +15,7 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.exchange import Exchange
 from graphtheta.engine.partition.partition import MASTER, MIRROR, Partition
 from graphtheta.engine.partition.relation import EDGE, Served
-from graphtheta.ops.autodiff.buffers import run_parts
+from graphtheta.ops.parallel.buffers import run_parts
 
 # edges and rows that a thread takes at a time; fixed, so that results do not depend on the number of threads
 EDGES, ROWS = 1 << 18, 1 << 16

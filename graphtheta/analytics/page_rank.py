@@ -13,11 +13,11 @@ import numpy as np
 
 from graphtheta.analytics.algorithm import Algorithm
 from graphtheta.analytics.local_edges import LocalEdges
+from graphtheta.base.logger import logger
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.errors import ConfigError
-from graphtheta.logger import logger
-from graphtheta.ops.analytics.sums import neighbour_sum, new_ranks, rank_shares
-from graphtheta.ops.autodiff.buffers import by_blocks, row_blocks
+from graphtheta.ops.kernels.analytics.sums import neighbour_sum, new_ranks, rank_shares
+from graphtheta.ops.parallel.buffers import by_blocks, row_blocks
 
 UNIT = 2.0**-60
 

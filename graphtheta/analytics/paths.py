@@ -10,8 +10,8 @@ from graphtheta.analytics.algorithm import Algorithm
 from graphtheta.analytics.local_edges import LocalEdges
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.ops.analytics.paths import mark_near, narrow_levels, settle
-from graphtheta.ops.autodiff.buffers import by_blocks
+from graphtheta.ops.kernels.analytics.paths import mark_near, narrow_levels, settle
+from graphtheta.ops.parallel.buffers import by_blocks
 
 # levels with at least the n-th part of the nodes are searched by all threads, and take a pass over all nodes
 WIDE_LEVELS = 64

@@ -15,11 +15,11 @@ import numpy as np
 
 from graphtheta.analytics.adjacency import Adjacency
 from graphtheta.analytics.algorithm import Algorithm
+from graphtheta.base.rng import Purpose, key, uniform
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.errors import ConfigError
-from graphtheta.ops.analytics.neighbours import is_near
-from graphtheta.ops.autodiff.buffers import by_blocks
-from graphtheta.rng import Purpose, key, uniform
+from graphtheta.ops.kernels.analytics.neighbours import is_near
+from graphtheta.ops.parallel.buffers import by_blocks
 
 # largest ratio of two weights of neighbours: the expected number of attempts of a draw
 MOST_UNEVEN = 1000

@@ -11,8 +11,8 @@ from graphtheta.analytics.page_rank import PageRank
 from graphtheta.analytics.paths import Bfs, Sssp
 from graphtheta.analytics.random_walks import RandomWalks
 from graphtheta.analytics.structure import CoreNumber, Degree, LabelPropagation, Triangles
-from graphtheta.described import name_and_options, options_of
-from graphtheta.registry import Registry
+from graphtheta.base.described import name_and_options, options_of
+from graphtheta.base.registry import Registry
 
 
 def is_algorithm(x: Any) -> bool:

@@ -11,8 +11,8 @@ from graphtheta.analytics.algorithm import Algorithm
 from graphtheta.analytics.local_edges import Lists
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.errors import ConfigError
-from graphtheta.ops.analytics.neighbours import core_sweep, count_triangles, frequent_labels
-from graphtheta.ops.autodiff.buffers import run_parts
+from graphtheta.ops.kernels.analytics.neighbours import core_sweep, count_triangles, frequent_labels
+from graphtheta.ops.parallel.buffers import run_parts
 
 
 @dataclass(frozen=True)

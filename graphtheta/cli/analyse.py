@@ -8,15 +8,15 @@ import numpy as np
 from graphtheta.analytics.analyse import analyse as whole
 from graphtheta.analytics.analyse import as_ids, on_worker
 from graphtheta.analytics.registry import ALGORITHMS, make_algorithm
+from graphtheta.base.console import say
 from graphtheta.cli import command
-from graphtheta.console import say
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.job.flag import Parser
-from graphtheta.job.job import Job
-from graphtheta.outputs.file import check_free_name, check_name, write_together
-from graphtheta.outputs.formats import FORMATS, Rows
-from graphtheta.outputs.parts import PartFolder
-from graphtheta.train.prepare import load_graph
+from graphtheta.inference.outputs.file import check_free_name, check_name, write_together
+from graphtheta.inference.outputs.formats import FORMATS, Rows
+from graphtheta.inference.outputs.parts import PartFolder
+from graphtheta.run.job.flag import Parser
+from graphtheta.run.job.job import Job
+from graphtheta.train.loop.prepare import load_graph
 
 
 def analyse(argv: list[str]) -> int:

@@ -10,36 +10,36 @@ from typing import Any
 import numpy as np
 
 import graphtheta
-from graphtheta.atomic import atomic_file, unwritable
+from graphtheta.base.atomic import atomic_file, unwritable
+from graphtheta.base.console import amount, figure, pairs, say, table
+from graphtheta.base.logger import logger, start_logging
+from graphtheta.base.strict_json import to_json
 from graphtheta.cli.rounding import halo_error
 from graphtheta.cli.warmup import jobs_of, warm_up
-from graphtheta.console import amount, figure, pairs, say, table
-from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.runtime.start import run_main, start
 from graphtheta.errors import ConfigError, DataError, DivergedError, GraphThetaError
-from graphtheta.inductive.trained import EARLIER_POSITIVE, Trained
-from graphtheta.job.flag import Parser
-from graphtheta.job.job import Job
-from graphtheta.job.run_files import RESULT_FILE
-from graphtheta.logger import logger, start_logging
-from graphtheta.memory.bound import MemoryBound
+from graphtheta.graph.data.graph import Graph
+from graphtheta.graph.store.reader import check_store
+from graphtheta.inference.grown.trained import EARLIER_POSITIVE, Trained
+from graphtheta.inspect.reports.runlog import RunLog
 from graphtheta.ops.compile.cache import cache_folder
 from graphtheta.partitioners.auto import Work, pair_for
-from graphtheta.recovery.keeper import refuse_to_overwrite
-from graphtheta.recovery.lock import check_free
-from graphtheta.recovery.progress import Result
-from graphtheta.recovery.run_folder import check_run_folder
-from graphtheta.recovery.weights import WEIGHTS
-from graphtheta.reports.runlog import RunLog
-from graphtheta.store.reader import check_store
-from graphtheta.strict_json import to_json
-from graphtheta.tasks.imbalance import RARER
-from graphtheta.train.opened import job_of
-from graphtheta.train.prepare import load_graph
-from graphtheta.triples.report import relation_report, report_text
+from graphtheta.run.checkpoints.keeper import refuse_to_overwrite
+from graphtheta.run.checkpoints.lock import check_free
+from graphtheta.run.checkpoints.progress import Result
+from graphtheta.run.checkpoints.run_folder import check_run_folder
+from graphtheta.run.checkpoints.weights import WEIGHTS
+from graphtheta.run.job.flag import Parser
+from graphtheta.run.job.job import Job
+from graphtheta.run.job.run_files import RESULT_FILE
+from graphtheta.run.memory.bound import MemoryBound
+from graphtheta.tasks.kinds.imbalance import RARER
+from graphtheta.tasks.triples.report import relation_report, report_text
+from graphtheta.train.loop.opened import job_of
+from graphtheta.train.loop.prepare import load_graph
 
 
 def train(argv: list[str]) -> int:

@@ -12,16 +12,16 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import graphtheta
-from graphtheta.atomic import check_replaceable, unwritable
-from graphtheta.cgroup import cpu_quota, memory_left, memory_limit
+from graphtheta.base.atomic import check_replaceable, unwritable
+from graphtheta.base.cgroup import cpu_quota, memory_left, memory_limit
+from graphtheta.base.console import amount, say
+from graphtheta.base.mpiexec import SECONDS, find_mpiexec, run
 from graphtheta.cli.processes import SHARED
-from graphtheta.console import amount, say
 from graphtheta.engine.runtime.affinity import available_cores
 from graphtheta.engine.runtime.start import launched
 from graphtheta.errors import ConfigError
-from graphtheta.job.flag import Parser
-from graphtheta.mpiexec import SECONDS, find_mpiexec, run
 from graphtheta.ops.compile.cache import lasting_folder
+from graphtheta.run.job.flag import Parser
 
 OK, WARN, FAIL = "OK", "WARN", "FAIL"
 # what a check returns: its state, what was found, and the remedy
@@ -85,7 +85,7 @@ def measure(path: Path) -> int:
     Raises:
         FormatError: The file cannot be written.
     """
-    from graphtheta.planning.machine import machine, write
+    from graphtheta.inspect.planning.machine import machine, write
 
     try:
         check_replaceable(path)

@@ -4,16 +4,16 @@ from __future__ import annotations
 from pathlib import Path
 from time import perf_counter
 
+from graphtheta.base.console import amount, say
 from graphtheta.cli import command
 from graphtheta.cli.import_tables import import_tables
-from graphtheta.console import amount, say
-from graphtheta.datasets.dataset import load
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, GraphThetaError
-from graphtheta.job.flag import Parser
-from graphtheta.job.job import Job
-from graphtheta.store.from_graph import write_store
-from graphtheta.store.manifest import FEATURES
+from graphtheta.graph.datasets.dataset import load
+from graphtheta.graph.store.from_graph import write_store
+from graphtheta.graph.store.manifest import FEATURES
+from graphtheta.run.job.flag import Parser
+from graphtheta.run.job.job import Job
 
 
 def import_(argv: list[str]) -> int:

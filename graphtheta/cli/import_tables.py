@@ -6,7 +6,7 @@ from typing import Any
 
 from graphtheta.engine.runtime.start import run_main, start
 from graphtheta.errors import ConfigError
-from graphtheta.job.flag import Parser
+from graphtheta.run.job.flag import Parser
 
 # flags with names of columns: metavar and help
 EDGE_COLUMNS = {
@@ -60,7 +60,7 @@ def import_tables(argv: Sequence[str]) -> int:
         given["types"] = types_of(given["types"])
 
     def program() -> int:
-        from graphtheta.ingest.importer import import_graph
+        from graphtheta.importing.ingest.importer import import_graph
 
         import_graph(one_or_more(edges), None if nodes is None else one_or_more(nodes), to=to, comm=start(), progress=True, **given)
         return 0

@@ -29,18 +29,18 @@ from time import monotonic
 from types import SimpleNamespace, TracebackType
 from typing import Any
 
+from graphtheta.base.console import complain
+from graphtheta.base.mpiexec import find_mpiexec
+from graphtheta.base.wording import did_you_mean
 from graphtheta.cli.doctor import GET_MPI
 from graphtheta.cli.processes import SharedMemory, adopt_orphans, children, descendants, dies_with, has_lost_its_ranks, kill_all_but
-from graphtheta.console import complain
 from graphtheta.engine.runtime.start import launched
 from graphtheta.errors import ConfigError
-from graphtheta.job.flag import Parser
-from graphtheta.job.job import Job
-from graphtheta.job.run_files import RESULT_FILE
-from graphtheta.mpiexec import find_mpiexec
-from graphtheta.recovery.checkpoint import CHECKPOINTS, steps_in
-from graphtheta.recovery.stopping import INTERRUPTED, PREEMPTED
-from graphtheta.wording import did_you_mean
+from graphtheta.run.checkpoints.checkpoint import CHECKPOINTS, steps_in
+from graphtheta.run.checkpoints.stopping import INTERRUPTED, PREEMPTED
+from graphtheta.run.job.flag import Parser
+from graphtheta.run.job.job import Job
+from graphtheta.run.job.run_files import RESULT_FILE
 
 COMMANDS = ("train", "evaluate", "predict")
 # exit codes after which there is no restart: success, invalid arguments, Ctrl-C, closed output

@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from graphtheta.analytics.features import with_structural_features
-from graphtheta.atomic import atomic_file, check_replaceable, unwritable
-from graphtheta.console import say
+from graphtheta.base.atomic import atomic_file, check_replaceable, unwritable
+from graphtheta.base.console import say
+from graphtheta.base.logger import start_logging
+from graphtheta.base.strict_json import to_json
+from graphtheta.base.wording import did_you_mean
 from graphtheta.engine.runtime.start import launched, run_main, start
 from graphtheta.errors import ConfigError, MemoryLimitError
-from graphtheta.job.flag import Parser
-from graphtheta.job.job import Job, choices
-from graphtheta.job.keys import NEEDS
-from graphtheta.logger import start_logging
-from graphtheta.planning.machine import known, machine
-from graphtheta.planning.plan import MODES, Row, planned
-from graphtheta.planning.report import MORE_WORKERS, Limit, refusal, report
-from graphtheta.planning.skeleton import SAMPLED_VIEWS, skeleton
-from graphtheta.strict_json import to_json
-from graphtheta.train.prepare import load_graph
-from graphtheta.wording import did_you_mean
+from graphtheta.inspect.planning.machine import known, machine
+from graphtheta.inspect.planning.plan import MODES, Row, planned
+from graphtheta.inspect.planning.report import MORE_WORKERS, Limit, refusal, report
+from graphtheta.inspect.planning.skeleton import SAMPLED_VIEWS, skeleton
+from graphtheta.run.job.flag import Parser
+from graphtheta.run.job.job import Job, choices
+from graphtheta.run.job.keys import NEEDS
+from graphtheta.train.loop.prepare import load_graph
 
 STRATEGIES = ("global", "mini", "cluster")
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}

@@ -5,17 +5,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from graphtheta.base.console import say
 from graphtheta.cli.command import add_trust, on_all_ranks, opened
 from graphtheta.cli.top import add_flags, check_flags, top_rows
-from graphtheta.console import say
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError
-from graphtheta.inductive.comparison import COMPARISONS
-from graphtheta.job.flag import Parser
-from graphtheta.outputs.file import check_free_name, check_name, write_together
-from graphtheta.outputs.formats import FORMATS, Rows
-from graphtheta.outputs.parts import PartFolder
-from graphtheta.train.opened import job_of
+from graphtheta.inference.grown.comparison import COMPARISONS
+from graphtheta.inference.outputs.file import check_free_name, check_name, write_together
+from graphtheta.inference.outputs.formats import FORMATS, Rows
+from graphtheta.inference.outputs.parts import PartFolder
+from graphtheta.run.job.flag import Parser
+from graphtheta.train.loop.opened import job_of
 
 
 def predict(argv: list[str]) -> int:

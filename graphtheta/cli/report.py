@@ -3,12 +3,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphtheta.atomic import atomic_file, check_replaceable, make_folder, unwritable
-from graphtheta.console import printable, say
+from graphtheta.base.atomic import atomic_file, check_replaceable, make_folder, unwritable
+from graphtheta.base.console import printable, say
 from graphtheta.engine.runtime.start import launched
-from graphtheta.job.flag import Parser
-from graphtheta.reports.page import page
-from graphtheta.reports.run import read_run
+from graphtheta.inspect.reports.page import page
+from graphtheta.inspect.reports.run import read_run
+from graphtheta.run.job.flag import Parser
 
 REPORT_FILE = "report.html"
 

@@ -5,8 +5,8 @@ import numpy as np
 
 from graphtheta.engine.partition.message import halo_scope
 from graphtheta.ops.autodiff.tape import Tape
-from graphtheta.ops.backend.fused import backend_scope
-from graphtheta.train.trainer import Trainer
+from graphtheta.ops.edge.backend.fused import backend_scope
+from graphtheta.train.loop.trainer import Trainer
 
 
 def halo_error(trainer: Trainer) -> float:

@@ -5,22 +5,22 @@ from dataclasses import asdict
 from pathlib import Path
 
 from graphtheta.analytics.features import with_structural_features
-from graphtheta.atomic import check_replaceable
+from graphtheta.base.atomic import check_replaceable
+from graphtheta.base.console import say
+from graphtheta.base.logger import start_logging
 from graphtheta.cli.plan import STRATEGIES, alike, jobs_of, listed, numbers, write_json
-from graphtheta.console import say
 from graphtheta.engine.comm.delayed import read_link
 from graphtheta.engine.runtime.start import launched, run_main, start
 from graphtheta.errors import ConfigError, FormatError
-from graphtheta.job.flag import Parser
-from graphtheta.job.job import choices
-from graphtheta.logger import start_logging
-from graphtheta.planning.machine import POST, Machine, machine, read
-from graphtheta.planning.plan import MODES
-from graphtheta.planning.skeleton import skeleton
-from graphtheta.simulation.cluster import Cluster
-from graphtheta.simulation.report import BEGINNING, draw, report
-from graphtheta.simulation.simulate import VIEWS, Point, simulated
-from graphtheta.train.prepare import load_graph
+from graphtheta.inspect.planning.machine import POST, Machine, machine, read
+from graphtheta.inspect.planning.plan import MODES
+from graphtheta.inspect.planning.skeleton import skeleton
+from graphtheta.inspect.simulation.cluster import Cluster
+from graphtheta.inspect.simulation.report import BEGINNING, draw, report
+from graphtheta.inspect.simulation.simulate import VIEWS, Point, simulated
+from graphtheta.run.job.flag import Parser
+from graphtheta.run.job.job import choices
+from graphtheta.train.loop.prepare import load_graph
 
 
 def simulate(argv: list[str]) -> int:

@@ -14,11 +14,11 @@ import numpy as np
 
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
-from graphtheta.inference.top import SIDES, Asked
-from graphtheta.job.flag import Parser
-from graphtheta.outputs.formats import Rows
-from graphtheta.tasks.kind import GraphInfo
-from graphtheta.tasks.triple import TripleKind
+from graphtheta.inference.forward.top import SIDES, Asked
+from graphtheta.inference.outputs.formats import Rows
+from graphtheta.run.job.flag import Parser
+from graphtheta.tasks.kinds.kind import GraphInfo
+from graphtheta.tasks.kinds.triple import TripleKind
 
 # flags with their destinations that --top needs, and those that it excludes
 WITH = {"--of": "of", "--side": "side", "--among": "among", "--keep-known": "keep_known"}

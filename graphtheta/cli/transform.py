@@ -3,12 +3,12 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from graphtheta.console import amount, say
+from graphtheta.base.console import amount, say
 from graphtheta.engine.runtime.start import run_main, start
 from graphtheta.errors import ConfigError
-from graphtheta.job.flag import Parser
-from graphtheta.rewriting.transform import CHOICES, transform_store
-from graphtheta.store.reader import read_store
+from graphtheta.graph.store.reader import read_store
+from graphtheta.importing.rewriting.transform import CHOICES, transform_store
+from graphtheta.run.job.flag import Parser
 
 HELP = {
     "component": "keep all nodes, or the largest weakly connected component [all]",

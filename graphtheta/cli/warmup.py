@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.data.arrays import EDGE_MASKS, NODE_MASKS
-from graphtheta.data.graph import Graph
-from graphtheta.data.transform import take_edges, take_nodes
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.job.job import Job
+from graphtheta.graph.data.arrays import EDGE_MASKS, NODE_MASKS
+from graphtheta.graph.data.graph import Graph
+from graphtheta.graph.data.transform import take_edges, take_nodes
 from graphtheta.models.registry import PUBLISHED
 from graphtheta.ops.compile.cache import SUFFIX, cache_folder
-from graphtheta.train.prepare import load_graph
-from graphtheta.train.trainer import Trainer
+from graphtheta.run.job.job import Job
+from graphtheta.train.loop.prepare import load_graph
+from graphtheta.train.loop.trainer import Trainer
 
 NODES, EDGES, BATCH = 48, 192, 8
 LOG = logging.getLogger("graphtheta")

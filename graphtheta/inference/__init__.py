@@ -1,1 +1,1 @@
-"""Inference over a whole graph layer by layer, under a memory limit, with values of layers in files."""
+"""Outputs of a trained model: of whole graphs, of grown ones, as files, in other systems."""

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphtheta.console import amount, figure
+from graphtheta.base.console import amount, figure
+from graphtheta.base.rng import Purpose, bits, key
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partitioner import DEFAULT_PLACEMENT, EDGE_PLACEMENTS, make_partitioner
@@ -16,7 +17,6 @@ from graphtheta.errors import GraphThetaError
 from graphtheta.partitioners.pairs import AUTO, DEFAULT_MASTERS, Pair, pair_of
 from graphtheta.partitioners.placed import Placed, imbalance
 from graphtheta.partitioners.report import OneOf, check_workers, row_bytes
-from graphtheta.rng import Purpose, bits, key
 
 # edges that are looked at
 SAMPLED = 1 << 21

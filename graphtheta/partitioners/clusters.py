@@ -8,7 +8,7 @@ import numpy as np
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import Assignment, Partitioner
-from graphtheta.ops.partition import blocks
+from graphtheta.ops.kernels.partition import blocks
 from graphtheta.partitioners.communities import clusters_of, neighbours
 from graphtheta.partitioners.greedy import refine
 from graphtheta.partitioners.stream import capacity, check_option

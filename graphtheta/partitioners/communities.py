@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.npy import read_npy
 from graphtheta.errors import ConfigError, FormatError, PartitionError
-from graphtheta.npy import read_npy
 
 # methods that determine their number of clusters, and all
 COMMUNITIES = ("louvain", "leiden")

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.arguments import checked
-from graphtheta.console import amount, table
-from graphtheta.data.graph import Graph
+from graphtheta.base.arguments import checked
+from graphtheta.base.console import amount, table
 from graphtheta.errors import ConfigError
+from graphtheta.graph.data.graph import Graph
 from graphtheta.partitioners.auto import BALANCED
 from graphtheta.partitioners.report import PartitionReport, partition_report
 

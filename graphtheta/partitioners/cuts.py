@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.rng import Purpose, bits, key
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeChunk, EdgeSource
 from graphtheta.engine.partition.partitioner import EdgeRule, Owners
-from graphtheta.ops.partition.copies import mark_copies
-from graphtheta.ops.partition.greedy_edges import place_by_load, place_by_score
+from graphtheta.ops.kernels.partition.copies import mark_copies
+from graphtheta.ops.kernels.partition.greedy_edges import place_by_load, place_by_score
 from graphtheta.partitioners.stream import capacity, check_option
-from graphtheta.rng import Purpose, bits, key
-from graphtheta.streaming.blocks import Blocks
-from graphtheta.streaming.degrees import block_degrees
-from graphtheta.streaming.edges import EdgeStreams
-from graphtheta.streaming.shared import SharedPlacement
+from graphtheta.partitioners.streaming.blocks import Blocks
+from graphtheta.partitioners.streaming.degrees import block_degrees
+from graphtheta.partitioners.streaming.edges import EdgeStreams
+from graphtheta.partitioners.streaming.shared import SharedPlacement
 
 Workers = Callable[[EdgeChunk], np.ndarray]
 

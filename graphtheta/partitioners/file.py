@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from graphtheta.base.npy import map_npy
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import Owners
 from graphtheta.errors import ConfigError, FormatError
-from graphtheta.npy import map_npy
-from graphtheta.streaming.blocks import Blocks
-from graphtheta.streaming.shared import SharedPartitioner
+from graphtheta.partitioners.streaming.blocks import Blocks
+from graphtheta.partitioners.streaming.shared import SharedPartitioner
 
 
 @dataclass(frozen=True)

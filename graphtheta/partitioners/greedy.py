@@ -13,12 +13,12 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import Owners
-from graphtheta.ops.partition.greedy_nodes import place_nodes
+from graphtheta.ops.kernels.partition.greedy_nodes import place_nodes
 from graphtheta.partitioners.stream import capacity, check_option
-from graphtheta.streaming.dealing import settle, share_of_room
-from graphtheta.streaming.lists import numbered
-from graphtheta.streaming.nodes import Chunk, NodeStreams
-from graphtheta.streaming.shared import SharedPartitioner
+from graphtheta.partitioners.streaming.dealing import settle, share_of_room
+from graphtheta.partitioners.streaming.lists import numbered
+from graphtheta.partitioners.streaming.nodes import Chunk, NodeStreams
+from graphtheta.partitioners.streaming.shared import SharedPartitioner
 
 
 class Streamed:

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from graphtheta.base.rng import Purpose, key
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import Owners, block_owner
 from graphtheta.partitioners.multilevel import Multilevel
 from graphtheta.partitioners.stream import capacity, check_option
-from graphtheta.rng import Purpose, key
-from graphtheta.streaming.blocks import Blocks
-from graphtheta.streaming.components import components, whole_components
-from graphtheta.streaming.degrees import shared_chunks
-from graphtheta.streaming.levels import Level, Loads, OfClusters, OfParts, of_source
-from graphtheta.streaming.shared import SharedPartitioner
+from graphtheta.partitioners.streaming.blocks import Blocks
+from graphtheta.partitioners.streaming.components import components, whole_components
+from graphtheta.partitioners.streaming.degrees import shared_chunks
+from graphtheta.partitioners.streaming.levels import Level, Loads, OfClusters, OfParts, of_source
+from graphtheta.partitioners.streaming.shared import SharedPartitioner
 
 # visits of each node in a pass
 ROUNDS = 3

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from graphtheta.base.rng import Purpose, key
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import Owners
 from graphtheta.partitioners.stream import capacity, check_option
-from graphtheta.rng import Purpose, key
-from graphtheta.streaming.along import HomeEdges
-from graphtheta.streaming.coarse import near_blocks, searched, sized
-from graphtheta.streaming.shared import SharedPartitioner
+from graphtheta.partitioners.streaming.along import HomeEdges
+from graphtheta.partitioners.streaming.coarse import near_blocks, searched, sized
+from graphtheta.partitioners.streaming.shared import SharedPartitioner
 
 # a block is small below this share of the mean size
 SMALL = 0.25

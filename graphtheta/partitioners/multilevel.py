@@ -5,10 +5,10 @@ from math import ceil, log2
 
 import numpy as np
 
-from graphtheta.ops.partition.label_moves import contract, join_nodes, move_nodes
-from graphtheta.ops.partition.refine import climb, cut_weight, grow
-from graphtheta.rng import Purpose, key, shuffle
-from graphtheta.streaming.levels import Contracted
+from graphtheta.base.rng import Purpose, key, shuffle
+from graphtheta.ops.kernels.partition.label_moves import contract, join_nodes, move_nodes
+from graphtheta.ops.kernels.partition.refine import climb, cut_weight, grow
+from graphtheta.partitioners.streaming.levels import Contracted
 
 # the graph is small below this many nodes per part; up to SEARCHED nodes, moves may increase the cut for a while
 SMALL, SEARCHED = 40, 1 << 14

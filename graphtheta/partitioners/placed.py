@@ -6,10 +6,10 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from graphtheta.base.rng import Purpose, key, shuffle
 from graphtheta.engine.partition.edge_source import EdgeChunk, EdgeSource
-from graphtheta.ops.partition.copies import count_pairs, mark_copies
+from graphtheta.ops.kernels.partition.copies import count_pairs, mark_copies
 from graphtheta.partitioners.cuts import no_copies
-from graphtheta.rng import Purpose, key, shuffle
 
 # mini-batches that stand for all of an epoch
 BATCHES = 4

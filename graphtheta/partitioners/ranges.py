@@ -13,8 +13,8 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import Owners, block_bounds
 from graphtheta.partitioners.stream import check_option
-from graphtheta.streaming.degrees import block_degrees
-from graphtheta.streaming.shared import SharedPartitioner
+from graphtheta.partitioners.streaming.degrees import block_degrees
+from graphtheta.partitioners.streaming.shared import SharedPartitioner
 
 
 def ranges(weight: np.ndarray, comm: Comm, n: int, size: int) -> Owners:

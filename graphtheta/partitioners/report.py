@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.arguments import checked
-from graphtheta.data.graph import Graph
-from graphtheta.data.validation import Origin, as_array
+from graphtheta.base.arguments import checked
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partitioner import assign
 from graphtheta.errors import CommError, PartitionError, ShapeError
+from graphtheta.graph.data.graph import Graph
+from graphtheta.graph.data.validation import Origin, as_array
 from graphtheta.partitioners.pairs import pair_of
 from graphtheta.partitioners.placed import Placed, imbalance
 from graphtheta.partitioners.registry import DEFAULT_PLACEMENT

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.arguments import checked
-from graphtheta.data.graph import Graph
-from graphtheta.data.validation import Origin, as_array
+from graphtheta.base.arguments import checked
+from graphtheta.base.wording import shown
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.sampling.node_set import NodeSetSampler
@@ -17,8 +16,9 @@ from graphtheta.engine.sampling.sampler import Checked
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.level import Level
 from graphtheta.errors import ConfigError, DataError
+from graphtheta.graph.data.graph import Graph
+from graphtheta.graph.data.validation import Origin, as_array
 from graphtheta.samplers.make_sampler import make_sampler
-from graphtheta.wording import shown
 
 DIRECTIONS = ("in", "out")
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from graphtheta.data.columns import unit_of
-from graphtheta.data.graph import Graph
-from graphtheta.described import name_and_options
+from graphtheta.base.described import name_and_options
 from graphtheta.engine.sampling.columns import ALWAYS
 from graphtheta.engine.sampling.sampler import Timed
 from graphtheta.errors import ConfigError, DataError
+from graphtheta.graph.data.columns import unit_of
+from graphtheta.graph.data.graph import Graph
+from graphtheta.graph.splits.times import check_stated, labelled_nodes
 from graphtheta.samplers.registry import SAMPLERS
-from graphtheta.splits.times import check_stated, labelled_nodes
 
 REFUSED = "refused"
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graphtheta.engine.sampling.bipartite import NO_VALUES, TERM_BITS, Bipartite, scale_of
-from graphtheta.ops.sampling import vertex_sample
+from graphtheta.ops.kernels.sampling import vertex_sample
 
 # LABOR-* stops when the expected number of vertices falls by less than this share
 LEAST_GAIN = 1e-4

@@ -18,8 +18,8 @@ from graphtheta.engine.sampling.normalised import normalised
 from graphtheta.engine.sampling.parallel import parallel_of
 from graphtheta.engine.sampling.priority import sender_ids
 from graphtheta.errors import ConfigError
-from graphtheta.ops.autodiff.buffers import by_blocks
-from graphtheta.ops.sampling import vertex_sample
+from graphtheta.ops.kernels.sampling import vertex_sample
+from graphtheta.ops.parallel.buffers import by_blocks
 from graphtheta.samplers.importance import Importance
 from graphtheta.samplers.lowest_draws import lowest, repeated
 from graphtheta.samplers.vertex_draws import WORK, Draws, VertexSampler, drawn

@@ -9,7 +9,7 @@ import numpy as np
 from graphtheta.engine.sampling.bipartite import NO_VALUES, Bipartite, degrees
 from graphtheta.engine.sampling.candidates import Chosen, Frontier, Sample
 from graphtheta.engine.sampling.normalised import normalised
-from graphtheta.ops.sampling import vertex_sample
+from graphtheta.ops.kernels.sampling import vertex_sample
 from graphtheta.samplers.vertex_draws import VertexSampler, drawn
 
 

@@ -19,8 +19,8 @@ from graphtheta.engine.sampling.candidates import IN_ORDER, Candidates, Chosen, 
 from graphtheta.engine.sampling.copies import Copies
 from graphtheta.engine.sampling.parallel import parallel_of
 from graphtheta.engine.sampling.priority import Priority, Ranked, ranked_by, sender_ids
-from graphtheta.ops.autodiff.buffers import by_blocks
-from graphtheta.ops.sampling import vertex_sample
+from graphtheta.ops.kernels.sampling import vertex_sample
+from graphtheta.ops.parallel.buffers import by_blocks
 from graphtheta.samplers.vertex_draws import WORK, Draws, drawn
 from graphtheta.samplers.weighted import RatePriority
 

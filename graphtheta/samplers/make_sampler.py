@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphtheta.described import name_and_options, options_of
+from graphtheta.base.described import name_and_options, options_of
 from graphtheta.engine.sampling.node_set import NodeSetSampler
 from graphtheta.engine.sampling.sampler import Sampler
 from graphtheta.models.user import accepted

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from graphtheta.base.rng import Purpose, key
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import StoredRelation
 from graphtheta.engine.sampling.bottom_k import BottomK
@@ -21,7 +22,6 @@ from graphtheta.engine.sampling.positions import positions_of
 from graphtheta.engine.sampling.priority import EdgePriority, Priority
 from graphtheta.engine.sampling.uniform import UniformDraws, uniform
 from graphtheta.errors import ConfigError
-from graphtheta.rng import Purpose, key
 
 
 def check_fanouts(fanouts: tuple[int, ...]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from graphtheta.data.typed import relation_code
+from graphtheta.base.rng import Purpose, key
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import RELATION
 from graphtheta.engine.sampling.bottom_k import BottomK
@@ -23,8 +23,8 @@ from graphtheta.engine.sampling.candidates import Candidates, Chosen, Frontier, 
 from graphtheta.engine.sampling.columns import check_mask, in_block, masked
 from graphtheta.engine.sampling.priority import EdgePriority
 from graphtheta.errors import ConfigError
-from graphtheta.ops.sampling.by_code import join, split
-from graphtheta.rng import Purpose, key
+from graphtheta.graph.data.typed import relation_code
+from graphtheta.ops.kernels.sampling.by_code import join, split
 
 
 @dataclass(frozen=True)

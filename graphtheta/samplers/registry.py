@@ -4,9 +4,9 @@ from __future__ import annotations
 from inspect import isclass
 from typing import Any
 
+from graphtheta.base.registry import Registry
 from graphtheta.engine.sampling.node_set import NodeSetSampler, is_node_set
 from graphtheta.engine.sampling.sampler import Sampler
-from graphtheta.registry import Registry
 from graphtheta.samplers.labor import LaborSampler
 from graphtheta.samplers.ladies import LadiesSampler
 from graphtheta.samplers.neighbour import NeighbourSampler

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from graphtheta.base.rng import Purpose, key, uniform
 from graphtheta.engine.partition.exchange import Exchange
 from graphtheta.engine.partition.located import values_of
 from graphtheta.engine.partition.partition import Partition
@@ -19,7 +20,6 @@ from graphtheta.engine.partition.relation import EDGE
 from graphtheta.engine.sampling.drawing import Neighbours, WeightedNodes
 from graphtheta.engine.sampling.node_set import NodeSets, NodeSetSampler
 from graphtheta.errors import ConfigError
-from graphtheta.rng import Purpose, key, uniform
 
 # the sum of all probabilities of ``_squared_norms`` as integers is about 2**EXACT
 EXACT = 52

@@ -13,15 +13,15 @@ from math import cos, pi, sin
 
 import numpy as np
 
+from graphtheta.base.rng import Purpose, key
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import StoredRelation
 from graphtheta.engine.sampling.candidates import Chosen, Frontier
 from graphtheta.engine.sampling.columns import check_mask, check_weights, in_block, masked, positive
 from graphtheta.engine.sampling.degrees import degrees_of
 from graphtheta.errors import ConfigError
-from graphtheta.ops.autodiff.buffers import by_blocks
-from graphtheta.ops.sampling import vertex_sample
-from graphtheta.rng import Purpose, key
+from graphtheta.ops.kernels.sampling import vertex_sample
+from graphtheta.ops.parallel.buffers import by_blocks
 from graphtheta.samplers.neighbour import check_fanouts
 
 # arguments of the kernels: two keys, the two factors of the mix, and whether draws are mixed

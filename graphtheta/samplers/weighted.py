@@ -23,7 +23,7 @@ from graphtheta.engine.sampling.columns import check_mask, check_weights, in_blo
 from graphtheta.engine.sampling.normalised import normalised
 from graphtheta.engine.sampling.priority import ALL_BITS, Priority, Ranked, edge_ids
 from graphtheta.errors import ConfigError
-from graphtheta.ops.sampling import rate
+from graphtheta.ops.kernels.sampling import rate
 from graphtheta.samplers.neighbour import NeighbourSampler
 
 

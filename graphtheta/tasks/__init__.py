@@ -1,1 +1,1 @@
-"""Kinds of task: what a job predicts."""
+"""What is learned: kinds of tasks, their evaluation, triples, retrieval."""

@@ -1,1 +1,1 @@
-"""Training: builds a run from a job, and runs the training loop."""
+"""Training: the loop, the pipeline, and what is used again."""

@@ -1,7 +1,7 @@
 """Readouts: one value of a whole graph, from the values of its nodes.
 
 The nodes of a graph are joined to its readout node by edges of the relation "member"
-(``graphtheta.graph_level``), and a readout is a layer over these edges. The nodes of one graph may
+(``graphtheta.graph.graph_level``), and a readout is a layer over these edges. The nodes of one graph may
 therefore be on several workers.
 
 Source of the attention: Li et al., Gated graph sequence neural networks, section 3.2,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.arguments import checked
+from graphtheta.base.arguments import checked
 from graphtheta.errors import ConfigError
 
 from ...engine.layer.layer import Layer

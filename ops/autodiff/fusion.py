@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from graphtheta import rng
-from graphtheta.rng import Purpose
+from graphtheta.base import rng
+from graphtheta.base.rng import Purpose
 
 from ..compile.fusion_code import FusionWriter, Leaf, Step, Structure
-from .buffers import PER_NUMBER, by_blocks, empty, row_blocks
+from ..parallel.buffers import PER_NUMBER, by_blocks, empty, row_blocks
 from .operation import Operation
 from .space import RowSpace
 from .tape import Parameter, Tape, Var, current, needs_grad, value_of

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta import rng
+from graphtheta.base import rng
+from graphtheta.base.rng import Purpose
 from graphtheta.errors import ConfigError, ShapeError
-from graphtheta.rng import Purpose
 
 _DTYPE: ContextVar[str] = ContextVar("graphtheta_dtype", default="float32")
 # sizes beyond it overflow 64 bits

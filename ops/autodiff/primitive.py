@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.sparse import is_sparse
 from graphtheta.errors import GraphThetaError, ShapeError, UserFunctionError
-from graphtheta.sparse import is_sparse
 
 from ..compile.scalar import Scalar
-from .buffers import rowwise
+from ..parallel.buffers import rowwise
 from .expr import Expr, build, tracing
 from .fusion import defer
 from .operation import Operation

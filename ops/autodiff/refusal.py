@@ -9,8 +9,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from graphtheta.base.wording import shown
 from graphtheta.errors import ArgumentError, GraphThetaError
-from graphtheta.wording import shown
 
 from .expr import Expr
 from .tape import Parameter, Var

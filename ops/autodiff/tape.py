@@ -16,12 +16,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from graphtheta.arguments import checked
+from graphtheta.base.arguments import checked
+from graphtheta.base.rng import Purpose, key
+from graphtheta.base.wording import shown
 from graphtheta.errors import ArgumentError, ShapeError, TapeError
-from graphtheta.rng import Purpose, key
-from graphtheta.wording import shown
 
-from . import buffers, init
+from ..parallel import buffers
+from . import init
 from .scope import value_scope
 from .space import RowSpace
 

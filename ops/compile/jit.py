@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.collector import collector_paused
+from graphtheta.base.collector import collector_paused
 from graphtheta.errors import ConfigError
 
 from .cache import SUFFIX, cache_folder, load, one_at_a_time, save
@@ -33,8 +33,7 @@ with collector_paused():
     from numba.core.serialize import dumps
 
 # machine code depends on all files of these folders
-FOLDERS = [Path(__file__).parent.parent / name
-           for name in ("analytics", "caching", "compile", "kernels", "optimisers", "partition", "sampling")]
+FOLDERS = [Path(__file__).parent.parent / name for name in ("compile", "kernels", "optimisers")]
 # no entry for C, which takes time to compile and has no caller
 OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 _compiled = 0
@@ -68,7 +67,7 @@ def identity(text: str) -> str:
 
 @cache
 def _versions() -> str:
-    ours = "".join(path.read_text(encoding="utf-8") for folder in FOLDERS for path in sorted(folder.glob("*.py")))
+    ours = "".join(path.read_text(encoding="utf-8") for folder in FOLDERS for path in sorted(folder.rglob("*.py")))
     return _hash(f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version} {ours}")
 
 

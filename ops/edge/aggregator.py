@@ -26,11 +26,11 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.registry import Registry
 from graphtheta.errors import ConfigError
-from graphtheta.registry import Registry
 
-from ..autodiff import buffers
-from ..autodiff.buffers import rowwise
+from ..parallel import buffers
+from ..parallel.buffers import rowwise
 from ..rows.by_number import add_distinct
 
 State = dict[str, np.ndarray]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.arguments import checked
+from graphtheta.base.arguments import checked
 from graphtheta.errors import ConfigError
 
 from .aggregator import AGGREGATORS, NO_EDGE, Aggregator, Segments, Shape, State, expand

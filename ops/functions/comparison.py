@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.wording import shown
 from graphtheta.errors import UserFunctionError
-from graphtheta.wording import shown
 
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.refusal import operation

@@ -4,8 +4,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from graphtheta.base.sparse import is_sparse
 from graphtheta.errors import ShapeError, UserFunctionError
-from graphtheta.sparse import is_sparse
 
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.refusal import operation

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import scipy
 
-from graphtheta import rng
+from graphtheta.base import rng
+from graphtheta.base.rng import Purpose
+from graphtheta.base.sparse import is_sparse
+from graphtheta.base.typed_rows import TypedRows
 from graphtheta.errors import ConfigError
-from graphtheta.rng import Purpose
-from graphtheta.sparse import is_sparse
-from graphtheta.typed_rows import TypedRows
 
 from ..autodiff.expr import Expr, tracer, tracing
 from ..autodiff.primitive import defvjp, primitive
@@ -44,7 +44,7 @@ def _drop(x: Any, ids: Any, key: Any, rate: float, site: int, column: int = 0) -
     """The array after dropout; its first column has this number."""
     # numba takes longer to import than many programs to run
     from ..kernels.dropout import drop
-    from ..kernels.pool import run_blocks
+    from ..parallel.pool import run_blocks
 
     flat = np.ascontiguousarray(x.reshape(len(ids), prod(x.shape[1:])))
     out = np.empty_like(flat)

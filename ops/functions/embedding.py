@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.wording import shown
 from graphtheta.errors import ShapeError, UserFunctionError
-from graphtheta.wording import shown
 
 from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive

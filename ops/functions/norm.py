@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.sparse import is_sparse
 from graphtheta.errors import ShapeError, UserFunctionError
-from graphtheta.sparse import is_sparse
 
 from ..autodiff.expr import Expr, tracing
 from ..autodiff.init import default_dtype

@@ -23,7 +23,6 @@ import numpy as np
 
 from graphtheta.errors import ShapeError, UserFunctionError
 
-from ..autodiff import buffers
 from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.refusal import operation
@@ -31,6 +30,7 @@ from ..autodiff.space import RowSpace
 from ..autodiff.tape import Parameter, Var, current, space_of
 from ..autodiff.traits import Traits, all_axes, always, first
 from ..compile.scalar import Scalar
+from ..parallel import buffers
 from ..rows.alignment import are_aligned
 from ..rows.columns import sum_over
 from ..rows.stored import StoredRows

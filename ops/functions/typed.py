@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.sparse import is_sparse
+from graphtheta.base.wording import shown
 from graphtheta.errors import ShapeError, UserFunctionError
-from graphtheta.sparse import is_sparse
-from graphtheta.wording import shown
 
-from ..autodiff.buffers import empty
 from ..autodiff.expr import Expr
 from ..autodiff.primitive import defvjp, primitive
 from ..autodiff.refusal import operation
 from ..autodiff.traits import Traits
+from ..parallel.buffers import empty
 from ..rows.products import long_product, product, taken
 from .dense import flat
 from .embedding import check_range

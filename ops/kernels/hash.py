@@ -1,4 +1,4 @@
-"""The random numbers of ``graphtheta.rng`` inside compiled loops."""
+"""The random numbers of ``graphtheta.base.rng`` inside compiled loops."""
 from __future__ import annotations
 
 import numpy as np

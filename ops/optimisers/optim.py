@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.arguments import checked
+from graphtheta.base.arguments import checked
 from graphtheta.errors import ConfigError, FormatError, ShapeError
 
-from ..autodiff.buffers import by_blocks, empty
 from ..autodiff.tape import Parameter
+from ..parallel.buffers import by_blocks, empty
 
 Rates = float | Sequence[float]
 

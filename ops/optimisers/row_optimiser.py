@@ -11,7 +11,7 @@ import numpy as np
 
 from graphtheta.errors import ConfigError
 
-from ..autodiff.buffers import by_blocks
+from ..parallel.buffers import by_blocks
 
 # by name: values of each state of a row, [m, ...]
 State = dict[str, np.ndarray]

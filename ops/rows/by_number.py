@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.sparse import is_sparse
-from graphtheta.typed_rows import TypedRows
+from graphtheta.base.sparse import is_sparse
+from graphtheta.base.typed_rows import TypedRows
 
-from ..autodiff.buffers import by_blocks, empty
+from ..parallel.buffers import by_blocks, empty
 
 # bytes a thread copies at a time
 _COPY = 1 << 20
@@ -34,7 +34,7 @@ def take_rows(x: Any, rows: np.ndarray, out: np.ndarray | None = None) -> Any:
     width = prod(x.shape[1:]) * x.dtype.itemsize
     # numba takes longer to import than many programs to run
     from ..kernels.batch import take
-    from ..kernels.pool import run_blocks
+    from ..parallel.pool import run_blocks
 
     out = empty((len(rows), *x.shape[1:]), x.dtype) if out is None else out
     source, to = (a.reshape(len(a), prod(x.shape[1:])).view(np.uint8) for a in (x, out))

@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 
-from ..autodiff.buffers import LEAST_BLOCK, by_blocks, empty, row_blocks
+from ..parallel.buffers import LEAST_BLOCK, by_blocks, empty, row_blocks
 
 # narrow rows are added side by side, as rows of about so many numbers, for which loops are compiled
 _WIDE = 64

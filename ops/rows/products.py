@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.sparse import is_sparse
-from graphtheta.typed_rows import TypedRows
+from graphtheta.base.sparse import is_sparse
+from graphtheta.base.typed_rows import TypedRows
 
-from ..autodiff.buffers import by_blocks, empty, run_parts
+from ..parallel.buffers import by_blocks, empty, run_parts
 from .by_number import take_rows
 
 # a weight gradient is summed over parts of the rows: their number, least and most rows of a part,

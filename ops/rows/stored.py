@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.sparse import is_sparse
+from graphtheta.base.sparse import is_sparse
 
 from ..autodiff.space import RowSpace
 from ..autodiff.tape import Var, value_of

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from graphtheta.data.graph import Graph
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.runtime.start import run_main, start
+from graphtheta.graph.data.graph import Graph
 
 
 def program() -> int:

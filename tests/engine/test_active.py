@@ -22,7 +22,7 @@ from graphtheta.errors import ColumnError, ShapeError
 from graphtheta.models import GCN
 from graphtheta.ops import Parameter, Tape
 from graphtheta.ops.autodiff.init import dtype_scope, init_scope
-from graphtheta.ops.backend.fused import backend_scope, usable
+from graphtheta.ops.edge.backend.fused import backend_scope, usable
 from graphtheta.samplers.neighbour import NeighbourSampler
 
 

@@ -13,9 +13,9 @@ from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import assign
 from graphtheta.errors import PartitionError
-from graphtheta.ops.partition import pairs
-from graphtheta.ops.partition.pairs import dealt_pairs, occurrences, sorted_pairs
-from graphtheta.ops.partition.row_order import CACHED_ROWS, SAMPLED_EDGES
+from graphtheta.ops.kernels.partition import pairs
+from graphtheta.ops.kernels.partition.pairs import dealt_pairs, occurrences, sorted_pairs
+from graphtheta.ops.kernels.partition.row_order import CACHED_ROWS, SAMPLED_EDGES
 
 ODD = graphs.odd_graphs()
 

@@ -8,7 +8,6 @@ import graphs
 import numpy as np
 import pytest
 
-from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
@@ -21,6 +20,7 @@ from graphtheta.engine.strategy.task import NodeTask
 from graphtheta.engine.train.step import Training
 from graphtheta.engine.train.update import UpdateRule
 from graphtheta.errors import ConfigError, FormatError
+from graphtheta.graph.data.graph import Graph
 from graphtheta.models import build_model
 from graphtheta.ops import SGD, Adam, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope

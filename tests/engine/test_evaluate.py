@@ -11,9 +11,9 @@ from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.strategy.task import EdgeTask, LinkTask, NodeTask, label_kind
 from graphtheta.engine.train.metrics import choose_metric
-from graphtheta.evaluation.evaluate import EdgeEvaluator, LinkEvaluator, NodeEvaluator
 from graphtheta.ops import Parameter
-from graphtheta.tasks.links import Links
+from graphtheta.tasks.evaluation.evaluate import EdgeEvaluator, LinkEvaluator, NodeEvaluator
+from graphtheta.tasks.kinds.links import Links
 
 RUNS = [(size, graphs.PLACEMENTS[i]) for size, i in ((1, 0), (2, 3), (3, 4), (4, 1), (8, 5))]
 

@@ -22,21 +22,21 @@ from graphtheta.engine.store.quantised import QuantisedColumn
 from graphtheta.engine.store.selected import SelectedColumn
 from graphtheta.engine.view.expand import induced, k_hop_view
 from graphtheta.engine.view.view import GraphView
+from graphtheta.graph.store.from_graph import write_store
 from graphtheta.models.gcn import GCN
 from graphtheta.models.gin import GIN
 from graphtheta.models.mlp import MLP
 from graphtheta.models.sage import SAGE
 from graphtheta.ops import Parameter, Tape, Var
 from graphtheta.ops.autodiff.init import init_scope
-from graphtheta.ops.backend import fused
-from graphtheta.ops.backend.fused import backend_scope
+from graphtheta.ops.edge.backend import fused
+from graphtheta.ops.edge.backend.fused import backend_scope
 from graphtheta.ops.edge.hoist import WIDE
 from graphtheta.ops.edge.plan import plan, planner_notes
 from graphtheta.ops.edge.program import split
 from graphtheta.ops.edge.symbolic import record
 from graphtheta.ops.rows.row_list import RowList, located
 from graphtheta.samplers.neighbour import NeighbourSampler
-from graphtheta.store.from_graph import write_store
 
 D, HIDDEN, N = 40, 24, 90
 RNG = np.random.default_rng(5)

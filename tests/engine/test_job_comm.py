@@ -13,11 +13,11 @@ from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.strategy.strategy import GlobalBatch, MiniBatch
 from graphtheta.engine.strategy.task import NodeTask
 from graphtheta.engine.train.step import Training
-from graphtheta.evaluation.evaluate import NodeEvaluator
 from graphtheta.models.norm import BatchNorm
 from graphtheta.ops import SGD, Parameter, Tape
 from graphtheta.ops.autodiff.init import dtype_scope
 from graphtheta.samplers.neighbour import NeighbourSampler
+from graphtheta.tasks.evaluation.evaluate import NodeEvaluator
 
 SIZE, STEPS, RATE = 3, 2, 0.1
 

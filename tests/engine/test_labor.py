@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from samples import GRAPH, averages, same_sample, sample
 
-from graphtheta.data.graph import Graph
-from graphtheta.datasets.dataset import load
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.sampling.parallel import parallel_of
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.errors import ConfigError, DataError
+from graphtheta.graph.data.graph import Graph
+from graphtheta.graph.datasets.dataset import load
 from graphtheta.partitioners.registry import EDGE_PLACEMENTS
 from graphtheta.samplers.labor import LaborSampler
 from graphtheta.samplers.neighbour import NeighbourSampler

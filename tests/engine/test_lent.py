@@ -9,7 +9,7 @@ import graphtheta as gt
 from graphtheta.engine.store.memory import MemoryColumn
 from graphtheta.models import GAT, GCN, SAGE
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
-from graphtheta.ops.kernels.pool import set_threads, threads
+from graphtheta.ops.parallel.pool import set_threads, threads
 from graphtheta.ops.rows.products import long_product, product
 from graphtheta.ops.rows.row_list import RowList
 

@@ -10,7 +10,7 @@ from comm_contract import CONTRACT
 from graphtheta.engine.comm.channel import Tag
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import CommError
-from graphtheta.macrobatch.merged import MergedComm
+from graphtheta.train.reuse.macrobatch.merged import MergedComm
 
 
 @pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from graphtheta.errors import ConfigError, ShapeError
-from graphtheta.ops.metrics import calibration, counts, ranking, regression, scores
+from graphtheta.ops.functions.metrics import calibration, counts, ranking, regression, scores
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from graphtheta.engine.layer.module import Module, lost
 from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.errors import TapeError, UserFunctionError
 from graphtheta.ops import Parameter
-from graphtheta.train.trainer import Trainer
+from graphtheta.train.loop.trainer import Trainer
 
 GRAPH = graphs.random_graph()
 

@@ -21,7 +21,7 @@ from graphtheta.engine.strategy.node_sets import LARGEST, UNKNOWN, NodeSetBatch
 from graphtheta.engine.strategy.task import ROW_LOSSES, NodeTask, loss_of
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.ops import RowSpace, Tape, Var
-from graphtheta.ops.losses.row_loss import RowLoss
+from graphtheta.ops.functions.losses.row_loss import RowLoss
 from graphtheta.samplers.saint import SaintEdge, SaintFrontier, SaintNode, SaintWalk
 
 # directed, with duplicates and self loops, a hub and two isolated nodes

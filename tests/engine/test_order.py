@@ -14,8 +14,8 @@ from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.sampling.cluster_nodes import NodesByCluster
 from graphtheta.engine.sampling.ranking import ranks_among_all
 from graphtheta.engine.strategy.order import BatchOrder, RandomOrder
-from graphtheta.orders import breadth_first as searches
-from graphtheta.orders.breadth_first import breadth_first
+from graphtheta.samplers.orders import breadth_first as searches
+from graphtheta.samplers.orders.breadth_first import breadth_first
 
 
 def dealt(ids, comm, seed=0):

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typed import typed
 
-from graphtheta.data.columns import TAKEN
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.exchange import Exchange
@@ -19,6 +18,7 @@ from graphtheta.engine.store import memory
 from graphtheta.engine.store.column import Role
 from graphtheta.engine.view.view import PRECOMPUTED
 from graphtheta.errors import ConfigError, PartitionError
+from graphtheta.graph.data.columns import TAKEN
 
 SIZES = (1, 2, 3, 4, 5, 8)
 ODD = graphs.odd_graphs()

@@ -11,7 +11,7 @@ from graphtheta.engine.sampling.positions import positions_of
 from graphtheta.engine.strategy.strategy import MiniBatch
 from graphtheta.engine.strategy.task import LinkTask, NodeTask
 from graphtheta.samplers.neighbour import NeighbourSampler
-from graphtheta.tasks.links import Links
+from graphtheta.tasks.kinds.links import Links
 
 GRAPHS = {**graphs.odd_graphs(), "random": graphs.random_graph()}
 

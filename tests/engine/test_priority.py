@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from samples import GRAPH, sample
 
+from graphtheta.base.rng import Purpose, bits, key
 from graphtheta.engine.sampling.priority import Priority, Ranked, ranked_by, sender_ids
 from graphtheta.errors import ConfigError
-from graphtheta.rng import Purpose, bits, key
 from graphtheta.samplers.neighbour import NeighbourSampler
 
 

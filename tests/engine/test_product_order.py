@@ -24,7 +24,7 @@ from graphtheta.ops import Parameter, Tape, Var, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.autodiff.space import RowSpace
-from graphtheta.ops.backend.fused import backend_scope
+from graphtheta.ops.edge.backend.fused import backend_scope
 from graphtheta.samplers.neighbour import NeighbourSampler
 
 WIDE, HIDDEN = 40, 24

@@ -13,7 +13,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.train.deal import structure
 from graphtheta.engine.train.parts import parts_of, parts_of_views
 from graphtheta.engine.view.view import GraphView
-from graphtheta.ops.sampling.by_view import number_by_view
+from graphtheta.ops.kernels.sampling.by_view import number_by_view
 
 RNG = np.random.default_rng(0)
 BASE = graphs.random_graph(40, 160)

@@ -17,7 +17,7 @@ from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import EDGE_PLACEMENTS, PARTITIONERS, Assignment, EdgePlacement, Partitioner
 from graphtheta.errors import ConfigError, PartitionError
-from graphtheta.ops.partition import row_order
+from graphtheta.ops.kernels.partition import row_order
 from graphtheta.partitioners.registry import EDGE_PLACEMENTS as ALL_PLACEMENTS
 
 ODD = graphs.odd_graphs()

@@ -15,7 +15,7 @@ from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.ops import Parameter, Tape
 from graphtheta.samplers.neighbour import NeighbourSampler
-from graphtheta.tasks.links import Links
+from graphtheta.tasks.kinds.links import Links
 
 RING = np.arange(24)
 BASE = graphs.random_graph(24, 60, seed=2, hub=False).without_self_loops()

@@ -16,7 +16,7 @@ from graphtheta.engine.strategy.task import EdgeTask, LinkTask, NodeTask, label_
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.errors import ColumnError, ConfigError, DataError, ViewError
 from graphtheta.ops import Tape
-from graphtheta.tasks.links import Links
+from graphtheta.tasks.kinds.links import Links
 
 GRAPH = graphs.random_graph(24, 60, hub=False)
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from samples import sample
 
-from graphtheta.datasets.dataset import load
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.view.expand import k_hop_view
-from graphtheta.ops.sampling import vertex_sample
+from graphtheta.graph.datasets.dataset import load
+from graphtheta.ops.kernels.sampling import vertex_sample
 from graphtheta.samplers.labor import LaborSampler
 from graphtheta.samplers.vertex_draws import VertexSampler, drawn
 

@@ -9,13 +9,13 @@ import pytest
 from samples import sample
 
 import graphtheta as gt
+from graphtheta.base.rng import Purpose, bits, key
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.ops.sampling.rate import minus_log, unit
-from graphtheta.rng import Purpose, bits, key
+from graphtheta.ops.kernels.sampling.rate import minus_log, unit
 from graphtheta.samplers.neighbour import NeighbourSampler
 from graphtheta.samplers.weighted import WeightedSampler
 

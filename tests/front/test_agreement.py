@@ -13,10 +13,10 @@ from ranks import MPIEXEC, needs_mpi
 from ranks import run as run_command
 
 import graphtheta as gt
-from graphtheta.agreement import digest
-from graphtheta.agreement.digest import changed, graph_digests, model_digests
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
+from graphtheta.run.agreement import digest
+from graphtheta.run.agreement.digest import changed, graph_digests, model_digests
 
 pytestmark = pytest.mark.reference
 

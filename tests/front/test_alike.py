@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphtheta.checking.alike import alike
+from graphtheta.inspect.checking.alike import alike
 
 
 def cyclic() -> list[Any]:

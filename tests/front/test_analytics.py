@@ -15,7 +15,7 @@ from graphtheta.analytics import betweenness, local_edges, paths
 from graphtheta.analytics.registry import ALGORITHMS, make_algorithm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.ops.kernels.pool import set_threads, threads
+from graphtheta.ops.parallel.pool import set_threads, threads
 
 GRAPHS = odd_graphs() | {"random": random_graph(30, 80), "dense": random_graph(16, 120, hub=False)}
 # node partitioners with edge placements; "random" puts duplicates of an edge on several workers

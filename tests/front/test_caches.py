@@ -11,14 +11,14 @@ import pytest
 import scipy.sparse as sp
 
 import graphtheta as gt
-from graphtheta.caching.registry import CACHE_POLICIES
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.store.column import Ready
 from graphtheta.engine.store.mapped import MappedColumn
 from graphtheta.engine.store.quantised import QuantisedColumn
 from graphtheta.errors import ConfigError
-from graphtheta.job.sizes import rows_of
+from graphtheta.run.job.sizes import rows_of
+from graphtheta.train.reuse.caching.registry import CACHE_POLICIES
 
 RNG = np.random.default_rng(2)
 GRAPH = graphs.random_graph(50, 200).replace(node_columns={"more": RNG.random((50, 2))})

@@ -20,9 +20,8 @@ from safetensors import safe_open
 
 import graphtheta as gt
 from graphtheta.errors import FormatError
-from graphtheta.job.job import Job
-from graphtheta.recovery import checkpoint, keeper
-from graphtheta.recovery.checkpoint import (
+from graphtheta.run.checkpoints import checkpoint, keeper
+from graphtheta.run.checkpoints.checkpoint import (
     ARRAYS,
     CHECKPOINTS,
     MANIFEST,
@@ -33,10 +32,11 @@ from graphtheta.recovery.checkpoint import (
     steps_in,
     write_checkpoint,
 )
-from graphtheta.recovery.keeper import Keeper
-from graphtheta.recovery.progress import Progress
-from graphtheta.recovery.tensors import read_tensors, write_tensors
-from graphtheta.recovery.weights import read_weights, write_weights
+from graphtheta.run.checkpoints.keeper import Keeper
+from graphtheta.run.checkpoints.progress import Progress
+from graphtheta.run.checkpoints.tensors import read_tensors, write_tensors
+from graphtheta.run.checkpoints.weights import read_weights, write_weights
+from graphtheta.run.job.job import Job
 
 ARRAYS_OF_ALL_KINDS = {"w": np.arange(12, dtype=np.float32).reshape(3, 4), "empty": np.zeros((0, 5)), "scalar": np.array(3.5),
                        "flags": np.array([True, False]), "n/1": np.arange(3, dtype=np.int16), "turned": np.arange(6.0).reshape(2, 3).T}

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from graphtheta.__main__ import COMMANDS, main
+from graphtheta.base.console import amount, figure, table
+from graphtheta.base.mpiexec import run
 from graphtheta.cli import doctor
-from graphtheta.console import amount, figure, table
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import FormatError
-from graphtheta.job.job import Job
-from graphtheta.mpiexec import run
-from graphtheta.reports.runlog import RunLog
+from graphtheta.inspect.reports.runlog import RunLog
+from graphtheta.run.job.job import Job
 
 pytestmark = pytest.mark.reference
 

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
+from graphtheta.base.rng import shuffle
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partitioner import assign
 from graphtheta.partitioners.report import OneOf
 from graphtheta.partitioners.stream import capacity
-from graphtheta.rng import shuffle
-from graphtheta.streaming import coarse
-from graphtheta.streaming.along import HomeEdges
-from graphtheta.streaming.blocks import Blocks
-from graphtheta.streaming.components import components, whole_components
-from graphtheta.streaming.degrees import shared_chunks
+from graphtheta.partitioners.streaming import coarse
+from graphtheta.partitioners.streaming.along import HomeEdges
+from graphtheta.partitioners.streaming.blocks import Blocks
+from graphtheta.partitioners.streaming.components import components, whole_components
+from graphtheta.partitioners.streaming.degrees import shared_chunks
 
 SIZES = (1, 2, 3, 4)
 GRAPHS = {"some": graphs.random_graph(40, 60), **graphs.odd_graphs()}
@@ -61,7 +61,7 @@ def test_neighbours_receive_what_nodes_send(monkeypatch):
     sent = Counter((number, v, sign * 2 * u) for u, v in ends if sends[u] for number, sign in ((0, 1), (1, -1)))
     assert Counter(chain.from_iterable(run_simulated(1, program))) == sent
     for step in (1, 7, 1 << 20):
-        monkeypatch.setattr("graphtheta.streaming.along.CHUNK", step)
+        monkeypatch.setattr("graphtheta.partitioners.streaming.along.CHUNK", step)
         for size in SIZES[1:]:
             # several workers keep each neighbour once
             assert Counter(chain.from_iterable(run_simulated(size, program))) == Counter(set(sent))
@@ -76,7 +76,7 @@ def component(graph, comm, chunk=16):
 @pytest.mark.parametrize("fewest", [1, 1 << 15])
 def test_components_have_their_lowest_ids(size, fewest, monkeypatch):
     """Also if forests are sent several times, since workers have room for few ids."""
-    monkeypatch.setattr("graphtheta.streaming.components.FEWEST", fewest)
+    monkeypatch.setattr("graphtheta.partitioners.streaming.components.FEWEST", fewest)
     graph, found = paths([70, 40, 12, 4, 2, 1, 1])
     of = joined(size, lambda comm: component(graph, comm))
     for nodes in found:

@@ -10,11 +10,11 @@ import pytest
 import graphtheta as gt
 from graphtheta.__main__ import main
 from graphtheta.cli.warmup import small
-from graphtheta.data.arrays import COLUMNS, EDGE_FIELDS, NODE_FIELDS
-from graphtheta.data.columns import TAKEN
-from graphtheta.datasets.reader_npz import read_npz
 from graphtheta.errors import ConfigError, DataError, GraphThetaError, ShapeError
-from graphtheta.splits.links import link_split
+from graphtheta.graph.data.arrays import COLUMNS, EDGE_FIELDS, NODE_FIELDS
+from graphtheta.graph.data.columns import TAKEN
+from graphtheta.graph.datasets.reader_npz import read_npz
+from graphtheta.graph.splits.links import link_split
 
 sp = pytest.importorskip("scipy.sparse")
 

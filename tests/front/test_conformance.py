@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
-from graphtheta.checking import trial
 from graphtheta.engine.layer import superstep
 from graphtheta.errors import (
     CheckError,
@@ -21,6 +20,7 @@ from graphtheta.errors import (
     ShapeError,
     UserFunctionError,
 )
+from graphtheta.inspect.checking import trial
 from graphtheta.models import GAT, GATE, GCN, GIN, SAGE, BatchNorm
 from graphtheta.models.mlp import MLP
 from graphtheta.ops import PRIMITIVES

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphtheta.data.graph import Graph
-from graphtheta.datasets import dataset
-from graphtheta.datasets.dataset import data_dirs, load
 from graphtheta.errors import ConfigError, FormatError
+from graphtheta.graph.data.graph import Graph
+from graphtheta.graph.datasets import dataset
+from graphtheta.graph.datasets.dataset import data_dirs, load
 
 FOLDER = Path(os.environ.get("GRAPHTHETA_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 data = pytest.mark.skipif(not (FOLDER / "cora.npz").is_file(), reason="no data folder; set GRAPHTHETA_DATA")

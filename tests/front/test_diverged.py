@@ -14,11 +14,11 @@ import graphtheta as gt
 from graphtheta.__main__ import main
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import DivergedError
-from graphtheta.recovery.checkpoint import steps_in
-from graphtheta.recovery.progress import Progress
-from graphtheta.reports.run import read_run
-from graphtheta.staleness.audit import ERRORS
-from graphtheta.train.trainer import is_finite
+from graphtheta.inspect.reports.run import read_run
+from graphtheta.run.checkpoints.checkpoint import steps_in
+from graphtheta.run.checkpoints.progress import Progress
+from graphtheta.train.loop.trainer import is_finite
+from graphtheta.train.reuse.staleness.audit import ERRORS
 
 pytestmark = pytest.mark.reference
 
@@ -136,7 +136,7 @@ def test_the_command_fails_and_keeps_the_best_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("graphtheta.train.build.schedule_of", lambda job: breaks_at(5))
+    monkeypatch.setattr("graphtheta.train.loop.build.schedule_of", lambda job: breaks_at(5))
     assert (
         main(
             [
@@ -165,7 +165,7 @@ def test_the_command_fails_and_keeps_the_best_model(
     assert steps_in(run / "checkpoints")[0][0] == 4
     assert main(["evaluate", "run"]) == 0
     # before the first evaluation there is nothing to keep
-    monkeypatch.setattr("graphtheta.train.build.schedule_of", lambda job: breaks_at(1))
+    monkeypatch.setattr("graphtheta.train.loop.build.schedule_of", lambda job: breaks_at(1))
     assert (
         main(
             ["train", *JOB, "--epochs", "1", "--lr", "1e3", "--clip-norm", "0.01", "--out", "none"]
@@ -182,7 +182,7 @@ def test_files_of_a_run_with_undefined_metrics_are_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("graphtheta.train.prepare.load", lambda *_, **keys: one_class())
+    monkeypatch.setattr("graphtheta.train.loop.prepare.load", lambda *_, **keys: one_class())
     assert (
         main(
             [

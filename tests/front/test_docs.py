@@ -27,10 +27,10 @@ import graphtheta.cli.simulate
 import graphtheta.cli.transform
 from graphtheta.__main__ import main
 from graphtheta.engine.train.metrics import METRICS
-from graphtheta.job.job import Job
 from graphtheta.models.registry import MODELS
 from graphtheta.ops import PRIMITIVES
-from graphtheta.tasks.registry import TASKS
+from graphtheta.run.job.job import Job
+from graphtheta.tasks.kinds.registry import TASKS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "examples").glob("*.md"))]

@@ -13,17 +13,17 @@ import pytest
 import scipy.sparse as sp
 
 import graphtheta as gt
-from graphtheta.embeddings import saved
-from graphtheta.embeddings.saved import gathered_values
-from graphtheta.embeddings.types import TypedFeatures
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.store.memory import MemoryColumn
 from graphtheta.engine.store.table import EmbeddingTable
 from graphtheta.errors import ConfigError, DataError, FormatError
 from graphtheta.ops.optimisers.row_optimiser import RowSGD
-from graphtheta.recovery.stopping import Stop, Stopped
-from graphtheta.train import trainer as trainer_module
+from graphtheta.run.checkpoints.stopping import Stop, Stopped
+from graphtheta.run.embeddings import saved
+from graphtheta.run.embeddings.saved import gathered_values
+from graphtheta.run.embeddings.types import TypedFeatures
+from graphtheta.train.loop import trainer as trainer_module
 
 pytestmark = pytest.mark.reference
 

@@ -11,7 +11,7 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.__main__ import main
-from graphtheta.recovery.weights import WEIGHTS, read_weights
+from graphtheta.run.checkpoints.weights import WEIGHTS, read_weights
 from tests.front.test_dataset import FOLDER, data
 
 pytestmark = pytest.mark.reference

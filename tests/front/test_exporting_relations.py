@@ -14,7 +14,7 @@ from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.engine.view.view import global_view
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.exporting.calls import Given, call
+from graphtheta.inference.exporting.calls import Given, call
 from graphtheta.models import GAT, GATE, GCN, GIN, GINE, HGT, MLP, RGAT, RGCN, SAGE, Network, SimpleHGN
 from graphtheta.models.per_relation import PerRelation
 from graphtheta.ops import Tape, dtype_scope

@@ -11,9 +11,9 @@ import pytest
 import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, ShapeError
+from graphtheta.graph.splits.links import link_split
 from graphtheta.models.decoder import DotDecoder
 from graphtheta.models.readouts import Readout, Set2Set
-from graphtheta.splits.links import link_split
 
 RNG = np.random.default_rng(0)
 KEYS: dict[str, Any] = {"epochs": 2, "hidden": 6, "backend": "reference", "lr": 0.05, "dropout": 0.2, "dtype": "float64",

@@ -14,9 +14,9 @@ from graphtheta.__main__ import main
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.errors import GraphThetaError
-from graphtheta.job.keys import FIELDS, NEEDS
 from graphtheta.partitioners.pairs import DEFAULT_MASTERS
 from graphtheta.partitioners.registry import DEFAULT_PLACEMENT, EDGE_PLACEMENTS, PARTITIONERS
+from graphtheta.run.job.keys import FIELDS, NEEDS
 
 pytestmark = pytest.mark.reference
 

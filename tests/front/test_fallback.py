@@ -15,7 +15,7 @@ import graphtheta as gt
 from graphtheta.__main__ import main
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer import superstep
-from graphtheta.train.trainer import Trainer
+from graphtheta.train.loop.trainer import Trainer
 
 pytestmark = pytest.mark.fused
 MINE = '''

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from graphtheta.inductive.fingerprints import array_hash, row_hashes, take_rows_checked
-from graphtheta.inference import spill
-from graphtheta.inference.spill import ArrayFiles
+from graphtheta.inference.forward import spill
+from graphtheta.inference.forward.spill import ArrayFiles
+from graphtheta.inference.grown.fingerprints import array_hash, row_hashes, take_rows_checked
 
 RNG = np.random.default_rng(0)
 

@@ -24,7 +24,7 @@ from entrances import PyG, write_stream
 
 import graphtheta as gt
 from graphtheta.errors import GraphThetaError
-from graphtheta.ingest import tables
+from graphtheta.importing.ingest import tables
 
 TEXT = b"src,dst\na,b\nb,a\n"
 EDGES = {"src": [1, 2, 3], "dst": [2, 3, 1]}

@@ -6,10 +6,10 @@ import time
 import numpy as np
 import pytest
 
-from graphtheta.data.graph import Graph
-from graphtheta.data.transform import mean_of_in_edges
-from graphtheta.datasets import generate
 from graphtheta.errors import ConfigError
+from graphtheta.graph.data.graph import Graph
+from graphtheta.graph.data.transform import mean_of_in_edges
+from graphtheta.graph.datasets import generate
 
 MAKERS = [generate.sbm, generate.rmat, generate.ring, generate.star]
 

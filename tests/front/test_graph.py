@@ -8,9 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from graphtheta.data.graph import Graph
+from graphtheta.base.typed_rows import TypedRows
 from graphtheta.errors import ConfigError, DataError, GraphThetaError, ShapeError
-from graphtheta.typed_rows import TypedRows
+from graphtheta.graph.data.graph import Graph
 
 pytestmark = pytest.mark.reference
 
@@ -301,7 +301,7 @@ def test_networkx_round_trip():
 
 
 def test_importing_graphs_is_light():
-    code = "import sys, graphtheta.datasets.dataset; print([m for m in ('scipy', 'networkx', 'numba', 'mpi4py') if m in sys.modules])"
+    code = "import sys, graphtheta.graph.datasets.dataset; print([m for m in ('scipy', 'networkx', 'numba', 'mpi4py') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 

@@ -13,7 +13,7 @@ from graphtheta.engine.partition.partitioner import assign
 from graphtheta.partitioners.grem import degree_blocks
 from graphtheta.partitioners.report import OneOf
 from graphtheta.partitioners.stream import capacity
-from graphtheta.streaming.blocks import Blocks
+from graphtheta.partitioners.streaming.blocks import Blocks
 
 SIZES = (2, 4, 8)
 SLACK = 0.03

@@ -16,8 +16,8 @@ from graphtheta.cli.command import train
 from graphtheta.cli.predict import predict
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, FormatError
-from graphtheta.inductive import grown as grown_module
-from graphtheta.inductive.kept import LayerFiles
+from graphtheta.inference.grown import grown as grown_module
+from graphtheta.inference.grown.kept import LayerFiles
 from graphtheta.models import SAGE, SimpleHGN
 
 pytestmark = pytest.mark.reference
@@ -259,7 +259,7 @@ def test_growing_twice(tmp_path: Path) -> None:
 
 
 def test_within_a_memory_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphtheta.inference import limited
+    from graphtheta.inference.forward import limited
 
     monkeypatch.setattr(limited, "free_now", lambda limit: -1)
     monkeypatch.setattr(limited.Limited, "divided", lambda self, hops: np.array_split(np.arange(self._partition.n_masters), 5))

@@ -15,7 +15,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.store.history import History
 from graphtheta.errors import ConfigError
-from graphtheta.staleness.surroundings import surroundings
+from graphtheta.train.reuse.staleness.surroundings import surroundings
 
 pytestmark = pytest.mark.reference
 

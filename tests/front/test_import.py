@@ -17,8 +17,8 @@ from graphtheta.engine.store.mapped import MappedColumn
 from graphtheta.engine.store.memory import MemoryColumn
 from graphtheta.engine.store.quantised import QuantisedColumn
 from graphtheta.errors import ConfigError, DataError, FormatError
-from graphtheta.store.from_graph import write_store
-from graphtheta.store.narrow import narrowed
+from graphtheta.graph.store.from_graph import write_store
+from graphtheta.graph.store.narrow import narrowed
 
 PLAIN = graphs.random_graph(40, 200, edge_y=None, edge_train=None, edge_val=None, edge_test=None)
 

@@ -10,13 +10,13 @@ import pytest
 import ranks
 
 import graphtheta as gt
+from graphtheta.base.console import figure
 from graphtheta.cli.command import evaluate, train
 from graphtheta.cli.predict import predict
-from graphtheta.console import figure
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, GraphThetaError
-from graphtheta.store.from_graph import write_store
+from graphtheta.graph.store.from_graph import write_store
 
 pytestmark = pytest.mark.reference
 
@@ -322,8 +322,8 @@ def test_a_run_on_its_own_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_weights_without_facts(tmp_path: Path) -> None:
     """Files of earlier versions are read, and refused for other graphs."""
-    from graphtheta.inductive.trained import Trained
-    from graphtheta.recovery.weights import read_saved, write_weights
+    from graphtheta.inference.grown.trained import Trained
+    from graphtheta.run.checkpoints.weights import read_saved, write_weights
 
     trainer = gt.Trainer("gcn", GRAPH, **KEYS)
     write_weights(tmp_path / "w", trainer.job, trainer.model.state())

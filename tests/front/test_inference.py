@@ -12,10 +12,10 @@ import pytest
 import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, FormatError, MemoryLimitError
-from graphtheta.inference import blocks, limited, some
-from graphtheta.inference.layerwise import LayerWise
-from graphtheta.inference.spill import Spill
-from graphtheta.inference.top import Asked, top
+from graphtheta.inference.forward import blocks, limited, some
+from graphtheta.inference.forward.layerwise import LayerWise
+from graphtheta.inference.forward.spill import Spill
+from graphtheta.inference.forward.top import Asked, top
 from graphtheta.models import SAGE, SimpleHGN
 from graphtheta.models.registry import PUBLISHED
 

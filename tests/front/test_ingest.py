@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.tables import binary, text
+from graphtheta.importing.tables import binary, text
 
 
 def as_csv(table, separator=","):

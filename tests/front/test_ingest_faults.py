@@ -12,7 +12,7 @@ import graphtheta as gt
 from graphtheta.__main__ import main
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
-from graphtheta.tables import text
+from graphtheta.importing.tables import text
 
 GOOD = "src,dst,w\n" + "".join(f"{i},{i + 1},{i}.5\n" for i in range(40))
 

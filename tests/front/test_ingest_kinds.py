@@ -11,10 +11,10 @@ import scipy.sparse as sp
 from follows import COLUMNS, NODES, imported, stored, tables
 
 import graphtheta as gt
+from graphtheta.base.typed_rows import TypedRows
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.fields import one_hot
-from graphtheta.tables import binary
-from graphtheta.typed_rows import TypedRows
+from graphtheta.importing.fields import one_hot
+from graphtheta.importing.tables import binary
 
 
 @pytest.fixture(autouse=True)

@@ -10,12 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from graphtheta.errors import ConfigError, FormatError
-from graphtheta.job.described import described
-from graphtheta.job.flag import Parser
-from graphtheta.job.job import Job
-from graphtheta.job.keyfile import KeyLoader, write_mapping
-from graphtheta.job.keys import SECTIONS
-from graphtheta.job.presets import PRESETS, preset
+from graphtheta.run.job.described import described
+from graphtheta.run.job.flag import Parser
+from graphtheta.run.job.job import Job
+from graphtheta.run.job.keyfile import KeyLoader, write_mapping
+from graphtheta.run.job.keys import SECTIONS
+from graphtheta.run.job.presets import PRESETS, preset
 
 OTHER: dict[str, Any] = {
     "dataset": "cora", "strategy": "mini", "batch_size": 140, "fanout": "10,all", "lr": 1e-3, "replace": True, "seed": 3, "residual": True,

@@ -14,10 +14,10 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.__main__ import main
+from graphtheta.base.logger import logger
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, GraphThetaError
-from graphtheta.job.keys import FIELDS, OF_DATASET, OF_TRAINING, DataKeys
-from graphtheta.logger import logger
+from graphtheta.run.job.keys import FIELDS, OF_DATASET, OF_TRAINING, DataKeys
 
 pytestmark = pytest.mark.reference
 

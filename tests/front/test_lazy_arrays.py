@@ -11,13 +11,13 @@ from hypothesis.extra import numpy as drawn
 
 import graphtheta as gt
 from graphtheta import lazy_array
-from graphtheta.data import lazy
+from graphtheta.base.lazy_array import LazyArray
+from graphtheta.base.npy import map_npy
 from graphtheta.engine.store.memory import MemoryColumn
 from graphtheta.engine.store.quantised import QuantisedColumn
-from graphtheta.lazy_array import LazyArray
-from graphtheta.npy import map_npy
-from graphtheta.schema.rescaled import Recoded, Rescaled
-from graphtheta.store.text import StoredTexts, text_parts
+from graphtheta.graph.data import lazy
+from graphtheta.graph.schema.rescaled import Recoded, Rescaled
+from graphtheta.graph.store.text import StoredTexts, text_parts
 
 ROWS, WIDTH = 7, 3
 MATRIX = np.arange(ROWS * WIDTH, dtype=np.float32).reshape(ROWS, WIDTH)

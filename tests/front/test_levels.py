@@ -12,10 +12,10 @@ import graphtheta as gt
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.edge_source import GraphEdges
-from graphtheta.ops.partition.forest import free_keys, number_ids
+from graphtheta.ops.kernels.partition.forest import free_keys, number_ids
 from graphtheta.partitioners import grem
 from graphtheta.partitioners.stream import capacity
-from graphtheta.streaming.levels import OfClusters, OfParts, of_source
+from graphtheta.partitioners.streaming.levels import OfClusters, OfParts, of_source
 
 
 @cache

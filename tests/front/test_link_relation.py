@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
-from graphtheta.data.typed import relation_code
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.splits.links import DROPPED, MESSAGE, TEST, VAL, link_parts
-from graphtheta.store.from_graph import write_store
+from graphtheta.graph.data.typed import relation_code
+from graphtheta.graph.splits.links import DROPPED, MESSAGE, TEST, VAL, link_parts
+from graphtheta.graph.store.from_graph import write_store
 
 pytestmark = pytest.mark.reference
 

@@ -15,14 +15,14 @@ from graphtheta.__main__ import main
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import FormatError
-from graphtheta.recovery import lock
-from graphtheta.recovery.lock import check_free, exclusive
+from graphtheta.run.checkpoints import lock
+from graphtheta.run.checkpoints.lock import check_free, exclusive
 
 HOLDER = """
 import sys, time
 from pathlib import Path
 from graphtheta.engine.comm.serial import SerialComm
-from graphtheta.recovery.lock import exclusive
+from graphtheta.run.checkpoints.lock import exclusive
 with exclusive(Path(sys.argv[1]), SerialComm()):
     print("held", flush=True)
     time.sleep(600)

@@ -20,16 +20,16 @@ from graphtheta.cli.plan import plan
 from graphtheta.engine.comm.channel import Tag
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import SimComm, run_simulated
+from graphtheta.inspect.planning import messages, rehearsal
+from graphtheta.inspect.planning import skeleton as skeletons
+from graphtheta.inspect.planning.machine import CROWDED, POST, WAKES, Machine, _threads, read, shared, write
+from graphtheta.inspect.planning.messages import Talk, Working, message_seconds
+from graphtheta.inspect.planning.placement import Placement
+from graphtheta.inspect.planning.rehearsal import Rehearsal, rehearse
+from graphtheta.inspect.planning.skeleton import skeleton
+from graphtheta.inspect.planning.work import EDGES, NODES, OPERATIONS, PARTS, PRODUCT, STEPS, Load, work_of
 from graphtheta.ops.compile import jit
 from graphtheta.partitioners.pairs import pair_of
-from graphtheta.planning import messages, rehearsal
-from graphtheta.planning import skeleton as skeletons
-from graphtheta.planning.machine import CROWDED, POST, WAKES, Machine, _threads, read, shared, write
-from graphtheta.planning.messages import Talk, Working, message_seconds
-from graphtheta.planning.placement import Placement
-from graphtheta.planning.rehearsal import Rehearsal, rehearse
-from graphtheta.planning.skeleton import skeleton
-from graphtheta.planning.work import EDGES, NODES, OPERATIONS, PARTS, PRODUCT, STEPS, Load, work_of
 
 GRAPH = graphs.random_graph(40, 160)
 JOB = gt.Job(backend="reference", hidden=6, seed=3, model="gcn", strategy="mini", batch_size=4)
@@ -174,7 +174,7 @@ def test_waiting_is_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_workers_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    from graphtheta.planning import samples
+    from graphtheta.inspect.planning import samples
 
     for name, value in (("WARM", 0), ("TIMED", 1), ("ROUNDS", 2), ("LOADING", 1)):
         monkeypatch.setattr(messages, name, value)
@@ -278,6 +278,6 @@ def test_kernels_that_are_loaded_are_not_compiled(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no peak of a process alone")
 def test_peak_memory_is_that_of_this_process_alone() -> None:
     held = np.ones(60 << 20)
-    code = "from graphtheta.memory.bound import resident_bytes; print(resident_bytes())"
+    code = "from graphtheta.run.memory.bound import resident_bytes; print(resident_bytes())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 1 << 20 < int(done.stdout) < held.nbytes

@@ -10,10 +10,10 @@ import pytest
 import scipy.sparse as sp
 
 import graphtheta as gt
-from graphtheta.caching.registry import CACHE_POLICIES
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, MemoryLimitError
+from graphtheta.train.reuse.caching.registry import CACHE_POLICIES
 
 RNG = np.random.default_rng(2)
 GRAPH = graphs.random_graph(60, 240).replace(node_columns={"more": RNG.random((60, 2))})

@@ -99,7 +99,7 @@ def test_a_cache_foresees_what_a_macrobatch_has_expanded(keys, monkeypatch):
     same = {"mode": "independent", "views_per_step": 2, "feature_cache": "20"}
     plain = run_simulated(2, losses, mode="independent", views_per_step=2)[0]
     expected, lru, sent = run_simulated(2, program, cache_policy="lru", **keys)[0]
-    monkeypatch.setattr("graphtheta.caching.scout.Scout.dry_run", None)
+    monkeypatch.setattr("graphtheta.train.reuse.caching.scout.Scout.dry_run", None)
     found, belady, more = run_simulated(2, program, cache_policy="belady:window=3", **keys)[0]
     assert found == expected == plain
     # nothing is expanded a second time

@@ -9,12 +9,12 @@ import pytest
 import scipy.sparse as sp
 
 import graphtheta as gt
-from graphtheta.data import arrays
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.directory import ComputedDirectory
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.store.memory import MemoryColumn
 from graphtheta.errors import DataError, ShapeError
+from graphtheta.graph.data import arrays
 
 PLAIN = graphs.random_graph(40, 200, edge_y=None, edge_train=None, edge_val=None, edge_test=None)
 

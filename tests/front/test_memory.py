@@ -9,7 +9,7 @@ from ranks import TESTS, run
 
 import graphtheta as gt
 from graphtheta.errors import MemoryLimitError
-from graphtheta.memory import bound
+from graphtheta.run.memory import bound
 
 PROGRAM = f"{TESTS}/memory_program.py"
 # of a process, beside arrays: buffers of libraries, pages that Python keeps

@@ -16,9 +16,9 @@ import graphtheta as gt
 from graphtheta.__main__ import main
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, FormatError
-from graphtheta.outputs import formats, parts
-from graphtheta.outputs.formats import Rows, write_csv
-from graphtheta.outputs.parts import MARK, PartFolder
+from graphtheta.inference.outputs import formats, parts
+from graphtheta.inference.outputs.formats import Rows, write_csv
+from graphtheta.inference.outputs.parts import MARK, PartFolder
 
 pytestmark = pytest.mark.reference
 

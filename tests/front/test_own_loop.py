@@ -13,7 +13,7 @@ from own_loops import GRAPH, KEYS, LINK, MINI, SIZES, close, same, weights
 import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, TapeError
-from graphtheta.train.schedule import cosine, step, warm_up
+from graphtheta.train.loop.schedule import cosine, step, warm_up
 
 pytestmark = pytest.mark.reference
 

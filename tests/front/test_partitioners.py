@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
+from graphtheta.base.rng import Purpose, key, shuffle
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.edge_source import GraphEdges
@@ -20,7 +21,6 @@ from graphtheta.partitioners.clusters import pack
 from graphtheta.partitioners.pairs import PAIRS, pair_of
 from graphtheta.partitioners.ranges import ranges
 from graphtheta.partitioners.report import OneOf
-from graphtheta.rng import Purpose, key, shuffle
 
 GRAPH = graphs.random_graph(40, 160)
 BALANCED = ("ldg", "ldg:passes=3,slack=0", "fennel", "fennel:gamma=2,slack=0.3,passes=2", "bgl", "bgl:blocks=4,hops=1,train=no", "louvain",

@@ -16,9 +16,9 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.ledger import FIELDS, STAGES
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
-from graphtheta.pipeline.costs import Costs
-from graphtheta.pipeline.division import divide
-from graphtheta.pipeline.profile import PROFILED, WARM
+from graphtheta.train.pipeline.costs import Costs
+from graphtheta.train.pipeline.division import divide
+from graphtheta.train.pipeline.profile import PROFILED, WARM
 
 GRAPH = graphs.random_graph(90, 400)
 KEYS: dict[str, Any] = {"strategy": "mini", "batch_size": 2, "fanout": "3,3", "hidden": 4, "dtype": "float64", "backend": "reference",

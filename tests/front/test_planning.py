@@ -20,16 +20,16 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import SimComm, run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.errors import ConfigError, PartitionError
-from graphtheta.memory.bound import Extent
+from graphtheta.inspect.planning import messages, rehearsal
+from graphtheta.inspect.planning.holding import partition_bytes
+from graphtheta.inspect.planning.machine import Machine
+from graphtheta.inspect.planning.placement import Placement
+from graphtheta.inspect.planning.plan import Row, planned
+from graphtheta.inspect.planning.report import Limit, refusal, report
+from graphtheta.inspect.planning.skeleton import Skeleton, skeleton
+from graphtheta.inspect.planning.work import reduced, work_of
 from graphtheta.partitioners.pairs import pair_of
-from graphtheta.planning import messages, rehearsal
-from graphtheta.planning.holding import partition_bytes
-from graphtheta.planning.machine import Machine
-from graphtheta.planning.placement import Placement
-from graphtheta.planning.plan import Row, planned
-from graphtheta.planning.report import Limit, refusal, report
-from graphtheta.planning.skeleton import Skeleton, skeleton
-from graphtheta.planning.work import reduced, work_of
+from graphtheta.run.memory.bound import Extent
 
 GRAPH = graphs.random_graph(40, 160)
 KEYS: dict[str, Any] = {"backend": "reference", "hidden": 6, "seed": 3}

@@ -14,11 +14,11 @@ from graphtheta.__main__ import main
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
-from graphtheta.evaluation.threshold import Threshold
-from graphtheta.inductive import trained as trained_file
-from graphtheta.inductive.trained import Trained
-from graphtheta.recovery.weights import read_saved, write_weights
-from graphtheta.store.from_graph import write_store
+from graphtheta.graph.store.from_graph import write_store
+from graphtheta.inference.grown import trained as trained_file
+from graphtheta.inference.grown.trained import Trained
+from graphtheta.run.checkpoints.weights import read_saved, write_weights
+from graphtheta.tasks.evaluation.threshold import Threshold
 
 pytestmark = pytest.mark.reference
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphtheta.datasets.reader_npz import read_npz
-from graphtheta.datasets.reader_planetoid import read_planetoid
 from graphtheta.errors import DataError, FormatError, ShapeError
+from graphtheta.graph.datasets.reader_npz import read_npz
+from graphtheta.graph.datasets.reader_planetoid import read_planetoid
 
 sp = pytest.importorskip("scipy.sparse")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import graphtheta as gt
-from graphtheta.job.flag import Parser
+from graphtheta.run.job.flag import Parser
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 

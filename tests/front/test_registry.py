@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from graphtheta.base.registry import Registry
 from graphtheta.errors import ConfigError
-from graphtheta.registry import Registry
 
 
 @dataclass

@@ -18,10 +18,10 @@ from graphtheta.cli import doctor
 from graphtheta.cli.command import train_once
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import DataError
-from graphtheta.job.job import Job
-from graphtheta.reports import chart
-from graphtheta.reports.page import imbalance, slowest
-from graphtheta.reports.profile import LISTED, Profile
+from graphtheta.inspect.reports import chart
+from graphtheta.inspect.reports.page import imbalance, slowest
+from graphtheta.inspect.reports.profile import LISTED, Profile
+from graphtheta.run.job.job import Job
 
 pytestmark = pytest.mark.reference
 

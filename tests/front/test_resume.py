@@ -19,17 +19,17 @@ from ranks import hear
 
 import graphtheta as gt
 from graphtheta.__main__ import main
-from graphtheta.atomic import MARKER
+from graphtheta.base.atomic import MARKER
 from graphtheta.cli import doctor
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, FormatError
-from graphtheta.recovery import checkpoint
-from graphtheta.recovery.checkpoint import ARRAYS, CHECKPOINTS, steps_in
-from graphtheta.recovery.keeper import FREE
-from graphtheta.recovery.stopping import Stop, Stopped
-from graphtheta.recovery.weights import read_weights
-from graphtheta.train import trainer
+from graphtheta.run.checkpoints import checkpoint
+from graphtheta.run.checkpoints.checkpoint import ARRAYS, CHECKPOINTS, steps_in
+from graphtheta.run.checkpoints.keeper import FREE
+from graphtheta.run.checkpoints.stopping import Stop, Stopped
+from graphtheta.run.checkpoints.weights import read_weights
+from graphtheta.train.loop import trainer
 
 MPIEXEC = doctor.find_mpiexec()
 needs_mpi = pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed")
@@ -351,7 +351,7 @@ def test_a_stop_whose_checkpoint_cannot_be_written_is_an_error(monkeypatch: pyte
     def full(*args: object) -> Path:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("graphtheta.recovery.keeper.write_checkpoint", full)
+    monkeypatch.setattr("graphtheta.run.checkpoints.keeper.write_checkpoint", full)
     with pytest.raises(FormatError, match=r"No space left on device.*--resume"):
         run_simulated(2, run, 5, **MINI)
 

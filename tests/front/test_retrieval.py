@@ -9,8 +9,8 @@ import pytest
 import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
-from graphtheta.ops.metrics.retrieval import TOPS, gains, retrieval_mean, retrieval_sums, retrieved
-from graphtheta.splits.links import TEST, VAL, link_parts
+from graphtheta.graph.splits.links import TEST, VAL, link_parts
+from graphtheta.ops.functions.metrics.retrieval import TOPS, gains, retrieval_mean, retrieval_sums, retrieved
 
 USERS, ITEMS = 25, 40
 KEYS: dict[str, Any] = {"task": "link", "rank_all": True, "hidden": 4, "dtype": "float64", "backend": "reference", "dropout": 0.0,

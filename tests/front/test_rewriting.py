@@ -10,15 +10,15 @@ import scipy.sparse as sp
 
 import graphtheta as gt
 from graphtheta.__main__ import main
-from graphtheta.data.graph import Graph
+from graphtheta.base.sparse import is_sparse
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
-from graphtheta.rewriting import edges as edges_module
-from graphtheta.rewriting import nodes as nodes_module
-from graphtheta.sparse import is_sparse
-from graphtheta.store.from_graph import write_store
-from graphtheta.store.reader import check_store
+from graphtheta.graph.data.graph import Graph
+from graphtheta.graph.store.from_graph import write_store
+from graphtheta.graph.store.reader import check_store
+from graphtheta.importing.rewriting import edges as edges_module
+from graphtheta.importing.rewriting import nodes as nodes_module
 
 pytestmark = pytest.mark.reference
 

@@ -9,10 +9,10 @@ import pytest
 import scipy.sparse as sp
 
 import graphtheta as gt
-from graphtheta.caching.registry import CACHE_POLICIES
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
+from graphtheta.train.reuse.caching.registry import CACHE_POLICIES
 
 RNG = np.random.default_rng(5)
 GRAPH = graphs.random_graph(48, 190).replace(node_columns={"time": 20 + np.arange(48) % 30})

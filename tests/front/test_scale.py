@@ -13,7 +13,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.table import Table
 from graphtheta.engine.runtime.timeline import tracing
-from graphtheta.reports.runlog import RunLog
+from graphtheta.inspect.reports.runlog import RunLog
 
 pytestmark = pytest.mark.reference
 

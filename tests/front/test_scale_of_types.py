@@ -9,13 +9,13 @@ import pytest
 import scipy.sparse as sp
 
 import graphtheta as gt
+from graphtheta.base.npy import in_files
+from graphtheta.base.typed_rows import TypedRows
 from graphtheta.cli.command import train
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.npy import in_files
-from graphtheta.store.from_graph import write_store
-from graphtheta.typed_rows import TypedRows
+from graphtheta.graph.store.from_graph import write_store
 
 pytestmark = pytest.mark.reference
 

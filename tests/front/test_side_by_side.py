@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
+from graphtheta.base.rng import Purpose, key, uniform
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
 from graphtheta.models import GAT, SAGE, DotDecoder, EdgeDecoder
-from graphtheta.rng import Purpose, key, uniform
 
 GRAPH = graphs.random_graph(40, 130, seed=3)
 KEYS = dict(task="node", dtype="float64", backend="reference", epochs=2, optimiser="sgd", lr=0.01)

@@ -14,12 +14,12 @@ import graphtheta as gt
 from graphtheta.__main__ import main
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.planning.machine import Machine, write
-from graphtheta.planning.skeleton import skeleton
-from graphtheta.planning.work import PARTS, Load
-from graphtheta.simulation.cluster import POST, Cluster
-from graphtheta.simulation.report import by_way, report
-from graphtheta.simulation.simulate import simulated
+from graphtheta.inspect.planning.machine import Machine, write
+from graphtheta.inspect.planning.skeleton import skeleton
+from graphtheta.inspect.planning.work import PARTS, Load
+from graphtheta.inspect.simulation.cluster import POST, Cluster
+from graphtheta.inspect.simulation.report import by_way, report
+from graphtheta.inspect.simulation.simulate import simulated
 
 pytestmark = pytest.mark.reference
 

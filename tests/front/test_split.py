@@ -7,15 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphtheta as gt
-from graphtheta.data.graph import Graph
-from graphtheta.datasets import generate
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, ShapeError
-from graphtheta.splits.links import link_parts, link_split
-from graphtheta.splits.nodes import class_split, fraction_split, split_nodes
-from graphtheta.splits.regions import region_of, region_split
-from graphtheta.splits.several import choose_split
-from graphtheta.store.from_graph import write_store
+from graphtheta.graph.data.graph import Graph
+from graphtheta.graph.datasets import generate
+from graphtheta.graph.splits.links import link_parts, link_split
+from graphtheta.graph.splits.nodes import class_split, fraction_split, split_nodes
+from graphtheta.graph.splits.regions import region_of, region_split
+from graphtheta.graph.splits.several import choose_split
+from graphtheta.graph.store.from_graph import write_store
 
 
 def test_class_split_counts():

@@ -14,21 +14,21 @@ import scipy.sparse as sp
 
 import graphtheta as gt
 from graphtheta.__main__ import main
-from graphtheta.atomic import claim
-from graphtheta.data import lazy, transform
+from graphtheta.base.atomic import claim
+from graphtheta.base.lazy_array import LazyArray
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError, ShapeError
-from graphtheta.lazy_array import LazyArray
+from graphtheta.graph.data import lazy, transform
+from graphtheta.graph.splits.links import link_split
+from graphtheta.graph.store import checksum
+from graphtheta.graph.store.from_graph import write_store
+from graphtheta.graph.store.manifest import FILE
+from graphtheta.graph.store.reader import check_store, read_store
+from graphtheta.graph.store.writer import NAMES, StoreWriter
 from graphtheta.partitioners.communities import find_clusters
-from graphtheta.splits.links import link_split
-from graphtheta.store import checksum
-from graphtheta.store.from_graph import write_store
-from graphtheta.store.manifest import FILE
-from graphtheta.store.reader import check_store, read_store
-from graphtheta.store.writer import NAMES, StoreWriter
-from graphtheta.train import kept_clusters
+from graphtheta.train.loop import kept_clusters
 
 TEXTS = np.array(["", "ä", "日本", "a\U0001f600b", *(f"node {i}" for i in range(36))])
 SPARSE = sp.random(40, 30, 0.1, format="csr", random_state=0, dtype=np.float32)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
+from graphtheta.base.rng import Purpose, bits, key
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.division import divide
@@ -13,9 +14,8 @@ from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partitioner import EDGE_PLACEMENTS, PARTITIONERS, assign
 from graphtheta.errors import FormatError, PartitionError
 from graphtheta.partitioners.report import OneOf
-from graphtheta.rng import Purpose, bits, key
-from graphtheta.streaming import dealing, nodes
-from graphtheta.streaming.shared import SharedPartitioner, SharedPlacement
+from graphtheta.partitioners.streaming import dealing, nodes
+from graphtheta.partitioners.streaming.shared import SharedPartitioner, SharedPlacement
 
 pytestmark = pytest.mark.reference
 

@@ -12,10 +12,10 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.strategy.task import NodeTask
 from graphtheta.engine.train.metrics import METRICS, choose_metric, fitting
 from graphtheta.errors import ConfigError
-from graphtheta.job.job import choices
-from graphtheta.tasks.link import LinkKind
-from graphtheta.tasks.node import NodeKind
-from graphtheta.tasks.registry import TASKS, kind_for, readers
+from graphtheta.run.job.job import choices
+from graphtheta.tasks.kinds.link import LinkKind
+from graphtheta.tasks.kinds.node import NodeKind
+from graphtheta.tasks.kinds.registry import TASKS, kind_for, readers
 
 KEYS = {"epochs": 2, "hidden": 4, "backend": "reference", "dtype": "float64"}
 

@@ -15,9 +15,9 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.__main__ import main
-from graphtheta.console import complain, printable, say
+from graphtheta.base.console import complain, printable, say
+from graphtheta.base.logger import logger, start_logging
 from graphtheta.errors import GraphThetaError
-from graphtheta.logger import logger, start_logging
 
 SMALL = ["--dataset", "sbm:n_nodes=120,n_edges=700,classes=3,features=4", "--hidden", "4", "--epochs", "1", "--backend", "reference"]
 EVIL = "\x1b[31m\x07\x9b2J\u202e\udc80\r"

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from timed import JOB, Scores, Valued, late
 
 import graphtheta as gt
-from graphtheta.datasets.dataset import with_masks
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.splits.times import time_split
+from graphtheta.graph.datasets.dataset import with_masks
+from graphtheta.graph.splits.times import time_split
 
 RNG = np.random.default_rng(11)
 N, E = 40, 400

@@ -10,9 +10,9 @@ import graphtheta as gt
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
+from graphtheta.graph.splits.links import MESSAGE, link_parts
 from graphtheta.models import DotDecoder
-from graphtheta.ops.kernels.pool import set_threads, threads
-from graphtheta.splits.links import MESSAGE, link_parts
+from graphtheta.ops.parallel.pool import set_threads, threads
 
 RNG = np.random.default_rng(5)
 N, E, LAST = 40, 260, 11

@@ -12,9 +12,9 @@ from timed import JOB
 import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.inference import limited
-from graphtheta.splits.links import TEST, VAL, link_parts
-from graphtheta.triples import ranking
+from graphtheta.graph.splits.links import TEST, VAL, link_parts
+from graphtheta.inference.forward import limited
+from graphtheta.tasks.triples import ranking
 
 pytestmark = pytest.mark.reference
 

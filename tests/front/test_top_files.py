@@ -16,9 +16,9 @@ from graphtheta.__main__ import main
 from graphtheta.cli.command import opened
 from graphtheta.cli.top import add_flags, top_rows
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.job.flag import Parser
-from graphtheta.outputs.parts import PartFolder
-from graphtheta.train.opened import job_of
+from graphtheta.inference.outputs.parts import PartFolder
+from graphtheta.run.job.flag import Parser
+from graphtheta.train.loop.opened import job_of
 
 pytestmark = pytest.mark.reference
 

@@ -13,8 +13,8 @@ import graphtheta as gt
 from graphtheta.__main__ import main
 from graphtheta.cli import doctor
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.splits.links import link_split
-from graphtheta.tasks.links import Links
+from graphtheta.graph.splits.links import link_split
+from graphtheta.tasks.kinds.links import Links
 
 pytestmark = pytest.mark.reference
 

@@ -13,10 +13,10 @@ from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.sampling.cluster_nodes import NodesByCluster
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.inference.top import Asked, top
-from graphtheta.ops.metrics.ranking import NO_RANK
-from graphtheta.triples import ranking
-from graphtheta.triples.ranking import rank_block
+from graphtheta.inference.forward.top import Asked, top
+from graphtheta.ops.functions.metrics.ranking import NO_RANK
+from graphtheta.tasks.triples import ranking
+from graphtheta.tasks.triples.ranking import rank_block
 
 pytestmark = pytest.mark.reference
 

@@ -8,10 +8,10 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.__main__ import main
+from graphtheta.base.userfile import CODE_KEYS
 from graphtheta.errors import ConfigError, GraphThetaError
-from graphtheta.job.keys import FIELDS
-from graphtheta.recovery.weights import WEIGHTS, read_saved, write_weights
-from graphtheta.userfile import CODE_KEYS
+from graphtheta.run.checkpoints.weights import WEIGHTS, read_saved, write_weights
+from graphtheta.run.job.keys import FIELDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SMALL = ["--dataset", "sbm:n_nodes=200,n_edges=1200,classes=3,features=4", "--hidden", "4", "--epochs", "1", "--backend", "reference"]

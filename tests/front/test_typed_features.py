@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
+from graphtheta.base.npy import in_files
+from graphtheta.base.typed_rows import KIND, TypedRows
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, FormatError
-from graphtheta.npy import in_files
+from graphtheta.graph.store.from_graph import write_store
 from graphtheta.ops.rows.by_number import take_rows
 from graphtheta.ops.rows.products import long_product, product
-from graphtheta.store.from_graph import write_store
-from graphtheta.typed_rows import KIND, TypedRows
 
 RNG = np.random.default_rng(0)
 SIZES = {"paper": 40, "author": 50, "venue": 5, "topic": 6}

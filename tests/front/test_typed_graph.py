@@ -8,7 +8,7 @@ import scipy.sparse as sp
 import graphtheta as gt
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.errors import DataError, ShapeError
-from graphtheta.store.from_graph import write_store
+from graphtheta.graph.store.from_graph import write_store
 
 WRITES, HAS = ("author", "writes", "paper"), ("paper", "has", "subject")
 EDGES = {WRITES: [[0, 3, 1], [2, 0, 1]], HAS: [[0, 2], [1, 0]]}

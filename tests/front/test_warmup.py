@@ -14,7 +14,7 @@ import pytest
 import graphtheta as gt
 from graphtheta.cli import doctor
 from graphtheta.cli.warmup import jobs_of, shortened, small
-from graphtheta.job.job import Job
+from graphtheta.run.job.job import Job
 
 MPIEXEC = doctor.find_mpiexec()
 TINY = ("--dataset", "sbm:n_nodes=300,n_edges=2400,classes=3,features=8", "--hidden", "8", "--epochs", "2", "--model")

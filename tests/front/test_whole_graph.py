@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
-from graphtheta.checking.gradients import check_gradients
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import UserFunctionError
+from graphtheta.inspect.checking.gradients import check_gradients
 from graphtheta.ops import Parameter, RowSpace, Tape, Var
 
 pytestmark = pytest.mark.reference

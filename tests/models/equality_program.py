@@ -10,7 +10,7 @@ import numpy as np
 from equality import PLACEMENTS, TASKS, run
 
 from graphtheta.engine.runtime.start import run_main, start
-from graphtheta.ops.backend.fused import backend_scope
+from graphtheta.ops.edge.backend.fused import backend_scope
 
 FUSED = {"cases": {"node": ("vertex-cut", "hash")}, "models": ("sage max", "gat_e")}
 

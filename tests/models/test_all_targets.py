@@ -5,12 +5,12 @@ import equality
 import numpy as np
 import pytest
 
-from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.strategy.strategy import GlobalBatch, MiniBatch
 from graphtheta.engine.train.gradient_sum import GradientSum
+from graphtheta.graph.data.graph import Graph
 from graphtheta.ops import Tape, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.view import global_view
+from graphtheta.graph.data.graph import Graph
 from graphtheta.models import GAT, GATE, GCN, GIN, MLP, SAGE
 from graphtheta.ops import RowSpace, Tape, Var, dtype_scope
 

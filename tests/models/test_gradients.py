@@ -19,7 +19,7 @@ from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.models import MODELS, build_model
 from graphtheta.ops import Tape, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope
-from graphtheta.ops.backend.fused import backend_scope
+from graphtheta.ops.edge.backend.fused import backend_scope
 from graphtheta.samplers.neighbour import NeighbourSampler
 
 DRAWS = 20

@@ -6,8 +6,6 @@ import pytest
 import scipy.sparse as sp
 from machine import MODELS, PLACEMENTS, Alone, assert_close, make, outputs
 
-from graphtheta.checking.gradients import check_gradients
-from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer
@@ -17,10 +15,12 @@ from graphtheta.engine.strategy.strategy import ClusterBatch, whole
 from graphtheta.engine.strategy.task import EdgeTask, LinkTask
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.view import global_view
+from graphtheta.graph.data.graph import Graph
+from graphtheta.inspect.checking.gradients import check_gradients
 from graphtheta.models import GCN, build_model
 from graphtheta.ops import Parameter, RowSpace, Tape, Var, dtype_scope, matmul, mean_squared_error
 from graphtheta.ops.autodiff.init import init_scope
-from graphtheta.tasks.links import Links
+from graphtheta.tasks.kinds.links import Links
 
 D, A, C = 6, 3, 4
 

@@ -8,7 +8,6 @@ import pytest
 import graphtheta as gt
 from graphtheta.engine.layer.layer import DIRECTIONS
 from graphtheta.errors import ConfigError
-from graphtheta.job.described import described
 from graphtheta.models import MODELS, build_model, load_user
 from graphtheta.models.design import NetworkOptions
 from graphtheta.models.gcn import NORMALISATIONS, GCNOptions
@@ -19,6 +18,7 @@ from graphtheta.models.norm import NORMS
 from graphtheta.models.registry import PUBLISHED, readers, register_model
 from graphtheta.models.sage import AGGREGATORS, SAGEOptions
 from graphtheta.models.user import accepted
+from graphtheta.run.job.described import described
 
 USER = """
 from graphtheta.engine.layer.layer import Layer, Model

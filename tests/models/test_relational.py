@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
-from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Model
@@ -17,6 +16,7 @@ from graphtheta.engine.strategy.task import NodeTask
 from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.view import global_view
 from graphtheta.errors import ConfigError
+from graphtheta.graph.data.graph import Graph
 from graphtheta.models import HGT, RGAT, RGCN, SimpleHGN, build_model
 from graphtheta.ops import Tape, Var, dtype_scope
 

@@ -9,7 +9,6 @@ import pytest
 from graphs import fill
 
 import graphtheta as gt
-from graphtheta.checking.gradients import check_gradients
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
@@ -17,15 +16,16 @@ from graphtheta.engine.strategy.strategy import whole
 from graphtheta.engine.strategy.task import Seeds
 from graphtheta.engine.view.scored_pairs import PairPlan, Pairs
 from graphtheta.errors import ConfigError
-from graphtheta.job.keys import FIELDS
+from graphtheta.inspect.checking.gradients import check_gradients
 from graphtheta.models.triples import TRIPLE_DECODERS, ComplEx, DistMult, RotatE, TransE
 from graphtheta.ops import dtype_scope
 from graphtheta.ops.autodiff.init import init_scope
 from graphtheta.ops.autodiff.space import RowSpace
 from graphtheta.ops.autodiff.tape import Tape, Var
-from graphtheta.ops.losses.link_loss import LINK_LOSSES, adversarial_loss, softmax_loss
-from graphtheta.ops.losses.loss import mean_squared_error
-from graphtheta.ops.losses.row_loss import RowLoss
+from graphtheta.ops.functions.losses.link_loss import LINK_LOSSES, adversarial_loss, softmax_loss
+from graphtheta.ops.functions.losses.loss import mean_squared_error
+from graphtheta.ops.functions.losses.row_loss import RowLoss
+from graphtheta.run.job.keys import FIELDS
 
 N, WIDTH, RELATIONS = 12, 6, 4
 RNG = np.random.default_rng(0)

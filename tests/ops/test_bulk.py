@@ -4,7 +4,7 @@ import gc
 import numpy as np
 import pytest
 
-from graphtheta.ops.autodiff import buffers
+from graphtheta.ops.parallel import buffers
 
 
 def address(x):

@@ -9,10 +9,10 @@ from caching_model import Plain, PlainClock, PlainLfu, PlainLru, PlainS3, most_h
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphtheta.caching.registry import CACHE_POLICIES
 from graphtheta.engine.store.cached import CachePolicy, RowCache
 from graphtheta.engine.store.memory import MemoryColumn
 from graphtheta.engine.store.slots import Slots
+from graphtheta.train.reuse.caching.registry import CACHE_POLICIES
 
 PLAIN: dict[str, Any] = {"fifo": Plain, "lru": PlainLru, "lfu": PlainLfu, "clock": PlainClock, "s3-fifo": PlainS3}
 VALUES = np.arange(120.0).reshape(40, 3)

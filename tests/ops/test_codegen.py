@@ -10,20 +10,20 @@ from graphtheta.ops import PRIMITIVES
 from graphtheta.ops.autodiff.expr import Tracer
 from graphtheta.ops.autodiff.primitive import primitive
 from graphtheta.ops.autodiff.traits import Traits
-from graphtheta.ops.codegen.aggregate import aggregate_of
-from graphtheta.ops.codegen.gradients import Gradients
-from graphtheta.ops.codegen.kernel import generate, unsupported, values_of
-from graphtheta.ops.codegen.lowering import LOWERINGS, Structural, lowering_of
-from graphtheta.ops.codegen.registers import Registers
-from graphtheta.ops.codegen.variant import Variant
 from graphtheta.ops.compile import element, header
 from graphtheta.ops.edge.aggregator import BUILT_IN, Sum
+from graphtheta.ops.edge.codegen.aggregate import aggregate_of
+from graphtheta.ops.edge.codegen.gradients import Gradients
+from graphtheta.ops.edge.codegen.kernel import generate, unsupported, values_of
+from graphtheta.ops.edge.codegen.lowering import LOWERINGS, Structural, lowering_of
+from graphtheta.ops.edge.codegen.registers import Registers
+from graphtheta.ops.edge.codegen.variant import Variant
 from graphtheta.ops.edge.program import Phase
+from graphtheta.ops.edge.source.lane_slice import LaneSlice, broadcast, slices
+from graphtheta.ops.edge.source.register_buffer import RegisterBuffer
+from graphtheta.ops.edge.source.source import Source
 from graphtheta.ops.edge.variance import DEVIATION, VARIANCE
 from graphtheta.ops.kernels import lane_math
-from graphtheta.ops.source.lane_slice import LaneSlice, broadcast, slices
-from graphtheta.ops.source.register_buffer import RegisterBuffer
-from graphtheta.ops.source.source import Source
 
 F = np.dtype("float64")
 NODES = {"z": ((2, 3), F, True), "s": ((2,), F, True), "a": ((), F, True)}

@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 
-from graphtheta.ops.kernels.pool import set_threads, threads
+from graphtheta.ops.parallel.pool import set_threads, threads
 from graphtheta.ops.rows.columns import row_sums, through_statistics
 
 SHAPES = [(0, 3), (1, 1), (37, 5), (300, 129), (700, 4, 80), (5, 0)]

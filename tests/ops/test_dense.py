@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from graphtheta.checking.gradients import check_vjp
 from graphtheta.errors import ShapeError, UserFunctionError
+from graphtheta.inspect.checking.gradients import check_vjp
 from graphtheta.ops import Parameter, RowSpace, Tape, Var, add, linear, matmul
 from graphtheta.ops.autodiff.expr import Tracer
-from graphtheta.ops.kernels.pool import set_threads, threads
+from graphtheta.ops.parallel.pool import set_threads, threads
 
 SPACE = RowSpace(np.arange(4))
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphtheta.ops.sampling import draw
-from graphtheta.rng import bits, key
+from graphtheta.base.rng import bits, key
+from graphtheta.ops.kernels.sampling import draw
 
 NONE, MAX32 = np.zeros(0, np.int32), (1 << 31) - 1
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from graphtheta.checking.gradients import check_vjp
 from graphtheta.errors import ConfigError
+from graphtheta.inspect.checking.gradients import check_vjp
 from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Tape, Var, dropout
 from graphtheta.ops.autodiff.expr import Tracer
 

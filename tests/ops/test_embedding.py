@@ -8,11 +8,11 @@ from traced import trace
 import graphtheta.ops as gt
 from graphtheta.errors import ShapeError, UserFunctionError
 from graphtheta.ops import Parameter, RowSpace, Tape, Var, embedding
-from graphtheta.ops.backend import edges, fused
-from graphtheta.ops.backend.edges import EdgeLists
-from graphtheta.ops.backend.reference import Columns
-from graphtheta.ops.codegen.kernel import residuals_of, unsupported
-from graphtheta.ops.codegen.variant import Variant
+from graphtheta.ops.edge.backend import edges, fused
+from graphtheta.ops.edge.backend.edges import EdgeLists
+from graphtheta.ops.edge.backend.reference import Columns
+from graphtheta.ops.edge.codegen.kernel import residuals_of, unsupported
+from graphtheta.ops.edge.codegen.variant import Variant
 
 SPACE = RowSpace(np.arange(4))
 NODES = {"z": ((4,), np.float32, True), "kind": ((), np.int32, False)}

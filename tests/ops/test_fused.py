@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from traced import trace
 
 import graphtheta.ops as gt
-from graphtheta.checking.forward import forward, gradients
-from graphtheta.data.graph import Graph
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.view.view import global_view
+from graphtheta.graph.data.graph import Graph
+from graphtheta.inspect.checking.forward import forward, gradients
 from graphtheta.ops import PRIMITIVES, Tape
-from graphtheta.ops.backend import edges, fused
-from graphtheta.ops.backend.fused import backend_scope
-from graphtheta.ops.codegen.kernel import residuals_of
-from graphtheta.ops.kernels.pool import set_threads, threads
+from graphtheta.ops.edge.backend import edges, fused
+from graphtheta.ops.edge.backend.fused import backend_scope
+from graphtheta.ops.edge.codegen.kernel import residuals_of
+from graphtheta.ops.parallel.pool import set_threads, threads
 
 pytestmark = pytest.mark.fused
 @pytest.fixture(autouse=True)

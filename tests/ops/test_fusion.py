@@ -23,7 +23,7 @@ from graphtheta.ops.functions.elementwise import (
     sub,
 )
 from graphtheta.ops.functions.rows import expand_last
-from graphtheta.ops.kernels.pool import set_threads, threads
+from graphtheta.ops.parallel.pool import set_threads, threads
 
 N = 600
 SPACE = RowSpace(np.arange(N) * 3)
@@ -98,8 +98,8 @@ def test_operations_keep_their_order(monkeypatch):
 
 def test_the_number_of_threads_does_not_show(monkeypatch):
     results, many = [], threads()
-    monkeypatch.setattr("graphtheta.ops.autodiff.buffers.BLOCK", 256)
-    monkeypatch.setattr("graphtheta.ops.kernels.pool.WORTH", 0)
+    monkeypatch.setattr("graphtheta.ops.parallel.buffers.BLOCK", 256)
+    monkeypatch.setattr("graphtheta.ops.parallel.pool.WORTH", 0)
     try:
         for n in (1, min(2, many)):
             set_threads(n)

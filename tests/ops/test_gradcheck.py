@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from graphtheta.checking.gradients import check_gradients, check_vjp
 from graphtheta.errors import CheckError
+from graphtheta.inspect.checking.gradients import check_gradients, check_vjp
 from graphtheta.ops import PRIMITIVES, Parameter, defvjp, dropout, mul, primitive, square, tanh
 from graphtheta.ops.functions.shape import sum as total
 

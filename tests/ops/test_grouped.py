@@ -17,10 +17,10 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer import edge_stage
 from graphtheta.engine.view.level import Selection
 from graphtheta.errors import ShapeError, UserFunctionError
-from graphtheta.ops.backend import edges, grouped, pairs
-from graphtheta.ops.backend.fused import backend_scope
-from graphtheta.ops.codegen import Variant, generate
-from graphtheta.ops.codegen.kernel import MOST_VECTORS
+from graphtheta.ops.edge.backend import edges, grouped, pairs
+from graphtheta.ops.edge.backend.fused import backend_scope
+from graphtheta.ops.edge.codegen import Variant, generate
+from graphtheta.ops.edge.codegen.kernel import MOST_VECTORS
 from graphtheta.ops.edge.plan import plan, planner_notes
 from graphtheta.ops.kernels import batch
 

@@ -9,12 +9,12 @@ import pytest
 from traced import trace
 
 import graphtheta.ops as gt
-from graphtheta.ops.backend import fused
-from graphtheta.ops.backend.edges import EdgeLists
-from graphtheta.ops.backend.reference import Columns
-from graphtheta.ops.codegen import edges_ahead
 from graphtheta.ops.compile import generated
 from graphtheta.ops.edge.aggregator import Aggregator
+from graphtheta.ops.edge.backend import fused
+from graphtheta.ops.edge.backend.edges import EdgeLists
+from graphtheta.ops.edge.backend.reference import Columns
+from graphtheta.ops.edge.codegen import edges_ahead
 from graphtheta.ops.edge.program import Phase
 
 pytestmark = pytest.mark.fused

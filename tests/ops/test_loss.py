@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 
 import graphtheta.ops as gt
-from graphtheta.checking.gradients import check_vjp
 from graphtheta.errors import DataError, ShapeError, UserFunctionError
+from graphtheta.inspect.checking.gradients import check_vjp
 from graphtheta.ops import RowSpace, Tape, Var, binary_cross_entropy, mean_squared_error, softmax_cross_entropy
 from graphtheta.ops.autodiff.expr import Tracer
+from graphtheta.ops.functions.losses.row_loss import RowLoss
 from graphtheta.ops.kernels.loss import cross_entropy_slope
-from graphtheta.ops.losses.row_loss import RowLoss
 
 
 def run(loss, x, *args, **options):

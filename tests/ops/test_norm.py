@@ -3,8 +3,8 @@ import threading
 import numpy as np
 import pytest
 
-from graphtheta.checking.gradients import check_vjp
 from graphtheta.errors import ShapeError, UserFunctionError
+from graphtheta.inspect.checking.gradients import check_vjp
 from graphtheta.ops import Parameter, RowSpace, RunningStats, Tape, Var, batch_norm, dtype_scope, layer_norm
 from graphtheta.ops.autodiff.expr import Tracer
 

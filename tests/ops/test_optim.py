@@ -3,8 +3,8 @@ import pytest
 
 from graphtheta.errors import ConfigError, FormatError, ShapeError
 from graphtheta.ops import SGD, Adam, AdamW, Parameter
-from graphtheta.ops.autodiff.buffers import BLOCK
 from graphtheta.ops.optimisers.optim import COMPILED
+from graphtheta.ops.parallel.buffers import BLOCK
 
 MAKERS = {
     "sgd_momentum": lambda p: SGD(p, 0.1, momentum=0.9, weight_decay=0.01),

@@ -17,8 +17,8 @@ from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.view.view import global_view
 from graphtheta.errors import ConfigError
 from graphtheta.ops import Tape, dtype_scope
-from graphtheta.ops.backend.fused import backend_scope
 from graphtheta.ops.edge.aggregator import NO_EDGE, Segments, aggregator
+from graphtheta.ops.edge.backend.fused import backend_scope
 from graphtheta.ops.edge.order_statistics import MEDIAN, TopK, number_of, ordered_bits
 
 N, E = 30, 180
@@ -172,7 +172,7 @@ def test_numbers_are_the_same_on_any_workers_and_back_end(integers: bool, direct
 
 
 def test_parts_of_hubs_know_the_pivot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphtheta.ops.backend.edges.EDGES_PER_BLOCK", 10)
+    monkeypatch.setattr("graphtheta.ops.edge.backend.edges.EDGES_PER_BLOCK", 10)
     ((fused, _, _, _),) = run_simulated(1, run, example(), "fused", "float64", "in")
     monkeypatch.undo()
     ((one, _, _, _),) = run_simulated(1, run, example(), "reference", "float64", "in")

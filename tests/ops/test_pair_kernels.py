@@ -4,9 +4,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphtheta.ops.backend import pair_kernels
-from graphtheta.ops.backend.pair_kernels import Blocks, outer_sums, times
-from graphtheta.ops.kernels.pool import set_threads, threads
+from graphtheta.ops.edge.backend import pair_kernels
+from graphtheta.ops.edge.backend.pair_kernels import Blocks, outer_sums, times
+from graphtheta.ops.parallel.pool import set_threads, threads
 
 pytestmark = pytest.mark.fused
 N, K = 41, 3

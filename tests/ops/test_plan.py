@@ -17,7 +17,7 @@ from graphtheta.engine.view.view import global_view
 from graphtheta.ops import Parameter, Tape
 from graphtheta.ops.edge import program_cache
 from graphtheta.ops.edge.plan import plan, planner_notes, written
-from graphtheta.train.trainer import Trainer
+from graphtheta.train.loop.trainer import Trainer
 
 NODES = {"h": ((6,), np.float64, True), "s": ((2,), np.float64, True), "z": ((2, 3), np.float64, True), "c": ((), np.float64, False),
          "kind": ((), np.int64, False)}

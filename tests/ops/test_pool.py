@@ -5,7 +5,7 @@ from threading import Event, Thread, get_ident
 
 import pytest
 
-from graphtheta.ops.kernels import pool
+from graphtheta.ops.parallel import pool
 
 several = pytest.mark.skipif(pool.threads() < 2, reason="one thread")
 

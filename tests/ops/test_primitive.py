@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import graphtheta.ops
-from graphtheta.checking.gradients import check_vjp
 from graphtheta.errors import MissingRuleError, ShapeError, UserFunctionError
+from graphtheta.inspect.checking.gradients import check_vjp
 from graphtheta.ops import PRIMITIVES, Parameter, RowSpace, Tape, Var, defvjp, primitive
 from graphtheta.ops.autodiff.expr import Tracer
 

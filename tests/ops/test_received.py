@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphtheta.ops.sampling.received import NONE, by_receiver, place, positions
+from graphtheta.ops.kernels.sampling.received import NONE, by_receiver, place, positions
 
 EDGES, ROWS = 200, 30
 

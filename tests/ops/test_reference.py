@@ -20,7 +20,7 @@ from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.view import global_view
 from graphtheta.ops import Tape
-from graphtheta.ops.backend import fused, reference
+from graphtheta.ops.edge.backend import fused, reference
 
 
 def twin_layer(layer, parameters, graph, h, new=None):

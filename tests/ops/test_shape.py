@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 import graphtheta.ops as ops
-from graphtheta.checking.gradients import check_vjp
 from graphtheta.errors import ShapeError
+from graphtheta.inspect.checking.gradients import check_vjp
 from graphtheta.ops import Parameter, RowSpace, Var
 from graphtheta.ops.autodiff.expr import Tracer
 

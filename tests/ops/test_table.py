@@ -10,13 +10,13 @@ from scipy.sparse import csr_array
 from table import KINKS, OTHERS, TABLE, VECTOR, Case, Rows, Whole
 
 import graphtheta.ops as gt
-from graphtheta.checking.forward import forward, gradients
-from graphtheta.checking.gradients import check_vjp
-from graphtheta.data.graph import Graph
 from graphtheta.engine.layer.layer import Layer, Model
+from graphtheta.graph.data.graph import Graph
+from graphtheta.inspect.checking.forward import forward, gradients
+from graphtheta.inspect.checking.gradients import check_vjp
 from graphtheta.ops import Parameter, RowSpace, Tape, Var
 from graphtheta.ops.autodiff import fusion
-from graphtheta.ops.backend import fused
+from graphtheta.ops.edge.backend import fused
 from graphtheta.ops.functions import comparison
 
 FLOATS = {"float32": 2e-5, "float64": 1e-12}

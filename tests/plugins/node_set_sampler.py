@@ -2,7 +2,7 @@
 from dataclasses import dataclass
 
 import graphtheta as gt
-from graphtheta.rng import Purpose, integers, key
+from graphtheta.base.rng import Purpose, integers, key
 
 
 @gt.SAMPLERS.add

@@ -3,7 +3,7 @@ import numpy as np
 
 import graphtheta as gt
 from graphtheta.errors import DataError
-from graphtheta.tasks.node import NodeKind
+from graphtheta.tasks.kinds.node import NodeKind
 
 
 @gt.TASKS.add

@@ -10,7 +10,7 @@ import graphtheta as gt
 from graphtheta.errors import UserFunctionError
 from graphtheta.ops import RowSpace, Tape, Var
 from graphtheta.ops.autodiff import fusion
-from graphtheta.ops.backend.fused import backend_scope
+from graphtheta.ops.edge.backend.fused import backend_scope
 
 pytestmark = pytest.mark.fused
 

@@ -12,8 +12,8 @@ import graphtheta as gt
 from graphtheta.__main__ import main
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
-from graphtheta.job.flag import Parser
 from graphtheta.models.registry import MODELS
+from graphtheta.run.job.flag import Parser
 
 FILE = Path(__file__).parent / "model.py"
 SMALL = "sbm:n_nodes=60,n_edges=300,classes=3,features=4"

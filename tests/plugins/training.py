@@ -5,7 +5,7 @@ import graphs
 import numpy as np
 
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.train.trainer import Trainer
+from graphtheta.train.loop.trainer import Trainer
 
 
 def trained(model, ranks, **keys):

@@ -16,7 +16,6 @@ import numpy as np
 from program import Case
 
 import graphtheta as gt
-from graphtheta.checking import eager as on_edges
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.dry_run import probe
@@ -31,14 +30,15 @@ from graphtheta.engine.view.expand import induced
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.scored_pairs import PairPlan, Pairs
 from graphtheta.engine.view.view import GraphView
+from graphtheta.inspect.checking import eager as on_edges
 from graphtheta.ops import Tape, Var
 from graphtheta.ops.autodiff import fusion
-from graphtheta.ops.backend import edges as edge_lists
-from graphtheta.ops.backend import fused
-from graphtheta.ops.backend.fused import backend_scope
-from graphtheta.ops.codegen import boundary, kernel, registers
-from graphtheta.ops.kernels import pool
+from graphtheta.ops.edge.backend import edges as edge_lists
+from graphtheta.ops.edge.backend import fused
+from graphtheta.ops.edge.backend.fused import backend_scope
+from graphtheta.ops.edge.codegen import boundary, kernel, registers
 from graphtheta.ops.optimisers.optim import SGD
+from graphtheta.ops.parallel import pool
 
 Numbers = dict[str, np.ndarray]
 # allowed relative errors by float type of the job

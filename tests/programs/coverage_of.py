@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
-FOLDERS = ("ops/autodiff", "ops/backend", "ops/codegen", "ops/edge", "ops/functions", "ops/source")
+FOLDERS = ("ops/autodiff", "ops/edge/backend", "ops/edge/codegen", "ops/edge", "ops/functions", "ops/edge/source")
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 

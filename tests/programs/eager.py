@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
+from graphtheta.base.rng import Purpose, key
 from graphtheta.ops.functions.dropout import _drop
-from graphtheta.rng import Purpose, key
 
 FLOAT = np.dtype(np.float64)
 Slope = Callable[..., Any] | None

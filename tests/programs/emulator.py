@@ -22,10 +22,11 @@ from llvmlite import ir
 from numba import types
 from scipy.special import erf
 
-from graphtheta.ops.autodiff import buffers, fusion
-from graphtheta.ops.backend import fused, pair_kernels
+from graphtheta.ops.autodiff import fusion
 from graphtheta.ops.compile import generated
+from graphtheta.ops.edge.backend import fused, pair_kernels
 from graphtheta.ops.kernels import lane_math, lanes
+from graphtheta.ops.parallel import buffers
 
 ELEMENTS = {
     np.dtype(np.float32): ir.FloatType(),

@@ -23,10 +23,10 @@ from collections.abc import Callable
 import numba
 from reference import VARIABLE
 
-from graphtheta.ops.backend import fused
+from graphtheta.ops.edge.backend import fused
 
 # what a job imports before its first epoch; each of these imports many more
-MODULES = ("graphtheta.cli.command", "graphtheta.train.session", "graphtheta.data.validation", "scipy.sparse", "tqdm", "mpi4py")
+MODULES = ("graphtheta.cli.command", "graphtheta.train.loop.session", "graphtheta.graph.data.validation", "scipy.sparse", "tqdm", "mpi4py")
 # beyond the numbers of files of any program
 ABOVE = 500
 SIZE = 8

@@ -1,0 +1,1 @@
+"""What every package uses: errors, random numbers, files, names, texts."""

@@ -1,0 +1,345 @@
+"""The whole graph in the memory of one process: plain arrays, checked once and immutable.
+
+Every rank loads the same graph and takes its share of it. Rows of node arrays are nodes
+0..n_nodes-1 and rows of edge arrays are edges 0..n_edges-1 as given; nothing is sorted, merged or
+added implicitly. Arrays are read-only and nobody else's, and every change makes a new graph.
+"""
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from graphtheta.base.arguments import checked
+from graphtheta.base.npy import in_files
+from graphtheta.base.sparse import is_sparse
+from graphtheta.base.typed_rows import TypedRows
+from graphtheta.errors import DataError
+from graphtheta.graph.data import typed, validation
+from graphtheta.graph.data.columns import Columns, check_columns, described, listed
+from graphtheta.graph.data.tensors import without_tensors
+from graphtheta.graph.data.typed import RELATION, TYPE
+
+NODE_MASKS = ("train", "val", "test")
+EDGE_MASKS = ("edge_train", "edge_val", "edge_test")
+NODE_FIELDS = ("x", "y", *NODE_MASKS, "node_ids")
+EDGE_FIELDS = ("edge_attr", "edge_weight", "edge_y", *EDGE_MASKS)
+COLUMNS = ("node_columns", "edge_columns")
+# rows of a column that are read at a time to hash its values
+ROWS_AT_ONCE = 1 << 14
+
+G = TypeVar("G", bound="GraphArrays")
+
+
+class GraphArrays:
+    """The arrays of a graph, checked on construction; see ``Graph``."""
+
+    __slots__ = ("dst", "edge_attr", "edge_columns", "edge_test", "edge_train", "edge_val", "edge_weight", "edge_y", "folder", "meta",
+                 "multilabel", "n_classes", "n_nodes", "name", "node_columns", "node_ids", "src", "test", "train", "val", "x", "y")
+
+    n_nodes: int
+    n_classes: int
+    multilabel: bool
+    name: str
+    meta: dict[str, Any]
+    folder: str
+    src: np.ndarray
+    dst: np.ndarray
+    x: Any
+    y: np.ndarray | None
+    edge_attr: np.ndarray | None
+    edge_weight: np.ndarray | None
+    edge_y: np.ndarray | None
+    train: np.ndarray | None
+    val: np.ndarray | None
+    test: np.ndarray | None
+    edge_train: np.ndarray | None
+    edge_val: np.ndarray | None
+    edge_test: np.ndarray | None
+    node_ids: np.ndarray | None
+    node_columns: Columns
+    edge_columns: Columns
+
+    @checked
+    def __init__(self, edge_index: Any, n_nodes: Any = None, *, x: Any = None, y: Any = None, n_classes: int | None = None,
+                 multilabel: bool | None = None, edge_attr: Any = None, edge_weight: Any = None, edge_y: Any = None, train: Any = None,
+                 val: Any = None, test: Any = None, edge_train: Any = None, edge_val: Any = None, edge_test: Any = None,
+                 node_ids: Any = None, node_columns: Mapping[str, Any] | None = None,
+                 edge_columns: Mapping[str, Any] | None = None, name: str = "graph", meta: dict[str, Any] | None = None, where: str = "",
+                 folder: str = ""):
+        edge_index, x, y, edge_attr, edge_weight, edge_y, node_ids = map(
+            without_tensors, (edge_index, x, y, edge_attr, edge_weight, edge_y, node_ids))
+        train, val, test, edge_train, edge_val, edge_test, node_columns, edge_columns = map(
+            without_tensors, (train, val, test, edge_train, edge_val, edge_test, node_columns, edge_columns))
+        if isinstance(edge_index, Mapping):
+            arrays = {"x": x, "y": y, "edge_attr": edge_attr, "edge_weight": edge_weight, "edge_y": edge_y, "train": train, "val": val,
+                      "test": test, "edge_train": edge_train, "edge_val": edge_val, "edge_test": edge_test, "node_ids": node_ids}
+            others = {"n_classes": n_classes, "multilabel": multilabel, "name": name, "where": where, "folder": folder}
+            columns_of = {"node_columns": node_columns, "edge_columns": edge_columns}
+            GraphArrays.__init__(self, **typed.joined(edge_index, n_nodes, {**arrays, **columns_of, **others, "meta": meta}))
+            return
+        put = partial(object.__setattr__, self)
+        src, dst = validation.check_edges(edge_index, where)
+        columns = tuple(node_columns.values()) if isinstance(node_columns, Mapping) else ()
+        n = validation.count_nodes(n_nodes, (x, y, train, val, test, node_ids, *columns), src, dst, where)
+        e = len(src)
+        validation.check_range(src, dst, n, where)
+        put("n_nodes", n)
+        put("src", src)
+        put("dst", dst)
+        put("x", validation.check_features(x, n, "node", "x", where))
+        labels, classes, several = validation.check_labels(y, n, n_classes, multilabel, where)
+        put("y", labels)
+        put("n_classes", classes)
+        put("multilabel", several)
+        put("edge_attr", validation.check_features(edge_attr, e, "edge", "edge_attr", where))
+        put("edge_weight", validation.check_vector(edge_weight, e, "edge", "edge_weight", where))
+        put("edge_y", validation.check_targets(edge_y, e, where))
+        node_masks = dict(zip(NODE_MASKS, (train, val, test), strict=True))
+        edge_masks = dict(zip(EDGE_MASKS, (edge_train, edge_val, edge_test), strict=True))
+        for masks, kind, count in ((node_masks, "node", n), (edge_masks, "edge", e)):
+            for field in masks:
+                masks[field] = validation.check_mask(masks[field], count, kind, field, where)
+                put(field, masks[field])
+        validation.count_splits(node_masks | edge_masks, where)
+        for masks, kind, targets in ((node_masks, "node", self.y), (edge_masks, "edge", self.edge_y)):
+            validation.check_disjoint(masks, kind, where)
+            validation.check_labelled(targets, masks, kind, "label" if kind == "node" else "target", where)
+        put("node_ids", validation.check_node_ids(node_ids, n, where))
+        put("node_columns", check_columns(node_columns, n, "node", where))
+        put("edge_columns", check_columns(edge_columns, e, "edge", where))
+        put("name", str(name))
+        put("meta", dict(meta or {}))
+        put("folder", folder)
+
+    def __setattr__(self, field: str, value: Any) -> None:
+        raise AttributeError(f"a graph is immutable; create a changed copy with graph.replace({field}=...)")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self._fields())
+
+    @property
+    def n_edges(self) -> int:
+        """Number of stored (directed) edges."""
+        return len(self.src)
+
+    @property
+    def edge_index(self) -> np.ndarray:
+        """Sources and destinations, a new [2, n_edges] int64 array."""
+        return np.stack((self.src, self.dst))
+
+    @property
+    def n_features(self) -> int:
+        """Width of the node features; 0 without."""
+        return 0 if self.x is None else int(self.x.shape[1])
+
+    @property
+    def n_edge_features(self) -> int:
+        """Width of the edge attributes; 0 without."""
+        return 0 if self.edge_attr is None else int(self.edge_attr.shape[1])
+
+    @property
+    def node_types(self) -> tuple[str, ...]:
+        """Names of the types of nodes, in the order of their codes; empty for a graph that was not made of types."""
+        return tuple(self.meta.get("node_types", ()))
+
+    @property
+    def relations(self) -> tuple[tuple[str, str, str], ...]:
+        """Source type, name and destination type of each relation, in the order of their codes; empty if they have no names."""
+        return tuple((src, name, dst) for src, name, dst in self.meta.get("relations", ()))
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes, or of several labels a node, in their order; empty if they have none."""
+        names = tuple(map(str, self.meta.get("class_names") or ()))
+        return names if len(names) == self.n_classes else ()
+
+    def categories(self, group: str, column: str) -> tuple[str, ...]:
+        """Texts that the codes of a named column stand for, in the order of the codes; empty if it has numbers.
+
+        Args:
+            group: "node" or "edge".
+            column: Name of the column.
+        """
+        return tuple(self.meta.get(f"{group}_categories", {}).get(column, ()))
+
+    @property
+    def n_relations(self) -> int:
+        """Number of relations: of those with names, else ``meta["n_relations"]`` or, if that is more, the largest code of the edge
+        column "relation" + 1; 0 without the column."""
+        codes = self.edge_columns.get(RELATION)
+        return 0 if codes is None else len(self.relations) or max(self.meta.get("n_relations", 0), int(codes.max(initial=-1)) + 1)
+
+    @property
+    def relation_names(self) -> tuple[Any, ...]:
+        """The names of the relations in the order of their codes, or the codes themselves; empty without relations."""
+        return self.relations or tuple(range(self.n_relations))
+
+    @property
+    def n_types(self) -> int:
+        """Number of types of nodes: of those with names, else ``meta["n_types"]`` or, if that is more, the largest code of the node
+        column "type" + 1; 0 without the column."""
+        codes = self.node_columns.get(TYPE)
+        return 0 if codes is None else len(self.node_types) or max(self.meta.get("n_types", 0), int(codes.max(initial=-1)) + 1)
+
+    def nodes_of(self, kind: str) -> np.ndarray:
+        """The nodes of a type, ascending, in the order of the numbers within the type, [n] int64.
+
+        Raises:
+            DataError: There is no such type.
+        """
+        if kind not in self.node_types:
+            raise DataError(f"{self.name}: there is no node type {kind!r}; it has {', '.join(map(repr, self.node_types)) or 'no types'}")
+        return np.flatnonzero(self.node_columns[TYPE] == self.node_types.index(kind))
+
+    @property
+    def n_splits(self) -> int:
+        """Number of splits, which are columns of the masks; 1 for masks without columns, or without masks."""
+        return validation.count_splits({mask: getattr(self, mask) for mask in (*NODE_MASKS, *EDGE_MASKS)}, self.name)
+
+    @property
+    def label_kind(self) -> str:
+        """``"none"``, ``"classes"``, ``"multilabel"`` or ``"regression"``."""
+        if self.y is None:
+            return "none"
+        return "multilabel" if self.multilabel else "classes" if self.y.dtype.kind == "i" else "regression"
+
+    @property
+    def original_ids(self) -> np.ndarray:
+        """The users' ids of all nodes, [n_nodes]."""
+        return np.arange(self.n_nodes) if self.node_ids is None else self.node_ids
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of all arrays."""
+        return sum(a.nbytes for _, a in self.named_arrays())
+
+    def _fields(self) -> dict[str, Any]:
+        """Everything the constructor takes, by name."""
+        fields = {field: getattr(self, field) for field in ("n_nodes", "multilabel", "name", "meta", "folder", *NODE_FIELDS, *EDGE_FIELDS)}
+        # for other kinds of labels the number of classes follows from the labels
+        fields["n_classes"] = self.n_classes if self.label_kind in ("none", "classes") else None
+        fields |= {field: dict(getattr(self, field)) for field in COLUMNS}
+        return {"edge_index": (self.src, self.dst), **fields}
+
+    @property
+    def has_sparse_features(self) -> bool:
+        """Whether x is stored as a sparse matrix."""
+        return is_sparse(self.x) or (validation.is_column(self.x) and bool(self.x.sparse))
+
+    def named_arrays(self) -> list[tuple[str, Any]]:
+        """All arrays with their names, x perhaps as a column; a sparse matrix is its three parts."""
+        out = [("src", self.src), ("dst", self.dst)]
+        for field in (*NODE_FIELDS, *EDGE_FIELDS):
+            value = getattr(self, field)
+            if value is None:
+                continue
+            if isinstance(value, TypedRows):
+                out += [(f"{field}_type", value.kind), *((f"{field}_of_{code}", x) for code, x in enumerate(value.blocks))]
+            elif is_sparse(value):
+                out += [(f"{field}_{part}", getattr(value, part)) for part in ("data", "indices", "indptr")]
+            else:
+                out.append((field, value))
+        return out + [(f"{field}.{name}", x) for field in COLUMNS for name, x in sorted(getattr(self, field).items())]
+
+    def digest(self) -> str:
+        """A short hash of all arrays and counts; equal graphs have equal digests on every machine."""
+        h = hashlib.blake2b(digest_size=16)
+        h.update(repr((self.n_nodes, self.n_features, self.n_classes, self.multilabel)).encode())
+        for field, a in self.named_arrays():
+            # the width of sparse indices is scipy's choice, not content
+            a = a.astype(np.int64) if field.endswith(("_indices", "_indptr")) else a
+            h.update(f"{field}{a.dtype.str}{a.shape}".encode())
+            for part in _blocks(a) if validation.is_column(a) else (a,):
+                h.update(np.ascontiguousarray(part).view(np.uint8).data if part.size else b"")
+        return h.hexdigest()
+
+    def replace(self: G, **changes: Any) -> G:
+        """A graph with some fields changed, checked like a new one; fields are the arguments of the constructor."""
+        fields = self._fields()
+        unknown = sorted(set(changes) - set(fields) - {"where"})
+        if unknown:
+            raise DataError(f"a graph has no field '{unknown[0]}'; it has {', '.join(sorted(fields))}")
+        if "y" in changes:
+            fields |= {"n_classes": None, "multilabel": None}
+        return type(self)(**{**fields, **changes})
+
+    def derived(self: G, **arrays: Any) -> G:
+        """A graph with other edge arrays, by attribute, which come from checked ones and are not checked again."""
+        made: G = object.__new__(type(self))
+        for field in GraphArrays.__slots__:
+            object.__setattr__(made, field, arrays.get(field, getattr(self, field)))
+        return made
+
+    @property
+    def in_files(self) -> bool:
+        """Whether the ends of the edges are in mapped files, so that changes of the edges are computed when they are read."""
+        return in_files(self.src) and in_files(self.dst) and not is_sparse(self.edge_attr)
+
+    def with_masks(self: G, train: Any, val: Any = None, test: Any = None) -> G:
+        """The graph with other node masks, [n_nodes] bool each."""
+        return self.replace(train=train, val=val, test=test)
+
+    def require_training(self) -> None:
+        """Check that there is something to train on.
+
+        Raises:
+            DataError: No training nodes and no training edges.
+        """
+        node, edge = (mask is not None and bool(mask.any()) for mask in (self.train, self.edge_train))
+        if not node and not edge:
+            state = "has no training mask" if self.train is None else "has an empty training set"
+            raise DataError(f"{self.name}: the graph {state}; give train=, load it with split=\"random\", "
+                            "or make masks with class_split or fraction_split of graphtheta.graph.splits.nodes")
+
+    def summary(self) -> dict[str, Any]:
+        """Figures for a report, in the order to print them; plain Python values."""
+        masks = {field: None if getattr(self, field) is None else _sizes(getattr(self, field)) for field in (*NODE_MASKS, *EDGE_MASKS)}
+        out_degree, in_degree = (np.bincount(ends, minlength=self.n_nodes) for ends in (self.src, self.dst))
+        return {
+            "name": self.name, "nodes": self.n_nodes, "edges": self.n_edges,
+            "features": self.n_features, "sparse features": self.has_sparse_features, "edge attributes": self.n_edge_features,
+            **{field.replace("_", " "): described(getattr(self, field), partial(self.categories, field.partition("_")[0]))
+               for field in COLUMNS if getattr(self, field)},
+            "labels": self.label_kind, "classes": self.n_classes,
+            **({"class names": listed(self.class_names)} if self.class_names else {}),
+            **({"splits": self.n_splits} if self.n_splits > 1 else {}),
+            "self loops": int((self.src == self.dst).sum()), "isolated nodes": int(((in_degree + out_degree) == 0).sum()),
+            "mean degree": self.n_edges / self.n_nodes,
+            "largest in-degree": int(in_degree.max()), "largest out-degree": int(out_degree.max()),
+            **{mask: count for mask, count in masks.items() if count is not None},
+            "bytes": self.nbytes, "digest": self.digest(),
+        }
+
+    def __repr__(self) -> str:
+        parts = [f"{self.n_nodes:,} nodes", f"{self.n_edges:,} edges"]
+        parts += [f"{self.n_features} {'sparse ' if self.has_sparse_features else ''}features"] if self.n_features else []
+        parts += [f"{self.n_edge_features} edge attributes"] if self.n_edge_features else []
+        parts += [f"{field.replace('_', ' ')} {', '.join(getattr(self, field))}" for field in COLUMNS if getattr(self, field)]
+        parts += [f"{self.n_classes} {'labels' if self.multilabel else 'classes'}"] if self.n_classes else []
+        if self.train is not None:
+            first = [None if m is None else validation.splits_of(m)[:, 0] for m in (self.train, self.val, self.test)]
+            sizes = "/".join("-" if m is None else str(int(m.sum())) for m in first)
+            parts.append(f"split {sizes}" if self.n_splits == 1 else f"{self.n_splits} splits, the first {sizes}")
+        return f"{type(self).__name__}({self.name}: {', '.join(parts)})"
+
+
+def _rebuild(kind: type[G], fields: dict[str, Any]) -> G:
+    """Rebuild a pickled graph through the constructor and its checks."""
+    return kind(**fields)
+
+
+def _sizes(mask: np.ndarray) -> int | list[int]:
+    """Number of rows in a mask, in each of its splits."""
+    sizes: int | list[int] = mask.sum(axis=0).tolist()
+    return sizes
+
+
+def _blocks(column: Any) -> Iterator[np.ndarray]:
+    """The values of a column in plain arrays, a few rows at a time."""
+    for first in range(0, column.shape[0], ROWS_AT_ONCE):
+        rows = column.read_begin(np.arange(first, min(first + ROWS_AT_ONCE, column.shape[0]))).end()
+        yield rows.toarray() if is_sparse(rows) else rows

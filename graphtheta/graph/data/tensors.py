@@ -1,0 +1,55 @@
+"""Tensors of other libraries as arrays; no library is imported for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from graphtheta.base.sparse import is_sparse
+
+
+def as_array(value: Any) -> Any:
+    """Values as a NumPy array, or a SciPy matrix if they are a sparse matrix.
+
+    Args:
+        value: Anything NumPy takes, a SciPy matrix, or a tensor of PyTorch on any device: dense or sparse, with or
+            without gradients. Tensors of types that NumPy lacks, such as bfloat16, become float32.
+    """
+    if is_sparse(value):
+        return value
+    if not is_tensor(value):
+        return np.asarray(value)
+    tensor = value.detach().cpu()
+    if "strided" not in str(tensor.layout):
+        return _sparse(tensor)
+    try:
+        return np.asarray(tensor)
+    except TypeError:
+        return np.asarray(tensor.float())
+
+
+def without_tensors(value: Any) -> Any:
+    """A value, or those of a dict or a pair, with arrays for tensors and all else as it is."""
+    if isinstance(value, Mapping):
+        return {key: without_tensors(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)) and len(value) == 2 and any(map(is_tensor, value)):
+        return tuple(map(as_array, value))
+    return as_array(value) if is_tensor(value) else value
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor of PyTorch."""
+    return hasattr(value, "detach") and hasattr(value, "layout")
+
+
+def _sparse(tensor: Any) -> Any:
+    """A sparse tensor: a matrix of numbers as CSR, all others dense."""
+    entries = tensor.to_sparse_coo().coalesce()
+    if entries.ndim != 2 or entries.dense_dim():
+        return as_array(tensor.to_dense())
+    import scipy.sparse as sp
+
+    rows, columns = as_array(entries.indices())
+    return sp.csr_array((as_array(entries.values()), (rows, columns)), tuple(tensor.shape))

@@ -1,0 +1,278 @@
+"""Fields for named columns and for splits, and the choice of a field for a column by its type."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from graphtheta.base.wording import did_you_mean
+from graphtheta.errors import ConfigError, DataError
+from graphtheta.graph.data.columns import TAKEN, TIME_UNITS, is_attribute
+from graphtheta.importing.fields.base import Base, Codes, Field, Numbers, Output, Wrong, no_list, read_as, says
+from graphtheta.importing.fields.scaled import Scaled
+from graphtheta.importing.tables.arrow import TEXT, WHOLE, flags, integers, is_list, is_text, lengths, null, one
+
+SPLITS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2, "testing": 2}
+MASKS = ("train", "val", "test")
+KINDS = ("int", "float", "text", *TIME_UNITS)
+
+
+class Integers(Base):
+    """A named column of integers.
+
+    Args:
+        name: Name in the store.
+        column: The column.
+        kind: Its type, integers or bools.
+    """
+
+    def __init__(self, name: str, column: str, kind: Any):
+        self.inputs, self._name, self._column = {column: read_as(kind)}, name, column
+        self._dtype = np.int32 if pa.types.is_boolean(kind) or (kind.bit_width < 64 and kind != pa.uint32()) else np.int64
+
+    def wrong(self, table: pa.Table) -> Iterator[Wrong]:
+        """Rows without a value."""
+        yield null(one(table.column(self._column))), says(f"column '{self._column}' has no value")
+
+    def outputs(self) -> list[Output]:
+        """One integer a row."""
+        return [Output(self._name, (), self._dtype)]
+
+    def rows(self, table: pa.Table) -> list[np.ndarray]:
+        """One integer a row."""
+        return [integers(one(table.column(self._column)).cast(WHOLE)).astype(self._dtype)]
+
+
+class Times(Base):
+    """A named column of times: integers since 1970 in the unit of its type, which is kept.
+
+    Args:
+        name: Name in the store.
+        column: The column.
+        group: "node" or "edge".
+        kind: Type of the times.
+    """
+
+    def __init__(self, name: str, column: str, group: str, kind: Any):
+        self.inputs, self._name, self._column, self._group = {column: kind}, name, column, group
+        self._unit = str(kind.unit)
+
+    def wrong(self, table: pa.Table) -> Iterator[Wrong]:
+        """Rows without a value."""
+        yield null(one(table.column(self._column))), says(f"column '{self._column}' has no time")
+
+    def outputs(self) -> list[Output]:
+        """One integer a row."""
+        return [Output(self._name, (), np.int64)]
+
+    def rows(self, table: pa.Table) -> list[np.ndarray]:
+        """One integer a row."""
+        return [integers(one(table.column(self._column)).cast(WHOLE))]
+
+    def meta(self) -> dict[str, Any]:
+        """The unit."""
+        return {f"{self._group}_units": {self._column: self._unit}}
+
+
+class Words(Base):
+    """Masks from columns of words: train, val, test, or nothing. Each column is a split.
+
+    Args:
+        columns: The columns.
+    """
+
+    def __init__(self, columns: Sequence[str]):
+        self.inputs = dict.fromkeys(columns, TEXT)
+
+    def wrong(self, table: pa.Table) -> Iterator[Wrong]:
+        """Other words."""
+        for name in self.inputs:
+            words = pc.utf8_lower(one(table.column(name))).fill_null("")
+            bad = ~flags(pc.is_in(words, pa.array([*SPLITS, ""], TEXT)))
+            yield bad, no_split(name, words)
+
+    def outputs(self) -> list[Output]:
+        """Three masks."""
+        return [Output(mask, (len(self.inputs),) if len(self.inputs) > 1 else (), np.bool_) for mask in MASKS]
+
+    def rows(self, table: pa.Table) -> list[np.ndarray]:
+        """Three masks."""
+        codes = np.stack([self._codes(table, name) for name in self.inputs], axis=1)
+        codes = codes if len(self.inputs) > 1 else codes[:, 0]
+        return [codes == i for i in range(len(MASKS))]
+
+    def _codes(self, table: pa.Table, name: str) -> np.ndarray:
+        words = pc.utf8_lower(one(table.column(name)))
+        return np.array([*SPLITS.values(), -1])[integers(pc.index_in(words, pa.array(list(SPLITS), TEXT)).fill_null(-1))]
+
+
+class Marks(Base):
+    """Masks from up to three columns of true and false, or 1 and 0; or of lists of them, with a value for each split.
+
+    Args:
+        columns: The columns: those of train, val and test in this order, unless their names all say which they are.
+        types: Types of all columns.
+        widths: Lengths of the lists of columns that have lists.
+
+    Raises:
+        ConfigError: Lists of different lengths.
+    """
+
+    def __init__(self, columns: Sequence[str], types: dict[str, Any], widths: dict[str, int]):
+        self._widths = {name: widths[name] for name in columns if is_list(types[name])}
+        if len(set(self._widths.values())) > 1:
+            raise ConfigError(f"the splits {', '.join(f'{name} ({n})' for name, n in self._widths.items())} have lists of different "
+                              "lengths; give all a value for each split")
+        if 0 in self._widths.values():
+            raise ConfigError(f"the split '{next(iter(self._widths))}' has empty lists only; give a value for each split")
+        self.inputs = {name: pa.large_list(read_as(types[name].value_type)) if name in self._widths else read_as(types[name])
+                       for name in columns}
+        words = [SPLITS.get(name.lower().removesuffix("_mask")) for name in columns]
+        self._masks = [MASKS[i if None in words or word is None else word] for i, word in enumerate(words)]
+        if len(set(self._masks)) < len(columns):
+            raise ConfigError(f"the columns {', '.join(columns)} of the split name a set twice; give one for each of {', '.join(MASKS)}")
+
+    def wrong(self, table: pa.Table) -> Iterator[Wrong]:
+        """Missing values, other numbers, and rows of several splits."""
+        for name, width in self._widths.items():
+            sizes = lengths(one(table.column(name)))
+            yield sizes != width, no_list(name, sizes, width)
+        for name in self.inputs:
+            values = self._values(table, name)
+            yield ((values != 0) & (values != 1)).any(axis=1), says(f"column '{name}' is neither true nor false")
+        yield (sum(self._values(table, name) == 1 for name in self.inputs) > 1).any(axis=1), says(
+            f"more than one of {', '.join(self.inputs)} is true")
+
+    def outputs(self) -> list[Output]:
+        """A mask for each column."""
+        return [Output(mask, (self._widths[name],) if name in self._widths else (), np.bool_)
+                for mask, name in zip(self._masks, self.inputs, strict=True)]
+
+    def rows(self, table: pa.Table) -> list[np.ndarray]:
+        """A mask for each column."""
+        return [values if name in self._widths else values[:, 0] for name in self.inputs for values in [self._values(table, name) == 1]]
+
+    def _values(self, table: pa.Table, name: str) -> np.ndarray:
+        """[n, 1], or [n, S] of lists; -1 where there is no value."""
+        column = one(table.column(name))
+        if name not in self._widths:
+            return integers(column.cast(WHOLE).fill_null(-1))[:, None]
+        out, right = np.full((len(column), self._widths[name]), -1, np.int64), lengths(column) == self._widths[name]
+        out[right] = integers(column.filter(pa.array(right)).flatten().cast(WHOLE).fill_null(-1)).reshape(-1, self._widths[name])
+        return out
+
+
+def no_split(name: str, words: Any) -> Callable[[int], str]:
+    """What is wrong with a word."""
+    return lambda row: f"column '{name}': '{words[row].as_py()}' is none of train, val and test"
+
+
+def named_field(group: str, column: str, types: dict[str, Any], width: int) -> Field:
+    """The field of a named column.
+
+    Args:
+        group: "node" or "edge".
+        column: The column.
+        types: Types of all columns.
+        width: Length of its lists, if it has lists.
+    """
+    kind, name = types[column], f"columns.{column}"
+    if not is_attribute(column) or column in TAKEN:
+        raise ConfigError(f"{group} column '{column}': models could not read {group}.{column}; rename it to a Python identifier that is "
+                          f"no keyword of Python and not one of {', '.join(sorted(TAKEN))}")
+    remedy = f"state its type with --types {column}:int"
+    if is_list(kind):
+        return Numbers(name, [column], types, width, remedy=remedy)
+    if is_text(kind):
+        return Codes(name, column, (f"{group}_categories", column), np.int32)
+    if pa.types.is_floating(kind):
+        # as in gt.Graph: times with fractions are compared exactly
+        dtype = np.float64 if pa.types.is_float64(kind) else np.float32
+        return Numbers(name, [column], types, vector=True, dtype=dtype, remedy=remedy)
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return Times(name, column, group, kind if pa.types.is_timestamp(kind) else pa.timestamp("s"))
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return Integers(name, column, kind)
+    raise ConfigError(f"{group} column '{column}' has type {kind}; columns are numbers, texts, times or lists of numbers. State another "
+                      f"type with --types {column}:text")
+
+
+def number_field(name: str, columns: Sequence[str], types: dict[str, Any], widths: dict[str, int], remedy: str, **options: bool) -> Field:
+    """A field of real numbers.
+
+    Raises:
+        ConfigError: A list among several columns.
+    """
+    return Numbers(name, columns, types, _width(columns, types, widths), remedy=remedy, **options)
+
+
+def scaled_field(name: str, columns: Sequence[str], types: dict[str, Any], widths: dict[str, int], split: Field | None) -> Field:
+    """A field of standardised numbers; see ``Scaled``.
+
+    Raises:
+        ConfigError: A list among several columns.
+    """
+    return Scaled(name, columns, types, _width(columns, types, widths), split)
+
+
+def _width(columns: Sequence[str], types: dict[str, Any], widths: dict[str, int]) -> int | None:
+    """Length of the lists of the only column; None for columns of numbers."""
+    lists = [column for column in columns if is_list(types[column])]
+    if lists and len(columns) > 1:
+        raise ConfigError(f"the column '{lists[0]}' has lists; give it alone, or columns of numbers only")
+    return widths[columns[0]] if lists else None
+
+
+def split_field(columns: Sequence[str], types: dict[str, Any], widths: dict[str, int]) -> Field:
+    """The field of the masks: columns of words, or columns of true and false.
+
+    Args:
+        columns: The columns.
+        types: Types of all columns.
+        widths: Lengths of the lists of columns that have lists.
+
+    Raises:
+        ConfigError: Columns of both kinds, of neither, or too many.
+    """
+    values = {name: types[name].value_type if is_list(types[name]) else types[name] for name in columns}
+    marks = [name for name, kind in values.items() if pa.types.is_boolean(kind) or pa.types.is_integer(kind)]
+    if not marks and not any(is_list(types[name]) for name in columns):
+        return Words(columns)
+    if len(marks) < len(columns):
+        raise ConfigError(f"the split has the columns {', '.join(f'{name} of {types[name]}' for name in columns)}; give columns of words, "
+                          "one for each split, or up to three columns of true and false, or of lists of them")
+    if len(columns) > len(MASKS):
+        raise ConfigError(f"a split has at most three columns of true and false, for train, val and test; got {', '.join(columns)}")
+    return Marks(columns, types, widths)
+
+
+def stated(types: dict[str, Any], given: dict[str, str], where: str) -> dict[str, Any]:
+    """Types of columns, some of them stated by the user.
+
+    Raises:
+        ConfigError: Another word.
+    """
+    kinds = dict(zip(KINDS, (WHOLE, pa.float64(), TEXT, *map(pa.timestamp, TIME_UNITS.values())), strict=True))
+    for column, word in given.items():
+        if word not in kinds:
+            raise ConfigError(f"{where}: the type of '{column}' is '{word}'{did_you_mean(word, kinds)}; choose {', '.join(KINDS)}")
+    return {column: kinds[given[column]] if column in given else kind for column, kind in types.items()}
+
+
+def require(columns: Sequence[str], types: dict[str, Any], where: str, flag: str) -> None:
+    """Check that a table has some columns.
+
+    Raises:
+        DataError: One is missing, or empty as far as its type goes.
+    """
+    for column in columns:
+        if column not in types:
+            raise DataError(f"{where}: there is no column '{column}'{did_you_mean(column, types)}; the columns are {', '.join(types)}; "
+                            f"choose one with {flag}, or read a file without a header with --no-header (header=False)")
+        if all(map(pa.types.is_null, types.values())):
+            raise DataError(f"{where}: there are no rows; check the file")
+        if pa.types.is_null(types[column]):
+            raise DataError(f"{where}: the column '{column}' has no values at the beginning; state its type with --types {column}:int")

@@ -1,0 +1,284 @@
+"""``gt.import_graph``: tables of edges and nodes into a store, by all workers together.
+
+Steps: each worker reads its share of the tables into a spool; nodes are numbered; ends of edges become numbers; duplicates
+and missing reverse edges are found; everything is written. Between reading and writing, a worker holds its share of the ids
+and a few blocks of rows.
+"""
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from graphtheta.base.arguments import checked
+from graphtheta.base.atomic import remove_folder
+from graphtheta.base.console import say
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.runtime.start import start
+from graphtheta.errors import ConfigError, DataError, GraphThetaError
+from graphtheta.graph.data.typed import RELATION
+from graphtheta.graph.store.writer import StoreWriter
+from graphtheta.importing.fields.sparse import SparseRows
+from graphtheta.importing.ingest.ids import Directory, empty, joined
+from graphtheta.importing.ingest.nodes import NodeTable, Positions, SortedIds
+from graphtheta.importing.ingest.opening import Tables, open_tables
+from graphtheta.importing.ingest.options import Options, edge_fields, id_kind, node_fields
+from graphtheta.importing.ingest.pairs import mark
+from graphtheta.importing.ingest.spool import Spool, begins, in_step
+from graphtheta.importing.ingest.tables import Table
+from graphtheta.importing.ingest.write import FieldWriter, together, write_ids, write_runs, write_sparse, write_typed
+from graphtheta.importing.tables.arrow import integers, one
+from graphtheta.importing.tables.progress import Progress
+
+# files of rows that wait
+WAITING = re.compile(r"\w+")
+
+
+@checked
+def import_graph(edges: Any, nodes: Any = None, *, to: str | os.PathLike[str], comm: Comm | None = None, separator: str | None = None,
+                 header: bool = True, progress: bool = False, **options: Any) -> Path:
+    """Import tables of edges and nodes as a store, which ``gt.load`` reads.
+
+    Args:
+        edges: CSV, TSV, Parquet, Arrow or Feather files: a path, a folder, a pattern such as ``part-*.csv.gz`` or a list of
+            paths; a table of pyarrow, pandas or Polars, or a dict of arrays; it may have no rows, if there are nodes;
+            ``gt.Query``, an executed cursor, a relation of DuckDB, or anything else that gives Arrow batches; or a whole
+            graph: an npz or Matrix Market file, a SciPy matrix, a networkx graph, a ``Data`` or ``Batch`` object of PyG, a
+            DGL graph, or the raw folder of an OGB dataset.
+        nodes: A table of the nodes, of the same kinds; without it, nodes are the ids that edges have.
+        to: The folder to make; it must be missing or empty.
+        comm: The workers; by default those that mpiexec started.
+        separator: Character between columns of text files; by default found in the first line.
+        header: Whether the first line of text files names the columns; otherwise their names are 0, 1, 2, ...
+        progress: Whether to show progress and a summary on rank 0.
+        **options: The flags of ``graphtheta import --edges`` (page Importing tables) with _ for -. Columns by name: src, dst, id
+            ("src", "dst", "id"; with ``id=None``, row i is node i), features, one_hot, or sparse_features (and n_features),
+            label, split, node_columns, edge_attr, edge_weight, edge_label, edge_split, edge_columns. n_nodes: ids are the numbers
+            0..n_nodes-1. id_type: "int" or "text". types: "int", "float", "text" or "time" by column. scale: "none" or
+            "standard". duplicates, self_loops: "keep" or "drop". reverse: "keep" or "add". on_bad_row: "fail" or "skip".
+            name: name of the graph.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ConfigError: Unknown options; the folder has content.
+        DataError, ShapeError: Bad rows, with their files and lines; columns that are missing or do not fit.
+        FormatError: A file is missing, damaged or of another format, which is named, or the store cannot be written.
+
+    Collective: all ranks of comm.
+    """
+    comm = start() if comm is None else comm
+    unknown = sorted(set(options) - set(Options.__dataclass_fields__))
+    if unknown:
+        raise ConfigError(f"import_graph has no option '{unknown[0]}'; it has {', '.join(Options.__dataclass_fields__)}")
+    found, error = None, None
+    try:
+        found = open_tables(edges, nodes, Options(**options), separator, header)
+    except GraphThetaError as e:
+        error = e
+    comm.agree(error)
+    assert found is not None
+    with StoreWriter(to, comm) as writer:
+        folder = writer.waiting_folder()
+        try:
+            _Import(found, writer, comm, folder, Progress(progress and comm.rank == 0)).run()
+        finally:
+            _remove_waiting(folder)
+    return writer.folder
+
+
+class _Import:
+    """One import.
+
+    Args:
+        tables: The tables, and what to do with them.
+        writer: The store.
+        comm: The workers.
+        folder: Folder for rows that wait.
+        progress: Shows how far it is.
+    """
+
+    def __init__(self, tables: Tables, writer: StoreWriter, comm: Comm, folder: Path, progress: Progress):
+        self._tables, self._options, self._writer, self._comm, self._progress = tables, tables.options, writer, comm, progress
+        self._folder = folder
+        self._counts: dict[str, int] = {}
+
+    def run(self) -> None:
+        """All steps.
+
+        Collective: all ranks of comm.
+        """
+        made: tuple[Table, Table | None] | None = None
+        error: GraphThetaError | None = None
+        try:
+            made = self._open()
+        except GraphThetaError as e:
+            error = e
+        self._comm.agree(error)
+        assert made is not None
+        edges, nodes = made
+        numbered = self._number(edges, nodes)
+        numbers = self._resolve(edges, numbered.directory)
+        if not numbered.n:
+            raise DataError(f"{edges.name}: there are no rows; check the file, or give a table of the nodes (--nodes) or their number "
+                            "(--n-nodes)")
+        self._write_nodes(numbered)
+        n_edges = self._write_edges(edges, numbers, numbered.n)
+        meta: dict[str, Any] = {**self._tables.meta, "source": self._tables.source, "import": self._counts}
+        labels = dict(self._tables.labels)
+        for field in (*edges.fields, *numbered.fields):
+            for key, value in field.meta().items():
+                meta[key] = {**meta[key], **value} if isinstance(value, dict) and key in meta else value
+            labels |= field.labels()
+        name = self._options.name or self._tables.name
+        _remove_waiting(self._folder)
+        self._writer.finish(numbered.n, n_edges, meta, name=name, **labels)
+        if self._progress.shown:
+            counts = "".join(f", {n:,} {what.replace('_', ' ')}" for what, n in self._counts.items() if n)
+            say(f"{numbered.n:,} nodes, {n_edges:,} edges{counts}; in {self._writer.folder}")
+
+    def _open(self) -> tuple[Table, Table | None]:
+        options, source, nodes = self._options, self._tables.edges, self._tables.nodes
+        if options.scale != "none" and (nodes is None or not options.features):
+            raise ConfigError(f"scale={options.scale} (--scale) scales features, but none are named; name them with --features")
+        self._kind = id_kind(options, source, nodes)
+        edges = Table(source, edge_fields(options, source, self._kind), self._folder / "edges", may_be_empty=True)
+        return edges, None if nodes is None else Table(nodes, node_fields(options, nodes, self._kind), self._folder / "nodes")
+
+    def _number(self, edges: Table, nodes: Table | None) -> Positions:
+        """Read the tables and number the nodes.
+
+        Collective: all ranks of comm.
+        """
+        comm, options = self._comm, self._options
+        numbered: Positions | None = None
+        if nodes is not None:
+            nodes.read(comm, self._progress, options.skip and options.id is not None)
+            table = NodeTable(comm, nodes, options, self._kind)
+            self._counts["bad_node_rows"] = table.bad
+            numbered = table
+        edges.read(comm, self._progress, options.skip)
+        if numbered is None and options.n_nodes is not None:
+            return Positions(options.n_nodes)
+        if numbered is None:
+            self._progress.step("numbering nodes")
+            ends = (joined([one(table.column(options.src)), one(table.column(options.dst))]) for table in edges.spool.blocks())
+            return SortedIds(comm, ends, self._kind)
+        return numbered
+
+    def _resolve(self, edges: Table, directory: Positions | Directory) -> Spool:
+        """Numbers of the ends of edges, -1 for edges that are left out.
+
+        Collective: all ranks of comm.
+        """
+        comm, options = self._comm, self._options
+        self._progress.step("resolving ends of edges")
+        numbers, loops = Spool(self._folder / "numbers"), 0
+        for i, table in enumerate(in_step(comm, edges.spool.blocks())):
+            both = empty(self._kind) if table is None else joined([one(table.column(name)) for name in (options.src, options.dst)])
+            src, dst = np.split(directory.find(both), 2)
+            error: GraphThetaError | None = None
+            try:
+                if table is not None:
+                    for name, ends in ((options.src, src), (options.dst, dst)):
+                        first = ends < 0 if name == options.src else (ends < 0) & (src >= 0)
+                        edges.add_fault(i, np.flatnonzero(first), lambda row, name=name, table=table: (
+                            f"column '{name}': no node has the id '{table.column(name)[row].as_py()}'"))
+                    gone = (src < 0) | (dst < 0)
+                    if options.self_loops == "drop":
+                        loops += int((~gone & (src == dst)).sum())
+                        gone |= src == dst
+                    numbers.add(edges.spool.at[i], pa.table({"src": np.where(gone, -1, src), "dst": np.where(gone, -1, dst)}))
+            except GraphThetaError as e:
+                error = e
+            comm.agree(error)
+        numbers.close()
+        self._counts["bad_edge_rows"] = edges.finish(comm, options.skip, lambda: (
+            (table, _ends(pair)[0] >= 0) for table, pair in zip(edges.spool.blocks(), numbers.blocks(), strict=True)))
+        self._counts["self_loops_dropped"] = int(comm.all_sum(np.array([loops]))[0])
+        return numbers
+
+    def _write_nodes(self, numbered: Positions) -> None:
+        """Write ids and fields of the nodes.
+
+        Collective: all ranks of comm.
+        """
+        write_ids(self._writer, self._comm, numbered.n, numbered.ids, self._kind)
+        fields = FieldWriter(self._writer, "node", numbered.n, numbered.fields)
+
+        def write() -> None:
+            for table, begin, kept in numbered.blocks():
+                fields.write(table, [(begin, kept)])
+
+        together(self._comm, write)
+        for field in numbered.fields:
+            if isinstance(field, SparseRows) and self._tables.widths:
+                write_typed(self._writer, self._comm, numbered.n, numbered.blocks, field, self._tables.widths)
+            elif isinstance(field, SparseRows):
+                write_sparse(self._writer, self._comm, numbered.n, numbered.blocks, field)
+
+    def _write_edges(self, edges: Table, numbers: Spool, n_nodes: int) -> int:
+        """Write ends and fields of the edges; returns their number.
+
+        Collective: all ranks of comm.
+        """
+        comm = self._comm
+        kept, added = self._runs(edges, numbers, n_nodes)
+        at = edges.spool.at
+        first, n = begins(comm, at, [int(rows.sum()) for rows in kept])
+        more, extra = begins(comm, at, [int(rows.sum()) for rows in added])
+        self._counts["reverse_added"] = extra
+        self._progress.step(f"writing {n + extra:,} edges")
+        src, dst = (self._writer.column("edge", name, n + extra, (), np.int64) for name in ("src", "dst"))
+        fields = FieldWriter(self._writer, "edge", n + extra, edges.fields)
+
+        def write() -> None:
+            for i, (table, pair) in enumerate(zip(edges.spool.blocks(), numbers.blocks(), strict=True)):
+                runs = [(first[i], kept[i]), (n + more[i], added[i])]
+                fields.write(table, runs)
+                own, other = _ends(pair)
+                for column, there, back in ((src, own, other), (dst, other, own)):
+                    write_runs(column, there, runs[:1])
+                    write_runs(column, back, runs[1:])
+
+        together(comm, write)
+        return n + extra
+
+    def _runs(self, edges: Table, numbers: Spool, n_nodes: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """For each block which rows are written, and which reversed rows, [n] bool each.
+
+        Collective: all ranks of comm.
+        """
+        options = self._options
+        stay = [_ends(table)[0] >= 0 for table in numbers.blocks()]
+        one_way = [np.broadcast_to(np.False_, len(rows)) for rows in stay]
+        if options.duplicates == "drop" or options.reverse == "add":
+            self._progress.step("comparing edges")
+            coded = [field for field in edges.fields for output in field.outputs() if output.name == f"columns.{RELATION}"]
+            codes = (coded[0].rows(table)[0] if coded else None for table in edges.spool.blocks())
+            blocks = ((begin, *_ends(table), code) for begin, table, code in zip(edges.begins, numbers.blocks(), codes, strict=True))
+            marked = mark(self._comm, blocks, n_nodes, bool(coded))
+            again = sum(int(flags.sum()) for flags in marked.again)
+            if options.duplicates == "drop":
+                stay = [rows & ~flags for rows, flags in zip(stay, marked.again, strict=True)]
+                self._counts["duplicates_dropped"] = int(self._comm.all_sum(np.array([again]))[0])
+            if options.reverse == "add":
+                one_way = marked.one_way
+        return stay, one_way
+
+
+def _remove_waiting(folder: Path) -> None:
+    """Remove the files of rows that waited."""
+    with suppress(OSError):
+        remove_folder(folder, WAITING)
+
+
+def _ends(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of sources and destinations."""
+    return integers(one(table.column("src"))), integers(one(table.column("dst")))

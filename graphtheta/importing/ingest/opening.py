@@ -1,0 +1,70 @@
+"""Finds what the edges and nodes of an import are: two tables, or a whole graph."""
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from graphtheta.errors import ConfigError
+from graphtheta.importing.ingest.options import Options
+from graphtheta.importing.tables.objects import Whole, whole_graph
+from graphtheta.importing.tables.ogb import is_ogb, ogb
+from graphtheta.importing.tables.opening import is_path, is_table, open_table, stem
+from graphtheta.importing.tables.source import Source
+
+WHOLE_FILES = (".npz", ".mtx")
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of an import.
+
+    Attributes:
+        edges, nodes: The tables.
+        options: What to do with them.
+        source: What they are, in words.
+        name: Name of the graph.
+        meta: What is kept with it.
+        widths: Columns of each type of nodes, if each has all of its own; empty otherwise.
+        labels: n_classes and multilabel of a ``gt.Graph``, where its labels do not tell them.
+    """
+
+    edges: Source
+    nodes: Source | None
+    options: Options
+    source: str
+    name: str
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    widths: Sequence[int] = ()
+    labels: Mapping[str, Any] = field(default_factory=dict)
+
+
+def open_tables(edges: Any, nodes: Any, options: Options, separator: str | None = None, header: bool = True) -> Tables:
+    """Find the tables of an import; see ``import_graph``.
+
+    Raises:
+        ConfigError: Something that is no table; options that do not fit together.
+        FormatError: There is no such file, or it is damaged.
+    """
+    if nodes is not None and options.n_nodes is not None:
+        raise ConfigError("n_nodes and a node table both state the number of nodes; give one of them")
+    names = [str(x) for x in (edges, nodes) if isinstance(x, (str, os.PathLike))]
+    source = ", ".join(Path(name).name for name in names) or type(edges).__name__
+    name = Path(names[0]).name.partition(".")[0] if names else "graph"
+    if is_path(edges) and nodes is None and is_ogb(Path(edges)):
+        found: Whole | None = ogb(Path(edges), options.split)
+    elif (is_path(edges) and stem(Path(edges)).suffix in WHOLE_FILES) or not is_table(edges):
+        found = whole_graph(edges, options.used)
+    else:
+        found = None
+    if found is not None:
+        if nodes is not None:
+            raise ConfigError(f"{source}: the graph has nodes of its own; leave the node table out")
+        if found.meta.get("relations") and (options.duplicates == "drop" or options.reverse == "add"):
+            raise ConfigError(f"{source}: duplicates=drop and reverse=add compare edges without their relations; make a gt.Graph of the "
+                              "types, change it with deduplicated() or symmetrised(), and import that")
+        return Tables(found.edges, found.nodes, replace(options, **found.options), source, name, found.meta, found.widths, found.labels)
+    table = None if nodes is None else open_table("nodes", nodes, separator, header, options.used)
+    return Tables(open_table("edges", edges, separator, header, options.used), table, options, source, name)

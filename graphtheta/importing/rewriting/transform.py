@@ -1,0 +1,168 @@
+"""``gt.transform_store``: a store made of some nodes and edges of another one."""
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphtheta.base.arguments import checked
+from graphtheta.base.typed_rows import TypedRows
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.runtime.start import start
+from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
+from graphtheta.graph.data.graph import Graph
+from graphtheta.graph.store.manifest import PARTS, Column, is_store
+from graphtheta.graph.store.reader import Columns
+from graphtheta.graph.store.writer import StoreWriter
+from graphtheta.importing.ingest.write import together, write_runs
+from graphtheta.importing.rewriting.columns import Blocks, write_lists, write_once, write_rows
+from graphtheta.importing.rewriting.edges import Edges
+from graphtheta.importing.rewriting.nodes import Kept, chosen, largest_component
+
+CHOICES = {"component": ("all", "largest"), "self_loops": ("keep", "drop"), "duplicates": ("keep", "drop"), "reverse": ("keep", "add")}
+# columns of rows of different lengths: the ending of their bounds, and those of their entries
+LISTS = {".indptr": (".data", ".indices"), ".offsets": (".bytes",)}
+
+
+@checked
+def transform_store(store: str | os.PathLike[str], *, to: str | os.PathLike[str], nodes: str | np.ndarray | None = None,
+                    component: str = "all", self_loops: str = "keep", duplicates: str = "keep", reverse: str = "keep",
+                    comm: Comm | None = None) -> Path:
+    """Make a store of some nodes and edges of another one, in this order of steps: nodes, self loops, duplicates, reverse edges.
+
+    Nodes and edges keep their order, and nodes their original ids; they are numbered anew from 0. Each worker reads and writes a
+    slice. Columns that do not change are not copied: both stores share their files.
+
+    Args:
+        store: The folder of the store.
+        to: The folder to make; it must be missing or empty.
+        nodes: The nodes that are kept, with the edges between them: a mask [n_nodes] bool, the same on every rank, a .npy file of
+            one, or "train", "val" or "test"; None for all.
+        component: "largest" keeps the largest weakly connected component; of several, that with the lowest node.
+        self_loops: "drop" leaves out edges from a node to itself.
+        duplicates: "drop" keeps the first of several edges with the same ends and relation, with its values.
+        reverse: "add" adds the reverse of each edge that has none of its relation, behind all others, with a copy of the values of the
+            first edge with these ends.
+        comm: The workers; by default those that mpiexec started.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ConfigError: An option has no such value; options do not fit together or the store; the folder has content.
+        DataError: ``nodes`` is no mask of the nodes, or no node is left.
+        FormatError: The store is damaged, or the new one cannot be written.
+
+    Collective: all ranks of comm.
+    """
+    comm = start() if comm is None else comm
+    given = {"component": component, "self_loops": self_loops, "duplicates": duplicates, "reverse": reverse}
+    columns, graph, mask = None, None, None
+    error: GraphThetaError | None = None
+    try:
+        _check(Path(store), given, nodes)
+        columns = Columns(Path(store))
+        graph = columns.graph()
+        _check_types(store, graph, nodes is not None or component == "largest")
+        if nodes is not None:
+            mask = chosen(graph, nodes, comm)
+    except GraphThetaError as e:
+        error = e
+    comm.agree(error)
+    assert columns is not None and graph is not None
+    if component == "largest":
+        mask = largest_component(graph, comm)
+    kept = Kept(comm, mask, graph.n_nodes)
+    if not kept.total:
+        raise DataError(f"{store}: nodes leaves no node; give a mask with true values")
+    edges = Edges(graph, comm, kept, self_loops, duplicates, reverse)
+    with StoreWriter(to, comm) as writer:
+        _write(columns, graph, kept, edges, writer, comm)
+        known = graph.label_kind in ("none", "classes")
+        meta = {**columns.manifest.meta, "transform": {"nodes_dropped": graph.n_nodes - kept.total, **edges.counts}}
+        writer.finish(kept.total, edges.total, meta, name=graph.name, n_classes=graph.n_classes if known else None,
+                      multilabel=graph.multilabel)
+    return writer.folder
+
+
+def _check(store: Path, given: dict[str, str], nodes: Any) -> None:
+    for key, value in given.items():
+        if value not in CHOICES[key]:
+            raise ConfigError(f"transform_store: {key} is {' or '.join(CHOICES[key])}, got {value!r}")
+    if nodes is not None and given["component"] == "largest":
+        raise ConfigError("transform_store: component=largest is that of the whole graph; choose the nodes in one step and the component "
+                          "in the next")
+    if not is_store(store):
+        raise FormatError(f"{store} is no store; make one with graphtheta import")
+
+
+def _check_types(store: Any, graph: Graph, fewer_nodes: bool) -> None:
+    """Refuse what does not regard types."""
+    if isinstance(graph.x, TypedRows) and fewer_nodes:
+        raise ConfigError(f"{store}: the features of each type are stored apart, and nodes cannot be left out in the store; use subset() "
+                          "or largest_component() of the graph, and import that")
+
+
+def _write(columns: Columns, graph: Graph, kept: Kept, edges: Edges, writer: StoreWriter, comm: Comm) -> None:
+    """Write all columns.
+
+    Collective: all ranks of comm.
+    """
+    sides: dict[str, tuple[bool, Blocks, int]] = {"node": (kept.all, kept.runs, kept.total), "edge": (edges.same, edges.runs, edges.total)}
+    known = {(c.group, c.name): c for c in columns.manifest.columns}
+    for c in columns.manifest.columns:
+        same, blocks, n = sides[c.group]
+        ending = "" if c.name.startswith("columns.") else next((part for part in PARTS if c.name.endswith(part)), "")
+        if same or ending in (".scale", ".zero"):
+            writer.link(columns.folder / c.file, c)
+        elif ending == ".shape":
+            write_once(writer, comm, c.group, c.name, np.array([n, _values(columns, c)[1]], np.int64))
+        elif ending in LISTS:
+            base = c.name.removesuffix(ending)
+            parts = [(base + part, _values(columns, known[c.group, base + part])) for part in LISTS[ending]]
+            write_lists(writer, comm, c.group, (c.name, _values(columns, c)), parts, blocks, n)
+        elif not ending and (c.group, c.name) not in (("edge", "src"), ("edge", "dst")):
+            write_rows(writer, comm, c.group, c.name, _values(columns, c), blocks, n)
+    if not edges.same:
+        _write_ends(edges, writer, comm)
+    if not kept.all and graph.node_ids is None:
+        _write_numbers(kept, writer, comm)
+
+
+def _write_numbers(kept: Kept, writer: StoreWriter, comm: Comm) -> None:
+    """Write the old numbers of the nodes as their ids.
+
+    Collective: all ranks of comm.
+    """
+    ids = writer.column("node", "ids", kept.total, (), np.int64)
+
+    def work() -> None:
+        for rows, runs in kept.runs():
+            write_runs(ids, np.arange(rows.start, rows.stop), runs)
+
+    together(comm, work)
+
+
+def _write_ends(edges: Edges, writer: StoreWriter, comm: Comm) -> None:
+    """Write the new numbers of the ends of the edges.
+
+    Collective: all ranks of comm.
+    """
+    src, dst = (writer.column("edge", name, edges.total, (), np.int64) for name in ("src", "dst"))
+
+    def work() -> None:
+        for rows, runs in edges.runs():
+            own, other = edges.ends(rows)
+            for (begin, picked), ends in zip(runs, ((own, other), (other, own)), strict=True):
+                for column, values in zip((src, dst), ends, strict=True):
+                    column.write(begin, values[picked])
+
+    together(comm, work)
+
+
+def _values(columns: Columns, c: Column) -> np.ndarray:
+    found = columns.array(c.group, c.name)
+    assert found is not None
+    return found

@@ -1,0 +1,593 @@
+"""Tables as text: CSV, TSV and other separators; plain or compressed.
+
+pyarrow parses. This module cuts files into blocks of whole lines, so that workers start in the middle of a file, and
+finds the lines of rows that pyarrow refuses. A quoted value may contain the separator. If one contains a line break, where
+rows begin is known only by reading from the first: files are then read as a whole, as compressed ones are. Spaces around
+values are no part of them.
+
+Lines of comments before the rows are passed over. Later ones, and the header again where files were joined, are bad rows.
+"""
+from __future__ import annotations
+
+import codecs
+import io
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import nullcontext
+from csv import Error as CsvError
+from csv import reader
+from functools import cached_property, partial
+from itertools import pairwise
+from os import fsencode
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from graphtheta.base.wording import did_you_mean
+from graphtheta.errors import DataError, FormatError
+from graphtheta.importing.tables.faults import Faults
+from graphtheta.importing.tables.files import reading
+from graphtheta.importing.tables.formats import HEAD as BEGIN
+from graphtheta.importing.tables.formats import compression, refuse_foreign
+from graphtheta.importing.tables.source import BLOCK, Piece, Rows
+
+SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+BOM = codecs.BOM_UTF8
+# a line that begins so is a comment
+COMMENTS = (b"#", b"%", b"//")
+# an integer that is written in another way than its digits
+DISGUISED = r"^(\+|-0|0.)"
+# an integer that is written as a float
+POINTED = r"^-?\d+\.0+$"
+# bytes that are read for the header and the types
+HEAD = 1 << 20
+# bytes that are looked at together, so that they stay in the cache
+CACHED = 1 << 16
+# lines of a block up to which most of them may have another number of columns than the first line of the file
+FEW_LINES = 10
+# wrong values in a block from which on the column itself is taken for wrong
+MOST_WRONG = 1000
+# blocks that a value with line breaks may fill
+MOST_BLOCKS = 16
+# stands behind the last line where it is to be known whether that one ends a row
+END = "\x01"
+# what pyarrow says of a value, without its advice
+WRONG = re.compile(r"CSV column #(\d+): .*?CSV conversion error to ([\w\[\]]+): (?:invalid value '(.*)'|(.*))", re.DOTALL)
+KINDS = {"int64": "a whole number", "double": "a number", "bool": "true or false",
+         "timestamp[s]": "a time in whole seconds", "timestamp[ms]": "a time in whole milliseconds",
+         "timestamp[us]": "a time in whole microseconds", "timestamp[ns]": "a time"}
+
+
+class Head(NamedTuple):
+    """The beginning of a file.
+
+    Attributes:
+        names: Names of its columns.
+        separator: Character between columns.
+        start: Byte where the rows begin, after decompression.
+        lines: Lines before that.
+        header: The line of the names of the columns; empty if there is none.
+        text: Whole rows.
+        breaks: Whether quoted values in them have line breaks.
+    """
+
+    names: list[str]
+    separator: str
+    start: int
+    lines: int
+    header: bytes
+    text: bytes
+    breaks: bool
+
+
+class LineBreaks(FormatError):
+    """A quoted value has a line break, in a file whose lines were taken for rows.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path):
+        super().__init__(f"{path}: quoted values have line breaks; replace them")
+
+
+class TextSource:
+    """Files of text with the same columns.
+
+    Args:
+        name: For messages.
+        files: The files, in the order of their rows.
+        separator: Character between columns; None finds it.
+        header: Whether the first line names the columns; without a header their names are 0, 1, 2, ...
+
+    Attributes:
+        plain: Columns whose integers must be written in digits alone, because 007 and 7 may be different ids.
+        pointed: Columns whose integers are written as floats, such as 7.0.
+    """
+
+    typed = rank0 = False
+
+    def __init__(self, name: str, files: list[Path], separator: str | None = None, header: bool = True):
+        self.name, self._files, self._separator, self._header = name, files, separator, header
+        self._heads: dict[Path, Head] = {}
+        self.plain: set[str] = set()
+        self.pointed: set[str] = set()
+        # whether quoted values may have line breaks
+        self._breaks = False
+
+    def with_line_breaks(self) -> None:
+        """Read files as a whole from now on, in which quoted values may have line breaks."""
+        self._breaks = True
+
+    def head(self, path: Path) -> Head:
+        """The beginning of a file; lines of comments and the header are not part of the rows."""
+        if path not in self._heads:
+            with reading(path), opened(path) as stream:
+                text = read_all(stream, HEAD)
+            refuse_foreign(path, text[:BEGIN])
+            if b"\n" not in text and b"\r" in text.rstrip():
+                raise FormatError(f"{path}, line 1: lines end in a carriage return alone, as on old Macs; convert them: "
+                                  "tr '\\r' '\\n' < OLD > NEW")
+            more = len(text) == HEAD
+            if more:
+                text = text[: text.rfind(b"\n") + 1] or text
+            start, lines = len(BOM) if text.startswith(BOM) else 0, 0
+            while text.startswith(COMMENTS, start):
+                start, lines = text.find(b"\n", start) + 1 or len(text), lines + 1
+            end = text.find(b"\n", start) + 1 or len(text)
+            # the first line, or the one below it, does not end in what was read
+            if more and (not text.endswith(b"\n") or (self._header and end == len(text))):
+                at = lines + (2 if text.endswith(b"\n") else 1)
+                raise FormatError(f"{path}, line {at}: the line has more than {HEAD >> 20} MiB; check that lines end in a line feed, or "
+                                  "give the table as Parquet or Feather")
+            separator = self._separator or separator_of(path, decoded(text[start:end]))
+            breaks = any(line.count(b'"') % 2 for line in text[start:].split(b"\n")) if b'"' in text else False
+            if breaks:
+                rows, whole = rows_of(path, text[start:], separator)
+                if not rows:
+                    raise FormatError(f"{path}: after line {lines}: a quote is not closed; correct it")
+                breaks = any(b"\n" in row for _, row in rows)
+                text, end = text[: start + whole], start + len(rows[0][1]) + 1
+            first = decoded(text[start:end]).strip("\r\n")
+            if not first.strip():
+                raise FormatError(f"{path}: the file is empty; expected {'column names and ' * self._header}rows")
+            try:
+                names = [name.strip() for name in next(reader(io.StringIO(first, newline=""), delimiter=separator, skipinitialspace=True))]
+            except CsvError as error:
+                raise FormatError(f"{path}, line {lines + 1}: no names of columns ({error}); correct it") from None
+            header = text[start:end].rstrip(b"\r\n") if self._header else b""
+            if self._header:
+                start, lines = min(end, len(text)), lines + text[start:end].count(b"\n")
+            else:
+                names = [str(i) for i in range(len(names))]
+            again = next((name for name, count in Counter(names).items() if count > 1), None)
+            if again is not None:
+                raise FormatError(f"{path}: two columns have the name '{again}'; rename one, or read the file without a header")
+            self._breaks |= breaks
+            self._heads[path] = Head(names, separator, start, lines, header, text[start:], breaks)
+        return self._heads[path]
+
+    @cached_property
+    def _types(self) -> dict[str, Any]:
+        path = next((path for path in self._files if self.head(path).text.strip()), None)
+        if path is None:
+            return dict.fromkeys(self.head(self._files[0]).names, pa.null())
+        head = self.head(path)
+        with reading(path):
+            # types of columns do not depend on what letters mean
+            text = decoded(head.text).encode()
+            types = _inferred(text, head)
+            # texts such as nan and NA are no values unless there is nothing else
+            if any(map(pa.types.is_null, types.values())):
+                types |= _inferred(text, head, [name for name, kind in types.items() if pa.types.is_null(kind)], null_values=[""])
+        return types
+
+    def types(self) -> dict[str, Any]:
+        """Names and types of the columns, as the first MiB suggests."""
+        return dict(self._types)
+
+    def pieces(self) -> list[Piece]:
+        """Ranges of bytes of plain files, and whole compressed files."""
+        parts = []
+        heads = {path: self.head(path) for path in self._files if not compression(path)}
+        for path in self._files:
+            with reading(path):
+                size = path.stat().st_size
+            if self._breaks or path not in heads:
+                parts.append((path, (0, size), True))
+            else:
+                parts += [(path, (begin, min(begin + BLOCK, size)), False) for begin in range(heads[path].start, size, BLOCK)]
+        whole = any(part[2] for part in parts)
+        return [Piece(i, str(path), (path, *span), span[1] - span[0], whole) for i, (path, span, _) in enumerate(parts)]
+
+    def read(self, piece: Piece, columns: dict[str, Any], mine: Callable[[int], bool], faults: Faults) -> Iterator[Rows]:
+        """Read a piece; see ``Source``."""
+        path, begin, end = piece.part
+        head = self.head(path)
+        known = set(head.names)
+        missing = next((name for name in columns if name not in known), None)
+        if missing is not None:
+            raise FormatError(f"{path}: the column '{missing}' is missing; the file has {', '.join(head.names)}"
+                              f"{did_you_mean(missing, head.names)}")
+        with reading(path):
+            for k, nbytes, text, before in (whole_lines(path, head, self._breaks) if piece.whole else
+                                            range_of_lines(path, head, begin, end)):
+                if mine(k):
+                    block = Block(path, head, columns, text, before, self.plain & columns.keys(), self.pointed & columns.keys(),
+                                  breaks=self._breaks)
+                    at = (piece.number, k)
+                    table = block.parse(at, faults)
+                    if table.num_rows:
+                        yield Rows(at, f"{path}, line", table, block.lines, nbytes)
+
+
+def _inferred(text: bytes, head: Head, columns: list[str] | None = None, **options: Any) -> dict[str, Any]:
+    """Types of columns, as some rows suggest; ``options`` are those of pyarrow."""
+    table = csv.read_csv(pa.BufferReader(text), csv.ReadOptions(column_names=head.names, block_size=4 * HEAD),
+                         csv.ParseOptions(delimiter=head.separator, invalid_row_handler=lambda row: "skip",
+                                          newlines_in_values=head.breaks),
+                         csv.ConvertOptions(include_columns=columns or head.names, **options))
+    return {field.name: field.type for field in table.schema}
+
+
+class Block:
+    """Some lines of a file.
+
+    Args:
+        path: The file.
+        head: Its beginning.
+        columns: The columns to read, and their types.
+        text: Whole lines.
+        before: Gives the number of lines before them in the file.
+        plain, pointed: As of ``TextSource``, of the columns.
+        breaks: Whether quoted values may have line breaks.
+    """
+
+    def __init__(self, path: Path, head: Head, columns: dict[str, Any], text: bytes, before: Callable[[], int],
+                 plain: Collection[str] = (), pointed: Collection[str] = (), *, breaks: bool = False):
+        self._path, self._head, self._columns, self._text, self._before = path, head, columns, text, before
+        self._plain, self._pointed = ([name for name in names if columns[name] == pa.int64()] for names in (plain, pointed))
+        self._breaks = breaks
+        self._spaced = may_have_spaces(text, head.separator.encode())
+        self._kept: np.ndarray | None = None
+
+    def parse(self, at: tuple[int, int], faults: Faults) -> pa.Table:
+        """The rows; those that cannot be parsed are added to ``faults``.
+
+        Raises:
+            LineBreaks: A quoted value has a line break, and it was not expected.
+            FormatError: Lines have other columns than the header.
+            DataError: So many values are wrong that the column must be.
+        """
+        if not self._text.strip():
+            return self._empty()
+        # the last value may go on in the next block
+        if not self._breaks and self._text.count(b'"') % 2 and rows_of(self._path, self._text, self._head.separator)[1] < len(self._text):
+            raise LineBreaks(self._path)
+        # columns of other types refuse the names of columns by themselves
+        texts = all(pa.types.is_large_string(kind) for kind in self._columns.values())
+        if self._may_have(*COMMENTS) or (texts and self._head.header and self._head.header in self._text):
+            return self._without_disguise(self._careful(at, faults), at, faults)
+        try:
+            table = self._table(self._text)
+        except pa.ArrowInvalid:
+            return self._without_disguise(self._careful(at, faults), at, faults)
+        lines = self._text.count(b"\n") + (not self._text.endswith(b"\n"))
+        self._check_breaks(table.num_rows, lines if table.num_rows == lines and not self._breaks else len(self._rows))
+        return self._without_disguise(table, at, faults)
+
+    def _may_have(self, *begins: bytes) -> bool:
+        """Whether a line begins with one of these."""
+        # a single byte is found much faster than two
+        return self._text.startswith(begins) or any(begin[:1] in self._text and b"\n" + begin in self._text for begin in begins)
+
+    def _aside(self, line: bytes) -> str:
+        """Why a line is no row; empty if it is one."""
+        if line.startswith(COMMENTS):
+            return f"the line begins with '{line[:1].decode()}', as comments do; quote its first value if it is none"
+        return "the header again" if self._head.header and line.rstrip(b"\r") == self._head.header else ""
+
+    def _without_disguise(self, table: pa.Table, at: tuple[int, int], faults: Faults) -> pa.Table:
+        """The rows whose ids are written as integers; others, such as 007, are added to ``faults``."""
+        if not self._plain or not table.num_rows or not may_have_disguises(self._text):
+            return table
+        kept = self._kept
+        lines = [row for _, row in self._rows]
+        as_text = self._alike(dict.fromkeys(self._plain, pa.large_string()))
+        texts = as_text._table(b"\n".join(lines if kept is None else [lines[i] for i in kept]) + b"\n", threads=False)
+        numbers, bad = self.lines(), np.zeros(table.num_rows, bool)
+        for name in self._plain:
+            values = without_point(texts.column(name).combine_chunks()) if name in self._pointed else texts.column(name).combine_chunks()
+            wrong = np.asarray(pc.match_substring_regex(values, DISGUISED).to_numpy(zero_copy_only=False), bool)
+            faults.add(at, np.flatnonzero(wrong & ~bad), lambda: (f"{self._path}, line", numbers), disguised(name, values))
+            bad |= wrong
+        if not bad.any():
+            return table
+        self._kept = np.flatnonzero(~bad) if kept is None else kept[~bad]
+        return table.filter(pa.array(~bad))
+
+    def _empty(self) -> pa.Table:
+        return pa.table({name: pa.array([], kind) for name, kind in self._columns.items()})
+
+    def _alike(self, columns: dict[str, Any]) -> Block:
+        """The same lines with other columns."""
+        return Block(self._path, self._head, columns, self._text, self._before, breaks=self._breaks)
+
+    def _check_breaks(self, rows: int, lines: int) -> None:
+        if rows == lines:
+            return
+        if not self._breaks:
+            raise LineBreaks(self._path)
+        raise FormatError(f"{self._path}: after line {self._before()}: {lines} rows are read as {rows}; a quote within a value is not "
+                          "doubled, correct it")
+
+    def lines(self) -> np.ndarray:
+        """The line of each row in the file."""
+        numbers = self._numbers()
+        return self._before() + (numbers if self._kept is None else numbers[self._kept])
+
+    def _numbers(self) -> np.ndarray:
+        """Lines of the text in which rows begin, from 1."""
+        return np.array([line for line, _ in self._rows], np.int64)
+
+    @cached_property
+    def _rows(self) -> list[tuple[int, bytes]]:
+        """Line and text of each row; pyarrow passes over empty lines."""
+        rows, end = list(enumerate(self._text.split(b"\n"), 1)), len(self._text)
+        if self._breaks:
+            rows, end = rows_of(self._path, self._text, self._head.separator)
+        if end < len(self._text):
+            line = self._before() + self._text[:end].count(b"\n") + 1
+            raise FormatError(f"{self._path}, line {line}: a quote is not closed; correct it")
+        return [(line, row) for line, row in rows if row not in (b"", b"\r")]
+
+    def _table(self, text: bytes, invalid: Callable[[Any], str] | None = None, threads: bool = True) -> pa.Table:
+        kinds = {name: pa.large_string() if name in self._pointed else kind for name, kind in self._columns.items()}
+        table = csv.read_csv(pa.BufferReader(text), csv.ReadOptions(column_names=self._head.names, use_threads=threads),
+                             csv.ParseOptions(delimiter=self._head.separator, invalid_row_handler=invalid, newlines_in_values=self._breaks),
+                             csv.ConvertOptions(column_types=kinds, include_columns=list(kinds), strings_can_be_null=False))
+        for i, (name, kind) in enumerate(kinds.items() if self._spaced or self._pointed else ()):
+            if pa.types.is_large_string(kind):
+                column = trimmed(table.column(name)) if self._spaced else table.column(name)
+                table = table.set_column(i, name, self._whole(name, column) if name in self._pointed else column)
+        return table
+
+    def _whole(self, name: str, column: Any) -> Any:
+        """Integers that are written as floats."""
+        column = without_point(column)
+        bad = column.filter(pc.invert(pc.match_substring_regex(column, r"^-?\d{1,19}$|^$")))
+        if len(bad):
+            raise pa.ArrowInvalid(f"CSV column #{self._head.names.index(name)}: CSV conversion error to int64: invalid value '{bad[0]}'")
+        return pc.if_else(pc.equal(column, ""), None, column).cast(pa.int64())
+
+    def _careful(self, at: tuple[int, int], faults: Faults) -> pa.Table:
+        """The rows that can be parsed: pyarrow finds those of another width, halving those with wrong values."""
+        texts = [row for _, row in self._rows]
+        wrong = {i: why for i, line in enumerate(texts) if (why := self._aside(line))}
+        given, n_aside = [i for i in range(len(texts)) if i not in wrong], len(wrong)
+
+        def invalid(row: Any) -> str:
+            found = int(row.actual_columns)
+            wrong[given[int(row.number) - 1]] = f"{found} column{'s' * (found != 1)}, expected {row.expected_columns}"
+            return "skip"
+
+        as_bytes = self._alike(dict.fromkeys(self._columns, pa.binary()))
+        rows = 0
+        try:
+            if given:
+                # pyarrow decodes the rows that it tells of, whatever they are
+                text = b"\n".join(texts[i] for i in given) + b"\n"
+                rows = as_bytes._table(decoded(text).encode(), invalid, threads=False).num_rows
+        except pa.ArrowInvalid as error:
+            raise FormatError(f"{self._path}: after line {self._before()}: {error}; correct the file") from None
+        self._check_breaks(rows, len(texts) - len(wrong))
+        if len(given) > FEW_LINES and 2 * (len(wrong) - n_aside) > len(given):
+            raise FormatError(f"{self._path}: after line {self._before()}: {len(wrong) - n_aside:,} of {len(given):,} "
+                              f"lines have another number of columns than the first line, {len(self._head.names)} "
+                              f"({', '.join(self._head.names[:5])}); remove lines before the table, or state the separator "
+                              "with --separator")
+        kept, tables, values = [i for i in range(len(texts)) if i not in wrong], list[pa.Table](), dict[int, str]()
+        self._halve(texts, kept, values, tables)
+        wrong |= values
+        self._kept = np.array([i for i in kept if i not in wrong], np.int64)
+        numbers, bad = self._numbers(), np.array(sorted(wrong), np.int64)
+        faults.add(at, bad, lambda: (f"{self._path}, line", self._before() + numbers), lambda row: wrong[row])
+        return pa.concat_tables([self._empty(), *tables])
+
+    def _halve(self, texts: list[bytes], rows: list[int], wrong: dict[int, str], tables: list[pa.Table]) -> None:
+        """Parse rows; where that fails, parse the halves."""
+        if not rows:
+            return
+        try:
+            tables.append(self._table(b"\n".join(texts[i] for i in rows) + b"\n", threads=False))
+            return
+        except pa.ArrowInvalid as error:
+            if len(rows) == 1:
+                wrong[rows[0]] = self._why(str(error))
+                if len(wrong) > MOST_WRONG:
+                    raise DataError(f"{self._path}, line {self._before() + int(self._numbers()[rows[0]])}: {wrong[rows[0]]}, and more than "
+                                    f"{MOST_WRONG:,} values before; choose another column, or state its type with --types") from None
+                return
+        middle = len(rows) // 2
+        self._halve(texts, rows[:middle], wrong, tables)
+        self._halve(texts, rows[middle:], wrong, tables)
+
+    def _why(self, message: str) -> str:
+        found = WRONG.search(message)
+        if not found:
+            return message
+        name, kind = self._head.names[int(found[1])], KINDS.get(found[2], found[2])
+        return f"column '{name}': {found[4]}" if found[3] is None else f"column '{name}': '{found[3]}' is not {kind}"
+
+
+def may_have_spaces(text: bytes, separator: bytes) -> bool:
+    """Whether there may be spaces around values."""
+    spaces = [space for space in (b" ", b"\t") if separator not in (b" ", space) and space in text]
+    edges = (separator, b"\n", b"\r\n")
+    return any(text.startswith(space) or text.endswith(space) or any(space + edge in text or edge + space in text for edge in edges)
+               for space in spaces)
+
+
+def trimmed(column: Any) -> Any:
+    """Texts without spaces around them, and without quotes that come after such spaces, where pyarrow takes them for text."""
+    out = pc.utf8_trim_whitespace(column)
+    inside = pc.replace_substring_regex(out, '^"(.*)"$', r"\1")
+    return pc.if_else(pc.starts_with(column, " "), inside, out)
+
+
+def disguised(name: str, values: Any) -> Callable[[int], str]:
+    """What is wrong with an id that is written in another way than its digits."""
+    return lambda row: (f"column '{name}': '{values[row].as_py()}' has zeros, a sign or 0x in front, and ids before it are "
+                        "integers; state whether it is a name or a number with --id-type text or --id-type int")
+
+
+def may_have_disguises(text: bytes) -> bool:
+    """Whether integers may have zeros or signs in front, or be hexadecimal."""
+    if any(mark in text and b"0" + mark in text for mark in (b"x", b"X")):
+        return True
+    if b"+" in text or (b"-" in text and b"-0" in text) or re.match(rb"0\d", text):
+        return True
+    data = np.frombuffer(text, np.uint8)
+    for begin in range(0, len(data), CACHED):
+        part = data[begin: begin + CACHED + 2]
+        # digits are 0 to 9 from here on, and all else is more
+        digits = part - np.uint8(ord("0"))
+        found = digits[1:-1] == 0
+        found &= digits[2:] <= 9
+        found &= digits[:-2] > 9
+        found &= part[:-2] != ord(".")
+        if found.any():
+            return True
+    return False
+
+
+def without_point(column: Any) -> Any:
+    """Texts such as 7.0 as 7."""
+    return pc.replace_substring_regex(column, r"^(-?\d+)\.0+$", r"\1")
+
+
+def decoded(text: bytes) -> str:
+    """Text in UTF-8, or in the encoding of Windows for which it is mistaken most often."""
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return text.decode("cp1252", "replace")
+
+
+def rows_of(path: Path, text: bytes, separator: str) -> tuple[list[tuple[int, bytes]], int]:
+    """Rows, in which quoted values may have line breaks.
+
+    Args:
+        path: The file, for messages.
+        text: Whole lines; the last row may lack its end.
+        separator: Character between columns.
+
+    Returns:
+        Line, from 1, and bytes of each row that is complete, without the end of its last line; and where these rows end.
+
+    Raises:
+        FormatError: The text is no table.
+    """
+    lines = text.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    parsed = reader((*(line.decode("latin-1") + "\n" for line in lines), END), delimiter=separator)
+    ends = [0]
+    final = list[str]()
+    try:
+        for row in parsed:
+            ends.append(parsed.line_num)
+            final = row
+    except CsvError as error:
+        raise FormatError(f"{path}: after {len(ends) - 1} rows of {len(lines)} lines: {error}; correct the file") from None
+    # the row of the end mark, and the one that it completes if a quote is open
+    rows = [(a + 1, b"\n".join(lines[a:b])) for a, b in pairwise(ends[:-1])]
+    if final == [END]:
+        return rows, len(text)
+    return rows, sum(len(line) + 1 for line in lines[: ends[-2]])
+
+
+def opened(path: Path) -> Any:
+    """The decompressed bytes of a file."""
+    return pa.input_stream(pa.OSFile(fsencode(path)), compression=compression(path))
+
+
+def read_all(stream: Any, n: int) -> bytes:
+    """Up to n bytes; fewer at the end only."""
+    parts, held = [], 0
+    while held < n:
+        part = stream.read(n - held)
+        if not part:
+            break
+        parts.append(part)
+        held += len(part)
+    return b"".join(parts)
+
+
+def separator_of(path: Path, line: str) -> str:
+    """The separator that the name of a file suggests, or another one that its first line has instead."""
+    usual = next((SEPARATORS[suffix] for suffix in map(str.lower, path.suffixes[-2:]) if suffix in SEPARATORS), None)
+    marks = (usual, *"\t;|") if usual else "\t;|, "
+    found = next((mark for mark in marks if mark in line), usual or ",")
+    if (found == " " or found not in line) and "  " in line.strip():
+        raise FormatError(f"{path}: columns are separated by several spaces; make it one: "
+                          "sed 's/^ *//; s/  */ /g' < OLD > NEW, and give --separator ' '")
+    return found
+
+
+def range_of_lines(path: Path, head: Head, begin: int, end: int) -> Iterator[tuple[int, int, bytes, Callable[[], int]]]:
+    """The lines that begin in a range of bytes of a plain file, as one block."""
+    with path.open("rb") as stream:
+        if begin > head.start:
+            stream.seek(begin - 1)
+            stream.readline()
+            begin = stream.tell()
+        if begin >= end:
+            return
+        stream.seek(begin)
+        text = stream.read(end - begin)
+        if not text.endswith(b"\n"):
+            text += stream.readline()
+    yield 0, len(text), text, lambda: count_lines(path, begin)
+
+
+def whole_lines(path: Path, head: Head, breaks: bool) -> Iterator[tuple[int, int, bytes, Callable[[], int]]]:
+    """All lines of a file, in blocks of whole rows; bytes are counted as they are in the file.
+
+    Raises:
+        FormatError: A quote is not closed.
+    """
+    lines, k, rest, packed = head.lines, 0, b"", compression(path)
+    with pa.OSFile(fsencode(path)) as file, pa.CompressedInputStream(file, packed) if packed else nullcontext(file) as stream:
+        read_all(stream, head.start)
+        told = 0
+        while True:
+            part = read_all(stream, BLOCK)
+            text = rest + part
+            cut = len(text)
+            if len(part) == BLOCK:
+                cut = text.rfind(b"\n") + 1
+                cut = rows_of(path, text[:cut], head.separator)[1] if breaks else cut
+            text, rest = text[:cut], text[cut:]
+            if text:
+                here, before = file.tell(), lines
+                yield k, here - told, text, partial(int, before)
+                lines, k, told = lines + text.count(b"\n"), k + 1, here
+            if len(rest) > MOST_BLOCKS * BLOCK:
+                raise FormatError(f"{path}: after line {lines}: a quote is not closed; correct it")
+            if len(part) < BLOCK:
+                return
+
+
+def count_lines(path: Path, end: int) -> int:
+    """Number of lines before a byte of a plain file."""
+    n = 0
+    with path.open("rb") as stream:
+        while stream.tell() < end:
+            n += stream.read(min(BLOCK, end - stream.tell())).count(b"\n")
+    return n

@@ -1,0 +1,87 @@
+"""Division of a worker's nodes into blocks that fit into its memory."""
+from __future__ import annotations
+
+import os
+import resource
+
+import numpy as np
+
+from graphtheta.base.console import amount
+from graphtheta.engine.layer.dry_run import Probe
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.view.hop import Hop
+from graphtheta.errors import MemoryLimitError
+from graphtheta.ops.edge.backend.reference import CHUNK_BYTES
+from graphtheta.run.memory.bound import CHUNKS_ALIVE, LIST_BYTES_PER_EDGE, SEARCH_BYTES_PER_EDGE
+
+# values of the widest kind that a pass holds at once, for each row of a block and its neighbours
+VALUES_ALIVE = 4
+# numbers of a row in the frame and in the lists of a view
+ROW_BYTES = 64
+# columns with the number of edges that a layer of a direction reads
+DEGREES = {"in": ("in_degree",), "out": ("out_degree",), "both": ("in_degree", "out_degree")}
+
+
+def free_now(limit: int) -> int:
+    """Bytes that this process may still allocate.
+
+    Pages of mapped files do not count, since the system can drop them. A limit of the system for
+    allocated memory (``ulimit -d``) counts as well.
+
+    Args:
+        limit: Bytes of the process in all.
+    """
+    with open("/proc/self/statm", encoding="ascii") as f:
+        _, resident, shared, _, _, data, _ = map(int, f.read().split())
+    page, (allowed, _) = os.sysconf("SC_PAGE_SIZE"), resource.getrlimit(resource.RLIMIT_DATA)
+    free = limit - (resident - shared) * page
+    return free if allowed == resource.RLIM_INFINITY else min(free, allowed - data * page)
+
+
+def divided(partition: Partition, probe: Probe, itemsize: int, limit: int, hops: list[Hop]) -> list[np.ndarray]:
+    """Blocks of masters, in order, of about the same number of edges.
+
+    Args:
+        partition: The partition.
+        probe: Of the model.
+        itemsize: Bytes of a number.
+        limit: Bytes that this process may use, with those that it uses already.
+        hops: The layers that run over the blocks; none if only node values are computed.
+
+    Returns:
+        Rows of the masters of each block, equally many blocks on every worker.
+
+    Raises:
+        MemoryLimitError: The limit is too low for a block of one node; on all ranks together.
+
+    Collective: all ranks of the partition.
+    """
+    comm, n = partition.halo_comm, partition.n_masters
+    edges = _edges(partition, hops)
+    per_row = (VALUES_ALIVE * probe.widest + probe.halo_width) * itemsize + ROW_BYTES
+    per_edge = (SEARCH_BYTES_PER_EDGE + LIST_BYTES_PER_EDGE + 2 * probe.edge_width * itemsize) if hops else 0
+    left = free_now(limit)
+    free = left - CHUNKS_ALIVE * CHUNK_BYTES
+    # edges are stored at any worker, so all of them have about the mean
+    total, parts = int(edges.sum()), 1
+
+    def needed(parts: int) -> int:
+        largest = max(int(edges.max(initial=0)), -(-total // parts))
+        return largest * per_edge + min(n, largest + -(-n // parts)) * per_row
+
+    while needed(parts) > free and parts < n:
+        parts = min(2 * parts, n)
+    error = None if not n or needed(parts) <= free else MemoryLimitError(
+        f"inference_memory={limit / 2**30:.4g}: a block of one node needs about {amount(needed(parts) + CHUNKS_ALIVE * CHUNK_BYTES)} "
+        f"beside the {amount(limit - left)} that the graph and the program use; raise the limit or use more workers")
+    comm.agree(error)
+    parts = int(comm.all_max(np.array(parts)))
+    weight = np.cumsum(edges + 1)
+    cuts = np.searchsorted(weight, np.arange(1, parts) * (weight[-1] / parts if n else 0))
+    return np.split(np.arange(n), cuts)
+
+
+def _edges(partition: Partition, hops: list[Hop]) -> np.ndarray:
+    """Number of edges into each master that some layers read, [n_masters] int64."""
+    names = sorted({name for hop in hops for name in DEGREES[hop.direction]})
+    return sum((partition.node.read(name).astype(np.int64) for name in names), np.zeros(partition.n_masters, np.int64))

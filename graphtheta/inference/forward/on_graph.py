@@ -1,0 +1,306 @@
+"""A model on a graph: its metrics, predictions and embeddings. The base class of ``gt.Inference``, ``gt.Trainer`` and ``gt.Run``."""
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from graphtheta.base.arguments import checked
+from graphtheta.base.wording import did_you_mean
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.layer.dry_run import Probe
+from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.layer.stages import Stages
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.train.step import QUIET
+from graphtheta.errors import ConfigError, DataError, GraphThetaError
+from graphtheta.inference.forward.block_graph import Made, shapes
+from graphtheta.inference.forward.embedding import embedded, of_nodes, superstep_of
+from graphtheta.inference.forward.limited import Limited
+from graphtheta.inference.forward.reads import columns_read
+from graphtheta.inference.forward.some import predicted
+from graphtheta.inference.forward.top import Asked, Top, top
+from graphtheta.inference.outputs.formats import Rows
+from graphtheta.inference.outputs.parts import PartFolder
+from graphtheta.inference.outputs.predictions import check_finite, embedding_rows, predictions
+from graphtheta.run.job.job import Job
+from graphtheta.tasks.evaluation.evaluate import SPLITS, Evaluator
+from graphtheta.tasks.kinds.class_report import ClassReport
+from graphtheta.tasks.kinds.kind import GraphInfo, TaskKind
+
+
+class Setup(Protocol):
+    """What is set up for a model on a graph.
+
+    Attributes:
+        job: The job.
+        comm: The workers.
+        model: The model.
+        info: Original ids of the whole graph.
+        partition: This worker's part of the graph.
+        probe: Result of the dry run of the model.
+        kind, evaluator: Kind of task, and evaluator.
+        limit: Passes by blocks; None if passes over the whole graph are within the memory limit.
+    """
+
+    @property
+    def job(self) -> Job: ...
+    @property
+    def comm(self) -> Comm: ...
+    @property
+    def model(self) -> Model: ...
+    @property
+    def info(self) -> GraphInfo: ...
+    @property
+    def partition(self) -> Partition: ...
+    @property
+    def probe(self) -> Probe: ...
+    @property
+    def kind(self) -> TaskKind: ...
+    @property
+    def evaluator(self) -> Evaluator: ...
+    @property
+    def limit(self) -> Limited | None: ...
+
+    def scope(self) -> AbstractContextManager[None]:
+        """Context in which passes use the settings of the job."""
+
+
+class ModelOnGraph:
+    """A model on a graph, partitioned over the workers.
+
+    Args:
+        setup: What is set up.
+        unlabelled: Why nothing can be measured; empty if there are labels.
+
+    Attributes:
+        setup: As the argument.
+        job, comm, model, partition, probe: Those of the setup.
+    """
+
+    setup: Setup
+
+    def __init__(self, setup: Setup, unlabelled: str = ""):
+        self.setup, self._unlabelled = setup, unlabelled
+        self.job, self.comm, self.model = setup.job, setup.comm, setup.model
+        self.partition, self.probe = setup.partition, setup.probe
+
+    @cached_property
+    def columns_read(self) -> list[str]:
+        """Names of the stored columns that the model reads, see ``graphtheta.inference.forward.reads``."""
+        return columns_read(self.model, self.partition, self.probe.layers)
+
+    @cached_property
+    def made(self) -> list[Made]:
+        """What each layer makes."""
+        return shapes(self.model, self.partition, self.probe.layers)
+
+    @np.errstate(**QUIET)
+    def measure(self) -> dict[str, float]:
+        """Metrics of all splits.
+
+        Raises:
+            DataError: The graph has no labels; on all ranks together.
+
+        Collective: all ranks.
+        """
+        self._check_labels()
+        with self.comm.ledger.stage("evaluate"), self.setup.scope():
+            return self.setup.evaluator.metrics(self.model)
+
+    @checked
+    def evaluate(self, split: str = "test") -> dict[str, float]:
+        """Metrics of one split: "train", "val" or "test"; none if the graph has no such split.
+
+        Raises:
+            ConfigError: There is no split of that name.
+
+        Collective: all ranks.
+        """
+        if split not in SPLITS:
+            raise ConfigError(f"unknown split {split!r}{did_you_mean(split, SPLITS)}; choose from {', '.join(SPLITS)}")
+        return {n: v for n, v in self.measure().items() if n.startswith(f"{split}_")}
+
+    @np.errstate(**QUIET)
+    def class_report(self) -> ClassReport:
+        """Precision, recall, F1 and support of each class or label, by split; without splits if the task has no classes.
+
+        Collective: all ranks.
+        """
+        self._check_labels()
+        with self.comm.ledger.stage("evaluate"), self.setup.scope():
+            decisions = self.setup.evaluator.decisions(self.model)
+            return ClassReport.of(decisions, self.setup.kind.class_names, self.positive)
+
+    @property
+    def positive(self) -> str:
+        """Name of the positive class, that f1, auc and average_precision are about, or its number.
+
+        It is empty if there are not two classes.
+        """
+        kind = self.setup.kind
+        number = self.setup.evaluator.positive
+        if "binary" not in kind.measured:
+            return ""
+        return kind.class_names[number] if kind.class_names else str(number)
+
+    @checked
+    def predict(self, nodes: Any = None) -> tuple[np.ndarray, np.ndarray] | None:
+        """Original ids and outputs on rank 0, None elsewhere: of all nodes, whole graphs, edges by their numbers, or test links by the ids
+        of their ends.
+
+        Args:
+            nodes: Original ids, in the order of the result, or a mask of all nodes, [n_nodes] bool; only their neighbourhoods are
+                computed. None for all. Of whole graphs, ids and masks are those of the graphs.
+
+        Raises:
+            ConfigError: There is no such node, or the outputs are not those of nodes; on all ranks together.
+
+        Collective: all ranks.
+        """
+        if nodes is not None:
+            with self.comm.ledger.stage("evaluate"), self.setup.scope():
+                return predicted(self.model, self.setup.evaluator, self.setup.info, nodes)
+        found = self.predictions()
+        return None if found is None else (found.ids, found.values)
+
+    @checked
+    def predictions(self, whole: bool = True) -> Rows | None:
+        """What ``predict`` returns, with the class of each row by name; those of this worker unless ``whole``.
+
+        Collective: all ranks.
+        """
+        with self.setup.scope():
+            return predictions(self.model, self.setup.evaluator, self.setup.kind, self.setup.info, whole)
+
+    @checked
+    def write_predictions(self, folder: str | Path, format: str = "parquet") -> int:
+        """Write what ``predictions`` returns to a folder; each worker writes a part with its own rows.
+
+        Args:
+            folder: New, empty, or an earlier output, which is replaced when all parts are complete; on a file system that all
+                workers share.
+            format: "parquet" (needs pyarrow), "csv" or "npy".
+
+        Returns:
+            Number of predictions of all workers.
+
+        Raises:
+            ConfigError: Unknown format, or its library is not installed; on all ranks together.
+            FormatError: The folder holds other files, or cannot be written; on all ranks together.
+
+        Collective: all ranks.
+        """
+        parts = PartFolder(folder, format, self.comm)
+        found = self.predictions(whole=False)
+        assert found is not None
+        return parts.write(found)
+
+    @np.errstate(**QUIET)
+    @checked
+    def top(self, nodes: Any = None, k: int = 10, *, relation: Any = None, side: str = "tail", candidates: Any = None,
+            keep_known: bool = False) -> tuple[np.ndarray, np.ndarray] | None:
+        """The nodes that score highest as the other ends of links, or of triples: the best items of users, answers to (head, relation, ?).
+
+        Known links and triples of all splits are left out, and for links the node itself. Equal scores are in the order of the graph.
+
+        Args:
+            nodes: Original ids, or a mask of all nodes, the same on all workers. None for the sources of all held-out links, or
+                the queries of all held-out triples, in the order of the graph.
+            k: Number of answers to each.
+            relation: Of triples: name or code of the relation, or one for each node.
+            side: "tail" if the nodes are sources, or heads of triples; "head" if they are the other ends.
+            candidates: Original ids of the nodes to choose from; None for all of the types to which links of the node's type lead.
+            keep_known: Whether known links and triples may be answers.
+
+        Returns:
+            (ids [n, k], scores [n, k]), the highest first, on rank 0, None elsewhere. Where there are fewer than k candidates, ids are
+            -1, or empty texts, and scores NaN.
+
+        Raises:
+            ConfigError: The task is not ``link`` or ``triple``, or there is no such node or relation; on all ranks together.
+            DataError: A score is NaN; on all ranks together.
+
+        Collective: all ranks.
+        """
+        found = self.answers(Asked(nodes, k, relation, side, candidates, keep_known))
+        return None if found is None else (found.ids(self.setup.info), found.scores)
+
+    def answers(self, asked: Asked, whole: bool = True) -> Top | None:
+        """What ``top`` returns, by numbers of nodes; without ``whole`` that of this worker.
+
+        Collective: all ranks.
+        """
+        with self.comm.ledger.stage("evaluate"), self.setup.scope():
+            return top(self.setup, asked, whole)
+
+    def embed(self, nodes: Any = None, layer: int | str | Stages = -1) -> tuple[np.ndarray, np.ndarray] | None:
+        """What a layer inside the model returns for nodes of the graph, without dropout.
+
+        Args:
+            nodes: Original ids, or a mask of all nodes, [n_nodes] bool; None for all nodes.
+            layer: Its number among the layers that sum messages, in the order of calls, from the end if negative; its path
+                ("layers.0"); or the layer itself. By default the last one, whose values a head or a decoder reads.
+
+        Returns:
+            (ids, values [len(ids), ...]) on rank 0, None elsewhere.
+
+        Raises:
+            ConfigError: There is no such layer, or no node of an id; on all ranks together.
+
+        Collective: all ranks.
+        """
+        values = self._embedded(layer)
+        check_finite(self.comm, self.partition.masters, values, "embedding")
+        out = self.setup.evaluator.gathered(self.partition.masters, values)
+        found, error = None, None
+        try:
+            found = None if out is None else of_nodes(self.setup.info.ids(np.arange(len(out))), out, nodes)
+        except GraphThetaError as e:
+            error = e
+        self.comm.agree(error)
+        return found
+
+    @checked
+    def write_embeddings(self, folder: str | Path, format: str = "parquet", layer: int | str | Stages = -1) -> int:
+        """Write what ``embed`` returns for all nodes to a folder; each worker writes a part with its own nodes.
+
+        Args:
+            folder, format: As in ``write_predictions``.
+            layer: As in ``embed``.
+
+        Returns:
+            Number of nodes of all workers.
+
+        Raises:
+            ConfigError: There is no such layer, or as in ``write_predictions``; on all ranks together.
+            FormatError: As in ``write_predictions``; on all ranks together.
+
+        Collective: all ranks.
+        """
+        parts = PartFolder(folder, format, self.comm)
+        found = self.embeddings(whole=False, layer=layer)
+        assert found is not None
+        return parts.write(found)
+
+    def embeddings(self, whole: bool = True, layer: int | str | Stages = -1) -> Rows | None:
+        """What ``embed`` returns for all nodes; those of this worker unless ``whole``.
+
+        Collective: all ranks.
+        """
+        return embedding_rows(self.partition.masters, self._embedded(layer), self.comm, self.setup.info, whole)
+
+    def _embedded(self, layer: int | str | Stages) -> np.ndarray:
+        """What a layer returns for the masters of this worker."""
+        number = superstep_of(self.model, self.probe, layer)
+        with self.setup.scope():
+            if self.setup.limit is not None:
+                return self.setup.limit.layer(self.model, number)
+            return embedded(self.model, self.partition, self.probe, number)
+
+    def _check_labels(self) -> None:
+        if self._unlabelled:
+            raise DataError(f"{self._unlabelled}, so there is nothing to measure; give them, or use predict or embed, which need none")

@@ -1,0 +1,184 @@
+"""``gt.Inference``: a trained model on another graph than it was trained on."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from graphtheta.analytics.features import SCALE, with_structural_features
+from graphtheta.base.arguments import checked
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.layer.dry_run import Probe, probe
+from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.layer.settings import PassSettings, pass_scope
+from graphtheta.engine.partition.partition import Partition, build_partition
+from graphtheta.errors import ConfigError, GraphThetaError
+from graphtheta.graph.data.graph import Graph
+from graphtheta.graph.schema.conform import conformed
+from graphtheta.graph.splits.several import choose_split
+from graphtheta.inference.forward.limited import Limited, limited
+from graphtheta.inference.forward.on_graph import ModelOnGraph
+from graphtheta.inference.forward.self_loops import Looped, check_loops, with_loops
+from graphtheta.inference.grown.grown import Grown, keep_layers
+from graphtheta.inference.grown.trained import Trained
+from graphtheta.ops.edge.backend.fused import backend_scope
+from graphtheta.partitioners.auto import Work, pair_for
+from graphtheta.run.agreement.digest import graph_digests
+from graphtheta.run.agreement.ranks import agreed, check_graphs, check_jobs
+from graphtheta.run.embeddings.saved import load_values
+from graphtheta.run.embeddings.setup import with_embedding
+from graphtheta.run.job.job import Job
+from graphtheta.samplers.hidden import check_times, hidden_by
+from graphtheta.tasks.evaluation.evaluate import Evaluator, RowEvaluator
+from graphtheta.tasks.kinds.edge import EdgeKind
+from graphtheta.tasks.kinds.imbalance import RARER
+from graphtheta.tasks.kinds.kind import GraphInfo, TaskKind
+from graphtheta.tasks.kinds.registry import TASKS
+
+# what to do about too little memory
+MORE = "the graph and the weights do", "use more workers"
+# makes the model for a graph in the form of the training graph
+Make = Callable[[Graph, TaskKind], Model]
+# arrays of a file of weights
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """See ``Setup``."""
+
+    job: Job
+    comm: Comm
+    model: Model
+    info: GraphInfo
+    partition: Partition
+    probe: Probe
+    kind: TaskKind
+    evaluator: Evaluator
+    limit: Limited | None
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Context in which passes use the settings of the job."""
+        with backend_scope(self.job.backend), pass_scope(PassSettings()):
+            yield
+
+
+class Inference(ModelOnGraph):
+    """A trained model on a graph that it was not trained on, partitioned over the workers.
+
+    ``trainer.on(graph)`` and ``gt.open_run(folder, graph)`` make one. What was derived from the
+    training graph, such as the means and deviations of features, is applied and not computed again.
+    The graph needs no labels and no masks. Without masks, all that has labels is the test set.
+
+    Args:
+        job: The job of the training; its keys choose workers, precision and back end.
+        trained: What is carried from the training graph.
+        graph: Returns the graph.
+        comm: The workers.
+        make: Makes the model.
+        arrays: Weights of the model and learned features of nodes, which are loaded; or only the latter for a model that has its weights.
+
+    Raises:
+        DataError: The graph lacks something that the model reads, or has it in another form.
+        GraphThetaError: The graph cannot be loaded.
+        Each on all ranks together.
+
+    Collective: all ranks of comm, here and in every method.
+    """
+
+    def __init__(self, job: Job, trained: Trained, graph: Callable[[], Graph], comm: Comm, make: Make, arrays: Arrays):
+        given, kind, looped, model = _prepared(job, trained, graph, comm, make)
+        pair = pair_for(job.partitioner, job.masters, looped.graph, Work(job.layers, job.hidden, 1, job.seed), comm)
+        partition = build_partition(looped.graph, comm, pair.partitioner, pair.masters, job.seed, np.dtype(job.dtype))
+        partition, _, tables = with_embedding(job, looped.graph, partition)
+        error: GraphThetaError | None = None
+        try:
+            rows = {t.name: trained.graph.learned[t.name].rows(looped.graph, t.masters) for t in tables}
+            rest = load_values(tables, trained.graph.n_nodes, arrays, rows)
+            if rest:
+                model.load_state(rest)
+        except ConfigError as e:
+            error = e
+        comm.agree(error)
+        with pass_scope(PassSettings()), backend_scope(job.backend):
+            check_loops(model, partition, looped.unknown)
+            found = probe(model, partition)
+        kind.check_output(model, found)
+        task = kind.objective(looped.graph, partition)
+        task.weighting = trained.weighting
+        evaluator = kind.evaluator(partition, found.layers, task)
+        if isinstance(evaluator, RowEvaluator):
+            if job.positive == RARER:
+                evaluator.positive = trained.positive
+            evaluator.threshold = trained.threshold(evaluator.positive) or evaluator.threshold
+        limit = limited(job, partition, found)
+        evaluator.by_blocks = None if limit is None else limit.outputs
+        super().__init__(_Setup(job, comm, model, looped.info, partition, found, kind, evaluator, limit), _unlabelled(given, kind))
+        self._trained, self._arrays = trained, {name: x for name, x in arrays.items() if name not in rest}
+
+    @checked
+    def on(self, graph: Graph) -> Inference:
+        """The same model on another graph."""
+        return Inference(self.job, self._trained, lambda: graph, self.comm, lambda *_: self.model, self._arrays)
+
+    def keep_layers(self, folder: str | Path) -> None:
+        """Compute the values of all layers and keep them in a folder, for inference on this graph when it has grown; see ``since``."""
+        keep_layers(self, folder)
+
+    def since(self, folder: str | Path, compare: str = "values") -> Grown:
+        """Inference that computes only what has changed since ``keep_layers`` wrote a folder on an earlier graph.
+
+        The graphs may differ by nodes, edges and values; nodes are the same by their original ids.
+        See ``Grown`` for ``compare``.
+        """
+        return Grown(self, folder, compare)
+
+
+def _prepared(job: Job, trained: Trained, load: Callable[[], Graph], comm: Comm, make: Make) -> tuple[Graph, TaskKind, Looped, Model]:
+    """The graph as it was given and with the self loops of the job, the kind of task, and the model.
+
+    Collective: all ranks of comm.
+    """
+    hidden = hidden_by(job)
+    # a kind of task from a file is known after the file was read
+    kind_of = TASKS.find(trained.task if job.task == "auto" else job.task)
+
+    def applied() -> TaskKind:
+        kind = kind_of(job)
+        kind.trains = False
+        return kind
+
+    def loaded() -> Graph:
+        graph = load()
+        return choose_split(graph, job.split_index if graph.n_splits > 1 else 0)
+
+    check_jobs(job, comm)
+    given = agreed(comm, loaded, MORE)
+    check_graphs(graph_digests(given, comm.cores), comm)
+
+    def in_form() -> Graph:
+        trained.check_nodes(given)
+        times = [f"edge.{hidden.time}"] if hidden is not None and hidden.timed else []
+        return conformed(given, trained.graph, [*trained.read, *times])
+
+    def made() -> tuple[TaskKind, Looped, Model]:
+        whole = with_structural_features(job, in_form, comm, applied(), trained.graph.meta.get(SCALE, ()))
+        kind = applied()
+        taken = kind.take(whole)
+        model = make(taken, kind)
+        check_times(taken, hidden, kind.name == "node")
+        return kind, with_loops(taken, job.self_loops, model, hidden), model
+
+    return given, *agreed(comm, made, MORE)
+
+
+def _unlabelled(graph: Graph, kind: TaskKind) -> str:
+    """Why nothing can be measured; empty if there are labels."""
+    name = graph.name or "the graph"
+    if isinstance(kind, EdgeKind):
+        return f"{name} has no targets of edges (edge_y)" if graph.edge_y is None else ""
+    return f"{name} has no labels of nodes (y)" if not kind.of_pairs and graph.y is None else ""

@@ -1,0 +1,94 @@
+"""One file with all rows, for outputs that fit into the memory of one worker."""
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphtheta.base.atomic import atomic_file, check_replaceable, make_folder, unwritable
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.errors import ConfigError, GraphThetaError
+from graphtheta.inference.outputs.formats import FORMATS, Rows, write_csv
+
+FILE_ENDINGS = (".npz", ".csv")
+
+
+def check_name(path: Path, form: str | None) -> None:
+    """Check that a name is that of one file, or of a folder of parts in a format.
+
+    Args:
+        path: The name.
+        form: The format; None for one file.
+
+    Raises:
+        ConfigError: The ending does not fit.
+    """
+    if (path.suffix in FILE_ENDINGS) == bool(form):
+        remedy = f"; for parts in this format: --to {path.with_suffix('')} --format {path.suffix[1:]}" if path.suffix[1:] in FORMATS else ""
+        raise ConfigError(f"--to {path}: expected a name that ends in .npz or .csv, or a folder and --format{'' if form else remedy}")
+
+
+def write_file(path: Path, rows: Rows) -> None:
+    """Write all rows.
+
+    Args:
+        path: .npz (arrays ``id``, the name of the values, and ``class`` and ``columns`` if there are any) or .csv (a line for each row).
+        rows: The rows.
+
+    Raises:
+        FormatError: The file cannot be written.
+    """
+    try:
+        make_folder(path.parent)
+        with atomic_file(path, beginning(rows.name)) as file:
+            if path.suffix == ".npz":
+                arrays: dict[str, Any] = {"id": rows.ids, rows.name: rows.values}
+                arrays |= {} if rows.classes is None else {"class": rows.classes}
+                arrays |= {"columns": np.array(rows.columns)} if rows.columns else {}
+                np.savez_compressed(file, **arrays)
+            else:
+                write_csv(file, rows)
+    except OSError as error:
+        raise unwritable(path, f"the {rows.name}s", error) from None
+
+
+def write_together(path: Path, rows: Rows | None, comm: Comm) -> int:
+    """Write what rank 0 has to one file; returns the number of rows.
+
+    Raises:
+        FormatError: The file cannot be written; on all ranks together.
+
+    Collective: all ranks of comm.
+    """
+    error: GraphThetaError | None = None
+    try:
+        if rows is not None:
+            write_file(path, rows)
+    except GraphThetaError as e:
+        error = e
+    comm.agree(error)
+    return 0 if rows is None else len(rows.ids)
+
+
+def check_free_name(path: Path, name: str) -> None:
+    """Check that a file with values may be written.
+
+    Args:
+        path: The file.
+        name: Of the values.
+
+    Raises:
+        FormatError: Something else has its name.
+    """
+    try:
+        check_replaceable(path, beginning(name))
+    except OSError as error:
+        raise unwritable(path, f"the {name}s", error) from None
+
+
+def beginning(name: str) -> bytes:
+    """How a CSV file with values of a name begins: with the titles of its columns, as a pattern."""
+    ids = r'("?id"?|"?id_0"?(,"?id_\d"?)+)'
+    return rf'{ids}(,"?class"?)?,"?{re.escape(name)}("|_|\n|,)'.encode()

@@ -1,0 +1,1 @@
+"""What looks at a job without training it: checks, plans, simulations, reports."""

@@ -1,0 +1,259 @@
+"""What making views sends, from a rehearsal: simulated workers make the views of an epoch without features.
+
+Samplers draw by hashes, and views depend on no value of a model. So the views of a run, the rows
+that they read, and what caches and macrobatches do with them are known before it runs. The workers
+of a rehearsal are built and make their views by the code of the run, and their ledgers count. They
+hold the structure of the graph once more, and columns of zeros that take no memory.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from time import thread_time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphtheta.engine.comm.channel import Send
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.ledger import Snapshot
+from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.layer.settings import pass_scope
+from graphtheta.engine.partition.partition import build_partition
+from graphtheta.engine.strategy.strategy import Strategy
+from graphtheta.engine.train.step import Training
+from graphtheta.engine.view.level import Counts
+from graphtheta.engine.view.view import GraphView
+from graphtheta.inspect.planning.blank import BlankTable
+from graphtheta.inspect.planning.messages import Working
+from graphtheta.inspect.planning.placement import Ends, Share
+from graphtheta.inspect.planning.skeleton import Skeleton
+from graphtheta.inspect.planning.work import Work, divided
+from graphtheta.ops.autodiff.tape import Gradients
+from graphtheta.ops.optimisers.optim import SGD
+from graphtheta.ops.parallel import pool
+from graphtheta.partitioners.pairs import Pair
+from graphtheta.run.job.job import Job
+from graphtheta.train.loop.prepare import build_strategy
+from graphtheta.train.reuse.caching.setup import Caches, make_caches, with_cached_columns
+from graphtheta.train.reuse.macrobatch.ahead import Macrobatches
+from graphtheta.train.reuse.macrobatch.merged import MergedComm
+from graphtheta.train.reuse.macrobatch.setup import dry_runs, make_macrobatches, merges
+
+# views are made so many times, while this takes less than so many seconds: the shortest time of each step
+# counts, because other programs change it least
+TIMES, LONGEST = 12, 4.0
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What workers do to make the first views of the first epoch.
+
+    Attributes:
+        views: Number of these views.
+        sent, messages: Bytes and messages of each worker, [size] int64.
+        collectives: Those of the messages that are collectives, of which there are as many on any number of workers, [size] int64.
+        seconds: Processor seconds of each worker, on one thread, without those of messages, [size].
+        held: Bytes of caches and macrobatches of each worker, [size] int64.
+        hits, misses: Rows of all workers that caches held, and that they did not.
+        macrobatch: Groups of views that are expanded together.
+    """
+
+    views: int
+    sent: np.ndarray
+    messages: np.ndarray
+    collectives: np.ndarray
+    seconds: np.ndarray
+    held: np.ndarray
+    hits: int
+    misses: int
+    macrobatch: int
+
+    def on(self, size: int, growth: float, groups: float, alone: float) -> Rehearsal:
+        """An estimate for more workers.
+
+        A worker has as many rounds for a group of views, in which it sends to all others, and as much work of the interpreter. The
+        workers share the rest, which is what one worker needs more time for than several; each of independent workers has a view.
+
+        Args:
+            size: Their number.
+            growth: How many times as many bytes all of them send.
+            groups: How many times as many groups they make of the same number of views.
+            alone: Processor seconds in which one worker makes the views; 0 if workers are independent.
+        """
+        fewer, seconds = len(self.sent), float(self.seconds.max())
+        shared = min(max(alone - seconds, 0.0) / (1 - 1 / max(fewer, 2)), seconds * fewer)
+        others = (size - 1) / max(fewer - 1, 1)
+        messages = round(groups * (others * (self.messages - self.collectives).max() + self.collectives.max()))
+        seconds += shared / size - shared / fewer
+        return Rehearsal(self.views, np.full(size, round(self.sent.max() * growth * fewer / size)), np.full(size, messages),
+                         np.full(size, round(groups * self.collectives.max())), np.full(size, groups * seconds),
+                         np.full(size, self.held.max()), self.hits, self.misses, self.macrobatch)
+
+
+def rehearse(held: Skeleton, job: Job, pair: Pair, size: int, views: int, per_machine: int = 0, room: int | None = None,
+             warm: bool = False) -> Rehearsal:
+    """Make the first views of the first epoch.
+
+    Args:
+        held: A job without features.
+        job: The same job with other keys of the strategy, and its mode.
+        pair: Divides the graph.
+        size: Number of workers.
+        views: How many views; those of the last step are complete.
+        per_machine: Workers of a machine; 0 for all.
+        room: Bytes of a worker that ``macrobatch=auto`` may use; None as in a run.
+        warm: Whether caches hold what these views have left in them; otherwise they are empty.
+
+    Raises:
+        GraphThetaError: Job and graph do not fit together.
+    """
+    found = np.array(run_simulated(size, _worker, held, job, pair, views, per_machine or size, room, warm))
+    made, sent, messages, collectives, seconds, n_bytes, hits, misses, macrobatch = found.T
+    return Rehearsal(int(made[0]), sent.astype(np.int64), messages.astype(np.int64), collectives.astype(np.int64), seconds,
+                     n_bytes.astype(np.int64), int(hits.sum()), int(misses.sum()), int(macrobatch[0]))
+
+
+class _Maker(Training):
+    """A training whose work items end when their views are made.
+
+    Attributes:
+        seconds: Processor seconds of each work item so far, without those of messages.
+    """
+
+    def __init__(self, *given: Any, **settings: Any):
+        super().__init__(*given, **settings)
+        self.seconds: list[float] = []
+
+    def _compute(self, make: Callable[[], GraphView], n: int, number: int, step: int, position: int, groups: int) -> list[float]:
+        comm = self.job_comm
+        assert isinstance(comm, _Posts)
+        began = thread_time() - comm.waited
+        with comm.ledger.stage("batch"):
+            view = make()
+            learned = self.learned(view)
+            for name in self.stored:
+                view.node_column(name, view.space.n)
+        learned.read()
+        learned.changes(Gradients())
+        self.seconds.append(thread_time() - comm.waited - began)
+        return [0.0] * n
+
+
+class _Posts(Working):
+    """Counts the processor seconds of messages, which simulated workers copy and check; real workers take less to send them."""
+
+    def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
+        began = thread_time()
+        receive = super()._post(sends, recvs, tag, at_most)
+        self.waited += thread_time() - began
+        return receive
+
+
+def _worker(inner: Comm, held: Skeleton, job: Job, pair: Pair, views: int, per_machine: int, room: int | None,
+            warm: bool) -> list[float]:
+    """The figures of a worker, in the order in which ``rehearse`` reads them."""
+    # of this thread, which is that of the worker
+    pool.set_threads(1)
+    comm = _Posts(inner)
+    comm.machines = np.arange(comm.size) // per_machine
+    independent = job.mode == "independent" and comm.size > 1
+    each = job.views_per_step or (comm.size if independent else 1)
+
+    def made() -> tuple[_Maker, Caches, Macrobatches | None]:
+        strategy = _strategy(comm, held, job, pair)
+        caches = make_caches(job, strategy, each, independent)
+        ahead = make_macrobatches(job, strategy, caches, each, independent, room)
+        x = strategy.partition.node.column("x") if "x" in strategy.partition.node else None
+        tables = [x] if isinstance(x, BlankTable) else []
+        return _Maker(held.prepared.model, strategy, SGD([], 1.0), comm, seed=job.seed, views_per_step=each, settings=held.settings,
+                      stored=held.found.stored, independent=independent, features=caches.features, ahead=ahead, tables=tables,
+                      foresight=dry_runs(caches, ahead)), caches, ahead
+
+    maker, caches, ahead = made()
+    n = min(-(-views // each) * each, maker.strategy.steps_per_epoch)
+    # loads kernels and code, and fills caches
+    maker.run(*((0, 0, n) if warm else (1, 0, min(each, n))))
+    again = warm or (ahead is None and not caches.nbytes)
+    if not again:
+        # empty caches, and macrobatches that begin with the epoch
+        maker, caches, ahead = made()
+    before, to_others, counts = comm.ledger.snapshot(), _to_others(comm), np.array(caches.counts())
+    seconds = _timed(maker, n)
+    since, to_others, counts = comm.ledger.since(before), _to_others(comm) - to_others, np.array(caches.counts()) - counts
+    if again:
+        # workers take turns
+        most = LONGEST / max(float(comm.all_sum(seconds.sum())), 1e-9)
+        seconds = np.min([seconds, *(_timed(maker, n) for _ in range(int(min(TIMES, most)) - 1))], axis=0)
+    sent = [_total(since, field) for field in ("bytes", "messages")]
+    n_bytes, macrobatch = caches.nbytes + (0 if ahead is None else ahead.nbytes), 1 if ahead is None else ahead.size
+    return [n, *sent, sent[1] - to_others, float(seconds.sum()), n_bytes, *counts.tolist(), macrobatch]
+
+
+def _total(since: Snapshot, field: str) -> int:
+    """A field of the ledger, of all stages."""
+    return sum(int(book[field]) for book in since.values())
+
+
+def _to_others(comm: Comm) -> int:
+    """Messages of this worker to single workers, so far."""
+    return int(comm.ledger.receivers(comm.size)[:, 1].sum())
+
+
+def _timed(maker: _Maker, n: int) -> np.ndarray:
+    """Processor seconds of this worker to make the first n views, without those of messages, by work item.
+
+    What a training does besides, for each step, belongs to the steps by which the machine is measured.
+    """
+    maker.seconds.clear()
+    maker.run(0, 0, n)
+    return np.array(maker.seconds)
+
+
+def _strategy(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> Strategy:
+    graph, dtype = held.graph, np.dtype(job.dtype)
+    halo_comm = MergedComm(comm) if merges(job) else comm
+    partition = build_partition(graph, halo_comm, pair.partitioner, pair.masters, job.seed, dtype, job_comm=comm)
+    partition = with_cached_columns(job, held.blanked(partition))
+    task = copy(held.kind).objective(graph, partition)
+    with pass_scope(held.settings):
+        return build_strategy(job, graph, partition, held.found.layers, task, held.precomputed)
+
+
+def exchanged(held: Skeleton, job: Job, pair: Pair, size: int) -> Work:
+    """The view of the first epoch of a job whose halo exchange changes views, as the workers have it.
+
+    Args:
+        held, job, pair, size: As for ``rehearse``.
+
+    Raises:
+        GraphThetaError: Job and graph do not fit together.
+    """
+    each = run_simulated(size, _levels, held, job, pair)
+    nodes, levels = np.array([n for n, _ in each]), [own for _, own in each]
+    return divided(held, [_share(*same) for same in zip(*levels, strict=True)], None, nodes, False)
+
+
+class _Level(NamedTuple):
+    """A level on one worker; ``sent`` has, for each pass and end, the rows that each other worker reads, [size]."""
+
+    rows_in: int
+    rows_out: int
+    edges: int
+    sent: list[list[np.ndarray]]
+    counts: Counts
+
+
+def _levels(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> tuple[int, list[_Level]]:
+    """Rows and levels of a worker."""
+    view = _strategy(comm, held, job, pair).batch(0, 0)
+    return view.space.n, [_Level(level.n_in, level.n_out, level.n_edges, [
+        [np.diff(end.plan.send_ptr) for end in (p.senders, p.receivers)] for p in level.passes], level.counts) for level in view.levels]
+
+
+def _share(*same: _Level) -> Share:
+    """A level, from that of each worker."""
+    rows_in, rows_out, edges, sent, counts = zip(*same, strict=True)
+    ends = [Ends(*(np.array([worker[end] for worker in workers]) for end in (0, 1))) for workers in zip(*sent, strict=True)]
+    return Share(np.array(rows_in), np.array(rows_out), np.array(edges), ends, counts[0])

@@ -1,0 +1,144 @@
+"""The charts of a report, as self-contained SVG elements of an HTML page."""
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import numpy as np
+
+from graphtheta.engine.comm.ledger import STAGES
+from graphtheta.errors import ConfigError
+from graphtheta.inspect.reports.profile import Profile
+from graphtheta.train.reuse.staleness.audit import AUDIT, ERRORS
+
+COLOURS = dict(zip(STAGES, ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2",
+                            "#ff9da6", "#9d755d", "#bab0ac"), strict=True))
+SPLITS = (("train", "#7a8ca3"), ("val", "#0b6bcb"), ("test", "#d9822b"))
+WIDTH, ROW = 9.6, 0.36
+WAITING = {"color": "#f3f3f3", "edgecolor": "#999999", "hatch": "////", "lw": 0.6}
+
+
+def curves(rows: list[dict[str, Any]], best_epoch: int) -> str:
+    """Loss and metrics by epoch, one plot each.
+
+    Args:
+        rows: One per evaluated epoch.
+        best_epoch: Epoch to mark.
+    """
+    names = list(dict.fromkeys(["loss", *(key.partition("_")[2] for key in rows[0] if key.startswith(("train_", "val_", "test_")))]))
+    lines = -(-len(names) // 2)
+    fig = _figure(3.2 * lines)
+    for axes, name in zip(fig.subplots(lines, 2, squeeze=False).flat, [*names, *[""] * (2 * lines - len(names))], strict=True):
+        if not name:
+            axes.set_visible(False)
+            continue
+        _plot_curve(axes, rows, name, best_epoch)
+        if not axes.get_lines()[1:]:
+            axes.plot([row["epoch"] for row in rows], [row[name] for row in rows], color="#7a8ca3", lw=1.6, label="train")
+        axes.legend(frameon=False, loc="best")
+    return _svg(fig, "loss and metrics by epoch")
+
+
+def _plot_curve(axes: Any, rows: list[dict[str, Any]], name: str, best_epoch: int) -> None:
+    """Plot the loss or a metric of every split, and mark the best epoch."""
+    for split, colour in SPLITS:
+        if f"{split}_{name}" in rows[0]:
+            axes.plot([row["epoch"] for row in rows], [row[f"{split}_{name}"] for row in rows], color=colour, lw=1.6, label=split)
+    axes.set_title(name.replace("_", " "), loc="left", fontweight="bold")
+    axes.set_xlabel("epoch")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.grid(alpha=0.25, lw=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.axvline(best_epoch, color="#333333", lw=0.9, ls=":", zorder=0)
+    best = next((row.get(f"val_{name}") for row in rows if row["epoch"] == best_epoch), None)
+    if best is not None:
+        axes.plot(best_epoch, best, "o", color="#0b6bcb", ms=4.5)
+        axes.set_title(f"val {best:.4g} at epoch {best_epoch}", loc="right", fontsize=9, color="#555555")
+
+
+def audits(rows: list[dict[str, Any]]) -> str:
+    """Figures of the audits by epoch: errors in one plot, all others in another.
+
+    Args:
+        rows: One per evaluated epoch, with figures of audits.
+    """
+    names = [key for key in rows[0] if key.startswith(AUDIT)]
+    errors = [name for name in names if name in ERRORS]
+    fig = _figure(3.2)
+    for axes, title, shown in zip(fig.subplots(1, 2), ("relative error", "reads and messages"),
+                                  (errors, [name for name in names if name not in ERRORS]), strict=True):
+        for name in shown:
+            axes.plot([row["epoch"] for row in rows], [row[name] for row in rows], lw=1.6, label=name.removeprefix(AUDIT).replace("_", " "))
+        axes.set_title(title, loc="left", fontweight="bold")
+        axes.set_xlabel("epoch")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(alpha=0.25, lw=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, loc="best")
+    return _svg(fig, "audits by epoch")
+
+
+def time_bars(profile: Profile) -> str:
+    """Milliseconds of an epoch as stacked bars, one per rank: the stages, then waiting."""
+    fig = _figure(1.3 + ROW * profile.ranks)
+    axes = fig.subplots()
+    names, left = _ranks(profile), np.zeros(profile.ranks)
+    for stage, book in profile.stages.items():
+        ms = 1e3 * np.array(book.seconds) / profile.epochs
+        if ms.any():
+            axes.barh(names, ms, left=left, height=0.7, color=COLOURS.get(stage, "#888888"), label=stage)
+            left = left + ms
+    wait = 1e3 * np.sum([book.wait for book in profile.stages.values()], axis=0) / profile.epochs
+    if np.any(wait):
+        axes.barh(names, wait, left=left, height=0.7, label="waiting", **WAITING)
+    axes.set_xlabel("ms of an epoch")
+    _tidy(axes)
+    fig.legend(loc="outside upper left", ncols=5, frameon=False)
+    return _svg(fig, "time of an epoch by rank and stage")
+
+
+def memory_bars(profile: Profile) -> str:
+    """Memory of each rank: measured, and predicted before training."""
+    fig = _figure(1.1 + ROW * profile.ranks)
+    axes, names = fig.subplots(), _ranks(profile)
+    axes.barh(names, np.array(profile.predicted) / 2**20, height=0.7, label="predicted at most", **WAITING)
+    axes.barh(names, np.array(profile.measured) / 2**20, height=0.4, color="#4c78a8", label="measured")
+    axes.set_xlabel("MiB of the process")
+    _tidy(axes)
+    fig.legend(loc="outside upper left", ncols=2, frameon=False)
+    return _svg(fig, "memory by rank")
+
+
+def _ranks(profile: Profile) -> list[str]:
+    return [f"rank {rank}" for rank in range(profile.ranks)]
+
+
+def _figure(height: float) -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ConfigError("a report needs matplotlib for its charts: pip install 'graphtheta[plot]'") from None
+    return Figure(figsize=(WIDTH, height), layout="constrained")
+
+
+def _tidy(axes: Any) -> None:
+    """Put rank 0 on top and remove the frame."""
+    axes.invert_yaxis()
+    axes.grid(axis="x", alpha=0.25, lw=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+
+
+def _svg(fig: Any, about: str) -> str:
+    """The figure as an HTML element: text stays text, no external references, scalable."""
+    import matplotlib
+
+    out = io.StringIO()
+    # the salt names clip paths: different for each chart of a page, and the same in every run
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": about}):
+        fig.savefig(out, format="svg", metadata={"Creator": None, "Date": None, "Format": None, "Type": None})
+    text = out.getvalue()
+    text = re.sub(r' xmlns(:\w+)?="[^"]*"| version="1.1"', "", text[text.index("<svg"):])
+    return re.sub(r'<svg width="[^"]*" height="[^"]*"', f'<svg role="img" aria-label="{about}"', text, count=1)

@@ -1,0 +1,211 @@
+"""``gt.explain``: the execution plan of a job, with communication, operations and memory."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphtheta.base.arguments import checked
+from graphtheta.base.console import amount, table
+from graphtheta.engine.layer.context import Superstep
+from graphtheta.engine.layer.dry_run import Probe
+from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.layer.traffic import Widths
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.partition.relation import EDGE
+from graphtheta.engine.view.level import NO_ROWS
+from graphtheta.errors import ConfigError
+from graphtheta.graph.data.graph import Graph
+from graphtheta.ops.autodiff.expr import Expr
+from graphtheta.ops.autodiff.primitive import PRIMITIVES
+from graphtheta.ops.edge.backend.fused import backend_scope, obstacle, usable
+from graphtheta.ops.edge.cost import Cost, edge_cost, most_pairs, node_cost, pair_cost, widths
+from graphtheta.ops.edge.plan import planner_notes, written
+from graphtheta.ops.edge.program import EdgeProgram, Phase
+from graphtheta.ops.parallel.buffers import LINE
+from graphtheta.train.loop.trainer import Trainer
+
+Row = tuple[str, str, str, str, str]
+HEADER = ("stage", "rows", "each", "read and written", "flops")
+
+
+@dataclass
+class Sizes:
+    """Nodes and edges of the whole graph, and mirror rows communicated at either end of edges."""
+
+    nodes: int
+    edges: int
+    src_moved: int
+    dst_moved: int
+
+    @classmethod
+    def of(cls, partition: Partition) -> Sizes:
+        """Summed over all workers. Collective."""
+        edges = partition.relations[EDGE]
+        moved = partition.halo_comm.all_sum(np.array([len(x.plan.rows) for x in (edges.sources, edges.destinations)]))
+        return cls(partition.n_nodes, partition.n_edges, int(moved[0]), int(moved[1]))
+
+
+@checked
+def explain(model: Trainer | str | Model | Callable[..., Model] | None = None, graph: Graph | None = None, **keys: Any) -> str:
+    """Describe the forward pass of a job over all nodes, as text.
+
+    Args:
+        model: A trainer; or a model, which with the other arguments makes a ``Trainer``.
+        graph: A graph, or by default the job's dataset.
+        **keys: Keys of the job.
+
+    Returns:
+        For each layer the order of its product and sum (in a mini-batch job, that of the first
+        batch), the phases of its gather with the planner's rewrites, the columns
+        communicated, the back end, and bytes and operations of every stage; then an upper bound of
+        a worker's memory.
+
+    Raises:
+        ConfigError: A trainer was given together with a graph or keys.
+        GraphThetaError: The job does not fit.
+
+    Collective: all ranks.
+    """
+    if isinstance(model, Trainer) and (graph is not None or keys):
+        raise ConfigError("gt.explain(TRAINER) takes no graph or keys: the trainer has them already; drop them")
+    trainer = model if isinstance(model, Trainer) else Trainer(model, graph, **keys)
+    sizes, found = Sizes.of(trainer.partition), trainer.probe
+    peak = trainer.comm.all_gather(trainer.predicted_peak())
+    job = trainer.job
+    parts = [f"{type(trainer.model).__name__} over {sizes.nodes:,} nodes and {sizes.edges:,} edges, {trainer.comm.size} worker(s), "
+             f"{job.dtype}"]
+    titles, orders = _titles(found), _orders(trainer)
+    with backend_scope(job.backend):
+        parts += [_layer(i, titles[i], step, trainer, sizes, orders.get(id(step), [])) for i, step in enumerate(found.supersteps)]
+    between = sum((_dense(trainer, i, "other") for i in range(-1, len(found.supersteps))), Cost())
+    if between.flops:
+        parts.append("between layers\n" + table(HEADER, [_row("dense", sizes.nodes, "nodes", between)]))
+    twice = "runs most of it twice (recompute) and " if job.recompute else ""
+    parts.append("bytes and operations of one forward pass over the whole graph; "
+                 f"a training step {twice}adds the backward pass, about twice as much\n"
+                 + f"{trainer.setup.pair.reason}\n" * bool(trainer.setup.pair.reason)
+                 + f"{trainer.setup.mode_line}\n" * bool(trainer.setup.mode_line)
+                 + f"memory: at most {amount(max(peak))} a worker")
+    return "\n\n".join(parts)
+
+
+def _titles(found: Probe) -> list[str]:
+    """Name, direction and hop of each superstep; decoders and precomputed totals take no hop."""
+    hops, titles = iter(found.layers), []
+    for i, step in enumerate(found.supersteps):
+        if step.program is not None and _decodes(step.program):
+            titles.append(f"decoder: {step.layer}")
+        else:
+            hop = "" if step.program is None else f", hop {next(hops).from_end + 1} from the targets"
+            titles.append(f"layer {i + 1}: {step.layer}, direction {step.direction}{hop}")
+    return titles
+
+
+def _orders(trainer: Trainer) -> dict[int, list[str]]:
+    """Lines about the order of products and sums in each superstep, by its id. Collective."""
+    found = [step for step in trainer.probe.summing if step.orders]
+    lines = {id(step): [f"order    {line}" for line in step.order(NO_ROWS)] for step in found}
+    if trainer.job.strategy == "mini" and found:
+        for step, level in zip(trainer.probe.summing, trainer.strategy.batch(0, 0).levels, strict=True):
+            n = level.counts
+            lines[id(step)] = [f"order    first batch: {line}, {n.rows_in:,} nodes to {n.rows_out:,} along {n.edges:,} edges"
+                               for line in step.order(n)]
+    return lines
+
+
+def _decodes(program: EdgeProgram) -> bool:
+    return "" in program.phases[-1].outputs
+
+
+def _layer(i: int, title: str, step: Superstep, trainer: Trainer, sizes: Sizes, order: list[str]) -> str:
+    program = step.program
+    if program is None:
+        dense = [_row(stage, sizes.nodes, "nodes", _dense(trainer, i, stage)) for stage in ("transform", "apply")]
+        return "\n".join([title, f"  {trainer.setup.saving}", *(f"  {line}" for line in table(HEADER, dense).splitlines())])
+    decodes, notes = _decodes(program), [*order, *(f"planned  {note}" for note in planner_notes(program))]
+    lines = [title, *(f"  {note}" for note in notes)]
+    rows = [_row("transform", sizes.nodes, "nodes", _dense(trainer, i, "transform"))]
+    passes = 2 if step.direction == "both" else 1
+    for number, phase in enumerate(program.phases):
+        which = f" {number + 1}" if len(program.phases) > 1 else ""
+        lines += [f"  phase{which}", *(f"    {line}" for line in [*_phase(phase, program), *_rows(phase, step, trainer)])]
+        rows += _moves(phase, which, step.direction, sizes)
+        if decodes:
+            rows.append(_row("gather", sizes.edges, "pairs", edge_cost(phase)))
+        else:
+            if phase.grouped:
+                rows.append(_row("products, at most", passes * int(most_pairs(phase, sizes.nodes, sizes.edges)), "pairs", pair_cost(phase)))
+            rows.append(_row(f"gather and sum{which}", passes * sizes.edges, "edges", edge_cost(phase)))
+    if not decodes:
+        rows.append(_row("apply", sizes.nodes, "nodes", _dense(trainer, i, "apply")))
+    return "\n".join([*lines, *(f"  {line}" for line in table(HEADER, rows).splitlines())])
+
+
+def _phase(phase: Phase, program: EdgeProgram) -> list[str]:
+    """Lines about what a phase computes and reads, and its back end."""
+    lines = []
+    if phase.message:
+        into = f" -> dst.{phase.result.replace(' ', '_')}" if phase.result is not None else ""
+        groups: dict[tuple[Expr, ...], list[str]] = {}
+        for name, parts in phase.parts.items():
+            groups.setdefault(tuple(parts), []).append(phase.aggregators[name].name)
+        lines += [f"sum      {' and '.join(names)} of {', '.join(written(e, program.operands) for e in parts)}{into}"
+                  for parts, names in groups.items()]
+    lines += [f"new      {f'edge.{n}' if n else 'value'} = {written(e, program.operands)}" for n, e in phase.outputs.items()]
+    reads = [f"{end}.{name.replace(' ', '_')} [{width}]" for end in ("src", "dst", "edge") for name, width in widths(phase, end).items()]
+    lines.append(f"reads    {', '.join(reads)}")
+    reason = obstacle(phase)
+    return [*lines, "back end fused" if usable(phase) else f"back end reference{f', many times slower: {reason}' if reason else ''}"]
+
+
+def _rows(phase: Phase, step: Superstep, trainer: Trainer) -> list[str]:
+    """Where a batch reads the rows of wide stored columns; nothing if all rows take part, or are fetched for each batch."""
+    lines: list[str] = []
+    node = trainer.partition.node
+    if trainer.job.strategy == "global" or trainer.setup.independent:
+        return lines
+    for end in ("src", "dst"):
+        for name, width in widths(phase, end).items():
+            column = node.column(step.stored[name]) if name in step.stored else None
+            if column is not None and width * column.dtype.itemsize >= LINE:
+                place = "copied for each batch, since their column is in a file, cached, compressed or of another type"
+                if node.listed(step.stored[name], np.zeros(0, np.int64)) is not None:
+                    place = "read where they are stored"
+                lines.append(f"rows     of {end}.{name} = node.{step.stored[name]}: {place}")
+    return lines
+
+
+def _moves(phase: Phase, which: str, direction: str, sizes: Sizes) -> list[Row]:
+    """Rows of the table for the columns communicated for mirrors; none on one worker."""
+    ends = {"in": ("src", "dst"), "out": ("dst", "src"), "both": ("src", "dst")}[direction]
+    moved = {"src": sizes.src_moved, "dst": sizes.dst_moved}
+    if direction == "both":
+        moved = dict.fromkeys(moved, sizes.src_moved + sizes.dst_moved)
+    each = Widths.of(phase, frozenset())
+    found = (("src", ends[0], each.src), ("dst", ends[1], each.dst), ("totals", ends[1], each.partial),
+             ("of further passes", ends[1], each.shared + each.returned))
+    return [_row(f"move {what}{which}", moved[end], "mirrors", Cost(width)) for what, end, width in found if width and moved[end]]
+
+
+def _dense(trainer: Trainer, superstep: int, stage: str) -> Cost:
+    """Cost per node of the node operations in a stage."""
+    itemsize = np.dtype(trainer.job.dtype).itemsize
+    found = [o for o in trainer.probe.operations if o.superstep == superstep and o.stage == stage and o.name != "gather"]
+    return sum((node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, itemsize) for o in found), Cost())
+
+
+def _row(stage: str, n: int, of: str, each: Cost) -> Row:
+    total = each.times(n)
+    return stage, f"{n:,} {of}", f"{each.bytes} B, {each.flops} flops", amount(total.bytes), _count(total.flops)
+
+
+def _count(flops: int) -> str:
+    """A number of operations in a unit that fits."""
+    value, units = float(flops), iter(("", "k", "M", "G", "T"))
+    unit = next(units)
+    while value >= 1000 and unit != "T":
+        value, unit = value / 1000, next(units)
+    return f"{value:.3g} {unit}".strip()

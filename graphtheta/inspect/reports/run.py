@@ -1,0 +1,120 @@
+"""Reads the output folder of a run."""
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from graphtheta.base.regular import read_regular
+from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
+from graphtheta.errors import ConfigError, FormatError
+from graphtheta.inspect.reports.profile import Profile
+from graphtheta.run.job.job import Job
+from graphtheta.run.job.keyfile import JOB_FILE
+from graphtheta.run.job.run_files import METRICS_FILE, PROFILE_FILE, RESULT_FILE, missing
+from graphtheta.tasks.kinds.class_report import ClassReport
+
+# numbers that every epoch and every result has
+ROW, RESULT = ("epoch", "step", "loss"), ("best_epoch", "seconds")
+# those of them that are integers
+COUNTS = ("epoch", "step", "best_epoch")
+TEXTS = ("positive",)
+# largest number of metrics in a row; each has a plot
+MOST_NAMES = 100
+LARGEST = 1e100
+# bytes of a file of a run that is text
+LARGEST_FILE = 1 << 28
+
+
+@dataclass
+class Run:
+    """The content of the output folder of a run.
+
+    Attributes:
+        folder: The folder.
+        job: The job of the run.
+        rows: One per evaluated epoch.
+        result: Metrics of the best model; None if the run did not finish.
+        profile: Time, traffic and memory; None if the run did not finish.
+        classes: Report of each class; None if the run did not finish, or has no classes.
+        traces: Names of the timeline files.
+    """
+
+    folder: Path
+    job: Job
+    rows: list[dict[str, Any]]
+    result: dict[str, Any] | None
+    profile: Profile | None
+    classes: ClassReport | None
+    traces: list[str]
+
+
+def read_run(folder: Path) -> Run:
+    """Read the folder of a run, which may have been interrupted.
+
+    Raises:
+        ConfigError: The folder holds no run.
+        FormatError: A file in it is damaged.
+    """
+    seeds = sorted(folder.glob("seed-*"))
+    for name in (JOB_FILE, METRICS_FILE):
+        if not (folder / name).is_file():
+            if seeds:
+                raise ConfigError(f"{folder} holds runs of several seeds; give one of them, such as {seeds[0]}")
+            raise missing(folder, name)
+    rows = [_record(line, f"{folder / METRICS_FILE}: line {i}", ROW) for i, line in enumerate(_text(folder / METRICS_FILE).splitlines(), 1)]
+    other = next((i for i, row in enumerate(rows, 1) if set(row) != set(rows[0])), None)
+    if other is not None:
+        raise FormatError(f"{folder / METRICS_FILE}: line {other} has other columns than line 1; delete it, or train again")
+    result = folder / RESULT_FILE
+    record = _record(_text(result), str(result), RESULT) if result.exists() else None
+    return Run(folder, Job.from_yaml(folder / JOB_FILE), rows, record,
+               Profile.read(folder / PROFILE_FILE) if (folder / PROFILE_FILE).exists() else None,
+               _classes(record, result) if record is not None and "classes" in record else None,
+               [path.name for path in files_of(folder / TRACE_FILE)])
+
+
+def _classes(record: dict[str, Any], path: Path) -> ClassReport:
+    try:
+        return ClassReport.model_validate(record["classes"])
+    except ValidationError as error:
+        raise FormatError(f"{path}: classes: {error.errors()[0]['msg']}; delete the file, or train again") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_regular(path, LARGEST_FILE).decode("utf-8")
+    except OSError as error:
+        raise FormatError(f"{path}: cannot be read: {error.strerror or error}; check the file") from None
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path}: cannot be read: {error}; delete it, or train again") from None
+
+
+def _record(text: str, where: str, names: tuple[str, ...]) -> dict[str, Any]:
+    """A JSON mapping with these names; its values are numbers, mappings, or texts if in ``TEXTS``.
+
+    null is NaN.
+    """
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{where}: damaged ({error}); delete it, or train again") from None
+    if not isinstance(record, dict) or not set(names) <= set(record) or len(record) > MOST_NAMES:
+        raise FormatError(f"{where}: expected a mapping with {', '.join(names)}; delete it, or train again")
+    record = {name: float("nan") if value is None else value for name, value in record.items()}
+    wrong = [name for name, value in record.items() if not _plain(name, value) and (name in names or not isinstance(value, dict))]
+    if wrong:
+        raise FormatError(f"{where}: {wrong[0]:.60} is not a number, or is out of range; delete it, or train again")
+    return record
+
+
+def _plain(name: str, value: Any) -> bool:
+    """Whether it is a number that can be printed and drawn, or a text; a loss may not be finite."""
+    if name in TEXTS:
+        return isinstance(value, str)
+    if name in COUNTS:
+        return type(value) is int and 0 <= value <= LARGEST
+    return type(value) in (int, float) and (not abs(value) > LARGEST or value in (float("inf"), -float("inf")))

@@ -1,0 +1,211 @@
+"""Writes the output folder of a run: metrics as JSON lines, job and profile."""
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from time import perf_counter
+from types import TracebackType
+from typing import Any, BinaryIO
+
+import numpy as np
+from tqdm import tqdm
+
+from graphtheta.base.atomic import atomic_file, make_folder, remove_file, started_file, unwritable
+from graphtheta.base.console import amount, figure, say, table
+from graphtheta.base.strict_json import to_json
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.comm.ledger import STAGES
+from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
+from graphtheta.errors import FormatError
+from graphtheta.inspect.reports.profile import LISTED, Book, Profile
+from graphtheta.run.job.job import Job
+from graphtheta.run.job.keyfile import JOB_FILE
+from graphtheta.run.job.run_files import METRICS_FILE, PROFILE_FILE, RESULT_FILE
+from graphtheta.run.memory.bound import resident_bytes
+
+FIELDS = ("seconds", "wait", "bytes", "messages")
+# number of progress lines in a log file, in place of a progress bar
+LINES = 20
+
+
+class RunLog:
+    """Context manager that records and shows a row per evaluated epoch.
+
+    Args:
+        job: Gives the folder and the number of epochs.
+        comm: All ranks; only rank 0 writes and prints.
+        metric: Metric to show, such as accuracy.
+
+    Attributes:
+        rows: One per evaluated epoch of the run.
+        begun: Whether training has begun; False if there is nothing to train.
+    """
+
+    def __init__(self, job: Job, comm: Comm, metric: str):
+        self.job, self.comm, self.metric = job, comm, metric
+        self.rows: list[dict[str, Any]] = []
+        self.begun = False
+        # number of rows of an earlier process, whose times are excluded
+        self._earlier = 0
+        self._times = np.zeros((comm.size, len(STAGES), len(FIELDS)))
+        self._file: BinaryIO | None = None
+        self._bar: tqdm | None = None
+        self._unit, self._goal = ("step", job.steps) if job.steps else ("epoch", job.epochs)
+        self._said = -1
+        self._before = comm.ledger.snapshot()
+        self._sent = self._sent_before = comm.ledger.receivers(comm.size)
+        self._clock = self._clock_before = perf_counter()
+
+    def begin(self, history: list[dict[str, Any]]) -> None:
+        """Begin the log, or continue it after the rows of ``history``; replaces other runs.
+
+        Raises:
+            FormatError: The folder cannot be written; on all ranks together.
+
+        Collective: all ranks of comm.
+        """
+        job, error = self.job, None
+        self.begun, self.rows, self._earlier = True, list(history), len(history)
+        if self.comm.rank == 0:
+            try:
+                make_folder(job.folder)
+                # results of an earlier run must not pass for this one's if it does not finish
+                for old in (job.folder / RESULT_FILE, job.folder / PROFILE_FILE, *files_of(job.folder / TRACE_FILE)):
+                    remove_file(old)
+                with atomic_file(job.folder / JOB_FILE) as file:
+                    file.write(job.to_yaml().encode())
+                self._file = started_file(job.folder / METRICS_FILE)
+                self._write(history)
+            except OSError as e:
+                error = unwritable(job.folder, "the folder for results", e, "choose another with --out")
+        self.comm.agree(error)
+        if self.comm.rank == 0 and sys.stderr.isatty():
+            self._bar = tqdm(total=self._goal, unit=self._unit, leave=False)
+
+    def __enter__(self) -> RunLog:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.close()
+        if self._file is not None:
+            # what a full disk refused has been reported already
+            with suppress(OSError):
+                self._file.close()
+
+    def finish(self) -> None:
+        """Show where the time went; does nothing if no epoch was run."""
+        if self.comm.rank == 0 and self._new:
+            if self._bar is not None:
+                self._bar.close()
+            say(self.time_table())
+
+    @property
+    def _new(self) -> list[dict[str, Any]]:
+        """Rows of this process."""
+        return self.rows[self._earlier:]
+
+    def epoch(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Record an evaluated epoch: epoch, step, loss, seconds and the metrics of each split.
+
+        Returns:
+            The time, traffic and messages of the epoch by stage, to be stored in the row.
+
+        Raises:
+            FormatError: The row cannot be written; on all ranks together.
+
+        Collective: all ranks of comm.
+        """
+        since = self.comm.ledger.since(self._before)
+        mine = np.array([[since[stage][name] for name in FIELDS] for stage in STAGES])
+        ranks = np.stack(self.comm.all_gather(mine))
+        self._before = self.comm.ledger.snapshot()
+        # the first epoch makes plans and warms caches; it is not representative
+        self._times = ranks if len(self._new) < 2 else self._times + ranks
+        if len(self._new) == 1:
+            self._sent_before, self._clock_before = self._sent, self._clock
+        self._sent, self._clock = self.comm.ledger.receivers(self.comm.size), perf_counter()
+        mean = ranks.mean(axis=0).tolist()
+        times = {"time": {stage: dict(zip(FIELDS, values, strict=True)) for stage, values in zip(STAGES, mean, strict=True)}}
+        self.rows.append({**row, **times})
+        error = None
+        if self._file is not None:
+            try:
+                self._write(self.rows[-1:])
+            except OSError as e:
+                error = unwritable(self.job.folder / METRICS_FILE, "the metrics", e, "free disk space, and go on with --resume")
+            self._show(row)
+        self.comm.agree(error)
+        return times
+
+    def _write(self, rows: list[dict[str, Any]]) -> None:
+        """Append rows to the file."""
+        assert self._file is not None
+        for row in rows:
+            self._file.write((to_json(row) + "\n").encode())
+        self._file.flush()
+
+    def write_profile(self, predicted: int, fallbacks: list[str]) -> None:
+        """Write the profile of all ranks; does nothing if no epoch was run.
+
+        Args:
+            predicted: Predicted peak memory of this rank, in bytes.
+            fallbacks: Which layers run on the reference back end although the fused one is chosen, and why.
+
+        Raises:
+            FormatError: It cannot be written; on all ranks together.
+
+        Collective: all ranks of comm.
+        """
+        if not self._new:
+            return
+        sent = self._sent - self._sent_before
+        most = np.argsort(-sent[:, 0], kind="stable")[:LISTED]
+        most = most[sent[most, 1] > 0]
+        largest = self.comm.gather_rows(np.stack((np.full(len(most), self.comm.rank), most, *sent[most].T), axis=1))
+        memory = np.array(self.comm.all_gather([predicted, resident_bytes(), *sent.sum(axis=0).tolist()]))
+        error = None
+        if largest is not None:
+            books = [Book(**dict(zip(FIELDS, times.T.tolist(), strict=True))) for times in self._times.swapaxes(0, 1)]
+            profile = Profile(ranks=self.comm.size, epochs=self._epochs(), steps=self.rows[-1]["step"],
+                              elapsed=self._clock - self._clock_before, first_left_out=len(self._new) > 1,
+                              stages=dict(zip(STAGES, books, strict=True)),
+                              sent=memory[:, 2:].tolist(), largest=np.concatenate(largest).tolist(),
+                              predicted=memory[:, 0].tolist(), measured=memory[:, 1].tolist(), fallbacks=fallbacks)
+            try:
+                profile.write(self.job.folder / PROFILE_FILE)
+            except FormatError as e:
+                error = e
+        self.comm.agree(error)
+
+    def _show(self, row: dict[str, Any]) -> None:
+        shown = {"loss": row["loss"]} | {name: row[name] for name in (f"train_{self.metric}", f"val_{self.metric}") if name in row}
+        text = "  ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in shown.items())
+        done = row[self._unit]
+        if self._bar is not None:
+            self._bar.set_postfix_str(text, refresh=False)
+            self._bar.update(done - self._bar.n)
+        elif done * LINES // self._goal > self._said:
+            self._said = done * LINES // self._goal
+            say(f"{self._unit} {done:>4}/{self._goal}  {text}  {1000 * row['seconds']:.0f} ms")
+
+    def time_table(self) -> str:
+        """Table of an epoch by stage: mean time, slowest rank, waiting, bytes, messages sent."""
+        times = self._times / self._epochs()
+        lines = [self._line(stage, times[:, i]) for i, stage in enumerate(STAGES) if times[:, i].any()]
+        which = "per epoch, without the first" if len(self._new) > 1 else "per epoch, with the first"
+        return f"\ntime {which}\n" + table(("stage", "mean ms", "slowest ms", "waiting ms", "sent", "messages"),
+                                          [*lines, self._line("total", times.sum(axis=1))])
+
+    def _epochs(self) -> int:
+        """Number of epochs that the accumulated times cover; a row may cover several."""
+        rows = self._new
+        before = rows[0] if len(rows) > 1 else self.rows[self._earlier - 1] if self._earlier else {"epoch": 0}
+        return max(1, int(rows[-1]["epoch"] - before["epoch"]))
+
+    def _line(self, name: str, times: np.ndarray) -> tuple[str, ...]:
+        """One line of the table from [n_ranks, n_fields]."""
+        seconds, wait, n_bytes, messages = times.T
+        busy = 1e3 * (seconds + wait)
+        columns = [f"{x:.2f}" for x in (busy.mean(), busy.max(), 1e3 * wait.mean())]
+        return name, *columns, amount(n_bytes.sum()), figure(round(messages.sum()))

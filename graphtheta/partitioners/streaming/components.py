@@ -1,0 +1,158 @@
+"""Connected components that all workers find together, and parts made of whole ones."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from graphtheta.ops.kernels.partition.blocks import join
+from graphtheta.ops.kernels.partition.forest import free_keys, grow_forest, hook, read_forest
+from graphtheta.partitioners.streaming.blocks import Blocks
+
+# fewest ids for which a worker has room while it reads pairs
+FEWEST = 1 << 15
+
+Pairs = Iterable[tuple[np.ndarray, np.ndarray]]
+
+
+def components(blocks: Blocks, pairs: Pairs) -> np.ndarray:
+    """The lowest id in the connected component of each node of this worker's block, [n_block] int64.
+
+    One worker alone joins the trees of a forest over all nodes. Several reduce the pairs that they
+    read to spanning forests, over at most about twice as many ids as a block has, and send these:
+    a pair of a node and its root goes to the block of the node. A node there whose parent is
+    another one passes the pair of both parents on, and takes the lower. Paths to the roots are
+    halved in every round, so their number grows with the logarithm of the diameter.
+
+    Args:
+        blocks: The ids.
+        pairs: Adjacent nodes that this worker reads, [n] integers each, in equally many items on
+            all workers.
+
+    Source: Zhang, Azad and Hu, FastSV, SIAM PP 2020, https://arxiv.org/abs/1910.05971, on forests in place of edges
+
+    Collective: all ranks, at each item.
+    """
+    comm, parent = blocks.comm, np.arange(blocks.first, blocks.last)
+    if comm.size == 1:
+        for a, b in pairs:
+            join(a, b, parent)
+        return _shortened(blocks, parent)
+    keys = free_keys(max(2 * len(parent), FEWEST), blocks.kind)
+    above, used = np.empty(len(keys), np.int32 if len(keys) <= np.iinfo(np.int32).max else np.int64), 0
+    for a, b in pairs:
+        begin = 0
+        while True:
+            begin, used = grow_forest(a, b, begin, keys, above, used)
+            if not comm.all_max(np.array(begin < len(a))):
+                break
+            _join(blocks, parent, _forest(keys, above, used))
+            used = 0
+    forest = _forest(keys, above, used)
+    del keys, above
+    _join(blocks, parent, forest)
+    return _shortened(blocks, parent)
+
+
+def _forest(keys: np.ndarray, above: np.ndarray, used: int) -> np.ndarray:
+    """The nodes of a forest and their roots, [n, 2] int64; the table of ``grow_forest`` is free afterwards."""
+    pairs = np.empty((used, 2), np.int64)
+    n = read_forest(keys, above, pairs[:, 0], pairs[:, 1])
+    keys.fill(-1)
+    return pairs[:n]
+
+
+def _join(blocks: Blocks, parent: np.ndarray, pairs: np.ndarray) -> None:
+    """Join components along some pairs.
+
+    Args:
+        blocks: The ids.
+        parent: Of the nodes of this worker's block, [n_block] int64; changed.
+        pairs: Nodes and lower ones, [n, 2] int64.
+
+    Collective: all ranks.
+    """
+    while blocks.comm.all_max(np.array(len(pairs) > 0)):
+        found = np.concatenate(blocks.received(pairs[:, 0], pairs))
+        left = np.empty_like(found)
+        left = left[: hook(found[:, 0], found[:, 1], blocks.first, parent, left)]
+        # many nodes of a tree pass the same pair on
+        left = left[np.lexsort((left[:, 1], left[:, 0]))]
+        pairs = left[np.any(np.diff(left, axis=0, prepend=-1), axis=1)]
+        parent[:] = _above(blocks, parent)
+
+
+def _above(blocks: Blocks, parent: np.ndarray) -> np.ndarray:
+    """The parents of the parents, [n_block] int64.
+
+    Collective: all ranks.
+    """
+    ids, at = np.unique(parent, return_inverse=True)
+    return blocks.look_up(parent, ids)[at]
+
+
+def _shortened(blocks: Blocks, parent: np.ndarray) -> np.ndarray:
+    """The root of each node of this worker's block, [n_block] int64.
+
+    Collective: all ranks.
+    """
+    while True:
+        above = _above(blocks, parent) if blocks.comm.size > 1 else parent[parent]
+        if not blocks.comm.all_max(np.array(np.any(above != parent))):
+            return parent
+        parent = above
+
+
+def whole_components(blocks: Blocks, component: np.ndarray, size: int, room: int) -> np.ndarray | None:
+    """Parts that cut no edge, [n_block] int32, made of components by falling size; None if one of them is too large for its part.
+
+    Each goes to the part of fewest nodes. Only the numbers of components of each size are known to
+    all workers. Of those of equal size, each part has consecutive ones.
+
+    Args:
+        blocks: The ids.
+        component: The lowest id in the component of each node, [n_block] int64.
+        size: Number of parts.
+        room: The most nodes of a part.
+
+    Collective: all ranks.
+    """
+    comm = blocks.comm
+    nodes = np.zeros(len(component), np.int64)
+    names, counts = np.unique(component, return_counts=True)
+    for part, more in zip(blocks.received(names), blocks.received(names, counts), strict=True):
+        nodes[part - blocks.first] += more
+    sizes, counts = np.unique(nodes[nodes > 0], return_counts=True)
+    known = comm.all_gather(np.stack((sizes, counts)))
+    load, part = np.zeros(size, np.int64), np.empty(len(component), np.int32)
+    for nodes_each in np.unique(np.concatenate([found[0] for found in known]))[::-1]:
+        have = [int(found[1][found[0] == nodes_each].sum()) for found in known]
+        given = _given(load, int(nodes_each), sum(have))
+        load += given * nodes_each
+        if load.max() > room:
+            return None
+        own = np.flatnonzero(nodes == nodes_each)
+        part[own] = np.searchsorted(np.cumsum(given), sum(have[: comm.rank]) + np.arange(len(own)), side="right")
+    return blocks.look_up(part, component)
+
+
+def _given(load: np.ndarray, nodes: int, n: int) -> np.ndarray:
+    """How many of n components of equal size each part has, [size] int64, if each goes to the part of fewest nodes, the lowest of these.
+
+    Args:
+        load: Nodes of each part before.
+        nodes: Nodes of a component.
+        n: Number of components.
+    """
+    # the part that has the level takes another component at loads up to it
+    low, high = int(load.min()), int(load.min()) + nodes * n
+    while low < high:
+        level = (low + high) // 2
+        if int(np.maximum((level - load) // nodes + 1, 0).sum()) >= n:
+            high = level
+        else:
+            low = level + 1
+    given: np.ndarray = np.maximum((low - 1 - load) // nodes + 1, 0)
+    last = np.flatnonzero((low >= load) & ((low - load) % nodes == 0))
+    given[last[: n - int(given.sum())]] += 1
+    return given

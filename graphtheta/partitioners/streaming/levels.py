@@ -1,0 +1,342 @@
+"""Levels of a multilevel cut that workers have together: graphs whose nodes move between labels of limited mass.
+
+As many streams as parts move the nodes, each those of a block of ids, in steps: a stream sees its
+own moves at once, and those of others after the step. Results do not depend on the number of
+workers that compute the streams: one, or one for each.
+"""
+from __future__ import annotations
+
+from copy import copy
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.partition.edge_source import EdgeSource
+from graphtheta.engine.partition.partitioner import block_bounds, block_owner
+from graphtheta.ops.kernels.partition.label_moves import contract, favourites, merge_rows, move_nodes
+from graphtheta.ops.kernels.partition.neighbours import fill_lists
+from graphtheta.ops.kernels.partition.refine import cut_weight
+from graphtheta.partitioners.streaming.blocks import Blocks
+from graphtheta.partitioners.streaming.dealing import share_of_room
+from graphtheta.partitioners.streaming.degrees import block_degrees
+from graphtheta.partitioners.streaming.lists import neighbour_lists, numbered
+
+# steps in which streams visit all nodes
+STEPS = 16
+
+
+class Contracted(NamedTuple):
+    """A graph in memory.
+
+    Attributes:
+        ptr, near, weight: Neighbours of each node, as in ``ops.partition.label_moves``.
+        mass: Weight of each node, [n_nodes] int64.
+    """
+
+    ptr: np.ndarray
+    near: np.ndarray
+    weight: np.ndarray
+    mass: np.ndarray
+
+
+class Rows(NamedTuple):
+    """The nodes that a stream moves in a step, with their neighbours.
+
+    Attributes:
+        stream: Number of the stream.
+        first: The first node.
+        ptr, near, weight: Neighbours, as in ``ops.partition.label_moves``.
+        others: Ids of the neighbours behind the nodes themselves, [n_others].
+    """
+
+    stream: int
+    first: int
+    ptr: np.ndarray
+    near: np.ndarray
+    weight: np.ndarray
+    others: np.ndarray
+
+
+class Loads(Protocol):
+    """Mass of labels, of which each can take some more."""
+
+    def left(self, names: np.ndarray, stream: int) -> np.ndarray:
+        """What a stream may add to some labels, [n] int64. Collective: all ranks."""
+
+    def add(self, names: np.ndarray, mass: np.ndarray) -> None:
+        """Add mass to some labels of a stream. Collective: all ranks."""
+
+
+class OfParts:
+    """Mass of parts, which all workers know.
+
+    Args:
+        comm: The workers.
+        load: Mass of each part, [size] int64.
+        room: The most mass of one.
+    """
+
+    def __init__(self, comm: Comm, load: np.ndarray, room: int):
+        self._comm, self._load, self._room = comm, load, room
+
+    def left(self, names: np.ndarray, stream: int) -> np.ndarray:
+        return share_of_room(np.maximum(self._room - self._load, 0), stream)[names]
+
+    def add(self, names: np.ndarray, mass: np.ndarray) -> None:
+        more = np.zeros_like(self._load)
+        more[names] = mass
+        self._load += self._comm.all_sum(more)
+
+
+class OfClusters:
+    """Mass of clusters, which are named by nodes, each at the worker whose block has the node.
+
+    Args:
+        blocks: The nodes.
+        mass: Mass of each cluster of this worker's block, [n_block] int64.
+        size: Number of streams.
+        room: The most mass of one.
+    """
+
+    def __init__(self, blocks: Blocks, mass: np.ndarray, size: int, room: int):
+        self._blocks, self.mass, self._size, self._room = blocks, mass, size, room
+
+    def left(self, names: np.ndarray, stream: int) -> np.ndarray:
+        free, number = self._room - self._blocks.look_up(self.mass, names), (stream + names) % self._size
+        shares: np.ndarray = free * (number + 1) // self._size - free * number // self._size
+        return shares
+
+    def add(self, names: np.ndarray, mass: np.ndarray) -> None:
+        changed = np.flatnonzero(mass)
+        names, mass = names[changed], mass[changed]
+        for part, more in zip(self._blocks.received(names), self._blocks.received(names, mass), strict=True):
+            self.mass[part - self._blocks.first] += more
+
+
+class Level:
+    """A graph of weighted nodes and edges. Each worker has the nodes of a block of ids, with their neighbours.
+
+    Args:
+        comm: The workers: one, or ``size``.
+        n: Number of nodes.
+        size: Number of streams.
+        ptr, near, weight: Neighbours of the nodes of this worker's block, ids; near is used up.
+        mass: Weight of each node of this worker's block, [n_block] int64.
+
+    Attributes:
+        n, size, mass: As given.
+        blocks: The ids.
+        degree: Neighbours of each node of this worker's block, [n_block] int64.
+        n_entries: Neighbours of all nodes of all workers.
+
+    Collective: all ranks of comm.
+    """
+
+    def __init__(self, comm: Comm, n: int, size: int, ptr: np.ndarray, near: np.ndarray, weight: np.ndarray, mass: np.ndarray):
+        self.n, self.size, self.mass, self.blocks, self.degree = n, size, mass, Blocks(comm, n), np.diff(ptr)
+        self.n_entries, self._comm = int(comm.all_sum(np.array(len(near)))), comm
+        streams = range(size) if comm.size == 1 else range(comm.rank, comm.rank + 1)
+        made = [self._rows(stream, ptr, near, weight) for stream in streams]
+        self._steps = list(zip(*made, strict=True))
+
+    def _rows(self, stream: int, ptr: np.ndarray, near: np.ndarray, weight: np.ndarray) -> list[Rows]:
+        """The nodes of a stream in steps of about as many neighbours; neighbours are numbered in place."""
+        begin, end = (at - self.blocks.first for at in block_bounds(self.n, stream, self.size))
+        ends = begin + np.searchsorted(ptr[begin: end + 1], ptr[begin] + (ptr[end] - ptr[begin]) * np.arange(1, STEPS) // STEPS)
+        rows = []
+        for a, b in zip([begin, *ends], [*ends, end], strict=True):
+            here, first = slice(ptr[a], ptr[b]), self.blocks.first + int(a)
+            others = numbered(near[here], first, first + int(b - a), self.n)
+            rows.append(Rows(stream, first, ptr[a: b + 1] - ptr[a], near[here], weight[here], others))
+        return rows
+
+    def within(self, part: np.ndarray) -> Level:
+        """The same graph, in which edges between different parts of nodes, [n_block], have no weight.
+
+        Collective: all ranks.
+        """
+        made = copy(self)
+        made._steps = []
+        for step in self._steps:
+            seen = [self._seen(part, rows) for rows in step]
+            made._steps.append(tuple(rows._replace(weight=np.where(np.repeat(of[: len(rows.ptr) - 1], np.diff(rows.ptr)) == of[rows.near],
+                                                                   rows.weight, np.int32(0))) for rows, of in zip(step, seen, strict=True)))
+        return made
+
+    def visit(self, label: np.ndarray, loads: Loads, key: int) -> int:
+        """Move all nodes once; returns the number of moves of all workers.
+
+        Args:
+            label: Label of each node of this worker's block, [n_block] integers; changed.
+            loads: Mass of the labels; changed.
+            key: Key of ties.
+
+        Collective: all ranks.
+        """
+        moves = 0
+        for step in self._steps:
+            moved = []
+            for rows in step:
+                at = self._seen(label, rows)
+                names = numbered(at, 0, 0, len(at))
+                left = loads.left(names, rows.stream)
+                before, graph = left.copy(), (rows.first, rows.ptr, rows.near, rows.weight)
+                moves += move_nodes(*graph, self.mass[self._here(rows)], at, names, left, np.uint64(key))
+                moved.append((rows, names[at[: len(rows.ptr) - 1]], names, before - left))
+            for rows, found, names, more in moved:
+                label[self._here(rows)] = found
+                loads.add(names, more)
+        return int(self._comm.all_sum(np.array(moves)))
+
+    def join_alone(self, label: np.ndarray, loads: OfClusters, room: int, key: int) -> None:
+        """Join nodes that are alone in their clusters with others whose neighbours are mostly in the same cluster, or that have none.
+
+        Args:
+            label, loads, key: As in ``visit``, for clusters; loads are not changed.
+            room: The most mass of a cluster.
+
+        Collective: all ranks.
+        """
+        ids, best = np.arange(self.blocks.first, self.blocks.last), np.empty(len(label), np.int64)
+        for step in self._steps:
+            for rows in step:
+                at = self._seen(label, rows)
+                names = numbered(at, 0, 0, len(at))
+                favourites(rows.first, rows.ptr, rows.near, rows.weight, at, names, np.uint64(key), best[self._here(rows)])
+        own = np.flatnonzero((label == ids) & (loads.mass == self.mass) & (2 * self.mass <= room))
+        none = best[own] < 0
+        waits = np.where(none, -1 - block_owner(self.n, self.size)(ids[own]), best[own])
+        waiting = np.stack((waits, ids[own], self.mass[own]), axis=1)
+        found = np.concatenate(self.blocks.received(np.where(none, ids[own], best[own]), waiting))
+        found = found[np.lexsort((found[:, 1], found[:, 0]))]
+        starts = np.diff(found[:, 0], prepend=found[:1, 0] - 1) != 0
+        before = np.cumsum(found[:, 2]) - found[:, 2]
+        # a group is that of the nodes that begin within half of the room
+        group = (before - np.maximum.accumulate(np.where(starts, before, 0))) // (room - room // 2)
+        leads = starts | (np.diff(group, prepend=-1) != 0)
+        pairs = np.stack((found[:, 1], found[leads, 1][np.cumsum(leads) - 1]), axis=1)
+        for part in self.blocks.received(pairs[:, 0], pairs):
+            label[part[:, 0] - self.blocks.first] = part[:, 1]
+
+    def contracted(self, label: np.ndarray) -> tuple[Level, np.ndarray]:
+        """The graph of clusters.
+
+        Args:
+            label: A node that names the cluster of each node of this worker's block, [n_block] integers.
+
+        Returns:
+            The graph, whose edges are summed by pairs of clusters, without loops; and the node of it that
+            each node is in, [n_block].
+
+        Collective: all ranks.
+        """
+        used, kind = np.zeros(len(label), bool), label.dtype
+        for part in self.blocks.received(np.unique(label)):
+            used[part - self.blocks.first] = True
+        counts = self._comm.all_gather(int(used.sum()))
+        inside = self.blocks.look_up((sum(counts[: self._comm.rank]) + np.cumsum(used) - 1).astype(kind), label)
+        blocks, steps = Blocks(self._comm, sum(counts)), [rows for step in self._steps for rows in step]
+        ptr = np.zeros(blocks.last - blocks.first + 1, np.int64)
+        # computed twice, because lists of all rows with their sums would take more than twice the memory
+        for rows in steps:
+            own, n_sums = np.unique(self._summed(rows, inside)[:, 0], return_counts=True)
+            for part, more in zip(blocks.received(own), blocks.received(own, n_sums), strict=True):
+                ptr[1 + part - blocks.first] += more
+        np.cumsum(ptr, out=ptr)
+        near, weight = np.empty(ptr[-1], kind), np.empty(ptr[-1], np.int32)
+        free = [ptr[:-1].copy(), ptr[:-1].copy()]
+        for rows in steps:
+            sums = self._summed(rows, inside)
+            for part in blocks.received(sums[:, 0], sums):
+                for column, lists in enumerate((near, weight), start=1):
+                    fill_lists(part[:, 0], part[:, column], blocks.first, free[column - 1], lists)
+        bounds = np.empty_like(ptr)
+        end = merge_rows(ptr, near, weight, bounds)
+        mass = _sums(blocks, inside, self.mass)
+        for lists in (near, weight):
+            # without a copy
+            lists.resize(end, refcheck=False)
+        return Level(self._comm, sum(counts), self.size, bounds, near, weight, mass), inside
+
+    def _summed(self, rows: Rows, inside: np.ndarray) -> np.ndarray:
+        """Rows of the cluster of some nodes, another cluster and the weight between them, [n, 3], each pair once.
+
+        Collective: all ranks.
+        """
+        at = self._seen(inside, rows)
+        names, n = numbered(at, 0, 0, len(at)), len(rows.ptr) - 1
+        labels, bounds = np.empty(n, at.dtype), np.empty(n + 1, np.int64)
+        near, sums = np.empty(len(rows.near), at.dtype), np.empty(len(rows.near), np.int32)
+        of = at[:n].copy()
+        n, end = contract(of, rows.ptr, rows.near, rows.weight, at, len(names), np.argsort(of, kind="stable"), labels, bounds, near, sums)
+        own = np.repeat(names[labels[:n]], np.diff(bounds[: n + 1]))
+        return np.stack((own, names[near[:end]], sums[:end].astype(own.dtype)), axis=1)
+
+    def whole(self) -> Contracted:
+        """The whole graph, on all workers; for small ones.
+
+        Collective: all ranks.
+        """
+        own = sorted((rows for step in self._steps for rows in step), key=lambda rows: rows.first)
+        near = [np.concatenate((np.arange(rows.first, rows.first + len(rows.ptr) - 1, dtype=rows.others.dtype), rows.others))[rows.near]
+                for rows in own]
+        parts = self._comm.all_gather([self.degree, np.concatenate(near), np.concatenate([rows.weight for rows in own]), self.mass])
+        degree, near_all, weight, mass = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return Contracted(np.append(0, np.cumsum(degree)), near_all, weight, mass)
+
+    def loads(self, part: np.ndarray) -> np.ndarray:
+        """Mass of each part, [size] int64, for parts of the nodes of this worker's block, [n_block].
+
+        Collective: all ranks.
+        """
+        load = np.zeros(self.size, np.int64)
+        np.add.at(load, part, self.mass)
+        total: np.ndarray = self._comm.all_sum(load)
+        return total
+
+    def cut(self, part: np.ndarray) -> int:
+        """Twice the weight of the edges between different parts of nodes, [n_block].
+
+        Collective: all ranks.
+        """
+        total = sum(int(cut_weight(rows.ptr, rows.near, rows.weight, self._seen(part, rows))) for step in self._steps for rows in step)
+        return int(self._comm.all_sum(np.array(total)))
+
+    def _here(self, rows: Rows) -> slice:
+        """Positions of the nodes of some rows in this worker's block."""
+        return slice(rows.first - self.blocks.first, rows.first - self.blocks.first + len(rows.ptr) - 1)
+
+    def _seen(self, values: np.ndarray, rows: Rows) -> np.ndarray:
+        """Values of the nodes of some rows, and of their neighbours, [n + n_others].
+
+        Collective: all ranks.
+        """
+        return np.concatenate((values[self._here(rows)], self.blocks.look_up(values, rows.others)))
+
+
+def of_source(source: EdgeSource, comm: Comm, size: int) -> Level:
+    """The graph of the edges of a source, whose nodes and edges all have the weight 1.
+
+    Args:
+        source: The edges, in either direction.
+        comm: The workers: one, or ``size``.
+        size: Number of streams.
+
+    Collective: all ranks of comm.
+    """
+    ptr, near = neighbour_lists(source, Blocks(comm, source.n_nodes), block_degrees(source, comm))
+    return Level(comm, source.n_nodes, size, ptr, near, np.broadcast_to(np.int32(1), len(near)), np.broadcast_to(np.int64(1), len(ptr) - 1))
+
+
+def _sums(blocks: Blocks, ids: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Sums of integers x by id, [n_block] int64, of the ids of this worker's block; x are [n], for the ids of each worker.
+
+    Collective: all ranks.
+    """
+    names, at = np.unique(ids, return_inverse=True)
+    own, total = np.zeros(len(names), np.int64), np.zeros(blocks.last - blocks.first, np.int64)
+    np.add.at(own, at, x)
+    for part, more in zip(blocks.received(names), blocks.received(names, own), strict=True):
+        total[part - blocks.first] += more
+    return total

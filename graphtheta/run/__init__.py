@@ -1,0 +1,1 @@
+"""A job and what its run keeps: keys, checkpoints, embeddings, memory."""

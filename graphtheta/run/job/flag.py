@@ -1,0 +1,156 @@
+"""Command-line flags: one for each key of a job. Types and checks are those of the job."""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+from pydantic.fields import FieldInfo
+
+from graphtheta.base.console import say
+from graphtheta.base.wording import did_you_mean
+from graphtheta.engine.runtime.start import launched
+from graphtheta.errors import ConfigError
+from graphtheta.models.design import Design
+from graphtheta.models.registry import MODELS
+from graphtheta.models.user import declared, load_user
+from graphtheta.run.job.described import described
+from graphtheta.run.job.job import as_text, choices, flag, read_keys
+from graphtheta.run.job.keyfile import read_mapping
+from graphtheta.run.job.keys import SECTIONS
+from graphtheta.run.job.model_keys import OPTIONS
+from graphtheta.run.job.outside import extra_keys, in_file, read_extra
+from graphtheta.run.job.presets import PRESETS, preset
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser of one command that raises instead of printing."""
+
+    def __init__(self, command: str, summary: str, example: str, words: str = ""):
+        super().__init__(prog=f"graphtheta {command}",
+                         usage=f"graphtheta {command} {words}[flags]", description=summary, epilog=f"example: {example}",
+                         allow_abbrev=False,
+                         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30, width=110))
+        self.keys: set[str] = set()
+        # keys whose help has its line
+        self.told: set[str] = set()
+        self.outside: tuple[Design | Callable[..., Any] | None, str] = None, ""
+        self.extra: dict[str, FieldInfo] = {}
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see {self.prog} --help")
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help on rank 0 only."""
+        if launched()[0] == 0:
+            say(self.format_help())
+
+    def format_help(self) -> str:
+        """The help, for which keys of the job get their lines."""
+        texts = described() if self.outside[0] is None else described(declared(self.outside[0]))
+        for action in self._actions:
+            if action.dest in self.keys - self.told:
+                action.help = " ".join(f"{texts.get(action.dest, '').replace('%', '%%')} {action.help}".split())
+        self.told |= self.keys
+        return super().format_help()
+
+    def add_job_keys(self) -> None:
+        """Add ``--config``, ``--preset`` and one flag per key of the job, in its sections."""
+        given = self.add_argument_group("Configuration; flags override keys of the file, the file overrides keys of the preset")
+        given.add_argument("--config", metavar="FILE", help="YAML file of keys")
+        given.add_argument("--preset", metavar="NAME", help=f"published settings: {', '.join(PRESETS)}")
+        for section in SECTIONS:
+            self._add_keys(str(section.__doc__), section.model_fields)
+
+    def _add_keys(self, title: str, fields: Mapping[str, FieldInfo]) -> None:
+        group = self.add_argument_group(title)
+        for key, field in fields.items():
+            if key in (action.dest for action in self._actions):
+                raise ConfigError(f"{title}: {self.prog} uses the name '{key}' itself; choose another one")
+            shown, allowed = as_text(field.default), choices(key, field)
+            text = f"[{shown}]".replace("%", "%%") if shown else ""
+            if field.annotation is bool:
+                group.add_argument(flag(key), dest=key, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
+            else:
+                metavar = "{" + ",".join(allowed) + "}" if allowed else "N" if field.annotation is int else "X"
+                alone: dict[str, Any] = {"nargs": "?", "const": "yes"} if field.default == "no" else {}
+                group.add_argument(flag(key), dest=key, metavar=metavar, default=argparse.SUPPRESS, help=text, **alone)
+            self.keys.add(key)
+
+    def _add_extra_keys(self, words: list[str]) -> None:
+        """Add flags of a user's model; a model file is run only for unknown flags or the help."""
+        config, model = last(words, "--config"), last(words, "--model")
+        unknown = {word.partition("=")[0] for word in words if word.startswith("--")} - self._option_string_actions.keys()
+        if not self.keys or not (unknown or {"-h", "--help"} & set(words)):
+            return
+        name = str(model or (read_mapping(config).get("model") if config else None))
+        if in_file(name) or name in MODELS:
+            self.outside = (load_user(name) if in_file(name) else MODELS[name]), name
+            self.extra = extra_keys(*self.outside)
+            if self.extra:
+                self._add_keys(f"Options of {name}", self.extra)
+
+    def read(self, argv: list[str]) -> tuple[SimpleNamespace, dict[str, Any]]:
+        """Read a command line.
+
+        Args:
+            argv: Words after the command.
+
+        Returns:
+            The command's own options, and the job keys that were given by preset, file and flag together.
+
+        Raises:
+            ConfigError: An unknown flag, a flag without its value, or an unexpected argument.
+            FormatError: The file of ``--config`` cannot be read.
+        """
+        words = [with_dashes(word) for word in argv]
+        self._add_extra_keys(words)
+        options, rest = self.parse_known_args(words)
+        if rest:
+            known = [name for action in self._actions for name in action.option_strings]
+            if rest[0].startswith("-"):
+                word = rest[0].partition("=")[0]
+                self.error(f"unknown flag {word}{did_you_mean(word, known)}")
+            self.error(f"unexpected argument '{rest[0]}', which is not the value of any flag{with_commas(words, rest[0])}")
+        own = {name: value for name, value in vars(options).items() if name not in self.keys}
+        keys = {name: value for name, value in vars(options).items() if name in self.keys}
+        # options of a model file are parsed here, because the job does not know their types
+        keys |= read_extra(*self.outside, {key: value for key, value in keys.items() if key in self.extra})
+        from_file = read_keys(own["config"], keys.get("model")) if own.get("config") else {}
+        from_preset = preset(own["preset"]) if own.get("preset") else {}
+        given = {**from_file, **keys}
+        return SimpleNamespace(**own), {**fitting(from_preset, given.get("model")), **given}
+
+
+def fitting(keys: dict[str, Any], model: str | None) -> dict[str, Any]:
+    """The keys of a preset that fit another model: those about data and training, and options that it declares."""
+    if model is None or model == keys.get("model"):
+        return keys
+    read = MODELS[model].options.model_fields if model in MODELS else {}
+    return {key: value for key, value in keys.items() if key in read or key not in OPTIONS}
+
+
+def with_commas(words: list[str], word: str) -> str:
+    """How a list is written, if a word follows the value of a flag; else nothing."""
+    at = words.index(word)
+    flag_before = at >= 2 and words[at - 2].startswith("--") and "=" not in words[at - 2] and not words[at - 1].startswith("-")
+    return f"; several values are separated by commas: {words[at - 2]} {words[at - 1]},{word}" if flag_before else ""
+
+
+def last(words: list[str], name: str) -> str | None:
+    """The value of the last occurrence of a flag; None if it is not given."""
+    found = None
+    for word, following in zip(words, [*words, None][1:], strict=True):
+        head, equals, value = word.partition("=")
+        if head == name:
+            found = value if equals else following
+    return found
+
+
+def with_dashes(word: str) -> str:
+    """``--batch_size=3`` as ``--batch-size=3``: both spellings of a key are accepted."""
+    if not word.startswith("--"):
+        return word
+    name, equals, value = word.partition("=")
+    return name.replace("_", "-") + equals + value

@@ -1,0 +1,210 @@
+"""An upper bound of the memory that a worker needs, computed before it is allocated.
+
+Every node and edge of the worker is assumed to take part in every superstep, whatever the
+strategy. Without sampling, a deep mini-batch on a graph with hubs comes close to the bound and
+never exceeds it.
+"""
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from graphtheta.base.cgroup import memory_left
+from graphtheta.engine.layer.dry_run import Probe
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.errors import MemoryLimitError
+from graphtheta.ops.edge.backend.fused import saved_width
+from graphtheta.ops.edge.backend.reference import CHUNK_BYTES
+from graphtheta.ops.edge.cost import most_pairs, pair_cost
+from graphtheta.tasks.kinds.pair_counts import PairCounts
+
+# values and gradients of a chunk of edges, and temporary arrays of primitives
+CHUNKS_ALIVE = 4
+# per edge while a view is built: positions, senders, marks, and the same of chosen edges
+SEARCH_BYTES_PER_EDGE = 40
+# per row and sampled neighbour while a view is built: shortlists, draws, and the ranks in messages
+SAMPLE_BYTES = 64
+# per edge and level: rows and positions, grouped by receiver and by sender, and importance weights
+LIST_BYTES_PER_EDGE = 28
+# of a view that is dealt: ids and hop of a node or an edge, with numbers for sorting; the same per
+# use of an edge in a level
+DEALT_BYTES, SORT_BYTES_PER_USE = 40, 60
+# gradients of intermediate values that are alive at once, in units of the widest value, at most
+GRADIENTS_ALIVE = 4
+# copies of each parameter: value, gradient, flat bucket and its sum, two optimiser slots and their successors, the best model
+PARAMETER_COPIES = 9
+# in a checkpoint: value, two optimiser slots, the best model
+CHECKPOINT_COPIES = 4
+# per pair of a batch while it is drawn, located and sorted, besides its scores and their gradients
+DRAWN_PAIR_BYTES = 240
+# the same per held-back pair, all of which stay in memory: their draws are made once
+HELD_PAIR_BYTES = 160
+# per pair of a query and a node that are ranked at a time
+RANKED_PAIR_BYTES = 144
+
+
+@dataclass(frozen=True)
+class MemoryBound:
+    """Bytes of one worker by purpose."""
+
+    partition: int
+    values: int
+    halo: int
+    edges: int
+    pairs: int
+    chunks: int
+    views: int
+    parameters: int
+    versions: int
+
+    @property
+    def total(self) -> int:
+        """The bound: the sum over all purposes."""
+        return sum(getattr(self, f.name) for f in fields(self))
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much of a graph a worker computes at a time.
+
+    Attributes:
+        rows, mirrors, edges: Masters, mirrors and edges of this worker.
+        sent: Master rows that others read, at both ends of the edges.
+        whole_rows, whole_edges: The same of all workers, of a view that one worker may compute alone.
+        node_bytes, edge_bytes: Bytes of the columns of a node and of an edge.
+    """
+
+    rows: int
+    mirrors: int
+    edges: int
+    sent: int
+    whole_rows: int
+    whole_edges: int
+    node_bytes: float
+    edge_bytes: float
+
+    @classmethod
+    def of(cls, p: Partition) -> Extent:
+        """All of a worker's part."""
+        sent = sum(len(x.plan.rows) for r in p.relations.values() for x in (r.sources, r.destinations))
+        return cls(p.n_masters, p.n_mirrors, p.n_local_edges, sent, p.n_nodes, p.n_edges,
+                   p.node.nbytes / max(p.n_masters, 1), p.edge.nbytes / max(p.n_local_edges, 1))
+
+
+def memory_bound(partition_bytes: int, extent: Extent, probe: Probe, itemsize: int, fanout: int = 0, in_flight: int = 1, staleness: int = 0,
+                 checkpoints: int = 0, batches: bool = False, dealt: int = 1, gradients: int = GRADIENTS_ALIVE,
+                 scored: PairCounts = PairCounts()) -> MemoryBound:
+    """The most that training holds on this worker.
+
+    Args:
+        partition_bytes: Bytes of the worker's part.
+        extent: What the worker computes at a time, at most.
+        probe: Dry run of the model.
+        itemsize: Bytes of a number.
+        fanout: Largest number of sampled neighbours, 0 without sampling.
+        in_flight: Number of pipelined views.
+        staleness: Updates that a view may miss.
+        checkpoints: Number of checkpoints that wait to be written, or are being written, at a
+            time.
+        batches: Whether views have more rows before a layer than after it, where its sum may come
+            before its product.
+        dealt: Number of workers if each may hold whole views with their columns, beside its part
+            of those that it deals to others; 1 if not.
+        gradients: Gradients of intermediate values that are alive at once, in units of the widest
+            value.
+        scored: Pairs of nodes that the workers score.
+
+    Returns:
+        Bytes by purpose; ``partition`` counts memory that is allocated already.
+    """
+    rows, mirrors, edges = extent.rows, extent.mirrors, extent.edges
+    # a halo column is stored at the mirrors and, during a move, packed at both ends
+    deferred = probe.deferred_width if batches else 0
+    halo = (probe.halo_width + deferred) * (2 * mirrors + extent.sent)
+    residuals = max((saved_width(phase) for step in probe.supersteps if step.program for phase in step.program.phases), default=0)
+    # values of pairs of nodes and codes, and their gradients
+    of_pairs = sum(2 * int(most_pairs(phase, rows + mirrors, edges)) * pair_cost(phase).bytes
+                   for step in probe.supersteps if step.program for phase in step.program.phases if phase.grouped)
+    search = edges * SEARCH_BYTES_PER_EDGE + (rows + mirrors) * fanout * SAMPLE_BYTES
+    search += len(set(probe.layers)) * (edges * LIST_BYTES_PER_EDGE + (rows + 3 * mirrors) * 20)
+    if dealt > 1:
+        # the parts of all views of a group are built before any is sent
+        search = search * dealt + _dealt_bytes(extent, len(set(probe.layers)))
+        rows, edges = extent.whole_rows, extent.whole_edges
+    parameters = probe.parameters * itemsize
+    score = (2 * probe.edge_width + residuals) * itemsize
+    # a pair is at the owner of one of its ends or, if it is a stored edge, where that is
+    share = max(rows / max(extent.whole_rows, 1), edges / max(extent.whole_edges, 1))
+    pairs = share * (in_flight * scored.batch * (DRAWN_PAIR_BYTES + score) + scored.held * (HELD_PAIR_BYTES + score))
+    pairs += scored.ranked * (RANKED_PAIR_BYTES + score)
+    return MemoryBound(
+        partition_bytes,
+        in_flight * (probe.node_width + deferred + gradients * (probe.widest + deferred)) * rows * itemsize,
+        in_flight * halo * itemsize,
+        in_flight * (score * edges + of_pairs),
+        round(pairs),
+        in_flight * CHUNKS_ALIVE * CHUNK_BYTES,
+        in_flight * search,
+        PARAMETER_COPIES * parameters,
+        # versions that stale views use, gradients of views that finish before their turn, and
+        # copies in checkpoints
+        (staleness + 2 * (in_flight - 1) + checkpoints * (CHECKPOINT_COPIES + staleness)) * parameters,
+    )
+
+
+def _dealt_bytes(extent: Extent, levels: int) -> int:
+    """Bytes of whole views, held three times, as messages, put together, and read; and of the lists of their levels."""
+    each = [(extent.whole_rows, extent.node_bytes), (extent.whole_edges, extent.edge_bytes)]
+    columns = 3 * sum(int(n * (DEALT_BYTES + held)) for n, held in each)
+    return columns + levels * extent.whole_edges * (LIST_BYTES_PER_EDGE + SORT_BYTES_PER_USE)
+
+
+def resident_bytes() -> int:
+    """Peak memory of this process so far, in bytes."""
+    with suppress(OSError, StopIteration), open("/proc/self/status", encoding="ascii") as f:
+        return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmHWM"))
+    # a process inherits this peak from the one that started it
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def available_bytes() -> int:
+    """Bytes that processes of this machine, container or Slurm job may still allocate."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as f:
+            free = next(int(line.split()[1]) * 1024 for line in f if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    left = memory_left()
+    return free if left is None else min(free, left)
+
+
+def check_memory(bound: MemoryBound, partition: Partition, whole: bool) -> None:
+    """Refuse a job that cannot fit, before it allocates memory.
+
+    Args:
+        bound: The bound of this worker.
+        partition: The worker's part.
+        whole: Whether every step runs over the whole graph and so stores all its values; otherwise
+            only parameters and scored pairs are counted.
+
+    Raises:
+        MemoryLimitError: It does not fit; raised on all ranks, with the numbers.
+
+    Collective: all ranks of the partition.
+    """
+    comm = partition.job_comm
+    needed = bound.parameters + bound.pairs + whole * (bound.values + bound.halo)
+    total = int(comm.all_sum(np.asarray(needed)))
+    available = int(comm.all_min(np.asarray(available_bytes()))) if comm.size > 1 else available_bytes()
+    hosts = len(set(comm.all_gather(socket.gethostname())))
+    if total > available * hosts:
+        raise MemoryLimitError(f"a step of this job needs about {total / 2**30:.1f} GiB in all, and {hosts} machine(s) have "
+                               f"{available / 2**30:.1f} GiB free each; use --recompute, fewer or narrower layers, "
+                               "fewer negatives, or more machines")

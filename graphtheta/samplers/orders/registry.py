@@ -1,0 +1,30 @@
+"""Orders of targets by name."""
+from __future__ import annotations
+
+from inspect import isclass
+from typing import Any
+
+from graphtheta.base.described import name_and_options, options_of
+from graphtheta.base.registry import Registry
+from graphtheta.engine.strategy.order import Order, RandomOrder
+from graphtheta.samplers.orders.balanced import BalancedOrder
+from graphtheta.samplers.orders.proximity import ProximityOrder
+
+
+def is_order(x: Any) -> bool:
+    """Whether x is a class of orders."""
+    return isclass(x) and isinstance(getattr(x, "name", None), str) and callable(getattr(x, "positions", None))
+
+
+ORDERS: Registry[type[Order]] = Registry("order", is_order, (), (RandomOrder, ProximityOrder, BalancedOrder))
+
+
+def make_order(text: str) -> Order:
+    """The order that ``NAME:option=value,...`` describes, with a name in ``ORDERS`` or FILE.py:NAME.
+
+    Raises:
+        ConfigError: Unknown name, unknown option, or a value of another type.
+    """
+    name, written = name_and_options(text)
+    made = ORDERS.find(name)
+    return made(**options_of(made, text, "order", written))

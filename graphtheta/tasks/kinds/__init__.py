@@ -1,0 +1,1 @@
+"""Kinds of task: what a job predicts."""

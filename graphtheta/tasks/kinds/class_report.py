@@ -1,0 +1,72 @@
+"""Precision, recall, F1 and support of each class or label."""
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from graphtheta.base.console import figure, table
+from graphtheta.ops.functions.metrics.counts import class_report
+from graphtheta.tasks.evaluation.evaluate import Decisions
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Columns(BaseModel):
+    """The report of a split, a number for each class. Support is the number of rows of a class."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    precision: list[Share]
+    recall: list[Share]
+    f1: list[Share]
+    support: list[Annotated[int, Field(ge=0)]]
+
+
+COLUMNS = tuple(Columns.model_fields)
+
+
+class ClassReport(BaseModel):
+    """A report of each class, by split.
+
+    Attributes:
+        names: Of the classes or labels.
+        thresholds: Probabilities above which each label, or the positive one of two classes, is
+            predicted; empty if all are 0.5.
+        splits: A report for each split; none if the task has no classes.
+        positive: Name of the positive class; empty if there are not two classes, or if an earlier
+            version wrote the report.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    names: list[str]
+    thresholds: list[Share]
+    splits: dict[str, Columns]
+    positive: str = ""
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> ClassReport:
+        if any(len(x) != len(self.names) for columns in self.splits.values() for _, x in columns):
+            raise ValueError(f"expected one number for each of {len(self.names)} classes")
+        return self
+
+    @classmethod
+    def of(cls, found: Decisions, names: tuple[str, ...], positive: str = "") -> ClassReport:
+        """The report of counted decisions; classes without names are numbered."""
+        splits = {}
+        for split, counts in found.counts.items():
+            splits[split] = Columns(**{name: x.tolist() for name, x in class_report(counts).items()})
+        n = max((len(counts) for counts in found.counts.values()), default=0)
+        thresholds = [] if found.thresholds is None else found.thresholds.tolist()
+        known = [*names] or [str(i) for i in range(n)]
+        return cls(names=known, thresholds=thresholds, splits=splits, positive=positive)
+
+    def rows(self, split: str) -> list[tuple[str, ...]]:
+        """Cells of a table: each class, and its numbers of a split."""
+        columns = self.splits[split]
+        return [(name, *map(figure, numbers)) for name, *numbers in zip(self.names, *(x for _, x in columns), strict=True)]
+
+    def text(self, split: str) -> str:
+        """A table of a split."""
+        return table(("class", *COLUMNS), self.rows(split))

@@ -1,0 +1,122 @@
+"""Links that a model learns to predict: positives at the owners of their sources; negatives."""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from graphtheta.base.rng import Purpose, key
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.sampling.cluster_nodes import Members
+from graphtheta.engine.strategy.positives import draw_others, edges_by_key, labels_of, sharing, weights_of_pairs
+from graphtheta.engine.view.scored_pairs import Pairs
+
+
+@dataclass(frozen=True)
+class Links:
+    """Positive links whose sources this worker owns, and the draws of their negatives.
+
+    Attributes:
+        numbers: Global numbers of the links, ascending, [n] int64.
+        src, dst: Their ends, [n] int64.
+        n_links: Links of all workers.
+        known: Sorted keys (src * n_nodes + dst) of all links of all splits whose sources this
+            worker owns; no negative is one of them.
+        negatives: Negatives per positive.
+        key: Key of the draws.
+        groups: Groups of positives with the same negatives; 0 if each has its own.
+        types: The first node of each type but the first, ascending; empty for a graph of one type. A
+            negative has the type of the end that it replaces.
+        cutoff: ``Task.cutoffs`` of the links, [n], or None.
+        weight: What the links weigh in the loss, [n] float64, or None.
+    """
+
+    numbers: np.ndarray
+    src: np.ndarray
+    dst: np.ndarray
+    n_links: int
+    known: np.ndarray
+    negatives: int
+    key: int
+    groups: int = 0
+    types: tuple[int, ...] = ()
+    cutoff: np.ndarray | None = None
+    weight: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, partition: Partition, src: np.ndarray, dst: np.ndarray, known: np.ndarray, negatives: int, key: int) -> Links:
+        """This worker's part of links that all workers hold in memory.
+
+        Args:
+            partition: Gives the owners of the sources.
+            src, dst: Ends of the positives, [n] int64, the same on every rank; each unordered pair once.
+            known: Sorted keys of all links of all splits, the same on every rank.
+            negatives: Negatives per positive.
+            key: Key of the draws.
+
+        Collective: all ranks of the partition.
+        """
+        directory, rank = partition.directory, partition.halo_comm.rank
+        mine = np.flatnonzero(directory.owner(src) == rank)
+        own_keys = known[directory.owner(known // partition.n_nodes) == rank]
+        return cls(mine, src[mine], dst[mine], len(src), own_keys, negatives, key)
+
+    def of_step(self, step: int) -> Links:
+        return replace(self, key=key(self.key, Purpose.NEGATIVE, step))
+
+    def stored(self, partition: Partition) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The stored edges along each of this worker's links, in either direction; see ``edges_by_key``.
+
+        Collective: all ranks of the partition.
+        """
+        n = partition.n_nodes
+        return edges_by_key(partition, _unordered(self.src, self.dst, n), _unordered(*partition.edge_ends(), n))
+
+    def pairs(self, partition: Partition, own: np.ndarray, among: Members | None = None) -> Pairs:
+        """Positives, each followed by its negatives; see ``Positives``."""
+        n = partition.n_nodes
+        drawn, taken = self.draw(own, n, among)
+        dst = np.concatenate((self.dst[own][:, None], drawn), axis=1)
+        src = np.broadcast_to(self.src[own][:, None], dst.shape)
+        gid = self.numbers[own][:, None] * (self.negatives + 1) + np.arange(self.negatives + 1)
+        weights = weights_of_pairs(self.weight, own, self.negatives)
+        return Pairs(src.ravel(), dst.ravel(), gid.ravel(), None, labels_of(taken).ravel(), weights)
+
+    def draw(self, own: np.ndarray, n_nodes: int, among: Members | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Draw the other ends of the negatives of some positives.
+
+        A draw is a hash of the positive's number, or of its group; pairs that are links or self loops, and
+        nodes of another type, are redrawn.
+
+        Args:
+            own: Positions of the positives, [k] int64.
+            n_nodes: Nodes of the graph.
+            among: The nodes to draw from; None for all.
+
+        Returns:
+            The nodes, and where none could be found, [k, negatives] int64 and bool.
+
+        Collective: all ranks of the partition.
+        """
+        keyed = sharing(self.key, self.numbers[own], self.groups)
+        slots = (keyed[:, None] * self.negatives + np.arange(self.negatives)).ravel()
+        own = np.repeat(own, self.negatives)
+        kind, ends = self._type(self.dst[own]), np.array([0, *self.types, n_nodes])
+        found = draw_others(self.key, slots, (ends[kind], ends[kind + 1]), among, lambda at, nodes: self.taken(own[at], nodes, n_nodes))
+        nodes, taken = (x.reshape(-1, self.negatives) for x in found)
+        return nodes, taken
+
+    def taken(self, own: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:
+        """Whether nodes cannot be the other ends of negatives of these positives: links, self loops, or nodes of another type."""
+        src = self.src[own]
+        wanted = src * n_nodes + dst
+        at = np.minimum(np.searchsorted(self.known, wanted), max(len(self.known) - 1, 0))
+        linked = self.known[at] == wanted if len(self.known) else np.zeros(wanted.shape, bool)
+        return np.asarray(linked | (src == dst) | (self._type(dst) != self._type(self.dst[own])))
+
+    def _type(self, nodes: np.ndarray) -> np.ndarray:
+        return np.searchsorted(self.types, nodes, side="right")
+
+
+def _unordered(src: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:
+    return np.minimum(src, dst) * np.int64(n_nodes) + np.maximum(src, dst)

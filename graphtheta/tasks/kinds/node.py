@@ -1,0 +1,101 @@
+"""The task ``node``: predicts labels of nodes."""
+from __future__ import annotations
+
+import numpy as np
+
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.strategy.task import NodeTask, Task, label_kind
+from graphtheta.engine.view.hop import Layers
+from graphtheta.errors import DataError
+from graphtheta.graph.data.graph import Graph
+from graphtheta.ops.functions.losses.weighting import Weighting
+from graphtheta.tasks.evaluation.evaluate import Evaluator, NodeEvaluator
+from graphtheta.tasks.evaluation.threshold import Threshold
+from graphtheta.tasks.kinds.imbalance import (
+    check_weights,
+    positive_of,
+    rarer_class,
+    threshold_of,
+    weighting_of,
+)
+from graphtheta.tasks.kinds.kind import GraphInfo, TaskKind
+from graphtheta.tasks.kinds.timed import TimedNodeEvaluator, timed_sampler
+
+# different labels up to which whole numbers are probably classes, and nodes whose labels are read to find out
+FEW, READ = 20, 1 << 16
+
+
+class NodeKind(TaskKind):
+    """Classes, several labels, or real values of nodes."""
+
+    name = "node"
+    summary = "classes or values of nodes"
+    # other kinds remove edges from neighbourhoods, or read values of edges
+    keys = ("precompute", "class_weights", "sample_weights", "threshold", "positive")
+    label_kinds = ("classes", "labels", "values", "binary")
+    _threshold: Threshold | None
+    _positive: int | None
+
+    @classmethod
+    def fits(cls, graph: Graph) -> bool:
+        """A graph with labels of nodes."""
+        return graph.y is not None
+
+    def take(self, graph: Graph) -> Graph:
+        if graph.y is None:
+            raise DataError(f"{graph.name or 'the graph'} has no labels for task '{self.name}'; give it y, or choose another --task")
+        if self.trains:
+            graph.require_training()
+        self.labels = label_kind(graph.y, graph.multilabel)
+        self.width = graph.n_classes if self.labels == "classes" else graph.y.shape[1]
+        self._threshold = threshold_of(self.job.threshold, self.labels, self.width)
+        check_weights(self.job, self.labels, self.width, graph.node_columns)
+        self.class_names = graph.class_names
+        self._positive = positive_of(self.job.positive, self.labels, self.class_names, self.width)
+        return graph
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        return (self.labels, "binary") if self.labels == "classes" and self.width == 2 else (self.labels,)
+
+    def objective(self, graph: Graph, partition: Partition) -> Task:
+        return NodeTask(partition, self.labels)
+
+    def weighting(self, partition: Partition, task: Task) -> Weighting | None:
+        assert isinstance(task, NodeTask)
+        return weighting_of(self.job, task, partition, self.width)
+
+    def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
+        positive = self._positive
+        if positive is None:
+            positive = self._rarer(partition, task)
+        sampler = timed_sampler(self.job)
+        if sampler is None:
+            return NodeEvaluator(partition, layers, task, self._threshold, positive)
+        return TimedNodeEvaluator(partition, layers, task, self._threshold, sampler, positive)
+
+    def _rarer(self, partition: Partition, task: Task) -> int:
+        assert isinstance(task, NodeTask)
+        return rarer_class(task, partition) if "binary" in self.measured else 1
+
+    def warning(self, graph: Graph) -> str:
+        """A text if the values to predict are a few whole numbers from 0 on, which may be classes that were read as floats."""
+        if graph.y is None or self.labels != "values" or self.width != 1:
+            return ""
+        y = np.asarray(graph.y[:READ])
+        found = np.unique(y[~np.isnan(y)]).tolist()
+        if not 2 <= len(found) <= FEW or found != list(range(len(found))):
+            return ""
+        return (f"the labels are the floating-point numbers 0 to {len(found) - 1}, so values are predicted and not classes; if they are "
+                "classes, give them as integers, and -1 for nodes without a label")
+
+    def reported(self, info: GraphInfo, rows: np.ndarray) -> np.ndarray:
+        """All nodes; of whole graphs their readout nodes."""
+        return np.ones(len(rows), bool) if info.whole is None else np.isin(rows, info.whole[0])
+
+    def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Original ids of nodes or of whole graphs, and their outputs."""
+        if info.whole is None:
+            return info.ids(rows), out
+        nodes, ids = info.whole
+        return ids[np.searchsorted(nodes, rows)], out

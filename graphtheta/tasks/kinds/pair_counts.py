@@ -1,0 +1,19 @@
+"""How many pairs of nodes a kind of task scores, for the memory bound and plans."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """How many pairs of nodes the workers of a job score together, at most.
+
+    Attributes:
+        batch: Targets of a batch, with their negatives.
+        held: Targets of evaluation, with their negatives.
+        ranked: Pairs of queries and nodes that a worker ranks at a time.
+    """
+
+    batch: int = 0
+    held: int = 0
+    ranked: int = 0

@@ -1,0 +1,99 @@
+"""The level on which a decoder scores queries against all nodes of this worker."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from graphtheta.engine.partition.exchange import Exchange
+from graphtheta.engine.partition.located import locate
+from graphtheta.engine.partition.partition import MASTER, MIRROR, Partition
+from graphtheta.engine.partition.relation import RELATION, Relation
+from graphtheta.engine.view.level import Level, Pass, Selection
+from graphtheta.engine.view.scored_pairs import PAIR, PairLevel, Pairs
+from graphtheta.tasks.triples.known import HEAD, TAIL, anchor_of, relation_of, side_of
+
+
+class CandidateLevel(PairLevel):
+    """A level over the whole graph, with a pair of each query and each master of this worker.
+
+    The pairs need no sorting: pairs of one kind are grouped by candidate if the tail is asked for, and by
+    anchor if the head is.
+
+    Args:
+        partition: The graph.
+        queries: The same on every rank, [q] int64; see ``known``.
+
+    Collective: all ranks of the partition.
+    """
+
+    def __init__(self, partition: Partition, queries: np.ndarray):
+        n, masters = partition.n_nodes, partition.n_masters
+        found = locate(partition, anchor_of(queries, n))
+        relation, side = relation_of(queries, n).astype(np.int32), side_of(queries, n)
+        every = np.arange(masters, dtype=np.int32)
+        self._parts: list[np.ndarray] = []
+        gid, values, selections = np.arange(len(queries) * masters), [np.zeros(0, np.int32)], []
+        at = 0
+        for asked, remote in ((TAIL, False), (HEAD, False), (TAIL, True), (HEAD, True)):
+            chosen = np.flatnonzero((side == asked) & (found.remote == remote))
+            chosen = chosen[np.argsort(found.row[chosen], kind="stable")]
+            if not len(chosen) or not masters:
+                continue
+            anchor, kind = found.row[chosen].astype(np.int32), MIRROR if remote else MASTER
+            senders = found.plan.n_halo if remote else masters
+            if asked == TAIL:
+                made = Selection((kind, MASTER), every, np.arange(masters + 1) * len(chosen), np.tile(anchor, masters), senders, gid, at)
+                values.append(np.tile(relation[chosen], masters))
+            else:
+                row, first = np.unique(anchor, return_index=True)
+                bounds = np.append(first, len(chosen)) * masters
+                made = Selection((MASTER, kind), row, bounds, np.tile(every, len(chosen)), masters, gid, at)
+                values.append(np.repeat(relation[chosen], masters))
+            selections.append(made)
+            self._parts.append(chosen)
+            at += made.n_edges
+        self._asked, self._shape = side, (len(queries), masters)
+        exchange, none = Exchange(partition.halo_comm, found.plan), np.zeros(0, np.int64)
+        pairs = Pairs(none, none, none, None, none, {RELATION: np.concatenate(values)})
+        over = Pass(Relation(PAIR, gid, columns=False), False, selections, exchange, exchange)
+        super().__init__(masters, masters, [over], "in", pairs, gid[:at])
+
+    def table(self, scores: np.ndarray) -> np.ndarray:
+        """Scores in the order of the level as [queries, masters]."""
+        out, at = np.empty(self._shape, scores.dtype), 0
+        for chosen in self._parts:
+            part = scores[at: at + len(chosen) * self._shape[1]]
+            at += len(part)
+            out[chosen] = part.reshape(self._shape[1], -1).T if self._asked[chosen[0]] == TAIL else part.reshape(len(chosen), -1)
+        return out
+
+
+class CandidateSweep(CandidateLevel):
+    """A level without pairs, over which a decoder runs block by block, so that all before it in a model runs once.
+
+    Args:
+        partition: The graph.
+        blocks: Queries of each block, the same on every rank.
+        take: Called with the queries and the scores of each block, [queries, masters].
+
+    Attributes:
+        values: What the decoder returned; a model that ranks candidates returns it as it is.
+
+    Collective: all ranks of the partition.
+    """
+
+    values: Any = None
+
+    def __init__(self, partition: Partition, blocks: Iterable[np.ndarray], take: Callable[[np.ndarray, np.ndarray], None]):
+        super().__init__(partition, np.zeros(0, np.int64))
+        self._partition, self._blocks, self._take = partition, blocks, take
+
+    def swept(self, decoder: Callable[[Level], Any]) -> Any:
+        """Run a decoder over the blocks, and return its values of no pairs."""
+        for queries in self._blocks:
+            level = CandidateLevel(self._partition, queries)
+            self._take(queries, level.table(decoder(level).value))
+        self.values = decoder(self)
+        return self.values

@@ -1,0 +1,1 @@
+"""Training: builds a run from a job, and runs the training loop."""

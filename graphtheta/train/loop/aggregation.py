@@ -1,0 +1,91 @@
+"""The aggregation cache of a job: whether the first layer's totals are computed before training.
+
+Source: BatchGNN, https://arxiv.org/abs/2306.13814
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from graphtheta.base.logger import logger
+from graphtheta.engine.layer.dry_run import probe
+from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.layer.precompute import Saving, precompute
+from graphtheta.engine.layer.settings import PassSettings, pass_scope, pass_settings
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.view.hop import depth, hops
+from graphtheta.errors import ConfigError, UserFunctionError
+from graphtheta.run.job.job import Job
+from graphtheta.samplers.hidden import refuse, why_refused
+from graphtheta.train.loop.prepare import Prepared, build_strategy
+
+# batches that are measured
+MEASURED = 4
+
+
+class Totals(NamedTuple):
+    """The partition and the settings of the passes with the totals, and what these save; None without totals."""
+
+    partition: Partition
+    settings: PassSettings
+    saving: Saving | None
+
+
+def first_totals(job: Job, prepared: Prepared, model: Model, partition: Partition) -> Totals:
+    """Compute the totals of the first layer, if the job says so or, with ``precompute=auto``, if they make batches smaller.
+
+    Args:
+        job: The job.
+        prepared: Gives the task.
+        model: The model.
+        partition: This worker's part of the graph.
+
+    Raises:
+        ConfigError, UserFunctionError: The job asks for totals, and the first layer has none that
+            never change.
+
+    Collective: all ranks of the partition.
+    """
+    without = Totals(partition, pass_settings(), None)
+    if job.precompute == "no":
+        return without
+    rank = partition.halo_comm.rank
+    if job.precompute == "auto" and (why := why_refused("precompute", job)):
+        if rank == 0:
+            logger.info(f"precompute=auto: off, {why}")
+        return without
+    refuse("precompute", job)
+    if job.precompute == "auto" and job.strategy == "mini":
+        before, added = _rows(job, prepared, model, partition)
+        if rank == 0:
+            logger.info(f"precompute=auto: {'on' if before < added else 'off'}; in the first batches, the first layer reads {added:,} rows "
+                        f"of neighbours, and would read {before:,} totals")
+        if before >= added:
+            return without
+    try:
+        made, settings, saving = precompute(model, partition)
+        with pass_scope(settings):
+            probe(model, made)
+    except (ConfigError, UserFunctionError) as error:
+        if job.precompute != "auto":
+            raise
+        if rank == 0:
+            logger.info(f"precompute=auto: off, {error}")
+        return without
+    return Totals(made, settings, replace(saving, sampled=bool(job.fanout)))
+
+
+def _rows(job: Job, prepared: Prepared, model: Model, partition: Partition) -> tuple[int, int]:
+    """Rows after the first layer in a few batches of all workers, and the further rows that it reads.
+
+    Collective: all ranks of the partition.
+    """
+    layers = probe(model, partition).layers
+    task, _ = prepared.build_task(partition, layers)
+    strategy = build_strategy(job, prepared.graph, partition, layers, task)
+    first = next((i for i, hop in enumerate(hops(layers)) if hop.from_end == depth(layers) - 1), None)
+    if first is None:
+        return 0, 0
+    batches = (strategy.batch(0, i) for i in range(min(MEASURED, strategy.steps_per_epoch)))
+    counts = [view.levels[first].counts for view in batches]
+    return sum(n.rows_out for n in counts), sum(n.rows_in - n.rows_out for n in counts)

@@ -1,0 +1,307 @@
+"""Builds a run from a job, a graph and a model: all that does not change during training."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphtheta.analytics.features import with_structural_features
+from graphtheta.base.logger import logger
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.layer.dry_run import Probe, probe
+from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.layer.precompute import Saving
+from graphtheta.engine.layer.settings import PassSettings, pass_scope
+from graphtheta.engine.partition.partition import Partition, build_partition
+from graphtheta.engine.store.table import EmbeddingTable
+from graphtheta.engine.strategy.strategy import Strategy
+from graphtheta.engine.strategy.task import Task
+from graphtheta.engine.train.step import Training
+from graphtheta.engine.train.table import Table
+from graphtheta.engine.train.update import Schedule, UpdateRule
+from graphtheta.errors import ConfigError
+from graphtheta.graph.data.graph import Graph
+from graphtheta.graph.schema.schema import Schema
+from graphtheta.graph.splits.several import choose_split
+from graphtheta.inference.forward.limited import Limited, limited
+from graphtheta.inference.forward.reads import columns_read
+from graphtheta.inference.forward.self_loops import check_loops
+from graphtheta.ops.autodiff.tape import Parameter
+from graphtheta.ops.edge.backend.fused import backend_scope
+from graphtheta.ops.functions.losses.row_loss import RowLoss
+from graphtheta.ops.optimisers.optim import SGD, Adam, AdamW, Optimiser
+from graphtheta.partitioners.auto import Work, pair_for
+from graphtheta.partitioners.pairs import Pair
+from graphtheta.run.agreement.digest import Digests, graph_digests
+from graphtheta.run.agreement.ranks import agreed, check_graphs, check_jobs, check_models
+from graphtheta.run.embeddings.setup import learned_types, with_embedding
+from graphtheta.run.job.job import Job
+from graphtheta.run.memory.bound import GRADIENTS_ALIVE, Extent, MemoryBound, check_memory, memory_bound
+from graphtheta.samplers.hidden import hidden_by, refuse
+from graphtheta.tasks.evaluation.evaluate import Evaluator
+from graphtheta.tasks.kinds.kind import GraphInfo, TaskKind
+from graphtheta.tasks.kinds.pair_counts import PairCounts
+from graphtheta.train.loop.aggregation import first_totals
+from graphtheta.train.loop.groups import SETTINGS, Choice, Groups, frozen_parameters, rates
+from graphtheta.train.loop.make_model import Factory
+from graphtheta.train.loop.modes import ModeCounts, count_modes
+from graphtheta.train.loop.prepare import Prepared, build_strategy, choices_of, load_graph, prepare
+from graphtheta.train.loop.schedule import schedule_of
+from graphtheta.train.reuse.caching.setup import Caches, make_caches, with_cached_columns
+from graphtheta.train.reuse.macrobatch.ahead import Macrobatches
+from graphtheta.train.reuse.macrobatch.merged import MergedComm
+from graphtheta.train.reuse.macrobatch.setup import dry_runs, make_macrobatches, merges
+
+# what does not fit into memory, and what to do about it
+IN_PARTS = (
+    "the graph does",
+    "use a smaller graph, or import it as a store (graphtheta import), of which each worker reads its share",
+)
+SMALLER = "the graph and the weights do", "use fewer or narrower layers"
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Settings that exist in Python only, not as keys of a job.
+
+    Attributes:
+        loss: Replaces the loss that fits the labels; a function as ``RowLoss`` takes it.
+        schedule: Replaces the learning-rate schedule of the job.
+        groups: Learning rates and weight decays of some parameters.
+        freeze: Parameters that are not trained.
+    """
+
+    loss: Callable[..., Any] | None = None
+    schedule: Schedule | None = None
+    groups: Groups | None = None
+    freeze: tuple[Choice, ...] = ()
+
+    def described(self, model: Model, frozen: frozenset[Parameter]) -> dict[str, Any]:
+        """What these settings mean for a model, as plain values, which all workers must have alike.
+
+        Args:
+            model: The model.
+            frozen: Its parameters that are not trained.
+        """
+        rates_of = rates(model, model.parameters(), self.groups or {}, dict.fromkeys(SETTINGS, -1.0))
+        names = [name for name, p in model.named_parameters() if p in frozen]
+        factor = None if self.schedule is None else self.schedule(0)
+        return {"groups": rates_of, "freeze": names, "lr_schedule": factor}
+
+
+@dataclass(frozen=True)
+class RunSetup:
+    """The parts of a run that do not change during training.
+
+    Attributes:
+        job: The job.
+        comm: The workers.
+        model: The model; training changes its parameters and running statistics, and nothing else
+            of it.
+        info: Original ids of the whole graph.
+        pair: Node partitioner and edge placement.
+        partition: This worker's part of the graph.
+        settings: Settings of the passes of this run.
+        saving: The work saved by a precomputed total; None if there is none.
+        probe: Result of the dry run of the model.
+        bound: Upper bound of the memory of this worker.
+        kind, task, evaluator: Kind of task, objective of training, and evaluator.
+        metric: Name of the metric that selects the best model.
+        strategy: Makes the views.
+        parameters: The parameters that are trained.
+        rule: Makes updates of gradients: learning-rate schedule and clipping.
+        views_per_step: Views whose gradients are summed for an update.
+        independent: Whether each worker computes views of its own.
+        modes: What both modes do with the first views; None unless the job chooses between them.
+        choices: Settings that exist in Python only.
+        learned: Node columns that training changes.
+        tables: Their rows that are learned, which are saved.
+        limit: Passes by blocks; None if passes over the whole graph are within the memory limit.
+        schema: Form of the graph, before self loops were added or dropped.
+        prepared: How the dataset was prepared, see ``Trained``.
+        digests: Of the graph, before structural features and self loops.
+    """
+
+    job: Job
+    comm: Comm
+    model: Model
+    info: GraphInfo
+    pair: Pair
+    partition: Partition
+    settings: PassSettings
+    saving: Saving | None
+    probe: Probe
+    bound: MemoryBound
+    kind: TaskKind
+    task: Task
+    evaluator: Evaluator
+    metric: str
+    strategy: Strategy
+    parameters: tuple[Parameter, ...]
+    rule: UpdateRule
+    views_per_step: int
+    independent: bool
+    modes: ModeCounts | None
+    choices: Choices
+    learned: tuple[Table, ...]
+    tables: tuple[EmbeddingTable, ...]
+    limit: Limited | None
+    schema: Schema
+    prepared: dict[str, str]
+    digests: Digests
+
+    @property
+    def mode_line(self) -> str:
+        """How workers share the views of a step, and why; empty if the job leaves no choice."""
+        return "" if self.modes is None else f"mode={'independent' if self.independent else 'cooperative'}; {self.modes}"
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Context in which passes use the settings of this run."""
+        with backend_scope(self.job.backend), pass_scope(self.settings):
+            yield
+
+    def optimiser(self) -> Optimiser:
+        """A new optimiser."""
+        job = self.job
+        found = rates(self.model, self.parameters, self.choices.groups or {}, {"lr": job.lr, "weight_decay": job.weight_decay})
+        lr, decay = found["lr"], found["weight_decay"]
+        if job.optimiser == "sgd":
+            return SGD(self.parameters, lr, decay, momentum=job.momentum)
+        return {"adam": Adam, "adamw": AdamW}[job.optimiser](self.parameters, lr, decay)
+
+    def caches(self) -> Caches:
+        """New caches of features, which replace earlier ones.
+
+        Collective: all ranks of comm.
+        """
+        return make_caches(self.job, self.strategy, self.views_per_step, self.independent and not self.strategy.alone)
+
+    def macrobatches(self, caches: Caches) -> Macrobatches | None:
+        """New macrobatches; None if views are made one by one.
+
+        Collective: all ranks of comm.
+        """
+        return make_macrobatches(self.job, self.strategy, caches, self.views_per_step, self.independent)
+
+    def training(self, caches: Caches, ahead: Macrobatches | None) -> Training:
+        """A new training, before its first update."""
+        job = self.job
+        return Training(self.model, self.strategy, self.optimiser(), self.comm, seed=job.seed, backend=job.backend, halo=job.halo,
+                        views_per_step=self.views_per_step, views_in_flight=job.views_in_flight, staleness=job.staleness,
+                        settings=self.settings, rule=self.rule, stored=self.probe.stored, independent=self.independent,
+                        features=caches.features, ahead=ahead, tables=self.learned,
+                        foresight=dry_runs(caches, ahead))
+
+
+def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Comm, choices: Choices) -> RunSetup:
+    """Build a run.
+
+    Args:
+        job: The job.
+        graph: The graph; None loads the job's dataset.
+        model: A model, or a function that makes one; None makes the job's.
+        comm: The workers.
+        choices: Settings that exist in Python only.
+
+    Raises:
+        GraphThetaError: Something does not fit; on all workers together.
+
+    Collective: all ranks of comm.
+    """
+    check_jobs(job, comm)
+    whole = agreed(comm, lambda: load_graph(job) if graph is None else choose_split(graph, job.split_index), IN_PARTS)
+    digests = graph_digests(whole, comm.cores)
+    check_graphs(digests, comm)
+
+    def made_ready() -> tuple[Prepared, Schema, frozenset[Parameter], dict[str, Any]]:
+        featured = with_structural_features(job, lambda: whole, comm)
+        prepared = prepare(job, featured, model)
+        frozen = frozen_parameters(prepared.model, choices.freeze)
+        schema = Schema.of(featured, learned_types(job, featured))
+        return prepared, schema, frozen, choices.described(prepared.model, frozen)
+
+    prepared, schema, frozen, described = agreed(comm, made_ready, SMALLER)
+    check_models(prepared.model, described, comm)
+    made, dtype = prepared.model, np.dtype(job.dtype)
+    pair = pair_for(job.partitioner, job.masters, prepared.graph, Work(job.layers, job.hidden, job.epochs, job.seed), comm)
+    halo_comm = MergedComm(comm) if merges(job) else comm
+    partition = build_partition(prepared.graph, halo_comm, pair.partitioner, pair.masters, job.seed, dtype, job_comm=comm)
+    partition, learned, tables = with_embedding(job, prepared.graph, partition)
+    settings = PassSettings(frozenset(map(id, made.checkpoint_segments())) if job.recompute else frozenset(), frozen=frozen)
+    with pass_scope(settings), backend_scope(job.backend):
+        check_loops(made, partition, prepared.unknown)
+        partition, settings, saving = first_totals(job, prepared, made, partition)
+    partition = with_cached_columns(job, partition)
+    with pass_scope(settings):
+        found = probe(made, partition)
+    prepared.kind.check_output(made, found)
+    _check_degrees(job, made, partition, found, settings)
+    _report(prepared, found, comm)
+    bound = memory_of(job, partition.nbytes(), Extent.of(partition), found, comm.rank, comm.size, prepared.kind.scored())
+    check_memory(bound, partition, job.strategy == "global")
+    task, evaluator = prepared.build_task(partition, found.layers)
+    limit = limited(job, partition, found)
+    evaluator.by_blocks = None if limit is None else limit.outputs
+    if choices.loss is not None:
+        task.own_loss = RowLoss(choices.loss)
+    strategy = build_strategy(job, prepared.graph, partition, found.layers, task, saving is not None)
+    views = job.views_per_step or (comm.size if job.mode == "independent" else 1)
+    compared = job.mode != "cooperative" and comm.size > 1 and not strategy.alone
+    modes = count_modes(strategy, found, views, dtype.itemsize) if compared else None
+    independent = strategy.alone or (modes is not None and "independent" in (job.mode, modes.faster))
+    if strategy.alone and views % comm.size:
+        raise ConfigError(f"views_per_step={views}: each of the {comm.size} workers computes batches of its own, so a step has as many of "
+                          f"each; give a multiple of {comm.size}, or drop --views-per-step")
+    rule = UpdateRule(schedule_of(job) if choices.schedule is None else choices.schedule, job.clip_norm)
+    return RunSetup(job, comm, made, prepared.info, pair, partition, settings, saving, found, bound, prepared.kind, task, evaluator,
+                    prepared.metric, strategy, tuple(p for p in made.parameters() if p not in frozen), rule, views, independent, modes,
+                    choices, learned, tables, limit, schema, choices_of(job) if graph is None else {}, digests)
+
+
+def memory_of(job: Job, partition_bytes: int, extent: Extent, found: Probe, rank: int, size: int,
+              scored: PairCounts, gradients: int = GRADIENTS_ALIVE) -> MemoryBound:
+    """The memory bound of a worker of a job.
+
+    Args:
+        job: The job.
+        partition_bytes: Bytes of the worker's part.
+        extent: What the worker computes at a time.
+        found: Dry run of the model.
+        rank, size: The worker, and the number of workers.
+        scored, gradients: Arguments of ``memory_bound``.
+    """
+    fanout, in_flight = max(job.fanout, default=0), 1 if job.strategy == "global" else job.views_in_flight
+    # copies of the state: one waiting; one being written, with its bytes by array and as a file
+    checkpoints = 4 * (rank == 0 and job.keep > 0)
+    return memory_bound(partition_bytes, extent, found, np.dtype(job.dtype).itemsize, fanout, in_flight, job.staleness, checkpoints,
+                        batches=job.strategy == "mini", dealt=size if job.mode != "cooperative" else 1, gradients=gradients, scored=scored)
+
+
+def _report(prepared: Prepared, found: Probe, comm: Comm) -> None:
+    """Log, on rank 0, what is probably a mistake in the labels or in the model."""
+    if comm.rank:
+        return
+    text, names = prepared.kind.warning(prepared.graph) if prepared.kind.trains else "", found.unread
+    if text:
+        logger.warning(text)
+    if names:
+        logger.warning(f"no operation in forward of {type(prepared.model).__name__} reads {', '.join(names)}, so it is not trained; "
+                       "pass the gt.Parameter itself to functions of gt: its .value is a constant")
+
+
+def _check_degrees(job: Job, model: Model, partition: Partition, found: Probe, settings: PassSettings) -> None:
+    """Refuse a model that reads degrees where the sampler hides edges, which they count.
+
+    Raises:
+        ConfigError: It does.
+    """
+    if hidden_by(job) is None:
+        return
+    with pass_scope(settings), backend_scope(job.backend):
+        read = [name for name in columns_read(model, partition, found.layers) if name.partition(".")[2] in ("in_degree", "out_degree")]
+    if read:
+        refuse("degrees", job, f"the model reads {' and '.join(read)}")

@@ -1,0 +1,103 @@
+"""``gt.open_run``: the model of a finished run on another graph, or on its own."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from graphtheta.base.arguments import checked
+from graphtheta.base.userfile import check_trusted
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.runtime.start import start
+from graphtheta.errors import ConfigError, GraphThetaError
+from graphtheta.graph.data.graph import Graph
+from graphtheta.graph.datasets.dataset import load
+from graphtheta.inference.grown.inference import Inference
+from graphtheta.inference.grown.trained import Trained
+from graphtheta.run.checkpoints.weights import WEIGHTS, read_saved
+from graphtheta.run.job.job import Job, flag
+from graphtheta.run.job.keyfile import JOB_FILE
+from graphtheta.run.job.keys import OF_TRAINING
+from graphtheta.run.job.run_files import missing
+from graphtheta.train.loop.make_model import make_model
+
+# keys of a dataset that hold for another one only if they are given for it
+OWN = ("split", "train_per_class", "val_per_class", "symmetric", "largest_component", "split_index")
+
+
+def job_of(run: str | Path, keys: dict[str, Any], trust: bool = False) -> Job:
+    """The job of a finished run, with some keys changed.
+
+    Args:
+        run: Output folder of the run.
+        keys: The keys that are changed.
+        trust: Whether Python files that the job of the run names may run.
+
+    Raises:
+        ConfigError: The folder holds no finished run, a key is not allowed or only read in training, or the job names a file that may
+            not run.
+    """
+    seeds = sorted(Path(run).glob("seed-*"))
+    for name in (JOB_FILE, WEIGHTS):
+        if seeds and not Path(run, name).is_file():
+            raise ConfigError(f"{run} holds runs of several seeds; give one of them, such as {seeds[0]}")
+        if not Path(run, name).is_file():
+            raise missing(run, name)
+    job = Job.from_yaml(Path(run, JOB_FILE))
+    check_trusted(job.model_dump(), keys, str(Path(run, JOB_FILE)), trust)
+    changed = job.change(**keys)
+    for key in (key for key in keys if key in OF_TRAINING and getattr(changed, key) != getattr(job, key)):
+        raise ConfigError(f"{key}={changed.as_text(key)} has no meaning for {run}, whose training is over; drop {flag(key)}, or train with "
+                          "it: graphtheta train")
+    return changed
+
+
+@checked
+def open_run(run: str | Path, graph: Graph | None = None, *, comm: Comm | None = None, trust: bool = False,
+             **keys: Any) -> Inference:
+    """The model of a finished run on another graph.
+
+    Args:
+        run: Output folder of the run.
+        graph: The graph; None loads the dataset of the run with its splits, or the one of the key ``dataset``. This is prepared as that
+            of the run was: reverse edges, row normalisation. Its masks are those stored with it, unless the key ``split`` says otherwise.
+        comm: The workers; by default those the process was started with.
+        trust: Whether Python files that the run names, such as that of its model, may run; a file that is given here as a key may.
+        **keys: Keys of the job that replace those of the run, such as ``inference_memory``.
+
+    Raises:
+        ConfigError: The folder holds no finished run, a key is not allowed, or the run names a file that may not run.
+        DataError: The graph lacks something that the model reads, or has it in another form; on all ranks together.
+        GraphThetaError: The weights or the graph cannot be read; on all ranks together.
+
+    Collective: all ranks of comm.
+    """
+    comm = comm if comm is not None else start()
+    job, path = job_of(run, keys, trust), Path(run, WEIGHTS)
+    error, saved, trained = None, None, None
+    try:
+        saved = read_saved(path)
+        trained = Trained.read_from(saved.trained, str(path))
+        check_trusted({"task": trained.task}, keys, str(path), trust)
+    except GraphThetaError as e:
+        error = e
+    comm.agree(error)
+    assert saved is not None and trained is not None
+    return Inference(job, trained, lambda: _loaded(job, trained, keys) if graph is None else graph, comm,
+                     lambda taken, kind: make_model(job, taken, kind), saved.weights)
+
+
+def _loaded(job: Job, trained: Trained, keys: dict[str, Any]) -> Graph:
+    """The dataset of a job in its own scale: of the run itself with its splits, or another one, prepared as that of the run was.
+
+    Raises:
+        ConfigError: The run was trained on a graph that has no name.
+    """
+    # the scale of the training is applied later
+    prepared = trained.prepared | {"normalise_features": "row" if trained.prepared.get("normalise_features") == "row" else "none"}
+    options: dict[str, Any] = {**prepared, "largest_component": "no", "split": "stored"}
+    if "dataset" not in keys:
+        if not trained.prepared:
+            raise ConfigError("the run was trained on a graph that was given in Python, not on a dataset; give the graph, or a dataset")
+        options |= {key: getattr(job, key) for key in OWN}
+    options |= {key: getattr(job, key) for key in OWN if key in keys}
+    return load(job.dataset, data_dir=job.data_dir or None, seed=job.seed, **options)

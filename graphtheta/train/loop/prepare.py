@@ -1,0 +1,212 @@
+"""Prepares a job: loads its graph, makes its model, and chooses task, metric and strategy."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphtheta.base.logger import logger
+from graphtheta.engine.layer.layer import Model
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.sampling.node_set import NodeSetSampler
+from graphtheta.engine.sampling.sampler import Sampler
+from graphtheta.engine.strategy.node_sets import NodeSetBatch
+from graphtheta.engine.strategy.strategy import ClusterBatch, GlobalBatch, MiniBatch, Strategy
+from graphtheta.engine.strategy.task import Task
+from graphtheta.engine.train.metrics import choose_metric
+from graphtheta.engine.view.hop import Layers, depth
+from graphtheta.errors import ConfigError, DataError, GraphThetaError
+from graphtheta.graph.data.graph import Graph
+from graphtheta.graph.datasets.dataset import load, preparation
+from graphtheta.inference.forward.self_loops import with_loops
+from graphtheta.run.embeddings.setup import check_embedding
+from graphtheta.run.job.job import Job
+from graphtheta.samplers.hidden import check_times, hidden_by
+from graphtheta.samplers.make_sampler import make_sampler
+from graphtheta.samplers.orders.registry import make_order
+from graphtheta.tasks.evaluation.evaluate import Evaluator
+from graphtheta.tasks.kinds.kind import GraphInfo, TaskKind
+from graphtheta.tasks.kinds.registry import kind_for, readers
+from graphtheta.train.loop.kept_clusters import clusters_of
+from graphtheta.train.loop.make_model import Factory, make_model, refuse_unread
+from graphtheta.train.reuse.staleness.registry import make_exchange, make_history
+from graphtheta.train.reuse.staleness.stale_batch import StaleBatch
+
+# keys that have no meaning where a sampler chooses the nodes of a batch
+NO_NODE_SETS = frozenset({"batch_size", "vertex_limit", "fanout", "replace", "share_sample", "precompute", "order"})
+# keys that have no meaning where neighbours outside of a batch are read from histories
+NO_HISTORIES = frozenset({"vertex_limit", "boundary_hops", "degrees", "diagonal", "order"})
+# clusters that rank 0 sends to all workers at a time
+CLUSTERS_SENT = 1 << 20
+
+
+@dataclass
+class Prepared:
+    """A job with its graph, model and task.
+
+    Attributes:
+        job: The job.
+        graph: The message-passing graph.
+        model: The model.
+        info: Original ids of nodes and edges, for results.
+        kind: Kind of task.
+        metric: Name of the metric that selects the best model.
+        unknown: Integer edge columns without a value for the added self loops.
+    """
+
+    job: Job
+    graph: Graph
+    model: Model
+    info: GraphInfo
+    kind: TaskKind
+    metric: str
+    unknown: frozenset[str] = frozenset()
+
+    def build_task(self, partition: Partition, layers: Layers) -> tuple[Task, Evaluator]:
+        """The objective of training and the evaluator.
+
+        Collective: all ranks of the partition.
+        """
+        task = self.kind.objective(self.graph, partition)
+        task.weighting = self.kind.weighting(partition, task)
+        return task, self.kind.evaluator(partition, layers, task)
+
+
+def load_graph(job: Job) -> Graph:
+    """Load the job's dataset. ``prepare`` handles self loops, whose default depends on the model.
+
+    Raises:
+        ConfigError, FormatError, DataError: The dataset cannot be loaded.
+    """
+    options: dict[str, Any] = {"split": job.split, "seed": job.seed, "symmetric": job.symmetric, "largest_component": job.largest_component,
+                               "normalise_features": job.normalise_features, "split_index": job.split_index}
+    options |= {n: getattr(job, n) for n in ("train_per_class", "val_per_class") if getattr(job, n)}
+    return load(job.dataset, data_dir=job.data_dir or None, **options)
+
+
+def choices_of(job: Job) -> dict[str, str]:
+    """How ``load_graph`` prepares the dataset; see ``preparation``."""
+    return preparation(job.dataset, symmetric=job.symmetric, normalise_features=job.normalise_features)
+
+
+def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Prepared:
+    """Choose the task, make the model, and add or remove edges of the graph as both require.
+
+    Raises:
+        ConfigError, DataError: Job, graph and model do not fit together.
+    """
+    check_embedding(job, graph)
+    if graph.x is None and not graph.node_columns and not job.embedding:
+        raise DataError(f"{graph.name or 'the graph'} has no node features x and no node columns; give it x, for example node degrees, or "
+                        "learn them with --embedding WIDTH")
+    kind = kind_for(job.task, graph)(job)
+    for key, names in readers().items():
+        if kind.name not in names:
+            refuse_unread(job, {key}, f"task={kind.name}", f"give --task {' or '.join(names)}")
+    graph = kind.take(graph)
+    metric = choose_metric(job.metric, kind.measured)
+    model = make_model(job, graph, kind, given)
+    hidden = hidden_by(job)
+    check_times(graph, hidden, kind.name == "node")
+    looped = with_loops(graph, job.self_loops, model, hidden)
+    return Prepared(job, looped.graph, model, looped.info, kind, metric.name, looped.unknown)
+
+
+def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers, task: Task, precomputed: bool = False) -> Strategy:
+    """The batching strategy of a job.
+
+    Args:
+        job: The job.
+        graph: The whole graph.
+        partition: This worker's part of it.
+        layers: The supersteps of the model.
+        task: Gives the targets.
+        precomputed: Whether the first layer has totals and is none of ``layers``.
+
+    Collective: all ranks of the partition.
+    """
+    if job.strategy == "global":
+        exchange = make_exchange(job.exchange, job.seed)
+        return GlobalBatch(partition, layers, task, job.seed) if exchange is None else \
+            StaleBatch(partition, layers, task, job.seed, exchange=exchange)
+    history = make_history(job.history)
+    if history is not None and history.strategy != job.strategy:
+        raise ConfigError(f"history={job.history} stores values in batches of strategy={history.strategy}, not of strategy={job.strategy}; "
+                          f"give --strategy {history.strategy}, or another --history")
+    if history is not None and job.mode not in history.modes:
+        raise ConfigError(f"history={job.history} needs --mode {' or '.join(history.modes)}, and not {job.mode}; drop --mode or --history")
+    if history is not None and job.macrobatch != "1":
+        tightened = "an audit may change the knob, which views made ahead would not see" if job.audit_limit else ""
+        if why := history.one_by_one or tightened:
+            raise ConfigError(f"history={job.history} cannot be combined with macrobatch={job.macrobatch}: {why}; drop --macrobatch")
+    if history is not None:
+        refuse_unread(job, NO_HISTORIES, f"history={job.history}", "drop --history")
+    if job.strategy == "mini":
+        sampler = build_sampler(job, depth(layers), precomputed, graph.relation_names)
+        if isinstance(sampler, NodeSetSampler):
+            if history is not None:
+                raise ConfigError(f"history={job.history} needs a sampler of neighbours, but sampler={job.sampler} chooses nodes; choose "
+                                  "another --sampler, or drop --history")
+            return NodeSetBatch(partition, layers, task, job.seed, sampler=sampler)
+        size = job.batch_size or task.n_targets
+        if history is not None:
+            mode = {"independent": True} if job.mode == "independent" else {}
+            return history.open(partition, layers, task, job.seed, batch_size=size, sampler=sampler, **mode)
+        strategy = MiniBatch(partition, layers, task, job.seed, batch_size=size, sampler=sampler, vertex_limit=job.vertex_limit,
+                             order=None if job.is_default("order") else make_order(job.order))
+        if job.vertex_limit and partition.halo_comm.rank == 0:
+            logger.info(f"vertex_limit={job.vertex_limit}: batches of {strategy.batch_size} targets, {strategy.steps_per_epoch} an epoch")
+        return strategy
+    clusters = _clusters(job, graph, partition)
+    if history is not None:
+        return history.open(partition, layers, task, job.seed, clusters=clusters, per_batch=job.clusters_per_batch)
+    return ClusterBatch(partition, layers, task, job.seed, clusters=clusters, per_batch=job.clusters_per_batch,
+                        boundary_hops=job.boundary_hops, degrees=job.degrees, diagonal=job.diagonal)
+
+
+def build_sampler(job: Job, hops: int, precomputed: bool = False, relations: Sequence[Any] = ()) -> Sampler | NodeSetSampler | None:
+    """The sampler of a job for a model of ``hops`` hops; None for all neighbours.
+
+    Args:
+        job: The job.
+        hops: Hops to sample.
+        precomputed: Whether the model has a further hop, whose totals are stored; the last number
+            of ``fanout`` is then not used.
+        relations: ``Graph.relation_names``.
+
+    Raises:
+        ConfigError: There is no sampler of that name, or it does not read a key that is given.
+    """
+    fanouts = job.fanouts(hops + precomputed)[:hops][::-1]
+    if not fanouts and (job.fanout or job.is_default("sampler")):
+        return None
+    sampler, taken = make_sampler(job.sampler, {
+        "fanouts": fanouts, "seed": job.seed, "replace": job.replace, "shared": job.share_sample, "relation_names": relations})
+    if isinstance(sampler, NodeSetSampler):
+        refuse_unread(job, NO_NODE_SETS, f"sampler={job.sampler}", "choose another sampler")
+        return sampler
+    if not fanouts:
+        raise ConfigError("sampler configures neighbour sampling, but no fanout is given; give --fanout, or drop --sampler")
+    unread = {"replace": "replace", "shared": "share_sample"}
+    refuse_unread(job, {key for name, key in unread.items() if name not in taken}, f"sampler={job.sampler}",
+                  "choose a sampler that reads it")
+    return sampler
+
+
+def _clusters(job: Job, graph: Graph, partition: Partition) -> np.ndarray:
+    """Clusters of this worker's masters, [n_masters] int64; rank 0 finds those of all nodes."""
+    comm, masters = partition.halo_comm, partition.masters
+    error, found = None, None
+    if comm.rank == 0:
+        try:
+            found = clusters_of(graph, job.cluster_method, job.clusters, job.seed)
+        except GraphThetaError as e:
+            error = e
+    comm.agree(error)
+    own = np.empty(len(masters), np.int64)
+    for begin in range(0, partition.n_nodes, CLUSTERS_SENT):
+        inside = (masters >= begin) & (masters < begin + CLUSTERS_SENT)
+        own[inside] = comm.broadcast(None if found is None else found[begin: begin + CLUSTERS_SENT])[masters[inside] - begin]
+    return own

@@ -1,0 +1,467 @@
+"""``gt.Trainer``: the training loop, with evaluation, checkpoints and selection of the best model.
+
+The loop is the same for every strategy, task and number of workers.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
+from time import perf_counter
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from graphtheta.base.arguments import checked
+from graphtheta.base.console import complain, say
+from graphtheta.base.logger import logger
+from graphtheta.engine.runtime.timeline import TRACE_FILE, tracing
+from graphtheta.engine.store.table import VALUE
+from graphtheta.engine.train.metrics import METRICS
+from graphtheta.engine.train.step import QUIET
+from graphtheta.errors import ConfigError, DivergedError, FormatError, GraphThetaError
+from graphtheta.graph.data.columns import listed
+from graphtheta.graph.data.scale import SCALES
+from graphtheta.inference.grown.trained import EARLIER_POSITIVE
+from graphtheta.inference.outputs.file import write_together
+from graphtheta.run.agreement.digest import changed
+from graphtheta.run.checkpoints.checkpoint import Checkpoint, Manifest
+from graphtheta.run.checkpoints.keeper import Keeper, find_checkpoint, job_hash
+from graphtheta.run.checkpoints.lock import exclusive
+from graphtheta.run.checkpoints.progress import Pace, Progress, Result
+from graphtheta.run.checkpoints.run_folder import check_run_folder
+from graphtheta.run.checkpoints.stopping import PREEMPTED, Stop, Stopped, code_of
+from graphtheta.run.embeddings.saved import gathered_tables, load_tables
+from graphtheta.run.job.keyfile import LARGEST_NUMBER
+from graphtheta.run.job.run_files import PREDICTIONS_FILE
+from graphtheta.tasks.evaluation.evaluate import SPLITS
+from graphtheta.train.loop.callback import Callback, Callbacks
+from graphtheta.train.loop.session import CALMER, Session
+from graphtheta.train.reuse.staleness.approximate import PARTITION, Approximate, gathered, scattered
+from graphtheta.train.reuse.staleness.audit import OUTPUTS, audited
+
+# keys that ask for checkpoints
+ASKING = ("out", "resume", "checkpoint_every", "keep")
+# counters of a checkpoint: batches of an epoch; and what the names of the digests of the graph begin with
+EPOCH, GRAPH = "views_per_epoch", "graph/"
+
+
+class Weights(NamedTuple):
+    """The weights of an evaluated model.
+
+    Attributes:
+        state: Those that all workers have, by name.
+        rows: Values of this worker's rows of each embedding.
+    """
+
+    state: dict[str, np.ndarray]
+    rows: Sequence[np.ndarray]
+
+
+@runtime_checkable
+class Log(Protocol):
+    """Receives the reports of a trainer."""
+
+    def begin(self, history: list[dict[str, Any]]) -> None:
+        """Called when training begins, or resumes after the rows of ``history``."""
+
+    def epoch(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Called after each evaluation with its row; returns further entries to store in it."""
+
+
+class Trainer(Session):
+    """Trains a model on a graph.
+
+    Arguments, errors and effects on the model are those of ``Session``.
+
+    Collective: all ranks of comm.
+    """
+
+    # of the best evaluation
+    _best: Weights | None = None
+    # of the best one before the last, if that is there only because the run ends with it
+    _best_before: Weights | None = None
+    # counts of the caches at the last evaluation
+    _counted = np.zeros((2, 2), np.int64)
+
+    @property
+    def step(self) -> int:
+        """Updates made so far."""
+        return self.training.step
+
+    @checked
+    def fit(self, log: Log | None = None, callbacks: Sequence[Callback] = ()) -> Result:
+        """Train; afterwards the model holds the weights of the best validation metric.
+
+        A run with a log, or whose job sets ``out``, ``resume``, ``checkpoint_every`` or ``keep``,
+        writes checkpoints to its folder. Only such a run handles SIGTERM and a first Ctrl-C: it
+        finishes the step and writes a checkpoint.
+
+        Args:
+            log: Receives a row per evaluated epoch.
+            callbacks: Called during training, on all ranks; they may end it.
+
+        Raises:
+            ConfigError: The folder holds an unfinished run, or one of another job; or an item of
+                ``callbacks`` is no callback.
+            MemoryLimitError: ``inference_memory`` is too low for any evaluation; before the first step.
+            FormatError: The timeline, or the checkpoint of a run that is asked to stop, cannot be
+                written; or another job is training in the folder.
+            DivergedError: A loss, or what an update made, is NaN or infinite; on all ranks together.
+                The model holds the weights of the best validation metric before.
+            Stopped: The run was asked to stop and can be resumed; on all ranks together.
+
+        Collective: all ranks.
+        """
+        job, calls = self.job, Callbacks(callbacks)
+        resumable = log is not None or not all(map(job.is_default, ASKING))
+        keeps = resumable and job.keep > 0
+        writes = keeps or log is not None or job.save_predictions
+        if writes:
+            self._check_folder()
+        with exclusive(job.folder, self.comm) if writes else nullcontext():
+            return self._fit(log, calls, resumable, keeps)
+
+    def _check_folder(self) -> None:
+        """Check that the folder of the run holds nothing of others; errors are raised on all ranks."""
+        error: GraphThetaError | None = None
+        try:
+            if self.comm.rank == 0:
+                check_run_folder(self.job.folder, self.job.resume)
+        except GraphThetaError as e:
+            error = e
+        self.comm.agree(error)
+
+    def _fit(self, log: Log | None, calls: Callbacks, resumable: bool, keeps: bool) -> Result:
+        job = self.job
+        found = find_checkpoint(job, self.comm) if resumable else None
+        run = self._restored(found) if found is not None else Progress()
+        trains = found is None or not self._is_over(run)
+        if trains:
+            if found is not None and self.comm.rank == 0:
+                say(f"resuming from step {self.step}, in epoch {run.epoch + 1}")
+            if self.setup.limit is not None:
+                self.setup.limit.check()
+            if log is not None:
+                log.begin(run.history)
+            try:
+                with tracing(self.comm, job.folder / TRACE_FILE) if job.trace else nullcontext():
+                    self._train(run, log, calls, keeps)
+            except DivergedError as error:
+                self._take_best()
+                error.best_epoch = run.best_epoch
+                raise
+        if self._best is None:
+            run.metrics = self.measure()
+        self._take_best()
+        if job.save_predictions:
+            self._save_predictions(again=trains)
+        calls.call("on_end", run, self.step)
+        return run.result(self.positive)
+
+    def _save_predictions(self, again: bool) -> None:
+        """Write the predictions to the folder of the run, if they are not there or ``again``."""
+        path = self.job.folder / PREDICTIONS_FILE
+        if again or not self.comm.broadcast(path.is_file()):
+            write_together(path, self.predictions(), self.comm)
+
+    def _take_best(self) -> None:
+        """Give the model the weights of the best evaluation, if there was one."""
+        if self._best is None:
+            return
+        self.model.load_state(self._best.state)
+        for table, rows in zip(self.setup.tables, self._best.rows, strict=True):
+            table.set_values(rows)
+
+    def _check_finite(self) -> None:
+        """Check what the last update made, which no loss has been computed from yet.
+
+        Raises:
+            DivergedError: It is not finite; on all ranks together.
+
+        Collective: all ranks.
+        """
+        arrays = self.model.state()
+        arrays |= {table.name: table.arrays()[VALUE] for table in self.setup.tables}
+        own = [name for name, x in arrays.items() if not is_finite(x)]
+        names = dict.fromkeys(name for of_rank in self.comm.all_gather(own) for name in of_rank)
+        if names:
+            raise DivergedError(f"after step {self.step} the model has NaN or infinite values in "
+                                f"{listed(list(names))}; {CALMER}")
+
+    def _train(self, run: Progress, log: Log | None, calls: Callbacks, keeps: bool) -> None:
+        """Train to the end of the run, a few updates at a time."""
+        job, pace, over = self.job, Pace(self.job.checkpoint_every), self._is_over(run)
+        with Keeper(job, keeps and self.comm.rank == 0, self.step) as keeper, Stop(keeps) as stop:
+            while not over:
+                code, due, ends = 0, False, False
+                # a run that was asked for fewer updates than it has made is only evaluated
+                if not self._is_done(run):
+                    code, due = self._train_some(run, pace, stop, keeper, calls.every_step)
+                    ends = calls.call("on_step", run, self.step)
+                if not code and (self._is_done(run) or len(run.losses) >= self.strategy.steps_per_epoch):
+                    ends |= self._end_epoch(run, log, calls)
+                run.ended = calls.agree(ends, self.comm)
+                over = run.over = self._is_over(run)
+                if code or over or due:
+                    self._check_finite()
+                    # the state of other workers is gathered, so all ranks take part
+                    held = {} if self._memory is None or not keeps else gathered(self.partition, self._memory.held())
+                    best = self._best if run.before is None else self._best_before
+                    rows = () if best is None else best.rows
+                    tables = gathered_tables(self.setup.tables if keeps else (), self.partition, rows, keeper.folder)
+                    held |= tables.arrays | {f"best/{name}": x for name, x in ({} if best is None else best.state).items()}
+                    keeper.offer(partial(self._checkpoint, run, held, tables.failure))
+                if code:
+                    self._leave(keeper, code)
+
+    def _end_epoch(self, run: Progress, log: Log | None, calls: Callbacks) -> bool:
+        """End an epoch whose views are done; returns whether a callback ends training."""
+        ends = False
+        whole = len(run.losses) == self.strategy.steps_per_epoch
+        is_due = whole and (run.epoch + 1) % self.job.eval_every == 0
+        if is_due or self._is_done(run):
+            self._check_finite()
+            self._evaluate(run, log, is_due)
+            ends = calls.call("on_evaluation", run, self.step)
+        ends |= calls.call("on_epoch", run, self.step)
+        if whole:
+            run.next_epoch()
+        return ends
+
+    def _train_some(self, run: Progress, pace: Pace, stop: Stop, keeper: Keeper, slowly: bool) -> tuple[int, bool]:
+        """Train on some more views; returns the exit code of a request to stop, or 0, and whether a checkpoint is due."""
+        first, last, per_step = len(run.losses), self._views(run.epoch), self.setup.views_per_step
+        if first == 0:
+            self.comm.ledger.mark(f"epoch {run.epoch + 1}")
+        if first >= last:
+            return 0, False
+        began = perf_counter()
+        updates = min(1 if slowly else pace.updates(self.step), self._until_audit)
+        last = min(last, first + updates * per_step)
+        begin, own = self.step, self._run(run.epoch, first, last)
+        seconds = perf_counter() - began
+        # all ranks adapt to the clock of rank 0, which alone knows when a checkpoint is due
+        more = [*stop.flags(), seconds * (self.comm.rank == 0), float(keeper.due(self.step))]
+        losses, (terminated, interrupted, elapsed, due) = self.summed(own, begin, more)
+        run.take_views(losses, seconds)
+        pace.adapt(-(-(last - first) // per_step), elapsed)
+        if self.job.audit and self.step % self.job.audit == 0:
+            self._audit(run)
+        return code_of(terminated, interrupted), due > 0
+
+    def _run(self, epoch: int, first: int, last: int) -> np.ndarray:
+        """This rank's share of the loss of some views, an update from each step of them; arguments as for ``Training.run``."""
+        losses = (self.training if self.pipeline is None else self.pipeline).run(epoch, first, last)
+        if self._memory is not None:
+            self._memory.settle()
+        return losses
+
+    @property
+    def _until_audit(self) -> int:
+        """Updates until the next audit."""
+        return self.job.audit - self.step % self.job.audit if self.job.audit else LARGEST_NUMBER
+
+    def _audit(self, run: Progress) -> None:
+        """Compare the next view with the exact one; if the error is above the limit, use less of old values from now on."""
+        memory, n = self._memory, self.strategy.steps_per_epoch
+        assert memory is not None
+        ended = len(run.losses) >= n
+        run.audit = audited(self.training, memory, run.epoch + ended, 0 if ended else len(run.losses))
+        error, limit = run.audit[OUTPUTS], self.job.audit_limit
+        tighter = memory.tighten() if limit and error > limit else None
+        if tighter is not None and self.comm.rank == 0:
+            logger.warning(f"step {self.step}: old values change the outputs by {error:.2g}, more than audit_limit={limit:g}; "
+                           f"{f'from now on {tighter}' if tighter else 'there is no tighter setting'}")
+
+    @property
+    def _memory(self) -> Approximate | None:
+        """The strategy, if it reuses values of earlier steps."""
+        return self.strategy if isinstance(self.strategy, Approximate) else None
+
+    def _evaluate(self, run: Progress, log: Log | None, is_due: bool) -> None:
+        """Evaluate the model, and store its weights if it is the best so far.
+
+        Args:
+            run: The run.
+            log: Receives the row.
+            is_due: Whether a run with more updates would evaluate the model here too.
+        """
+        epoch, loss, seconds = run.evaluated
+        before = None if is_due else run.standing()
+        metrics = self.measure()
+        self._check_losses(metrics)
+        if self.job.audit and not run.audit:
+            self._audit(run)
+        row: dict[str, Any] = {"epoch": epoch, "step": self.step, "loss": loss, "seconds": seconds, **metrics, **run.audit,
+                               **self._cache_counts()}
+        if log is not None:
+            row.update(log.epoch(row))
+        self._best_before = self._best
+        if run.take_row(row, metrics, self._quality(metrics, loss), before):
+            self._best = self._weights
+
+    @property
+    def _weights(self) -> Weights:
+        """The weights that the model has."""
+        return Weights(self.model.state(), [table.values() for table in self.setup.tables])
+
+    def _check_losses(self, metrics: dict[str, float]) -> None:
+        """Check that a model of finite weights has a finite loss of training, or of any set without one.
+
+        Raises:
+            DivergedError: It has not; on all ranks together.
+        """
+        losses = [metrics[name] for split in SPLITS if (name := f"{split}_loss") in metrics]
+        judged = losses[:1] if "train_loss" in metrics else losses
+        if judged and not np.isfinite(judged).any():
+            raise DivergedError(f"after step {self.step} the loss of an evaluation is {judged[0]}; {CALMER}")
+
+    def _cache_counts(self) -> dict[str, int]:
+        """Rows that the caches of all workers held, and did not hold, since the last evaluation; empty without caches.
+
+        Collective: all ranks.
+        """
+        levels = {"cache": bool(self.caches.caches), "machine_cache": self.caches.machine is not None}
+        if not any(levels.values()):
+            return {}
+        now = np.array([self.caches.counts(), self.caches.machine_counts()])
+        found = self.comm.all_sum(now - self._counted)
+        self._counted = now
+        return {f"{level}_{what}": int(n) for (level, used), counts in zip(levels.items(), found, strict=True) if used
+                for what, n in zip(("hits", "misses"), counts, strict=True)}
+
+    def _leave(self, keeper: Keeper, code: int) -> None:
+        """Stop the run once its checkpoint is written."""
+        keeper.close()
+        error = None if keeper.failure is None else FormatError(
+            f"{keeper.folder}: the run was asked to stop after step {self.step} and its checkpoint cannot be written: {keeper.failure}; "
+            "free disk space or make the folder writable, and resume from the previous checkpoint with --resume")
+        self.comm.agree(error)
+        if self.comm.rank == 0:
+            complain(f"{'pre-empted' if code == PREEMPTED else 'interrupted'} at step {self.step}; continue with --resume")
+        raise Stopped(code)
+
+    @property
+    def _updates(self) -> int:
+        """Number of updates in a full epoch."""
+        return -(-self.strategy.steps_per_epoch // self.setup.views_per_step)
+
+    def _views(self, epoch: int) -> int:
+        """Number of views to run in an epoch."""
+        n = self.strategy.steps_per_epoch
+        return min(n, (self.job.steps - epoch * self._updates) * self.setup.views_per_step) if self.job.steps else n
+
+    @property
+    def _goal(self) -> int:
+        """Updates of the run."""
+        return self.job.steps or self.job.epochs * self._updates
+
+    def _is_done(self, run: Progress) -> bool:
+        """Whether the run has made its updates, or more."""
+        return run.epoch * self._updates + -(-len(run.losses) // self.setup.views_per_step) >= self._goal
+
+    def _is_over(self, run: Progress) -> bool:
+        """Whether the run is finished: updates done, patience exhausted, or ended by callback."""
+        waited = 0 < self.job.patience <= run.waited
+        return self._goal == 0 or run.ended or (run.measured and (self._is_done(run) or waited))
+
+    def _checkpoint(self, run: Progress, held: dict[str, Any], failure: OSError | None) -> Checkpoint:
+        content = {GRAPH + name: digest for name, digest in self.setup.digests.items()}
+        state = self.training.state() | self._sizes | content | {EPOCH: self.strategy.steps_per_epoch} | held
+        manifest = Manifest(step=self.step, counters={name: x for name, x in state.items() if isinstance(x, int)}, progress=run.frozen(),
+                            job=self.job.model_dump(mode="json"), job_hash=job_hash(self.job))
+        return Checkpoint(manifest, {name: x for name, x in state.items() if not isinstance(x, int)}, failure)
+
+    @property
+    def _sizes(self) -> dict[str, int]:
+        """Sizes of the graph and of a step, stored so that a run is not resumed with others."""
+        scales = [scale for field in SCALES if (scale := self.setup.schema.scale(field)) is not None]
+        return {"nodes": self.partition.n_nodes, "edges": self.partition.n_edges, "views_per_step": self.setup.views_per_step,
+                "scaled_types": sum(len(scale.widths) for scale in scales)}
+
+    def _check_same(self, manifest: Manifest) -> None:
+        """Check that a checkpoint belongs to this graph and to these batches.
+
+        Raises:
+            ConfigError: It does not.
+        """
+        counters, folder = manifest.counters, self.job.folder
+        elsewhere = "or choose another folder with --out"
+        for name, n in self._sizes.items():
+            stored = counters.get(name, 0)
+            if stored == n:
+                continue
+            if name == "views_per_step":
+                raise ConfigError(f"views_per_step={n}, but the run in {folder} has views_per_step={stored}; give "
+                                  f"--views-per-step {stored} to resume it, {elsewhere}")
+            if name == "scaled_types":
+                # runs of earlier versions have one scale for all types
+                raise ConfigError(f"{n} types of nodes and edges have features in a scale of their own, but {stored} have in the run in "
+                                  f"{folder}, which was begun with another scale of the same features; start anew in another "
+                                  "folder with --out, or resume it with the version of graphtheta and the graph that it was begun with")
+            raise ConfigError(f"the graph has {n:,} {name}, but the graph of the run in {folder} had {stored:,}; give the same dataset, "
+                              f"{elsewhere}")
+        # earlier versions stored neither digests nor batches of an epoch
+        content = {name.removeprefix(GRAPH): x for name, x in counters.items() if name.startswith(GRAPH)}
+        names = changed(self.setup.digests, content) if content else []
+        if names:
+            verb = "differs" if len(names) == 1 else "differ"
+            raise ConfigError(f"the graph has changed since the run in {folder} was begun: {listed(names)} {verb}; give the same "
+                              f"graph, with its nodes and edges in the same order, {elsewhere}")
+        n = self.strategy.steps_per_epoch
+        stored = counters.get(EPOCH, n)
+        # between two epochs no batch is missed or repeated
+        if stored != n and (manifest.progress.losses or self.job.steps):
+            raise ConfigError(f"an epoch has {n} batches with {self.comm.size} worker(s), but {stored} with those of the run in {folder}, "
+                              f"which stopped inside an epoch; resume it with as many workers as it had, {elsewhere}")
+
+    def _restored(self, found: Checkpoint) -> Progress:
+        """Restore a checkpoint; returns the progress of the run."""
+        self._check_same(found.manifest)
+        run = found.manifest.progress
+        if "positive" not in found.manifest.job:
+            self.setup.evaluator.positive = EARLIER_POSITIVE
+        self.training.load_state({**found.manifest.counters, **found.arrays})
+        rows = load_tables(self.setup.tables, self.partition, found.arrays)
+        if self._memory is not None:
+            self._memory.hold(scattered(self.partition, found.arrays, found.manifest.counters.get(PARTITION, 0)))
+        best = {name.removeprefix("best/"): x for name, x in found.arrays.items() if name.startswith("best/")}
+        self._best = self._best_before = Weights(best, rows) if best else None
+        if run.before is not None and not (run.ended or self._is_done(run)):
+            run.without_last()
+        elif run.before is not None and run.quality != run.before["quality"]:
+            # the last evaluation, of these weights, was the best
+            self._best = self._weights
+        return run
+
+    def train_epoch(self, epoch: int) -> float:
+        """One pass over the training set; the mean loss of its steps.
+
+        Raises:
+            DivergedError: The loss of a step is not finite; on all ranks together.
+
+        Collective: all ranks.
+        """
+        self.comm.ledger.mark(f"epoch {epoch + 1}")
+        begin, own = self.step, self._run(epoch, 0, self._views(epoch))
+        return float(np.mean(self.summed(own, begin, [])[0]))
+
+    def _quality(self, metrics: dict[str, float], loss: float) -> tuple[float, float]:
+        """Larger is better: the validation metric, and among equals the smaller validation loss."""
+        metric = self.setup.metric
+        split = next((s for s in ("val", "train") if f"{s}_loss" in metrics), None)
+        if split is None:
+            return -loss, -loss
+        value = metrics[f"{split}_{metric}"]
+        value = -value if METRICS[metric].smaller_is_better else value
+        loss = metrics[f"{split}_loss"]
+        # NaN is in no order, so that a later model would always be better
+        return (value if np.isfinite(value) else -np.inf), (-np.inf if np.isnan(loss) else -loss)
+
+
+def is_finite(x: np.ndarray) -> bool:
+    """Whether all numbers of an array are finite."""
+    # a sum needs no memory, but may overflow
+    with np.errstate(**QUIET):
+        return bool(np.isfinite(x.sum(dtype=np.float64)) or np.isfinite(x).all())

@@ -1,0 +1,109 @@
+"""What a trainer needs of a strategy that reuses old values: its state for checkpoints, its figures, its knob."""
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import numpy as np
+
+from graphtheta.base.logger import logger
+from graphtheta.base.rng import bits, key
+from graphtheta.engine.comm.communicator import Comm
+from graphtheta.engine.partition.partition import Partition
+from graphtheta.engine.view.view import GraphView
+
+# names of the state in a checkpoint
+HELD, BOUNDS, PARTITION = "held/", "/bounds", "held_partition"
+
+Held = dict[str, np.ndarray]
+
+
+class Reuse(ABC):
+    """Values of earlier steps that are used again: their state, and the knob that makes results more exact."""
+
+    @abstractmethod
+    def held(self) -> Held:
+        """This worker's state between two steps: arrays that no later step changes; the same names on every rank."""
+
+    @abstractmethod
+    def hold(self, held: Mapping[str, np.ndarray]) -> None:
+        """Restore a result of ``held``."""
+
+    @abstractmethod
+    def tighten(self) -> str:
+        """Move the knob towards exact; returns what it is now, or nothing if it cannot be moved further."""
+
+
+class Approximate(Reuse):
+    """A strategy whose views reuse values of earlier steps."""
+
+    @abstractmethod
+    def exact(self, epoch: int, i: int) -> GraphView:
+        """A view with the targets of view i of an epoch that reuses nothing.
+
+        Collective: all ranks of the partition.
+        """
+
+    @abstractmethod
+    def settle(self) -> None:
+        """End what was begun in the last step; called after each call of ``Training.run``.
+
+        Collective: all ranks of the partition.
+        """
+
+    @abstractmethod
+    def figures(self) -> dict[str, float]:
+        """Figures of the views since the last call, such as hit rates, over all workers; always the same names.
+
+        Collective: all ranks of the partition.
+        """
+
+
+def fingerprint(partition: Partition) -> int:
+    """A number that tells partitions, and numbers of workers, apart.
+
+    Collective: all ranks of the partition.
+    """
+    comm = partition.halo_comm
+    mine = [bits(key(comm.size, comm.rank, kind), ids) for kind, ids in enumerate((partition.masters, partition.edge_gid))]
+    total = comm.all_sum(np.array([int(np.bitwise_xor.reduce(x, initial=np.uint64(0)) >> np.uint64(16)) for x in mine]))
+    return int(total.sum())
+
+
+def gathered(partition: Partition, held: Held) -> dict[str, np.ndarray | int]:
+    """The state of all workers for a checkpoint, on rank 0; empty elsewhere.
+
+    Collective: all ranks of the partition.
+    """
+    comm, whole = partition.halo_comm, {}
+    for name in sorted(held):
+        parts = comm.gather_rows(held[name])
+        if parts is not None:
+            whole[HELD + name] = np.concatenate(parts)
+            whole[HELD + name + BOUNDS] = np.cumsum([0, *map(len, parts)])
+    mark = fingerprint(partition)
+    return {**whole, PARTITION: mark} if comm.rank == 0 else {}
+
+
+def scattered(partition: Partition, found: Mapping[str, np.ndarray], mark: int) -> Held:
+    """This worker's part of what ``gathered`` returned; empty, with a warning, if the partition is another one.
+
+    Args:
+        partition: This worker's part of the graph.
+        found: The arrays of the checkpoint.
+        mark: The number of its partition.
+
+    Collective: all ranks of the partition.
+    """
+    comm: Comm = partition.halo_comm
+    if fingerprint(partition) != mark:
+        if comm.rank == 0:
+            logger.warning("the checkpoint was written with other workers or another partitioner, so its stale values and histories are "
+                           "dropped: they are computed anew, and the losses differ from those of an uninterrupted run")
+        return {}
+    own = {}
+    for name, x in found.items():
+        if name.startswith(HELD) and not name.endswith(BOUNDS):
+            a, b = found[name + BOUNDS][comm.rank: comm.rank + 2]
+            own[name.removeprefix(HELD)] = x[a:b]
+    return own

@@ -1,0 +1,67 @@
+"""How kernels compute aggregators: one lowering for each, registered by aggregator.
+
+An aggregator without a lowering runs on the reference back end.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...autodiff.expr import Expr
+from ..aggregator import Aggregator
+
+
+class AggregateLowering:
+    """How one aggregator is compiled; without state, so that one object serves all kernels.
+
+    Attributes:
+        ties: Whether equal messages are compared by ``tie``, the number of the edge.
+        softmax: Whether its gradient reads the softmax weights of the first part of the message.
+        reads_message: Whether its gradient reads the message.
+    """
+
+    ties = False
+    softmax = False
+    reads_message = False
+
+    def forward(self, m: Any, name: str, parts: list[Expr]) -> None:
+        """Add the message of an edge to the state of its destination.
+
+        Args:
+            m: ``Messages`` of the kernel.
+            name: Name of the total.
+            parts: Parts of the message.
+        """
+        raise NotImplementedError
+
+    def backward(self, m: Any, name: str, parts: list[Expr]) -> None:
+        """Add the gradients of the parts of the message; arguments as for ``forward``."""
+        raise NotImplementedError
+
+
+_LOWERINGS: dict[Aggregator, AggregateLowering] = {}
+_BY_CLASS: dict[type[Aggregator], Callable[[Any], AggregateLowering]] = {}
+
+
+def register_aggregate(aggregator: Aggregator, lowering: AggregateLowering) -> None:
+    """Register the lowering of an aggregator."""
+    _LOWERINGS[aggregator] = lowering
+
+
+def register_aggregates(kind: type[Aggregator], lowering: Callable[[Any], AggregateLowering]) -> None:
+    """Register a function that makes the lowering of an aggregator of a class with settings."""
+    _BY_CLASS[kind] = lowering
+
+
+def aggregate_of(aggregator: Aggregator) -> AggregateLowering | None:
+    """The lowering of an aggregator; None if it has no compiled form."""
+    if aggregator not in _LOWERINGS and type(aggregator) in _BY_CLASS:
+        _LOWERINGS[aggregator] = _BY_CLASS[type(aggregator)](aggregator)
+    return _LOWERINGS.get(aggregator)
+
+
+def compiled_form(aggregator: Aggregator) -> AggregateLowering:
+    """The lowering of an aggregator of a phase that can be compiled."""
+    found = aggregate_of(aggregator)
+    assert found is not None, aggregator.name
+    return found

@@ -1,0 +1,75 @@
+"""Prefetching: which arrays edges read at scattered rows, and the lines that fetch them ahead."""
+from __future__ import annotations
+
+import numpy as np
+
+from ...autodiff.expr import COMPUTED, Expr
+from .boundary import numbers
+from .values import TABLES, Values
+
+# edges between prefetch and read of a row, cache lines prefetched at most, bytes of a line
+AHEAD, MOST_LINES, LINE = 8, 16, 64
+# bytes of arrays that stay in a second-level cache, where a prefetch takes longer than it saves
+NEAR = 1 << 19
+
+
+def prefetches(values: Values) -> list[str]:
+    """Lines that prefetch the scattered rows of a later edge."""
+    scattered = scattered_reads(values)
+    if not scattered:
+        return []
+    # with rows that stay in the cache ``ahead`` is beyond all edges
+    lines = [f"later = k + {values.source.arg('ahead')}", "if later <= last:", "    far = entry(other, later)"]
+    if any("el" in row or "sl" in row for _, row, _ in scattered):
+        lines += ["    el = later" if values.variant.in_order or values.variant.mode != "sender" else "    el = entry(at, later)",
+                  "    sl = start + entry(positions, el)" if values.variant.listed else "    sl = start + el"]
+    for name, row, size in scattered:
+        lines.append(f"    far_{name} = {row}")
+        lines += [f"    prefetch({name}, far_{name}, {line})" for line in range(min(MOST_LINES, -(-size // LINE)))]
+    return lines
+
+
+def edges_ahead(n_bytes: int) -> int:
+    """How many edges ahead a kernel prefetches rows of arrays of so many bytes in all; beyond all edges where they stay in the cache."""
+    return AHEAD if n_bytes > NEAR else 1 << 40
+
+
+def lines_of_edge(values: Values) -> int:
+    """Cache lines that an edge reads at scattered rows."""
+    return sum(-(-size // LINE) for _, _, size in scattered_reads(values))
+
+
+def scattered_reads(values: Values) -> list[tuple[str, str, int]]:
+    """Arrays read at scattered rows, where a later edge reads them, and bytes of a row."""
+    variant, arguments, found = values.variant, values.source.arguments, []
+    sender, item = variant.mode == "sender", np.dtype(variant.dtype).itemsize
+    for n, e in enumerate(values.phase.order):
+        if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge"):
+            continue
+        kind, name = e.leaf
+        size = e.dtype.itemsize * int(np.prod(e.dims))
+        if id(e) in values.tables and f"{kind}{n}{TABLES}" in arguments and (row := _table_row(values, e)):
+            found.append((f"{kind}{n}{TABLES}", row, size // e.dims[0]))
+        if f"{kind}{n}" not in arguments:
+            continue
+        if kind == "edge" and sender and not variant.in_order:
+            found.append((f"{kind}{n}", "offset + el" if name in variant.carried else "sl", size))
+        elif kind not in ("edge", values.fixed_end):
+            found.append((f"{kind}{n}", f"entry(rows_{kind}{n}, far)" if e.leaf in variant.in_place else "far", size))
+    if sender:
+        for name in arguments:
+            if name.startswith("spread_"):
+                total, _, column = name.removeprefix("spread_").rpartition("_")
+                e = values.phase.parts[total][-1 if column == "g" else 0]
+                found.append((name, "far", item * int(np.prod(e.dims))))
+        if variant.residuals:
+            found.append(("kept", "el", item * numbers(values.phase, variant.residuals)))
+    return found
+
+
+def _table_row(values: Values, table: Expr) -> str:
+    """The row of all tables that a later edge reads; empty if a scattered read would be needed to find it."""
+    index, at_end = values.tables[id(table)], table.leaf is not None and table.leaf[0] not in ("edge", values.fixed_end)
+    at_end = at_end and table.leaf not in values.variant.in_place
+    stored = index.leaf is not None and index.leaf[0] == "edge" and index.leaf[1] not in values.variant.carried | COMPUTED
+    return f"far * {table.dims[0]} + edge{values.number[id(index)]}[sl, 0]" if at_end and stored else ""

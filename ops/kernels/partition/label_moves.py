@@ -1,0 +1,186 @@
+"""Labels of nodes, such as clusters or workers, of limited size: moves between them, and the graph of labels.
+
+A graph is given as nodes and their neighbours: ``ptr`` [n + 1] bounds the neighbours of each node,
+``near`` [ptr[n]] lists them, and ``weight`` [ptr[n]] has the weights of these edges. Neighbours are
+numbers of the nodes themselves, from 0 on, and of further ones behind. ``mass`` [n] are the weights
+of the nodes.
+"""
+from __future__ import annotations
+
+import numpy as np
+
+from ...compile.jit import jit
+from ..hash import draw, mix
+
+
+@jit()
+def _count_labels(v, begin, end, near, weight, label, found, seen):  # type: ignore[no-untyped-def]
+    """Add the weights of the edges of node v to ``found`` by label, list these labels in ``seen``, and return their number."""
+    n_seen = 0
+    for e in range(begin, end):
+        u = near[e]
+        if u != v and weight[e] > 0:
+            if found[label[u]] == 0:
+                seen[n_seen] = label[u]
+                n_seen += 1
+            found[label[u]] += weight[e]
+    return n_seen
+
+
+@jit()
+def move_nodes(first, ptr, near, weight, mass, label, names, left, key):  # type: ignore[no-untyped-def]
+    """Move each node to the label with room of most edge weight among its neighbours; returns the number of moves.
+
+    Ties are broken by a hash of node and label. Loops and edges of weight 0 are not counted.
+
+    Args:
+        first: Id of the first node, for the hash.
+        ptr, near, weight, mass: See above.
+        label: Label of each node and of the further ones, numbers; those of the nodes are changed.
+        names: Ids of the labels, for the hash, [n_labels].
+        left: What each label can still take, [n_labels] int64; changed.
+        key: Key of ties.
+    """
+    found, seen, moves = np.zeros(len(left), np.int64), np.empty(len(left), np.int64), 0
+    for v in range(len(ptr) - 1):
+        old, n_seen = label[v], _count_labels(v, ptr[v], ptr[v + 1], near, weight, label, found, seen)
+        drawn = draw(key, first + v)
+        best, most, tie = old, found[old], mix(drawn ^ np.uint64(names[old]))
+        for s in range(n_seen):
+            p = seen[s]
+            if p != old and found[p] >= most and left[p] >= mass[v]:
+                of = mix(drawn ^ np.uint64(names[p]))
+                if found[p] > most or of > tie:
+                    best, most, tie = p, found[p], of
+        for s in range(n_seen):
+            found[seen[s]] = 0
+        if best != old:
+            left[old] += mass[v]
+            left[best] -= mass[v]
+            label[v] = best
+            moves += 1
+    return moves
+
+
+@jit()
+def favourites(first, ptr, near, weight, label, names, key, out):  # type: ignore[no-untyped-def]
+    """The id of the label of most edge weight among the neighbours of each node, with room or without; -1 if there is none.
+
+    Args:
+        first, ptr, near, weight, label, names, key: As of ``move_nodes``; nothing is changed.
+        out: [n]; changed.
+    """
+    found, seen = np.zeros(len(names), np.int64), np.empty(len(names), np.int64)
+    for v in range(len(ptr) - 1):
+        n_seen = _count_labels(v, ptr[v], ptr[v + 1], near, weight, label, found, seen)
+        drawn = draw(key, first + v)
+        out[v], most, tie = -1, np.int64(0), np.uint64(0)
+        for s in range(n_seen):
+            p = seen[s]
+            of = mix(drawn ^ np.uint64(names[p]))
+            if found[p] > most or (found[p] == most and of > tie):
+                out[v], most, tie = names[p], found[p], of
+            found[p] = 0
+
+
+@jit()
+def join_nodes(ptr, near, weight, mass, within, order, label, load, room):  # type: ignore[no-untyped-def]
+    """Join each node that is alone in its label to that of the highest weight^2 / (mass of node * load of label) with room.
+
+    If none has room, or it has no neighbours, it joins a node with the same first choice. Of equal
+    scores the lowest label decides.
+
+    Args:
+        ptr, near, weight, mass: A whole graph. Edges of weight 0 are not counted.
+        within: Nodes that wait for each other have the same number, [n_nodes].
+        order: Order of the nodes, [n_nodes].
+        label: Label of each node, at first its own number, [n_nodes]; changed.
+        load: Mass of each label, [n_nodes] int64; changed.
+        room: The most mass of a label.
+    """
+    n = len(load)
+    found, seen, waiting = np.zeros(n, np.int64), np.empty(n, np.int64), np.full(n + 1, -1, np.int64)
+    for v in order:
+        if label[v] != v or load[v] != mass[v]:
+            continue
+        n_seen = _count_labels(v, ptr[v], ptr[v + 1], near, weight, label, found, seen)
+        best, highest, first, first_score = v, 0.0, n, 0.0
+        for s in range(n_seen):
+            p = seen[s]
+            score = float(found[p]) * found[p] / load[p]
+            if (score > highest or (score == highest and p < best)) and load[p] + mass[v] <= room:
+                best, highest = p, score
+            if score > first_score or (score == first_score and p < first):
+                first, first_score = p, score
+            found[p] = 0
+        if best == v:
+            w = waiting[first]
+            if w >= 0 and within[w] == within[v] and load[label[w]] + mass[v] <= room:
+                best = label[w]
+            else:
+                waiting[first] = v
+        if best != v:
+            load[v] -= mass[v]
+            load[best] += mass[v]
+            label[v] = best
+
+
+@jit()
+def contract(of_row, ptr, near, weight, label, n_labels, order, out_label, out_ptr, out_near, out_weight):  # type: ignore[no-untyped-def]
+    """Sum the weights of rows by pairs of different labels; returns the number of rows and of entries made.
+
+    Args:
+        of_row: Label of each row, [n].
+        ptr, near, weight: Entries of the rows; see above.
+        label: Label of what ``near`` names, [any].
+        n_labels: Number of labels.
+        order: The rows by label, [n].
+        out_label, out_ptr: Label of each row made, and the bounds of its entries; changed.
+        out_near, out_weight: Label at the other end, and sum, of each entry made; changed.
+    """
+    found, seen = np.zeros(n_labels, np.int64), np.empty(n_labels, np.int64)
+    row, end, n_seen = 0, 0, 0
+    out_ptr[0] = 0
+    for k in range(len(order)):
+        i = order[k]
+        mine = of_row[i]
+        for e in range(ptr[i], ptr[i + 1]):
+            p = label[near[e]]
+            if p != mine:
+                if found[p] == 0:
+                    seen[n_seen] = p
+                    n_seen += 1
+                found[p] += weight[e]
+        if k + 1 == len(order) or of_row[order[k + 1]] != mine:
+            for s in range(n_seen):
+                out_near[end], out_weight[end] = seen[s], found[seen[s]]
+                found[seen[s]] = 0
+                end += 1
+            n_seen = 0
+            out_label[row] = mine
+            row += 1
+            out_ptr[row] = end
+    return row, end
+
+
+@jit()
+def merge_rows(ptr, near, weight, out_ptr):  # type: ignore[no-untyped-def]
+    """Sort the neighbours of each node and add up the weights of equal ones, in place; returns the number of entries left.
+
+    Args:
+        ptr, near, weight: See above; near and weight are changed.
+        out_ptr: Bounds of the entries left, [n + 1]; changed.
+    """
+    end = 0
+    out_ptr[0] = 0
+    for v in range(len(ptr) - 1):
+        order = np.argsort(near[ptr[v]: ptr[v + 1]]) + ptr[v]
+        others, sums = near[order], weight[order]
+        for i in range(len(order)):
+            if i and others[i] == others[i - 1]:
+                weight[end - 1] += sums[i]
+            else:
+                near[end], weight[end] = others[i], sums[i]
+                end += 1
+        out_ptr[v + 1] = end
+    return end

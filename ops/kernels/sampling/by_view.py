@@ -1,0 +1,70 @@
+"""Items of several views in lists: those of one view after those of another.
+
+Such a list may come in several parts, each with the bounds of the views in it.
+"""
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from ...compile.jit import jit
+
+FREE = -1
+WORD_BITS, MIX = 64, np.uint64(0x9E3779B97F4A7C15)
+
+
+@njit(inline="always")
+def _slot(table, shift, found, begin, item):  # type: ignore[no-untyped-def]
+    """Where the number of an item is in a hash table of 2**n numbers, or the free slot where it belongs."""
+    mask = len(table) - 1
+    at = np.int64(np.uint64(item) * MIX >> shift)
+    while table[at] != FREE and found[begin + table[at]] != item:
+        at = (at + 1) & mask
+    return at
+
+
+@jit()
+def number_by_view(known, ptr, items, bounds):  # type: ignore[no-untyped-def]
+    """Number the different items of each view: the known ones first, others in the order in which they occur.
+
+    Args:
+        known: Known items of each view, none twice in a view, [n] int64.
+        ptr: Bounds of the views in ``known``, [views + 1].
+        items: Items, possibly repeated, [m] int64, from 0.
+        bounds: Bounds of the views in each part of ``items``, [parts, views + 1].
+
+    Returns:
+        The items of each view by number, int64; bounds of the views in them, [views + 1]; and the
+        number of each of ``items`` in its view, [m] int32.
+    """
+    views, parts = len(ptr) - 1, len(bounds)
+    total, most = len(known), 0
+    for v in range(views):
+        n = ptr[v + 1] - ptr[v]
+        for s in range(parts):
+            n += bounds[s, v + 1] - bounds[s, v]
+        total, most = total + n - (ptr[v + 1] - ptr[v]), max(most, n)
+    bits = 1
+    while (1 << bits) < 2 * most:
+        bits += 1
+    shift = np.uint64(WORD_BITS - bits)
+    table, used = np.full(1 << bits, FREE, np.int32), np.empty(most, np.int32)
+    found, begin, number = np.empty(total, np.int64), np.empty(views + 1, np.int64), np.empty(len(items), np.int32)
+    begin[0] = 0
+    for v in range(views):
+        first, n = begin[v], 0
+        for i in range(ptr[v], ptr[v + 1]):
+            at = _slot(table, shift, found, first, known[i])
+            table[at], used[n], found[first + n] = n, at, known[i]
+            n += 1
+        for s in range(parts):
+            for i in range(bounds[s, v], bounds[s, v + 1]):
+                at = _slot(table, shift, found, first, items[i])
+                if table[at] == FREE:
+                    table[at], used[n], found[first + n] = n, at, items[i]
+                    n += 1
+                number[i] = table[at]
+        for i in range(n):
+            table[used[i]] = FREE
+        begin[v + 1] = first + n
+    return found[: begin[views]].copy(), begin, number

@@ -1,0 +1,87 @@
+"""Ranks of edges with rates: an edge of twice the rate is twice as likely to have the lowest rank.
+
+All operations are additions, multiplications, divisions and shifts in a fixed order, so that ranks
+are equal to the bit on every machine; the logarithm of the C library is not.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from ...compile.jit import jit
+
+LN2, SQRT2 = 0.6931471805599453, 1.4142135623730951
+MANTISSA, EXPONENT_OF_1, BIAS = np.uint64((1 << 52) - 1), np.uint64(1023 << 52), 1023
+
+
+@intrinsic
+def _bits_of(typing: Any, number: Any) -> Any:
+    """The bit pattern of a double precision number."""
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.IntType(64))
+
+    return types.uint64(types.float64), generate
+
+
+@intrinsic
+def _number_of(typing: Any, bits: Any) -> Any:
+    """The double precision number of a bit pattern."""
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.DoubleType())
+
+    return types.float64(types.uint64), generate
+
+
+@njit(inline="always")
+def unit(h):  # type: ignore[no-untyped-def]
+    """A number in (0, 1) of 64 random bits."""
+    return (np.float64(h >> np.uint64(12)) + 0.5) * 2.0**-52
+
+
+@njit(inline="always")
+def quotient(h, rate):  # type: ignore[no-untyped-def]
+    """The rank u / rate of priority sampling, as bits in the same order."""
+    return _bits_of(unit(h) / rate)  # type: ignore[call-arg]
+
+
+@njit(inline="always")
+def race(h, rate):  # type: ignore[no-untyped-def]
+    """A time of an exponential race, -log(u) / rate, as bits in the same order."""
+    return _bits_of(minus_log(unit(h)) / rate)  # type: ignore[call-arg]
+
+
+@njit
+def minus_log(u):  # type: ignore[no-untyped-def]
+    """-log(u) for a normal number u in (0, 1), within a few units in the last place.
+
+    u = 2**k * m with 1 / sqrt(2) < m <= sqrt(2), and log(m) = 2 artanh((m - 1) / (m + 1)).
+    """
+    bits = _bits_of(u)  # type: ignore[call-arg, var-annotated]
+    k, m = np.int64(bits >> np.uint64(52)) - BIAS, _number_of((bits & MANTISSA) | EXPONENT_OF_1)
+    if m > SQRT2:
+        k, m = k + 1, 0.5 * m
+    s = (m - 1.0) / (m + 1.0)
+    z, series = s * s, 0.0
+    for n in range(23, 0, -2):
+        series = series * z + 1.0 / n
+    return -(k * LN2 + 2.0 * s * series)
+
+
+@jit()
+def sums(begin, end, edges, values):  # type: ignore[no-untyped-def]
+    """The sum of the values of each group's edges, [n_groups] float64.
+
+    Args:
+        begin, end: Bounds of each group in the list, [n_groups] int64.
+        edges: Position of each edge; empty if edge k has position k.
+        values: Value of each position.
+    """
+    out = np.zeros(len(begin))
+    for g in range(len(begin)):
+        for e in range(begin[g], end[g]):
+            out[g] += values[edges[e] if len(edges) else e]
+    return out

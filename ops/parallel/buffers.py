@@ -1,0 +1,189 @@
+"""Large arrays: recycled memory, and elementwise passes that run in several threads.
+
+The operating system provides fresh memory page by page, at the first touch of each page, which
+costs more than the arithmetic of an elementwise pass. When the last view of a large array is gone,
+its memory is therefore reused for the next array of about its size.
+"""
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from math import inf, prod
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+# least bytes of an array that is recycled, bytes of a cache line
+LARGE, LINE = 1 << 20, 64
+# elements a thread takes at a time; a fixed number, so that results do not depend on the number of threads
+BLOCK = 1 << 17
+# blocks that a smaller array is divided into, and least elements of each
+FEW_BLOCKS, LEAST_BLOCK = 8, 1 << 15
+# seconds that an elementwise pass takes for each number on one thread, as measured: it reads two and writes one
+PER_NUMBER = 3e-10
+# memory in use and free blocks may be this much more than the most that was in use at once
+SLACK = 1.25
+
+
+class _Lease:
+    """Owns a block of memory until the array made from it, and every view of that, are gone."""
+
+    __slots__ = ("__array_interface__", "_block", "_store")
+
+    def __init__(self, store: Store, block: np.ndarray):
+        self._store, self._block = store, block
+        self.__array_interface__ = block.__array_interface__
+
+    def __del__(self) -> None:
+        # the garbage collector calls it at any moment and in any thread: one atomic step
+        self._store.returned.append(self._block)
+
+
+class Store:
+    """Blocks of memory that are free, oldest first, and how much is in use."""
+
+    def __init__(self) -> None:
+        self.returned: deque[np.ndarray] = deque()
+        self._free: list[np.ndarray] = []
+        self._lock = Lock()
+        self._unused = self._used = self._most = 0
+
+    def take(self, size: int) -> np.ndarray:
+        """An array of ``size`` bytes; its memory returns here when its last view is gone."""
+        # in steps of an eighth, so that arrays of nearly the same size share blocks
+        step = 1 << max(size.bit_length() - 4, 12)
+        room = -(-size // step) * step
+        with self._lock:
+            self._collect()
+            at = next((i for i in range(len(self._free) - 1, -1, -1) if self._free[i].nbytes == room), None)
+            block = None if at is None else self._free.pop(at)
+            self._unused -= 0 if block is None else room
+            self._used += room
+            self._most = max(self._most, self._used)
+            while self._free and self._used + self._unused > SLACK * self._most:
+                self._unused -= self._free.pop(0).nbytes
+        return np.asarray(_Lease(self, _aligned(room) if block is None else block))[:size]
+
+    def release(self) -> None:
+        """Return free blocks to the system; blocks are kept again as if none had been in use before."""
+        with self._lock:
+            self._collect()
+            self._free.clear()
+            self._unused, self._most = 0, self._used
+
+    def _collect(self) -> None:
+        while self.returned:
+            block = self.returned.popleft()
+            self._used -= block.nbytes
+            self._unused += block.nbytes
+            self._free.append(block)
+
+
+def _aligned(size: int) -> np.ndarray:
+    """Fresh bytes that begin with a cache line: a row of 512 bytes then lies in 8 lines, not in 9."""
+    block = np.empty(size + LINE, np.uint8)
+    start = -block.ctypes.data % LINE
+    return block[start: start + size]
+
+
+_STORE = Store()
+
+
+def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An array of any content, as ``numpy.empty``; a large one is in recycled memory."""
+    size = prod(shape) * np.dtype(dtype).itemsize
+    return np.empty(shape, dtype) if size < LARGE else _STORE.take(size).view(dtype).reshape(shape)
+
+
+def release() -> None:
+    """Return the memory of arrays that are gone to the system."""
+    _STORE.release()
+
+
+def full(shape: tuple[int, ...], value: float, dtype: Any) -> np.ndarray:
+    """An array of one value, as ``numpy.full``; a large one is in recycled memory."""
+    out = empty(shape, dtype)
+    if out.nbytes < LARGE:
+        out[...] = value
+    else:
+        flat = out.reshape(-1)
+        by_blocks(lambda b, begin, end: flat[begin:end].fill(value), out.size, 1)
+    return out
+
+
+def taken(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Rows of an array, x[rows], on all threads; a large result begins with a cache line."""
+    out = empty((len(rows), *x.shape[1:]), x.dtype)
+    by_blocks(lambda b, begin, end: np.take(x, rows[begin:end], axis=0, out=out[begin:end], mode="clip"), len(rows), prod(x.shape[1:]))
+    return out
+
+
+def by_blocks(work: Callable[[int, int, int], object], n: int, width: int, per_number: float = PER_NUMBER, least: int = 1) -> int:
+    """Call work(number, first row, end) for blocks of n rows on all threads; returns their number.
+
+    Args:
+        work: What is called.
+        n: Number of rows.
+        width: Numbers of each.
+        per_number: Seconds that a number takes on one thread, roughly.
+        least: As for ``row_blocks``.
+    """
+    blocks, step = row_blocks(n, width, least)
+    if blocks == 1:
+        work(0, 0, n)
+    else:
+        run_parts(lambda b: work(b, b * step, min(n, (b + 1) * step)), blocks, n * max(1, width) * per_number)
+    return blocks
+
+
+def run_parts(work: Callable[[int], object], n: int, seconds: float = inf) -> None:
+    """Call work(0) ... work(n - 1), each once, on all threads; ``seconds`` is what all take on one thread, roughly."""
+    if n <= 1:
+        # numba takes longer to import than many programs to run
+        for b in range(n):
+            work(b)
+        return
+    from .pool import run_blocks
+
+    run_blocks(work, n, seconds)
+
+
+def row_blocks(n: int, width: int, least: int = 1) -> tuple[int, int]:
+    """Number of blocks and rows of each (the last may have fewer) for n rows of a width, about ``least`` rows or more in each."""
+    size = n * max(1, width)
+    # some blocks also of smaller arrays, and equally long ones: threads begin at different times
+    blocks = max(-(-n // max(1, BLOCK // max(1, width))), min(FEW_BLOCKS, size // LEAST_BLOCK, n))
+    blocks = min(blocks, max(1, n // least))
+    step = -(-n // max(1, blocks))
+    return -(-n // max(1, step)), max(1, step)
+
+
+def rowwise(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a function by blocks of rows in several threads.
+
+    Each row of its result must depend on the same row of its arrays only.
+    """
+    def threaded(*arrays: Any, **static: Any) -> Any:
+        if min(np.ndim(a) for a in arrays) == 0 or max(a.nbytes for a in arrays) < LARGE or len({len(a) for a in arrays}) > 1:
+            return function(*arrays, **static)
+        n, form = len(arrays[0]), function(*(a[:0] for a in arrays), **static)
+        out = empty((n, *form.shape[1:]), form.dtype)
+
+        def work(b: int, begin: int, end: int) -> None:
+            out[begin:end] = function(*(a[begin:end] for a in arrays), **static)
+
+        by_blocks(work, n, max(a.size for a in arrays) // n)
+        return out
+    return threaded
+
+
+def add(x: np.ndarray, y: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """x + y of equal shape and type; in ``out`` if given, which may be x or y."""
+    if x.nbytes < LARGE or not (x.flags.c_contiguous and y.flags.c_contiguous):
+        # without axes NumPy returns a number, to which nothing can be added in place
+        return np.asarray(np.add(x, y, out=out))
+    out = empty(x.shape, x.dtype) if out is None else out
+    flat = [a.reshape(-1) for a in (x, y, out)]
+    by_blocks(lambda b, begin, end: np.add(flat[0][begin:end], flat[1][begin:end], out=flat[2][begin:end]), x.size, 1)
+    return out
