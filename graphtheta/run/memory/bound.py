@@ -22,7 +22,7 @@ from graphtheta.errors import MemoryLimitError
 from graphtheta.ops.edge.backend.fused import saved_width
 from graphtheta.ops.edge.backend.reference import CHUNK_BYTES
 from graphtheta.ops.edge.cost import most_pairs, pair_cost
-from graphtheta.tasks.kinds.pair_counts import PairCounts
+from graphtheta.tasks.kinds.pair_counts import NO_PAIRS, PairCounts
 
 # values and gradients of a chunk of edges, and temporary arrays of primitives
 CHUNKS_ALIVE = 4
@@ -99,7 +99,7 @@ class Extent:
 
 def memory_bound(partition_bytes: int, extent: Extent, probe: Probe, itemsize: int, fanout: int = 0, in_flight: int = 1, staleness: int = 0,
                  checkpoints: int = 0, batches: bool = False, dealt: int = 1, gradients: int = GRADIENTS_ALIVE,
-                 scored: PairCounts = PairCounts()) -> MemoryBound:
+                 scored: PairCounts = NO_PAIRS) -> MemoryBound:
     """The most that training holds on this worker.
 
     Args:

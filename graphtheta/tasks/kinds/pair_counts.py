@@ -17,3 +17,6 @@ class PairCounts:
     batch: int = 0
     held: int = 0
     ranked: int = 0
+
+
+NO_PAIRS = PairCounts()
