@@ -60,7 +60,8 @@ class Figure:
         dark = _rules(DARK)
         style = dark if dark_only else f"{_rules(LIGHT)}@media (prefers-color-scheme: dark){{{dark}}}"
         return "\n".join([
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" width="{self.width}" height="{self.height}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" '
+            f'width="{self.width}" height="{self.height}" '
             f'role="img" font-family="{FONT}">', f"<title>{escape(self.title)}</title>", f"<style>{style}</style>",
             '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
             '<path class="head" d="M0 0L8 4L0 8z"/></marker></defs>',

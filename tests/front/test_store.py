@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 import tracemalloc
+from functools import partial
 
 import graphs
 import numpy as np
@@ -40,6 +41,11 @@ KINDS = {
     "several": PLAIN.replace(y=np.eye(40, 3), multilabel=True), "values": PLAIN.replace(y=np.random.default_rng(0).normal(size=(40, 1))),
     "bare": gt.Graph([[], []], 3), **graphs.odd_graphs(),
 }
+
+
+def part_of(placement, comm, graph):
+    """The part of a rank."""
+    return build_partition(graph, comm, *placement)
 
 
 def written(folder, graph=PLAIN, size=1):
@@ -340,7 +346,7 @@ def test_changed_edges_are_computed_when_they_are_read(change, tmp_path, monkeyp
         np.testing.assert_array_equal(getattr(stored, field)[30:170:3], getattr(plain, field)[30:170:3])
     for placement in (("1d-src", "hash"), ("vertex-cut", "block")):
         for size in (1, 3):
-            parts = [run_simulated(size, lambda comm, g: build_partition(g, comm, *placement), g) for g in (plain, stored)]  # noqa: B023
+            parts = [run_simulated(size, partial(part_of, placement), g) for g in (plain, stored)]
             for own, other in zip(*parts, strict=True):
                 for x, y in zip(graphs.arrays_of(own), graphs.arrays_of(other), strict=True):
                     np.testing.assert_array_equal(x, y)

@@ -81,12 +81,13 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
         with open_regular(path) as f, safe_open(path, "np") as file:
             length = int.from_bytes(f.read(8), "little")
             head = json.loads(f.read(length))
-            for entry in (head[name] for name in file.keys()):  # noqa: SIM118
+            names = list(file.keys())
+            for entry in (head[name] for name in names):
                 if entry["dtype"] not in TYPES:
                     raise FormatError(f"{path}: holds numbers of type {entry['dtype']}, which NumPy does not support; convert them before "
                                       "they are saved")
             arrays = {name: _mapped(path, 8 + length, head[name]) if name.startswith(TABLES) else file.get_tensor(name)
-                      for name in file.keys()}  # noqa: SIM118
+                      for name in names}
     except OSError as e:
         raise FormatError(f"{path}: cannot be read: {e.strerror or e}") from None
     except SafetensorError as e:

@@ -335,8 +335,9 @@ class Trainer(Session):
         """Stop the run once its checkpoint is written."""
         keeper.close()
         error = None if keeper.failure is None else FormatError(
-            f"{keeper.folder}: the run was asked to stop after step {self.step} and its checkpoint cannot be written: {keeper.failure}; "
-            "free disk space or make the folder writable, and resume from the previous checkpoint with --resume")
+            f"{keeper.folder}: the run was asked to stop after step {self.step} and its checkpoint cannot be "
+            f"written: {keeper.failure}; free disk space or make the folder writable, and resume from "
+            "the previous checkpoint with --resume")
         self.comm.agree(error)
         if self.comm.rank == 0:
             complain(f"{'pre-empted' if code == PREEMPTED else 'interrupted'} at step {self.step}; continue with --resume")
