@@ -21,6 +21,7 @@ typetree:
 
 lint:
 	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check --quiet .
 
 types: typetree
 	@out=$$($(PYTHON) -m mypy) || { echo "$$out"; exit 1; }; echo "$$out"; \

@@ -8,6 +8,7 @@ Settings are the presets of ``gt.preset``. Figures are test accuracies of the we
 validation accuracy, in percent. Published figures were measured with the protocol of each paper;
 the README describes the differences.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -24,11 +25,22 @@ import graphtheta as gt
 CLUSTER = {"strategy": "cluster", "clusters": 20, "clusters_per_batch": 5}
 SAGE = {"model": "sage", "aggregator": "mean", "decay_first_layer_only": False}
 LATE = (0, 1, 2, 4)
-SLOW = {"strategy": "mini", "batch_size": 50, "normalise_features": "standard", "lr": 0.001, "epochs": 300, "eval_every": 3}
+SLOW = {
+    "strategy": "mini",
+    "batch_size": 50,
+    "normalise_features": "standard",
+    "lr": 0.001,
+    "epochs": 300,
+    "eval_every": 3,
+}
 ROWS: dict[str, tuple[str, dict, str]] = {
     "cora-gcn": ("cora-gcn", {}, "82.7 GraphTheta, 81.5 Kipf, 80.5 DGL"),
     "cora-gcn-mini": ("cora-gcn", {"strategy": "mini"}, "82.4 GraphTheta"),
-    "cora-gcn-mini-70": ("cora-gcn", {"strategy": "mini", "batch_size": 70, "epochs": 100}, "82.4 GraphTheta"),
+    "cora-gcn-mini-70": (
+        "cora-gcn",
+        {"strategy": "mini", "batch_size": 70, "epochs": 100},
+        "82.4 GraphTheta",
+    ),
     "cora-gcn-cluster": ("cora-gcn", CLUSTER, "70.5 Cluster-GCN"),
     "citeseer-gcn": ("citeseer-gcn", {}, "71.9 GraphTheta, 70.3 Kipf, 70.4 DGL"),
     "citeseer-gcn-mini": ("citeseer-gcn", {"strategy": "mini"}, "71.9 GraphTheta"),
@@ -48,9 +60,19 @@ ROWS: dict[str, tuple[str, dict, str]] = {
     "coauthor_cs-sage": ("coauthor_cs-sage", {}, "91.3 +- 2.8 Shchur"),
     "coauthor_cs-gat": ("coauthor_cs-gat", {}, "90.5 +- 0.6 Shchur"),
     # of mini-batches that miss updates, beside those that miss none
-    **{f"cora-gcn-stale-{s}": ("cora-gcn", {"strategy": "mini", "batch_size": 35, "epochs": 100, "staleness": s}, "") for s in LATE},
+    **{
+        f"cora-gcn-stale-{s}": (
+            "cora-gcn",
+            {"strategy": "mini", "batch_size": 35, "epochs": 100, "staleness": s},
+            "",
+        )
+        for s in LATE
+    },
     # late updates overshoot the steep slopes of raw bags of words, from which ReLUs do not recover
-    **{f"amazon_computers-gcn-stale-{s}": ("amazon_computers-gcn", {**SLOW, "staleness": s}, "") for s in LATE},
+    **{
+        f"amazon_computers-gcn-stale-{s}": ("amazon_computers-gcn", {**SLOW, "staleness": s}, "")
+        for s in LATE
+    },
 }
 
 
@@ -59,25 +81,47 @@ def run(name: str, seeds: int, dtype: str) -> dict:
     setting, keys, published = ROWS[name]
     accuracies, epochs, began = [], [], perf_counter()
     for seed in range(seeds):
-        trainer = gt.Trainer(job=gt.Job(**{**gt.preset(setting), **keys, "seed": seed, "dtype": dtype}))
+        trainer = gt.Trainer(
+            job=gt.Job(**{**gt.preset(setting), **keys, "seed": seed, "dtype": dtype})
+        )
         result = trainer.fit()
         accuracies.append(100 * result.metrics["test_accuracy"])
         epochs.append(result.best_epoch)
     deviation = float(np.std(accuracies, ddof=1)) if seeds > 1 else 0.0
-    return {"row": name, "seeds": seeds, "mean": float(np.mean(accuracies)), "deviation": deviation, "published": published,
-            "best_epoch": float(np.median(epochs)), "seconds": perf_counter() - began, "ranks": trainer.comm.size, "accuracies": accuracies}
+    return {
+        "row": name,
+        "seeds": seeds,
+        "mean": float(np.mean(accuracies)),
+        "deviation": deviation,
+        "published": published,
+        "best_epoch": float(np.median(epochs)),
+        "seconds": perf_counter() - began,
+        "ranks": trainer.comm.size,
+        "accuracies": accuracies,
+    }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW", help=", ".join(ROWS))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW", help=", ".join(ROWS)
+    )
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="float64 to compare workers to the digit")
+    parser.add_argument(
+        "--dtype",
+        choices=("float32", "float64"),
+        default="float32",
+        help="float64 to compare workers to the digit",
+    )
     parser.add_argument("--out", type=Path, help="JSON lines, one per row")
     options = parser.parse_args()
     root = gt.start().rank == 0
     if root:
-        print(f"{'setting':24}{'mean':>7}{'+-':>7}{'epoch':>7}{'seconds':>9}  published", flush=True)
+        print(
+            f"{'setting':24}{'mean':>7}{'+-':>7}{'epoch':>7}{'seconds':>9}  published", flush=True
+        )
     for name in options.only:
         row = run(name, options.seeds, options.dtype)
         if root:

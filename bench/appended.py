@@ -18,6 +18,7 @@ which opens the folder, reads ids and fingerprints of all nodes and searches for
 both sides and in neither. Predictions must agree to 1e-9 of the largest one, in float64. Cases of
 "in" fail above 5 % of the edges.
 """
+
 from __future__ import annotations
 
 import shutil
@@ -34,8 +35,20 @@ from harness import finish, parser
 
 import graphtheta as gt
 
-COLUMNS = ["case", "scale", "model", "compared", "predicted", "rows %", "edges %", "processor %", "comparing %", "whole s", "set-up s",
-           "error"]
+COLUMNS = [
+    "case",
+    "scale",
+    "model",
+    "compared",
+    "predicted",
+    "rows %",
+    "edges %",
+    "processor %",
+    "comparing %",
+    "whole s",
+    "set-up s",
+    "error",
+]
 LIMIT = 5.0
 # logarithm of the number of nodes: rows of a gat are eight times as wide
 SCALES = {"gcn": 19, "sage": 19, "gat": 17}
@@ -45,9 +58,17 @@ def grown(graph: gt.Graph, share: float, both: bool) -> gt.Graph:
     """The graph with appended nodes."""
     rng, n, k = np.random.default_rng(7), graph.n_nodes, round(share * graph.n_nodes)
     per = round(graph.n_edges / n)
-    old, new = graph.src[rng.integers(0, graph.n_edges, k * per)], np.repeat(np.arange(n, n + k), per)
-    ends = (np.concatenate((graph.src, old, new if both else new[:0])), np.concatenate((graph.dst, new, old if both else old[:0])))
-    return gt.Graph(ends, n + k, x=np.concatenate((graph.x, rng.standard_normal((k, graph.n_features)))))
+    old, new = (
+        graph.src[rng.integers(0, graph.n_edges, k * per)],
+        np.repeat(np.arange(n, n + k), per),
+    )
+    ends = (
+        np.concatenate((graph.src, old, new if both else new[:0])),
+        np.concatenate((graph.dst, new, old if both else old[:0])),
+    )
+    return gt.Graph(
+        ends, n + k, x=np.concatenate((graph.x, rng.standard_normal((k, graph.n_features))))
+    )
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -67,13 +88,21 @@ def rows_of(model: str, options: Any) -> Iterator[dict[str, Any]]:
         new = grown(graph, options.share, both)
         later, setting_up = timed(partial(trainer.on, new))
         for compare, appended in (("values", False), ("degrees", False), ("degrees", True)):
-            yield {"case": "both" if both else "in", "scale": scale, "model": model, "compared": compare,
-                   "predicted": "appended" if appended else "all", **figures(later, folder, compare, appended, options.rounds),
-                   "set-up s": setting_up}
+            yield {
+                "case": "both" if both else "in",
+                "scale": scale,
+                "model": model,
+                "compared": compare,
+                "predicted": "appended" if appended else "all",
+                **figures(later, folder, compare, appended, options.rounds),
+                "set-up s": setting_up,
+            }
     shutil.rmtree(folder)
 
 
-def figures(later: gt.Inference, folder: Path, compare: str, appended: bool, rounds: int) -> dict[str, float]:
+def figures(
+    later: gt.Inference, folder: Path, compare: str, appended: bool, rounds: int
+) -> dict[str, float]:
     """Work, processor time and error of an update, as shares of a pass over the whole graph."""
     seconds, comparing, shares = list[float](), list[float](), list[float]()
     # machine code is compiled in the first round
@@ -86,21 +115,48 @@ def figures(later: gt.Inference, folder: Path, compare: str, appended: bool, rou
             comparing.append(100 * searching / whole)
             shares.append(100 * (searching + computing) / whole)
     work, error = update.work, np.abs(out - every[ids]).max() / np.abs(every).max()
-    return {"rows %": 100 * work.rows / work.all_rows, "edges %": 100 * work.edges / work.all_edges, "processor %": median(shares),
-            "comparing %": median(comparing), "whole s": median(seconds), "error": float(error)}
+    return {
+        "rows %": 100 * work.rows / work.all_rows,
+        "edges %": 100 * work.edges / work.all_edges,
+        "processor %": median(shares),
+        "comparing %": median(comparing),
+        "whole s": median(seconds),
+        "error": float(error),
+    }
 
 
 def main() -> int:
     options = parser(__doc__, rounds=3)
-    options.add_argument("--scale", type=int, default=0, help=f"logarithm of the number of nodes; by model: {SCALES}")
+    options.add_argument(
+        "--scale", type=int, default=0, help=f"logarithm of the number of nodes; by model: {SCALES}"
+    )
     options.add_argument("--hidden", type=int, default=64, help="values of a node; 64")
-    options.add_argument("--share", type=float, default=0.01, help="appended nodes, as a share of the old ones; 0.01")
+    options.add_argument(
+        "--share", type=float, default=0.01, help="appended nodes, as a share of the old ones; 0.01"
+    )
     options.add_argument("--models", default="gcn,sage,gat", help="gcn,sage,gat")
     options = options.parse_args()
     rows = [row for model in options.models.split(",") for row in rows_of(model, options)]
-    faults = [f"{row['model']}, {row['case']}: predictions differ by {row['error']:.1e}" for row in rows if not row["error"] <= 1e-9]
-    faults += [f"{row['model']}: {row['edges %']:.1f} % of the edges" for row in rows if row["case"] == "in" and row["edges %"] > LIMIT]
-    return finish(options, rows, COLUMNS, faults, [], bench="appended", hidden=options.hidden, share=options.share)
+    faults = [
+        f"{row['model']}, {row['case']}: predictions differ by {row['error']:.1e}"
+        for row in rows
+        if not row["error"] <= 1e-9
+    ]
+    faults += [
+        f"{row['model']}: {row['edges %']:.1f} % of the edges"
+        for row in rows
+        if row["case"] == "in" and row["edges %"] > LIMIT
+    ]
+    return finish(
+        options,
+        rows,
+        COLUMNS,
+        faults,
+        [],
+        bench="appended",
+        hidden=options.hidden,
+        share=options.share,
+    )
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ to its host, their first touch can take longer than that of small pages, which "
 "processor" columns are the least processor time over all threads, which other programs on the
 machine change less than the wall time.
 """
+
 from __future__ import annotations
 
 import sys
@@ -30,25 +31,62 @@ from harness import Contender, disagreement, finish, parser, peer, race, ratio, 
 from inputs import HELP, graph_file
 
 PARTS = ("construction", "partition", "copy", "start", "first", "second")
-COLUMNS = ["contender", "construction", "partition", "start", "first", "total", "least", "copy", "two steps", "processor start",
-           "processor total", "processor two", "times slower", "GiB", "note"]
+COLUMNS = [
+    "contender",
+    "construction",
+    "partition",
+    "start",
+    "first",
+    "total",
+    "least",
+    "copy",
+    "two steps",
+    "processor start",
+    "processor total",
+    "processor two",
+    "times slower",
+    "GiB",
+    "note",
+]
 
 
 def rows_of(contenders: list[Contender]) -> list[dict[str, Any]]:
     """A row for each contender, with medians of its parts and the least processor times."""
     rows, own = [], None
     for c in contenders:
-        totals = [a + b for a, b in zip(c.seconds.get("start", []), c.seconds.get("first", []), strict=True)]
+        totals = [
+            a + b
+            for a, b in zip(c.seconds.get("start", []), c.seconds.get("first", []), strict=True)
+        ]
         total, used = median(totals) if totals else None, [run["processor"] for run in c.more]
         own = total if c is contenders[0] else own
-        rows.append({"contender": c.name, **{part: c.median(part) for part in PARTS}, "total": total, "seconds": total,
-                     "least": min(totals, default=None), "processor start": min((t["start"] for t in used), default=None),
-                     "processor total": min((t["start"] + t["first"] for t in used), default=None),
-                     "two steps": median(map(sum, zip(totals, c.seconds["second"], strict=True))) if totals else None,
-                     "processor two": min((t["start"] + t["first"] + t["second"] for t in used), default=None),
-                     "times slower": None if c is contenders[0] else ratio(total, own), "GiB": c.peak / 2**30, "note": c.error,
-                     "runs": len(totals), "label": c.name, "version": c.version, "wall by part": c.seconds,
-                     "processor by part": {part: [t[part] for t in used] for part in (used[0] if used else ())}})
+        rows.append(
+            {
+                "contender": c.name,
+                **{part: c.median(part) for part in PARTS},
+                "total": total,
+                "seconds": total,
+                "least": min(totals, default=None),
+                "processor start": min((t["start"] for t in used), default=None),
+                "processor total": min((t["start"] + t["first"] for t in used), default=None),
+                "two steps": median(map(sum, zip(totals, c.seconds["second"], strict=True)))
+                if totals
+                else None,
+                "processor two": min(
+                    (t["start"] + t["first"] + t["second"] for t in used), default=None
+                ),
+                "times slower": None if c is contenders[0] else ratio(total, own),
+                "GiB": c.peak / 2**30,
+                "note": c.error,
+                "runs": len(totals),
+                "label": c.name,
+                "version": c.version,
+                "wall by part": c.seconds,
+                "processor by part": {
+                    part: [t[part] for t in used] for part in (used[0] if used else ())
+                },
+            }
+        )
     return rows
 
 
@@ -61,12 +99,23 @@ def main() -> int:
     graph = graph_file(options.graph, options.folder)
     words = (options.model, graph, first_weights(options.model, graph, options.folder))
     own = script("own", "build", *words)
-    contenders = [Contender("graphtheta", own), Contender("small pages", own, {"NUMPY_MADVISE_HUGEPAGE": "0"})]
+    contenders = [
+        Contender("graphtheta", own),
+        Contender("small pages", own, {"NUMPY_MADVISE_HUGEPAGE": "0"}),
+    ]
     for library in options.peers:
         command = peer(options.envs or options.folder, library, "build", library, *words)
         contenders += [Contender(library, command)] if command else []
     race(contenders, options.rounds, options.threads)
-    return finish(options, rows_of(contenders), COLUMNS, disagreement(contenders), bench="build", model=options.model, graph=graph.stem)
+    return finish(
+        options,
+        rows_of(contenders),
+        COLUMNS,
+        disagreement(contenders),
+        bench="build",
+        model=options.model,
+        graph=graph.stem,
+    )
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ same in the backward pass. If the two ends of edges read different columns, it c
 only. Messages and halo columns that are still in memory after a step are counted; there must be
 none.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -34,11 +35,27 @@ from graphtheta.engine.partition import exchange
 from graphtheta.engine.partition.message import Columns, MessageBuffer
 from graphtheta.ops import Tape
 
-GRAPHS = {"rmat 16": "rmat:scale=16,edge_factor=16,features=64,classes=41", "computers": GRAPHS["computers"]}
+GRAPHS = {
+    "rmat 16": "rmat:scale=16,edge_factor=16,features=64,classes=41",
+    "computers": GRAPHS["computers"],
+}
 PARTITIONERS, MODELS = ("1d-src", "1d-dst", "vertex-cut"), ("gcn", "gat")
-STRATEGIES: dict[str, dict[str, Any]] = {"global": {}, "mini": {"batch_size": 256},
-                                         "cluster": {"clusters": 50, "clusters_per_batch": 5, "cluster_method": "metis"}}
-COLUMNS = ["graph", "model", "strategy", "partitioner", "ranks", "MB sent", "MB all mirrors", "times less", "halos left"]
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "global": {},
+    "mini": {"batch_size": 256},
+    "cluster": {"clusters": 50, "clusters_per_batch": 5, "cluster_method": "metis"},
+}
+COLUMNS = [
+    "graph",
+    "model",
+    "strategy",
+    "partitioner",
+    "ranks",
+    "MB sent",
+    "MB all mirrors",
+    "times less",
+    "halos left",
+]
 
 
 class Watched(MessageBuffer):
@@ -67,7 +84,10 @@ def mirrors(trainer: gt.Trainer) -> np.ndarray:
     """How many workers have a mirror of each master, whatever they read of it."""
     part, counts = trainer.partition, np.zeros(trainer.partition.n_masters, np.int64)
     for q in range(trainer.comm.size):
-        rows = [plan.rows[plan.send_ptr[q]: plan.send_ptr[q + 1]] for plan, _ in part.relations["edge"].served(False)]
+        rows = [
+            plan.rows[plan.send_ptr[q] : plan.send_ptr[q + 1]]
+            for plan, _ in part.relations["edge"].served(False)
+        ]
         counts[np.unique(np.concatenate(rows))] += 1
     return counts
 
@@ -84,9 +104,17 @@ def step(comm: Any, graph: gt.Graph, model: str, keys: dict[str, Any]) -> np.nda
     predicted = sum(t.forward + t.backward for t in active.traffic)
     synchronised = 0
     for level, t in zip(view.levels, active.traffic, strict=True):
-        n = int(copies[: level.n_in].sum() if view.rows is None else copies[view.rows[: level.n_in]].sum())
+        n = int(
+            copies[: level.n_in].sum()
+            if view.rows is None
+            else copies[view.rows[: level.n_in]].sum()
+        )
         w = t.widths
-        synchronised += n * (max(w.src, w.dst) + w.partial + (w.backward_state + max(w.src_grad, w.dst_grad) if t.backward else 0))
+        synchronised += n * (
+            max(w.src, w.dst)
+            + w.partial
+            + (w.backward_state + max(w.src_grad, w.dst_grad) if t.backward else 0)
+        )
     del active, tape, loss
     comm.barrier()
     left = Watched.left()
@@ -94,18 +122,38 @@ def step(comm: Any, graph: gt.Graph, model: str, keys: dict[str, Any]) -> np.nda
     return np.array([sent, predicted, synchronised, left])
 
 
-def measured(graph: gt.Graph, model: str, strategy: str, partitioner: str, ranks: int) -> dict[str, Any]:
+def measured(
+    graph: gt.Graph, model: str, strategy: str, partitioner: str, ranks: int
+) -> dict[str, Any]:
     """A row of the table: bytes of all ranks."""
     keys = {"strategy": strategy, "partitioner": partitioner, **STRATEGIES[strategy]}
-    sent, predicted, synchronised, left = np.sum(run_simulated(ranks, step, graph, model, keys), axis=0)
-    return {"model": model, "strategy": strategy, "partitioner": partitioner, "ranks": ranks, "MB sent": sent / 1e6,
-            "MB predicted": predicted / 1e6, "MB all mirrors": synchronised / 1e6, "times less": synchronised / sent,
-            "halos left": int(left), "equal": bool(sent == predicted)}
+    sent, predicted, synchronised, left = np.sum(
+        run_simulated(ranks, step, graph, model, keys), axis=0
+    )
+    return {
+        "model": model,
+        "strategy": strategy,
+        "partitioner": partitioner,
+        "ranks": ranks,
+        "MB sent": sent / 1e6,
+        "MB predicted": predicted / 1e6,
+        "MB all mirrors": synchronised / 1e6,
+        "times less": synchronised / sent,
+        "halos left": int(left),
+        "equal": bool(sent == predicted),
+    }
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--graphs", nargs="+", default=list(GRAPHS), help=f"{', '.join(GRAPHS)}, or any name that gt.load knows")
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument(
+        "--graphs",
+        nargs="+",
+        default=list(GRAPHS),
+        help=f"{', '.join(GRAPHS)}, or any name that gt.load knows",
+    )
     options.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     options.add_argument("--strategies", nargs="+", choices=STRATEGIES, default=list(STRATEGIES))
     options.add_argument("--ranks", nargs="+", type=int, default=[4, 8])
@@ -122,7 +170,11 @@ def main() -> int:
     if options.out:
         with options.out.open("a", encoding="utf-8") as f:
             f.writelines(json.dumps({"bench": "bytes", **row}) + "\n" for row in rows)
-    return 0 if all(row["equal"] and not row["halos left"] for row in rows) else "a prediction is wrong, or a halo is left"
+    return (
+        0
+        if all(row["equal"] and not row["halos left"] for row in rows)
+        else "a prediction is wrong, or a halo is left"
+    )
 
 
 if __name__ == "__main__":

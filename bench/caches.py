@@ -11,6 +11,7 @@ reads from other workers. Caches begin empty, so the first read of a row is a
 miss for every policy, also for a static one. Belady's policy knows all reads; that no other policy
 has more hits is checked.
 """
+
 from __future__ import annotations
 
 import sys
@@ -29,7 +30,11 @@ from graphtheta.train.reuse.caching.registry import CACHE_POLICIES
 from graphtheta.train.reuse.caching.scout import Scout
 from graphtheta.train.reuse.caching.setup import make_policy
 
-GRAPHS = ["rmat:scale=15,edge_factor=16,features=4,classes=4", "facebook100:colleges=5,target=year", "cnr_2000"]
+GRAPHS = [
+    "rmat:scale=15,edge_factor=16,features=4,classes=4",
+    "facebook100:colleges=5,target=year",
+    "cnr_2000",
+]
 JOB: dict[str, Any] = {"model": "sage", "hidden": 4, "strategy": "mini", "mode": "independent"}
 COLUMNS = ["graph", "order", "workers", "cache", *CACHE_POLICIES, "rows", "fewest", "batch"]
 
@@ -80,42 +85,96 @@ def graph_of(name: str, share: float) -> gt.Graph:
     """A graph with features, labels and targets, a share of the nodes; structure is all that counts."""
     graph = gt.load(name, split="none")
     n, rng = graph.n_nodes, np.random.default_rng(0)
-    return graph.replace(x=np.zeros((n, 1), np.float32), y=np.arange(n) % 2, node_columns={}).with_masks(rng.random(n) < share)
+    return graph.replace(
+        x=np.zeros((n, 1), np.float32), y=np.arange(n) % 2, node_columns={}
+    ).with_masks(rng.random(n) < share)
 
 
-def rows_of(name: str, keys: dict[str, Any], workers: int, options: Any) -> Iterator[dict[str, Any]]:
+def rows_of(
+    name: str, keys: dict[str, Any], workers: int, options: Any
+) -> Iterator[dict[str, Any]]:
     """A row for each size."""
     graph, epochs = graph_of(name, options.share), options.epochs
     replays = run_simulated(workers, recorded, graph, keys, epochs, options.files)
     read = sum(len(batch) for replay in replays for batch in replay.batches)
     for size in options.sizes:
         capacity = round(size / 100 * graph.n_nodes)
-        found = {policy: sum(hits(replay, policy, capacity) for replay in replays) for policy in CACHE_POLICIES}
-        yield {"graph": name.partition(":")[0], "order": keys["order"], "workers": workers, "cache": f"{size:g} %",
-               **{p: x / read for p, x in found.items()}, "rows": read / epochs, "fewest": (read - found["belady"]) / epochs,
-               "batch": read / sum(len(replay.batches) for replay in replays) / graph.n_nodes, "nodes": graph.n_nodes,
-               "edges": graph.n_edges, "seconds": None, "label": f"{name} {keys['order']} {workers} {size:g}"}
+        found = {
+            policy: sum(hits(replay, policy, capacity) for replay in replays)
+            for policy in CACHE_POLICIES
+        }
+        yield {
+            "graph": name.partition(":")[0],
+            "order": keys["order"],
+            "workers": workers,
+            "cache": f"{size:g} %",
+            **{p: x / read for p, x in found.items()},
+            "rows": read / epochs,
+            "fewest": (read - found["belady"]) / epochs,
+            "batch": read / sum(len(replay.batches) for replay in replays) / graph.n_nodes,
+            "nodes": graph.n_nodes,
+            "edges": graph.n_edges,
+            "seconds": None,
+            "label": f"{name} {keys['order']} {workers} {size:g}",
+        }
 
 
 def main() -> int:
     options = parser(__doc__, rounds=1)
     options.add_argument("--graphs", nargs="+", default=GRAPHS, help="names for gt.load")
     options.add_argument("--workers", nargs="+", type=int, default=[2, 4], help="simulated; 2 4")
-    options.add_argument("--sizes", nargs="+", type=float, default=[1, 5, 10, 20, 50], help="of the cache, in %% of the nodes")
+    options.add_argument(
+        "--sizes",
+        nargs="+",
+        type=float,
+        default=[1, 5, 10, 20, 50],
+        help="of the cache, in %% of the nodes",
+    )
     options.add_argument("--fanout", default="10,5", help="one number for each layer; 10,5")
     options.add_argument("--targets", type=int, default=256, help="of a batch of one worker; 256")
     options.add_argument("--epochs", type=int, default=3)
-    options.add_argument("--share", type=float, default=0.2, help="of the nodes that are targets; 0.2")
-    options.add_argument("--files", action="store_true", help="features are in files, so that a worker's own rows count too")
-    options.add_argument("--orders", nargs="+", default=["random", "proximity"], help="of targets; random proximity")
+    options.add_argument(
+        "--share", type=float, default=0.2, help="of the nodes that are targets; 0.2"
+    )
+    options.add_argument(
+        "--files",
+        action="store_true",
+        help="features are in files, so that a worker's own rows count too",
+    )
+    options.add_argument(
+        "--orders", nargs="+", default=["random", "proximity"], help="of targets; random proximity"
+    )
     options = options.parse_args()
-    keys = {**JOB, "fanout": options.fanout, "layers": options.fanout.count(",") + 1, "batch_size": options.targets}
-    rows = [row for name in options.graphs for order in options.orders for workers in options.workers
-            for row in rows_of(name, {**keys, "order": order}, workers, options)]
-    faults = [f"{row['label']}: {policy} has more hits than belady" for row in rows for policy in CACHE_POLICIES
-              if row[policy] > row["belady"]]
-    return finish(options, rows, COLUMNS, faults, bench="caches", fanout=options.fanout, targets=options.targets,
-                  share=options.share, files=options.files)
+    keys = {
+        **JOB,
+        "fanout": options.fanout,
+        "layers": options.fanout.count(",") + 1,
+        "batch_size": options.targets,
+    }
+    rows = [
+        row
+        for name in options.graphs
+        for order in options.orders
+        for workers in options.workers
+        for row in rows_of(name, {**keys, "order": order}, workers, options)
+    ]
+    faults = [
+        f"{row['label']}: {policy} has more hits than belady"
+        for row in rows
+        for policy in CACHE_POLICIES
+        if row[policy] > row["belady"]
+    ]
+    return finish(
+        options,
+        rows,
+        COLUMNS,
+        faults,
+        bench="caches",
+        fanout=options.fanout,
+        targets=options.targets,
+        share=options.share,
+        files=options.files,
+    )
 
 
 if __name__ == "__main__":

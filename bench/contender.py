@@ -9,6 +9,7 @@ script that runs in a process of its own and prints one JSON line:
 ``seconds`` are all measured times, ``checks`` are numbers that must agree between contenders, and
 ``more`` are values that only the benchmark of this contender reads.
 """
+
 from __future__ import annotations
 
 import json
@@ -74,7 +75,9 @@ class Input:
 
 def drawn(rows: int, *width: int) -> np.ndarray:
     """The same numbers in -1/2 .. 1/2 for every contender, [rows, *width] float32."""
-    return np.random.default_rng([rows, *width]).random((rows, *width), dtype=np.float32) - np.float32(0.5)
+    return np.random.default_rng([rows, *width]).random(
+        (rows, *width), dtype=np.float32
+    ) - np.float32(0.5)
 
 
 def size_of(x: Any) -> float:
@@ -82,7 +85,9 @@ def size_of(x: Any) -> float:
     return float(np.linalg.norm(np.asarray(x, np.float64)))
 
 
-def train(step: Callable[[float], float], epochs: int, dropout: float) -> tuple[list[float], list[float]]:
+def train(
+    step: Callable[[float], float], epochs: int, dropout: float
+) -> tuple[list[float], list[float]]:
     """Epoch times with dropout, and losses of the first epochs without; ``step`` is given the dropout and returns the loss."""
     losses = [step(0.0) for _ in range(CHECKED)]
     seconds = []
@@ -97,15 +102,35 @@ def peak_bytes() -> int:
     """The most memory this process has held. Not ru_maxrss where that can be helped, which a process inherits from the one it was
     forked from."""
     try:
-        line = next(s for s in Path("/proc/self/status").read_text(encoding="ascii").splitlines() if s.startswith("VmHWM"))
+        line = next(
+            s
+            for s in Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+            if s.startswith("VmHWM")
+        )
         return int(line.split()[1]) * 1024
     except (OSError, StopIteration):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+            1 if sys.platform == "darwin" else 1024
+        )
 
 
-def report(seconds: dict[str, list[float]], checks: dict[str, list[float]], version: str, **more: Any) -> None:
+def report(
+    seconds: dict[str, list[float]], checks: dict[str, list[float]], version: str, **more: Any
+) -> None:
     """Hand the results to the harness; ``more`` is what only the bench of this contender asks for."""
-    print(BEGIN + json.dumps({"seconds": seconds, "checks": checks, "peak": peak_bytes(), "version": version, "more": more}), flush=True)
+    print(
+        BEGIN
+        + json.dumps(
+            {
+                "seconds": seconds,
+                "checks": checks,
+                "peak": peak_bytes(),
+                "version": version,
+                "more": more,
+            }
+        ),
+        flush=True,
+    )
 
 
 class Parts:
@@ -150,7 +175,9 @@ def row_shape(kind: str, width: int) -> tuple[int, ...]:
     return (width,) if kind in ("sum", "weight") else (HEADS, width // HEADS)
 
 
-def repeat(seconds: dict[str, list[float]], case: str, run: Callable[[], tuple[float, float]], times: int) -> None:
+def repeat(
+    seconds: dict[str, list[float]], case: str, run: Callable[[], tuple[float, float]], times: int
+) -> None:
     """Book the forward and backward times of all runs but the first, which warms up."""
     run()
     for _ in range(times):
@@ -173,8 +200,13 @@ def first_nodes(z: Input) -> Input:
     return Input(before[z.indptr[: n + 1]], z.indices[inside], z.x[:n], z.y[:n], z.train[:n])
 
 
-def sampled(draw: Callable[[np.ndarray, int], tuple[list[int], list[int]]], z: Input, targets: int, batches: int,
-            fixed: bool) -> tuple[list[float], list[float], list[float]]:
+def sampled(
+    draw: Callable[[np.ndarray, int], tuple[list[int], list[int]]],
+    z: Input,
+    targets: int,
+    batches: int,
+    fixed: bool,
+) -> tuple[list[float], list[float], list[float]]:
     """Times of some batches of the same targets for every contender.
 
     Args:

@@ -9,6 +9,7 @@ the file is removed. Reading a damaged checkpoint must give the older one, equal
 damaged weights must be an error. Damage without effect, such as another kind of blank in the
 header, may be accepted.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -25,10 +26,24 @@ from harness import say, table
 
 import graphtheta as gt
 from graphtheta.errors import GraphThetaError
-from graphtheta.run.checkpoints.checkpoint import ARRAYS, CHECKPOINTS, MANIFEST, Checkpoint, newest_good, steps_in
+from graphtheta.run.checkpoints.checkpoint import (
+    ARRAYS,
+    CHECKPOINTS,
+    MANIFEST,
+    Checkpoint,
+    newest_good,
+    steps_in,
+)
 from graphtheta.run.checkpoints.weights import WEIGHTS, read_weights
 
-KEYS: dict[str, Any] = {"dataset": "sbm", "strategy": "mini", "batch_size": 200, "staleness": 1, "norm": "batch", "backend": "reference"}
+KEYS: dict[str, Any] = {
+    "dataset": "sbm",
+    "strategy": "mini",
+    "batch_size": 200,
+    "staleness": 1,
+    "norm": "batch",
+    "backend": "reference",
+}
 WAYS = ("bit flipped", "cut short", "zeroed", "taken away")
 COLUMNS = ["file", "damage", "times", "seen", "harmless", "older used", "loaded wrong"]
 
@@ -60,7 +75,10 @@ def damage(path: Path, whole: bytes, way: str, rng: np.random.Generator) -> byte
 
 
 def same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
-    return set(a) == set(b) and all(x.dtype == b[n].dtype and x.shape == b[n].shape and x.tobytes() == b[n].tobytes() for n, x in a.items())
+    return set(a) == set(b) and all(
+        x.dtype == b[n].dtype and x.shape == b[n].shape and x.tobytes() == b[n].tobytes()
+        for n, x in a.items()
+    )
 
 
 def of_checkpoint(folder: Path, newer: Checkpoint, older: Checkpoint) -> Counter[str]:
@@ -90,7 +108,9 @@ def of_weights(path: Path, job: gt.Job, weights: dict[str, np.ndarray]) -> Count
 
 
 def main() -> int | str:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--times", type=int, default=1000, help="how often; 1000")
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--out", type=Path, help="JSON lines, one per row")
@@ -108,7 +128,10 @@ def main() -> int | str:
         job, values = read_weights(weights)
         assert newer and older and older.manifest.step < newer.manifest.step
         for _ in range(options.times):
-            path, way = list(whole)[int(rng.integers(3))], WAYS[int(rng.choice(4, p=(0.5, 0.3, 0.15, 0.05)))]
+            path, way = (
+                list(whole)[int(rng.integers(3))],
+                WAYS[int(rng.choice(4, p=(0.5, 0.3, 0.15, 0.05)))],
+            )
             left = damage(path, whole[path], way, rng)
             row = counts.setdefault((path.name, way), Counter())
             if left == whole[path]:
@@ -116,15 +139,26 @@ def main() -> int | str:
                 row.update(["times", "harmless"])
                 continue
             row.update(["times"])
-            row.update(of_weights(path, job, values) if path == weights else of_checkpoint(folder, newer, older))
+            row.update(
+                of_weights(path, job, values)
+                if path == weights
+                else of_checkpoint(folder, newer, older)
+            )
             path.write_bytes(whole[path])
-    rows = [{"file": file, "damage": way, **{c: counts[file, way][c] for c in COLUMNS[2:]}} for file, way in sorted(counts)]
+    rows = [
+        {"file": file, "damage": way, **{c: counts[file, way][c] for c in COLUMNS[2:]}}
+        for file, way in sorted(counts)
+    ]
     print(table(rows, COLUMNS), flush=True)
     say(f"{options.times} times in {perf_counter() - began:.0f} s")
     if options.out:
         with options.out.open("a", encoding="utf-8") as f:
-            f.writelines(json.dumps({"bench": "damage", "seed": options.seed, **row}) + "\n" for row in rows)
-    wrong = any(row["loaded wrong"] or row["times"] != row["seen"] + row["harmless"] for row in rows)
+            f.writelines(
+                json.dumps({"bench": "damage", "seed": options.seed, **row}) + "\n" for row in rows
+            )
+    wrong = any(
+        row["loaded wrong"] or row["times"] != row["seen"] + row["harmless"] for row in rows
+    )
     return "something loaded wrong" if wrong else 0
 
 

@@ -6,6 +6,7 @@
 "of blas" is the time of the bare product in BLAS divided by the time of the stage. GF/s counts the
 products only.
 """
+
 from __future__ import annotations
 
 import sys
@@ -29,12 +30,33 @@ def main() -> int:
         stage, shape, direction = case.split()
         d_in, d_out = map(int, shape.split("x"))
         seconds, blas = own.median(f"{case} own"), own.median(f"{case} blas")
-        flops = 2 * options.rows * d_in * d_out * (2 if direction == "backward" and not CONSTANT[d_in, d_out] else 1)
-        rows.append({"stage": stage, "shape": shape, "direction": direction, "seconds": seconds, "blas": blas,
-                     "of blas": ratio(blas, seconds), "GF/s": flops / seconds / 1e9, "GF/s blas": flops / blas / 1e9,
-                     "contender": own.name, "label": case, "version": own.version})
-    faults = [f"{case}: sizes are {sizes} times those of numpy" for case, sizes in own.checks.items()
-              if not all(abs(s - 1) <= TOLERANCE for s in sizes)]
+        flops = (
+            2
+            * options.rows
+            * d_in
+            * d_out
+            * (2 if direction == "backward" and not CONSTANT[d_in, d_out] else 1)
+        )
+        rows.append(
+            {
+                "stage": stage,
+                "shape": shape,
+                "direction": direction,
+                "seconds": seconds,
+                "blas": blas,
+                "of blas": ratio(blas, seconds),
+                "GF/s": flops / seconds / 1e9,
+                "GF/s blas": flops / blas / 1e9,
+                "contender": own.name,
+                "label": case,
+                "version": own.version,
+            }
+        )
+    faults = [
+        f"{case}: sizes are {sizes} times those of numpy"
+        for case, sizes in own.checks.items()
+        if not all(abs(s - 1) <= TOLERANCE for s in sizes)
+    ]
     rows = rows or [{"stage": "", "note": own.error}]
     return finish(options, rows, COLUMNS, faults, bench="dense", graph=f"{options.rows} rows")
 

@@ -10,6 +10,7 @@ server and as many trainers as workers. Losses on all edges between the first no
 must agree. "nodes" are input nodes of a step over all workers, those of several trainers counted
 several times.
 """
+
 from __future__ import annotations
 
 import sys
@@ -18,17 +19,41 @@ from typing import Any
 
 import numpy as np
 from contender import Input
-from harness import Contender, disagreement, finish, on_workers, parser, peer, race, ratio, say, script
+from harness import (
+    Contender,
+    disagreement,
+    finish,
+    on_workers,
+    parser,
+    peer,
+    race,
+    ratio,
+    say,
+    script,
+)
 from inputs import HELP, graph_file
 from own.distributed import build
 
 from graphtheta.ops.autodiff.init import init_scope
 
 # targets of a step, and neighbours by hop from the targets outwards
-CASES = {"sampled": (1000, "25,10"), **{f"{n} layers": (1500, ",".join(["-1"] * n)) for n in (2, 3, 4, 5)}}
+CASES = {
+    "sampled": (1000, "25,10"),
+    **{f"{n} layers": (1500, ",".join(["-1"] * n)) for n in (2, 3, 4, 5)},
+}
 # more layers reach the whole graph from every batch
 USUAL = ("sampled", "2 layers", "3 layers")
-COLUMNS = ["case", "contender", "seconds", "least", "times faster", "by least", "nodes", "GiB", "note"]
+COLUMNS = [
+    "case",
+    "contender",
+    "seconds",
+    "least",
+    "times faster",
+    "by least",
+    "nodes",
+    "GiB",
+    "note",
+]
 
 
 def first_weights(graph: Path, hidden: int, hops: int, folder: Path) -> Path:
@@ -45,8 +70,14 @@ def compete(case: str, graph: Path, options: Any) -> list[Contender]:
     targets, fanout = CASES[case]
     weights = first_weights(graph, options.hidden, len(fanout.split(",")), options.folder)
     words = (graph, weights, fanout, options.targets or targets, options.batches)
-    contenders = [Contender("graphtheta", on_workers(options.workers, script("own", "distributed", *words)))]
-    command = peer(options.envs or options.folder, "dgl", "distributed", options.workers, *words) if "dgl" in options.peers else []
+    contenders = [
+        Contender("graphtheta", on_workers(options.workers, script("own", "distributed", *words)))
+    ]
+    command = (
+        peer(options.envs or options.folder, "dgl", "distributed", options.workers, *words)
+        if "dgl" in options.peers
+        else []
+    )
     contenders += [Contender("distdgl", command)] if command else []
     say(f"{case} on {graph.stem}")
     race(contenders, options.rounds, options.threads)
@@ -56,10 +87,17 @@ def compete(case: str, graph: Path, options: Any) -> list[Contender]:
 def main() -> int:
     options = parser(__doc__, rounds=3)
     options.set_defaults(threads=1)
-    options.add_argument("--cases", nargs="+", choices=CASES, default=list(USUAL), help=", ".join(CASES))
+    options.add_argument(
+        "--cases", nargs="+", choices=CASES, default=list(USUAL), help=", ".join(CASES)
+    )
     options.add_argument("--workers", type=int, default=2, help="of both; 2")
     options.add_argument("--hidden", type=int, default=128, help="width of the layers; 128")
-    options.add_argument("--targets", type=int, default=0, help="of a step over all workers; 1000 if sampled, otherwise 1500")
+    options.add_argument(
+        "--targets",
+        type=int,
+        default=0,
+        help="of a step over all workers; 1000 if sampled, otherwise 1500",
+    )
     options.add_argument("--batches", type=int, default=5, help="timed steps of a round; 5")
     options.add_argument("--peers", nargs="*", choices=("dgl",), default=["dgl"])
     options.add_argument("--graph", default="reddit", help=f"{HELP}; reddit")
@@ -72,12 +110,39 @@ def main() -> int:
         for c in contenders:
             times, mine = c.seconds.get("step", []), own.seconds.get("step", [])
             least = min(times, default=None)
-            beside = {} if c is own else {"times faster": ratio(c.median("step"), own.median("step")),
-                                          "by least": ratio(least, min(mine, default=None))}
-            rows.append({"case": case, "contender": c.name, "seconds": c.median("step"), "least": least, **beside,
-                         "nodes": c.figures.get("nodes"), "GiB": c.figures.get("GiB"), "note": c.error, "runs": len(times),
-                         "label": f"{case} {c.name}", "version": c.version})
-    return finish(options, rows, COLUMNS, faults, bench="distributed", graph=graph.stem, workers=options.workers, hidden=options.hidden)
+            beside = (
+                {}
+                if c is own
+                else {
+                    "times faster": ratio(c.median("step"), own.median("step")),
+                    "by least": ratio(least, min(mine, default=None)),
+                }
+            )
+            rows.append(
+                {
+                    "case": case,
+                    "contender": c.name,
+                    "seconds": c.median("step"),
+                    "least": least,
+                    **beside,
+                    "nodes": c.figures.get("nodes"),
+                    "GiB": c.figures.get("GiB"),
+                    "note": c.error,
+                    "runs": len(times),
+                    "label": f"{case} {c.name}",
+                    "version": c.version,
+                }
+            )
+    return finish(
+        options,
+        rows,
+        COLUMNS,
+        faults,
+        bench="distributed",
+        graph=graph.stem,
+        workers=options.workers,
+        hidden=options.hidden,
+    )
 
 
 if __name__ == "__main__":

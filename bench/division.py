@@ -9,6 +9,7 @@ of the edges as arrays of 64 bits, or of all edges on rank 0, which runs some pa
 "processor" is the processor time of all workers until the owners are known. The exit code is 1 if a
 worker takes more than its share and ``CONSTANT``, other than for ``LIBRARIES``.
 """
+
 from __future__ import annotations
 
 import sys
@@ -20,9 +21,33 @@ from harness import Contender, finish, on_workers, parser, race, script
 
 import graphtheta as gt
 
-COLUMNS = ["masters", "partitioner", "workers", "MB", "dealing", "share", "processor", "cut", "nodes", "note"]
-PAIRS = [f"{masters}/1d-src" for masters in ("block", "degree-block", "ldg", "fennel", "bgl", "bgl:second=0", "grem", "grem:slack=0.001",
-                                             "louvain", "metis")]
+COLUMNS = [
+    "masters",
+    "partitioner",
+    "workers",
+    "MB",
+    "dealing",
+    "share",
+    "processor",
+    "cut",
+    "nodes",
+    "note",
+]
+PAIRS = [
+    f"{masters}/1d-src"
+    for masters in (
+        "block",
+        "degree-block",
+        "ldg",
+        "fennel",
+        "bgl",
+        "bgl:second=0",
+        "grem",
+        "grem:slack=0.001",
+        "louvain",
+        "metis",
+    )
+]
 PAIRS += [f"hash/{partitioner}" for partitioner in ("hybrid", "hdrf", "libra")]
 # run on rank 0, and take memory of their own
 LIBRARIES = ("louvain", "leiden", "metis")
@@ -47,27 +72,50 @@ def row_of(c: Contender, n: int, pair: str, edges: int) -> dict[str, Any]:
     """Figures of a contender."""
     masters, partitioner = pair.split("/")
     found, alone = c.figures, masters.partition(":")[0] in LIBRARIES
-    return {"masters": masters, "partitioner": partitioner, "workers": n, "MB": max(found.get("assigning", [0])) / 1e6,
-            "dealing": max(found.get("dealing", [0])) / 1e6, "share": 16 * edges / (1 if alone else n) / 1e6,
-            **{name: found.get(name) for name in ("processor", "cut", "nodes", "edges", "crc", "assigning")},
-            "seconds": c.median("assignment"), "contender": f"{n} workers", "label": f"{pair} {n}", "note": c.error}
+    return {
+        "masters": masters,
+        "partitioner": partitioner,
+        "workers": n,
+        "MB": max(found.get("assigning", [0])) / 1e6,
+        "dealing": max(found.get("dealing", [0])) / 1e6,
+        "share": 16 * edges / (1 if alone else n) / 1e6,
+        **{
+            name: found.get(name)
+            for name in ("processor", "cut", "nodes", "edges", "crc", "assigning")
+        },
+        "seconds": c.median("assignment"),
+        "contender": f"{n} workers",
+        "label": f"{pair} {n}",
+        "note": c.error,
+    }
 
 
 def main() -> int:
     options = parser(__doc__, rounds=1)
-    options.add_argument("--graph", default="rmat:scale=16,edge_factor=16,features=1,classes=1", help="a name that gt.load knows")
+    options.add_argument(
+        "--graph",
+        default="rmat:scale=16,edge_factor=16,features=1,classes=1",
+        help="a name that gt.load knows",
+    )
     options.add_argument("--workers", nargs="+", type=int, default=[1, 2])
-    options.add_argument("--pairs", nargs="+", default=PAIRS, help="node partitioner/edge placement")
+    options.add_argument(
+        "--pairs", nargs="+", default=PAIRS, help="node partitioner/edge placement"
+    )
     options = options.parse_args()
     at, nodes, edges = written(options.folder, options.graph)
     rows = []
     for pair in options.pairs:
         for n in options.workers:
-            c = Contender(f"{pair} {n}", on_workers(n, script("own", "divided", at, nodes, *pair.split("/"))))
+            c = Contender(
+                f"{pair} {n}", on_workers(n, script("own", "divided", at, nodes, *pair.split("/")))
+            )
             race([c], options.rounds, max(1, options.threads // n))
             rows.append(row_of(c, n, pair, edges))
-    faults = [f"{row['label']} takes {row['MB']:.0f} MB, its share is {row['share']:.0f}" for row in rows
-              if row["MB"] > row["share"] + CONSTANT and row["masters"].partition(":")[0] not in LIBRARIES]
+    faults = [
+        f"{row['label']} takes {row['MB']:.0f} MB, its share is {row['share']:.0f}"
+        for row in rows
+        if row["MB"] > row["share"] + CONSTANT and row["masters"].partition(":")[0] not in LIBRARIES
+    ]
     return finish(options, rows, COLUMNS, faults, bench="division", graph=options.graph)
 
 

@@ -9,6 +9,7 @@ the other attributes, the neighbours and the bonds. GAT-E and GIPA read the bond
 "blind" is GAT-E with all bonds equal. Whole molecules are in training, validation or test. The last row is an
 edge regression: flows of road links, split by region.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -27,10 +28,28 @@ STRATEGIES: dict[str, dict] = {
     "cluster": {"strategy": "cluster", "clusters": 80, "clusters_per_batch": 4, "epochs": 6},
 }
 MODELS = {"gat": "gat", "gat_e": "gat_e", "blind": "gat_e", "gipa": "gipa"}
-COMMON = {"dataset": "mol_tox21", "hidden": 16, "heads": 4, "layers": 2, "residual": True, "norm": "batch", "dropout": 0.0, "lr": 0.01,
-          "weight_decay": 0.0}
-TRAFFIC = {"dataset": "traffic_chicago_regional", "hidden": 16, "heads": 2, "layers": 2, "dropout": 0.0, "lr": 0.01, "weight_decay": 0.0,
-           "epochs": 100, "eval_every": 5}
+COMMON = {
+    "dataset": "mol_tox21",
+    "hidden": 16,
+    "heads": 4,
+    "layers": 2,
+    "residual": True,
+    "norm": "batch",
+    "dropout": 0.0,
+    "lr": 0.01,
+    "weight_decay": 0.0,
+}
+TRAFFIC = {
+    "dataset": "traffic_chicago_regional",
+    "hidden": 16,
+    "heads": 2,
+    "layers": 2,
+    "dropout": 0.0,
+    "lr": 0.01,
+    "weight_decay": 0.0,
+    "epochs": 100,
+    "eval_every": 5,
+}
 
 
 def run(name: str, **keys: object) -> dict:
@@ -45,18 +64,36 @@ def run(name: str, **keys: object) -> dict:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--strategies", nargs="+", choices=STRATEGIES, default=list(STRATEGIES))
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), help="of the node task")
+    parser.add_argument(
+        "--models", nargs="+", choices=MODELS, default=list(MODELS), help="of the node task"
+    )
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--out", type=Path, help="JSON lines, one per run")
     options = parser.parse_args()
     root = gt.start().rank == 0
-    jobs = [(f"tox21 {strategy}", name, {**COMMON, **STRATEGIES[strategy], "model": MODELS[name], "seed": seed})
-            for strategy in options.strategies for name in options.models for seed in range(options.seeds)]
-    jobs += [("traffic global", "gat_e", {**TRAFFIC, "model": "gat_e", "seed": seed}) for seed in range(options.seeds)]
+    jobs = [
+        (
+            f"tox21 {strategy}",
+            name,
+            {**COMMON, **STRATEGIES[strategy], "model": MODELS[name], "seed": seed},
+        )
+        for strategy in options.strategies
+        for name in options.models
+        for seed in range(options.seeds)
+    ]
+    jobs += [
+        ("traffic global", "gat_e", {**TRAFFIC, "model": "gat_e", "seed": seed})
+        for seed in range(options.seeds)
+    ]
     if root:
-        print(f"{'task':16}{'model':8}{'seed':>5}{'accuracy':>10}{'F1 macro':>10}{'R2':>8}{'seconds':>9}", flush=True)
+        print(
+            f"{'task':16}{'model':8}{'seed':>5}{'accuracy':>10}{'F1 macro':>10}{'R2':>8}{'seconds':>9}",
+            flush=True,
+        )
     for task, name, keys in jobs:
         row = run(name, **keys)
         if root:

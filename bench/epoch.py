@@ -8,6 +8,7 @@ Networks have two layers, 128 wide (attention: 4 heads of 32, then one head), re
 between them, Adam, and cross entropy on the training nodes. Before the timed epochs all contenders
 train two epochs without dropout, whose losses must agree.
 """
+
 from __future__ import annotations
 
 import sys
@@ -24,7 +25,17 @@ from graphtheta.ops.autodiff.init import init_scope
 MODELS = {"gcn": ("dgl", "pyg"), "sage": ("dgl", "pyg"), "gat": ("dgl", "pyg"), "gat_e": ("pyg",)}
 # whose first layer may start from the features' total, computed once
 PRECOMPUTED = ("gcn", "sage")
-COLUMNS = ["model", "contender", "seconds", "least", "times faster", "GiB", "times less", "runs", "note"]
+COLUMNS = [
+    "model",
+    "contender",
+    "seconds",
+    "least",
+    "times faster",
+    "GiB",
+    "times less",
+    "runs",
+    "note",
+]
 
 
 def first_weights(model: str, graph: Path, folder: Path) -> Path:
@@ -38,12 +49,24 @@ def first_weights(model: str, graph: Path, folder: Path) -> Path:
 
 def compete(model: str, graph: Path, options) -> list[Contender]:
     """All contenders of a model, raced."""
-    words = (model, graph, first_weights(model, graph, options.folder), options.epochs, options.dropout)
+    words = (
+        model,
+        graph,
+        first_weights(model, graph, options.folder),
+        options.epochs,
+        options.dropout,
+    )
     contenders = [Contender("graphtheta", script("own", "fullbatch", *words))]
     if model in PRECOMPUTED:
-        contenders.append(Contender("precomputed", script("own", "fullbatch", *words, "precompute")))
+        contenders.append(
+            Contender("precomputed", script("own", "fullbatch", *words, "precompute"))
+        )
     for library in options.peers:
-        command = peer(options.envs or options.folder, library, "fullbatch", library, *words) if library in MODELS[model] else []
+        command = (
+            peer(options.envs or options.folder, library, "fullbatch", library, *words)
+            if library in MODELS[model]
+            else []
+        )
         contenders += [Contender(library, command)] if command else []
     say(f"{model} on {graph.stem}")
     race(contenders, options.rounds, options.threads)
@@ -67,10 +90,30 @@ def main() -> int:
         for c in contenders:
             times = c.seconds.get("epoch", [])
             seconds = c.median("epoch")
-            beside = {} if c is own else {"times faster": ratio(seconds, own.median("epoch")), "times less": ratio(c.peak, own.peak)}
-            rows.append({"model": model, "contender": c.name, "seconds": seconds, "least": min(times, default=None),
-                         "GiB": c.peak / 2**30, **beside, "runs": len(times), "note": c.error, "label": f"{model} {c.name}",
-                         "version": c.version, "losses": c.checks.get("epoch"), "all": times})
+            beside = (
+                {}
+                if c is own
+                else {
+                    "times faster": ratio(seconds, own.median("epoch")),
+                    "times less": ratio(c.peak, own.peak),
+                }
+            )
+            rows.append(
+                {
+                    "model": model,
+                    "contender": c.name,
+                    "seconds": seconds,
+                    "least": min(times, default=None),
+                    "GiB": c.peak / 2**30,
+                    **beside,
+                    "runs": len(times),
+                    "note": c.error,
+                    "label": f"{model} {c.name}",
+                    "version": c.version,
+                    "losses": c.checks.get("epoch"),
+                    "all": times,
+                }
+            )
     return finish(options, rows, COLUMNS, faults, bench="epoch", graph=graph.stem)
 
 

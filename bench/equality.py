@@ -25,6 +25,7 @@ sensitive.
 If the program refuses a combination, another one is drawn, and the refusal is counted; all ranks
 must refuse it with the same message.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -58,12 +59,30 @@ NUDGES, FURTHER = 5, 100
 MOST_SENSITIVE = 1 / 20
 ATTEMPTS = 50
 WEIGHTS = "weights "
-COLUMNS = ["job", "model", "strategy", "optimiser", "norm", "graph", "targets", "back end", "ranks", "placement", "views", "refused",
-           "difference", "of", "sensitive", "note"]
+COLUMNS = [
+    "job",
+    "model",
+    "strategy",
+    "optimiser",
+    "norm",
+    "graph",
+    "targets",
+    "back end",
+    "ranks",
+    "placement",
+    "views",
+    "refused",
+    "difference",
+    "of",
+    "sensitive",
+    "note",
+]
 Numbers = dict[str, np.ndarray]
 # the plans of each kind, and what draws them
 DRAWS: dict[str, tuple[type[Plan], Callable[..., Plan]]] = {
-    "plain": (Plan, equality_jobs.draw), "typed": (equality_typed.TypedPlan, equality_typed.draw)}
+    "plain": (Plan, equality_jobs.draw),
+    "typed": (equality_typed.TypedPlan, equality_typed.draw),
+}
 
 
 def numbers(comm: Comm, plan: Plan, nudge: int = 0) -> Numbers | str:
@@ -85,24 +104,36 @@ def numbers(comm: Comm, plan: Plan, nudge: int = 0) -> Numbers | str:
         trainer = gt.Trainer(graph=graph, job=job.without_dataset(), comm=comm)
     except GraphThetaError as error:
         # ranks that are told of the error of another one say of which
-        told = [re.sub(r": rank \d+: ", ": ", text) for text in comm.all_gather(f"{type(error).__name__}: {error}")]
+        told = [
+            re.sub(r": rank \d+: ", ": ", text)
+            for text in comm.all_gather(f"{type(error).__name__}: {error}")
+        ]
         return told[0] if len(set(told)) == 1 else f"ranks refuse in different words: {told}"
     if nudge:
         rng = np.random.default_rng(nudge)
         for p in trainer.setup.parameters:
             # biases begin at 0, and may stay there but for rounding
-            p.value = p.value + np.finfo(p.dtype).eps * rng.integers(-1, 2, p.shape) * np.where(p.value == 0, 1, p.value)
+            p.value = p.value + np.finfo(p.dtype).eps * rng.integers(-1, 2, p.shape) * np.where(
+                p.value == 0, 1, p.value
+            )
     losses, rows = [], []
     for epoch in range(job.epochs):
-        losses.append(comm.all_sum(trainer.training.run(epoch, 0, trainer.strategy.steps_per_epoch)))
+        losses.append(
+            comm.all_sum(trainer.training.run(epoch, 0, trainer.strategy.steps_per_epoch))
+        )
         if not np.isfinite(losses[-1]).all():
             return f"diverges: the loss of view {np.flatnonzero(~np.isfinite(losses[-1]))[0]} of epoch {epoch} is not finite"
         with backend_scope(job.backend):
             rows.append(trainer.measure())
     state = trainer.model.state() | learned_rows(trainer)
     bits = comm.all_gather(np.concatenate([x.reshape(-1) for x in state.values()]))
-    found = {"loss": np.concatenate(losses), "ranks that differ": np.array(sum(b.tobytes() != bits[0].tobytes() for b in bits))}
-    found |= {name: np.array([row[name] for row in rows]) for name in rows[0]} | {WEIGHTS + name: x for name, x in state.items()}
+    found = {
+        "loss": np.concatenate(losses),
+        "ranks that differ": np.array(sum(b.tobytes() != bits[0].tobytes() for b in bits)),
+    }
+    found |= {name: np.array([row[name] for row in rows]) for name in rows[0]} | {
+        WEIGHTS + name: x for name, x in state.items()
+    }
     predicted = trainer.predict()
     if predicted is not None:
         found |= dict(zip(("ids", "predictions"), predicted, strict=True))
@@ -128,12 +159,31 @@ def on_processes(size: int, plan: Plan) -> Numbers | str:
     """The numbers of a job under mpiexec."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "numbers.npz")
-        words = [find_mpiexec() or "mpiexec", "-n", size, sys.executable, __file__, "--child", out, "--draws", plan.draws, "--plan",
-                 json.dumps(vars(plan))]
+        words = [
+            find_mpiexec() or "mpiexec",
+            "-n",
+            size,
+            sys.executable,
+            __file__,
+            "--child",
+            out,
+            "--draws",
+            plan.draws,
+            "--plan",
+            json.dumps(vars(plan)),
+        ]
         variables = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, "1")}
-        done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False, env=variables)
+        done = subprocess.run(
+            [str(word) for word in words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=variables,
+        )
         if done.returncode:
-            raise RuntimeError(f"mpiexec ended with status {done.returncode}: {done.stderr[-1000:]}")
+            raise RuntimeError(
+                f"mpiexec ended with status {done.returncode}: {done.stderr[-1000:]}"
+            )
         with np.load(out) as file:
             found = dict(file)
     return str(found["refused"]) if "refused" in found else found
@@ -171,10 +221,14 @@ def difference(mine: Numbers, theirs: Numbers, lr: float) -> tuple[float, str]:
 def sensitivity(plan: Plan, alone: Numbers) -> float:
     """How far the job on one rank moves if the last bits of its first weights change: the largest of a few times."""
     moved = [run_simulated(1, numbers, plan, nudge)[0] for nudge in range(1, NUDGES + 1)]
-    return max(np.inf if isinstance(m, str) else difference(m, alone, plan.keys["lr"])[0] for m in moved)
+    return max(
+        np.inf if isinstance(m, str) else difference(m, alone, plan.keys["lr"])[0] for m in moved
+    )
 
 
-def accepted(seed: int, number: int, fused: float, mpi: bool, draws: str) -> tuple[Plan, int, Numbers, Numbers]:
+def accepted(
+    seed: int, number: int, fused: float, mpi: bool, draws: str
+) -> tuple[Plan, int, Numbers, Numbers]:
     """The first job of a number that the program does not refuse, how many it did refuse, and its numbers on one rank and on several.
 
     Raises:
@@ -188,7 +242,9 @@ def accepted(seed: int, number: int, fused: float, mpi: bool, draws: str) -> tup
         words = [x if isinstance(x, str) else "trains" for x in (alone, together)]
         # only several ranks can be too many for a graph
         if words[0] != words[1] and "start at most" not in words[1]:
-            raise RuntimeError(f"attempt {attempt}: one rank: {words[0]}; {plan.ranks} ranks: {words[1]}")
+            raise RuntimeError(
+                f"attempt {attempt}: one rank: {words[0]}; {plan.ranks} ranks: {words[1]}"
+            )
         say(f"job {number} is drawn again: {words[1]}")
     raise RuntimeError(f"{ATTEMPTS} combinations were refused")
 
@@ -203,10 +259,25 @@ def one(seed: int, number: int, fused: float, mpi: bool, draws: str = "plain") -
     moved = sensitivity(plan, alone) if apart > ALLOWED and of != "ranks that differ" else None
     good = apart <= ALLOWED or (moved is not None and moved > ALLOWED and apart <= FURTHER * moved)
     k = plan.keys
-    return {"job": number, "model": k["model"], "strategy": k["strategy"], "optimiser": "momentum" if k.get("momentum") else k["optimiser"],
-            "norm": k["norm"], "graph": plan.graph, "targets": plan.targets, "back end": k["backend"], "ranks": str(plan.ranks),
-            "placement": f"{k['partitioner']} {k['masters']}", "views": str(len(alone["loss"])), "refused": str(refused),
-            "difference": apart, "of": of, "sensitive": moved, "note": "" if good else "differs", "keys": plan.words()}
+    return {
+        "job": number,
+        "model": k["model"],
+        "strategy": k["strategy"],
+        "optimiser": "momentum" if k.get("momentum") else k["optimiser"],
+        "norm": k["norm"],
+        "graph": plan.graph,
+        "targets": plan.targets,
+        "back end": k["backend"],
+        "ranks": str(plan.ranks),
+        "placement": f"{k['partitioner']} {k['masters']}",
+        "views": str(len(alone["loss"])),
+        "refused": str(refused),
+        "difference": apart,
+        "of": of,
+        "sensitive": moved,
+        "note": "" if good else "differs",
+        "keys": plan.words(),
+    }
 
 
 def findings(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -214,23 +285,33 @@ def findings(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     done = [row for row in rows if "difference" in row]
     plain = [row["difference"] for row in done if row["sensitive"] is None]
     figures = {
-        "jobs": str(len(rows)), "combinations refused, by all ranks alike": str(sum(int(row["refused"]) for row in done)),
-        "median difference": float(np.median(plain)) if plain else None, "largest difference": max(plain, default=None),
+        "jobs": str(len(rows)),
+        "combinations refused, by all ranks alike": str(sum(int(row["refused"]) for row in done)),
+        "median difference": float(np.median(plain)) if plain else None,
+        "largest difference": max(plain, default=None),
         "sensitive jobs": str(len(done) - len(plain)),
-        "largest difference of these": max((row["difference"] for row in done if row["sensitive"] is not None), default=None),
+        "largest difference of these": max(
+            (row["difference"] for row in done if row["sensitive"] is not None), default=None
+        ),
         "jobs at fault": str(sum(bool(row["note"]) for row in rows)),
     }
     return [{"finding": name, "value": value} for name, value in figures.items()]
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--jobs", type=int, default=200)
     options.add_argument("--draws", choices=tuple(DRAWS), default="plain", help="kind of jobs")
     options.add_argument("--seed", type=int, default=0, help="of all that is drawn")
     options.add_argument("--only", type=int, help="number of the one job to run")
-    options.add_argument("--fused", type=float, default=0.85, help="share of the jobs on the fused back end; 0.85")
-    options.add_argument("--mpi", action="store_true", help="several ranks are processes under mpiexec")
+    options.add_argument(
+        "--fused", type=float, default=0.85, help="share of the jobs on the fused back end; 0.85"
+    )
+    options.add_argument(
+        "--mpi", action="store_true", help="several ranks are processes under mpiexec"
+    )
     options.add_argument("--out", type=Path, help="JSON lines, one per job")
     options.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     options.add_argument("--plan", type=json.loads, help=argparse.SUPPRESS)
@@ -249,7 +330,13 @@ def main() -> int:
     print(table(rows, COLUMNS), "", table(found, ["finding", "value"]), sep="\n", flush=True)
     if options.out:
         with options.out.open("a", encoding="utf-8") as f:
-            about = {"bench": "equality", "draws": options.draws, "seed": options.seed, "mpi": options.mpi, "machine": machine()}
+            about = {
+                "bench": "equality",
+                "draws": options.draws,
+                "seed": options.seed,
+                "mpi": options.mpi,
+                "machine": machine(),
+            }
             f.writelines(json.dumps({**about, **row}) + "\n" for row in [*rows, *found])
     sensitive = sum(row.get("sensitive") is not None for row in rows)
     if sensitive > MOST_SENSITIVE * len(rows):

@@ -4,6 +4,7 @@ Models, strategies, optimisers, kinds of targets and graphs take turns, so that 
 cover them all; each optimiser is combined with batch norm in turn. Everything else is drawn. This
 file does not know which combinations are valid: the program refuses the others.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -50,11 +51,17 @@ class Plan:
     def words(self) -> str:
         """The keys that differ from the defaults, as flags."""
         changed = {k: v for k, v in self.keys.items() if v != Job.model_fields[k].default}
-        return " ".join(flag(k) if v is True else f"{flag(k)} {_text(v)}" for k, v in changed.items())
+        return " ".join(
+            flag(k) if v is True else f"{flag(k)} {_text(v)}" for k, v in changed.items()
+        )
 
     def made_graph(self) -> Graph:
         """The graph with its targets."""
-        return graph_of(self.graph, self.targets, np.random.default_rng((self.seed, self.number, self.attempt, 1)))
+        return graph_of(
+            self.graph,
+            self.targets,
+            np.random.default_rng((self.seed, self.number, self.attempt, 1)),
+        )
 
 
 def draw(seed: int, number: int, attempt: int = 0, fused: float = 0.85) -> Plan:
@@ -70,27 +77,62 @@ def draw(seed: int, number: int, attempt: int = 0, fused: float = 0.85) -> Plan:
     model, strategy = MODELS[number % len(MODELS)], STRATEGIES[number % len(STRATEGIES)]
     optimiser, targets = OPTIMISERS[number % len(OPTIMISERS)], TARGETS[number % len(TARGETS)]
     norm = "batch" if number // len(OPTIMISERS) % 2 == 0 else one(rng, "none", "layer")
-    keys = {"model": model, "strategy": strategy, "norm": norm, "dtype": "float64", "keep": 0, "seed": int(rng.integers(1000)),
-            "backend": "fused" if rng.random() < fused else "reference", "task": {"edges": "edge", "links": "link"}.get(targets, "node"),
-            "epochs": int(rng.integers(2, 5))}
-    keys |= optimiser_keys(rng, optimiser) | network_keys(rng, model) | views_keys(rng, strategy, keys["task"]) | placement_keys(rng)
+    keys = {
+        "model": model,
+        "strategy": strategy,
+        "norm": norm,
+        "dtype": "float64",
+        "keep": 0,
+        "seed": int(rng.integers(1000)),
+        "backend": "fused" if rng.random() < fused else "reference",
+        "task": {"edges": "edge", "links": "link"}.get(targets, "node"),
+        "epochs": int(rng.integers(2, 5)),
+    }
+    keys |= (
+        optimiser_keys(rng, optimiser)
+        | network_keys(rng, model)
+        | views_keys(rng, strategy, keys["task"])
+        | placement_keys(rng)
+    )
     layers = keys["layers"]
     if strategy == "mini":
         keys |= mini_keys(rng, layers, norm)
     elif strategy == "cluster":
         keys |= cluster_keys(rng)
     if keys["task"] == "link":
-        keys |= {"decoder": one(rng, "dot", "hadamard"), "negatives": int(rng.integers(1, 4)), "eval_negatives": int(rng.integers(1, 12))}
+        keys |= {
+            "decoder": one(rng, "dot", "hadamard"),
+            "negatives": int(rng.integers(1, 4)),
+            "eval_negatives": int(rng.integers(1, 12)),
+        }
     if rng.random() < 0.1:
         # a key that most jobs have no use for
-        odd: list[dict[str, Any]] = [{"heads": 3}, {"fanout": "2"}, {"momentum": 0.5}, {"precompute": True}, {"diagonal": 0.1},
-                                     {"negatives": 2}]
+        odd: list[dict[str, Any]] = [
+            {"heads": 3},
+            {"fanout": "2"},
+            {"momentum": 0.5},
+            {"precompute": True},
+            {"diagonal": 0.1},
+            {"negatives": 2},
+        ]
         keys |= odd[rng.integers(len(odd))]
-    return Plan(number, attempt, GRAPHS[(number * 2 + number // len(GRAPHS)) % len(GRAPHS)], targets, int(rng.integers(2, 6)), keys, seed)
+    return Plan(
+        number,
+        attempt,
+        GRAPHS[(number * 2 + number // len(GRAPHS)) % len(GRAPHS)],
+        targets,
+        int(rng.integers(2, 6)),
+        keys,
+        seed,
+    )
 
 
 def _text(value: Any) -> str:
-    return ",".join("all" if n == ALL_NEIGHBOURS else str(n) for n in value) if isinstance(value, tuple) else str(value)
+    return (
+        ",".join("all" if n == ALL_NEIGHBOURS else str(n) for n in value)
+        if isinstance(value, tuple)
+        else str(value)
+    )
 
 
 def one(rng: np.random.Generator, *of: Any) -> Any:
@@ -98,24 +140,49 @@ def one(rng: np.random.Generator, *of: Any) -> Any:
 
 
 def optimiser_keys(rng: np.random.Generator, name: str) -> dict[str, Any]:
-    keys = {"optimiser": "sgd" if name == "momentum" else name, "lr": RATES[name], "weight_decay": one(rng, 0.0, 5e-4, 0.05),
-            "decay_first_layer_only": one(rng, False, False, True)}
+    keys = {
+        "optimiser": "sgd" if name == "momentum" else name,
+        "lr": RATES[name],
+        "weight_decay": one(rng, 0.0, 5e-4, 0.05),
+        "decay_first_layer_only": one(rng, False, False, True),
+    }
     return keys | ({"momentum": 0.9} if name == "momentum" else {})
 
 
 def network_keys(rng: np.random.Generator, model: str) -> dict[str, Any]:
-    keys = {"layers": int(rng.integers(1, 5)), "hidden": one(rng, 4, 6, 9), "dropout": one(rng, 0.0, 0.3, 0.5),
-            "residual": one(rng, False, True), "jumping": one(rng, "none", "none", "concat", "max"),
-            "direction": one(rng, "in", "in", "out", "both"), "activation": one(rng, "auto", "auto", "relu", "tanh", "gelu")}
+    keys = {
+        "layers": int(rng.integers(1, 5)),
+        "hidden": one(rng, 4, 6, 9),
+        "dropout": one(rng, 0.0, 0.3, 0.5),
+        "residual": one(rng, False, True),
+        "jumping": one(rng, "none", "none", "concat", "max"),
+        "direction": one(rng, "in", "in", "out", "both"),
+        "activation": one(rng, "auto", "auto", "relu", "tanh", "gelu"),
+    }
     own: dict[str, dict[str, tuple[Any, ...]]] = {
         "gcn": {"normalisation": ("sym", "row")},
         "sage": {"aggregator": ("mean", "max", "sum")},
         "gin": {"train_eps": (False, True)},
         "gine": {"train_eps": (False, True)},
-        "gat": {"heads": (1, 2, 3), "out_heads": (1, 2), "attention_dropout": (0.0, 0.3), "feature_dropout": (0.0, 0.2),
-                "separate": (False, True)},
-        "gat_e": {"heads": (1, 2, 3), "out_heads": (1, 2), "attention_dropout": (0.0, 0.3), "feature_dropout": (0.0, 0.2)},
-        "gipa": {"heads": (1, 2), "reduce": ("sum", "mean", "max"), "attention_dropout": (0.0, 0.3), "edge_drop": (0.0, 0.2)},
+        "gat": {
+            "heads": (1, 2, 3),
+            "out_heads": (1, 2),
+            "attention_dropout": (0.0, 0.3),
+            "feature_dropout": (0.0, 0.2),
+            "separate": (False, True),
+        },
+        "gat_e": {
+            "heads": (1, 2, 3),
+            "out_heads": (1, 2),
+            "attention_dropout": (0.0, 0.3),
+            "feature_dropout": (0.0, 0.2),
+        },
+        "gipa": {
+            "heads": (1, 2),
+            "reduce": ("sum", "mean", "max"),
+            "attention_dropout": (0.0, 0.3),
+            "edge_drop": (0.0, 0.2),
+        },
     }
     if model == "mlp":
         # it passes no messages
@@ -124,33 +191,60 @@ def network_keys(rng: np.random.Generator, model: str) -> dict[str, Any]:
 
 
 def views_keys(rng: np.random.Generator, strategy: str, task: str) -> dict[str, Any]:
-    keys = {"recompute": one(rng, False, False, True), "staleness": one(rng, 0, 0, 1, 2), "self_loops": one(rng, "auto", "yes", "no")}
+    keys = {
+        "recompute": one(rng, False, False, True),
+        "staleness": one(rng, 0, 0, 1, 2),
+        "self_loops": one(rng, "auto", "yes", "no"),
+    }
     if strategy != "global":
-        keys |= {"views_per_step": one(rng, 1, 1, 2, 3), "views_in_flight": one(rng, 1, 2, 4),
-                 "mode": one(rng, "cooperative", "independent", "auto")}
-    if task == "node" and strategy != "cluster" and keys.get("mode", "cooperative") == "cooperative":
+        keys |= {
+            "views_per_step": one(rng, 1, 1, 2, 3),
+            "views_in_flight": one(rng, 1, 2, 4),
+            "mode": one(rng, "cooperative", "independent", "auto"),
+        }
+    if (
+        task == "node"
+        and strategy != "cluster"
+        and keys.get("mode", "cooperative") == "cooperative"
+    ):
         keys["precompute"] = one(rng, False, False, True)
     return keys
 
 
 def placement_keys(rng: np.random.Generator) -> dict[str, Any]:
-    return {"partitioner": one(rng, "1d-src", "1d-dst", "vertex-cut"), "masters": one(rng, "hash", "block")}
+    return {
+        "partitioner": one(rng, "1d-src", "1d-dst", "vertex-cut"),
+        "masters": one(rng, "hash", "block"),
+    }
 
 
 def mini_keys(rng: np.random.Generator, layers: int, norm: str) -> dict[str, Any]:
     # batch norm over the few rows of one target makes training chaotic, on any number of ranks
     keys: dict[str, Any] = {"batch_size": one(rng, 0, 5, 12, 30, 5 if norm == "batch" else 1)}
     if rng.random() < 0.6:
-        keys |= {"fanout": one(rng, (3,), (1,), tuple(int(n) for n in rng.choice((ALL_NEIGHBOURS, 1, 2, 4), layers))),
-                 "replace": one(rng, False, True), "share_sample": one(rng, False, True)}
+        keys |= {
+            "fanout": one(
+                rng,
+                (3,),
+                (1,),
+                tuple(int(n) for n in rng.choice((ALL_NEIGHBOURS, 1, 2, 4), layers)),
+            ),
+            "replace": one(rng, False, True),
+            "share_sample": one(rng, False, True),
+        }
     return keys
 
 
 def cluster_keys(rng: np.random.Generator) -> dict[str, Any]:
     method = one(rng, "louvain", "metis")
-    return {"cluster_method": method, "clusters": one(rng, 3, 5) if method == "metis" else one(rng, 0, 0, 2, 3),
-            "clusters_per_batch": one(rng, 1, 2), "boundary_hops": int(rng.integers(3)), "degrees": one(rng, "graph", "view"),
-            "diagonal": one(rng, 0.0, 0.5)}
+    return {
+        "cluster_method": method,
+        "clusters": one(rng, 3, 5) if method == "metis" else one(rng, 0, 0, 2, 3),
+        "clusters_per_batch": one(rng, 1, 2),
+        "boundary_hops": int(rng.integers(3)),
+        "degrees": one(rng, "graph", "view"),
+        "diagonal": one(rng, 0.0, 0.5),
+    }
 
 
 # ---- graphs
@@ -159,8 +253,12 @@ def cluster_keys(rng: np.random.Generator) -> dict[str, Any]:
 def ends_of(name: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
     """Sources, destinations and number of nodes of a small graph."""
     seed, n = int(rng.integers(1 << 30)), int(rng.integers(20, 70))
-    embedded = {"sbm": lambda: sbm(n, 5 * n, classes=3, seed=seed), "rmat": lambda: rmat(5 + n % 2, 4, seed=seed, symmetric=n % 3 > 0),
-                "ring": lambda: ring(n), "star": lambda: star(n)}
+    embedded = {
+        "sbm": lambda: sbm(n, 5 * n, classes=3, seed=seed),
+        "rmat": lambda: rmat(5 + n % 2, 4, seed=seed, symmetric=n % 3 > 0),
+        "ring": lambda: ring(n),
+        "star": lambda: star(n),
+    }
     if name in embedded:
         graph = embedded[name]()
         return graph.src, graph.dst, graph.n_nodes
@@ -182,24 +280,43 @@ def graph_of(name: str, targets: str, rng: np.random.Generator) -> Graph:
     """A small graph with features, attributes and these targets; original ids are other numbers."""
     src, dst, n = ends_of(name, rng)
     e = len(src)
-    columns: dict[str, Any] = {"x": rng.standard_normal((n, 5)), "edge_attr": rng.standard_normal((e, 3)),
-                               "node_ids": rng.permutation(n) * 7 + 1000}
+    columns: dict[str, Any] = {
+        "x": rng.standard_normal((n, 5)),
+        "edge_attr": rng.standard_normal((e, 3)),
+        "node_ids": rng.permutation(n) * 7 + 1000,
+    }
     if rng.random() < 0.5:
         columns["edge_weight"] = rng.uniform(0.5, 2, e)
     if rng.random() < 0.2:
-        columns["x"] = csr_array(np.where(rng.random((n, 16)) < 0.15, rng.standard_normal((n, 16)), 0))
+        columns["x"] = csr_array(
+            np.where(rng.random((n, 16)) < 0.15, rng.standard_normal((n, 16)), 0)
+        )
     if targets == "edges":
-        columns |= {"edge_y": rng.standard_normal((e, 2)[: 1 + int(rng.integers(2))]), **masks(e, "edge_", rng)}
+        columns |= {
+            "edge_y": rng.standard_normal((e, 2)[: 1 + int(rng.integers(2))]),
+            **masks(e, "edge_", rng),
+        }
     elif targets != "links":
         parts = masks(n, "", rng)
-        made: dict[str, Any] = {"classes": rng.integers(0, 3, n), "labels": rng.integers(0, 2, (n, 4)).astype(float),
-                                "values": rng.standard_normal((n, 2)[: 1 + int(rng.integers(2))])}
+        made: dict[str, Any] = {
+            "classes": rng.integers(0, 3, n),
+            "labels": rng.integers(0, 2, (n, 4)).astype(float),
+            "values": rng.standard_normal((n, 2)[: 1 + int(rng.integers(2))]),
+        }
         y = made[targets]
         y[~np.any(list(parts.values()), axis=0)] = -1 if targets == "classes" else np.nan
-        columns |= {"y": y, "multilabel": targets == "labels", "n_classes": 3 if targets == "classes" else None, **parts}
+        columns |= {
+            "y": y,
+            "multilabel": targets == "labels",
+            "n_classes": 3 if targets == "classes" else None,
+            **parts,
+        }
     return Graph((src, dst), n, name=name, **columns)
 
 
 def masks(n: int, prefix: str, rng: np.random.Generator) -> dict[str, np.ndarray]:
     part = rng.permutation(n) % 5
-    return {f"{prefix}{split}": np.isin(part, of) for split, of in (("train", (0, 1)), ("val", (2,)), ("test", (3,)))}
+    return {
+        f"{prefix}{split}": np.isin(part, of)
+        for split, of in (("train", (0, 1)), ("val", (2,)), ("test", (3,)))
+    }

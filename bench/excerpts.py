@@ -4,6 +4,7 @@ A batch reads a small part of a graph: the clusters that it consists of, or its 
 neighbourhood. Both are drawn alone here, from the distribution that an R-MAT graph has, so that
 batches are of the size that they have on hundreds of workers. The engine makes one step of them.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -40,7 +41,9 @@ class Drawn:
 
 def whole(scale: int, seed: int = 0) -> Drawn:
     """An R-MAT graph of 2**scale nodes, of which as many have labels as of papers100M."""
-    drawn = gt.load(f"rmat:scale={scale},edge_factor={DEGREE // 2},features=1,classes=1,seed={seed}")
+    drawn = gt.load(
+        f"rmat:scale={scale},edge_factor={DEGREE // 2},features=1,classes=1,seed={seed}"
+    )
     targets = np.zeros(drawn.n_nodes, bool)
     targets[:: round(NODE_COUNT / TRAINING)] = True
     return Drawn(stored(drawn.src, drawn.dst, targets), NODE_COUNT / drawn.n_nodes)
@@ -109,7 +112,9 @@ def communities(n: int, inside: float, seed: int = 0) -> tuple[gt.Graph, np.ndar
     return stored(*simple(src, dst, nodes), np.ones(nodes, bool)), cluster
 
 
-def _within(random: np.random.Generator, levels: np.ndarray, inside: float) -> tuple[np.ndarray, np.ndarray]:
+def _within(
+    random: np.random.Generator, levels: np.ndarray, inside: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Edges inside of clusters, in both directions."""
     sizes = 1 << levels
     drawn = np.rint(inside * DEGREE / 2 * sizes).astype(np.int64)
@@ -144,7 +149,9 @@ def _neighbours(random: np.random.Generator, nodes: np.ndarray, scale: int) -> n
     found = np.zeros_like(nodes)
     one = np.array([B / (A + B), 1 - B / (1 - A - B)], np.float32)
     for bit in range(scale):
-        found |= (random.random(len(nodes), np.float32) < one[nodes >> bit & 1]).astype(np.int64) << bit
+        found |= (random.random(len(nodes), np.float32) < one[nodes >> bit & 1]).astype(
+            np.int64
+        ) << bit
     return found
 
 
@@ -163,5 +170,14 @@ def distinct(x: np.ndarray) -> np.ndarray:
 
 def stored(src: np.ndarray, dst: np.ndarray, train: np.ndarray) -> gt.Graph:
     n = len(train)
-    return gt.Graph((src, dst), n, x=np.zeros((n, FEATURES), np.float32), y=np.arange(n) % CLASSES, n_classes=CLASSES, train=train,
-                    val=~train, test=np.zeros(n, bool), name="papers100M")
+    return gt.Graph(
+        (src, dst),
+        n,
+        x=np.zeros((n, FEATURES), np.float32),
+        y=np.arange(n) % CLASSES,
+        n_classes=CLASSES,
+        train=train,
+        val=~train,
+        test=np.zeros(n, bool),
+        name="papers100M",
+    )

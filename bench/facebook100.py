@@ -12,6 +12,7 @@ peak of the worker that needs most, with the pages of the store that it uses, an
 without a process that has no graph. Losses of all numbers of workers must agree. Accuracy is that of
 one run.
 """
+
 from __future__ import annotations
 
 import sys
@@ -32,7 +33,19 @@ CASES: dict[str, dict[str, Any]] = {
 }
 MODEL = {"model": "sage", "hidden": 64, "layers": 2, "lr": 0.01, "masters": "block"}
 EPOCHS = {"global": 30, "mini": 3, "cluster": 10}
-COLUMNS = ["case", "contender", "start", "epoch", "processor", "epochs", "evaluation", "MiB", "own", "accuracy", "note"]
+COLUMNS = [
+    "case",
+    "contender",
+    "start",
+    "epoch",
+    "processor",
+    "epochs",
+    "evaluation",
+    "MiB",
+    "own",
+    "accuracy",
+    "note",
+]
 
 
 def colleges(folder: Path) -> Path:
@@ -47,12 +60,22 @@ def colleges(folder: Path) -> Path:
 def row_of(case: str, epochs: int, c: Contender) -> dict[str, Any]:
     """Figures of a run; memory is that of the largest worker."""
     peaks, used = c.figures.get("peaks", []), c.figures.get("processor", [])
-    return {"case": case, "contender": c.name, **{part: c.median(part) for part in ("start", "first", "epoch", "evaluation")},
-            "processor": median(used[1:] or used) if used else None, "epochs": str(epochs),
-            "MiB": max((p[1] for p in peaks), default=0) / 2**20,
-            "own": max((p[1] - p[0] for p in peaks), default=0) / 2**20, "all MiB": sum(p[1] for p in peaks) / 2**20,
-            "accuracy": c.figures.get("accuracy"), "losses": c.figures.get("losses"), "seconds": c.median("epoch"),
-            "label": f"{case} {c.name}", "note": c.error, "version": c.version}
+    return {
+        "case": case,
+        "contender": c.name,
+        **{part: c.median(part) for part in ("start", "first", "epoch", "evaluation")},
+        "processor": median(used[1:] or used) if used else None,
+        "epochs": str(epochs),
+        "MiB": max((p[1] for p in peaks), default=0) / 2**20,
+        "own": max((p[1] - p[0] for p in peaks), default=0) / 2**20,
+        "all MiB": sum(p[1] for p in peaks) / 2**20,
+        "accuracy": c.figures.get("accuracy"),
+        "losses": c.figures.get("losses"),
+        "seconds": c.median("epoch"),
+        "label": f"{case} {c.name}",
+        "note": c.error,
+        "version": c.version,
+    }
 
 
 def main() -> int:
@@ -65,15 +88,31 @@ def main() -> int:
     store = store_of(f"facebook100:target={options.target}", "stored", options.folder)
     rows, faults = [], []
     for case in options.cases:
-        keys = MODEL | CASES[case] | ({"cluster_method": colleges(options.folder)} if case == "cluster" else {})
+        keys = (
+            MODEL
+            | CASES[case]
+            | ({"cluster_method": colleges(options.folder)} if case == "cluster" else {})
+        )
         epochs = options.epochs or EPOCHS[case]
-        words = script("own", "facebook", store, epochs, *(f"{key}={value}" for key, value in keys.items()))
-        runs = [Contender(f"{n} worker{'s' * (n > 1)}", on_workers(n, words)) for n in options.workers]
+        words = script(
+            "own", "facebook", store, epochs, *(f"{key}={value}" for key, value in keys.items())
+        )
+        runs = [
+            Contender(f"{n} worker{'s' * (n > 1)}", on_workers(n, words)) for n in options.workers
+        ]
         for n, run in zip(options.workers, runs, strict=True):
             race([run], options.rounds, max(1, options.threads // n))
         rows += [row_of(case, epochs, run) for run in runs]
         faults += disagreement(runs)
-    return finish(options, rows, COLUMNS, faults, bench="facebook100", target=options.target, model=str(MODEL["model"]))
+    return finish(
+        options,
+        rows,
+        COLUMNS,
+        faults,
+        bench="facebook100",
+        target=options.target,
+        model=str(MODEL["model"]),
+    )
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ edges, multiply them, and sum them with SciPy, on one thread. "product" and "byt
 the share of the fused time that the bare product takes in BLAS, and the bytes of rows read and
 written once over the time. Times are medians, and "least" ratios those of the least times.
 """
+
 from __future__ import annotations
 
 import sys
@@ -18,7 +19,17 @@ from typing import Any
 
 from harness import TOLERANCE, Contender, finish, parser, race, ratio, script
 
-COLUMNS = ["case", "direction", "fused", "separate", "times faster", "least", "product", "GB/s", "note"]
+COLUMNS = [
+    "case",
+    "direction",
+    "fused",
+    "separate",
+    "times faster",
+    "least",
+    "product",
+    "GB/s",
+    "note",
+]
 
 
 def rows_of(own: Contender) -> list[dict[str, Any]]:
@@ -28,11 +39,22 @@ def rows_of(own: Contender) -> list[dict[str, Any]]:
         name, _, way = case.rpartition(" ")
         fused, separate = (own.seconds[f"{case} {how}"] for how in ("fused", "separate"))
         product, moved = own.median(f"{case} product"), own.figures["bytes"].get(name)
-        rows.append({"case": name, "direction": way, "fused": own.median(f"{case} fused"), "separate": own.median(f"{case} separate"),
-                     "times faster": ratio(own.median(f"{case} separate"), own.median(f"{case} fused")),
-                     "least": ratio(min(separate), min(fused)), "product": product / own.median(f"{case} fused") if product else None,
-                     "GB/s": moved / min(fused) / 1e9 if moved else None, "seconds": own.median(f"{case} fused"), "label": case,
-                     "contender": own.name, "version": own.version})
+        rows.append(
+            {
+                "case": name,
+                "direction": way,
+                "fused": own.median(f"{case} fused"),
+                "separate": own.median(f"{case} separate"),
+                "times faster": ratio(own.median(f"{case} separate"), own.median(f"{case} fused")),
+                "least": ratio(min(separate), min(fused)),
+                "product": product / own.median(f"{case} fused") if product else None,
+                "GB/s": moved / min(fused) / 1e9 if moved else None,
+                "seconds": own.median(f"{case} fused"),
+                "label": case,
+                "contender": own.name,
+                "version": own.version,
+            }
+        )
     return rows
 
 
@@ -42,12 +64,24 @@ def main() -> int:
     options.add_argument("--scale", type=int, default=15, help="of the R-MAT graph; 15")
     options.add_argument("--times", type=int, default=5, help="timed runs of a case in a round; 5")
     options = options.parse_args()
-    own = Contender("graphtheta", script("own", "fused", options.rows, options.scale, options.times))
+    own = Contender(
+        "graphtheta", script("own", "fused", options.rows, options.scale, options.times)
+    )
     race([own], options.rounds, options.threads)
-    faults = [f"{case}: fused and separate passes differ: {sizes}" for case, sizes in own.checks.items()
-              if abs(sizes[0] - sizes[1]) > TOLERANCE * abs(sizes[1])]
-    return finish(options, rows_of(own) or [{"case": "", "note": own.error}], COLUMNS, faults, bench="fused", height=options.rows,
-                  graph=f"rmat {options.scale}")
+    faults = [
+        f"{case}: fused and separate passes differ: {sizes}"
+        for case, sizes in own.checks.items()
+        if abs(sizes[0] - sizes[1]) > TOLERANCE * abs(sizes[1])
+    ]
+    return finish(
+        options,
+        rows_of(own) or [{"case": "", "note": own.error}],
+        COLUMNS,
+        faults,
+        bench="fused",
+        height=options.rows,
+        graph=f"rmat {options.scale}",
+    )
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ content of the file; memory that is requested and not granted counts as well. Th
 there is a fault. Inputs depend on --seed and their number only; those that cause faults are stored
 in --folder.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -36,16 +37,35 @@ from harness import FOLDER, machine, say, table
 ALLOWANCE = 8 << 20
 ADDRESS_SPACE = 2 << 30
 SECONDS = 10
-COLUMNS = ["reader", "inputs", "accepted", "refused", "faults", "worst s", "worst MiB", "worst ratio", "allowed"]
+COLUMNS = [
+    "reader",
+    "inputs",
+    "accepted",
+    "refused",
+    "faults",
+    "worst s",
+    "worst MiB",
+    "worst ratio",
+    "allowed",
+]
 
 
 def main(words: list[str]) -> int:
     """Fuzz all readers, or some."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--inputs", type=int, default=105_000, help="of all readers together; 105,000")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--inputs", type=int, default=105_000, help="of all readers together; 105,000"
+    )
     parser.add_argument("--readers", help="some of them, by name, separated by commas")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", type=Path, default=FOLDER / "fuzz", help="where inputs at fault are kept; .bench/fuzz")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=FOLDER / "fuzz",
+        help="where inputs at fault are kept; .bench/fuzz",
+    )
     parser.add_argument("--out", type=Path, help="JSON lines, one per reader")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args(words)
@@ -58,7 +78,10 @@ def main(words: list[str]) -> int:
     if options.out:
         with options.out.open("a", encoding="utf-8") as f:
             for row in rows:
-                f.write(json.dumps({"bench": "fuzz", "seed": options.seed, **row, "machine": machine()}) + "\n")
+                f.write(
+                    json.dumps({"bench": "fuzz", "seed": options.seed, **row, "machine": machine()})
+                    + "\n"
+                )
     return 1 if faults else 0
 
 
@@ -66,15 +89,36 @@ def campaign(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[st
     """Start processes until every input was read; one that dies is followed by one that begins behind the input it died of."""
     from fuzz_store import targets
 
-    names = [name for name in targets() if not options.readers or name in options.readers.split(",")]
+    names = [
+        name for name in targets() if not options.readers or name in options.readers.split(",")
+    ]
     share = -(-options.inputs // len(names))
-    rows = {name: {"reader": name, "inputs": 0, "accepted": 0, "refused": 0, "faults": 0, "worst s": 0.0, "worst MiB": 0.0,
-                   "worst ratio": 0.0, "allowed": 0} for name in names}
+    rows = {
+        name: {
+            "reader": name,
+            "inputs": 0,
+            "accepted": 0,
+            "refused": 0,
+            "faults": 0,
+            "worst s": 0.0,
+            "worst MiB": 0.0,
+            "worst ratio": 0.0,
+            "allowed": 0,
+        }
+        for name in names
+    }
     faults: list[str] = []
     left = [[name, 0, share, options.seed] for name in names]
     options.folder.mkdir(parents=True, exist_ok=True)
     while left:
-        command = [sys.executable, __file__, "--child", json.dumps(left), "--folder", str(options.folder)]
+        command = [
+            sys.executable,
+            __file__,
+            "--child",
+            json.dumps(left),
+            "--folder",
+            str(options.folder),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         reports = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         for report in reports:
@@ -89,10 +133,15 @@ def campaign(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[st
         if "at" not in last:
             raise RuntimeError(f"the process that reads cannot start: {done.stderr[-2000:]}")
         name, at = last["reader"], last["at"]
-        how = "hang" if "Timeout" in done.stderr else f"end of the process, status {done.returncode}"
+        how = (
+            "hang" if "Timeout" in done.stderr else f"end of the process, status {done.returncode}"
+        )
         rows[name]["faults"] += 1
         faults.append(f"{name}, input {at}: {how}: {' '.join(done.stderr.split())[:600]}")
-        left = [[n, at + 1 if n == name else first, *rest] for n, first, *rest in left[[n for n, *_ in left].index(name):]]
+        left = [
+            [n, at + 1 if n == name else first, *rest]
+            for n, first, *rest in left[[n for n, *_ in left].index(name) :]
+        ]
     return list(rows.values()), faults
 
 
@@ -132,9 +181,15 @@ def child(jobs: list[tuple[str, int, int, int]], kept: Path) -> int:
     return 0
 
 
-def fuzz(name: str, target: Any, inputs: range, seed: int, folder: Path, kept: Path) -> Iterator[dict[str, Any]]:
+def fuzz(
+    name: str, target: Any, inputs: range, seed: int, folder: Path, kept: Path
+) -> Iterator[dict[str, Any]]:
     """Read inputs of one reader, and report faults and at last the whole."""
-    row = dict.fromkeys(("inputs", "accepted", "refused", "faults"), 0) | {"worst s": 0.0, "worst MiB": 0.0, "worst ratio": 0.0}
+    row = dict.fromkeys(("inputs", "accepted", "refused", "faults"), 0) | {
+        "worst s": 0.0,
+        "worst MiB": 0.0,
+        "worst ratio": 0.0,
+    }
     for file, data in target.files.items():
         (folder / file).write_bytes(data)
     with Beacon(name) as beacon:
@@ -147,7 +202,9 @@ def fuzz(name: str, target: Any, inputs: range, seed: int, folder: Path, kept: P
             verdict, why = judge(target, folder, file)
             seconds, peak = time.perf_counter() - begin, tracemalloc.get_traced_memory()[1] - before
             (folder / file).write_bytes(target.files[file])
-            held = expanded(data) + (sum(map(len, target.files.values())) if len(target.files) > 3 else 0)
+            held = expanded(data) + (
+                sum(map(len, target.files.values())) if len(target.files) > 3 else 0
+            )
             if verdict != "faults" and peak > target.multiple * held + ALLOWANCE:
                 verdict, why = "faults", f"{peak / 2**20:.1f} MiB for {held} bytes"
             row["inputs"] += 1
@@ -172,7 +229,16 @@ def spoilt(target: Any, r: Random) -> tuple[str, bytes]:
         try:
             data = spoil(r, data) or b"\n"
         # damage of the first kind may leave nothing for the second to work on
-        except (ValueError, LookupError, zipfile.BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError, ArithmeticError):
+        except (
+            ValueError,
+            LookupError,
+            zipfile.BadZipFile,
+            OSError,
+            EOFError,
+            RuntimeError,
+            NotImplementedError,
+            ArithmeticError,
+        ):
             continue
         except Exception as error:
             if type(error).__module__ not in ("zlib", "_lzma", "struct"):
@@ -194,14 +260,20 @@ def judge(target: Any, folder: Path, file: str) -> tuple[str, str]:
         if any(isinstance(c, MemoryError) and "nested" not in str(c) and str(c) for c in causes):
             return "faults", f"asked for memory that there is not: {error}"
         stem = file.rpartition(".")[0] if file.startswith("ind.") else file
-        if target.named and stem.split(".")[0 if not file.startswith("ind.") else 1] not in str(error):
+        if target.named and stem.split(".")[0 if not file.startswith("ind.") else 1] not in str(
+            error
+        ):
             return "faults", f"the file is not named: {error}"
         return "refused", ""
     except Exception as error:
         frame = error.__traceback__
         while frame is not None and frame.tb_next is not None:
             frame = frame.tb_next
-        line = f"{Path(frame.tb_frame.f_code.co_filename).name}:{frame.tb_lineno}" if frame is not None else ""
+        line = (
+            f"{Path(frame.tb_frame.f_code.co_filename).name}:{frame.tb_lineno}"
+            if frame is not None
+            else ""
+        )
         return "faults", f"{type(error).__name__}: {str(error)[:300]} ({line})"
     return "accepted", ""
 
@@ -210,7 +282,9 @@ def expanded(data: bytes) -> int:
     """Bytes a file holds: of an archive those of its members, as far as deflate can make so many out of it."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return max(len(data), min(sum(m.file_size for m in archive.infolist()), 1032 * len(data)))
+            return max(
+                len(data), min(sum(m.file_size for m in archive.infolist()), 1032 * len(data))
+            )
     except Exception:
         return len(data)
 

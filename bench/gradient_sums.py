@@ -10,6 +10,7 @@ below 1 MiB / P, else halved. Seconds are medians; "messages" and "sent" (bytes)
 rank. For 64 ranks they are computed, and seconds are those of a link of 20 us and 25 Gbit/s, with 8
 us for each message and a latency for each round.
 """
+
 from __future__ import annotations
 
 import json
@@ -48,12 +49,16 @@ def direct(comm: Comm, x: np.ndarray) -> np.ndarray:
     slices = [slice(0, n) if short else slice(ends[q], ends[q + 1]) for q in range(comm.size)]
     own = slices[comm.rank]
     parts = np.empty((comm.size, own.stop - own.start), x.dtype)
-    comm.move_begin([(q, x[slices[q]]) for q in others], [(q, parts[q]) for q in others], Tag.REDUCE).end()
+    comm.move_begin(
+        [(q, x[slices[q]]) for q in others], [(q, parts[q]) for q in others], Tag.REDUCE
+    ).end()
     parts[comm.rank] = x[own]
     total = fold(parts, np.add)
     if not short:
         x[own] = total
-        comm.move_begin([(q, total) for q in others], [(q, x[slices[q]]) for q in others], Tag.REDUCE).end()
+        comm.move_begin(
+            [(q, total) for q in others], [(q, x[slices[q]]) for q in others], Tag.REDUCE
+        ).end()
     return total if short else x
 
 
@@ -89,8 +94,13 @@ def measure(sizes: list[int]) -> int:
                 began = perf_counter()
                 summed(way, comm, x)
                 times[way].append(float(comm.all_max(np.array(perf_counter() - began))))
-        rows.append({"bytes": n_bytes, **{way: median(found[WARM:]) for way, found in times.items()},
-                     **figures([np.array(sent(comm, way, n_bytes)) for way in ("chosen", "direct")])})
+        rows.append(
+            {
+                "bytes": n_bytes,
+                **{way: median(found[WARM:]) for way, found in times.items()},
+                **figures([np.array(sent(comm, way, n_bytes)) for way in ("chosen", "direct")]),
+            }
+        )
     if comm.rank == 0:
         print(BEGIN + json.dumps(rows), flush=True)
     return 0
@@ -109,17 +119,34 @@ def counted(n_bytes: int) -> dict[str, Any]:
         doubling.ONE_ROUND = limit
         most[way] = np.max(doubling.sent(n_bytes // 4, 4, COUNTED), axis=1)[::-1]
     short = n_bytes * COUNTED <= ONE_ROUND
-    most["direct"] = np.array([COUNTED - 1, (COUNTED - 1) * n_bytes]) if short else np.array([2 * (COUNTED - 1), most["halved"][1]])
+    most["direct"] = (
+        np.array([COUNTED - 1, (COUNTED - 1) * n_bytes])
+        if short
+        else np.array([2 * (COUNTED - 1), most["halved"][1]])
+    )
     # messages of a direct move are under way together
     waits = {way: 2 - short if way == "direct" else int(most[way][0]) for way in WAYS}
-    seconds = {way: waits[way] * LATENCY + float(most[way][0]) * POST + float(most[way][1]) / BANDWIDTH for way in WAYS}
-    return {"ranks": COUNTED, "link": "computed", "bytes": n_bytes, **seconds, **figures([most["chosen"], most["direct"]])}
+    seconds = {
+        way: waits[way] * LATENCY + float(most[way][0]) * POST + float(most[way][1]) / BANDWIDTH
+        for way in WAYS
+    }
+    return {
+        "ranks": COUNTED,
+        "link": "computed",
+        "bytes": n_bytes,
+        **seconds,
+        **figures([most["chosen"], most["direct"]]),
+    }
 
 
 def main() -> int:
     options = parser(__doc__, rounds=1)
-    options.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8], help="of a thread each; 2 4 8")
-    options.add_argument("--link", default="", help="latency and bandwidth, such as 50us,10Gbit/s; none")
+    options.add_argument(
+        "--ranks", type=int, nargs="+", default=[2, 4, 8], help="of a thread each; 2 4 8"
+    )
+    options.add_argument(
+        "--link", default="", help="latency and bandwidth, such as 50us,10Gbit/s; none"
+    )
     options.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="bytes of an array")
     options.add_argument("--measure", action="store_true")
     options = options.parse_args()
@@ -129,8 +156,17 @@ def main() -> int:
     for ranks in options.ranks:
         words = [sys.executable, __file__, "--measure", "--sizes", *map(str, options.sizes)]
         one = on_links("", ranks, options.link, words)
-        done = subprocess.run(one.command, stdout=subprocess.PIPE, text=True, check=True, timeout=900, env={**os.environ, **one.variables})
-        found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith(BEGIN))[len(BEGIN):])
+        done = subprocess.run(
+            one.command,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=900,
+            env={**os.environ, **one.variables},
+        )
+        found = json.loads(
+            next(line for line in done.stdout.splitlines() if line.startswith(BEGIN))[len(BEGIN) :]
+        )
         rows += [{"ranks": ranks, "link": options.link or "memory", **row} for row in found]
         say(f"{ranks} ranks measured")
     if not options.link:

@@ -4,6 +4,7 @@ Machines are noisy and change their speed over minutes, so contenders take turns
 and ratios are computed from medians over all rounds. A contender that fails is reported with its
 last output and left out.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -25,7 +26,12 @@ FOLDER = HERE.parent / ".bench"
 TOLERANCE = 1e-3
 # seconds after which a run is ended; peers may wait for ever for a process that failed
 PATIENCE = 3600
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
 # they choose kernels of BLAS for another processor; without them each library uses what this one has
 BLAS_VARIABLES = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS")
 
@@ -58,20 +64,40 @@ class Contender:
 
     def run(self, threads: int) -> None:
         """Run once and keep what it reports."""
-        settings = {name: str(threads) for name in THREAD_VARIABLES} | {"PYTHONPATH": str(HERE), "DGLBACKEND": "pytorch"}
-        inherited = {name: value for name, value in os.environ.items() if name not in BLAS_VARIABLES}
+        settings = {name: str(threads) for name in THREAD_VARIABLES} | {
+            "PYTHONPATH": str(HERE),
+            "DGLBACKEND": "pytorch",
+        }
+        inherited = {
+            name: value for name, value in os.environ.items() if name not in BLAS_VARIABLES
+        }
         try:
-            done = subprocess.run(self.command, capture_output=True, text=True, check=False, timeout=PATIENCE,
-                                  env={**inherited, **settings, **self.variables})
+            done = subprocess.run(
+                self.command,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=PATIENCE,
+                env={**inherited, **settings, **self.variables},
+            )
         except subprocess.TimeoutExpired:
             self.error = f"did not end within {PATIENCE} s"
             return
         lines = [line for line in done.stdout.splitlines() if line.startswith(BEGIN)]
         if done.returncode or not lines:
-            words = [line for line in done.stderr.splitlines() if "Error" in line and not line.startswith(" ")]
-            self.error = words[-1] if words else f"ended with status {done.returncode}" + " (no memory?)" * (done.returncode == -9)
+            words = [
+                line
+                for line in done.stderr.splitlines()
+                if "Error" in line and not line.startswith(" ")
+            ]
+            self.error = (
+                words[-1]
+                if words
+                else f"ended with status {done.returncode}"
+                + " (no memory?)" * (done.returncode == -9)
+            )
             return
-        result = json.loads(lines[-1][len(BEGIN):])
+        result = json.loads(lines[-1][len(BEGIN) :])
         for case, seconds in result["seconds"].items():
             self.seconds.setdefault(case, []).extend(seconds)
         self.checks, self.version = result["checks"], result["version"]
@@ -120,7 +146,9 @@ def race(contenders: list[Contender], rounds: int, threads: int) -> None:
         for c in contenders if i % 2 == 0 else contenders[::-1]:
             if not c.error:
                 c.run(threads)
-                shown = ", ".join(f"{case} {median(s):.3g}" for case, s in list(c.seconds.items())[:4])
+                shown = ", ".join(
+                    f"{case} {median(s):.3g}" for case, s in list(c.seconds.items())[:4]
+                )
                 say(f"round {i + 1} of {rounds}: {c.name}: {c.error or shown}")
 
 
@@ -132,7 +160,9 @@ def disagreement(contenders: Iterable[Contender]) -> list[str]:
         for case, numbers in c.checks.items():
             name, expected = first.setdefault(case, (c.name, numbers))
             # written so that what is not a number disagrees
-            if not all(abs(a - b) <= TOLERANCE * abs(b) for a, b in zip(numbers, expected, strict=True)):
+            if not all(
+                abs(a - b) <= TOLERANCE * abs(b) for a, b in zip(numbers, expected, strict=True)
+            ):
                 faults.append(f"{case}: {c.name} has {numbers}, {name} has {expected}")
     return faults
 
@@ -163,7 +193,10 @@ def table(rows: list[dict[str, Any]], columns: list[str]) -> str:
     widths = [max(len(line[i]) for line in [columns, *text]) for i in range(len(columns))]
     numbers = [any(isinstance(row.get(c), float) for row in rows) for c in columns]
     align = [str.rjust if n else str.ljust for n in numbers]
-    return "\n".join("  ".join(a(word, w) for a, word, w in zip(align, line, widths, strict=True)).rstrip() for line in [columns, *text])
+    return "\n".join(
+        "  ".join(a(word, w) for a, word, w in zip(align, line, widths, strict=True)).rstrip()
+        for line in [columns, *text]
+    )
 
 
 def _shown(x: Any) -> str:
@@ -174,8 +207,16 @@ def _shown(x: Any) -> str:
 
 def machine() -> dict[str, Any]:
     """What the figures belong to."""
-    names = [line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
-    return {"cpu": names[0] if names else platform.processor(), "cores": os.cpu_count(), "python": platform.python_version()}
+    names = [
+        line.split(":")[1].strip()
+        for line in _lines("/proc/cpuinfo")
+        if line.startswith("model name")
+    ]
+    return {
+        "cpu": names[0] if names else platform.processor(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+    }
 
 
 def _lines(path: str) -> list[str]:
@@ -189,11 +230,22 @@ def append(options: argparse.Namespace, rows: list[dict[str, Any]], **about: Any
     """Append rows to the JSON lines of ``options.out``, if there is one; ``about`` is added to every line, and the machine."""
     if options.out:
         with options.out.open("a", encoding="utf-8") as f:
-            f.writelines(json.dumps({**about, **row, "threads": options.threads, "machine": machine()}) + "\n" for row in rows)
+            f.writelines(
+                json.dumps({**about, **row, "threads": options.threads, "machine": machine()})
+                + "\n"
+                for row in rows
+            )
 
 
-def finish(options: argparse.Namespace, rows: list[dict[str, Any]], columns: list[str], faults: list[str],
-           findings: list[dict[str, Any]] | None = None, written: bool = False, **about: Any) -> int:
+def finish(
+    options: argparse.Namespace,
+    rows: list[dict[str, Any]],
+    columns: list[str],
+    faults: list[str],
+    findings: list[dict[str, Any]] | None = None,
+    written: bool = False,
+    **about: Any,
+) -> int:
     """Print the tables, append JSON lines, draw; exit status 1 if contenders disagree.
 
     Args:
@@ -242,11 +294,22 @@ def draw(rows: list[dict[str, Any]], path: Path, title: str) -> None:
 
 def parser(about: str | None, rounds: int) -> argparse.ArgumentParser:
     """Options every bench of this kind has."""
-    made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--rounds", type=int, default=rounds, help=f"how often each contender runs, in turns; {rounds}")
+    made = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument(
+        "--rounds",
+        type=int,
+        default=rounds,
+        help=f"how often each contender runs, in turns; {rounds}",
+    )
     made.add_argument("--threads", type=int, default=2, help="of every contender; 2")
     made.add_argument("--folder", type=Path, default=FOLDER, help="where inputs are kept; .bench")
-    made.add_argument("--envs", type=Path, help="folder of the peers' environments dgl and pyg; that of the inputs")
+    made.add_argument(
+        "--envs",
+        type=Path,
+        help="folder of the peers' environments dgl and pyg; that of the inputs",
+    )
     made.add_argument("--out", type=Path, help="JSON lines, one per row")
     made.add_argument("--plot", type=Path, help="picture of the times; needs matplotlib")
     return made

@@ -11,6 +11,7 @@ first two layers; rates are those after the first epoch, in percent, over all wo
 a worker pushes for a batch if rows have 128 numbers in features and 256 in layers. One option at a
 time differs from "ls=2,nc=2000,d=1" and no limit of lines; "cs" is given in percent of the mirrors.
 """
+
 from __future__ import annotations
 
 import sys
@@ -28,29 +29,72 @@ from graphtheta.engine.view.hop import hops
 from graphtheta.ops.autodiff.tape import Var
 
 GRAPHS = ["rmat:scale=16,edge_factor=16,features=4,classes=4", "facebook100:colleges=1,target=year"]
-JOB: dict[str, Any] = {"model": "sage", "hidden": 4, "layers": 3, "fanout": "5,10,15", "strategy": "mini", "mode": "independent",
-                       "partitioner": "1d-dst", "masters": "metis"}
+JOB: dict[str, Any] = {
+    "model": "sage",
+    "hidden": 4,
+    "layers": 3,
+    "fanout": "5,10,15",
+    "strategy": "mini",
+    "mode": "independent",
+    "partitioner": "1d-dst",
+    "masters": "metis",
+}
 # numbers in a row of features and of a layer
 WIDTHS = {0: 128, 1: 256, 2: 256}
 BASE = {"cs": -1, "ls": 2, "nc": 2000, "d": 1}
 CHANGES: list[dict[str, int]] = [
-    {}, {"cs": 10}, {"cs": 25}, {"cs": 50}, {"ls": 0}, {"ls": 1}, {"ls": 4}, {"ls": 8}, {"nc": 100}, {"nc": 500}, {"nc": -1}, {"d": 0},
-    {"d": 2}]
-COLUMNS = ["graph", "workers", "cs", "ls", "nc", "d", "L0", "L1", "L2", "MiB", "imbalance", "batches", "mirrors"]
+    {},
+    {"cs": 10},
+    {"cs": 25},
+    {"cs": 50},
+    {"ls": 0},
+    {"ls": 1},
+    {"ls": 4},
+    {"ls": 8},
+    {"nc": 100},
+    {"nc": 500},
+    {"nc": -1},
+    {"d": 0},
+    {"d": 2},
+]
+COLUMNS = [
+    "graph",
+    "workers",
+    "cs",
+    "ls",
+    "nc",
+    "d",
+    "L0",
+    "L1",
+    "L2",
+    "MiB",
+    "imbalance",
+    "batches",
+    "mirrors",
+]
 
 
-def program(comm: Comm, graph: gt.Graph, targets: int, epochs: int, changes: list[dict[str, int]]) -> list[dict[str, Any]]:
+def program(
+    comm: Comm, graph: gt.Graph, targets: int, epochs: int, changes: list[dict[str, int]]
+) -> list[dict[str, Any]]:
     """Figures for each change of the options."""
     made = gt.Trainer(graph=graph, comm=comm, **JOB, batch_size=targets, history="hec")
     mirrors = made.partition.n_mirrors
-    return [{**BASE, **change, **measured(comm, graph, targets, epochs, {**BASE, **change}, mirrors)} for change in changes]
+    return [
+        {**BASE, **change, **measured(comm, graph, targets, epochs, {**BASE, **change}, mirrors)}
+        for change in changes
+    ]
 
 
-def measured(comm: Comm, graph: gt.Graph, targets: int, epochs: int, options: dict[str, int], mirrors: int) -> dict[str, Any]:
+def measured(
+    comm: Comm, graph: gt.Graph, targets: int, epochs: int, options: dict[str, int], mirrors: int
+) -> dict[str, Any]:
     """Hit rates and pushed bytes."""
     lines = options["cs"] if options["cs"] < 0 else max(options["cs"] * mirrors // 100, 1)
     text = ",".join(f"{name}={value}" for name, value in {**options, "cs": lines}.items())
-    one = gt.Trainer(graph=graph, comm=comm, **JOB, batch_size=targets, history=f"hec:{text},features=cached")
+    one = gt.Trainer(
+        graph=graph, comm=comm, **JOB, batch_size=targets, history=f"hec:{text},features=cached"
+    )
     strategy, pushed, push = one.strategy, np.zeros(len(WIDTHS)), one.strategy._link.push
 
     def counted(chosen: list[np.ndarray], rows: list[np.ndarray], most: int) -> Any:
@@ -76,9 +120,15 @@ def measured(comm: Comm, graph: gt.Graph, targets: int, epochs: int, options: di
     rows = comm.all_sum(pushed) / comm.size / batches / (epochs - 1)
     work = np.array(comm.all_gather(edges))
     n_bytes = sum(4 * width * rows[layer] for layer, width in WIDTHS.items())
-    return {"L0": 100 * found["hit_rate_0"], "L1": 100 * found["hit_rate_1"], "L2": 100 * found["hit_rate_2"], "MiB": n_bytes / 2**20,
-            "imbalance": 100 * (work.max() / work.mean() - 1), "batches": batches,
-            "mirrors": int(comm.all_sum(np.array(mirrors))) / comm.size}
+    return {
+        "L0": 100 * found["hit_rate_0"],
+        "L1": 100 * found["hit_rate_1"],
+        "L2": 100 * found["hit_rate_2"],
+        "MiB": n_bytes / 2**20,
+        "imbalance": 100 * (work.max() / work.mean() - 1),
+        "batches": batches,
+        "mirrors": int(comm.all_sum(np.array(mirrors))) / comm.size,
+    }
 
 
 def rows_of(name: str, workers: int, options: Any) -> Iterator[dict[str, Any]]:
@@ -88,24 +138,52 @@ def rows_of(name: str, workers: int, options: Any) -> Iterator[dict[str, Any]]:
     targets = max(int(graph.train.sum()) // workers // options.batches, 1)
     for row in run_simulated(workers, program, graph, targets, options.epochs, changes)[0]:
         cs = "all" if row["cs"] < 0 else f"{row['cs']} %"
-        yield {"graph": name.partition(":")[0], "workers": workers, **row, "cs": cs, "targets": targets, "nodes": graph.n_nodes,
-               "edges": graph.n_edges, "seconds": None, "label": f"{name} {workers}"}
+        yield {
+            "graph": name.partition(":")[0],
+            "workers": workers,
+            **row,
+            "cs": cs,
+            "targets": targets,
+            "nodes": graph.n_nodes,
+            "edges": graph.n_edges,
+            "seconds": None,
+            "label": f"{name} {workers}",
+        }
 
 
 def main() -> int:
     options = parser(__doc__, rounds=1)
     options.add_argument("--graphs", nargs="+", default=GRAPHS, help="names for gt.load")
-    options.add_argument("--workers", nargs="+", type=int, default=[2, 4, 8, 16, 32, 64], help="simulated; 2 4 8 16 32 64")
-    options.add_argument("--all-up-to", type=int, default=4, help="workers for which all options are varied; 4")
+    options.add_argument(
+        "--workers",
+        nargs="+",
+        type=int,
+        default=[2, 4, 8, 16, 32, 64],
+        help="simulated; 2 4 8 16 32 64",
+    )
+    options.add_argument(
+        "--all-up-to", type=int, default=4, help="workers for which all options are varied; 4"
+    )
     options.add_argument("--batches", type=int, default=16, help="of a worker in an epoch; 16")
     options.add_argument("--epochs", type=int, default=3)
     options = options.parse_args()
-    rows = [row for name in options.graphs for workers in options.workers for row in rows_of(name, workers, options)]
-    faults = [f"{row['graph']} {row['workers']}: more lines, age or pushed rows have fewer hits than the base" for row in rows
-              for base in rows if (row["graph"], row["workers"]) == (base["graph"], base["workers"])
-              and all(base[name] == value for name, value in {**BASE, "cs": "all"}.items())
-              and (row["nc"] == -1 or row["ls"] > base["ls"]) and row["cs"] == "all" and row["d"] == 1
-              and row["L1"] < base["L1"] - 1e-9]
+    rows = [
+        row
+        for name in options.graphs
+        for workers in options.workers
+        for row in rows_of(name, workers, options)
+    ]
+    faults = [
+        f"{row['graph']} {row['workers']}: more lines, age or pushed rows have fewer hits than the base"
+        for row in rows
+        for base in rows
+        if (row["graph"], row["workers"]) == (base["graph"], base["workers"])
+        and all(base[name] == value for name, value in {**BASE, "cs": "all"}.items())
+        and (row["nc"] == -1 or row["ls"] > base["ls"])
+        and row["cs"] == "all"
+        and row["d"] == 1
+        and row["L1"] < base["L1"] - 1e-9
+    ]
     return finish(options, rows, COLUMNS, faults, bench="hec")
 
 

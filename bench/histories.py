@@ -11,6 +11,7 @@ relative errors that audits found in the second half of training, "hits" the hit
 the share of messages that were sent, and "age" the mean age of what was read. Exit code 1 if a
 difference is below minus two standard errors and one percent.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -29,7 +30,9 @@ from graphtheta.engine.comm.simulated import run_simulated
 
 PITFALLS = gt.preset("amazon_photo-gcn")
 TASKS: dict[str, dict[str, Any]] = {
-    "computers": gt.preset("amazon_computers-gcn"), "photo": PITFALLS, "cs": gt.preset("coauthor_cs-gcn"),
+    "computers": gt.preset("amazon_computers-gcn"),
+    "photo": PITFALLS,
+    "cs": gt.preset("coauthor_cs-gcn"),
     "facebook100": {**PITFALLS, "dataset": "facebook100:colleges=1"},
 }
 # in place of the published rate of full batches, 0.01, with which batches do not converge there: exact
@@ -37,7 +40,13 @@ TASKS: dict[str, dict[str, Any]] = {
 RATES = {"computers": 0.002}
 SPLIT = {"partitioner": "1d-dst", "masters": "metis"}
 GLOBAL = {"strategy": "global", "epochs": 300}
-CLUSTER = {"strategy": "cluster", "clusters": 100, "cluster_method": "metis", "clusters_per_batch": 25, "epochs": 100}
+CLUSTER = {
+    "strategy": "cluster",
+    "clusters": 100,
+    "cluster_method": "metis",
+    "clusters_per_batch": 25,
+    "epochs": 100,
+}
 MINI = {"strategy": "mini", "batch_size": 100, "epochs": 150}
 # sums of features are computed before training only for features without dropout
 PLAIN = {**MINI, "dropout": 0.0}
@@ -45,25 +54,53 @@ OWN = {"mode": "independent", "batch_size": 25}
 # by name: keys, and the exact training of the same batches that it is compared with: in a model of two
 # layers, gas reads no history if it computes one hop more
 MECHANISMS: dict[str, tuple[dict[str, Any], str]] = {
-    "global": (GLOBAL, "global"), "mini": (MINI, "mini"),
-    **{name: ({**GLOBAL, "exchange": name}, "global") for name in (
-        "bns:rate=0.1", "pipegcn", "pipegcn:feat_corr=0.95,grad_corr=0.95",
-        "skip:threshold=0.5")},
+    "global": (GLOBAL, "global"),
+    "mini": (MINI, "mini"),
+    **{
+        name: ({**GLOBAL, "exchange": name}, "global")
+        for name in (
+            "bns:rate=0.1",
+            "pipegcn",
+            "pipegcn:feat_corr=0.95,grad_corr=0.95",
+            "skip:threshold=0.5",
+        )
+    },
     **{name: ({**CLUSTER, "history": name}, "gas:hops=1") for name in ("gas:hops=1", "gas")},
     **{name: ({**MINI, "history": name}, "mini") for name in ("hec", "hec:miss=fetch")},
-    **{f"own {name}": ({**MINI, **OWN, "history": name}, "mini") for name in ("hec", "hec:miss=fetch")},
-    "no dropout": (PLAIN, "no dropout"), "precompute": ({**PLAIN, "fanout": "25,25", "precompute": "yes"}, "no dropout"),
+    **{
+        f"own {name}": ({**MINI, **OWN, "history": name}, "mini")
+        for name in ("hec", "hec:miss=fetch")
+    },
+    "no dropout": (PLAIN, "no dropout"),
+    "precompute": ({**PLAIN, "fanout": "25,25", "precompute": "yes"}, "no dropout"),
 }
 # totals of sparse features are not stored
 SPARSE = ("cs", "facebook100")
-COLUMNS = ["task", "mechanism", "mean", "deviation", "of exact", "+-", "outputs", "gradients", "hits", "age", "epochs", "seconds"]
+COLUMNS = [
+    "task",
+    "mechanism",
+    "mean",
+    "deviation",
+    "of exact",
+    "+-",
+    "outputs",
+    "gradients",
+    "hits",
+    "age",
+    "epochs",
+    "seconds",
+]
 
 
 def trained(comm: Comm, **keys: Any) -> tuple[float, int, dict[str, float]]:
     """Test accuracy, best epoch and mean figures of the audits."""
     result = gt.Trainer(job=gt.Job(**keys), comm=comm).fit()
-    rows = result.history[len(result.history) // 2:]
-    figures = {name: float(np.mean([row[name] for row in rows])) for name in rows[-1] if name.startswith("audit_")}
+    rows = result.history[len(result.history) // 2 :]
+    figures = {
+        name: float(np.mean([row[name] for row in rows]))
+        for name in rows[-1]
+        if name.startswith("audit_")
+    }
     return 100 * result.metrics["test_accuracy"], result.best_epoch, figures
 
 
@@ -72,25 +109,56 @@ def run(task: str, mechanism: str, seeds: int, workers: int) -> dict[str, Any]:
     own, _ = MECHANISMS[mechanism]
     exact = mechanism in {base for _, base in MECHANISMS.values()}
     reuses = own.keys() & {"exchange", "history"}
-    keys = {**TASKS[task], **own, **SPLIT, "eval_every": 2, "patience": 50, **({"audit": 50} if reuses else {})}
+    keys = {
+        **TASKS[task],
+        **own,
+        **SPLIT,
+        "eval_every": 2,
+        "patience": 50,
+        **({"audit": 50} if reuses else {}),
+    }
     if own["strategy"] != "global":
         keys["lr"] = RATES.get(task, keys["lr"])
     began = perf_counter()
     # exact numbers are those of one worker
-    found = [run_simulated(1 if exact else workers, trained, **keys, seed=seed)[0] for seed in range(seeds)]
+    found = [
+        run_simulated(1 if exact else workers, trained, **keys, seed=seed)[0]
+        for seed in range(seeds)
+    ]
     accuracies, figures = [x[0] for x in found], [x[2] for x in found]
     mean = {name: float(np.mean([x[name] for x in figures])) for name in figures[0]}
-    more = {"outputs": mean.get("audit_outputs", 0.0), "gradients": mean.get("audit_gradients", 0.0), "age": mean.get("audit_age", 0.0),
-            "hits": mean.get("audit_hit_rate", mean.get("audit_sent_share", 1.0))}
-    return {"task": task, "mechanism": mechanism, "mean": float(np.mean(accuracies)),
-            "deviation": float(np.std(accuracies, ddof=1)) if seeds > 1 else 0.0, "epochs": float(np.median([x[1] for x in found])),
-            "seconds": perf_counter() - began, "accuracies": accuracies, "workers": workers, **more}
+    more = {
+        "outputs": mean.get("audit_outputs", 0.0),
+        "gradients": mean.get("audit_gradients", 0.0),
+        "age": mean.get("audit_age", 0.0),
+        "hits": mean.get("audit_hit_rate", mean.get("audit_sent_share", 1.0)),
+    }
+    return {
+        "task": task,
+        "mechanism": mechanism,
+        "mean": float(np.mean(accuracies)),
+        "deviation": float(np.std(accuracies, ddof=1)) if seeds > 1 else 0.0,
+        "epochs": float(np.median([x[1] for x in found])),
+        "seconds": perf_counter() - began,
+        "accuracies": accuracies,
+        "workers": workers,
+        **more,
+    }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--mechanisms", nargs="+", choices=MECHANISMS, default=list(MECHANISMS), metavar="NAME", help=", ".join(MECHANISMS))
+    parser.add_argument(
+        "--mechanisms",
+        nargs="+",
+        choices=MECHANISMS,
+        default=list(MECHANISMS),
+        metavar="NAME",
+        help=", ".join(MECHANISMS),
+    )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--out", type=Path, help="JSON lines, one per row")

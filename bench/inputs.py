@@ -1,4 +1,5 @@
 """Graphs that all contenders read: npz files of in-edges by destination, written at first use."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -42,6 +43,12 @@ def write(graph: gt.Graph, path: Path) -> None:
     x = graph.x.toarray() if sp.issparse(graph.x) else graph.x
     aside = path.with_suffix(".part")
     with aside.open("wb") as f:
-        np.savez(f, indptr=indptr.astype(np.int64), indices=graph.src[order].astype(np.int32), x=x.astype(np.float32), y=graph.y,
-                 train=graph.train)
+        np.savez(
+            f,
+            indptr=indptr.astype(np.int64),
+            indices=graph.src[order].astype(np.int32),
+            x=x.astype(np.float32),
+            y=graph.y,
+            train=graph.train,
+        )
     aside.rename(path)

@@ -18,6 +18,7 @@ done again. "late" are the seconds from the step of the next checkpoint, which w
 to the kill. "ended" are the seconds from the kill to the end of all processes. "difference" is the
 largest of any parameter, relative to the largest number of its array.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -38,15 +39,41 @@ from harness import machine, say, table
 from kill_plan import Plan
 
 from graphtheta.cli.doctor import find_mpiexec
-from graphtheta.run.checkpoints.checkpoint import ASIDE, CHECKPOINTS, Checkpoint, newest_good, steps_in
+from graphtheta.run.checkpoints.checkpoint import (
+    ASIDE,
+    CHECKPOINTS,
+    Checkpoint,
+    newest_good,
+    steps_in,
+)
 from graphtheta.run.job.run_files import METRICS_FILE
 
 # seconds: until all processes of a job must have ended, until a checkpoint must be on disk, until a job is given up
 ENDED, LATE, PATIENCE = 10.0, 2.0, 120.0
 # of parameters after as many steps on another number of ranks
 ROUNDING = 1e-8
-COLUMNS = ["run", "strategy", "reuse", "partitioner", "staleness", "in flight", "ranks", "link", "every", "aim", "killed", "writing",
-           "reached", "resumed", "lost", "late", "ended", "then", "difference", "note"]
+COLUMNS = [
+    "run",
+    "strategy",
+    "reuse",
+    "partitioner",
+    "staleness",
+    "in flight",
+    "ranks",
+    "link",
+    "every",
+    "aim",
+    "killed",
+    "writing",
+    "reached",
+    "resumed",
+    "lost",
+    "late",
+    "ended",
+    "then",
+    "difference",
+    "note",
+]
 
 
 @dataclass
@@ -60,12 +87,23 @@ class Running:
 
     def __post_init__(self) -> None:
         # one thread each, so that ranks do not take turns on the cores more than they have to
-        variables = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "GRAPHTHETA_BENCH_TAG": self.tag,
-                     "GRAPHTHETA_LINK": self.link}
+        variables = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "NUMBA_NUM_THREADS": "1",
+            "GRAPHTHETA_BENCH_TAG": self.tag,
+            "GRAPHTHETA_LINK": self.link,
+        }
         front = [str(find_mpiexec()), "-n", str(self.ranks)] if self.ranks > 1 else []
         self.output = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by said)
-        self.process = subprocess.Popen([*front, sys.executable, "-m", "graphtheta", *self.words], env=variables, stdin=subprocess.DEVNULL,
-                                        stdout=self.output, stderr=subprocess.STDOUT, start_new_session=True)
+        self.process = subprocess.Popen(
+            [*front, sys.executable, "-m", "graphtheta", *self.words],
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=self.output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         self.began = monotonic()
 
     def processes(self) -> dict[int, int]:
@@ -78,7 +116,10 @@ class Running:
             except OSError:
                 continue
             if f"GRAPHTHETA_BENCH_TAG={self.tag}".encode() in environ and not dead:
-                rank = next((int(x[9:]) for x in environ if x.startswith(b"PMI_RANK=")), -1 if self.ranks > 1 else 0)
+                rank = next(
+                    (int(x[9:]) for x in environ if x.startswith(b"PMI_RANK=")),
+                    -1 if self.ranks > 1 else 0,
+                )
                 found[int(path.name)] = rank
         return found
 
@@ -159,9 +200,18 @@ def strike(plan: Plan, job: Running, folder: Path, start: float, steps: int) -> 
             come = now.elapsed >= plan.moment * start or now.step > 0
         elif plan.aim == "training":
             # the moment lies between two rows of metrics
-            come = now.step >= plan.moment * steps and now.since_row >= plan.within * now.row_seconds
+            come = (
+                now.step >= plan.moment * steps and now.since_row >= plan.within * now.row_seconds
+            )
         else:
-            new = next((name for name in _names(folder / CHECKPOINTS) if name.startswith(ASIDE) and name != last), "")
+            new = next(
+                (
+                    name
+                    for name in _names(folder / CHECKPOINTS)
+                    if name.startswith(ASIDE) and name != last
+                ),
+                "",
+            )
             seen, last = seen + bool(new), new or last
             come = seen > plan.moment * min(8, steps // plan.every)
         if come and pid:
@@ -198,7 +248,10 @@ class Moments:
 
     def since(self, step: int) -> float:
         """Seconds since it told this step or one after it; 0 if it did not yet."""
-        return max((self.elapsed - t for t, s in zip(self._rows, self._steps, strict=True) if s >= step), default=0.0)
+        return max(
+            (self.elapsed - t for t, s in zip(self._rows, self._steps, strict=True) if s >= step),
+            default=0.0,
+        )
 
     @property
     def since_row(self) -> float:
@@ -208,7 +261,9 @@ class Moments:
     @property
     def row_seconds(self) -> float:
         """Seconds from one to the next."""
-        return (self._rows[-1] - self._rows[0]) / (len(self._rows) - 1) if len(self._rows) > 1 else 0.0
+        return (
+            (self._rows[-1] - self._rows[0]) / (len(self._rows) - 1) if len(self._rows) > 1 else 0.0
+        )
 
     def pid_of(self, rank: int) -> int | None:
         """The process of a rank, once it is there; looked for once, since that takes longer than a write."""
@@ -224,7 +279,9 @@ def _names(folder: Path) -> list[str]:
 def reached(folder: Path) -> int:
     """The last step of which there is a whole row of metrics."""
     step = 0
-    for line in (folder / METRICS_FILE).read_text().splitlines() if (folder / METRICS_FILE).exists() else ():
+    for line in (
+        (folder / METRICS_FILE).read_text().splitlines() if (folder / METRICS_FILE).exists() else ()
+    ):
         try:
             step = json.loads(line)["step"]
         except ValueError:
@@ -235,21 +292,39 @@ def reached(folder: Path) -> int:
 def compare(plan: Plan, mine: Checkpoint, theirs: Checkpoint) -> tuple[float, str]:
     """The largest relative difference of parameters, and what is wrong."""
     names = [name for name in theirs.arrays if name.startswith("model/")]
-    worst = max(float(np.abs(mine.arrays[n] - theirs.arrays[n]).max() / np.abs(theirs.arrays[n]).max()) for n in names)
+    worst = max(
+        float(np.abs(mine.arrays[n] - theirs.arrays[n]).max() / np.abs(theirs.arrays[n]).max())
+        for n in names
+    )
     if not plan.goes_on_as_it_was:
         return worst, "" if worst <= ROUNDING else "parameters differ by more than rounding"
-    differ = [n for n in theirs.arrays if n not in mine.arrays or mine.arrays[n].tobytes() != theirs.arrays[n].tobytes()]
+    differ = [
+        n
+        for n in theirs.arrays
+        if n not in mine.arrays or mine.arrays[n].tobytes() != theirs.arrays[n].tobytes()
+    ]
     losses = [[row["loss"] for row in c.manifest.progress.history] for c in (mine, theirs)]
     wrong = [*differ, *(["the history of losses"] if losses[0] != losses[1] else [])]
-    wrong += [name for name in ("step", "counters") if getattr(mine.manifest, name) != getattr(theirs.manifest, name)]
+    wrong += [
+        name
+        for name in ("step", "counters")
+        if getattr(mine.manifest, name) != getattr(theirs.manifest, name)
+    ]
     return worst, f"not to the bit: {', '.join(wrong[:3])}" if wrong else ""
 
 
-def one(run: int, plan: Plan, folder: Path, steps: int, usual: Reference, start: float) -> dict[str, Any]:
+def one(
+    run: int, plan: Plan, folder: Path, steps: int, usual: Reference, start: float
+) -> dict[str, Any]:
     """A row of the table: kill, look at what is left, go on, compare."""
     faults = []
-    job = Running(plan.ranks, plan.words(folder, steps, "--partitioner", plan.partitioner, "--views-in-flight", plan.in_flight),
-                  plan.link)
+    job = Running(
+        plan.ranks,
+        plan.words(
+            folder, steps, "--partitioner", plan.partitioner, "--views-in-flight", plan.in_flight
+        ),
+        plan.link,
+    )
     killed = strike(plan, job, folder, start, steps)
     died = monotonic()
     ended = job.seconds_to_end()
@@ -264,11 +339,19 @@ def one(run: int, plan: Plan, folder: Path, steps: int, usual: Reference, start:
     resumed = good.manifest.step if good else 0
     if there and resumed != there[0]:
         faults.append(f"the newest checkpoint is damaged: {told[0]}")
-    far, writing = reached(folder), any(name.startswith(ASIDE) for name in _names(folder / CHECKPOINTS))
+    far, writing = (
+        reached(folder),
+        any(name.startswith(ASIDE) for name in _names(folder / CHECKPOINTS)),
+    )
     late = max(0.0, killed.since(resumed + plan.every) - (monotonic() - died)) if killed else 0.0
     if late > LATE:
-        faults.append(f"the checkpoint of step {resumed + plan.every} was not there after {late:.1f} s")
-    then = Running(plan.then_ranks, plan.words(folder, steps, "--partitioner", plan.then_partitioner, "--resume"))
+        faults.append(
+            f"the checkpoint of step {resumed + plan.every} was not there after {late:.1f} s"
+        )
+    then = Running(
+        plan.then_ranks,
+        plan.words(folder, steps, "--partitioner", plan.then_partitioner, "--resume"),
+    )
     code, more = then.wait(), then.said()
     difference = None
     last = newest_good(folder / CHECKPOINTS, told.append)
@@ -277,11 +360,29 @@ def one(run: int, plan: Plan, folder: Path, steps: int, usual: Reference, start:
     else:
         difference, wrong = compare(plan, last, usual.state)
         faults += [wrong] * bool(wrong)
-    return {"run": run, "strategy": plan.strategy, "reuse": plan.reuse, "partitioner": plan.partitioner, "staleness": plan.staleness,
-            "in flight": plan.in_flight, "ranks": plan.ranks, "link": plan.link, "every": plan.every, "aim": plan.aim,
-            "killed": str(plan.rank) if killed else "at its end", "writing": "yes" if writing else "", "reached": far, "resumed": resumed,
-            "lost": max(0, far - resumed), "late": late, "ended": ended, "then": f"{plan.then_ranks} {plan.then_partitioner}",
-            "same": plan.goes_on_as_it_was, "difference": difference, "note": "; ".join(faults)}
+    return {
+        "run": run,
+        "strategy": plan.strategy,
+        "reuse": plan.reuse,
+        "partitioner": plan.partitioner,
+        "staleness": plan.staleness,
+        "in flight": plan.in_flight,
+        "ranks": plan.ranks,
+        "link": plan.link,
+        "every": plan.every,
+        "aim": plan.aim,
+        "killed": str(plan.rank) if killed else "at its end",
+        "writing": "yes" if writing else "",
+        "reached": far,
+        "resumed": resumed,
+        "lost": max(0, far - resumed),
+        "late": late,
+        "ended": ended,
+        "then": f"{plan.then_ranks} {plan.then_partitioner}",
+        "same": plan.goes_on_as_it_was,
+        "difference": difference,
+        "note": "; ".join(faults),
+    }
 
 
 def findings(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -293,10 +394,16 @@ def findings(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         "killed before their end": str(len(hit)),
         "while a checkpoint was being written": str(sum(row["writing"] == "yes" for row in hit)),
         "resumed as they were": str(len(same)),
-        "of these equal to the bit": str(sum(not row["note"] and row["difference"] == 0 for row in same)),
+        "of these equal to the bit": str(
+            sum(not row["note"] and row["difference"] == 0 for row in same)
+        ),
         "resumed in another way": str(len(other)),
-        "largest difference of these": max((row["difference"] for row in other if row["difference"] is not None), default=None),
-        "seconds to the end of all processes, most": max((row["ended"] for row in hit), default=None),
+        "largest difference of these": max(
+            (row["difference"] for row in other if row["difference"] is not None), default=None
+        ),
+        "seconds to the end of all processes, most": max(
+            (row["ended"] for row in hit), default=None
+        ),
         "steps lost, most": str(max((row["lost"] for row in hit), default=0)),
         "seconds a checkpoint was late, most": max((row["late"] for row in hit), default=None),
         "runs with a fault": str(sum(bool(row["note"]) for row in rows)),
@@ -308,14 +415,20 @@ def write(path: Path | None, rows: list[dict[str, Any]]) -> None:
     """Add rows to the file of results, if there is one."""
     if path:
         with path.open("a", encoding="utf-8") as f:
-            f.writelines(json.dumps({"bench": "kills", **row, "machine": machine()}) + "\n" for row in rows)
+            f.writelines(
+                json.dumps({"bench": "kills", **row, "machine": machine()}) + "\n" for row in rows
+            )
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--runs", type=int, default=200)
     options.add_argument("--seed", type=int, default=0, help="of all that is drawn")
-    options.add_argument("--reuse", action="store_true", help="jobs that reuse values, features or expansions")
+    options.add_argument(
+        "--reuse", action="store_true", help="jobs that reuse values, features or expansions"
+    )
     options.add_argument("--steps", type=int, default=200, help="of a job; 200")
     options.add_argument("--out", type=Path, help="JSON lines, one per run")
     options = options.parse_args()
@@ -325,10 +438,21 @@ def main() -> int:
         for run in range(options.runs):
             plan = Plan.draw(run, options.seed, options.reuse)
             if plan.numbers not in references:
-                references[plan.numbers] = reference(plan, Path(work, f"reference-{len(references)}"), options.steps)
+                references[plan.numbers] = reference(
+                    plan, Path(work, f"reference-{len(references)}"), options.steps
+                )
             # the first of them compiled
             start = min(r.start for r in references.values())
-            rows.append(one(run, plan, Path(work, f"run-{run}"), options.steps, references[plan.numbers], start))
+            rows.append(
+                one(
+                    run,
+                    plan,
+                    Path(work, f"run-{run}"),
+                    options.steps,
+                    references[plan.numbers],
+                    start,
+                )
+            )
             write(options.out, rows[-1:])
             say(f"run {run + 1} of {options.runs}: {rows[-1]['note'] or 'good'}")
     found = findings(rows)

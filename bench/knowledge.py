@@ -11,6 +11,7 @@ training with evaluations. The table has means over seeds, "+-" the standard dev
 and of "checked" the largest; --out has a line for each seed; the run of a seed that ended early
 continues when it is started again.
 """
+
 from __future__ import annotations
 
 import sys
@@ -25,23 +26,81 @@ import graphtheta as gt
 from graphtheta.tasks.triples.known import without_reciprocal
 
 DATA = "{}:features=0,relations=none"
-SHALLOW: dict[str, Any] = {"model": "mlp", "layers": 0, "embedding": 200, "strategy": "mini", "weight_decay": 0.0, "dropout": 0.0,
-                           "negatives": 64}
+SHALLOW: dict[str, Any] = {
+    "model": "mlp",
+    "layers": 0,
+    "embedding": 200,
+    "strategy": "mini",
+    "weight_decay": 0.0,
+    "dropout": 0.0,
+    "negatives": 64,
+}
 DISTMULT = {**SHALLOW, "decoder": "distmult", "link_loss": "softmax"}
 ROTATE = {**SHALLOW, "decoder": "rotate", "link_loss": "adversarial"}
 # one layer over half of the triples, the others are targets
-ENCODED = {"model": "rgcn", "layers": 1, "hidden": 200, "embedding": 200, "decoder": "distmult", "link_loss": "softmax", "negatives": 32,
-           "strategy": "mini", "weight_decay": 0.0, "dropout": 0.3}
+ENCODED = {
+    "model": "rgcn",
+    "layers": 1,
+    "hidden": 200,
+    "embedding": 200,
+    "decoder": "distmult",
+    "link_loss": "softmax",
+    "negatives": 32,
+    "strategy": "mini",
+    "weight_decay": 0.0,
+    "dropout": 0.3,
+}
 FB, WN = {"batch_size": 2048, "lr": 0.003}, {"batch_size": 1024, "lr": 0.003}
 RUNS: dict[str, dict[str, Any]] = {
-    "fb15k_237 distmult": {**DISTMULT, **FB, "reciprocal": True, "dropout": 0.4, "negatives": 128, "negative_groups": 16, "epochs": 12,
-                           "eval_every": 3},
+    "fb15k_237 distmult": {
+        **DISTMULT,
+        **FB,
+        "reciprocal": True,
+        "dropout": 0.4,
+        "negatives": 128,
+        "negative_groups": 16,
+        "epochs": 12,
+        "eval_every": 3,
+    },
     "wn18rr distmult": {**DISTMULT, **WN, "epochs": 12, "eval_every": 4},
-    "wn18rr rotate": {**ROTATE, **WN, "margin": 6.0, "adversarial_temperature": 0.5, "epochs": 48, "eval_every": 8},
-    "fb15k_237 rotate": {**ROTATE, **FB, "lr": 0.002, "margin": 9.0, "embedding": 400, "dropout": 0.1, "negatives": 128,
-                         "negative_groups": 16, "epochs": 12, "eval_every": 4},
-    "fb15k_237 rgcn distmult": {**ENCODED, "batch_size": 16384, "lr": 0.01, "bases": 4, "fanout": (10,), "epochs": 15, "eval_every": 3},
-    "wn18rr rgcn distmult": {**ENCODED, "batch_size": 8192, "lr": 0.01, "bases": 4, "dropout": 0.4, "epochs": 20, "eval_every": 5},
+    "wn18rr rotate": {
+        **ROTATE,
+        **WN,
+        "margin": 6.0,
+        "adversarial_temperature": 0.5,
+        "epochs": 48,
+        "eval_every": 8,
+    },
+    "fb15k_237 rotate": {
+        **ROTATE,
+        **FB,
+        "lr": 0.002,
+        "margin": 9.0,
+        "embedding": 400,
+        "dropout": 0.1,
+        "negatives": 128,
+        "negative_groups": 16,
+        "epochs": 12,
+        "eval_every": 4,
+    },
+    "fb15k_237 rgcn distmult": {
+        **ENCODED,
+        "batch_size": 16384,
+        "lr": 0.01,
+        "bases": 4,
+        "fanout": (10,),
+        "epochs": 15,
+        "eval_every": 3,
+    },
+    "wn18rr rgcn distmult": {
+        **ENCODED,
+        "batch_size": 8192,
+        "lr": 0.01,
+        "bases": 4,
+        "dropout": 0.4,
+        "epochs": 20,
+        "eval_every": 5,
+    },
 }
 MEANS = ["mrr", "hits1", "hits3", "hits10", "epoch", "seconds"]
 COLUMNS = ["run", "seeds", "mrr", "+-", *MEANS[1:], "checked"]
@@ -62,7 +121,9 @@ def checked(trainer: gt.Trainer, graph: gt.Graph, decoder: str) -> float | None:
     # reciprocal relations have the numbers after those of relations
     shift = len(trainer.setup.kind.relations) if trainer.job.reciprocal else 0
     worst, (state,) = 0.0, (p.value.astype(np.float64) for p in trainer.model.parameters())
-    for e in np.random.default_rng(0).choice(np.flatnonzero(graph.edge_test), CHECKED, replace=False):
+    for e in np.random.default_rng(0).choice(
+        np.flatnonzero(graph.edge_test), CHECKED, replace=False
+    ):
         h, r, t = int(graph.src[e]), int(relation[e]), int(graph.dst[e])
         if decoder == "distmult":
             scores = (x[h] * state[r]) @ x.T, (x[t] * state[r + shift]) @ x.T
@@ -70,9 +131,13 @@ def checked(trainer: gt.Trainer, graph: gt.Graph, decoder: str) -> float | None:
             z, turn = complex_of(x), np.exp(1j * state[r])
             scores = -np.abs(z[h] * turn - z).sum(axis=1), -np.abs(z * turn - z[t]).sum(axis=1)
         for side, own, true in ((0, scores[0], t), (1, scores[1], h)):
-            other = [c for c in range(len(x)) if ((h, r, c) if side == 0 else (c, r, t)) not in known]
+            other = [
+                c for c in range(len(x)) if ((h, r, c) if side == 0 else (c, r, t)) not in known
+            ]
             rank = 1 + np.sum(own[other] > own[true]) + np.sum(own[other] == own[true]) / 2
-            worst = max(worst, min(abs(1 / rank - 1 / ours) for ours in found[side, r, t if side else h]))
+            worst = max(
+                worst, min(abs(1 / rank - 1 / ours) for ours in found[side, r, t if side else h])
+            )
     return worst
 
 
@@ -94,16 +159,30 @@ def run(name: str, seed: int, folder: Path | None) -> dict[str, Any]:
     trainer = gt.Trainer(graph=graph, seed=seed, **RUNS[name], **kept(folder))
     result = trainer.fit()
     seconds = process_time() - began
-    row = {"run": name, "seed": seed, **{key: result.metrics[f"test_{key}"] for key in MEANS[:4]},
-           "epoch": result.best_epoch, "seconds": seconds, "checked": checked(trainer, graph, RUNS[name]["decoder"])}
+    row = {
+        "run": name,
+        "seed": seed,
+        **{key: result.metrics[f"test_{key}"] for key in MEANS[:4]},
+        "epoch": result.best_epoch,
+        "seconds": seconds,
+        "checked": checked(trainer, graph, RUNS[name]["decoder"]),
+    }
     return {**row, "history": result.history, "keys": RUNS[name]}
 
 
 def over_seeds(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """One row of the table."""
-    mrr, worst = [row["mrr"] for row in rows], [row["checked"] for row in rows if row["checked"] is not None]
-    return {"run": rows[0]["run"], "seeds": len(rows), **{key: float(np.mean([row[key] for row in rows])) for key in MEANS},
-            "+-": float(np.std(mrr, ddof=1)) if len(mrr) > 1 else None, "checked": max(worst, default=None)}
+    mrr, worst = (
+        [row["mrr"] for row in rows],
+        [row["checked"] for row in rows if row["checked"] is not None],
+    )
+    return {
+        "run": rows[0]["run"],
+        "seeds": len(rows),
+        **{key: float(np.mean([row[key] for row in rows])) for key in MEANS},
+        "+-": float(np.std(mrr, ddof=1)) if len(mrr) > 1 else None,
+        "checked": max(worst, default=None),
+    }
 
 
 if __name__ == "__main__":

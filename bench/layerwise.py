@@ -9,6 +9,7 @@ one worker. With the limit, the system refuses the process more memory (RLIMIT_D
 what the process allocated until the graph was ready, and in the prediction; "graph" are the bytes
 of the partition, and "processor" is in seconds. Both predictions must agree to 1e-9.
 """
+
 from __future__ import annotations
 
 import sys
@@ -25,9 +26,21 @@ COLUMNS = ["contender", "by blocks", "graph", "built", "predicted", "seconds", "
 
 def row_of(c: Contender) -> dict[str, Any]:
     """Figures of a run."""
-    mib = {name: c.figures[name] / 2**20 for name in ("graph", "built", "predicted") if name in c.figures}
-    return {"contender": c.name, "by blocks": str(c.figures.get("limited", "")), **mib, "seconds": c.median("predict"),
-            "processor": c.figures.get("processor"), "label": c.name, "note": c.error, "version": c.version}
+    mib = {
+        name: c.figures[name] / 2**20
+        for name in ("graph", "built", "predicted")
+        if name in c.figures
+    }
+    return {
+        "contender": c.name,
+        "by blocks": str(c.figures.get("limited", "")),
+        **mib,
+        "seconds": c.median("predict"),
+        "processor": c.figures.get("processor"),
+        "label": c.name,
+        "note": c.error,
+        "version": c.version,
+    }
 
 
 def main() -> int:
@@ -37,17 +50,35 @@ def main() -> int:
     options = options.parse_args()
     store = store_of("facebook100:target=year", "stored", options.folder)
     files = {name: options.folder / f"layerwise-{name}.npy" for name in ("whole", "limited")}
-    runs = [Contender(name, script("own", "layerwise", store, gib, files[name], options.hidden), {"TMPDIR": str(options.folder), **MALLOC})
-            for name, gib in (("limited", options.limit), ("whole", 0))]
+    runs = [
+        Contender(
+            name,
+            script("own", "layerwise", store, gib, files[name], options.hidden),
+            {"TMPDIR": str(options.folder), **MALLOC},
+        )
+        for name, gib in (("limited", options.limit), ("whole", 0))
+    ]
     race(runs, options.rounds, options.threads)
     faults, findings = [c.error for c in runs if c.error], []
     if not faults:
-        whole, limited = (np.load(file, mmap_mode="r") for file in (files["whole"], files["limited"]))
+        whole, limited = (
+            np.load(file, mmap_mode="r") for file in (files["whole"], files["limited"])
+        )
         error = float(np.abs(whole - limited).max() / np.abs(whole).max())
-        findings = [{"finding": "largest difference, relative to the largest prediction", "value": error}]
+        findings = [
+            {"finding": "largest difference, relative to the largest prediction", "value": error}
+        ]
         faults = [f"predictions differ by {error:.1e}"] if not error <= 1e-9 else []
-    return finish(options, [row_of(c) for c in runs], COLUMNS, faults, findings, bench="layerwise", limit=options.limit,
-                  hidden=options.hidden)
+    return finish(
+        options,
+        [row_of(c) for c in runs],
+        COLUMNS,
+        faults,
+        findings,
+        bench="layerwise",
+        limit=options.limit,
+        hidden=options.hidden,
+    )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ So batches of a graph of the size of papers100M can be drawn one after another, 
 common is what they have there. The edges into a node do not depend on those into another one, so an
 edge may lack its reverse, as in ``excerpts.py``.
 """
+
 from __future__ import annotations
 
 from functools import cached_property
@@ -51,17 +52,24 @@ class LazyRmat:
                 below = scipy.special.pdtr(np.arange(4 * NORMAL), mean)
                 found[at] = np.searchsorted(below, u[at])
             else:
-                found[at] = np.rint(mean + np.sqrt(mean) * scipy.special.ndtri(np.clip(u[at], 1e-12, 1 - 1e-12)))
+                found[at] = np.rint(
+                    mean + np.sqrt(mean) * scipy.special.ndtri(np.clip(u[at], 1e-12, 1 - 1e-12))
+                )
         return found
 
     def _mean(self, ones: int) -> float:
         """Expected edges into a node, whose bits decide with which probability an edge ends there."""
-        return float(self._degree << self.scale) * (A + B) ** (self.scale - ones) * (1 - A - B) ** ones
+        return (
+            float(self._degree << self.scale) * (A + B) ** (self.scale - ones) * (1 - A - B) ** ones
+        )
 
     @cached_property
     def connected(self) -> float:
         """Expected share of the nodes that have edges, about half in an R-MAT graph."""
-        return sum(comb(self.scale, n) * -expm1(-self._mean(n)) for n in range(self.scale + 1)) / self.n_nodes
+        return (
+            sum(comb(self.scale, n) * -expm1(-self._mean(n)) for n in range(self.scale + 1))
+            / self.n_nodes
+        )
 
     def neighbours(self, nodes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """The other end of edge ``numbers[i]`` into node ``nodes[i]``, [n] int64."""
@@ -92,11 +100,15 @@ class LazyRmat:
     def targets(self, n: int, batch: int) -> np.ndarray:
         """At most n training nodes, in random order, others for each batch; all have edges, and there are as many as in papers100M."""
         every = round(NODE_COUNT / TRAINING * self.connected)
-        found = every * integers(key(self._seed, Purpose.BATCH, batch), np.arange(8 * n), self.n_nodes // every)
+        found = every * integers(
+            key(self._seed, Purpose.BATCH, batch), np.arange(8 * n), self.n_nodes // every
+        )
         found = found[np.sort(np.unique(found, return_index=True)[1])]
         return found[self.degrees(found) > 0][:n]
 
-    def neighbourhood(self, targets: np.ndarray, fanouts: list[int], batch: int) -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]:
+    def neighbourhood(
+        self, targets: np.ndarray, fanouts: list[int], batch: int
+    ) -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]:
         """What a sampled mini-batch reads: nodes, ascending, and sources and destinations of the edges of each hop.
 
         A node that is met several times keeps the neighbours of the first time.
@@ -128,7 +140,14 @@ class LazyRmat:
         """The n nodes of the largest expected degrees, [n] int64: those with the fewest bits."""
         found, held = list[np.ndarray](), 0
         for ones in count():
-            found.append(np.sort([sum(each) for each in combinations([1 << bit for bit in range(self.scale)], ones)]).astype(np.int64))
+            found.append(
+                np.sort(
+                    [
+                        sum(each)
+                        for each in combinations([1 << bit for bit in range(self.scale)], ones)
+                    ]
+                ).astype(np.int64)
+            )
             held += len(found[-1])
             if held >= n or ones == self.scale:
                 return np.concatenate(found)[:n]

@@ -11,6 +11,7 @@ speed relative to plain independent mode, by medians and by least times. Caches 
 change no number, which is checked; the proximity order has other batches, aggregated features
 another first layer, and historical embeddings values of earlier batches.
 """
+
 from __future__ import annotations
 
 import json
@@ -22,9 +23,28 @@ from harness import Contender, disagreement, finish, parser, peer, race, ratio, 
 from inputs import graph_file
 from overlap import on_links
 
-JOB: dict[str, Any] = {"dataset": "rmat:scale={},edge_factor=16,features=602,classes=16", "model": "sage", "strategy": "mini",
-                       "batch_size": 512, "split": "fraction", "mode": "independent", "dropout": 0.0}
-COLUMNS = ["contender", "numbers", "seconds", "least", "of plain", "of plain, least", "sent MiB", "messages", "idle", "runs", "note"]
+JOB: dict[str, Any] = {
+    "dataset": "rmat:scale={},edge_factor=16,features=602,classes=16",
+    "model": "sage",
+    "strategy": "mini",
+    "batch_size": 512,
+    "split": "fraction",
+    "mode": "independent",
+    "dropout": 0.0,
+}
+COLUMNS = [
+    "contender",
+    "numbers",
+    "seconds",
+    "least",
+    "of plain",
+    "of plain, least",
+    "sent MiB",
+    "messages",
+    "idle",
+    "runs",
+    "note",
+]
 # contenders of the same batches and layers
 SAME = "same"
 
@@ -35,12 +55,22 @@ def ways(cache: str) -> dict[str, tuple[str, dict[str, Any]]]:
     lru, belady = ({"feature_cache": cache, "cache_policy": policy} for policy in ("lru", "belady"))
     ordered = {"order": "proximity"}
     return {
-        "plain": (SAME, {}), "macrobatch": (SAME, merged), "lru": (SAME, lru), "belady": (SAME, belady),
+        "plain": (SAME, {}),
+        "macrobatch": (SAME, merged),
+        "lru": (SAME, lru),
+        "belady": (SAME, belady),
         "macrobatch, belady": (SAME, merged | belady),
-        "proximity": ("other batches", ordered), "macrobatch, belady, proximity": ("other batches", merged | belady | ordered),
+        "proximity": ("other batches", ordered),
+        "macrobatch, belady, proximity": ("other batches", merged | belady | ordered),
         "precompute": ("other first layer", {"precompute": "yes"}),
-        "all": ("other batches and first layer", {"precompute": "yes", **merged, **belady, **ordered}),
-        "hec, features cached": ("old values", {"history": "hec:features=cached,ls=8", "partitioner": "1d-dst"}),
+        "all": (
+            "other batches and first layer",
+            {"precompute": "yes", **merged, **belady, **ordered},
+        ),
+        "hec, features cached": (
+            "old values",
+            {"history": "hec:features=cached,ls=8", "partitioner": "1d-dst"},
+        ),
         "hec, features copied": ("old values", {"history": "hec:ls=8", "partitioner": "1d-dst"}),
     }
 
@@ -51,42 +81,95 @@ def row_of(c: Contender, numbers: str, plain: Contender) -> dict[str, Any]:
 
     def mean(name: str, scale: float) -> float | None:
         known = ranks and all(name in rank for each in ranks for rank in each)
-        return sum(sum(rank[name] for rank in each) for each in ranks) / len(ranks) * scale if known else None
+        return (
+            sum(sum(rank[name] for rank in each) for each in ranks) / len(ranks) * scale
+            if known
+            else None
+        )
 
     idle = mean("idle", 1.0)
     least, base = min(times, default=None), min(plain.seconds.get("epoch", []), default=None)
-    return {"contender": c.name, "numbers": numbers, "seconds": c.median("epoch"), "least": least,
-            "of plain": ratio(plain.median("epoch"), c.median("epoch")), "of plain, least": ratio(base, least),
-            "sent MiB": mean("sent", 2.0**-20), "messages": mean("messages", 1.0),
-            "idle": None if idle is None else idle / len(ranks[0]), "runs": len(times), "note": c.error, "version": c.version,
-            "label": c.name, "losses": c.checks.get("epoch"), "all": times}
+    return {
+        "contender": c.name,
+        "numbers": numbers,
+        "seconds": c.median("epoch"),
+        "least": least,
+        "of plain": ratio(plain.median("epoch"), c.median("epoch")),
+        "of plain, least": ratio(base, least),
+        "sent MiB": mean("sent", 2.0**-20),
+        "messages": mean("messages", 1.0),
+        "idle": None if idle is None else idle / len(ranks[0]),
+        "runs": len(times),
+        "note": c.error,
+        "version": c.version,
+        "label": c.name,
+        "losses": c.checks.get("epoch"),
+        "all": times,
+    }
 
 
 def main() -> int:
     options = parser(__doc__, rounds=2)
-    options.add_argument("--link", default="50us,1Gbit/s", help="latency and bandwidth; 50us,1Gbit/s")
+    options.add_argument(
+        "--link", default="50us,1Gbit/s", help="latency and bandwidth; 50us,1Gbit/s"
+    )
     options.add_argument("--ranks", type=int, default=2, help="with a thread each; 2")
     options.add_argument("--scale", type=int, default=15, help="of the R-MAT graph; 15")
-    options.add_argument("--cache", default="20%", help="size of the caches, as --feature-cache; 20%%")
+    options.add_argument(
+        "--cache", default="20%", help="size of the caches, as --feature-cache; 20%%"
+    )
     options.add_argument("--hidden", type=int, default=64, help="width of the layers; 64")
     options.add_argument("--fanout", default="10,5", help="of two layers; 10,5")
     options.add_argument("--epochs", type=int, default=2, help="timed epochs of a round; 2")
     options.add_argument("--only", nargs="+", help="some of the contenders")
     options = options.parse_args()
-    job = {**JOB, "dataset": JOB["dataset"].format(options.scale), "hidden": options.hidden, "fanout": options.fanout}
-    made = {name: way for name, way in ways(options.cache).items() if not options.only or name in ("plain", *options.only)}
-    contenders = {name: on_links(name, options.ranks, options.link, script("own", "flight", json.dumps({**job, **keys}), options.epochs))
-                  for name, (_, keys) in made.items()}
+    job = {
+        **JOB,
+        "dataset": JOB["dataset"].format(options.scale),
+        "hidden": options.hidden,
+        "fanout": options.fanout,
+    }
+    made = {
+        name: way
+        for name, way in ways(options.cache).items()
+        if not options.only or name in ("plain", *options.only)
+    }
+    contenders = {
+        name: on_links(
+            name,
+            options.ranks,
+            options.link,
+            script("own", "flight", json.dumps({**job, **keys}), options.epochs),
+        )
+        for name, (_, keys) in made.items()
+    }
     graph = graph_file(job["dataset"], options.folder)
     words = (graph, options.link, options.hidden, options.fanout, job["batch_size"], options.epochs)
-    command = peer(options.envs or options.folder, "dgl", "links", *words) if options.ranks == 2 and os.geteuid() == 0 else []
+    command = (
+        peer(options.envs or options.folder, "dgl", "links", *words)
+        if options.ranks == 2 and os.geteuid() == 0
+        else []
+    )
     if command:
-        contenders["distdgl"], made["distdgl"] = Contender("distdgl", command), ("another program", {})
+        contenders["distdgl"], made["distdgl"] = (
+            Contender("distdgl", command),
+            ("another program", {}),
+        )
     race(list(contenders.values()), options.rounds, 1)
     faults = disagreement([c for name, c in contenders.items() if made[name][0] == SAME])
     rows = [row_of(c, made[name][0], contenders["plain"]) for name, c in contenders.items()]
-    return finish(options, rows, COLUMNS, faults, bench="links", link=options.link, ranks=options.ranks, cache=options.cache,
-                  hidden=options.hidden, fanout=options.fanout)
+    return finish(
+        options,
+        rows,
+        COLUMNS,
+        faults,
+        bench="links",
+        link=options.link,
+        ranks=options.ranks,
+        cache=options.cache,
+        hidden=options.hidden,
+        fanout=options.fanout,
+    )
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ weights, and their losses on all edges between the first nodes of the graph must
 is the time from the targets to the sampled blocks, without features; it is part of the step.
 Sampled batches are random, so their mean sizes are shown.
 """
+
 from __future__ import annotations
 
 import sys
@@ -26,7 +27,20 @@ from own.minibatch import build
 from graphtheta.ops.autodiff.init import init_scope
 
 MODELS = ("sage", "gat")
-COLUMNS = ["model", "sampler", "contender", "seconds", "least", "sampling", "times faster", "by least", "nodes", "edges", "GiB", "note"]
+COLUMNS = [
+    "model",
+    "sampler",
+    "contender",
+    "seconds",
+    "least",
+    "sampling",
+    "times faster",
+    "by least",
+    "nodes",
+    "edges",
+    "GiB",
+    "note",
+]
 
 
 def first_weights(model: str, graph: Path, hidden: int, hops: int, folder: Path) -> Path:
@@ -42,20 +56,50 @@ def rows_of(model: str, sampler: str, contenders: list[Contender]) -> list[dict[
     """A row for each contender; a peer's row says how many times faster the first contender is."""
     rows, own = [], contenders[0]
     for c in contenders:
-        times, sampling, sizes = c.seconds.get("step", []), c.median("sampling"), c.figures.get("sizes", (None, None))
+        times, sampling, sizes = (
+            c.seconds.get("step", []),
+            c.median("sampling"),
+            c.figures.get("sizes", (None, None)),
+        )
         least = min(times, default=None)
-        beside = {} if c is own else {"times faster": ratio(c.median("step"), own.median("step")),
-                                      "by least": ratio(least, min(own.seconds.get("step", []), default=None))}
-        rows.append({"model": model, "sampler": sampler, "contender": c.name, "seconds": c.median("step"), "least": least,
-                     "sampling": sampling, **beside, "nodes": sizes[0], "edges": sizes[1], "GiB": c.peak / 2**30, "note": c.error,
-                     "runs": len(times), "label": f"{model} {sampler} {c.name}", "version": c.version})
+        beside = (
+            {}
+            if c is own
+            else {
+                "times faster": ratio(c.median("step"), own.median("step")),
+                "by least": ratio(least, min(own.seconds.get("step", []), default=None)),
+            }
+        )
+        rows.append(
+            {
+                "model": model,
+                "sampler": sampler,
+                "contender": c.name,
+                "seconds": c.median("step"),
+                "least": least,
+                "sampling": sampling,
+                **beside,
+                "nodes": sizes[0],
+                "edges": sizes[1],
+                "GiB": c.peak / 2**30,
+                "note": c.error,
+                "runs": len(times),
+                "label": f"{model} {sampler} {c.name}",
+                "version": c.version,
+            }
+        )
     return rows
 
 
 def main() -> int:
     options = parser(__doc__, rounds=3)
     options.add_argument("--models", nargs="+", choices=MODELS, default=["sage"])
-    options.add_argument("--samplers", nargs="+", default=["neighbour"], help="names in the registry of samplers; neighbour")
+    options.add_argument(
+        "--samplers",
+        nargs="+",
+        default=["neighbour"],
+        help="names in the registry of samplers; neighbour",
+    )
     options.add_argument("--fanout", default="15,10,5", help="from the targets outwards; 15,10,5")
     options.add_argument("--hidden", type=int, default=256, help="width of the layers; 256")
     options.add_argument("--targets", type=int, default=1024, help="of a batch; 1024")
@@ -65,17 +109,40 @@ def main() -> int:
     options = options.parse_args()
     graph, rows, faults = graph_file(options.graph, options.folder), [], []
     for model in options.models:
-        weights = first_weights(model, graph, options.hidden, len(options.fanout.split(",")), options.folder)
+        weights = first_weights(
+            model, graph, options.hidden, len(options.fanout.split(",")), options.folder
+        )
         for sampler in options.samplers:
-            words = (model, graph, weights, sampler, options.fanout, options.targets, options.batches)
+            words = (
+                model,
+                graph,
+                weights,
+                sampler,
+                options.fanout,
+                options.targets,
+                options.batches,
+            )
             contenders = [Contender("graphtheta", script("own", "minibatch", *words))]
-            command = peer(options.envs or options.folder, "dgl", "minibatch", *words) if "dgl" in options.peers else []
+            command = (
+                peer(options.envs or options.folder, "dgl", "minibatch", *words)
+                if "dgl" in options.peers
+                else []
+            )
             contenders += [Contender("graphbolt", command)] if command else []
             say(f"{model}, {sampler}, on {graph.stem}")
             race(contenders, options.rounds, options.threads)
             faults += disagreement(contenders)
             rows += rows_of(model, sampler, contenders)
-    return finish(options, rows, COLUMNS, faults, bench="minibatch", graph=graph.stem, fanout=options.fanout, hidden=options.hidden)
+    return finish(
+        options,
+        rows,
+        COLUMNS,
+        faults,
+        bench="minibatch",
+        graph=graph.stem,
+        fanout=options.fanout,
+        hidden=options.hidden,
+    )
 
 
 if __name__ == "__main__":

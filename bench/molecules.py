@@ -12,6 +12,7 @@ molecules, of two updates without dropout, must agree. "batch" is the time from 
 molecules to a batch; it is part of the step. "processor" is the time of all threads together, of a
 median step and of the least, which other programs on the machine change less.
 """
+
 from __future__ import annotations
 
 import sys
@@ -27,8 +28,21 @@ from graphtheta.models import build_model
 from graphtheta.ops.autodiff.init import init_scope
 
 CASES = {"seconds": "step", "batch": "batch", "processor": "processor"}
-COLUMNS = ["data", "contender", "seconds", "least", "batch", "processor", "least processor", "times faster", "by least", "nodes", "edges",
-           "GiB", "note"]
+COLUMNS = [
+    "data",
+    "contender",
+    "seconds",
+    "least",
+    "batch",
+    "processor",
+    "least processor",
+    "times faster",
+    "by least",
+    "nodes",
+    "edges",
+    "GiB",
+    "note",
+]
 
 
 def molecules_file(name: str, folder: Path) -> Path:
@@ -44,9 +58,16 @@ def molecules_file(name: str, folder: Path) -> Path:
     codes = np.nonzero(graph.edge_attr[bond])[1]
     of = np.empty(len(atoms), np.int64)
     of[graph.src[~bond] - atoms[0]] = graph.dst[~bond] - molecules[0]
-    np.savez(path, atom=x.indices.reshape(len(atoms), -1).astype(np.int64), bond=codes.reshape(int(bond.sum()), -1), of=of,
-             src=graph.src[bond] - atoms[0], dst=graph.dst[bond] - atoms[0], y=graph.y[molecules].reshape(len(molecules), -1),
-             train=graph.train[molecules])
+    np.savez(
+        path,
+        atom=x.indices.reshape(len(atoms), -1).astype(np.int64),
+        bond=codes.reshape(int(bond.sum()), -1),
+        of=of,
+        src=graph.src[bond] - atoms[0],
+        dst=graph.dst[bond] - atoms[0],
+        y=graph.y[molecules].reshape(len(molecules), -1),
+        train=graph.train[molecules],
+    )
     return path
 
 
@@ -54,7 +75,9 @@ def first_weights(path: Path, folder: Path) -> Path:
     """A file of the weights that all contenders begin with."""
     weights = folder / f"{path.stem}-weights.npz"
     with np.load(path) as z, init_scope(0):
-        model = build_model("gine", int(z["atom"].max()) + 1, z["y"].shape[1], int(z["bond"].max()) + 1, **OPTIONS)
+        model = build_model(
+            "gine", int(z["atom"].max()) + 1, z["y"].shape[1], int(z["bond"].max()) + 1, **OPTIONS
+        )
         np.savez(weights, **model.state())
     return weights
 
@@ -62,17 +85,38 @@ def first_weights(path: Path, folder: Path) -> Path:
 def row_of(name: str, c: Contender, own: Contender) -> dict[str, Any]:
     """The row of a contender; a peer's row says how many times faster GraphTheta is."""
     least = {case: min(c.seconds.get(case, []), default=None) for case in ("step", "processor")}
-    beside = {} if c is own else {"times faster": ratio(c.median("step"), own.median("step")),
-                                  "by least": ratio(least["step"], min(own.seconds.get("step", []), default=None))}
+    beside = (
+        {}
+        if c is own
+        else {
+            "times faster": ratio(c.median("step"), own.median("step")),
+            "by least": ratio(least["step"], min(own.seconds.get("step", []), default=None)),
+        }
+    )
     nodes, edges = c.figures.get("sizes", (None, None))
-    return {"data": name, "contender": c.name, **{column: c.median(case) for column, case in CASES.items()}, "least": least["step"],
-            "least processor": least["processor"], **beside, "nodes": nodes, "edges": edges, "GiB": c.peak / 2**30, "note": c.error,
-            "runs": len(c.seconds.get("step", [])), "label": f"{name} {c.name}", "version": c.version, "losses": c.checks.get("loss")}
+    return {
+        "data": name,
+        "contender": c.name,
+        **{column: c.median(case) for column, case in CASES.items()},
+        "least": least["step"],
+        "least processor": least["processor"],
+        **beside,
+        "nodes": nodes,
+        "edges": edges,
+        "GiB": c.peak / 2**30,
+        "note": c.error,
+        "runs": len(c.seconds.get("step", [])),
+        "label": f"{name} {c.name}",
+        "version": c.version,
+        "losses": c.checks.get("loss"),
+    }
 
 
 def main() -> int:
     options = parser(__doc__, rounds=3)
-    options.add_argument("--data", nargs="+", choices=("mol_tox21", "mol_hiv"), default=["mol_tox21"])
+    options.add_argument(
+        "--data", nargs="+", choices=("mol_tox21", "mol_hiv"), default=["mol_tox21"]
+    )
     options.add_argument("--batch-size", type=int, default=32, help="molecules of a batch; 32")
     options.add_argument("--steps", type=int, default=50, help="timed steps of a round; 50")
     options.add_argument("--peers", nargs="*", choices=("pyg",), default=["pyg"])
@@ -82,7 +126,11 @@ def main() -> int:
         path = molecules_file(name, options.folder)
         words = (path, first_weights(path, options.folder), options.batch_size, options.steps)
         own = Contender("graphtheta", script("own", "molecules", *words))
-        command = peer(options.envs or options.folder, "pyg", "molecules", *words) if options.peers else []
+        command = (
+            peer(options.envs or options.folder, "pyg", "molecules", *words)
+            if options.peers
+            else []
+        )
         contenders = [own, *([Contender("pyg", command)] if command else [])]
         say(f"GIN with bonds on {name}")
         race(contenders, options.rounds, options.threads)

@@ -14,6 +14,7 @@ speed of the machine too, which is found in shortest steps likewise, and predict
 prediction counts. Errors are predicted over measured, minus 1. All views are counted. Processes that
 compile kernels are run again, since they hold more memory. Rows are written to --out.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -43,19 +44,45 @@ GRAPHS: dict[str, tuple[str, dict[str, Any]]] = {
     "amazon_photo": ("amazon_photo", {"hidden": 128}),
 }
 # all neighbours of a batch are most of such a graph
-STRATEGIES: dict[str, dict[str, Any]] = {"global": {}, "mini": {"batch_size": 256, "fanout": "10,5"}, "cluster": {"clusters": 8}}
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "global": {},
+    "mini": {"batch_size": 256, "fanout": "10,5"},
+    "cluster": {"clusters": 8},
+}
 PREDICTED = ("memory", "sent", "seconds", "processor")
 RMAT = "rmat:scale=15,edge_factor=16,features=128,classes=16"
 EPOCHS, LEAST_SECONDS = 8, 1.0
 BEGIN = "measured "
-COLUMNS = ["graph", "strategy", "mode", "workers", "MB", "MB off", "sent", "sent off", "s", "spread", "s off", "cpu s", "cpu off"]
+COLUMNS = [
+    "graph",
+    "strategy",
+    "mode",
+    "workers",
+    "MB",
+    "MB off",
+    "sent",
+    "sent off",
+    "s",
+    "spread",
+    "s off",
+    "cpu s",
+    "cpu off",
+]
 
 
 def keys_of(graph: str, model: str, strategy: str, mode: str = "") -> dict[str, Any]:
     """Keys of the job of a row."""
     dataset, own = GRAPHS[graph]
     chosen = {"mode": mode} if mode else {}
-    return {"dataset": dataset, "model": model, "strategy": strategy, "keep": 0, **own, **STRATEGIES[strategy], **chosen}
+    return {
+        "dataset": dataset,
+        "model": model,
+        "strategy": strategy,
+        "keep": 0,
+        **own,
+        **STRATEGIES[strategy],
+        **chosen,
+    }
 
 
 def write_rmat() -> None:
@@ -64,7 +91,11 @@ def write_rmat() -> None:
     if not path.exists():
         graph = gt.load(RMAT)
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(path, edge_index=graph.edge_index, **{name: getattr(graph, name) for name in ("x", "y", "train", "val", "test")})
+        np.savez(
+            path,
+            edge_index=graph.edge_index,
+            **{name: getattr(graph, name) for name in ("x", "y", "train", "val", "test")},
+        )
     tell({}, 0)
 
 
@@ -73,7 +104,9 @@ def predict(graph: str, model: str, workers: list[int]) -> None:
     start()
     jobs = [gt.Job(**keys_of(graph, model, strategy)) for strategy in STRATEGIES]
     began = process_time()
-    rows = planned(skeleton(jobs[0], gt.load(jobs[0].dataset)), jobs, workers, machine(), views=sys.maxsize)
+    rows = planned(
+        skeleton(jobs[0], gt.load(jobs[0].dataset)), jobs, workers, machine(), views=sys.maxsize
+    )
     say(f"{graph}: planned in {process_time() - began:.1f} s of the processor")
     tell({"rows": [row.figures() for row in rows]}, n_compiled())
 
@@ -83,7 +116,9 @@ def calibrate() -> None:
     start()
     began, used = perf_counter(), process_time()
     found = machine(again=True)
-    say(f"calibrated in {perf_counter() - began:.1f} s, of which {process_time() - used:.1f} s of the processor of this process")
+    say(
+        f"calibrated in {perf_counter() - began:.1f} s, of which {process_time() - used:.1f} s of the processor of this process"
+    )
     tell(asdict(found), 0)
 
 
@@ -95,8 +130,16 @@ def tell(found: dict[str, Any], compiled: int) -> None:
 def answer(*words: object) -> Any:
     """What this script prints as JSON, run in a process of its own; again where it has compiled kernels."""
     for _ in range(TRIES):
-        done = subprocess.run([sys.executable, __file__, *map(str, words)], stdout=subprocess.PIPE, text=True, check=True, timeout=900)
-        found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith(BEGIN))[len(BEGIN):])
+        done = subprocess.run(
+            [sys.executable, __file__, *map(str, words)],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=900,
+        )
+        found = json.loads(
+            next(line for line in done.stdout.splitlines() if line.startswith(BEGIN))[len(BEGIN) :]
+        )
         if not found["compiled"]:
             break
     return found
@@ -111,27 +154,51 @@ def compared(graph: str, rounds: list[tuple[dict[str, Any], dict[str, Any]]]) ->
     """
     every, ranks = [found for _, found in rounds], rounds[0][1]["ranks"]
     row = min((row for row, _ in rounds), key=lambda row: row["seconds"])
-    found = {"memory": max(rank["memory"] for rank in ranks), "sent": sum(rank["sent"] for rank in ranks),
-             "seconds": float(shortest(every, "seconds").max()), "processor": float(shortest(every, "processor").sum())}
+    found = {
+        "memory": max(rank["memory"] for rank in ranks),
+        "sent": sum(rank["sent"] for rank in ranks),
+        "seconds": float(shortest(every, "seconds").max()),
+        "processor": float(shortest(every, "processor").sum()),
+    }
     epochs = [s for one in every for s in one["epochs"]]
     middle, most = np.percentile(epochs, [50, 90]) / found["seconds"] - 1
-    off = {name: row[name] / found[name] - 1 if found[name] else float(row[name] != 0) for name in PREDICTED}
+    off = {
+        name: row[name] / found[name] - 1 if found[name] else float(row[name] != 0)
+        for name in PREDICTED
+    }
     ways = {name: row[name] for name in ("strategy", "mode", "workers")}
-    return {"graph": graph, **ways, "exact": row["counted"] == row["views"], "predicted": row,
-            "measured": {**found, "epochs": epochs},
-            "rounds": [(row["seconds"], float(shortest([one], "seconds").max())) for row, one in rounds],
-            "MB": found["memory"] / 2**20, "MB off": f"{off['memory']:+.0%}",
-            "sent": found["sent"] / 1e6, "sent off": f"{off['sent']:+.1%}",
-            "s": found["seconds"], "spread": f"{middle:+.0%} {most:+.0%}", "s off": f"{off['seconds']:+.0%}",
-            "cpu s": found["processor"], "cpu off": f"{off['processor']:+.0%}", "off": off["seconds"]}
+    return {
+        "graph": graph,
+        **ways,
+        "exact": row["counted"] == row["views"],
+        "predicted": row,
+        "measured": {**found, "epochs": epochs},
+        "rounds": [
+            (row["seconds"], float(shortest([one], "seconds").max())) for row, one in rounds
+        ],
+        "MB": found["memory"] / 2**20,
+        "MB off": f"{off['memory']:+.0%}",
+        "sent": found["sent"] / 1e6,
+        "sent off": f"{off['sent']:+.1%}",
+        "s": found["seconds"],
+        "spread": f"{middle:+.0%} {most:+.0%}",
+        "s off": f"{off['seconds']:+.0%}",
+        "cpu s": found["processor"],
+        "cpu off": f"{off['processor']:+.0%}",
+        "off": off["seconds"],
+    }
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--graphs", nargs="+", choices=GRAPHS, default=list(GRAPHS))
     options.add_argument("--model", default="gcn")
     options.add_argument("--workers", nargs="+", type=int, default=[1, 2])
-    options.add_argument("--rounds", type=int, default=4, help="processes of each row, minutes apart; 4")
+    options.add_argument(
+        "--rounds", type=int, default=4, help="processes of each row, minutes apart; 4"
+    )
     options.add_argument("--out", type=Path, help="JSON lines, one per row")
     options.add_argument("--write", action="store_true", help=argparse.SUPPRESS)
     options.add_argument("--calibrate", action="store_true", help=argparse.SUPPRESS)
@@ -152,19 +219,35 @@ def main() -> int:
     for number in range(options.rounds):
         speeds.append(answer("--calibrate"))
         for graph in options.graphs:
-            for i, row in enumerate(answer("--predict", graph, options.model, *options.workers)["rows"]):
-                found = run_job(keys_of(graph, options.model, row["strategy"], row["mode"]), row["workers"], EPOCHS, LEAST_SECONDS)
+            for i, row in enumerate(
+                answer("--predict", graph, options.model, *options.workers)["rows"]
+            ):
+                found = run_job(
+                    keys_of(graph, options.model, row["strategy"], row["mode"]),
+                    row["workers"],
+                    EPOCHS,
+                    LEAST_SECONDS,
+                )
                 pairs.setdefault((graph, i), []).append((row, found))
-                say(f"round {number + 1}: {graph} {row['strategy']} {row['mode']} {row['workers']} predicted {row['seconds']:.4g} s, "
-                    f"measured {shortest([found], 'seconds').max():.4g} s")
+                say(
+                    f"round {number + 1}: {graph} {row['strategy']} {row['mode']} {row['workers']} predicted {row['seconds']:.4g} s, "
+                    f"measured {shortest([found], 'seconds').max():.4g} s"
+                )
     rows = [compared(graph, rounds) for (graph, _), rounds in pairs.items()]
     if options.out:
         with options.out.open("a", encoding="utf-8") as f:
-            f.writelines(json.dumps({"bench": "plan", **row, "machines": speeds}) + "\n" for row in rows)
+            f.writelines(
+                json.dumps({"bench": "plan", **row, "machines": speeds}) + "\n" for row in rows
+            )
     print(table(rows, COLUMNS), flush=True)
     off = np.abs([row["off"] for row in rows])
-    print(f"time: {(off <= 0.25).sum()} of {len(off)} within 25 %, median {np.median(off):.0%}, worst {off.max():.0%}", flush=True)
-    wrong = [row for row in rows if row["exact"] and row["predicted"]["sent"] != row["measured"]["sent"]]
+    print(
+        f"time: {(off <= 0.25).sum()} of {len(off)} within 25 %, median {np.median(off):.0%}, worst {off.max():.0%}",
+        flush=True,
+    )
+    wrong = [
+        row for row in rows if row["exact"] and row["predicted"]["sent"] != row["measured"]["sent"]
+    ]
     return 0 if not wrong else "bytes that were counted exactly are not those sent"
 
 

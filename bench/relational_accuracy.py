@@ -13,6 +13,7 @@ square error of test ratings. A seed draws the weights, and of ratings also the 
 --out has a line for each seed; the run of a seed that ended early continues when it is started
 again.
 """
+
 from __future__ import annotations
 
 import sys
@@ -28,22 +29,52 @@ import graphtheta as gt
 
 LABELS = (20, 40, 60)
 ACM: dict[str, Any] = {"patience": 30, "lr": 0.01, "eval_every": 1}
-ATTENTION = {"hidden": 8, "heads": 8, "lr": 0.005, "dropout": 0.6, "weight_decay": 1e-3, "epochs": 200}
+ATTENTION = {
+    "hidden": 8,
+    "heads": 8,
+    "lr": 0.005,
+    "dropout": 0.6,
+    "weight_decay": 1e-3,
+    "epochs": 200,
+}
 MODELS: dict[str, dict[str, Any]] = {
     "rgcn": {"model": "rgcn", "bases": 4, "hidden": 16, "weight_decay": 5e-4, "epochs": 100},
     # heads, width, dropout and weight decay are near those of HAN, https://arxiv.org/abs/1903.07293, and patience is its patience:
     # with 30 the best accuracy on validation papers may be that of an early epoch, while their loss falls to the end
     "rgat": {"model": "rgat", **ATTENTION, "patience": 100},
-    "simple_hgn": {"model": "simple_hgn", **ATTENTION, "lr": 0.01, "dropout": 0.5, "weight_decay": 5e-4},
-    "hgt": {"model": "hgt", "hidden": 8, "heads": 4, "dropout": 0.5, "weight_decay": 1e-4, "epochs": 120},
+    "simple_hgn": {
+        "model": "simple_hgn",
+        **ATTENTION,
+        "lr": 0.01,
+        "dropout": 0.5,
+        "weight_decay": 5e-4,
+    },
+    "hgt": {
+        "model": "hgt",
+        "hidden": 8,
+        "heads": 4,
+        "dropout": 0.5,
+        "weight_decay": 1e-4,
+        "epochs": 120,
+    },
 }
 TASKS = [*(f"acm-{labels}-{model}" for labels in LABELS for model in MODELS), "movielens"]
 # macro and micro F1 of HAN and of HeCo, https://arxiv.org/abs/2105.09111, table 2, on these splits; of HAN from memory
-PUBLISHED = {20: "HAN 85.1 / 85.7, HeCo 88.1 / 88.6", 40: "HAN 87.2 / 87.5, HeCo 87.5 / 87.6", 60: "HAN 88.1 / 88.4, HeCo 88.7 / 89.0"}
+PUBLISHED = {
+    20: "HAN 85.1 / 85.7, HeCo 88.1 / 88.6",
+    40: "HAN 87.2 / 87.5, HeCo 87.5 / 87.6",
+    60: "HAN 88.1 / 88.4, HeCo 88.7 / 89.0",
+}
 # of the u1 split; with features of users and movies 0.905
 RATED = "GC-MC 0.910"
 LEVELS = 5
-MOVIELENS: dict[str, Any] = {"lr": 0.02, "weight_decay": 0.0, "epochs": 400, "patience": 60, "metric": "rmse"}
+MOVIELENS: dict[str, Any] = {
+    "lr": 0.02,
+    "weight_decay": 0.0,
+    "epochs": 400,
+    "patience": 60,
+    "metric": "rmse",
+}
 COLUMNS = ["task", "mean", "deviation", "macro", "epoch", "runs", "seconds", "published"]
 
 
@@ -70,7 +101,11 @@ class Level(gt.Layer):
     sum = None
 
     def __init__(self, d: int, bases: int = 2):
-        self.d, self.forms, self.share = d, gt.Parameter.glorot(d, bases, d), gt.Parameter.glorot(bases, LEVELS)
+        self.d, self.forms, self.share = (
+            d,
+            gt.Parameter.glorot(d, bases, d),
+            gt.Parameter.glorot(bases, LEVELS),
+        )
 
     def transform(self, node: Any) -> Any:
         return {"s": gt.matmul(node.h, self.forms), "t": gt.reshape(node.h, 1, self.d)}
@@ -82,7 +117,10 @@ class Level(gt.Layer):
 
 class GCMC(gt.Model):
     def __init__(self, d_in: int, d_out: int, d_edge: int, relations: int, types: int):
-        self.ratings, self.dense = Ratings(d_in, relations, 100), gt.Parameter.glorot(types, 100, 40)
+        self.ratings, self.dense = (
+            Ratings(d_in, relations, 100),
+            gt.Parameter.glorot(types, 100, 40),
+        )
         self.level = Level(40)
 
     def forward(self, graph: Any) -> Any:
@@ -93,9 +131,13 @@ class GCMC(gt.Model):
 def rated(seed: int) -> gt.Graph:
     """Users and movies; training ratings are relations by level, all ratings are targets without messages."""
     held = gt.load("hetero_movielens100k:inverse=no")
-    is_rating = held.edge_columns["relation"] == [name for _, name, _ in held.relations].index("rates")
+    is_rating = held.edge_columns["relation"] == [name for _, name, _ in held.relations].index(
+        "rates"
+    )
     user, movie = (held.nodes_of(kind) for kind in ("user", "movie"))
-    src, dst = (ends[is_rating] - first for ends, first in ((held.src, user[0]), (held.dst, movie[0])))
+    src, dst = (
+        ends[is_rating] - first for ends, first in ((held.src, user[0]), (held.dst, movie[0]))
+    )
     values = np.unique(held.edge_attr[is_rating, 0], return_inverse=True)[1]
     draw = np.random.default_rng(seed).random(len(src))
     train, val, test = draw < 0.76, (draw >= 0.76) & (draw < 0.8), draw >= 0.8
@@ -109,9 +151,17 @@ def rated(seed: int) -> gt.Graph:
             edges[name], share[name] = (ends[0][own], ends[1][own]), 1 / counts[ends[1][own]]
     target = ("user", "asked", "movie")
     edges[target], share[target] = (src, dst), np.zeros(len(src))
-    return gt.Graph(edges, {"user": len(user), "movie": len(movie)}, x={"user": sp.eye(len(user)), "movie": sp.eye(len(movie))},
-                    edge_columns={"share": share}, edge_y={target: values + 1.0}, edge_train={target: train}, edge_val={target: val},
-                    edge_test={target: test}, name="ratings")
+    return gt.Graph(
+        edges,
+        {"user": len(user), "movie": len(movie)},
+        x={"user": sp.eye(len(user)), "movie": sp.eye(len(movie))},
+        edge_columns={"share": share},
+        edge_y={target: values + 1.0},
+        edge_train={target: train},
+        edge_val={target: val},
+        edge_test={target: test},
+        name="ratings",
+    )
 
 
 def run(task: str, seed: int, folder: Path | None) -> dict[str, Any]:
@@ -122,10 +172,18 @@ def run(task: str, seed: int, folder: Path | None) -> dict[str, Any]:
         figure, published = result.metrics["test_rmse"], RATED
     else:
         _, labels, model = task.split("-")
-        result = gt.Trainer(dataset=f"hetero_acm:labels={labels}", **{**ACM, **MODELS[model], **kept(folder)}, seed=seed).fit()
+        result = gt.Trainer(
+            dataset=f"hetero_acm:labels={labels}",
+            **{**ACM, **MODELS[model], **kept(folder)},
+            seed=seed,
+        ).fit()
         figure, published = 100 * result.metrics["test_accuracy"], PUBLISHED[int(labels)]
         macro = {"macro": 100 * result.metrics["test_f1_macro"]}
-    return {"seed": seed, **row(task, [figure], [result.best_epoch], process_time() - began, published), **macro}
+    return {
+        "seed": seed,
+        **row(task, [figure], [result.best_epoch], process_time() - began, published),
+        **macro,
+    }
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ independent matrices), ``movielens`` (12 relations, independent matrices) and
 graph has none. Before the timed epochs all contenders train two epochs without dropout, whose losses
 must agree.
 """
+
 from __future__ import annotations
 
 import sys
@@ -24,9 +25,23 @@ import graphtheta as gt
 from graphtheta.ops.autodiff.init import init_scope
 
 WIDTH, CLASSES, RELATIONS = 64, 8, 8
-GRAPHS = {"rmat": ("rmat:scale=16,edge_factor=22,features=64,classes=8", 0), "movielens": ("hetero_movielens100k", 0),
-          "fb15k": ("fb15k_237", 8), "small": ("rmat:scale=10,edge_factor=8,features=16,classes=8", 2)}
-COLUMNS = ["graph", "contender", "seconds", "least", "times faster", "GiB", "times less", "runs", "note"]
+GRAPHS = {
+    "rmat": ("rmat:scale=16,edge_factor=22,features=64,classes=8", 0),
+    "movielens": ("hetero_movielens100k", 0),
+    "fb15k": ("fb15k_237", 8),
+    "small": ("rmat:scale=10,edge_factor=8,features=16,classes=8", 2),
+}
+COLUMNS = [
+    "graph",
+    "contender",
+    "seconds",
+    "least",
+    "times faster",
+    "GiB",
+    "times less",
+    "runs",
+    "note",
+]
 
 
 def graph_file(name: str, folder: Path) -> Path:
@@ -36,7 +51,9 @@ def graph_file(name: str, folder: Path) -> Path:
         return path
     folder.mkdir(parents=True, exist_ok=True)
     rng, graph = np.random.default_rng(0), gt.load(GRAPHS[name][0])
-    codes = graph.edge_columns.get("relation", rng.integers(0, RELATIONS, graph.n_edges).astype(np.int32))
+    codes = graph.edge_columns.get(
+        "relation", rng.integers(0, RELATIONS, graph.n_edges).astype(np.int32)
+    )
     if name == "fb15k":
         graph = graph.replace(edge_columns={"relation": codes}).with_inverse_relations()
         codes = graph.edge_columns["relation"]
@@ -46,8 +63,15 @@ def graph_file(name: str, folder: Path) -> Path:
     x = graph.x if plain else rng.normal(size=(graph.n_nodes, WIDTH))
     y = rng.integers(0, CLASSES, graph.n_nodes) if graph.y is None else graph.y
     assert not sp.issparse(x)
-    np.savez(path, indptr=indptr.astype(np.int64), indices=graph.src[order].astype(np.int32), relation=codes[order].astype(np.int32),
-             x=x.astype(np.float32), y=y, train=rng.random(graph.n_nodes) < 0.5)
+    np.savez(
+        path,
+        indptr=indptr.astype(np.int64),
+        indices=graph.src[order].astype(np.int32),
+        relation=codes[order].astype(np.int32),
+        x=x.astype(np.float32),
+        y=y,
+        train=rng.random(graph.n_nodes) < 0.5,
+    )
     return path
 
 
@@ -55,7 +79,9 @@ def compete(name: str, options) -> list[Contender]:
     """All contenders on a graph, raced."""
     graph, bases = graph_file(name, options.folder), GRAPHS[name][1]
     with np.load(graph) as file, init_scope(0):
-        model = build(file["x"].shape[1], int(file["y"].max()) + 1, int(file["relation"].max()) + 1, bases)
+        model = build(
+            file["x"].shape[1], int(file["y"].max()) + 1, int(file["relation"].max()) + 1, bases
+        )
     weights = options.folder / f"relations-{name}-weights.npz"
     np.savez(weights, **model.state())
     words = (graph, weights, options.epochs, options.dropout, bases)
@@ -70,7 +96,9 @@ def compete(name: str, options) -> list[Contender]:
 
 def main() -> int:
     options = parser(__doc__, rounds=3)
-    options.add_argument("--graphs", nargs="+", choices=GRAPHS, default=["rmat", "movielens", "fb15k"])
+    options.add_argument(
+        "--graphs", nargs="+", choices=GRAPHS, default=["rmat", "movielens", "fb15k"]
+    )
     options.add_argument("--peers", nargs="*", choices=("dgl", "pyg"), default=["dgl", "pyg"])
     options.add_argument("--epochs", type=int, default=5, help="timed epochs of a round; 5")
     options.add_argument("--dropout", type=float, default=0.5, help="in the timed epochs; 0.5")
@@ -82,10 +110,30 @@ def main() -> int:
         faults += [f"{name} {fault}" for fault in disagreement(contenders)]
         for c in contenders:
             times, seconds = c.seconds.get("epoch", []), c.median("epoch")
-            beside = {} if c is own else {"times faster": ratio(seconds, own.median("epoch")), "times less": ratio(c.peak, own.peak)}
-            rows.append({"graph": name, "contender": c.name, "seconds": seconds, "least": min(times, default=None), "GiB": c.peak / 2**30,
-                         **beside, "runs": len(times), "note": c.error, "label": f"{name} {c.name}", "version": c.version,
-                         "losses": c.checks.get("epoch"), "all": times})
+            beside = (
+                {}
+                if c is own
+                else {
+                    "times faster": ratio(seconds, own.median("epoch")),
+                    "times less": ratio(c.peak, own.peak),
+                }
+            )
+            rows.append(
+                {
+                    "graph": name,
+                    "contender": c.name,
+                    "seconds": seconds,
+                    "least": min(times, default=None),
+                    "GiB": c.peak / 2**30,
+                    **beside,
+                    "runs": len(times),
+                    "note": c.error,
+                    "label": f"{name} {c.name}",
+                    "version": c.version,
+                    "losses": c.checks.get("epoch"),
+                    "all": times,
+                }
+            )
     return finish(options, rows, COLUMNS, faults, bench="relations")
 
 

@@ -9,6 +9,7 @@ validation accuracy, in percent. "of full" is the difference to full neighbourho
 seeds, and "+-" beside it its standard error. Exit code 1 if a difference is below minus two
 standard errors and one percent.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -25,7 +26,9 @@ import graphtheta as gt
 
 PITFALLS = gt.preset("amazon_photo-gcn")
 TASKS: dict[str, dict[str, Any]] = {
-    "computers": gt.preset("amazon_computers-gcn"), "photo": PITFALLS, "cs": gt.preset("coauthor_cs-gcn"),
+    "computers": gt.preset("amazon_computers-gcn"),
+    "photo": PITFALLS,
+    "cs": gt.preset("coauthor_cs-gcn"),
     # the year of graduation at the first college
     "facebook100": {**PITFALLS, "dataset": "facebook100:colleges=1"},
 }
@@ -40,20 +43,40 @@ VERTICES = {"fanout": "512,2048"}
 LAYERS = {"computers": "1024,4096"}
 # a subgraph of GraphSAINT has about half of the nodes; on the two graphs of products most draws in
 # proportion to the degree are of few nodes
-SAINT = {"saint_node": "budget={node}", "saint_edge": "budget={half}", "saint_walk": "roots={quarter},depth=3",
-         "saint_frontier": "budget={frontier},frontier={tenth}"}
+SAINT = {
+    "saint_node": "budget={node}",
+    "saint_edge": "budget={half}",
+    "saint_walk": "roots={quarter},depth=3",
+    "saint_frontier": "budget={frontier},frontier={tenth}",
+}
 BUDGETS = {"facebook100": 4000, "computers": 8000, "photo": 4000, "cs": 8000}
 BY_DEGREE = {"computers": (20000, 16000), "photo": (10000, 8000)}
 SAMPLERS: dict[str, dict[str, Any]] = {
     "full": {},
-    **{name: {"sampler": name, **EDGES} for name in (
-        "neighbour", "weighted", "labor", "labor:sequential=yes", "labor:iterations=1", "labor:star=yes", "labor:normalise=yes",
-        "labor:kappa=16")},
+    **{
+        name: {"sampler": name, **EDGES}
+        for name in (
+            "neighbour",
+            "weighted",
+            "labor",
+            "labor:sequential=yes",
+            "labor:iterations=1",
+            "labor:star=yes",
+            "labor:normalise=yes",
+            "labor:kappa=16",
+        )
+    },
     "neighbour with replacement": {"sampler": "neighbour", **EDGES, "replace": True},
     "neighbour, order=proximity": {"sampler": "neighbour", **EDGES, "order": "proximity"},
     "labor with replacement": {"sampler": "labor", **EDGES, "replace": True},
-    **{name: {"sampler": name, **VERTICES} for name in ("ladies", "ladies:normalise=yes", "pladies")},
-    **{name: {"sampler": f"{name}:{sizes},batches=4", "batch_size": None} for name, sizes in SAINT.items()},
+    **{
+        name: {"sampler": name, **VERTICES}
+        for name in ("ladies", "ladies:normalise=yes", "pladies")
+    },
+    **{
+        name: {"sampler": f"{name}:{sizes},batches=4", "batch_size": None}
+        for name, sizes in SAINT.items()
+    },
 }
 COLUMNS = ["task", "sampler", "mean", "deviation", "of full", "+-", "epochs", "seconds"]
 
@@ -68,21 +91,39 @@ def run(task: str, sampler: str, seeds: int) -> dict[str, Any]:
     if sampler in SAINT:
         n = BUDGETS[task]
         node, frontier = BY_DEGREE.get(task, (n, n))
-        keys["sampler"] = keys["sampler"].format(node=node, half=n // 2, quarter=n // 4, frontier=frontier, tenth=frontier // 10)
+        keys["sampler"] = keys["sampler"].format(
+            node=node, half=n // 2, quarter=n // 4, frontier=frontier, tenth=frontier // 10
+        )
     accuracies, epochs, began = [], [], perf_counter()
     for seed in range(seeds):
         result = gt.Trainer(job=gt.Job(**keys, seed=seed)).fit()
         accuracies.append(100 * result.metrics["test_accuracy"])
         epochs.append(float(result.best_epoch))
     deviation = float(np.std(accuracies, ddof=1)) if seeds > 1 else 0.0
-    return {"task": task, "sampler": sampler, "mean": float(np.mean(accuracies)), "deviation": deviation,
-            "epochs": float(np.median(epochs)), "seconds": perf_counter() - began, "accuracies": accuracies}
+    return {
+        "task": task,
+        "sampler": sampler,
+        "mean": float(np.mean(accuracies)),
+        "deviation": deviation,
+        "epochs": float(np.median(epochs)),
+        "seconds": perf_counter() - began,
+        "accuracies": accuracies,
+    }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS), metavar="SAMPLER", help=", ".join(SAMPLERS))
+    parser.add_argument(
+        "--samplers",
+        nargs="+",
+        choices=SAMPLERS,
+        default=list(SAMPLERS),
+        metavar="SAMPLER",
+        help=", ".join(SAMPLERS),
+    )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--out", type=Path, help="JSON lines, one per row")
     options = parser.parse_args()
@@ -90,7 +131,9 @@ def main() -> int:
     for task in options.tasks:
         full = run(task, "full", options.seeds)
         for name in options.samplers:
-            rows.append(paired(full if name == "full" else run(task, name, options.seeds), full, "of full"))
+            rows.append(
+                paired(full if name == "full" else run(task, name, options.seeds), full, "of full")
+            )
             if options.out:
                 with options.out.open("a", encoding="utf-8") as f:
                     f.write(json.dumps(rows[-1]) + "\n")

@@ -1,4 +1,5 @@
 """Jobs on hundreds of machines that a file describes, on graphs that stand for larger ones."""
+
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
@@ -31,7 +32,14 @@ class Larger(Cluster):
         """As of a cluster; operations are as many as before."""
         return super().compute(load.larger(self.times), workers)
 
-    def transfer(self, sent: np.ndarray, messages: np.ndarray, workers: int, collectives: float = 0.0, counted: bool = False) -> float:
+    def transfer(
+        self,
+        sent: np.ndarray,
+        messages: np.ndarray,
+        workers: int,
+        collectives: float = 0.0,
+        counted: bool = False,
+    ) -> float:
         """As of a cluster."""
         return super().transfer(sent * self.times, messages, workers, collectives, counted)
 
@@ -45,7 +53,12 @@ class Larger(Cluster):
         more = self.times - 1
         summed = more * row.summed / row.workers * self.congestion / self.bandwidth
         updates = more * row.steps * UPDATE_PASSES * parameters * self.seconds[NODES]
-        return replace(row, compute=row.compute - updates, transfer=row.transfer - summed, carried=row.carried - summed)
+        return replace(
+            row,
+            compute=row.compute - updates,
+            transfer=row.transfer - summed,
+            carried=row.carried - summed,
+        )
 
 
 def read(path: Path, times: float) -> Larger:
@@ -56,19 +69,51 @@ def read(path: Path, times: float) -> Larger:
         times: As of ``Larger``.
     """
     held: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    speed = Machine(tuple(held["seconds"][part] for part in PARTS), held["crowded"], held["wake"],
-                    (held["crowded"], 1.0), held["move"], held["move"], 0.0, 0.0, 0.0, held["cores"], 0.0)
-    made = Cluster.of(speed, held["latency"], held["bandwidth"], post=held["message"], congestion=held["congestion"])
+    speed = Machine(
+        tuple(held["seconds"][part] for part in PARTS),
+        held["crowded"],
+        held["wake"],
+        (held["crowded"], 1.0),
+        held["move"],
+        held["move"],
+        0.0,
+        0.0,
+        0.0,
+        held["cores"],
+        0.0,
+    )
+    made = Cluster.of(
+        speed,
+        held["latency"],
+        held["bandwidth"],
+        post=held["message"],
+        congestion=held["congestion"],
+    )
     return Larger(**asdict(made), times=times)
 
 
 def job_of(graph: str, case: str, hidden: int, **keys: Any) -> dict[str, Any]:
     """Keys of a job."""
-    return {"dataset": graph, "model": "gcn", "hidden": hidden, "strategy": case, "dropout": 0.0, "keep": 0, **keys}
+    return {
+        "dataset": graph,
+        "model": "gcn",
+        "hidden": hidden,
+        "strategy": case,
+        "dropout": 0.0,
+        "keep": 0,
+        **keys,
+    }
 
 
-def larger(job: gt.Job, drawn: Drawn, workers: list[int], cluster: Larger, rehearsed: int, mode: str = "cooperative",
-           views: int = 1) -> list[Point]:
+def larger(
+    job: gt.Job,
+    drawn: Drawn,
+    workers: list[int],
+    cluster: Larger,
+    rehearsed: int,
+    mode: str = "cooperative",
+    views: int = 1,
+) -> list[Point]:
     """A job that trains a graph of as many times as many nodes, on numbers of workers.
 
     Args:
@@ -80,10 +125,18 @@ def larger(job: gt.Job, drawn: Drawn, workers: list[int], cluster: Larger, rehea
     """
     held = skeleton(job, drawn.graph)
     parameters = sum(p.value.nbytes for p in held.prepared.model.parameters())
-    points = simulated(held, [job], [1, *workers], cluster, [mode], 1, views=views, rehearsed=rehearsed)
+    points = simulated(
+        held, [job], [1, *workers], cluster, [mode], 1, views=views, rehearsed=rehearsed
+    )
     one, *rest = (cluster.corrected(p.row, parameters) for p in points)
     # the search of a view, which one worker makes without messages, is shared; what messages take is not larger
-    return [Point(replace(row, build=row.build + (cluster.times - 1) * one.build / row.workers), one.compute) for row in rest]
+    return [
+        Point(
+            replace(row, build=row.build + (cluster.times - 1) * one.build / row.workers),
+            one.compute,
+        )
+        for row in rest
+    ]
 
 
 def step(point: Point, slower: float, faster: float) -> float:

@@ -10,6 +10,7 @@ all search by one call:
     messages    of a step, in which each worker may have a message for each other one in every move
     views       searching a view and putting it together, and the interpreter's time for a step
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -65,14 +66,26 @@ class Rounds(NamedTuple):
 def batch_job(graph: str, n: int, mode: str, **keys: Any) -> gt.Job:
     """The job that makes batches of n targets."""
     partitioner, masters = PAIR
-    more = job_of(graph, "mini", HIDDEN, layers=LAYERS, batch_size=n, mode=mode, partitioner=partitioner, masters=masters)
+    more = job_of(
+        graph,
+        "mini",
+        HIDDEN,
+        layers=LAYERS,
+        batch_size=n,
+        mode=mode,
+        partitioner=partitioner,
+        masters=masters,
+    )
     return gt.Job(**more, **keys)
 
 
 def rounds() -> Rounds:
     """Count the messages of two and of three workers, which determine those of any number, and time the interpreter."""
     fanout = ",".join([str(FANOUT)] * LAYERS)
-    job, small = batch_job(BUSY, BUSY_TARGETS, "independent", fanout=fanout), batch_job(SMALL, 1, "independent", fanout=fanout)
+    job, small = (
+        batch_job(BUSY, BUSY_TARGETS, "independent", fanout=fanout),
+        batch_job(SMALL, 1, "independent", fanout=fanout),
+    )
     held, ring = skeleton(job, gt.load(BUSY)), skeleton(small, gt.load(SMALL))
 
     def solved(workers: tuple[int, int], found: list[float]) -> tuple[float, float]:
@@ -80,8 +93,12 @@ def rounds() -> Rounds:
         each = (found[1] - found[0]) / (workers[1] - workers[0])
         return each, found[0] - each * workers[0]
 
-    moves, rest = solved(FEW, [float(rehearse(held, job, pair_of(*PAIR), p, p).messages.max()) for p in FEW])
-    each, seconds = solved(TIMED, [float(rehearse(ring, small, pair_of(*PAIR), p, p).seconds.max()) for p in TIMED])
+    moves, rest = solved(
+        FEW, [float(rehearse(held, job, pair_of(*PAIR), p, p).messages.max()) for p in FEW]
+    )
+    each, seconds = solved(
+        TIMED, [float(rehearse(ring, small, pair_of(*PAIR), p, p).seconds.max()) for p in TIMED]
+    )
     return Rounds(round(moves), round(moves + rest), seconds, each)
 
 
@@ -112,7 +129,9 @@ class Alone:
     n_bytes: float
 
 
-def alone(rmat: LazyRmat, n: int, number: int, cluster: Larger, law: Rounds) -> tuple[Alone, Skeleton]:
+def alone(
+    rmat: LazyRmat, n: int, number: int, cluster: Larger, law: Rounds
+) -> tuple[Alone, Skeleton]:
     """Count a view of n targets, which stands for one of as many times as many, where a small view takes the time of a law."""
     drawn, _ = batch_of(rmat, n, number)
     job = batch_job("rmat", int(drawn.graph.train.sum()), "independent")
@@ -122,8 +141,13 @@ def alone(rmat: LazyRmat, n: int, number: int, cluster: Larger, law: Rounds) -> 
     compute = own.corrected(row, parameter_bytes(held)).compute
     # of two workers, each has half of the rows that it reads
     made = rehearse(held, job, pair_of(*PAIR), 2, 1)
-    return Alone(times * drawn.graph.n_nodes, times * drawn.graph.n_edges, compute,
-                 times * max(float(made.seconds.sum()) - 2 * law.interpreter(2), 0.0), 2 * times * float(made.sent.sum())), held
+    return Alone(
+        times * drawn.graph.n_nodes,
+        times * drawn.graph.n_edges,
+        compute,
+        times * max(float(made.seconds.sum()) - 2 * law.interpreter(2), 0.0),
+        2 * times * float(made.sent.sum()),
+    ), held
 
 
 def parameter_bytes(held: Skeleton) -> int:
@@ -131,7 +155,14 @@ def parameter_bytes(held: Skeleton) -> int:
     return sum(p.value.nbytes for p in held.prepared.model.parameters())
 
 
-def parts_of(views: list[Alone], held: Skeleton, law: Rounds, workers: int, cluster: Larger, saved: float = 0.0) -> dict[str, float]:
+def parts_of(
+    views: list[Alone],
+    held: Skeleton,
+    law: Rounds,
+    workers: int,
+    cluster: Larger,
+    saved: float = 0.0,
+) -> dict[str, float]:
     """Seconds of a step of independent workers by cause.
 
     Args:
@@ -143,15 +174,24 @@ def parts_of(views: list[Alone], held: Skeleton, law: Rounds, workers: int, clus
         saved: Bytes of a view that are not sent, because caches hold them.
     """
     links = replace(cluster, times=1.0)
-    summed = [np.full(workers, x.max()) for x in reduced(held.order, list(held.prepared.model.parameters()), workers)]
+    summed = [
+        np.full(workers, x.max())
+        for x in reduced(held.order, list(held.prepared.model.parameters()), workers)
+    ]
     steps = np.log2(workers) * law.collectives
-    made = (law.moves + steps) * cluster.latency + (law.moves * (workers - 1) + steps) * cluster.post
+    made = (law.moves + steps) * cluster.latency + (
+        law.moves * (workers - 1) + steps
+    ) * cluster.post
     sent = (workers - 1) / workers * max(view.n_bytes for view in views) - saved
     computing, slowest = mean(view.compute for view in views), max(view.compute for view in views)
     both, carried = (links.transfer(summed[0], x, 1) for x in (summed[1], 0 * summed[1]))
-    return {"computing": computing, "imbalance": slowest - computing,
-            "views": mean(view.seconds for view in views) + law.interpreter(workers),
-            "bytes": sent * cluster.congestion / cluster.bandwidth + carried, "messages": made + both - carried}
+    return {
+        "computing": computing,
+        "imbalance": slowest - computing,
+        "views": mean(view.seconds for view in views) + law.interpreter(workers),
+        "bytes": sent * cluster.congestion / cluster.bandwidth + carried,
+        "messages": made + both - carried,
+    }
 
 
 def together(options: Any, case: str, workers: int, cluster: Larger, law: Rounds) -> dict[str, Any]:
@@ -159,17 +199,27 @@ def together(options: Any, case: str, workers: int, cluster: Larger, law: Rounds
 
     One of too many targets is drawn on a smaller graph, and counts as many times as it has fewer edges than on the full one.
     """
-    full, small = LazyRmat(options.full_scale), LazyRmat(options.mode_scale if case == EACH else options.full_scale)
+    full, small = (
+        LazyRmat(options.full_scale),
+        LazyRmat(options.mode_scale if case == EACH else options.full_scale),
+    )
     share = NODE_COUNT / full.n_nodes
     drawn, _ = batch_of(small, workers * sizes(case, small.scale, workers), 0)
     nodes, edges = drawn.graph.n_nodes, drawn.graph.n_edges
     if case == EACH:
-        nodes, edges = full.counted(full.targets(workers * sizes(case, full.scale, workers), 0), [FANOUT] * LAYERS, 0)
+        nodes, edges = full.counted(
+            full.targets(workers * sizes(case, full.scale, workers), 0), [FANOUT] * LAYERS, 0
+        )
     times = share * edges / drawn.graph.n_edges
     job = batch_job("rmat", int(drawn.graph.train.sum()), "cooperative")
     (point,) = larger(job, drawn, [workers], replace(cluster, times=times), options.rehearsed)
-    return {"parts": {**point.parts, "views": point.parts["views"] + law.interpreter(1)}, "nodes": share * nodes, "edges": share * edges,
-            "MiB": times * (point.row.moved + point.row.built) / 2**20 / workers, "times": times}
+    return {
+        "parts": {**point.parts, "views": point.parts["views"] + law.interpreter(1)},
+        "nodes": share * nodes,
+        "edges": share * edges,
+        "MiB": times * (point.row.moved + point.row.built) / 2**20 / workers,
+        "times": times,
+    }
 
 
 def sizes(case: str, scale: int, workers: int) -> int:
@@ -178,11 +228,16 @@ def sizes(case: str, scale: int, workers: int) -> int:
     return max(round(share * (TARGETS if case == EACH else TRAINING * SHARE / workers)), 1)
 
 
-def views_of(case: str, options: Any, workers: int, cluster: Larger, law: Rounds) -> tuple[list[Alone], Skeleton]:
+def views_of(
+    case: str, options: Any, workers: int, cluster: Larger, law: Rounds
+) -> tuple[list[Alone], Skeleton]:
     """Some views of independent workers; large ones hardly differ."""
     rmat = LazyRmat(options.full_scale)
     n = sizes(case, options.full_scale, workers)
-    found = [alone(rmat, n, number, cluster, law) for number in range(1 if case == EACH else options.views)]
+    found = [
+        alone(rmat, n, number, cluster, law)
+        for number in range(1 if case == EACH else options.views)
+    ]
     return [view for view, _ in found], found[0][1]
 
 
@@ -193,18 +248,44 @@ def rows_of(case: str, options: Any, cluster: Larger, law: Rounds) -> list[dict[
         if case == ALL or workers == options.workers[0]:
             views, held = views_of(case, options, workers, cluster, law)
         one = together(options, case, workers, cluster, law)
-        nodes, edges, n_bytes = (mean(getattr(view, name) for view in views) for name in ("nodes", "edges", "n_bytes"))
-        ways = {"cooperative": one["parts"], "independent": parts_of(views, held, law, workers, cluster)}
+        nodes, edges, n_bytes = (
+            mean(getattr(view, name) for view in views) for name in ("nodes", "edges", "n_bytes")
+        )
+        ways = {
+            "cooperative": one["parts"],
+            "independent": parts_of(views, held, law, workers, cluster),
+        }
         for mode, parts in ways.items():
             few, before = first.setdefault(mode, (workers, parts))
-            grown, seconds, limit = (workers / few if case == EACH else 1.0), sum(parts.values()), max(parts, key=parts.__getitem__)
-            rows.append({"case": case, "mode": mode, "workers": workers, "step": seconds,
-                         **{name: grown * step_of(before, *way) / step_of(parts, *way) for name, way in WAYS.items()},
-                         "against": step_of(one["parts"], 1, 1) / seconds, "limit": limit, "share": parts[limit] / seconds,
-                         "MiB": one["MiB"] if mode == "cooperative" else n_bytes / 2**20, "more nodes": workers * nodes / one["nodes"],
-                         "more edges": workers * edges / one["edges"], "nodes together": one["nodes"], "nodes of a view": nodes,
-                         "times": one["times"], "seconds": seconds, "label": f"{case} {mode} {workers}",
-                         **{f"seconds of {x}": s for x, s in parts.items()}})
+            grown, seconds, limit = (
+                (workers / few if case == EACH else 1.0),
+                sum(parts.values()),
+                max(parts, key=parts.__getitem__),
+            )
+            rows.append(
+                {
+                    "case": case,
+                    "mode": mode,
+                    "workers": workers,
+                    "step": seconds,
+                    **{
+                        name: grown * step_of(before, *way) / step_of(parts, *way)
+                        for name, way in WAYS.items()
+                    },
+                    "against": step_of(one["parts"], 1, 1) / seconds,
+                    "limit": limit,
+                    "share": parts[limit] / seconds,
+                    "MiB": one["MiB"] if mode == "cooperative" else n_bytes / 2**20,
+                    "more nodes": workers * nodes / one["nodes"],
+                    "more edges": workers * edges / one["edges"],
+                    "nodes together": one["nodes"],
+                    "nodes of a view": nodes,
+                    "times": one["times"],
+                    "seconds": seconds,
+                    "label": f"{case} {mode} {workers}",
+                    **{f"seconds of {x}": s for x, s in parts.items()},
+                }
+            )
             say(f"{rows[-1]['label']}: {seconds:.3g} s, {rows[-1]['of first']:.2f}, {limit}")
     return rows
 

@@ -4,6 +4,7 @@ Other programs, also those of other guests of the same host, only lengthen a ste
 thread took 1.4 to 1.75 times as long for some seconds, without other processes here). So an epoch
 takes the sum of the shortest time of each step, over all processes.
 """
+
 from __future__ import annotations
 
 import json
@@ -20,7 +21,9 @@ TRIES = 3
 PATIENCE = 900
 
 
-def run_job(keys: dict[str, Any], workers: int, epochs: int, seconds: float, link: str = "") -> dict[str, Any]:
+def run_job(
+    keys: dict[str, Any], workers: int, epochs: int, seconds: float, link: str = ""
+) -> dict[str, Any]:
     """Train a job in processes of its own; again where they have compiled kernels.
 
     Args:
@@ -34,9 +37,17 @@ def run_job(keys: dict[str, Any], workers: int, epochs: int, seconds: float, lin
     """
     words = script("own", "steps", json.dumps(keys), epochs, seconds)
     for _ in range(TRIES):
-        done = subprocess.run(on_workers(workers, words) if workers > 1 else words, stdout=subprocess.PIPE, text=True, check=True,
-                              timeout=PATIENCE, env={**os.environ, "PYTHONPATH": str(HERE), "GRAPHTHETA_LINK": link})
-        found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith(BEGIN))[len(BEGIN):])
+        done = subprocess.run(
+            on_workers(workers, words) if workers > 1 else words,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=PATIENCE,
+            env={**os.environ, "PYTHONPATH": str(HERE), "GRAPHTHETA_LINK": link},
+        )
+        found = json.loads(
+            next(line for line in done.stdout.splitlines() if line.startswith(BEGIN))[len(BEGIN) :]
+        )
         if not any(rank["compiled"] for rank in found["more"]["ranks"]):
             break
     return {"epochs": found["seconds"]["epoch"], "ranks": found["more"]["ranks"]}
@@ -49,5 +60,7 @@ def shortest(runs: list[dict[str, Any]], field: str) -> np.ndarray:
         runs: Of one job, as ``run_job`` returns them.
         field: "seconds" of the clock, or of the "processor".
     """
-    found: np.ndarray = np.min([[rank[field] for rank in run["ranks"]] for run in runs], axis=0).sum(axis=1)
+    found: np.ndarray = np.min(
+        [[rank[field] for rank in run["ranks"]] for run in runs], axis=0
+    ).sum(axis=1)
     return found

@@ -26,6 +26,7 @@ factor. "caches": hits of each policy in the warm state, and the step with them 
 edges inside of clusters, by Louvain and as the graph was drawn, and what the batches of 1 % of them
 have on average; "fewest" and "most" are nodes of a batch.
 """
+
 from __future__ import annotations
 
 import sys
@@ -55,43 +56,127 @@ LEAST_SECONDS = 1.0
 SLOWED = ("50us,10Gbit/s", "50us,1Gbit/s", "1ms,1Gbit/s")
 ALONE = {"strategy": "mini", "batch_size": 512, "fanout": "10,5", "mode": "independent"}
 CHECKED: dict[str, dict[str, Any]] = {
-    "global": {}, "mini": {"batch_size": 512, "fanout": "10,5", "mode": "cooperative"}, "cluster": {"clusters": 16, "mode": "cooperative"},
-    "independent": ALONE, "cached": {**ALONE, "feature_cache": "25%", "cache_policy": "lru"}}
+    "global": {},
+    "mini": {"batch_size": 512, "fanout": "10,5", "mode": "cooperative"},
+    "cluster": {"clusters": 16, "mode": "cooperative"},
+    "independent": ALONE,
+    "cached": {**ALONE, "feature_cache": "25%", "cache_policy": "lru"},
+}
 GRAPH = "rmat:scale=14,edge_factor=14,features=128,classes=16"
 MACHINES = Path(__file__).parent / "papers" / "cluster.yaml"
-COLUMNS = {"check": ["case", "link", "ranks", "simulated", "measured", "off", "limit"],
-           "scaling": ["case", "inside", "partitioner", "workers", "step", "of first", *SETTINGS, "limit", "share", "MiB sent", "messages"],
-           "modes": ["case", "mode", "workers", "step", "of first", *SETTINGS, "against", "more nodes", "more edges", "limit",
-                     "share", "MiB"],
-           "caches": ["case", "workers", "policy", "rows", "hits", "MiB", "step", "saved", "of first", "limit"],
-           "clusters": ["graph", "method", "clusters", "inside", "isolated", "nodes", "fewest", "most", "edges", "without edges"]}
+COLUMNS = {
+    "check": ["case", "link", "ranks", "simulated", "measured", "off", "limit"],
+    "scaling": [
+        "case",
+        "inside",
+        "partitioner",
+        "workers",
+        "step",
+        "of first",
+        *SETTINGS,
+        "limit",
+        "share",
+        "MiB sent",
+        "messages",
+    ],
+    "modes": [
+        "case",
+        "mode",
+        "workers",
+        "step",
+        "of first",
+        *SETTINGS,
+        "against",
+        "more nodes",
+        "more edges",
+        "limit",
+        "share",
+        "MiB",
+    ],
+    "caches": [
+        "case",
+        "workers",
+        "policy",
+        "rows",
+        "hits",
+        "MiB",
+        "step",
+        "saved",
+        "of first",
+        "limit",
+    ],
+    "clusters": [
+        "graph",
+        "method",
+        "clusters",
+        "inside",
+        "isolated",
+        "nodes",
+        "fewest",
+        "most",
+        "edges",
+        "without edges",
+    ],
+}
 
 
 def check(options: Any) -> list[dict[str, Any]]:
     """Compare simulated epochs with measured ones."""
-    words = {case: {**job_of(GRAPH, keys.get("strategy", case), options.hidden), **keys} for case, keys in CHECKED.items()}
+    words = {
+        case: {**job_of(GRAPH, keys.get("strategy", case), options.hidden), **keys}
+        for case, keys in CHECKED.items()
+    }
     jobs = {case: gt.Job(**words[case]) for case in options.checked}
     held = {case: skeleton(job, gt.load(GRAPH)) for case, job in jobs.items()}
     found: dict[tuple[str, str], list[tuple[Point, dict[str, Any]]]] = {}
     for number in range(options.rounds):
         speed = machine(again=True)
-        say(f"speed of this machine, fitted within {speed.error:.0%}: {speed.message * 1e6:.0f} us a move")
+        say(
+            f"speed of this machine, fitted within {speed.error:.0%}: {speed.message * 1e6:.0f} us a move"
+        )
         for case, link in product(options.checked, SLOWED):
             latency, bandwidth, *_ = read_link(link)
             # a rank has a link of its own, though all share this machine
             cluster = Cluster.of(speed, latency, options.ranks * bandwidth)
-            (point,) = simulated(held[case], [jobs[case]], [options.ranks], cluster, [jobs[case].mode], options.ranks, views=16, warm=True)
+            (point,) = simulated(
+                held[case],
+                [jobs[case]],
+                [options.ranks],
+                cluster,
+                [jobs[case].mode],
+                options.ranks,
+                views=16,
+                warm=True,
+            )
             run = run_job(words[case], options.ranks, options.epochs, LEAST_SECONDS, link)
             found.setdefault((case, link), []).append((point, run))
-            say(f"round {number + 1}: {case} {link}: simulated {point.row.seconds:.3g} s, "
-                f"measured {shortest([run], 'seconds').max():.3g} s")
+            say(
+                f"round {number + 1}: {case} {link}: simulated {point.row.seconds:.3g} s, "
+                f"measured {shortest([run], 'seconds').max():.3g} s"
+            )
     rows = []
     for (case, link), each in found.items():
-        point, seconds = min((p for p, _ in each), key=lambda p: p.row.seconds), float(shortest([run for _, run in each], "seconds").max())
-        rows.append({"case": case, "link": link, "ranks": options.ranks, "simulated": point.row.seconds, "measured": seconds,
-                     "off": point.row.seconds / seconds - 1, "limit": point.limit, "seconds": seconds, "label": f"{case} {link}",
-                     "rounds": [(p.row.seconds, float(shortest([run], "seconds").max())) for p, run in each],
-                     **{f"seconds of {name}": s for name, s in point.parts.items()}})
+        point, seconds = (
+            min((p for p, _ in each), key=lambda p: p.row.seconds),
+            float(shortest([run for _, run in each], "seconds").max()),
+        )
+        rows.append(
+            {
+                "case": case,
+                "link": link,
+                "ranks": options.ranks,
+                "simulated": point.row.seconds,
+                "measured": seconds,
+                "off": point.row.seconds / seconds - 1,
+                "limit": point.limit,
+                "seconds": seconds,
+                "label": f"{case} {link}",
+                "rounds": [
+                    (p.row.seconds, float(shortest([run], "seconds").max())) for p, run in each
+                ],
+                **{f"seconds of {name}": s for name, s in point.parts.items()},
+            }
+        )
     off = np.abs([row["off"] for row in rows])
     say(f"median error {np.median(off):.0%}, worst {off.max():.0%}")
     return rows
@@ -100,22 +185,45 @@ def check(options: Any) -> list[dict[str, Any]]:
 def scaling(options: Any) -> list[dict[str, Any]]:
     """Steps on hundreds of workers."""
     drawn: dict[str, list[Callable[[], Drawn]]] = {
-        "global": [lambda: whole(options.scale - 3)], "mini": [lambda: neighbourhood(options.scale)],
-        "cluster": [partial(clusters, share) for share in options.inside]}
+        "global": [lambda: whole(options.scale - 3)],
+        "mini": [lambda: neighbourhood(options.scale)],
+        "cluster": [partial(clusters, share) for share in options.inside],
+    }
     rows: list[dict[str, Any]] = []
     for case in options.cases:
-        for share, draw in zip(options.inside if case == "cluster" else [None], drawn[case], strict=True):
+        for share, draw in zip(
+            options.inside if case == "cluster" else [None], drawn[case], strict=True
+        ):
             batch = draw()
             n, cluster = batch.graph.n_nodes, read(options.cluster, batch.times)
-            say(f"{case}: {n} nodes and {batch.graph.n_edges} edges, for {batch.times:.3g} times as many")
+            say(
+                f"{case}: {n} nodes and {batch.graph.n_edges} edges, for {batch.times:.3g} times as many"
+            )
             for masters, partitioner in product(options.masters, options.partitioners):
-                job = gt.Job(**job_of("rmat", case, 128, **one_batch(case, batch.graph, options.folder), masters=masters,
-                                      partitioner=partitioner))
+                job = gt.Job(
+                    **job_of(
+                        "rmat",
+                        case,
+                        128,
+                        **one_batch(case, batch.graph, options.folder),
+                        masters=masters,
+                        partitioner=partitioner,
+                    )
+                )
                 points = larger(job, batch, options.workers, cluster, options.rehearsed)
                 for point in points:
-                    rows.append({**scaled(point, points[0]), "inside": share, "nodes": n, "edges": batch.graph.n_edges,
-                                 "times": batch.times})
-                    say(f"{rows[-1]['label']}: {point.step:.3g} s, {rows[-1]['of first']:.2f}, {point.limit}")
+                    rows.append(
+                        {
+                            **scaled(point, points[0]),
+                            "inside": share,
+                            "nodes": n,
+                            "edges": batch.graph.n_edges,
+                            "times": batch.times,
+                        }
+                    )
+                    say(
+                        f"{rows[-1]['label']}: {point.step:.3g} s, {rows[-1]['of first']:.2f}, {point.limit}"
+                    )
     return rows
 
 
@@ -126,19 +234,42 @@ def inside(options: Any) -> list[dict[str, Any]]:
     other, own = communities(n, options.inside[0])
     rows = []
     # Louvain finds a community for each isolated node of the R-MAT graph, which are packed
-    for name, graph, method, cluster in (("rmat", rmat, "louvain", find_clusters(rmat.src, rmat.dst, rmat.n_nodes, "louvain", n)),
-                                         ("communities", other, "louvain", find_clusters(other.src, other.dst, other.n_nodes)),
-                                         ("communities", other, "as drawn", own)):
+    for name, graph, method, cluster in (
+        ("rmat", rmat, "louvain", find_clusters(rmat.src, rmat.dst, rmat.n_nodes, "louvain", n)),
+        ("communities", other, "louvain", find_clusters(other.src, other.dst, other.n_nodes)),
+        ("communities", other, "as drawn", own),
+    ):
         count = int(cluster.max()) + 1
         # each batch has as many clusters, in random order
-        batch = (np.random.default_rng(0).permutation(count) // max(round(count * SHARE), 1))[cluster]
-        same, together = cluster[graph.src] == cluster[graph.dst], batch[graph.src] == batch[graph.dst]
-        nodes, edges = np.bincount(batch), np.bincount(batch[graph.src][together], minlength=int(batch.max()) + 1)
-        rows.append({"graph": name, "method": method, "clusters": count, "inside": float(same.mean()),
-                     "isolated": float((np.bincount(graph.dst, minlength=graph.n_nodes) == 0).mean()), "nodes": float(nodes.mean()),
-                     "fewest": int(nodes.min()), "most": int(nodes.max()), "edges": float(edges.mean()), "fewest edges": int(edges.min()),
-                     "without edges": float((edges == 0).mean()), "edges of all": graph.n_edges, "times": NODE_COUNT / graph.n_nodes,
-                     "label": f"{name} {method}"})
+        batch = (np.random.default_rng(0).permutation(count) // max(round(count * SHARE), 1))[
+            cluster
+        ]
+        same, together = (
+            cluster[graph.src] == cluster[graph.dst],
+            batch[graph.src] == batch[graph.dst],
+        )
+        nodes, edges = (
+            np.bincount(batch),
+            np.bincount(batch[graph.src][together], minlength=int(batch.max()) + 1),
+        )
+        rows.append(
+            {
+                "graph": name,
+                "method": method,
+                "clusters": count,
+                "inside": float(same.mean()),
+                "isolated": float((np.bincount(graph.dst, minlength=graph.n_nodes) == 0).mean()),
+                "nodes": float(nodes.mean()),
+                "fewest": int(nodes.min()),
+                "most": int(nodes.max()),
+                "edges": float(edges.mean()),
+                "fewest edges": int(edges.min()),
+                "without edges": float((edges == 0).mean()),
+                "edges of all": graph.n_edges,
+                "times": NODE_COUNT / graph.n_nodes,
+                "label": f"{name} {method}",
+            }
+        )
     return rows
 
 
@@ -155,41 +286,111 @@ def one_batch(case: str, graph: gt.Graph, folder: Path) -> dict[str, Any]:
 def scaled(point: Point, first: Point) -> dict[str, Any]:
     """A row of a number of workers, relative to the fewest."""
     row = point.row
-    return {"case": row.strategy, "mode": row.mode, "masters": row.masters, "partitioner": row.partitioner, "workers": row.workers,
-            "step": point.step, "of first": first.step / point.step,
-            **{name: step(first, *setting) / step(point, *setting) for name, setting in SETTINGS.items()},
-            "limit": point.limit, "share": point.parts[point.limit] / row.seconds, "MiB a worker": row.memory / 2**20,
-            "MiB sent": row.moved / row.steps / 2**20, "MiB of gradients": row.summed / row.steps / 2**20, "messages": row.messages,
-            "seconds": point.step, "label": f"{row.strategy} {row.masters} {row.partitioner} {row.workers}",
-            **{f"seconds of {name}": s for name, s in point.parts.items()}, **{f"{name} of a worker": x for name, x in row.loads.items()}}
+    return {
+        "case": row.strategy,
+        "mode": row.mode,
+        "masters": row.masters,
+        "partitioner": row.partitioner,
+        "workers": row.workers,
+        "step": point.step,
+        "of first": first.step / point.step,
+        **{
+            name: step(first, *setting) / step(point, *setting)
+            for name, setting in SETTINGS.items()
+        },
+        "limit": point.limit,
+        "share": point.parts[point.limit] / row.seconds,
+        "MiB a worker": row.memory / 2**20,
+        "MiB sent": row.moved / row.steps / 2**20,
+        "MiB of gradients": row.summed / row.steps / 2**20,
+        "messages": row.messages,
+        "seconds": point.step,
+        "label": f"{row.strategy} {row.masters} {row.partitioner} {row.workers}",
+        **{f"seconds of {name}": s for name, s in point.parts.items()},
+        **{f"{name} of a worker": x for name, x in row.loads.items()},
+    }
 
 
 def main() -> int:
     options = parser(__doc__, rounds=3)
     options.add_argument("--parts", nargs="+", choices=tuple(COLUMNS), default=list(COLUMNS))
     options.add_argument("--ranks", type=int, default=2, help="of the comparison; 2")
-    options.add_argument("--checked", nargs="+", choices=tuple(CHECKED), default=list(CHECKED), help="jobs of the comparison; all")
+    options.add_argument(
+        "--checked",
+        nargs="+",
+        choices=tuple(CHECKED),
+        default=list(CHECKED),
+        help="jobs of the comparison; all",
+    )
     options.add_argument("--hidden", type=int, default=64, help="width of its layers; 64")
     options.add_argument("--epochs", type=int, default=4, help="timed epochs of a round; 4")
-    options.add_argument("--scale", type=int, default=22, help="of the R-MAT graph of the scaling; 22")
-    options.add_argument("--cluster-scale", type=int, default=17, help="of the R-MAT graph of clusters; 17")
-    options.add_argument("--inside", type=float, nargs="+", default=[0.75],
-                         help="share of the edges of a node inside its cluster; 0.75. The scaling has all of them, clusters the first")
+    options.add_argument(
+        "--scale", type=int, default=22, help="of the R-MAT graph of the scaling; 22"
+    )
+    options.add_argument(
+        "--cluster-scale", type=int, default=17, help="of the R-MAT graph of clusters; 17"
+    )
+    options.add_argument(
+        "--inside",
+        type=float,
+        nargs="+",
+        default=[0.75],
+        help="share of the edges of a node inside its cluster; 0.75. The scaling has all of them, clusters the first",
+    )
     options.add_argument("--workers", type=int, nargs="+", default=[256, 512, 1024])
-    options.add_argument("--cases", nargs="+", choices=("global", "mini", "cluster"), default=["mini", "cluster"])
-    options.add_argument("--masters", nargs="+", default=["hash"], help="node partitioners; hash, which the paper has")
-    options.add_argument("--partitioners", nargs="+", default=["1d-src"], help="edge placements; 1d-src, which the paper has")
-    options.add_argument("--cluster", type=Path, default=MACHINES, help="the simulated machines; papers/cluster.yaml")
-    options.add_argument("--batches", nargs="+", choices=(EACH, ALL), default=[EACH, ALL],
-                         help="targets of modes and caches; both")
-    options.add_argument("--mode-scale", type=int, default=20, help="of the graph of cooperative batches of 1,024 targets for each; 20")
-    options.add_argument("--full-scale", type=int, default=27, help="of the graph of other batches and of caches; 27")
-    options.add_argument("--views", type=int, default=4, help="views of independent workers that are counted; 4")
-    options.add_argument("--reads", type=int, default=12_000_000, help="rows that a worker reads, of which half fill the caches; 12000000")
+    options.add_argument(
+        "--cases", nargs="+", choices=("global", "mini", "cluster"), default=["mini", "cluster"]
+    )
+    options.add_argument(
+        "--masters",
+        nargs="+",
+        default=["hash"],
+        help="node partitioners; hash, which the paper has",
+    )
+    options.add_argument(
+        "--partitioners",
+        nargs="+",
+        default=["1d-src"],
+        help="edge placements; 1d-src, which the paper has",
+    )
+    options.add_argument(
+        "--cluster", type=Path, default=MACHINES, help="the simulated machines; papers/cluster.yaml"
+    )
+    options.add_argument(
+        "--batches",
+        nargs="+",
+        choices=(EACH, ALL),
+        default=[EACH, ALL],
+        help="targets of modes and caches; both",
+    )
+    options.add_argument(
+        "--mode-scale",
+        type=int,
+        default=20,
+        help="of the graph of cooperative batches of 1,024 targets for each; 20",
+    )
+    options.add_argument(
+        "--full-scale", type=int, default=27, help="of the graph of other batches and of caches; 27"
+    )
+    options.add_argument(
+        "--views", type=int, default=4, help="views of independent workers that are counted; 4"
+    )
+    options.add_argument(
+        "--reads",
+        type=int,
+        default=12_000_000,
+        help="rows that a worker reads, of which half fill the caches; 12000000",
+    )
     options.add_argument("--rehearsed", type=int, default=4, help="most workers that make views; 4")
     options = options.parse_args()
     status = 0
-    for part, rows in (("check", check), ("scaling", scaling), ("modes", modes), ("caches", caches), ("clusters", inside)):
+    for part, rows in (
+        ("check", check),
+        ("scaling", scaling),
+        ("modes", modes),
+        ("caches", caches),
+        ("clusters", inside),
+    ):
         if part in options.parts:
             status |= finish(options, rows(options), COLUMNS[part], [], bench="simulate", part=part)
     return status

@@ -6,6 +6,7 @@
 "build" is imports, partition and model, from arrays in memory; "first" is the first epoch, "steady"
 the later ones. "extra" is build plus first minus steady: the cost of a start besides the step.
 """
+
 from __future__ import annotations
 
 import subprocess
@@ -36,8 +37,19 @@ def row_of(model: str, c: Contender) -> dict[str, Any]:
     """Medians of one state of a model."""
     build, first, steady = (c.median(case) for case in ("build", "first", "steady"))
     extra = None if build is None or first is None or steady is None else build + first - steady
-    return {"model": model, "contender": c.name, "build": build, "first": first, "steady": steady, "extra": extra, "GiB": c.peak / 2**30,
-            "note": c.error, "seconds": first, "label": f"{model} {c.name}", "version": c.version}
+    return {
+        "model": model,
+        "contender": c.name,
+        "build": build,
+        "first": first,
+        "steady": steady,
+        "extra": extra,
+        "GiB": c.peak / 2**30,
+        "note": c.error,
+        "seconds": first,
+        "label": f"{model} {c.name}",
+        "version": c.version,
+    }
 
 
 def main() -> int:
@@ -46,10 +58,15 @@ def main() -> int:
     options.add_argument("--graph", default="small", help=f"{HELP}; small")
     options = options.parse_args()
     graph, rows = graph_file(options.graph, options.folder), []
-    findings = [{"finding": "import graphtheta, seconds", "value": import_seconds(max(5, options.rounds))}]
+    findings = [
+        {"finding": "import graphtheta, seconds", "value": import_seconds(max(5, options.rounds))}
+    ]
     cache = options.folder / "kernels"
     for model in options.models:
-        cold, warm = (Contender(state, script("own", "start", state, model, graph, cache)) for state in ("cold", "warm"))
+        cold, warm = (
+            Contender(state, script("own", "start", state, model, graph, cache))
+            for state in ("cold", "warm")
+        )
         say(f"{model} on {graph.stem}")
         # its only purpose is to leave the kernels on disk
         Contender("filling", warm.command).run(options.threads)

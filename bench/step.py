@@ -8,6 +8,7 @@ functions: making views, looking up programs, the tape, the optimiser. It is mea
 time of the main thread, which other programs on the machine do not increase, and must be below
 --most. The other parts are wall time.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -22,7 +23,15 @@ from typing import Any
 
 import graphtheta as gt
 
-SAMPLED = {"strategy": "mini", "model": "sage", "layers": 2, "hidden": 128, "batch_size": 1024, "fanout": "10,10", "split": "fraction"}
+SAMPLED = {
+    "strategy": "mini",
+    "model": "sage",
+    "layers": 2,
+    "hidden": 128,
+    "batch_size": 1024,
+    "fanout": "10,10",
+    "split": "fraction",
+}
 # features as wide as Reddit's; measured only if asked for, since arrays take longer than --most
 WIDE = {**SAMPLED, "layers": 3, "hidden": 256, "fanout": "15,10,5"}
 RUNS: dict[str, dict] = {
@@ -30,8 +39,20 @@ RUNS: dict[str, dict] = {
     "rmat 16": {**SAMPLED, "dataset": "rmat:scale=16,features=64"},
     "rmat 18": {**SAMPLED, "dataset": "rmat:scale=18,edge_factor=20,features=64,classes=41"},
     # GIN with bonds of the Open Graph Benchmark: batches of small graphs
-    "molecules": {"dataset": "mol_tox21:level=graphs", "model": "gine", "layers": 5, "hidden": 300, "train_eps": True, "norm": "batch",
-                  "readout": "mean", "strategy": "mini", "batch_size": 32, "dropout": 0.5, "lr": 0.001, "weight_decay": 0.0},
+    "molecules": {
+        "dataset": "mol_tox21:level=graphs",
+        "model": "gine",
+        "layers": 5,
+        "hidden": 300,
+        "train_eps": True,
+        "norm": "batch",
+        "readout": "mean",
+        "strategy": "mini",
+        "batch_size": 32,
+        "dropout": 0.5,
+        "lr": 0.001,
+        "weight_decay": 0.0,
+    },
     "wide 16": {**WIDE, "dataset": "rmat:scale=16,edge_factor=20,features=602,classes=41"},
     "wide 18": {**WIDE, "dataset": "rmat:scale=18,edge_factor=20,features=602,classes=41"},
 }
@@ -60,9 +81,13 @@ class Split:
 
     def timed(self, kind: str, call: Callable) -> Callable:
         """A function that books its time under a kind."""
+
         def run(*args: Any, **options: Any) -> Any:
             # a product runs its blocks on the pool of compiled loops
-            if threading.current_thread() is not threading.main_thread() or self._kind == "products":
+            if (
+                threading.current_thread() is not threading.main_thread()
+                or self._kind == "products"
+            ):
                 return call(*args, **options)
             before = self.switch(kind)
             try:
@@ -89,7 +114,11 @@ class Split:
             kind = "products" if p.traits.contraction else "arrays"
             p.forward = self.timed(kind, p.forward)
             p.rules = {name: rule and self.timed(kind, rule) for name, rule in p.rules.items()}
-        owners = [(c, ("start", "finish", "backward_state", "merge")) for c in vars(aggregator).values() if isinstance(c, type)]
+        owners = [
+            (c, ("start", "finish", "backward_state", "merge"))
+            for c in vars(aggregator).values()
+            if isinstance(c, type)
+        ]
         for owner, names in [*owners, (Gradients, ("add",))]:
             for name in set(names) & set(vars(owner)):
                 setattr(owner, name, self.timed("arrays", vars(owner)[name]))
@@ -122,27 +151,58 @@ def measure(trainer: gt.Trainer, step: Callable[[], Any], steps: int, split: Spl
         split.switch("other")
         rows.append({kind: 1000 * s for kind, s in {"step": seconds, **split.seconds}.items()})
     assert view is not None
-    return {**{kind: median(row[kind] for row in rows) for kind in rows[0]},
-            "nodes": [level.n_in for level in view.levels] + [view.n_targets], "edges": [level.n_edges for level in view.levels],
-            "order": [layer.order(level.counts) for layer, level in zip(trainer.probe.summing, view.levels, strict=True)]}
+    return {
+        **{kind: median(row[kind] for row in rows) for kind in rows[0]},
+        "nodes": [level.n_in for level in view.levels] + [view.n_targets],
+        "edges": [level.n_edges for level in view.levels],
+        "order": [
+            layer.order(level.counts)
+            for layer, level in zip(trainer.probe.summing, view.levels, strict=True)
+        ],
+    }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=RUNS, default=[name for name in RUNS if "wide" not in name])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=RUNS, default=[name for name in RUNS if "wide" not in name]
+    )
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--most", type=float, default=5.0, help="milliseconds a step may take outside of loops, products and arrays")
+    parser.add_argument(
+        "--most",
+        type=float,
+        default=5.0,
+        help="milliseconds a step may take outside of loops, products and arrays",
+    )
     parser.add_argument("--out", type=Path, help="JSON lines, one per workload")
     options = parser.parse_args()
     ready = {name: trained(RUNS[name], options.steps) for name in options.only}
     split = Split()
     split.watch()
-    print(f"{'milliseconds':14}" + "".join(f"{name:>10}" for name in ("step", *KINDS)) + "   edges", flush=True)
+    print(
+        f"{'milliseconds':14}" + "".join(f"{name:>10}" for name in ("step", *KINDS)) + "   edges",
+        flush=True,
+    )
     slow = []
     for name, (trainer, step) in ready.items():
         row = measure(trainer, step, options.steps, split)
-        print(f"{name:14}" + "".join(f"{row[kind]:10.2f}" for kind in ("step", *KINDS)) + f"   {row['edges']}", flush=True)
-        print("".join(f"{'':14}layer {i}: {line}\n" for i, lines in enumerate(row["order"], 1) for line in lines), end="", flush=True)
+        print(
+            f"{name:14}"
+            + "".join(f"{row[kind]:10.2f}" for kind in ("step", *KINDS))
+            + f"   {row['edges']}",
+            flush=True,
+        )
+        print(
+            "".join(
+                f"{'':14}layer {i}: {line}\n"
+                for i, lines in enumerate(row["order"], 1)
+                for line in lines
+            ),
+            end="",
+            flush=True,
+        )
         slow += [name] * (row["other"] > options.most)
         if options.out:
             with options.out.open("a", encoding="utf-8") as f:

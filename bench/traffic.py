@@ -12,6 +12,7 @@ A step has a batch for each worker. Counts are of the first steps of an epoch, o
 Batches are defined globally and do not depend on the partition: a batch of independent workers has
 targets, and so features, of all of them under any partitioner.
 """
+
 from __future__ import annotations
 
 import sys
@@ -27,10 +28,21 @@ from graphtheta.train.loop.modes import count_modes
 from graphtheta.train.reuse.caching.scout import Scout
 
 MASTERS = ["hash", "block", "ldg", "fennel", "bgl", "grem", "metis"]
-COLUMNS = ["graph", "masters", "expand", "expand, of hash", "values", "values, of hash", "features", "features, of hash"]
+COLUMNS = [
+    "graph",
+    "masters",
+    "expand",
+    "expand, of hash",
+    "values",
+    "values, of hash",
+    "features",
+    "features, of hash",
+]
 
 
-def program(comm: Comm, graph: gt.Graph, keys: dict[str, Any], steps: int) -> tuple[float, int, float]:
+def program(
+    comm: Comm, graph: gt.Graph, keys: dict[str, Any], steps: int
+) -> tuple[float, int, float]:
     """Bytes to expand the views of a step on this worker, bytes of values of a step, and rows that this worker fetches."""
     one = gt.Trainer(graph=graph, comm=comm, **keys)
     before = comm.ledger.receivers(comm.size)[:, 0].sum()
@@ -44,21 +56,39 @@ def program(comm: Comm, graph: gt.Graph, keys: dict[str, Any], steps: int) -> tu
 
 def row_of(name: str, graph: gt.Graph, masters: str, options: Any) -> dict[str, Any]:
     """Counts of a partitioner."""
-    keys = {"model": "sage", "strategy": "mini", "hidden": 64, "layers": options.fanout.count(",") + 1, "fanout": options.fanout,
-            "batch_size": options.targets, "masters": masters}
+    keys = {
+        "model": "sage",
+        "strategy": "mini",
+        "hidden": 64,
+        "layers": options.fanout.count(",") + 1,
+        "fanout": options.fanout,
+        "batch_size": options.targets,
+        "masters": masters,
+    }
     found = run_simulated(options.workers, program, graph, keys, options.steps)
-    return {"graph": name.partition(":")[0], "masters": masters, "expand": sum(x for x, _, _ in found) / 2**10,
-            "values": found[0][1] / 2**10, "features": sum(x for _, _, x in found), "seconds": None, "label": f"{name} {masters}"}
+    return {
+        "graph": name.partition(":")[0],
+        "masters": masters,
+        "expand": sum(x for x, _, _ in found) / 2**10,
+        "values": found[0][1] / 2**10,
+        "features": sum(x for _, _, x in found),
+        "seconds": None,
+        "label": f"{name} {masters}",
+    }
 
 
 def main() -> int:
     options = parser(__doc__, rounds=1)
     options.add_argument("--graphs", nargs="+", default=GRAPHS, help="names for gt.load")
-    options.add_argument("--masters", nargs="+", default=MASTERS, help="node partitioners, hash first")
+    options.add_argument(
+        "--masters", nargs="+", default=MASTERS, help="node partitioners, hash first"
+    )
     options.add_argument("--workers", type=int, default=4, help="simulated; 4")
     options.add_argument("--fanout", default="5,10,15", help="one number for each layer; 5,10,15")
     options.add_argument("--targets", type=int, default=100, help="of a batch; 100")
-    options.add_argument("--share", type=float, default=0.2, help="of the nodes that are targets; 0.2")
+    options.add_argument(
+        "--share", type=float, default=0.2, help="of the nodes that are targets; 0.2"
+    )
     options.add_argument("--steps", type=int, default=4, help="counted; 4")
     options = options.parse_args()
     rows = list[dict[str, Any]]()
@@ -66,10 +96,22 @@ def main() -> int:
         graph = graph_of(name, options.share)
         of_graph = [row_of(name, graph, masters, options) for masters in options.masters]
         for row in of_graph:
-            row |= {f"{what}, of hash": row[what] / of_graph[0][what] for what in ("expand", "values", "features")}
+            row |= {
+                f"{what}, of hash": row[what] / of_graph[0][what]
+                for what in ("expand", "values", "features")
+            }
         rows += of_graph
-    return finish(options, rows, COLUMNS, [], bench="traffic", workers=options.workers, fanout=options.fanout, targets=options.targets,
-                  share=options.share)
+    return finish(
+        options,
+        rows,
+        COLUMNS,
+        [],
+        bench="traffic",
+        workers=options.workers,
+        fanout=options.fanout,
+        targets=options.targets,
+        share=options.share,
+    )
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ nodes. Gradients of eight views are summed for an update. A rank is idle while a
 for other ranks; the idle time of the threads of one rank is the processor time that they do not
 use.
 """
+
 from __future__ import annotations
 
 import json
@@ -19,8 +20,16 @@ from harness import Contender, disagreement, finish, parser, race, ratio, script
 from overlap import on_links
 
 CLUSTERS = 32
-KEYS: dict[str, Any] = {"dataset": "rmat:scale={},edge_factor=32,features=128,classes=16", "model": "sage", "hidden": 128,
-                        "strategy": "cluster", "split": "fraction", "clusters_per_batch": 1, "views_per_step": 8, "optimiser": "sgd"}
+KEYS: dict[str, Any] = {
+    "dataset": "rmat:scale={},edge_factor=32,features=128,classes=16",
+    "model": "sage",
+    "hidden": 128,
+    "strategy": "cluster",
+    "split": "fraction",
+    "clusters_per_batch": 1,
+    "views_per_step": 8,
+    "optimiser": "sgd",
+}
 COLUMNS = ["case", "contender", "seconds", "least", "idle", "views", "runs", "note"]
 
 
@@ -36,10 +45,23 @@ def power_law(path: Path, nodes: int, power: float) -> Path:
 def row_of(case: str, c: Contender) -> dict[str, Any]:
     """Figures of a contender: the mean over ranks and runs."""
     ranks, times = [rank for run in c.more for rank in run["ranks"]], c.seconds.get("epoch", [])
-    idle = [max(0.0, 1 - rank["busy"]) if case.startswith("1 rank") else rank["idle"] for rank in ranks]
-    return {"case": case, "contender": c.name, "seconds": c.median("epoch"), "least": min(times, default=None),
-            "idle": sum(idle) / len(idle) if idle else None, "views": ranks[0]["views"] if ranks else None, "runs": len(times),
-            "note": c.error, "label": f"{case} {c.name}", "version": c.version, "losses": c.checks.get("epoch"), "all": times}
+    idle = [
+        max(0.0, 1 - rank["busy"]) if case.startswith("1 rank") else rank["idle"] for rank in ranks
+    ]
+    return {
+        "case": case,
+        "contender": c.name,
+        "seconds": c.median("epoch"),
+        "least": min(times, default=None),
+        "idle": sum(idle) / len(idle) if idle else None,
+        "views": ranks[0]["views"] if ranks else None,
+        "runs": len(times),
+        "note": c.error,
+        "label": f"{case} {c.name}",
+        "version": c.version,
+        "losses": c.checks.get("epoch"),
+        "all": times,
+    }
 
 
 def main() -> int:
@@ -49,20 +71,34 @@ def main() -> int:
     options.add_argument("--power", type=float, default=1.0, help="of the sizes; 1")
     options.add_argument("--in-flight", type=int, default=4, help="views; 4")
     options = options.parse_args()
-    clusters = power_law(options.folder / f"clusters-{options.scale}.npy", 1 << options.scale, options.power)
-    keys = {**KEYS, "dataset": KEYS["dataset"].format(options.scale), "cluster_method": str(clusters.resolve())}
+    clusters = power_law(
+        options.folder / f"clusters-{options.scale}.npy", 1 << options.scale, options.power
+    )
+    keys = {
+        **KEYS,
+        "dataset": KEYS["dataset"].format(options.scale),
+        "cluster_method": str(clusters.resolve()),
+    }
     rows, faults, findings = [], [], []
     for ranks in (1, options.threads):
         threads = options.threads // ranks
         case = f"{ranks} rank{'s' * (ranks > 1)} x {threads}"
         jobs = {n: json.dumps({**keys, "views_in_flight": n}) for n in (1, options.in_flight)}
-        one, several = contenders = [on_links(f"{n} in flight", ranks, "", script("own", "flight", job, options.epochs), threads)
-                                     for n, job in jobs.items()]
+        one, several = contenders = [
+            on_links(
+                f"{n} in flight", ranks, "", script("own", "flight", job, options.epochs), threads
+            )
+            for n, job in jobs.items()
+        ]
         race(contenders, options.rounds, options.threads)
         faults += disagreement(contenders)
         rows += [row_of(case, c) for c in contenders]
-        findings.append({"finding": f"{case}: epochs a second, {options.in_flight} in flight against 1",
-                         "value": ratio(one.median("epoch"), several.median("epoch"))})
+        findings.append(
+            {
+                "finding": f"{case}: epochs a second, {options.in_flight} in flight against 1",
+                "value": ratio(one.median("epoch"), several.median("epoch")),
+            }
+        )
     return finish(options, rows, COLUMNS, faults, findings, bench="uneven", power=options.power)
 
 

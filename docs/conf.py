@@ -1,4 +1,5 @@
 """Settings of Sphinx, which makes a site of this folder (``make docs``); a warning is an error."""
+
 from __future__ import annotations
 
 import inspect
@@ -47,17 +48,30 @@ sys.modules["gt"] = user_module()
 
 # which page of api/ shows the public names of which modules; the longest that fits counts
 SHOWN = re.compile(r"^<!-- public: (.*) -->$", re.MULTILINE)
-PAGES = {"/".join(page.parts[-2:])[:-3]: page.read_text(encoding="utf-8") for page in sorted((Path(__file__).parent / "api").glob("*.md"))}
-PREFIXES = [prefix for page in PAGES.values() for line in SHOWN.findall(page) for prefix in line.split()]
+PAGES = {
+    "/".join(page.parts[-2:])[:-3]: page.read_text(encoding="utf-8")
+    for page in sorted((Path(__file__).parent / "api").glob("*.md"))
+}
+PREFIXES = [
+    prefix for page in PAGES.values() for line in SHOWN.findall(page) for prefix in line.split()
+]
 # what docutils would take for markup in the prose of a docstring
 MARKUP = re.compile(r"[*|]|(?<=\w)_(?!\w)")
-OPTIONS = {"class": "\n   :members:\n   :inherited-members: Module,BaseModel", "function": "", "data": "\n   :no-value:"}
+OPTIONS = {
+    "class": "\n   :members:\n   :inherited-members: Module,BaseModel",
+    "function": "",
+    "data": "\n   :no-value:",
+}
 
 
 def home(name: str) -> str:
     """The module in which a public name is defined, after ``graphtheta.``."""
     value = getattr(sys.modules["gt"], name)
-    module = value.__module__ if inspect.isclass(value) or inspect.isfunction(value) else graphtheta._HOME[name]
+    module = (
+        value.__module__
+        if inspect.isclass(value) or inspect.isfunction(value)
+        else graphtheta._HOME[name]
+    )
     return str(module).removeprefix("graphtheta.")
 
 
@@ -66,14 +80,18 @@ def prefix_of(name: str) -> str:
     module = home(name)
     fitting = [prefix for prefix in PREFIXES if module == prefix or module.startswith(f"{prefix}.")]
     if not fitting:
-        raise LookupError(f"gt.{name}, defined in {module}, belongs to no page of docs/api/: add the module to a line <!-- public: ... -->")
+        raise LookupError(
+            f"gt.{name}, defined in {module}, belongs to no page of docs/api/: add the module to a line <!-- public: ... -->"
+        )
     return max(fitting, key=len)
 
 
 def shown(prefixes: list[str]) -> str:
     """The entries of the public names of some modules."""
     entries = []
-    for name in (name for name in graphtheta.__all__ if name != "__version__" and prefix_of(name) in prefixes):
+    for name in (
+        name for name in graphtheta.__all__ if name != "__version__" and prefix_of(name) in prefixes
+    ):
         value = getattr(sys.modules["gt"], name)
         kind = "class" if inspect.isclass(value) else "function" if callable(value) else "data"
         entries.append(f".. auto{kind}:: gt.{name}{OPTIONS[kind]}")
@@ -85,11 +103,15 @@ def with_names(app: Any, page: str, source: list[str]) -> None:
     source[0] = SHOWN.sub(lambda line: shown(line[1].split()), source[0])
 
 
-def as_plain_text(app: Any, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+def as_plain_text(
+    app: Any, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
     """Docstrings are read in terminals: outside of ``code`` a star, a bar or a last underscore is itself, and no markup."""
     for i, line in enumerate(lines):
         parts = re.split("(``.*?``)", line)
-        lines[i] = "".join(part if part.startswith("``") else MARKUP.sub(r"\\\g<0>", part) for part in parts)
+        lines[i] = "".join(
+            part if part.startswith("``") else MARKUP.sub(r"\\\g<0>", part) for part in parts
+        )
 
 
 def setup(app: Any) -> None:

@@ -3,6 +3,7 @@
 The gather is in the first Python block of the page. The source that Numba compiles for it is in
 ``linecache``, where tracebacks find its lines.
 """
+
 from __future__ import annotations
 
 import linecache
@@ -19,7 +20,10 @@ GATHER = re.compile(r"```python\n(.*?)```", re.DOTALL)
 # columns before the loop over the edges of a row
 LOOP = 20
 # which part of which kernel a block shows: a word that only this kernel has, and the line at which the part begins
-SHOWN = {"forward": ("state__total", " " * LOOP + "for k in"), "sender": ("gsrc", " " * LOOP + "for k in")}
+SHOWN = {
+    "forward": ("state__total", " " * LOOP + "for k in"),
+    "sender": ("gsrc", " " * LOOP + "for k in"),
+}
 
 
 def kernels(gather: str) -> list[str]:
@@ -29,13 +33,21 @@ def kernels(gather: str) -> list[str]:
 
     class Net(gt.Model):
         def __init__(self, d_in: int, d_out: int):
-            self.start, self.layer, self.end = gt.Parameter.glorot(d_in, 16), names["Attention"](), gt.Parameter.glorot(16, d_out)
+            self.start, self.layer, self.end = (
+                gt.Parameter.glorot(d_in, 16),
+                names["Attention"](),
+                gt.Parameter.glorot(16, d_out),
+            )
 
         def forward(self, graph: Any) -> Any:
             return self.layer(graph, graph.x @ self.start) @ self.end
 
     gt.Trainer(Net, gt.load("sbm:n_nodes=50,n_edges=200"), epochs=1).fit()
-    return ["".join(entry[2]) for name, entry in linecache.cache.items() if name.startswith("<graphtheta_kernel") and len(entry) == 4]
+    return [
+        "".join(entry[2])
+        for name, entry in linecache.cache.items()
+        if name.startswith("<graphtheta_kernel") and len(entry) == 4
+    ]
 
 
 def part(sources: list[str], word: str, begin: str) -> str:
@@ -43,7 +55,9 @@ def part(sources: list[str], word: str, begin: str) -> str:
     (source,) = [text for text in sources if word in text.split("def kernel(")[1].split(")")[0]]
     lines = source.split("def kernel(")[1].splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith(begin))
-    last = next(i for i, line in enumerate(lines) if i > first and not line.startswith(" " * (LOOP + 4)))
+    last = next(
+        i for i, line in enumerate(lines) if i > first and not line.startswith(" " * (LOOP + 4))
+    )
     unread = re.compile(r"\s+(later|far\w*|el|sl|se|ce|prefetch\(.*) ?(=|$)|\s+(if later|prefetch)")
     return "\n".join(line[LOOP:] for line in lines[first:last] if not unread.match(line))
 

@@ -1,4 +1,5 @@
 """Replaces listings in pages: the block of text below a line ``<!-- generated: NAME -->``."""
+
 from __future__ import annotations
 
 import re
@@ -13,6 +14,8 @@ def put(page: str, name: str, text: str) -> str:
         text: What it shows.
     """
     block = f"<!-- generated: {name} -->\n```text\n{text}\n```"
-    page, n = re.subn(rf"<!-- generated: {name} -->\n```text\n.*?```", lambda _: block, page, flags=re.DOTALL)
+    page, n = re.subn(
+        rf"<!-- generated: {name} -->\n```text\n.*?```", lambda _: block, page, flags=re.DOTALL
+    )
     assert n == 1, f"{n} listings named {name}"
     return page

@@ -3,6 +3,7 @@
 A short training runs under a profiler, which records the stack at the first call of each station of
 a path. The stacks of a path, from the functions where it begins, are its tree. Needs Python 3.11.
 """
+
 from __future__ import annotations
 
 import subprocess
@@ -19,16 +20,48 @@ from graphtheta.__main__ import main
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "paths.md"
-COMMAND = "train --dataset sbm:n_nodes=60,n_edges=240 --strategy mini --batch-size 20 --epochs 1 --out"
+COMMAND = (
+    "train --dataset sbm:n_nodes=60,n_edges=240 --strategy mini --batch-size 20 --epochs 1 --out"
+)
 # the name of each path, the functions where it begins, and the functions (stations) that it must reach; a name that begins with a
 # dot is a method of any class
 PATHS = {
-    "command": ("from graphtheta train to a step", ["main"], ["Session.__init__", "Trainer.fit", "WorkQueue.run", "Tape.backward"]),
-    "features": ("from gt.load to the loss", ["load", "build_partition", "Trainer.fit"],
-                 ["load", "check_edges", "build_partition", "k_hop_view", "take_rows", "forward@fused", ".loss", "softmax_cross_entropy"]),
-    "gradient": ("from the gradient to the optimiser", ["Training._compute"],
-                 ["Tape.backward", "backward@fused", "GradientSum.add", "GradientSum.finish", ".deliver", "Optimiser.step"]),
-    "gather": ("from a gather to machine code", ["run_superstep"], [".gather", "record", "plan", "generate", "compiled"]),
+    "command": (
+        "from graphtheta train to a step",
+        ["main"],
+        ["Session.__init__", "Trainer.fit", "WorkQueue.run", "Tape.backward"],
+    ),
+    "features": (
+        "from gt.load to the loss",
+        ["load", "build_partition", "Trainer.fit"],
+        [
+            "load",
+            "check_edges",
+            "build_partition",
+            "k_hop_view",
+            "take_rows",
+            "forward@fused",
+            ".loss",
+            "softmax_cross_entropy",
+        ],
+    ),
+    "gradient": (
+        "from the gradient to the optimiser",
+        ["Training._compute"],
+        [
+            "Tape.backward",
+            "backward@fused",
+            "GradientSum.add",
+            "GradientSum.finish",
+            ".deliver",
+            "Optimiser.step",
+        ],
+    ),
+    "gather": (
+        "from a gather to machine code",
+        ["run_superstep"],
+        [".gather", "record", "plan", "generate", "compiled"],
+    ),
 }
 Frame = tuple[str, str]
 
@@ -47,13 +80,19 @@ def frames(frame: FrameType | None) -> list[Frame]:
 def matches(frame: Frame, station: str) -> bool:
     """Whether a function is a station: a name, or its end, and after @ the name of its module."""
     name, _, module = station.partition("@")
-    return (frame[1].endswith(name) if name.startswith(".") else frame[1] == name) and frame[0].endswith(f"{module}.py" if module else "")
+    return (frame[1].endswith(name) if name.startswith(".") else frame[1] == name) and frame[
+        0
+    ].endswith(f"{module}.py" if module else "")
 
 
 def record() -> dict[str, list[list[Frame]]]:
     """The stack at each station of each path, from a function where the path begins."""
     found: dict[tuple[str, str], list[Frame]] = {}
-    wanted = {station.partition("@")[0].rpartition(".")[2] for *_, stations in PATHS.values() for station in stations}
+    wanted = {
+        station.partition("@")[0].rpartition(".")[2]
+        for *_, stations in PATHS.values()
+        for station in stations
+    }
 
     def called(frame: FrameType, event: str, argument: Any) -> None:
         if event != "call" or frame.f_code.co_name not in wanted:
@@ -62,13 +101,21 @@ def record() -> dict[str, list[list[Frame]]]:
         for path, (_, begins, stations) in PATHS.items():
             for station in stations:
                 if (path, station) not in found and stack and matches(stack[-1], station):
-                    starts = [i for i, one in enumerate(stack) if any(matches(one, begin) for begin in begins)]
+                    starts = [
+                        i
+                        for i, one in enumerate(stack)
+                        if any(matches(one, begin) for begin in begins)
+                    ]
                     if starts:
-                        found[path, station] = stack[starts[0]:]
+                        found[path, station] = stack[starts[0] :]
 
     with tempfile.TemporaryDirectory() as folder:
         # compiling under a profiler takes a minute
-        subprocess.run([sys.executable, "-m", "graphtheta", *COMMAND.split(), f"{folder}/first"], check=True, capture_output=True)
+        subprocess.run(
+            [sys.executable, "-m", "graphtheta", *COMMAND.split(), f"{folder}/first"],
+            check=True,
+            capture_output=True,
+        )
         threading.setprofile(called)
         sys.setprofile(called)
         try:
@@ -76,9 +123,16 @@ def record() -> dict[str, list[list[Frame]]]:
         finally:
             sys.setprofile(None)
             threading.setprofile(None)  # type: ignore[arg-type]
-    missing = [f"{path}: {station}" for path, (*_, stations) in PATHS.items() for station in stations if (path, station) not in found]
+    missing = [
+        f"{path}: {station}"
+        for path, (*_, stations) in PATHS.items()
+        for station in stations
+        if (path, station) not in found
+    ]
     if missing:
-        raise LookupError(f"stations that the training does not reach, or not from the beginning of the path: {', '.join(missing)}")
+        raise LookupError(
+            f"stations that the training does not reach, or not from the beginning of the path: {', '.join(missing)}"
+        )
     return {path: [stack for (other, _), stack in found.items() if other == path] for path in PATHS}
 
 
@@ -106,7 +160,11 @@ def filled(page: str) -> str:
     found = record()
     for name, stacks in found.items():
         page = put(page, name, tree(stacks))
-    return put(page, "sizes", "\n".join(f"{PATHS[name][0]:<40}{size(stacks)}" for name, stacks in found.items()))
+    return put(
+        page,
+        "sizes",
+        "\n".join(f"{PATHS[name][0]:<40}{size(stacks)}" for name, stacks in found.items()),
+    )
 
 
 if __name__ == "__main__":

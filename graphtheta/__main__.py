@@ -1,4 +1,5 @@
 """The command ``graphtheta``: runs a subcommand; an error becomes one message and an exit code."""
+
 from __future__ import annotations
 
 import sys
@@ -16,17 +17,47 @@ from graphtheta.errors import ConfigError, GraphThetaError
 # name, module and line of help of each subcommand
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("graphtheta.cli.command", "train a model; without flags, a small built-in job"),
-    "launch": ("graphtheta.cli.launch", "run a command on several ranks; if it fails, restart it from the newest intact checkpoint"),
+    "launch": (
+        "graphtheta.cli.launch",
+        "run a command on several ranks; if it fails, restart it from the newest intact checkpoint",
+    ),
     "evaluate": ("graphtheta.cli.command", "compute metrics of a finished run on every split"),
-    "predict": ("graphtheta.cli.predict", "write predictions of a finished run for all nodes, by original id"),
-    "import": ("graphtheta.cli.import_", "write a graph as a store, a folder that training maps into memory"),
-    "report": ("graphtheta.cli.report", "write an HTML report of a run: learning curve, time, load balance, traffic, memory"),
-    "transform": ("graphtheta.cli.transform", "make a store of some nodes and edges of another one"),
-    "analyse": ("graphtheta.cli.analyse", "run a graph algorithm, such as pagerank, and write values of all nodes by original id"),
-    "info": ("graphtheta.cli.command", "show statistics of a dataset and of its partition over workers"),
-    "explain": ("graphtheta.cli.command", "show the execution plan of a job: layers, messages between workers, bytes, operations, memory"),
-    "plan": ("graphtheta.cli.plan", "predict memory, bytes and time of a job before it runs; refuse one that cannot fit"),
-    "simulate": ("graphtheta.cli.simulate", "count a job on many workers, and predict its time on a cluster and what limits it"),
+    "predict": (
+        "graphtheta.cli.predict",
+        "write predictions of a finished run for all nodes, by original id",
+    ),
+    "import": (
+        "graphtheta.cli.import_",
+        "write a graph as a store, a folder that training maps into memory",
+    ),
+    "report": (
+        "graphtheta.cli.report",
+        "write an HTML report of a run: learning curve, time, load balance, traffic, memory",
+    ),
+    "transform": (
+        "graphtheta.cli.transform",
+        "make a store of some nodes and edges of another one",
+    ),
+    "analyse": (
+        "graphtheta.cli.analyse",
+        "run a graph algorithm, such as pagerank, and write values of all nodes by original id",
+    ),
+    "info": (
+        "graphtheta.cli.command",
+        "show statistics of a dataset and of its partition over workers",
+    ),
+    "explain": (
+        "graphtheta.cli.command",
+        "show the execution plan of a job: layers, messages between workers, bytes, operations, memory",
+    ),
+    "plan": (
+        "graphtheta.cli.plan",
+        "predict memory, bytes and time of a job before it runs; refuse one that cannot fit",
+    ),
+    "simulate": (
+        "graphtheta.cli.simulate",
+        "count a job on many workers, and predict its time on a cluster and what limits it",
+    ),
     "warmup": ("graphtheta.cli.command", "compile the kernels of a job ahead of time"),
     "doctor": ("graphtheta.cli.doctor", "check this machine: versions, MPI, threads, memory"),
 }
@@ -36,8 +67,10 @@ BAD_USAGE = 2
 def usage() -> str:
     """The text of ``graphtheta --help``."""
     lines = "\n".join(f"  {name.ljust(10)}{about}" for name, (_, about) in COMMANDS.items())
-    return (f"graphtheta {graphtheta.__version__}: distributed graph learning on CPUs\n\nusage: graphtheta COMMAND [flags]\n\n{lines}\n\n"
-            "graphtheta COMMAND --help lists the flags. On several workers: mpiexec -n 4 graphtheta train ...")
+    return (
+        f"graphtheta {graphtheta.__version__}: distributed graph learning on CPUs\n\nusage: graphtheta COMMAND [flags]\n\n{lines}\n\n"
+        "graphtheta COMMAND --help lists the flags. On several workers: mpiexec -n 4 graphtheta train ..."
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -58,7 +91,9 @@ def main(argv: list[str] | None = None) -> int:
                 say(graphtheta.__version__ if words[:1] == ["--version"] else usage())
             return 0 if words else BAD_USAGE
         if words[0] not in COMMANDS:
-            raise ConfigError(f"unknown command '{words[0]}'{did_you_mean(words[0], COMMANDS)}; commands: {', '.join(COMMANDS)}")
+            raise ConfigError(
+                f"unknown command '{words[0]}'{did_you_mean(words[0], COMMANDS)}; commands: {', '.join(COMMANDS)}"
+            )
         with collector_paused():
             module = import_module(COMMANDS[words[0]][0])
         return int(getattr(module, words[0] + "_" * iskeyword(words[0]))(words[1:]))

@@ -1,4 +1,5 @@
 """Published layers, decoders, and networks built from them by name."""
+
 if __name__ != "graphtheta.models":
     raise ImportError("import graphtheta.models, not models")
 
@@ -23,7 +24,30 @@ from .simple_hgn import SimpleHGN
 from .user import load_user
 
 __all__ = [
-    "GAT", "GATE", "GCN", "GIN", "GINE", "GIPA", "HGT", "MLP", "MODELS", "RGAT", "RGCN", "SAGE", "BatchNorm", "Design", "DotDecoder",
-    "EdgeDecoder", "HadamardDecoder", "LayerNorm", "Linear", "Network", "NetworkOptions", "NodeHead", "SimpleHGN", "build_model",
-    "load_user", "register_model",
+    "GAT",
+    "GATE",
+    "GCN",
+    "GIN",
+    "GINE",
+    "GIPA",
+    "HGT",
+    "MLP",
+    "MODELS",
+    "RGAT",
+    "RGCN",
+    "SAGE",
+    "BatchNorm",
+    "Design",
+    "DotDecoder",
+    "EdgeDecoder",
+    "HadamardDecoder",
+    "LayerNorm",
+    "Linear",
+    "Network",
+    "NetworkOptions",
+    "NodeHead",
+    "SimpleHGN",
+    "build_model",
+    "load_user",
+    "register_model",
 ]

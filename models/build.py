@@ -1,4 +1,5 @@
 """Builds networks from the design and the options of a model."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -19,8 +20,17 @@ from .registry import find_model, readers
 DECODERS = ("none", "dot", "hadamard", "edge")
 
 
-def build_model(name: str, d_in: int, d_out: int, d_edge: int = 0, *, relations: int = 0, types: int = 0,
-                decoder: str = "none", **options: Any) -> Network:
+def build_model(
+    name: str,
+    d_in: int,
+    d_out: int,
+    d_edge: int = 0,
+    *,
+    relations: int = 0,
+    types: int = 0,
+    decoder: str = "none",
+    **options: Any,
+) -> Network:
     """Build a network of a model by name.
 
     Args:
@@ -40,14 +50,38 @@ def build_model(name: str, d_in: int, d_out: int, d_edge: int = 0, *, relations:
     own = design.options.model_fields
     for key in options:
         if key not in own and readers(key):
-            raise ConfigError(f"option {key!r} has no meaning for {name}, only for {', '.join(readers(key))}; leave it out")
+            raise ConfigError(
+                f"option {key!r} has no meaning for {name}, only for {', '.join(readers(key))}; leave it out"
+            )
         if key not in own:
-            raise ConfigError(f"{name} has no option {key!r}{did_you_mean(key, own)}; its options are {', '.join(own)}")
-    return assemble(name, design, d_in, d_out, d_edge, decoder, read_options(design.options, options), relations=relations, types=types)
+            raise ConfigError(
+                f"{name} has no option {key!r}{did_you_mean(key, own)}; its options are {', '.join(own)}"
+            )
+    return assemble(
+        name,
+        design,
+        d_in,
+        d_out,
+        d_edge,
+        decoder,
+        read_options(design.options, options),
+        relations=relations,
+        types=types,
+    )
 
 
-def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, decoder: str | Callable[[int], Layer], o: NetworkOptions, *,
-             relations: int = 0, types: int = 0) -> Network:
+def assemble(
+    name: str,
+    design: Design,
+    d_in: int,
+    d_out: int,
+    d_edge: int,
+    decoder: str | Callable[[int], Layer],
+    o: NetworkOptions,
+    *,
+    relations: int = 0,
+    types: int = 0,
+) -> Network:
     """Build a network of a design.
 
     Args:
@@ -65,18 +99,31 @@ def assemble(name: str, design: Design, d_in: int, d_out: int, d_edge: int, deco
     if isinstance(decoder, str) and decoder not in DECODERS:
         raise ConfigError(f"decoder {decoder!r} is not known; choose from {', '.join(DECODERS)}")
     if not o.layers and decoder == "none":
-        raise ConfigError(f"layers=0 gives the features to a decoder of links, and {name} has none; give it at least 1")
+        raise ConfigError(
+            f"layers=0 gives the features to a decoder of links, and {name} has none; give it at least 1"
+        )
     if d_in < 1:
-        raise ConfigError(f"{name} reads node features and the graph has none; give it x, for example node degrees")
+        raise ConfigError(
+            f"{name} reads node features and the graph has none; give it x, for example node degrees"
+        )
     if design.reads_edges and d_edge < 1:
-        raise ConfigError(f"{name} reads edge attributes and the graph has none; give it edge_attr, or use a model such as gat")
+        raise ConfigError(
+            f"{name} reads edge attributes and the graph has none; give it edge_attr, or use a model such as gat"
+        )
     if design.relational and relations < 1:
-        raise ConfigError(f"{name} reads relations of edges and the graph has none; give codes, edge_columns={{'relation': codes}}, "
-                          "or use a model such as gat")
+        raise ConfigError(
+            f"{name} reads relations of edges and the graph has none; give codes, edge_columns={{'relation': codes}}, "
+            "or use a model such as gat"
+        )
     if design.typed and types < 1:
-        raise ConfigError(f"{name} reads types of nodes and the graph has none; make it of types, "
-                          "gt.Graph({(src, name, dst): edges}, ...), or use rgat")
-    sizes = {**({"relations": relations} if design.relational else {}), **({"types": types} if design.typed else {})}
+        raise ConfigError(
+            f"{name} reads types of nodes and the graph has none; make it of types, "
+            "gt.Graph({(src, name, dst): edges}, ...), or use rgat"
+        )
+    sizes = {
+        **({"relations": relations} if design.relational else {}),
+        **({"types": types} if design.typed else {}),
+    }
     end = d_out if decoder == "none" else o.hidden
     # without layers, the decoder reads the features themselves
     whole = design.whole and o.layers > 0
@@ -136,7 +183,9 @@ def _turn(name: str, modules: Sequence[Module], direction: str) -> None:
         layer.direction = direction
 
 
-def _decoder(kind: str | Callable[[int], Layer], hidden: int, d_out: int, d_edge: int) -> Layer | None:
+def _decoder(
+    kind: str | Callable[[int], Layer], hidden: int, d_out: int, d_edge: int
+) -> Layer | None:
     if not isinstance(kind, str):
         return kind(hidden)
     if kind == "edge":
@@ -144,5 +193,7 @@ def _decoder(kind: str | Callable[[int], Layer], hidden: int, d_out: int, d_edge
     if kind == "none":
         return None
     if d_out != 1:
-        raise ConfigError(f"a {kind} decoder gives one score per link, but d_out is {d_out}; use decoder='edge'")
+        raise ConfigError(
+            f"a {kind} decoder gives one score per link, but d_out is {d_out}; use decoder='edge'"
+        )
     return DotDecoder() if kind == "dot" else HadamardDecoder(hidden, hidden=(hidden,))

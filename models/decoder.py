@@ -3,6 +3,7 @@
 A head for nodes is one NN-Transform and no superstep. A decoder of pairs is a layer without a sum:
 transform computes values of nodes, and gather the value of each pair.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -36,11 +37,21 @@ class EdgeDecoder(Layer):
 
     sum = None
 
-    def __init__(self, d_in: int, d_out: int = 1, d_edge: int = 0, *, hidden: Sequence[int] = (), dropout: float = 0.0,
-                 activation: str = "relu"):
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int = 1,
+        d_edge: int = 0,
+        *,
+        hidden: Sequence[int] = (),
+        dropout: float = 0.0,
+        activation: str = "relu",
+    ):
         self.mlp = MLP(d_in, hidden, d_out, dropout=dropout, activation=activation)
         self.weight_dst = Parameter.glorot(*self.mlp.weights[0].shape)
-        self.weight_edge = Parameter.glorot(d_edge, *self.mlp.weights[0].shape[1:]) if d_edge else None
+        self.weight_edge = (
+            Parameter.glorot(d_edge, *self.mlp.weights[0].shape[1:]) if d_edge else None
+        )
         self.single = d_out == 1
 
     def transform(self, node: Any) -> dict[str, Any]:
@@ -48,7 +59,9 @@ class EdgeDecoder(Layer):
 
     def gather(self, edge: Any) -> Any:
         z = edge.src.s + edge.dst.t
-        out = self.mlp.finish(z if self.weight_edge is None else add(z, matmul(edge.attr, self.weight_edge)))
+        out = self.mlp.finish(
+            z if self.weight_edge is None else add(z, matmul(edge.attr, self.weight_edge))
+        )
         return out[..., 0] if self.single else out
 
 
@@ -75,7 +88,15 @@ class HadamardDecoder(Layer):
 
     sum = None
 
-    def __init__(self, d_in: int, *, hidden: Sequence[int] = (), dropout: float = 0.0, activation: str = "relu", last_bias: bool = True):
+    def __init__(
+        self,
+        d_in: int,
+        *,
+        hidden: Sequence[int] = (),
+        dropout: float = 0.0,
+        activation: str = "relu",
+        last_bias: bool = True,
+    ):
         self.mlp = MLP(d_in, hidden, 1, dropout=dropout, activation=activation, last_bias=last_bias)
 
     def gather(self, edge: Any) -> Any:

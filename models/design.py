@@ -4,6 +4,7 @@ An option is a field of a class: its type, bounds and default are those of the f
 below it is its line of help. Keys of jobs, flags, checks and messages are derived from these
 fields.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -25,7 +26,9 @@ class Options(BaseModel):
     """Values that are checked when they are given, and cannot be changed afterwards."""
 
     # most classes only lend their fields to others, and need no checks of their own
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", defer_build=True, protected_namespaces=()
+    )
 
 
 def read_options(kind: type[AnyOptions], values: Mapping[str, Any]) -> AnyOptions:
@@ -42,7 +45,9 @@ def read_options(kind: type[AnyOptions], values: Mapping[str, Any]) -> AnyOption
         return kind(**values)
     except ValidationError as error:
         allowed = {key: literals(field.annotation) for key, field in kind.model_fields.items()}
-        raise ConfigError("\n".join(explain(e, allowed.__getitem__) for e in error.errors(include_url=False))) from None
+        raise ConfigError(
+            "\n".join(explain(e, allowed.__getitem__) for e in error.errors(include_url=False))
+        ) from None
 
 
 class NetworkOptions(Options):
@@ -76,7 +81,11 @@ class NetworkOptions(Options):
     @classmethod
     def own(cls) -> dict[str, FieldInfo]:
         """The options that this class adds to those of every network."""
-        return {name: field for name, field in cls.model_fields.items() if name not in NetworkOptions.model_fields}
+        return {
+            name: field
+            for name, field in cls.model_fields.items()
+            if name not in NetworkOptions.model_fields
+        }
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ network; self loops are not added here but to the graph. DistGNN-MB also adds a 
 is left out: it shifts all scores of a node equally, and the softmax cancels the shift if the
 scores lie on one side of the leaky relu, so that its gradient is often rounding error only.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -56,14 +57,31 @@ class GAT(Layer):
 
     self_loops = True
 
-    def __init__(self, d_in: int, d_out: int, heads: int = 1, *, concat: bool = True, dropout: float = 0.0, attention_dropout: float = 0.0,
-                 slope: float = 0.2, separate: bool = False, activation: str = "relu", bias: bool = True):
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        heads: int = 1,
+        *,
+        concat: bool = True,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        slope: float = 0.2,
+        separate: bool = False,
+        activation: str = "relu",
+        bias: bool = True,
+    ):
         self.weight = Parameter.glorot(d_in, heads, d_out)
         self.att_src, self.att_dst = Parameter.glorot(heads, d_out), Parameter.glorot(heads, d_out)
         self.weight_dst = Parameter.glorot(d_in, heads, d_out) if separate else None
         shape = (heads, d_out) if separate else (heads * d_out if concat else d_out,)
         self.bias = Parameter.zeros(*shape) if bias else None
-        self.concat, self.dropout, self.attention_dropout, self.slope = concat, dropout, attention_dropout, slope
+        self.concat, self.dropout, self.attention_dropout, self.slope = (
+            concat,
+            dropout,
+            attention_dropout,
+            slope,
+        )
         self.activation = activation
 
     def transform(self, node: Any) -> dict[str, Any]:
@@ -71,12 +89,21 @@ class GAT(Layer):
             z = z_dst = matmul(node.h, self.weight)
         else:
             act = activation(self.activation)
-            z, z_dst = act(linear(node.h, self.weight, self.bias)), act(matmul(node.h, self.weight_dst))
-        return {"z": dropout(z, self.dropout) if self.dropout else z, "s": sum(mul(z, self.att_src)), "t": sum(mul(z_dst, self.att_dst))}
+            z, z_dst = (
+                act(linear(node.h, self.weight, self.bias)),
+                act(matmul(node.h, self.weight_dst)),
+            )
+        return {
+            "z": dropout(z, self.dropout) if self.dropout else z,
+            "s": sum(mul(z, self.att_src)),
+            "t": sum(mul(z_dst, self.att_dst)),
+        }
 
     def gather(self, edge: Any) -> Any:
         weight = softmax(leaky_relu(edge.src.s + edge.dst.t, self.slope))
-        return (dropout(weight, self.attention_dropout) if self.attention_dropout else weight) * edge.src.z
+        return (
+            dropout(weight, self.attention_dropout) if self.attention_dropout else weight
+        ) * edge.src.z
 
     def apply(self, node: Any, total: Any) -> Any:
         out = join_heads(total, self.concat)
@@ -111,8 +138,17 @@ class GATOptions(AttentionOptions):
 def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: GATOptions) -> tuple[Layer, int]:
     heads = o.out_heads if last else o.heads
     # the bias of the separate form is inside the activation
-    made = GAT(d_in, d_out, heads, concat=not last, dropout=o.feature_dropout, attention_dropout=o.attention_dropout, separate=o.separate,
-               activation="none" if last else "relu", bias=o.separate or o.has_bias(last))
+    made = GAT(
+        d_in,
+        d_out,
+        heads,
+        concat=not last,
+        dropout=o.feature_dropout,
+        attention_dropout=o.attention_dropout,
+        separate=o.separate,
+        activation="none" if last else "relu",
+        bias=o.separate or o.has_bias(last),
+    )
     return made, d_out if last else heads * d_out
 
 

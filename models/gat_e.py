@@ -12,6 +12,7 @@ Departures: the exact equation is in no public source; the paper calls GAT-E a s
 the output belongs to the network. a_edge and W_edge are contracted with each other before they
 are applied to the edges.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -45,23 +46,51 @@ class GATE(Layer):
 
     self_loops = True
 
-    def __init__(self, d_in: int, d_out: int, d_edge: int, heads: int = 1, *, concat: bool = True, dropout: float = 0.0,
-                 attention_dropout: float = 0.0, slope: float = 0.2, residual: bool = False, bias: bool = True):
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        d_edge: int,
+        heads: int = 1,
+        *,
+        concat: bool = True,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        slope: float = 0.2,
+        residual: bool = False,
+        bias: bool = True,
+    ):
         width = heads * d_out if concat else d_out
-        self.weight, self.weight_edge = Parameter.glorot(d_in, heads, d_out), Parameter.glorot(d_edge, heads, d_out)
-        self.att_src, self.att_dst, self.att_edge = (Parameter.glorot(heads, d_out) for _ in range(3))
+        self.weight, self.weight_edge = (
+            Parameter.glorot(d_in, heads, d_out),
+            Parameter.glorot(d_edge, heads, d_out),
+        )
+        self.att_src, self.att_dst, self.att_edge = (
+            Parameter.glorot(heads, d_out) for _ in range(3)
+        )
         self.root = Parameter.glorot(d_in, width) if residual else None
         self.bias = Parameter.zeros(width) if bias else None
-        self.concat, self.dropout, self.attention_dropout, self.slope = concat, dropout, attention_dropout, slope
+        self.concat, self.dropout, self.attention_dropout, self.slope = (
+            concat,
+            dropout,
+            attention_dropout,
+            slope,
+        )
 
     def transform(self, node: Any) -> dict[str, Any]:
         z = matmul(node.h, self.weight)
-        return {"z": dropout(z, self.dropout) if self.dropout else z, "s": sum(mul(z, self.att_src)), "t": sum(mul(z, self.att_dst))}
+        return {
+            "z": dropout(z, self.dropout) if self.dropout else z,
+            "s": sum(mul(z, self.att_src)),
+            "t": sum(mul(z, self.att_dst)),
+        }
 
     def gather(self, edge: Any) -> Any:
         of_edge = matmul(edge.attr, sum(mul(self.weight_edge, self.att_edge)))
         weight = softmax(leaky_relu(edge.src.s + edge.dst.t + of_edge, self.slope))
-        return (dropout(weight, self.attention_dropout) if self.attention_dropout else weight) * edge.src.z
+        return (
+            dropout(weight, self.attention_dropout) if self.attention_dropout else weight
+        ) * edge.src.z
 
     def apply(self, node: Any, total: Any) -> Any:
         out = join_heads(total, self.concat)
@@ -69,10 +98,21 @@ class GATE(Layer):
         return out if self.bias is None else add(out, self.bias)
 
 
-def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: AttentionOptions) -> tuple[Layer, int]:
+def _layer(
+    d_in: int, d_out: int, d_edge: int, last: bool, o: AttentionOptions
+) -> tuple[Layer, int]:
     heads = o.out_heads if last else o.heads
-    made = GATE(d_in, d_out, d_edge, heads, concat=not last, dropout=o.feature_dropout, attention_dropout=o.attention_dropout,
-                residual=o.residual, bias=o.has_bias(last))
+    made = GATE(
+        d_in,
+        d_out,
+        d_edge,
+        heads,
+        concat=not last,
+        dropout=o.feature_dropout,
+        attention_dropout=o.attention_dropout,
+        residual=o.residual,
+        bias=o.has_bias(last),
+    )
     return made, d_out if last else heads * d_out
 
 

@@ -11,6 +11,7 @@ Departures: d counts edges in the layer's direction (in-edges by default), witho
 self loops are not added here but to the graph (``Graph.with_self_loops``); for a degree of 0 the
 factor is 0.
 """
+
 from __future__ import annotations
 
 from typing import Any, Literal
@@ -42,7 +43,9 @@ class GCN(Layer):
 
     def __init__(self, d_in: int, d_out: int, *, norm: str = "sym", bias: bool = True):
         if norm not in NORMALISATIONS:
-            raise ConfigError(f"GCN: norm {norm!r} is not known; choose from {', '.join(NORMALISATIONS)}")
+            raise ConfigError(
+                f"GCN: norm {norm!r} is not known; choose from {', '.join(NORMALISATIONS)}"
+            )
         self.weight = Parameter.glorot(d_in, d_out)
         self.bias = Parameter.zeros(d_out) if bias else None
         self.norm = norm

@@ -7,6 +7,7 @@ first product is taken before the sum if that is cheaper in the batch: the resul
 
 Departures: none; eps is a fixed number or trained.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -30,7 +31,9 @@ class GIN(Layer):
 
     def __init__(self, mlp: MLP, *, eps: float = 0.0, train_eps: bool = False):
         self.mlp = mlp
-        self.eps: Parameter | float = Parameter(default_dtype().type(eps), decay=0) if train_eps else eps
+        self.eps: Parameter | float = (
+            Parameter(default_dtype().type(eps), decay=0) if train_eps else eps
+        )
 
     def transform(self, node: Any) -> dict[str, Any]:
         return {"z": self.mlp.start(node.h) if node.product_first(self.mlp.weights[0]) else node.h}
@@ -39,7 +42,12 @@ class GIN(Layer):
         return edge.src.z
 
     def apply(self, node: Any, total: Any) -> Any:
-        z = add(total, mul(node.z, add(self.eps, 1)) if isinstance(self.eps, Parameter) else mul(node.z, 1 + self.eps))
+        z = add(
+            total,
+            mul(node.z, add(self.eps, 1))
+            if isinstance(self.eps, Parameter)
+            else mul(node.z, 1 + self.eps),
+        )
         return self.mlp.finish(z) if node.product_first(self.mlp.weights[0]) else self.mlp(z)
 
 
@@ -51,7 +59,10 @@ class GINOptions(NetworkOptions):
 
 
 def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: GINOptions) -> tuple[Layer, int]:
-    return GIN(MLP(d_in, (o.hidden,), d_out, norm=o.norm, last_bias=o.has_bias(last)), train_eps=o.train_eps), d_out
+    return GIN(
+        MLP(d_in, (o.hidden,), d_out, norm=o.norm, last_bias=o.has_bias(last)),
+        train_eps=o.train_eps,
+    ), d_out
 
 
 DESIGN = Design(_layer, GINOptions)

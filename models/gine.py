@@ -11,6 +11,7 @@ relu every layer but the last.
 
 Departures: relu and dropout follow the embedding of the features too.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -36,15 +37,24 @@ class GINE(Layer):
         train_eps: Whether eps is trained.
     """
 
-    def __init__(self, mlp: MLP, d_in: int, d_edge: int, *, eps: float = 0.0, train_eps: bool = False):
+    def __init__(
+        self, mlp: MLP, d_in: int, d_edge: int, *, eps: float = 0.0, train_eps: bool = False
+    ):
         self.mlp, self.weight_edge = mlp, Parameter.glorot(d_edge, d_in)
-        self.eps: Parameter | float = Parameter(default_dtype().type(eps), decay=0) if train_eps else eps
+        self.eps: Parameter | float = (
+            Parameter(default_dtype().type(eps), decay=0) if train_eps else eps
+        )
 
     def gather(self, edge: Any) -> Any:
         return relu(add(edge.src.h, matmul(edge.attr, self.weight_edge)))
 
     def apply(self, node: Any, total: Any) -> Any:
-        return self.mlp(add(total, mul(node.h, add(self.eps, 1) if isinstance(self.eps, Parameter) else 1 + self.eps)))
+        return self.mlp(
+            add(
+                total,
+                mul(node.h, add(self.eps, 1) if isinstance(self.eps, Parameter) else 1 + self.eps),
+            )
+        )
 
 
 def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: GINOptions) -> tuple[Layer, int]:

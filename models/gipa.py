@@ -15,6 +15,7 @@ dropout between layers belong to the network. Its residual is the input of a lay
 activation of the one before; that of the published code is the value before them, and begins at the
 second layer. Source of sizes and defaults: https://github.com/yongchao-liu/gipa.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -63,17 +64,43 @@ class GIPA(Layer):
         ConfigError: Unknown reduce.
     """
 
-    def __init__(self, d_in: int, d_out: int, d_edge: int, heads: int = 8, *, d_embed: int = 16, attention_hidden: Sequence[int] = (80,),
-                 prop_hidden: Sequence[int] = (), agg_hidden: Sequence[int] | None = None, reduce: str = "sum", activation: str = "relu",
-                 dropout: float = 0.0, attention_dropout: float = 0.0, edge_drop: float = 0.0, bias: bool = True):
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        d_edge: int,
+        heads: int = 8,
+        *,
+        d_embed: int = 16,
+        attention_hidden: Sequence[int] = (80,),
+        prop_hidden: Sequence[int] = (),
+        agg_hidden: Sequence[int] | None = None,
+        reduce: str = "sum",
+        activation: str = "relu",
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        edge_drop: float = 0.0,
+        bias: bool = True,
+    ):
         if reduce not in REDUCES:
-            raise ConfigError(f"GIPA: reduce {reduce!r} is not known; choose from {', '.join(REDUCES)}")
+            raise ConfigError(
+                f"GIPA: reduce {reduce!r} is not known; choose from {', '.join(REDUCES)}"
+            )
         self.embed, self.embed_bias = Parameter.he(d_edge, d_embed), Parameter.zeros(d_embed)
-        self.prop_src, self.prop_dst = (MLP(d_in, prop_hidden, (heads, d_out), dropout=dropout, last_bias=bias) for _ in range(2))
-        self.att_src, self.att_dst, self.att_edge = (MLP(d, attention_hidden, heads, dropout=attention_dropout, bias=False)
-                                                     for d in (d_in, d_in, d_embed))
+        self.prop_src, self.prop_dst = (
+            MLP(d_in, prop_hidden, (heads, d_out), dropout=dropout, last_bias=bias)
+            for _ in range(2)
+        )
+        self.att_src, self.att_dst, self.att_edge = (
+            MLP(d, attention_hidden, heads, dropout=attention_dropout, bias=False)
+            for d in (d_in, d_in, d_embed)
+        )
         width = heads * d_out
-        self.agg = None if agg_hidden is None else MLP(2 * width, agg_hidden, width, dropout=dropout, last_bias=bias)
+        self.agg = (
+            None
+            if agg_hidden is None
+            else MLP(2 * width, agg_hidden, width, dropout=dropout, last_bias=bias)
+        )
         self.sum = reduce
         self.activation, self.edge_drop = activation, edge_drop
 
@@ -103,8 +130,17 @@ class GIPAOptions(HeadOptions):
 
 
 def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: GIPAOptions) -> tuple[Layer, int]:
-    made = GIPA(d_in, d_out, d_edge, o.heads, attention_hidden=(o.hidden,), reduce=o.reduce, attention_dropout=o.attention_dropout,
-                edge_drop=o.edge_drop, bias=o.has_bias(last))
+    made = GIPA(
+        d_in,
+        d_out,
+        d_edge,
+        o.heads,
+        attention_hidden=(o.hidden,),
+        reduce=o.reduce,
+        attention_dropout=o.attention_dropout,
+        edge_drop=o.edge_drop,
+        bias=o.has_bias(last),
+    )
     return made, o.heads * d_out
 
 

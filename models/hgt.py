@@ -16,6 +16,7 @@ is left out where input and output have different widths, no relative temporal e
 One matrix embeds nodes of all types, and dropout stands in front of a layer, not of its skip
 connection.
 """
+
 from __future__ import annotations
 
 from math import sqrt
@@ -69,13 +70,31 @@ class HGT(Layer):
         bias: bool = True,
     ):
         if d_out % heads:
-            raise ConfigError(f"HGT: {heads} heads do not divide the width {d_out}; choose another number of heads")
+            raise ConfigError(
+                f"HGT: {heads} heads do not divide the width {d_out}; choose another number of heads"
+            )
         d = d_out // heads
         # keys, queries and values
-        self.weight = Parameter(np.stack([np.stack([init.glorot((d_in, heads, d)) for _ in range(3)], axis=1) for _ in range(types)]))
+        self.weight = Parameter(
+            np.stack(
+                [
+                    np.stack([init.glorot((d_in, heads, d)) for _ in range(3)], axis=1)
+                    for _ in range(types)
+                ]
+            )
+        )
         self.bias = Parameter.zeros(types, 3, heads, d)
-        self.key, self.value = (Parameter(np.stack([np.stack([init.glorot((d, d)) for _ in range(relations)], axis=1)
-                                                    for _ in range(heads)])) for _ in range(2))
+        self.key, self.value = (
+            Parameter(
+                np.stack(
+                    [
+                        np.stack([init.glorot((d, d)) for _ in range(relations)], axis=1)
+                        for _ in range(heads)
+                    ]
+                )
+            )
+            for _ in range(2)
+        )
         self.prior = Parameter.ones(relations, heads)
         self.out = Parameter(np.stack([init.glorot((d_out, d_out)) for _ in range(types)]))
         self.out_bias = Parameter.zeros(types, d_out) if bias else None
@@ -84,8 +103,11 @@ class HGT(Layer):
 
     def transform(self, node: Any) -> dict[str, Any]:
         z = typed_matmul(node.h, self.weight, node.type) + embedding(self.bias, node.type)
-        return {"k": self._by_relation(z[..., 0, :, :], self.key), "q": z[..., 1, :, :],
-                "v": self._by_relation(z[..., 2, :, :], self.value)}
+        return {
+            "k": self._by_relation(z[..., 0, :, :], self.key),
+            "q": z[..., 1, :, :],
+            "v": self._by_relation(z[..., 2, :, :], self.value),
+        }
 
     @staticmethod
     def _by_relation(z: Any, weight: Parameter) -> Any:
@@ -93,9 +115,13 @@ class HGT(Layer):
         return stack([matmul(z[..., i, :], getitem(weight, i)) for i in range(weight.shape[0])], -2)
 
     def gather(self, edge: Any) -> Any:
-        key, value, prior = (embedding(x, edge.relation) for x in (edge.src.k, edge.src.v, self.prior))
+        key, value, prior = (
+            embedding(x, edge.relation) for x in (edge.src.k, edge.src.v, self.prior)
+        )
         weight = softmax(sum_over(key * edge.dst.q) * prior / sqrt(edge.dst.q.shape[-1]))
-        return (dropout(weight, self.attention_dropout) if self.attention_dropout else weight) * value
+        return (
+            dropout(weight, self.attention_dropout) if self.attention_dropout else weight
+        ) * value
 
     def apply(self, node: Any, total: Any) -> Any:
         out = typed_matmul(gelu(flatten(total)), self.out, node.type)
@@ -106,7 +132,9 @@ class HGT(Layer):
         return share * out + (1 - share) * node.h
 
 
-def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: HeadOptions, *, relations: int, types: int) -> tuple[Layer, int]:
+def _layer(
+    d_in: int, d_out: int, d_edge: int, last: bool, o: HeadOptions, *, relations: int, types: int
+) -> tuple[Layer, int]:
     width = o.heads * d_out
     made = HGT(
         d_in,

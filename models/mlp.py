@@ -1,4 +1,5 @@
 """Multi-layer perceptrons: the dense part of layers and decoders, and ``mlp`` without edges."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -17,7 +18,12 @@ from .design import Design, NetworkOptions
 from .norm import make_norm
 
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
-    "relu": relu, "elu": elu, "leaky_relu": leaky_relu, "tanh": tanh, "gelu": gelu, "none": lambda x: x,
+    "relu": relu,
+    "elu": elu,
+    "leaky_relu": leaky_relu,
+    "tanh": tanh,
+    "gelu": gelu,
+    "none": lambda x: x,
 }
 
 
@@ -50,13 +56,26 @@ class MLP(Module):
     """
 
     @checked
-    def __init__(self, d_in: int, hidden: Sequence[int], d_out: int | tuple[int, ...], *, activation: str = "relu", dropout: float = 0.0,
-                 norm: str = "none", bias: bool = True, last_bias: bool = True):
+    def __init__(
+        self,
+        d_in: int,
+        hidden: Sequence[int],
+        d_out: int | tuple[int, ...],
+        *,
+        activation: str = "relu",
+        dropout: float = 0.0,
+        norm: str = "none",
+        bias: bool = True,
+        last_bias: bool = True,
+    ):
         ends = [(int(w),) for w in hidden] + [d_out if isinstance(d_out, tuple) else (d_out,)]
         starts = [d_in, *(int(w) for w in hidden)]
         self.weights = [Parameter.glorot(a, *b) for a, b in zip(starts, ends, strict=True)]
         biased = [norm != "batch"] * len(hidden) + [last_bias]
-        self.biases = [Parameter.zeros(*b) if bias and has else None for b, has in zip(ends, biased, strict=True)]
+        self.biases = [
+            Parameter.zeros(*b) if bias and has else None
+            for b, has in zip(ends, biased, strict=True)
+        ]
         self.norms = [make_norm(norm, int(w)) for w in hidden]
         self.activation, self.dropout = activation, dropout
 

@@ -12,6 +12,7 @@ residual.
 The code is independent of ranks, partitions and batches. Residuals and jumping knowledge are
 ordinary arithmetic on node values, restricted to the rows that later layers compute.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -34,7 +35,11 @@ from .mlp import ACTIVATIONS, MLP
 from .norm import make_norm
 from .readouts import read_out
 
-JUMPING: dict[str, Callable[[list[Any]], Any] | None] = {"none": None, "concat": concat, "max": lambda hs: reduce(maximum, hs)}
+JUMPING: dict[str, Callable[[list[Any]], Any] | None] = {
+    "none": None,
+    "concat": concat,
+    "max": lambda hs: reduce(maximum, hs),
+}
 RESIDUALS = ("none", "after", "before")
 ACTIVATED = ("all", "inner", "none")
 
@@ -92,18 +97,35 @@ class Network(Model):
         }
         for name, (given, allowed) in choices.items():
             if given not in allowed:
-                raise ConfigError(f"{name} {given!r} is not known; choose from {', '.join(allowed)}")
+                raise ConfigError(
+                    f"{name} {given!r} is not known; choose from {', '.join(allowed)}"
+                )
         if jumping != "none" and not layers:
-            raise ConfigError(f"jumping={jumping!r} reads the values of layers, and there are none; add layers or choose jumping='none'")
+            raise ConfigError(
+                f"jumping={jumping!r} reads the values of layers, and there are none; add layers or choose jumping='none'"
+            )
         if jumping == "max" and len(set(widths)) > 1:
-            raise ConfigError(f"jumping='max' compares layers of equal width, these have {list(widths)}; use jumping='concat'")
+            raise ConfigError(
+                f"jumping='max' compares layers of equal width, these have {list(widths)}; use jumping='concat'"
+            )
         stack: list[Any] = list(layers)
-        self.embed, self.layers, self.readout, self.head, self.decoder = embed, stack, readout, head, decoder
+        self.embed, self.layers, self.readout, self.head, self.decoder = (
+            embed,
+            stack,
+            readout,
+            head,
+            decoder,
+        )
         finished = len(self.layers) - plain_end
         self.norms = [make_norm(norm, w) for w in widths[:finished]]
         # the layers before this one
         self.activated = {"all": finished, "inner": len(self.layers) - 1, "none": 0}[activated]
-        self.activation, self.dropout, self.residual, self.jumping = activation, dropout, residual, jumping
+        self.activation, self.dropout, self.residual, self.jumping = (
+            activation,
+            dropout,
+            residual,
+            jumping,
+        )
 
     def forward(self, graph: ActiveGraph) -> Var:
         h = graph.x
@@ -115,7 +137,11 @@ class Network(Model):
         for segment in self._segments():
             run = partial(self._run, segment)
             # the last segment is backpropagated first, so that checkpointing it would save nothing
-            h, found = recompute(run, graph, h) if checkpointed and segment.stop < len(self.layers) else run(graph, h)
+            h, found = (
+                recompute(run, graph, h)
+                if checkpointed and segment.stop < len(self.layers)
+                else run(graph, h)
+            )
             reached += found
         join = JUMPING[self.jumping]
         h = h if join is None else join(reached)
@@ -178,7 +204,12 @@ class Network(Model):
 
     def decay_first_layer_only(self) -> None:
         """Apply weight decay to the first layer (and the embedding) only, as the published GCN."""
-        first = {id(p) for module in (self.embed, self.layers[0]) if module is not None for p in module.parameters()}
+        first = {
+            id(p)
+            for module in (self.embed, self.layers[0])
+            if module is not None
+            for p in module.parameters()
+        }
         for p in self.parameters():
             p.decay = p.decay if id(p) in first else 0.0
 

@@ -1,4 +1,5 @@
 """Normalisation between layers, with its own parameters."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -7,6 +7,7 @@ another term of their own.
 Source of the attention: HAN, https://arxiv.org/abs/1903.07293, section 4.2, but with weights for
 each node; those of the paper are means over all nodes, which a batch does not have.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +43,11 @@ class Attention(Module):
     """
 
     def __init__(self, width: int, hidden: int = 128):
-        self.weight, self.bias, self.query = Parameter.glorot(width, hidden), Parameter.zeros(hidden), Parameter.glorot(hidden, 1)
+        self.weight, self.bias, self.query = (
+            Parameter.glorot(width, hidden),
+            Parameter.zeros(hidden),
+            Parameter.glorot(hidden, 1),
+        )
 
     def scores(self, h: Any) -> Any:
         """The score of one result, [n, 1]."""
@@ -107,20 +112,34 @@ class PerRelation(Module):
             # finite, so that a node without relations has weights too, of results that count as 0
             scores = where(stack(masks) > 0, scores, np.finfo(scores.dtype).min / 2)
         weights = softmax_over(scores)
-        return _sum(made, [weights[..., i] if masks is None else mul(weights[..., i], masks[i]) for i in range(len(made))])
+        return _sum(
+            made,
+            [
+                weights[..., i] if masks is None else mul(weights[..., i], masks[i])
+                for i in range(len(made))
+            ],
+        )
 
     @staticmethod
     def _largest(made: list[Any], masks: list[Any] | None) -> Any:
         if masks is None:
             return reduce(maximum, made)
         least = np.finfo(made[0].dtype).min
-        found = reduce(maximum, [where(_beside(m, h) > 0, h, least) for h, m in zip(made, masks, strict=True)])
+        found = reduce(
+            maximum, [where(_beside(m, h) > 0, h, least) for h, m in zip(made, masks, strict=True)]
+        )
         return where(_beside(reduce(add, masks), found) > 0, found, 0)
 
 
 @checked
-def per_relation(layers: Callable[[Any], Layer] | Mapping[Any, Layer], relations: int | Sequence[Relation], types: Sequence[str] = (), *,
-                 combine: str = "sum", width: int = 0) -> PerRelation:
+def per_relation(
+    layers: Callable[[Any], Layer] | Mapping[Any, Layer],
+    relations: int | Sequence[Relation],
+    types: Sequence[str] = (),
+    *,
+    combine: str = "sum",
+    width: int = 0,
+) -> PerRelation:
     """A layer for each relation, and their results combined at each node.
 
     Args:
@@ -140,21 +159,31 @@ def per_relation(layers: Callable[[Any], Layer] | Mapping[Any, Layer], relations
         ConfigError: A relation or combination is not known, two layers are one object, a layer has
             no sum, or attention has no width.
     """
-    names: list[Any] = list(relations) if isinstance(relations, Sequence) else list(range(relations))
+    names: list[Any] = (
+        list(relations) if isinstance(relations, Sequence) else list(range(relations))
+    )
     if combine not in COMBINE:
         raise ConfigError(f"per_relation: combine is {combine!r}; choose from {', '.join(COMBINE)}")
     if combine == "attention" and not width:
-        raise ConfigError("per_relation: combine='attention' needs width, the width of the results of the layers")
+        raise ConfigError(
+            "per_relation: combine='attention' needs width, the width of the results of the layers"
+        )
     if isinstance(layers, Mapping):
         given = {_code(key, names): layer for key, layer in layers.items()}
     else:
         given = {code: layers(name) for code, name in enumerate(names)}
-    if not given or len({id(layer) for layer in given.values()}) < len(layers if isinstance(layers, Mapping) else names):
-        raise ConfigError("per_relation: each relation needs a layer of its own, and there is at least one; a layer that several relations "
-                          "share reads edge.relation instead")
+    if not given or len({id(layer) for layer in given.values()}) < len(
+        layers if isinstance(layers, Mapping) else names
+    ):
+        raise ConfigError(
+            "per_relation: each relation needs a layer of its own, and there is at least one; a layer that several relations "
+            "share reads edge.relation instead"
+        )
     for code, layer in given.items():
         if not isinstance(layer, Layer) or layer.sum is None:
-            raise ConfigError(f"per_relation: relation {names[code]!r} has {type(layer).__name__}; expected a gt.Layer that sums messages")
+            raise ConfigError(
+                f"per_relation: relation {names[code]!r} has {type(layer).__name__}; expected a gt.Layer that sums messages"
+            )
     given = dict(sorted(given.items()))
     ends = [_ends(names[code], list(types)) for code in given] if types else []
     attention = Attention(width) if combine == "attention" else None
@@ -163,10 +192,16 @@ def per_relation(layers: Callable[[Any], Layer] | Mapping[Any, Layer], relations
 
 def _code(key: Any, names: list[Any]) -> int:
     """Code of a relation that is named in full, by the middle of its name, or by its code."""
-    found = [code for code, name in enumerate(names) if key in (name, code) or (isinstance(name, tuple) and key == name[1])]
+    found = [
+        code
+        for code, name in enumerate(names)
+        if key in (name, code) or (isinstance(name, tuple) and key == name[1])
+    ]
     if len(found) != 1:
-        raise ConfigError(f"per_relation: relation {key!r} is {'not unique' if found else 'not known'}; the relations are "
-                          f"{', '.join(map(repr, names))}")
+        raise ConfigError(
+            f"per_relation: relation {key!r} is {'not unique' if found else 'not known'}; the relations are "
+            f"{', '.join(map(repr, names))}"
+        )
     return found[0]
 
 
@@ -186,4 +221,9 @@ def _beside(x: Any, h: Any) -> Any:
 
 
 def _sum(made: list[Any], weights: list[Any] | None) -> Any:
-    return reduce(add, made if weights is None else [mul(h, _beside(w, h)) for h, w in zip(made, weights, strict=True)])
+    return reduce(
+        add,
+        made
+        if weights is None
+        else [mul(h, _beside(w, h)) for h, w in zip(made, weights, strict=True)],
+    )

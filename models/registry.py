@@ -1,4 +1,5 @@
 """The registry of models."""
+
 from __future__ import annotations
 
 from inspect import isclass
@@ -43,11 +44,17 @@ def register_model(name: str, design: Design) -> None:
             ``Design``.
     """
     if not isclass(design.options) or not issubclass(design.options, NetworkOptions):
-        raise ConfigError(f"register_model({name!r}, ...): the options of the design are no class derived from gt.NetworkOptions")
+        raise ConfigError(
+            f"register_model({name!r}, ...): the options of the design are no class derived from gt.NetworkOptions"
+        )
     if not name.isidentifier():
-        raise ConfigError(f"register_model({name!r}, ...): expected letters, digits and _ as the name")
+        raise ConfigError(
+            f"register_model({name!r}, ...): expected letters, digits and _ as the name"
+        )
     if name in PUBLISHED:
-        raise ConfigError(f"register_model({name!r}, ...): that is a published model; choose another name")
+        raise ConfigError(
+            f"register_model({name!r}, ...): that is a published model; choose another name"
+        )
     MODELS[name] = design
 
 
@@ -58,8 +65,10 @@ def find_model(name: str) -> Design:
         ConfigError: There is none.
     """
     if name not in MODELS:
-        raise ConfigError(f"model {name!r} is not known{did_you_mean(name, MODELS)}; choose from {', '.join(MODELS)}, "
-                          "or give your own as FILE.py:Class")
+        raise ConfigError(
+            f"model {name!r} is not known{did_you_mean(name, MODELS)}; choose from {', '.join(MODELS)}, "
+            "or give your own as FILE.py:Class"
+        )
     return MODELS[name]
 
 

@@ -11,6 +11,7 @@ W_r = sum over b of comp_rb V_b.
 Departures: q and k are vectors of each head. In PyTorch Geometric they are matrices over all
 heads; ``mixed_heads`` has this form.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -45,8 +46,21 @@ class RGAT(Layer):
         bias: Whether to add a bias.
     """
 
-    def __init__(self, d_in: int, d_out: int, relations: int, heads: int = 1, *, bases: int = 0, concat: bool = True,
-                 mixed_heads: bool = False, dropout: float = 0.0, attention_dropout: float = 0.0, slope: float = 0.2, bias: bool = True):
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        relations: int,
+        heads: int = 1,
+        *,
+        bases: int = 0,
+        concat: bool = True,
+        mixed_heads: bool = False,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        slope: float = 0.2,
+        bias: bool = True,
+    ):
         self.weight = matrices(bases or relations, d_in, heads, d_out)
         self.comp = Parameter.glorot(relations, bases) if bases else None
         shape = (heads * d_out, heads) if mixed_heads else (heads, d_out)
@@ -57,15 +71,27 @@ class RGAT(Layer):
 
     def transform(self, node: Any) -> dict[str, Any]:
         z = matmul(node.h, self.weight)
-        return {"z": dropout(z, self.dropout) if self.dropout else z, "s": self._score(z, self.key), "t": self._score(z, self.query)}
+        return {
+            "z": dropout(z, self.dropout) if self.dropout else z,
+            "s": self._score(z, self.key),
+            "t": self._score(z, self.query),
+        }
 
     def _score(self, z: Any, by: Parameter) -> Any:
         """[n, k, heads, d_out] -> [n, k, heads]."""
-        return matmul(z.reshape(z.shape[1], by.shape[0]), by) if self.mixed_heads else sum_over(mul(z, by))
+        return (
+            matmul(z.reshape(z.shape[1], by.shape[0]), by)
+            if self.mixed_heads
+            else sum_over(mul(z, by))
+        )
 
     def gather(self, edge: Any) -> Any:
-        weight = softmax(leaky_relu(self._of(edge, edge.src.s) + self._of(edge, edge.dst.t), self.slope))
-        return (dropout(weight, self.attention_dropout) if self.attention_dropout else weight) * self._of(edge, edge.src.z)
+        weight = softmax(
+            leaky_relu(self._of(edge, edge.src.s) + self._of(edge, edge.dst.t), self.slope)
+        )
+        return (
+            dropout(weight, self.attention_dropout) if self.attention_dropout else weight
+        ) * self._of(edge, edge.src.z)
 
     def _of(self, edge: Any, products: Any) -> Any:
         """The value of a column for the relation of the edge."""
@@ -83,10 +109,21 @@ class RGATOptions(AttentionOptions, BasisOptions):
     """Options of rgat."""
 
 
-def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: RGATOptions, *, relations: int) -> tuple[Layer, int]:
+def _layer(
+    d_in: int, d_out: int, d_edge: int, last: bool, o: RGATOptions, *, relations: int
+) -> tuple[Layer, int]:
     heads = o.out_heads if last else o.heads
-    made = RGAT(d_in, d_out, relations, heads, bases=o.bases, concat=not last, dropout=o.feature_dropout,
-                attention_dropout=o.attention_dropout, bias=o.has_bias(last))
+    made = RGAT(
+        d_in,
+        d_out,
+        relations,
+        heads,
+        bases=o.bases,
+        concat=not last,
+        dropout=o.feature_dropout,
+        attention_dropout=o.attention_dropout,
+        bias=o.has_bias(last),
+    )
     return made, d_out if last else heads * d_out
 
 

@@ -15,6 +15,7 @@ Departures: c_vr counts edges of the whole graph, also in sampled batches, where
 make the sum an estimate of it. Inverse relations are edges of the graph
 (``Graph.with_inverse_relations``).
 """
+
 from __future__ import annotations
 
 from functools import reduce
@@ -59,15 +60,33 @@ class RGCN(Layer):
         ConfigError: Bases and blocks together, or blocks that do not divide the widths.
     """
 
-    def __init__(self, d_in: int, d_out: int, relations: int, *, bases: int = 0, blocks: int = 0, aggregator: str = "mean",
-                 root: bool = True, bias: bool = True):
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        relations: int,
+        *,
+        bases: int = 0,
+        blocks: int = 0,
+        aggregator: str = "mean",
+        root: bool = True,
+        bias: bool = True,
+    ):
         if bases and blocks:
-            raise ConfigError(f"RGCN: bases={bases} and blocks={blocks} exclude each other; choose one of them")
+            raise ConfigError(
+                f"RGCN: bases={bases} and blocks={blocks} exclude each other; choose one of them"
+            )
         if blocks and (d_in % blocks or d_out % blocks):
-            raise ConfigError(f"RGCN: {blocks} blocks do not divide the widths {d_in} and {d_out}; choose another number")
+            raise ConfigError(
+                f"RGCN: {blocks} blocks do not divide the widths {d_in} and {d_out}; choose another number"
+            )
         if blocks:
             shape = relations, *self._block(d_in // blocks, d_out // blocks, blocks)
-            self.weight = Parameter(np.stack([_blocks(d_in // blocks, d_out // blocks, shape) for _ in range(d_in // blocks)]))
+            self.weight = Parameter(
+                np.stack(
+                    [_blocks(d_in // blocks, d_out // blocks, shape) for _ in range(d_in // blocks)]
+                )
+            )
         else:
             self.weight = matrices(bases or relations, d_in, d_out)
         self.comp = Parameter.glorot(relations, bases) if bases else None
@@ -83,7 +102,11 @@ class RGCN(Layer):
     def transform(self, node: Any) -> dict[str, Any]:
         if not self.blocks:
             # edges cannot read sparse rows
-            return {"z": node.h if self.comp is None and not holds_sparse(node.h) else matmul(node.h, self.weight)}
+            return {
+                "z": node.h
+                if self.comp is None and not holds_sparse(node.h)
+                else matmul(node.h, self.weight)
+            }
         h = to_dense(node.h)
         inside = h.shape[-1] // self.blocks
         # [blocks, inside] -> [inside, blocks]
@@ -94,9 +117,13 @@ class RGCN(Layer):
         if self.aggregator == "sum":
             return self._message(edge) * edge.weight
         if self.direction == "both":
-            raise ConfigError("RGCN: a mean over the edges of a relation has one direction; add the inverse relations to the graph with "
-                              "graph.with_inverse_relations(), or choose aggregator='sum'")
-        return self._message(edge) * (edge.weight / (edge.in_degree if self.direction == "in" else edge.out_degree))
+            raise ConfigError(
+                "RGCN: a mean over the edges of a relation has one direction; add the inverse relations to the graph with "
+                "graph.with_inverse_relations(), or choose aggregator='sum'"
+            )
+        return self._message(edge) * (
+            edge.weight / (edge.in_degree if self.direction == "in" else edge.out_degree)
+        )
 
     def _message(self, edge: Any) -> Any:
         """W_r h_u."""
@@ -107,8 +134,14 @@ class RGCN(Layer):
             return embedding(z if len(z.shape) > 2 else matmul(z, self.weight), edge.relation)
         across = self.weight.shape[-1] == self.blocks
         rows = [edge.src.z[..., i, :] for i in range(self.weight.shape[0])]
-        return reduce(add, (embedding(getitem(self.weight, i), edge.relation) * (z[..., None, :] if across else z[..., None])
-                            for i, z in enumerate(rows)))
+        return reduce(
+            add,
+            (
+                embedding(getitem(self.weight, i), edge.relation)
+                * (z[..., None, :] if across else z[..., None])
+                for i, z in enumerate(rows)
+            ),
+        )
 
     def apply(self, node: Any, total: Any) -> Any:
         if self.blocks:
@@ -122,7 +155,9 @@ class RGCN(Layer):
 def _blocks(d_in: int, d_out: int, shape: tuple[int, ...]) -> np.ndarray:
     """One row of all blocks of all relations."""
     limit = np.sqrt(6 / (d_in + d_out))
-    return (init.glorot(shape) * (limit / np.sqrt(6 / (shape[0] + shape[1] * shape[2])))).astype(init.default_dtype())
+    return (init.glorot(shape) * (limit / np.sqrt(6 / (shape[0] + shape[1] * shape[2])))).astype(
+        init.default_dtype()
+    )
 
 
 class BasisOptions(NetworkOptions):
@@ -141,9 +176,18 @@ class RGCNOptions(BasisOptions):
     """Sum over the in-edges of each relation in rgcn, instead of their mean."""
 
 
-def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: RGCNOptions, *, relations: int) -> tuple[Layer, int]:
-    made = RGCN(d_in, d_out, relations, bases=o.bases, blocks=o.blocks, aggregator="sum" if o.relation_sum else "mean",
-                bias=o.has_bias(last))
+def _layer(
+    d_in: int, d_out: int, d_edge: int, last: bool, o: RGCNOptions, *, relations: int
+) -> tuple[Layer, int]:
+    made = RGCN(
+        d_in,
+        d_out,
+        relations,
+        bases=o.bases,
+        blocks=o.blocks,
+        aggregator="sum" if o.relation_sum else "mean",
+        bias=o.has_bias(last),
+    )
     return made, d_out
 
 

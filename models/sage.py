@@ -10,6 +10,7 @@ Departures: as in DistGNN-MB, the activation belongs to the network and h' is no
 length; "max" aggregates the neighbour values themselves (as PyTorch Geometric), without the
 perceptron of the paper's pooling aggregator.
 """
+
 from __future__ import annotations
 
 from typing import Any, Literal
@@ -39,7 +40,9 @@ class SAGE(Layer):
 
     def __init__(self, d_in: int, d_out: int, *, aggregator: str = "mean", bias: bool = True):
         if aggregator not in AGGREGATORS:
-            raise ConfigError(f"SAGE: aggregator {aggregator!r} is not known; choose from {', '.join(AGGREGATORS)}")
+            raise ConfigError(
+                f"SAGE: aggregator {aggregator!r} is not known; choose from {', '.join(AGGREGATORS)}"
+            )
         self.neighbour = Parameter.glorot(d_in, d_out)
         self.root = Parameter.glorot(d_in, d_out)
         self.bias = Parameter.zeros(d_out) if bias else None
@@ -52,7 +55,9 @@ class SAGE(Layer):
         return edge.src.z
 
     def apply(self, node: Any, total: Any) -> Any:
-        out = add(total if self._first(node) else matmul(total, self.neighbour), matmul(node.h, self.root))
+        out = add(
+            total if self._first(node) else matmul(total, self.neighbour), matmul(node.h, self.root)
+        )
         return out if self.bias is None else add(out, self.bias)
 
     def _first(self, node: Any) -> bool:

@@ -10,6 +10,7 @@ vectors, gather adds the term of the relation, which is computed once for each r
 Departures: activation and normalisation of the output belong to the network. In networks by name,
 layers do not read the attention weights of earlier layers (beta = 0).
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -48,22 +49,48 @@ class SimpleHGN(Layer):
         bias: Whether to add a bias.
     """
 
-    def __init__(self, d_in: int, d_out: int, relations: int, heads: int = 1, *, d_relation: int = 64, concat: bool = True,
-                 beta: float = 0.0, stores_attention: bool = False, dropout: float = 0.0, attention_dropout: float = 0.0,
-                 slope: float = 0.2, residual: bool = False, bias: bool = True):
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        relations: int,
+        heads: int = 1,
+        *,
+        d_relation: int = 64,
+        concat: bool = True,
+        beta: float = 0.0,
+        stores_attention: bool = False,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        slope: float = 0.2,
+        residual: bool = False,
+        bias: bool = True,
+    ):
         width = heads * d_out if concat else d_out
-        self.weight, self.weight_edge = Parameter.glorot(d_in, heads, d_out), Parameter.glorot(d_relation, heads, d_relation)
+        self.weight, self.weight_edge = (
+            Parameter.glorot(d_in, heads, d_out),
+            Parameter.glorot(d_relation, heads, d_relation),
+        )
         self.relations = Parameter.glorot(relations, d_relation)
         self.att_src, self.att_dst = Parameter.glorot(heads, d_out), Parameter.glorot(heads, d_out)
         self.att_edge = Parameter.glorot(heads, d_relation)
         self.root = Parameter.glorot(d_in, width) if residual else None
         self.bias = Parameter.zeros(width) if bias else None
-        self.concat, self.beta, self.stores_attention, self.slope = concat, beta, stores_attention, slope
+        self.concat, self.beta, self.stores_attention, self.slope = (
+            concat,
+            beta,
+            stores_attention,
+            slope,
+        )
         self.dropout, self.attention_dropout = dropout, attention_dropout
 
     def transform(self, node: Any) -> dict[str, Any]:
         z = matmul(node.h, self.weight)
-        return {"z": dropout(z, self.dropout) if self.dropout else z, "s": sum(mul(z, self.att_src)), "t": sum(mul(z, self.att_dst))}
+        return {
+            "z": dropout(z, self.dropout) if self.dropout else z,
+            "s": sum(mul(z, self.att_src)),
+            "t": sum(mul(z, self.att_dst)),
+        }
 
     def gather(self, edge: Any) -> Any:
         # [relations, heads], once for all edges
@@ -72,7 +99,9 @@ class SimpleHGN(Layer):
         weight = softmax(leaky_relu(score, self.slope))
         if self.beta:
             weight = weight * (1 - self.beta) + edge.attention * self.beta
-        message = (dropout(weight, self.attention_dropout) if self.attention_dropout else weight) * edge.src.z
+        message = (
+            dropout(weight, self.attention_dropout) if self.attention_dropout else weight
+        ) * edge.src.z
         return (message, {"attention": weight}) if self.stores_attention else message
 
     def apply(self, node: Any, total: Any) -> Any:
@@ -88,10 +117,22 @@ class SimpleHGNOptions(AttentionOptions):
     """Width of the vector of a relation in simple_hgn."""
 
 
-def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: SimpleHGNOptions, *, relations: int) -> tuple[Layer, int]:
+def _layer(
+    d_in: int, d_out: int, d_edge: int, last: bool, o: SimpleHGNOptions, *, relations: int
+) -> tuple[Layer, int]:
     heads = o.out_heads if last else o.heads
-    made = SimpleHGN(d_in, d_out, relations, heads, d_relation=o.d_relation, concat=not last, dropout=o.feature_dropout,
-                     attention_dropout=o.attention_dropout, residual=o.residual, bias=o.has_bias(last))
+    made = SimpleHGN(
+        d_in,
+        d_out,
+        relations,
+        heads,
+        d_relation=o.d_relation,
+        concat=not last,
+        dropout=o.feature_dropout,
+        attention_dropout=o.attention_dropout,
+        residual=o.residual,
+        bias=o.has_bias(last),
+    )
     return made, d_out if last else heads * d_out
 
 

@@ -1,4 +1,5 @@
 """Loads a user's model from a Python file."""
+
 from __future__ import annotations
 
 import inspect
@@ -24,16 +25,24 @@ def load_user(path: str) -> type[Model] | Design:
     """
     file, colon, name = path.rpartition(":")
     if not colon or not name.isidentifier() or not file.endswith(".py"):
-        raise ConfigError(f"model {path!r} is not of the form FILE.py:Class, such as my_layers.py:MyModel")
+        raise ConfigError(
+            f"model {path!r} is not of the form FILE.py:Class, such as my_layers.py:MyModel"
+        )
     module = load_module(Path(file), "model")
     found = getattr(module, name, None)
     if isinstance(found, Design):
         return found
     if not inspect.isclass(found):
-        raise ConfigError(f"{file} has no class {name}; it has {', '.join(_models(module)) or 'no model at all'}")
+        raise ConfigError(
+            f"{file} has no class {name}; it has {', '.join(_models(module)) or 'no model at all'}"
+        )
     if not issubclass(found, Model):
         is_layer = issubclass(found, Layer)
-        hint = "a layer runs inside a model: write a Model whose forward calls it" if is_layer else "derive it from graphtheta.Model"
+        hint = (
+            "a layer runs inside a model: write a Model whose forward calls it"
+            if is_layer
+            else "derive it from graphtheta.Model"
+        )
         raise ConfigError(f"{path} is not a model; {hint}")
     return found
 
@@ -51,7 +60,11 @@ def declared(model: Design | Callable[..., Any]) -> type[Options]:
         return model.options
     wanted = inspect.signature(model).parameters.values()
     usable = [p for p in wanted if not p.name.startswith("_") and not hasattr(Options, p.name)]
-    scalars: dict[str, Any] = {p.name: (type(p.default), p.default) for p in usable if type(p.default) in (bool, int, float, str)}
+    scalars: dict[str, Any] = {
+        p.name: (type(p.default), p.default)
+        for p in usable
+        if type(p.default) in (bool, int, float, str)
+    }
     return create_model("Parameters", __base__=Options, **scalars)
 
 
@@ -68,16 +81,26 @@ def accepted(name: str, function: Callable[..., Any], offered: dict[str, Any]) -
     """
     wanted = list(inspect.signature(function).parameters.values())
     named = [p for p in wanted if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    needed = [p for p in wanted if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    needed = [
+        p
+        for p in wanted
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
     unknown = [p.name for p in needed if p not in named or p.name not in offered]
     if unknown:
-        raise ConfigError(f"the constructor of {name} needs {', '.join(unknown)}, which a job does not set; a constructor may take "
-                          f"{', '.join(sorted(offered))}, and parameters with a default; a default that is a number, text or truth value "
-                          "makes it a key of the job")
+        raise ConfigError(
+            f"the constructor of {name} needs {', '.join(unknown)}, which a job does not set; a constructor may take "
+            f"{', '.join(sorted(offered))}, and parameters with a default; a default that is a number, text or truth value "
+            "makes it a key of the job"
+        )
     takes_all = any(p.kind is p.VAR_KEYWORD for p in wanted)
     return offered if takes_all else {p.name: offered[p.name] for p in named if p.name in offered}
 
 
 def _models(module: ModuleType) -> list[str]:
-    return [n for n, c in vars(module).items()
-            if isinstance(c, Design) or (inspect.isclass(c) and issubclass(c, Model) and c.__module__ == module.__name__)]
+    return [
+        n
+        for n, c in vars(module).items()
+        if isinstance(c, Design)
+        or (inspect.isclass(c) and issubclass(c, Model) and c.__module__ == module.__name__)
+    ]

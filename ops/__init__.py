@@ -1,4 +1,5 @@
 """Local numerics, without MPI: tape, primitives, edge programs, losses, optimisers."""
+
 if __name__ != "graphtheta.ops":
     raise ImportError("import graphtheta.ops, not ops")
 
@@ -47,7 +48,18 @@ from .functions.losses.pick import log_softmax, pick
 from .functions.norm import RunningStats, batch_norm, layer_norm
 from .functions.rows import cast, expand_last, prefix
 from .functions.segment import segment_max, segment_mean, segment_min, segment_softmax, segment_sum
-from .functions.shape import broadcast_to, concat, flatten, max, mean, min, repeat_rows, reshape, stack, sum
+from .functions.shape import (
+    broadcast_to,
+    concat,
+    flatten,
+    max,
+    mean,
+    min,
+    repeat_rows,
+    reshape,
+    stack,
+    sum,
+)
 from .functions.typed import typed_matmul
 from .functions.whole_graph import graph_mean, graph_sum
 from .optimisers.optim import SGD, Adam, AdamW, Optimiser

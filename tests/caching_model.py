@@ -1,4 +1,5 @@
 """Cache policies written plainly, with lists and dictionaries: what the compiled ones are compared with."""
+
 from __future__ import annotations
 
 from typing import Any

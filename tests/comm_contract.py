@@ -1,4 +1,5 @@
 """What every communicator must do: functions that run on each rank, called by tests and by programs under mpiexec."""
+
 from __future__ import annotations
 
 from zlib import crc32
@@ -38,7 +39,10 @@ def sums_keep_shape_and_dtype(comm: Comm) -> None:
 
 def sums_are_exact_for_integers(comm: Comm) -> None:
     big = np.array([2**58 + comm.rank, -(2**62) // comm.size])
-    assert_array_equal(comm.all_sum(big), [2**58 * comm.size + sum(range(comm.size)), -(2**62) // comm.size * comm.size])
+    assert_array_equal(
+        comm.all_sum(big),
+        [2**58 * comm.size + sum(range(comm.size)), -(2**62) // comm.size * comm.size],
+    )
 
 
 def sums_have_the_same_bits_everywhere(comm: Comm) -> None:
@@ -57,20 +61,32 @@ def extremes(comm: Comm) -> None:
     x = np.array([comm.rank, -comm.rank], np.int64)
     assert_array_equal(comm.all_max(x), [comm.size - 1, 0])
     assert_array_equal(comm.all_min(x), [0, 1 - comm.size])
-    assert comm.all_max(np.array(comm.rank == comm.size - 1)) and comm.all_max(np.zeros(2, bool)).dtype == bool
+    assert (
+        comm.all_max(np.array(comm.rank == comm.size - 1))
+        and comm.all_max(np.zeros(2, bool)).dtype == bool
+    )
     with_nan = np.array([np.nan if comm.rank == 0 else 1.0, 2.0], np.float32)
     assert_array_equal(comm.all_max(with_nan), np.array([np.nan, 2], np.float32))
     assert_array_equal(comm.all_min(with_nan), np.array([np.nan, 2], np.float32))
 
 
 def refuses_dtypes(comm: Comm) -> None:
-    for call, x in ((comm.all_sum, np.ones(2, bool)), (comm.all_sum, np.array(["a"])), (comm.all_max, np.array([1j]))):
+    for call, x in (
+        (comm.all_sum, np.ones(2, bool)),
+        (comm.all_sum, np.array(["a"])),
+        (comm.all_max, np.array([1j])),
+    ):
         with pytest.raises(CommError, match="expected"):
             call(x)
 
 
 def gathers_objects(comm: Comm) -> None:
-    own = {"rank": comm.rank, "pair": (1, "é"), 3: [None, True, b"x", np.float32(0.5)], "x": np.arange(comm.rank * 200)}
+    own = {
+        "rank": comm.rank,
+        "pair": (1, "é"),
+        3: [None, True, b"x", np.float32(0.5)],
+        "x": np.arange(comm.rank * 200),
+    }
     for q, got in enumerate(comm.all_gather(own)):
         assert got["rank"] == q and got["pair"] == (1, "é") and got[3] == [None, True, b"x", 0.5]
         assert type(got[3][3]) is np.float32
@@ -87,10 +103,16 @@ def refuses_objects(comm: Comm) -> None:
 
 def broadcasts(comm: Comm) -> None:
     for root in range(comm.size):
-        obj = {"large": np.arange(50_000.0).reshape(100, 500), "small": (1, np.int32(2)), "none": np.empty((0, 3))}
+        obj = {
+            "large": np.arange(50_000.0).reshape(100, 500),
+            "small": (1, np.int32(2)),
+            "none": np.empty((0, 3)),
+        }
         got = comm.broadcast(obj if comm.rank == root else None, root)
         assert_array_equal(got["large"], obj["large"])
-        assert got["small"] == (1, 2) and got["none"].shape == (0, 3) and got["large"].flags.writeable
+        assert (
+            got["small"] == (1, 2) and got["none"].shape == (0, 3) and got["large"].flags.writeable
+        )
     with pytest.raises(CommError, match="root"):
         comm.broadcast(1, root=comm.size)
 
@@ -101,7 +123,12 @@ def sums_in_rounds(comm: Comm) -> None:
     while pending:
         pending = [one for one in pending if one.advance()]
     for one in sums:
-        assert_allclose(one.total, in_order([awkward(q, len(one.total)) for q in range(comm.size)]), rtol=1e-4, atol=2e-2)
+        assert_allclose(
+            one.total,
+            in_order([awkward(q, len(one.total)) for q in range(comm.size)]),
+            rtol=1e-4,
+            atol=2e-2,
+        )
         assert len(set(comm.all_gather(crc32(one.total.tobytes())))) == 1
 
 
@@ -125,7 +152,9 @@ def refuses_uneven_rows(comm: Comm) -> None:
 
 def all_to_all(comm: Comm) -> None:
     # q + rank rows for rank q; nothing at all between rank 0 and itself
-    got = comm.all_to_all([np.full((q + comm.rank, 3), 100 * comm.rank + q, np.int64) for q in range(comm.size)])
+    got = comm.all_to_all(
+        [np.full((q + comm.rank, 3), 100 * comm.rank + q, np.int64) for q in range(comm.size)]
+    )
     for q, part in enumerate(got):
         assert_array_equal(part, np.full((q + comm.rank, 3), 100 * q + comm.rank))
     with pytest.raises(ShapeError, match=r"expected .* parts"):
@@ -134,8 +163,13 @@ def all_to_all(comm: Comm) -> None:
 
 def swaps_counts(comm: Comm) -> None:
     sent = np.array([[100 * comm.rank + q, q] for q in range(comm.size)], np.int64)
-    assert_array_equal(comm.swap(sent), [[100 * q + comm.rank, comm.rank] for q in range(comm.size)])
-    assert comm.together([lambda: int(comm.all_sum(np.array(1))), lambda: comm.rank]) == [comm.size, comm.rank]
+    assert_array_equal(
+        comm.swap(sent), [[100 * q + comm.rank, comm.rank] for q in range(comm.size)]
+    )
+    assert comm.together([lambda: int(comm.all_sum(np.array(1))), lambda: comm.rank]) == [
+        comm.size,
+        comm.rank,
+    ]
 
 
 def moves(comm: Comm) -> None:
@@ -158,8 +192,14 @@ def moves_stay_in_order(comm: Comm) -> None:
     partners = [1 - comm.rank] if comm.size > 1 and comm.rank < 2 else []
     boxes = [np.full(3, float(i)) if not partners else np.empty(3) for i in range(4)]
     # the second pair has another purpose and is waited for first
-    pendings = [comm.move_begin([(q, np.full(3, float(i))) for q in partners], [(q, boxes[i]) for q in partners], 1 + i // 2)
-                for i in range(4)]
+    pendings = [
+        comm.move_begin(
+            [(q, np.full(3, float(i))) for q in partners],
+            [(q, boxes[i]) for q in partners],
+            1 + i // 2,
+        )
+        for i in range(4)
+    ]
     for i in (3, 0, 2, 1):
         pendings[i].end()
         assert (boxes[i] == i).all()
@@ -170,8 +210,12 @@ def moves_of_unknown_length(comm: Comm) -> None:
     others = [q for q in range(comm.size) if q != comm.rank]
     room, unwritten = 4000, 255
     for lengths in ((1, 7), (1000, 999), (2000, 1), (3, 3000), (4000, 4000), (2001, 1000)):
-        sends = [(q, np.full(n + comm.rank, i, np.uint8)) for q in others for i, n in enumerate(lengths)]
-        boxes = [(q, np.full(room + comm.size, unwritten, np.uint8)) for q in others for _ in lengths]
+        sends = [
+            (q, np.full(n + comm.rank, i, np.uint8)) for q in others for i, n in enumerate(lengths)
+        ]
+        boxes = [
+            (q, np.full(room + comm.size, unwritten, np.uint8)) for q in others for _ in lengths
+        ]
         comm.move_begin(sends, boxes, 1, at_most=True).end()
         for place, (q, box) in enumerate(boxes):
             i = place % len(lengths)
@@ -218,7 +262,9 @@ def counts_messages_and_bytes(comm: Comm) -> None:
     alone = comm.size == 1
     assert (spent["reduce"]["bytes"], spent["reduce"]["messages"]) == ((0, 0) if alone else (80, 1))
     assert (spent["move"]["bytes"], spent["move"]["messages"]) == (20 * len(others), len(others))
-    assert spent["other"]["bytes"] == 0 and spent["move"]["wait"] > 0 and spent["move"]["seconds"] > 0
+    assert (
+        spent["other"]["bytes"] == 0 and spent["move"]["wait"] > 0 and spent["move"]["seconds"] > 0
+    )
 
 
 def workers_of_a_machine_share_memory(comm: Comm) -> None:

@@ -1,4 +1,5 @@
 """Fixtures of all tests."""
+
 from __future__ import annotations
 
 import gc
@@ -8,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from warm.plugin import pytest_configure, pytest_configure_node, pytest_runtest_setup, pytest_unconfigure  # noqa: F401
 from warm.reference import VARIABLE
 
 from graphtheta.ops.compile import private
@@ -30,7 +30,9 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def kernel_cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def kernel_cache(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
     """Kernels of tests are kept apart from the user's, for later runs if pytest has a cache."""
     cache = getattr(request.config, "cache", None)
     folder = tmp_path_factory.mktemp("kernels") if cache is None else cache.mkdir("kernels")
@@ -56,7 +58,9 @@ def back_end(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         yield
         fused.force_backend(before)
     else:
-        with backend_scope("reference" if request.node.get_closest_marker("fused") is None else "fused"):
+        with backend_scope(
+            "reference" if request.node.get_closest_marker("fused") is None else "fused"
+        ):
             yield
 
 

@@ -1,4 +1,5 @@
 """Edge programs drawn as trees, for property tests."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -13,13 +14,19 @@ SCORE = st.recursive(
     st.sampled_from([("src", "s"), ("dst", "s"), ("src", "t"), ("dst", "t"), ("attr",), ("p",)]),
     lambda inner: st.one_of(
         st.tuples(st.sampled_from(["tanh", "leaky_relu", "neg", "softmax"]), inner),
-        st.tuples(st.sampled_from(["add", "sub", "mul"]), inner, inner)), max_leaves=4)
+        st.tuples(st.sampled_from(["add", "sub", "mul"]), inner, inner),
+    ),
+    max_leaves=4,
+)
 VALUE = st.recursive(
     st.sampled_from([("src", "z"), ("dst", "z")]),
     lambda inner: st.one_of(
         st.tuples(st.sampled_from(["tanh", "neg"]), inner),
         st.tuples(st.just("mul"), SCORE, inner),
-        st.tuples(st.sampled_from(["add", "sub"]), inner, inner)), max_leaves=3)
+        st.tuples(st.sampled_from(["add", "sub"]), inner, inner),
+    ),
+    max_leaves=3,
+)
 SUMS = ["sum", "mean", "max", "min", "var", ("sum", "max"), ("mean", "min", "std")]
 
 
@@ -36,7 +43,9 @@ class Drawn(Layer):
 
     def __init__(self, value, sum, direction, new=None):
         rng = np.random.default_rng(3)
-        self.w, self.a, self.b, self.we, self.p = (Parameter(rng.standard_normal(s)) for s in ((4, 2, 3), (2, 3), (2, 3), (3, 2), (2,)))
+        self.w, self.a, self.b, self.we, self.p = (
+            Parameter(rng.standard_normal(s)) for s in ((4, 2, 3), (2, 3), (2, 3), (3, 2), (2,))
+        )
         self.value, self.new, self.sum, self.direction = value, new, sum, direction
 
     def transform(self, node):
@@ -48,7 +57,11 @@ class Drawn(Layer):
             if tree[0] == "p":
                 # a parameter alone is no edge value
                 return self.p * edge.src.s
-            return gt.matmul(edge.attr, self.we) if tree[0] == "attr" else getattr(getattr(edge, tree[0]), tree[1])
+            return (
+                gt.matmul(edge.attr, self.we)
+                if tree[0] == "attr"
+                else getattr(getattr(edge, tree[0]), tree[1])
+            )
 
         call = lambda name, args: getattr(gt, name)(*args)
         message = evaluate(self.value, leaf, call)

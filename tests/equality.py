@@ -2,6 +2,7 @@
 
 One simulated run makes the views of a strategy once and trains all models on them.
 """
+
 from __future__ import annotations
 
 from functools import cache
@@ -42,16 +43,27 @@ MODELS = {
     "hgt": ("hgt", {"attention_dropout": 0.4}),
     "simple_hgn": ("simple_hgn", {"residual": True, "attention_dropout": 0.4}),
 }
-LINK_MODELS = {"gcn dot": ("gcn", {"decoder": "dot"}), "sage max hadamard": ("sage", {"decoder": "hadamard", "aggregator": "max"})}
-EDGE_MODELS = {"gat_e": ("gat_e", {"decoder": "edge"}), "gin": ("gin", {"decoder": "edge", "norm": "batch"})}
+LINK_MODELS = {
+    "gcn dot": ("gcn", {"decoder": "dot"}),
+    "sage max hadamard": ("sage", {"decoder": "hadamard", "aggregator": "max"}),
+}
+EDGE_MODELS = {
+    "gat_e": ("gat_e", {"decoder": "edge"}),
+    "gin": ("gin", {"decoder": "edge", "norm": "batch"}),
+}
 STRATEGIES = {
     "global": lambda *of: GlobalBatch(*of),
     "mini": lambda *of: MiniBatch(*of, batch_size=of[2].n_targets // STEPS),
-    "mini sampled": lambda *of: MiniBatch(*of, batch_size=of[2].n_targets // STEPS, sampler=NeighbourSampler((3, 2))),
-    "mini replaced": lambda *of: MiniBatch(*of, batch_size=of[2].n_targets // STEPS, sampler=NeighbourSampler((3, 2), replace=True)),
+    "mini sampled": lambda *of: MiniBatch(
+        *of, batch_size=of[2].n_targets // STEPS, sampler=NeighbourSampler((3, 2))
+    ),
+    "mini replaced": lambda *of: MiniBatch(
+        *of, batch_size=of[2].n_targets // STEPS, sampler=NeighbourSampler((3, 2), replace=True)
+    ),
     "cluster": lambda *of: ClusterBatch(*of, 2, clusters=of[0].masters % 4, per_batch=2),
-    "cluster boundary": lambda *of: ClusterBatch(*of, clusters=of[0].masters % 4, per_batch=2, boundary_hops=1, degrees="view",
-                                                 diagonal=0.5),
+    "cluster boundary": lambda *of: ClusterBatch(
+        *of, clusters=of[0].masters % 4, per_batch=2, boundary_hops=1, degrees="view", diagonal=0.5
+    ),
 }
 
 
@@ -64,9 +76,19 @@ def example():
     ends[0, 40:46] = ends[1, 40:46]
     ends[:, 50:60] = ends[:, 60:70]
     train = rng.random(N) < 0.4
-    return Graph(ends, N, x=rng.standard_normal((N, D)), y=rng.integers(0, CLASSES, N), train=train, edge_attr=rng.standard_normal((E, A)),
-                 edge_weight=rng.random(E), edge_y=rng.standard_normal(E), edge_train=rng.random(E) < 0.3,
-                 edge_columns={"relation": rng.integers(0, RELATIONS, E)}, node_columns={"type": rng.integers(0, TYPES, N)})
+    return Graph(
+        ends,
+        N,
+        x=rng.standard_normal((N, D)),
+        y=rng.integers(0, CLASSES, N),
+        train=train,
+        edge_attr=rng.standard_normal((E, A)),
+        edge_weight=rng.random(E),
+        edge_y=rng.standard_normal(E),
+        edge_train=rng.random(E) < 0.3,
+        edge_columns={"relation": rng.integers(0, RELATIONS, E)},
+        node_columns={"type": rng.integers(0, TYPES, N)},
+    )
 
 
 def node_task(part, graph):
@@ -92,8 +114,12 @@ def pairs(models, share=None):
     As many numbers in a row as there are shares have all pairs; with two models these are halves, with many they are sixths.
     """
     shares = min(len(models), len(STRATEGIES))
-    return [(strategy, model) for i, strategy in enumerate(STRATEGIES) for j, model in enumerate(models)
-            if share is None or (i + j - share) % shares == 0]
+    return [
+        (strategy, model)
+        for i, strategy in enumerate(STRATEGIES)
+        for j, model in enumerate(models)
+        if share is None or (i + j - share) % shares == 0
+    ]
 
 
 def run(comm, placement, task_name, share=None):
@@ -103,10 +129,15 @@ def run(comm, placement, task_name, share=None):
     task, d_out, models = TASKS[task_name](part, graph)
     numbers, edges, chosen_pairs = {}, {}, pairs(models, share)
     with dtype_scope("float64"):
-        built = {name: build(kind, d_out, options, part) for name, (kind, options) in models.items()}
+        built = {
+            name: build(kind, d_out, options, part) for name, (kind, options) in models.items()
+        }
         for strategy_name, make in STRATEGIES.items():
             strategy = make(part, ["in", "in"], task)
-            views = [strategy.batch(i // strategy.steps_per_epoch, i % strategy.steps_per_epoch) for i in range(STEPS)]
+            views = [
+                strategy.batch(i // strategy.steps_per_epoch, i % strategy.steps_per_epoch)
+                for i in range(STEPS)
+            ]
             edges[strategy_name] = [chosen(comm, level) for view in views for level in view.levels]
             for name in (model for of, model in chosen_pairs if of == strategy_name):
                 model, start = built[name]
@@ -138,7 +169,11 @@ def train(comm, model, task, views):
 
 def chosen(comm, level):
     """Global ids of the edges of a level over all workers, and how many edges each stands for."""
-    scale = [np.ones(s.n_edges) if s.weight is None else s.weight for p in level.passes for s in p.selections]
+    scale = [
+        np.ones(s.n_edges) if s.weight is None else s.weight
+        for p in level.passes
+        for s in p.selections
+    ]
     parts = comm.all_gather([level.gid, np.concatenate([np.zeros(0), *scale])])
     gid, scale = (np.concatenate([p[i] for p in parts]) for i in (0, 1))
     order = np.argsort(gid)

@@ -1,4 +1,5 @@
 """Models whose layers read each other in many ways, with the hop at which each superstep stands."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -64,10 +65,14 @@ class Finds(Mix):
 
     def transform(self, node):
         made = super().transform(node)
-        return made | ({"z": made["z"] + getattr(self.other, self.name)} if self.stage == "transform" else {})
+        return made | (
+            {"z": made["z"] + getattr(self.other, self.name)} if self.stage == "transform" else {}
+        )
 
     def apply(self, node, total):
-        return super().apply(node, total) + (getattr(self.other, self.name) if self.stage == "apply" else 0.0)
+        return super().apply(node, total) + (
+            getattr(self.other, self.name) if self.stage == "apply" else 0.0
+        )
 
 
 class Columns(Mix):
@@ -121,7 +126,9 @@ def stack(graph, *layers):
 
 
 def inception(graph, a, b, c, d, e, f):
-    return gt.concat([a(graph, graph.x), stack(graph, b, c), stack(graph, d, e, f)]) @ np.ones((3 * D, D))
+    return gt.concat([a(graph, graph.x), stack(graph, b, c), stack(graph, d, e, f)]) @ np.ones(
+        (3 * D, D)
+    )
 
 
 def knowledge(graph, *layers):
@@ -190,37 +197,81 @@ def branches(graph, a, b, c, d):
 
 MODELS = {
     "one": (lambda: Net(stack, *mixes("both")), [("both", 0)]),
-    "stack": (lambda: Net(stack, *mixes("in", "out", "both")), [("in", 2), ("out", 1), ("both", 0)]),
+    "stack": (
+        lambda: Net(stack, *mixes("in", "out", "both")),
+        [("in", 2), ("out", 1), ("both", 0)],
+    ),
     "in and out": (lambda: Net(sides, *mixes("in", "out")), [("in", 0), ("out", 0)]),
     "out and in": (lambda: Net(sides, *mixes("out", "in")), [("out", 0), ("in", 0)]),
     "two of one direction": (lambda: Net(sides, *mixes("in", "in")), [("in", 0), ("in", 0)]),
-    "four branches": (lambda: Net(sides, *mixes("in", "out", "both", "in")), [("in", 0), ("out", 0), ("both", 0), ("in", 0)]),
-    "branches of branches": (lambda: Net(branches, *mixes("in", "out", "out", "in")),
-                             [("in", 1), ("out", 1), ("out", 0), ("in", 1), ("in", 0)]),
-    "skip": (lambda: Net(lambda g, *ls: stack(g, *ls[:3]) + ls[3](g, g.x), *mixes("in", "out", "in", "in")),
-             [("in", 2), ("out", 1), ("in", 0), ("in", 0)]),
-    "skip called first": (lambda: Net(lambda g, *ls: ls[3](g, g.x) + stack(g, *ls[:3]), *mixes("in", "out", "in", "both")),
-                          [("both", 0), ("in", 2), ("out", 1), ("in", 0)]),
-    "inception": (lambda: Net(inception, *mixes("in", "in", "out", "out", "both", "in")),
-                  [("in", 0), ("in", 1), ("out", 0), ("out", 2), ("both", 1), ("in", 0)]),
-    "jumping knowledge": (lambda: Net(knowledge, *mixes("in", "out", "in")), [("in", 2), ("out", 1), ("in", 0)]),
-    "edge values": (lambda: Net(edge_values, Mix(), Mix("out"), Leaves(), Reads()), [("in", 2), ("out", 0), ("in", 1), ("in", 0)]),
-    "edge values of the other direction": (lambda: Net(edge_values, Mix(), Mix(), Leaves("out"), Reads("in")),
-                                           [("in", 2), ("in", 0), ("out", 1), ("in", 0)]),
-    "edge values of pieces": (lambda: Net(edges_of_pieces, Mix("out"), Leaves(), Reads()), [("in", 1), ("in", 0), ("out", 0)]),
-    "found in transform, from before": (lambda: finds("transform", "before"), [("in", 1), ("in", 0)]),
+    "four branches": (
+        lambda: Net(sides, *mixes("in", "out", "both", "in")),
+        [("in", 0), ("out", 0), ("both", 0), ("in", 0)],
+    ),
+    "branches of branches": (
+        lambda: Net(branches, *mixes("in", "out", "out", "in")),
+        [("in", 1), ("out", 1), ("out", 0), ("in", 1), ("in", 0)],
+    ),
+    "skip": (
+        lambda: Net(
+            lambda g, *ls: stack(g, *ls[:3]) + ls[3](g, g.x), *mixes("in", "out", "in", "in")
+        ),
+        [("in", 2), ("out", 1), ("in", 0), ("in", 0)],
+    ),
+    "skip called first": (
+        lambda: Net(
+            lambda g, *ls: ls[3](g, g.x) + stack(g, *ls[:3]), *mixes("in", "out", "in", "both")
+        ),
+        [("both", 0), ("in", 2), ("out", 1), ("in", 0)],
+    ),
+    "inception": (
+        lambda: Net(inception, *mixes("in", "in", "out", "out", "both", "in")),
+        [("in", 0), ("in", 1), ("out", 0), ("out", 2), ("both", 1), ("in", 0)],
+    ),
+    "jumping knowledge": (
+        lambda: Net(knowledge, *mixes("in", "out", "in")),
+        [("in", 2), ("out", 1), ("in", 0)],
+    ),
+    "edge values": (
+        lambda: Net(edge_values, Mix(), Mix("out"), Leaves(), Reads()),
+        [("in", 2), ("out", 0), ("in", 1), ("in", 0)],
+    ),
+    "edge values of the other direction": (
+        lambda: Net(edge_values, Mix(), Mix(), Leaves("out"), Reads("in")),
+        [("in", 2), ("in", 0), ("out", 1), ("in", 0)],
+    ),
+    "edge values of pieces": (
+        lambda: Net(edges_of_pieces, Mix("out"), Leaves(), Reads()),
+        [("in", 1), ("in", 0), ("out", 0)],
+    ),
+    "found in transform, from before": (
+        lambda: finds("transform", "before"),
+        [("in", 1), ("in", 0)],
+    ),
     "found in transform, from after": (lambda: finds("transform", "after"), [("in", 1), ("in", 0)]),
     "found in apply, from before": (lambda: finds("apply", "before"), [("in", 1), ("in", 0)]),
     "found in apply, from after": (lambda: finds("apply", "after"), [("in", 1), ("in", 0)]),
-    "left behind": (lambda: Net(left_behind, Stashes(), Mix(), Mix()), [("in", 2), ("in", 1), ("in", 0)]),
+    "left behind": (
+        lambda: Net(left_behind, Stashes(), Mix(), Mix()),
+        [("in", 2), ("in", 1), ("in", 0)],
+    ),
     "by hand": (lambda: Net(by_hand, *mixes("in", "out")), [("in", 1), ("out", 0)]),
     "hands on": (lambda: Net(stack, Mix(), Ignores(), Mix()), [("in", 2), ("in", 1), ("in", 0)]),
-    "stored column": (lambda: Net(stack, Mix(), Columns("out"), Mix()), [("in", 2), ("out", 1), ("in", 0)]),
-    "pieces": (lambda: Net(pieces, *mixes("in", "out", "in", "both")), [("in", 1), ("out", 1), ("in", 0), ("both", 0)]),
+    "stored column": (
+        lambda: Net(stack, Mix(), Columns("out"), Mix()),
+        [("in", 2), ("out", 1), ("in", 0)],
+    ),
+    "pieces": (
+        lambda: Net(pieces, *mixes("in", "out", "in", "both")),
+        [("in", 1), ("out", 1), ("in", 0), ("both", 0)],
+    ),
     "unused": (lambda: Net(unused, *mixes("in", "in", "out")), [("in", 2), ("out", 1), ("in", 0)]),
     "same layer": (lambda: Net(same_layer, Mix()), [("in", 1), ("in", 0), ("in", 0)]),
     "turned": (lambda: Net(turned, Mix()), [("in", 0), ("out", 0)]),
-    "given besides": (lambda: Net(given_besides, Mix(), Besides("out"), Mix()), [("in", 2), ("out", 1), ("in", 0)]),
+    "given besides": (
+        lambda: Net(given_besides, Mix(), Besides("out"), Mix()),
+        [("in", 2), ("out", 1), ("in", 0)],
+    ),
     "no layer": (lambda: Net(lambda graph: graph.x * 2.0), []),
 }
 

@@ -1,4 +1,5 @@
 """Small graphs for tests: ordinary ones with every kind of value, and odd ones."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -14,9 +15,19 @@ def fill(src, dst, n, seed=0, **fields):
     e = len(src)
     kind, edge_kind = rng.permutation(n) % 3, rng.permutation(e) % 3
     columns = dict(
-        x=rng.standard_normal((n, 4)), y=rng.integers(0, 3, n), n_classes=3, edge_attr=rng.standard_normal((e, 3)),
-        edge_weight=rng.uniform(0.5, 2, e), edge_y=rng.standard_normal(e), train=kind == 0, val=kind == 1, test=kind == 2,
-        edge_train=edge_kind == 0, edge_val=edge_kind == 1, edge_test=edge_kind == 2)
+        x=rng.standard_normal((n, 4)),
+        y=rng.integers(0, 3, n),
+        n_classes=3,
+        edge_attr=rng.standard_normal((e, 3)),
+        edge_weight=rng.uniform(0.5, 2, e),
+        edge_y=rng.standard_normal(e),
+        train=kind == 0,
+        val=kind == 1,
+        test=kind == 2,
+        edge_train=edge_kind == 0,
+        edge_val=edge_kind == 1,
+        edge_test=edge_kind == 2,
+    )
     return Graph((np.asarray(src, np.int64), np.asarray(dst, np.int64)), n, **{**columns, **fields})
 
 
@@ -33,7 +44,10 @@ def odd_graphs():
     """By name."""
     rng = np.random.default_rng(1)
     ring = np.arange(8)
-    hub_src, hub_dst = rng.integers(0, 12, 40), np.concatenate((np.full(20, 4), rng.integers(0, 12, 20)))
+    hub_src, hub_dst = (
+        rng.integers(0, 12, 40),
+        np.concatenate((np.full(20, 4), rng.integers(0, 12, 20))),
+    )
     return {
         "no edges": fill([], [], 9),
         "one node": fill([], [], 1),
@@ -50,6 +64,12 @@ def arrays_of(p):
     """All arrays of a partition."""
     edges = p.relations["edge"]
     found = [p.gid, p.edge_gid, *(s.read(name) for s in (p.node, p.edge) for name in s.names())]
-    found += [x for b in edges.blocks for x in (b.in_indptr, b.in_src, b.out_indptr, b.out_dst, b.out_edge)]
+    found += [
+        x
+        for b in edges.blocks
+        for x in (b.in_indptr, b.in_src, b.out_indptr, b.out_dst, b.out_edge)
+    ]
     served = (edges.sources, edges.destinations)
-    return found + [x for plan, mirrors in served for x in (mirrors, plan.rows, plan.send_ptr, plan.recv_ptr)]
+    return found + [
+        x for plan, mirrors in served for x in (mirrors, plan.rows, plan.send_ptr, plan.recv_ptr)
+    ]

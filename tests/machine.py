@@ -1,4 +1,5 @@
 """What the tests of models share: running a model on simulated ranks and putting the pieces together."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -27,7 +28,16 @@ MODELS = {
     "gat": ("gat", {"attention_dropout": 0.3, "feature_dropout": 0.2, "out_heads": 3}),
     "gat D6": ("gat", {"separate": True}),
     "gat_e": ("gat_e", {"residual": True, "attention_dropout": 0.3, "jumping": "concat"}),
-    "gipa": ("gipa", {"norm": "batch", "residual": True, "edge_drop": 0.3, "attention_dropout": 0.1, "layers": 3}),
+    "gipa": (
+        "gipa",
+        {
+            "norm": "batch",
+            "residual": True,
+            "edge_drop": 0.3,
+            "attention_dropout": 0.1,
+            "layers": 3,
+        },
+    ),
     "gipa mean": ("gipa", {"reduce": "mean", "jumping": "max"}),
     "gipa max": ("gipa", {"reduce": "max"}),
     "mlp": ("mlp", {"norm": "layer"}),
@@ -50,13 +60,21 @@ class Alone(Model):
 def declared(kind, **options):
     """Those of the options that a model has; all of them are options of some model."""
     assert all(readers(name) for name in options)
-    return {name: value for name, value in options.items() if name in find_model(kind).options.model_fields}
+    return {
+        name: value
+        for name, value in options.items()
+        if name in find_model(kind).options.model_fields
+    }
 
 
 def make(name, d_in, d_out, d_edge, **more):
     """A model of the list above, in float64."""
     kind, options = MODELS[name]
-    options = {**declared(kind, hidden=4, heads=2, dropout=0.2), **options, **declared(kind, **more)}
+    options = {
+        **declared(kind, hidden=4, heads=2, dropout=0.2),
+        **options,
+        **declared(kind, **more),
+    }
     with dtype_scope("float64"), init_scope(5):
         return build_model(kind, d_in, d_out, d_edge, **options)
 
@@ -68,6 +86,7 @@ def outputs(build, graph, size=1, placement=PLACEMENTS[0], *, training=False, vi
         build: Makes the model.
         view: (partition, layers) to the view; the global one by default.
     """
+
     def run(comm):
         with dtype_scope("float64"):
             part, model = build_partition(graph, comm, *placement, dtype=np.float64), build()

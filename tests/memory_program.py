@@ -1,4 +1,5 @@
 """One job of a table: its peak of memory beside its bound, ``memory_program.py NAME``. Not a test module itself."""
+
 from __future__ import annotations
 
 import gc
@@ -31,28 +32,66 @@ def with_relations(n, m):
 
 def with_targets(n, m):
     part = np.arange(m) % 3
-    return plain(n, m, edge_y=RNG.normal(size=m), edge_train=part == 0, edge_val=part == 1, edge_test=part == 2)
+    return plain(
+        n,
+        m,
+        edge_y=RNG.normal(size=m),
+        edge_train=part == 0,
+        edge_val=part == 1,
+        edge_test=part == 2,
+    )
 
 
 def of_graphs(n, m):
     number = np.arange(n) // 20
     train = np.arange(number[-1] + 1) % 2 == 0
     ends = np.arange(m) % (n // 20) * 20 + RNG.integers(0, 20, (2, m))
-    return gt.whole_graphs(plain(n, m).replace(edge_index=ends), train.astype(int), graph_of=number, train=train, val=~train)
+    return gt.whole_graphs(
+        plain(n, m).replace(edge_index=ends),
+        train.astype(int),
+        graph_of=number,
+        train=train,
+        val=~train,
+    )
 
 
 # a function that makes the graph, its nodes and edges, keys of the job
 JOBS = {
     "links": (plain, 2000, 20_000, LINK | {"negatives": 400}),
-    "links of batches": (plain, 2000, 20_000, LINK | {"negatives": 400, "strategy": "mini", "batch_size": 2000}),
-    "float64 links of a perceptron": (plain, 2000, 20_000, LINK | {"negatives": 200, "decoder": "hadamard", "dtype": "float64"}),
+    "links of batches": (
+        plain,
+        2000,
+        20_000,
+        LINK | {"negatives": 400, "strategy": "mini", "batch_size": 2000},
+    ),
+    "float64 links of a perceptron": (
+        plain,
+        2000,
+        20_000,
+        LINK | {"negatives": 200, "decoder": "hadamard", "dtype": "float64"},
+    ),
     "held-back links": (plain, 2000, 20_000, LINK | {"eval_negatives": 1000}),
     "links among all nodes": (plain, 8000, 40_000, LINK | {"rank_all": True}),
-    "triples": (with_relations, 2000, 20_000, TRIPLE | {"negatives": 100, "link_loss": "adversarial"}),
-    "held-back triples": (with_relations, 2000, 20_000, TRIPLE | {"eval_negatives": 500, "reciprocal": True}),
+    "triples": (
+        with_relations,
+        2000,
+        20_000,
+        TRIPLE | {"negatives": 100, "link_loss": "adversarial"},
+    ),
+    "held-back triples": (
+        with_relations,
+        2000,
+        20_000,
+        TRIPLE | {"eval_negatives": 500, "reciprocal": True},
+    ),
     "edges": (with_targets, 2000, 600_000, {"model": "sage", "task": "edge"}),
     "nodes": (labelled, 100_000, 600_000, {"model": "gat"}),
-    "nodes of batches": (labelled, 100_000, 600_000, {"model": "sage", "hidden": 64, "strategy": "mini", "batch_size": 20_000}),
+    "nodes of batches": (
+        labelled,
+        100_000,
+        600_000,
+        {"model": "sage", "hidden": 64, "strategy": "mini", "batch_size": 20_000},
+    ),
     "whole graphs": (of_graphs, 100_000, 300_000, {"model": "gin", "readout": "sum", "hidden": 32}),
 }
 

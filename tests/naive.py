@@ -1,25 +1,32 @@
 """Slow twins: what fast code promises, written as plainly as possible."""
+
 from __future__ import annotations
 
 import numpy as np
 
 
 def _segments(values, indptr):
-    return [values[indptr[i]:indptr[i + 1]] for i in range(len(indptr) - 1)]
+    return [values[indptr[i] : indptr[i + 1]] for i in range(len(indptr) - 1)]
 
 
 def segment_sum(values, indptr):
-    return np.array([s.sum(axis=0) for s in _segments(values, indptr)]).reshape(-1, *values.shape[1:])
+    return np.array([s.sum(axis=0) for s in _segments(values, indptr)]).reshape(
+        -1, *values.shape[1:]
+    )
 
 
 def segment_mean(values, indptr):
     empty = np.zeros(values.shape[1:])
-    return np.array([s.mean(axis=0) if len(s) else empty for s in _segments(values, indptr)]).reshape(-1, *values.shape[1:])
+    return np.array(
+        [s.mean(axis=0) if len(s) else empty for s in _segments(values, indptr)]
+    ).reshape(-1, *values.shape[1:])
 
 
 def segment_max(values, indptr):
     empty = np.zeros(values.shape[1:])
-    return np.array([s.max(axis=0) if len(s) else empty for s in _segments(values, indptr)]).reshape(-1, *values.shape[1:])
+    return np.array(
+        [s.max(axis=0) if len(s) else empty for s in _segments(values, indptr)]
+    ).reshape(-1, *values.shape[1:])
 
 
 def segment_min(values, indptr):

@@ -1,4 +1,5 @@
 """What tests of loops of one's own and of their losses share."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -7,8 +8,16 @@ import graphs
 import numpy as np
 
 GRAPH = graphs.random_graph(60, 260, edge_y=None, edge_train=None, edge_val=None, edge_test=None)
-KEYS: dict[str, Any] = {"hidden": 5, "dtype": "float64", "backend": "reference", "norm": "batch", "dropout": 0.3, "optimiser": "sgd",
-                        "momentum": 0.9, "lr": 0.05}
+KEYS: dict[str, Any] = {
+    "hidden": 5,
+    "dtype": "float64",
+    "backend": "reference",
+    "norm": "batch",
+    "dropout": 0.3,
+    "optimiser": "sgd",
+    "momentum": 0.9,
+    "lr": 0.05,
+}
 MINI = {"strategy": "mini", "batch_size": 9, "fanout": "3,2"}
 LINK = {"task": "link", "negatives": 3, "eval_negatives": 5, **MINI}
 SIZES = (1, 3)

@@ -1,4 +1,5 @@
 """Programs under mpiexec."""
+
 from __future__ import annotations
 
 import importlib.util
@@ -15,7 +16,8 @@ TESTS = str(Path(__file__).parent)
 # the mpiexec of a wheel lies beside the interpreter and must win over another one on the path
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
 needs_mpi = pytest.mark.skipif(
-    MPIEXEC is None or importlib.util.find_spec("mpi4py") is None, reason="needs mpiexec and mpi4py: pip install graphtheta[mpich]"
+    MPIEXEC is None or importlib.util.find_spec("mpi4py") is None,
+    reason="needs mpiexec and mpi4py: pip install graphtheta[mpich]",
 )
 
 
@@ -26,6 +28,12 @@ def hear() -> None:
 
 
 def run(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {key: value for key, value in os.environ.items() if not key.startswith(("PMI", "OMPI_", "PMIX_", "SLURM_", "GRAPHTHETA_"))}
+    clean = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("PMI", "OMPI_", "PMIX_", "SLURM_", "GRAPHTHETA_"))
+    }
     environment = {**clean, "PYTHONPATH": TESTS, **environment}
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env=environment, check=False
+    )

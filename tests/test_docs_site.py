@@ -1,4 +1,5 @@
 """The pages of the documentation: width, words, paths, figures, listings, and that the site builds."""
+
 from __future__ import annotations
 
 import ast
@@ -65,21 +66,31 @@ def prose(page: Path) -> str:
 def test_lines_are_short(page: Path) -> None:
     """Prose; blocks of code may be as wide as code elsewhere, and a row of a table is one line."""
     texts = (prose(page), WIDTH), (page.read_text(encoding="utf-8"), CODE_WIDTH)
-    faults = [f"{page.name}:{i} {len(line)} columns" for text, width in texts
-              for i, line in enumerate(text.splitlines(), 1) if len(line) > width and not LONG.search(line) and not line.startswith("|")]
+    faults = [
+        f"{page.name}:{i} {len(line)} columns"
+        for text, width in texts
+        for i, line in enumerate(text.splitlines(), 1)
+        if len(line) > width and not LONG.search(line) and not line.startswith("|")
+    ]
     assert not faults, "\n".join(faults)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_words_are_those_of_the_field(page: Path) -> None:
-    faults = [f"{page.name}:{i} {line.strip()!r}: write {better}" for i, line in enumerate(prose(page).splitlines(), 1)
-              for word, better in FORBIDDEN.items() if re.search(word, line)]
+    faults = [
+        f"{page.name}:{i} {line.strip()!r}: write {better}"
+        for i, line in enumerate(prose(page).splitlines(), 1)
+        for word, better in FORBIDDEN.items()
+        if re.search(word, line)
+    ]
     assert not faults, "\n".join(faults)
 
 
 def test_words_are_found() -> None:
-    planted = ("it stands for several; walks back; wires; grow a view; under way; the spread; put off; master rule; edge rules; letters; "
-               "mail; is told; without a word; Whoever waits; pieces; made again")
+    planted = (
+        "it stands for several; walks back; wires; grow a view; under way; the spread; put off; master rule; edge rules; letters; "
+        "mail; is told; without a word; Whoever waits; pieces; made again"
+    )
     assert [word for word in FORBIDDEN if not re.search(word, planted)] == []
 
 
@@ -98,26 +109,44 @@ def test_paths_exist(page: Path) -> None:
 def test_figures_are_drawn_from_the_source(scripts: Any) -> None:
     """After a change of packages: make figures."""
     draw = scripts("draw")
-    kept = {name: (DOCS / "figures" / f"{name}.svg").read_text(encoding="utf-8") for name in draw.FIGURES}
+    kept = {
+        name: (DOCS / "figures" / f"{name}.svg").read_text(encoding="utf-8")
+        for name in draw.FIGURES
+    }
     different = [name for name, made in draw.FIGURES.items() if kept[name] != made().svg()]
     assert not different, f"{different}: run python docs/figures/draw.py"
 
 
 def test_the_map_has_every_room(scripts: Any) -> None:
-    told = set(re.findall(r"`((?:graphtheta|engine|ops|models)/[\w/]*)`", (ROOT / "README.md").read_text(encoding="utf-8")))
+    told = set(
+        re.findall(
+            r"`((?:graphtheta|engine|ops|models)/[\w/]*)`",
+            (ROOT / "README.md").read_text(encoding="utf-8"),
+        )
+    )
     missing = [room for room in scripts("draw").rooms() if f"{room}/" not in told]
     assert not missing, f"add a row to the Map in README.md: {missing}"
 
 
 def test_arrows_that_follow_from_others_are_left_out(scripts: Any) -> None:
-    assert scripts("draw").direct({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == {"a": ["b"], "b": ["c"], "c": []}
+    assert scripts("draw").direct({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == {
+        "a": ["b"],
+        "b": ["c"],
+        "c": [],
+    }
 
 
 @pytest.mark.fused
 def test_listings_are_what_is_generated() -> None:
     """In a new interpreter, which has compiled nothing."""
     code = "import sys; sys.path.insert(0, sys.argv[1]); import generated as g; t = g.PAGE.read_text(); assert g.filled(t) == t"
-    done = subprocess.run([sys.executable, "-c", code, str(DOCS)], capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(DOCS)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     assert not done.returncode, f"run python docs/generated.py\n{done.stderr}"
 
 
@@ -127,7 +156,9 @@ def defined(path: str) -> set[str]:
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     found = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     for cls in (node for node in tree.body if isinstance(node, ast.ClassDef)):
-        found |= {f"{cls.name}.{node.name}" for node in cls.body if isinstance(node, ast.FunctionDef)}
+        found |= {
+            f"{cls.name}.{node.name}" for node in cls.body if isinstance(node, ast.FunctionDef)
+        }
     return found
 
 
@@ -136,7 +167,11 @@ def test_functions_on_the_paths_exist() -> None:
     page = (DOCS / "paths.md").read_text(encoding="utf-8")
     steps = re.findall(r"^ *(\S+) +((?:graphtheta|engine|ops|models)/\S+\.py)$", page, re.MULTILINE)
     assert len(steps) > 50
-    missing = [f"{path}: {name}" for name, path in steps if not (ROOT / path).exists() or name not in defined(path)]
+    missing = [
+        f"{path}: {name}"
+        for name, path in steps
+        if not (ROOT / path).exists() or name not in defined(path)
+    ]
     assert not missing, "run python docs/paths.py\n" + "\n".join(missing)
 
 
@@ -145,26 +180,49 @@ def test_published_figures_stand_beside_the_results() -> None:
     code = "import sys; sys.path.insert(0, sys.argv[1]); import page; print(page.text(), end='')"
     words = [sys.executable, "-c", code, str(ROOT / "bench" / "papers")]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
-    assert (DOCS / "papers.md").read_text(encoding="utf-8") == done.stdout, "run python bench/papers/page.py"
+    assert (DOCS / "papers.md").read_text(encoding="utf-8") == done.stdout, (
+        "run python bench/papers/page.py"
+    )
 
 
 def test_plugins_on_the_page_are_the_files() -> None:
     page = (DOCS / "extending.md").read_text(encoding="utf-8")
     shown = dict(re.findall(r"<!-- (tests/plugins/\S+) -->\n```python\n(.*?)```", page, re.DOTALL))
-    assert shown and [path for path, code in shown.items() if (ROOT / path).read_text(encoding="utf-8") != code] == []
+    assert (
+        shown
+        and [
+            path
+            for path, code in shown.items()
+            if (ROOT / path).read_text(encoding="utf-8") != code
+        ]
+        == []
+    )
 
 
 @pytest.mark.slow
 def test_site_builds_and_a_dead_link_fails(tmp_path: Path) -> None:
     def build(source: Path) -> subprocess.CompletedProcess[str]:
-        words = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", str(source), str(tmp_path / "site")]
+        words = [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "-q",
+            "-W",
+            "--keep-going",
+            "-b",
+            "html",
+            str(source),
+            str(tmp_path / "site"),
+        ]
         return subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
 
     done = build(DOCS)
     assert not done.returncode, done.stderr
     page = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     assert "A layer of your own" in page
-    reference = "".join(page.read_text(encoding="utf-8") for page in (tmp_path / "site" / "api").iterdir())
+    reference = "".join(
+        page.read_text(encoding="utf-8") for page in (tmp_path / "site" / "api").iterdir()
+    )
     entries = re.findall(r'<dt [^>]*id="gt\.(\w+)"', reference)
     assert sorted(entries) == sorted(set(gt.__all__) - {"__version__"})
     # nothing is fetched by a reader: no script, style, font or picture from another host
@@ -173,6 +231,8 @@ def test_site_builds_and_a_dead_link_fails(tmp_path: Path) -> None:
     planted = tmp_path / "planted"
     planted.mkdir()
     shutil.copy(DOCS / "conf.py", planted)
-    (planted / "index.md").write_text("# One\n\n[dead](#nowhere) and [gone](gone.md)\n", encoding="utf-8")
+    (planted / "index.md").write_text(
+        "# One\n\n[dead](#nowhere) and [gone](gone.md)\n", encoding="utf-8"
+    )
     done = build(planted)
     assert done.returncode and "nowhere" in done.stderr and "gone.md" in done.stderr

@@ -1,4 +1,5 @@
 """Graphs that stand for larger ones in the simulations of bench/: their edges, and that a step reads all of them."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -33,7 +34,11 @@ def test_ends_of_edges_have_the_quadrants_of_rmat(excerpts: Any) -> None:
     assert degrees.sum() == pytest.approx(excerpts.DEGREE << SCALE, rel=0.05)
     dst = np.repeat(nodes, degrees)
     src = excerpts._neighbours(random, dst, SCALE)
-    found = [np.mean([(src >> bit & 1 == a) & (dst >> bit & 1 == b) for bit in range(SCALE)]) for a in (0, 1) for b in (0, 1)]
+    found = [
+        np.mean([(src >> bit & 1 == a) & (dst >> bit & 1 == b) for bit in range(SCALE)])
+        for a in (0, 1)
+        for b in (0, 1)
+    ]
     assert found == pytest.approx([0.57, 0.19, 0.19, 0.05], abs=0.01)
 
 
@@ -43,11 +48,22 @@ def test_a_batch_of_targets_reads_all_that_was_drawn(excerpts: Any) -> None:
     targets = int(graph.train.sum())
     assert targets == round(excerpts.TRAINING * excerpts.SHARE / batch.times)
     # no self loop, no duplicate, and a hop beyond the nodes that are computed
-    assert len({*zip(graph.src.tolist(), graph.dst.tolist(), strict=True)}) == graph.n_edges and (graph.src != graph.dst).all()
+    assert (
+        len({*zip(graph.src.tolist(), graph.dst.tolist(), strict=True)}) == graph.n_edges
+        and (graph.src != graph.dst).all()
+    )
     into, ends = np.unique(graph.dst), np.flatnonzero(graph.train)
     first = np.union1d(ends, graph.src[np.isin(graph.dst, ends)])
     assert np.isin(into, first).all() and np.isin(ends, into).all()
-    job = gt.Job(dataset="rmat", model="gcn", hidden=4, strategy="mini", batch_size=targets, backend="reference", keep=0)
+    job = gt.Job(
+        dataset="rmat",
+        model="gcn",
+        hidden=4,
+        strategy="mini",
+        batch_size=targets,
+        backend="reference",
+        keep=0,
+    )
     view = skeleton(job, graph).strategy(job).batch(0, 0)
     assert view.space.n == graph.n_nodes
     # each node that is computed reads itself too
@@ -67,7 +83,9 @@ def test_edges_of_a_batch_of_clusters_stay_inside(excerpts: Any) -> None:
     assert 0.3 < (own[graph.src] == own[graph.dst]).mean() < 0.55
 
 
-def test_sizes_of_clusters_have_the_mean_of_the_published_ones(excerpts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sizes_of_clusters_have_the_mean_of_the_published_ones(
+    excerpts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.undo()
     levels = excerpts.cluster_levels(round(excerpts.NODE_COUNT / excerpts.CLUSTER))
     assert (1 << levels).mean() == pytest.approx(excerpts.CLUSTER, rel=0.1)

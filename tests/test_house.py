@@ -1,4 +1,5 @@
 """The rules of the house, checked on the source itself: layers, imports, docstrings, packages."""
+
 from __future__ import annotations
 
 import ast
@@ -101,17 +102,26 @@ def test_imports_point_down() -> None:
     assert not faults, "\n".join(faults)
 
 
-@pytest.mark.parametrize("text", [
-    "from ...engine import x", "from graphtheta.ops.functions import x", "import engine", "from ...log import x",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from ...engine import x",
+        "from graphtheta.ops.functions import x",
+        "import engine",
+        "from ...log import x",
+    ],
+)
 def test_imports_point_down_sees_a_planted_fault(text: str) -> None:
     assert layer_faults(ROOT / "ops" / "autodiff" / "planted.py", ast.parse(text))
 
 
 def arrows() -> dict[str, set[str]]:
     """Which modules of the package each module imports, at its top, in functions, or for annotations only."""
-    return {own: {module for _, module, _ in imports(path, tree_of(path)) if module in MODULES} - {own}
-            for path in FILES for own in [name_of(path)]}
+    return {
+        own: {module for _, module, _ in imports(path, tree_of(path)) if module in MODULES} - {own}
+        for path in FILES
+        for own in [name_of(path)]
+    }
 
 
 def between_packages(depth: int = 9) -> dict[str, set[str]]:
@@ -166,13 +176,21 @@ def test_a_package_with_one_consumer_lives_with_it() -> None:
     for own, others in between_packages().items():
         for other in others:
             consumers.setdefault(other, set()).add(own)
-    alone = [f"{package} serves {own} only" for package, (own, *more) in sorted((p, sorted(c)) for p, c in consumers.items())
-             if not more and own != "graphtheta.cli" and layer_of(package) == "front" and room_of(package, 2) != room_of(own, 2)]
+    alone = [
+        f"{package} serves {own} only"
+        for package, (own, *more) in sorted((p, sorted(c)) for p, c in consumers.items())
+        if not more
+        and own != "graphtheta.cli"
+        and layer_of(package) == "front"
+        and room_of(package, 2) != room_of(own, 2)
+    ]
     assert not alone, "\n".join(alone)
 
 
 def test_circles_are_seen() -> None:
-    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}}) and not circles({"a": {"b", "c"}, "b": {"c"}})
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}}) and not circles(
+        {"a": {"b", "c"}, "b": {"c"}}
+    )
 
 
 def test_imports_of_mpi_and_numba() -> None:
@@ -191,7 +209,11 @@ def test_no_print_and_nothing_left_undone() -> None:
     faults = []
     for path in FILES:
         for node in ast.walk(tree_of(path)):
-            is_print = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+            is_print = (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "print"
+            )
             if is_print and path != ROOT / "graphtheta" / "base" / "console.py":
                 faults.append(f"{path.relative_to(ROOT)}:{node.lineno} print")
     for path in [*FILES, *TESTS]:
@@ -216,7 +238,9 @@ def signatures(tree: ast.Module) -> Iterator[tuple[str, str, list[str], int]]:
     """Name, docstring, parameters and line of each function; a class stands for its ``__init__``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
-            made = next((f for f in node.body if isinstance(f, Function) and f.name == "__init__"), None)
+            made = next(
+                (f for f in node.body if isinstance(f, Function) and f.name == "__init__"), None
+            )
             if made is not None:
                 yield node.name, ast.get_docstring(node) or "", parameters(made), node.lineno
         elif isinstance(node, Function):
@@ -226,7 +250,15 @@ def signatures(tree: ast.Module) -> Iterator[tuple[str, str, list[str], int]]:
 def parameters(function: Function) -> list[str]:
     """Names of the parameters, without self."""
     args = function.args
-    named = [a.arg for a in [*args.posonlyargs, *args.args, *([args.vararg] if args.vararg else []), *args.kwonlyargs]]
+    named = [
+        a.arg
+        for a in [
+            *args.posonlyargs,
+            *args.args,
+            *([args.vararg] if args.vararg else []),
+            *args.kwonlyargs,
+        ]
+    ]
     named += [args.kwarg.arg] if args.kwarg else []
     return [name for name in named if name not in ("self", "cls")]
 
@@ -238,12 +270,16 @@ def test_documented_arguments_equal_the_signature() -> None:
             told = documented(doc)
             # a docstring may tell of some arguments only, where the others say it all by their names; it must not invent any
             if set(told) - set(given):
-                faults.append(f"{path.relative_to(ROOT)}:{line} {name} documents {sorted(set(told) - set(given))}, takes {given}")
+                faults.append(
+                    f"{path.relative_to(ROOT)}:{line} {name} documents {sorted(set(told) - set(given))}, takes {given}"
+                )
     assert not faults, "\n".join(faults)
 
 
 def test_documented_arguments_sees_a_planted_fault() -> None:
-    assert documented('Do.\n\nArgs:\n    a, b: Two.\n    c: One,\n        with: more.\n\nReturns:\n    d: No.\n') == ["a", "b", "c"]
+    assert documented(
+        "Do.\n\nArgs:\n    a, b: Two.\n    c: One,\n        with: more.\n\nReturns:\n    d: No.\n"
+    ) == ["a", "b", "c"]
 
 
 def test_public_names_are_documented() -> None:
@@ -252,15 +288,24 @@ def test_public_names_are_documented() -> None:
         if not ast.get_docstring(tree_of(path)):
             faults.append(f"{path.relative_to(ROOT)}: the module")
         for node in tree_of(path).body:
-            if isinstance(node, ast.ClassDef | Function) and not node.name.startswith("_") and not ast.get_docstring(node):
+            if (
+                isinstance(node, ast.ClassDef | Function)
+                and not node.name.startswith("_")
+                and not ast.get_docstring(node)
+            ):
                 faults.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
     assert not faults, "\n".join(faults)
 
 
 def test_every_primitive_has_a_rule_for_each_argument() -> None:
     # in a new interpreter: other tests register primitives without rules
-    assert fresh("from graphtheta.ops import PRIMITIVES; "
-                 "print({p.name: a for p in PRIMITIVES.values() for a in p.args if a not in p.rules})") == "{}"
+    assert (
+        fresh(
+            "from graphtheta.ops import PRIMITIVES; "
+            "print({p.name: a for p in PRIMITIVES.values() for a in p.args if a not in p.rules})"
+        )
+        == "{}"
+    )
 
 
 def test_packages_equal_the_folders() -> None:
@@ -269,28 +314,62 @@ def test_packages_equal_the_folders() -> None:
     config.read(ROOT / "setup.cfg")
     listed = set(config["options"]["packages"].split())
     assert listed == {name_of(path) for path in FILES if path.name == "__init__.py"}
-    mapped = dict(line.split(" = ") for line in config["options"]["package_dir"].strip().splitlines())
+    mapped = dict(
+        line.split(" = ") for line in config["options"]["package_dir"].strip().splitlines()
+    )
     assert mapped == {name_of(ROOT / folder / "__init__.py"): folder for folder in FOLDERS}
 
 
 def fresh(code: str) -> str:
     """What a new interpreter prints."""
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120, cwd=ROOT).stdout.strip()
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        cwd=ROOT,
+    ).stdout.strip()
 
 
 def test_importing_ops_loads_neither_mpi_nor_numba() -> None:
-    assert fresh("import sys, graphtheta.ops; print(sorted({'mpi4py', 'numba'} & set(sys.modules)))") == "[]"
+    assert (
+        fresh("import sys, graphtheta.ops; print(sorted({'mpi4py', 'numba'} & set(sys.modules)))")
+        == "[]"
+    )
 
 
 def test_importing_graphtheta_is_lazy() -> None:
-    assert fresh("import sys, graphtheta; print(sorted({'numpy', 'scipy', 'numba', 'mpi4py', 'pydantic'} & set(sys.modules)))") == "[]"
+    assert (
+        fresh(
+            "import sys, graphtheta; print(sorted({'numpy', 'scipy', 'numba', 'mpi4py', 'pydantic'} & set(sys.modules)))"
+        )
+        == "[]"
+    )
 
 
 def test_commands_load_what_few_jobs_need_on_use() -> None:
     """Drawing, clustering, MPI and parts of SciPy take longer to import than all the rest; every process would pay."""
-    heavy = {"matplotlib", "networkit", "pymetis", "networkx", "mpi4py", "sklearn", "pandas", "pyarrow", "scipy.stats", "scipy.optimize",
-             "scipy.special", "scipy.sparse", "numpy.testing", "unittest"}
-    assert fresh(f"import sys, graphtheta.cli.command; print(sorted({heavy!r} & set(sys.modules)))") == "[]"
+    heavy = {
+        "matplotlib",
+        "networkit",
+        "pymetis",
+        "networkx",
+        "mpi4py",
+        "sklearn",
+        "pandas",
+        "pyarrow",
+        "scipy.stats",
+        "scipy.optimize",
+        "scipy.special",
+        "scipy.sparse",
+        "numpy.testing",
+        "unittest",
+    }
+    assert (
+        fresh(f"import sys, graphtheta.cli.command; print(sorted({heavy!r} & set(sys.modules)))")
+        == "[]"
+    )
 
 
 def test_every_public_name_resolves() -> None:
@@ -303,14 +382,27 @@ def test_every_public_name_resolves() -> None:
 
 @pytest.mark.parametrize("folder", FOLDERS[1:])
 def test_a_second_copy_cannot_be_imported(folder: str) -> None:
-    done = subprocess.run([sys.executable, "-c", f"import {folder}"], capture_output=True, text=True, check=False, timeout=60, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {folder}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        cwd=ROOT,
+    )
     assert done.returncode and f"import graphtheta.{folder}, not {folder}" in done.stderr
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
 def test_typetree_holds_every_file(tmp_path: Path) -> None:
     """Guards against a type checker that is content because it sees nothing."""
-    subprocess.run(["make", "typetree", f"TREE={tmp_path}/tree"], cwd=ROOT, check=True, capture_output=True, timeout=60)
+    subprocess.run(
+        ["make", "typetree", f"TREE={tmp_path}/tree"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
     seen = links(tmp_path / "tree")
     assert seen == len(FILES)
 
@@ -330,10 +422,16 @@ def test_names_no_path_of_a_machine() -> None:
         path = ROOT / name
         if path.is_file() and any(path.match(pattern) for pattern in TEXT_FILES):
             lines = path.read_text(encoding="utf-8").splitlines()
-            faults += [f"{name}:{i} {line.strip()}" for i, line in enumerate(lines, 1) if MACHINE_PATH.search(line)]
+            faults += [
+                f"{name}:{i} {line.strip()}"
+                for i, line in enumerate(lines, 1)
+                if MACHINE_PATH.search(line)
+            ]
     assert not faults, "\n".join(faults)
 
 
-@pytest.mark.parametrize("text", ["gt.models.GCN", "gt.errors.DataError", "gt.ops.matmul", "gt.GraphThetaError"])
+@pytest.mark.parametrize(
+    "text", ["gt.models.GCN", "gt.errors.DataError", "gt.ops.matmul", "gt.GraphThetaError"]
+)
 def test_modules_of_the_guides_are_there_in_a_fresh_process(text: str) -> None:
     assert fresh(f"import graphtheta as gt; print({text}.__name__)") == text.rpartition(".")[2]

@@ -1,4 +1,5 @@
 """The page of published figures has an answer to each of them."""
+
 from __future__ import annotations
 
 import sys

@@ -1,4 +1,5 @@
 """Keyed permutations: bijections in both directions for any n, and as good as shuffles."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -20,7 +21,9 @@ def test_every_n_is_permuted_and_back():
 @pytest.mark.parametrize("n", [10**6 + 3, 2**31 + 1, 2**40, 10**15 + 37, 2**62])
 def test_large_n(n):
     order = Permutation(5, n)
-    some = np.unique(np.concatenate(([0, 1, 2, n - 2, n - 1], np.random.default_rng(0).integers(0, n, 20_000))))
+    some = np.unique(
+        np.concatenate(([0, 1, 2, n - 2, n - 1], np.random.default_rng(0).integers(0, n, 20_000)))
+    )
     items = order.item(some)
     assert items.min() >= 0 and items.max() < n and len(np.unique(items)) == len(some)
     np.testing.assert_array_equal(order.position(items), some)

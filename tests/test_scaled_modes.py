@@ -1,4 +1,5 @@
 """Simulated modes and caches of bench/: a graph that is not stored, messages and bytes of few workers, hits of the warm state."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -36,8 +37,14 @@ def test_edges_that_are_drawn_when_asked_for_are_those_of_rmat(modes: Any) -> No
     assert degrees.sum() == pytest.approx(14 << SCALE, rel=0.05)
     assert (degrees > 0).mean() == pytest.approx(graph.connected, abs=0.03)
     dst = np.repeat(nodes, degrees)
-    src = graph.neighbours(dst, np.arange(len(dst)) - np.repeat(np.cumsum(degrees) - degrees, degrees))
-    found = [np.mean([(src >> bit & 1 == a) & (dst >> bit & 1 == b) for bit in range(SCALE)]) for a in (0, 1) for b in (0, 1)]
+    src = graph.neighbours(
+        dst, np.arange(len(dst)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
+    )
+    found = [
+        np.mean([(src >> bit & 1 == a) & (dst >> bit & 1 == b) for bit in range(SCALE)])
+        for a in (0, 1)
+        for b in (0, 1)
+    ]
     assert found == pytest.approx([0.57, 0.19, 0.19, 0.05], abs=0.01)
     # out- and in-degrees have one expectation
     assert set(graph.most_connected(12)) == {0, *(1 << bit for bit in range(SCALE))}
@@ -64,7 +71,10 @@ def test_a_sampled_batch_is_read_completely(modes: Any) -> None:
     n = int(graph.train.sum())
     lazy = rmat(modes)
     # self loops and duplicates are left out of the graph
-    assert lazy.counted(lazy.targets(6, 0), [modes.FANOUT] * modes.LAYERS, 0) == (graph.n_nodes, sum(hops))
+    assert lazy.counted(lazy.targets(6, 0), [modes.FANOUT] * modes.LAYERS, 0) == (
+        graph.n_nodes,
+        sum(hops),
+    )
     assert n == 6 and len(hops) == modes.LAYERS and sum(hops) >= graph.n_edges
     job = modes.batch_job("rmat", n, "cooperative", backend="reference")
     view = skeleton(job, graph).strategy(job).batch(0, 0)
@@ -75,7 +85,9 @@ def test_a_sampled_batch_is_read_completely(modes: Any) -> None:
 def test_messages_follow_from_those_of_two_and_three_workers(modes: Any) -> None:
     """As the ledgers of four workers that train count them."""
     law, workers = modes.rounds(), 4
-    job = modes.batch_job(modes.BUSY, modes.BUSY_TARGETS, "independent", split="fraction", fanout="10,10,10")
+    job = modes.batch_job(
+        modes.BUSY, modes.BUSY_TARGETS, "independent", split="fraction", fanout="10,10,10"
+    )
     graph = gt.load(modes.BUSY)
 
     def sent(comm: Comm) -> float:
@@ -120,7 +132,9 @@ def test_parts_of_a_step_grow_with_what_causes_them(modes: Any) -> None:
     assert some["views"] == pytest.approx(0.5 + 0.005 + 256 * 0.0001)
     # messages grow with the workers, if all have something to say
     assert 1.5 < more["messages"] / some["messages"] < 2.5
-    assert some["bytes"] - parts(256, 1e8)["bytes"] == pytest.approx(1e8 * cluster.congestion / cluster.bandwidth)
+    assert some["bytes"] - parts(256, 1e8)["bytes"] == pytest.approx(
+        1e8 * cluster.congestion / cluster.bandwidth
+    )
 
 
 def test_hits_of_the_warm_state(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +143,9 @@ def test_hits_of_the_warm_state(monkeypatch: pytest.MonkeyPatch) -> None:
     from scaled_caches import stream, warm
 
     same = Replay([np.arange(4)] * 4, np.arange(4), 4)
-    assert hits(same, "lru", 4) == 12 and hits(same, "lru", 4, 2) == 8 and warm(same, "lru", 4) == 1.0
+    assert (
+        hits(same, "lru", 4) == 12 and hits(same, "lru", 4, 2) == 8 and warm(same, "lru", 4) == 1.0
+    )
     from lazy_rmat import LazyRmat
 
     found = stream(LazyRmat(SCALE), 1, 5_000)

@@ -1,4 +1,5 @@
 """Programs that run in forks of a server (``tests/warm``)."""
+
 from __future__ import annotations
 
 import os
@@ -31,18 +32,35 @@ class Served:
             listener.bind(str(folder / "0"))
             listener.listen(8)
             words = [PYTHON, str(HERE / "server.py"), str(listener.fileno())]
-            self.process = subprocess.Popen(words, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
-        (folder / "waits.py").write_text("import time\nprint('begun', flush=True)\ntime.sleep(60)\n")
+            self.process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, pass_fds=[listener.fileno()]
+            )
+        (folder / "waits.py").write_text(
+            "import time\nprint('begun', flush=True)\ntime.sleep(60)\n"
+        )
         (folder / "writes.py").write_text("import os, sys\nos.write(int(sys.argv[1]), b'heard')\n")
 
     def begin(self, program: str, *words: str, file: int | None = None) -> subprocess.Popen[bytes]:
         """Start a program; ``file`` is the number of a further file that it is given, which is its output."""
-        client = [PYTHON, "-IS", str(HERE / "client.py"), str(self.folder), PYTHON, str(self.folder / program), *words]
+        client = [
+            PYTHON,
+            "-IS",
+            str(HERE / "client.py"),
+            str(self.folder),
+            PYTHON,
+            str(self.folder / program),
+            *words,
+        ]
         environment = {**os.environ, "PMI_RANK": "0"}
         environment.pop("PMI_FD", None)
         if file is not None:
             environment["PMI_FD"] = str(file)
-            client = [PYTHON, "-ISc", f"import os, sys; os.dup2(1, {file}); os.execv(sys.argv[1], sys.argv[1:])", *client]
+            client = [
+                PYTHON,
+                "-ISc",
+                f"import os, sys; os.dup2(1, {file}); os.execv(sys.argv[1], sys.argv[1:])",
+                *client,
+            ]
         return subprocess.Popen(client, stdout=subprocess.PIPE, env=environment)
 
     def files(self) -> set[int]:

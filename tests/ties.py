@@ -4,6 +4,7 @@ Measures of the order of scores move where scores are equal in exact arithmetic,
 (h, r, t) and (t, r, h) with distmult, and rounding sets them apart; see "Rounding" in
 docs/metrics.md.
 """
+
 from __future__ import annotations
 
 OF_ORDER = ("auc", "average_precision")

@@ -1,4 +1,5 @@
 """Models that read the values of edges, and graphs whose later edges have another value."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -47,5 +48,11 @@ def outputs_of_batches(one):
 
 def late(graph, time, value=POISON):
     """The graph with another value at all edges later than a time."""
-    return graph.replace(edge_columns={**graph.edge_columns, "value": np.where(graph.edge_columns["time"] > time, value,
-                                                                               graph.edge_columns["value"])})
+    return graph.replace(
+        edge_columns={
+            **graph.edge_columns,
+            "value": np.where(
+                graph.edge_columns["time"] > time, value, graph.edge_columns["value"]
+            ),
+        }
+    )

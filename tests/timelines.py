@@ -1,4 +1,5 @@
 """What the tests of timelines share: reading one, and what must hold of all."""
+
 from __future__ import annotations
 
 import json
@@ -48,7 +49,9 @@ def check_moves(events: list[Event]) -> None:
     ended = {e["id2"]["local"]: e for e in events if e["ph"] == "e"}
     assert set(begun) == set(ended)
     assert len(begun) == sum(e["ph"] == "b" for e in events)
-    assert all(begun[i]["ts"] <= ended[i]["ts"] and begun[i]["name"] == ended[i]["name"] for i in begun)
+    assert all(
+        begun[i]["ts"] <= ended[i]["ts"] and begun[i]["name"] == ended[i]["name"] for i in begun
+    )
 
 
 def nanoseconds(span: Event) -> tuple[int, int]:

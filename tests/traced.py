@@ -1,4 +1,5 @@
 """A gather traced and split into phases, without the cache of programs."""
+
 from __future__ import annotations
 
 from graphtheta.ops.edge.program import split

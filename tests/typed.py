@@ -1,4 +1,5 @@
 """Graphs with codes of nodes and edges, and networks that look them up in tables."""
+
 from __future__ import annotations
 
 import equality
@@ -20,9 +21,18 @@ def typed(graph, seed=4):
     code = np.array(LARGE)[rng.integers(0, 3, n)] // n * n + np.arange(n)
     wide = (2**24 + rng.integers(0, 99, (n, 20))).astype(np.int32)
     return graph.replace(
-        node_columns={"kind": rng.integers(0, KINDS, n).astype(np.int32), "code": code, "wide": wide},
-        edge_columns={"type": rng.integers(0, TYPES, e), "pair": rng.integers(0, TYPES, (e, 2)).astype(np.int32),
-                      "stamp": 2**53 + np.arange(e), "size": rng.standard_normal(e)})
+        node_columns={
+            "kind": rng.integers(0, KINDS, n).astype(np.int32),
+            "code": code,
+            "wide": wide,
+        },
+        edge_columns={
+            "type": rng.integers(0, TYPES, e),
+            "pair": rng.integers(0, TYPES, (e, 2)).astype(np.int32),
+            "stamp": 2**53 + np.arange(e),
+            "size": rng.standard_normal(e),
+        },
+    )
 
 
 class Typed(Layer):
@@ -37,9 +47,14 @@ class Typed(Layer):
         return {"z": gt.matmul(node.h, self.w) + gt.embedding(self.kinds, node.kind)}
 
     def gather(self, edge):
-        scaled = edge.src.z * gt.embedding(self.types, edge.type * 2 - edge.type) + gt.embedding(self.senders, edge.src.kind)
+        scaled = edge.src.z * gt.embedding(self.types, edge.type * 2 - edge.type) + gt.embedding(
+            self.senders, edge.src.kind
+        )
         both = gt.flatten(gt.embedding(self.pairs, edge.pair))
-        gate = gt.sigmoid(gt.embedding(self.gates, edge.pair[..., 0]) + gt.embedding(self.gates, edge.dst.kind[..., None].sum(-1) * 0))
+        gate = gt.sigmoid(
+            gt.embedding(self.gates, edge.pair[..., 0])
+            + gt.embedding(self.gates, edge.dst.kind[..., None].sum(-1) * 0)
+        )
         return gate * scaled + both * edge.size * edge.type
 
 
@@ -47,7 +62,10 @@ class Attention(Typed):
     """The same under a softmax, so that numbers of an edge may be kept from one walk back to the next."""
 
     def gather(self, edge):
-        score = gt.leaky_relu(edge.src.z.sum(-1) + edge.dst.z.sum(-1) + gt.embedding(self.gates, edge.pair[..., 1]), 0.2)
+        score = gt.leaky_relu(
+            edge.src.z.sum(-1) + edge.dst.z.sum(-1) + gt.embedding(self.gates, edge.pair[..., 1]),
+            0.2,
+        )
         return gt.softmax(score) * (edge.src.z + gt.embedding(self.types, edge.type))
 
 
@@ -58,7 +76,11 @@ class Simple(Typed):
         gate = gt.sigmoid(gt.embedding(self.gates, edge.pair[..., 0]))
         both = gt.flatten(gt.embedding(self.pairs, edge.pair[..., ::-1]))
         senders = gt.embedding(self.senders, edge.src.kind)
-        return gate * edge.src.z * gt.embedding(self.types, edge.type) + both * edge.size * edge.type + senders
+        return (
+            gate * edge.src.z * gt.embedding(self.types, edge.type)
+            + both * edge.size * edge.type
+            + senders
+        )
 
 
 class Bucket(Layer):
@@ -71,7 +93,10 @@ class Bucket(Layer):
         return {"z": gt.tanh(gt.matmul(node.h, self.w))}
 
     def gather(self, edge):
-        return edge.src.z, {"bucket": gt.cast(gt.clip(edge.src.x[..., 0] * 2.0 + 2.0, 0.0, 3.0), "int64"), "type_again": edge.type}
+        return edge.src.z, {
+            "bucket": gt.cast(gt.clip(edge.src.x[..., 0] * 2.0 + 2.0, 0.0, 3.0), "int64"),
+            "type_again": edge.type,
+        }
 
 
 class Reader(Layer):
@@ -81,7 +106,9 @@ class Reader(Layer):
         self.buckets, self.types = Parameter.normal(4, 4), Parameter.normal(TYPES, 4)
 
     def gather(self, edge):
-        return edge.src.h * gt.embedding(self.buckets, edge.bucket) + gt.embedding(self.types, edge.type_again)
+        return edge.src.h * gt.embedding(self.buckets, edge.bucket) + gt.embedding(
+            self.types, edge.type_again
+        )
 
 
 class Net(Model):

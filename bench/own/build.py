@@ -1,7 +1,8 @@
 """GraphTheta as a contender: from arrays to the first step, by part.
 
-    PYTHONPATH=bench python bench/own/build.py MODEL GRAPH.npz WEIGHTS.npz
+PYTHONPATH=bench python bench/own/build.py MODEL GRAPH.npz WEIGHTS.npz
 """
+
 from __future__ import annotations
 
 import sys
@@ -51,7 +52,9 @@ def main(model: str, graph: str, weights: str) -> None:
 
     run(few, edge_list(few))
     parts, losses = run(z, edges)
-    report(parts.seconds, {"steps": losses}, f"graphtheta {gt.__version__}", processor=parts.processor)
+    report(
+        parts.seconds, {"steps": losses}, f"graphtheta {gt.__version__}", processor=parts.processor
+    )
 
 
 if __name__ == "__main__":

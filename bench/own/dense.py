@@ -5,6 +5,7 @@
 Cases are "STAGE INxOUT DIRECTION WHO". BLAS writes into existing arrays. Backward is the gradient
 of the weights, and also of the input unless it is constant (in all but the first layer).
 """
+
 from __future__ import annotations
 
 import sys
@@ -47,8 +48,16 @@ class Shape:
     def __init__(self, n: int, d_in: int, d_out: int, constant: bool):
         self.name, self.constant, self.space = f"{d_in}x{d_out}", constant, RowSpace(np.arange(n))
         self.x, self.g = drawn(n, d_in), drawn(n, 1, d_out)[:, 0].copy()
-        self.w, self.b, self.degree = gt.Parameter(drawn(d_in, d_out)), gt.Parameter(drawn(d_out)), Var(drawn(n), self.space)
-        self.y, self.gw, self.gx = np.empty((n, d_out), np.float32), np.empty((d_in, d_out), np.float32), np.empty_like(self.x)
+        self.w, self.b, self.degree = (
+            gt.Parameter(drawn(d_in, d_out)),
+            gt.Parameter(drawn(d_out)),
+            Var(drawn(n), self.space),
+        )
+        self.y, self.gw, self.gx = (
+            np.empty((n, d_out), np.float32),
+            np.empty((d_in, d_out), np.float32),
+            np.empty_like(self.x),
+        )
 
     def blas_forward(self) -> None:
         np.matmul(self.x, self.w.value, out=self.y)
@@ -64,7 +73,14 @@ class Shape:
             x = Var(self.x, self.space, needs_grad=not self.constant)
             forward, out = clock(program, x, self.w, self.b, self.degree)
             backward, gradients = clock(tape.backward, out, self.g)
-        sizes = [] if step else [size_of(out.value) / size_of(self.y), size_of(gradients.of(self.w)) / size_of(self.gw)]
+        sizes = (
+            []
+            if step
+            else [
+                size_of(out.value) / size_of(self.y),
+                size_of(gradients.of(self.w)) / size_of(self.gw),
+            ]
+        )
         return forward, backward, sizes
 
 
@@ -80,7 +96,9 @@ def main(rows: str, times: str) -> None:
                 if stage == "product" and sizes:
                     checks[shape.name] = sizes
                 # the first time warms up
-                for way, one, other in zip(("forward", "backward"), own, blas, strict=True) if i else ():
+                for way, one, other in (
+                    zip(("forward", "backward"), own, blas, strict=True) if i else ()
+                ):
                     seconds.setdefault(f"{stage} {shape.name} {way} own", []).append(one)
                     seconds.setdefault(f"{stage} {shape.name} {way} blas", []).append(other)
     report(seconds, checks, f"graphtheta {gt.__version__}, numpy {np.__version__}")

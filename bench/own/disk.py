@@ -5,6 +5,7 @@
 "memory" reads the features of the store into an array first. "cold" drops the pages of the features
 from the page cache before each epoch; "warm" does not. The first epoch is not timed.
 """
+
 from __future__ import annotations
 
 import mmap
@@ -35,8 +36,17 @@ def main(folder: str, way: str, in_flight: str, epochs: str) -> None:
     graph = gt.load(folder)
     if way == "memory":
         graph = graph.replace(x=graph.x.read_begin(None).end().copy())
-    trainer = gt.Trainer(graph=graph, model="sage", strategy="mini", batch_size=512, fanout=(10, 5), hidden=64, layers=2,
-                         views_in_flight=int(in_flight), epochs=1 + int(epochs))
+    trainer = gt.Trainer(
+        graph=graph,
+        model="sage",
+        strategy="mini",
+        batch_size=512,
+        fanout=(10, 5),
+        hidden=64,
+        layers=2,
+        views_in_flight=int(in_flight),
+        epochs=1 + int(epochs),
+    )
     losses, seconds, used = [trainer.train_epoch(0)], [], []
     for epoch in range(1, 1 + int(epochs)):
         if way == "cold":
@@ -45,7 +55,12 @@ def main(folder: str, way: str, in_flight: str, epochs: str) -> None:
         losses.append(trainer.train_epoch(epoch))
         seconds.append(perf_counter() - began)
         used.append(process_time() - before)
-    report({"epoch": seconds, "processor": used}, {Path(folder).name: losses[:2]}, f"graphtheta {gt.__version__}", held=graph.nbytes)
+    report(
+        {"epoch": seconds, "processor": used},
+        {Path(folder).name: losses[:2]},
+        f"graphtheta {gt.__version__}",
+        held=graph.nbytes,
+    )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 
 Fan-outs of -1 keep all neighbours.
 """
+
 from __future__ import annotations
 
 import sys
@@ -58,8 +59,13 @@ def main(graph: str, weights: str, fanout: str, targets: str, batches: str) -> N
         nodes.append(int(comm.all_sum(np.array(view.space.n))))
     peak = int(comm.all_sum(np.array(peak_bytes())))
     if comm.rank == 0:
-        report({"step": seconds[WARM:]}, {"loss": losses}, f"graphtheta {gt.__version__}", nodes=float(np.mean(nodes[WARM:])),
-               GiB=peak / 2**30)
+        report(
+            {"step": seconds[WARM:]},
+            {"loss": losses},
+            f"graphtheta {gt.__version__}",
+            nodes=float(np.mean(nodes[WARM:])),
+            GiB=peak / 2**30,
+        )
 
 
 if __name__ == "__main__":

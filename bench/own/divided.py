@@ -6,6 +6,7 @@ FOLDER has src.npy and dst.npy. Memory is that of the process without pages of f
 has when nodes get their owners, and is read every 2 ms by a process of its own, because libraries
 do not let other threads run.
 """
+
 from __future__ import annotations
 
 import os
@@ -47,7 +48,11 @@ SMALL = gt.Graph(np.stack((np.arange(1000), (np.arange(1000) + 1) % 1000)), 1000
 def watched() -> Iterator[list[int]]:
     """The growth of memory while something runs, in bytes, appended in the end."""
     grown = list[int]()
-    with subprocess.Popen([sys.executable, "-S", "-c", WATCH, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as watch:
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", WATCH, str(os.getpid())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as watch:
         assert watch.stdout is not None
         watch.stdout.readline()
         yield grown
@@ -56,7 +61,9 @@ def watched() -> Iterator[list[int]]:
 
 def main(folder: str, nodes: str, masters: str, partitioner: str) -> None:
     comm = start()
-    graph = gt.Graph([np.load(Path(folder, f"{end}.npy"), mmap_mode="r") for end in ("src", "dst")], int(nodes))
+    graph = gt.Graph(
+        [np.load(Path(folder, f"{end}.npy"), mmap_mode="r") for end in ("src", "dst")], int(nodes)
+    )
     for source in (GraphEdges(SMALL), GraphEdges(graph)):
         comm.barrier()
         began, used, counts, cut = perf_counter(), process_time(), np.zeros(comm.size, np.int64), 0
@@ -74,9 +81,18 @@ def main(folder: str, nodes: str, masters: str, partitioner: str) -> None:
     parts = np.concatenate(comm.all_gather(owners))
     if comm.rank == 0:
         assigned, dealt, used = ([row[i] for row in found] for i in range(3))
-        report({"assignment": [seconds]}, {}, f"graphtheta {gt.__version__}", assigning=assigned, dealing=dealt, processor=sum(used),
-               cut=cut / graph.n_edges, crc=zlib.crc32(parts), edges=float(counts.max() * comm.size / counts.sum()),
-               nodes=float(np.bincount(parts).max() * comm.size / len(parts)))
+        report(
+            {"assignment": [seconds]},
+            {},
+            f"graphtheta {gt.__version__}",
+            assigning=assigned,
+            dealing=dealt,
+            processor=sum(used),
+            cut=cut / graph.n_edges,
+            crc=zlib.crc32(parts),
+            edges=float(counts.max() * comm.size / counts.sum()),
+            nodes=float(np.bincount(parts).max() * comm.size / len(parts)),
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Trains on a store, on all ranks of this program, and reports times, memory and accuracy.
 
-    PYTHONPATH=bench mpiexec -n 2 python bench/own/facebook.py STORE EPOCHS KEY=VALUE ...
+PYTHONPATH=bench mpiexec -n 2 python bench/own/facebook.py STORE EPOCHS KEY=VALUE ...
 """
+
 from __future__ import annotations
 
 import sys
@@ -18,7 +19,12 @@ def main(store: str, epochs: str, *keys: str) -> None:
     # memory of the program itself, without a graph
     before = peak_bytes()
     began = perf_counter()
-    trainer = gt.Trainer(graph=gt.load(store, split="fraction"), comm=comm, epochs=int(epochs), **dict(key.split("=", 1) for key in keys))
+    trainer = gt.Trainer(
+        graph=gt.load(store, split="fraction"),
+        comm=comm,
+        epochs=int(epochs),
+        **dict(key.split("=", 1) for key in keys),
+    )
     comm.barrier()
     start, seconds, used, losses = perf_counter() - began, [], [], []
     for epoch in range(int(epochs)):
@@ -35,9 +41,21 @@ def main(store: str, epochs: str, *keys: str) -> None:
     processor = comm.all_sum(np.array(used)).tolist()
     if comm.rank == 0:
         # the first epoch loads kernels
-        parts = {"epoch": seconds[1:] or seconds, "start": [start], "first": seconds[:1], "evaluation": [evaluation]}
-        report(parts, {"losses": losses[:3]},
-               f"graphtheta {gt.__version__}", accuracy=metrics["test_accuracy"], processor=processor, peaks=peaks, losses=losses)
+        parts = {
+            "epoch": seconds[1:] or seconds,
+            "start": [start],
+            "first": seconds[:1],
+            "evaluation": [evaluation],
+        }
+        report(
+            parts,
+            {"losses": losses[:3]},
+            f"graphtheta {gt.__version__}",
+            accuracy=metrics["test_accuracy"],
+            processor=processor,
+            peaks=peaks,
+            losses=losses,
+        )
 
 
 if __name__ == "__main__":

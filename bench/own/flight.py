@@ -4,6 +4,7 @@
 
 The first epoch is not timed. A rank is idle while all its views wait for others.
 """
+
 from __future__ import annotations
 
 import json
@@ -31,15 +32,33 @@ def main(keys: str, epochs: str) -> None:
     since = comm.ledger.since(before)
     # with one view at a time a rank waits whenever its view does
     queue, pipeline = trainer.training.queue, trainer.pipeline
-    idle = queue.stalled - stalled if queue.in_flight > 1 else sum(since[stage]["wait"] for stage in STAGES)
-    ranks = comm.all_gather({"idle": idle / sum(seconds), "busy": (process_time() - busy) / (comm.cores * sum(seconds)),
-                             "views": trainer.strategy.steps_per_epoch, "in flight": queue.in_flight,
-                             **({"line": pipeline.line, "foreseen": pipeline.foreseen(trainer.strategy.steps_per_epoch)}
-                                if pipeline else {}),
-                             "sent": sum(since[stage]["bytes"] for stage in STAGES) / len(seconds),
-                             "messages": sum(since[stage]["messages"] for stage in STAGES) / len(seconds)})
+    idle = (
+        queue.stalled - stalled
+        if queue.in_flight > 1
+        else sum(since[stage]["wait"] for stage in STAGES)
+    )
+    ranks = comm.all_gather(
+        {
+            "idle": idle / sum(seconds),
+            "busy": (process_time() - busy) / (comm.cores * sum(seconds)),
+            "views": trainer.strategy.steps_per_epoch,
+            "in flight": queue.in_flight,
+            **(
+                {
+                    "line": pipeline.line,
+                    "foreseen": pipeline.foreseen(trainer.strategy.steps_per_epoch),
+                }
+                if pipeline
+                else {}
+            ),
+            "sent": sum(since[stage]["bytes"] for stage in STAGES) / len(seconds),
+            "messages": sum(since[stage]["messages"] for stage in STAGES) / len(seconds),
+        }
+    )
     if comm.rank == 0:
-        report({"epoch": seconds}, {"epoch": losses[:2]}, f"graphtheta {gt.__version__}", ranks=ranks)
+        report(
+            {"epoch": seconds}, {"epoch": losses[:2]}, f"graphtheta {gt.__version__}", ranks=ranks
+        )
 
 
 if __name__ == "__main__":

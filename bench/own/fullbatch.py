@@ -5,6 +5,7 @@
 
 An epoch is ``Trainer.train_epoch`` under the global strategy: forward, loss, backward, update.
 """
+
 from __future__ import annotations
 
 import sys
@@ -45,7 +46,15 @@ def build(model: str, d_in: int, d_out: int, d_edge: int) -> Net:
 def as_graph(z: Input, attr: np.ndarray | None) -> gt.Graph:
     """The graph as gt.load would hand it over: a bag of words is sparse."""
     x = sp.csr_array(z.x) if np.count_nonzero(z.x) < SPARSE_BELOW * z.x.size else z.x
-    return gt.Graph((z.indices, z.destinations()), z.n, x=x, y=z.y, n_classes=z.classes, edge_attr=attr, train=z.train)
+    return gt.Graph(
+        (z.indices, z.destinations()),
+        z.n,
+        x=x,
+        y=z.y,
+        n_classes=z.classes,
+        edge_attr=attr,
+        train=z.train,
+    )
 
 
 def main(model: str, graph: str, weights: str, epochs: str, dropout: str, option: str = "") -> None:
@@ -55,7 +64,9 @@ def main(model: str, graph: str, weights: str, epochs: str, dropout: str, option
     def make(d_in: int, d_out: int, d_edge: int) -> Net:
         return build(model, d_in, d_out, d_edge)
 
-    trainer = gt.Trainer(make, whole, strategy="global", lr=0.01, weight_decay=0.0, precompute=option == "precompute")
+    trainer = gt.Trainer(
+        make, whole, strategy="global", lr=0.01, weight_decay=0.0, precompute=option == "precompute"
+    )
     del whole, z
     with np.load(weights) as w:
         trainer.model.load_state({name: w[name] for name in w.files})

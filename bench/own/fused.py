@@ -4,6 +4,7 @@
 
 Cases are "NAME DIRECTION fused|separate|product".
 """
+
 from __future__ import annotations
 
 import sys
@@ -52,12 +53,18 @@ def separate(x: Var, w: gt.Parameter, b: gt.Parameter) -> Var:
 def update(n: int, d_in: int, d_out: int, times: int, seconds: Seconds) -> list[float]:
     """Time one pair of widths; sizes of the results of both ways."""
     space, x, g = RowSpace(np.arange(n)), drawn(n, d_in), drawn(n, 1, d_out)[:, 0].copy()
-    w, b, y = gt.Parameter(drawn(d_in, d_out)), gt.Parameter(drawn(d_out)), np.empty((n, d_out), np.float32)
+    w, b, y = (
+        gt.Parameter(drawn(d_in, d_out)),
+        gt.Parameter(drawn(d_out)),
+        np.empty((n, d_out), np.float32),
+    )
     gw, gx = np.empty((d_in, d_out), np.float32), np.empty_like(x)
     sizes: list[float] = []
     for i in range(times + 1):
-        product = {"forward": clock(np.matmul, x, w.value, y)[0],
-                   "backward": clock(np.matmul, x.T, g, gw)[0] + clock(np.matmul, g, w.value.T, gx)[0]}
+        product = {
+            "forward": clock(np.matmul, x, w.value, y)[0],
+            "backward": clock(np.matmul, x.T, g, gw)[0] + clock(np.matmul, g, w.value.T, gx)[0],
+        }
         found = {"product": product}
         for how, program in (("fused", fused), ("separate", separate)):
             with Tape(step=0) as tape:
@@ -83,8 +90,16 @@ def aggregate(graph: gt.Graph, heads: int, width: int, times: int, seconds: Seco
     src, dst = graph.edge_index
     n, m, alpha = graph.n_nodes, graph.n_edges, drawn(graph.n_edges, heads)
     partition = build_partition(gt.Graph((src, dst), n, edge_attr=alpha), gt.start())
-    view, layer, z, g = global_view(partition, ["in"]), Aggregate(), drawn(n, heads, width), drawn(n, 1, heads, width)[:, 0].copy()
-    by_destination, by_source = (scipy.sparse.csr_array((np.ones(m, np.float32), (end, np.arange(m))), (n, m)) for end in (dst, src))
+    view, layer, z, g = (
+        global_view(partition, ["in"]),
+        Aggregate(),
+        drawn(n, heads, width),
+        drawn(n, 1, heads, width)[:, 0].copy(),
+    )
+    by_destination, by_source = (
+        scipy.sparse.csr_array((np.ones(m, np.float32), (end, np.arange(m))), (n, m))
+        for end in (dst, src)
+    )
     order, sizes = partition.masters, []
 
     def passes(rows: np.ndarray, ends: np.ndarray, sums: Any) -> np.ndarray:
@@ -104,7 +119,10 @@ def aggregate(graph: gt.Graph, heads: int, width: int, times: int, seconds: Seco
         two, gradient = clock(passes, g, dst, by_source)
         found["separate"] = (one, two)
         if i == 0:
-            sizes = [size_of(out.value) + size_of(gradients.of(h)), size_of(total) + size_of(gradient)]
+            sizes = [
+                size_of(out.value) + size_of(gradients.of(h)),
+                size_of(total) + size_of(gradient),
+            ]
         for how, each in found.items() if i else ():
             for way, value in zip(("forward", "backward"), each, strict=True):
                 seconds.setdefault(f"aggregate {heads}x{width} {way} {how}", []).append(value)

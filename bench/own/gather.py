@@ -5,13 +5,24 @@
 A case is the kind of program and the width of its rows, such as "weight 128". The time is that of a
 superstep without transform and apply.
 """
+
 from __future__ import annotations
 
 import sys
 from time import perf_counter
 from typing import Any
 
-from contender import EDGE_ATTRIBUTES, HEADS, Input, drawn, repeat, report, row_shape, size_of, width_of
+from contender import (
+    EDGE_ATTRIBUTES,
+    HEADS,
+    Input,
+    drawn,
+    repeat,
+    report,
+    row_shape,
+    size_of,
+    width_of,
+)
 
 import graphtheta as gt
 from graphtheta.engine.layer.context import ActiveGraph
@@ -46,7 +57,12 @@ class EdgeAttention(gt.Layer):
         self.weight = gt.Parameter(drawn(EDGE_ATTRIBUTES, HEADS))
 
     def gather(self, edge: Any) -> Any:
-        return gt.softmax(gt.leaky_relu(edge.src.s + edge.dst.t + gt.matmul(edge.attr, self.weight), 0.2)) * edge.src.h
+        return (
+            gt.softmax(
+                gt.leaky_relu(edge.src.s + edge.dst.t + gt.matmul(edge.attr, self.weight), 0.2)
+            )
+            * edge.src.h
+        )
 
 
 class Gated(EdgeAttention):
@@ -54,13 +70,22 @@ class Gated(EdgeAttention):
         return gt.sigmoid(edge.src.s + edge.dst.t + gt.matmul(edge.attr, self.weight)) * edge.src.h
 
 
-KINDS: dict[str, type[gt.Layer]] = {"sum": Sum, "weight": Weight, "heads": Heads, "gat": Attention, "gat_e": EdgeAttention, "gated": Gated}
+KINDS: dict[str, type[gt.Layer]] = {
+    "sum": Sum,
+    "weight": Weight,
+    "heads": Heads,
+    "gat": Attention,
+    "gat_e": EdgeAttention,
+    "gated": Gated,
+}
 
 
 def view_of(z: Input, attributes: int) -> GraphView:
     """The whole graph with one weight and so many attributes an edge, on this one worker."""
     attr = drawn(z.n_edges, attributes) if attributes else None
-    graph = gt.Graph((z.indices, z.destinations()), z.n, edge_weight=drawn(z.n_edges), edge_attr=attr)
+    graph = gt.Graph(
+        (z.indices, z.destinations()), z.n, edge_weight=drawn(z.n_edges), edge_attr=attr
+    )
     return global_view(build_partition(graph, gt.start()), ["in"])
 
 
@@ -83,7 +108,13 @@ def measure(view: GraphView, case: str, times: int, seconds: dict[str, list[floa
             gradients = tape.backward(out, g)
             ended = perf_counter()
         if not checks:
-            checks.extend(size_of(x) for x in (out.value, *(gradients.of(c) for c in (*columns.values(), *layer.parameters()))))
+            checks.extend(
+                size_of(x)
+                for x in (
+                    out.value,
+                    *(gradients.of(c) for c in (*columns.values(), *layer.parameters())),
+                )
+            )
         return middle - began, ended - middle
 
     repeat(seconds, case, run, times)
@@ -94,7 +125,11 @@ def main(graph: str, times: str, *cases: str) -> None:
     z = Input.read(graph, features=False)
     seconds: dict[str, list[float]] = {}
     checks: dict[str, list[float]] = {}
-    for attributes, kinds in ((0, ("sum", "weight", "gat")), (HEADS, ("heads",)), (EDGE_ATTRIBUTES, ("gat_e", "gated"))):
+    for attributes, kinds in (
+        (0, ("sum", "weight", "gat")),
+        (HEADS, ("heads",)),
+        (EDGE_ATTRIBUTES, ("gat_e", "gated")),
+    ):
         chosen = [case for case in cases if width_of(case)[0] in kinds]
         view = view_of(z, attributes) if chosen else None
         for case in chosen:

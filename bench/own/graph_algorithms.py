@@ -1,7 +1,8 @@
 """GraphTheta as a contender: PageRank and components on a partition of one worker.
 
-    PYTHONPATH=bench python bench/own/graph_algorithms.py GRAPH.npz TIMES
+PYTHONPATH=bench python bench/own/graph_algorithms.py GRAPH.npz TIMES
 """
+
 from __future__ import annotations
 
 import sys
@@ -15,7 +16,11 @@ from graphtheta.analytics.page_rank import PageRank
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.partition.partition import build_partition
 
-ALGORITHMS = {"pagerank": PageRank(tolerance=0.0, iterations=20), "converged": PageRank(tolerance=1e-8), "components": Components()}
+ALGORITHMS = {
+    "pagerank": PageRank(tolerance=0.0, iterations=20),
+    "converged": PageRank(tolerance=1e-8),
+    "components": Components(),
+}
 
 
 def main(path: str, times: str) -> None:
@@ -28,7 +33,9 @@ def main(path: str, times: str) -> None:
     seconds: dict[str, list[float]] = {}
     parts = Parts()
     with parts.timed("start"):
-        graph = gt.Graph((np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), indices), len(indptr) - 1)
+        graph = gt.Graph(
+            (np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), indices), len(indptr) - 1
+        )
         partition = build_partition(graph, SerialComm(), dtype=np.float64)
     found = {}
     for case, algorithm in ALGORITHMS.items():
@@ -36,9 +43,15 @@ def main(path: str, times: str) -> None:
             with parts.timed(case):
                 found[case] = algorithm.run(partition, graph)
             seconds.setdefault(case, []).extend(parts.seconds[case])
-    checks = {case: [size_of(found[case])] for case in ("pagerank", "converged")} | {"largest rank": [float(found["pagerank"].max())]}
-    report({"start": parts.seconds["start"], **seconds}, {**checks, "components": [float(len(np.unique(found["components"])))]},
-           f"graphtheta {gt.__version__}", **{case: {"processor": parts.processor[case]} for case in ALGORITHMS})
+    checks = {case: [size_of(found[case])] for case in ("pagerank", "converged")} | {
+        "largest rank": [float(found["pagerank"].max())]
+    }
+    report(
+        {"start": parts.seconds["start"], **seconds},
+        {**checks, "components": [float(len(np.unique(found["components"])))]},
+        f"graphtheta {gt.__version__}",
+        **{case: {"processor": parts.processor[case]} for case in ALGORITHMS},
+    )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 With KEEP above 0 there is a checkpoint at the end of every epoch; with 0 there is neither a
 checkpoint nor a watchdog.
 """
+
 from __future__ import annotations
 
 import json
@@ -41,7 +42,13 @@ def main(keys: str, epochs: str, keep: str) -> None:
     trainer_module.Keeper = Timed
     comm = start()
     folder = Path(comm.broadcast(tempfile.mkdtemp(prefix="guards-") if comm.rank == 0 else None))
-    job = gt.Job(**json.loads(keys), epochs=int(epochs), eval_every=int(epochs), keep=int(keep), out=str(folder))
+    job = gt.Job(
+        **json.loads(keys),
+        epochs=int(epochs),
+        eval_every=int(epochs),
+        keep=int(keep),
+        out=str(folder),
+    )
     warm = gt.Trainer(job=job, comm=comm)
     warm.train_epoch(0)
     warm.evaluate("val")
@@ -53,8 +60,14 @@ def main(keys: str, epochs: str, keep: str) -> None:
     all_busy = sum(comm.all_gather(busy))
     if comm.rank == 0:
         shutil.rmtree(folder)
-        report({"epoch": [seconds / int(epochs)]}, {"epoch": [result.history[-1]["loss"]]}, f"graphtheta {gt.__version__}",
-               busy=all_busy / int(epochs), checkpoints=len(Timed.writes), write=median(Timed.writes or [0.0]))
+        report(
+            {"epoch": [seconds / int(epochs)]},
+            {"epoch": [result.history[-1]["loss"]]},
+            f"graphtheta {gt.__version__}",
+            busy=all_busy / int(epochs),
+            checkpoints=len(Timed.writes),
+            write=median(Timed.writes or [0.0]),
+        )
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ in-edges of each node, for the gradients of t, W and, edge by edge, of the score
 out-edges, for those of z and s. Blocks of rows with about equal numbers of edges run in parallel;
 sums over all edges are stored per block.
 """
+
 from __future__ import annotations
 
 import math
@@ -15,7 +16,17 @@ from time import perf_counter
 
 import numba
 import numpy as np
-from contender import EDGE_ATTRIBUTES, HEADS, Input, drawn, repeat, report, row_shape, size_of, width_of
+from contender import (
+    EDGE_ATTRIBUTES,
+    HEADS,
+    Input,
+    drawn,
+    repeat,
+    report,
+    row_shape,
+    size_of,
+    width_of,
+)
 
 BLOCKS = 256
 jit = numba.njit(parallel=True, nogil=True, cache=True, fastmath=True, error_model="numpy")
@@ -106,7 +117,12 @@ def main(graph: str, times: str, *cases: str) -> None:
             gate, out = np.empty((z.n_edges, HEADS), np.float32), np.empty_like(h)
             forward(z.indptr, z.indices, cuts, s, t, attr, matrix, h, gate, out)
             middle = perf_counter()
-            gs_edge, gs, gt, gz = np.empty_like(gate), np.empty_like(s), np.empty_like(t), np.empty_like(h)
+            gs_edge, gs, gt, gz = (
+                np.empty_like(gate),
+                np.empty_like(s),
+                np.empty_like(t),
+                np.empty_like(h),
+            )
             gm = np.zeros((len(cuts) - 1, *matrix.shape), np.float32)
             receivers(z.indptr, z.indices, cuts, attr, h, gate, g, gs_edge, gt, gm)
             senders(out_ptr, dst, at, out_cuts, gate, g, gs_edge, gz, gs)

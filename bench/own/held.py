@@ -5,6 +5,7 @@
 Memory that is free and retained for the next step is released before it is measured. "peak" is the
 most that was in memory in a step, without what the making of the partition needed before.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -45,13 +46,20 @@ def peak() -> int:
 
 def main(dataset: str, hidden: str, partitioner: str, steps: str) -> None:
     comm = start()
-    trainer = gt.Trainer(job=gt.Job(dataset=dataset, hidden=int(hidden), layers=3, partitioner=partitioner), comm=comm)
+    trainer = gt.Trainer(
+        job=gt.Job(dataset=dataset, hidden=int(hidden), layers=3, partitioner=partitioner),
+        comm=comm,
+    )
     # compiles
     losses = [trainer.train_epoch(0)]
     reset_peak()
     losses += [trainer.train_epoch(i) for i in range(1, int(steps))]
     most = peak()
-    mirrors = trainer.partition.n_mirrors * int(hidden) * trainer.partition.node.column("x").dtype.itemsize
+    mirrors = (
+        trainer.partition.n_mirrors
+        * int(hidden)
+        * trainer.partition.node.column("x").dtype.itemsize
+    )
     ranks = comm.all_gather({"held": held(), "mirrors": mirrors, "peak": most})
     if comm.rank == 0:
         report({}, {"epoch": losses}, f"graphtheta {gt.__version__}", ranks=ranks)

@@ -1,7 +1,8 @@
 """Imports tables of edges and nodes, and reports time and memory of each worker.
 
-    PYTHONPATH=bench mpiexec -n 2 python bench/own/import_tables.py EDGES NODES STORE [OPTION=VALUE ...]
+PYTHONPATH=bench mpiexec -n 2 python bench/own/import_tables.py EDGES NODES STORE [OPTION=VALUE ...]
 """
+
 from __future__ import annotations
 
 import resource
@@ -28,16 +29,32 @@ def main(edges: str, nodes: str, store: str, *options: str) -> None:
     before = held()
     comm.barrier()
     begin = perf_counter()
-    gt.import_graph(edges, None if nodes == "-" else nodes, to=Path(store, "graph"), comm=comm,
-                    **{name: value.split(",") for name, value in (option.split("=", 1) for option in options)})
+    gt.import_graph(
+        edges,
+        None if nodes == "-" else nodes,
+        to=Path(store, "graph"),
+        comm=comm,
+        **{name: value.split(",") for name, value in (option.split("=", 1) for option in options)},
+    )
     comm.barrier()
     seconds = perf_counter() - begin
     peaks = comm.all_gather([before, held()])
     if comm.rank == 0:
         graph = gt.load(Path(store, "graph"), split="none")
-        checks = [float(graph.n_nodes), float(graph.n_edges), float(zlib.crc32(graph.src.tobytes() + graph.dst.tobytes()))]
-        report({"import": [seconds]}, {"import": checks}, f"graphtheta {gt.__version__}", before=[a for a, _ in peaks],
-               peaks=[b for _, b in peaks], edges=graph.n_edges, nodes=graph.n_nodes)
+        checks = [
+            float(graph.n_nodes),
+            float(graph.n_edges),
+            float(zlib.crc32(graph.src.tobytes() + graph.dst.tobytes())),
+        ]
+        report(
+            {"import": [seconds]},
+            {"import": checks},
+            f"graphtheta {gt.__version__}",
+            before=[a for a, _ in peaks],
+            peaks=[b for _, b in peaks],
+            edges=graph.n_edges,
+            nodes=graph.n_nodes,
+        )
         shutil.rmtree(store)
 
 

@@ -5,6 +5,7 @@
 With GiB above 0, the system refuses the process any memory above it (RLIMIT_DATA: all that is allocated, and not the store, whose file
 is mapped), from its start; and the job has the same limit for inference.
 """
+
 from __future__ import annotations
 
 import resource
@@ -37,8 +38,17 @@ def main(store: str, gib: str, out: str, hidden: str) -> None:
 
     Thread(target=watch, daemon=True).start()
     # batches of all neighbours: training, which is not done, needs no memory for a pass over the whole graph
-    trainer = gt.Trainer("gat", gt.load(store, split="fraction"), layers=3, hidden=int(hidden), dtype="float64", masters="block",
-                         strategy="mini", batch_size=4096, **({"inference_memory": float(gib)} if float(gib) else {}))
+    trainer = gt.Trainer(
+        "gat",
+        gt.load(store, split="fraction"),
+        layers=3,
+        hidden=int(hidden),
+        dtype="float64",
+        masters="block",
+        strategy="mini",
+        batch_size=4096,
+        **({"inference_memory": float(gib)} if float(gib) else {}),
+    )
     built = peaks[-1]
     peaks[-1] = allocated()
     began, used = perf_counter(), process_time()
@@ -46,8 +56,16 @@ def main(store: str, gib: str, out: str, hidden: str) -> None:
     assert found is not None
     seconds, used = perf_counter() - began, process_time() - used
     np.save(out, found[1])
-    report({"predict": [seconds]}, {}, f"graphtheta {gt.__version__}", built=built, predicted=peaks[-1], processor=used,
-           limited=trainer.setup.limit is not None, graph=trainer.partition.nbytes())
+    report(
+        {"predict": [seconds]},
+        {},
+        f"graphtheta {gt.__version__}",
+        built=built,
+        predicted=peaks[-1],
+        processor=used,
+        limited=trainer.setup.limit is not None,
+        graph=trainer.partition.nbytes(),
+    )
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
     PYTHONPATH=bench python bench/own/minibatch.py MODEL GRAPH.npz WEIGHTS.npz SAMPLER FANOUT \\
         TARGETS BATCHES
 """
+
 from __future__ import annotations
 
 import sys
@@ -41,10 +42,14 @@ def build(model: str, d_in: int, hidden: int, d_out: int, hops: int) -> Net:
 
 def as_graph(z: Input) -> gt.Graph:
     """The graph for ``gt.Trainer``."""
-    return gt.Graph((z.indices, z.destinations()), z.n, x=z.x, y=z.y, n_classes=z.classes, train=z.train)
+    return gt.Graph(
+        (z.indices, z.destinations()), z.n, x=z.x, y=z.y, n_classes=z.classes, train=z.train
+    )
 
 
-def main(model: str, graph: str, weights: str, sampler: str, fanout: str, targets: str, batches: str) -> None:
+def main(
+    model: str, graph: str, weights: str, sampler: str, fanout: str, targets: str, batches: str
+) -> None:
     z, hops = Input.read(graph), len(fanout.split(","))
     with np.load(weights) as w:
         first = {name: w[name] for name in w.files}
@@ -63,7 +68,9 @@ def main(model: str, graph: str, weights: str, sampler: str, fanout: str, target
     losses = [few.train_epoch(0)]
     whole = as_graph(z)
     del z, few
-    trainer = trainer_of(whole, strategy="mini", sampler=sampler, fanout=fanout, batch_size=int(targets))
+    trainer = trainer_of(
+        whole, strategy="mini", sampler=sampler, fanout=fanout, batch_size=int(targets)
+    )
     del whole
     strategy, seconds, sizes = trainer.strategy, {"step": [], "sampling": []}, []
     for i in range(int(batches) + WARM):
@@ -74,8 +81,12 @@ def main(model: str, graph: str, weights: str, sampler: str, fanout: str, target
         seconds["step"].append(perf_counter() - began)
         seconds["sampling"].append(drawn - began)
         sizes.append((view.space.n, sum(level.n_edges for level in view.levels)))
-    report({case: s[WARM:] for case, s in seconds.items()}, {"loss": losses}, f"graphtheta {gt.__version__}",
-           sizes=np.mean(sizes[WARM:], axis=0).tolist())
+    report(
+        {case: s[WARM:] for case, s in seconds.items()},
+        {"loss": losses},
+        f"graphtheta {gt.__version__}",
+        sizes=np.mean(sizes[WARM:], axis=0).tolist(),
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """GraphTheta as a contender: steps of GIN on batches of molecules.
 
-    PYTHONPATH=bench python bench/own/molecules.py MOLECULES.npz WEIGHTS.npz BATCH_SIZE STEPS
+PYTHONPATH=bench python bench/own/molecules.py MOLECULES.npz WEIGHTS.npz BATCH_SIZE STEPS
 """
+
 from __future__ import annotations
 
 import sys
@@ -17,18 +18,33 @@ import graphtheta as gt
 # molecules whose losses are compared
 FEW = 256
 # of https://arxiv.org/abs/2005.00687
-OPTIONS: dict[str, Any] = {"layers": 5, "hidden": 300, "train_eps": True, "norm": "batch", "jumping": "none", "readout": "mean"}
+OPTIONS: dict[str, Any] = {
+    "layers": 5,
+    "hidden": 300,
+    "train_eps": True,
+    "norm": "batch",
+    "jumping": "none",
+    "readout": "mean",
+}
 
 
 def one_hot(codes: np.ndarray) -> Any:
     """Codes of several attributes, [n, k], as sparse rows with a column for each code."""
     n, k = codes.shape
-    return sp.csr_array((np.ones(codes.size, np.float32), codes.ravel(), np.arange(n + 1) * k), shape=(n, int(codes.max()) + 1))
+    return sp.csr_array(
+        (np.ones(codes.size, np.float32), codes.ravel(), np.arange(n + 1) * k),
+        shape=(n, int(codes.max()) + 1),
+    )
 
 
 def as_graph(z: Any) -> gt.Graph:
     """The graph for ``gt.Trainer``."""
-    base = gt.Graph((z["src"], z["dst"]), len(z["of"]), x=one_hot(z["atom"]), edge_attr=one_hot(z["bond"]).toarray())
+    base = gt.Graph(
+        (z["src"], z["dst"]),
+        len(z["of"]),
+        x=one_hot(z["atom"]),
+        edge_attr=one_hot(z["bond"]).toarray(),
+    )
     return gt.whole_graphs(base, z["y"], graph_of=z["of"], train=z["train"], multilabel=True)
 
 
@@ -39,7 +55,16 @@ def main(molecules: str, weights: str, batch_size: str, steps: str) -> None:
         first = {name: w[name] for name in w.files}
 
     def trainer_of(graph: gt.Graph, **keys: Any) -> gt.Trainer:
-        trainer = gt.Trainer("gine", graph, strategy="mini", lr=0.001, weight_decay=0.0, metric="auc", **OPTIONS, **keys)
+        trainer = gt.Trainer(
+            "gine",
+            graph,
+            strategy="mini",
+            lr=0.001,
+            weight_decay=0.0,
+            metric="auc",
+            **OPTIONS,
+            **keys,
+        )
         trainer.model.load_state(first)
         return trainer
 
@@ -59,9 +84,15 @@ def main(molecules: str, weights: str, batch_size: str, steps: str) -> None:
         seconds["step"].append(perf_counter() - began)
         seconds["batch"].append(made - began)
         seconds["processor"].append(process_time() - used)
-        sizes.append((view.space.n - view.n_targets, view.levels[0].n_edges - view.space.n + view.n_targets))
-    report({case: s[WARM:] for case, s in seconds.items()}, {"loss": losses}, f"graphtheta {gt.__version__}",
-           sizes=np.mean(sizes[WARM:], axis=0).tolist())
+        sizes.append(
+            (view.space.n - view.n_targets, view.levels[0].n_edges - view.space.n + view.n_targets)
+        )
+    report(
+        {case: s[WARM:] for case, s in seconds.items()},
+        {"loss": losses},
+        f"graphtheta {gt.__version__}",
+        sizes=np.mean(sizes[WARM:], axis=0).tolist(),
+    )
 
 
 if __name__ == "__main__":

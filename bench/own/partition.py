@@ -4,6 +4,7 @@
 
 With "yes", the parts of all workers are built too, one worker at a time.
 """
+
 from __future__ import annotations
 
 import sys
@@ -30,9 +31,17 @@ def measured(graph: gt.Graph, workers: int, pair: str) -> dict[str, Any]:
     masters, partitioner = pair.split("/")
     try:
         # memory of earlier pairs is used again
-        return {**asdict(gt.partition_report(graph, workers, masters, partitioner)), "peak_bytes": None}
+        return {
+            **asdict(gt.partition_report(graph, workers, masters, partitioner)),
+            "peak_bytes": None,
+        }
     except ConfigError as error:
-        return {"masters": masters, "partitioner": partitioner, "n_workers": workers, "note": str(error)}
+        return {
+            "masters": masters,
+            "partitioner": partitioner,
+            "n_workers": workers,
+            "note": str(error),
+        }
 
 
 def whole(graph: gt.Graph, workers: int, pair: str) -> dict[str, float]:
@@ -42,7 +51,9 @@ def whole(graph: gt.Graph, workers: int, pair: str) -> dict[str, float]:
         path = Path(folder, "owners.npy")
         began, used = perf_counter(), process_time()
         np.save(path, assign(GraphEdges(graph), OneOf(workers), partitioner, masters, 0)[0])
-        run_simulated(workers, lambda comm: build_partition(graph, comm, partitioner, f"file:path={path}"))
+        run_simulated(
+            workers, lambda comm: build_partition(graph, comm, partitioner, f"file:path={path}")
+        )
         return {"whole": perf_counter() - began, "whole processor": process_time() - used}
 
 

@@ -5,6 +5,7 @@
 
 The network is that of ``fullbatch.py``.
 """
+
 from __future__ import annotations
 
 import sys
@@ -27,7 +28,15 @@ def main(model: str, graph: str, weights: str, epochs: str, dropout: str, partit
     def make(d_in: int, d_out: int, d_edge: int) -> Net:
         return build(model, d_in, d_out, d_edge)
 
-    trainer = gt.Trainer(make, whole, comm=comm, strategy="global", lr=0.01, weight_decay=0.0, partitioner=partitioner)
+    trainer = gt.Trainer(
+        make,
+        whole,
+        comm=comm,
+        strategy="global",
+        lr=0.01,
+        weight_decay=0.0,
+        partitioner=partitioner,
+    )
     del whole, z
     with np.load(weights) as w:
         trainer.model.load_state({name: w[name] for name in w.files})
@@ -42,11 +51,18 @@ def main(model: str, graph: str, weights: str, epochs: str, dropout: str, partit
         return loss
 
     seconds, losses = train(step, int(epochs), float(dropout))
-    timed = books[-len(seconds):]
-    stages = {stage: {field: sum(b[stage][field] for b in timed) / len(timed) for field in FIELDS} for stage in STAGES}
+    timed = books[-len(seconds) :]
+    stages = {
+        stage: {field: sum(b[stage][field] for b in timed) / len(timed) for field in FIELDS}
+        for stage in STAGES
+    }
     # over slow links: how long messages of an epoch were under way, and were waited for
-    links, exposed = (getattr(comm, name, 0.0) / len(books) for name in ("link_seconds", "exposed_seconds"))
-    ranks = comm.all_gather({"peak": peak_bytes(), "stages": stages, "links": links, "exposed": exposed})
+    links, exposed = (
+        getattr(comm, name, 0.0) / len(books) for name in ("link_seconds", "exposed_seconds")
+    )
+    ranks = comm.all_gather(
+        {"peak": peak_bytes(), "stages": stages, "links": links, "exposed": exposed}
+    )
     if comm.rank == 0:
         report({"epoch": seconds}, {"epoch": losses}, f"graphtheta {gt.__version__}", ranks=ranks)
 

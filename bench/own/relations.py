@@ -1,7 +1,8 @@
 """GraphTheta as a contender: full-batch epochs of two R-GCN layers with relu and dropout between them.
 
-    PYTHONPATH=bench python bench/own/relations.py GRAPH.npz WEIGHTS.npz EPOCHS DROPOUT BASES
+PYTHONPATH=bench python bench/own/relations.py GRAPH.npz WEIGHTS.npz EPOCHS DROPOUT BASES
 """
+
 from __future__ import annotations
 
 import sys
@@ -19,7 +20,9 @@ HIDDEN = 64
 
 def build(d_in: int, d_out: int, relations: int, bases: int) -> Net:
     """Two layers, 64 wide."""
-    return Net(RGCN(d_in, HIDDEN, relations, bases=bases), RGCN(HIDDEN, d_out, relations, bases=bases))
+    return Net(
+        RGCN(d_in, HIDDEN, relations, bases=bases), RGCN(HIDDEN, d_out, relations, bases=bases)
+    )
 
 
 def codes_of(graph: str) -> np.ndarray:

@@ -4,6 +4,7 @@
 
 A sampler is a name of the registry, or NAME:replace.
 """
+
 from __future__ import annotations
 
 import sys
@@ -20,8 +21,16 @@ from graphtheta.engine.view.expand import k_hop_view
 def main(graph: str, fanout: str, targets: str, batches: str, *samplers: str) -> None:
     z = Input.read(graph, features=False)
     fanouts = tuple(map(int, fanout.split(",")))
-    partition = build_partition(gt.Graph((z.indices, z.destinations()), z.n, x=np.zeros((z.n, 1), np.float32), y=z.y, train=z.train),
-                                SerialComm())
+    partition = build_partition(
+        gt.Graph(
+            (z.indices, z.destinations()),
+            z.n,
+            x=np.zeros((z.n, 1), np.float32),
+            y=z.y,
+            train=z.train,
+        ),
+        SerialComm(),
+    )
     row_of = np.empty(z.n, np.int64)
     row_of[partition.masters] = np.arange(z.n)
     seconds, checks, sizes = {}, {}, {}
@@ -29,13 +38,19 @@ def main(graph: str, fanout: str, targets: str, batches: str, *samplers: str) ->
         name, _, replace = case.partition(":")
         sampler = gt.SAMPLERS.find(name)(fanouts[::-1], **({"replace": True} if replace else {}))
 
-        def draw(nodes: np.ndarray, i: int, sampler: gt.Sampler = sampler) -> tuple[list[int], list[int]]:
+        def draw(
+            nodes: np.ndarray, i: int, sampler: gt.Sampler = sampler
+        ) -> tuple[list[int], list[int]]:
             chosen = np.zeros(z.n, bool)
             chosen[row_of[nodes]] = True
-            levels = k_hop_view(partition, chosen, ["in"] * len(fanouts), sampler=sampler, step=i).levels
+            levels = k_hop_view(
+                partition, chosen, ["in"] * len(fanouts), sampler=sampler, step=i
+            ).levels
             return [levels[0].n_in], [level.n_edges for level in levels[::-1]]
 
-        seconds[case], checks[case], sizes[case] = sampled(draw, z, int(targets), int(batches), fixed=case == "neighbour")
+        seconds[case], checks[case], sizes[case] = sampled(
+            draw, z, int(targets), int(batches), fixed=case == "neighbour"
+        )
     report(seconds, checks, gt.__version__, sizes=sizes)
 
 

@@ -1,7 +1,8 @@
 """A long training on the ranks of this program, which records memory, files and threads.
 
-    PYTHONPATH=bench mpiexec -n 4 python bench/own/soak.py '{"strategy": "mini", ...}' EVERY
+PYTHONPATH=bench mpiexec -n 4 python bench/own/soak.py '{"strategy": "mini", ...}' EVERY
 """
+
 from __future__ import annotations
 
 import json
@@ -43,8 +44,13 @@ def main(keys: str, every: str) -> None:
     result = trainer.fit(notes)
     ranks = comm.all_gather(notes.held)
     if comm.rank == 0:
-        report({"all": [result.seconds]}, {"loss": [row["loss"] for row in result.history]}, f"graphtheta {gt.__version__}", ranks=ranks,
-               checkpoints=[step for step, _ in steps_in(job.folder / CHECKPOINTS)])
+        report(
+            {"all": [result.seconds]},
+            {"loss": [row["loss"] for row in result.history]},
+            f"graphtheta {gt.__version__}",
+            ranks=ranks,
+            checkpoints=[step for step, _ in steps_in(job.folder / CHECKPOINTS)],
+        )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 
 A cold start has an empty kernel cache; a warm start has the kernel cache CACHE.
 """
+
 from __future__ import annotations
 
 import os
@@ -38,7 +39,11 @@ def main(state: str, model: str, graph: str, cache: str) -> None:
             trainer.train_epoch(epoch)
             times.append(perf_counter())
         steps = [b - a for a, b in pairwise(times)]
-        report({"build": [times[0] - began], "first": steps[:1], "steady": steps[1:]}, {}, f"graphtheta {gt.__version__}")
+        report(
+            {"build": [times[0] - began], "first": steps[:1], "steady": steps[1:]},
+            {},
+            f"graphtheta {gt.__version__}",
+        )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 The first epoch is trained again and again, so many times and seconds at least, after some times that
 are not timed. Caches of features are full then.
 """
+
 from __future__ import annotations
 
 import json
@@ -34,7 +35,9 @@ def main(keys: str, epochs: str, least_seconds: str) -> int:
     each = trainer.job.views_per_step or (comm.size if trainer.job.mode == "independent" else 1)
     times: list[np.ndarray] = []
     start_of_all = perf_counter()
-    while not comm.broadcast(len(times) >= WARM + int(epochs) and perf_counter() - start_of_all > float(least_seconds), 0):
+    while not comm.broadcast(
+        len(times) >= WARM + int(epochs) and perf_counter() - start_of_all > float(least_seconds), 0
+    ):
         comm.barrier()
         clocks = [(perf_counter(), process_time())]
         for first in range(0, views, each):
@@ -44,10 +47,22 @@ def main(keys: str, epochs: str, least_seconds: str) -> int:
     # [epochs, 2, steps]
     timed = np.array(times[WARM:])
     seconds, processor = timed.min(axis=0).tolist()
-    ranks = comm.all_gather({"seconds": seconds, "processor": processor, "memory": resident_bytes(),
-                             "sent": sum(int(since[stage]["bytes"]) for stage in MEASURED), "compiled": n_compiled()})
+    ranks = comm.all_gather(
+        {
+            "seconds": seconds,
+            "processor": processor,
+            "memory": resident_bytes(),
+            "sent": sum(int(since[stage]["bytes"]) for stage in MEASURED),
+            "compiled": n_compiled(),
+        }
+    )
     if comm.rank == 0:
-        report({"epoch": timed[:, 0].sum(axis=1).tolist()}, {}, f"graphtheta {gt.__version__}", ranks=ranks)
+        report(
+            {"epoch": timed[:, 0].sum(axis=1).tolist()},
+            {},
+            f"graphtheta {gt.__version__}",
+            ranks=ranks,
+        )
     return 0
 
 

@@ -1,7 +1,8 @@
 """The stream triad a = b + s c, which measures memory bandwidth, in a compiled loop on all threads.
 
-    PYTHONPATH=bench python bench/own/triad.py TIMES ELEMENTS
+PYTHONPATH=bench python bench/own/triad.py TIMES ELEMENTS
 """
+
 from __future__ import annotations
 
 import sys

@@ -8,6 +8,7 @@ edges per node and as wide features. Each step computes a mini-batch of 1 % of t
 with all their neighbours. Two operations that copy nothing note the time at which values and
 gradients pass between the layers.
 """
+
 from __future__ import annotations
 
 import json
@@ -26,8 +27,14 @@ import graphtheta as gt
 from graphtheta.models import GCN
 
 COLUMNS = ["stage", "ours", "paper", "milliseconds"]
-PAPER = {"preparation": 6.53, "layer 0 forward": 38.38, "layer 1 forward": 11.02, "layer 0 backward": 37.90, "layer 1 backward": 6.05,
-         "update": 0.13}
+PAPER = {
+    "preparation": 6.53,
+    "layer 0 forward": 38.38,
+    "layer 1 forward": 11.02,
+    "layer 0 backward": 37.90,
+    "layer 1 backward": 6.05,
+    "update": 0.13,
+}
 # (place, seconds) in the order of time
 times: list[tuple[str, float]] = []
 
@@ -71,30 +78,63 @@ def measured(graph: gt.Graph, epochs: int) -> dict[str, float]:
     """Seconds of each stage, summed over the steps of all epochs but the first, which compiles."""
     with tempfile.TemporaryDirectory() as folder:
         batch = max(int(np.count_nonzero(graph.train)) // 100, 1)
-        trainer = gt.Trainer(Net, graph, strategy="mini", batch_size=batch, hidden=128, epochs=epochs,
-                             eval_every=epochs, trace=True, out=folder)
+        trainer = gt.Trainer(
+            Net,
+            graph,
+            strategy="mini",
+            batch_size=batch,
+            hidden=128,
+            epochs=epochs,
+            eval_every=epochs,
+            trace=True,
+            out=folder,
+        )
         steps = trainer.strategy.steps_per_epoch * (epochs - 1)
         trainer.fit()
-        spent = {name: durations(Path(folder) / "trace.json", name, steps) for name in ("batch", "backward", "reduce", "update")}
+        spent = {
+            name: durations(Path(folder) / "trace.json", name, steps)
+            for name in ("batch", "backward", "reduce", "update")
+        }
     # the evaluation after the last step has no backward pass
     places = np.array([place for place, _ in times if place == "end backward"])
-    at = [k for k, (place, _) in enumerate(times) if place == "end backward"][len(places) - steps:]
-    begin, between, end, back, half = (np.array([times[k + i][1] for k in at]) for i in (-3, -2, -1, 0, 1))
+    at = [k for k, (place, _) in enumerate(times) if place == "end backward"][len(places) - steps :]
+    begin, between, end, back, half = (
+        np.array([times[k + i][1] for k in at]) for i in (-3, -2, -1, 0, 1)
+    )
     second = float((half - back).sum())
     forward = [float(x.sum()) for x in (between - begin, end - between)]
-    return {"preparation": spent["batch"], "layer 0 forward": forward[0], "layer 1 forward": forward[1],
-            "layer 0 backward": spent["backward"] - second, "layer 1 backward": second, "update": spent["reduce"] + spent["update"]}
+    return {
+        "preparation": spent["batch"],
+        "layer 0 forward": forward[0],
+        "layer 1 forward": forward[1],
+        "layer 0 backward": spent["backward"] - second,
+        "layer 1 backward": second,
+        "update": spent["reduce"] + spent["update"],
+    }
 
 
 def main() -> int:
     options = parser(__doc__, rounds=1)
-    options.add_argument("--graph", default="rmat:scale=18,edge_factor=14,features=128,classes=64", help="any name that gt.load knows")
+    options.add_argument(
+        "--graph",
+        default="rmat:scale=18,edge_factor=14,features=128,classes=64",
+        help="any name that gt.load knows",
+    )
     options.add_argument("--epochs", type=int, default=3, help="the first is left out; 3")
     options = options.parse_args()
     seconds = measured(gt.load(options.graph), options.epochs)
     total = sum(seconds.values())
-    rows = [{"stage": stage, "ours": 100 * s / total, "paper": PAPER[stage], "milliseconds": 1e3 * s, "seconds": s, "label": stage}
-            for stage, s in seconds.items()]
+    rows = [
+        {
+            "stage": stage,
+            "ours": 100 * s / total,
+            "paper": PAPER[stage],
+            "milliseconds": 1e3 * s,
+            "seconds": s,
+            "label": stage,
+        }
+        for stage, s in seconds.items()
+    ]
     return finish(options, rows, COLUMNS, [], bench="ablation", graph=options.graph)
 
 

@@ -1,7 +1,8 @@
 """GraphTheta: accuracy, strategies, scaling, stages of a step, partitions.
 
-    python bench/papers/graphtheta_paper.py
+python bench/papers/graphtheta_paper.py
 """
+
 from __future__ import annotations
 
 from functools import partial
@@ -11,80 +12,146 @@ from paper import NO_GRAPH, Paper, Row, Section, answer, result
 
 row = partial(answer, "GraphTheta")
 # published figures that have a row in results/accuracy.jsonl
-CITATION = ("cora-gcn", "cora-gcn-mini", "cora-gcn-cluster", "citeseer-gcn", "citeseer-gcn-mini", "citeseer-gcn-cluster", "cora-gat",
-            "citeseer-gat", "cora-sage", "citeseer-sage")
+CITATION = (
+    "cora-gcn",
+    "cora-gcn-mini",
+    "cora-gcn-cluster",
+    "citeseer-gcn",
+    "citeseer-gcn-mini",
+    "citeseer-gcn-cluster",
+    "cora-gat",
+    "citeseer-gat",
+    "cora-sage",
+    "citeseer-sage",
+)
 ELSEWHERE = ("pubmed-gcn", "pubmed-cluster", "pubmed-gat", "pubmed-sage", "ppi-gat")
 # columns of the simulated scaling
-SETTINGS = {"links x 4": "links 4 times as fast", "links / 4": "links 4 times as slow", "computing x 4": "cores 4 times as slow"}
+SETTINGS = {
+    "links x 4": "links 4 times as fast",
+    "links / 4": "links 4 times as slow",
+    "computing x 4": "cores 4 times as slow",
+}
 WORKERS = (256, 512, 1024)
 # batches, modes and policies that are simulated
 BATCHES = ("1,024 each", "1 % in all")
 MODES = ("cooperative", "independent")
 SIZES = ("0.5M", "1M", "2M")
 POLICIES = ("fifo", "lru", "lfu", "s3-fifo", "degree", "belady")
-STAGES = ("preparation", "layer 0 forward", "layer 1 forward", "layer 0 backward", "layer 1 backward", "update")
+STAGES = (
+    "preparation",
+    "layer 0 forward",
+    "layer 1 forward",
+    "layer 0 backward",
+    "layer 1 backward",
+    "update",
+)
 PLACEMENTS = {"1d-src": "1D by source", "1d-dst": "1D by destination", "vertex-cut": "vertex-cut"}
 
 
 def speed_up(case: str, workers: int) -> dict[str, Any]:
     """A row of the simulated scaling."""
     inside = {"inside": 0.75} if case == "cluster" else {}
-    return result("simulate", part="scaling", case=case, workers=workers, partitioner="1d-src", **inside)
+    return result(
+        "simulate", part="scaling", case=case, workers=workers, partitioner="1d-src", **inside
+    )
 
 
 def accuracy() -> Section:
     found = {key: result("accuracy", row=key) for key in CITATION}
     return Section(
         "Accuracy on citation graphs",
-        [*(row(key, f"{f['mean']:.1f} +- {f['deviation']:.1f}" + ("" if f["seeds"] == 20 else f" ({f['seeds']} seeds)"))
-           for key, f in found.items()),
-         *(row(key, why=NO_GRAPH) for key in ELSEWHERE)],
+        [
+            *(
+                row(
+                    key,
+                    f"{f['mean']:.1f} +- {f['deviation']:.1f}"
+                    + ("" if f["seeds"] == 20 else f" ({f['seeds']} seeds)"),
+                )
+                for key, f in found.items()
+            ),
+            *(row(key, why=NO_GRAPH) for key in ELSEWHERE),
+        ],
         "Published figures are GraphTheta's and those of the systems named, in this order; a GAT has those of global and mini, of DGL in "
         "the paper and in DGL's README, and of the GAT's. Ours are means of 20 seeds with the protocols of the GCN (200 epochs) and the "
         "GAT; the paper keeps the best of 1,000 epochs, which raises validation and test alike. Global and mini are equal to the digit, "
         "because a mini-batch of all targets without sampling is the global batch. Layers of SAGE average the neighbours, in DGL's example "
         "the node too. Pubmed and PPI are not at hand.",
-        ["python bench/accuracy.py"])
+        ["python bench/accuracy.py"],
+    )
 
 
 def large() -> Section:
-    cases = {case: result("facebook100", case=case, contender="1 worker")["accuracy"] for case in ("global", "mini", "cluster")}
+    cases = {
+        case: result("facebook100", case=case, contender="1 worker")["accuracy"]
+        for case in ("global", "mini", "cluster")
+    }
     return Section(
         "Accuracy of strategies on larger graphs",
-        [*(row(key, why=NO_GRAPH) for key in ("reddit", "reddit-others", "amazon", "amazon-others")),
-         Row("facebook100 (year): global / mini / cluster", "", " / ".join(f"{100 * x:.1f}" for x in cases.values()))],
+        [
+            *(
+                row(key, why=NO_GRAPH)
+                for key in ("reddit", "reddit-others", "amazon", "amazon-others")
+            ),
+            Row(
+                "facebook100 (year): global / mini / cluster",
+                "",
+                " / ".join(f"{100 * x:.1f}" for x in cases.values()),
+            ),
+        ],
         "Reddit and Amazon are not at hand. facebook100 (870,056 nodes, 66.6 million edges) takes their place: 20 epochs of global-batch, "
         "3 of mini-batch and 10 of cluster-batch, so that the figures show how fast each strategy learns, and not what it reaches.",
-        ["python bench/facebook100.py"])
+        ["python bench/facebook100.py"],
+    )
 
 
 def strategies() -> Section:
-    rows = [row(key, why=NO_GRAPH) for key in ("alipay-f1", "alipay-auc", "alipay-hours", "alipay-memory")]
-    found = [result("facebook100", case=case, contender="1 worker") for case in ("global", "mini", "cluster")]
-    rows.append(Row("facebook100, 1 worker: seconds of an epoch", "", " / ".join(f"{f['epoch']:.1f}" for f in found)))
+    rows = [
+        row(key, why=NO_GRAPH)
+        for key in ("alipay-f1", "alipay-auc", "alipay-hours", "alipay-memory")
+    ]
+    found = [
+        result("facebook100", case=case, contender="1 worker")
+        for case in ("global", "mini", "cluster")
+    ]
+    rows.append(
+        Row(
+            "facebook100, 1 worker: seconds of an epoch",
+            "",
+            " / ".join(f"{f['epoch']:.1f}" for f in found),
+        )
+    )
     rows.append(Row("GiB of a worker", "", " / ".join(f"{f['MiB'] / 1024:.1f}" for f in found)))
     return Section(
-        "Time and memory of strategies: global / mini / cluster", rows,
+        "Time and memory of strategies: global / mini / cluster",
+        rows,
         "Alipay's graph of 1.4 billion nodes is not public. On facebook100 an epoch visits all targets in each strategy, which takes a "
         "mini-batch run many overlapping neighbourhoods, and memory is that of the graph and not of values, since only two layers of 64 "
         "numbers are kept.",
-        ["python bench/facebook100.py"])
+        ["python bench/facebook100.py"],
+    )
 
 
 def stages() -> Section:
     rows = [row(stage, f"{result('ablation', stage=stage)['ours']:.2f} %") for stage in STAGES]
     return Section(
-        "Stages of a step: GCN of two layers on papers100M, 128 workers", rows,
+        "Stages of a step: GCN of two layers on papers100M, 128 workers",
+        rows,
         "Here one worker with two threads computes mini-batches of 1 % of the targets of an R-MAT graph with as many edges per node "
         "(262,144 nodes). The first layer takes most of the time in both, since it reads nearly all of the graph. Backward it takes little "
         "here: it sums features before the product with its weights, so that its gradient needs no pass over edges. Nothing is sent, so "
         "the preparation of a batch weighs more than where values cross a network.",
-        ["python bench/papers/ablation.py"])
+        ["python bench/papers/ablation.py"],
+    )
 
 
 def partitions() -> Section:
     def sent(strategy: str, graph: str) -> list[float]:
-        return [result("bytes", graph=graph, model="gcn", strategy=strategy, partitioner=key, ranks=8)["MB sent"] for key in PLACEMENTS]
+        return [
+            result("bytes", graph=graph, model="gcn", strategy=strategy, partitioner=key, ranks=8)[
+                "MB sent"
+            ]
+            for key in PLACEMENTS
+        ]
 
     def share(strategy: str) -> str:
         by_source, by_destination, cut = sent(strategy, "rmat 16")
@@ -94,36 +161,61 @@ def partitions() -> Section:
     graphs = {"rmat 16": "R-MAT", "computers": "Amazon Computers"}
     return Section(
         "Effect of the partition: 1D by source / 1D by destination / vertex-cut",
-        [row("partition-global", f"{share('global')}; {share('mini')}"), row("partition-cluster", share("cluster")),
-         *(Row(f"{name}, 8 workers, {strategy}: MB of a step", "", " / ".join(f"{x:.1f}" for x in sent(strategy, graph)))
-           for strategy in ("global", "mini", "cluster") for graph, name in graphs.items()),
-         Row("Reddit's size, 2 workers, global: seconds", "", " / ".join(f"{s:.2f}" for s in times))],
+        [
+            row("partition-global", f"{share('global')}; {share('mini')}"),
+            row("partition-cluster", share("cluster")),
+            *(
+                Row(
+                    f"{name}, 8 workers, {strategy}: MB of a step",
+                    "",
+                    " / ".join(f"{x:.1f}" for x in sent(strategy, graph)),
+                )
+                for strategy in ("global", "mini", "cluster")
+                for graph, name in graphs.items()
+            ),
+            Row(
+                "Reddit's size, 2 workers, global: seconds",
+                "",
+                " / ".join(f"{s:.2f}" for s in times),
+            ),
+        ],
         "The paper has plots only. Ours are bytes of vertex-cut on R-MAT relative to 1D by source and by destination. Exact bytes of a "
         "step of a GCN of two layers: in a global batch vertex-cut moves least, as published. A mini-batch has few targets, whose edges 1D "
         "by source leaves with their senders, so that only partial sums of targets move; against 1D by destination vertex-cut moves less, "
         "as published. In cluster-batches (METIS, 5 of 50) it moves less too, though published times are longer; nodes are placed by hash "
         "here. With two workers all placements replicate the same nodes, and times differ by less than their spread.",
-        ["python bench/bytes.py --models gcn", "python bench/ranks.py"])
+        ["python bench/bytes.py --models gcn", "python bench/ranks.py"],
+    )
 
 
 def mirrors() -> Section:
     found = [result("mirrors", partitioner=key, hidden=200, ranks=4) for key in PLACEMENTS]
     one, _, cut = (f["peak MB"] for f in found)
-    more, small = found[0]["held MB"] - found[1]["held MB"], result("mirrors", partitioner="1d-src", hidden=16, ranks=4)
+    more, small = (
+        found[0]["held MB"] - found[1]["held MB"],
+        result("mirrors", partitioner="1d-src", hidden=16, ranks=4),
+    )
 
     def column(name: str) -> str:
         return " / ".join(f"{x[name]:.0f}" for x in found)
 
     return Section(
         "Memory of mirrors: 1D by source / 1D by destination / vertex-cut",
-        [row("mirrors", f"{100 * (one / cut - 1):+.0f} %"),
-         Row("R-MAT 2^16, 4 workers, GCN 200 wide: peak MB of a step", "", column("peak MB")),
-         Row("between steps", "", column("held MB")), Row("values of mirrors of one layer", "", column("mirrors MB"))],
+        [
+            row("mirrors", f"{100 * (one / cut - 1):+.0f} %"),
+            Row("R-MAT 2^16, 4 workers, GCN 200 wide: peak MB of a step", "", column("peak MB")),
+            Row("between steps", "", column("held MB")),
+            Row("values of mirrors of one layer", "", column("mirrors MB")),
+        ],
         "R-MAT has fewer mirrors under vertex-cut, which needs least here. Values of mirrors exist only while an operation needs them. 1D "
         f"by source held {more:.0f} MB more than 1D by destination after the last step, and about as much more than with 16 numbers for a "
         "node, which is not explained and part of its peak. One run with other programs beside; a process with 16 numbers for a node is "
         f"{small['held MB']:.0f} MB.",
-        ["python bench/mirrors.py --graph rmat:scale=16,edge_factor=13,features=100,classes=47 \\", "    --ranks 4 --widths 16 200"])
+        [
+            "python bench/mirrors.py --graph rmat:scale=16,edge_factor=13,features=100,classes=47 \\",
+            "    --ranks 4 --widths 16 200",
+        ],
+    )
 
 
 def scaling() -> Section:
@@ -133,13 +225,24 @@ def scaling() -> Section:
 
     rows = []
     for case in ("mini", "cluster"):
-        rows += [row(f"scaling-{case}", shown(case, "of first")), row(f"scaling-{case}-parts", why="not told apart")]
-        rows += [Row(f"{case}, {name}", "", shown(case, column)) for column, name in SETTINGS.items()]
+        rows += [
+            row(f"scaling-{case}", shown(case, "of first")),
+            row(f"scaling-{case}-parts", why="not told apart"),
+        ]
+        rows += [
+            Row(f"{case}, {name}", "", shown(case, column)) for column, name in SETTINGS.items()
+        ]
         limits = [speed_up(case, workers) for workers in WORKERS]
-        rows.append(Row(f"{case}, what takes most on 256 / 512 / 1,024", "",
-                        " / ".join(f"{found['limit']} {100 * found['share']:.0f} %" for found in limits)))
+        rows.append(
+            Row(
+                f"{case}, what takes most on 256 / 512 / 1,024",
+                "",
+                " / ".join(f"{found['limit']} {100 * found['share']:.0f} %" for found in limits),
+            )
+        )
     return Section(
-        "Scaling from 256 to 512 / 1,024 workers on papers100M: speed-up of a step", rows,
+        "Scaling from 256 to 512 / 1,024 workers on papers100M: speed-up of a step",
+        rows,
         "Simulated, on machines that `bench/papers/cluster.yaml` describes, since the paper names neither processor nor network: 4 cores, "
         "and a 16th of a link of 25 Gbit/s for a worker. Cluster: one batch of its full size, 1 % of clusters that are R-MAT graphs with "
         "75 % of the edges of their nodes. Mini: the neighbourhood of 1 % of the training nodes of an R-MAT graph of 4,194,304 nodes; its "
@@ -147,23 +250,46 @@ def scaling() -> Section:
         "nearly all workers send a sum to the owner of each, 2.4 times as many bytes on 1,024 workers as on 256. "
         "Clusters on 256 workers pay about 0.012 s for a jump of the model of threads, without which they scale about 1.54 / 1.76. "
         "The model does not tell forward from backward. See [Benchmarks](bench.md).",
-        ["python bench/simulate.py --parts scaling"])
+        ["python bench/simulate.py --parts scaling"],
+    )
 
 
 def modes() -> Section:
     def shown(case: str, mode: str, column: str = "step", form: str = "#.3g") -> str:
-        found = [result("simulate", part="modes", case=case, mode=mode, workers=workers)[column] for workers in WORKERS]
+        found = [
+            result("simulate", part="modes", case=case, mode=mode, workers=workers)[column]
+            for workers in WORKERS
+        ]
         return " / ".join(x if isinstance(x, str) else f"{x:{form}}" for x in found)
 
     rows = []
     for case in BATCHES:
-        rows += [Row(f"{case}, {mode}: seconds", "", f"{shown(case, mode)} ({shown(case, mode, 'limit')})") for mode in MODES]
-        rows.append(Row(f"{case}: nodes; edges of independent workers, times", "",
-                        f"{shown(case, 'cooperative', 'more nodes', '.1f')}; {shown(case, 'cooperative', 'more edges', '.1f')}"))
-        rows += [Row(f"{case}, {name}: cooperative / independent", "", " / ".join(
-            f"{against(case, workers, column):.2f}" for workers in WORKERS)) for column, name in SETTINGS.items()]
+        rows += [
+            Row(
+                f"{case}, {mode}: seconds",
+                "",
+                f"{shown(case, mode)} ({shown(case, mode, 'limit')})",
+            )
+            for mode in MODES
+        ]
+        rows.append(
+            Row(
+                f"{case}: nodes; edges of independent workers, times",
+                "",
+                f"{shown(case, 'cooperative', 'more nodes', '.1f')}; {shown(case, 'cooperative', 'more edges', '.1f')}",
+            )
+        )
+        rows += [
+            Row(
+                f"{case}, {name}: cooperative / independent",
+                "",
+                " / ".join(f"{against(case, workers, column):.2f}" for workers in WORKERS),
+            )
+            for column, name in SETTINGS.items()
+        ]
     return Section(
-        "Independent against cooperative, 256 / 512 / 1,024 workers on papers100M: a step", rows,
+        "Independent against cooperative, 256 / 512 / 1,024 workers on papers100M: a step",
+        rows,
         "Simulated on the same machines: GCN of three layers, 256 wide, with 10 neighbours, on an R-MAT graph of 134 million nodes whose "
         "edges hashes draw. A worker has 1,024 targets, as in cooperative mini-batching, or all have 1 % of the training nodes, as above. "
         "In independent mode all workers search the P views of a step by one call, with 8 messages for each pair of workers and 6 "
@@ -173,43 +299,82 @@ def modes() -> Section:
         "Cooperative batches of 1,024 targets each are drawn on a graph of 1,048,576 nodes and count as many times as they have fewer "
         "edges. Reading the lists of neighbours of hubs is not counted. The last rows of a size are seconds of a cooperative step "
         "relative to an independent one on other machines.",
-        ["python bench/simulate.py --parts modes"])
+        ["python bench/simulate.py --parts modes"],
+    )
 
 
 def against(case: str, workers: int, setting: str) -> float:
     """Seconds of a cooperative step relative to an independent one, on other machines."""
-    slower, faster = {"links x 4": (1.0, 4.0), "links / 4": (1.0, 0.25), "computing x 4": (4.0, 1.0)}[setting]
+    slower, faster = {
+        "links x 4": (1.0, 4.0),
+        "links / 4": (1.0, 0.25),
+        "computing x 4": (4.0, 1.0),
+    }[setting]
 
     def step(mode: str) -> float:
         found = result("simulate", part="modes", case=case, mode=mode, workers=workers)
-        own = {name: found[f"seconds of {name}"] for name in ("computing", "imbalance", "views", "bytes", "messages")}
-        return slower * (own["computing"] + own["imbalance"] + own["views"]) + own["bytes"] / faster + own["messages"]
+        own = {
+            name: found[f"seconds of {name}"]
+            for name in ("computing", "imbalance", "views", "bytes", "messages")
+        }
+        return (
+            slower * (own["computing"] + own["imbalance"] + own["views"])
+            + own["bytes"] / faster
+            + own["messages"]
+        )
 
     return step("cooperative") / step("independent")
 
 
 def caches() -> Section:
     def found(case: str, policy: str, size: str, workers: int = WORKERS[0]) -> dict[str, Any]:
-        return result("simulate", part="caches", case=case, policy=policy, rows=size, workers=workers)
+        return result(
+            "simulate", part="caches", case=case, policy=policy, rows=size, workers=workers
+        )
 
     def shown(case: str, column: str, policy: str, size: str, form: str = ".2f") -> str:
         each = [found(case, policy, size, workers)[column] for workers in WORKERS]
         return " / ".join(x if isinstance(x, str) else f"{x:{form}}" for x in each)
 
     each, in_all = BATCHES
-    rows = [Row(f"{each}, hits with {' / '.join(SIZES)} rows: {policy}", "", " / ".join(
-        f"{100 * found(each, policy, size)['hits']:.0f} %" for size in SIZES)) for policy in POLICIES]
-    rows += [Row(f"{in_all}, hits with 2M rows on 256 / 512 / 1,024: {policy}", "", " / ".join(
-        f"{100 * found(in_all, policy, '2M', workers)['hits']:.0f} %" for workers in WORKERS)) for policy in ("lru", "degree", "belady")]
+    rows = [
+        Row(
+            f"{each}, hits with {' / '.join(SIZES)} rows: {policy}",
+            "",
+            " / ".join(f"{100 * found(each, policy, size)['hits']:.0f} %" for size in SIZES),
+        )
+        for policy in POLICIES
+    ]
+    rows += [
+        Row(
+            f"{in_all}, hits with 2M rows on 256 / 512 / 1,024: {policy}",
+            "",
+            " / ".join(
+                f"{100 * found(in_all, policy, '2M', workers)['hits']:.0f} %" for workers in WORKERS
+            ),
+        )
+        for policy in ("lru", "degree", "belady")
+    ]
     for case in BATCHES:
-        rows += [Row(f"{case}, {name}: seconds", "",
-                     f"{shown(case, 'step', policy, size, '#.3g')} ({shown(case, 'limit', policy, size)})")
-                 for name, policy, size in (("without a cache", "none", ""), ("lru, 2M rows", "lru", "2M"),
-                                            ("degree, 2M rows", "degree", "2M"))]
-    rows += [Row(f"{each}, degree, 2M rows, {name}: speed-up", "", shown(each, column, "degree", "2M"))
-             for column, name in {"of first": "these machines", **SETTINGS}.items()]
+        rows += [
+            Row(
+                f"{case}, {name}: seconds",
+                "",
+                f"{shown(case, 'step', policy, size, '#.3g')} ({shown(case, 'limit', policy, size)})",
+            )
+            for name, policy, size in (
+                ("without a cache", "none", ""),
+                ("lru, 2M rows", "lru", "2M"),
+                ("degree, 2M rows", "degree", "2M"),
+            )
+        ]
+    rows += [
+        Row(f"{each}, degree, 2M rows, {name}: speed-up", "", shown(each, column, "degree", "2M"))
+        for column, name in {"of first": "these machines", **SETTINGS}.items()
+    ]
     return Section(
-        "Caches of independent workers, 256 / 512 / 1,024, on papers100M", rows,
+        "Caches of independent workers, 256 / 512 / 1,024, on papers100M",
+        rows,
         "The same views and machines. The reads of one worker are replayed on each policy; hits are those of the second half of 12 million "
         "rows, when the caches are full. Of 111 million nodes, 2 million rows are 1.8 %, as in cooperative mini-batching, and 1 million as "
         "in DistGNN-MB for a layer. Batches are random, so with 1,024 targets each hits do not depend on the number of workers; the P-th "
@@ -218,38 +383,71 @@ def caches() -> Section:
         "nor the search of views, which was timed again here beside other programs. In brackets is what takes most of a step. "
         "Caches of layers (`--history hec`) are counted on up to 64 workers below, and not on more: which "
         "rows they hold depends on all workers of a partition by METIS.",
-        ['python bench/simulate.py --parts caches'])
+        ["python bench/simulate.py --parts caches"],
+    )
 
 
 def distdgl() -> Section:
     def far(n: int, graph: str = "reddit") -> dict[str, Any]:
         return result("distributed", case=f"{n} layers", graph=graph, contender="distdgl")
 
-    sampled = result("distributed", case="sampled", graph="reddit", contender="distdgl")["times faster"]
+    sampled = result("distributed", case="sampled", graph="reddit", contender="distdgl")[
+        "times faster"
+    ]
     return Section(
         "Against DistDGL on Reddit: times as fast, without sampling",
-        [*(row(f"distdgl-{n}", f"{far(n)['times faster']:.1f}x") for n in (2, 3)),
-         *(row(f"distdgl-{n}", f"{far(n, 'small')['times faster']:.1f}x, small") for n in (4, 5)),
-         *(row(f"distdgl-seconds-{n}", f"{far(n)['seconds']:.2f} with 2") for n in (2, 3)),
-         *(row(f"distdgl-seconds-{n}", f"{far(n, 'small')['seconds']:.2f} with 2, small") for n in (4, 5)),
-         row("distdgl-threads", why="has 2 cores"), Row("sampled", "", f"{sampled:.1f}x"),
-         Row("small graph, 2 / 3 / 4 / 5 layers", "", " / ".join(f"{far(n, 'small')['times faster']:.1f}x" for n in (2, 3, 4, 5)))],
+        [
+            *(row(f"distdgl-{n}", f"{far(n)['times faster']:.1f}x") for n in (2, 3)),
+            *(
+                row(f"distdgl-{n}", f"{far(n, 'small')['times faster']:.1f}x, small")
+                for n in (4, 5)
+            ),
+            *(row(f"distdgl-seconds-{n}", f"{far(n)['seconds']:.2f} with 2") for n in (2, 3)),
+            *(
+                row(f"distdgl-seconds-{n}", f"{far(n, 'small')['seconds']:.2f} with 2, small")
+                for n in (4, 5)
+            ),
+            row("distdgl-threads", why="has 2 cores"),
+            Row("sampled", "", f"{sampled:.1f}x"),
+            Row(
+                "small graph, 2 / 3 / 4 / 5 layers",
+                "",
+                " / ".join(f"{far(n, 'small')['times faster']:.1f}x" for n in (2, 3, 4, 5)),
+            ),
+        ],
         "Two workers of a thread on an R-MAT graph of Reddit's size, 1,500 targets in a step, where the paper has 24,000 on 8 machines: "
         "batches of many workers overlap less here in DistDGL. Three layers reach the whole graph from every batch, so four and five only "
         "compute more; they were run on a small graph (16,384 nodes, 64 features), beside other programs. There two layers reach all of "
         "it too, which each of DistDGL's two trainers computes and GraphTheta once; the lead is smaller than at Reddit's size, whose "
         "features have 602 numbers. DistDGL's socket errors begin with 64 trainers, more than run here, and 2 cores leave no choice of "
         "threads.",
-        ["python bench/distributed.py --envs ENVIRONMENTS",
-         "python bench/distributed.py --graph small --envs ENVIRONMENTS \\",
-         "    --cases '2 layers' '3 layers' '4 layers' '5 layers'"])
+        [
+            "python bench/distributed.py --envs ENVIRONMENTS",
+            "python bench/distributed.py --graph small --envs ENVIRONMENTS \\",
+            "    --cases '2 layers' '3 layers' '4 layers' '5 layers'",
+        ],
+    )
 
 
 def paper() -> Paper:
     """All tables of this paper."""
-    return Paper("GraphTheta", "[Strategies](strategies.md) and [partitions](partition.md); published in "
-                 "[arXiv:2104.10569](https://arxiv.org/abs/2104.10569).",
-                 [accuracy(), large(), strategies(), scaling(), modes(), caches(), stages(), partitions(), mirrors(), distdgl()])
+    return Paper(
+        "GraphTheta",
+        "[Strategies](strategies.md) and [partitions](partition.md); published in "
+        "[arXiv:2104.10569](https://arxiv.org/abs/2104.10569).",
+        [
+            accuracy(),
+            large(),
+            strategies(),
+            scaling(),
+            modes(),
+            caches(),
+            stages(),
+            partitions(),
+            mirrors(),
+            distdgl(),
+        ],
+    )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 
 The commands on the page measure the figures anew. A test compares the page with the results.
 """
+
 from __future__ import annotations
 
 import sys
@@ -38,49 +39,106 @@ LARGE = "rmat:scale=18,edge_factor=40,features=8,classes=8"
 def text() -> str:
     """The page as Markdown."""
     papers = [module.paper() for module in PAPERS]
-    lines = ["# Published figures", "", wrapped(INTRODUCTION), "", "| system | published | with a figure here | with a reason |",
-             "|---|---|---|---|"]
+    lines = [
+        "# Published figures",
+        "",
+        wrapped(INTRODUCTION),
+        "",
+        "| system | published | with a figure here | with a reason |",
+        "|---|---|---|---|",
+    ]
     for paper in papers:
         figures, reasons = paper.answered
         lines.append(f"| {paper.name} | {figures + reasons} | {figures} | {reasons} |")
-    lines += ["", "![Scaling, modes, hits of the embedding cache, sampled nodes, vectors](figures/papers.svg)", ""]
+    lines += [
+        "",
+        "![Scaling, modes, hits of the embedding cache, sampled nodes, vectors](figures/papers.svg)",
+        "",
+    ]
     return "\n".join(lines) + "\n" + "\n\n".join(paper.text() for paper in papers) + "\n"
 
 
 def draw(path: Path) -> None:
     """Draw five of the tables; needs matplotlib."""
     import matplotlib as mpl
+
     mpl.use("svg")
     from matplotlib import pyplot as plt
 
     # the same file for the same results
     mpl.rcParams |= {"svg.hashsalt": "papers", "font.size": 9}
-    fig, (scaling, modes, hits, sizes, vectors) = plt.subplots(1, 5, figsize=(16.2, 3.2), layout="constrained")
+    fig, (scaling, modes, hits, sizes, vectors) = plt.subplots(
+        1, 5, figsize=(16.2, 3.2), layout="constrained"
+    )
     few = 256
     for case, colour in (("mini", "C0"), ("cluster", "C1")):
         paper = map(float, SYSTEMS["GraphTheta"][f"scaling-{case}"].figure.split(" / "))
-        ours = {workers: graphtheta_paper.speed_up(case, workers)["of first"] for workers in (few, 2 * few, 4 * few)}
+        ours = {
+            workers: graphtheta_paper.speed_up(case, workers)["of first"]
+            for workers in (few, 2 * few, 4 * few)
+        }
         scaling.plot(list(ours), list(ours.values()), marker="o", ms=3, color=colour, label=case)
-        scaling.plot(list(ours), [1, *paper], marker="o", ms=3, ls="--", color=colour, label=f"{case} (paper)")
+        scaling.plot(
+            list(ours),
+            [1, *paper],
+            marker="o",
+            ms=3,
+            ls="--",
+            color=colour,
+            label=f"{case} (paper)",
+        )
     _titles(scaling, "Speed-up of a step", "workers")
     for mode in graphtheta_paper.MODES:
         steps = results("simulate", part="modes", case="1,024 each", mode=mode)[-3:]
-        modes.plot([row["workers"] for row in steps], [row["step"] for row in steps], marker="o", ms=3, label=mode)
+        modes.plot(
+            [row["workers"] for row in steps],
+            [row["step"] for row in steps],
+            marker="o",
+            ms=3,
+            label=mode,
+        )
     _titles(modes, "Step of 1,024 targets each, s", "workers")
     found = results("hec", graph="rmat", cs="all", ls=2, nc=2000, d=1)
     for key, name in LAYERS.items():
-        hits.plot([row["workers"] for row in found], [row[key] for row in found], marker="o", ms=3, label=name)
+        hits.plot(
+            [row["workers"] for row in found],
+            [row[key] for row in found],
+            marker="o",
+            ms=3,
+            label=name,
+        )
     _titles(hits, "Hits of the embedding cache, %", "workers")
     for graph, name in labor.GRAPHS.items():
-        sizes.plot(list(labor.PAPER), [result("sampled_sizes", graph=graph, sampler=s)["NS / V3"] for s in labor.PAPER], marker="o", ms=3,
-                   label=name)
+        sizes.plot(
+            list(labor.PAPER),
+            [result("sampled_sizes", graph=graph, sampler=s)["NS / V3"] for s in labor.PAPER],
+            marker="o",
+            ms=3,
+            label=name,
+        )
     first = 167.0
-    sizes.plot(list(labor.PAPER), [first / float(labor.published_nodes(s).split(" / ")[0]) for s in labor.PAPER], marker="o", ms=3, ls="--",
-               label="Reddit (paper)")
+    sizes.plot(
+        list(labor.PAPER),
+        [first / float(labor.published_nodes(s).split(" / ")[0]) for s in labor.PAPER],
+        marker="o",
+        ms=3,
+        ls="--",
+        label="Reddit (paper)",
+    )
     _titles(sizes, "Nodes of NS, times those of the sampler", "")
-    for size, aggregated, name in ((0, False, "one by one"), (8, False, "macrobatches of 8"), (8, True, "and totals")):
+    for size, aggregated, name in (
+        (0, False, "one by one"),
+        (8, False, "macrobatches of 8"),
+        (8, True, "and totals"),
+    ):
         rows = results("macrobatch", graph=LARGE, size=size, aggregated=aggregated)
-        vectors.plot([row["workers"] for row in rows], [row["vectors"] / 1e6 for row in rows], marker="o", ms=3, label=name)
+        vectors.plot(
+            [row["workers"] for row in rows],
+            [row["vectors"] / 1e6 for row in rows],
+            marker="o",
+            ms=3,
+            label=name,
+        )
     _titles(vectors, "Vectors fetched, millions", "workers")
     for axes in (scaling, modes, hits, vectors):
         axes.set_xscale("log", base=2)

@@ -1,4 +1,5 @@
 """The published figures of a system beside those measured or simulated here."""
+
 from __future__ import annotations
 
 import json
@@ -53,7 +54,15 @@ class Section:
 
     def text(self) -> str:
         """The section as Markdown."""
-        lines = [f"### {self.title}", "", _line(self.heads), "|---|---|---|", *map(_cells, self.rows), "", wrapped(self.why)]
+        lines = [
+            f"### {self.title}",
+            "",
+            _line(self.heads),
+            "|---|---|---|",
+            *map(_cells, self.rows),
+            "",
+            wrapped(self.why),
+        ]
         if self.commands:
             lines += ["", "```sh", *self.commands, "```"]
         return "\n".join(lines)
@@ -75,7 +84,12 @@ class Paper:
 
     def text(self) -> str:
         """All tables as Markdown."""
-        return "\n\n".join([f"## {self.name}\n\n{wrapped(self.source)}", *(section.text() for section in self.sections)])
+        return "\n\n".join(
+            [
+                f"## {self.name}\n\n{wrapped(self.source)}",
+                *(section.text() for section in self.sections),
+            ]
+        )
 
     @property
     def answered(self) -> tuple[int, int]:
@@ -103,7 +117,11 @@ def results(name: str, /, **keys: object) -> list[dict[str, Any]]:
         LookupError: There is none.
     """
     lines = (RESULTS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-    rows = [row for row in map(json.loads, lines) if all(row.get(key) == value for key, value in keys.items())]
+    rows = [
+        row
+        for row in map(json.loads, lines)
+        if all(row.get(key) == value for key, value in keys.items())
+    ]
     if not rows:
         raise LookupError(f"results/{name}.jsonl has no row with {keys}; run bench/{name}.py")
     return rows

@@ -6,6 +6,7 @@ A line of a table is the key of a figure, what it is, and its value. The scripts
 their rows from here by key. The check reads the page alone: under the heading of the system, a row
 must have the value in its second column, and a figure of our own or the reason for none in its third.
 """
+
 from __future__ import annotations
 
 import sys
@@ -166,13 +167,22 @@ class Published(NamedTuple):
 
 
 def _table(text: str) -> dict[str, Published]:
-    rows = [Published(*(cell.strip() for cell in line.split(" | "))) for line in text.strip().splitlines()]
+    rows = [
+        Published(*(cell.strip() for cell in line.split(" | ")))
+        for line in text.strip().splitlines()
+    ]
     return {row.key: row for row in rows}
 
 
 # by the headings of the page
-SYSTEMS = {"GraphTheta": _table(GRAPHTHETA), "BatchGNN": _table(BATCHGNN), "DistGNN-MB": _table(DISTGNN), "BGL": _table(BGL),
-           "LABOR, cooperative and dependent minibatching": _table(LABOR), "Other systems": _table(OTHERS)}
+SYSTEMS = {
+    "GraphTheta": _table(GRAPHTHETA),
+    "BatchGNN": _table(BATCHGNN),
+    "DistGNN-MB": _table(DISTGNN),
+    "BGL": _table(BGL),
+    "LABOR, cooperative and dependent minibatching": _table(LABOR),
+    "Other systems": _table(OTHERS),
+}
 
 
 def unanswered(page: str) -> list[str]:
@@ -185,7 +195,11 @@ def unanswered(page: str) -> list[str]:
     parts = {part.partition("\n")[0]: part for part in page.split("\n## ")}
     missing = []
     for system, rows in SYSTEMS.items():
-        cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in parts.get(system, "").splitlines() if line[:1] == "|"]
+        cells = [
+            [cell.strip() for cell in line.strip("|").split("|")]
+            for line in parts.get(system, "").splitlines()
+            if line[:1] == "|"
+        ]
         answered = {line[1] for line in cells if len(line) == 3 and line[2]}
         missing += [f"{system}: {key}" for key, row in rows.items() if row.figure not in answered]
     return missing
@@ -193,7 +207,11 @@ def unanswered(page: str) -> list[str]:
 
 def main() -> int:
     missing = unanswered(PAGE.read_text(encoding="utf-8"))
-    print("\n".join(missing) if missing else f"all {sum(map(len, SYSTEMS.values()))} published figures are answered")
+    print(
+        "\n".join(missing)
+        if missing
+        else f"all {sum(map(len, SYSTEMS.values()))} published figures are answered"
+    )
     return bool(missing)
 
 

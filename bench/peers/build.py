@@ -5,6 +5,7 @@
 The graph is made of an edge list, and then the form with which the library is fastest: all sparse
 formats of DGL, so that no step has to make any; a sparse matrix for PyG, with the weights of GCN.
 """
+
 from __future__ import annotations
 
 import sys
@@ -23,7 +24,9 @@ Made = tuple[list[nn.Module], Callable[[Any, Any], Any]]
 Sizes = list[tuple[int, int, int]]
 
 
-def with_dgl(model: str, z: Input, edges: tuple[np.ndarray, np.ndarray], sizes: Sizes, parts: Parts) -> Made:
+def with_dgl(
+    model: str, z: Input, edges: tuple[np.ndarray, np.ndarray], sizes: Sizes, parts: Parts
+) -> Made:
     """A graph of DGL and its layers."""
     import dgl
     from minibatch import LAYERS
@@ -36,13 +39,19 @@ def with_dgl(model: str, z: Input, edges: tuple[np.ndarray, np.ndarray], sizes: 
     return [LAYERS[model](*size) for size in sizes], lambda layer, h: layer(g, h).flatten(1)
 
 
-def with_pyg(model: str, z: Input, edges: tuple[np.ndarray, np.ndarray], sizes: Sizes, parts: Parts) -> Made:
+def with_pyg(
+    model: str, z: Input, edges: tuple[np.ndarray, np.ndarray], sizes: Sizes, parts: Parts
+) -> Made:
     """A graph of PyG, the sparse matrix of its edges, and layers."""
     from torch_geometric.data import Data
     from torch_geometric.utils import degree, to_torch_csr_tensor
 
     with parts.timed("construction"):
-        data = Data(x=torch.from_numpy(z.x), edge_index=torch.stack(tuple(map(torch.from_numpy, edges))), num_nodes=z.n)
+        data = Data(
+            x=torch.from_numpy(z.x),
+            edge_index=torch.stack(tuple(map(torch.from_numpy, edges))),
+            num_nodes=z.n,
+        )
     with parts.timed("partition"):
         src, dst = adjacent = data.edge_index
         if model != "gat":
@@ -67,12 +76,18 @@ def main(library: str, model: str, graph: str, weights: str) -> None:
     def run(z: Input, edges: tuple[np.ndarray, np.ndarray]) -> tuple[Parts, list[float]]:
         parts, losses = Parts(), []
         with parts.timed("start"):
-            layers, call = begin(model, z, edges, [widths(first, part) for part in ("first", "last")], parts)
+            layers, call = begin(
+                model, z, edges, [widths(first, part) for part in ("first", "last")], parts
+            )
             x, y, rows = torch.from_numpy(z.x), torch.from_numpy(z.y), torch.from_numpy(z.train)
             optimiser = torch.optim.Adam([p for layer in layers for p in layer.parameters()], 0.01)
         for layer, part in zip(layers, ("first", "last"), strict=True):
-            given = {theirs: how(first[f"{part}.{ours}"]) for theirs, ours, how in NAMES[library, model]}
-            layer.load_state_dict({theirs: torch.from_numpy(np.ascontiguousarray(w)) for theirs, w in given.items()})
+            given = {
+                theirs: how(first[f"{part}.{ours}"]) for theirs, ours, how in NAMES[library, model]
+            }
+            layer.load_state_dict(
+                {theirs: torch.from_numpy(np.ascontiguousarray(w)) for theirs, w in given.items()}
+            )
         for step in ("first", "second"):
             with parts.timed(step):
                 h = F.relu(call(layers[0], x))

@@ -8,6 +8,7 @@ The graph is in the form with which the library is fastest: for DGL, CSC and CSR
 for PyG, a sparse matrix where the layer accepts one, edge lists otherwise. The initial weights are
 GraphTheta's, so that losses can be compared.
 """
+
 from __future__ import annotations
 
 import sys
@@ -27,12 +28,34 @@ FRONT: Callable[[Any], Any] = lambda w: w[None]
 NAMES: dict[tuple[str, str], list[tuple[str, str, Callable[[Any], Any]]]] = {
     ("dgl", "gcn"): [("weight", "weight", KEEP), ("bias", "bias", KEEP)],
     ("pyg", "gcn"): [("lin.weight", "weight", TURN), ("bias", "bias", KEEP)],
-    ("dgl", "sage"): [("fc_neigh.weight", "neighbour", TURN), ("fc_self.weight", "root", TURN), ("fc_self.bias", "bias", KEEP)],
-    ("pyg", "sage"): [("lin_l.weight", "neighbour", TURN), ("lin_r.weight", "root", TURN), ("lin_l.bias", "bias", KEEP)],
-    ("dgl", "gat"): [("fc.weight", "weight", TURN), ("attn_l", "att_src", FRONT), ("attn_r", "att_dst", FRONT), ("bias", "bias", KEEP)],
-    ("pyg", "gat"): [("lin.weight", "weight", TURN), ("att_src", "att_src", FRONT), ("att_dst", "att_dst", FRONT), ("bias", "bias", KEEP)],
+    ("dgl", "sage"): [
+        ("fc_neigh.weight", "neighbour", TURN),
+        ("fc_self.weight", "root", TURN),
+        ("fc_self.bias", "bias", KEEP),
+    ],
+    ("pyg", "sage"): [
+        ("lin_l.weight", "neighbour", TURN),
+        ("lin_r.weight", "root", TURN),
+        ("lin_l.bias", "bias", KEEP),
+    ],
+    ("dgl", "gat"): [
+        ("fc.weight", "weight", TURN),
+        ("attn_l", "att_src", FRONT),
+        ("attn_r", "att_dst", FRONT),
+        ("bias", "bias", KEEP),
+    ],
+    ("pyg", "gat"): [
+        ("lin.weight", "weight", TURN),
+        ("att_src", "att_src", FRONT),
+        ("att_dst", "att_dst", FRONT),
+        ("bias", "bias", KEEP),
+    ],
 }
-NAMES["pyg", "gat_e"] = [*NAMES["pyg", "gat"], ("lin_edge.weight", "weight_edge", TURN), ("att_edge", "att_edge", FRONT)]
+NAMES["pyg", "gat_e"] = [
+    *NAMES["pyg", "gat"],
+    ("lin_edge.weight", "weight_edge", TURN),
+    ("att_edge", "att_edge", FRONT),
+]
 
 
 def widths(weights: Any, layer: str) -> tuple[int, int, int]:
@@ -43,13 +66,25 @@ def widths(weights: Any, layer: str) -> tuple[int, int, int]:
     return shape[0], (shape[1] if len(shape) == 3 else 1), shape[-1]
 
 
-def dgl_layers(model: str, z: Input, sizes: list[tuple[int, int, int]]) -> tuple[list[nn.Module], Callable[..., Any], str]:
+def dgl_layers(
+    model: str, z: Input, sizes: list[tuple[int, int, int]]
+) -> tuple[list[nn.Module], Callable[..., Any], str]:
     """Layers, how to call one, and the version."""
     import dgl
     from dgl.nn import GATConv, GraphConv, SAGEConv
 
     # edge numbers must be given: without them its kernel for attention fails
-    g = dgl.graph(("csc", (torch.from_numpy(z.indptr), torch.from_numpy(z.indices).long(), torch.arange(z.n_edges))), num_nodes=z.n).int()
+    g = dgl.graph(
+        (
+            "csc",
+            (
+                torch.from_numpy(z.indptr),
+                torch.from_numpy(z.indices).long(),
+                torch.arange(z.n_edges),
+            ),
+        ),
+        num_nodes=z.n,
+    ).int()
     g.create_formats_()
     made: dict[str, Callable[[int, int, int], nn.Module]] = {
         "gcn": lambda d, k, o: GraphConv(d, o),
@@ -73,7 +108,9 @@ def pyg_modules(model: str, sizes: list[tuple[int, int, int]]) -> list[nn.Module
     return [made[model](*size) for size in sizes]
 
 
-def pyg_layers(model: str, z: Input, sizes: list[tuple[int, int, int]]) -> tuple[list[nn.Module], Callable[..., Any], str]:
+def pyg_layers(
+    model: str, z: Input, sizes: list[tuple[int, int, int]]
+) -> tuple[list[nn.Module], Callable[..., Any], str]:
     """Layers, how to call one, and the version."""
     import torch_geometric
 
@@ -99,8 +136,12 @@ def main(library: str, model: str, graph: str, weights: str, epochs: str, dropou
     make = {"dgl": dgl_layers, "pyg": pyg_layers}[library]
     layers, call, version = make(model, z, [widths(first, part) for part in parts])
     for layer, part in zip(layers, parts, strict=True):
-        given = {theirs: how(first[f"{part}.{ours}"]) for theirs, ours, how in NAMES[library, model]}
-        layer.load_state_dict({theirs: torch.from_numpy(np.ascontiguousarray(w)) for theirs, w in given.items()})
+        given = {
+            theirs: how(first[f"{part}.{ours}"]) for theirs, ours, how in NAMES[library, model]
+        }
+        layer.load_state_dict(
+            {theirs: torch.from_numpy(np.ascontiguousarray(w)) for theirs, w in given.items()}
+        )
     x, y, rows = torch.from_numpy(z.x), torch.from_numpy(z.y), torch.from_numpy(z.train)
     optimiser = torch.optim.Adam([p for layer in layers for p in layer.parameters()], 0.01)
 

@@ -1,7 +1,8 @@
 """DGL as a contender: the sums and attentions of ``own/gather.py``, made of DGL's own operators.
 
-    PYTHONPATH=bench python bench/peers/gather.py GRAPH.npz TIMES CASE...
+PYTHONPATH=bench python bench/peers/gather.py GRAPH.npz TIMES CASE...
 """
+
 from __future__ import annotations
 
 import sys
@@ -10,7 +11,17 @@ from typing import Any
 
 import dgl
 import torch
-from contender import EDGE_ATTRIBUTES, HEADS, Input, drawn, repeat, report, row_shape, size_of, width_of
+from contender import (
+    EDGE_ATTRIBUTES,
+    HEADS,
+    Input,
+    drawn,
+    repeat,
+    report,
+    row_shape,
+    size_of,
+    width_of,
+)
 from dgl import ops
 from torch.nn import functional as F
 
@@ -24,7 +35,9 @@ def program(g: Any, kind: str, given: dict[str, Any]) -> Any:
     score = ops.u_add_v(g, given["s"], given["t"])
     if kind != "gat":
         score = score + given["attr"] @ given["matrix"]
-    weight = torch.sigmoid(score) if kind == "gated" else ops.edge_softmax(g, F.leaky_relu(score, 0.2))
+    weight = (
+        torch.sigmoid(score) if kind == "gated" else ops.edge_softmax(g, F.leaky_relu(score, 0.2))
+    )
     return ops.u_mul_e_sum(g, given["h"], weight[..., None])
 
 
@@ -63,7 +76,17 @@ def measure(g: Any, case: str, times: int, seconds: dict[str, list[float]]) -> l
 
 def main(graph: str, times: str, *cases: str) -> None:
     z = Input.read(graph, features=False)
-    g = dgl.graph(("csc", (torch.from_numpy(z.indptr), torch.from_numpy(z.indices).long(), torch.arange(z.n_edges))), num_nodes=z.n).int()
+    g = dgl.graph(
+        (
+            "csc",
+            (
+                torch.from_numpy(z.indptr),
+                torch.from_numpy(z.indices).long(),
+                torch.arange(z.n_edges),
+            ),
+        ),
+        num_nodes=z.n,
+    ).int()
     g.create_formats_()
     seconds: dict[str, list[float]] = {}
     checks = {case: measure(g, case, int(times), seconds) for case in cases}

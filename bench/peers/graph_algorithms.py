@@ -1,7 +1,8 @@
 """NetworKit as a contender: PageRank and components.
 
-    PYTHONPATH=bench python bench/peers/graph_algorithms.py GRAPH.npz TIMES
+PYTHONPATH=bench python bench/peers/graph_algorithms.py GRAPH.npz TIMES
 """
+
 from __future__ import annotations
 
 import sys
@@ -32,9 +33,13 @@ def main(path: str, times: str) -> None:
         ends = src[once].astype(np.uint64), indices[once].astype(np.uint64)
         graph = nk.GraphFromCoo(ends, n=len(indptr) - 1, directed=False, weighted=False)
     cases: dict[str, Callable[[], Any]] = {
-        "pagerank": lambda: page_rank(graph, 0.0, 20), "converged": lambda: page_rank(graph, 1e-8, 0),
+        "pagerank": lambda: page_rank(graph, 0.0, 20),
+        "converged": lambda: page_rank(graph, 1e-8, 0),
         "components": lambda: nk.components.ConnectedComponents(graph).run().numberOfComponents(),
-        "parallel": lambda: nk.components.ParallelConnectedComponents(graph, False).run().numberOfComponents()}
+        "parallel": lambda: (
+            nk.components.ParallelConnectedComponents(graph, False).run().numberOfComponents()
+        ),
+    }
     found = {}
     for case, run in cases.items():
         for _ in range(int(times)):
@@ -43,9 +48,14 @@ def main(path: str, times: str) -> None:
             seconds.setdefault(case, []).extend(parts.seconds[case])
     parallel = seconds.pop("parallel")
     seconds["components"] = min(seconds["components"], parallel, key=min)
-    checks = {case: [size_of(found[case])] for case in ("pagerank", "converged")} | {"largest rank": [float(found["pagerank"].max())]}
-    report({"start": parts.seconds["start"], **seconds}, {**checks, "components": [float(found["components"])]},
-           f"networkit {nk.__version__}")
+    checks = {case: [size_of(found[case])] for case in ("pagerank", "converged")} | {
+        "largest rank": [float(found["pagerank"].max())]
+    }
+    report(
+        {"start": parts.seconds["start"], **seconds},
+        {**checks, "components": [float(found["components"])]},
+        f"networkit {nk.__version__}",
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """GAPBS as a contender: runs its programs pr_spmv and cc, and reads what they print.
 
-    PYTHONPATH=bench python bench/peers/graph_algorithms_gapbs.py GRAPH.npz TIMES FOLDER
+PYTHONPATH=bench python bench/peers/graph_algorithms_gapbs.py GRAPH.npz TIMES FOLDER
 """
+
 from __future__ import annotations
 
 import re
@@ -27,7 +28,9 @@ def serialized(path: Path) -> Path:
 
 def run(program: Path, *words: object) -> str:
     """What a program prints."""
-    return subprocess.run([str(program), *map(str, words)], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [str(program), *map(str, words)], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def main(path: str, times: str, folder: str) -> None:
@@ -38,7 +41,14 @@ def main(path: str, times: str, folder: str) -> None:
     for case, said in (("pagerank", ranks), ("components", parts)):
         seconds[case] = [float(s) for s in re.findall(r"Trial Time: +([\d.]+)", said)]
     highest = max(float(s) for s in re.findall(r"^\d+:([\d.e-]+)$", ranks, re.MULTILINE))
-    report(seconds, {"largest rank": [highest], "components": [float(re.findall(r"There are (\d+) components", parts)[0])]}, "gapbs")
+    report(
+        seconds,
+        {
+            "largest rank": [highest],
+            "components": [float(re.findall(r"There are (\d+) components", parts)[0])],
+        },
+        "gapbs",
+    )
 
 
 if __name__ == "__main__":

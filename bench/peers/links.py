@@ -6,6 +6,7 @@ The two machines are network namespaces of this one, each with a partition, a se
 shared memory of its own; the link is a pair of virtual devices whose rate Linux limits (tbf). Its
 latency is that of the kernel: the latency of LINK is not added. Needs root, ip, tc and unshare.
 """
+
 from __future__ import annotations
 
 import itertools
@@ -40,7 +41,9 @@ def partitioned(graph: str) -> Path:
     path = folder / f"{NAME}.json"
     if not path.exists():
         z = Input.read(graph)
-        g = dgl.graph((torch.from_numpy(z.indices).long(), torch.from_numpy(z.destinations())), num_nodes=z.n)
+        g = dgl.graph(
+            (torch.from_numpy(z.indices).long(), torch.from_numpy(z.destinations())), num_nodes=z.n
+        )
         g.ndata["x"], g.ndata["y"], g.ndata["train"] = map(torch.from_numpy, (z.x, z.y, z.train))
         dgl.distributed.partition_graph(g, NAME, MACHINES, str(folder), part_method="random")
     return path
@@ -49,6 +52,7 @@ def partitioned(graph: str) -> Path:
 @contextmanager
 def linked(rate: str) -> Iterator[None]:
     """Two namespaces with a link of a rate, as tc writes it."""
+
     def run(line: str) -> None:
         subprocess.run(line.split(), check=True)
 
@@ -75,22 +79,58 @@ def launch(graph: str, link: str, *words: str) -> int:
     config, rate = partitioned(graph), link.split(",")[1].removesuffix("/s").lower()
     with tempfile.TemporaryDirectory() as folder, linked(rate):
         addresses = Path(folder) / "addresses.txt"
-        addresses.write_text("".join(f"{address} {PORT}\n" for address in ADDRESSES), encoding="utf-8")
+        addresses.write_text(
+            "".join(f"{address} {PORT}\n" for address in ADDRESSES), encoding="utf-8"
+        )
         running = []
         for k, space in enumerate(SPACES):
-            environment = {**os.environ, "DGL_DIST_MODE": "distributed", "DGL_NUM_SAMPLER": "0", "DGL_NUM_SERVER": "1",
-                           "DGL_NUM_CLIENT": str(MACHINES), "DGL_CONF_PATH": str(config), "DGL_IP_CONFIG": str(addresses),
-                           "DGL_GRAPH_FORMAT": "csc", "DGL_KEEP_ALIVE": "0", "DGL_SERVER_ID": str(k), "MASTER_ADDR": ADDRESSES[0],
-                           "MASTER_PORT": str(MASTER_PORT), "WORLD_SIZE": str(MACHINES), "RANK": str(k), "GLOO_SOCKET_IFNAME": f"gtv{k}"}
+            environment = {
+                **os.environ,
+                "DGL_DIST_MODE": "distributed",
+                "DGL_NUM_SAMPLER": "0",
+                "DGL_NUM_SERVER": "1",
+                "DGL_NUM_CLIENT": str(MACHINES),
+                "DGL_CONF_PATH": str(config),
+                "DGL_IP_CONFIG": str(addresses),
+                "DGL_GRAPH_FORMAT": "csc",
+                "DGL_KEEP_ALIVE": "0",
+                "DGL_SERVER_ID": str(k),
+                "MASTER_ADDR": ADDRESSES[0],
+                "MASTER_PORT": str(MASTER_PORT),
+                "WORLD_SIZE": str(MACHINES),
+                "RANK": str(k),
+                "GLOO_SOCKET_IFNAME": f"gtv{k}",
+            }
             # servers and trainers of a machine share memory, those of different machines must not
-            machine = ('mount -t tmpfs tmpfs /dev/shm || exit 1; DGL_ROLE=server "$@" & server=$!; DGL_ROLE=client "$@"; status=$?; '
-                       'kill $server 2>/dev/null; exit $status')
+            machine = (
+                'mount -t tmpfs tmpfs /dev/shm || exit 1; DGL_ROLE=server "$@" & server=$!; DGL_ROLE=client "$@"; status=$?; '
+                "kill $server 2>/dev/null; exit $status"
+            )
             command = [sys.executable, __file__, graph, *words]
-            running.append(subprocess.Popen(["ip", "netns", "exec", space, "unshare", "-m", "sh", "-c", machine, "sh", *command],
-                                            env=environment, start_new_session=True))
+            running.append(
+                subprocess.Popen(
+                    [
+                        "ip",
+                        "netns",
+                        "exec",
+                        space,
+                        "unshare",
+                        "-m",
+                        "sh",
+                        "-c",
+                        machine,
+                        "sh",
+                        *command,
+                    ],
+                    env=environment,
+                    start_new_session=True,
+                )
+            )
         try:
             # a trainer whose other one has failed would wait for ever
-            while any(process.poll() is None for process in running) and not any(process.poll() for process in running):
+            while any(process.poll() is None for process in running) and not any(
+                process.poll() for process in running
+            ):
                 sleep(0.1)
             return max(abs(process.poll() or 0) for process in running)
         finally:
@@ -114,14 +154,21 @@ def train(graph: str, hidden: str, fanout: str, targets: str, epochs: str) -> No
     for p in layers.parameters():
         distributed.broadcast(p.data, 0)
     optimiser = torch.optim.Adam(layers.parameters(), 0.01)
-    loader = dgl.dataloading.DistNodeDataLoader(g, nodes, dgl.dataloading.MultiLayerNeighborSampler(fanouts), shuffle=True,
-                                                batch_size=int(targets))
+    loader = dgl.dataloading.DistNodeDataLoader(
+        g,
+        nodes,
+        dgl.dataloading.MultiLayerNeighborSampler(fanouts),
+        shuffle=True,
+        batch_size=int(targets),
+    )
     seconds, sent, losses = [], [], []
     for _ in range(1 + int(epochs)):
         distributed.barrier()
         began, before, total, steps = perf_counter(), _sent(rank), 0.0, 0
         for sources, chosen, blocks in loader:
-            loss = F.cross_entropy(forward(layers, blocks, g.ndata["x"][sources], 0.0), g.ndata["y"][chosen])
+            loss = F.cross_entropy(
+                forward(layers, blocks, g.ndata["x"][sources], 0.0), g.ndata["y"][chosen]
+            )
             optimiser.zero_grad()
             loss.backward()
             for p in layers.parameters():
@@ -136,8 +183,13 @@ def train(graph: str, hidden: str, fanout: str, targets: str, epochs: str) -> No
     distributed.all_reduce(sums)
     if rank == 0:
         # losses are those of other batches and other first weights, and cannot be compared
-        report({"epoch": seconds[1:]}, {}, f"dgl {dgl.__version__}, torch {torch.__version__}", ranks=[{"sent": float(sums[0])}],
-               losses=losses)
+        report(
+            {"epoch": seconds[1:]},
+            {},
+            f"dgl {dgl.__version__}, torch {torch.__version__}",
+            ranks=[{"sent": float(sums[0])}],
+            losses=losses,
+        )
     distributed.barrier()
 
 

@@ -5,6 +5,7 @@
 Layers are GINEConv with a sum of embeddings for a bond's attributes, and the first one reads a sum
 of embeddings for an atom's. Where GraphTheta has an activation or no bias, so has this network.
 """
+
 from __future__ import annotations
 
 import sys
@@ -50,10 +51,17 @@ class Net(nn.Module):
 
     def __init__(self, w: Weights, atoms: list[int], bonds: list[int]):
         super().__init__()
-        self.atoms, self.bias = Embeddings(w["embed.weights.0"], atoms), nn.Parameter(w["embed.biases.0"])
+        self.atoms, self.bias = (
+            Embeddings(w["embed.weights.0"], atoms),
+            nn.Parameter(w["embed.biases.0"]),
+        )
         n = sum(name.endswith("weight_edge") for name in w)
-        self.bonds = nn.ModuleList(Embeddings(w[f"layers.{i}.weight_edge"], bonds) for i in range(n))
-        self.convs = nn.ModuleList(conv(w[f"layers.{i}.mlp.weights.0"], w[f"layers.{i}.mlp.weights.1"]) for i in range(n))
+        self.bonds = nn.ModuleList(
+            Embeddings(w[f"layers.{i}.weight_edge"], bonds) for i in range(n)
+        )
+        self.convs = nn.ModuleList(
+            conv(w[f"layers.{i}.mlp.weights.0"], w[f"layers.{i}.mlp.weights.1"]) for i in range(n)
+        )
         self.norms = nn.ModuleList(nn.BatchNorm1d(w[f"norms.{i}.gamma"].shape[0]) for i in range(n))
         self.head = linear(w["head.weights.0"], w["head.biases.0"])
 
@@ -67,7 +75,9 @@ class Net(nn.Module):
 
 def conv(*weights: torch.Tensor) -> GINEConv:
     first, last = map(linear, weights)
-    made = GINEConv(nn.Sequential(first, nn.BatchNorm1d(first.out_features), nn.ReLU(), last), train_eps=True)
+    made = GINEConv(
+        nn.Sequential(first, nn.BatchNorm1d(first.out_features), nn.ReLU(), last), train_eps=True
+    )
     # which has drawn other weights
     for layer, weight in zip((first, last), weights, strict=True):
         layer.weight.data = weight.T.contiguous()
@@ -76,21 +86,34 @@ def conv(*weights: torch.Tensor) -> GINEConv:
 
 def linear(weight: torch.Tensor, bias: torch.Tensor | None = None) -> nn.Linear:
     made = nn.Linear(*weight.shape, bias=bias is not None)
-    made.load_state_dict({"weight": weight.T.contiguous(), **({} if bias is None else {"bias": bias})})
+    made.load_state_dict(
+        {"weight": weight.T.contiguous(), **({} if bias is None else {"bias": bias})}
+    )
     return made
 
 
 def molecules_of(z: Any) -> tuple[list[Data], list[int], list[int]]:
     """The training molecules, and the lowest codes of the attributes of atoms and of bonds."""
-    atom, bond, y = torch.from_numpy(z["atom"]), torch.from_numpy(z["bond"]), torch.from_numpy(z["y"]).float()
+    atom, bond, y = (
+        torch.from_numpy(z["atom"]),
+        torch.from_numpy(z["bond"]),
+        torch.from_numpy(z["y"]).float(),
+    )
     starts = [x.min(dim=0).values.tolist() for x in (atom, bond)]
     atom, bond = (x - torch.tensor(first) for x, first in zip((atom, bond), starts, strict=True))
     ends = torch.from_numpy(np.stack((z["src"], z["dst"])))
     # atoms and bonds of a molecule follow each other
     nodes = np.searchsorted(z["of"], np.arange(len(y) + 1))
     edges = np.searchsorted(z["of"][z["src"]], np.arange(len(y) + 1))
-    made = [Data(x=atom[nodes[i]: nodes[i + 1]], edge_index=ends[:, edges[i]: edges[i + 1]] - int(nodes[i]),
-                 edge_attr=bond[edges[i]: edges[i + 1]], y=y[i: i + 1]) for i in np.flatnonzero(z["train"])]
+    made = [
+        Data(
+            x=atom[nodes[i] : nodes[i + 1]],
+            edge_index=ends[:, edges[i] : edges[i + 1]] - int(nodes[i]),
+            edge_attr=bond[edges[i] : edges[i + 1]],
+            y=y[i : i + 1],
+        )
+        for i in np.flatnonzero(z["train"])
+    ]
     return made, *starts
 
 
@@ -129,8 +152,12 @@ def main(molecules: str, weights: str, batch_size: str, steps: str) -> None:
         seconds["batch"].append(made - began)
         seconds["processor"].append(process_time() - used)
         sizes.append((batch.num_nodes, batch.num_edges))
-    report({case: s[WARM:] for case, s in seconds.items()}, {"loss": losses},
-           f"torch_geometric {torch_geometric.__version__}, torch {torch.__version__}", sizes=np.mean(sizes[WARM:], axis=0).tolist())
+    report(
+        {case: s[WARM:] for case, s in seconds.items()},
+        {"loss": losses},
+        f"torch_geometric {torch_geometric.__version__}, torch {torch.__version__}",
+        sizes=np.mean(sizes[WARM:], axis=0).tolist(),
+    )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 The file has ``src``, ``dst`` [n_edges] int32 and ``n_nodes``. With "yes", partitions with their halos
 are built and written too, in a temporary folder.
 """
+
 from __future__ import annotations
 
 import sys
@@ -35,18 +36,33 @@ def spent(work: Callable[[], Any]) -> tuple[Any, float, float]:
 def main(path: str, workers: str, whole: str) -> None:
     with np.load(path) as z:
         src, dst, n = z["src"], z["dst"], int(z["n_nodes"])
-    g, rows = dgl.graph((torch.from_numpy(src).long(), torch.from_numpy(dst).long()), num_nodes=n), []
+    g, rows = (
+        dgl.graph((torch.from_numpy(src).long(), torch.from_numpy(dst).long()), num_nodes=n),
+        [],
+    )
     for size in map(int, workers.split(",")):
         before = resident()
-        found, seconds, processor = spent(lambda size=size: dgl.metis_partition_assignment(g, size).numpy())
-        row = {"masters": "dgl", "partitioner": "1d-dst", "n_workers": size, "seconds": seconds, "processor": processor,
-               "peak_bytes": max(peak_bytes() - before, 0), "edge_cut": float(np.mean(found[src] != found[dst])),
-               "nodes": float(np.bincount(found, minlength=size).max() * size / n),
-               "edges": float(np.bincount(found[dst], minlength=size).max() * size / len(dst))}
+        found, seconds, processor = spent(
+            lambda size=size: dgl.metis_partition_assignment(g, size).numpy()
+        )
+        row = {
+            "masters": "dgl",
+            "partitioner": "1d-dst",
+            "n_workers": size,
+            "seconds": seconds,
+            "processor": processor,
+            "peak_bytes": max(peak_bytes() - before, 0),
+            "edge_cut": float(np.mean(found[src] != found[dst])),
+            "nodes": float(np.bincount(found, minlength=size).max() * size / n),
+            "edges": float(np.bincount(found[dst], minlength=size).max() * size / len(dst)),
+        }
         if whole == "yes":
             with tempfile.TemporaryDirectory() as folder:
                 _, row["whole"], row["whole processor"] = spent(
-                    lambda size=size, folder=folder: dgl.distributed.partition_graph(g, "graph", size, folder))
+                    lambda size=size, folder=folder: dgl.distributed.partition_graph(
+                        g, "graph", size, folder
+                    )
+                )
             row["whole_bytes"] = peak_bytes() - before
         rows.append(row)
         print(row, file=sys.stderr, flush=True)

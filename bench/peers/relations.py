@@ -7,6 +7,7 @@
 a matrix for each edge, which needs more memory than most machines have. Both have a mean for each
 relation, a matrix for the node itself, and a bias. The initial weights are GraphTheta's.
 """
+
 from __future__ import annotations
 
 import sys
@@ -26,18 +27,31 @@ class Hetero(nn.Module):
         super().__init__()
         from dgl.nn import GraphConv, HeteroGraphConv
 
-        self.weight, self.root, self.bias = (nn.Parameter(weights[name]) for name in ("weight", "root", "bias"))
+        self.weight, self.root, self.bias = (
+            nn.Parameter(weights[name]) for name in ("weight", "root", "bias")
+        )
         self.comp = nn.Parameter(weights["comp"]) if "comp" in weights else None
         d_in, _, d_out = self.weight.shape
-        self.conv = HeteroGraphConv({str(r): GraphConv(d_in, d_out, norm="right", weight=False, bias=False) for r in range(relations)})
+        self.conv = HeteroGraphConv(
+            {
+                str(r): GraphConv(d_in, d_out, norm="right", weight=False, bias=False)
+                for r in range(relations)
+            }
+        )
 
     def forward(self, g: Any, h: torch.Tensor) -> torch.Tensor:
-        matrices = self.weight.transpose(0, 1) if self.comp is None else torch.einsum("rb,dbo->rdo", self.comp, self.weight)
+        matrices = (
+            self.weight.transpose(0, 1)
+            if self.comp is None
+            else torch.einsum("rb,dbo->rdo", self.comp, self.weight)
+        )
         each = {str(r): {"weight": w} for r, w in enumerate(matrices.contiguous())}
         return self.conv(g, {"node": h}, mod_kwargs=each)["node"] + h @ self.root + self.bias
 
 
-def dgl_layers(z: Input, codes: np.ndarray, weights: list[dict[str, torch.Tensor]]) -> tuple[list[nn.Module], Any, str]:
+def dgl_layers(
+    z: Input, codes: np.ndarray, weights: list[dict[str, torch.Tensor]]
+) -> tuple[list[nn.Module], Any, str]:
     import dgl
 
     src, dst = torch.from_numpy(z.indices).long(), torch.from_numpy(z.destinations())
@@ -45,10 +59,16 @@ def dgl_layers(z: Input, codes: np.ndarray, weights: list[dict[str, torch.Tensor
     edges = {("node", str(r), "node"): (src[codes == r], dst[codes == r]) for r in range(relations)}
     g = dgl.heterograph(edges, num_nodes_dict={"node": z.n}).int()
     g.create_formats_()
-    return [Hetero(w, relations) for w in weights], lambda layer, h: layer(g, h), f"dgl {dgl.__version__}, torch {torch.__version__}"
+    return (
+        [Hetero(w, relations) for w in weights],
+        lambda layer, h: layer(g, h),
+        f"dgl {dgl.__version__}, torch {torch.__version__}",
+    )
 
 
-def pyg_layers(z: Input, codes: np.ndarray, weights: list[dict[str, torch.Tensor]]) -> tuple[list[nn.Module], Any, str]:
+def pyg_layers(
+    z: Input, codes: np.ndarray, weights: list[dict[str, torch.Tensor]]
+) -> tuple[list[nn.Module], Any, str]:
     import torch_geometric
     from torch_geometric.nn import RGCNConv
 
@@ -69,7 +89,14 @@ def main(library: str, graph: str, weights: str, epochs: str, dropout: str, base
     with np.load(graph) as file:
         codes = file["relation"]
     with np.load(weights) as w:
-        first = [{name.split(".")[1]: torch.from_numpy(w[name]) for name in w.files if name.startswith(part)} for part in ("first", "last")]
+        first = [
+            {
+                name.split(".")[1]: torch.from_numpy(w[name])
+                for name in w.files
+                if name.startswith(part)
+            }
+            for part in ("first", "last")
+        ]
     layers, call, version = {"dgl": dgl_layers, "pyg": pyg_layers}[library](z, codes, first)
     x, y, rows = torch.from_numpy(z.x), torch.from_numpy(z.y), torch.from_numpy(z.train)
     optimiser = torch.optim.Adam([p for layer in layers for p in layer.parameters()], 0.01)

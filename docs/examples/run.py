@@ -4,6 +4,7 @@ The command of an example is the first ``graphtheta train`` of its page, and a P
 begins with ``# file: NAME`` is that file. Results are kept in ``results``, from which the pages
 quote and ``docs/figures/draw.py`` draws the curves.
 """
+
 from __future__ import annotations
 
 import json
@@ -20,8 +21,15 @@ import graphtheta as gt
 
 HERE = Path(__file__).resolve().parent
 # the metric of each page
-EXAMPLES = {"citation": "accuracy", "molecules": "auc", "traffic": "r2", "trust": "mrr", "recommend": "ndcg20", "deep": "accuracy",
-            "words": "mrr"}
+EXAMPLES = {
+    "citation": "accuracy",
+    "molecules": "auc",
+    "traffic": "r2",
+    "trust": "mrr",
+    "recommend": "ndcg20",
+    "deep": "accuracy",
+    "words": "mrr",
+}
 # pages whose picture shows the metric of each relation
 BY_RELATION = ("words",)
 COMMAND = re.compile(r"^graphtheta train ((?:.*\\\n)*.*)$", re.MULTILINE)
@@ -45,17 +53,36 @@ def run(name: str) -> dict[str, Any]:
         words = [sys.executable, "-m", "graphtheta", *words_of(name, Path(folder)), "--out", "run"]
         subprocess.run(words, cwd=folder, check=True)
         found = found_in(Path(folder) / "run", metric)
-        return found | ({"relations": by_relation(Path(folder) / "run", metric)} if name in BY_RELATION else {})
+        return found | (
+            {"relations": by_relation(Path(folder) / "run", metric)} if name in BY_RELATION else {}
+        )
 
 
 def found_in(folder: Path, metric: str) -> dict[str, Any]:
     """The results in the folder of a run with several seeds."""
-    test = json.loads((folder / "result.json").read_text(encoding="utf-8"))["metrics"][f"test_{metric}"]
+    test = json.loads((folder / "result.json").read_text(encoding="utf-8"))["metrics"][
+        f"test_{metric}"
+    ]
     curves = []
     for seed in seeds_of(folder):
-        rows = [json.loads(line) for line in (seed / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-        curves.append([(row["epoch"], round(row[f"val_{metric}"], 5)) for row in rows if f"val_{metric}" in row])
-    return {"metric": metric, "test": test, "mean": mean(test), "deviation": stdev(test), "val": curves}
+        rows = [
+            json.loads(line)
+            for line in (seed / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        ]
+        curves.append(
+            [
+                (row["epoch"], round(row[f"val_{metric}"], 5))
+                for row in rows
+                if f"val_{metric}" in row
+            ]
+        )
+    return {
+        "metric": metric,
+        "test": test,
+        "mean": mean(test),
+        "deviation": stdev(test),
+        "val": curves,
+    }
 
 
 def seeds_of(folder: Path) -> list[Path]:
@@ -66,9 +93,15 @@ def seeds_of(folder: Path) -> list[Path]:
 def by_relation(folder: Path, metric: str) -> list[dict[str, Any]]:
     """For each relation the number of test triples, and a metric of its tails and of its heads, means over the seeds."""
     reports = [gt.relation_report(gt.open_run(seed)) for seed in seeds_of(folder)]
-    return [{"relation": relation, "triples": report["triples"],
-             **{end: mean(of[relation, end][metric] for of in reports) for end in ("tail", "head")}}
-            for (relation, end), report in reports[0].items() if end == "tail"]
+    return [
+        {
+            "relation": relation,
+            "triples": report["triples"],
+            **{end: mean(of[relation, end][metric] for of in reports) for end in ("tail", "head")},
+        }
+        for (relation, end), report in reports[0].items()
+        if end == "tail"
+    ]
 
 
 def main(names: list[str]) -> int:

@@ -1,4 +1,5 @@
 """Bars of an example by relation, from the results that docs/examples/run.py keeps."""
+
 from __future__ import annotations
 
 import json
@@ -17,12 +18,18 @@ def bars(path: Path) -> Figure:
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     rows = sorted(found["relations"], key=lambda row: -row["triples"])
     bottom = TOP + ROW * len(rows)
-    figure = Figure(640, bottom + 52, f"{path.stem}: test {found['metric']} of each relation, for tails and for heads")
+    figure = Figure(
+        640,
+        bottom + 52,
+        f"{path.stem}: test {found['metric']} of each relation, for tails and for heads",
+    )
 
     def at(value: float) -> float:
         return LEFT + (RIGHT - LEFT) * value
 
-    figure.text(24, 26, f"test {found['metric']} by relation, mean of {len(found['test'])} seeds", bold=True)
+    figure.text(
+        24, 26, f"test {found['metric']} by relation, mean of {len(found['test'])} seeds", bold=True
+    )
     for k, name in enumerate(ENDS.values()):
         x = LEFT + 176 * k
         figure.curve([(x, 44), (x + 24, 44)], COLOURS[k], THICK)

@@ -1,4 +1,5 @@
 """Curves of the runs of an example: a line for each seed, from the results that docs/examples/run.py keeps."""
+
 from __future__ import annotations
 
 import json
@@ -14,8 +15,17 @@ LEFT, RIGHT, TOP, BOTTOM = 64, 500, 44, 196
 
 def ticks(low: float, high: float) -> list[float]:
     """Three to eight round values in a range."""
-    step = next(step for power in range(-4, 4) for step in (10.0**power, 2 * 10.0**power, 5 * 10.0**power) if (high - low) / step < 6)
-    return [round(k * step, 6) for k in range(round(low / step) - 1, round(high / step) + 2) if low <= k * step <= high]
+    step = next(
+        step
+        for power in range(-4, 4)
+        for step in (10.0**power, 2 * 10.0**power, 5 * 10.0**power)
+        if (high - low) / step < 6
+    )
+    return [
+        round(k * step, 6)
+        for k in range(round(low / step) - 1, round(high / step) + 2)
+        if low <= k * step <= high
+    ]
 
 
 def curves(path: Path) -> Figure:
@@ -28,7 +38,9 @@ def curves(path: Path) -> Figure:
     low, high = low - margin, high + margin
 
     def at(epoch: float, value: float) -> tuple[float, float]:
-        return LEFT + (RIGHT - LEFT) * epoch / last, BOTTOM - (BOTTOM - TOP) * (value - low) / (high - low)
+        return LEFT + (RIGHT - LEFT) * epoch / last, BOTTOM - (BOTTOM - TOP) * (value - low) / (
+            high - low
+        )
 
     figure = Figure(640, 240, f"{path.stem}: validation {found['metric']} of each seed by epoch")
     figure.text(LEFT, 26, f"validation {found['metric']}", bold=True)

@@ -1,4 +1,5 @@
 """Call sites of collectives, and the error text for ranks that called different operations."""
+
 from __future__ import annotations
 
 import inspect
@@ -44,7 +45,9 @@ def format_frame(frame: FrameType) -> str:
 
 def is_internal(frame: FrameType) -> bool:
     """Whether a frame belongs to the implementation of communication and not to its callers."""
-    return not INTERNAL_MODULES.isdisjoint((frame.f_globals.get("__package__"), frame.f_globals.get("__name__")))
+    return not INTERNAL_MODULES.isdisjoint(
+        (frame.f_globals.get("__package__"), frame.f_globals.get("__name__"))
+    )
 
 
 def describe(operation: tuple[Any, ...]) -> str:

@@ -3,6 +3,7 @@
 Several work items may be active on a rank. Each has a channel of its own, so ranks may interleave
 their work items in different orders and no message reaches the wrong one.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -115,13 +116,17 @@ class Pending:
                 expects.
         """
         if self._finish is None:
-            raise CommError(f"Pending.end was called twice (second time at {call_site()}); call end once for each move_begin")
+            raise CommError(
+                f"Pending.end was called twice (second time at {call_site()}); call end once for each move_begin"
+            )
         finish, self._finish = self._finish, None
         with self._ledger.waiting():
             finish()
 
 
-def record_move(ledger: Ledger, sends: list[Send], recvs: list[Send], tag: int, finish: Callable[[], None]) -> Pending:
+def record_move(
+    ledger: Ledger, sends: list[Send], recvs: list[Send], tag: int, finish: Callable[[], None]
+) -> Pending:
     """Count a posted move by receiver, and store it as an event if there is an event log.
 
     Args:
@@ -145,17 +150,25 @@ def check_move(rank: int, size: int, sends: list[Send], recvs: list[Send], tag: 
     """
     for partner, array in (*sends, *recvs):
         if not 0 <= partner < size or partner == rank:
-            raise CommError(f"move: rank {rank} of {size} cannot exchange with rank {partner}, at {call_site()}; "
-                            f"give another rank, 0 to {size - 1}")
+            raise CommError(
+                f"move: rank {rank} of {size} cannot exchange with rank {partner}, at {call_site()}; "
+                f"give another rank, 0 to {size - 1}"
+            )
         if not array.flags.c_contiguous:
-            raise CommError(f"move: array {array.shape} for rank {partner} is not contiguous, at {call_site()}; use "
-                            "numpy.ascontiguousarray to send, or a new array to receive into")
+            raise CommError(
+                f"move: array {array.shape} for rank {partner} is not contiguous, at {call_site()}; use "
+                "numpy.ascontiguousarray to send, or a new array to receive into"
+            )
     for partner, array in recvs:
         if not array.flags.writeable:
-            raise CommError(f"move: the array to receive from rank {partner} into is read-only, at {call_site()}; "
-                            "allocate a new array")
+            raise CommError(
+                f"move: the array to receive from rank {partner} into is read-only, at {call_site()}; "
+                "allocate a new array"
+            )
     if not 0 <= tag < PURPOSES:
-        raise CommError(f"move: expected a tag from 0 to {PURPOSES - 1}, got {tag} at {call_site()}")
+        raise CommError(
+            f"move: expected a tag from 0 to {PURPOSES - 1}, got {tag} at {call_site()}"
+        )
 
 
 def check_rows(name: str, kinds: list[tuple[str, tuple[int, ...]]]) -> None:

@@ -5,6 +5,7 @@ type and shape. Object arrays, classes and functions, which could run code or co
 refused in both directions. Large arrays need not be copied into the bytes: ``encode`` sets them
 aside and ``decode`` allocates them.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -52,7 +53,9 @@ def encode(obj: Any, aside: list[np.ndarray] | None = None) -> bytes:
 
     def array(value: np.ndarray | np.generic) -> msgpack.ExtType:
         if value.dtype.kind not in _KINDS:
-            raise FormatError(f"cannot encode an array of dtype {value.dtype}; convert it to numbers or strings first")
+            raise FormatError(
+                f"cannot encode an array of dtype {value.dtype}; convert it to numbers or strings first"
+            )
         # a scalar is marked by shape None, since a 0-d array is something else
         shape = list(value.shape) if isinstance(value, np.ndarray) else None
         head = [value.dtype.str, shape]
@@ -62,9 +65,7 @@ def encode(obj: Any, aside: list[np.ndarray] | None = None) -> bytes:
         return msgpack.ExtType(_ARRAY, pack([*head, value.tobytes()]))
 
     def pack(value: Any) -> bytes:
-        data: bytes = msgpack.packb(
-            value, default=extend, strict_types=True, unicode_errors=HALVES
-        )
+        data: bytes = msgpack.packb(value, default=extend, strict_types=True, unicode_errors=HALVES)
         return data
 
     try:
@@ -72,7 +73,9 @@ def encode(obj: Any, aside: list[np.ndarray] | None = None) -> bytes:
     except (OverflowError, ValueError) as error:
         if isinstance(error, FormatError):
             raise
-        raise FormatError(f"cannot encode {type(obj).__name__}: {error}; integers must fit 64 bits, arrays 4 GiB") from error
+        raise FormatError(
+            f"cannot encode {type(obj).__name__}: {error}; integers must fit 64 bits, arrays 4 GiB"
+        ) from error
 
 
 def decode(data: bytes | memoryview, aside: list[np.ndarray] | None = None) -> Any:
@@ -99,7 +102,9 @@ def decode(data: bytes | memoryview, aside: list[np.ndarray] | None = None) -> A
         dtype = np.dtype(text) if isinstance(text, str) and len(text) <= _LONGEST_DTYPE else None
         if dtype is None or dtype.kind not in _KINDS:
             raise FormatError(f"refused to decode an array of dtype {text!r:.60}; {_FOREIGN}")
-        if shape is not None and (type(shape) is not list or not all(type(n) is int and n >= 0 for n in shape)):
+        if shape is not None and (
+            type(shape) is not list or not all(type(n) is int and n >= 0 for n in shape)
+        ):
             raise FormatError(f"refused to decode an array of shape {shape!r:.60}; {_FOREIGN}")
         if code == _ASIDE and aside is not None and shape is not None:
             aside.append(np.empty(shape, dtype))
@@ -120,5 +125,14 @@ def decode(data: bytes | memoryview, aside: list[np.ndarray] | None = None) -> A
         return unpack(data)
     except FormatError:
         raise
-    except (ValueError, TypeError, LookupError, MemoryError, RecursionError, OverflowError, SyntaxError, msgpack.UnpackException) as error:
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        MemoryError,
+        RecursionError,
+        OverflowError,
+        SyntaxError,
+        msgpack.UnpackException,
+    ) as error:
         raise FormatError(f"cannot decode {len(data)} bytes: {error}; {_FOREIGN}") from error

@@ -3,6 +3,7 @@
 An implementation supplies ``poll`` and four primitives on plain buffers. The collectives are built
 on them here, once, so all implementations return the same values.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -75,7 +76,9 @@ class Comm(Transport):
         """
         x = np.asarray(x)
         if x.dtype.kind not in "fiu":
-            raise CommError(f"all_sum: expected floats or integers, got dtype {x.dtype} at {call_site()}; convert it first")
+            raise CommError(
+                f"all_sum: expected floats or integers, got dtype {x.dtype} at {call_site()}; convert it first"
+            )
         self._enter("all_sum", x.dtype, x.shape)
         return self._reduce(x, np.add)
 
@@ -186,10 +189,19 @@ class Comm(Transport):
             # one level of the tree: children send their subtrees, which follow each other, to their parents
             sends = [(int(order[place - step]), rows)] if place % (2 * step) == step else []
             child = place + step if place % (2 * step) == 0 and place + step < self.size else None
-            recvs = [] if child is None else [(int(order[child]), rows[at[child] - at[place]: at[_subtree(child, self.size)] - at[place]])]
+            recvs = (
+                []
+                if child is None
+                else [
+                    (
+                        int(order[child]),
+                        rows[at[child] - at[place] : at[_subtree(child, self.size)] - at[place]],
+                    )
+                ]
+            )
             self.move_begin(sends, recvs, Tag.GATHER_ROWS).end()
             step *= 2
-        return None if place else [rows[at[v]: at[v + 1]] for v in np.argsort(order)]
+        return None if place else [rows[at[v] : at[v + 1]] for v in np.argsort(order)]
 
     @collective
     def all_to_all(self, parts: list[np.ndarray]) -> list[np.ndarray]:
@@ -206,7 +218,9 @@ class Comm(Transport):
             CommError: If they differ between ranks.
         """
         if len(parts) != self.size:
-            raise ShapeError(f"all_to_all: expected {self.size} parts, one for each rank, got {len(parts)} at {call_site()}")
+            raise ShapeError(
+                f"all_to_all: expected {self.size} parts, one for each rank, got {len(parts)} at {call_site()}"
+            )
         parts = [np.ascontiguousarray(part) for part in parts]
         kinds = [(part.dtype.str, part.shape[1:]) for part in parts]
         check_rows("all_to_all", kinds)
@@ -222,7 +236,9 @@ class Comm(Transport):
             for q, n in enumerate(arriving[:, 1])
         ]
         others = [q for q in range(self.size) if q != self.rank]
-        self.move_begin([(q, parts[q]) for q in others], [(q, result[q]) for q in others], Tag.ALL_TO_ALL).end()
+        self.move_begin(
+            [(q, parts[q]) for q in others], [(q, result[q]) for q in others], Tag.ALL_TO_ALL
+        ).end()
         return result
 
     @collective
@@ -272,7 +288,9 @@ class Comm(Transport):
             if head is not None:
                 raise rebuild(head[0], f"rank {rank}: {head[1]}")
 
-    def move_begin(self, sends: list[Send], recvs: list[Send], tag: int, *, at_most: bool = False) -> Pending:
+    def move_begin(
+        self, sends: list[Send], recvs: list[Send], tag: int, *, at_most: bool = False
+    ) -> Pending:
         """Start sending and receiving arrays whose sizes both sides know.
 
         Every rank begins the same moves, even with nothing to send or receive. Empty arrays are
@@ -296,7 +314,13 @@ class Comm(Transport):
         check_move(self.rank, self.size, sends, recvs, tag)
         channel = self._channel
         channel.calls += 1
-        return record_move(channel.ledger, sends, recvs, tag, self._post(sends, recvs, numbered(tag, channel.calls), at_most))
+        return record_move(
+            channel.ledger,
+            sends,
+            recvs,
+            tag,
+            self._post(sends, recvs, numbered(tag, channel.calls), at_most),
+        )
 
     def leave(self, text: str, code: int) -> int:
         """End the job after an uncaught error on this rank.
@@ -316,7 +340,9 @@ class Comm(Transport):
     def _extreme(self, name: str, x: np.ndarray, combine: np.ufunc) -> np.ndarray:
         x = np.asarray(x)
         if x.dtype.kind not in "fiub":
-            raise CommError(f"{name}: expected floats, integers or bools, got dtype {x.dtype} at {call_site()}; convert it first")
+            raise CommError(
+                f"{name}: expected floats, integers or bools, got dtype {x.dtype} at {call_site()}; convert it first"
+            )
         self._enter(name, x.dtype, x.shape)
         return self._reduce(x, combine)
 
@@ -325,13 +351,17 @@ class Comm(Transport):
         if self.size > 1:
             if x.nbytes <= SHORT:
                 raw = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
-                return fold(self._gather_checked(raw).view(x.dtype), combine).reshape(x.shape).copy()
+                return (
+                    fold(self._gather_checked(raw).view(x.dtype), combine).reshape(x.shape).copy()
+                )
             self._gather_checked(np.empty(0, np.uint8))
         return self._channel.reduction.combine(x, combine)
 
     def _check_rank(self, root: int, name: str) -> None:
         if not 0 <= root < self.size:
-            raise CommError(f"{name}: root {root} is not one of the {self.size} ranks, at {call_site()}; give 0 to {self.size - 1}")
+            raise CommError(
+                f"{name}: root {root} is not one of the {self.size} ranks, at {call_site()}; give 0 to {self.size - 1}"
+            )
 
 
 def _subtree(place: int, size: int) -> int:

@@ -12,6 +12,7 @@ moment the last rank enters it. Ranks must share a clock, so all must run on one
 Several ranks may be given the role of the workers of one machine; messages between them are not
 delayed.
 """
+
 from __future__ import annotations
 
 import re
@@ -28,7 +29,15 @@ from .communicator import Comm
 from .wrapped import WrappedComm
 
 _STAMP = 8
-_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "bit/s": 1 / 8, "kbit/s": 1e3 / 8, "Mbit/s": 1e6 / 8, "Gbit/s": 1e9 / 8}
+_UNITS = {
+    "s": 1.0,
+    "ms": 1e-3,
+    "us": 1e-6,
+    "bit/s": 1 / 8,
+    "kbit/s": 1e3 / 8,
+    "Mbit/s": 1e6 / 8,
+    "Gbit/s": 1e9 / 8,
+}
 
 
 class SlowComm(WrappedComm):
@@ -46,7 +55,14 @@ class SlowComm(WrappedComm):
         exposed_seconds: Seconds of these that computation did not hide: this rank waited for them.
     """
 
-    def __init__(self, inner: Comm, latency: float, bandwidth: float, blocking: bool = False, per_machine: int = 1):
+    def __init__(
+        self,
+        inner: Comm,
+        latency: float,
+        bandwidth: float,
+        blocking: bool = False,
+        per_machine: int = 1,
+    ):
         super().__init__(inner)
         self.latency, self.bandwidth, self.blocking = latency, bandwidth, blocking
         self.machines = np.arange(inner.size) // per_machine
@@ -92,18 +108,34 @@ class SlowComm(WrappedComm):
         super()._broadcast_flat(x, root)
         self._arrive(float(stamps.max()), self._levels, x.nbytes if self._far[root] else 0)
 
-    def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
+    def _post(
+        self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool
+    ) -> Callable[[], None]:
         # time of sending and size of each message
         stamps = [np.empty(2) for _ in recvs]
-        finish = super()._post([pair for q, x in sends for pair in ((q, np.array([monotonic(), x.nbytes])), (q, x))],
-                                  [pair for (q, x), stamp in zip(recvs, stamps, strict=True) for pair in ((q, stamp), (q, x))],
-                                  tag, at_most)
+        finish = super()._post(
+            [pair for q, x in sends for pair in ((q, np.array([monotonic(), x.nbytes])), (q, x))],
+            [
+                pair
+                for (q, x), stamp in zip(recvs, stamps, strict=True)
+                for pair in ((q, stamp), (q, x))
+            ],
+            tag,
+            at_most,
+        )
 
         def finish_late() -> None:
             finish()
             began = monotonic()
-            arrived = sorted((float(sent), int(n_bytes)) for (q, _), (sent, n_bytes) in zip(recvs, stamps, strict=True) if self._far[q])
-            self.link_seconds += bool(arrived) * self.latency + sum(n_bytes for _, n_bytes in arrived) / self.bandwidth
+            arrived = sorted(
+                (float(sent), int(n_bytes))
+                for (q, _), (sent, n_bytes) in zip(recvs, stamps, strict=True)
+                if self._far[q]
+            )
+            self.link_seconds += (
+                bool(arrived) * self.latency
+                + sum(n_bytes for _, n_bytes in arrived) / self.bandwidth
+            )
             for sent, n_bytes in arrived:
                 self._free_at = self._due(sent, 1, n_bytes)
             self._wait_until(self._free_at)
@@ -143,8 +175,18 @@ def read_link(text: str) -> tuple[float, float, bool, int]:
     Raises:
         ConfigError: The text is not a valid link.
     """
-    found = re.fullmatch(r"([\d.]+) *(s|ms|us) *, *([\d.]+) *([kMG]?bit/s) *(, *blocking)?(?:, *(\d+) ranks a machine)?", text.strip())
+    found = re.fullmatch(
+        r"([\d.]+) *(s|ms|us) *, *([\d.]+) *([kMG]?bit/s) *(, *blocking)?(?:, *(\d+) ranks a machine)?",
+        text.strip(),
+    )
     if found is None or not float(found[3]) or found[6] == "0":
-        raise ConfigError(f"GRAPHTHETA_LINK={text!r} is not valid; expected latency and bandwidth, such as 50us,10Gbit/s, "
-                          "optionally followed by ,blocking or ,2 ranks a machine")
-    return float(found[1]) * _UNITS[found[2]], float(found[3]) * _UNITS[found[4]], found[5] is not None, int(found[6] or 1)
+        raise ConfigError(
+            f"GRAPHTHETA_LINK={text!r} is not valid; expected latency and bandwidth, such as 50us,10Gbit/s, "
+            "optionally followed by ,blocking or ,2 ranks a machine"
+        )
+    return (
+        float(found[1]) * _UNITS[found[2]],
+        float(found[3]) * _UNITS[found[4]],
+        found[5] is not None,
+        int(found[6] or 1),
+    )

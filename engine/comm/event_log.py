@@ -4,6 +4,7 @@ It is written in the Chrome trace format, which Perfetto and chrome://tracing di
 timeline belongs to one ledger, which one thread uses at a time, so spans nest like the ``with``
 blocks of the code.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -40,7 +41,16 @@ class EventLog:
         # kind, row, category, name, begin, end, arguments
         self._events: list[tuple[str, str, str, str, float, float, dict[str, Any] | None]] = []
 
-    def add(self, kind: str, row: str, category: str, name: str, began: float, ended: float, args: dict[str, Any] | None = None) -> None:
+    def add(
+        self,
+        kind: str,
+        row: str,
+        category: str,
+        name: str,
+        began: float,
+        ended: float,
+        args: dict[str, Any] | None = None,
+    ) -> None:
         """Store one event.
 
         Args:
@@ -65,8 +75,14 @@ class EventLog:
         finally:
             self.add(SPAN, row, "task", name, began, perf_counter(), args)
 
-    def record_move(self, row: str, name: str, sends: list[Message], recvs: list[Message],
-                    finish: Callable[[], None]) -> Callable[[], None]:
+    def record_move(
+        self,
+        row: str,
+        name: str,
+        sends: list[Message],
+        recvs: list[Message],
+        finish: Callable[[], None],
+    ) -> Callable[[], None]:
         """Record a move that begins now.
 
         Args:
@@ -99,19 +115,31 @@ class EventLog:
             Lines joined by commas, without the brackets around the list.
         """
         # "view 2" before "view 10"
-        names = sorted({event[1] for event in self._events} - {"main"}, key=lambda row: (len(row), row))
+        names = sorted(
+            {event[1] for event in self._events} - {"main"}, key=lambda row: (len(row), row)
+        )
         # viewers take the row whose number is that of the process for the main thread
         rows = {row: rank + ROWS_APART * i for i, row in enumerate(["main", *names])}
         lost = f" ({self.dropped} later events dropped)" if self.dropped else ""
         lines = [_about("process_name", rank, rank, {"name": f"rank {rank}{lost}"})]
         lines += [_about("process_sort_index", rank, rank, {"sort_index": rank})]
         for row, i in rows.items():
-            lines += [_about("thread_name", rank, i, {"name": row}), _about("thread_sort_index", rank, i, {"sort_index": i})]
+            lines += [
+                _about("thread_name", rank, i, {"name": row}),
+                _about("thread_sort_index", rank, i, {"sort_index": i}),
+            ]
         timed: list[tuple[int, int, str]] = []
         for number, (kind, row, category, name, began, ended, args) in enumerate(self._events):
             # whole nanoseconds: what nests before rounding nests after it
             begin, end = round((began - origin) * 1e9), round((ended - origin) * 1e9)
-            event: dict[str, Any] = {"ph": kind, "pid": rank, "tid": rows[row], "ts": begin / 1000, "cat": category, "name": name}
+            event: dict[str, Any] = {
+                "ph": kind,
+                "pid": rank,
+                "tid": rows[row],
+                "ts": begin / 1000,
+                "cat": category,
+                "name": name,
+            }
             if kind == SPAN:
                 event["dur"] = (end - begin) / 1000
             elif kind == MARK:

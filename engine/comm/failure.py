@@ -1,4 +1,5 @@
 """Errors of a rank: sent to other ranks, turned into an exit status, and printed."""
+
 from __future__ import annotations
 
 import builtins
@@ -56,7 +57,11 @@ def class_names(error: Exception) -> list[str]:
     Returns:
         The names that ``rebuild`` takes.
     """
-    return [kind.__name__ for kind in type(error).__mro__ if kind.__module__ in (errors.__name__, "builtins")]
+    return [
+        kind.__name__
+        for kind in type(error).__mro__
+        if kind.__module__ in (errors.__name__, "builtins")
+    ]
 
 
 def rebuild(names: list[str], text: str) -> Exception:
@@ -92,7 +97,11 @@ def exit_code(error: BaseException) -> int:
     """
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else int(error.code is not None)
-    kinds: tuple[tuple[type[BaseException], int], ...] = ((ConfigError, 2), (KeyboardInterrupt, 130), (BrokenPipeError, BROKEN_PIPE))
+    kinds: tuple[tuple[type[BaseException], int], ...] = (
+        (ConfigError, 2),
+        (KeyboardInterrupt, 130),
+        (BrokenPipeError, BROKEN_PIPE),
+    )
     return next((code for kind, code in kinds if isinstance(error, kind)), 1)
 
 
@@ -143,7 +152,9 @@ def report(error: BaseException, rank: int, size: int) -> str:
     else:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
         # Python 3.10 does not show notes
-        text = "\n".join([text, *(note for note in getattr(error, "__notes__", []) if note not in text)])
+        text = "\n".join(
+            [text, *(note for note in getattr(error, "__notes__", []) if note not in text)]
+        )
     if not text:
         return ""
     text = printable(text)

@@ -4,6 +4,7 @@ Always on. Time belongs to exactly one bucket at any moment: a stage, or the wai
 bucket costs one clock read, so a ``with`` block costs two, and the sum of all buckets is the time since the ledger
 was made: nothing is counted twice and nothing is lost.
 """
+
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
@@ -40,7 +41,12 @@ class _Bucket:
             ledger.current = self._stage
         ledger._field = self._field
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._ledger._exit()
 
 
@@ -63,7 +69,9 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self._books: Snapshot = {stage: {"seconds": 0.0, "wait": 0.0, "bytes": 0, "messages": 0} for stage in STAGES}
+        self._books: Snapshot = {
+            stage: {"seconds": 0.0, "wait": 0.0, "bytes": 0, "messages": 0} for stage in STAGES
+        }
         self._stages = {stage: _Bucket(self, stage, "seconds") for stage in STAGES}
         self._waiting = _Bucket(self, None, "wait")
         self._sent_to: dict[int, list[int]] = {}
@@ -135,7 +143,9 @@ class Ledger:
             name: Label of the bar, such as "forward".
             **args: Further values to show, such as the step or the version of the parameters.
         """
-        return nullcontext() if self.event_log is None else self.event_log.span(self.row, name, args)
+        return (
+            nullcontext() if self.event_log is None else self.event_log.span(self.row, name, args)
+        )
 
     def mark(self, name: str) -> None:
         """Mark the current moment on the timeline."""
@@ -169,7 +179,10 @@ class Ledger:
         if self._running:
             self._book()
         parts = [self._books, *(branch.snapshot() for branch in self._branches)]
-        return {stage: {field: sum(part[stage][field] for part in parts) for field in FIELDS} for stage in STAGES}
+        return {
+            stage: {field: sum(part[stage][field] for part in parts) for field in FIELDS}
+            for stage in STAGES
+        }
 
     def since(self, snapshot: Snapshot) -> Snapshot:
         """All counters since ``snapshot`` was taken.
@@ -181,7 +194,10 @@ class Ledger:
             The differences, in the same form.
         """
         now = self.snapshot()
-        return {stage: {field: book[field] - snapshot[stage][field] for field in FIELDS} for stage, book in now.items()}
+        return {
+            stage: {field: book[field] - snapshot[stage][field] for field in FIELDS}
+            for stage, book in now.items()
+        }
 
     def _book(self) -> None:
         now = perf_counter()
@@ -194,5 +210,12 @@ class Ledger:
         self.current, self._field, began = self._outer.pop()
         if self.event_log is not None:
             waits = field == "wait"
-            self.event_log.add(SPAN, self.row, "wait" if waits else "stage", "wait" if waits else stage, began, self._since,
-                               {"stage": stage} if waits else None)
+            self.event_log.add(
+                SPAN,
+                self.row,
+                "wait" if waits else "stage",
+                "wait" if waits else stage,
+                began,
+                self._since,
+                {"stage": stage} if waits else None,
+            )

@@ -4,6 +4,7 @@ The reduction of an MPI library adds in an order that depends on its version, th
 the topology. Here every element is combined in rank order, so all ranks get the same bits, and P
 simulated ranks get the bits of P processes. Measured as fast as MPI's own at 64 kB and above.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

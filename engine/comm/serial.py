@@ -1,4 +1,5 @@
 """Communicators of a single rank: every collective is a copy."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -34,7 +35,9 @@ class SerialComm(Comm):
     def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
         pass
 
-    def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
+    def _post(
+        self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool
+    ) -> Callable[[], None]:
         return _nothing
 
 

@@ -6,6 +6,7 @@ never called from two threads at once. Mistakes that would hang or corrupt data 
 errors here: mismatched collectives, messages without a sender or receiver, and buffers that are
 accessed between ``move_begin`` and ``end``.
 """
+
 from __future__ import annotations
 
 import contextvars
@@ -71,12 +72,18 @@ class _World:
             return
         if self.failures:
             failed, error = self.failures[0]
-            raise PeerError(f"rank {failed} failed with {type(error).__name__}: {error}; rank {rank} stops: {line}")
+            raise PeerError(
+                f"rank {failed} failed with {type(error).__name__}: {error}; rank {rank} stops: {line}"
+            )
         raise CommError(self.deadlock or "deadlock: every rank waits for another rank")
 
     def pass_on(self, rank: int) -> None:
         """Let the next rank that can continue run, counting up from ``rank``."""
-        live = [q % self.size for q in range(rank + 1, rank + 1 + self.size) if not self.done[q % self.size]]
+        live = [
+            q % self.size
+            for q in range(rank + 1, rank + 1 + self.size)
+            if not self.done[q % self.size]
+        ]
         for q in live:
             wait = self.waits[q]
             if wait is None or self.failures or self.deadlock or wait.ready():
@@ -128,7 +135,9 @@ class SimComm(Comm):
         active = world.collectives.setdefault(number, _Collective(self.operation))
         active.positions[self.rank] = position = self._own_position()
         if active.operation != self.operation:
-            raise CommError(mismatch([active.positions.get(q) or world.state(q) for q in range(self.size)]))
+            raise CommError(
+                mismatch([active.positions.get(q) or world.state(q) for q in range(self.size)])
+            )
         active.values[self.rank] = x.copy()
         self.until(lambda: len(active.values) == self.size, f"waits in {position}")
         active.left += 1
@@ -137,9 +146,14 @@ class SimComm(Comm):
         return [active.values[q] for q in range(self.size)]
 
     def _positions(self) -> list[str]:
-        return [self._own_position() if q == self.rank else self._world.state(q) for q in range(self.size)]
+        return [
+            self._own_position() if q == self.rank else self._world.state(q)
+            for q in range(self.size)
+        ]
 
-    def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
+    def _post(
+        self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool
+    ) -> Callable[[], None]:
         begun_at = call_site()
         out = [(self._key("send", self.rank, q, tag), array, array.copy()) for q, array in sends]
         into = [(self._key("recv", q, self.rank, tag), array) for q, array in recvs]
@@ -159,15 +173,19 @@ class SimComm(Comm):
                 self._receive(key, array, begun_at, at_most)
             for key, array, copy in out:
                 if array.tobytes() != copy.tobytes():
-                    raise CommError(f"the array sent to rank {key[1]} ({purpose(tag)}) at {begun_at} was changed before end(); "
-                                    "copy it first")
+                    raise CommError(
+                        f"the array sent to rank {key[1]} ({purpose(tag)}) at {begun_at} was changed before end(); "
+                        "copy it first"
+                    )
             self._open.pop(move, None)
 
         return finish
 
     def _receive(self, key: _Key, array: np.ndarray, begun_at: str, at_most: bool) -> None:
         message = self._world.messages.pop(key)
-        if message.dtype != array.dtype or not (message.size == array.size or (at_most and message.size < array.size)):
+        if message.dtype != array.dtype or not (
+            message.size == array.size or (at_most and message.size < array.size)
+        ):
             raise CommError(
                 f"move: rank {self.rank} expects {array.size} {array.dtype} from rank {key[0]} ({purpose(key[2])}, begun at "
                 f"{begun_at}), got {message.size} {message.dtype}; both sides must use the same plan"
@@ -188,8 +206,10 @@ class SimComm(Comm):
             CommError: A move was not; the message says where it was begun.
         """
         if self._open:
-            raise CommError(f"rank {self.rank} returned without end() of the move begun at {next(iter(self._open.values()))}; "
-                            "call end once for each move_begin")
+            raise CommError(
+                f"rank {self.rank} returned without end() of the move begun at {next(iter(self._open.values()))}; "
+                "call end once for each move_begin"
+            )
 
 
 def run_simulated(size: int, fn: Callable[..., T], *args: Any, **kwargs: Any) -> list[T]:
@@ -229,7 +249,9 @@ def run_simulated(size: int, fn: Callable[..., T], *args: Any, **kwargs: Any) ->
 
     for rank in range(size):
         context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(run, rank), name=f"rank {rank}", daemon=True).start()
+        threading.Thread(
+            target=context.run, args=(run, rank), name=f"rank {rank}", daemon=True
+        ).start()
     world.turns[0].release()
     world.finished.acquire()
     _raise_first(world)
@@ -243,8 +265,10 @@ def _raise_first(world: _World) -> None:
             raise error
     if world.messages:
         (src, dst, tag, *_), message = next(iter(world.messages.items()))
-        raise CommError(f"rank {src} sent {message.size} {message.dtype} to rank {dst} ({purpose(tag)}), which did not receive "
-                        "them; every send needs a matching receive")
+        raise CommError(
+            f"rank {src} sent {message.size} {message.dtype} to rank {dst} ({purpose(tag)}), which did not receive "
+            "them; every send needs a matching receive"
+        )
 
 
 def _poison(array: np.ndarray) -> None:

@@ -4,6 +4,7 @@ The first message of every collective starts with a header of eight bytes, made 
 the name of the operation. The first message that a rank would misinterpret therefore shows that
 ranks are in different operations.
 """
+
 from __future__ import annotations
 
 import zlib
@@ -79,7 +80,9 @@ class Transport(ABC):
         """Fill the bytes ``x`` [n] with those of ``root``."""
 
     @abstractmethod
-    def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
+    def _post(
+        self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool
+    ) -> Callable[[], None]:
         """Start the messages of ``move_begin``; returns a function that waits for them."""
 
     def _new_channel(self, ledger: Ledger) -> Channel:

@@ -1,4 +1,5 @@
 """The base of communicators that change some of what another one does."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -47,7 +48,9 @@ class WrappedComm(Comm):
     def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
         self.inner._broadcast_flat(x, root)
 
-    def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
+    def _post(
+        self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool
+    ) -> Callable[[], None]:
         return self.inner._post(sends, recvs, tag, at_most)
 
     def _disagreement(self) -> CommError:

@@ -6,6 +6,7 @@ of its depth. The price is a second forward pass, with its messages.
 
 Source: https://arxiv.org/abs/1604.06174
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -39,8 +40,10 @@ def recompute(function: Callable[..., Any], graph: ActiveGraph, *values: Any, **
     Collective: all ranks of the view's partition, here and in backward.
     """
     if not isinstance(graph, ActiveGraph):
-        raise UserFunctionError(f"gt.recompute(function, graph, ...): the graph is of type {type(graph).__name__}; expected the graph that "
-                                "forward was given, which the function gets as its first argument")
+        raise UserFunctionError(
+            f"gt.recompute(function, graph, ...): the graph is of type {type(graph).__name__}; expected the graph that "
+            "forward was given, which the function gets as its first argument"
+        )
     if not current().record:
         return function(graph, *values, **named)
     result: Any = None
@@ -72,6 +75,8 @@ def _values(made: Any) -> list[Var]:
     if made is None or isinstance(made, (int, float)):
         return []
     if not isinstance(made, Var):
-        raise UserFunctionError(f"a function given to gt.recompute returned {type(made).__name__}; expected node or edge values, or a "
-                                "tuple, list or dict of them")
+        raise UserFunctionError(
+            f"a function given to gt.recompute returned {type(made).__name__}; expected node or edge values, or a "
+            "tuple, list or dict of them"
+        )
     return [made]

@@ -3,6 +3,7 @@
 A model is written once against this class. It counts the supersteps, returns node and edge values
 of the active rows, and carries new edge values from the layer that made them to later layers.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -62,8 +63,10 @@ class Superstep:
 
     def order(self, counts: Counts) -> list[str]:
         """Whether product or sum comes first in a level of some size, one line for each product."""
-        return [f"{'product before sum' if order.product_first(counts) else 'sum before product'}, {order.d_in} to {order.d_out} wide"
-                for order in self.orders.values()]
+        return [
+            f"{'product before sum' if order.product_first(counts) else 'sum before product'}, {order.d_in} to {order.d_out} wide"
+            for order in self.orders.values()
+        ]
 
 
 # directions and layers run so far, edge values carried on, code and share of the relation that layers run along
@@ -82,10 +85,12 @@ def check_direction(layer: Stages, number: int, planned: str) -> None:
         ViewError: It has another one.
     """
     if layer.direction != planned:
-        raise ViewError(f"{type(layer).__name__}, called as layer {number + 1}, has direction '{layer.direction}', but the edges of layer "
-                        f"{number + 1} were chosen for direction '{planned}'; directions and the order of layers are fixed when a trainer "
-                        "is made: set direction in the constructor and call the same layers in the same order in every forward pass, or "
-                        "make a new trainer")
+        raise ViewError(
+            f"{type(layer).__name__}, called as layer {number + 1}, has direction '{layer.direction}', but the edges of layer "
+            f"{number + 1} were chosen for direction '{planned}'; directions and the order of layers are fixed when a trainer "
+            "is made: set direction in the constructor and call the same layers in the same order in every forward pass, or "
+            "make a new trainer"
+        )
 
 
 class ActiveGraph:
@@ -142,15 +147,24 @@ class ActiveGraph:
         if name in self._inputs:
             return prefix(self._inputs[name], n)
         if name not in self.node_names():
-            raise ColumnError(f"the graph has no node column {name!r} for models; it has {', '.join(self.node_names())}; give it with "
-                              f"gt.Graph(..., node_columns={{{name!r}: array}})")
+            raise ColumnError(
+                f"the graph has no node column {name!r} for models; it has {', '.join(self.node_names())}; give it with "
+                f"gt.Graph(..., node_columns={{{name!r}: array}})"
+            )
         column, space, label = self.view.partition.node.column(name), self.space(n), f"node.{name}"
         if column.sparse:
             return Var(self.view.node_column(name, n), space, name=label)
         # narrow rows are copied: together they are compact
         wide = prod(column.shape[1:]) * column.dtype.itemsize >= LINE
-        return StoredRows(partial(self.view.node_column, name), (n, *column.shape[1:]), column.dtype,
-                          self.view.listed(name, n) if wide else None, space, label, self._lent_rows(name, n))
+        return StoredRows(
+            partial(self.view.node_column, name),
+            (n, *column.shape[1:]),
+            column.dtype,
+            self.view.listed(name, n) if wide else None,
+            space,
+            label,
+            self._lent_rows(name, n),
+        )
 
     def _lent_rows(self, name: str, n: int) -> RowList | None:
         """All rows of a column where they are in memory, if this pass is the first to read them."""
@@ -158,22 +172,43 @@ class ActiveGraph:
             self._lent[name, n] = self.view.lent(name, n)
         return self._lent[name, n]
 
-    def node_schema(self, columns: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], Any, bool, bool, bool]]:
+    def node_schema(
+        self, columns: dict[str, Any]
+    ) -> dict[str, tuple[tuple[int, ...], Any, bool, bool, bool]]:
         """Of all node columns the trailing shape, dtype, and whether they need a gradient, are sparse, are stored."""
-        given = {**columns, **{n: self._inputs[n] for n in self.node_names() if n in self._inputs and n not in columns}}
-        stored = {n: self.view.partition.node.column(n) for n in self.node_names() if n not in given}
-        return {**{n: (x.shape[1:], x.dtype, needs_grad(x), holds_sparse(x), isinstance(x, StoredRows)) for n, x in given.items()},
-                **{n: (x.shape[1:], x.dtype, False, x.sparse, True) for n, x in stored.items()}}
+        given = {
+            **columns,
+            **{
+                n: self._inputs[n]
+                for n in self.node_names()
+                if n in self._inputs and n not in columns
+            },
+        }
+        stored = {
+            n: self.view.partition.node.column(n) for n in self.node_names() if n not in given
+        }
+        return {
+            **{
+                n: (x.shape[1:], x.dtype, needs_grad(x), holds_sparse(x), isinstance(x, StoredRows))
+                for n, x in given.items()
+            },
+            **{n: (x.shape[1:], x.dtype, False, x.sparse, True) for n, x in stored.items()},
+        }
 
     def node_names(self) -> tuple[str, ...]:
         """Names of the node columns a layer may read: the stored ones, and those that are given with the pass."""
         stored = self.view.partition.node.readable()
-        return (*stored, *(name for name in self._inputs if name not in stored and not name.startswith("edge.")))
+        return (
+            *stored,
+            *(name for name in self._inputs if name not in stored and not name.startswith("edge.")),
+        )
 
     def read_begin(self, names: Iterable[str], n: int) -> None:
         """Begin to read the first n rows of the stored ones of some columns, for ``node``."""
         readable = self.node_names()
-        self.view.read_begin([name for name in names if name in readable and name not in self._inputs], n)
+        self.view.read_begin(
+            [name for name in names if name in readable and name not in self._inputs], n
+        )
 
     def space(self, n: int) -> RowSpace:
         """The row space of the first n rows."""
@@ -189,12 +224,16 @@ class ActiveGraph:
         """
         if layer.sum is None:
             if self.view.pairs is None:
-                raise ViewError(f"{type(layer).__name__} is a decoder: it computes a value for each edge and needs an edge or link task")
+                raise ViewError(
+                    f"{type(layer).__name__} is a decoder: it computes a value for each edge and needs an edge or link task"
+                )
             return self.view.pairs
         number = len(self.directions)
         if number >= len(self.view.levels):
-            raise ViewError(f"the model runs more layers than the {len(self.view.levels)} this view was built for; "
-                            "a model must run the same layers in every forward pass")
+            raise ViewError(
+                f"the model runs more layers than the {len(self.view.levels)} this view was built for; "
+                "a model must run the same layers in every forward pass"
+            )
         level = self.view.levels[number]
         check_direction(layer, number, level.direction)
         self.directions.append(layer.direction)
@@ -215,7 +254,9 @@ class ActiveGraph:
             ColumnError: The graph has no relations.
         """
         if RELATION not in self.edge_schema(None):
-            raise ColumnError("the graph has no relations; give their codes with gt.Graph(..., edge_columns={'relation': codes})")
+            raise ColumnError(
+                "the graph has no relations; give their codes with gt.Graph(..., edge_columns={'relation': codes})"
+            )
         outside, self._along = self._along, (code, share)
         try:
             yield
@@ -257,11 +298,20 @@ class ActiveGraph:
 
     @progress.setter
     def progress(self, at: Progress) -> None:
-        self.directions, self.supersteps, self._carried, self._along = list(at[0]), list(at[1]), dict(at[2]), at[3]
+        self.directions, self.supersteps, self._carried, self._along = (
+            list(at[0]),
+            list(at[1]),
+            dict(at[2]),
+            at[3],
+        )
 
     def carried_since(self, begin: Progress) -> list[Var]:
         """Edge values made since ``begin``, in the order in which layers made them."""
-        return [value for name, (value, _) in self._carried.items() if name not in begin[2] or begin[2][name][0] is not value]
+        return [
+            value
+            for name, (value, _) in self._carried.items()
+            if name not in begin[2] or begin[2][name][0] is not value
+        ]
 
     # ---- edge values
 
@@ -301,8 +351,10 @@ class ActiveGraph:
     def carry(self, outputs: dict[str, Var], level: Level) -> None:
         """Store new edge values for later layers."""
         if outputs and len(level.passes) > 1:
-            raise ViewError("a layer with direction 'both' cannot return new edge values, because each edge would get two; "
-                            "use direction 'in' or 'out'")
+            raise ViewError(
+                "a layer with direction 'both' cannot return new edge values, because each edge would get two; "
+                "use direction 'in' or 'out'"
+            )
         for name, value in outputs.items():
             self._carried[name] = (value, level)
 
@@ -315,8 +367,10 @@ class ActiveGraph:
         at = np.searchsorted(made_in.stored, level.stored, sorter=order)
         found = order[np.minimum(at, len(order) - 1)] if len(order) else np.zeros(0, np.int64)
         if len(found) != level.n_edges or np.any(made_in.stored[found] != level.stored):
-            raise ViewError(f"edge.{name} was computed by a layer with another sample of edges than the layer that reads it; "
-                            "use one sample for all layers (--share-sample with equal fanouts), or disable sampling")
+            raise ViewError(
+                f"edge.{name} was computed by a layer with another sample of edges than the layer that reads it; "
+                "use one sample for all layers (--share-sample with equal fanouts), or disable sampling"
+            )
         out = Var(value.value[found], self.edge_space(level))
 
         def vjp(gs: list[Any]) -> list[Any]:

@@ -3,6 +3,7 @@
 Every stage runs on a rank without nodes, so a model runs on an empty graph as well. The result
 says what a view must contain before the first view is built.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -15,7 +16,17 @@ from graphtheta.errors import UserFunctionError
 
 from ...ops.autodiff.checkpoint import Segment
 from ...ops.autodiff.space import RowSpace
-from ...ops.autodiff.tape import Called, Gradients, Node, Parameter, Tape, Var, Vjp, space_of, value_of
+from ...ops.autodiff.tape import (
+    Called,
+    Gradients,
+    Node,
+    Parameter,
+    Tape,
+    Var,
+    Vjp,
+    space_of,
+    value_of,
+)
 from ...ops.edge.aggregator import aggregators
 from ...ops.rows.stored import StoredRows
 from ..partition.partition import Partition, empty_partition
@@ -56,10 +67,24 @@ class _Watching(Tape):
         self.seen: list[Operation] = []
         self._graph = graph
 
-    def add(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var], vjp: Vjp, call: Called = None) -> None:
+    def add(
+        self,
+        name: str,
+        inputs: Sequence[Any],
+        outputs: Sequence[Var],
+        vjp: Vjp,
+        call: Called = None,
+    ) -> None:
         if outputs[0].space is not None:
-            self.seen.append(Operation(name, len(self._graph.supersteps) - 1, self._graph.ledger.current,
-                                       [_shape(x) for x in inputs], [_shape(y) for y in outputs]))
+            self.seen.append(
+                Operation(
+                    name,
+                    len(self._graph.supersteps) - 1,
+                    self._graph.ledger.current,
+                    [_shape(x) for x in inputs],
+                    [_shape(y) for y in outputs],
+                )
+            )
         self._graph.follow(name, inputs, outputs)
         super().add(name, inputs, outputs, vjp, call)
 
@@ -110,7 +135,13 @@ class Probe:
     @property
     def summing(self) -> list[Superstep]:
         """The supersteps that run over a level of the view, in the order of the levels."""
-        return [step for step in self.supersteps if step.program is not None and step.made_by is not None and step.made_by.sum is not None]
+        return [
+            step
+            for step in self.supersteps
+            if step.program is not None
+            and step.made_by is not None
+            and step.made_by.sum is not None
+        ]
 
 
 class _EndlessGraph(ActiveGraph):
@@ -147,14 +178,24 @@ class _EndlessGraph(ActiveGraph):
         self._running = self.flow.begin()
         partition, direction = self.view.partition, layer.direction
         counts = self._counts[len(self.directions) - 1] if self._counts else NO_ROWS
-        return Level(0, 0, [full_pass(partition, *key) for key in passes_of(partition, direction)], direction, counts=counts)
+        return Level(
+            0,
+            0,
+            [full_pass(partition, *key) for key in passes_of(partition, direction)],
+            direction,
+            counts=counts,
+        )
 
     def given(self, x: Var, n: int) -> Var:
         if self._running is None:
             return super().given(x, n)
         self.flow.read(self._running, [x])
         # a value of its own, so that the rows that later layers read are told from those of earlier ones
-        mine = x.cut(self.space(x.shape[0])) if isinstance(x, StoredRows) else Var(x.value, x.space, x.needs_grad)
+        mine = (
+            x.cut(self.space(x.shape[0]))
+            if isinstance(x, StoredRows)
+            else Var(x.value, x.space, x.needs_grad)
+        )
         self.flow.made([mine], (), self._running)
         return mine
 
@@ -190,10 +231,29 @@ def probe(model: Model, partition: Partition, counts: Sequence[Counts] = ()) -> 
     unread, layers = _unread(model, tape), graph.flow.hops(graph.directions)
     (node, edge, halo), widest = _stored_widths(tape, out.dtype.itemsize)
     per_edge = isinstance(out, Var) and out.space is not None and out.space.kind == "edge"
-    deferred = sum(order.deferred_width for step in graph.supersteps if step.program for order in step.orders.values())
-    return Probe(layers, out.shape[1:], per_edge, int(node), int(edge), int(halo), deferred, widest,
-                 sum(p.value.size for p in model.parameters()), unread, list(graph.stored), graph.supersteps, operations, traffic,
-                 graph.traffic[len(traffic):])
+    deferred = sum(
+        order.deferred_width
+        for step in graph.supersteps
+        if step.program
+        for order in step.orders.values()
+    )
+    return Probe(
+        layers,
+        out.shape[1:],
+        per_edge,
+        int(node),
+        int(edge),
+        int(halo),
+        deferred,
+        widest,
+        sum(p.value.size for p in model.parameters()),
+        unread,
+        list(graph.stored),
+        graph.supersteps,
+        operations,
+        traffic,
+        graph.traffic[len(traffic) :],
+    )
 
 
 def gradient_order(model: Model, partition: Partition) -> list[Parameter]:
@@ -227,7 +287,9 @@ def _empty_graph(partition: Partition, counts: Sequence[Counts]) -> _EndlessGrap
     empty = empty_partition(partition)
     none = np.zeros(0, np.int64)
     pairs = PairPlan(empty, Pairs(none, none, none, none, np.zeros(0)))
-    return _EndlessGraph(GraphView(empty, [], None, RowSpace(empty.masters), pairs=pairs.level(None, 0)), counts)
+    return _EndlessGraph(
+        GraphView(empty, [], None, RowSpace(empty.masters), pairs=pairs.level(None, 0)), counts
+    )
 
 
 def _unread(model: Model, tape: Tape) -> list[str]:
@@ -256,7 +318,11 @@ def _stored_widths(tape: Tape, itemsize: int) -> tuple[np.ndarray, int]:
             inside, wide = _stored_widths(step.rerun()[0], itemsize)
             most, widest = np.maximum(most, now + inside), max(widest, wide)
         elif isinstance(step, Node) and step.name == "gather":
-            now[2] += sum(_size(x, itemsize) for x in step.inputs if isinstance(x, Var) and x.space is not None and x.space.kind == "node")
+            now[2] += sum(
+                _size(x, itemsize)
+                for x in step.inputs
+                if isinstance(x, Var) and x.space is not None and x.space.kind == "node"
+            )
     return np.maximum(most, now), widest
 
 

@@ -14,6 +14,7 @@ shared columns to mirrors, edges, partial sums to masters.
 Halo columns are stored from forward to backward, where the gradient rules need them again; a
 second fetch would double the bytes of a step.
 """
+
 from __future__ import annotations
 
 from copy import copy
@@ -52,8 +53,9 @@ class Inputs:
     key: int | None
 
 
-def gather_sum(phase: Phase, level: Level, inputs: Inputs, out_space: RowSpace,
-               edge_space: RowSpace | None) -> tuple[dict[str, Var], dict[str, Var]]:
+def gather_sum(
+    phase: Phase, level: Level, inputs: Inputs, out_space: RowSpace, edge_space: RowSpace | None
+) -> tuple[dict[str, Var], dict[str, Var]]:
     """Run one phase.
 
     Args:
@@ -73,8 +75,10 @@ def gather_sum(phase: Phase, level: Level, inputs: Inputs, out_space: RowSpace,
 
     def vjp(gs: list[Any]) -> list[Any]:
         by_name = dict(zip(names, gs, strict=True))
-        return run.backward({n: g for n, g in by_name.items() if n in totals and g is not None},
-                            {n: g for n, g in by_name.items() if n in outputs and g is not None})
+        return run.backward(
+            {n: g for n, g in by_name.items() if n in totals and g is not None},
+            {n: g for n, g in by_name.items() if n in outputs and g is not None},
+        )
 
     current().add("gather", run.sources, [*total_vars.values(), *output_vars.values()], vjp)
     return total_vars, output_vars
@@ -91,7 +95,9 @@ def product_comes_first(phase: Phase, level: Level, inputs: Inputs) -> bool:
     if form is None or form.sum_first is None:
         return True
     h, weight = inputs.nodes[form.column], inputs.operands[form.weight]
-    return ProductOrder.of(h, weight, current().record).one_of(form.count).product_first(level.counts)
+    return (
+        ProductOrder.of(h, weight, current().record).one_of(form.count).product_first(level.counts)
+    )
 
 
 class _Run:
@@ -101,7 +107,9 @@ class _Run:
         self.phase, self.level, self.inputs = phase, level, inputs
         self.node_names = list(dict.fromkeys((*phase.reads["src"], *phase.reads["dst"])))
         self.edge_names = [n for n in phase.reads["edge"] if n not in COMPUTED]
-        self.sources = [inputs.nodes[n] for n in self.node_names] + [inputs.edges[n] for n in self.edge_names]
+        self.sources = [inputs.nodes[n] for n in self.node_names] + [
+            inputs.edges[n] for n in self.edge_names
+        ]
         self.sources += [inputs.operands[i] for i in phase.operands]
         self.nodes: Arrays = {n: rows_of(inputs.nodes[n]) for n in self.node_names}
         self.edges: Arrays = {n: value_of(inputs.edges[n]) for n in self.edge_names}
@@ -119,17 +127,31 @@ class _Run:
 
     def forward(self) -> tuple[Arrays, Arrays]:
         phase, ledger = self.phase, self.level.passes[0].senders.comm.ledger
-        self.states = {name: agg.start(self.level.n_out, phase.shapes(name), self.dtype) for name, agg in phase.aggregators.items()}
-        outputs = {name: buffers.empty((self.level.n_edges, *e.dims), e.dtype) for name, e in phase.outputs.items()}
+        self.states = {
+            name: agg.start(self.level.n_out, phase.shapes(name), self.dtype)
+            for name, agg in phase.aggregators.items()
+        }
+        outputs = {
+            name: buffers.empty((self.level.n_edges, *e.dims), e.dtype)
+            for name, e in phase.outputs.items()
+        }
         for p in self.level.passes:
             with ledger.stage("move"):
-                moves = (p.senders.to_mirrors_begin(self._read("src")), p.receivers.to_mirrors_begin(self._read("dst")))
-            partial = {name: agg.start(p.receivers.plan.n_halo, phase.shapes(name), self.dtype) for name, agg in phase.aggregators.items()}
+                moves = (
+                    p.senders.to_mirrors_begin(self._read("src")),
+                    p.receivers.to_mirrors_begin(self._read("dst")),
+                )
+            partial = {
+                name: agg.start(p.receivers.plan.n_halo, phase.shapes(name), self.dtype)
+                for name, agg in phase.aggregators.items()
+            }
             early = [s for s in p.selections if s.kinds[1] == MIRROR and not self._reads_halo(s)]
             core = [s for s in p.selections if s.kinds[1] == MASTER and not self._reads_halo(s)]
             late = [s for s in p.selections if self._reads_halo(s)]
             self._sweep(p, early, ({}, {}), partial, outputs)
-            returning = None if any(s.kinds[1] == MIRROR for s in late) else self._send_partial(p, partial)
+            returning = (
+                None if any(s.kinds[1] == MIRROR for s in late) else self._send_partial(p, partial)
+            )
             self._sweep(p, core, ({}, {}), partial, outputs)
             with ledger.stage("move"):
                 halo = (moves[0].end(), moves[1].end())
@@ -139,13 +161,19 @@ class _Run:
         for one in phase.further:
             self._of(one)._refine()
         with ledger.stage("gather"):
-            self.totals = {name: agg.finish(self.states[name]) for name, agg in phase.aggregators.items()}
+            self.totals = {
+                name: agg.finish(self.states[name]) for name, agg in phase.aggregators.items()
+            }
         return self.totals, outputs
 
     def _of(self, phase: Phase) -> _Run:
         """The same run for a part of its phase, with the same states and halo columns."""
         part = copy(self)
-        part.phase, part.fused, part.limit = phase, fused.usable(phase), reference.chunk_size(phase, self.dtype.itemsize)
+        part.phase, part.fused, part.limit = (
+            phase,
+            fused.usable(phase),
+            reference.chunk_size(phase, self.dtype.itemsize),
+        )
         return part
 
     def _refine(self) -> None:
@@ -157,11 +185,17 @@ class _Run:
                 agg.refine(state, number)
             for p, halo in zip(self.level.passes, self.halos, strict=True):
                 with ledger.stage("move"):
-                    move = p.receivers.to_mirrors_begin({c: as_integers(state[c]) for c in agg.shared})
+                    move = p.receivers.to_mirrors_begin(
+                        {c: as_integers(state[c]) for c in agg.shared}
+                    )
                 self._sweep(p, [s for s in p.selections if s.kinds[1] == MASTER], halo, {}, {})
                 with ledger.stage("move"):
                     shared = {c: x.view(state[c].dtype) for c, x in move.end().items()}
-                partial = {name: agg.beside(shared, p.receivers.plan.n_halo, self.phase.shapes(name), self.dtype)}
+                partial = {
+                    name: agg.beside(
+                        shared, p.receivers.plan.n_halo, self.phase.shapes(name), self.dtype
+                    )
+                }
                 self._sweep(p, [s for s in p.selections if s.kinds[1] == MIRROR], halo, partial, {})
                 self._merge_partial(self._send_partial(p, partial), p)
 
@@ -169,15 +203,26 @@ class _Run:
         return {n: self.nodes[n] for n in self.phase.reads[end]}
 
     def _reads_halo(self, s: Selection) -> bool:
-        return (s.kinds[0] == MIRROR and bool(self.phase.reads["src"])) or (s.kinds[1] == MIRROR and bool(self.phase.reads["dst"]))
+        return (s.kinds[0] == MIRROR and bool(self.phase.reads["src"])) or (
+            s.kinds[1] == MIRROR and bool(self.phase.reads["dst"])
+        )
 
-    def _sweep(self, p: Pass, selections: list[Selection], halo: tuple[Arrays, Arrays], partial: dict[str, State], outputs: Arrays) -> None:
+    def _sweep(
+        self,
+        p: Pass,
+        selections: list[Selection],
+        halo: tuple[Arrays, Arrays],
+        partial: dict[str, State],
+        outputs: Arrays,
+    ) -> None:
         for s in selections:
             states = self.states if s.kinds[1] == MASTER else partial
             columns = self._columns(p, s, halo)
             with p.senders.comm.ledger.stage("gather"):
                 if self.fused and self.phase.grouped:
-                    self.pair_values[id(s)] = grouped.forward(self.phase, columns, self._pairs(s), self.product_first, s.gid, states)
+                    self.pair_values[id(s)] = grouped.forward(
+                        self.phase, columns, self._pairs(s), self.product_first, s.gid, states
+                    )
                 elif self.fused:
                     fused.forward(self.phase, columns, s.by_receiver, s.gid, states, outputs)
                 else:
@@ -191,7 +236,11 @@ class _Run:
         codes = self.edges[form.code]
 
         def at() -> np.ndarray:
-            found: np.ndarray = codes[s.offset: s.offset + s.n_edges] if form.code in self.inputs.carried else codes[s.stored]
+            found: np.ndarray = (
+                codes[s.offset : s.offset + s.n_edges]
+                if form.code in self.inputs.carried
+                else codes[s.stored]
+            )
             check_range(found, form.count, **form.chosen.static)
             return found
 
@@ -201,17 +250,37 @@ class _Run:
         """The arrays that the ends of a selection's edges lie in."""
         src = self.nodes if s.kinds[0] == MASTER else halo[0]
         dst = self.nodes if s.kinds[1] == MASTER else halo[1]
-        return Columns(src, dst, self.edges, self.inputs.carried, self.inputs.operands, self.inputs.key, int(p.reverse))
+        return Columns(
+            src,
+            dst,
+            self.edges,
+            self.inputs.carried,
+            self.inputs.operands,
+            self.inputs.key,
+            int(p.reverse),
+        )
 
     def _send_partial(self, p: Pass, partial: dict[str, State]) -> ToMasters:
-        returned = {name: self.phase.aggregators[name].returned(state) for name, state in partial.items()}
+        returned = {
+            name: self.phase.aggregators[name].returned(state) for name, state in partial.items()
+        }
         with p.senders.comm.ledger.stage("move"):
-            return p.receivers.to_masters_begin({f"{name}/{column}": x for name, state in returned.items() for column, x in state.items()})
+            return p.receivers.to_masters_begin(
+                {
+                    f"{name}/{column}": x
+                    for name, state in returned.items()
+                    for column, x in state.items()
+                }
+            )
 
     def _merge_partial(self, move: ToMasters, p: Pass) -> None:
         def merge(rows: np.ndarray, columns: Arrays) -> None:
             for name, agg in self.phase.aggregators.items():
-                agg.merge(self.states[name], rows, {c: columns[f"{name}/{c}"] for c in agg.returned(self.states[name])})
+                agg.merge(
+                    self.states[name],
+                    rows,
+                    {c: columns[f"{name}/{c}"] for c in agg.returned(self.states[name])},
+                )
 
         with p.senders.comm.ledger.stage("move"):
             move.end(merge)
@@ -222,10 +291,15 @@ class _Run:
         phase, ledger = self.phase, self.level.passes[0].senders.comm.ledger
         grads = self._zero_grads()
         with ledger.stage("gather"):
-            at_masters = {n: phase.aggregators[n].backward_state(self.states[n], self.totals[n], g) for n, g in total_grads.items()}
+            at_masters = {
+                n: phase.aggregators[n].backward_state(self.states[n], self.totals[n], g)
+                for n, g in total_grads.items()
+            }
         for p, halo in zip(self.level.passes, self.halos, strict=True):
             with ledger.stage("move"):
-                move = p.receivers.to_mirrors_begin({f"{n}/{c}": x for n, s in at_masters.items() for c, x in s.items()})
+                move = p.receivers.to_mirrors_begin(
+                    {f"{n}/{c}": x for n, s in at_masters.items() for c, x in s.items()}
+                )
             halo_grads = (self._zeros(halo[0]), self._zeros(halo[1]))
             into_masters = [s for s in p.selections if s.kinds == (MIRROR, MASTER)]
             into_mirrors = [s for s in p.selections if s.kinds[1] == MIRROR]
@@ -236,7 +310,10 @@ class _Run:
             at_mirrors = {n: {c: flat[f"{n}/{c}"] for c in s} for n, s in at_masters.items()}
             self._sweep_back(p, into_mirrors, halo, at_mirrors, output_grads, grads, halo_grads)
             with ledger.stage("move"):
-                returning = (p.senders.to_masters_begin(halo_grads[0]), p.receivers.to_masters_begin(halo_grads[1]))
+                returning = (
+                    p.senders.to_masters_begin(halo_grads[0]),
+                    p.receivers.to_masters_begin(halo_grads[1]),
+                )
             self._sweep_back(p, core, halo, at_masters, output_grads, grads, halo_grads)
             with ledger.stage("move"):
                 returning[0].end(lambda rows, part: add_into(grads.src, rows, part))
@@ -245,29 +322,75 @@ class _Run:
 
     def _zero_grads(self) -> Columns:
         """Arrays to add gradients to, only for what needs one."""
-        edges = {n: buffers.full(x.shape, 0, x.dtype) for n, x in self.edges.items() if needs_grad(self.inputs.edges[n])}
-        operands = {i: np.zeros_like(value_of(x)) for i, x in self.inputs.operands.items() if needs_grad(x)}
-        return Columns(self._zeros(self._read("src")), self._zeros(self._read("dst")), edges, self.inputs.carried, operands)
+        edges = {
+            n: buffers.full(x.shape, 0, x.dtype)
+            for n, x in self.edges.items()
+            if needs_grad(self.inputs.edges[n])
+        }
+        operands = {
+            i: np.zeros_like(value_of(x)) for i, x in self.inputs.operands.items() if needs_grad(x)
+        }
+        return Columns(
+            self._zeros(self._read("src")),
+            self._zeros(self._read("dst")),
+            edges,
+            self.inputs.carried,
+            operands,
+        )
 
     def _zeros(self, columns: Arrays) -> Arrays:
-        return {n: buffers.full(x.shape, 0, x.dtype) for n, x in columns.items() if needs_grad(self.inputs.nodes[n])}
+        return {
+            n: buffers.full(x.shape, 0, x.dtype)
+            for n, x in columns.items()
+            if needs_grad(self.inputs.nodes[n])
+        }
 
-    def _sweep_back(self, p: Pass, selections: list[Selection], halo: tuple[Arrays, Arrays], backward_states: dict[str, State],
-                    output_grads: Arrays, grads: Columns, halo_grads: tuple[Arrays, Arrays]) -> None:
+    def _sweep_back(
+        self,
+        p: Pass,
+        selections: list[Selection],
+        halo: tuple[Arrays, Arrays],
+        backward_states: dict[str, State],
+        output_grads: Arrays,
+        grads: Columns,
+        halo_grads: tuple[Arrays, Arrays],
+    ) -> None:
         for s in selections:
-            into = Columns(grads.src if s.kinds[0] == MASTER else halo_grads[0], grads.dst if s.kinds[1] == MASTER else halo_grads[1],
-                           grads.edge, grads.carried, grads.operands)
+            into = Columns(
+                grads.src if s.kinds[0] == MASTER else halo_grads[0],
+                grads.dst if s.kinds[1] == MASTER else halo_grads[1],
+                grads.edge,
+                grads.carried,
+                grads.operands,
+            )
             columns = self._columns(p, s, halo)
             with p.senders.comm.ledger.stage("gather"):
                 if self.fused and self.phase.grouped:
-                    grouped.backward(self.phase, columns, self._pairs(s), self.product_first, s.gid, self.pair_values[id(s)],
-                                     backward_states, into)
+                    grouped.backward(
+                        self.phase,
+                        columns,
+                        self._pairs(s),
+                        self.product_first,
+                        s.gid,
+                        self.pair_values[id(s)],
+                        backward_states,
+                        into,
+                    )
                 elif self.fused:
                     # without a gradient at the sending end the edges by sender are not needed
                     lists = s.by_receiver, s.by_sender if into.src else None
-                    fused.backward(self.phase, columns, *lists, s.gid, backward_states, output_grads, into)
+                    fused.backward(
+                        self.phase, columns, *lists, s.gid, backward_states, output_grads, into
+                    )
                 else:
-                    reference.backward(self.phase, columns, s.chunks(self.limit), backward_states, output_grads, into)
+                    reference.backward(
+                        self.phase,
+                        columns,
+                        s.chunks(self.limit),
+                        backward_states,
+                        output_grads,
+                        into,
+                    )
 
     def _in_order(self, grads: Columns) -> list[Any]:
         """One gradient per source, None where none is needed."""

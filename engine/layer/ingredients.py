@@ -1,4 +1,5 @@
 """What a precomputed total was computed from, so that an outdated total is detected."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -38,13 +39,23 @@ class Ingredients:
     ids: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @classmethod
-    def of(cls, direction: str, traced: SymbolicTrace, columns: Mapping[str, Any], ids: np.ndarray) -> Ingredients:
+    def of(
+        cls, direction: str, traced: SymbolicTrace, columns: Mapping[str, Any], ids: np.ndarray
+    ) -> Ingredients:
         """The ingredients of a pass over all masters, whose global ids are ``ids``."""
         some = np.argsort(ids)[:KEPT_ROWS]
         kept = {name: columns[name].value[some] for name in _read(traced) if name in columns}
-        return cls(direction, traced.structure(), tuple(np.array(value_of(x)) for x in traced.operands), kept, ids[some])
+        return cls(
+            direction,
+            traced.structure(),
+            tuple(np.array(value_of(x)) for x in traced.operands),
+            kept,
+            ids[some],
+        )
 
-    def check(self, owner: str, traced: SymbolicTrace, columns: Mapping[str, Any], ids: np.ndarray) -> None:
+    def check(
+        self, owner: str, traced: SymbolicTrace, columns: Mapping[str, Any], ids: np.ndarray
+    ) -> None:
         """Compare with a later pass.
 
         Args:
@@ -55,17 +66,32 @@ class Ingredients:
         Raises:
             UserFunctionError: The messages have changed.
         """
-        same = traced.structure() == self.structure and all(map(np.array_equal, self.constants, map(value_of, traced.operands)))
+        same = traced.structure() == self.structure and all(
+            map(np.array_equal, self.constants, map(value_of, traced.operands))
+        )
         for name, kept in self.columns.items() if same else ():
             now = columns[name].value
             at = np.flatnonzero(np.isin(ids, self.ids))
             before = kept[np.searchsorted(self.ids, ids[at])]
-            same &= bool(np.allclose(now[at], before, rtol=TOLERANCE, atol=TOLERANCE * float(np.max(np.abs(before), initial=0))))
+            same &= bool(
+                np.allclose(
+                    now[at],
+                    before,
+                    rtol=TOLERANCE,
+                    atol=TOLERANCE * float(np.max(np.abs(before), initial=0)),
+                )
+            )
         if not same:
-            raise UserFunctionError(f"the messages of {owner} have changed since their total was precomputed, because its "
-                                    "transform or gather reads a setting that has changed; make a new trainer, or disable precompute")
+            raise UserFunctionError(
+                f"the messages of {owner} have changed since their total was precomputed, because its "
+                "transform or gather reads a setting that has changed; make a new trainer, or disable precompute"
+            )
 
 
 def _read(traced: SymbolicTrace) -> list[str]:
     """Node columns that edges read, each once."""
-    return list(dict.fromkeys(e.leaf[1] for e in traced.order if e.leaf is not None and e.leaf[0] in ("src", "dst")))
+    return list(
+        dict.fromkeys(
+            e.leaf[1] for e in traced.order if e.leaf is not None and e.leaf[0] in ("src", "dst")
+        )
+    )

@@ -3,6 +3,7 @@
 A layer has one method per stage of NN-TGAR. A model runs layers over a graph. It does not depend
 on ranks, partitions or batches, so the same source serves every strategy.
 """
+
 from __future__ import annotations
 
 from difflib import get_close_matches
@@ -25,9 +26,19 @@ from .superstep import run_superstep
 DIRECTIONS = ("in", "out", "both")
 STAGES = ("transform", "gather", "apply")
 # names that other systems give to the stages
-FOREIGN = {"message": "gather", "message_func": "gather", "edge_update": "gather", "scatter": "gather", "update": "apply",
-           "update_all": "apply", "apply_node_func": "apply", "forward": "apply", "aggregate": "sum", "reduce": "sum",
-           "reduce_func": "sum"}
+FOREIGN = {
+    "message": "gather",
+    "message_func": "gather",
+    "edge_update": "gather",
+    "scatter": "gather",
+    "update": "apply",
+    "update_all": "apply",
+    "apply_node_func": "apply",
+    "forward": "apply",
+    "aggregate": "sum",
+    "reduce": "sum",
+    "reduce_func": "sum",
+}
 
 
 class Layer(Stages):
@@ -35,13 +46,19 @@ class Layer(Stages):
 
     def __call__(self, graph: ActiveGraph, h: Any = None, **columns: Any) -> Any:
         if not isinstance(graph, ActiveGraph):
-            raise UserFunctionError(f"{type(self).__name__} must be called as layer(graph, h), with the graph that is the "
-                                    "argument of forward")
+            raise UserFunctionError(
+                f"{type(self).__name__} must be called as layer(graph, h), with the graph that is the "
+                "argument of forward"
+            )
         if self.direction not in DIRECTIONS:
-            raise UserFunctionError(f"{type(self).__name__}.direction = {self.direction!r}; choose from {', '.join(DIRECTIONS)}")
+            raise UserFunctionError(
+                f"{type(self).__name__}.direction = {self.direction!r}; choose from {', '.join(DIRECTIONS)}"
+            )
         if callable(self.sum) and not isinstance(self.sum, Aggregator):
-            raise UserFunctionError(f"{type(self).__name__}.sum is a function; expected the name of an aggregator, such as sum = 'mean', "
-                                    "several names, or None for a decoder of edges")
+            raise UserFunctionError(
+                f"{type(self).__name__}.sum is a function; expected the name of an aggregator, such as sum = 'mean', "
+                "several names, or None for a decoder of edges"
+            )
         # a class is hashable, which mypy does not see
         if (mistake := _mistaken(type(self))) is not None:  # type: ignore[arg-type]
             raise UserFunctionError(mistake)
@@ -50,7 +67,11 @@ class Layer(Stages):
             run = partial(run_superstep, self)
             if (known := graph.known(self)) is not None:
                 return known
-            out = recompute(run, graph, h, columns) if id(self) in graph.settings.recomputed else run(graph, h, columns)
+            out = (
+                recompute(run, graph, h, columns)
+                if id(self) in graph.settings.recomputed
+                else run(graph, h, columns)
+            )
         if self.sum is not None and graph.view.revise is not None:
             out = graph.view.revise(len(graph.directions) - 1, out)
         graph.made(number, out)
@@ -60,16 +81,33 @@ class Layer(Stages):
 @cache
 def _mistaken(layer: type) -> str | None:
     """Error about a method that looks like a missing stage and is never called."""
-    own = {name: value for cls in layer.__mro__[: layer.__mro__.index(Layer)] for name, value in vars(cls).items()}
-    called = {name for value in own.values() if hasattr(value, "__code__") for name in value.__code__.co_names}
+    own = {
+        name: value
+        for cls in layer.__mro__[: layer.__mro__.index(Layer)]
+        for name, value in vars(cls).items()
+    }
+    called = {
+        name
+        for value in own.values()
+        if hasattr(value, "__code__")
+        for name in value.__code__.co_names
+    }
     for name, value in own.items():
         if not callable(value) or name in called or name in STAGES:
             continue
-        stage = FOREIGN.get(name) or next(iter(get_close_matches(name.lower(), STAGES, 1, 0.8)), None)
+        stage = FOREIGN.get(name) or next(
+            iter(get_close_matches(name.lower(), STAGES, 1, 0.8)), None
+        )
         if stage is not None and stage not in own:
-            return (f"{layer.__name__} defines {name}, which is never called; did you mean {stage}? A layer has transform(self, node), "
-                    "gather(self, edge), apply(self, node, total), and sum, the name of an aggregator"
-                    + ("; forward belongs to a gt.Model, which calls layers" if name == "forward" else ""))
+            return (
+                f"{layer.__name__} defines {name}, which is never called; did you mean {stage}? A layer has transform(self, node), "
+                "gather(self, edge), apply(self, node, total), and sum, the name of an aggregator"
+                + (
+                    "; forward belongs to a gt.Model, which calls layers"
+                    if name == "forward"
+                    else ""
+                )
+            )
     return None
 
 
@@ -82,8 +120,10 @@ class Model(Module):
         Raises:
             UserFunctionError: Not overridden.
         """
-        raise UserFunctionError(f"forward of {type(self).__name__} is missing; define forward(self, graph), which calls layers and returns "
-                                "node or edge values")
+        raise UserFunctionError(
+            f"forward of {type(self).__name__} is missing; define forward(self, graph), which calls layers and returns "
+            "node or edge values"
+        )
 
     def run(self, graph: ActiveGraph) -> Var:
         """``forward``, with its errors named and its result checked.
@@ -95,13 +135,19 @@ class Model(Module):
         with naming(f"forward of {type(self).__name__}"):
             out = self.forward(graph)
         if not isinstance(out, Var) or out.space is None:
-            raise UserFunctionError(f"forward of {type(self).__name__} returned {type(out).__name__}; expected node or edge values")
+            raise UserFunctionError(
+                f"forward of {type(self).__name__} returned {type(out).__name__}; expected node or edge values"
+            )
         return out
 
     def checkpoint_segments(self) -> list[Module]:
         """The modules that a run with ``recompute`` recomputes in backward: each layer."""
         # backward begins with a decoder, whose values are still in memory then
-        return [module for module in self.modules() if isinstance(module, Layer) and module.sum is not None]
+        return [
+            module
+            for module in self.modules()
+            if isinstance(module, Layer) and module.sum is not None
+        ]
 
     def __call__(self, graph: GraphView | ActiveGraph, **inputs: Any) -> Var:
         """Compute the outputs of a view or, in ``forward`` of another model, of its graph."""
@@ -109,9 +155,11 @@ class Model(Module):
             return self.run(graph)
         if not isinstance(graph, GraphView):
             name = type(self).__name__
-            raise UserFunctionError(f"{name} was called with a value of type {type(graph).__name__}; to compute its values on a graph, use "
-                                    f"gt.Trainer({name}, graph).predict(); inside forward, call it as self.inner(graph), with the graph "
-                                    "that is the argument of forward")
+            raise UserFunctionError(
+                f"{name} was called with a value of type {type(graph).__name__}; to compute its values on a graph, use "
+                f"gt.Trainer({name}, graph).predict(); inside forward, call it as self.inner(graph), with the graph "
+                "that is the argument of forward"
+            )
         out, n = self.run(ActiveGraph(graph, **inputs)), graph.n_targets
         assert out.space is not None
         # values that a later layer reads have more rows than the targets

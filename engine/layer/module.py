@@ -1,4 +1,5 @@
 """Modules: what has parameters, and how they are found."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -55,7 +56,9 @@ class Module:
 
     def named_parameters(self, path: str = "") -> Iterator[tuple[str, Parameter]]:
         """Parameters with their paths, each once, in the order of the attributes."""
-        yield from ((where, x) for where, x in _inside(self, path, set()) if isinstance(x, Parameter))
+        yield from (
+            (where, x) for where, x in _inside(self, path, set()) if isinstance(x, Parameter)
+        )
 
     def named_modules(self) -> Iterator[tuple[str, Module]]:
         """This module and all inside it, with their paths, each once."""
@@ -93,19 +96,28 @@ class Module:
         mine = self.state()
         missing, unknown = sorted(set(mine) - set(arrays)), sorted(set(arrays) - set(mine))
         if missing or unknown:
-            raise ConfigError(f"the weights do not fit the model: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}; "
-                              "use the model options the weights were trained with")
+            raise ConfigError(
+                f"the weights do not fit the model: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}; "
+                "use the model options the weights were trained with"
+            )
         for name, x in mine.items():
             if x.shape != arrays[name].shape:
-                raise ConfigError(f"the weight {name} has shape {list(arrays[name].shape)}, the model needs {list(x.shape)}; "
-                                  "use the model options the weights were trained with")
+                raise ConfigError(
+                    f"the weight {name} has shape {list(arrays[name].shape)}, the model needs {list(x.shape)}; "
+                    "use the model options the weights were trained with"
+                )
         for name, p in self.named_parameters():
             p.value = np.array(arrays[name], p.value.dtype)
         for name, s in self._statistics():
-            s.mean, s.var = np.array(arrays[f"{name}.mean"], s.mean.dtype), np.array(arrays[f"{name}.var"], s.var.dtype)
+            s.mean, s.var = (
+                np.array(arrays[f"{name}.mean"], s.mean.dtype),
+                np.array(arrays[f"{name}.var"], s.var.dtype),
+            )
 
     def _statistics(self) -> Iterator[tuple[str, RunningStats]]:
-        yield from ((where, x) for where, x in _inside(self, "", set()) if isinstance(x, RunningStats))
+        yield from (
+            (where, x) for where, x in _inside(self, "", set()) if isinstance(x, RunningStats)
+        )
 
 
 def _inside(x: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
@@ -130,9 +142,11 @@ def lost(model: Module, parameter: Parameter) -> str:
     """Error message for a parameter that a model uses and that is not among its parameters."""
     where = _path_to(model, parameter)
     held = f" (it is {where[0]}, inside a {where[1]})" if where else ""
-    return (f"{type(model).__name__} uses a parameter {list(parameter.shape)} that is not among its parameters{held}, so it would never be "
-            "trained; parameters are found through attributes, lists, tuples and dicts of modules: derive the class of the object that "
-            "holds it from gt.Module, keep it as an attribute of a layer or the model, and do so before the trainer is made")
+    return (
+        f"{type(model).__name__} uses a parameter {list(parameter.shape)} that is not among its parameters{held}, so it would never be "
+        "trained; parameters are found through attributes, lists, tuples and dicts of modules: derive the class of the object that "
+        "holds it from gt.Module, keep it as an attribute of a layer or the model, and do so before the trainer is made"
+    )
 
 
 def refuse_parameters(aggregator: Any, owner: str) -> None:

@@ -5,6 +5,7 @@ derived node column on top of those of the partition. The layer starts from this
 runs its gather, forward or backward, and a mini-batch has one hop less. The results are equal up
 to rounding, because only the order of the sum and the product with the weights changes.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -43,9 +44,15 @@ class Saving:
     sampled: bool = False
 
     def __str__(self) -> str:
-        hybrid = "; it aggregates complete neighbourhoods, the other layers sampled ones" if self.sampled else ""
-        return (f"precomputed: {self.layer} aggregates {self.edges:,} messages of {self.width} numbers once instead of in every step; "
-                f"the totals take {self.nbytes / 2**20:,.1f} MiB{hybrid}")
+        hybrid = (
+            "; it aggregates complete neighbourhoods, the other layers sampled ones"
+            if self.sampled
+            else ""
+        )
+        return (
+            f"precomputed: {self.layer} aggregates {self.edges:,} messages of {self.width} numbers once instead of in every step; "
+            f"the totals take {self.nbytes / 2**20:,.1f} MiB{hybrid}"
+        )
 
 
 def precompute(model: Model, partition: Partition) -> tuple[Partition, PassSettings, Saving]:
@@ -64,8 +71,10 @@ def precompute(model: Model, partition: Partition) -> tuple[Partition, PassSetti
     layer = _first(model, partition)
     name = type(layer).__name__
     if "x" in partition.node and partition.node.column("x").sparse:
-        raise ConfigError("precompute stores dense aggregated features, but the node features are sparse; drop precompute: "
-                          "multiplying sparse features by the weights first is cheaper")
+        raise ConfigError(
+            "precompute stores dense aggregated features, but the node features are sparse; drop precompute: "
+            "multiplying sparse features by the weights first is cheaper"
+        )
     settings = pass_settings()
     try:
         with pass_scope(replace(settings, precomputed=(layer, Ingredients(layer.direction)))):
@@ -73,15 +82,24 @@ def precompute(model: Model, partition: Partition) -> tuple[Partition, PassSetti
             with Tape(training=True, all_sum=partition.halo_comm.all_sum):
                 total, traced, columns = total_of(layer, graph)
     except (ColumnError, ShapeError, UserFunctionError) as error:
-        raise ConfigError(f"precompute: {name} does not run on the node features alone ({error}); drop precompute, or use a "
-                          "first layer that does") from error
+        raise ConfigError(
+            f"precompute: {name} does not run on the node features alone ({error}); drop precompute, or use a "
+            "first layer that does"
+        ) from error
     if total.needs_grad or any(e.traits.random for e in traced.order) or "" not in traced.sums:
-        raise ConfigError(f"precompute: the messages of {name} depend on weights or on dropout, or have several totals; drop "
-                          "precompute, or use a first layer that aggregates features, such as gcn, sage or gin")
+        raise ConfigError(
+            f"precompute: the messages of {name} depend on weights or on dropout, or have several totals; drop "
+            "precompute, or use a first layer that aggregates features, such as gcn, sage or gin"
+        )
     width = int(np.prod(total.shape[1:]))
     passes = 2 if layer.direction == "both" else 1
-    saving = Saving(name, passes * partition.n_edges, width, partition.n_nodes * width * total.dtype.itemsize)
-    settings = replace(settings, precomputed=(layer, Ingredients.of(layer.direction, traced, columns, partition.masters)))
+    saving = Saving(
+        name, passes * partition.n_edges, width, partition.n_nodes * width * total.dtype.itemsize
+    )
+    settings = replace(
+        settings,
+        precomputed=(layer, Ingredients.of(layer.direction, traced, columns, partition.masters)),
+    )
     return partition.overlay({PRECOMPUTED: total.value}, {}), settings, saving
 
 
@@ -91,9 +109,15 @@ def _first(model: Model, partition: Partition) -> Stages:
     layers = [step.made_by for step in steps]
     first = layers[0] if layers else None
     if steps and steps[0].along is not None:
-        raise ConfigError(f"precompute: {type(first).__name__} runs along one relation, and totals are those of all edges; drop precompute")
+        raise ConfigError(
+            f"precompute: {type(first).__name__} runs along one relation, and totals are those of all edges; drop precompute"
+        )
     if first is None or first.sum is None:
-        raise ConfigError(f"precompute: {type(model).__name__} has no layer that sums messages; drop precompute")
+        raise ConfigError(
+            f"precompute: {type(model).__name__} has no layer that sums messages; drop precompute"
+        )
     if sum(layer is first for layer in layers) > 1:
-        raise ConfigError(f"precompute: {type(first).__name__} is run several times with the same weights; drop precompute")
+        raise ConfigError(
+            f"precompute: {type(first).__name__} is run several times with the same weights; drop precompute"
+        )
     return first

@@ -13,6 +13,7 @@ runs forward, and backward if what it adds needs a gradient: not over constants.
 send as receive, as in the whole graph or a cluster, the narrower side is summed, which sends least
 between workers. All counts are sums over the workers, so every worker decides alike.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -55,7 +56,13 @@ class ProductOrder:
         rows, learned = record and needs_grad(h), record and needs_grad(weight)
         # reading a deferred value would compute it
         sparse = not is_open(h) and holds_sparse(h)
-        return cls(weight.shape[0], prod(weight.shape[1:]), sparse, 1 + rows + learned, (1 + (rows or learned), 1 + rows))
+        return cls(
+            weight.shape[0],
+            prod(weight.shape[1:]),
+            sparse,
+            1 + rows + learned,
+            (1 + (rows or learned), 1 + rows),
+        )
 
     def one_of(self, k: int) -> ProductOrder:
         """The order for one of k products side by side, which each edge chooses."""

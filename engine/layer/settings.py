@@ -2,6 +2,7 @@
 
 They are not attributes of the model, so that runs with different settings can share one model.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -31,11 +32,17 @@ class PassSettings:
     recomputed: frozenset[int] = frozenset()
     precomputed: tuple[Any, Ingredients] | None = None
     frozen: frozenset[Parameter] = frozenset()
-    evaluate: Callable[[Any, dict[str, Any], Any, Any], tuple[dict[str, Any], dict[str, Any]]] | None = None
+    evaluate: (
+        Callable[[Any, dict[str, Any], Any, Any], tuple[dict[str, Any], dict[str, Any]]] | None
+    ) = None
 
     def ingredients(self, layer: Any) -> Ingredients | None:
         """What the precomputed total of a layer was computed from; None if it has none."""
-        return self.precomputed[1] if self.precomputed is not None and self.precomputed[0] is layer else None
+        return (
+            self.precomputed[1]
+            if self.precomputed is not None and self.precomputed[0] is layer
+            else None
+        )
 
 
 _SETTINGS: ContextVar[PassSettings | None] = ContextVar("graphtheta_pass_settings", default=None)

@@ -1,4 +1,5 @@
 """The stages of a superstep: what a layer is made of, apart from how it is run."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -3,6 +3,7 @@
 The columns that move are derived from what the traced gather reads and from where edges are
 stored. Messages about a user's functions name the layer, the stage and the remedy.
 """
+
 from __future__ import annotations
 
 import logging
@@ -46,10 +47,24 @@ class NodeColumns:
             the sum must then do so after; ``product_first`` says so.
     """
 
-    def __init__(self, layer: Stages, stage: str, columns: dict[str, Any], graph: ActiveGraph, n: int, step: Superstep):
+    def __init__(
+        self,
+        layer: Stages,
+        stage: str,
+        columns: dict[str, Any],
+        graph: ActiveGraph,
+        n: int,
+        step: Superstep,
+    ):
         self.precomputed = graph.settings.ingredients(layer) is not None
         self._step = step
-        self._owner, self._stage, self._columns, self._graph, self._n = type(layer).__name__, stage, columns, graph, n
+        self._owner, self._stage, self._columns, self._graph, self._n = (
+            type(layer).__name__,
+            stage,
+            columns,
+            graph,
+            n,
+        )
 
     def product_first(self, weight: Any, column: str = "h") -> bool:
         """Whether a product with a weight is cheaper before a linear sum than after it.
@@ -63,7 +78,9 @@ class NodeColumns:
         """
         key = column, tuple(weight.shape)
         if key not in self._step.orders:
-            self._step.orders[key] = ProductOrder.of(getattr(self, column), weight, current().record)
+            self._step.orders[key] = ProductOrder.of(
+                getattr(self, column), weight, current().record
+            )
         return not self.precomputed and self._step.orders[key].product_first(self._step.counts)
 
     def __getattr__(self, name: str) -> Any:
@@ -75,8 +92,10 @@ class NodeColumns:
         try:
             return self._graph.node(name, self._n)
         except KeyError:
-            raise ColumnError(f"{self._stage} of {self._owner} reads node.{name}, which does not exist; "
-                              f"there are {', '.join([*self._columns, *self._graph.node_names()])}") from None
+            raise ColumnError(
+                f"{self._stage} of {self._owner} reads node.{name}, which does not exist; "
+                f"there are {', '.join([*self._columns, *self._graph.node_names()])}"
+            ) from None
 
 
 class Totals:
@@ -89,8 +108,10 @@ class Totals:
         if name.startswith("__"):
             raise AttributeError(name)
         if name not in self._totals:
-            raise ColumnError(f"apply of {self._owner} reads total.{name}; its sum names several aggregators, so there is one total for "
-                              f"each: {', '.join(f'total.{n}' for n in self._totals)}")
+            raise ColumnError(
+                f"apply of {self._owner} reads total.{name}; its sum names several aggregators, so there is one total for "
+                f"each: {', '.join(f'total.{n}' for n in self._totals)}"
+            )
         return self._totals[name]
 
 
@@ -113,7 +134,9 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
     if (ingredients := graph.settings.ingredients(layer)) is not None:
         return _apply_precomputed(layer, ingredients, owner, graph, h)
     level = graph.next_level(layer)
-    step = Superstep(owner, layer.direction, made_by=layer, counts=graph.counts(level), along=graph.along)
+    step = Superstep(
+        owner, layer.direction, made_by=layer, counts=graph.counts(level), along=graph.along
+    )
     graph.supersteps.append(step)
     n = min(level.n_in, graph.n)
     given = {name: _as_rows(owner, name, x, graph, n) for name, x in {"h": h, **extra}.items()}
@@ -121,7 +144,9 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
         made = layer.transform(NodeColumns(layer, "transform", given, graph, n, step))
     columns = _check_transform(owner, made, given, graph, n)
     step.stored = {n: n for n in graph.node_names() if n not in columns}
-    step.stored |= {n: x.name.removeprefix("node.") for n, x in columns.items() if isinstance(x, StoredRows)}
+    step.stored |= {
+        n: x.name.removeprefix("node.") for n, x in columns.items() if isinstance(x, StoredRows)
+    }
     if graph.settings.evaluate is not None and layer.sum is not None:
         with naming(f"gather of {owner}"):
             totals, outputs = graph.settings.evaluate(layer, columns, graph, level)
@@ -140,14 +165,18 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
     return _check_apply(owner, out, level.n_out)
 
 
-def _run_decoder(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGraph, level: Level, key: int | None) -> Var:
+def _run_decoder(
+    program: EdgeProgram, columns: dict[str, Any], graph: ActiveGraph, level: Level, key: int | None
+) -> Var:
     outputs = _run_phases(program, columns, graph, level, key)[1]
     value = outputs.pop("")
     graph.carry(outputs, level)
     return value
 
 
-def _apply_precomputed(layer: Stages, ingredients: Ingredients, owner: str, graph: ActiveGraph, h: Any) -> Any:
+def _apply_precomputed(
+    layer: Stages, ingredients: Ingredients, owner: str, graph: ActiveGraph, h: Any
+) -> Any:
     """Apply to precomputed totals; the layer uses no level of the view."""
     n = graph.n
     check_direction(layer, 0, ingredients.direction)
@@ -155,14 +184,26 @@ def _apply_precomputed(layer: Stages, ingredients: Ingredients, owner: str, grap
     graph.supersteps.append(step)
     given = {"h": h}
     if h is not graph.x:
-        raise UserFunctionError(f"{owner} has a precomputed total, but is called with other values than graph.x, such as its dropout; "
-                                "set dropout to 0, disable precompute, or call the layer with graph.x")
+        raise UserFunctionError(
+            f"{owner} has a precomputed total, but is called with other values than graph.x, such as its dropout; "
+            "set dropout to 0, disable precompute, or call the layer with graph.x"
+        )
     with graph.ledger.stage("transform"), naming(f"transform of {owner}"):
-        columns = _check_transform(owner, layer.transform(NodeColumns(layer, "transform", given, graph, n, step)), given, graph, n)
-    ingredients.check(owner, _traced(layer, owner, columns, graph, None), columns, graph.space(n).gid)
+        columns = _check_transform(
+            owner,
+            layer.transform(NodeColumns(layer, "transform", given, graph, n, step)),
+            given,
+            graph,
+            n,
+        )
+    ingredients.check(
+        owner, _traced(layer, owner, columns, graph, None), columns, graph.space(n).gid
+    )
     with graph.ledger.stage("apply"), naming(f"apply of {owner}"):
         total = Var(graph.view.node_column(PRECOMPUTED, n), graph.space(n))
-        return _check_apply(owner, layer.apply(NodeColumns(layer, "apply", columns, graph, n, step), total), n)
+        return _check_apply(
+            owner, layer.apply(NodeColumns(layer, "apply", columns, graph, n, step), total), n
+        )
 
 
 def total_of(layer: Stages, graph: ActiveGraph) -> tuple[Var, SymbolicTrace, dict[str, Any]]:
@@ -172,31 +213,58 @@ def total_of(layer: Stages, graph: ActiveGraph) -> tuple[Var, SymbolicTrace, dic
     """
     owner, level = type(layer).__name__, graph.next_level(layer)
     current().dtype = graph.dtype
-    given, step = {"h": graph.x}, Superstep(owner, layer.direction, made_by=layer, counts=level.counts)
+    given, step = (
+        {"h": graph.x},
+        Superstep(owner, layer.direction, made_by=layer, counts=level.counts),
+    )
     with naming(f"transform of {owner}"):
         made = layer.transform(NodeColumns(layer, "transform", given, graph, level.n_in, step))
     columns = _check_transform(owner, made, given, graph, level.n_in)
     traced = _traced(layer, owner, columns, graph, level)
-    return _run_phases(PROGRAMS.planned(traced), columns, graph, level, None)[0][""], traced, columns
+    return (
+        _run_phases(PROGRAMS.planned(traced), columns, graph, level, None)[0][""],
+        traced,
+        columns,
+    )
 
 
-def _run_phases(program: EdgeProgram, columns: dict[str, Any], graph: ActiveGraph, level: Level,
-                key: int | None) -> tuple[dict[str, Var], dict[str, Var]]:
+def _run_phases(
+    program: EdgeProgram, columns: dict[str, Any], graph: ActiveGraph, level: Level, key: int | None
+) -> tuple[dict[str, Var], dict[str, Var]]:
     out_space = graph.space(level.n_out)
     totals: dict[str, Var] = {}
     outputs: dict[str, Var] = {}
     hoisted = _Hoisted(program, key)
     # columns that neither transform nor the planner has made are stored
-    graph.read_begin((n for phase in program.phases for kind in ("src", "dst") for n in phase.reads[kind] if n not in columns), level.n_in)
+    graph.read_begin(
+        (
+            n
+            for phase in program.phases
+            for kind in ("src", "dst")
+            for n in phase.reads[kind]
+            if n not in columns
+        ),
+        level.n_in,
+    )
     columns = {**columns, **hoisted.columns(columns, graph, level)}
-    columns = graph.sent(columns, [n for n in columns if any(n in phase.reads["src"] for phase in program.phases)], level)
+    columns = graph.sent(
+        columns,
+        [n for n in columns if any(n in phase.reads["src"] for phase in program.phases)],
+        level,
+    )
     for phase in program.phases:
-        nodes = {n: columns[n] if n in columns else graph.node(n, level.n_in) for kind in ("src", "dst") for n in phase.reads[kind]}
+        nodes = {
+            n: columns[n] if n in columns else graph.node(n, level.n_in)
+            for kind in ("src", "dst")
+            for n in phase.reads[kind]
+        }
         edges, carried = graph.edges([n for n in phase.reads["edge"] if n not in COMPUTED], level)
         inputs = Inputs(nodes, edges, carried, {i: hoisted.operand(i) for i in phase.operands}, key)
         graph.traffic.append(Traffic.of(phase, level, inputs, len(graph.supersteps) - 1))
         # global ids take a pass over the edges, so they are looked up only for new edge values
-        totals, outputs = gather_sum(phase, level, inputs, out_space, graph.edge_space(level) if phase.outputs else None)
+        totals, outputs = gather_sum(
+            phase, level, inputs, out_space, graph.edge_space(level) if phase.outputs else None
+        )
         if phase.result is not None:
             columns |= normaliser(phase.result, totals[""])
     if program.after:
@@ -220,12 +288,16 @@ class _Hoisted:
             return {}
         for e in ordered(wanted.values()):
             if e.leaf is not None and e.leaf[0] == "node":
-                self._known[e] = given[e.leaf[1]] if e.leaf[1] in given else graph.node(e.leaf[1], n_in)
+                self._known[e] = (
+                    given[e.leaf[1]] if e.leaf[1] in given else graph.node(e.leaf[1], n_in)
+                )
         sent = {n for phase in self._program.phases for n in phase.reads["src"]}
         with graph.ledger.stage("transform"):
             # columns with more rows first, so that values read at both ends are computed once
-            return {name: self._value(wanted[name], self._known, n_in if name in sent else level.n_out)
-                    for name in sorted(wanted, key=lambda n: n not in sent)}
+            return {
+                name: self._value(wanted[name], self._known, n_in if name in sent else level.n_out)
+                for name in sorted(wanted, key=lambda n: n not in sent)
+            }
 
     def operand(self, number: int) -> Any:
         """A parameter, a constant, or the value of an expression of them."""
@@ -248,7 +320,9 @@ def _planned(owner: str, traced: SymbolicTrace, graph: ActiveGraph) -> EdgeProgr
     return program
 
 
-def _traced(layer: Stages, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Level | None) -> SymbolicTrace:
+def _traced(
+    layer: Stages, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Level | None
+) -> SymbolicTrace:
     known = graph.node_schema(columns)
     sparse, stored = ([n for n, schema in known.items() if schema[at]] for at in (3, 4))
     nodes = {n: schema[:3] for n, schema in known.items() if n not in sparse}
@@ -273,29 +347,43 @@ def fallback_text(owner: str, reason: str) -> str:
 def _as_rows(owner: str, name: str, x: Any, graph: ActiveGraph, n: int) -> Any:
     if not isinstance(x, Var) or x.space is None:
         kind = "a parameter" if isinstance(x, Parameter) else type(x).__name__
-        raise UserFunctionError(f"{owner} was called with {kind} as {name}; expected node values such as graph.x or the result of a layer")
+        raise UserFunctionError(
+            f"{owner} was called with {kind} as {name}; expected node values such as graph.x or the result of a layer"
+        )
     if not x.space.nested_with(graph.space(n)):
-        raise UserFunctionError(f"{owner} was called with {name} from another forward pass; keep values within one call of forward")
+        raise UserFunctionError(
+            f"{owner} was called with {name} from another forward pass; keep values within one call of forward"
+        )
     if x.space.n < n:
-        raise UserFunctionError(f"{owner} was called with {name} of a later layer, which has too few rows; call layers in the "
-                                "order in which values flow, and in the same order in every forward pass")
+        raise UserFunctionError(
+            f"{owner} was called with {name} of a later layer, which has too few rows; call layers in the "
+            "order in which values flow, and in the same order in every forward pass"
+        )
     return graph.given(x, n)
 
 
-def _check_transform(owner: str, made: Any, given: dict[str, Any], graph: ActiveGraph, n: int) -> dict[str, Any]:
+def _check_transform(
+    owner: str, made: Any, given: dict[str, Any], graph: ActiveGraph, n: int
+) -> dict[str, Any]:
     if not isinstance(made, dict):
-        raise UserFunctionError(f"transform of {owner} returned {'Var' if isinstance(made, Var) else type(made).__name__}; "
-                                "expected a dict of node columns, such as dict(z=...)")
+        raise UserFunctionError(
+            f"transform of {owner} returned {'Var' if isinstance(made, Var) else type(made).__name__}; "
+            "expected a dict of node columns, such as dict(z=...)"
+        )
     for name, x in made.items():
         if not isinstance(x, Var) or x.space is None or x.shape[0] != n:
             got = f"{list(x.shape)}" if hasattr(x, "shape") else type(x).__name__
-            raise UserFunctionError(f"transform of {owner} returned {name} = {got}; expected {_row_each(n)}")
+            raise UserFunctionError(
+                f"transform of {owner} returned {name} = {got}; expected {_row_each(n)}"
+            )
     return {**given, **made}
 
 
 def _check_apply(owner: str, out: Any, n: int) -> Any:
     if isinstance(out, Totals):
-        raise UserFunctionError(f"apply of {owner} returned all totals at once; join them, as in gt.concat([total.mean, total.max])")
+        raise UserFunctionError(
+            f"apply of {owner} returned all totals at once; join them, as in gt.concat([total.mean, total.max])"
+        )
     if not isinstance(out, Var) or out.space is None or out.shape[0] != n:
         got = f"{list(out.shape)}" if hasattr(out, "shape") else type(out).__name__
         raise UserFunctionError(f"apply of {owner} returned {got}; expected {_row_each(n)}")
@@ -304,4 +392,8 @@ def _check_apply(owner: str, out: Any, n: int) -> Any:
 
 def _row_each(n: int) -> str:
     # most mistakes are found by a dry run, which has no nodes
-    return f"one row for each of the {n} nodes" if n else "one row for each node, computed from the columns of node"
+    return (
+        f"one row for each of the {n} nodes"
+        if n
+        else "one row for each node, computed from the columns of node"
+    )

@@ -9,6 +9,7 @@ A column is sent once for each (master, mirror) pair of a plan, whatever the num
 
 The ledger counts the bytes that are sent; both numbers are equal.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -77,19 +78,29 @@ class Widths:
         forward = backward = 0
         for p in level.passes:
             senders, receivers = p.senders.plan, p.receivers.plan
-            f, b = self.moved(len(senders.rows), senders.n_halo, len(receivers.rows), receivers.n_halo)
+            f, b = self.moved(
+                len(senders.rows), senders.n_halo, len(receivers.rows), receivers.n_halo
+            )
             forward, backward = forward + f, backward + b
         return forward, backward
 
-    def moved(self, sent: Rows, send_halo: Rows, received: Rows, receive_halo: Rows) -> tuple[Rows, Rows]:
+    def moved(
+        self, sent: Rows, send_halo: Rows, received: Rows, receive_halo: Rows
+    ) -> tuple[Rows, Rows]:
         """Bytes sent over a pass, forward and backward, of one worker or of an array of workers.
 
         Args:
             sent, send_halo: Master rows of the sending end that others read, and halo rows here.
             received, receive_halo: The same of the receiving end.
         """
-        return (sent * self.src + received * (self.dst + self.shared) + receive_halo * (self.partial + self.returned),
-                received * self.backward_state + send_halo * self.src_grad + receive_halo * self.dst_grad)
+        return (
+            sent * self.src
+            + received * (self.dst + self.shared)
+            + receive_halo * (self.partial + self.returned),
+            received * self.backward_state
+            + send_halo * self.src_grad
+            + receive_halo * self.dst_grad,
+        )
 
 
 @dataclass(frozen=True)
@@ -119,8 +130,12 @@ class Traffic:
         if key not in known:
             known[key] = Widths.of(phase, learned)
         forward, backward = known[key].sent(level)
-        differentiated = bool(learned) or any(needs_grad(x) for x in (*inputs.edges.values(), *inputs.operands.values()))
-        return cls(known[key], forward, backward if differentiated else 0, differentiated, superstep)
+        differentiated = bool(learned) or any(
+            needs_grad(x) for x in (*inputs.edges.values(), *inputs.operands.values())
+        )
+        return cls(
+            known[key], forward, backward if differentiated else 0, differentiated, superstep
+        )
 
 
 def _further(phase: Phase) -> tuple[int, int, int]:
@@ -128,7 +143,10 @@ def _further(phase: Phase) -> tuple[int, int, int]:
     shared = returned = passes = 0
     for one in phase.further:
         ((name, aggregator),) = one.aggregators.items()
-        state, again = aggregator.start(0, one.shapes(name), one.dtype), aggregator.passes(one.dtype) - 1
+        state, again = (
+            aggregator.start(0, one.shapes(name), one.dtype),
+            aggregator.passes(one.dtype) - 1,
+        )
         shared += again * Layout({c: as_integers(state[c]) for c in aggregator.shared}).width
         returned += again * Layout(aggregator.returned(state)).width
         passes += again
@@ -137,5 +155,15 @@ def _further(phase: Phase) -> tuple[int, int, int]:
 
 def _read(phase: Phase, end: str, only: Collection[str] | None) -> int:
     """Bytes of the columns read at an end, of all or of some."""
-    found = {e.leaf[1]: e for e in phase.order if e.leaf is not None and e.leaf[0] == end and e.leaf[1] not in COMPUTED}
-    return Layout({name: np.empty((0, *e.dims), e.dtype) for name, e in found.items() if only is None or name in only}).width
+    found = {
+        e.leaf[1]: e
+        for e in phase.order
+        if e.leaf is not None and e.leaf[0] == end and e.leaf[1] not in COMPUTED
+    }
+    return Layout(
+        {
+            name: np.empty((0, *e.dims), e.dtype)
+            for name, e in found.items()
+            if only is None or name in only
+        }
+    ).width

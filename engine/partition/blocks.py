@@ -1,4 +1,5 @@
 """Sorts the edges of a worker into blocks, by destination and by source, on all threads."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -14,8 +15,14 @@ from .relation import EdgeBlock
 MOST_EDGES = (1 << 31) - 1
 
 
-def edge_blocks(src: np.ndarray, dst: np.ndarray, edges: np.ndarray, row_of: np.ndarray, n_masters: int,
-                n_mirrors: int) -> tuple[list[EdgeBlock], np.ndarray]:
+def edge_blocks(
+    src: np.ndarray,
+    dst: np.ndarray,
+    edges: np.ndarray,
+    row_of: np.ndarray,
+    n_masters: int,
+    n_mirrors: int,
+) -> tuple[list[EdgeBlock], np.ndarray]:
     """The edges of a worker in the blocks core, (mirror, master), (master, mirror), (mirror, mirror).
 
     In each block, edges are stored by destination, source and id.
@@ -32,30 +39,65 @@ def edge_blocks(src: np.ndarray, dst: np.ndarray, edges: np.ndarray, row_of: np.
         PartitionError: There are too many edges for positions of 32 bits.
     """
     if len(edges) > MOST_EDGES:
-        raise PartitionError(f"{len(edges)} edges on one worker, whose positions have 32 bits, are more than {MOST_EDGES}; use more "
-                             "workers")
+        raise PartitionError(
+            f"{len(edges)} edges on one worker, whose positions have 32 bits, are more than {MOST_EDGES}; use more "
+            "workers"
+        )
     n, sizes = n_masters + n_mirrors, (n_masters, n_mirrors)
     # what is dealt is not stored elsewhere, so that its memory serves what follows
-    in_bounds, in_src, gid = pairs.sorted_pairs(pairs.dealt_pairs(*_keys(src, dst, edges, row_of, sizes), 2 * n), 2 * n, np.int64)
-    out_bounds, out_dst, out_edge = pairs.sorted_pairs(pairs.dealt_pairs(in_src, *_rows(in_bounds), 2 * n), 1)
+    in_bounds, in_src, gid = pairs.sorted_pairs(
+        pairs.dealt_pairs(*_keys(src, dst, edges, row_of, sizes), 2 * n), 2 * n, np.int64
+    )
+    out_bounds, out_dst, out_edge = pairs.sorted_pairs(
+        pairs.dealt_pairs(in_src, *_rows(in_bounds), 2 * n), 1
+    )
     blocks = []
     # where the keys of each block begin; see end_keys
-    for number, (a, b) in enumerate(zip((0, n_masters, n, n + n_masters), (0, n_masters, 2 * n_masters, n + n_masters), strict=True)):
+    for number, (a, b) in enumerate(
+        zip(
+            (0, n_masters, n, n + n_masters),
+            (0, n_masters, 2 * n_masters, n + n_masters),
+            strict=True,
+        )
+    ):
         src_kind, dst_kind = number & 1, number >> 1
-        in_ptr, out_ptr = in_bounds[b: b + sizes[dst_kind] + 1], out_bounds[a: a + sizes[src_kind] + 1]
+        in_ptr, out_ptr = (
+            in_bounds[b : b + sizes[dst_kind] + 1],
+            out_bounds[a : a + sizes[src_kind] + 1],
+        )
         start, part = int(in_ptr[0]), slice(in_ptr[0], in_ptr[-1])
         for x, lowest in ((in_src, a), (out_dst, b), (out_edge, start)) if number else ():
             x[part] -= lowest
-        blocks.append(EdgeBlock(src_kind, dst_kind, start, in_ptr - start, in_src[part], out_ptr - start, out_dst[part], out_edge[part]))
+        blocks.append(
+            EdgeBlock(
+                src_kind,
+                dst_kind,
+                start,
+                in_ptr - start,
+                in_src[part],
+                out_ptr - start,
+                out_dst[part],
+                out_edge[part],
+            )
+        )
     return blocks, gid
 
 
-def _keys(src: np.ndarray, dst: np.ndarray, edges: np.ndarray, row_of: np.ndarray,
-          sizes: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _keys(
+    src: np.ndarray, dst: np.ndarray, edges: np.ndarray, row_of: np.ndarray, sizes: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Keys of the destinations and sources of some edges, [m] int32 each, and their ids; see ``end_keys``."""
     by_src, by_dst = empty(edges.shape, np.int32), empty(edges.shape, np.int32)
-    by_blocks(lambda b, begin, end: end_keys(src, dst, edges, row_of, sizes, by_src, by_dst, begin, end), len(edges), 1)
-    return by_dst, by_src, edges.astype(np.int32 if len(src) <= pairs.WIDEST else np.int64, copy=False)
+    by_blocks(
+        lambda b, begin, end: end_keys(src, dst, edges, row_of, sizes, by_src, by_dst, begin, end),
+        len(edges),
+        1,
+    )
+    return (
+        by_dst,
+        by_src,
+        edges.astype(np.int32 if len(src) <= pairs.WIDEST else np.int64, copy=False),
+    )
 
 
 def _rows(bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -63,7 +105,9 @@ def _rows(bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     rows, n = empty((int(bounds[-1]),), np.int32), len(bounds) - 1
 
     def write(b: int, begin: int, end: int) -> None:
-        rows[bounds[begin]: bounds[end]] = np.repeat(np.arange(begin, end, dtype=np.int32), np.diff(bounds[begin: end + 1]))
+        rows[bounds[begin] : bounds[end]] = np.repeat(
+            np.arange(begin, end, dtype=np.int32), np.diff(bounds[begin : end + 1])
+        )
 
     by_blocks(write, n, max(len(rows) // max(n, 1), 1))
     return rows, pairs.numbered(len(rows), len(rows))

@@ -3,6 +3,7 @@
 Look-ups are collective, so a directory may be distributed: all ranks make the same look-ups in the
 same order, each with its own ids or with none.
 """
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -141,13 +142,23 @@ class LocalDirectory(Directory):
 
     def __init__(self, masters: np.ndarray):
         bits = (2 * len(masters) + 1).bit_length()
-        self._masters, self._slots, self._shift = masters, np.full(1 << bits, -1, np.int32), 64 - bits
+        self._masters, self._slots, self._shift = (
+            masters,
+            np.full(1 << bits, -1, np.int32),
+            64 - bits,
+        )
         fill(masters, self._slots, self._shift)
 
     def find(self, ids: np.ndarray) -> np.ndarray:
         """Rows of some nodes, [n] int32; -1 for those that are not here."""
         rows = np.empty(len(ids), np.int32)
-        by_blocks(lambda b, begin, end: find(self._masters, self._slots, self._shift, ids, rows, begin, end), len(ids), PROBES)
+        by_blocks(
+            lambda b, begin, end: find(
+                self._masters, self._slots, self._shift, ids, rows, begin, end
+            ),
+            len(ids),
+            PROBES,
+        )
         return rows
 
     def locate(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -163,5 +174,7 @@ class LocalDirectory(Directory):
 
 def missing(ids: np.ndarray) -> PartitionError:
     """The error of ids that no node has."""
-    return PartitionError(f"the graph has no node {ids[0]}; {len(ids)} of the ids to look up are not in the graph; "
-                          "give global ids, from 0 to the number of nodes - 1")
+    return PartitionError(
+        f"the graph has no node {ids[0]}; {len(ids)} of the ids to look up are not in the graph; "
+        "give global ids, from 0 to the number of nodes - 1"
+    )

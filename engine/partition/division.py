@@ -4,6 +4,7 @@ Rules are computed where they are needed. Owners that other node partitioners co
 a distributed table. Workers read shares of the edges, and send each edge to its worker. What cannot
 be divided runs on rank 0, which reads and sends all edges.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -37,7 +38,9 @@ class Division(NamedTuple):
     dealt: Iterator[tuple[EdgeChunk, np.ndarray]]
 
 
-def divide(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner: str, seed: int) -> Division:
+def divide(
+    source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner: str, seed: int
+) -> Division:
     """Owners of nodes and workers of edges; checks what partitioner and placement return.
 
     Args:
@@ -52,31 +55,66 @@ def divide(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner
     placement, partitioner = find_pair(edge_placement, node_partitioner, seed)
     n, size, first = source.n_nodes, comm.size, comm.rank == 0
     runs = first or not partitioner.sequential
-    made = _agreed(comm, lambda: allowed(partitioner.divide(source, comm), partitioner, edge_placement) if runs else None)
+    made = _agreed(
+        comm,
+        lambda: (
+            allowed(partitioner.divide(source, comm), partitioner, edge_placement) if runs else None
+        ),
+    )
 
     def known(ids: np.ndarray) -> np.ndarray:
         assert made is not None
-        return checked(made.owner(ids), len(ids), size, f"masters={partitioner.name}: the owners of {len(ids)} nodes")
+        return checked(
+            made.owner(ids),
+            len(ids),
+            size,
+            f"masters={partitioner.name}: the owners of {len(ids)} nodes",
+        )
 
     owner: Callable[[np.ndarray], np.ndarray] = known
     if not partitioner.by_rule:
-        ids = np.arange(*(block_bounds(n, comm.rank, size) if not partitioner.sequential else (0, n if first else 0)))
-        owner = Table(comm, ids, _agreed(comm, lambda: known(ids) if runs else NO_WORKERS), block_owner(n, size)).look_up
-    said, own = f"partitioner={placement.name}", comm.broadcast(made is not None and made.worker is not None)
+        ids = np.arange(
+            *(
+                block_bounds(n, comm.rank, size)
+                if not partitioner.sequential
+                else (0, n if first else 0)
+            )
+        )
+        owner = Table(
+            comm,
+            ids,
+            _agreed(comm, lambda: known(ids) if runs else NO_WORKERS),
+            block_owner(n, size),
+        ).look_up
+    said, own = (
+        f"partitioner={placement.name}",
+        comm.broadcast(made is not None and made.worker is not None),
+    )
     worker = None if own else _agreed(comm, lambda: placement.share(source, owner, comm))
     if worker is not None:
-        return Division(owner, partitioner.by_rule, _dealt(comm, source.share(comm.rank, size), worker, said))
+        return Division(
+            owner, partitioner.by_rule, _dealt(comm, source.share(comm.rank, size), worker, said)
+        )
     if own:
         worker, said = None if made is None else made.worker, f"masters={partitioner.name}"
     else:
         owners = owner(np.arange(n if first else 0))
         worker = _agreed(comm, lambda: placement.place(source, owners, size) if first else None)
     chunks = source.chunks() if worker is not None else iter(())
-    return Division(owner, partitioner.by_rule, _dealt(comm, chunks, worker or (lambda chunk: NO_WORKERS), said, first))
+    return Division(
+        owner,
+        partitioner.by_rule,
+        _dealt(comm, chunks, worker or (lambda chunk: NO_WORKERS), said, first),
+    )
 
 
-def _dealt(comm: Comm, chunks: Iterator[EdgeChunk], worker: Callable[[EdgeChunk], np.ndarray], said: str,
-           sends: bool = True) -> Iterator[tuple[EdgeChunk, np.ndarray]]:
+def _dealt(
+    comm: Comm,
+    chunks: Iterator[EdgeChunk],
+    worker: Callable[[EdgeChunk], np.ndarray],
+    said: str,
+    sends: bool = True,
+) -> Iterator[tuple[EdgeChunk, np.ndarray]]:
     """The chunks of this rank with the workers of their edges, and empty ones as often as other ranks have more.
 
     Args:

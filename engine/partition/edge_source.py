@@ -1,4 +1,5 @@
 """Edge sources: the edges of a graph in chunks, as partitioners read them."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -86,4 +87,3 @@ class GraphEdges:
         for a in range(first, end, self._chunk):
             b = min(a + self._chunk, end)
             yield EdgeChunk(np.arange(a, b), self._graph.src[a:b], self._graph.dst[a:b])
-

@@ -15,6 +15,7 @@ are repeatable to the bit.
 All columns of a move travel in one message per pair of workers (``message.py``). The blocking call is begin() followed by
 end().
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -96,14 +97,22 @@ class MovePlan:
             sent: Positions in ``rows``, ascending.
             halo: Halo rows, ascending.
         """
-        return MovePlan(self.n_rows, self.rows[sent], np.searchsorted(sent, self.send_ptr), np.searchsorted(halo, self.recv_ptr), True)
+        return MovePlan(
+            self.n_rows,
+            self.rows[sent],
+            np.searchsorted(sent, self.send_ptr),
+            np.searchsorted(halo, self.recv_ptr),
+            True,
+        )
 
     def renumbered(self, position: np.ndarray, n_rows: int) -> MovePlan:
         """The same plan over a frame in which master row r is row position[r]."""
         return MovePlan(n_rows, position[self.rows], self.send_ptr, self.recv_ptr, self.anywhere)
 
 
-def _swap_rows(comm: Comm, chosen: np.ndarray, ptr: np.ndarray, their_ptr: np.ndarray) -> np.ndarray:
+def _swap_rows(
+    comm: Comm, chosen: np.ndarray, ptr: np.ndarray, their_ptr: np.ndarray
+) -> np.ndarray:
     """Send each partner the rows chosen from its group, and receive the rows that it has chosen.
 
     Both sides know the size of a group, which bounds the length of a list; a message starts with
@@ -121,16 +130,23 @@ def _swap_rows(comm: Comm, chosen: np.ndarray, ptr: np.ndarray, their_ptr: np.nd
     # only partners with a group take part, so that the time does not grow with the number of workers
     sends = []
     for q in np.flatnonzero(np.diff(ptr)).tolist():
-        group = chosen[bounds[q]: bounds[q + 1]] - ptr[q]
+        group = chosen[bounds[q] : bounds[q + 1]] - ptr[q]
         sends.append((q, np.append(len(group), group).astype(np.int32)))
-    received = [(q, np.empty(1 + their_ptr[q + 1] - their_ptr[q], np.int32)) for q in np.flatnonzero(np.diff(their_ptr)).tolist()]
+    received = [
+        (q, np.empty(1 + their_ptr[q + 1] - their_ptr[q], np.int32))
+        for q in np.flatnonzero(np.diff(their_ptr)).tolist()
+    ]
     comm.move_begin(sends, received, Tag.ROWS, at_most=True).end()
-    return np.concatenate([NOTHING, *(their_ptr[q] + x[1: 1 + x[0]] for q, x in received)])
+    return np.concatenate([NOTHING, *(their_ptr[q] + x[1 : 1 + x[0]] for q, x in received)])
 
 
 def pointers(counts: list[int]) -> np.ndarray:
     """Bounds of consecutive groups of these sizes, [n + 1] int64."""
-    return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))) if len(counts) else np.zeros(1, np.int64)
+    return (
+        np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+        if len(counts)
+        else np.zeros(1, np.int64)
+    )
 
 
 def plan_requests(comm: Comm, n_masters: int, wanted: list[np.ndarray]) -> MovePlan:
@@ -140,7 +156,13 @@ def plan_requests(comm: Comm, n_masters: int, wanted: list[np.ndarray]) -> MoveP
     """
     rows = comm.all_to_all([w.astype(np.int64) for w in wanted])
     anywhere = bool(comm.all_sum(np.array(sum(len(w) for w in wanted))) > 0)
-    return MovePlan(n_masters, np.concatenate(rows), pointers([len(r) for r in rows]), pointers([len(w) for w in wanted]), anywhere)
+    return MovePlan(
+        n_masters,
+        np.concatenate(rows),
+        pointers([len(r) for r in rows]),
+        pointers([len(w) for w in wanted]),
+        anywhere,
+    )
 
 
 class Exchange:
@@ -184,7 +206,9 @@ class ToMirrors:
             layout = Layout(columns)
             self._received = MessageBuffer(layout, plan.recv_ptr)
             out = MessageBuffer(layout, plan.send_ptr).write(columns, plan.rows)
-            self._pending = exchange.comm.move_begin(out.messages(), self._received.messages(), Tag.TO_MIRRORS)
+            self._pending = exchange.comm.move_begin(
+                out.messages(), self._received.messages(), Tag.TO_MIRRORS
+            )
 
     def end(self) -> Columns:
         """Wait for the messages; returns the halo rows, contiguous."""
@@ -204,7 +228,9 @@ class ToMasters:
             layout = Layout(columns)
             self._received = MessageBuffer(layout, plan.send_ptr)
             out = MessageBuffer.of(layout, plan.recv_ptr, columns)
-            self._pending = exchange.comm.move_begin(out.messages(), self._received.messages(), Tag.TO_MASTERS)
+            self._pending = exchange.comm.move_begin(
+                out.messages(), self._received.messages(), Tag.TO_MASTERS
+            )
 
     def end(self, merge: Callable[[np.ndarray, Columns], None]) -> None:
         """Wait, then call merge(master rows, columns) for each sender in rank order."""
@@ -212,4 +238,4 @@ class ToMasters:
             return
         self._pending.end()
         for q in np.flatnonzero(np.diff(ptr := self._plan.send_ptr)).tolist():
-            merge(self._plan.rows[ptr[q]: ptr[q + 1]], self._received.part(q))
+            merge(self._plan.rows[ptr[q] : ptr[q + 1]], self._received.part(q))

@@ -1,4 +1,5 @@
 """Values of any nodes: rows of this worker, and rows that a plan fetches from their owners."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -61,5 +62,8 @@ def values_of(partition: Partition, ids: np.ndarray, column: np.ndarray) -> np.n
     found = locate(partition, ids)
     halo = Exchange(partition.halo_comm, found.plan).to_mirrors({"": column})[""]
     out = np.empty((len(ids), *column.shape[1:]), column.dtype)
-    out[found.remote], out[~found.remote] = halo[found.row[found.remote]], column[found.row[~found.remote]]
+    out[found.remote], out[~found.remote] = (
+        halo[found.row[found.remote]],
+        column[found.row[~found.remote]],
+    )
     return out

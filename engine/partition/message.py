@@ -12,6 +12,7 @@ ones.
 Under ``halo_scope("bf16")`` wide float32 columns are sent as the upper 16 bits of their numbers.
 They are float32 at both ends, so all sums are made in float32.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -86,7 +87,13 @@ class Layout:
         self.width = 0
         for name in sorted(columns, key=lambda n: (-sent[n].itemsize, n)):
             shape = columns[name].shape[1:]
-            self.slots[name] = Slot(shape, columns[name].dtype, sent[name], self.width, prod(shape) * sent[name].itemsize)
+            self.slots[name] = Slot(
+                shape,
+                columns[name].dtype,
+                sent[name],
+                self.width,
+                prod(shape) * sent[name].itemsize,
+            )
             self.width += self.slots[name].width
         full = [slot for slot in self.slots.values() if slot.width]
         self.alone = len(full) <= 1 and not any(slot.rounded for slot in full)
@@ -128,13 +135,19 @@ class MessageBuffer:
                 found, at = located(columns[name], rows)
                 x = _words(np.ascontiguousarray(found))
                 kernel = pack_rounded if slot.rounded else pack
-                self._by_rows(kernel, x.shape[1], x, at, self._ptr, self._start(slot), self._items(slot))
+                self._by_rows(
+                    kernel, x.shape[1], x, at, self._ptr, self._start(slot), self._items(slot)
+                )
         return self
 
     def messages(self) -> list[Send]:
         """The messages that are not empty, with their partners."""
         width, begin = self._layout.width, self._begin
-        return [(q, self._bytes[begin[q]: begin[q] + self._counts[q] * width]) for q in np.flatnonzero(self._counts).tolist() if width]
+        return [
+            (q, self._bytes[begin[q] : begin[q] + self._counts[q] * width])
+            for q in np.flatnonzero(self._counts).tolist()
+            if width
+        ]
 
     def read(self) -> Columns:
         """The columns of all rows, contiguous."""
@@ -148,7 +161,9 @@ class MessageBuffer:
         found, n = {}, int(self._counts[q])
         for name, slot in self._layout.slots.items():
             begin = int(self._begin[q]) + n * slot.begin
-            found[name] = self._bytes[begin: begin + n * slot.width].view(slot.sent).reshape(n, *slot.shape)
+            found[name] = (
+                self._bytes[begin : begin + n * slot.width].view(slot.sent).reshape(n, *slot.shape)
+            )
             if slot.rounded:
                 found[name] = _as_float32(found[name])
         return found
@@ -162,11 +177,15 @@ class MessageBuffer:
         if slot.width:
             words = _words(out)
             kernel = unpack_rounded if slot.rounded else unpack
-            self._by_rows(kernel, words.shape[1], self._items(slot), self._ptr, self._start(slot), words)
+            self._by_rows(
+                kernel, words.shape[1], self._items(slot), self._ptr, self._start(slot), words
+            )
         return out
 
     def _by_rows(self, kernel: Callable[..., None], width: int, *arguments: Any) -> None:
-        buffers.by_blocks(lambda b, begin, end: kernel(*arguments, begin, end), int(self._ptr[-1]), width)
+        buffers.by_blocks(
+            lambda b, begin, end: kernel(*arguments, begin, end), int(self._ptr[-1]), width
+        )
 
     def _items(self, slot: Slot) -> np.ndarray:
         """All messages as unsigned integers of the size of a column's items."""
@@ -187,7 +206,11 @@ def _as_float32(x: np.ndarray) -> np.ndarray:
     """Rounded rows as float32."""
     out = buffers.empty(x.shape, np.float32)
     words, ptr, start = _words(out), np.array([0, len(x)]), np.zeros(1, np.int64)
-    buffers.by_blocks(lambda b, begin, end: unpack_rounded(x.reshape(-1), ptr, start, words, begin, end), len(x), words.shape[1])
+    buffers.by_blocks(
+        lambda b, begin, end: unpack_rounded(x.reshape(-1), ptr, start, words, begin, end),
+        len(x),
+        words.shape[1],
+    )
     return out
 
 

@@ -9,6 +9,7 @@ messages; in each block every end lies in one kind of row, so a kernel reads one
 block is compressed by destination (CSC) and by source (CSR) over one storage order, in which edge
 values are stored once.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -40,7 +41,9 @@ from .table import occurrences_of
 
 MASTER, MIRROR = 0, 1
 # on one rank
-NO_MIRRORS = Served(MovePlan(0, NOTHING, np.zeros(2, np.int64), np.zeros(2, np.int64), False), NOTHING)
+NO_MIRRORS = Served(
+    MovePlan(0, NOTHING, np.zeros(2, np.int64), np.zeros(2, np.int64), False), NOTHING
+)
 # roles of columns of a graph; all others are features
 ROLES = {"y": Role.TARGET, "train": Role.MASK, "val": Role.MASK, "test": Role.MASK}
 
@@ -110,7 +113,10 @@ class Partition:
         for b in self.relations[EDGE].blocks:
             at = slice(b.start, b.start + b.n_edges)
             src[at] = b.in_src + b.src_kind * self.n_masters
-            dst[at] = np.repeat(np.arange(len(b.in_indptr) - 1), np.diff(b.in_indptr)) + b.dst_kind * self.n_masters
+            dst[at] = (
+                np.repeat(np.arange(len(b.in_indptr) - 1), np.diff(b.in_indptr))
+                + b.dst_kind * self.n_masters
+            )
         return src, dst
 
     def edge_ends(self) -> tuple[np.ndarray, np.ndarray]:
@@ -129,7 +135,9 @@ class Partition:
             at = np.flatnonzero((stored >= b.start) & (stored < b.start + b.n_edges))
             edges = stored[at] - b.start
             src[at] = b.in_src[edges] + b.src_kind * self.n_masters
-            dst[at] = np.searchsorted(b.in_indptr, edges, side="right") - 1 + b.dst_kind * self.n_masters
+            dst[at] = (
+                np.searchsorted(b.in_indptr, edges, side="right") - 1 + b.dst_kind * self.n_masters
+            )
         return self.gid[src], self.gid[dst]
 
     def report(self) -> dict[str, float]:
@@ -141,33 +149,69 @@ class Partition:
         mine = np.array([self.n_masters, self.n_local_edges, self.n_mirrors, border], np.int64)
         total, top = self.halo_comm.all_sum(mine), self.halo_comm.all_max(mine)
         share = self.halo_comm.size / np.maximum(total, 1)
-        return {"replication": 1 + total[2] / max(self.n_nodes, 1), "border_edges": total[3] / max(total[1], 1),
-                "node_imbalance": float(top[0] * share[0]), "edge_imbalance": float(top[1] * share[1])}
+        return {
+            "replication": 1 + total[2] / max(self.n_nodes, 1),
+            "border_edges": total[3] / max(total[1], 1),
+            "node_imbalance": float(top[0] * share[0]),
+            "edge_imbalance": float(top[1] * share[1]),
+        }
 
     def nbytes(self) -> int:
         """Bytes of topology, features and plans held by this worker."""
         arrays = [self.gid]
         for r in self.relations.values():
             arrays += [r.gid, r.sources.plan.rows, r.destinations.plan.rows]
-            arrays += [a for b in r.blocks for a in (b.in_indptr, b.in_src, b.out_indptr, b.out_dst, b.out_edge)]
+            arrays += [
+                a
+                for b in r.blocks
+                for a in (b.in_indptr, b.in_src, b.out_indptr, b.out_dst, b.out_edge)
+            ]
             arrays += [a for degree in r.degrees.values() for a in degree.values()]
         positions = sum(x.nbytes for r in self.relations.values() for x in r.positions.values())
-        return self.directory.nbytes + int(sum(a.nbytes for a in arrays)) + positions + self.node.nbytes + self.edge.nbytes
+        return (
+            self.directory.nbytes
+            + int(sum(a.nbytes for a in arrays))
+            + positions
+            + self.node.nbytes
+            + self.edge.nbytes
+        )
 
 
 def empty_partition(partition: Partition) -> Partition:
     """A partition of the empty graph on one rank, with the same columns."""
     none, ptr = np.zeros(0, np.int64), np.zeros(1, np.int64)
-    blocks = [EdgeBlock(number & 1, number >> 1, 0, ptr, none, ptr, none, none) for number in range(4)]
-    edges = StoredRelation(EDGE, none, True, n_edges=0, blocks=blocks, sources=NO_MIRRORS, destinations=NO_MIRRORS)
+    blocks = [
+        EdgeBlock(number & 1, number >> 1, 0, ptr, none, ptr, none, none) for number in range(4)
+    ]
+    edges = StoredRelation(
+        EDGE, none, True, n_edges=0, blocks=blocks, sources=NO_MIRRORS, destinations=NO_MIRRORS
+    )
     comm = SerialComm()
-    return Partition(comm, 0, 0, none, 0, DenseDirectory(none, none), {EDGE: edges}, partition.node.empty(), partition.edge.empty(),
-                     job_comm=comm)
+    return Partition(
+        comm,
+        0,
+        0,
+        none,
+        0,
+        DenseDirectory(none, none),
+        {EDGE: edges},
+        partition.node.empty(),
+        partition.edge.empty(),
+        job_comm=comm,
+    )
 
 
-def build_partition(graph: Any, comm: Comm, edge_placement: str = DEFAULT_PLACEMENT, node_partitioner: str = "hash", seed: int = 0,
-                    dtype: Any = np.float32, directory: MakeDirectory | None = None, *,
-                    job_comm: Comm | None = None) -> Partition:
+def build_partition(
+    graph: Any,
+    comm: Comm,
+    edge_placement: str = DEFAULT_PLACEMENT,
+    node_partitioner: str = "hash",
+    seed: int = 0,
+    dtype: Any = np.float32,
+    directory: MakeDirectory | None = None,
+    *,
+    job_comm: Comm | None = None,
+) -> Partition:
     """Build this worker's part of a graph.
 
     If the edges are mapped from files and rules divide the graph, no worker has an array over all
@@ -192,32 +236,67 @@ def build_partition(graph: Any, comm: Comm, edge_placement: str = DEFAULT_PLACEM
     """
     source = GraphEdges(graph)
     if comm.size > graph.n_nodes:
-        raise PartitionError(f"the graph has {graph.n_nodes} nodes and the job {comm.size} ranks; start at most {graph.n_nodes} ranks")
+        raise PartitionError(
+            f"the graph has {graph.n_nodes} nodes and the job {comm.size} ranks; start at most {graph.n_nodes} ranks"
+        )
     how = (source, comm, edge_placement, node_partitioner, seed)
-    rows = sliced_rows(source, comm, divide(*how), directory) if source.mapped else \
-        whole_rows(graph, source, comm, *assign(*how), directory)
+    rows = (
+        sliced_rows(source, comm, divide(*how), directory)
+        if source.mapped
+        else whole_rows(graph, source, comm, *assign(*how), directory)
+    )
     assigned = comm.all_sum(np.array([len(rows.masters), len(rows.edges)]))
     if list(assigned) != [graph.n_nodes, graph.n_edges]:
-        raise PartitionError(f"masters={node_partitioner}: {assigned[0]} of {graph.n_nodes} nodes have an owner and {assigned[1]} of "
-                             f"{graph.n_edges} edges a worker; assign must return the same on every rank")
-    ends = ((rows.blocks[1].out_indptr, rows.blocks[3].out_indptr), (rows.blocks[2].in_indptr, rows.blocks[3].in_indptr))
+        raise PartitionError(
+            f"masters={node_partitioner}: {assigned[0]} of {graph.n_nodes} nodes have an owner and {assigned[1]} of "
+            f"{graph.n_edges} edges a worker; assign must return the same on every rank"
+        )
+    ends = (
+        (rows.blocks[1].out_indptr, rows.blocks[3].out_indptr),
+        (rows.blocks[2].in_indptr, rows.blocks[3].in_indptr),
+    )
     used = [np.flatnonzero(np.diff(a) + np.diff(b)).astype(np.int32) for a, b in ends]
     sources, destinations = (_build_plan(comm, rows, mirrors) for mirrors in used)
-    edges = StoredRelation(EDGE, rows.edges, True, n_edges=graph.n_edges, blocks=rows.blocks, sources=sources, destinations=destinations)
-    return Partition(comm, graph.n_nodes, graph.n_edges, np.concatenate((rows.masters, rows.mirrors)), len(rows.masters), rows.directory,
-                     {EDGE: edges}, _node_columns(graph, rows, dtype), _edge_columns(graph, comm, rows.edges, dtype),
-                     job_comm=comm if job_comm is None else job_comm)
+    edges = StoredRelation(
+        EDGE,
+        rows.edges,
+        True,
+        n_edges=graph.n_edges,
+        blocks=rows.blocks,
+        sources=sources,
+        destinations=destinations,
+    )
+    return Partition(
+        comm,
+        graph.n_nodes,
+        graph.n_edges,
+        np.concatenate((rows.masters, rows.mirrors)),
+        len(rows.masters),
+        rows.directory,
+        {EDGE: edges},
+        _node_columns(graph, rows, dtype),
+        _edge_columns(graph, comm, rows.edges, dtype),
+        job_comm=comm if job_comm is None else job_comm,
+    )
 
 
 def _build_plan(comm: Comm, rows: Rows, used: np.ndarray) -> Served:
     """The plan for some mirrors, with these mirrors."""
     bounds = np.searchsorted(rows.owner[used], np.arange(comm.size + 1))
-    return Served(plan_requests(comm, len(rows.masters), [rows.row[used[a:b]] for a, b in pairwise(bounds)]), used)
+    return Served(
+        plan_requests(comm, len(rows.masters), [rows.row[used[a:b]] for a, b in pairwise(bounds)]),
+        used,
+    )
 
 
 def _node_columns(graph: Any, rows: Rows, dtype: Any) -> ColumnStore:
     made = {name: degree.astype(dtype) for name, degree in rows.degrees.items()}
-    return _store(made, {name: getattr(graph, name) for name in ("x", *ROLES)} | graph.node_columns, rows.masters, dtype)
+    return _store(
+        made,
+        {name: getattr(graph, name) for name in ("x", *ROLES)} | graph.node_columns,
+        rows.masters,
+        dtype,
+    )
 
 
 def _edge_columns(graph: Any, comm: Comm, edge_ids: np.ndarray, dtype: Any) -> ColumnStore:
@@ -226,16 +305,24 @@ def _edge_columns(graph: Any, comm: Comm, edge_ids: np.ndarray, dtype: Any) -> C
         # the edges of the same relation at the same node
         codes, span = graph.edge_columns[RELATION][edge_ids].astype(np.int64), graph.n_nodes
         ends = {"in_degree": graph.dst[edge_ids], "out_degree": graph.src[edge_ids]}
-        made |= {name: occurrences_of(comm, codes * span + end).astype(dtype) for name, end in ends.items()}
+        made |= {
+            name: occurrences_of(comm, codes * span + end).astype(dtype)
+            for name, end in ends.items()
+        }
     given = {name: getattr(graph, f"edge_{name}") for name in ("weight", "attr", *ROLES)}
     return _store(made, given | graph.edge_columns, edge_ids, dtype)
 
 
-def _store(made: dict[str, np.ndarray], given: dict[str, Any], rows: np.ndarray, dtype: Any) -> ColumnStore:
+def _store(
+    made: dict[str, np.ndarray], given: dict[str, Any], rows: np.ndarray, dtype: Any
+) -> ColumnStore:
     """Columns made for these rows, and the rows of those given with the graph."""
     columns: dict[str, Column] = {name: MemoryColumn(x) for name, x in made.items()}
     columns |= {name: _column(x, rows, dtype) for name, x in given.items() if x is not None}
-    return ColumnStore(len(rows), {name: (ROLES.get(name, Role.FEATURE), column) for name, column in columns.items()})
+    return ColumnStore(
+        len(rows),
+        {name: (ROLES.get(name, Role.FEATURE), column) for name, column in columns.items()},
+    )
 
 
 def _column(given: Any, rows: np.ndarray, dtype: Any) -> Column:
@@ -243,7 +330,13 @@ def _column(given: Any, rows: np.ndarray, dtype: Any) -> Column:
     own = np.dtype(dtype) if given.dtype.kind == "f" else given.dtype
     if is_column(given):
         return SelectedColumn(given, rows, own)
-    if type(given) is np.ndarray and given.ndim > 1 and len(rows) == len(given) and given.dtype == own and given.flags.c_contiguous:
+    if (
+        type(given) is np.ndarray
+        and given.ndim > 1
+        and len(rows) == len(given)
+        and given.dtype == own
+        and given.flags.c_contiguous
+    ):
         # one worker has all rows: those of a batch are read where they are
         return MemoryColumn(given, None if np.array_equal(rows, np.arange(len(rows))) else rows)
     mine = taken(given, rows) if isinstance(given, np.ndarray) else given[rows]

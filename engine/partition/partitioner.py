@@ -7,6 +7,7 @@ A partitioner or placement is a dataclass, whose fields are its options: the job
 them. A field ``seed`` takes the job's seed unless it is set. ``graphtheta.partitioners`` adds further ones to the two
 registries, and ``PARTITIONERS.add`` and ``EDGE_PLACEMENTS.add`` those of users.
 """
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -110,7 +111,9 @@ class EdgePlacement(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def place(self, source: EdgeSource, owners: np.ndarray, size: int) -> Callable[[EdgeChunk], np.ndarray]:
+    def place(
+        self, source: EdgeSource, owners: np.ndarray, size: int
+    ) -> Callable[[EdgeChunk], np.ndarray]:
         """Prepare to place the edges.
 
         Args:
@@ -123,7 +126,9 @@ class EdgePlacement(ABC):
             of the source, in order.
         """
 
-    def share(self, source: EdgeSource, owner: Owners, comm: Comm) -> Callable[[EdgeChunk], np.ndarray] | None:
+    def share(
+        self, source: EdgeSource, owner: Owners, comm: Comm
+    ) -> Callable[[EdgeChunk], np.ndarray] | None:
         """The same for edges in files, of which each worker places its share. By default None: rank 0 places all.
 
         Args:
@@ -143,7 +148,9 @@ class EdgePlacement(ABC):
 class EdgeRule(EdgePlacement):
     """An edge placement that computes the worker of an edge from its id and the owners of its ends."""
 
-    def share(self, source: EdgeSource, owner: Owners, comm: Comm) -> Callable[[EdgeChunk], np.ndarray]:
+    def share(
+        self, source: EdgeSource, owner: Owners, comm: Comm
+    ) -> Callable[[EdgeChunk], np.ndarray]:
         return lambda chunk: self.worker(chunk, owner, comm.size)
 
     @abstractmethod
@@ -157,7 +164,9 @@ class EdgeRule(EdgePlacement):
             size: Number of workers.
         """
 
-    def place(self, source: EdgeSource, owners: np.ndarray, size: int) -> Callable[[EdgeChunk], np.ndarray]:
+    def place(
+        self, source: EdgeSource, owners: np.ndarray, size: int
+    ) -> Callable[[EdgeChunk], np.ndarray]:
         return lambda chunk: self.worker(chunk, lambda ids: taken(owners, ids), size)
 
 
@@ -201,14 +210,18 @@ def _is(kind: type) -> Callable[[Any], bool]:
     return lambda thing: isinstance(thing, type) and issubclass(thing, kind) and thing is not kind
 
 
-PARTITIONERS: Registry[type[Partitioner]] = Registry("node partitioner", _is(Partitioner), (), (HashPartitioner, BlockPartitioner))
-EDGE_PLACEMENTS: Registry[type[EdgePlacement]] = Registry("edge placement", _is(EdgePlacement), (), (
-    EdgesBySource, EdgesByDestination, EdgesOnGrid))
+PARTITIONERS: Registry[type[Partitioner]] = Registry(
+    "node partitioner", _is(Partitioner), (), (HashPartitioner, BlockPartitioner)
+)
+EDGE_PLACEMENTS: Registry[type[EdgePlacement]] = Registry(
+    "edge placement", _is(EdgePlacement), (), (EdgesBySource, EdgesByDestination, EdgesOnGrid)
+)
 DEFAULT_PLACEMENT = EdgesBySource.name
 
 
-def assign(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner: str,
-           seed: int) -> tuple[np.ndarray, Callable[[EdgeChunk], np.ndarray]]:
+def assign(
+    source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner: str, seed: int
+) -> tuple[np.ndarray, Callable[[EdgeChunk], np.ndarray]]:
     """Owners of nodes and workers of edges; checks what partitioner and placement return.
 
     Args:
@@ -227,16 +240,28 @@ def assign(source: EdgeSource, comm: Comm, edge_placement: str, node_partitioner
     Collective: all ranks of comm.
     """
     placement, partitioner = find_pair(edge_placement, node_partitioner, seed)
-    made, n, name = allowed(partitioner.assign(source, comm), partitioner, edge_placement), source.n_nodes, partitioner.name
-    owners = checked(made.owner(np.arange(n)), n, comm.size, f"masters={name}: the owners of {n} nodes")
+    made, n, name = (
+        allowed(partitioner.assign(source, comm), partitioner, edge_placement),
+        source.n_nodes,
+        partitioner.name,
+    )
+    owners = checked(
+        made.owner(np.arange(n)), n, comm.size, f"masters={name}: the owners of {n} nodes"
+    )
     said = f"partitioner={placement.name}" if made.worker is None else f"masters={name}"
     workers = placement.place(source, owners, comm.size) if made.worker is None else made.worker
-    return owners, lambda chunk: checked(workers(chunk), len(chunk.ids), comm.size, f"{said}: the workers of {len(chunk.ids)} edges")
+    return owners, lambda chunk: checked(
+        workers(chunk), len(chunk.ids), comm.size, f"{said}: the workers of {len(chunk.ids)} edges"
+    )
 
 
-def find_pair(edge_placement: str, node_partitioner: str, seed: int) -> tuple[EdgePlacement, Partitioner]:
+def find_pair(
+    edge_placement: str, node_partitioner: str, seed: int
+) -> tuple[EdgePlacement, Partitioner]:
     """The edge placement and the node partitioner of a job; arguments and errors are those of ``assign``."""
-    return _made(EDGE_PLACEMENTS, "partitioner", edge_placement, seed), make_partitioner(node_partitioner, seed)
+    return _made(EDGE_PLACEMENTS, "partitioner", edge_placement, seed), make_partitioner(
+        node_partitioner, seed
+    )
 
 
 def allowed(made: Assignment, partitioner: Partitioner, edge_placement: str) -> Assignment:
@@ -246,8 +271,10 @@ def allowed(made: Assignment, partitioner: Partitioner, edge_placement: str) -> 
         ConfigError: It places edges itself, and so does the edge placement.
     """
     if made.worker is not None and edge_placement != DEFAULT_PLACEMENT:
-        raise ConfigError(f"partitioner={edge_placement} has no meaning with masters={partitioner.name}, which places edges itself; drop "
-                          "--partitioner")
+        raise ConfigError(
+            f"partitioner={edge_placement} has no meaning with masters={partitioner.name}, which places edges itself; drop "
+            "--partitioner"
+        )
     return made
 
 
@@ -286,7 +313,11 @@ def checked(found: Any, n: int, size: int, what: str) -> np.ndarray:
     """
     found = np.asarray(found)
     if found.shape != (n,) or found.dtype.kind not in "iu":
-        raise PartitionError(f"{what} have dtype {found.dtype} and shape {list(found.shape)}; expected integers of shape [{n}]")
+        raise PartitionError(
+            f"{what} have dtype {found.dtype} and shape {list(found.shape)}; expected integers of shape [{n}]"
+        )
     if n and not 0 <= found.min() <= found.max() < size:
-        raise PartitionError(f"{what} range from {found.min()} to {found.max()}; expected 0 to {size - 1}")
+        raise PartitionError(
+            f"{what} range from {found.min()} to {found.max()}; expected 0 to {size - 1}"
+        )
     return found.astype(np.int32, copy=False)

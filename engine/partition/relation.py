@@ -2,6 +2,7 @@
 
 The edges of a relation are stored with the partition, in blocks, or made for a batch, such as the pairs a decoder scores.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -93,7 +94,13 @@ class Positions:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return sum(x.nbytes for x in [*self.degree.values(), *(x for places in self.places.values() for x in places)])
+        return sum(
+            x.nbytes
+            for x in [
+                *self.degree.values(),
+                *(x for places in self.places.values() for x in places),
+            ]
+        )
 
 
 @dataclass(frozen=True, eq=False)

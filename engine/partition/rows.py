@@ -3,6 +3,7 @@
 ``whole_rows`` reads a graph in memory, and has arrays over all nodes. ``sliced_rows`` is for graphs
 larger than one worker.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -47,8 +48,14 @@ class Rows(NamedTuple):
     directory: Directory
 
 
-def whole_rows(graph: Any, source: EdgeSource, comm: Comm, owner: np.ndarray, worker: Callable[[EdgeChunk], np.ndarray],
-               directory: MakeDirectory | None) -> Rows:
+def whole_rows(
+    graph: Any,
+    source: EdgeSource,
+    comm: Comm,
+    owner: np.ndarray,
+    worker: Callable[[EdgeChunk], np.ndarray],
+    directory: MakeDirectory | None,
+) -> Rows:
     """The rows and edges of a worker that reads all edges.
 
     Args:
@@ -61,11 +68,21 @@ def whole_rows(graph: Any, source: EdgeSource, comm: Comm, owner: np.ndarray, wo
 
     Collective: all ranks of comm.
     """
-    degrees = {name: occurrences(end, graph.n_nodes) for name, end in (("in_degree", graph.dst), ("out_degree", graph.src))}
-    order, bounds, row_of = _ordered(graph, degrees["in_degree"] + degrees["out_degree"], owner, comm.size)
-    mine = order[bounds[comm.rank]: bounds[comm.rank + 1]]
-    edges = numbered(graph.n_edges, graph.n_edges) if comm.size == 1 else \
-        np.concatenate([np.zeros(0, np.int64), *(c.ids[worker(c) == comm.rank] for c in source.chunks())])
+    degrees = {
+        name: occurrences(end, graph.n_nodes)
+        for name, end in (("in_degree", graph.dst), ("out_degree", graph.src))
+    }
+    order, bounds, row_of = _ordered(
+        graph, degrees["in_degree"] + degrees["out_degree"], owner, comm.size
+    )
+    mine = order[bounds[comm.rank] : bounds[comm.rank + 1]]
+    edges = (
+        numbered(graph.n_edges, graph.n_edges)
+        if comm.size == 1
+        else np.concatenate(
+            [np.zeros(0, np.int64), *(c.ids[worker(c) == comm.rank] for c in source.chunks())]
+        )
+    )
     where = DenseDirectory(owner, row_of) if directory is None else directory(comm, mine)
     mirrors = _mirrors(graph, mine, edges)
     theirs, row = where.locate(mirrors)
@@ -75,7 +92,16 @@ def whole_rows(graph: Any, source: EdgeSource, comm: Comm, owner: np.ndarray, wo
     row_of = np.empty(graph.n_nodes, np.int32)
     row_of[gid] = np.arange(len(gid))
     blocks, edges = edge_blocks(graph.src, graph.dst, edges, row_of, len(mine), len(mirrors))
-    return Rows(mine, {name: degree[mine] for name, degree in degrees.items()}, mirrors, theirs, row, blocks, edges, where)
+    return Rows(
+        mine,
+        {name: degree[mine] for name, degree in degrees.items()},
+        mirrors,
+        theirs,
+        row,
+        blocks,
+        edges,
+        where,
+    )
 
 
 def _mirrors(graph: Any, mine: np.ndarray, edge_ids: np.ndarray) -> np.ndarray:
@@ -83,12 +109,18 @@ def _mirrors(graph: Any, mine: np.ndarray, edge_ids: np.ndarray) -> np.ndarray:
     if len(mine) == graph.n_nodes:
         return np.zeros(0, np.int64)
     marks = np.zeros(graph.n_nodes, np.uint8)
-    by_blocks(lambda b, begin, end: mark_ends(graph.src, graph.dst, edge_ids, marks, begin, end), len(edge_ids), 1)
+    by_blocks(
+        lambda b, begin, end: mark_ends(graph.src, graph.dst, edge_ids, marks, begin, end),
+        len(edge_ids),
+        1,
+    )
     marks[mine] = 0
     return np.flatnonzero(marks)
 
 
-def _ordered(graph: Any, degree: np.ndarray, owner: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _ordered(
+    graph: Any, degree: np.ndarray, owner: np.ndarray, size: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """All nodes by owner, bounds of the nodes of each, and the row of each, in the better of two orders for cache locality."""
     counts = np.bincount(owner, minlength=size)
     bounds = np.append(0, np.cumsum(counts))

@@ -4,6 +4,7 @@ The edges are read in chunks and sent to their workers (``division.py``). A work
 at all ends that it received, and sends the counts of its mirrors to their owners, which order their
 masters and answer with rows. The result is equal to that of ``whole_rows``.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -20,7 +21,9 @@ from .rows import MakeDirectory, Rows
 from .table import Route
 
 
-def sliced_rows(source: EdgeSource, comm: Comm, division: Division, directory: MakeDirectory | None) -> Rows:
+def sliced_rows(
+    source: EdgeSource, comm: Comm, division: Division, directory: MakeDirectory | None
+) -> Rows:
     """The rows and edges of a worker.
 
     Args:
@@ -38,7 +41,9 @@ def sliced_rows(source: EdgeSource, comm: Comm, division: Division, directory: M
     ids = edges[0].astype(np.int64)
     del edges
     mirrors = _Mirrors(comm, nodes, others, division.owner(others))
-    degree = mirrors.summed([occurrences(end, len(nodes) + len(others)) for end in (dst, src)], len(nodes))
+    degree = mirrors.summed(
+        [occurrences(end, len(nodes) + len(others)) for end in (dst, src)], len(nodes)
+    )
     by_degree = np.argsort(-degree.sum(axis=1), kind="stable")
     own = np.empty((len(nodes), 2), np.int32)
     own[by_degree, 0] = own[:, 1] = np.arange(len(nodes))
@@ -49,15 +54,30 @@ def sliced_rows(source: EdgeSource, comm: Comm, division: Division, directory: M
     row = np.ascontiguousarray(theirs[:, chosen])
     by_owner = np.lexsort((row, mirrors.owner))
     final = np.empty(len(nodes) + len(others), np.int32)
-    final[order], final[len(nodes) + by_owner] = np.arange(len(nodes)), len(nodes) + np.arange(len(others))
-    masters, degrees, owner = nodes[order], dict(zip(("in_degree", "out_degree"), degree[order].T, strict=True)), mirrors.owner[by_owner]
+    final[order], final[len(nodes) + by_owner] = (
+        np.arange(len(nodes)),
+        len(nodes) + np.arange(len(others)),
+    )
+    masters, degrees, owner = (
+        nodes[order],
+        dict(zip(("in_degree", "out_degree"), degree[order].T, strict=True)),
+        mirrors.owner[by_owner],
+    )
     # the sorts of the edges take most memory
     del nodes, mirrors, degree, by_degree, own, theirs, order
-    blocks, stored = edge_blocks(src, dst, numbered(len(ids), len(ids)), final, len(masters), len(others))
+    blocks, stored = edge_blocks(
+        src, dst, numbered(len(ids), len(ids)), final, len(masters), len(others)
+    )
     del src, dst
     computed = directory is None and division.by_rule
-    where = ComputedDirectory(comm, masters, division.owner) if computed else (directory or TableDirectory)(comm, masters)
-    return Rows(masters, degrees, others[by_owner], owner, row[by_owner], blocks, ids[stored], where)
+    where = (
+        ComputedDirectory(comm, masters, division.owner)
+        if computed
+        else (directory or TableDirectory)(comm, masters)
+    )
+    return Rows(
+        masters, degrees, others[by_owner], owner, row[by_owner], blocks, ids[stored], where
+    )
 
 
 class _Mirrors:
@@ -74,7 +94,9 @@ class _Mirrors:
 
     def __init__(self, comm: Comm, nodes: np.ndarray, ids: np.ndarray, owner: np.ndarray):
         self._comm, self.owner, self._route = comm, owner, Route(owner, comm.size)
-        self._rows = [np.searchsorted(nodes, part) for part in comm.all_to_all(self._route.parts(ids))]
+        self._rows = [
+            np.searchsorted(nodes, part) for part in comm.all_to_all(self._route.parts(ids))
+        ]
 
     def summed(self, counts: list[np.ndarray], n_masters: int) -> np.ndarray:
         """Counts of the masters over all workers, [n_masters, len(counts)].

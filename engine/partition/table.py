@@ -3,6 +3,7 @@
 A worker holds its share of a table only. Look-ups are collective; a worker takes part even without
 keys.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -32,7 +33,9 @@ class Route:
 
     def __init__(self, worker: np.ndarray, size: int):
         # 16 bits are sorted by radix
-        self.order = np.argsort(worker.astype(np.int16) if size <= np.iinfo(np.int16).max else worker, kind="stable")
+        self.order = np.argsort(
+            worker.astype(np.int16) if size <= np.iinfo(np.int16).max else worker, kind="stable"
+        )
         self.bounds = np.searchsorted(worker[self.order], np.arange(size + 1))
 
     def parts(self, x: np.ndarray) -> list[np.ndarray]:

@@ -1,4 +1,5 @@
 """How the processes of a job run: MPI, start, threads, work items, timelines, and the watchdog."""
+
 from ..comm.call_site import INTERNAL_MODULES
 
 INTERNAL_MODULES.add(__package__)

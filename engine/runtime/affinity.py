@@ -1,4 +1,5 @@
 """The number of threads of a rank, from the cores it may run on and the ranks that share them."""
+
 from __future__ import annotations
 
 import os
@@ -51,7 +52,11 @@ def choose_threads(comm: Comm) -> Threads:
         The threads of this rank.
     """
     cores = available_cores()
-    neighbours = [others for node, others in comm.all_gather((platform.node(), cores)) if node == platform.node()]
+    neighbours = [
+        others
+        for node, others in comm.all_gather((platform.node(), cores))
+        if node == platform.node()
+    ]
     fair = share(cores, neighbours, cpu_quota(), os.environ.get("OMP_NUM_THREADS", ""))
     count = max(1, int(fair + 1e-6))
     if "numba" in sys.modules:

@@ -4,6 +4,7 @@ The watchdog of a rank receives them a few times a second, and so does a rank th
 others or exits. Every receive takes all messages that have arrived and answers queries at once,
 whatever the program of the rank is doing.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -70,7 +71,9 @@ class Control:
         queried: When each rank last queried positions.
     """
 
-    def __init__(self, transport: ControlTransport, position: Callable[[int | None], Position]) -> None:
+    def __init__(
+        self, transport: ControlTransport, position: Callable[[int | None], Position]
+    ) -> None:
         self.rank, self.size = transport.rank, transport.size
         self._transport, self._position = transport, position
         self.left: dict[int, tuple[np.ndarray, float]] = {}
@@ -119,7 +122,9 @@ class Control:
         self.send_all(Kind.QUERY, encode(channel))
         while True:
             self.receive()
-            fresh = {q: position for q, (when, position) in list(self._answers.items()) if when >= began}
+            fresh = {
+                q: position for q, (when, position) in list(self._answers.items()) if when >= began
+            }
             if len(fresh) == self.size - 1 or monotonic() > began + ANSWER:
                 return dict(sorted({**fresh, self.rank: self._position(channel)}.items()))
             sleep(PAUSE)
@@ -134,5 +139,8 @@ class Control:
         while monotonic() < began + TOGETHER:
             self.receive()
             sleep(PAUSE)
-        lower = any(q < self.rank and when > began - 2 * TOGETHER for q, when in list(self.reporting.items()))
+        lower = any(
+            q < self.rank and when > began - 2 * TOGETHER
+            for q, when in list(self.reporting.items())
+        )
         return not lower and not self.failed

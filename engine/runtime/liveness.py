@@ -1,4 +1,5 @@
 """Liveness of a process: whether it computes, reads or writes files, or waits for a disk."""
+
 from __future__ import annotations
 
 import os
@@ -29,7 +30,11 @@ class Liveness:
         """Whether the process was active since the last True, or in the current window."""
         now, seen = time.monotonic(), self._counters()
         computed, moved = seen[0] - self._seen[0], seen[1:] != self._seen[1:]
-        alive = moved or computed > LEAST_SHARE * max(now - self._since, WINDOW) or self._state() == _BLOCKED
+        alive = (
+            moved
+            or computed > LEAST_SHARE * max(now - self._since, WINDOW)
+            or self._state() == _BLOCKED
+        )
         if alive or now - self._since > WINDOW:
             self._since, self._seen = now, seen
         return alive
@@ -50,12 +55,19 @@ class Liveness:
         state = self._state()
         if state is None or state in _ENDED:
             return "its process has ended"
-        return "its process is stopped" if state == _STOPPED else "its process runs, but its Python interpreter is blocked"
+        return (
+            "its process is stopped"
+            if state == _STOPPED
+            else "its process runs, but its Python interpreter is blocked"
+        )
 
     def _state(self) -> str | None:
         """State letter in /proc: D if any thread has it; None if there is no process."""
         try:
-            states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in (self._folder / "task").iterdir()]
+            states = [
+                (task / "stat").read_text().rpartition(")")[2].split()[0]
+                for task in (self._folder / "task").iterdir()
+            ]
         except OSError:
             return None
         return _BLOCKED if _BLOCKED in states else states[0]
@@ -71,12 +83,20 @@ class Liveness:
         try:
             # exact; the times in "stat" count clock ticks and overstate a thread that wakes at
             # each of them
-            computed = time.process_time() - time.thread_time() if own else sum(
-                int((task / "schedstat").read_text().split()[0]) / 1e9 for task in (self._folder / "task").iterdir())
+            computed = (
+                time.process_time() - time.thread_time()
+                if own
+                else sum(
+                    int((task / "schedstat").read_text().split()[0]) / 1e9
+                    for task in (self._folder / "task").iterdir()
+                )
+            )
             faults = float((self._folder / "stat").read_text().rpartition(")")[2].split()[9])
             # bytes that reached a disk; the other counters include the reading of this file
             words = (self._folder / "io").read_text().split()
-            moved = [float(words[words.index(name) + 1]) for name in ("read_bytes:", "write_bytes:")]
+            moved = [
+                float(words[words.index(name) + 1]) for name in ("read_bytes:", "write_bytes:")
+            ]
         except (OSError, ValueError, IndexError):
             # not on this system, or the process has just ended
             pass

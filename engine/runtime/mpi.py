@@ -6,6 +6,7 @@ operations are therefore non-blocking and polled here, first with ``sched_yield`
 costs nothing if the message arrives soon, then with short sleeps. Polling also lets Ctrl-C through
 and detects ranks that have exited.
 """
+
 from __future__ import annotations
 
 import os
@@ -111,11 +112,20 @@ class _ControlTransport:
             status = MPI.Status()
             while message := self._comm.Improbe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
                 buffer = bytearray(status.Get_count(MPI.BYTE))
-                self._receiving.append((message.Irecv([buffer, MPI.BYTE]), buffer, status.Get_source(), status.Get_tag()))
+                self._receiving.append(
+                    (
+                        message.Irecv([buffer, MPI.BYTE]),
+                        buffer,
+                        status.Get_source(),
+                        status.Get_tag(),
+                    )
+                )
             arrived = [item[0].Test() for item in self._receiving]
             items = list(zip(arrived, self._receiving, strict=True))
             self._receiving = [item for done, item in items if not done]
-            return [(source, kind, bytes(buffer)) for done, (_, buffer, source, kind) in items if done]
+            return [
+                (source, kind, bytes(buffer)) for done, (_, buffer, source, kind) in items if done
+            ]
 
     def all_sent(self) -> bool:
         with self.lock:
@@ -167,8 +177,10 @@ class MpiComm(Comm):
             CommError: The MPI library does not let threads take turns.
         """
         if n and MPI.Query_thread() < MPI.THREAD_SERIALIZED:
-            raise CommError("views_in_flight above 1 needs an MPI library with MPI_THREAD_SERIALIZED; "
-                            "use views_in_flight=1, or another MPI library")
+            raise CommError(
+                "views_in_flight above 1 needs an MPI library with MPI_THREAD_SERIALIZED; "
+                "use views_in_flight=1, or another MPI library"
+            )
         super().open_channels(n)
         while len(self._links) <= n:
             self._links.append(_Link(self._new_comm(), self._new_comm()))
@@ -183,21 +195,29 @@ class MpiComm(Comm):
     # -- primitives ------------------------------------------------------------------------------------------------
 
     def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
-        self._collect(lambda on: on.Iallgather([_raw(x), MPI.BYTE], [_raw(out), MPI.BYTE]), out.nbytes)
+        self._collect(
+            lambda on: on.Iallgather([_raw(x), MPI.BYTE], [_raw(out), MPI.BYTE]), out.nbytes
+        )
 
     def _swap_flat(self, x: np.ndarray, out: np.ndarray) -> None:
-        self._collect(lambda on: on.Ialltoall([_raw(x), MPI.BYTE], [_raw(out), MPI.BYTE]), out.nbytes)
+        self._collect(
+            lambda on: on.Ialltoall([_raw(x), MPI.BYTE], [_raw(out), MPI.BYTE]), out.nbytes
+        )
 
     def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
         for piece in _pieces(x):
             self._collect(lambda on, piece=piece: on.Ibcast([piece, MPI.BYTE], root), piece.nbytes)  # type: ignore[misc]
 
-    def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
+    def _post(
+        self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool
+    ) -> Callable[[], None]:
         moves = self._links[self._channel_number].moves
         arriving = [_Arriving(partner, _raw(array)) for partner, array in recvs]
         with self._lock:
             receiving = [message.next_piece(moves, tag) for message in arriving]
-            sending = [moves.Isend([piece, MPI.BYTE], partner, tag) for partner, piece in _in_turns(sends)]
+            sending = [
+                moves.Isend([piece, MPI.BYTE], partner, tag) for partner, piece in _in_turns(sends)
+            ]
             self._open.extend(receiving + sending)
         what = f"{purpose(tag)} from ranks {[message.source for message in arriving]}"
         n_bytes = sum(array.nbytes for _, array in (*sends, *recvs))
@@ -221,10 +241,14 @@ class MpiComm(Comm):
 
         return finish
 
-    def _receive(self, requests: list[MPI.Request], arriving: list[_Arriving], what: str, n_bytes: int) -> None:
+    def _receive(
+        self, requests: list[MPI.Request], arriving: list[_Arriving], what: str, n_bytes: int
+    ) -> None:
         """Wait for requests, the first of which are those of a piece of each message."""
         statuses = [MPI.Status() for _ in requests]
-        self._wait(list(requests), statuses, [message.source for message in arriving], what, n_bytes)
+        self._wait(
+            list(requests), statuses, [message.source for message in arriving], what, n_bytes
+        )
         for message, status in zip(arriving, statuses, strict=False):
             message.add(status.Get_count(MPI.BYTE))
 
@@ -242,8 +266,14 @@ class MpiComm(Comm):
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
-    def _wait(self, requests: list[MPI.Request], statuses: list[MPI.Status] | None, sources: list[int] | None, what: str,
-              n_bytes: int) -> None:
+    def _wait(
+        self,
+        requests: list[MPI.Request],
+        statuses: list[MPI.Status] | None,
+        sources: list[int] | None,
+        what: str,
+        n_bytes: int,
+    ) -> None:
         """Return when all requests are done; ``sources`` are the ranks they depend on, None for a collective."""
         number, arrived, patience = self._channel_number, False, monotonic() + self._eager
 
@@ -262,8 +292,11 @@ class MpiComm(Comm):
         try:
             self.until(done, what)
         except MPI.Exception as error:
-            raise self._broken(sources is None, f"{what}: {error}, at {call_site()}; check that all ranks use the same sizes "
-                                                "and order") from error
+            raise self._broken(
+                sources is None,
+                f"{what}: {error}, at {call_site()}; check that all ranks use the same sizes "
+                "and order",
+            ) from error
         finally:
             del self._watchdog.sizes[id(requests)]
         self._watchdog.marks += 1
@@ -283,7 +316,9 @@ class MpiComm(Comm):
             pause = FIRST_SLEEP
             while not ready():
                 sleep(pause)
-                pause = min(2 * pause, max(LONGEST_SLEEP, min(SHARE * (monotonic() - end), self._longest)))
+                pause = min(
+                    2 * pause, max(LONGEST_SLEEP, min(SHARE * (monotonic() - end), self._longest))
+                )
         finally:
             waits[thread] = None
 
@@ -293,10 +328,16 @@ class MpiComm(Comm):
             self._control.receive()
         own = self._links[number].started
         for rank, (started, deadline) in self._control.left.items():
-            missing = (number >= len(started) or started[number] < own) if sources is None else rank in sources and monotonic() > deadline
+            missing = (
+                (number >= len(started) or started[number] < own)
+                if sources is None
+                else rank in sources and monotonic() > deadline
+            )
             if missing:
-                raise CommError(f"rank {rank} has exited, but rank {self.rank} waits for it in {what} at {call_site()}; all "
-                                "ranks must run the same operations")
+                raise CommError(
+                    f"rank {rank} has exited, but rank {self.rank} waits for it in {what} at {call_site()}; all "
+                    "ranks must run the same operations"
+                )
 
     # -- positions of ranks ----------------------------------------------------------------------------------------
 
@@ -309,14 +350,22 @@ class MpiComm(Comm):
 
     def _disagreement(self) -> CommError:
         positions = self._control.query(channel=self._channel_number)
-        lines = [operation_line(positions[q]) if q in positions else "does not respond" for q in range(self.size)]
+        lines = [
+            operation_line(positions[q]) if q in positions else "does not respond"
+            for q in range(self.size)
+        ]
         return CommError(f"{mismatch(lines)}\n\n{with_stacks(positions)}")
 
     def _broken(self, collective: bool, text: str) -> CommError:
         """The error for a failure in the library: a mismatch, if collectives differ."""
         if collective:
             positions = self._control.query(channel=self._channel_number)
-            if len({(position["number"], position["operation"]) for position in positions.values()}) > 1:
+            if (
+                len(
+                    {(position["number"], position["operation"]) for position in positions.values()}
+                )
+                > 1
+            ):
                 return self._disagreement()
         return CommError(text)
 
@@ -372,7 +421,10 @@ class MpiComm(Comm):
             sleep(TOGETHER + ANSWER)  # a lower rank is about to print and abort
         elif code != BROKEN_PIPE:
             if self.rank or not text:
-                _print(text or f"rank {self.rank}/{self.size}: the program ended here with exit status {code}\n")
+                _print(
+                    text
+                    or f"rank {self.rank}/{self.size}: the program ended here with exit status {code}\n"
+                )
             self._print_positions()
         self._abort(code)
         return code
@@ -386,7 +438,11 @@ class MpiComm(Comm):
         """Print the positions of the ranks that have not failed."""
         positions = self._control.query()
         others = set(range(self.size)) - {self.rank} - self._control.failed
-        _print(meanwhile({q: positions[q] for q in others if q in positions}, sorted(others - set(positions))))
+        _print(
+            meanwhile(
+                {q: positions[q] for q in others if q in positions}, sorted(others - set(positions))
+            )
+        )
 
     def _end(self, text: str) -> None:
         """End the job; called by the watchdog."""

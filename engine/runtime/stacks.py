@@ -1,4 +1,5 @@
 """Stack traces of the threads and work items of a rank, without lines that do not help."""
+
 from __future__ import annotations
 
 import linecache
@@ -18,7 +19,18 @@ WATCHDOG = "watchdog"
 # longest source line that is shown
 WIDTH = 120
 _STANDARD = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
-_LIBRARIES = {"numpy", "scipy", "numba", "llvmlite", "greenlet", "mpi4py", "msgpack", "pydantic", "threadpoolctl", "tqdm"}
+_LIBRARIES = {
+    "numpy",
+    "scipy",
+    "numba",
+    "llvmlite",
+    "greenlet",
+    "mpi4py",
+    "msgpack",
+    "pydantic",
+    "threadpoolctl",
+    "tqdm",
+}
 # a thread with a frame in one of these modules is being debugged
 _DEBUGGERS = ("bdb", "pydevd", "debugpy")
 
@@ -44,7 +56,9 @@ def is_ours(frame: FrameType) -> bool:
 def is_users(frame: FrameType) -> bool:
     """Whether a frame belongs to neither this package nor a library."""
     name = frame.f_code.co_filename
-    standard = name.startswith("<frozen") or (name.startswith(_STANDARD) and "-packages" not in name)
+    standard = name.startswith("<frozen") or (
+        name.startswith(_STANDARD) and "-packages" not in name
+    )
     return not standard and not is_ours(frame) and _module(frame).split(".")[0] not in _LIBRARIES
 
 
@@ -63,11 +77,15 @@ def in_debugger(stack: Iterable[FrameType]) -> bool:
 
 def where(stack: list[FrameType]) -> str:
     """The current line of a thread, and the line of user code that led to it if another one."""
-    wanted = [frame for frame in stack if (is_ours(frame) and not is_internal(frame)) or is_users(frame)]
+    wanted = [
+        frame for frame in stack if (is_ours(frame) and not is_internal(frame)) or is_users(frame)
+    ]
     if not wanted:
         return format_frame(stack[0])
     users = next((frame for frame in wanted if is_users(frame)), wanted[0])
-    return format_frame(wanted[0]) + (f", called from {format_frame(users)}" if users is not wanted[0] else "")
+    return format_frame(wanted[0]) + (
+        f", called from {format_frame(users)}" if users is not wanted[0] else ""
+    )
 
 
 def lines(stack: list[FrameType]) -> list[str]:
@@ -78,8 +96,17 @@ def lines(stack: list[FrameType]) -> list[str]:
     """
     stack = [frame for frame in stack if not is_internal(frame)]
     wanted = [frame for frame in stack if is_ours(frame) or is_users(frame)]
-    text = [_line(frame) for frame in ([] if not wanted else wanted if wanted[0] is stack[0] else [stack[0], *wanted])[::-1]]
-    return text if len(text) <= OUTER + INNER else [*text[:OUTER], f"... {len(text) - OUTER - INNER} more", *text[-INNER:]]
+    text = [
+        _line(frame)
+        for frame in (
+            [] if not wanted else wanted if wanted[0] is stack[0] else [stack[0], *wanted]
+        )[::-1]
+    ]
+    return (
+        text
+        if len(text) <= OUTER + INNER
+        else [*text[:OUTER], f"... {len(text) - OUTER - INNER} more", *text[-INNER:]]
+    )
 
 
 def _line(frame: FrameType) -> str:
@@ -90,8 +117,11 @@ def _line(frame: FrameType) -> str:
 def stacks() -> list[tuple[str, list[str]]]:
     """Names and lines of all threads of this process, and of all work items that wait."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    found = [(names.get(ident, "thread"), lines(frames(frame))) for ident, frame in sorted(sys._current_frames().items())
-             if names.get(ident) != WATCHDOG]
+    found = [
+        (names.get(ident, "thread"), lines(frames(frame)))
+        for ident, frame in sorted(sys._current_frames().items())
+        if names.get(ident) != WATCHDOG
+    ]
     for item in active_work_items():
         name, frame = item.state()
         if frame is not None:

@@ -3,6 +3,7 @@
 Plain ``python`` never imports MPI. A process that a launcher (``mpiexec``, ``srun``) has started
 joins the others.
 """
+
 from __future__ import annotations
 
 import atexit
@@ -132,8 +133,10 @@ def read_patience(text: str) -> float | None:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise ConfigError(f"GRAPHTHETA_PATIENCE={text!r} is not a number of seconds; give a time limit in seconds, 0 for no limit, or "
-                          "unset it for a limit that follows the pace of the program")
+        raise ConfigError(
+            f"GRAPHTHETA_PATIENCE={text!r} is not a number of seconds; give a time limit in seconds, 0 for no limit, or "
+            "unset it for a limit that follows the pace of the program"
+        )
     return seconds
 
 
@@ -178,7 +181,9 @@ def _fail(error: BaseException) -> int:
     return code
 
 
-def _excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _excepthook(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
     code = _fail(error.with_traceback(trace))
     # Python would end with status 1 whatever the error, and by a signal after Ctrl-C, which launchers report at length
     sys.exit(code)

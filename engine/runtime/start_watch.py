@@ -4,6 +4,7 @@ While MPI starts, it holds the interpreter, so that a thread could not run. A ch
 from time to time whether all processes of MPICH's launcher on this machine are there. It ends when
 MPI has started. Launchers of other libraries end such jobs themselves, or have an option for it.
 """
+
 from __future__ import annotations
 
 import os
@@ -26,7 +27,11 @@ PERIOD, LOOKS = 1.0, 3
 def watched_start() -> Iterator[None]:
     """Context in which MPI starts; if a process of the job on this machine ends before, all of it ends, with a message on its rank."""
     local, parent = os.environ.get(LOCAL, ""), Path("/proc", str(os.getppid()))
-    if not local.isdigit() or not os.environ.get(RANK, "").isdigit() or not _text(parent / "comm").startswith(LAUNCHER):
+    if (
+        not local.isdigit()
+        or not os.environ.get(RANK, "").isdigit()
+        or not _text(parent / "comm").startswith(LAUNCHER)
+    ):
         yield
         return
     read, write = os.pipe()
@@ -64,8 +69,11 @@ def _watch(started: int, launcher: Path, local: int, rank: int) -> None:
         missed, last = missed + 1 if there == last else 1, there
         # the lowest rank speaks for all, and the launcher ends the others when it is killed
         if missed >= LOOKS and 0 < len(there) < local and rank == min(there):
-            os.write(2, f"rank {rank}: CommError: MPI cannot start, because {missing(there, local)} ended before it did; see the messages "
-                        "above for the cause, or run the program on one process, without mpiexec\n".encode())
+            os.write(
+                2,
+                f"rank {rank}: CommError: MPI cannot start, because {missing(there, local)} ended before it did; see the messages "
+                "above for the cause, or run the program on one process, without mpiexec\n".encode(),
+            )
             os.kill(waits, signal.SIGKILL)
             return
 
@@ -87,7 +95,10 @@ def living(launcher: Path) -> list[int]:
     found = []
     for child in _text(launcher / "task" / launcher.name / "children").split():
         # nothing is left of the environment of a process that ended
-        variables = dict(item.partition("=")[::2] for item in _text(launcher.with_name(child) / "environ").split("\0"))
+        variables = dict(
+            item.partition("=")[::2]
+            for item in _text(launcher.with_name(child) / "environ").split("\0")
+        )
         if variables.get(RANK, "").isdigit():
             found.append(int(variables[RANK]))
     return sorted(found)

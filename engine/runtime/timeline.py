@@ -1,4 +1,5 @@
 """The timeline of all ranks: event logs with aligned clocks, written to one file at the end."""
+
 from __future__ import annotations
 
 import zlib
@@ -74,9 +75,15 @@ def clock_offset(comm: Comm) -> tuple[float, float]:
         comm.barrier()
         row[1] = perf_counter()
     every = comm.all_gather(times)
-    bounds = [((mine[:, 0] - every[0][:, 1]).max(), (mine[:, 1] - every[0][:, 0]).min()) for mine in every]
+    bounds = [
+        ((mine[:, 0] - every[0][:, 1]).max(), (mine[:, 1] - every[0][:, 0]).min()) for mine in every
+    ]
     ahead = [0.0 if low <= 0 <= high else (low + high) / 2 for low, high in bounds]
-    doubt = max(max(high - a, a - low) for (low, high), a in zip(bounds[1:], ahead[1:], strict=True)) if comm.size > 1 else 0.0
+    doubt = (
+        max(max(high - a, a - low) for (low, high), a in zip(bounds[1:], ahead[1:], strict=True))
+        if comm.size > 1
+        else 0.0
+    )
     return float(ahead[comm.rank]), float(doubt)
 
 
@@ -87,7 +94,11 @@ def part_of(path: Path, rank: int) -> Path:
 
 def files_of(path: Path) -> list[Path]:
     """Existing timelines of a run that writes ``path``: this file, or those of its ranks."""
-    return sorted(file for file in (path, *path.parent.glob(f"{path.stem}-rank-*{path.suffix}")) if file.is_file())
+    return sorted(
+        file
+        for file in (path, *path.parent.glob(f"{path.stem}-rank-*{path.suffix}"))
+        if file.is_file()
+    )
 
 
 def write_events(path: Path, parts: Iterable[str], about: dict[str, Any]) -> None:
@@ -98,7 +109,11 @@ def write_events(path: Path, parts: Iterable[str], about: dict[str, Any]) -> Non
         about: Further entries of the file.
     """
     with atomic_file(path) as f:
-        f.write(('{"displayTimeUnit": "ms", "otherData": ' + to_json(about) + ', "traceEvents": [\n').encode())
+        f.write(
+            (
+                '{"displayTimeUnit": "ms", "otherData": ' + to_json(about) + ', "traceEvents": [\n'
+            ).encode()
+        )
         for i, part in enumerate(parts):
             f.write((",\n" * (i > 0) + part).encode())
         f.write(b"\n]}\n")

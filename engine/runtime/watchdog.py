@@ -10,6 +10,7 @@ slow disk, shows signs of life and has a higher limit; so has user code between 
 which the process was suspended does not count. A rank that no other rank waits for may be idle for
 ever.
 """
+
 from __future__ import annotations
 
 import sys
@@ -57,7 +58,13 @@ class Pace:
     longest: dict[bool, float] = field(default_factory=lambda: {False: 0.0, True: 0.0})
     stepping: bool = False
 
-    def update(self, seconds: float, progress: bool, alive: Callable[[], bool], stepping: Callable[[], bool]) -> None:
+    def update(
+        self,
+        seconds: float,
+        progress: bool,
+        alive: Callable[[], bool],
+        stepping: Callable[[], bool],
+    ) -> None:
         """Count the time since the last check.
 
         Args:
@@ -116,7 +123,12 @@ class Unresponsive:
         """Whether the rank has not answered for too long."""
         if self.process is not None and (self.process.ended or self.process.traced):
             return self.process.ended
-        self.pace.update(now - self.since - self.pace.pause, False, lambda: self.process is None or self.process.check(), lambda: True)
+        self.pace.update(
+            now - self.since - self.pace.pause,
+            False,
+            lambda: self.process is None or self.process.check(),
+            lambda: True,
+        )
         return self.pace.late(False, 0)
 
     def describe(self) -> str:
@@ -143,8 +155,14 @@ class Watchdog:
             to end.
     """
 
-    def __init__(self, transport: ControlTransport, patience: float | None, activity: Callable[[int | None], tuple[str, int, str]],
-                 end: Callable[[str], None], pids: dict[int, int]) -> None:
+    def __init__(
+        self,
+        transport: ControlTransport,
+        patience: float | None,
+        activity: Callable[[int | None], tuple[str, int, str]],
+        end: Callable[[str], None],
+        pids: dict[int, int],
+    ) -> None:
         self.control = Control(transport, self.position)
         self.marks = 0
         self.waits: dict[int, str | None] = {}
@@ -185,7 +203,12 @@ class Watchdog:
         # the process was suspended if there is a longer time between two ticks
         seconds, self._seen = min(now - self._seen, 2 * TICK), now
         marks, self._marks = self._marks, self.marks
-        self._pace.update(seconds, marks != self._marks, process.check, lambda: any(in_step(stack) for stack in self._stacks()))
+        self._pace.update(
+            seconds,
+            marks != self._marks,
+            process.check,
+            lambda: any(in_step(stack) for stack in self._stacks()),
+        )
 
     # -- position of this rank ---------------------------------------------------------------------------------------
 
@@ -193,13 +216,20 @@ class Watchdog:
         """Stacks of the threads that do the work of this rank."""
         current = sys._current_frames()
         used = [ident for ident in list(self.waits) if ident in current]
-        found = {ident: frames(current[ident]) for ident in used or [threading.main_thread().ident or 0] if ident in current}
+        found = {
+            ident: frames(current[ident])
+            for ident in used or [threading.main_thread().ident or 0]
+            if ident in current
+        }
         # the frame of this call is among them; the circle would keep the values of all frames in memory
         current.clear()
         return found
 
     def _stacks(self) -> list:
-        return [*self._workers().values(), *(frames(item.state()[1]) for item in active_work_items())]
+        return [
+            *self._workers().values(),
+            *(frames(item.state()[1]) for item in active_work_items()),
+        ]
 
     def _waiting(self) -> bool:
         """Whether every thread of this rank waits."""
@@ -211,16 +241,28 @@ class Watchdog:
     def position(self, channel: int | None = None) -> Position:
         """Position of this rank, for other ranks and for reports."""
         workers, waits = self._workers(), self._waiting()
-        stack = next((stack for ident, stack in workers.items() if waits or not self.waits.get(ident)), [])
+        stack = next(
+            (stack for ident, stack in workers.items() if waits or not self.waits.get(ident)), []
+        )
         operation, number, stage = self._activity(channel)
         pace = self._pace
         if self.left:
             stack, waits = [], True
         return {
-            "waits": waits, "what": next((line for line in self.waits.values() if line), operation) if waits else "",
-            "operation": operation, "number": number, "stage": stage, "left": self.left,
-            "where": where(stack) if stack else "the end of its program", "pause": pace.pause, "asleep": pace.asleep, "stacks": stacks(),
-            "late": pace.late(waits, self._n_bytes()) and not any(in_debugger(worker) for worker in workers.values()),
+            "waits": waits,
+            "what": next((line for line in self.waits.values() if line), operation)
+            if waits
+            else "",
+            "operation": operation,
+            "number": number,
+            "stage": stage,
+            "left": self.left,
+            "where": where(stack) if stack else "the end of its program",
+            "pause": pace.pause,
+            "asleep": pace.asleep,
+            "stacks": stacks(),
+            "late": pace.late(waits, self._n_bytes())
+            and not any(in_debugger(worker) for worker in workers.values()),
         }
 
     # -- detection of hangs ------------------------------------------------------------------------------------------
@@ -228,20 +270,37 @@ class Watchdog:
     def _should_query(self) -> bool:
         """Whether this rank has waited for too long, and no lower rank has sent a query lately."""
         now = monotonic()
-        if self.left or now < self._query_at or self.control.failed or not self._pace.late(True, self._n_bytes()) or not self._waiting():
+        if (
+            self.left
+            or now < self._query_at
+            or self.control.failed
+            or not self._pace.late(True, self._n_bytes())
+            or not self._waiting()
+        ):
             return False
-        return not any(q < self.control.rank and now < when + 4 * AGAIN for q, when in list(self.control.queried.items()))
+        return not any(
+            q < self.control.rank and now < when + 4 * AGAIN
+            for q, when in list(self.control.queried.items())
+        )
 
     def _investigate(self) -> None:
         positions = self.control.query()
         now = monotonic()
         self._query_at = now + AGAIN
         missing = set(range(self.control.size)) - set(positions)
-        self._unresponsive = {q: self._unresponsive.get(q) or self._new_unresponsive(q, now) for q in missing}
-        if not all(position["late"] for position in positions.values()) or not all(r.late(now) for r in self._unresponsive.values()):
+        self._unresponsive = {
+            q: self._unresponsive.get(q) or self._new_unresponsive(q, now) for q in missing
+        }
+        if not all(position["late"] for position in positions.values()) or not all(
+            r.late(now) for r in self._unresponsive.values()
+        ):
             return
         if self.control.first_to_report() and self.marks == self._marks:
-            self._end(report(positions, {q: r.describe() for q, r in self._unresponsive.items()}, self._pace))
+            self._end(
+                report(
+                    positions, {q: r.describe() for q, r in self._unresponsive.items()}, self._pace
+                )
+            )
 
     def _new_unresponsive(self, rank: int, now: float) -> Unresponsive:
         process = Liveness(self._pids[rank]) if rank in self._pids else None
@@ -253,13 +312,18 @@ class Watchdog:
 
 def one_line(position: Position) -> str:
     """The position of a rank in one line."""
-    at, seconds = f"at {position['where']}, stage {position['stage']}", f"for {position['pause']:.0f} s"
+    at, seconds = (
+        f"at {position['where']}, stage {position['stage']}",
+        f"for {position['pause']:.0f} s",
+    )
     if position["left"]:
         return f"has exited, after operation {position['number']}, {position['operation']}"
     if position["waits"]:
         return f"waits {seconds} in {position['what']}, operation {position['number']}, {at}"
     pace = "asleep" if position["asleep"] > position["pause"] / 2 else "busy"
-    return f"is {pace} {seconds} {at}, after operation {position['number']}, {position['operation']}"
+    return (
+        f"is {pace} {seconds} {at}, after operation {position['number']}, {position['operation']}"
+    )
 
 
 def operation_line(position: Position) -> str:
@@ -277,7 +341,11 @@ def meanwhile(positions: dict[int, Position], missing: list[int]) -> str:
     by_line: dict[str, list[int]] = {}
     for q, position in positions.items():
         what = f"in {position['what']}" if position["waits"] else "busy"
-        line = "has exited" if position["left"] else f"{what} at {position['where']}, stage {position['stage']}"
+        line = (
+            "has exited"
+            if position["left"]
+            else f"{what} at {position['where']}, stage {position['stage']}"
+        )
         by_line.setdefault(line, []).append(q)
     for q in missing:
         by_line.setdefault("does not respond", []).append(q)
@@ -288,7 +356,11 @@ def with_stacks(positions: dict[int, Position]) -> str:
     """The stacks of all ranks, outermost call first; ranks with equal stacks share a block."""
     alike: dict[str, list[int]] = {}
     for q, position in positions.items():
-        text = [line for name, lines in position["stacks"] for line in (f"    {name}:", *(f"        {line}" for line in lines))]
+        text = [
+            line
+            for name, lines in position["stacks"]
+            for line in (f"    {name}:", *(f"        {line}" for line in lines))
+        ]
         alike.setdefault("\n".join(text) or "    none", []).append(q)
     return "\n".join(f"stacks of {_ranks(ranks)}:\n{text}" for text, ranks in alike.items())
 
@@ -305,19 +377,35 @@ def report(positions: dict[int, Position], unresponsive: dict[int, str], pace: P
     stuck = {q: position for q, position in positions.items() if not position["waits"]}
     waiting = [q for q, position in positions.items() if position["waits"] and not position["left"]]
     lines = [f"rank {q}/{size} {text}" for q, text in unresponsive.items()]
-    lines += [f"rank {q}/{size} makes no progress: it {one_line(position)}" for q, position in stuck.items()]
+    lines += [
+        f"rank {q}/{size} makes no progress: it {one_line(position)}"
+        for q, position in stuck.items()
+    ]
     if not lines:
         lines = [f"rank {q}/{size} {one_line(position)}" for q, position in positions.items()]
         head = "deadlock: every rank waits for another rank:"
     else:
         head = f"timeout: {_ranks(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for other ranks that make no progress:"
         first = positions[waiting[0]]
-        lines.append(f"{_ranks(waiting)}: {first['what']} at {first['where']}, stage {first['stage']}")
-    limit = (f"the limit set by GRAPHTHETA_PATIENCE={pace.patience:g}" if pace.patience else
-             f"while the longest pause before was {max(SHORT, *pace.longest.values()):.0f} s. If the program was not stuck, set "
-             "GRAPHTHETA_PATIENCE to a time limit in seconds, or to 0 for no limit")
-    return "\n".join([f"graphtheta: {head}", *(f"  {line}" for line in lines), f"Aborted after {pace.pause:.0f} s, {limit}.", "",
-                      with_stacks(positions), ""])
+        lines.append(
+            f"{_ranks(waiting)}: {first['what']} at {first['where']}, stage {first['stage']}"
+        )
+    limit = (
+        f"the limit set by GRAPHTHETA_PATIENCE={pace.patience:g}"
+        if pace.patience
+        else f"while the longest pause before was {max(SHORT, *pace.longest.values()):.0f} s. If the program was not stuck, set "
+        "GRAPHTHETA_PATIENCE to a time limit in seconds, or to 0 for no limit"
+    )
+    return "\n".join(
+        [
+            f"graphtheta: {head}",
+            *(f"  {line}" for line in lines),
+            f"Aborted after {pace.pause:.0f} s, {limit}.",
+            "",
+            with_stacks(positions),
+            "",
+        ]
+    )
 
 
 def _ranks(ranks: list[int]) -> str:

@@ -3,6 +3,7 @@
 Samplers that choose vertices, or whose choice of an edge depends on other receivers of its sender,
 compute with values of both ends; ``Copies`` makes all workers agree on them.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -48,7 +49,9 @@ class Bipartite:
         p = frontier.partition
         self.edges, self.receivers = edges, Copies(frontier.receivers)
         plan, mirrors = frontier.relation.served(frontier.reverse)[0]
-        sending = {kind: np.zeros(n, bool) for kind, n in ((MASTER, p.n_masters), (MIRROR, p.n_mirrors))}
+        sending = {
+            kind: np.zeros(n, bool) for kind, n in ((MASTER, p.n_masters), (MIRROR, p.n_mirrors))
+        }
         for c in edges:
             sending[c.kinds[0]][c.senders] = True
         wanted = np.flatnonzero(sending[MIRROR][mirrors])
@@ -57,13 +60,18 @@ class Bipartite:
         masters = np.flatnonzero(sending[MASTER])
         number = {MASTER: np.empty(p.n_masters, np.int32), MIRROR: np.empty(p.n_mirrors, np.int32)}
         number[MASTER][masters] = np.arange(len(masters), dtype=np.int32)
-        number[MIRROR][mirrors] = np.arange(len(masters), len(masters) + len(mirrors), dtype=np.int32)
+        number[MIRROR][mirrors] = np.arange(
+            len(masters), len(masters) + len(mirrors), dtype=np.int32
+        )
         self.senders = Copies(Exchange(p.halo_comm, plan.renumbered(number[MASTER], len(masters))))
         self.index = [number[c.kinds[0]][c.senders] for c in edges]
         self.ids = np.concatenate((p.masters[masters], p.gid[p.n_masters + mirrors]))
         receiving = np.zeros(p.n_masters, np.uint8)
         receiving[frontier.rows[MASTER]] = 1
-        self.receiving = self.senders.copied(np.append(receiving[masters], np.zeros(len(mirrors), np.uint8))) != 0
+        self.receiving = (
+            self.senders.copied(np.append(receiving[masters], np.zeros(len(mirrors), np.uint8)))
+            != 0
+        )
 
     def each(self, loop: Callable[[int, np.ndarray, slice], object]) -> None:
         """Call loop(block, bounds of edges, rows) for all receiving rows, on all threads.
@@ -74,9 +82,11 @@ class Bipartite:
             first = self.receivers.at(c.kinds[1]).start
             cuts = row_blocks(np.diff(c.ptr))
 
-            def run(i: int, b: int = b, c: Chosen = c, first: int = first, cuts: Sequence[int] = cuts) -> None:
-                begin, end = cuts[i: i + 2]
-                loop(b, c.ptr[begin: end + 1], slice(first + begin, first + end))
+            def run(
+                i: int, b: int = b, c: Chosen = c, first: int = first, cuts: Sequence[int] = cuts
+            ) -> None:
+                begin, end = cuts[i : i + 2]
+                loop(b, c.ptr[begin : end + 1], slice(first + begin, first + end))
 
             run_blocks(run, len(cuts) - 1)
 
@@ -101,9 +111,15 @@ class Bipartite:
         Collective: all ranks of the frontier's partition.
         """
         top, sums = np.zeros(self.receivers.n), np.zeros((self.receivers.n, 3), np.int64)
-        self.each(lambda b, ptr, rows: vertex_sample.largest(ptr, self.index[b], values[b], True, NO_VALUES, top[rows]))
+        self.each(
+            lambda b, ptr, rows: vertex_sample.largest(
+                ptr, self.index[b], values[b], True, NO_VALUES, top[rows]
+            )
+        )
         scale = scale_of(self.receivers.agree(np.maximum, top))
-        self.each(lambda b, ptr, rows: vertex_sample.moments(ptr, values[b], scale[rows], sums[rows]))
+        self.each(
+            lambda b, ptr, rows: vertex_sample.moments(ptr, values[b], scale[rows], sums[rows])
+        )
         return self.receivers.agree(np.add, sums), scale
 
 
@@ -124,7 +140,9 @@ def row_blocks(n_edges: np.ndarray) -> list[int]:
     return [0, *np.searchsorted(last, np.arange(1, n) * EDGES_PER_BLOCK).tolist(), len(last)]
 
 
-def by_rows(n_edges: np.ndarray, part: Callable[[slice], tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
+def by_rows(
+    n_edges: np.ndarray, part: Callable[[slice], tuple[np.ndarray, ...]]
+) -> tuple[np.ndarray, ...]:
     """Make lists of edges on all threads, each for some of the rows.
 
     Args:
@@ -138,12 +156,15 @@ def by_rows(n_edges: np.ndarray, part: Callable[[slice], tuple[np.ndarray, ...]]
     parts: list[Any] = [None] * (len(cuts) - 1)
 
     def block(b: int) -> None:
-        parts[b] = part(slice(*cuts[b: b + 2]))
+        parts[b] = part(slice(*cuts[b : b + 2]))
 
     run_blocks(block, len(parts))
     if len(parts) == 1:
         return tuple(parts[0])
-    counts, *lists = (np.concatenate(x) for x in zip(*((np.diff(bounds), *rest) for bounds, *rest in parts), strict=True))
+    counts, *lists = (
+        np.concatenate(x)
+        for x in zip(*((np.diff(bounds), *rest) for bounds, *rest in parts), strict=True)
+    )
     return np.append(0, np.cumsum(counts)), *lists
 
 

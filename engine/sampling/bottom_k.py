@@ -8,6 +8,7 @@ choice has ranks of its own and takes the edge with the lowest one.
 
 Source: bottom-k sketches, https://arxiv.org/abs/0802.3448
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -55,7 +56,12 @@ class BottomK:
         # without receiving mirrors and with one block, all edges of a row are here: the shortlist
         # is the sample
         if not receivers.plan.anywhere and len(candidates) < 2 and not self._beyond:
-            return Sample([self._weighted(*x, self.priority.total(self.frontier, c)) for c, x in zip(candidates, found, strict=True)])
+            return Sample(
+                [
+                    self._weighted(*x, self.priority.total(self.frontier, c))
+                    for c, x in zip(candidates, found, strict=True)
+                ]
+            )
         total = {MASTER: np.zeros(receivers.plan.n_rows), MIRROR: np.zeros(receivers.plan.n_halo)}
         for c in candidates:
             total[c.kinds[1]] += self.priority.total(self.frontier, c)
@@ -80,7 +86,14 @@ class BottomK:
 
         def block(b: int) -> None:
             rows = slice(cuts[b], cuts[b + 1])
-            parts[b] = sample.shortlist(edges.begin[rows], edges.end[rows], edges.senders, ranks, self.k + self._beyond, self.replace)
+            parts[b] = sample.shortlist(
+                edges.begin[rows],
+                edges.end[rows],
+                edges.senders,
+                ranks,
+                self.k + self._beyond,
+                self.replace,
+            )
 
         run_blocks(block, n)
         *lists, often = parts[0] if n == 1 else _joined(parts)
@@ -88,7 +101,10 @@ class BottomK:
 
     def _agreed(self, shorter: list[Chosen], total: dict[int, np.ndarray]) -> Sample:
         """The edges of shortlists that are still among the chosen once the ranks of all workers are merged."""
-        receivers, ranks = self.frontier.receivers, [self._ranked(c).arrays(self.frontier.relation) for c in shorter]
+        receivers, ranks = (
+            self.frontier.receivers,
+            [self._ranked(c).arrays(self.frontier.relation) for c in shorter],
+        )
         low = {kind: np.full((len(n), self.k + self._beyond), _LAST) for kind, n in total.items()}
         for c, r in zip(shorter, ranks, strict=True):
             (sample.lowest_each if self.replace else sample.lowest)(c.ptr, r, low[c.kinds[1]])
@@ -102,21 +118,41 @@ class BottomK:
         mine = total[MIRROR]
         receivers.to_masters_begin({"low": low[MIRROR], "total": mine}).end(merge)
         # with replacement the lowest rank of each choice, otherwise the k-th rank and the threshold
-        cut = {kind: x if self.replace else x[:, self.k - 1:] for kind, x in low.items()}
-        back = receivers.to_mirrors({"cut": np.ascontiguousarray(cut[MASTER]), "total": total[MASTER]})
+        cut = {kind: x if self.replace else x[:, self.k - 1 :] for kind, x in low.items()}
+        back = receivers.to_mirrors(
+            {"cut": np.ascontiguousarray(cut[MASTER]), "total": total[MASTER]}
+        )
         cut[MIRROR], total[MIRROR] = back["cut"], back["total"]
-        last = {kind: np.ascontiguousarray(x if self.replace else x[:, 0]) for kind, x in cut.items()}
+        last = {
+            kind: np.ascontiguousarray(x if self.replace else x[:, 0]) for kind, x in cut.items()
+        }
         chosen = []
         for c, r in zip(shorter, ranks, strict=True):
             kind = c.kinds[1]
             times = (sample.times_each if self.replace else sample.times_low)(c.ptr, r, last[kind])
-            chosen.append(self._weighted(*c.kept(times), total[kind], cut[kind][:, 1] if self._beyond else None))
+            chosen.append(
+                self._weighted(
+                    *c.kept(times), total[kind], cut[kind][:, 1] if self._beyond else None
+                )
+            )
         # the ranks that were sent show on both sides whether an edge of the worker is among the
         # chosen
         sent = [_among(theirs, n, last[MASTER][rows]) for rows, theirs, n in received]
-        return Sample(chosen, (np.flatnonzero(np.concatenate([_NO_ROWS, *sent])), np.flatnonzero(_among(low[MIRROR], mine, last[MIRROR]))))
+        return Sample(
+            chosen,
+            (
+                np.flatnonzero(np.concatenate([_NO_ROWS, *sent])),
+                np.flatnonzero(_among(low[MIRROR], mine, last[MIRROR])),
+            ),
+        )
 
-    def _weighted(self, chosen: Chosen, often: np.ndarray, total: np.ndarray, threshold: np.ndarray | None = None) -> Chosen:
+    def _weighted(
+        self,
+        chosen: Chosen,
+        often: np.ndarray,
+        total: np.ndarray,
+        threshold: np.ndarray | None = None,
+    ) -> Chosen:
         """Edges with their importance weights, given how often each is chosen, and totals and thresholds of rows."""
         # the weights of a row that keeps all its edges are 1
         share = (total if self.replace else np.maximum(total, self.k)) / self.k
@@ -133,7 +169,10 @@ class BottomK:
 
 def _joined(parts: Sequence[Any]) -> Sequence[np.ndarray]:
     """The results of ``sample.shortlist`` for consecutive rows as one."""
-    counts, *lists = (np.concatenate(x) for x in zip(*((bounds[1:] - bounds[:-1], *rest) for bounds, *rest in parts), strict=True))
+    counts, *lists = (
+        np.concatenate(x)
+        for x in zip(*((bounds[1:] - bounds[:-1], *rest) for bounds, *rest in parts), strict=True)
+    )
     return np.append(0, np.cumsum(counts)), *lists
 
 

@@ -1,4 +1,5 @@
 """Edges at the frontier of a view: the candidates of a sampler, and those it has chosen."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -38,7 +39,11 @@ class Candidates:
     @classmethod
     def into(cls, block: EdgeBlock, reverse: bool, rows: np.ndarray) -> Candidates:
         """All edges of a block into some rows; the lists are those of the block, not copied."""
-        ptr, *lists = (block.out_indptr, block.out_edge, block.out_dst) if reverse else (block.in_indptr, IN_ORDER, block.in_src)
+        ptr, *lists = (
+            (block.out_indptr, block.out_edge, block.out_dst)
+            if reverse
+            else (block.in_indptr, IN_ORDER, block.in_src)
+        )
         return cls(block, reverse, rows, ptr[rows], ptr[rows + 1], *lists)
 
     @property
@@ -135,7 +140,9 @@ class Frontier:
     def alone(self) -> Frontiers:
         """The same candidates as those of one view."""
         bounds = {kind: np.array([0, len(rows)]) for kind, rows in self.rows.items()}
-        return Frontiers(self.partition, self.relation, self.reverse, self.candidates, bounds, self.complete)
+        return Frontiers(
+            self.partition, self.relation, self.reverse, self.candidates, bounds, self.complete
+        )
 
 
 class Sample(NamedTuple):

@@ -1,4 +1,5 @@
 """The nodes of clusters, or of the links of a batch, as a distributed table."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -25,7 +26,9 @@ class Members:
 
         Collective: all ranks of the partition.
         """
-        return self._nodes.look_up(numbers + self._shift[np.searchsorted(self._end, numbers, side="right")])
+        return self._nodes.look_up(
+            numbers + self._shift[np.searchsorted(self._end, numbers, side="right")]
+        )
 
 
 class NodesByCluster:
@@ -50,7 +53,9 @@ class NodesByCluster:
         Args:
             chosen: Numbers of the clusters, ascending.
         """
-        return Members(self._nodes, (np.cumsum(self._counts) - self._counts)[chosen], self._counts[chosen])
+        return Members(
+            self._nodes, (np.cumsum(self._counts) - self._counts)[chosen], self._counts[chosen]
+        )
 
 
 def nodes_of(partition: Partition, ids: np.ndarray) -> Members:
@@ -63,6 +68,10 @@ def nodes_of(partition: Partition, ids: np.ndarray) -> Members:
     Collective: all ranks of the partition.
     """
     comm, nodes = partition.halo_comm, np.unique(ids)
-    nodes = np.unique(np.concatenate(comm.all_to_all(Route(home_of(comm)(nodes), comm.size).parts(nodes))))
+    nodes = np.unique(
+        np.concatenate(comm.all_to_all(Route(home_of(comm)(nodes), comm.size).parts(nodes)))
+    )
     counts = comm.all_sum(np.array([len(nodes)]))
-    return Members(Table(comm, ranks_among_all(partition, nodes), nodes), np.zeros(1, np.int64), counts)
+    return Members(
+        Table(comm, ranks_among_all(partition, nodes), nodes), np.zeros(1, np.int64), counts
+    )

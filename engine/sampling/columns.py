@@ -1,4 +1,5 @@
 """Edge columns that samplers read: which edges may be chosen, and checks of the values."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ ADD_LOOPS = "add self loops beforehand with graph.with_self_loops(columns={{{!r}
 
 def in_block(values: np.ndarray, block: EdgeBlock) -> np.ndarray:
     """The values of a block's edges."""
-    return values[block.start: block.start + block.n_edges]
+    return values[block.start : block.start + block.n_edges]
 
 
 def masked(frontier: Frontier, name: str) -> Frontier:
@@ -32,7 +33,10 @@ def positive(frontier: Frontier, name: str) -> Frontier:
     """The edges of a frontier with a positive value in a column."""
     values = frontier.partition.edge.read(name)
     # most weights are positive: no list is copied then
-    every = all(allowed.all_positive(c.begin, c.end, c.edges, in_block(values, c.block)) for c in frontier.candidates)
+    every = all(
+        allowed.all_positive(c.begin, c.end, c.edges, in_block(values, c.block))
+        for c in frontier.candidates
+    )
     return replace(frontier, complete=False) if every else _selected(frontier, values, None)
 
 
@@ -45,10 +49,21 @@ def up_to(frontier: Frontier, name: str, limits: dict[int, np.ndarray]) -> Front
     return _selected(frontier, frontier.partition.edge.exact(name), limits)
 
 
-def _selected(frontier: Frontier, values: np.ndarray, limits: dict[int, np.ndarray] | None) -> Frontier:
+def _selected(
+    frontier: Frontier, values: np.ndarray, limits: dict[int, np.ndarray] | None
+) -> Frontier:
     def of(c: Candidates) -> Candidates:
         x = in_block(values, c.block)
-        return c.of(*allowed.allowed(c.begin, c.end, c.edges, c.senders, x, x[:0] if limits is None else limits[c.kinds[1]]))
+        return c.of(
+            *allowed.allowed(
+                c.begin,
+                c.end,
+                c.edges,
+                c.senders,
+                x,
+                x[:0] if limits is None else limits[c.kinds[1]],
+            )
+        )
 
     return replace(frontier, candidates=[of(c) for c in frontier.candidates], complete=False)
 
@@ -67,14 +82,24 @@ def check_column(partition: Partition, what: str, option: str, name: str) -> Non
     store = partition.node if what == "node" else partition.edge
     if name not in store:
         known = ", ".join(n for n in store.names() if len(store.column(n).shape) == 1)
-        raise ConfigError(f"{option}={name}: there is no {what} column {name!r}; choose from {known}, or add it with "
-                          f"graph.replace({what}_columns={{{name!r}: values}})")
+        raise ConfigError(
+            f"{option}={name}: there is no {what} column {name!r}; choose from {known}, or add it with "
+            f"graph.replace({what}_columns={{{name!r}: values}})"
+        )
     if len(store.column(name).shape) != 1:
-        raise ConfigError(f"{option}={name}: the {what} column {name!r} has {store.column(name).shape[1]} numbers per {what}; "
-                          "expected one, so copy one of them into a column of its own")
+        raise ConfigError(
+            f"{option}={name}: the {what} column {name!r} has {store.column(name).shape[1]} numbers per {what}; "
+            "expected one, so copy one of them into a column of its own"
+        )
 
 
-def check_edges(partition: Partition, option: str, name: str, wrong: Callable[[np.ndarray], np.ndarray], expected: str) -> None:
+def check_edges(
+    partition: Partition,
+    option: str,
+    name: str,
+    wrong: Callable[[np.ndarray], np.ndarray],
+    expected: str,
+) -> None:
     """Check an edge column on all workers.
 
     Args:
@@ -97,9 +122,15 @@ def check_edges(partition: Partition, option: str, name: str, wrong: Callable[[n
         if len(bad):
             at = bad[np.argmin(partition.edge_gid[bad])]
             src, dst = (int(ends[at]) for ends in partition.edge_ends())
-            added = f" or, if the job has added this self loop, {ADD_LOOPS.format(name)}" if src == dst else ""
-            error = DataError(f"{option}={name}: edge {partition.edge_gid[at]} (from node {src} to node {dst}) has the value {values[at]}, "
-                              f"expected {expected}; change the value in edge_columns or edge_weight{added}")
+            added = (
+                f" or, if the job has added this self loop, {ADD_LOOPS.format(name)}"
+                if src == dst
+                else ""
+            )
+            error = DataError(
+                f"{option}={name}: edge {partition.edge_gid[at]} (from node {src} to node {dst}) has the value {values[at]}, "
+                f"expected {expected}; change the value in edge_columns or edge_weight{added}"
+            )
     except ConfigError as e:
         error = e
     partition.halo_comm.agree(error)
@@ -113,7 +144,13 @@ def check_weights(partition: Partition, name: str) -> None:
 
     Collective: all ranks of the partition.
     """
-    check_edges(partition, "weight", name, lambda x: ~((x >= 0) & np.isfinite(x)), "a number from 0, and not NaN or infinite")
+    check_edges(
+        partition,
+        "weight",
+        name,
+        lambda x: ~((x >= 0) & np.isfinite(x)),
+        "a number from 0, and not NaN or infinite",
+    )
 
 
 def check_mask(partition: Partition, name: str) -> None:

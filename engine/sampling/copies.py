@@ -3,6 +3,7 @@
 Values are combined by exact operations: maxima, minima, and sums of integers. The results are
 therefore the same bits for every number of workers and every partition.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -58,7 +59,7 @@ class Copies:
         def combine(rows: np.ndarray, part: dict[str, np.ndarray]) -> None:
             mine[rows] = merge(mine[rows], part["x"])
 
-        self._exchange.to_masters_begin({"x": x[self.n_masters:]}).end(combine)
+        self._exchange.to_masters_begin({"x": x[self.n_masters :]}).end(combine)
         return self.copied(x)
 
     def copied(self, x: np.ndarray) -> np.ndarray:
@@ -66,5 +67,5 @@ class Copies:
 
         Collective: all ranks of the move.
         """
-        x[self.n_masters:] = self._exchange.to_mirrors({"x": x[: self.n_masters]})["x"]
+        x[self.n_masters :] = self._exchange.to_mirrors({"x": x[: self.n_masters]})["x"]
         return x

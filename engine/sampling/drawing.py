@@ -3,6 +3,7 @@
 A draw is a hash of a key and its own number, and nodes and edges are ordered by their global ids,
 so the results do not depend on the number of workers or on the partition.
 """
+
 from __future__ import annotations
 
 from math import isqrt
@@ -57,7 +58,11 @@ class WeightedNodes:
         parts = comm.all_to_all(route.parts(np.stack((ids, weight, np.arange(len(ids))), axis=1)))
         entries = np.concatenate(parts)
         order = np.argsort(entries[:, 0])
-        block, self._weight, self._row = entries[order, 0] // width, entries[order, 1], entries[order, 2]
+        block, self._weight, self._row = (
+            entries[order, 0] // width,
+            entries[order, 1],
+            entries[order, 2],
+        )
         self._owner = np.repeat(np.arange(comm.size), [len(part) for part in parts])[order]
         own, end = np.zeros(n_blocks, np.int64), np.cumsum(self._weight)
         np.add.at(own, block, self._weight)
@@ -67,8 +72,10 @@ class WeightedNodes:
         self._comm, self._end = comm, end + shift[block]
         self.total = int(self._block_end[-1])
         if not self.total:
-            raise DataError("no node can be drawn, because all have the weight 0: the graph has no edges; choose a sampler that draws "
-                            "nodes without edges too, such as saint_walk")
+            raise DataError(
+                "no node can be drawn, because all have the weight 0: the graph has no edges; choose a sampler that draws "
+                "nodes without edges too, such as saint_walk"
+            )
 
     def draw(self, key: int | np.ndarray, n: int) -> Drawn:
         """Draw n nodes; each worker receives the draws of its own nodes.
@@ -81,11 +88,20 @@ class WeightedNodes:
         Collective: all ranks of the partition.
         """
         keys = np.asarray(key, np.uint64).reshape(-1)
-        comm, units = self._comm, integers(np.repeat(keys, n), np.tile(np.arange(n), len(keys)), self.total)
-        number = np.flatnonzero(np.searchsorted(self._block_end, units, side="right") % comm.size == comm.rank)
+        comm, units = (
+            self._comm,
+            integers(np.repeat(keys, n), np.tile(np.arange(n), len(keys)), self.total),
+        )
+        number = np.flatnonzero(
+            np.searchsorted(self._block_end, units, side="right") % comm.size == comm.rank
+        )
         at = np.searchsorted(self._end, units[number], side="right")
         offset = units[number] - (self._end[at] - self._weight[at])
-        found = comm.all_to_all(Route(self._owner[at], comm.size).parts(np.stack((self._row[at], number, offset), axis=1)))
+        found = comm.all_to_all(
+            Route(self._owner[at], comm.size).parts(
+                np.stack((self._row[at], number, offset), axis=1)
+            )
+        )
         return Drawn(*np.concatenate(found).T)
 
 
@@ -110,13 +126,17 @@ class Neighbours:
         ends = partition.edge_rows()
         here, there = ends[::-1] if reverse else ends
         edges = np.stack((row[here], partition.edge_gid, owner[there], row[there]), axis=1)
-        found = np.concatenate(self._comm.all_to_all(Route(owner[here], self._comm.size).parts(edges)))
+        found = np.concatenate(
+            self._comm.all_to_all(Route(owner[here], self._comm.size).parts(edges))
+        )
         found = found[np.lexsort((found[:, 1], found[:, 0]))]
         self.degree = np.bincount(found[:, 0], minlength=partition.n_masters)
         self._begin = np.cumsum(self.degree) - self.degree
         self._owner, self._row = (found[:, column].astype(np.int32) for column in (2, 3))
 
-    def step(self, key: int | np.ndarray, row: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def step(
+        self, key: int | np.ndarray, row: np.ndarray, state: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Move walkers to a neighbour each; those without neighbours stop and are dropped.
 
         Args:
@@ -135,7 +155,11 @@ class Neighbours:
         row, state = row[go], state[go]
         degree = self.degree[row]
         # a draw is below 1, but its product with the degree may be rounded up
-        at = self._begin[row] + np.minimum((uniform(key, state[:, 0]) * degree).astype(np.int64), degree - 1)
+        at = self._begin[row] + np.minimum(
+            (uniform(key, state[:, 0]) * degree).astype(np.int64), degree - 1
+        )
         leaving = np.concatenate((self._row[at][:, None], state), axis=1)
-        arrived = np.concatenate(self._comm.all_to_all(Route(self._owner[at], self._comm.size).parts(leaving)))
+        arrived = np.concatenate(
+            self._comm.all_to_all(Route(self._owner[at], self._comm.size).parts(leaving))
+        )
         return arrived[:, 0], arrived[:, 1:]

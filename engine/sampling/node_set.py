@@ -1,4 +1,5 @@
 """Node-set samplers: they choose the nodes of a batch, which is the subgraph that these induce."""
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -26,7 +27,9 @@ def several(sets: NodeSets, batches: range) -> np.ndarray:
     Collective: all ranks of the partition.
     """
     together = getattr(sets, "several", None)
-    return np.stack([sets(i) for i in batches]) if together is None else np.asarray(together(batches))
+    return (
+        np.stack([sets(i) for i in batches]) if together is None else np.asarray(together(batches))
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +63,13 @@ class NodeSetSampler(ABC):
         least = {"batches": 0} | dict.fromkeys(self.sizes, 1)
         for name, low in least.items():
             if getattr(self, name) < low:
-                raise ConfigError(f"{self.name}: {name} is {getattr(self, name)}, expected at least {low}")
+                raise ConfigError(
+                    f"{self.name}: {name} is {getattr(self, name)}, expected at least {low}"
+                )
         if not 0 < self.coverage < float("inf"):
-            raise ConfigError(f"{self.name}: coverage is {self.coverage}, expected a finite number above 0")
+            raise ConfigError(
+                f"{self.name}: coverage is {self.coverage}, expected a finite number above 0"
+            )
 
     @property
     @abstractmethod

@@ -1,4 +1,5 @@
 """Self-normalised importance weights: those of a row sum to the number of its edges."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -19,8 +20,14 @@ def normalised(frontier: Frontier, sample: Sample) -> Sample:
 
     Collective: all ranks of the frontier's partition.
     """
-    plan, weights = frontier.receivers.plan, [np.ones(len(s.edges)) if s.weight is None else s.weight for s in sample.chosen]
-    sums = {kind: {"degree": np.zeros(n), "weight": np.zeros(n)} for kind, n in ((MASTER, plan.n_rows), (MIRROR, plan.n_halo))}
+    plan, weights = (
+        frontier.receivers.plan,
+        [np.ones(len(s.edges)) if s.weight is None else s.weight for s in sample.chosen],
+    )
+    sums = {
+        kind: {"degree": np.zeros(n), "weight": np.zeros(n)}
+        for kind, n in ((MASTER, plan.n_rows), (MIRROR, plan.n_halo))
+    }
     for c, s, weight in zip(frontier.candidates, sample.chosen, weights, strict=True):
         sums[c.kinds[1]]["degree"] += c.end - c.begin
         sums[c.kinds[1]]["weight"] += rate.sums(s.begin, s.end, IN_ORDER, weight)
@@ -32,4 +39,6 @@ def normalised(frontier: Frontier, sample: Sample) -> Sample:
     def rescaled(s: Chosen, weight: np.ndarray) -> Chosen:
         return s.weighted(weight * np.repeat(factor[s.kinds[1]], np.diff(s.ptr)))
 
-    return Sample([rescaled(s, weight) for s, weight in zip(sample.chosen, weights, strict=True)], sample.kept)
+    return Sample(
+        [rescaled(s, weight) for s, weight in zip(sample.chosen, weights, strict=True)], sample.kept
+    )

@@ -1,4 +1,5 @@
 """Parallel edges: the number of each edge among those with the same ends."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -22,7 +23,11 @@ def parallel_of(partition: Partition, relation: StoredRelation) -> np.ndarray:
     if not relation.parallel:
         # where the edges of a node are on one worker, those with the same ends are, too
         together = not (relation.sources.plan.anywhere and relation.destinations.plan.anywhere)
-        number = np.concatenate([np.zeros(0, np.int32), *map(_in_block, relation.blocks)]) if together else _over_all(partition, relation)
+        number = (
+            np.concatenate([np.zeros(0, np.int32), *map(_in_block, relation.blocks)])
+            if together
+            else _over_all(partition, relation)
+        )
         relation.parallel.append(number if number.any() else number[:0])
     return relation.parallel[0]
 
@@ -44,8 +49,12 @@ def _over_all(partition: Partition, relation: StoredRelation) -> np.ndarray:
     order = np.lexsort(edges.T[::-1])
     pairs = edges[order, :2]
     number = np.empty(len(edges), np.int32)
-    number[order] = _since_first(np.append(True, (pairs[1:] != pairs[:-1]).any(axis=1))[: len(edges)])
-    return route.back(comm.all_to_all(np.split(number, np.cumsum([len(part) for part in parts])[:-1])))
+    number[order] = _since_first(
+        np.append(True, (pairs[1:] != pairs[:-1]).any(axis=1))[: len(edges)]
+    )
+    return route.back(
+        comm.all_to_all(np.split(number, np.cumsum([len(part) for part in parts])[:-1]))
+    )
 
 
 def _since_first(first: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 Edges are numbered in the order of their global ids, over all workers, so that an edge has the same
 position in every partition. A sampler that draws positions needs no list of the edges of a node.
 """
+
 from __future__ import annotations
 
 from itertools import pairwise
@@ -50,7 +51,7 @@ class _Sorted(NamedTuple):
     @classmethod
     def of(cls, relation: StoredRelation, block: EdgeBlock, reverse: bool) -> _Sorted:
         """The edges of a block by receiving row."""
-        gid = relation.gid[block.start: block.start + block.n_edges]
+        gid = relation.gid[block.start : block.start + block.n_edges]
         ptr, gid = (block.out_indptr, gid[block.out_edge]) if reverse else (block.in_indptr, gid)
         order = _order(ptr, gid)
         return cls(np.arange(len(ptr) - 1), ptr, gid[order] if len(order) else gid, order)
@@ -98,15 +99,32 @@ def _positions(partition: Partition, relation: StoredRelation, reverse: bool) ->
     listed = {key: _listed(b, reverse, found[key].order) for key, b in blocks.items()}
     kind_of = {key: b.kinds(reverse)[1] for key, b in blocks.items()}
     if not plan.anywhere and len(found) < 2:
-        return Positions({key: Places(x, _NONE) for key, x in listed.items()}, dict.fromkeys((MASTER, MIRROR), np.zeros(0, np.int64)))
-    own, away = ([key for key, kind in kind_of.items() if kind == wanted] for wanted in (MASTER, MIRROR))
+        return Positions(
+            {key: Places(x, _NONE) for key, x in listed.items()},
+            dict.fromkeys((MASTER, MIRROR), np.zeros(0, np.int64)),
+        )
+    own, away = (
+        [key for key, kind in kind_of.items() if kind == wanted] for wanted in (MASTER, MIRROR)
+    )
     # every mirror that is a receiver here is one of ``mirrors``, so that a block has no other edges
-    halo = _Merged.of([found[key]._replace(rows=np.arange(len(mirrors)), ptr=np.append(found[key].ptr[mirrors], found[key].ptr[-1]))
-                       for key in away], len(mirrors))
-    degree, at_masters, at_mirrors = _exchanged(Exchange(partition.halo_comm, plan), [found[key] for key in own], halo)
+    halo = _Merged.of(
+        [
+            found[key]._replace(
+                rows=np.arange(len(mirrors)),
+                ptr=np.append(found[key].ptr[mirrors], found[key].ptr[-1]),
+            )
+            for key in away
+        ],
+        len(mirrors),
+    )
+    degree, at_masters, at_mirrors = _exchanged(
+        Exchange(partition.halo_comm, plan), [found[key] for key in own], halo
+    )
     everywhere = {MASTER: degree[MASTER], MIRROR: np.zeros(partition.n_mirrors, np.int64)}
     everywhere[MIRROR][mirrors] = degree[MIRROR]
-    position = dict(zip(own, at_masters, strict=True)) | {key: at_mirrors[at] for key, at in zip(away, halo.at, strict=True)}
+    position = dict(zip(own, at_masters, strict=True)) | {
+        key: at_mirrors[at] for key, at in zip(away, halo.at, strict=True)
+    }
     places = {}
     for key, x in found.items():
         here = np.diff(x.ptr)
@@ -115,7 +133,9 @@ def _positions(partition: Partition, relation: StoredRelation, reverse: bool) ->
     return Positions(places, everywhere)
 
 
-def _exchanged(exchange: Exchange, own: list[_Sorted], halo: _Merged) -> tuple[dict[int, np.ndarray], list[np.ndarray], np.ndarray]:
+def _exchanged(
+    exchange: Exchange, own: list[_Sorted], halo: _Merged
+) -> tuple[dict[int, np.ndarray], list[np.ndarray], np.ndarray]:
     """Let masters number the edges of their mirrors together with their own.
 
     Args:
@@ -138,13 +158,16 @@ def _exchanged(exchange: Exchange, own: list[_Sorted], halo: _Merged) -> tuple[d
 
         exchange.to_masters_begin({"n": np.diff(halo.ptr)}).end(merge)
     merged = _Merged.of(lists, plan.n_rows)
-    positions = [(at - np.repeat(merged.ptr[x.rows], np.diff(x.ptr))).astype(np.int32) for x, at in zip(lists, merged.at, strict=True)]
+    positions = [
+        (at - np.repeat(merged.ptr[x.rows], np.diff(x.ptr))).astype(np.int32)
+        for x, at in zip(lists, merged.at, strict=True)
+    ]
     degree = {MASTER: np.diff(merged.ptr)}
     degree[MIRROR] = exchange.to_mirrors({"n": degree[MASTER]})["n"]
     if not plan.anywhere:
         return degree, positions, _NONE
     answers = [_NONE] * comm.size
-    for q, x in zip(senders, positions[len(own):], strict=True):
+    for q, x in zip(senders, positions[len(own) :], strict=True):
         answers[q] = x
     return degree, positions[: len(own)], np.concatenate(comm.all_to_all(answers))
 

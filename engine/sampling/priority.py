@@ -1,4 +1,5 @@
 """Priorities: how the edges into a node are ranked. A bottom-k sampler keeps the lowest ranks."""
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -13,7 +14,9 @@ from .candidates import IN_ORDER, Candidates, Chosen, Frontier
 
 ALL_BITS = 0xFFFFFFFFFFFFFFFF
 NO_RATES = np.zeros(0, np.float32)
-Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.uint64, bool, np.uint64, np.ndarray]
+Arrays = tuple[
+    np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.uint64, bool, np.uint64, np.ndarray
+]
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,21 @@ class Ranked:
         """The ranks as arguments of kernels."""
         low = 0 if self.distinct else tie_bits(relation)
         high = np.uint64(ALL_BITS >> low << low)
-        ids, values, key = edge_ids(relation, self.edges), self.values.view(np.int64), np.uint64(self.key or 0)
-        return self.edges.edges, ids, self.index, values, key, self.key is not None, high, self.rates
+        ids, values, key = (
+            edge_ids(relation, self.edges),
+            self.values.view(np.int64),
+            np.uint64(self.key or 0),
+        )
+        return (
+            self.edges.edges,
+            ids,
+            self.index,
+            values,
+            key,
+            self.key is not None,
+            high,
+            self.rates,
+        )
 
 
 class Priority(ABC):
@@ -113,12 +129,12 @@ def tie_bits(relation: StoredRelation) -> int:
 def edge_ids(relation: StoredRelation, edges: Candidates) -> np.ndarray:
     """Global ids of the edges of a block; ``edges.edges`` are positions in it."""
     block = edges.block
-    return relation.gid[block.start: block.start + block.n_edges]
+    return relation.gid[block.start : block.start + block.n_edges]
 
 
 def sender_ids(partition: Partition, edges: Candidates) -> np.ndarray:
     """Global ids of the sending rows of a block; ``edges.senders`` are positions in it."""
-    return partition.masters if edges.kinds[0] == MASTER else partition.gid[partition.n_masters:]
+    return partition.masters if edges.kinds[0] == MASTER else partition.gid[partition.n_masters :]
 
 
 def ranked_by(edges: Chosen, values: np.ndarray) -> Ranked:

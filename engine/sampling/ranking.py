@@ -1,4 +1,5 @@
 """The rank of rows among those of all workers: a sort by splitters that are sampled from the rows."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -28,9 +29,11 @@ def ranks_among_all(partition: Partition, *keys: np.ndarray) -> np.ndarray:
     comm, rows = partition.halo_comm, np.stack(keys, axis=1)
     order = np.lexsort(keys[::-1])
     step = max(int(comm.all_sum(np.array(len(rows)))) // (comm.size * SAMPLES), 1)
-    samples = np.concatenate(comm.all_gather(rows[order[step // 2:: step]]))
+    samples = np.concatenate(comm.all_gather(rows[order[step // 2 :: step]]))
     samples = samples[np.lexsort(samples.T[::-1])]
-    splitters = samples[np.arange(1, comm.size) * len(samples) // comm.size] if len(samples) else samples
+    splitters = (
+        samples[np.arange(1, comm.size) * len(samples) // comm.size] if len(samples) else samples
+    )
     # the worker of a row is the number of splitters up to it
     joined = np.lexsort(np.concatenate((splitters, rows)).T[::-1])
     is_row, worker = joined >= len(splitters), np.empty(len(rows), np.int64)
@@ -41,4 +44,6 @@ def ranks_among_all(partition: Partition, *keys: np.ndarray) -> np.ndarray:
     lower = sum(comm.all_gather(len(held))[: comm.rank])
     found = np.empty(len(held), np.int64)
     found[np.lexsort(held.T[::-1])] = np.arange(lower, lower + len(held))
-    return route.back(comm.all_to_all(np.split(found, np.cumsum([len(part) for part in parts])[:-1])))
+    return route.back(
+        comm.all_to_all(np.split(found, np.cumsum([len(part) for part in parts])[:-1]))
+    )

@@ -1,4 +1,5 @@
 """The protocol of samplers: which in-edges a view keeps when it expands its frontier."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -47,7 +48,9 @@ class Sampler(Protocol):
 class SamplerOfViews(Protocol):
     """A sampler that can choose the edges of several views by one call."""
 
-    def choose_all(self, frontiers: Frontiers, *, hop: int, steps: Sequence[int]) -> list[Chosen] | None:
+    def choose_all(
+        self, frontiers: Frontiers, *, hop: int, steps: Sequence[int]
+    ) -> list[Chosen] | None:
         """Choose edges of one pass for several views, without messages; each gets those that ``Sampler.choose`` chooses.
 
         Args:

@@ -9,6 +9,7 @@ A level of V views takes two messages for each pair of workers at most, and a fe
 long as the sampler sends none. Samplers that choose for one view at a time run in turn, with
 merged messages where the communicator merges them (``Comm.together``).
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -105,7 +106,9 @@ class Found:
         found, wanted = self.nodes, ByView.joined(rows)
         _, number, _ = found.number([wanted])
         absent = number >= np.diff(found.ptr)[wanted.views]
-        return [x[absent[a:b]] for x, a, b in zip(rows, wanted.ptr[:-1], wanted.ptr[1:], strict=True)]
+        return [
+            x[absent[a:b]] for x, a, b in zip(rows, wanted.ptr[:-1], wanted.ptr[1:], strict=True)
+        ]
 
 
 class _Receiving:
@@ -115,32 +118,56 @@ class _Receiving:
         rows: Rows by kind and view.
     """
 
-    def __init__(self, partition: Partition, relation: StoredRelation, reverse: bool, nodes: ByView):
+    def __init__(
+        self, partition: Partition, relation: StoredRelation, reverse: bool, nodes: ByView
+    ):
         self._plan, mirrors = relation.served(reverse)[1]
         self._comm, self._route = partition.halo_comm, None
         self.rows = {MASTER: nodes, MIRROR: ByView(NOTHING, np.zeros_like(nodes.ptr))}
         if self._plan.anywhere:
             ptr, order, readers = _readers(relation, reverse, self._plan, partition.n_masters)
             each, at, reader = expand(ptr[nodes.items], ptr[nodes.items + 1], order, readers)
-            self._told = ByView(np.repeat(np.arange(len(nodes.items)), np.diff(each)), each[nodes.ptr])
+            self._told = ByView(
+                np.repeat(np.arange(len(nodes.items)), np.diff(each)), each[nodes.ptr]
+            )
             self._reader = reader
-            self._route = ViewRoute(partition, self._told.ptr, reader, (at - self._plan.send_ptr[reader]).astype(np.int32))
-            self.rows[MIRROR] = ByView(mirrors[self._plan.recv_ptr[self._route.partner] + self._route.row], self._route.ptr)
+            self._route = ViewRoute(
+                partition,
+                self._told.ptr,
+                reader,
+                (at - self._plan.send_ptr[reader]).astype(np.int32),
+            )
+            self.rows[MIRROR] = ByView(
+                mirrors[self._plan.recv_ptr[self._route.partner] + self._route.row], self._route.ptr
+            )
 
     def limits(self, cutoff: np.ndarray) -> dict[int, np.ndarray]:
         """The cutoffs of rows by kind; collective."""
-        return {MASTER: cutoff, MIRROR: cutoff[:0] if self._route is None else self._route.carry(cutoff[self._told.items])}
+        return {
+            MASTER: cutoff,
+            MIRROR: cutoff[:0]
+            if self._route is None
+            else self._route.carry(cutoff[self._told.items]),
+        }
 
     def exchange(self, v: int) -> Exchange:
         """The moves between the rows of a view."""
         n, size = np.diff(self.rows[MASTER].ptr)[v], self._comm.size
         if self._route is None:
-            return Exchange(self._comm, MovePlan(n, NOTHING, np.zeros(size + 1, np.int64), np.zeros(size + 1, np.int64), False))
-        sent, halo = (slice(*ptr[v: v + 2]) for ptr in (self._told.ptr, self._route.ptr))
+            return Exchange(
+                self._comm,
+                MovePlan(
+                    n, NOTHING, np.zeros(size + 1, np.int64), np.zeros(size + 1, np.int64), False
+                ),
+            )
+        sent, halo = (slice(*ptr[v : v + 2]) for ptr in (self._told.ptr, self._route.ptr))
         reader, ranks = self._reader[sent], np.arange(size + 1)
         order = np.argsort(reader, kind="stable")
         rows = self._told.items[sent][order] - self.rows[MASTER].ptr[v]
-        bounds, arriving = (np.searchsorted(partners, ranks) for partners in (reader[order], self._route.partner[halo]))
+        bounds, arriving = (
+            np.searchsorted(partners, ranks)
+            for partners in (reader[order], self._route.partner[halo])
+        )
         return Exchange(self._comm, MovePlan(n, rows, bounds, arriving, True))
 
 
@@ -157,9 +184,22 @@ class Search:
         cutoff: An argument of ``first_cutoffs``.
     """
 
-    def __init__(self, partition: Partition, targets: ByView, sampler: Sampler | None, steps: Sequence[int], excluded: ByView | None,
-                 cutoff: np.ndarray | None = None):
-        self._partition, self._nodes, self._sampler, self._steps, self._excluded = partition, targets, sampler, steps, excluded
+    def __init__(
+        self,
+        partition: Partition,
+        targets: ByView,
+        sampler: Sampler | None,
+        steps: Sequence[int],
+        excluded: ByView | None,
+        cutoff: np.ndarray | None = None,
+    ):
+        self._partition, self._nodes, self._sampler, self._steps, self._excluded = (
+            partition,
+            targets,
+            sampler,
+            steps,
+            excluded,
+        )
         self._hop = np.zeros(len(targets.items), np.int16)
         self._cutoff = first_cutoffs(sampler, partition, targets.items, cutoff)
 
@@ -178,8 +218,15 @@ class Search:
             if self._cutoff is not None:
                 self._lower(list(passes.values()))
             sizes.append(len(self._hop))
-            found.append({key: [Edges(ByView(c.stored, views), c.weight) for c, views in zip(x.chosen, x.views, strict=True)]
-                          for key, x in passes.items()})
+            found.append(
+                {
+                    key: [
+                        Edges(ByView(c.stored, views), c.weight)
+                        for c, views in zip(x.chosen, x.views, strict=True)
+                    ]
+                    for key, x in passes.items()
+                }
+            )
         return Found(self._nodes, self._hop, sizes, found)
 
     def _pass(self, relation: StoredRelation, reverse: bool, hop: int) -> _Pass:
@@ -187,11 +234,19 @@ class Search:
         receiving = _Receiving(self._partition, relation, reverse, self._nodes)
         rows = receiving.rows
         blocks = [b for b in relation.blocks if b.n_edges]
-        candidates: Sequence[Candidates] = [Candidates.into(b, reverse, rows[b.kinds(reverse)[1]].items) for b in blocks]
+        candidates: Sequence[Candidates] = [
+            Candidates.into(b, reverse, rows[b.kinds(reverse)[1]].items) for b in blocks
+        ]
         if self._excluded is not None:
             candidates = [self._allowed(c.listed(), rows[c.kinds[1]].ptr) for c in candidates]
-        frontiers = Frontiers(self._partition, relation, reverse, candidates, {kind: x.ptr for kind, x in rows.items()},
-                              self._excluded is None)
+        frontiers = Frontiers(
+            self._partition,
+            relation,
+            reverse,
+            candidates,
+            {kind: x.ptr for kind, x in rows.items()},
+            self._excluded is None,
+        )
         limits = None if self._cutoff is None else receiving.limits(self._cutoff)
         return _Pass(frontiers, self._chosen(frontiers, receiving, limits, hop), limits)
 
@@ -202,7 +257,13 @@ class Search:
         _, number, _ = self._excluded.number([edges])
         return c.kept((number >= np.diff(self._excluded.ptr)[edges.views]).astype(np.int32))[0]
 
-    def _chosen(self, frontiers: Frontiers, receiving: _Receiving, limits: dict[int, np.ndarray] | None, hop: int) -> list[Chosen]:
+    def _chosen(
+        self,
+        frontiers: Frontiers,
+        receiving: _Receiving,
+        limits: dict[int, np.ndarray] | None,
+        hop: int,
+    ) -> list[Chosen]:
         """The edges that the sampler chooses, by block."""
         sampler = self._sampler
         if sampler is None:
@@ -213,26 +274,44 @@ class Search:
                 return chosen
 
         def of_view(v: int) -> Sample:
-            at = {kind: slice(*ptr[v: v + 2]) for kind, ptr in frontiers.bounds.items()}
+            at = {kind: slice(*ptr[v : v + 2]) for kind, ptr in frontiers.bounds.items()}
             own = [_groups(c, at[c.kinds[1]]) for c in frontiers.candidates]
             rows = {kind: x.items[at[kind]] for kind, x in receiving.rows.items()}
             cutoff = None if limits is None else {kind: x[at[kind]] for kind, x in limits.items()}
-            frontier = Frontier(self._partition, frontiers.relation, frontiers.reverse, own, receiving.exchange(v), rows,
-                                frontiers.complete, cutoff)
+            frontier = Frontier(
+                self._partition,
+                frontiers.relation,
+                frontiers.reverse,
+                own,
+                receiving.exchange(v),
+                rows,
+                frontiers.complete,
+                cutoff,
+            )
             return sampler.choose(frontier, hop=hop, step=self._steps[v])
 
-        samples = self._partition.halo_comm.together([partial(of_view, v) for v in range(len(self._steps))])
-        return [_joined(c, [sample.chosen[b] for sample in samples]) for b, c in enumerate(frontiers.candidates)]
+        samples = self._partition.halo_comm.together(
+            [partial(of_view, v) for v in range(len(self._steps))]
+        )
+        return [
+            _joined(c, [sample.chosen[b] for sample in samples])
+            for b, c in enumerate(frontiers.candidates)
+        ]
 
     def _extend(self, found: list[ByView], hop: int) -> None:
         """Append nodes that have not been found before."""
         before = self._nodes
         self._nodes, self._number, self._bounds = before.number(found)
-        at = np.arange(len(before.items)) + np.repeat(self._nodes.ptr[:-1] - before.ptr[:-1], np.diff(before.ptr))
+        at = np.arange(len(before.items)) + np.repeat(
+            self._nodes.ptr[:-1] - before.ptr[:-1], np.diff(before.ptr)
+        )
         self._hop, known = np.full(len(self._nodes.items), hop, np.int16), self._hop
         self._hop[at] = known
         if self._cutoff is not None:
-            cutoff, self._cutoff = self._cutoff, no_cutoffs(len(self._nodes.items), self._cutoff.dtype)
+            cutoff, self._cutoff = (
+                self._cutoff,
+                no_cutoffs(len(self._nodes.items), self._cutoff.dtype),
+            )
             self._cutoff[at] = cutoff
 
     def _lower(self, passes: list[_Pass]) -> None:
@@ -244,8 +323,10 @@ class Search:
         start, part = self._nodes.ptr, 0
         for one in passes:
             rows = []
-            for bounds in self._bounds[part: part + len(one.senders)]:
-                rows.append(self._number[bounds[0]: bounds[-1]] + np.repeat(start[:-1], np.diff(bounds)))
+            for bounds in self._bounds[part : part + len(one.senders)]:
+                rows.append(
+                    self._number[bounds[0] : bounds[-1]] + np.repeat(start[:-1], np.diff(bounds))
+                )
             part += len(rows)
             halo = no_cutoffs(len(one.mirrors.items), self._cutoff.dtype)
             of_block = iter(rows)
@@ -278,21 +359,37 @@ class _Pass:
     def __init__(self, f: Frontiers, chosen: list[Chosen], limits: dict[int, np.ndarray] | None):
         self.chosen, self.limits, self.route = chosen, limits, None
         self.views = [c.ptr[f.bounds[c.kinds[1]]] for c in chosen]
-        rows = [ByView(c.senders.astype(np.int64), views) for c, views in zip(chosen, self.views, strict=True)]
+        rows = [
+            ByView(c.senders.astype(np.int64), views)
+            for c, views in zip(chosen, self.views, strict=True)
+        ]
         self.senders = [x for x, c in zip(rows, chosen, strict=True) if c.kinds[0] == MASTER]
         far = [x for x, c in zip(rows, chosen, strict=True) if c.kinds[0] == MIRROR]
         self.mirrors, number, bounds = ByView(NOTHING, np.zeros_like(f.bounds[MASTER])).number(far)
-        numbers = (number[b[0]: b[-1]] + np.repeat(self.mirrors.ptr[:-1], np.diff(b)) for b in bounds)
+        numbers = (
+            number[b[0] : b[-1]] + np.repeat(self.mirrors.ptr[:-1], np.diff(b)) for b in bounds
+        )
         self.mirror = [None if c.kinds[0] == MASTER else next(numbers) for c in chosen]
         plan, mirrors = f.relation.served(f.reverse)[0]
         if plan.anywhere:
             halo = np.searchsorted(mirrors, self.mirrors.items)
-            owner = np.searchsorted(plan.recv_ptr, halo, side="right").astype(np.int32) - np.int32(1)
-            self.route = ViewRoute(f.partition, self.mirrors.ptr, owner, (halo - plan.recv_ptr[owner]).astype(np.int32))
-            self.senders.append(ByView(plan.rows[plan.send_ptr[self.route.partner] + self.route.row].astype(np.int64), self.route.ptr))
+            owner = np.searchsorted(plan.recv_ptr, halo, side="right").astype(np.int32) - np.int32(
+                1
+            )
+            self.route = ViewRoute(
+                f.partition, self.mirrors.ptr, owner, (halo - plan.recv_ptr[owner]).astype(np.int32)
+            )
+            self.senders.append(
+                ByView(
+                    plan.rows[plan.send_ptr[self.route.partner] + self.route.row].astype(np.int64),
+                    self.route.ptr,
+                )
+            )
 
 
-def first_cutoffs(sampler: Sampler | None, partition: Partition, rows: np.ndarray, given: np.ndarray | None) -> np.ndarray | None:
+def first_cutoffs(
+    sampler: Sampler | None, partition: Partition, rows: np.ndarray, given: np.ndarray | None
+) -> np.ndarray | None:
     """The cutoffs of targets at some rows, [n]: those given, or else those of the sampler; None for one that is not ``Timed``."""
     if not isinstance(sampler, Timed):
         return None
@@ -304,28 +401,41 @@ def no_cutoffs(n: int, dtype: np.dtype) -> np.ndarray:
     return np.full(n, np.inf if dtype.kind == "f" else np.iinfo(dtype).max, dtype)
 
 
-_READERS: WeakKeyDictionary[StoredRelation, dict[bool, tuple[np.ndarray, np.ndarray, np.ndarray]]] = WeakKeyDictionary()
+_READERS: WeakKeyDictionary[
+    StoredRelation, dict[bool, tuple[np.ndarray, np.ndarray, np.ndarray]]
+] = WeakKeyDictionary()
 
 
-def _readers(relation: StoredRelation, reverse: bool, plan: MovePlan, n_masters: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _readers(
+    relation: StoredRelation, reverse: bool, plan: MovePlan, n_masters: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Bounds of the positions of each master in a plan, the positions, and the reader of each; made once."""
     known = _READERS.setdefault(relation, {})
     if reverse not in known:
         order = np.argsort(plan.rows, kind="stable").astype(np.int32)
-        reader = np.repeat(np.arange(len(plan.send_ptr) - 1, dtype=np.int32), np.diff(plan.send_ptr))[order]
+        reader = np.repeat(
+            np.arange(len(plan.send_ptr) - 1, dtype=np.int32), np.diff(plan.send_ptr)
+        )[order]
         known[reverse] = np.searchsorted(plan.rows[order], np.arange(n_masters + 1)), order, reader
     return known[reverse]
 
 
 def _groups(c: Candidates, rows: slice) -> Candidates:
     """The edges of some groups."""
-    return Candidates(c.block, c.reverse, c.rows[rows], c.begin[rows], c.end[rows], c.edges, c.senders)
+    return Candidates(
+        c.block, c.reverse, c.rows[rows], c.begin[rows], c.end[rows], c.edges, c.senders
+    )
 
 
 def _joined(c: Candidates, lists: list[Chosen]) -> Chosen:
     """Edges that were chosen for one view after those for another, as one list."""
-    counts, edges, senders = (np.concatenate(x) for x in zip(*((np.diff(x.ptr), x.edges, x.senders) for x in lists), strict=True))
+    counts, edges, senders = (
+        np.concatenate(x)
+        for x in zip(*((np.diff(x.ptr), x.edges, x.senders) for x in lists), strict=True)
+    )
     joined = c.of(np.append(0, np.cumsum(counts)), edges, senders)
     if all(x.weight is None for x in lists):
         return joined
-    return joined.weighted(np.concatenate([np.ones(len(x.edges)) if x.weight is None else x.weight for x in lists]))
+    return joined.weighted(
+        np.concatenate([np.ones(len(x.edges)) if x.weight is None else x.weight for x in lists])
+    )

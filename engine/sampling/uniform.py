@@ -3,6 +3,7 @@
 A row with d edges draws k of its positions 0 to d - 1 from the key, the id of its node and d. These
 are the same on all workers, so each keeps those of its own edges without any message about ranks.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -45,17 +46,38 @@ class UniformDraws:
         """The drawn edges of one block, by all threads, each on some of the rows."""
         p, kind = self.frontiers.partition, c.kinds[1]
         places, n = positions.places[c.block.kinds(False)], len(c.rows)
-        rows = (c.rows, p.masters if kind == MASTER else p.gid[p.n_masters:], positions.degree[kind])
+        rows = (
+            c.rows,
+            p.masters if kind == MASTER else p.gid[p.n_masters :],
+            positions.degree[kind],
+        )
         bounds = room(c.begin, c.end, self.k)
         size = int(bounds[-1])
-        out: tuple[np.ndarray, ...] = (bounds, np.empty(n, np.int64), np.empty(size, np.int32), np.empty(size, np.int32), np.empty(size))
+        out: tuple[np.ndarray, ...] = (
+            bounds,
+            np.empty(n, np.int64),
+            np.empty(size, np.int32),
+            np.empty(size, np.int32),
+            np.empty(size),
+        )
         blocks = 1 + size // EDGES_PER_BLOCK
         cuts = [0, *np.searchsorted(bounds[1:], np.arange(1, blocks) * EDGES_PER_BLOCK).tolist(), n]
         groups, keys = (c.begin, c.end, c.edges, c.senders), np.array(self.key, np.uint64)
         views, ends = self.frontiers.bounds[kind], [0] * blocks
 
         def block(b: int) -> None:
-            ends[b] = choose(groups, tuple(places), rows, keys, views, self.k, self.replace, out, cuts[b], cuts[b + 1])
+            ends[b] = choose(
+                groups,
+                tuple(places),
+                rows,
+                keys,
+                views,
+                self.k,
+                self.replace,
+                out,
+                cuts[b],
+                cuts[b + 1],
+            )
 
         run_blocks(block, blocks)
         ptr, lists = np.append(0, np.cumsum(out[1])), list(out[2:])

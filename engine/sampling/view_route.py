@@ -1,4 +1,5 @@
 """Pairs of a view and a row, told to other workers in one message for each of them, whatever the number of views."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -35,7 +36,9 @@ class ViewRoute:
         told = np.empty(len(row), small)
         told[sent] = view
         found = self._exchange.to_mirrors({"view": told, "row": row})
-        self.ptr, self.partner, self._order = group(arriving, np.arange(comm.size, dtype=np.int32), found["view"], len(views))
+        self.ptr, self.partner, self._order = group(
+            arriving, np.arange(comm.size, dtype=np.int32), found["view"], len(views)
+        )
         self.row = found["row"][self._order]
 
     def carry(self, values: np.ndarray) -> np.ndarray:

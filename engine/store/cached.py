@@ -4,6 +4,7 @@ A read of some rows finds those that the cache holds, and reads the others, whic
 may keep. A policy decides which rows it keeps, in which slots; it sees slots and keys only. Rows
 never change, so the results of a read do not depend on the cache.
 """
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -208,7 +209,9 @@ class CachedColumn:
     def read_begin(self, rows: np.ndarray | None) -> Read:
         if self.cache is None or rows is None:
             return self.column.read_begin(rows)
-        return Decoding(_CachedRead(self.name, self.coded.column, self.cache, rows), self.coded.decode)
+        return Decoding(
+            _CachedRead(self.name, self.coded.column, self.cache, rows), self.coded.decode
+        )
 
     def listed(self, rows: np.ndarray) -> RowList | None:
         return listed_rows(self.column, rows) if self.cache is None else None

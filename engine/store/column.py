@@ -3,6 +3,7 @@
 A read begins and ends in separate calls: a column in memory returns its values at once, a column
 in a file or on another machine can fetch them while the engine computes.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -3,6 +3,7 @@
 A row takes a line. When all lines are taken, the lines stored longest ago are replaced (oldest
 cache line first, the OCF of DistGNN-MB), lines of equal age in the order of lines.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -31,7 +32,9 @@ class History:
     @property
     def nbytes(self) -> int:
         """Bytes of lines and of their index."""
-        return sum(x.nbytes for x in (self._line, self._row, self._step, self._values) if x is not None)
+        return sum(
+            x.nbytes for x in (self._line, self._row, self._step, self._values) if x is not None
+        )
 
     def find(self, rows: np.ndarray, oldest: int = NEVER + 1) -> np.ndarray:
         """Lines of some rows, [n] int32; -1 for those that are not stored, or were stored before a step.
@@ -69,7 +72,7 @@ class History:
         known = np.flatnonzero(lines >= 0)
         self._step[lines[known]] = step
         room = len(self._row) - len(known)
-        new = new[max(len(new) - room, 0):]
+        new = new[max(len(new) - room, 0) :]
         lines[new] = taken = self._oldest(len(new))
         evicted = self._row[taken]
         self._line[evicted[evicted >= 0]] = -1
@@ -102,5 +105,9 @@ class History:
         if "values" in state:
             lines, values = state["line"], state["values"]
             self._values = np.zeros((len(self._row), *values.shape[1:]), values.dtype)
-            self._row[lines], self._step[lines], self._values[lines] = state["row"], state["step"], values
+            self._row[lines], self._step[lines], self._values[lines] = (
+                state["row"],
+                state["step"],
+                values,
+            )
             self._line[state["row"]] = lines

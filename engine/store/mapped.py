@@ -5,6 +5,7 @@ then put into the order asked for. Threads of their own read the parts of a list
 same time, while the engine computes: a page that is not in memory stops only the thread that
 reads it.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -100,11 +101,15 @@ class _RowRead:
         order = np.argsort(rows, kind="stable")
         ascending = rows[order]
         if len(rows) and not 0 <= ascending[0] <= ascending[-1] < len(values):
-            raise IndexError(f"rows {int(ascending[0])} to {int(ascending[-1])} were asked for, of a column of {len(values)} rows")
+            raise IndexError(
+                f"rows {int(ascending[0])} to {int(ascending[-1])} were asked for, of a column of {len(values)} rows"
+            )
         self._out = np.empty((len(rows), *values.shape[1:]), values.dtype)
         step = max(1, _PART // max(1, prod(values.shape[1:]) * values.dtype.itemsize))
-        self._parts: list[Future[None]] = [_readers().submit(self._read, order[a: a + step], ascending[a: a + step])
-                                           for a in range(0, len(rows), step)]
+        self._parts: list[Future[None]] = [
+            _readers().submit(self._read, order[a : a + step], ascending[a : a + step])
+            for a in range(0, len(rows), step)
+        ]
 
     def end(self) -> np.ndarray:
         for part in self._parts:
@@ -118,7 +123,11 @@ class _RowRead:
         first, end = int(rows[0]), int(rows[-1]) + 1
         adjacent = end - first == len(rows) and bool((rows[1:] > rows[:-1]).all())
         # both release the interpreter lock; checked indices need no second check
-        self._out[at] = self._values[first: end] if adjacent else np.take(self._values, rows, axis=0, mode="clip")
+        self._out[at] = (
+            self._values[first:end]
+            if adjacent
+            else np.take(self._values, rows, axis=0, mode="clip")
+        )
 
 
 @cache

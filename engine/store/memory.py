@@ -1,4 +1,5 @@
 """Columns in memory: a plain array, CSR rows, or rows of several types."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -103,4 +104,8 @@ class _Padded:
 
 def empty_column(shape: tuple[int, ...], dtype: np.dtype, sparse: bool) -> MemoryColumn:
     """A column without rows, of the same trailing shape."""
-    return MemoryColumn(scipy.sparse.csr_array((0, shape[1]), dtype=dtype) if sparse else np.zeros((0, *shape[1:]), dtype))
+    return MemoryColumn(
+        scipy.sparse.csr_array((0, shape[1]), dtype=dtype)
+        if sparse
+        else np.zeros((0, *shape[1:]), dtype)
+    )

@@ -1,4 +1,5 @@
 """Reads of prefixes: each layer of a batch needs a prefix of the rows of the layer before."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable

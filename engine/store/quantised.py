@@ -1,4 +1,5 @@
 """Columns of small codes: features in a quarter of the bytes, with a scale and an offset for each."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -26,9 +27,14 @@ class QuantisedColumn(LazyArray):
 
     def __init__(self, codes: Column, scale: np.ndarray, zero: np.ndarray):
         wide = len(codes.shape) == 2 and codes.dtype.kind in "iu" and not codes.sparse
-        if not wide or not all(a.shape == codes.shape[1:] and a.dtype == np.float32 and np.isfinite(a).all() for a in (scale, zero)):
-            raise FormatError(f"codes {list(codes.shape)} of {codes.dtype} with scales {list(scale.shape)} of {scale.dtype} and offsets "
-                              f"{list(zero.shape)} of {zero.dtype} do not make a column; give integers [n_rows, d] and finite float32 [d]")
+        if not wide or not all(
+            a.shape == codes.shape[1:] and a.dtype == np.float32 and np.isfinite(a).all()
+            for a in (scale, zero)
+        ):
+            raise FormatError(
+                f"codes {list(codes.shape)} of {codes.dtype} with scales {list(scale.shape)} of {scale.dtype} and offsets "
+                f"{list(zero.shape)} of {zero.dtype} do not make a column; give integers [n_rows, d] and finite float32 [d]"
+            )
         super().__init__(codes.shape, np.float32)
         self._codes, self.scale, self.zero = codes, scale, zero
 

@@ -1,4 +1,5 @@
 """Rows of another column by number: the part of a column of the whole graph that a worker uses."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -33,20 +34,34 @@ class SelectedColumn:
     @property
     def coded(self) -> Coded | None:
         """The same rows of the narrower form of the other column; None if it has none, and its type is this one's."""
-        if getattr(self._column, "coded", None) is None and self._column.dtype.itemsize >= self.dtype.itemsize:
+        if (
+            getattr(self._column, "coded", None) is None
+            and self._column.dtype.itemsize >= self.dtype.itemsize
+        ):
             return None
         inner = coded(self._column)
-        return Coded(SelectedColumn(inner.column, self._rows, inner.column.dtype),
-                     lambda rows: inner.decode(rows).astype(self.dtype, copy=False))
+        return Coded(
+            SelectedColumn(inner.column, self._rows, inner.column.dtype),
+            lambda rows: inner.decode(rows).astype(self.dtype, copy=False),
+        )
 
     def read_begin(self, rows: np.ndarray | None) -> Read:
         mine = self._rows if rows is None else self._rows[rows]
         return _Checked(self._column.read_begin(mine), self, type(self._column).__name__, len(mine))
 
     def listed(self, rows: np.ndarray) -> RowList | None:
-        found = listed_rows(self._column, self._rows[rows]) if self._column.dtype == self.dtype else None
+        found = (
+            listed_rows(self._column, self._rows[rows])
+            if self._column.dtype == self.dtype
+            else None
+        )
         # a user's column is checked as its reads are
-        return found if found is None or (found.shape == (len(rows), *self.shape[1:]) and found.dtype == self.dtype) else None
+        return (
+            found
+            if found is None
+            or (found.shape == (len(rows), *self.shape[1:]) and found.dtype == self.dtype)
+            else None
+        )
 
 
 class _Checked:
@@ -69,6 +84,12 @@ class _Checked:
         kind = "ndarray" if isinstance(x, np.ndarray) else getattr(x, "format", type(x).__name__)
         got = kind, tuple(getattr(x, "shape", ()))
         if got != (form, shape):
-            raise UserFunctionError(f"{self._owner}: a read of {self._n} rows returned {got[0]} {list(got[1])}; expected {form} "
-                                    f"{list(shape)}, from its attributes shape and sparse")
-        return x.astype(column.dtype, copy=False) if column.sparse else np.require(np.asarray(x), column.dtype, ["C", "W"])
+            raise UserFunctionError(
+                f"{self._owner}: a read of {self._n} rows returned {got[0]} {list(got[1])}; expected {form} "
+                f"{list(shape)}, from its attributes shape and sparse"
+            )
+        return (
+            x.astype(column.dtype, copy=False)
+            if column.sparse
+            else np.require(np.asarray(x), column.dtype, ["C", "W"])
+        )

@@ -3,6 +3,7 @@
 Row i means the same in every column: master row i of a worker, or the edge at storage position i.
 A store is immutable; an overlay is a new store that shares the other columns.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -32,11 +33,15 @@ class ColumnStore:
     def __init__(self, n_rows: int, columns: Mapping[str, tuple[Role, Column]]):
         for name, (_, column) in columns.items():
             if column.shape[0] != n_rows:
-                raise ShapeError(f"column {name!r} has {column.shape[0]} rows, but its store has {n_rows}; give one value for each row, in "
-                                 "the order of the store")
+                raise ShapeError(
+                    f"column {name!r} has {column.shape[0]} rows, but its store has {n_rows}; give one value for each row, in "
+                    "the order of the store"
+                )
         self.n_rows = n_rows
         self._columns = dict(columns)
-        self._readable = tuple(name for name, (role, _) in columns.items() if role in (Role.FEATURE, Role.LEARNED))
+        self._readable = tuple(
+            name for name, (role, _) in columns.items() if role in (Role.FEATURE, Role.LEARNED)
+        )
 
     def __contains__(self, name: str) -> bool:
         return name in self._columns
@@ -51,8 +56,11 @@ class ColumnStore:
 
     def wide(self) -> tuple[str, ...]:
         """Names of the columns whose rows are large, several numbers or sparse, but for targets, masks and learned columns."""
-        return tuple(name for name, (role, c) in self._columns.items()
-                     if (c.sparse or len(c.shape) > 1) and role not in (Role.TARGET, Role.MASK, Role.LEARNED))
+        return tuple(
+            name
+            for name, (role, c) in self._columns.items()
+            if (c.sparse or len(c.shape) > 1) and role not in (Role.TARGET, Role.MASK, Role.LEARNED)
+        )
 
     def learned(self) -> tuple[str, ...]:
         """Names of the columns that training changes."""
@@ -61,7 +69,11 @@ class ColumnStore:
     def narrow(self) -> tuple[str, ...]:
         """Names of the columns that are neither wide nor learned."""
         wide = self.wide()
-        return tuple(name for name, (role, _) in self._columns.items() if name not in wide and role is not Role.LEARNED)
+        return tuple(
+            name
+            for name, (role, _) in self._columns.items()
+            if name not in wide and role is not Role.LEARNED
+        )
 
     def role(self, name: str) -> Role:
         """The role of a column; KeyError if there is none."""
@@ -130,8 +142,13 @@ class ColumnStore:
         Raises:
             ShapeError: A column has another number of rows.
         """
-        added = {name: (self.role(name) if name in self else Role.DERIVED, x if is_column(x) else MemoryColumn(x))
-                 for name, x in values.items()}
+        added = {
+            name: (
+                self.role(name) if name in self else Role.DERIVED,
+                x if is_column(x) else MemoryColumn(x),
+            )
+            for name, x in values.items()
+        }
         return ColumnStore(self.n_rows, {**self._columns, **added})
 
     def filled(self, n_rows: int, values: Mapping[str, Any]) -> ColumnStore:
@@ -142,7 +159,9 @@ class ColumnStore:
             values: Arrays or CSR rows [n_rows, ...] by name; columns that are not named are left out.
         """
         kept = [(name, role) for name, (role, _) in self._columns.items() if name in values]
-        return ColumnStore(n_rows, {name: (role, MemoryColumn(values[name])) for name, role in kept})
+        return ColumnStore(
+            n_rows, {name: (role, MemoryColumn(values[name])) for name, role in kept}
+        )
 
     def joined(self, other: ColumnStore) -> ColumnStore:
         """The columns of this store and those of another one with the same rows, which replace columns of the same names."""
@@ -150,7 +169,13 @@ class ColumnStore:
 
     def empty(self) -> ColumnStore:
         """The same columns without rows."""
-        return ColumnStore(0, {name: (role, empty_column(c.shape, c.dtype, c.sparse)) for name, (role, c) in self._columns.items()})
+        return ColumnStore(
+            0,
+            {
+                name: (role, empty_column(c.shape, c.dtype, c.sparse))
+                for name, (role, c) in self._columns.items()
+            },
+        )
 
     @property
     def nbytes(self) -> int:

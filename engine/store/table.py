@@ -5,6 +5,7 @@ Training reads the rows of a view as a variable. Gradients of copies at other wo
 master with the moves of backward, so the gradient of a row is complete where the row is, and
 updates send nothing.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -45,12 +46,22 @@ class EmbeddingTable:
 
     sparse = False
 
-    def __init__(self, name: str, masters: np.ndarray, width: int, optimiser: RowOptimiser, seed: int, dtype: np.dtype | type):
+    def __init__(
+        self,
+        name: str,
+        masters: np.ndarray,
+        width: int,
+        optimiser: RowOptimiser,
+        seed: int,
+        dtype: np.dtype | type,
+    ):
         if width < 1:
             raise ConfigError(f"an embedding {name!r} of width {width}; give a width of at least 1")
         self.name, self.masters, self.optimiser = name, masters, optimiser
         self.dtype = np.dtype(dtype)
-        first = normal(key(seed, Purpose.EMBEDDING, crc32(name.encode())), masters, width) / np.sqrt(width)
+        first = normal(
+            key(seed, Purpose.EMBEDDING, crc32(name.encode())), masters, width
+        ) / np.sqrt(width)
         self._values = first.astype(self.dtype)
         self._state = optimiser.start(len(masters), width, self.dtype)
         self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
@@ -76,7 +87,9 @@ class EmbeddingTable:
         """Replace the values of all rows; their state stays."""
         self._values = values.astype(self.dtype)
 
-    def row_gradients(self, rows: np.ndarray | None, gradient: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    def row_gradients(
+        self, rows: np.ndarray | None, gradient: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The arguments of ``add`` after a pass.
 
         Args:
@@ -84,7 +97,9 @@ class EmbeddingTable:
             gradient: [m, width]; None if backward reached none of the rows at this worker.
         """
         rows = np.arange(len(self.masters)) if rows is None else rows
-        return rows, np.zeros((len(rows), *self.shape[1:]), self.dtype) if gradient is None else gradient
+        return rows, np.zeros(
+            (len(rows), *self.shape[1:]), self.dtype
+        ) if gradient is None else gradient
 
     def add(self, rows: np.ndarray, gradient: np.ndarray) -> None:
         """Add gradients of a view to those of the next update.
@@ -93,7 +108,9 @@ class EmbeddingTable:
             rows: Master rows, [m] int64, none twice.
             gradient: [m, width].
         """
-        self._waiting.append((np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(gradient, self.dtype)))
+        self._waiting.append(
+            (np.ascontiguousarray(rows, np.int64), np.ascontiguousarray(gradient, self.dtype))
+        )
 
     def squares(self) -> float:
         """The sum of the squares of the gradients that have been added since the last update."""
@@ -109,7 +126,9 @@ class EmbeddingTable:
         """
         rows, total = self._total()
         self._waiting = []
-        self.optimiser.update(self._values, self._state, rows, total, self.optimiser.lr * factor, scale)
+        self.optimiser.update(
+            self._values, self._state, rows, total, self.optimiser.lr * factor, scale
+        )
         self.changed = len(rows)
 
     def _total(self) -> tuple[np.ndarray, np.ndarray]:
@@ -136,12 +155,16 @@ class EmbeddingTable:
         """
         own = self.arrays()
         if set(found) != set(own):
-            raise FormatError(f"the stored embedding {self.name!r} has {', '.join(sorted(found))}, expected {', '.join(sorted(own))}; "
-                              "resume with the optimiser of the run that stored it")
+            raise FormatError(
+                f"the stored embedding {self.name!r} has {', '.join(sorted(found))}, expected {', '.join(sorted(own))}; "
+                "resume with the optimiser of the run that stored it"
+            )
         for name, x in own.items():
             if found[name].shape[1:] != x.shape[1:] or found[name].dtype != x.dtype:
-                raise FormatError(f"{name} of the stored embedding {self.name!r} is {found[name].dtype}{list(found[name].shape)}, expected "
-                                  f"{x.dtype}{['nodes', *x.shape[1:]]}; resume with the width and dtype of the run that stored it")
+                raise FormatError(
+                    f"{name} of the stored embedding {self.name!r} is {found[name].dtype}{list(found[name].shape)}, expected "
+                    f"{x.dtype}{['nodes', *x.shape[1:]]}; resume with the width and dtype of the run that stored it"
+                )
 
     def load(self, rows: Mapping[str, np.ndarray]) -> None:
         """Load what ``arrays`` returned, [n_masters, ...] each.

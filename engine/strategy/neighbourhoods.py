@@ -1,4 +1,5 @@
 """The neighbourhoods of several batches of targets, found by one search of all workers."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -25,8 +26,14 @@ class Searched(NamedTuple):
     pairs: list[Pairs] | None
 
 
-def neighbourhoods(partition: Partition, layers: Layers, task: Task, own: Sequence[np.ndarray], steps: Sequence[int],
-                   sampler: Sampler | None) -> Searched | None:
+def neighbourhoods(
+    partition: Partition,
+    layers: Layers,
+    task: Task,
+    own: Sequence[np.ndarray],
+    steps: Sequence[int],
+    sampler: Sampler | None,
+) -> Searched | None:
     """Search the neighbourhoods of batches, of as many hops as the model has; None if only some batches exclude edges.
 
     Args:
@@ -38,16 +45,36 @@ def neighbourhoods(partition: Partition, layers: Layers, task: Task, own: Sequen
     if isinstance(task, NodeTask) and type(task).seeds is NodeTask.seeds:
         targets: list[_Targets] = [(task.rows[positions], None, None, None) for positions in own]
     else:
-        targets = partition.halo_comm.together([partial(_targets, task, *x) for x in zip(own, steps, strict=True)])
-    pairs, excluded = [x for _, x, *_ in targets if x is not None], [x for *_, x, _ in targets if x is not None]
+        targets = partition.halo_comm.together(
+            [partial(_targets, task, *x) for x in zip(own, steps, strict=True)]
+        )
+    pairs, excluded = (
+        [x for _, x, *_ in targets if x is not None],
+        [x for *_, x, _ in targets if x is not None],
+    )
     cutoffs = [x for *_, x in targets if x is not None]
     if 0 < len(excluded) < len(targets):
         return None
-    search = Search(partition, ByView.joined([rows for rows, *_ in targets]), sampler, steps, ByView.joined(excluded) if excluded else None,
-                    np.concatenate(cutoffs) if cutoffs else None)
+    search = Search(
+        partition,
+        ByView.joined([rows for rows, *_ in targets]),
+        sampler,
+        steps,
+        ByView.joined(excluded) if excluded else None,
+        np.concatenate(cutoffs) if cutoffs else None,
+    )
     supersteps = hops(layers)
-    found = search.run([all_passes(partition, [x for x in supersteps if x.from_end == i]) for i in range(depth(layers))])
-    for plan, outside in zip(pairs, found.outside([np.flatnonzero(plan.needed) for plan in pairs]) if pairs else [], strict=True):
+    found = search.run(
+        [
+            all_passes(partition, [x for x in supersteps if x.from_end == i])
+            for i in range(depth(layers))
+        ]
+    )
+    for plan, outside in zip(
+        pairs,
+        found.outside([np.flatnonzero(plan.needed) for plan in pairs]) if pairs else [],
+        strict=True,
+    ):
         plan.check(outside)
     return Searched(found, [plan.pairs for plan in pairs] or None)
 
@@ -59,4 +86,9 @@ _Targets = tuple[np.ndarray, PairPlan | None, np.ndarray | None, np.ndarray | No
 def _targets(task: Task, own: np.ndarray, step: int) -> _Targets:
     """The targets of a batch, without arrays that are as long as the graph."""
     seeds = task.seeds(own, step)
-    return np.flatnonzero(seeds.nodes), seeds.pairs, None if seeds.excluded is None else np.flatnonzero(seeds.excluded), seeds.cutoff
+    return (
+        np.flatnonzero(seeds.nodes),
+        seeds.pairs,
+        None if seeds.excluded is None else np.flatnonzero(seeds.excluded),
+        seeds.cutoff,
+    )

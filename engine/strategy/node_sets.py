@@ -2,6 +2,7 @@
 
 Source: GraphSAINT, https://arxiv.org/abs/1907.04931
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -51,8 +52,15 @@ class Normalisation:
     sets: int
 
 
-def normalisation(partition: Partition, sets: NodeSets, layers: Layers, *, nodes_per_set: int, coverage: float,
-                  n_labels: int) -> Normalisation:
+def normalisation(
+    partition: Partition,
+    sets: NodeSets,
+    layers: Layers,
+    *,
+    nodes_per_set: int,
+    coverage: float,
+    n_labels: int,
+) -> Normalisation:
     """Count nodes and edges in the first node sets of a run.
 
     Sets are drawn until they hold more than ``coverage`` nodes for each node of the graph. Each set
@@ -73,7 +81,10 @@ def normalisation(partition: Partition, sets: NodeSets, layers: Layers, *, nodes
     Collective: all ranks of the partition.
     """
     comm, began = partition.halo_comm, perf_counter()
-    nodes, edges = np.zeros(partition.n_masters, np.int64), np.zeros(partition.n_local_edges, np.int64)
+    nodes, edges = (
+        np.zeros(partition.n_masters, np.int64),
+        np.zeros(partition.n_local_edges, np.int64),
+    )
     n = drawn = said = empty = 0
     goal = coverage * partition.n_nodes
     most = max(MASKS // partition.n_nodes, 1)
@@ -92,15 +103,21 @@ def normalisation(partition: Partition, sets: NodeSets, layers: Layers, *, nodes
         filled = np.flatnonzero(sizes)
         empty = some - 1 - int(filled[-1]) if len(filled) else empty + some
         if empty >= MOST_EMPTY:
-            raise DataError(f"the sampler gives no nodes for {MOST_EMPTY} batches in a row, so it would never reach coverage={coverage:g}; "
-                            "change the sampler, or give normalise=no")
+            raise DataError(
+                f"the sampler gives no nodes for {MOST_EMPTY} batches in a row, so it would never reach coverage={coverage:g}; "
+                "change the sampler, or give normalise=no"
+            )
         if comm.rank == 0 and 10 * drawn > (said + 1) * goal:
             said = int(10 * drawn / goal)
             share, seconds = min(drawn / goal, 1), perf_counter() - began
-            logger.info(f"normalisation: {n} node sets counted, {share:.0%} of the nodes needed, {seconds:.1f} s")
+            logger.info(
+                f"normalisation: {n} node sets counted, {share:.0%} of the nodes needed, {seconds:.1f} s"
+            )
     counts = values_of(partition, partition.gid, nodes)
     (src, dst), weights = partition.edge_rows(), {}
-    for reverse in {reverse for hop in hops(layers) for _, reverse in passes_of(partition, hop.direction)}:
+    for reverse in {
+        reverse for hop in hops(layers) for _, reverse in passes_of(partition, hop.direction)
+    }:
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = counts[src if reverse else dst] / edges
         weights[reverse] = np.where(np.isnan(ratio), UNKNOWN, np.clip(ratio, 0, LARGEST))
@@ -121,11 +138,21 @@ class NodeSetBatch(Strategy):
         DataError: The sampler cannot draw a node.
     """
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0, *, sampler: NodeSetSampler):
+    def __init__(
+        self,
+        partition: Partition,
+        layers: Layers,
+        task: Task,
+        seed: int = 0,
+        *,
+        sampler: NodeSetSampler,
+    ):
         super().__init__(partition, layers, task, seed)
         if not isinstance(task, NodeTask):
-            raise ConfigError(f"sampler={sampler.name} chooses nodes, and the targets of this task are edges or links; choose a sampler of "
-                              "neighbours, or strategy=cluster")
+            raise ConfigError(
+                f"sampler={sampler.name} chooses nodes, and the targets of this task are edges or links; choose a sampler of "
+                "neighbours, or strategy=cluster"
+            )
         self.sampler, self._labels = sampler, task.n_labels
         self._sets: NodeSets | None = None
         self._normalised: Normalisation | None = None
@@ -143,8 +170,14 @@ class NodeSetBatch(Strategy):
             p, sampler = self.partition, self.sampler
             self._sets = sampler.open(p)
             if sampler.normalise:
-                self._normalised = normalisation(p, self._sets, self.layers, nodes_per_set=sampler.nodes_per_batch,
-                                                 coverage=sampler.coverage, n_labels=self._labels())
+                self._normalised = normalisation(
+                    p,
+                    self._sets,
+                    self.layers,
+                    nodes_per_set=sampler.nodes_per_batch,
+                    coverage=sampler.coverage,
+                    n_labels=self._labels(),
+                )
                 self.partition = p.overlay({IMPORTANCE: self._normalised.rows}, {})
 
     def makers(self, epoch: int, first: int, last: int) -> list[Callable[[], GraphView]]:
@@ -156,4 +189,6 @@ class NodeSetBatch(Strategy):
         self.prepare()
         assert self._sets is not None
         weights = None if self._normalised is None else self._normalised.edges
-        return induced(self.partition, self._sets(self._step(epoch, i)), self.layers, weights=weights)
+        return induced(
+            self.partition, self._sets(self._step(epoch, i)), self.layers, weights=weights
+        )

@@ -3,6 +3,7 @@
 An order gives each target a position in an epoch, or several positions or none. A worker knows the positions of its own targets
 only, so no worker needs a list of all targets.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -86,8 +87,15 @@ class BatchOrder:
         shuffle: Seed by which the batches are shuffled as wholes in every epoch; None to leave them in the order of the positions.
     """
 
-    def __init__(self, positions: Positions, n_targets: int, batch_size: int, shuffle: int | None = None):
-        self._positions, self._n, self._size, self._shuffle = positions, n_targets, batch_size, shuffle
+    def __init__(
+        self, positions: Positions, n_targets: int, batch_size: int, shuffle: int | None = None
+    ):
+        self._positions, self._n, self._size, self._shuffle = (
+            positions,
+            n_targets,
+            batch_size,
+            shuffle,
+        )
         self._epoch: tuple[int, np.ndarray, np.ndarray] | None = None
 
     @property
@@ -105,7 +113,9 @@ class BatchOrder:
             target, position = found if isinstance(found, tuple) else (np.arange(len(found)), found)
             batch = position // self._size
             if self._shuffle is not None:
-                batch = Permutation(key(self._shuffle, Purpose.BATCH, epoch), self.n_batches).position(batch)
+                batch = Permutation(
+                    key(self._shuffle, Purpose.BATCH, epoch), self.n_batches
+                ).position(batch)
             by_batch = np.lexsort((target, batch))
             target, batch = target[by_batch], batch[by_batch]
             first = np.append(True, (np.diff(target) != 0) | (np.diff(batch) != 0))[: len(target)]

@@ -1,4 +1,5 @@
 """What a link task learns to tell apart: positives, and the draws of negatives beside each."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -83,11 +84,20 @@ def sharing(draws: int, numbers: np.ndarray, groups: int) -> np.ndarray:
         numbers: Numbers of the links, [n] int64.
         groups: Groups among which the links are divided by hash; 0 if each has negatives of its own.
     """
-    return (bits(key(draws, Purpose.BATCH), numbers) % np.uint64(groups)).astype(np.int64) if groups else numbers
+    return (
+        (bits(key(draws, Purpose.BATCH), numbers) % np.uint64(groups)).astype(np.int64)
+        if groups
+        else numbers
+    )
 
 
-def draw_others(draws: int, slots: np.ndarray, bounds: tuple[Any, Any], among: Members | None,
-                taken: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def draw_others(
+    draws: int,
+    slots: np.ndarray,
+    bounds: tuple[Any, Any],
+    among: Members | None,
+    taken: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> tuple[np.ndarray, np.ndarray]:
     """A node for each slot, a hash of the slot; nodes that are taken are drawn again.
 
     Args:
@@ -103,11 +113,16 @@ def draw_others(draws: int, slots: np.ndarray, bounds: tuple[Any, Any], among: M
     Collective: all ranks of the partition, if ``among`` is given.
     """
     ends, left = np.empty(len(slots), np.int64), np.arange(len(slots))
-    first, beyond = (np.broadcast_to(x, len(slots)) for x in (bounds if among is None else (0, among.n)))
+    first, beyond = (
+        np.broadcast_to(x, len(slots)) for x in (bounds if among is None else (0, among.n))
+    )
     # later rounds make more attempts, so that few rounds of messages look up the drawn nodes
     for attempts in (range(1), range(1, 8), range(8, 64)):
         low, count = first[left], (beyond - first)[left]
-        drawn = np.stack([low + integers(key(draws, Purpose.NEGATIVE, i), slots[left], count) for i in attempts], axis=1)
+        drawn = np.stack(
+            [low + integers(key(draws, Purpose.NEGATIVE, i), slots[left], count) for i in attempts],
+            axis=1,
+        )
         drawn = drawn if among is None else among.ids(drawn.ravel()).reshape(drawn.shape)
         found = taken(left[:, None], drawn)
         none = found.all(axis=1)
@@ -126,7 +141,9 @@ def labels_of(taken: np.ndarray) -> np.ndarray:
     return np.concatenate((np.ones((len(taken), 1)), np.where(taken, np.nan, 0.0)), axis=1)
 
 
-def weights_of_pairs(weight: np.ndarray | None, own: np.ndarray, negatives: int) -> dict[str, np.ndarray]:
+def weights_of_pairs(
+    weight: np.ndarray | None, own: np.ndarray, negatives: int
+) -> dict[str, np.ndarray]:
     """The column of the weights of pairs, [k * (1 + negatives)]; none if all links weigh the same.
 
     Args:
@@ -137,7 +154,9 @@ def weights_of_pairs(weight: np.ndarray | None, own: np.ndarray, negatives: int)
     return {} if weight is None else {WEIGHT: np.repeat(weight[own], 1 + negatives)}
 
 
-def edges_by_key(partition: Partition, links: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def edges_by_key(
+    partition: Partition, links: np.ndarray, edges: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The stored edges of any worker that have the key of a link.
 
     Args:
@@ -151,11 +170,15 @@ def edges_by_key(partition: Partition, links: np.ndarray, edges: np.ndarray) -> 
     Collective: all ranks of the partition.
     """
     comm = partition.halo_comm
-    table = Table(comm, links, np.stack((np.full(len(links), comm.rank), np.arange(len(links))), axis=1))
+    table = Table(
+        comm, links, np.stack((np.full(len(links), comm.rank), np.arange(len(links))), axis=1)
+    )
     keys, each = np.unique(edges, return_inverse=True)
     owner, link = table.look_up(keys)[each].T
     stored = np.flatnonzero(owner >= 0)
-    parts = comm.all_to_all(Route(owner[stored], comm.size).parts(np.stack((link[stored], stored), axis=1)))
+    parts = comm.all_to_all(
+        Route(owner[stored], comm.size).parts(np.stack((link[stored], stored), axis=1))
+    )
     found = np.concatenate(parts)
     worker = np.repeat(np.arange(comm.size), [len(part) for part in parts])
     order = np.argsort(found[:, 0], kind="stable")

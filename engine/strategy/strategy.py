@@ -3,6 +3,7 @@
 Batches are made by keyed permutations of global numbers, so they are the same for every number of
 workers.
 """
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -50,8 +51,10 @@ class Strategy(ABC):
 
     def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0):
         if not task.n_targets:
-            raise DataError("the training set is empty; give the graph a mask of training nodes (train) or edges (edge_train), or choose a "
-                            "split")
+            raise DataError(
+                "the training set is empty; give the graph a mask of training nodes (train) or edges (edge_train), or choose a "
+                "split"
+            )
         self.partition, self.layers, self.task, self.seed = partition, layers, task, seed
 
     @property
@@ -102,7 +105,9 @@ def whole(partition: Partition, layers: Layers, seeds: Seeds | None = None) -> G
     if seeds is None or seeds.excluded is None:
         view = global_view(partition, layers)
     else:
-        view = induced(partition, np.ones(partition.n_masters, bool), layers, excluded=seeds.excluded)
+        view = induced(
+            partition, np.ones(partition.n_masters, bool), layers, excluded=seeds.excluded
+        )
     return with_pairs(view, seeds)
 
 
@@ -152,18 +157,32 @@ class MiniBatch(Strategy):
         batch_size: Targets per batch, the same for the whole run.
     """
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0, *, batch_size: int,
-                 sampler: Sampler | None = None, vertex_limit: int = 0, order: Order | None = None):
+    def __init__(
+        self,
+        partition: Partition,
+        layers: Layers,
+        task: Task,
+        seed: int = 0,
+        *,
+        batch_size: int,
+        sampler: Sampler | None = None,
+        vertex_limit: int = 0,
+        order: Order | None = None,
+    ):
         super().__init__(partition, layers, task, seed)
         if batch_size < 1:
             raise ConfigError(f"batch_size: got {batch_size}, expected at least 1")
         if sampler is not None and sampler.hops not in (None, depth(layers)):
-            raise ConfigError(f"the sampler is made for {sampler.hops} hop(s), but the model has {depth(layers)}; "
-                              "make a sampler with one fanout for each hop of the model")
+            raise ConfigError(
+                f"the sampler is made for {sampler.hops} hop(s), but the model has {depth(layers)}; "
+                "make a sampler with one fanout for each hop of the model"
+            )
         if isinstance(sampler, Timed) and not isinstance(task, NodeTask):
             if task.cutoffs is None or not isinstance(sampler, TimedPairs):
-                raise ConfigError(f"sampler={sampler.name}: the targets of this task have no times that it knows; give --task node, or "
-                                  "another --sampler, such as neighbour")
+                raise ConfigError(
+                    f"sampler={sampler.name}: the targets of this task have no times that it knows; give --task node, or "
+                    "another --sampler, such as neighbour"
+                )
             sampler = sampler.of_pairs()
         if isinstance(sampler, Checked):
             sampler.check(partition)
@@ -173,14 +192,18 @@ class MiniBatch(Strategy):
             for relation, reverse in all_passes(partition, hops(layers)).values():
                 sampler.prepare(partition, relation, reverse)
         by_time = order is None and task.cutoffs is not None
-        positions = (order or (TimeOrder() if by_time else RandomOrder())).positions(partition, task, seed)
+        positions = (order or (TimeOrder() if by_time else RandomOrder())).positions(
+            partition, task, seed
+        )
 
         def batches(size: int) -> BatchOrder:
             return BatchOrder(positions, task.n_targets, size, seed if by_time else None)
 
         self._order, self.batch_size = batches(batch_size), batch_size
         for _ in range(MOST_ROUNDS if vertex_limit else 0):
-            wanted = min(max(round(self.batch_size * vertex_limit / self._nodes()), 1), task.n_targets)
+            wanted = min(
+                max(round(self.batch_size * vertex_limit / self._nodes()), 1), task.n_targets
+            )
             if abs(wanted - self.batch_size) <= CLOSE * self.batch_size:
                 break
             self._order, self.batch_size = batches(wanted), wanted
@@ -191,7 +214,14 @@ class MiniBatch(Strategy):
         Collective: all ranks of the partition.
         """
         n = min(max(self.task.n_targets // self.batch_size, 1), MEASURED)
-        return int(self.partition.halo_comm.all_sum(np.array(sum(self.batch(0, i).space.n for i in range(n))))) / n
+        return (
+            int(
+                self.partition.halo_comm.all_sum(
+                    np.array(sum(self.batch(0, i).space.n for i in range(n)))
+                )
+            )
+            / n
+        )
 
     @property
     def steps_per_epoch(self) -> int:
@@ -206,14 +236,24 @@ class MiniBatch(Strategy):
         # a subclass may make other views
         if type(self).batch is not MiniBatch.batch:
             return None
-        own, steps = [self._order.own(epoch, i) for i in range(first, last)], [self._step(epoch, i) for i in range(first, last)]
+        own, steps = (
+            [self._order.own(epoch, i) for i in range(first, last)],
+            [self._step(epoch, i) for i in range(first, last)],
+        )
         return neighbourhoods(self.partition, self.layers, self.task, own, steps, self.sampler)
 
     def batch(self, epoch: int, i: int) -> GraphView:
         step = self._step(epoch, i)
         seeds = self.task.seeds(self._order.own(epoch, i), step)
-        view = k_hop_view(self.partition, seeds.nodes, self.layers, sampler=self.sampler, excluded=seeds.excluded, step=step,
-                          cutoff=seeds.cutoff)
+        view = k_hop_view(
+            self.partition,
+            seeds.nodes,
+            self.layers,
+            sampler=self.sampler,
+            excluded=seeds.excluded,
+            step=step,
+            cutoff=seeds.cutoff,
+        )
         return with_pairs(view, seeds)
 
 
@@ -236,25 +276,48 @@ class ClusterBatch(Strategy):
     Source: Cluster-GCN, https://arxiv.org/abs/1905.07953
     """
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0, *, clusters: np.ndarray, per_batch: int = 1,
-                 boundary_hops: int = 0, degrees: str = "graph", diagonal: float = 0.0):
+    def __init__(
+        self,
+        partition: Partition,
+        layers: Layers,
+        task: Task,
+        seed: int = 0,
+        *,
+        clusters: np.ndarray,
+        per_batch: int = 1,
+        boundary_hops: int = 0,
+        degrees: str = "graph",
+        diagonal: float = 0.0,
+    ):
         super().__init__(partition, layers, task, seed)
         if boundary_hops not in (0, 1, 2):
             raise ConfigError(f"boundary_hops: got {boundary_hops}, expected 0, 1 or 2")
         if degrees not in ("graph", "view"):
             raise ConfigError(f"degrees: got {degrees!r}, expected 'graph' or 'view'")
-        self.clusters, self.boundary_hops, self.degrees, self.diagonal = clusters, boundary_hops, degrees, diagonal
+        self.clusters, self.boundary_hops, self.degrees, self.diagonal = (
+            clusters,
+            boundary_hops,
+            degrees,
+            diagonal,
+        )
         n = int(partition.halo_comm.all_max(np.array(clusters.max(initial=-1)))) + 1
         self._touched = task.at_nodes(clusters)
         # a batch without targets would be a step without a gradient
         inside = self._touched[(self._touched == self._touched[:, :1]).all(axis=1), 0]
         self._useful = np.flatnonzero(partition.halo_comm.all_sum(np.bincount(inside, minlength=n)))
-        self._n_clusters, self._nodes = n, NodesByCluster(partition, clusters, n) if task.draws_nodes else None
+        self._n_clusters, self._nodes = (
+            n,
+            NodesByCluster(partition, clusters, n) if task.draws_nodes else None,
+        )
         if not len(self._useful):
-            raise DataError("no cluster holds a training target, so there is nothing to train on; an edge or a link counts only if both "
-                            "its ends lie in one cluster: use fewer and larger clusters, or another strategy")
+            raise DataError(
+                "no cluster holds a training target, so there is nothing to train on; an edge or a link counts only if both "
+                "its ends lie in one cluster: use fewer and larger clusters, or another strategy"
+            )
         if not 1 <= per_batch <= n:
-            raise ConfigError(f"clusters_per_batch: got {per_batch}, expected 1 to {n}, the number of clusters")
+            raise ConfigError(
+                f"clusters_per_batch: got {per_batch}, expected 1 to {n}, the number of clusters"
+            )
         self.per_batch = per_batch
 
     @property
@@ -265,21 +328,35 @@ class ClusterBatch(Strategy):
         """Clusters of a batch, ascending."""
         order = Permutation(key(self.seed, Purpose.BATCH, epoch), len(self._useful))
         first = i * self.per_batch
-        return self._useful[np.sort(order.item(np.arange(first, min(first + self.per_batch, order.n))))]
+        return self._useful[
+            np.sort(order.item(np.arange(first, min(first + self.per_batch, order.n))))
+        ]
 
     def batch(self, epoch: int, i: int) -> GraphView:
         p, chosen = self.partition, self.chosen(epoch, i)
         inside = np.zeros(self._n_clusters, bool)
         inside[chosen] = True
         own = np.flatnonzero(inside[self._touched].all(axis=1))
-        seeds = self.task.seeds(own, self._step(epoch, i), None if self._nodes is None else self._nodes.members(chosen))
+        seeds = self.task.seeds(
+            own, self._step(epoch, i), None if self._nodes is None else self._nodes.members(chosen)
+        )
         core = inside[self.clusters]
-        view = with_pairs(induced(p, k_hop_nodes(p, core, self.boundary_hops), self.layers, excluded=seeds.excluded), seeds)
+        view = with_pairs(
+            induced(
+                p, k_hop_nodes(p, core, self.boundary_hops), self.layers, excluded=seeds.excluded
+            ),
+            seeds,
+        )
         assert view.rows is not None
         node = {"train": p.node.read("train") & core} if "train" in p.node else {}
         if self.degrees == "view":
-            node |= {name: _degrees(view, reverse, seeds.excluded) for name, reverse in (("in_degree", False), ("out_degree", True))}
-        return replace(view, partition=p.overlay(node, {"weight": self._weight} if self.diagonal else {}))
+            node |= {
+                name: _degrees(view, reverse, seeds.excluded)
+                for name, reverse in (("in_degree", False), ("out_degree", True))
+            }
+        return replace(
+            view, partition=p.overlay(node, {"weight": self._weight} if self.diagonal else {})
+        )
 
     @cached_property
     def _weight(self) -> np.ndarray:
@@ -294,7 +371,10 @@ def _degrees(view: GraphView, reverse: bool, excluded: np.ndarray | None) -> np.
     nodes = np.zeros(p.n_masters, bool)
     nodes[view.rows] = True
     sweep = induced(p, nodes, ["out" if reverse else "in"], excluded=excluded).levels[0].passes[0]
-    counts = {MASTER: np.zeros(view.space.n, np.int64), MIRROR: np.zeros(sweep.receivers.plan.n_halo, np.int64)}
+    counts = {
+        MASTER: np.zeros(view.space.n, np.int64),
+        MIRROR: np.zeros(sweep.receivers.plan.n_halo, np.int64),
+    }
     for s in sweep.selections:
         counts[s.kinds[1]][s.row] += np.diff(s.ptr)
     found = {"n": counts[MASTER]}

@@ -4,6 +4,7 @@ A target is a node, an edge, or a positive link. Each worker stores its own targ
 that it owns, edges that it stores, links whose sources it owns. A batch is given by this worker's
 targets.
 """
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -18,7 +19,11 @@ from graphtheta.errors import ConfigError, DataError
 
 from ...ops.autodiff.tape import Var
 from ...ops.functions.elementwise import mul, softplus, square, sub
-from ...ops.functions.losses.loss import binary_cross_entropy, mean_squared_error, softmax_cross_entropy
+from ...ops.functions.losses.loss import (
+    binary_cross_entropy,
+    mean_squared_error,
+    softmax_cross_entropy,
+)
 from ...ops.functions.losses.pick import log_softmax, pick
 from ...ops.functions.losses.row_loss import Grouping, RowLoss, grouped
 from ...ops.functions.losses.weighting import Weighting
@@ -115,7 +120,9 @@ class Task(ABC):
         """
         raise ConfigError("the targets of this task have no class each; choose another --order")
 
-    def mean_loss(self, out: Var, y: np.ndarray, mask: np.ndarray | None, weights: np.ndarray | None = None) -> Var:
+    def mean_loss(
+        self, out: Var, y: np.ndarray, mask: np.ndarray | None, weights: np.ndarray | None = None
+    ) -> Var:
         """This worker's share of the mean loss over some rows, in training and in evaluation alike.
 
         Args:
@@ -141,7 +148,9 @@ class Task(ABC):
         w = self.weighting
         return None if w is None else w.of(y, column(w.column) if w.column else None)
 
-    def group_loss(self, out: Var, y: np.ndarray, grouping: Grouping, weights: np.ndarray | None = None) -> Var:
+    def group_loss(
+        self, out: Var, y: np.ndarray, grouping: Grouping, weights: np.ndarray | None = None
+    ) -> Var:
         """``mean_loss`` over rows in groups; a user-defined loss gets one row for each group.
 
         Args:
@@ -174,7 +183,11 @@ class NodeTask(Task):
     def __init__(self, partition: Partition, kind: str):
         self._partition = partition
         self.kind = kind
-        self.rows = np.flatnonzero(partition.node.read("train")) if "train" in partition.node else np.zeros(0, np.int64)
+        self.rows = (
+            np.flatnonzero(partition.node.read("train"))
+            if "train" in partition.node
+            else np.zeros(0, np.int64)
+        )
         self.ids = partition.masters[self.rows]
         self.n_targets = int(partition.halo_comm.all_sum(np.array(len(self.ids))))
 
@@ -198,13 +211,19 @@ class NodeTask(Task):
         if self.own_loss is not None:
             # the sum of the weights that it gives to all targets is unknown, so it is estimated too
             return self.own_loss(out, y, mask, importance)
-        return ROW_LOSSES[self.kind](out, y, mask, importance, 1.0 if self.weighting is None else self.weighting.mean)
+        return ROW_LOSSES[self.kind](
+            out, y, mask, importance, 1.0 if self.weighting is None else self.weighting.mean
+        )
 
     def classes_of_targets(self) -> np.ndarray:
         y = self.labels_of_targets()
         if self.kind == "labels" and y.shape[1] == 1:
             return np.where(np.isnan(y[:, 0]), -1, y[:, 0]).astype(np.int64)
-        return np.maximum(y, -1).astype(np.int64) if self.kind == "classes" else super().classes_of_targets()
+        return (
+            np.maximum(y, -1).astype(np.int64)
+            if self.kind == "classes"
+            else super().classes_of_targets()
+        )
 
     def labels_of_targets(self) -> np.ndarray:
         """The labels of this worker's targets, [n] or [n, C]."""
@@ -261,11 +280,19 @@ class EdgeTask(Task):
         self.n_targets = int(partition.halo_comm.all_sum(np.array(len(self.ids))))
 
     def seeds(self, own: np.ndarray, step: int, among: Members | None = None) -> Seeds:
-        return self._of_stored(self._stored[own], None if self.cutoffs is None else self.cutoffs[own])
+        return self._of_stored(
+            self._stored[own], None if self.cutoffs is None else self.cutoffs[own]
+        )
 
     def _of_stored(self, stored: np.ndarray, cutoff: np.ndarray | None = None) -> Seeds:
         p = self._partition
-        pairs = Pairs(self._ends[0][stored], self._ends[1][stored], p.edge_gid[stored], stored, p.edge.read("y", stored))
+        pairs = Pairs(
+            self._ends[0][stored],
+            self._ends[1][stored],
+            p.edge_gid[stored],
+            stored,
+            p.edge.read("y", stored),
+        )
         plan = PairPlan(p, pairs)
         return Seeds(plan.needed, plan, cutoff=None if cutoff is None else plan.lowest(cutoff))
 
@@ -281,17 +308,23 @@ class EdgeTask(Task):
         return self._of_stored(np.flatnonzero(mask))
 
     def at_nodes(self, values: np.ndarray) -> np.ndarray:
-        return np.stack([values_of(self._partition, end[self._stored], values) for end in self._ends], axis=1)
+        return np.stack(
+            [values_of(self._partition, end[self._stored], values) for end in self._ends], axis=1
+        )
 
     def loss(self, view: GraphView, out: Var) -> Var:
         assert view.pairs is not None
-        return self.mean_loss(out, view.pairs.label, None, self.pair_weights(view.partition, view.pairs))
+        return self.mean_loss(
+            out, view.pairs.label, None, self.pair_weights(view.partition, view.pairs)
+        )
 
     def pair_weights(self, partition: Partition, level: PairLevel) -> np.ndarray | None:
         """What the edges of a level of this task weigh in the loss; None if all weigh the same."""
         stored = level.pairs.stored
         assert stored is not None
-        return self.weights_of(level.label, lambda name: partition.edge.read(name, stored[level.order]))
+        return self.weights_of(
+            level.label, lambda name: partition.edge.read(name, stored[level.order])
+        )
 
 
 # share of the links that a global batch supervises
@@ -322,15 +355,26 @@ class LinkTask(Task):
     kind = "labels"
     draws_nodes = excludes = True
 
-    def __init__(self, partition: Partition, links: Positives, supervision: float = SUPERVISED, seed: int = 0, in_batch: bool = False):
+    def __init__(
+        self,
+        partition: Partition,
+        links: Positives,
+        supervision: float = SUPERVISED,
+        seed: int = 0,
+        in_batch: bool = False,
+    ):
         if not 0 < supervision <= 1:
-            raise ConfigError(f"supervision: got {supervision}, expected a number above 0 and at most 1")
+            raise ConfigError(
+                f"supervision: got {supervision}, expected a number above 0 and at most 1"
+            )
         self._partition, self._links = partition, links
         self._supervision, self._seed, self._in_batch = supervision, seed, in_batch
         self.ids, self.n_targets, self.cutoffs = links.numbers, links.n_links, links.cutoff
         if not self.n_targets:
-            raise DataError("there are no links to train on: every edge is held out or joins a node to itself; give a graph with more "
-                            "edges, or masks edge_val and edge_test that hold out fewer")
+            raise DataError(
+                "there are no links to train on: every edge is held out or joins a node to itself; give a graph with more "
+                "edges, or masks edge_val and edge_test that hold out fewer"
+            )
         self._edges = links.stored(partition)
 
     def seeds(self, own: np.ndarray, step: int, among: Members | None = None) -> Seeds:
@@ -338,13 +382,20 @@ class LinkTask(Task):
         if self._supervision < 1 and int(p.halo_comm.all_sum(np.array(len(own)))) == self.n_targets:
             draws = uniform(key(self._seed, Purpose.SPLIT, step), self.ids[own])
             # at least one link, whatever the draws
-            own = own[(draws < self._supervision) | (draws == p.halo_comm.all_min(np.array(draws.min(initial=1.0))))]
+            own = own[
+                (draws < self._supervision)
+                | (draws == p.halo_comm.all_min(np.array(draws.min(initial=1.0))))
+            ]
         excluded = self._excluded(own)
         if self._in_batch and among is None:
             among = nodes_of(p, np.concatenate((self._links.src[own], self._links.dst[own])))
         plan = PairPlan(p, self._links.of_step(step).pairs(p, own, among))
         # negatives have the time of their positive
-        cutoff = None if self.cutoffs is None else plan.lowest(np.repeat(self.cutoffs[own], self._links.negatives + 1))
+        cutoff = (
+            None
+            if self.cutoffs is None
+            else plan.lowest(np.repeat(self.cutoffs[own], self._links.negatives + 1))
+        )
         return Seeds(plan.needed, plan, excluded, cutoff)
 
     def _excluded(self, own: np.ndarray) -> np.ndarray:
@@ -357,7 +408,10 @@ class LinkTask(Task):
         return out
 
     def at_nodes(self, values: np.ndarray) -> np.ndarray:
-        return np.stack([values_of(self._partition, end, values) for end in (self._links.src, self._links.dst)], axis=1)
+        return np.stack(
+            [values_of(self._partition, end, values) for end in (self._links.src, self._links.dst)],
+            axis=1,
+        )
 
     def loss(self, view: GraphView, out: Var) -> Var:
         assert view.pairs is not None

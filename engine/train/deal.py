@@ -8,6 +8,7 @@ computes the view without messages.
 Nodes are ordered by hop and id, and the edges of a node by id, so the numbers of a view do not
 depend on the number of workers or on the partition.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -57,7 +58,11 @@ def structure(parts: Parts, layers: Layers) -> GraphView:
     Collective: all ranks of the views' partition.
     """
     comm = parts.partition.halo_comm
-    return _unpacked(parts, layers, scatter(comm, parts.kinds, [_for_all(ptr, comm.size) for ptr in parts.bounds]))
+    return _unpacked(
+        parts,
+        layers,
+        scatter(comm, parts.kinds, [_for_all(ptr, comm.size) for ptr in parts.bounds]),
+    )
 
 
 def members(parts: Parts) -> np.ndarray:
@@ -83,7 +88,12 @@ def complete(view: GraphView, partition: Partition, wide: Mapping[str, Any]) -> 
         wide: Rows of the masters of the view's partition, by name.
     """
     local = view.partition
-    return replace(view, partition=replace(local, node=local.node.joined(partition.node.filled(local.n_masters, wide))))
+    return replace(
+        view,
+        partition=replace(
+            local, node=local.node.joined(partition.node.filled(local.n_masters, wide))
+        ),
+    )
 
 
 def dealt_bytes(views: Sequence[GraphView], layers: Layers) -> int:
@@ -100,7 +110,7 @@ def dealt_bytes(views: Sequence[GraphView], layers: Layers) -> int:
     sent = bytes_of(parts_of_views(views, layers))
     fetched = sum(int(row_bytes(p, view.rows).sum()) for q, view in enumerate(views) if q != rank)
     asked = request_bytes(p, int(nodes[rank]) - views[rank].space.n) if rank < len(views) else 0
-    return int(sent.sum() - sent[rank: rank + 1].sum()) + fetched + asked
+    return int(sent.sum() - sent[rank : rank + 1].sum()) + fetched + asked
 
 
 # ---- receiving
@@ -113,36 +123,70 @@ def _unpacked(parts: Parts, layers: Layers, received: list[Received]) -> GraphVi
     rows = np.argsort(hop.astype(np.int64) * parts.partition.n_nodes + gid)
     by_id = np.argsort(edges.columns["gid"])
     row_of, position = _inverse(rows), _inverse(by_id)
-    local = local_partition(parts.partition, gid, _given(nodes), edges.columns["gid"][by_id],
-                            {name: x[by_id] for name, x in _given(edges).items()})
+    local = local_partition(
+        parts.partition,
+        gid,
+        _given(nodes),
+        edges.columns["gid"][by_id],
+        {name: x[by_id] for name, x in _given(edges).items()},
+    )
     ends = [np.empty(len(by_id), np.int32) for _ in range(2)]
     for end, out in zip(("src", "dst"), ends, strict=True):
         place(local.directory.row(edges.columns[end]), row_of, position, out)
     chosen, weight = _positions(uses, edges, position), uses.columns.get("weight")
-    bounds, _, by_sweep = group(np.array([0, len(chosen)]), np.zeros(1, np.int32), uses.columns["sweep"], len(parts.weighted))
-    sizes, marks = np.cumsum(np.bincount(hop, minlength=depth(layers) + 1)).tolist(), np.full(len(by_id), NONE, np.int32)
+    bounds, _, by_sweep = group(
+        np.array([0, len(chosen)]),
+        np.zeros(1, np.int32),
+        uses.columns["sweep"],
+        len(parts.weighted),
+    )
+    sizes, marks = (
+        np.cumsum(np.bincount(hop, minlength=depth(layers) + 1)).tolist(),
+        np.full(len(by_id), NONE, np.int32),
+    )
     made: list[Level] = []
     sweep = 0
     for (at, reverses), counts in zip(parts.levels, parts.counts, strict=True):
-        n_out, n_in = sizes[at.from_end: at.from_end + 2]
+        n_out, n_in = sizes[at.from_end : at.from_end + 2]
         passes = []
         for reverse in reverses:
-            of_sweep = by_sweep[bounds[sweep]: bounds[sweep + 1]]
+            of_sweep = by_sweep[bounds[sweep] : bounds[sweep + 1]]
             its_weight = weight if weight is not None and parts.weighted[sweep] else None
-            passes.append(_pass(local, reverse, by_receiver(of_sweep, chosen, *(ends if reverse else ends[::-1]), marks, n_out),
-                                its_weight, n_in))
+            passes.append(
+                _pass(
+                    local,
+                    reverse,
+                    by_receiver(of_sweep, chosen, *(ends if reverse else ends[::-1]), marks, n_out),
+                    its_weight,
+                    n_in,
+                )
+            )
             sweep += 1
         made.append(Level(n_in, n_out, passes, at.direction, counts=counts))
     view = GraphView(local, [made[i] for i in parts.of_superstep], rows, RowSpace(gid[rows]))
-    return replace(view, pairs=_pairs(local, pairs[0], edges, position).level(row_of, view.n_targets)) if pairs else view
+    return (
+        replace(view, pairs=_pairs(local, pairs[0], edges, position).level(row_of, view.n_targets))
+        if pairs
+        else view
+    )
 
 
 def _given(received: Received) -> Columns:
     """The columns of the graph among those of a message, by their own names."""
-    return {name.removeprefix(COLUMN): x for name, x in received.columns.items() if name.startswith(COLUMN)}
+    return {
+        name.removeprefix(COLUMN): x
+        for name, x in received.columns.items()
+        if name.startswith(COLUMN)
+    }
 
 
-def _pass(local: Partition, reverse: bool, found: tuple[np.ndarray, ...], weight: np.ndarray | None, n_in: int) -> Pass:
+def _pass(
+    local: Partition,
+    reverse: bool,
+    found: tuple[np.ndarray, ...],
+    weight: np.ndarray | None,
+    n_in: int,
+) -> Pass:
     """The pass over some edges, by receiving row and id.
 
     Args:
@@ -151,8 +195,18 @@ def _pass(local: Partition, reverse: bool, found: tuple[np.ndarray, ...], weight
         n_in: Number of rows that may send.
     """
     relation, (row, ptr, other, edges, use) = local.relations[EDGE], found
-    selection = Selection((MASTER, MASTER), row, ptr, other, n_in, relation.gid, 0, edges, None if weight is None else weight[use],
-                          tie_shift(relation, reverse))
+    selection = Selection(
+        (MASTER, MASTER),
+        row,
+        ptr,
+        other,
+        n_in,
+        relation.gid,
+        0,
+        edges,
+        None if weight is None else weight[use],
+        tie_shift(relation, reverse),
+    )
     exchange = Exchange(local.halo_comm, NO_MIRRORS.plan)
     return Pass(relation, reverse, [selection] if len(edges) else [], exchange, exchange)
 

@@ -6,6 +6,7 @@ every rank, for any P (Träff, "Optimal, non-pipelined reduce-scatter and allred
 arXiv:2410.14234, Algorithm 1). Every sum of an element is computed on one rank only, in an order
 that P and the position of the element determine, so all ranks get the same bits.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -36,7 +37,9 @@ class PendingSum:
 
     def __init__(self, comm: Comm, x: np.ndarray):
         self.total = x
-        self._moves = self._gathered(comm) if is_short(len(x) * x.itemsize, comm.size) else self._halved(comm)
+        self._moves = (
+            self._gathered(comm) if is_short(len(x) * x.itemsize, comm.size) else self._halved(comm)
+        )
         self._move: Pending | None = next(self._moves, None)
 
     def advance(self) -> bool:
@@ -61,12 +64,18 @@ class PendingSum:
         rows, arrived = np.roll(self.total, -begin), np.empty(at[comm.size // 2], self.total.dtype)
         for low, high in rounds(comm.size):
             received = arrived[: at[high - low]]
-            yield comm.move_begin([((comm.rank + low) % comm.size, rows[at[low]: at[high]])],
-                                  [((comm.rank - low) % comm.size, received)], Tag.REDUCE)
+            yield comm.move_begin(
+                [((comm.rank + low) % comm.size, rows[at[low] : at[high]])],
+                [((comm.rank - low) % comm.size, received)],
+                Tag.REDUCE,
+            )
             rows[: len(received)] += received
         yield from _spread(comm, rows, at)
         # new memory costs more than the copy
-        self.total[begin:], self.total[:begin] = rows[: len(rows) - begin], rows[len(rows) - begin:]
+        self.total[begin:], self.total[:begin] = (
+            rows[: len(rows) - begin],
+            rows[len(rows) - begin :],
+        )
 
 
 def rounds(size: int) -> list[tuple[int, int]]:
@@ -96,7 +105,9 @@ def sent(n: int, itemsize: int, size: int) -> tuple[np.ndarray, np.ndarray]:
         return np.full(size, (size - 1) * n * itemsize), np.full(size, len(distances) * (n > 0))
     at = _slices(n, size, ranks)[1]
     # the same moves forth, which halve, and back, which gather; messages of no elements are not sent
-    parts = np.array([part for low, high in distances for part in (at[:, high] - at[:, low], at[:, high - low])]).reshape(-1, size)
+    parts = np.array(
+        [part for low, high in distances for part in (at[:, high] - at[:, low], at[:, high - low])]
+    ).reshape(-1, size)
     return parts.sum(axis=0) * itemsize, (parts > 0).sum(axis=0)
 
 
@@ -104,7 +115,9 @@ def _spread(comm: Comm, rows: np.ndarray, at: np.ndarray) -> Iterator[Pending]:
     """The moves that fill ``rows`` with the first block of each rank, from this rank on; block i is ``rows[at[i]: at[i + 1]]``."""
     for low, high in reversed(rounds(comm.size)):
         sends: list[Send] = [((comm.rank - low) % comm.size, rows[: at[high - low]])]
-        yield comm.move_begin(sends, [((comm.rank + low) % comm.size, rows[at[low]: at[high]])], Tag.REDUCE)
+        yield comm.move_begin(
+            sends, [((comm.rank + low) % comm.size, rows[at[low] : at[high]])], Tag.REDUCE
+        )
 
 
 def _slices(n: int, size: int, ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

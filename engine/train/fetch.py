@@ -9,6 +9,7 @@ such as codes of 8 bits, are sent and cached in it.
 The rows that several views need are fetched once for all of them. Rows that a cache holds are not
 asked for. A relay may fetch rows for all workers of a machine together.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -45,8 +46,13 @@ class Cache(Protocol):
 class Relay(Protocol):
     """Fetches rows of other machines once for all workers of a machine."""
 
-    def rows(self, fetch: Callable[[np.ndarray, np.ndarray], dict[str, Any]], owner: np.ndarray, row: np.ndarray,
-             batches: int) -> dict[str, Any]:
+    def rows(
+        self,
+        fetch: Callable[[np.ndarray, np.ndarray], dict[str, Any]],
+        owner: np.ndarray,
+        row: np.ndarray,
+        batches: int,
+    ) -> dict[str, Any]:
         """The wide columns of some nodes, none twice, [n, ...] by name.
 
         Args:
@@ -72,7 +78,13 @@ class Features:
         turns: The turns in which work items fetch, if there is a relay.
     """
 
-    def __init__(self, partition: Partition, cache: Cache | None = None, own: bool = False, relay: Relay | None = None):
+    def __init__(
+        self,
+        partition: Partition,
+        cache: Cache | None = None,
+        own: bool = False,
+        relay: Relay | None = None,
+    ):
         self._partition = partition
         self._coded = {name: partition.node.coded(name) for name in partition.node.wide()}
         self._cache, self._own, self._relay = cache, own, relay
@@ -101,7 +113,10 @@ class Features:
             return [self._decoded(self._cached(ids[0], 1))]
         together, at = np.unique(np.concatenate([np.zeros(0, np.int64), *ids]), return_inverse=True)
         rows, bounds = self._cached(together, len(ids)), np.cumsum([len(x) for x in ids])
-        return [self._decoded({name: take_rows(x, own) for name, x in rows.items()}) for own in np.split(at, bounds)[:-1]]
+        return [
+            self._decoded({name: take_rows(x, own) for name, x in rows.items()})
+            for own in np.split(at, bounds)[:-1]
+        ]
 
     def _decoded(self, rows: dict[str, Any]) -> dict[str, Any]:
         """The values of rows in their narrower form."""
@@ -118,8 +133,15 @@ class Features:
         ids = ids[found.rest]
         owner, row = self._partition.directory.locate(ids)
         rest = self._rows(owner, row, batches)
-        at = np.arange(len(ids)) if self._own else np.flatnonzero(owner != self._partition.halo_comm.rank)
-        self._cache.store(ids[at], rest if len(at) == len(ids) else {name: take_rows(x, at) for name, x in rest.items()})
+        at = (
+            np.arange(len(ids))
+            if self._own
+            else np.flatnonzero(owner != self._partition.halo_comm.rank)
+        )
+        self._cache.store(
+            ids[at],
+            rest if len(at) == len(ids) else {name: take_rows(x, at) for name, x in rest.items()},
+        )
         out: dict[str, Any] = found.joined(rest)
         return out
 
@@ -128,7 +150,11 @@ class Features:
 
         Collective: all ranks of the partition.
         """
-        return self._owned(owner, row) if self._relay is None else self._relay.rows(self._owned, owner, row, batches)
+        return (
+            self._owned(owner, row)
+            if self._relay is None
+            else self._relay.rows(self._owned, owner, row, batches)
+        )
 
     def _owned(self, owner: np.ndarray, row: np.ndarray) -> dict[str, Any]:
         """Rows from their owners; arguments and result are those of ``Relay.rows``.
@@ -145,13 +171,21 @@ class Features:
         ptr, rows = pointers([len(part) for part in requested]), np.concatenate(requested)
         read = {name: column.end() for name, column in self._read_begin(rows).items()}
         found = replied(comm, read, ptr, route.bounds)
-        return assembled(len(owner), [(others[route.order], found), (np.flatnonzero(mine), {name: x.end() for name, x in own.items()})])
+        return assembled(
+            len(owner),
+            [
+                (others[route.order], found),
+                (np.flatnonzero(mine), {name: x.end() for name, x in own.items()}),
+            ],
+        )
 
     def _read_begin(self, rows: np.ndarray) -> dict[str, Any]:
         return {name: each.column.read_begin(rows) for name, each in self._coded.items()}
 
 
-def replied(comm: Comm, rows: Mapping[str, Any], ptr: np.ndarray, bounds: np.ndarray) -> dict[str, Any]:
+def replied(
+    comm: Comm, rows: Mapping[str, Any], ptr: np.ndarray, bounds: np.ndarray
+) -> dict[str, Any]:
     """What workers answer each other.
 
     Args:
@@ -166,12 +200,16 @@ def replied(comm: Comm, rows: Mapping[str, Any], ptr: np.ndarray, bounds: np.nda
     Collective: all ranks of comm.
     """
     sparse = {name: x for name, x in rows.items() if is_sparse(x)}
-    first = {name: np.diff(x.indptr).astype(LENGTH) if name in sparse else x for name, x in rows.items()}
+    first = {
+        name: np.diff(x.indptr).astype(LENGTH) if name in sparse else x for name, x in rows.items()
+    }
     found: dict[str, Any] = Move(comm, first, ptr, bounds).end().columns
     for name, x in sparse.items():
         entries, ends = {"at": x.indices.astype(INDEX), "value": x.data}, pointers(found[name])
         got = Move(comm, entries, x.indptr[ptr], ends[bounds]).end().columns
-        found[name] = scipy.sparse.csr_array((got["value"], got["at"], ends), (int(bounds[-1]), x.shape[1]))
+        found[name] = scipy.sparse.csr_array(
+            (got["value"], got["at"], ends), (int(bounds[-1]), x.shape[1])
+        )
     return found
 
 
@@ -187,7 +225,9 @@ def row_bytes(partition: Partition, rows: np.ndarray | None) -> np.ndarray:
     for name in store.wide():
         column = store.coded(name).column
         if column.sparse:
-            total += LENGTH.itemsize + np.diff(column.read_begin(rows).end().indptr) * (INDEX.itemsize + column.dtype.itemsize)
+            total += LENGTH.itemsize + np.diff(column.read_begin(rows).end().indptr) * (
+                INDEX.itemsize + column.dtype.itemsize
+            )
         else:
             total += prod(column.shape[1:]) * column.dtype.itemsize
     return total

@@ -1,4 +1,5 @@
 """Parameter gradients summed over all workers, in buckets that are sent during backward."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -44,16 +45,20 @@ class GradientSum:
             TapeError: The parameter is not one of those whose gradients are summed.
         """
         if parameter not in self._known:
-            raise TapeError(f"the forward pass uses a parameter {list(parameter.shape)} that the trainer does not have; a trainer "
-                            "collects the parameters of its model when it is created: do not replace or add any afterwards (assign to "
-                            "parameter.value instead), or create a new trainer")
+            raise TapeError(
+                f"the forward pass uses a parameter {list(parameter.shape)} that the trainer does not have; a trainer "
+                "collects the parameters of its model when it is created: do not replace or add any afterwards (assign to "
+                "parameter.value instead), or create a new trainer"
+            )
         like = self._wanted.pop(parameter, None)
         if like is None:
             return
         if self.comm.size > 1 and self._bucket and like.dtype != self._bucket[0][1].dtype:
             self._send()
         # without a gradient zeros are sent, because the other workers wait for this one
-        self._bucket.append((parameter, np.zeros_like(like) if gradient is None else np.asarray(gradient)))
+        self._bucket.append(
+            (parameter, np.zeros_like(like) if gradient is None else np.asarray(gradient))
+        )
         if self.comm.size > 1 and sum(g.nbytes for _, g in self._bucket) >= BUCKET_BYTES:
             self._send()
 
@@ -78,11 +83,18 @@ class GradientSum:
                 pending = [bucket for bucket in pending if bucket.advance()]
         for bucket, members in zip(self.sums, self._members, strict=True):
             ends = np.cumsum([p.value.size for p in members])
-            found.update({p: part.reshape(p.shape) for p, part in zip(members, np.split(bucket.total, ends[:-1]), strict=True)})
+            found.update(
+                {
+                    p: part.reshape(p.shape)
+                    for p, part in zip(members, np.split(bucket.total, ends[:-1]), strict=True)
+                }
+            )
         return [found[p] for p in self.parameters]
 
     def _send(self) -> None:
         with self.comm.ledger.stage("reduce"):
-            self.sums.append(PendingSum(self.comm, np.concatenate([g.reshape(-1) for _, g in self._bucket])))
+            self.sums.append(
+                PendingSum(self.comm, np.concatenate([g.reshape(-1) for _, g in self._bucket]))
+            )
         self._members.append([p for p, _ in self._bucket])
         self._bucket = []

@@ -5,6 +5,7 @@ are made by the moves of the pass, and their gradients return with the moves of 
 that a worker computes alone has nodes of others. Their rows are requested when the view is made,
 sent when the update before its step is done, and their gradients are sent back after backward.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -46,11 +47,16 @@ class OwnRows:
         self._read: dict[str, Var] = {}
 
     def read(self) -> dict[str, Var]:
-        self._read = _variables({t.name: t.values(self._view.rows) for t in self._tables}, self._view)
+        self._read = _variables(
+            {t.name: t.values(self._view.rows) for t in self._tables}, self._view
+        )
         return self._read
 
     def changes(self, gradients: Gradients) -> list[Change]:
-        return [(t.add, t.row_gradients(self._view.rows, gradients.of(self._read[t.name]))) for t in self._tables]
+        return [
+            (t.add, t.row_gradients(self._view.rows, gradients.of(self._read[t.name])))
+            for t in self._tables
+        ]
 
 
 class FetchedRows:
@@ -76,19 +82,35 @@ class FetchedRows:
     def read(self) -> dict[str, Var]:
         asked, bounds = np.concatenate(self._asked), pointers([len(rows) for rows in self._asked])
         with self._comm.ledger.stage("fetch"):
-            found = Move(self._comm, {t.name: t.values(asked) for t in self._tables}, bounds, self._route.bounds).end().columns
+            found = (
+                Move(
+                    self._comm,
+                    {t.name: t.values(asked) for t in self._tables},
+                    bounds,
+                    self._route.bounds,
+                )
+                .end()
+                .columns
+            )
             order = self._route.positions()
-        self._read = _variables({name: x if order is None else x[order] for name, x in found.items()}, self._view)
+        self._read = _variables(
+            {name: x if order is None else x[order] for name, x in found.items()}, self._view
+        )
         return self._read
 
     def changes(self, gradients: Gradients) -> list[Change]:
-        back = {t.name: t.row_gradients(self._view.rows, gradients.of(self._read[t.name]))[1] for t in self._tables}
+        back = {
+            t.name: t.row_gradients(self._view.rows, gradients.of(self._read[t.name]))[1]
+            for t in self._tables
+        }
         ordered = {name: g[self._route.order] for name, g in back.items()}
         bounds = pointers([len(rows) for rows in self._asked])
         with self._comm.ledger.stage("fetch"):
             found = Move(self._comm, ordered, self._route.bounds, bounds).end().columns
         bounded = list(zip(self._asked, pairwise(bounds), strict=True))
-        return [(t.add, (rows, found[t.name][a:b])) for t in self._tables for rows, (a, b) in bounded]
+        return [
+            (t.add, (rows, found[t.name][a:b])) for t in self._tables for rows, (a, b) in bounded
+        ]
 
 
 def _variables(values: Mapping[str, np.ndarray], view: GraphView) -> dict[str, Var]:

@@ -1,4 +1,5 @@
 """A worker's own partition of the nodes and edges of one view: it has no mirrors and sends no messages."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -12,8 +13,13 @@ from ..partition.partition import NO_MIRRORS, Partition
 from ..partition.relation import EDGE, StoredRelation
 
 
-def local_partition(partition: Partition, masters: np.ndarray, node: Mapping[str, Any], edges: np.ndarray,
-                    edge: Mapping[str, Any]) -> Partition:
+def local_partition(
+    partition: Partition,
+    masters: np.ndarray,
+    node: Mapping[str, Any],
+    edges: np.ndarray,
+    edge: Mapping[str, Any],
+) -> Partition:
     """A partition whose nodes and edges belong to this worker alone.
 
     Its edges have no blocks, so views of it are made from lists of edges and not by a search.
@@ -25,8 +31,24 @@ def local_partition(partition: Partition, masters: np.ndarray, node: Mapping[str
         edges: Global ids of the edges, [m] int64, none twice.
         edge: All columns of ``partition.edge`` for these edges.
     """
-    stored = StoredRelation(EDGE, edges, True, n_edges=partition.relations[EDGE].n_edges, blocks=[], sources=NO_MIRRORS,
-                            destinations=NO_MIRRORS)
-    return Partition(LocalComm(partition.job_comm), partition.n_nodes, partition.n_edges, masters, len(masters), LocalDirectory(masters),
-                     {EDGE: stored}, partition.node.filled(len(masters), node), partition.edge.filled(len(edges), edge),
-                     job_comm=partition.job_comm)
+    stored = StoredRelation(
+        EDGE,
+        edges,
+        True,
+        n_edges=partition.relations[EDGE].n_edges,
+        blocks=[],
+        sources=NO_MIRRORS,
+        destinations=NO_MIRRORS,
+    )
+    return Partition(
+        LocalComm(partition.job_comm),
+        partition.n_nodes,
+        partition.n_edges,
+        masters,
+        len(masters),
+        LocalDirectory(masters),
+        {EDGE: stored},
+        partition.node.filled(len(masters), node),
+        partition.edge.filled(len(edges), edge),
+        job_comm=partition.job_comm,
+    )

@@ -1,4 +1,5 @@
 """Metrics as objects, for evaluation, the choice of the best model, and the keys of a job."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -80,8 +81,9 @@ NO_CANDIDATES = "none of its links has a candidate to be ranked among, or one sc
 EQUAL_TARGETS = "all its targets of a column are equal"
 
 
-def _f1(name: str, sums: Mapping[str, Sums], value: Callable[..., float],
-        **settings: Any) -> Metric:
+def _f1(
+    name: str, sums: Mapping[str, Sums], value: Callable[..., float], **settings: Any
+) -> Metric:
     return Metric(name, sums, value, decides=True, undefined=NO_POSITIVES, **settings)
 
 
@@ -99,23 +101,34 @@ def _retrieval(name: str, at: int) -> Metric:
     return Metric(name, {"retrieved": retrieval.retrieval_sums}, value, undefined=NO_CANDIDATES)
 
 
-METRICS: Registry[Metric] = Registry("metric", lambda x: isinstance(x, Metric), ("auto", "loss"), (
-    Metric("accuracy", {"classes": counts.class_sums}, counts.accuracy, decides=True, default_for=("classes",)),
-    Metric("balanced_accuracy", RECALLS, counts.balanced_accuracy, decides=True),
-    _f1("f1_micro", COUNTS, counts.f1, default_for=("labels",)),
-    _f1("f1_macro", COUNTS, partial(counts.f1, average="macro")),
-    _f1("f1", {"binary": counts.binary_sums}, counts.f1),
-    Metric("auc", GATHERED, scores.auc, undefined=ONE_CLASS),
-    Metric("average_precision", GATHERED, scores.average_precision),
-    Metric("ece", CALIBRATION, calibration.calibration_error, smaller_is_better=True),
-    _of_ranks("mrr", ranking.mrr, default_for=("ranks",)),
-    *(_of_ranks(f"hits{k}", partial(ranking.hits, k=k)) for k in ranking.KS),
-    *(_retrieval(f"recall{k}", at) for at, k in enumerate(retrieval.TOPS)),
-    *(_retrieval(f"ndcg{k}", len(retrieval.TOPS) + at) for at, k in enumerate(retrieval.TOPS)),
-    _error("mae", regression.mae, smaller_is_better=True),
-    _error("rmse", regression.rmse, smaller_is_better=True),
-    _error("r2", regression.r2, default_for=("values",), undefined=EQUAL_TARGETS),
-))
+METRICS: Registry[Metric] = Registry(
+    "metric",
+    lambda x: isinstance(x, Metric),
+    ("auto", "loss"),
+    (
+        Metric(
+            "accuracy",
+            {"classes": counts.class_sums},
+            counts.accuracy,
+            decides=True,
+            default_for=("classes",),
+        ),
+        Metric("balanced_accuracy", RECALLS, counts.balanced_accuracy, decides=True),
+        _f1("f1_micro", COUNTS, counts.f1, default_for=("labels",)),
+        _f1("f1_macro", COUNTS, partial(counts.f1, average="macro")),
+        _f1("f1", {"binary": counts.binary_sums}, counts.f1),
+        Metric("auc", GATHERED, scores.auc, undefined=ONE_CLASS),
+        Metric("average_precision", GATHERED, scores.average_precision),
+        Metric("ece", CALIBRATION, calibration.calibration_error, smaller_is_better=True),
+        _of_ranks("mrr", ranking.mrr, default_for=("ranks",)),
+        *(_of_ranks(f"hits{k}", partial(ranking.hits, k=k)) for k in ranking.KS),
+        *(_retrieval(f"recall{k}", at) for at, k in enumerate(retrieval.TOPS)),
+        *(_retrieval(f"ndcg{k}", len(retrieval.TOPS) + at) for at, k in enumerate(retrieval.TOPS)),
+        _error("mae", regression.mae, smaller_is_better=True),
+        _error("rmse", regression.rmse, smaller_is_better=True),
+        _error("r2", regression.r2, default_for=("values",), undefined=EQUAL_TARGETS),
+    ),
+)
 
 
 def fitting(kinds: Sequence[str]) -> list[Metric]:
@@ -136,7 +149,9 @@ def choose_metric(name: str, kinds: Sequence[str]) -> Metric:
     if name != "auto":
         found = METRICS.find(name)
         if not found.fits(kinds):
-            raise ConfigError(f"metric={name} does not measure this task; choose from {', '.join(m.name for m in fitting(kinds))}")
+            raise ConfigError(
+                f"metric={name} does not measure this task; choose from {', '.join(m.name for m in fitting(kinds))}"
+            )
         return found
     known = fitting(kinds)
     defaults = [m for kind in kinds for m in known if kind in m.default_for]
@@ -145,7 +160,9 @@ def choose_metric(name: str, kinds: Sequence[str]) -> Metric:
     return (defaults or known)[0]
 
 
-def measure(comm: Comm, kind: str, *rows: np.ndarray, decided: np.ndarray | None = None) -> dict[str, float]:
+def measure(
+    comm: Comm, kind: str, *rows: np.ndarray, decided: np.ndarray | None = None
+) -> dict[str, float]:
     """Every metric that fits a kind of rows, over the rows of all workers. Metrics with the same sums share them.
 
     Args:

@@ -7,6 +7,7 @@
 
 A sweep is a pass of a level.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -70,7 +71,9 @@ def parts_of(strategy: Strategy, epoch: int, first: int, last: int) -> Parts:
     found = strategy.search(epoch, first, last)
     if found is not None:
         return parts_of_search(strategy.partition, strategy.layers, found)
-    return parts_of_views(strategy.partition.halo_comm.together(strategy.makers(epoch, first, last)), strategy.layers)
+    return parts_of_views(
+        strategy.partition.halo_comm.together(strategy.makers(epoch, first, last)), strategy.layers
+    )
 
 
 def parts_of_search(partition: Partition, layers: Layers, searched: Searched) -> Parts:
@@ -82,21 +85,49 @@ def parts_of_search(partition: Partition, layers: Layers, searched: Searched) ->
     # supersteps of the same hop and direction share their level
     positions = list(dict.fromkeys(supersteps))
     levels = [(x, [reverse for _, reverse in passes_of(partition, x.direction)]) for x in positions]
-    sweeps = [found.edges[x.from_end][relation.name, reverse] for x in positions for relation, reverse in passes_of(partition, x.direction)]
+    sweeps = [
+        found.edges[x.from_end][relation.name, reverse]
+        for x in positions
+        for relation, reverse in passes_of(partition, x.direction)
+    ]
     n_edges = [sum(len(x.stored.items) for x in sweep) for sweep in sweeps]
     given = [any(x.weight is not None and len(x.weight) for x in sweep) for sweep in sweeps]
     own = [(found.sizes[x.from_end + 1], found.sizes[x.from_end]) for x in positions]
     totals = partition.halo_comm.all_sum(np.array([*np.ravel(own), *n_edges, *given], np.int64))
     rows, used, weighted = np.split(totals, np.cumsum([2 * len(own), len(sweeps)]))
-    of_level = [int(x.sum()) for x in np.split(used, np.cumsum([len(passes) for _, passes in levels]))[: len(levels)]]
-    counts = [Counts(n_in, n_out, n) for (n_in, n_out), n in zip(rows.reshape(-1, 2).tolist(), of_level, strict=True)]
+    of_level = [
+        int(x.sum())
+        for x in np.split(used, np.cumsum([len(passes) for _, passes in levels]))[: len(levels)]
+    ]
+    counts = [
+        Counts(n_in, n_out, n)
+        for (n_in, n_out), n in zip(rows.reshape(-1, 2).tolist(), of_level, strict=True)
+    ]
     flat = [(number, x) for number, sweep in enumerate(sweeps) for x in sweep]
     nodes = found.nodes
-    rest = _edges(partition, len(nodes.ptr) - 1, [x.stored for _, x in flat], [number for number, _ in flat],
-                  [x.weight for _, x in flat] if weighted.any() else None, searched.pairs)
-    node = {"gid": partition.masters[nodes.items], "hop": found.hop, **_read(partition.node, partition.node.narrow(), nodes.items)}
+    rest = _edges(
+        partition,
+        len(nodes.ptr) - 1,
+        [x.stored for _, x in flat],
+        [number for number, _ in flat],
+        [x.weight for _, x in flat] if weighted.any() else None,
+        searched.pairs,
+    )
+    node = {
+        "gid": partition.masters[nodes.items],
+        "hop": found.hop,
+        **_read(partition.node, partition.node.narrow(), nodes.items),
+    }
     kinds, bounds = zip((node, nodes.ptr), *rest, strict=True)
-    return Parts(partition, list(kinds), list(bounds), levels, [positions.index(x) for x in supersteps], weighted > 0, counts)
+    return Parts(
+        partition,
+        list(kinds),
+        list(bounds),
+        levels,
+        [positions.index(x) for x in supersteps],
+        weighted > 0,
+        counts,
+    )
 
 
 def parts_of_views(views: Sequence[GraphView], layers: Layers) -> Parts:
@@ -107,13 +138,30 @@ def parts_of_views(views: Sequence[GraphView], layers: Layers) -> Parts:
     like, comm = views[0], views[0].partition.halo_comm
     own, supersteps = levels_of(like), hops(layers)
     of_superstep = [next(i for i, level in enumerate(own) if level is used) for used in like.levels]
-    levels = [(supersteps[of_superstep.index(i)], [p.reverse for p in level.passes]) for i, level in enumerate(own)]
-    given = np.array([[any(s.weight is not None for s in p.selections) for p in sweeps_of(view)] for view in views], bool)
+    levels = [
+        (supersteps[of_superstep.index(i)], [p.reverse for p in level.passes])
+        for i, level in enumerate(own)
+    ]
+    given = np.array(
+        [
+            [any(s.weight is not None for s in p.selections) for p in sweeps_of(view)]
+            for view in views
+        ],
+        bool,
+    )
     weighted = comm.all_max(np.any(given, axis=0, keepdims=True))[0]
     made = [_of_view(view, layers, bool(weighted.any())) for view in views]
-    kinds = [{name: np.concatenate([x[name] for x in same]) for name in same[0]} for same in zip(*made, strict=True)]
-    bounds = [pointers([len(next(iter(x.values()))) for x in same]) for same in zip(*made, strict=True)]
-    counts = [Counts(*np.sum([level.counts[:3] for level in same], axis=0).tolist()) for same in zip(*map(levels_of, views), strict=True)]
+    kinds = [
+        {name: np.concatenate([x[name] for x in same]) for name in same[0]}
+        for same in zip(*made, strict=True)
+    ]
+    bounds = [
+        pointers([len(next(iter(x.values()))) for x in same]) for same in zip(*made, strict=True)
+    ]
+    counts = [
+        Counts(*np.sum([level.counts[:3] for level in same], axis=0).tolist())
+        for same in zip(*map(levels_of, views), strict=True)
+    ]
     return Parts(like.partition, kinds, bounds, levels, of_superstep, weighted, counts)
 
 
@@ -129,13 +177,26 @@ def sweeps_of(view: GraphView) -> list[Pass]:
 
 def _of_view(view: GraphView, layers: Layers, weighted: bool) -> list[Columns]:
     """The columns of each kind of rows of one view."""
-    selections = [(number, s) for number, sweep in enumerate(sweeps_of(view)) for s in sweep.selections]
+    selections = [
+        (number, s) for number, sweep in enumerate(sweeps_of(view)) for s in sweep.selections
+    ]
     pairs = None if view.pairs is None else [view.pairs.pairs]
-    rest = _edges(view.partition, 1, [ByView.joined([s.stored]) for _, s in selections], [number for number, _ in selections],
-                  [s.weight for _, s in selections] if weighted else None, pairs)
-    hop = np.repeat(np.arange(depth(layers) + 1, dtype=np.int16), np.diff([0, *_sizes(view, layers)]))
+    rest = _edges(
+        view.partition,
+        1,
+        [ByView.joined([s.stored]) for _, s in selections],
+        [number for number, _ in selections],
+        [s.weight for _, s in selections] if weighted else None,
+        pairs,
+    )
+    hop = np.repeat(
+        np.arange(depth(layers) + 1, dtype=np.int16), np.diff([0, *_sizes(view, layers)])
+    )
     store = view.partition.node
-    return [{"gid": view.space.gid, "hop": hop, **_read(store, store.narrow(), view.rows)}, *(columns for columns, _ in rest)]
+    return [
+        {"gid": view.space.gid, "hop": hop, **_read(store, store.narrow(), view.rows)},
+        *(columns for columns, _ in rest),
+    ]
 
 
 def _sizes(view: GraphView, layers: Layers) -> list[int]:
@@ -146,8 +207,14 @@ def _sizes(view: GraphView, layers: Layers) -> list[int]:
     return sizes
 
 
-def _edges(p: Partition, views: int, used: list[ByView], sweep: list[int], weights: list[np.ndarray | None] | None,
-           pairs: list[Pairs] | None) -> list[tuple[Columns, np.ndarray]]:
+def _edges(
+    p: Partition,
+    views: int,
+    used: list[ByView],
+    sweep: list[int],
+    weights: list[np.ndarray | None] | None,
+    pairs: list[Pairs] | None,
+) -> list[tuple[Columns, np.ndarray]]:
     """Edges, uses and pairs, with bounds of the views in each.
 
     Args:
@@ -162,22 +229,39 @@ def _edges(p: Partition, views: int, used: list[ByView], sweep: list[int], weigh
     (stored, ptr), number, bounds = none.number([*used, *scored])
     # half the bytes wherever node ids fit
     src, dst = (x.astype(np.int32) if p.n_nodes <= LARGEST else x for x in p.ends_of(stored))
-    edges = {"gid": p.edge_gid[stored], "src": src, "dst": dst, **_read(p.edge, p.edge.names(), stored)}
+    edges = {
+        "gid": p.edge_gid[stored],
+        "src": src,
+        "dst": dst,
+        **_read(p.edge, p.edge.names(), stored),
+    }
     begin = bounds[: len(used)]
     n = int(sum(len(x.items) for x in used))
     lists = np.append(begin[:, :-1].ravel(), n)
     of_view = np.concatenate([np.zeros(0, np.int32), *(x.views.astype(np.int32) for x in used)])
-    use_ptr, its_sweep, at = group(lists, np.repeat(np.array(sweep, np.int32), views), of_view, views)
+    use_ptr, its_sweep, at = group(
+        lists, np.repeat(np.array(sweep, np.int32), views), of_view, views
+    )
     uses = {"edge": number[:n][at], "sweep": its_sweep.astype(np.int16)}
     if weights is not None:
-        ones = (np.ones(len(x.items)) if w is None else w for x, w in zip(used, weights, strict=True))
+        ones = (
+            np.ones(len(x.items)) if w is None else w for x, w in zip(used, weights, strict=True)
+        )
         uses["weight"] = np.concatenate([np.zeros(0), *ones])[at]
     found = [(edges, ptr), (uses, use_ptr)]
     if pairs is None:
         return found
-    ends = {name: np.concatenate([getattr(x, name) for x in pairs]) for name in ("gid", "src", "dst", "label")}
-    ends |= {COLUMN + name: np.concatenate([x.columns[name] for x in pairs]) for name in pairs[0].columns}
-    return [*found, (ends | ({"edge": number[n:]} if scored else {}), pointers([len(x.src) for x in pairs]))]
+    ends = {
+        name: np.concatenate([getattr(x, name) for x in pairs])
+        for name in ("gid", "src", "dst", "label")
+    }
+    ends |= {
+        COLUMN + name: np.concatenate([x.columns[name] for x in pairs]) for name in pairs[0].columns
+    }
+    return [
+        *found,
+        (ends | ({"edge": number[n:]} if scored else {}), pointers([len(x.src) for x in pairs])),
+    ]
 
 
 def _read(store: Any, names: Iterable[str], rows: np.ndarray | None) -> Columns:

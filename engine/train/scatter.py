@@ -2,6 +2,7 @@
 
 A kind of rows, such as nodes or edges, travels in one message for each pair of workers.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -42,7 +43,10 @@ def scatter(comm: Comm, kinds: Sequence[Columns], bounds: Sequence[np.ndarray]) 
     Collective: all ranks of comm.
     """
     arriving = comm.swap(np.stack([np.diff(ptr) for ptr in bounds], axis=1))
-    moves = [Move(comm, columns, ptr, pointers(n.tolist())) for columns, ptr, n in zip(kinds, bounds, arriving.T, strict=True)]
+    moves = [
+        Move(comm, columns, ptr, pointers(n.tolist()))
+        for columns, ptr, n in zip(kinds, bounds, arriving.T, strict=True)
+    ]
     return [move.end() for move in moves]
 
 
@@ -66,8 +70,11 @@ class Move:
         for q, room in self._received.messages():
             if q == comm.rank:
                 room[...] = own[q]
-        self._pending: Pending = comm.move_begin([x for x in sends if x[0] != comm.rank],
-                                                 [x for x in self._received.messages() if x[0] != comm.rank], Tag.ALL_TO_ALL)
+        self._pending: Pending = comm.move_begin(
+            [x for x in sends if x[0] != comm.rank],
+            [x for x in self._received.messages() if x[0] != comm.rank],
+            Tag.ALL_TO_ALL,
+        )
 
     def end(self) -> Received:
         """What this worker gets."""

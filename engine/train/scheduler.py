@@ -11,6 +11,7 @@ Two rules prevent deadlocks, whatever order ranks choose. Each work item has a c
 message depends on the order. Work items start in order, so the oldest unfinished one of all ranks
 has started on each rank, and at least one rank can always continue.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -119,12 +120,17 @@ class _Run(Generic[T]):
     def finish(self) -> list[T]:
         """Run all work items; returns their results."""
         contexts = [copy_context() for _ in range(1, self.cores)]
-        others = [Thread(target=context.run, args=(self._work, core), name=f"core {core}", daemon=True)
-                  for core, context in enumerate(contexts, start=1)]
+        others = [
+            Thread(target=context.run, args=(self._work, core), name=f"core {core}", daemon=True)
+            for core, context in enumerate(contexts, start=1)
+        ]
         for thread in others:
             thread.start()
         self._work(0)
-        self.comm.poll(lambda: not any(thread.is_alive() for thread in others), "waits for other threads of this rank")
+        self.comm.poll(
+            lambda: not any(thread.is_alive() for thread in others),
+            "waits for other threads of this rank",
+        )
         self._pool.share_threads(1)
         if self._failures:
             raise min(self._failures, key=lambda failure: failure[0])[1]
@@ -158,7 +164,11 @@ class _Run(Generic[T]):
             if not self._may_start():
                 return None
             idle = self._idle[core]
-            item = _WorkItem(self._started, 1 + self._started % self.window, idle.pop() if idle else greenlet(self._serve))
+            item = _WorkItem(
+                self._started,
+                1 + self._started % self.window,
+                idle.pop() if idle else greenlet(self._serve),
+            )
             self._started += 1
             self._active += 1
         self._waiting[core].append(item)
@@ -166,20 +176,35 @@ class _Run(Generic[T]):
 
     def _may_start(self) -> bool:
         i = self._started
-        return i < len(self.work) and self._active < self.queue.in_flight and (i < self.window or self._done[i - self.window])
+        return (
+            i < len(self.work)
+            and self._active < self.queue.in_flight
+            and (i < self.window or self._done[i - self.window])
+        )
 
     def _wait(self, core: int) -> None:
         """Wait until the thread has something to do."""
         mine = self._waiting[core]
         self._compute(-1)
         began, alone = perf_counter(), self._computing == 0
-        lines = "; ".join(f"view {item.number} {item.line}" for items in self._waiting for item in items)
+        lines = "; ".join(
+            f"view {item.number} {item.line}" for items in self._waiting for item in items
+        )
 
         def ready() -> bool:
-            return bool(self._failures) or any(item.ready() for item in mine) or self._may_start() or not (
-                mine or self._started < len(self.work))
+            return (
+                bool(self._failures)
+                or any(item.ready() for item in mine)
+                or self._may_start()
+                or not (mine or self._started < len(self.work))
+            )
 
-        if alone and self.comm.size == 1 and not any(item.ready() for items in self._waiting for item in items) and not ready():
+        if (
+            alone
+            and self.comm.size == 1
+            and not any(item.ready() for items in self._waiting for item in items)
+            and not ready()
+        ):
             raise CommError(f"deadlock: every mini-batch of the pipeline waits: {lines}")
         self.comm.poll(ready, lines)
         if alone:

@@ -5,6 +5,7 @@ is one view for each worker, as far as the step has so many. A work item builds 
 its version of the parameters, runs forward and backward with it, sums the gradients over the ranks
 and delivers them. The order in which work items run does not change the numbers.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -112,16 +113,47 @@ class Training:
     Collective: all ranks of job_comm.
     """
 
-    def __init__(self, model: Model, strategy: Strategy, optimiser: Optimiser, job_comm: Comm, *, seed: int = 0, backend: str = "fused",
-                 halo: str = "exact", views_per_step: int = 1, views_in_flight: int = 1, staleness: int = 0,
-                 settings: PassSettings | None = None, rule: UpdateRule | None = None, stored: Sequence[str] = (),
-                 independent: bool = False, features: Features | None = None, foresight: Foresight | None = None,
-                 ahead: Ahead | None = None, tables: Sequence[Table] = ()):
-        self.model, self.strategy, self.job_comm, self.seed, self.backend, self.halo = model, strategy, job_comm, seed, backend, halo
+    def __init__(
+        self,
+        model: Model,
+        strategy: Strategy,
+        optimiser: Optimiser,
+        job_comm: Comm,
+        *,
+        seed: int = 0,
+        backend: str = "fused",
+        halo: str = "exact",
+        views_per_step: int = 1,
+        views_in_flight: int = 1,
+        staleness: int = 0,
+        settings: PassSettings | None = None,
+        rule: UpdateRule | None = None,
+        stored: Sequence[str] = (),
+        independent: bool = False,
+        features: Features | None = None,
+        foresight: Foresight | None = None,
+        ahead: Ahead | None = None,
+        tables: Sequence[Table] = (),
+    ):
+        self.model, self.strategy, self.job_comm, self.seed, self.backend, self.halo = (
+            model,
+            strategy,
+            job_comm,
+            seed,
+            backend,
+            halo,
+        )
         check_tables(tables, staleness)
         names = {table.name for table in tables}
-        self.views_per_step, self.settings, self.stored = views_per_step, settings or PassSettings(), [n for n in stored if n not in names]
-        self.tables, self.versions = tables, ParameterManager(optimiser, job_comm, staleness, rule, tables)
+        self.views_per_step, self.settings, self.stored = (
+            views_per_step,
+            settings or PassSettings(),
+            [n for n in stored if n not in names],
+        )
+        self.tables, self.versions = (
+            tables,
+            ParameterManager(optimiser, job_comm, staleness, rule, tables),
+        )
         self.queue = WorkQueue(job_comm, views_in_flight)
         self.independent, self.foresight, self.ahead = independent, foresight, ahead
         self.features = Features(strategy.partition) if features is None else features
@@ -148,15 +180,25 @@ class Training:
         losses: list[float] = []
         while first < last:
             end = last if self.foresight is None else min(last, self.foresight.until(epoch, first))
-            steps = [[(first + a, first + b) for a, b in groups] for groups in groups_of(end - first, self.views_per_step, self.width)]
+            steps = [
+                [(first + a, first + b) for a, b in groups]
+                for groups in groups_of(end - first, self.views_per_step, self.width)
+            ]
             losses += self._run(steps, self._views(epoch, list(chain.from_iterable(steps))))
             first = end
         return np.array(losses)
 
     def state(self) -> dict[str, Any]:
         """The state between two steps: integers, and arrays that are never changed, by name."""
-        parts = {"model": self.model.state(), "optimiser": self.versions.optimiser.state(), "version": self.versions.state()}
-        return {"views": self.views, **{f"{part}/{name}": x for part, held in parts.items() for name, x in held.items()}}
+        parts = {
+            "model": self.model.state(),
+            "optimiser": self.versions.optimiser.state(),
+            "version": self.versions.state(),
+        }
+        return {
+            "views": self.views,
+            **{f"{part}/{name}": x for part, held in parts.items() for name, x in held.items()},
+        }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Load the result of ``state``, on any number of ranks.
@@ -215,7 +257,11 @@ class Training:
 
         Collective: all ranks.
         """
-        return FetchedRows(self.tables, self.strategy.partition, view) if self.tables and self.dealt else OwnRows(self.tables, view)
+        return (
+            FetchedRows(self.tables, self.strategy.partition, view)
+            if self.tables and self.dealt
+            else OwnRows(self.tables, view)
+        )
 
     @property
     def own_view(self) -> int:
@@ -240,19 +286,33 @@ class Training:
         makers = self.strategy.makers(epoch, first, groups[-1][1])
         if self.dealt:
             return [partial(self._dealt, epoch, *group) for group in groups]
-        return [makers[a - first: b - first][self.own_view] for a, b in groups]
+        return [makers[a - first : b - first][self.own_view] for a, b in groups]
 
     def _dealt(self, epoch: int, first: int, last: int) -> GraphView:
         """This worker's view of a group, which all workers search."""
-        return deal(parts_of(self.strategy, epoch, first, last), self.strategy.layers, self.features)
+        return deal(
+            parts_of(self.strategy, epoch, first, last), self.strategy.layers, self.features
+        )
 
-    def _run(self, steps: list[list[tuple[int, int]]], views: Sequence[Callable[[], GraphView]]) -> list[float]:
+    def _run(
+        self, steps: list[list[tuple[int, int]]], views: Sequence[Callable[[], GraphView]]
+    ) -> list[float]:
         """Run the groups of some steps, whose views are made by ``views``; returns this rank's share of the loss of each view."""
         work, made, first = [], iter(map(self._in_turn, count(), views)), steps[0][0][0]
         self.features.turns.restart()
         for step, groups in enumerate(steps, start=self.step):
-            work += [partial(self._compute, next(made), end - begin, self.views + begin - first, step, position, len(groups))
-                     for position, (begin, end) in enumerate(groups)]
+            work += [
+                partial(
+                    self._compute,
+                    next(made),
+                    end - begin,
+                    self.views + begin - first,
+                    step,
+                    position,
+                    len(groups),
+                )
+                for position, (begin, end) in enumerate(groups)
+            ]
         with np.errstate(**QUIET):
             losses = self.queue.run(work)
         found = [loss for group in losses for loss in group]
@@ -261,20 +321,31 @@ class Training:
 
     def _in_turn(self, number: int, make: Callable[[], GraphView]) -> Callable[[], GraphView]:
         """``make`` for work item ``number``, which fetches features in its turn."""
+
         def made() -> GraphView:
             with self.features.turns.of(number):
                 return make()
 
         return made
 
-    def _compute(self, make: Callable[[], GraphView], n: int, number: int, step: int, position: int, groups: int) -> list[float]:
+    def _compute(
+        self,
+        make: Callable[[], GraphView],
+        n: int,
+        number: int,
+        step: int,
+        position: int,
+        groups: int,
+    ) -> list[float]:
         """The work item of a group of n views, from view ``number`` of the run on, at ``position`` among the ``groups`` of a step.
 
         Returns:
             This rank's share of the loss of each view.
         """
         ledger, mine = self.job_comm.ledger, self.own_view
-        with ledger.span(f"view {number + mine + 1}", step=step + 1, version=self.versions.version_of(step)):
+        with ledger.span(
+            f"view {number + mine + 1}", step=step + 1, version=self.versions.version_of(step)
+        ):
             with ledger.stage("batch"):
                 view = make()
                 learned = self.learned(view)
@@ -297,4 +368,8 @@ class Training:
         if not changes:
             return []
         values = self.strategy.partition.halo_comm.all_gather([values for _, values in changes])
-        return [(update, its) for own in values[:views] for (update, _), its in zip(changes, own, strict=True)]
+        return [
+            (update, its)
+            for own in values[:views]
+            for (update, _), its in zip(changes, own, strict=True)
+        ]

@@ -1,4 +1,5 @@
 """What training needs of learnable node columns."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -23,7 +24,9 @@ class Table(Protocol):
     def values(self, rows: np.ndarray | None = None) -> np.ndarray:
         """A copy of some rows, [m, width]; None for all."""
 
-    def row_gradients(self, rows: np.ndarray | None, gradient: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    def row_gradients(
+        self, rows: np.ndarray | None, gradient: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The arguments of ``add`` after a pass that read ``rows``; the gradient is None if backward did not reach them."""
 
     def add(self, rows: np.ndarray, gradient: np.ndarray) -> None:
@@ -43,5 +46,7 @@ def check_tables(tables: Sequence[Table], staleness: int) -> None:
         ConfigError: Views compute with old versions.
     """
     if tables and staleness:
-        raise ConfigError(f"the embedding {tables[0].name!r} cannot be trained with staleness above 0, because rows are changed in place "
-                          "and have no older versions; use staleness=0, or give the nodes features")
+        raise ConfigError(
+            f"the embedding {tables[0].name!r} cannot be trained with staleness above 0, because rows are changed in place "
+            "and have no older versions; use staleness=0, or give the nodes features"
+        )

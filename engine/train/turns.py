@@ -1,4 +1,5 @@
 """Turns: what work items of a run do one after another on every rank, although they are pipelined."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
 """How summed gradients become an update: clipping and the learning-rate schedule."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -38,11 +39,19 @@ class UpdateRule:
         """
         factor = self.schedule(update)
         if not isinstance(factor, (int, float, np.number)) or not 0 <= factor < np.inf:
-            raise ConfigError(f"lr_schedule gives {factor!r} for update {update}; expected the factor of the learning rate, a finite "
-                              "number of at least 0")
+            raise ConfigError(
+                f"lr_schedule gives {factor!r} for update {update}; expected the factor of the learning rate, a finite "
+                "number of at least 0"
+            )
         return float(factor)
 
-    def apply(self, optimiser: Optimiser, gradients: Sequence[np.ndarray], update: int, others: float = 0.0) -> float:
+    def apply(
+        self,
+        optimiser: Optimiser,
+        gradients: Sequence[np.ndarray],
+        update: int,
+        others: float = 0.0,
+    ) -> float:
         """Make an update; returns the factor that clipping has multiplied with the gradients.
 
         Args:
@@ -57,7 +66,14 @@ class UpdateRule:
         """
         scale = 1.0
         if self.clip_norm:
-            length = float(np.sqrt(others + sum(float(np.sum(np.square(g, dtype=np.float64))) for g in gradients)))
+            length = float(
+                np.sqrt(
+                    others + sum(float(np.sum(np.square(g, dtype=np.float64))) for g in gradients)
+                )
+            )
             scale = self.clip_norm / length if length > self.clip_norm else 1.0
-        optimiser.step([g * g.dtype.type(scale) for g in gradients] if scale < 1 else gradients, self.factor(update))
+        optimiser.step(
+            [g * g.dtype.type(scale) for g in gradients] if scale < 1 else gradients,
+            self.factor(update),
+        )
         return scale

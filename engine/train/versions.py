@@ -13,6 +13,7 @@ With a fixed lag the order of all reads and writes is known before the run. It i
 number of ranks, threads and pipelined views, so a repeated run gives the same numbers. With a lag
 of 0 a step waits for the one before it, which is ordinary synchronous training.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -81,9 +82,20 @@ class ParameterManager:
         most_bytes: The most bytes that older versions took at a time.
     """
 
-    def __init__(self, optimiser: Optimiser, comm: Comm, staleness: int = 0, rule: UpdateRule | None = None,
-                 tables: Sequence[Table] = ()):
-        self.optimiser, self.comm, self.staleness, self.rule = optimiser, comm, staleness, rule or UpdateRule()
+    def __init__(
+        self,
+        optimiser: Optimiser,
+        comm: Comm,
+        staleness: int = 0,
+        rule: UpdateRule | None = None,
+        tables: Sequence[Table] = (),
+    ):
+        self.optimiser, self.comm, self.staleness, self.rule = (
+            optimiser,
+            comm,
+            staleness,
+            rule or UpdateRule(),
+        )
         self.tables = tables
         self.newest = 0
         self.most_bytes = 0
@@ -101,7 +113,9 @@ class ParameterManager:
         """Inside, parameters have the version of this step; waits for it and yields its number."""
         number = self.version_of(step)
         with self.comm.ledger.waiting():
-            self.comm.until(lambda: self.newest >= number, f"waits for version {number} of the parameters")
+            self.comm.until(
+                lambda: self.newest >= number, f"waits for version {number} of the parameters"
+            )
         with self._lock:
             version = self._captured(number)
             version.users += 1
@@ -113,8 +127,15 @@ class ParameterManager:
                 version.users -= 1
                 self._forget()
 
-    def deliver(self, step: int, position: int, groups: int, gradients: list[np.ndarray],
-                changes: Sequence[Change] = (), rows: Sequence[Change] = ()) -> None:
+    def deliver(
+        self,
+        step: int,
+        position: int,
+        groups: int,
+        gradients: list[np.ndarray],
+        changes: Sequence[Change] = (),
+        rows: Sequence[Change] = (),
+    ) -> None:
         """Deliver the gradients of a group of views; a complete step becomes an update in its turn.
 
         Args:
@@ -132,17 +153,31 @@ class ParameterManager:
             delivered.rows[position] = list(rows)
         if self.tables and self.rule.clip_norm and position == groups - 1:
             # without staleness a step begins when the one before it is over, so tables have no other gradients
-            self.comm.until(lambda: len(delivered.rows) == groups, "waits for the gradients of the other views of a step")
+            self.comm.until(
+                lambda: len(delivered.rows) == groups,
+                "waits for the gradients of the other views of a step",
+            )
             delivered.add_rows()
-            delivered.squares = float(self.comm.all_sum(np.array(sum(table.squares() for table in self.tables))))
+            delivered.squares = float(
+                self.comm.all_sum(np.array(sum(table.squares() for table in self.tables)))
+            )
         with self._lock:
             delivered.gradients[position], delivered.changes[position] = gradients, list(changes)
-            while (due := self._steps.get(self.newest)) is not None and len(due.gradients) == due.groups:
+            while (due := self._steps.get(self.newest)) is not None and len(
+                due.gradients
+            ) == due.groups:
                 self._update(self._steps.pop(self.newest))
 
     def state(self) -> dict[str, Any]:
         """State besides the parameters: ``newest``, and older versions as NUMBER/NAME."""
-        return {"newest": self.newest, **{f"{n}/{name}": self._versions[n].values[p] for n in self._held() for name, p in self._named()}}
+        return {
+            "newest": self.newest,
+            **{
+                f"{n}/{name}": self._versions[n].values[p]
+                for n in self._held()
+                for name, p in self._named()
+            },
+        }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Load the result of ``state``, after the parameters have been loaded.
@@ -153,14 +188,21 @@ class ParameterManager:
         self.newest = int(state["newest"])
         expected = {f"{n}/{name}": p.value for n in self._held() for name, p in self._named()}
         if set(state) - {"newest"} != set(expected):
-            raise FormatError(f"the stored parameter versions at step {self.newest} do not match staleness={self.staleness}; "
-                              "resume with the staleness of the run that stored them")
+            raise FormatError(
+                f"the stored parameter versions at step {self.newest} do not match staleness={self.staleness}; "
+                "resume with the staleness of the run that stored them"
+            )
         for name, like in expected.items():
             x = state[name]
             if x.shape != like.shape or x.dtype != like.dtype:
-                raise FormatError(f"parameter version {name} is {x.dtype}{list(x.shape)}, expected {like.dtype}{list(like.shape)}; "
-                                  "resume with the model and dtype of the run that stored it")
-        self._versions = {n: _Version({p: state[f"{n}/{name}"] for name, p in self._named()}) for n in self._held()}
+                raise FormatError(
+                    f"parameter version {name} is {x.dtype}{list(x.shape)}, expected {like.dtype}{list(like.shape)}; "
+                    "resume with the model and dtype of the run that stored it"
+                )
+        self._versions = {
+            n: _Version({p: state[f"{n}/{name}"] for name, p in self._named()})
+            for n in self._held()
+        }
 
     def _held(self) -> range:
         """Numbers of the versions, older than the newest, that views may still use."""
@@ -191,6 +233,12 @@ class ParameterManager:
     def _forget(self) -> None:
         """Drop versions that no view uses or will use; the newest is stored in the parameters."""
         oldest = self.version_of(self.newest)
-        self._versions = {n: v for n, v in self._versions.items() if v.users or oldest <= n < self.newest}
-        bytes_of = (sum(x.nbytes for x in v.values.values()) for n, v in self._versions.items() if n < self.newest)
+        self._versions = {
+            n: v for n, v in self._versions.items() if v.users or oldest <= n < self.newest
+        }
+        bytes_of = (
+            sum(x.nbytes for x in v.values.values())
+            for n, v in self._versions.items()
+            if n < self.newest
+        )
         self.most_bytes = max(self.most_bytes, sum(bytes_of))

@@ -7,6 +7,7 @@ their masters. The lists that are exchanged are the restricted move plans of the
 per active (master, mirror) pair. Time and memory are proportional to the rows and edges of the
 view, except for masks of a byte per node; the array that numbers the masters is reused.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,7 +54,11 @@ class Frame:
 
     def _borrowed(self) -> tuple[np.ndarray, np.ndarray]:
         spare, n = self._partition.spare, self._partition.n_masters
-        return spare.pop() if spare else (np.full(n, NONE, np.int32), np.zeros(-(-n // WORD), np.uint64))
+        return (
+            spare.pop()
+            if spare
+            else (np.full(n, NONE, np.int32), np.zeros(-(-n // WORD), np.uint64))
+        )
 
     def __exit__(self, *_: object) -> None:
         self.row_of[self.rows] = NONE
@@ -79,15 +84,34 @@ class _Sweep:
         cutoff: ``Frontier.cutoff``.
     """
 
-    def __init__(self, partition: Partition, relation: StoredRelation, reverse: bool, chosen: list[Chosen], receivers: Served,
-                 cutoff: dict[int, np.ndarray] | None):
-        self.partition, self.relation, self.reverse, self.chosen, self.cutoff = partition, relation, reverse, chosen, cutoff
+    def __init__(
+        self,
+        partition: Partition,
+        relation: StoredRelation,
+        reverse: bool,
+        chosen: list[Chosen],
+        receivers: Served,
+        cutoff: dict[int, np.ndarray] | None,
+    ):
+        self.partition, self.relation, self.reverse, self.chosen, self.cutoff = (
+            partition,
+            relation,
+            reverse,
+            chosen,
+            cutoff,
+        )
         self.receive, self.receivers = receivers
-        self.send, self.senders = _restricted(partition, relation.served(reverse)[0], [c.senders for c in chosen if c.kinds[0] == MIRROR])
+        self.send, self.senders = _restricted(
+            partition,
+            relation.served(reverse)[0],
+            [c.senders for c in chosen if c.kinds[0] == MIRROR],
+        )
 
     def masters_read(self) -> list[np.ndarray]:
         """The masters whose columns the pass reads at the sending end."""
-        return [c.senders for c in self.chosen if c.kinds[0] == MASTER] + [self.send.rows.astype(np.int32)]
+        return [c.senders for c in self.chosen if c.kinds[0] == MASTER] + [
+            self.send.rows.astype(np.int32)
+        ]
 
     def lower(self, row_of: np.ndarray, cutoff: np.ndarray) -> None:
         """Lower the cutoffs of senders to those of the rows that chose their edges.
@@ -99,10 +123,19 @@ class _Sweep:
         Collective: all ranks of the partition.
         """
         assert self.cutoff is not None
-        halo, lookup = no_cutoffs(self.send.n_halo, cutoff.dtype), halo_map(self.partition, self.senders)
+        halo, lookup = (
+            no_cutoffs(self.send.n_halo, cutoff.dtype),
+            halo_map(self.partition, self.senders),
+        )
         for c in self.chosen:
             to_master = c.kinds[0] == MASTER
-            rows = row_of[c.senders] if to_master else c.senders if lookup is None else lookup[c.senders]
+            rows = (
+                row_of[c.senders]
+                if to_master
+                else c.senders
+                if lookup is None
+                else lookup[c.senders]
+            )
             lower(c.ptr, self.cutoff[c.kinds[1]], rows, cutoff if to_master else halo)
 
         def merge(rows: np.ndarray, other: Columns) -> None:
@@ -115,22 +148,48 @@ class _Sweep:
         """The pass over a frame in which master r has row row_of[r]."""
         p = self.partition
         send: Ends = {MASTER: (row_of, n_in), MIRROR: (halo_map(p, self.senders), self.send.n_halo)}
-        receive: Ends = {MASTER: (row_of, n_in), MIRROR: (halo_map(p, self.receivers), self.receive.n_halo)}
+        receive: Ends = {
+            MASTER: (row_of, n_in),
+            MIRROR: (halo_map(p, self.receivers), self.receive.n_halo),
+        }
         selections = []
         for c in self.chosen:
             if len(c.edges):
                 row, ptr = receiving(c.rows, c.ptr, *receive[c.kinds[1]])
                 lookup, n_senders = send[c.kinds[0]]
                 other = c.senders if lookup is None else _numbers(lookup, c.senders)
-                selections.append(Selection(c.kinds, row, ptr, other, n_senders, self.relation.gid, c.block.start, c.edges, c.weight,
-                                            tie_shift(self.relation, self.reverse)))
-        senders, receivers = (Exchange(p.halo_comm, plan.renumbered(row_of, n_in)) for plan in (self.send, self.receive))
+                selections.append(
+                    Selection(
+                        c.kinds,
+                        row,
+                        ptr,
+                        other,
+                        n_senders,
+                        self.relation.gid,
+                        c.block.start,
+                        c.edges,
+                        c.weight,
+                        tie_shift(self.relation, self.reverse),
+                    )
+                )
+        senders, receivers = (
+            Exchange(p.halo_comm, plan.renumbered(row_of, n_in))
+            for plan in (self.send, self.receive)
+        )
         return Pass(self.relation, self.reverse, selections, senders, receivers)
 
 
-def k_hop_view(partition: Partition, targets: np.ndarray, layers: Layers, *, sampler: Sampler | None = None,
-               excluded: np.ndarray | None = None, step: int = 0, first: np.ndarray | None = None,
-               cutoff: np.ndarray | None = None) -> GraphView:
+def k_hop_view(
+    partition: Partition,
+    targets: np.ndarray,
+    layers: Layers,
+    *,
+    sampler: Sampler | None = None,
+    excluded: np.ndarray | None = None,
+    step: int = 0,
+    first: np.ndarray | None = None,
+    cutoff: np.ndarray | None = None,
+) -> GraphView:
     """The view of target nodes and their k-hop neighbourhood, of as many hops as the model has.
 
     Args:
@@ -150,12 +209,20 @@ def k_hop_view(partition: Partition, targets: np.ndarray, layers: Layers, *, sam
         found: list[dict[Key, _Sweep]] = []
         for hop in range(depth(layers) - 1, -1, -1):
             along = all_passes(partition, (x for x in supersteps if x.from_end == len(found)))
-            if sampler is None and found and along.keys() == found[-1].keys() and not _grew(partition, sizes):
+            if (
+                sampler is None
+                and found
+                and along.keys() == found[-1].keys()
+                and not _grew(partition, sizes)
+            ):
                 # these are all nodes that can be reached, such as whole small graphs: all hops before choose the same edges
                 found.append(dict(found[-1]))
                 sizes.append(sizes[-1])
                 continue
-            sweeps = {key: _choose(partition, frame, *x, sampler, excluded, hop, step, cutoff=cutoff) for key, x in along.items()}
+            sweeps = {
+                key: _choose(partition, frame, *x, sampler, excluded, hop, step, cutoff=cutoff)
+                for key, x in along.items()
+            }
             read = [rows for sweep in sweeps.values() for rows in sweep.masters_read()]
             if first is not None:
                 frame.append([rows[first[rows]] for rows in read])
@@ -177,8 +244,14 @@ def _grew(partition: Partition, sizes: list[int]) -> bool:
     return bool(partition.halo_comm.all_max(np.array(sizes[-1] - sizes[-2])))
 
 
-def induced(partition: Partition, nodes: np.ndarray, layers: Layers, *, excluded: np.ndarray | None = None,
-            weights: Mapping[bool, np.ndarray] | None = None) -> GraphView:
+def induced(
+    partition: Partition,
+    nodes: np.ndarray,
+    layers: Layers,
+    *,
+    excluded: np.ndarray | None = None,
+    weights: Mapping[bool, np.ndarray] | None = None,
+) -> GraphView:
     """The view of a set of nodes and all edges between them; every superstep runs over all of it.
 
     Args:
@@ -193,59 +266,103 @@ def induced(partition: Partition, nodes: np.ndarray, layers: Layers, *, excluded
     supersteps, n_hops = hops(layers), depth(layers)
     with Frame(partition, np.flatnonzero(nodes)) as frame:
         along = all_passes(partition, supersteps)
-        sweeps = {key: _choose(partition, frame, *x, None, excluded, 0, 0, inside=True) for key, x in along.items()}
+        sweeps = {
+            key: _choose(partition, frame, *x, None, excluded, 0, 0, inside=True)
+            for key, x in along.items()
+        }
         if weights is not None:
             for sweep in sweeps.values():
                 sweep.chosen = [c.weighted(weights[sweep.reverse][c.stored]) for c in sweep.chosen]
-        return _assemble(partition, frame, supersteps, [len(frame.rows)] * (n_hops + 1), [sweeps] * n_hops)
+        return _assemble(
+            partition, frame, supersteps, [len(frame.rows)] * (n_hops + 1), [sweeps] * n_hops
+        )
 
 
-def k_hop_nodes(partition: Partition, nodes: np.ndarray, hops: int, direction: str = "both") -> np.ndarray:
+def k_hop_nodes(
+    partition: Partition, nodes: np.ndarray, hops: int, direction: str = "both"
+) -> np.ndarray:
     """Mask of some nodes and those that send to them over at most ``hops`` edges, [n_masters] bool; by default, in both directions.
 
     Collective: all ranks of the partition.
     """
     with Frame(partition, np.flatnonzero(nodes)) as frame:
         for _ in range(hops):
-            sweeps = [_choose(partition, frame, *x, None, None, 0, 0) for x in passes_of(partition, direction)]
+            sweeps = [
+                _choose(partition, frame, *x, None, None, 0, 0)
+                for x in passes_of(partition, direction)
+            ]
             frame.append([rows for sweep in sweeps for rows in sweep.masters_read()])
         return frame.row_of >= 0
 
 
-def all_passes(partition: Partition, supersteps: Iterable[Hop]) -> dict[Key, tuple[StoredRelation, bool]]:
+def all_passes(
+    partition: Partition, supersteps: Iterable[Hop]
+) -> dict[Key, tuple[StoredRelation, bool]]:
     """The passes of some supersteps, each once, in the same order on every worker."""
-    found = {(relation.name, reverse): (relation, reverse)
-             for direction in {hop.direction for hop in supersteps} for relation, reverse in passes_of(partition, direction)}
+    found = {
+        (relation.name, reverse): (relation, reverse)
+        for direction in {hop.direction for hop in supersteps}
+        for relation, reverse in passes_of(partition, direction)
+    }
     return dict(sorted(found.items(), key=lambda item: item[0]))
 
 
-def _choose(partition: Partition, frame: Frame, relation: StoredRelation, reverse: bool, sampler: Sampler | None,
-            excluded: np.ndarray | None, hop: int, step: int, inside: bool = False, cutoff: np.ndarray | None = None) -> _Sweep:
+def _choose(
+    partition: Partition,
+    frame: Frame,
+    relation: StoredRelation,
+    reverse: bool,
+    sampler: Sampler | None,
+    excluded: np.ndarray | None,
+    hop: int,
+    step: int,
+    inside: bool = False,
+    cutoff: np.ndarray | None = None,
+) -> _Sweep:
     """The edges of one pass into the receiving masters; with ``inside``, only those that come from one of these."""
     plan, mirrors = receivers = _narrowed(partition, relation.served(reverse)[1], frame.rows)
     rows = {MASTER: frame.rows, MIRROR: mirrors}
     blocks = [b for b in relation.blocks if b.n_edges]
-    candidates: Sequence[Candidates] = [Candidates.into(b, reverse, rows[b.kinds(reverse)[1]]) for b in blocks]
+    candidates: Sequence[Candidates] = [
+        Candidates.into(b, reverse, rows[b.kinds(reverse)[1]]) for b in blocks
+    ]
     if inside:
         sending = {MASTER: frame.row_of >= 0, MIRROR: np.zeros(partition.n_mirrors, bool)}
-        sending[MIRROR][_narrowed(partition, relation.served(reverse)[0], frame.rows).mirrors] = True
-        candidates = [c.kept(sending[c.kinds[0]][c.senders].astype(np.int32))[0] for c in _listed(candidates)]
+        sending[MIRROR][_narrowed(partition, relation.served(reverse)[0], frame.rows).mirrors] = (
+            True
+        )
+        candidates = [
+            c.kept(sending[c.kinds[0]][c.senders].astype(np.int32))[0] for c in _listed(candidates)
+        ]
     if excluded is not None:
-        candidates = [c.kept((~excluded[c.stored]).astype(np.int32))[0] for c in _listed(candidates)]
+        candidates = [
+            c.kept((~excluded[c.stored]).astype(np.int32))[0] for c in _listed(candidates)
+        ]
     complete = excluded is None and not inside
     limits = None
     if sampler is not None:
         exchange = Exchange(partition.halo_comm, plan.renumbered(frame.row_of, len(frame.rows)))
-        limits = None if cutoff is None else {MASTER: cutoff, MIRROR: exchange.to_mirrors({"cutoff": cutoff})["cutoff"]}
+        limits = (
+            None
+            if cutoff is None
+            else {MASTER: cutoff, MIRROR: exchange.to_mirrors({"cutoff": cutoff})["cutoff"]}
+        )
         chosen, kept = sampler.choose(
-            Frontier(partition, relation, reverse, candidates, exchange, rows, complete, limits), hop=hop, step=step)
+            Frontier(partition, relation, reverse, candidates, exchange, rows, complete, limits),
+            hop=hop,
+            step=step,
+        )
         if kept is not None:
             narrower = Served(plan.subset(*kept), mirrors[kept[1]]) if plan.anywhere else receivers
             return _Sweep(partition, relation, reverse, chosen, narrower, limits)
         candidates = chosen
     # every mirror of the plan has edges, unless edges were removed
     if not complete or sampler is not None:
-        receivers = _restricted(partition, receivers, [c.rows[c.end > c.begin] for c in candidates if c.kinds[1] == MIRROR])
+        receivers = _restricted(
+            partition,
+            receivers,
+            [c.rows[c.end > c.begin] for c in candidates if c.kinds[1] == MIRROR],
+        )
     return _Sweep(partition, relation, reverse, _listed(candidates), receivers, limits)
 
 
@@ -283,7 +400,13 @@ def _restricted(partition: Partition, served: Served, used: list[np.ndarray]) ->
     return Served(plan.restrict(partition.halo_comm, wanted), mirrors[wanted])
 
 
-def _assemble(partition: Partition, frame: Frame, supersteps: list[Hop], sizes: list[int], found: list[dict[Key, _Sweep]]) -> GraphView:
+def _assemble(
+    partition: Partition,
+    frame: Frame,
+    supersteps: list[Hop],
+    sizes: list[int],
+    found: list[dict[Key, _Sweep]],
+) -> GraphView:
     """The view of a frame; equal supersteps share their level.
 
     Args:
@@ -296,7 +419,7 @@ def _assemble(partition: Partition, frame: Frame, supersteps: list[Hop], sizes: 
     known: dict[tuple[int, str], Level] = {}
     finished: dict[tuple[int, str], Pass] = {}
     for direction, from_end in supersteps:
-        sweeps, n_out, n_in = found[from_end], *sizes[from_end: from_end + 2]
+        sweeps, n_out, n_in = found[from_end], *sizes[from_end : from_end + 2]
         key = id(sweeps), direction
         if key not in known:
             passes = []

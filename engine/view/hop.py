@@ -4,6 +4,7 @@ Hops follow from data flow, not from the order of calls. Layers side by side, ``
 b(graph, h)``, are one hop; a layer that reads another one is a further hop. A superstep is as late
 as possible: one hop before the first superstep that reads its values, or at the end if none does.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence

@@ -3,6 +3,7 @@
 A level borrows the topology of its partition: it has lists of chosen edges where not all edges of a block take part, and
 restricted move plans. No subgraph is copied.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -71,7 +72,11 @@ class Selection:
     @property
     def stored(self) -> np.ndarray:
         """Storage positions of the edges."""
-        return np.arange(self.start, self.start + self.n_edges) if self.edges is None else self.start + self.edges.astype(np.int64)
+        return (
+            np.arange(self.start, self.start + self.n_edges)
+            if self.edges is None
+            else self.start + self.edges.astype(np.int64)
+        )
 
     def chunks(self, limit: int) -> Iterator[Chunk]:
         """The edges in chunks of at most ``limit``, grouped by receiving row."""
@@ -79,14 +84,22 @@ class Selection:
         for a in range(0, self.n_edges, limit):
             b = min(a + limit, self.n_edges)
             first, last = np.searchsorted(self.ptr, (a, b - 1), side="right") - 1
-            bounds = np.clip(self.ptr[first: last + 2], a, b)
-            counts, row = np.diff(bounds), self.row[first: last + 1]
+            bounds = np.clip(self.ptr[first : last + 2], a, b)
+            counts, row = np.diff(bounds), self.row[first : last + 1]
             some = counts > 0
             groups = Segments(row[some], (bounds[:-1] - a)[some], np.repeat(row, counts))
             stored = all_stored[a:b]
             gid = self.gid[stored]
-            yield Chunk(self.other[a:b], groups.of_edge, stored, slice(self.offset + a, self.offset + b), gid, gid + self.tie_shift, groups,
-                        None if self.weight is None else self.weight[a:b])
+            yield Chunk(
+                self.other[a:b],
+                groups.of_edge,
+                stored,
+                slice(self.offset + a, self.offset + b),
+                gid,
+                gid + self.tie_shift,
+                groups,
+                None if self.weight is None else self.weight[a:b],
+            )
 
     @cached_property
     def by_receiver(self) -> EdgeLists:
@@ -96,7 +109,11 @@ class Selection:
     @cached_property
     def by_sender(self) -> EdgeLists:
         """The edges grouped by sender; only backpropagation to senders needs them."""
-        ptr, receiver, at = group(self.ptr, self.row, self.other, self.n_senders) if self.grouped is None else self.grouped()
+        ptr, receiver, at = (
+            group(self.ptr, self.row, self.other, self.n_senders)
+            if self.grouped is None
+            else self.grouped()
+        )
         return self._lists(ptr, np.arange(self.n_senders, dtype=np.int32), receiver, at)
 
     @cached_property
@@ -104,7 +121,9 @@ class Selection:
         """Codes and pairs by the name of the codes, their number, and whether the nodes send, as far as ``pairs`` made them."""
         return {}
 
-    def pairs(self, name: str, codes: np.ndarray, at: Callable[[], np.ndarray], k: int, sending: bool) -> Pairs:
+    def pairs(
+        self, name: str, codes: np.ndarray, at: Callable[[], np.ndarray], k: int, sending: bool
+    ) -> Pairs:
         """Pairs of a node at one end and a code that have an edge; made once for each array of codes.
 
         Args:
@@ -116,8 +135,11 @@ class Selection:
         """
         of, made = self.by_pair.get((name, k, sending), (None, None))
         if made is None or not same_array(of, codes):
-            made = (pairs_of_senders(self.by_receiver, self.by_sender, at(), k) if sending else
-                    pairs_of_receivers(self.by_receiver, self.n_senders, at(), k))
+            made = (
+                pairs_of_senders(self.by_receiver, self.by_sender, at(), k)
+                if sending
+                else pairs_of_receivers(self.by_receiver, self.n_senders, at(), k)
+            )
             self.by_pair[name, k, sending] = codes, made
         return made
 
@@ -127,11 +149,21 @@ class Selection:
         if not len(at):
             return None
         edges = at if self.edges is None else self.edges[at]
-        return replace(self, ptr=np.searchsorted(at, self.ptr), other=self.other[at], edges=edges.astype(np.int32),
-                       weight=None if self.weight is None else self.weight[at], grouped=None)
+        return replace(
+            self,
+            ptr=np.searchsorted(at, self.ptr),
+            other=self.other[at],
+            edges=edges.astype(np.int32),
+            weight=None if self.weight is None else self.weight[at],
+            grouped=None,
+        )
 
-    def _lists(self, ptr: np.ndarray, row: np.ndarray, other: np.ndarray, at: np.ndarray) -> EdgeLists:
-        return EdgeLists(ptr, row, other, at, self.edges, self.start, self.offset, self.tie_shift, self.weight)
+    def _lists(
+        self, ptr: np.ndarray, row: np.ndarray, other: np.ndarray, at: np.ndarray
+    ) -> EdgeLists:
+        return EdgeLists(
+            ptr, row, other, at, self.edges, self.start, self.offset, self.tie_shift, self.weight
+        )
 
 
 @dataclass
@@ -217,7 +249,9 @@ class Level:
     @cached_property
     def stored(self) -> np.ndarray:
         """Storage positions of the edges in the order of the level, [n_edges] int64."""
-        return np.concatenate([IN_ORDER.astype(np.int64), *(s.stored for p in self.passes for s in p.selections)])
+        return np.concatenate(
+            [IN_ORDER.astype(np.int64), *(s.stored for p in self.passes for s in p.selections)]
+        )
 
     @cached_property
     def by_code(self) -> dict[int, Level]:
@@ -235,8 +269,16 @@ class Level:
             share: Expected share of the edges that have it, for ``counts``.
         """
         if code not in self.by_code:
-            passes = [Pass(p.relation, p.reverse, [x for s in p.selections if (x := s.of_code(codes, code)) is not None], p.senders,
-                           p.receivers) for p in self.passes]
+            passes = [
+                Pass(
+                    p.relation,
+                    p.reverse,
+                    [x for s in p.selections if (x := s.of_code(codes, code)) is not None],
+                    p.senders,
+                    p.receivers,
+                )
+                for p in self.passes
+            ]
             counts = self.counts._replace(edges=int(self.counts.edges * share))
             self.by_code[code] = Level(self.n_in, self.n_out, passes, self.direction, counts=counts)
         return self.by_code[code]
@@ -244,32 +286,70 @@ class Level:
     @property
     def gid(self) -> np.ndarray:
         """Global ids of the edges in the order of the level, [n_edges] int64."""
-        return np.concatenate([p.relation.gid[:0] for p in self.passes] + [s.gid[s.stored] for p in self.passes for s in p.selections])
+        return np.concatenate(
+            [p.relation.gid[:0] for p in self.passes]
+            + [s.gid[s.stored] for p in self.passes for s in p.selections]
+        )
 
 
 def passes_of(partition: Partition, direction: str) -> list[tuple[StoredRelation, bool]]:
     """The relations of a layer's passes, and whether messages run against the edges."""
-    return [(partition.relations[EDGE], reverse) for reverse in {"in": (False,), "out": (True,), "both": (False, True)}[direction]]
+    return [
+        (partition.relations[EDGE], reverse)
+        for reverse in {"in": (False,), "out": (True,), "both": (False, True)}[direction]
+    ]
 
 
 def full_pass(partition: Partition, relation: StoredRelation, reverse: bool) -> Pass:
     """The pass over all edges of a relation; its lists are the blocks' own wherever ends are numbered alike."""
     (send_plan, send_mirrors), (recv_plan, recv_mirrors) = relation.served(reverse)
-    send: Ends = {MASTER: (None, partition.n_masters), MIRROR: (halo_map(partition, send_mirrors), send_plan.n_halo)}
-    receive: Ends = {MASTER: (None, partition.n_masters), MIRROR: (halo_map(partition, recv_mirrors), recv_plan.n_halo)}
-    selections = [_all_of(relation, block, reverse, send, receive) for block in relation.blocks if block.n_edges]
-    return Pass(relation, reverse, selections, Exchange(partition.halo_comm, send_plan), Exchange(partition.halo_comm, recv_plan))
+    send: Ends = {
+        MASTER: (None, partition.n_masters),
+        MIRROR: (halo_map(partition, send_mirrors), send_plan.n_halo),
+    }
+    receive: Ends = {
+        MASTER: (None, partition.n_masters),
+        MIRROR: (halo_map(partition, recv_mirrors), recv_plan.n_halo),
+    }
+    selections = [
+        _all_of(relation, block, reverse, send, receive)
+        for block in relation.blocks
+        if block.n_edges
+    ]
+    return Pass(
+        relation,
+        reverse,
+        selections,
+        Exchange(partition.halo_comm, send_plan),
+        Exchange(partition.halo_comm, recv_plan),
+    )
 
 
-def _all_of(relation: StoredRelation, block: EdgeBlock, reverse: bool, send: Ends, receive: Ends) -> Selection:
+def _all_of(
+    relation: StoredRelation, block: EdgeBlock, reverse: bool, send: Ends, receive: Ends
+) -> Selection:
     """All edges of a block."""
-    indptr, ends, edges = (block.out_indptr, block.out_dst, block.out_edge) if reverse else (block.in_indptr, block.in_src, None)
+    indptr, ends, edges = (
+        (block.out_indptr, block.out_dst, block.out_edge)
+        if reverse
+        else (block.in_indptr, block.in_src, None)
+    )
     kinds = block.kinds(reverse)
     row, ptr = receiving(None, indptr, *receive[kinds[1]])
     lookup, n_senders = send[kinds[0]]
     whole = lookup is None and receive[kinds[1]][0] is None
-    return Selection(kinds, row, ptr, ends if lookup is None else lookup[ends], n_senders, relation.gid, block.start, edges,
-                     tie_shift=tie_shift(relation, reverse), grouped=(lambda: block.by_sender(reverse)) if whole else None)
+    return Selection(
+        kinds,
+        row,
+        ptr,
+        ends if lookup is None else lookup[ends],
+        n_senders,
+        relation.gid,
+        block.start,
+        edges,
+        tie_shift=tie_shift(relation, reverse),
+        grouped=(lambda: block.by_sender(reverse)) if whole else None,
+    )
 
 
 def tie_shift(relation: StoredRelation, reverse: bool) -> int:
@@ -278,7 +358,9 @@ def tie_shift(relation: StoredRelation, reverse: bool) -> int:
     return relation.n_edges if reverse else 0
 
 
-def receiving(rows: np.ndarray | None, ptr: np.ndarray, lookup: RowMap, n: int) -> tuple[np.ndarray, np.ndarray]:
+def receiving(
+    rows: np.ndarray | None, ptr: np.ndarray, lookup: RowMap, n: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Groups of edges by their rows in the frame or the halo.
 
     Args:

@@ -4,6 +4,7 @@ Pairs are edges of a relation that is made for the batch, or some of the stored 
 be on any worker, so its ends are fetched through a separate plan. Decoders use the same superstep
 code and kernels as layers over stored edges.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -46,7 +47,10 @@ class Pairs:
 
     def some(self, at: np.ndarray) -> Pairs:
         """The pairs at some positions."""
-        stored, columns = None if self.stored is None else self.stored[at], {name: x[at] for name, x in self.columns.items()}
+        stored, columns = (
+            None if self.stored is None else self.stored[at],
+            {name: x[at] for name, x in self.columns.items()},
+        )
         return Pairs(self.src[at], self.dst[at], self.gid[at], stored, self.label[at], columns)
 
 
@@ -115,9 +119,11 @@ class PairPlan:
     def check(self, outside: np.ndarray) -> None:
         """Refuse master rows that are ends of pairs and not in the view, [n]; ViewError if there are any."""
         if len(outside):
-            raise ViewError(f"node {self._partition.masters[outside[0]]} is an end of a pair, but not in the view of its batch "
-                            f"({len(outside)} such node(s) on rank {self._partition.halo_comm.rank}); seeds() of a task must return all "
-                            "ends of its pairs in Seeds.nodes, and draw them from `among` if that is given")
+            raise ViewError(
+                f"node {self._partition.masters[outside[0]]} is an end of a pair, but not in the view of its batch "
+                f"({len(outside)} such node(s) on rank {self._partition.halo_comm.rank}); seeds() of a task must return all "
+                "ends of its pairs in Seeds.nodes, and draw them from `among` if that is given"
+            )
 
     def level(self, row_of: np.ndarray | None, n_in: int) -> PairLevel:
         """The level over a frame in which master r has row row_of[r] (None: r).
@@ -137,16 +143,30 @@ class PairPlan:
         relation, stored = self._relation(order)
         plan = self._ends.plan if row_of is None else self._ends.plan.renumbered(row_of, n_in)
         selections, at = [], 0
-        for number, kinds in enumerate(((MASTER, MASTER), (MIRROR, MASTER), (MASTER, MIRROR), (MIRROR, MIRROR))):
-            part = order[at: at + int(np.count_nonzero(kind == number))]
+        for number, kinds in enumerate(
+            ((MASTER, MASTER), (MIRROR, MASTER), (MASTER, MIRROR), (MIRROR, MIRROR))
+        ):
+            part = order[at : at + int(np.count_nonzero(kind == number))]
             row, first = np.unique(dst[part], return_index=True)
-            edges, start = (None, at) if stored is None else (stored[at: at + len(part)], 0)
+            edges, start = (None, at) if stored is None else (stored[at : at + len(part)], 0)
             if len(part):
-                selections.append(Selection(kinds, row, np.append(first, len(part)), src[part], plan.n_halo if kinds[0] == MIRROR else n_in,
-                                            relation.gid, start, edges))
+                selections.append(
+                    Selection(
+                        kinds,
+                        row,
+                        np.append(first, len(part)),
+                        src[part],
+                        plan.n_halo if kinds[0] == MIRROR else n_in,
+                        relation.gid,
+                        start,
+                        edges,
+                    )
+                )
             at += len(part)
         exchange = Exchange(partition.halo_comm, plan)
-        return PairLevel(n_in, n_in, [Pass(relation, False, selections, exchange, exchange)], "in", pairs, order)
+        return PairLevel(
+            n_in, n_in, [Pass(relation, False, selections, exchange, exchange)], "in", pairs, order
+        )
 
     def _relation(self, order: np.ndarray) -> tuple[Relation, np.ndarray | None]:
         """The relation of the pairs in this order, and their storage positions in it; None if they are in order."""

@@ -7,6 +7,7 @@ Frame rows are ordered so that the nodes needed k hops before the end are a pref
 k + 1 hops before it. Values of different depth are therefore combined by cutting to the shorter
 one. Supersteps of the same hop and direction share their level.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -74,7 +75,11 @@ class GraphView:
 
     def lent(self, name: str, n: int) -> RowList | None:
         """The same rows where they are in memory, if they are all rows, for the first pass that asks; otherwise None."""
-        return self.partition.node.lent(name) if self.rows is None and n == self.partition.n_masters else None
+        return (
+            self.partition.node.lent(name)
+            if self.rows is None and n == self.partition.n_masters
+            else None
+        )
 
     def edge_column(self, name: str) -> np.ndarray:
         """A stored edge column, in storage order; KeyError if there is none."""
@@ -90,5 +95,7 @@ def global_view(partition: Partition, layers: Layers) -> GraphView:
 
 def _full_level(partition: Partition, direction: str) -> Level:
     n, along = partition.n_masters, passes_of(partition, direction)
-    counts = Counts(partition.n_nodes, partition.n_nodes, sum(relation.n_edges for relation, _ in along))
+    counts = Counts(
+        partition.n_nodes, partition.n_nodes, sum(relation.n_edges for relation, _ in along)
+    )
     return Level(n, n, [full_pass(partition, *key) for key in along], direction, counts=counts)

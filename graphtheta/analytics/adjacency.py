@@ -3,6 +3,7 @@
 Algorithms on sets of neighbours need all of them at one worker. Edges that an edge placement stores
 elsewhere move to the owners of their sources; 1D placement by source moves none.
 """
+
 from __future__ import annotations
 
 from itertools import pairwise
@@ -46,7 +47,9 @@ class Adjacency:
         rows, ids = np.divmod(pairs, partition.n_nodes)
         other = ids != partition.masters[rows]
         rows, self.ids = rows[other], ids[other]
-        self.indptr = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=n)))).astype(np.int64)
+        self.indptr = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=n)))).astype(
+            np.int64
+        )
         self._rows = rows
 
     @property
@@ -63,11 +66,16 @@ class Adjacency:
         Collective: all ranks of the partition.
         """
         own, of = self._partition.masters[self._rows], key(0, Purpose.CHECK)
-        ends = [bits(of, bits(of, a) ^ b.astype(np.uint64)) for a, b in ((own, self.ids), (self.ids, own))]
+        ends = [
+            bits(of, bits(of, a) ^ b.astype(np.uint64))
+            for a, b in ((own, self.ids), (self.ids, own))
+        ]
         forwards, backwards = self.comm.all_sum(np.array([x.sum(dtype=np.uint64) for x in ends]))
         if forwards != backwards:
-            raise DataError(f"{name}: the graph is directed: some edges have no reverse edge; add them with graph.symmetrised() or "
-                            "--symmetric yes")
+            raise DataError(
+                f"{name}: the graph is directed: some edges have no reverse edge; add them with graph.symmetrised() or "
+                "--symmetric yes"
+            )
 
     def columns(self) -> Columns:
         """The neighbours as columns of this worker.
@@ -105,14 +113,14 @@ class Columns:
 
         Collective: all ranks of the partition.
         """
-        x[self.n_masters:] = self.exchange.to_mirrors({"": x[: self.n_masters]})[""]
+        x[self.n_masters :] = self.exchange.to_mirrors({"": x[: self.n_masters]})[""]
 
     def add_back(self, x: np.ndarray) -> None:
         """Add the values of columns of other workers to those of their masters, in x [n_columns].
 
         Collective: all ranks of the partition.
         """
-        halo = {"": np.ascontiguousarray(x[self.n_masters:])}
+        halo = {"": np.ascontiguousarray(x[self.n_masters :])}
         self.exchange.to_masters_add(halo, {"": x})
 
     def fetch_lists(self, lists: Lists) -> Lists:
@@ -130,20 +138,28 @@ class Columns:
         lengths = np.zeros(len(self.ids), np.int64)
         lengths[: self.n_masters] = np.diff(lists.indptr)
         self.fetch(lengths)
-        sent = [self.ids[lists.near[_members(lists.indptr, plan.rows[a:b])]] for a, b in pairwise(plan.send_ptr)]
+        sent = [
+            self.ids[lists.near[_members(lists.indptr, plan.rows[a:b])]]
+            for a, b in pairwise(plan.send_ptr)
+        ]
         members = np.concatenate([self.ids[lists.near], *comm.all_to_all(sent)])
         order = np.argsort(self.ids, kind="stable")
         at = np.minimum(np.searchsorted(self.ids, members, sorter=order), len(order) - 1)
         column = order[at] if len(order) else at
         here = self.ids[column] == members if len(order) else np.zeros(0, bool)
         row = np.repeat(np.arange(len(lengths)), lengths)[here]
-        return Lists(np.concatenate(([0], np.cumsum(np.bincount(row, minlength=len(lengths))))), column[here].astype(np.int32))
+        return Lists(
+            np.concatenate(([0], np.cumsum(np.bincount(row, minlength=len(lengths))))),
+            column[here].astype(np.int32),
+        )
 
 
 def _members(indptr: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Positions of the members of the lists of some rows, list by list."""
     lengths = np.diff(indptr)[rows]
-    return np.arange(int(lengths.sum())) + np.repeat(indptr[rows] - np.cumsum(lengths) + lengths, lengths)
+    return np.arange(int(lengths.sum())) + np.repeat(
+        indptr[rows] - np.cumsum(lengths) + lengths, lengths
+    )
 
 
 def _gathered(partition: Partition) -> tuple[np.ndarray, np.ndarray]:
@@ -158,6 +174,11 @@ def _gathered(partition: Partition) -> tuple[np.ndarray, np.ndarray]:
     owner, row = partition.directory.locate(partition.gid[n:])
     first = int(indptr[n])
     to, theirs = owner[rows[first:] - n], row[rows[first:] - n]
-    sent = [np.stack((theirs[to == q].astype(np.int64), ids[first:][to == q]), axis=1) for q in range(comm.size)]
+    sent = [
+        np.stack((theirs[to == q].astype(np.int64), ids[first:][to == q]), axis=1)
+        for q in range(comm.size)
+    ]
     arrived = np.concatenate(comm.all_to_all(sent))
-    return np.concatenate((rows[:first], arrived[:, 0])), np.concatenate((ids[:first], arrived[:, 1]))
+    return np.concatenate((rows[:first], arrived[:, 0])), np.concatenate(
+        (ids[:first], arrived[:, 1])
+    )

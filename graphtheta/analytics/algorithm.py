@@ -1,4 +1,5 @@
 """What a graph algorithm is: values of the nodes, computed on a partition."""
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod

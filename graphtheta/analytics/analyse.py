@@ -1,4 +1,5 @@
 """Runs a graph algorithm: partitions the graph, computes, and gathers the values of all nodes."""
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -29,8 +30,14 @@ class Found(NamedTuple):
     values: np.ndarray
 
 
-def on_worker(graph: Graph, algorithm: Algorithm, comm: Comm, masters: str = DEFAULT_MASTERS, partitioner: str = DEFAULT_PLACEMENT,
-              seed: int = 0) -> Found:
+def on_worker(
+    graph: Graph,
+    algorithm: Algorithm,
+    comm: Comm,
+    masters: str = DEFAULT_MASTERS,
+    partitioner: str = DEFAULT_PLACEMENT,
+    seed: int = 0,
+) -> Found:
     """Run an algorithm; each worker gets the values of its own nodes.
 
     Args:
@@ -46,7 +53,15 @@ def on_worker(graph: Graph, algorithm: Algorithm, comm: Comm, masters: str = DEF
     Collective: all ranks of comm.
     """
     weight = graph.edge_weight if algorithm.weighted else None
-    bare = graph.derived(x=None, y=None, edge_attr=None, edge_weight=weight, edge_y=None, node_columns={}, edge_columns={})
+    bare = graph.derived(
+        x=None,
+        y=None,
+        edge_attr=None,
+        edge_weight=weight,
+        edge_y=None,
+        node_columns={},
+        edge_columns={},
+    )
     # messages of one number, in about as many rounds as PageRank has
     pair = pair_for(partitioner, masters, bare, Work(1, 1, 50, seed), comm)
     partition = build_partition(bare, comm, pair.partitioner, pair.masters, seed, np.float64)
@@ -56,8 +71,15 @@ def on_worker(graph: Graph, algorithm: Algorithm, comm: Comm, masters: str = DEF
 
 
 @checked
-def analyse(graph: Graph, algorithm: Algorithm, *, comm: Comm | None = None, masters: str = DEFAULT_MASTERS,
-            partitioner: str = DEFAULT_PLACEMENT, seed: int = 0) -> np.ndarray:
+def analyse(
+    graph: Graph,
+    algorithm: Algorithm,
+    *,
+    comm: Comm | None = None,
+    masters: str = DEFAULT_MASTERS,
+    partitioner: str = DEFAULT_PLACEMENT,
+    seed: int = 0,
+) -> np.ndarray:
     """Run an algorithm; every worker gets the values of all nodes.
 
     Args:
@@ -77,8 +99,10 @@ def analyse(graph: Graph, algorithm: Algorithm, *, comm: Comm | None = None, mas
     Collective: all ranks of comm.
     """
     if not isinstance(graph, Graph):
-        raise ConfigError(f"{algorithm.name}: the graph is of type {type(graph).__name__}; expected a gt.Graph, such as gt.load('sbm') or "
-                          "gt.Graph(edge_index)")
+        raise ConfigError(
+            f"{algorithm.name}: the graph is of type {type(graph).__name__}; expected a gt.Graph, such as gt.load('sbm') or "
+            "gt.Graph(edge_index)"
+        )
     comm = start() if comm is None else comm
     found = on_worker(graph, algorithm, comm, masters, partitioner, seed)
     nodes, values = (comm.gather_rows(x) for x in found)
@@ -94,4 +118,6 @@ def as_ids(graph: Graph, nodes: np.ndarray) -> np.ndarray:
     if graph.node_ids is None:
         return nodes
     found = np.asarray(graph.node_ids[np.maximum(nodes, 0).reshape(-1)]).reshape(nodes.shape)
-    return np.where(nodes < 0, np.asarray("" if found.dtype.kind == "U" else -1, found.dtype), found)
+    return np.where(
+        nodes < 0, np.asarray("" if found.dtype.kind == "U" else -1, found.dtype), found
+    )

@@ -5,6 +5,7 @@ Pich, 2007. Dependencies are rounded to fixed units, so that sums are exact in a
 shortest paths are exact up to 2**53; above that they are rounded, and results of different
 partitions agree to about 15 digits only.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -63,7 +64,9 @@ def drawn(partition: Partition, count: int, seed: int) -> np.ndarray:
     """
     draws = bits(key(seed, Purpose.SAMPLE), partition.masters)
     mine = np.argsort(draws, kind="stable")[:count]
-    found = partition.halo_comm.all_gather(np.stack((draws[mine].view(np.int64), partition.masters[mine])))
+    found = partition.halo_comm.all_gather(
+        np.stack((draws[mine].view(np.int64), partition.masters[mine]))
+    )
     both = np.concatenate(found, axis=1)
     return np.asarray(both[1, np.lexsort((both[1], both[0].view(np.uint64)))[:count]])
 
@@ -85,7 +88,12 @@ def by_source(edges: LocalEdges, sources: np.ndarray, unit: float) -> Iterator[n
         delta = np.zeros((len(some), edges.n_rows))
         counted = np.zeros(len(some), bool)
 
-        def work(b: int, some: np.ndarray = some, delta: np.ndarray = delta, counted: np.ndarray = counted) -> None:
+        def work(
+            b: int,
+            some: np.ndarray = some,
+            delta: np.ndarray = delta,
+            counted: np.ndarray = counted,
+        ) -> None:
             counted[b] = all_dependencies(*edges.out, some[b], unit, delta[b])
 
         run_parts(work, len(some))
@@ -95,8 +103,10 @@ def by_source(edges: LocalEdges, sources: np.ndarray, unit: float) -> Iterator[n
 
 
 def _too_many_paths() -> DataError:
-    return DataError("betweenness: a node has more than 1e308 shortest paths from a source, which float64 cannot count; analyse a part "
-                     "of the graph, or remove duplicates of edges")
+    return DataError(
+        "betweenness: a node has more than 1e308 shortest paths from a source, which float64 cannot count; analyse a part "
+        "of the graph, or remove duplicates of edges"
+    )
 
 
 def dependencies_of(edges: LocalEdges, source: np.ndarray, unit: float) -> np.ndarray:

@@ -3,6 +3,7 @@
 Each worker finds the components of its own edges; the lowest node of each then moves along mirrors
 until nothing changes, which takes as many rounds as a component crosses workers.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -29,7 +30,10 @@ class Components(Algorithm):
     def run(self, partition: Partition, graph: Any) -> np.ndarray:
         edges, n_own = LocalEdges(partition), partition.n_masters
         parent = united(edges.into, edges.n_rows)
-        lowest_of, label = np.full(edges.n_rows, partition.n_nodes, np.int64), partition.gid.astype(np.int64)
+        lowest_of, label = (
+            np.full(edges.n_rows, partition.n_nodes, np.int64),
+            partition.gid.astype(np.int64),
+        )
         while True:
             lowest(parent, label, lowest_of)
             new = lowest_of[parent]

@@ -1,4 +1,5 @@
 """Structural features: results of graph algorithms as further node features of a job."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -27,8 +28,13 @@ KEY = "structural_features"
 SCALE = "structural_scale"
 
 
-def with_structural_features(job: Job, load: Callable[[], Graph], comm: Comm, kind: TaskKind | None = None,
-                             scale: Sequence[Sequence[float]] = ()) -> Graph:
+def with_structural_features(
+    job: Job,
+    load: Callable[[], Graph],
+    comm: Comm,
+    kind: TaskKind | None = None,
+    scale: Sequence[Sequence[float]] = (),
+) -> Graph:
     """A graph with the job's structural features behind the others; without any, as it is.
 
     They are computed on the edges that messages are passed along, so those held out by a link task
@@ -60,14 +66,23 @@ def with_structural_features(job: Job, load: Callable[[], Graph], comm: Comm, ki
     comm.agree(error)
     chosen = [make_algorithm(text, KEY) for text in job.structural_features.split("+")]
     if graph.x is not None and (is_column(graph.x) or in_files(graph.x)):
-        raise DataError(f"{KEY}: the node features of {graph.name or 'the graph'} are in files and cannot be extended; write the "
-                        "values with graphtheta analyse, and import them as features")
+        raise DataError(
+            f"{KEY}: the node features of {graph.name or 'the graph'} are in files and cannot be extended; write the "
+            "values with graphtheta analyse, and import them as features"
+        )
     taken = (kind or kind_for(job.task, graph)(job)).take(graph)
-    values = [analyse(taken, one, comm=comm, masters=job.masters, partitioner=job.partitioner, seed=job.seed) for one in chosen]
+    values = [
+        analyse(
+            taken, one, comm=comm, masters=job.masters, partitioner=job.partitioner, seed=job.seed
+        )
+        for one in chosen
+    ]
     figures = scale or [figures_of(one, x) for one, x in zip(chosen, values, strict=True)]
     columns = [scaled(x, *own) for x, own in zip(values, figures, strict=True)]
-    return graph.replace(x=joined(graph.x, np.stack(columns, axis=1).astype(np.float32)),
-                         meta={**graph.meta, SCALE: [list(own) for own in figures]})
+    return graph.replace(
+        x=joined(graph.x, np.stack(columns, axis=1).astype(np.float32)),
+        meta={**graph.meta, SCALE: [list(own) for own in figures]},
+    )
 
 
 def figures_of(algorithm: Algorithm, values: np.ndarray) -> tuple[float, float, float]:
@@ -76,9 +91,16 @@ def figures_of(algorithm: Algorithm, values: np.ndarray) -> tuple[float, float, 
     Raises:
         ConfigError: The values are not one number of at least 0 for each node.
     """
-    if algorithm.gives_nodes or values.ndim > 1 or not np.isfinite(values).all() or (values < 0).any():
-        raise ConfigError(f"{KEY}: values of {algorithm.name} are not a number of at least 0 for each node; choose others, such as "
-                          "pagerank+core_number")
+    if (
+        algorithm.gives_nodes
+        or values.ndim > 1
+        or not np.isfinite(values).all()
+        or (values < 0).any()
+    ):
+        raise ConfigError(
+            f"{KEY}: values of {algorithm.name} are not a number of at least 0 for each node; choose others, such as "
+            "pagerank+core_number"
+        )
     mean = max(float(values.mean()), np.finfo(float).tiny)
     x = np.log1p(values / mean)
     deviation = float((x - x.mean()).std())

@@ -4,6 +4,7 @@ Each function takes further arguments ``comm`` (the workers; by default those th
 started with), ``masters`` and ``partitioner`` (as the keys of a job) by name. Results do not depend
 on them. The classes of the algorithms describe definitions and sources.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -22,7 +23,13 @@ from graphtheta.graph.data.graph import Graph
 
 
 @checked
-def pagerank(graph: Graph, damping: float = 0.85, tolerance: float = 1e-9, iterations: int = 1000, **where: Any) -> np.ndarray:
+def pagerank(
+    graph: Graph,
+    damping: float = 0.85,
+    tolerance: float = 1e-9,
+    iterations: int = 1000,
+    **where: Any,
+) -> np.ndarray:
     """PageRank of each node, [n_nodes] float64; all add up to 1.
 
     Args:
@@ -170,8 +177,15 @@ def betweenness(graph: Graph, sources: int = 100, seed: int = 0, **where: Any) -
 
 
 @checked
-def random_walks(graph: Graph, paths: int = 10, length: int = 80,
-                 p: float = 1.0, q: float = 1.0, seed: int = 0, **where: Any) -> np.ndarray:
+def random_walks(
+    graph: Graph,
+    paths: int = 10,
+    length: int = 80,
+    p: float = 1.0,
+    q: float = 1.0,
+    seed: int = 0,
+    **where: Any,
+) -> np.ndarray:
     """Random walks of node2vec from each node, [n_nodes, paths, length + 1] int64; -1 after a node without out-edges.
 
     Args:

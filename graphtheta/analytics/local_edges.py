@@ -3,6 +3,7 @@
 Rows are those of the partition: masters, then mirrors. An algorithm computes along the edges of its
 worker, as if these were all, and then combines what mirrors have received at their masters.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -71,17 +72,26 @@ class LocalEdges:
     @cached_property
     def into(self) -> Lists:
         """Sources of the edges into each row."""
-        return self._lists({(b.dst_kind, b.src_kind): (b.in_indptr, b.in_src) for b in self._relation.blocks})
+        return self._lists(
+            {(b.dst_kind, b.src_kind): (b.in_indptr, b.in_src) for b in self._relation.blocks}
+        )
 
     @cached_property
     def out(self) -> Lists:
         """Destinations of the edges out of each row."""
-        return self._lists({(b.src_kind, b.dst_kind): (b.out_indptr, b.out_dst) for b in self._relation.blocks})
+        return self._lists(
+            {(b.src_kind, b.dst_kind): (b.out_indptr, b.out_dst) for b in self._relation.blocks}
+        )
 
     @cached_property
     def out_stored(self) -> np.ndarray:
         """Storage positions of the edges, in the order of ``out``, [n_edges]."""
-        return self._joined({(b.src_kind, b.dst_kind): (b.out_indptr, b.start + b.out_edge) for b in self._relation.blocks})[1]
+        return self._joined(
+            {
+                (b.src_kind, b.dst_kind): (b.out_indptr, b.start + b.out_edge)
+                for b in self._relation.blocks
+            }
+        )[1]
 
     def to_sources(self, x: np.ndarray) -> None:
         """Copy master rows of x, [n_rows], to the mirrors that are sources of edges.
@@ -126,11 +136,15 @@ class LocalEdges:
         def combine(rows: np.ndarray, part: dict[str, np.ndarray]) -> None:
             x[rows] = merge(x[rows], part[""])
 
-        Exchange(self.comm, served.plan).to_masters_begin({"": x[self.n_masters + served.mirrors]}).end(combine)
+        Exchange(self.comm, served.plan).to_masters_begin(
+            {"": x[self.n_masters + served.mirrors]}
+        ).end(combine)
 
     def _lists(self, parts: dict[tuple[int, int], Part]) -> Lists:
-        rows = {(kind, near): (ptr, rows + self.n_masters if near == MIRROR and len(rows) else rows)
-                for (kind, near), (ptr, rows) in parts.items()}
+        rows = {
+            (kind, near): (ptr, rows + self.n_masters if near == MIRROR and len(rows) else rows)
+            for (kind, near), (ptr, rows) in parts.items()
+        }
         ptr, near = self._joined(rows)
         return Lists(ptr, near.astype(np.int32, copy=False))
 
@@ -138,7 +152,9 @@ class LocalEdges:
         """The edges of all rows, those to masters first, from four parts by the kinds of both ends."""
         if self.n_rows == self.n_masters:
             return parts[MASTER, MASTER]
-        pairs = [_side_by_side(parts[kind, MASTER], parts[kind, MIRROR]) for kind in (MASTER, MIRROR)]
+        pairs = [
+            _side_by_side(parts[kind, MASTER], parts[kind, MIRROR]) for kind in (MASTER, MIRROR)
+        ]
         (first, values), (second, more) = pairs
         return np.concatenate((first, first[-1] + second[1:])), np.concatenate((values, more))
 

@@ -4,6 +4,7 @@ Source: Page, Brin, Motwani and Winograd, 1998; nodes without out-edges give the
 Ranks are integers in units of 2**-60, so that sums are exact in any order, and all numbers of
 workers and threads give the same bits. A rank has an error of a few units for each in-edge.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -41,9 +42,13 @@ class PageRank(Algorithm):
 
     def __post_init__(self) -> None:
         if not 0 <= self.damping < 1:
-            raise ConfigError(f"pagerank: damping is {self.damping}; expected a number from 0 to below 1")
+            raise ConfigError(
+                f"pagerank: damping is {self.damping}; expected a number from 0 to below 1"
+            )
         if not self.tolerance >= 0 or self.iterations < 1:
-            raise ConfigError(f"pagerank: tolerance is {self.tolerance} and iterations {self.iterations}; expected at least 0 and 1")
+            raise ConfigError(
+                f"pagerank: tolerance is {self.tolerance} and iterations {self.iterations}; expected at least 0 and 1"
+            )
 
     def run(self, partition: Partition, graph: Any) -> np.ndarray:
         edges, n, one = LocalEdges(partition), partition.n_nodes, round(1 / UNIT)
@@ -56,18 +61,34 @@ class PageRank(Algorithm):
         changes[0] = one if n_own else 0
 
         def update(base: int) -> None:
-            by_blocks(lambda b, first, last: new_ranks(received, self.damping, base, rank, changes, b, first, last), n_own, 1)
+            by_blocks(
+                lambda b, first, last: new_ranks(
+                    received, self.damping, base, rank, changes, b, first, last
+                ),
+                n_own,
+                1,
+            )
 
         for i in range(self.iterations + 1):
-            by_blocks(lambda b, first, last: rank_shares(rank, degree, share, lost, b, first, last), n_own, 1)
+            by_blocks(
+                lambda b, first, last: rank_shares(rank, degree, share, lost, b, first, last),
+                n_own,
+                1,
+            )
             unused, change = edges.comm.all_sum(np.array([lost.sum(), changes.sum()])).tolist()
             if change <= self.tolerance * one or i == self.iterations:
                 break
             edges.to_sources(share)
-            into.by_edges(lambda first, last: neighbour_sum(into.indptr, into.near, share, received, first, last))
+            into.by_edges(
+                lambda first, last: neighbour_sum(
+                    into.indptr, into.near, share, received, first, last
+                )
+            )
             edges.from_destinations(received, np.add)
             update(round((1 - self.damping) / n * one + self.damping * unused / n))
         if change > self.tolerance * one and edges.comm.rank == 0:
-            logger.warning(f"pagerank: after {i} iterations ranks still change by {change * UNIT:.2g} in all, more than "
-                           f"tolerance={self.tolerance:g}; give more iterations, or a larger tolerance")
+            logger.warning(
+                f"pagerank: after {i} iterations ranks still change by {change * UNIT:.2g} in all, more than "
+                f"tolerance={self.tolerance:g}; give more iterations, or a larger tolerance"
+            )
         return rank * UNIT

@@ -1,4 +1,5 @@
 """Distances from a node: breadth-first search, and Dijkstra's algorithm on weights."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -31,7 +32,10 @@ class Bfs(Algorithm):
     def run(self, partition: Partition, graph: Any) -> np.ndarray:
         edges, n_own = LocalEdges(partition), partition.n_masters
         dist = np.full(n_own, -1, np.int32)
-        level, frontier = 0, np.flatnonzero(partition.masters == node_of(graph, self.source, self.name))
+        level, frontier = (
+            0,
+            np.flatnonzero(partition.masters == node_of(graph, self.source, self.name)),
+        )
         dist[frontier] = level
         narrow = n_own // WIDE_LEVELS
         queue = np.empty(n_own, np.int32)
@@ -63,7 +67,11 @@ def next_level(edges: LocalEdges, frontier: np.ndarray) -> np.ndarray:
     edges.to_sources(here)
     rows = np.flatnonzero(here)
     degree = int(np.diff(out.indptr)[rows].sum()) // max(len(rows), 1)
-    by_blocks(lambda b, first, last: mark_near(out.indptr, out.near, rows, found, first, last), len(rows), degree + 1)
+    by_blocks(
+        lambda b, first, last: mark_near(out.indptr, out.near, rows, found, first, last),
+        len(rows),
+        degree + 1,
+    )
     edges.from_destinations(found, np.maximum)
     return found
 
@@ -89,7 +97,9 @@ class Sssp(Algorithm):
         weight = np.asarray(partition.edge.read("weight"), np.float64)[edges.out_stored]
         least = float(-edges.comm.all_max(np.array(-weight.min(initial=0.0))))
         if not least >= 0:
-            raise DataError(f"sssp: an edge has weight {least:g}; lengths must be at least 0, so rescale edge_weight, or drop it")
+            raise DataError(
+                f"sssp: an edge has weight {least:g}; lengths must be at least 0, so rescale edge_weight, or drop it"
+            )
         dist, changed = np.full(edges.n_rows, np.inf), np.zeros(edges.n_rows, np.uint8)
         rows = np.flatnonzero(partition.gid[:n_own] == source)
         dist[rows] = 0.0
@@ -114,7 +124,13 @@ def node_of(graph: Any, wanted: Any, name: str) -> int:
     if ids.dtype.kind == "U":
         found = np.flatnonzero(ids == text)
     else:
-        found = np.flatnonzero(ids == int(text)) if text.removeprefix("-").isdecimal() else np.zeros(0, int)
+        found = (
+            np.flatnonzero(ids == int(text))
+            if text.removeprefix("-").isdecimal()
+            else np.zeros(0, int)
+        )
     if not len(found):
-        raise ConfigError(f"{name}: the graph has no node {text!r}; give source=ID, the original id of a node")
+        raise ConfigError(
+            f"{name}: the graph has no node {text!r}; give source=ID, the original id of a node"
+        )
     return int(found[0])

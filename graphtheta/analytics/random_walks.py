@@ -5,6 +5,7 @@ in Yang et al., KnightKing, SOSP 2019. The worker of the first node asks the own
 nodes for neighbours, in two messages to each worker for a draw. Draws are keyed by path, step and
 attempt, so that all numbers of workers give the same paths.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -50,12 +51,16 @@ class RandomWalks(Algorithm):
 
     def __post_init__(self) -> None:
         if min(self.paths, self.length) < 1 or not (0 < self.p < np.inf and 0 < self.q < np.inf):
-            raise ConfigError(f"random_walks: paths={self.paths}, length={self.length}, p={self.p:g}, q={self.q:g}; expected at least 1, "
-                              "and p and q above 0")
+            raise ConfigError(
+                f"random_walks: paths={self.paths}, length={self.length}, p={self.p:g}, q={self.q:g}; expected at least 1, "
+                "and p and q above 0"
+            )
         weights = 1.0, 1 / self.p, 1 / self.q
         if max(weights) > MOST_UNEVEN * min(weights):
-            raise ConfigError(f"random_walks: p={self.p:g} and q={self.q:g} give weights 1, 1/p and 1/q that differ by more than a factor "
-                              f"of {MOST_UNEVEN:,}; choose p and q nearer to 1")
+            raise ConfigError(
+                f"random_walks: p={self.p:g} and q={self.q:g} give weights 1, 1/p and 1/q that differ by more than a factor "
+                f"of {MOST_UNEVEN:,}; choose p and q nearer to 1"
+            )
 
     def run(self, partition: Partition, graph: Any) -> np.ndarray:
         adjacency, n_own = Adjacency(partition), partition.n_masters
@@ -67,12 +72,23 @@ class RandomWalks(Algorithm):
             self._step(adjacency, partition, found, number, step)
         return found.reshape(n_own, self.paths, self.length + 1)
 
-    def _step(self, adjacency: Adjacency, partition: Partition, paths: np.ndarray, number: np.ndarray, step: int) -> None:
+    def _step(
+        self,
+        adjacency: Adjacency,
+        partition: Partition,
+        paths: np.ndarray,
+        number: np.ndarray,
+        step: int,
+    ) -> None:
         """Draw the next node of each path; a candidate is accepted in proportion to its weight.
 
         Collective: all ranks of the partition.
         """
-        open_, attempt, highest = np.flatnonzero(paths[:, step] >= 0), 0, max(1.0, 1 / self.p, 1 / self.q)
+        open_, attempt, highest = (
+            np.flatnonzero(paths[:, step] >= 0),
+            0,
+            max(1.0, 1 / self.p, 1 / self.q),
+        )
         while adjacency.comm.all_max(np.array(len(open_) > 0)):
             draw = uniform(key(self.seed, Purpose.SAMPLE, step, attempt), number[open_], 2)
             here = paths[open_, step]
@@ -82,16 +98,21 @@ class RandomWalks(Algorithm):
                 before = paths[open_, step - 1]
                 near = _asked(adjacency, partition, before, np.maximum(found, 0))
                 weight = np.where(found == before, 1 / self.p, np.where(near, 1.0, 1 / self.q))
-            taken = (draw[:, 1] * highest < weight) | (found < 0) if step else np.ones(len(open_), bool)
+            taken = (
+                (draw[:, 1] * highest < weight) | (found < 0) if step else np.ones(len(open_), bool)
+            )
             paths[open_[taken], step + 1] = found[taken]
             open_, attempt = open_[~taken], attempt + 1
 
 
-def _neighbours(adjacency: Adjacency, partition: Partition, ids: np.ndarray, draw: np.ndarray) -> np.ndarray:
+def _neighbours(
+    adjacency: Adjacency, partition: Partition, ids: np.ndarray, draw: np.ndarray
+) -> np.ndarray:
     """A neighbour of each of some nodes, by a draw in [0, 1) each, [n] int64; -1 for nodes without neighbours.
 
     Collective: all ranks of the partition.
     """
+
     def answer(rows: np.ndarray, draws: np.ndarray) -> np.ndarray:
         begin, degree = adjacency.indptr[rows], adjacency.degree[rows]
         at = begin + np.minimum((draws.view(np.float64) * degree).astype(np.int64), degree - 1)
@@ -102,14 +123,23 @@ def _neighbours(adjacency: Adjacency, partition: Partition, ids: np.ndarray, dra
     return _ask(partition, ids, draw.copy().view(np.int64), answer)
 
 
-def _asked(adjacency: Adjacency, partition: Partition, ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def _asked(
+    adjacency: Adjacency, partition: Partition, ids: np.ndarray, wanted: np.ndarray
+) -> np.ndarray:
     """Whether nodes have edges to other nodes, [n] bool.
 
     Collective: all ranks of the partition.
     """
+
     def answer(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
         out = np.empty(len(rows), np.uint8)
-        by_blocks(lambda b, first, last: is_near(adjacency.indptr, adjacency.ids, rows, others, out, first, last), len(rows), 16)
+        by_blocks(
+            lambda b, first, last: is_near(
+                adjacency.indptr, adjacency.ids, rows, others, out, first, last
+            ),
+            len(rows),
+            16,
+        )
         return out.astype(np.int64)
 
     return _ask(partition, ids, wanted, answer) > 0
@@ -127,5 +157,7 @@ def _ask(partition: Partition, ids: np.ndarray, words: np.ndarray, answer: Any) 
     asked = np.stack((row.astype(np.int64), words), axis=1)[order]
     arrived = comm.all_to_all([asked[a:b] for a, b in pairwise(bounds)])
     out = np.empty(len(ids), np.int64)
-    out[order] = np.concatenate(comm.all_to_all([answer(*np.ascontiguousarray(x.T)) for x in arrived]))
+    out[order] = np.concatenate(
+        comm.all_to_all([answer(*np.ascontiguousarray(x.T)) for x in arrived])
+    )
     return out

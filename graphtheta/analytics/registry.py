@@ -1,4 +1,5 @@
 """Graph algorithms by name."""
+
 from __future__ import annotations
 
 from inspect import isclass
@@ -20,8 +21,23 @@ def is_algorithm(x: Any) -> bool:
     return isclass(x) and issubclass(x, Algorithm) and x is not Algorithm
 
 
-ALGORITHMS: Registry[type[Algorithm]] = Registry("graph algorithm", is_algorithm, (), (
-    PageRank, Components, Degree, CoreNumber, Triangles, LabelPropagation, Bfs, Sssp, Betweenness, RandomWalks))
+ALGORITHMS: Registry[type[Algorithm]] = Registry(
+    "graph algorithm",
+    is_algorithm,
+    (),
+    (
+        PageRank,
+        Components,
+        Degree,
+        CoreNumber,
+        Triangles,
+        LabelPropagation,
+        Bfs,
+        Sssp,
+        Betweenness,
+        RandomWalks,
+    ),
+)
 
 
 def make_algorithm(text: str, key: str = "ALGORITHM") -> Algorithm:

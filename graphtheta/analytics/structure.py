@@ -1,4 +1,5 @@
 """Values of undirected graphs by sets of neighbours: core numbers, triangles, communities by labels; and degrees."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -45,7 +46,11 @@ class CoreNumber(Algorithm):
         while adjacency.comm.all_max(np.array(any(changed))):
             columns.fetch(value)
             changed.clear()
-            lists.by_edges(lambda first, last: changed.append(core_sweep(lists.indptr, lists.near, value, first, last) > 0))
+            lists.by_edges(
+                lambda first, last: changed.append(
+                    core_sweep(lists.indptr, lists.near, value, first, last) > 0
+                )
+            )
         return value[:n_own]
 
 
@@ -68,18 +73,34 @@ class Triangles(Algorithm):
         # lists of neighbours of higher degree, or of the same degree and a higher id
         indptr, near = columns.lists
         rows = np.repeat(np.arange(n_own), np.diff(indptr))
-        higher = (degree[near] > degree[rows]) | ((degree[near] == degree[rows]) & (columns.ids[near] > columns.ids[rows]))
-        lists = Lists(np.concatenate(([0], np.cumsum(np.bincount(rows[higher], minlength=n_own)))), near[higher])
+        higher = (degree[near] > degree[rows]) | (
+            (degree[near] == degree[rows]) & (columns.ids[near] > columns.ids[rows])
+        )
+        lists = Lists(
+            np.concatenate(([0], np.cumsum(np.bincount(rows[higher], minlength=n_own)))),
+            near[higher],
+        )
         every = columns.fetch_lists(lists)
         bounds = lists.bounds.tolist()
         counts = np.zeros(len(columns.ids), np.int64)
         # a part of the blocks for each count, added in a fixed order
-        parts = [bounds[i: i + 1 + -(-len(bounds) // PARTS)] for i in range(0, len(bounds) - 1, -(-len(bounds) // PARTS))]
+        parts = [
+            bounds[i : i + 1 + -(-len(bounds) // PARTS)]
+            for i in range(0, len(bounds) - 1, -(-len(bounds) // PARTS))
+        ]
         found = np.zeros((len(parts), len(counts)), np.int64)
 
         def work(p: int) -> None:
             marks = np.zeros(len(counts), np.uint8)
-            count_triangles(lists.indptr, lists.near, (every.indptr, every.near), marks, found[p], parts[p][0], parts[p][-1])
+            count_triangles(
+                lists.indptr,
+                lists.near,
+                (every.indptr, every.near),
+                marks,
+                found[p],
+                parts[p][0],
+                parts[p][-1],
+            )
 
         run_parts(work, len(parts))
         counts = found.sum(0)
@@ -108,14 +129,20 @@ class LabelPropagation(Algorithm):
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
-            raise ConfigError(f"label_propagation: iterations is {self.iterations}; expected at least 1")
+            raise ConfigError(
+                f"label_propagation: iterations is {self.iterations}; expected at least 1"
+            )
 
     def run(self, partition: Partition, graph: Any) -> np.ndarray:
         _, columns = _undirected(partition, self.name)
         lists, n_own, label = columns.lists, partition.n_masters, columns.ids.copy()
         new = np.empty(n_own, np.int64)
         for _ in range(self.iterations):
-            lists.by_edges(lambda first, last: frequent_labels(lists.indptr, lists.near, label, new, first, last))
+            lists.by_edges(
+                lambda first, last: frequent_labels(
+                    lists.indptr, lists.near, label, new, first, last
+                )
+            )
             changed = not np.array_equal(new, label[:n_own])
             label[:n_own] = new
             if not partition.halo_comm.all_max(np.array(changed)):

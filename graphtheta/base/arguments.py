@@ -185,5 +185,9 @@ def _unbound(
     """Message about arguments that are missing, unknown or too many."""
     takes = [name for name in names.parameters if name not in ("self", "cls")]
     unknown = [name for name in keys if name not in takes]
-    about = f"there is no argument {unknown[0]!r}{did_you_mean(unknown[0], takes)}" if unknown else problem
+    about = (
+        f"there is no argument {unknown[0]!r}{did_you_mean(unknown[0], takes)}"
+        if unknown
+        else problem
+    )
     return f"{_called(function, args)}: {about}; it takes {', '.join(takes)}"

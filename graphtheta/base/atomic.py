@@ -18,6 +18,7 @@ knows its own files like this:
 A file that somebody else writes in one of these formats, under a name of GraphTheta, cannot be
 told from an own one.
 """
+
 from __future__ import annotations
 
 import fcntl
@@ -47,7 +48,9 @@ ASIDE = re.compile(r"\.graphtheta-[0-9a-f]{16}\.part")
 BEGINNINGS = re.compile(
     rb'# Data\ndataset: |\{"epoch": \d|\{\s*"(best_epoch|seeds)": |\{\s*"ranks": ?\d+,\s*"epochs"|\{"displayTimeUnit": "ms", "otherData": '
     rb'|\[\s*\{\s*"strategy": |\{\s*"cluster": |\{\s*"seconds": \[|.{8}\{"__metadata__":\{"job":|PK\x03\x04.{26}id\.npy'
-    rb'|<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="graphtheta">', re.DOTALL)
+    rb'|<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="graphtheta">',
+    re.DOTALL,
+)
 # bytes of a file that are compared with them
 COMPARED = 1 << 12
 
@@ -63,7 +66,12 @@ class Taken(OSError):
     """Another process writes to a folder."""
 
 
-def unwritable(path: Path | str, what: str, error: OSError, remedy: str = "free disk space or make the folder writable") -> FormatError:
+def unwritable(
+    path: Path | str,
+    what: str,
+    error: OSError,
+    remedy: str = "free disk space or make the folder writable",
+) -> FormatError:
     """The error for something that cannot be written.
 
     Args:
@@ -74,7 +82,10 @@ def unwritable(path: Path | str, what: str, error: OSError, remedy: str = "free 
     """
     at = path
     if isinstance(error, NotOurs):
-        at, remedy = error.filename, f"move it away, or {remedy if 'another' in remedy else 'choose another name'}"
+        at, remedy = (
+            error.filename,
+            f"move it away, or {remedy if 'another' in remedy else 'choose another name'}",
+        )
     return FormatError(f"{at}: {what} cannot be written: {error.strerror or error}; {remedy}")
 
 
@@ -220,11 +231,15 @@ def claim(folder: Path, names: re.Pattern[str], patience: float = 0.0) -> int:
         OSError: It cannot be made.
     """
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise NotOurs(folder, "there is a symbolic link" if folder.is_symlink() else "there is a file")
+        raise NotOurs(
+            folder, "there is a symbolic link" if folder.is_symlink() else "there is a file"
+        )
     make_folder(folder)
     found = os.listdir(folder)
     if found and MARKER not in found:
-        raise NotOurs(folder / min(found), "there is a file in a folder that graphtheta did not make")
+        raise NotOurs(
+            folder / min(found), "there is a file in a folder that graphtheta did not make"
+        )
     lock = open_marker(folder)
     try:
         if not locked(lock, patience):
@@ -232,7 +247,9 @@ def claim(folder: Path, names: re.Pattern[str], patience: float = 0.0) -> int:
         signed, found = bool(_signature(lock)), sorted(os.listdir(folder))
         # a process that is killed before it signs leaves an empty marker and nothing else
         if not signed and (found != [MARKER] or os.fstat(lock).st_size):
-            raise NotOurs(folder / found[0], "there is a file in a folder that graphtheta did not make")
+            raise NotOurs(
+                folder / found[0], "there is a file in a folder that graphtheta did not make"
+            )
         _clear(folder, names)
         sign(lock)
     except BaseException:
@@ -415,7 +432,12 @@ def _clear(folder: Path, names: re.Pattern[str]) -> None:
 
 
 def _this_process() -> dict[str, Any]:
-    return {"graphtheta": "lock", "host": socket.gethostname(), "pid": os.getpid(), "started": _started(os.getpid())}
+    return {
+        "graphtheta": "lock",
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "started": _started(os.getpid()),
+    }
 
 
 def _signature(file: int) -> dict[str, Any]:
@@ -430,7 +452,11 @@ def _signature(file: int) -> dict[str, Any]:
 def _is_at_work(signature: dict[str, Any]) -> bool:
     """Whether another process of this machine, which signed a marker, still runs."""
     pid = signature.get("pid")
-    if signature.get("host") != socket.gethostname() or not isinstance(pid, int) or pid == os.getpid():
+    if (
+        signature.get("host") != socket.gethostname()
+        or not isinstance(pid, int)
+        or pid == os.getpid()
+    ):
         return False
     return _started(pid) is not None and _started(pid) == signature.get("started")
 
@@ -438,5 +464,10 @@ def _is_at_work(signature: dict[str, Any]) -> bool:
 def _started(pid: int) -> str | None:
     """When a process was started, in ticks since the machine was; None if there is no such process."""
     with suppress(OSError, IndexError):
-        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[19]
+        return (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="ascii", errors="replace")
+            .rpartition(")")[2]
+            .split()[19]
+        )
     return None

@@ -2,6 +2,7 @@
 
 Reads both versions of control groups; on other systems there are no limits.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -14,7 +15,9 @@ def cpu_quota() -> float | None:
     """Number of CPUs this process may use, or None without a limit."""
     quotas = []
     for folder in _groups("cpu"):
-        found = _words(folder / "cpu.max") or _words(folder / "cpu.cfs_quota_us") + _words(folder / "cpu.cfs_period_us")
+        found = _words(folder / "cpu.max") or _words(folder / "cpu.cfs_quota_us") + _words(
+            folder / "cpu.cfs_period_us"
+        )
         quota, period = (*map(_number, found), None, None)[:2]
         if quota and period:
             quotas.append(quota / period)
@@ -34,8 +37,13 @@ def memory_left() -> int | None:
 def _memory() -> Iterator[tuple[int, int]]:
     """Limit and use of every group that has a limit."""
     for folder in _groups("memory"):
-        limit, used = (_first(folder / new) or _first(folder / old)
-                       for new, old in (("memory.max", "memory.limit_in_bytes"), ("memory.current", "memory.usage_in_bytes")))
+        limit, used = (
+            _first(folder / new) or _first(folder / old)
+            for new, old in (
+                ("memory.max", "memory.limit_in_bytes"),
+                ("memory.current", "memory.usage_in_bytes"),
+            )
+        )
         if limit is not None:
             words = _words(folder / "memory.stat")
             stat = dict(zip(words[::2], words[1::2], strict=False))

@@ -1,4 +1,5 @@
 """Pauses the cyclic garbage collector while many objects are made that stay."""
+
 from __future__ import annotations
 
 import gc

@@ -2,6 +2,7 @@
 
 All output is plain text, so that a log file is as readable as a terminal.
 """
+
 from __future__ import annotations
 
 import os
@@ -12,7 +13,9 @@ from contextlib import suppress
 
 # control characters but for line ends and tabs, marks that change the direction of text, and halves of characters, which
 # names of files and classes may have: a terminal would obey them
-UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def say(text: str = "") -> None:
@@ -60,9 +63,20 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """
     lines = [list(header), *map(list, rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-    text = ["  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True)))
-            for line in lines]
-    return "\n".join([text[0].rstrip(), "  ".join("-" * w for w in widths), *(line.rstrip() for line in text[1:])])
+    text = [
+        "  ".join(
+            cell.ljust(w) if i == 0 else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    ]
+    return "\n".join(
+        [
+            text[0].rstrip(),
+            "  ".join("-" * w for w in widths),
+            *(line.rstrip() for line in text[1:]),
+        ]
+    )
 
 
 def pairs(rows: Sequence[tuple[str, str]]) -> str:

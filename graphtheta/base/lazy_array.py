@@ -1,4 +1,5 @@
 """Arrays whose rows are read or computed when they are used: in every other respect arrays as NumPy has them."""
+
 from __future__ import annotations
 
 import operator
@@ -80,7 +81,11 @@ class LazyArray(NDArrayOperatorsMixin, ABC):
         chosen = entries[place]
         if isinstance(chosen, slice):
             begin, end, step = chosen.indices(len(self))
-            rows = self.read_range(begin, max(begin, end)) if step == 1 else self.read(np.arange(begin, end, step))
+            rows = (
+                self.read_range(begin, max(begin, end))
+                if step == 1
+                else self.read(np.arange(begin, end, step))
+            )
             entries[place] = slice(None)
             return rows[tuple(entries)]
         numbers, *others = self._numbers(chosen)
@@ -96,12 +101,16 @@ class LazyArray(NDArrayOperatorsMixin, ABC):
         numbers = np.asarray(chosen)
         if numbers.dtype.kind == "b":
             if numbers.shape != self.shape[: numbers.ndim]:
-                raise IndexError(f"a mask of shape {numbers.shape} does not fit an array of shape {self.shape}")
+                raise IndexError(
+                    f"a mask of shape {numbers.shape} does not fit an array of shape {self.shape}"
+                )
             return np.nonzero(numbers)
         n = len(self)
         wrong = (numbers < -n) | (numbers >= n)
         if wrong.any():
-            raise IndexError(f"index {numbers[wrong].flat[0]} is out of bounds for axis 0 with size {n}")
+            raise IndexError(
+                f"index {numbers[wrong].flat[0]} is out of bounds for axis 0 with size {n}"
+            )
         return (np.where(numbers < 0, numbers + n, numbers).astype(np.int64, copy=False),)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -126,7 +135,9 @@ class LazyArray(NDArrayOperatorsMixin, ABC):
         return values.astype(self.dtype if dtype is None else dtype, copy=bool(copy))
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        return getattr(ufunc, method)(*(np.asarray(x) if isinstance(x, LazyArray) else x for x in inputs), **options)
+        return getattr(ufunc, method)(
+            *(np.asarray(x) if isinstance(x, LazyArray) else x for x in inputs), **options
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype})"
@@ -148,8 +159,10 @@ def _entry(part: Any) -> Any:
     if not found.size and not isinstance(part, np.ndarray):
         found = found.astype(np.intp)
     if found.dtype.kind not in "iub":
-        raise IndexError("only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are valid "
-                         "indices")
+        raise IndexError(
+            "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are valid "
+            "indices"
+        )
     return found
 
 

@@ -1,4 +1,5 @@
 """Logging to standard error; ``start_logging`` sets level and format."""
+
 from __future__ import annotations
 
 import logging
@@ -23,8 +24,12 @@ def start_logging(level: str, rank: int = 0, size: int = 1) -> None:
         rank, size: Of this process; ranks above 0 report warnings and errors only.
     """
     handler = logging.StreamHandler()
-    handler.setFormatter(Printable(f"%(asctime)s {rank}/{size} %(levelname)s %(module)s: %(message)s", "%H:%M:%S"))
+    handler.setFormatter(
+        Printable(f"%(asctime)s {rank}/{size} %(levelname)s %(module)s: %(message)s", "%H:%M:%S")
+    )
     for old in list(logger.handlers):
         logger.removeHandler(old)
     logger.addHandler(handler)
-    logger.setLevel(level.upper() if rank == 0 else max(logging.WARNING, getattr(logging, level.upper())))
+    logger.setLevel(
+        level.upper() if rank == 0 else max(logging.WARNING, getattr(logging, level.upper()))
+    )

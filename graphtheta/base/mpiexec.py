@@ -1,4 +1,5 @@
 """Programs in processes of their own, with MPI or without."""
+
 from __future__ import annotations
 
 import os
@@ -11,17 +12,42 @@ from pathlib import Path
 SECONDS = 60
 # beginnings of the variables that a launcher sets for its ranks; others, such as OMPI_MCA_btl,
 # MPI4PY_LIBMPI and HYDRA_LAUNCHER, are settings of the user
-OF_RANKS = ("PMI", "HYDI_", "MPI_LOCAL", "PRTE_", "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_", "OMPI_FIRST_RANKS", "OMPI_APP_CTX_",
-            "OMPI_NUM_APP_CTX", "OMPI_ARGV", "OMPI_COMMAND", "OMPI_FILE_LOCATION", "OMPI_MCA_ess", "OMPI_MCA_orte_", "OMPI_MCA_pmix")
+OF_RANKS = (
+    "PMI",
+    "HYDI_",
+    "MPI_LOCAL",
+    "PRTE_",
+    "OMPI_COMM_WORLD_",
+    "OMPI_UNIVERSE_",
+    "OMPI_FIRST_RANKS",
+    "OMPI_APP_CTX_",
+    "OMPI_NUM_APP_CTX",
+    "OMPI_ARGV",
+    "OMPI_COMMAND",
+    "OMPI_FILE_LOCATION",
+    "OMPI_MCA_ess",
+    "OMPI_MCA_orte_",
+    "OMPI_MCA_pmix",
+)
 
 
 def find_mpiexec() -> Path | None:
     """The mpiexec beside this Python, else the first one the shell finds."""
-    found = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
+    found = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which(
+        "mpiexec"
+    )
     return Path(found) if found else None
 
 
 def run(words: list[str], seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
     """Run a program, for some seconds at most, without the variables of a rank, so that it can start MPI itself."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(OF_RANKS)}
-    return subprocess.run(words, capture_output=True, text=True, timeout=seconds, env=clean, stdin=subprocess.DEVNULL, check=False)
+    return subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        env=clean,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )

@@ -3,6 +3,7 @@
 The header is read first. The array is read or mapped only if the declared dtype and shape are
 accepted and the declared size is that of the file. One that is read must fit into memory.
 """
+
 from __future__ import annotations
 
 import io
@@ -24,8 +25,22 @@ from graphtheta.base.regular import open_regular
 from graphtheta.errors import FormatError
 
 # what NumPy, zipfile and zlib raise on damaged files
-UNREADABLE = (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, SyntaxError, RuntimeError, MemoryError, OverflowError,
-              zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError)
+UNREADABLE = (
+    OSError,
+    EOFError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    SyntaxError,
+    RuntimeError,
+    MemoryError,
+    OverflowError,
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    tokenize.TokenError,
+)
 AGAIN = "the file is damaged or incomplete; copy or download it again"
 # the header of a plain array takes 118 bytes; NumPy allocates the length a damaged one declares
 HEAD = 12 + 10_000
@@ -33,7 +48,9 @@ HEAD = 12 + 10_000
 SURROGATES, LAST_CODE = range(0xD800, 0xE000), 0x10FFFF
 
 
-def read_array(stream: Any, size: int, at: str, kinds: str = "fiub", ndim: int | None = None) -> np.ndarray:
+def read_array(
+    stream: Any, size: int, at: str, kinds: str = "fiub", ndim: int | None = None
+) -> np.ndarray:
     """One array in .npy form.
 
     Args:
@@ -58,7 +75,9 @@ def read_array(stream: Any, size: int, at: str, kinds: str = "fiub", ndim: int |
     except FormatError:
         raise
     except UNREADABLE as error:
-        raise FormatError(f"{at} cannot be read ({error or type(error).__name__}); {AGAIN}") from error
+        raise FormatError(
+            f"{at} cannot be read ({error or type(error).__name__}); {AGAIN}"
+        ) from error
 
 
 def read_npy(path: str | os.PathLike[str], what: str, kinds: str, ndim: int) -> np.ndarray:
@@ -77,7 +96,9 @@ def read_npy(path: str | os.PathLike[str], what: str, kinds: str, ndim: int) -> 
         with open_regular(path) as stream:
             return read_array(stream, os.fstat(stream.fileno()).st_size, at, kinds, ndim)
     except OSError as error:
-        raise FormatError(f"{at} cannot be read: {error.strerror or error}; check the path") from error
+        raise FormatError(
+            f"{at} cannot be read: {error.strerror or error}; check the path"
+        ) from error
 
 
 def map_npy(path: str | os.PathLike[str]) -> np.ndarray:
@@ -103,21 +124,32 @@ def map_npy(path: str | os.PathLike[str]) -> np.ndarray:
             with Path(path).open("rb") as stream:
                 head = io.BytesIO(stream.read(HEAD))
                 shape, by_columns, dtype = read_header(head)
-                if shape and dtype.kind in "fiub" and dtype.isnative and not (by_columns and len(shape) > 1):
+                if (
+                    shape
+                    and dtype.kind in "fiub"
+                    and dtype.isnative
+                    and not (by_columns and len(shape) > 1)
+                ):
                     return _checked(at, _mapped(at, stream, shape, dtype, head.tell()))
     except FormatError:
         raise
     except UNREADABLE as error:
         problem = f" ({error or type(error).__name__})"
-    raise FormatError(f"{at}{problem}; expected an array of numbers with one axis or more, in C order; write it with "
-                      "numpy.save(path, numpy.ascontiguousarray(values))")
+    raise FormatError(
+        f"{at}{problem}; expected an array of numbers with one axis or more, in C order; write it with "
+        "numpy.save(path, numpy.ascontiguousarray(values))"
+    )
 
 
-def _mapped(at: str, stream: Any, shape: tuple[int, ...], dtype: np.dtype, begin: int) -> np.ndarray:
+def _mapped(
+    at: str, stream: Any, shape: tuple[int, ...], dtype: np.dtype, begin: int
+) -> np.ndarray:
     """The array that begins at a byte of an open file."""
     declared, held = math.prod(shape) * dtype.itemsize, os.fstat(stream.fileno()).st_size - begin
     if min(shape) < 0 or declared != held:
-        raise FormatError(f"{at}: the header declares shape {list(shape)} of {dtype}, {declared} bytes, but the file holds {held}; {AGAIN}")
+        raise FormatError(
+            f"{at}: the header declares shape {list(shape)} of {dtype}, {declared} bytes, but the file holds {held}; {AGAIN}"
+        )
     if not declared:
         return np.zeros(shape, dtype)
     return np.ndarray(shape, dtype, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ), begin)
@@ -135,27 +167,43 @@ def read_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
     version = npy.read_magic(stream)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"npy format version {version} is for structured arrays only")
-    return npy.read_array_header_1_0(stream) if version == (1, 0) else npy.read_array_header_2_0(stream)
+    return (
+        npy.read_array_header_1_0(stream)
+        if version == (1, 0)
+        else npy.read_array_header_2_0(stream)
+    )
 
 
-def _check(at: str, shape: tuple[int, ...], dtype: np.dtype, held: int, kinds: str, ndim: int | None) -> None:
+def _check(
+    at: str, shape: tuple[int, ...], dtype: np.dtype, held: int, kinds: str, ndim: int | None
+) -> None:
     """Check that the declared array is accepted, is in the file and fits into memory."""
     if dtype.hasobject:
-        raise FormatError(f"{at} holds Python objects (dtype {dtype}), which are not loaded because unpickling can run code; "
-                          "save plain number or text arrays")
+        raise FormatError(
+            f"{at} holds Python objects (dtype {dtype}), which are not loaded because unpickling can run code; "
+            "save plain number or text arrays"
+        )
     if dtype.kind not in kinds:
-        raise FormatError(f"{at} has dtype {dtype}, expected {kinds_text(kinds)}; convert it before saving")
+        raise FormatError(
+            f"{at} has dtype {dtype}, expected {kinds_text(kinds)}; convert it before saving"
+        )
     if ndim is not None and len(shape) != ndim:
-        raise FormatError(f"{at} has shape {list(shape)}, expected {ndim} axes; reshape it before saving")
+        raise FormatError(
+            f"{at} has shape {list(shape)}, expected {ndim} axes; reshape it before saving"
+        )
     declared = math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or declared != held:
-        raise FormatError(f"{at}: the header declares shape {list(shape)} of {dtype}, {declared} bytes, but the file holds {held}; "
-                          f"{AGAIN}")
+        raise FormatError(
+            f"{at}: the header declares shape {list(shape)} of {dtype}, {declared} bytes, but the file holds {held}; "
+            f"{AGAIN}"
+        )
     # a header can declare any number of empty rows; [2, 0] is a graph without edges
     if not declared and shape and (shape[0] > 2 or not dtype.itemsize):
         raise FormatError(f"{at} has shape {list(shape)} of {dtype} and is empty; leave it out")
     if declared > memory_bytes():
-        raise FormatError(f"{at} needs {declared / 2**30:.1f} GiB and this machine has {memory_bytes() / 2**30:.1f}; use a larger machine")
+        raise FormatError(
+            f"{at} needs {declared / 2**30:.1f} GiB and this machine has {memory_bytes() / 2**30:.1f}; use a larger machine"
+        )
 
 
 def _checked(at: str, array: np.ndarray) -> np.ndarray:
@@ -165,7 +213,9 @@ def _checked(at: str, array: np.ndarray) -> np.ndarray:
         raise FormatError(f"{at} is bool and has bytes other than 0 and 1; {AGAIN}")
     if array.dtype.kind == "U" and array.size:
         codes = np.atleast_1d(array).view(np.uint32)
-        if codes.max() > LAST_CODE or bool(((codes >= SURROGATES.start) & (codes < SURROGATES.stop)).any()):
+        if codes.max() > LAST_CODE or bool(
+            ((codes >= SURROGATES.start) & (codes < SURROGATES.stop)).any()
+        ):
             raise FormatError(f"{at} is text and has codes that are not characters; {AGAIN}")
     return array
 

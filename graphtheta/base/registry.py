@@ -1,4 +1,5 @@
 """Registries of components that a job chooses by name: built-in ones, and those that users add."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -31,7 +32,13 @@ class Registry(dict[str, T]):
         built_in: The components of the package.
     """
 
-    def __init__(self, what: str, is_one: Callable[[Any], bool], reserved: Iterable[str], built_in: Iterable[T]):
+    def __init__(
+        self,
+        what: str,
+        is_one: Callable[[Any], bool],
+        reserved: Iterable[str],
+        built_in: Iterable[T],
+    ):
         super().__init__((component.name, component) for component in built_in)
         self.what, self._is_one = what, is_one
         self._taken = {*reserved, *self}
@@ -48,11 +55,17 @@ class Registry(dict[str, T]):
         """
         if not self._is_one(component):
             article = "an" if self.what[0] in "aeiou" else "a"
-            raise ConfigError(f"{shown(component)} is not {article} {self.what}; docs/extending.md shows how to write one")
+            raise ConfigError(
+                f"{shown(component)} is not {article} {self.what}; docs/extending.md shows how to write one"
+            )
         if not str(component.name).isidentifier():
-            raise ConfigError(f"{component.name!r} is not a valid {self.what} name; use letters, digits and underscores")
+            raise ConfigError(
+                f"{component.name!r} is not a valid {self.what} name; use letters, digits and underscores"
+            )
         if component.name in self._taken:
-            raise ConfigError(f"the {self.what} {component.name!r} is built in; choose another name")
+            raise ConfigError(
+                f"the {self.what} {component.name!r} is built in; choose another name"
+            )
         self[component.name] = component
         return component
 
@@ -72,17 +85,25 @@ class Registry(dict[str, T]):
             ConfigError: There is none.
         """
         if not isinstance(name, str):
-            raise ConfigError(f"{self.what}: got {shown(name)}; give a name, one of {', '.join(self)}")
+            raise ConfigError(
+                f"{self.what}: got {shown(name)}; give a name, one of {', '.join(self)}"
+            )
         if name in self:
             return self[name]
         if ":" not in name:
-            raise ConfigError(f"{self.what} {name!r} is not known{did_you_mean(name, self)}; choose from {', '.join(self)}, "
-                              "or give your own as FILE.py:NAME")
+            raise ConfigError(
+                f"{self.what} {name!r} is not known{did_you_mean(name, self)}; choose from {', '.join(self)}, "
+                "or give your own as FILE.py:NAME"
+            )
         file, _, inside = name.rpartition(":")
         if not inside.isidentifier() or not file.endswith(".py"):
-            raise ConfigError(f"{self.what} {name!r} is not of the form FILE.py:NAME, such as mine.py:{self.what.title().replace(' ', '')}")
+            raise ConfigError(
+                f"{self.what} {name!r} is not of the form FILE.py:NAME, such as mine.py:{self.what.title().replace(' ', '')}"
+            )
         module = load_module(Path(file), self.what)
         if not self._is_one(getattr(module, inside, None)):
             own = [n for n, value in vars(module).items() if self._is_one(value)]
-            raise ConfigError(f"{file} has no {self.what} {inside}; it has {', '.join(own) or 'none at all'}")
+            raise ConfigError(
+                f"{file} has no {self.what} {inside}; it has {', '.join(own) or 'none at all'}"
+            )
         return self.add(getattr(module, inside))

@@ -5,6 +5,7 @@ the draw that belongs to a node or an edge, and all ranks, partitions and thread
 
 Mixing function: the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 """
+
 from __future__ import annotations
 
 from enum import IntEnum
@@ -75,7 +76,9 @@ def normal(key: int, ids: np.ndarray, cols: int | None = None) -> np.ndarray:
     return radius * np.cos(2.0 * np.pi * uniform(other, ids, cols))
 
 
-def integers(key: int | np.ndarray, ids: np.ndarray, high: int | np.ndarray, cols: int | None = None) -> np.ndarray:
+def integers(
+    key: int | np.ndarray, ids: np.ndarray, high: int | np.ndarray, cols: int | None = None
+) -> np.ndarray:
     """Uniform integers in [0, high), int64, [n] or [n, cols]; high is one number, or one for each id."""
     return np.minimum((uniform(key, ids, cols) * high).astype(np.int64), high - 1)
 
@@ -106,7 +109,10 @@ class Permutation:
         width = max(n - 1, 0).bit_length()
         self.n, self._low = n, np.uint64(width - width // 2)
         self._masks = [np.uint64((1 << half) - 1) for half in (width - width // 2, width // 2)]
-        self._rounds = [(i % 2, np.uint64(_mix_int((key + (i + 1) * _GOLDEN) & _MASK))) for i in range(self.ROUNDS)]
+        self._rounds = [
+            (i % 2, np.uint64(_mix_int((key + (i + 1) * _GOLDEN) & _MASK)))
+            for i in range(self.ROUNDS)
+        ]
 
     def item(self, positions: np.ndarray) -> np.ndarray:
         """The items at some positions, [k] int64."""

@@ -4,6 +4,7 @@ They stand for a matrix that has the columns of all types side by side, and 0 ou
 the own type. Only the own values are stored, so rows of T types take the memory of their numbers,
 where a dense matrix takes T times as much and a sparse one adds a column number to each value.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +48,11 @@ class TypedRows:
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        return self.kind.nbytes + sum(x.nbytes for x in self.blocks) + (0 if self._at is None else self._at.nbytes)
+        return (
+            self.kind.nbytes
+            + sum(x.nbytes for x in self.blocks)
+            + (0 if self._at is None else self._at.nbytes)
+        )
 
     def types(self) -> Iterator[tuple[np.ndarray, slice, Any]]:
         """For each type its rows, its columns, and the numbers of its rows: a slice if they are adjacent."""
@@ -55,7 +60,7 @@ class TypedRows:
             own: Any = np.flatnonzero(self.kind == code)
             if len(own) and own[-1] - own[0] == len(own) - 1:
                 own = slice(int(own[0]), int(own[-1]) + 1)
-            yield block, slice(*self.bounds[code: code + 2]), own
+            yield block, slice(*self.bounds[code : code + 2]), own
 
     def __getitem__(self, key: Any) -> TypedRows:
         """Rows by number, [m] int, by a mask [n], or adjacent ones, which are not copied."""
@@ -63,14 +68,22 @@ class TypedRows:
         if isinstance(key, slice):
             begin, _, step = key.indices(len(self.kind))
             assert step == 1
-            before, count = (np.bincount(x, minlength=len(self.blocks)) for x in (self.kind[:begin], kind))
-            return TypedRows(kind, [x[a: a + n] for x, a, n in zip(self.blocks, before, count, strict=True)])
+            before, count = (
+                np.bincount(x, minlength=len(self.blocks)) for x in (self.kind[:begin], kind)
+            )
+            return TypedRows(
+                kind, [x[a : a + n] for x, a, n in zip(self.blocks, before, count, strict=True)]
+            )
         return self.taken(key, lambda x, rows: x[rows])
 
-    def taken(self, rows: np.ndarray, take: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> TypedRows:
+    def taken(
+        self, rows: np.ndarray, take: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    ) -> TypedRows:
         """Rows by number, [m] int, or by a mask; ``take`` copies rows [k] int64 of an array."""
         kind, at = self.kind[rows], self._positions[rows]
-        return TypedRows(kind, [take(x, at[kind == code].astype(np.int64)) for code, x in enumerate(self.blocks)])
+        return TypedRows(
+            kind, [take(x, at[kind == code].astype(np.int64)) for code, x in enumerate(self.blocks)]
+        )
 
     @property
     def _positions(self) -> np.ndarray:
@@ -116,20 +129,28 @@ class TypedRows:
         out = np.zeros((len(self.kind), 1 + max(x.shape[1] for x in self.blocks)), self.dtype)
         out[:, 0] = self.kind
         for block, _, own in self.types():
-            out[own, 1: 1 + block.shape[1]] = block
+            out[own, 1 : 1 + block.shape[1]] = block
         return out
 
     def unpadded(self, rows: np.ndarray) -> TypedRows:
         """Rows of the same types and widths as these, from what ``padded`` returned for them."""
         kind = rows[:, 0].astype(KIND)
-        return TypedRows(kind, [rows[kind == code, 1: 1 + x.shape[1]] for code, x in enumerate(self.blocks)])
+        return TypedRows(
+            kind, [rows[kind == code, 1 : 1 + x.shape[1]] for code, x in enumerate(self.blocks)]
+        )
 
 
 # what has types in a graph: their field, what they are, and what their types and values are called
 NODES, EDGES = ("x", "nodes", "type", "features"), ("edge_attr", "edges", "relation", "attributes")
 
 
-def blocks_of(x: Any, kind: np.ndarray, widths: Sequence[int], name: str, of: tuple[str, str, str, str] = NODES) -> list[np.ndarray]:
+def blocks_of(
+    x: Any,
+    kind: np.ndarray,
+    widths: Sequence[int],
+    name: str,
+    of: tuple[str, str, str, str] = NODES,
+) -> list[np.ndarray]:
     """For each type its rows and columns of a matrix, [n of the type, width] each.
 
     Args:
@@ -146,24 +167,37 @@ def blocks_of(x: Any, kind: np.ndarray, widths: Sequence[int], name: str, of: tu
         return [np.asarray(block) for block in x.blocks]
     (field, what, type_, values), ends = of, np.cumsum(widths).tolist()
     if x.shape[1] != ends[-1]:
-        raise DataError(f"{name}: {field} has {x.shape[1]} columns, but those of its {type_}s are {ends[-1]}, so that {values} cannot be "
-                        f"standardised by {type_}; standardise them before columns are added")
-    rows = [x[np.flatnonzero(kind == code)][:, b - n: b] for code, (b, n) in enumerate(zip(ends, widths, strict=True))]
+        raise DataError(
+            f"{name}: {field} has {x.shape[1]} columns, but those of its {type_}s are {ends[-1]}, so that {values} cannot be "
+            f"standardised by {type_}; standardise them before columns are added"
+        )
+    rows = [
+        x[np.flatnonzero(kind == code)][:, b - n : b]
+        for code, (b, n) in enumerate(zip(ends, widths, strict=True))
+    ]
     blocks = [part.toarray() if is_sparse(part) else part for part in rows]
-    if sum(map(np.count_nonzero, blocks)) != (x.count_nonzero() if is_sparse(x) else np.count_nonzero(x)):
-        raise DataError(f"{name}: {what} of a {type_} have values in columns of {field} that belong to other {type_}s, so that {values} "
-                        f"cannot be standardised by {type_}; give {field} as a dict by {type_}, or as columns of all {what} without "
-                        f"'{type_}_widths' in meta")
+    if sum(map(np.count_nonzero, blocks)) != (
+        x.count_nonzero() if is_sparse(x) else np.count_nonzero(x)
+    ):
+        raise DataError(
+            f"{name}: {what} of a {type_} have values in columns of {field} that belong to other {type_}s, so that {values} "
+            f"cannot be standardised by {type_}; give {field} as a dict by {type_}, or as columns of all {what} without "
+            f"'{type_}_widths' in meta"
+        )
     return blocks
 
 
 def of_blocks(kind: np.ndarray, blocks: Sequence[np.ndarray], dense: bool) -> Any:
     """The matrix of what ``blocks_of`` returned: rows at the widths of their types if that saves memory and ``dense`` is not asked for."""
     shape = len(kind), sum(block.shape[1] for block in blocks)
-    if not dense and len(blocks) <= MOST_TYPES and sum(x.size for x in blocks) < WORTH * shape[0] * shape[1]:
+    if (
+        not dense
+        and len(blocks) <= MOST_TYPES
+        and sum(x.size for x in blocks) < WORTH * shape[0] * shape[1]
+    ):
         return TypedRows(np.asarray(kind).astype(KIND), blocks)
     out, b = np.zeros(shape, blocks[0].dtype), 0
     for code, block in enumerate(blocks):
-        out[kind == code, b: b + block.shape[1]] = block
+        out[kind == code, b : b + block.shape[1]] = block
         b += block.shape[1]
     return out

@@ -4,6 +4,7 @@ Which file runs is said by keys of a job (``CODE_KEYS``). Those that the user gi
 line, in a file of ``--config`` or in Python, are run. Those that a file of a run says are run only
 if the user trusts the run.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -19,13 +20,26 @@ from typing import Any
 from graphtheta.errors import ConfigError, GraphThetaError
 
 # keys of a job whose values may be FILE.py:NAME
-CODE_KEYS = ("model", "task", "metric", "structural_features", "order", "sampler", "history", "partitioner", "masters", "cache_policy",
-             "exchange")
+CODE_KEYS = (
+    "model",
+    "task",
+    "metric",
+    "structural_features",
+    "order",
+    "sampler",
+    "history",
+    "partitioner",
+    "masters",
+    "cache_policy",
+    "exchange",
+)
 # names of files in a value, of which several are joined by +
 NAMED = re.compile(r"[^+]+?\.py(?=:)")
 
 
-def check_trusted(values: Mapping[str, Any], given: Mapping[str, Any], where: str, trust: bool) -> None:
+def check_trusted(
+    values: Mapping[str, Any], given: Mapping[str, Any], where: str, trust: bool
+) -> None:
     """Check that no file of code is named but by the user.
 
     Args:
@@ -42,8 +56,10 @@ def check_trusted(values: Mapping[str, Any], given: Mapping[str, Any], where: st
             continue
         found = NAMED.search(value)
         if found:
-            raise ConfigError(f"{where}: {key}={value} would run the file {Path(found[0]).absolute()} with your rights; if you trust "
-                              f"it, give --trust (in Python, trust=True), or the value itself: --{key.replace('_', '-')} {value}")
+            raise ConfigError(
+                f"{where}: {key}={value} would run the file {Path(found[0]).absolute()} with your rights; if you trust "
+                f"it, give --trust (in Python, trust=True), or the value itself: --{key.replace('_', '-')} {value}"
+            )
 
 
 def load_module(file: Path, what: str) -> ModuleType:
@@ -57,7 +73,9 @@ def load_module(file: Path, what: str) -> ModuleType:
         ConfigError: There is no such file, or it cannot be imported.
     """
     if not file.is_file():
-        raise ConfigError(f"the {what} file {file} does not exist; give its path from the current folder")
+        raise ConfigError(
+            f"the {what} file {file} does not exist; give its path from the current folder"
+        )
     name = f"_graphtheta_user_{hashlib.blake2b(str(file.resolve()).encode(), digest_size=8).hexdigest()}"
     spec = spec_from_file_location(name, file)
     assert spec is not None
@@ -70,11 +88,17 @@ def load_module(file: Path, what: str) -> ModuleType:
     except GraphThetaError:
         raise
     except Exception as error:
-        raise ConfigError(f"the {what} file {file} cannot be imported: {type(error).__name__}: {error}{_line(file, error)}") from error
+        raise ConfigError(
+            f"the {what} file {file} cannot be imported: {type(error).__name__}: {error}{_line(file, error)}"
+        ) from error
     return module
 
 
 def _line(file: Path, error: Exception) -> str:
     """The line of the file that raised the error, unless the message already contains it."""
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == file.name]
+    lines = [
+        f.lineno
+        for f in traceback.extract_tb(error.__traceback__)
+        if Path(f.filename).name == file.name
+    ]
     return f" (line {lines[-1]})" if lines and not isinstance(error, SyntaxError) else ""

@@ -1,4 +1,5 @@
 """Messages about keys: what is wrong with a value, what is allowed, suggestions for typos."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -9,10 +10,18 @@ from typing import Any, Literal, get_args, get_origin
 
 # types of pydantic errors, as what was expected
 EXPECTED = {
-    "int_parsing": "a whole number", "int_type": "a whole number", "int_from_float": "a whole number",
-    "float_parsing": "a number", "float_type": "a number", "finite_number": "a finite number",
-    "bool_parsing": "true or false", "bool_type": "true or false", "string_type": "text",
-    "greater_than_equal": "at least {ge}", "greater_than": "more than {gt}", "less_than": "less than {lt}",
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "greater_than_equal": "at least {ge}",
+    "greater_than": "more than {gt}",
+    "less_than": "less than {lt}",
     "less_than_equal": "at most {le}",
 }
 
@@ -49,7 +58,11 @@ def literals(hint: Any) -> tuple[Any, ...]:
     return get_args(hint) if get_origin(hint) is Literal else ()
 
 
-def explain(error: Any, choices: Callable[[str], Iterable[Any]], registered: Mapping[str, str] = MappingProxyType({})) -> str:
+def explain(
+    error: Any,
+    choices: Callable[[str], Iterable[Any]],
+    registered: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """One problem found by pydantic, as: key, value, what is allowed.
 
     Args:
@@ -63,7 +76,11 @@ def explain(error: Any, choices: Callable[[str], Iterable[Any]], registered: Map
     key, value = str(error["loc"][0]), error["input"]
     if error["type"] == "literal_error":
         allowed, own = tuple(choices(key)), ", FILE.py:NAME" if key in registered else ""
-        return (f"{key}: unknown {registered.get(key, 'value')} {shown(value)}{did_you_mean(value, allowed)}; "
-                f"allowed: {', '.join(map(str, allowed))}{own}")
-    expected = EXPECTED.get(error["type"], "").format(**error.get("ctx", {})) or str(error["msg"]).removeprefix("Value error, expected ")
+        return (
+            f"{key}: unknown {registered.get(key, 'value')} {shown(value)}{did_you_mean(value, allowed)}; "
+            f"allowed: {', '.join(map(str, allowed))}{own}"
+        )
+    expected = EXPECTED.get(error["type"], "").format(**error.get("ctx", {})) or str(
+        error["msg"]
+    ).removeprefix("Value error, expected ")
     return f"{key}: got {shown(value)}, expected {expected}"

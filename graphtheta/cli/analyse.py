@@ -1,4 +1,5 @@
 """``graphtheta analyse``: runs a graph algorithm and writes the values of all nodes by original id."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -28,12 +29,28 @@ def analyse(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser("analyse", f"Run a graph algorithm ({', '.join(ALGORITHMS)}) and write the values of all nodes, by original id.",
-                    "mpiexec -n 2 graphtheta analyse pagerank:damping=0.9 --dataset cora --to ranks.csv", "ALGORITHM ")
-    parser.add_argument("algorithm", metavar="ALGORITHM", help="NAME or NAME:option=value,..., or your own as FILE.py:NAME")
-    parser.add_argument("--to", metavar="PATH", help="output: a file, .npz or .csv, or with --format a folder [ALGORITHM.npz]")
-    parser.add_argument("--format", metavar="{parquet,csv,npy}", choices=tuple(FORMATS),
-                        help="write a folder, to which each worker writes a part in this format")
+    parser = Parser(
+        "analyse",
+        f"Run a graph algorithm ({', '.join(ALGORITHMS)}) and write the values of all nodes, by original id.",
+        "mpiexec -n 2 graphtheta analyse pagerank:damping=0.9 --dataset cora --to ranks.csv",
+        "ALGORITHM ",
+    )
+    parser.add_argument(
+        "algorithm",
+        metavar="ALGORITHM",
+        help="NAME or NAME:option=value,..., or your own as FILE.py:NAME",
+    )
+    parser.add_argument(
+        "--to",
+        metavar="PATH",
+        help="output: a file, .npz or .csv, or with --format a folder [ALGORITHM.npz]",
+    )
+    parser.add_argument(
+        "--format",
+        metavar="{parquet,csv,npy}",
+        choices=tuple(FORMATS),
+        help="write a folder, to which each worker writes a part in this format",
+    )
     parser.add_job_keys()
     options, keys = parser.read(argv)
     job, algorithm = Job(**keys), make_algorithm(options.algorithm)
@@ -53,8 +70,19 @@ def analyse(argv: list[str]) -> int:
             found = on_worker(graph, algorithm, comm, job.masters, job.partitioner, job.seed)
             n = parts.write(Rows(algorithm.name, as_ids(graph, found.nodes), shown(found.values)))
         else:
-            values = whole(graph, algorithm, comm=comm, masters=job.masters, partitioner=job.partitioner, seed=job.seed)
-            rows = Rows(algorithm.name, as_ids(graph, np.arange(len(values))), shown(values)) if comm.rank == 0 else None
+            values = whole(
+                graph,
+                algorithm,
+                comm=comm,
+                masters=job.masters,
+                partitioner=job.partitioner,
+                seed=job.seed,
+            )
+            rows = (
+                Rows(algorithm.name, as_ids(graph, np.arange(len(values))), shown(values))
+                if comm.rank == 0
+                else None
+            )
             n = write_together(path, rows, comm)
         if comm.rank == 0:
             say(f"{algorithm.name} of {n:,} nodes in {path}")

@@ -1,4 +1,5 @@
 """The commands that work on graphs and models. Each reads its flags, then runs on all ranks together."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -51,8 +52,11 @@ def train(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser("train", "Train a model; without flags, a small built-in job.",
-                    "mpiexec -n 2 graphtheta train --dataset cora --model gcn --strategy mini --batch-size 140")
+    parser = Parser(
+        "train",
+        "Train a model; without flags, a small built-in job.",
+        "mpiexec -n 2 graphtheta train --dataset cora --model gcn --strategy mini --batch-size 140",
+    )
     parser.add_job_keys()
     _, keys = parser.read(argv)
     job = Job(**keys)
@@ -66,17 +70,28 @@ def train_all(job: Job, comm: Comm) -> None:
     """
     jobs = [job]
     if job.seeds > 1:
-        jobs = [job.change(seed=seed, seeds=1, out=str(job.folder / f"seed-{seed}")) for seed in range(job.seed, job.seed + job.seeds)]
+        jobs = [
+            job.change(seed=seed, seeds=1, out=str(job.folder / f"seed-{seed}"))
+            for seed in range(job.seed, job.seed + job.seeds)
+        ]
     check_startable(jobs, comm)
     results = [train_once(one, comm) for one in jobs]
     if comm.rank == 0 and job.seeds > 1:
         values = {name: [r.metrics[name] for r in results] for name in results[0].metrics}
-        rows = [(name, *map(figure, (float(np.mean(v)), float(np.std(v, ddof=1)), min(v), max(v)))) for name, v in values.items()]
-        say(f"\n{job.seeds} seeds, saved in {job.folder}\n" + table(("metric", "mean", "deviation", "lowest", "highest"), rows))
+        rows = [
+            (name, *map(figure, (float(np.mean(v)), float(np.std(v, ddof=1)), min(v), max(v))))
+            for name, v in values.items()
+        ]
+        say(
+            f"\n{job.seeds} seeds, saved in {job.folder}\n"
+            + table(("metric", "mean", "deviation", "lowest", "highest"), rows)
+        )
         positive = sorted({result.positive for result in results})
         if len(positive) > 1:
-            logger.warning(f"the positive class differs between the seeds ({', '.join(positive)}), so "
-                           "means of f1, auc and average_precision mix both; choose one with --positive")
+            logger.warning(
+                f"the positive class differs between the seeds ({', '.join(positive)}), so "
+                "means of f1, auc and average_precision mix both; choose one with --positive"
+            )
         say_positive(", ".join(positive))
         record = {"seeds": job.seeds, "metrics": values, "ranks": comm.size}
         write_json(job.folder / RESULT_FILE, record | as_entry(", ".join(positive)))
@@ -125,7 +140,9 @@ def train_once(job: Job, comm: Comm) -> Result:
     if job.halo != "exact":
         moved = halo_error(trainer)
         if comm.rank == 0:
-            say(f"halo={job.halo}: rounding changes the loss of the first step by a relative {moved:.1e}")
+            say(
+                f"halo={job.halo}: rounding changes the loss of the first step by a relative {moved:.1e}"
+            )
     predicted = trainer.predicted_peak()
     with RunLog(job, comm, trainer.setup.metric) as log:
         try:
@@ -134,11 +151,15 @@ def train_once(job: Job, comm: Comm) -> Result:
             if not error.best_epoch:
                 raise
             trainer.save(job.folder / WEIGHTS)
-            best = f"{job.folder / WEIGHTS} holds the best model before, of epoch {error.best_epoch}"
+            best = (
+                f"{job.folder / WEIGHTS} holds the best model before, of epoch {error.best_epoch}"
+            )
             raise DivergedError(f"{error}; {best}") from None
         if not log.begun and comm.broadcast((job.folder / RESULT_FILE).is_file()):
             if comm.rank == 0:
-                say(f"{job.folder} holds a finished run; nothing was changed. To train it further, give more --epochs")
+                say(
+                    f"{job.folder} holds a finished run; nothing was changed. To train it further, give more --epochs"
+                )
             return result
         log.write_profile(predicted, trainer.fallbacks)
         log.finish()
@@ -147,21 +168,42 @@ def train_once(job: Job, comm: Comm) -> Result:
     relay = None if macrobatches is None else macrobatches.counts.summed(comm)
     if comm.rank == 0:
         modes = trainer.setup.modes
-        counts: dict[str, Any] = {} if modes is None else {"modes": {"independent": trainer.setup.independent, **asdict(modes)}}
+        counts: dict[str, Any] = (
+            {}
+            if modes is None
+            else {"modes": {"independent": trainer.setup.independent, **asdict(modes)}}
+        )
         if trainer.pipeline is not None and trainer.pipeline.costs is not None:
-            counts["pipeline"] = {"views_in_flight": trainer.training.queue.in_flight, **asdict(trainer.pipeline.costs)}
+            counts["pipeline"] = {
+                "views_in_flight": trainer.training.queue.in_flight,
+                **asdict(trainer.pipeline.costs),
+            }
             say(trainer.pipeline.line)
         if macrobatches is not None and relay is not None:
-            counts["macrobatch"] = {"size": macrobatches.size, "fetched": macrobatches.fetched, **asdict(relay)}
+            counts["macrobatch"] = {
+                "size": macrobatches.size,
+                "fetched": macrobatches.fetched,
+                **asdict(relay),
+            }
             say(f"macrobatches of {macrobatches.size}: {relay}")
         if classes.splits:
             counts["classes"] = classes.model_dump()
-        record = {"best_epoch": result.best_epoch, "metrics": result.metrics,
-                  "seconds": result.seconds, "ranks": comm.size}
+        record = {
+            "best_epoch": result.best_epoch,
+            "metrics": result.metrics,
+            "seconds": result.seconds,
+            "ranks": comm.size,
+        }
         write_json(job.folder / RESULT_FILE, record | as_entry(result.positive) | counts)
         if trainer.training.versions.most_bytes:
-            say(f"older parameter versions used at most {amount(trainer.training.versions.most_bytes)} of memory")
-        shown = {name: value for name, value in result.metrics.items() if name.partition("_")[2] == trainer.setup.metric}
+            say(
+                f"older parameter versions used at most {amount(trainer.training.versions.most_bytes)} of memory"
+            )
+        shown = {
+            name: value
+            for name, value in result.metrics.items()
+            if name.partition("_")[2] == trainer.setup.metric
+        }
         say(f"best epoch {result.best_epoch}: {metrics_line(shown)}; saved in {job.folder}")
         say_positive(result.positive)
     return result
@@ -176,33 +218,64 @@ def evaluate(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser("evaluate", "Compute metrics of a finished run, on its graph, or with --dataset on another one. Job flags override "
-                    "the keys of the run.",
-                    "mpiexec -n 2 graphtheta evaluate runs/sbm-gcn-global", "RUN ")
+    parser = Parser(
+        "evaluate",
+        "Compute metrics of a finished run, on its graph, or with --dataset on another one. Job flags override "
+        "the keys of the run.",
+        "mpiexec -n 2 graphtheta evaluate runs/sbm-gcn-global",
+        "RUN ",
+    )
     parser.add_argument("run", metavar="RUN", help="folder of the run")
-    parser.add_argument("--on", metavar="{train,val,test}", choices=("train", "val", "test"), help="evaluate this split only")
-    parser.add_argument("--classes", action="store_true", help="also show precision, recall, F1 and support of each class")
+    parser.add_argument(
+        "--on",
+        metavar="{train,val,test}",
+        choices=("train", "val", "test"),
+        help="evaluate this split only",
+    )
+    parser.add_argument(
+        "--classes",
+        action="store_true",
+        help="also show precision, recall, F1 and support of each class",
+    )
     add_trust(parser)
-    parser.add_argument("--relations", action="store_true", help="also show ranks by relation, for heads and tails, of the task triple")
+    parser.add_argument(
+        "--relations",
+        action="store_true",
+        help="also show ranks by relation, for heads and tails, of the task triple",
+    )
     parser.add_job_keys()
     options, keys = parser.read(argv)
     job = job_of(options.run, keys, options.trust)
 
     def work(comm: Comm) -> None:
         trainer = opened(job, options, keys, comm)
-        scores = {split: trainer.evaluate(split) for split in ([options.on] if options.on else ["train", "val", "test"])}
+        scores = {
+            split: trainer.evaluate(split)
+            for split in ([options.on] if options.on else ["train", "val", "test"])
+        }
         scores = {split: s for split, s in scores.items() if s}
         if not scores:
             graph = job.dataset if "dataset" in keys else f"the graph of {options.run}"
-            raise DataError(f"{graph} has no labelled nodes, edges or links in {options.on or 'any split'}; choose another --on or --split")
+            raise DataError(
+                f"{graph} has no labelled nodes, edges or links in {options.on or 'any split'}; choose another --on or --split"
+            )
         if comm.rank == 0:
             names = [name.partition("_")[2] for name in next(iter(scores.values()), {})]
-            say(table(("split", *names), [(split, *map(figure, s.values())) for split, s in scores.items()]))
+            say(
+                table(
+                    ("split", *names),
+                    [(split, *map(figure, s.values())) for split, s in scores.items()],
+                )
+            )
             say_positive(trainer.positive)
         if options.classes:
             report = trainer.class_report()
             for split in scores if comm.rank == 0 else ():
-                say(f"\n{split}\n{report.text(split)}" if split in report.splits else "\nthe task has no classes")
+                say(
+                    f"\n{split}\n{report.text(split)}"
+                    if split in report.splits
+                    else "\nthe task has no classes"
+                )
             if comm.rank == 0 and report.thresholds:
                 say(f"\nthresholds: {', '.join(map(figure, report.thresholds))}")
         for split in (s for s in scores if options.relations and s != "train"):
@@ -222,11 +295,28 @@ def info(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser("info", "Show statistics of a dataset and of its partition over workers.",
-                    "graphtheta info --dataset cora --ranks 4 --partitioner vertex-cut")
-    parser.add_argument("--ranks", type=int, default=1, metavar="P", help="report the partition for this many workers")
-    parser.add_argument("--verify", action="store_true", help="compare all bytes of a store with their checksums first")
-    parser.add_argument("--memory", action="store_true", help="report an upper bound of each worker's memory in training, by purpose")
+    parser = Parser(
+        "info",
+        "Show statistics of a dataset and of its partition over workers.",
+        "graphtheta info --dataset cora --ranks 4 --partitioner vertex-cut",
+    )
+    parser.add_argument(
+        "--ranks",
+        type=int,
+        default=1,
+        metavar="P",
+        help="report the partition for this many workers",
+    )
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="compare all bytes of a store with their checksums first",
+    )
+    parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="report an upper bound of each worker's memory in training, by purpose",
+    )
     parser.add_job_keys()
     options, keys = parser.read(argv)
     job = Job(**keys)
@@ -238,13 +328,29 @@ def info(argv: list[str]) -> int:
             check_store(job.dataset, comm)
         graph = load_graph(job)
         if comm.rank == 0:
-            say(pairs([(name, amount(value) if name == "bytes" else figure(value)) for name, value in graph.summary().items()]))
+            say(
+                pairs(
+                    [
+                        (name, amount(value) if name == "bytes" else figure(value))
+                        for name, value in graph.summary().items()
+                    ]
+                )
+            )
             if options.ranks > 1:
                 say("\n" + partition_table(graph, job, options.ranks))
         if options.memory:
-            rows = run_simulated(options.ranks, memory_row, job, graph)[0] if options.ranks > 1 else memory_row(comm, job, graph)
+            rows = (
+                run_simulated(options.ranks, memory_row, job, graph)[0]
+                if options.ranks > 1
+                else memory_row(comm, job, graph)
+            )
             if comm.rank == 0:
-                say("\n" + table(("worker", "peak", *(f.name for f in fields(MemoryBound)), "process"), rows))
+                say(
+                    "\n"
+                    + table(
+                        ("worker", "peak", *(f.name for f in fields(MemoryBound)), "process"), rows
+                    )
+                )
 
     return on_all_ranks(job, work)
 
@@ -258,8 +364,11 @@ def explain(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser("explain", "Show the execution plan of a job: its layers, the columns sent between workers, bytes, operations, memory.",
-                    "graphtheta explain --model my_layers.py:Net --dataset cora")
+    parser = Parser(
+        "explain",
+        "Show the execution plan of a job: its layers, the columns sent between workers, bytes, operations, memory.",
+        "graphtheta explain --model my_layers.py:Net --dataset cora",
+    )
     parser.add_job_keys()
     _, keys = parser.read(argv)
     job = Job(**keys)
@@ -281,8 +390,12 @@ def warmup(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser("warmup", "Compile the kernels of a job without training; without flags, those of the published models at their usual "
-                    "widths.", "graphtheta warmup --dataset cora --model gat --strategy mini")
+    parser = Parser(
+        "warmup",
+        "Compile the kernels of a job without training; without flags, those of the published models at their usual "
+        "widths.",
+        "graphtheta warmup --dataset cora --model gat --strategy mini",
+    )
     parser.add_job_keys()
     _, keys = parser.read(argv)
     jobs = jobs_of(keys)
@@ -306,31 +419,58 @@ def memory_row(comm: Comm, job: Job, graph: Graph) -> list[tuple[str, ...]]:
     bound = trainer.setup.bound
     parts = [getattr(bound, f.name) for f in fields(bound)]
     peak = trainer.predicted_peak()
-    return [(str(rank), *map(amount, row)) for rank, row in enumerate(comm.all_gather([peak, *parts, peak - bound.total]))]
+    return [
+        (str(rank), *map(amount, row))
+        for rank, row in enumerate(comm.all_gather([peak, *parts, peak - bound.total]))
+    ]
 
 
 def partition_table(graph: Graph, job: Job, ranks: int) -> str:
     """Rows, edges and bytes of each worker, computed with simulated ranks in this process."""
+
     def part(comm: Comm) -> tuple[list[int], dict[str, float], str]:
-        pair = pair_for(job.partitioner, job.masters, graph, Work(job.layers, job.hidden, job.epochs, job.seed), comm)
-        p = build_partition(graph, comm, pair.partitioner, pair.masters, job.seed, np.dtype(job.dtype))
+        pair = pair_for(
+            job.partitioner,
+            job.masters,
+            graph,
+            Work(job.layers, job.hidden, job.epochs, job.seed),
+            comm,
+        )
+        p = build_partition(
+            graph, comm, pair.partitioner, pair.masters, job.seed, np.dtype(job.dtype)
+        )
         border = sum(b.n_edges for r in p.relations.values() for b in r.blocks[1:])
-        return [p.n_masters, p.n_mirrors, p.n_local_edges, border, p.nbytes()], p.report(), pair.reason
+        return (
+            [p.n_masters, p.n_mirrors, p.n_local_edges, border, p.nbytes()],
+            p.report(),
+            pair.reason,
+        )
 
     parts = run_simulated(ranks, part)
-    rows = [(str(rank), *(figure(v) for v in figures[:-1]), amount(figures[-1])) for rank, (figures, *_) in enumerate(parts)]
-    total = ", ".join(f"{name.replace('_', ' ')} {figure(value)}" for name, value in parts[0][1].items())
+    rows = [
+        (str(rank), *(figure(v) for v in figures[:-1]), amount(figures[-1]))
+        for rank, (figures, *_) in enumerate(parts)
+    ]
+    total = ", ".join(
+        f"{name.replace('_', ' ')} {figure(value)}" for name, value in parts[0][1].items()
+    )
     shown = table(("worker", "masters", "mirrors", "edges", "border edges", "memory"), rows)
     return "\n".join(line for line in (shown, total, parts[0][2]) if line)
 
 
 def add_trust(parser: Parser) -> None:
     """Add the flag by which Python files that a run names may run."""
-    parser.add_argument("--trust", action="store_true", help="run the Python files that the run names, such as that of its model; those "
-                        "that are given as flags run anyway")
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="run the Python files that the run names, such as that of its model; those "
+        "that are given as flags run anyway",
+    )
 
 
-def opened(job: Job, options: SimpleNamespace, keys: dict[str, Any], comm: Comm, other: bool = False) -> Any:
+def opened(
+    job: Job, options: SimpleNamespace, keys: dict[str, Any], comm: Comm, other: bool = False
+) -> Any:
     """The model of a finished run: on its own graph a trainer, on another dataset, or with ``other``, a ``gt.Inference``."""
     if "dataset" in keys or other:
         return graphtheta.open_run(options.run, comm=comm, trust=options.trust, **keys)
@@ -346,6 +486,7 @@ def opened(job: Job, options: SimpleNamespace, keys: dict[str, Any], comm: Comm,
 
 def on_all_ranks(job: Job, work: Callable[[Comm], None]) -> int:
     """Run a command on all ranks; after an error all ranks end, and one message is printed."""
+
     def program() -> int:
         comm = start()
         start_logging(job.log_level, comm.rank, comm.size)

@@ -1,4 +1,5 @@
 """The command ``doctor``: checks what a run needs, and prints a line with a remedy for each."""
+
 from __future__ import annotations
 
 import os
@@ -26,9 +27,19 @@ from graphtheta.run.job.flag import Parser
 OK, WARN, FAIL = "OK", "WARN", "FAIL"
 # what a check returns: its state, what was found, and the remedy
 Finding = tuple[str, str, str]
-MINIMUM = {"numpy": (1, 26), "scipy": (1, 11), "numba": (0, 59), "greenlet": (3, 0), "msgpack": (1, 0), "pydantic": (2, 7)}
-EXTRAS = {"networkit": ("cluster", "cluster batches by Louvain and Leiden"), "pymetis": ("metis", "cluster batches by METIS"),
-          "matplotlib": ("plot", "pictures of curves and reports")}
+MINIMUM = {
+    "numpy": (1, 26),
+    "scipy": (1, 11),
+    "numba": (0, 59),
+    "greenlet": (3, 0),
+    "msgpack": (1, 0),
+    "pydantic": (2, 7),
+}
+EXTRAS = {
+    "networkit": ("cluster", "cluster batches by Louvain and Leiden"),
+    "pymetis": ("metis", "cluster batches by METIS"),
+    "matplotlib": ("plot", "pictures of curves and reports"),
+}
 # of shared memory: bytes that two ranks need, and that suffice for the ranks of a small machine
 LEAST_SHARED, ENOUGH_SHARED = 16 << 20, 64 << 20
 # names the processor whose kernels OpenBLAS uses
@@ -56,25 +67,47 @@ def doctor(argv: list[str]) -> int:
     Returns:
         Exit code: 0, or 1 if something needed is missing or broken.
     """
-    about = "Check this machine: versions, MPI, Numba, BLAS, threads, memory, and a run on two ranks."
+    about = (
+        "Check this machine: versions, MPI, Numba, BLAS, threads, memory, and a run on two ranks."
+    )
     parser = Parser("doctor", about, "graphtheta doctor")
-    parser.add_argument("--measure", metavar="FILE", help="only measure the speed of this machine, for plan and simulate, and write it")
+    parser.add_argument(
+        "--measure",
+        metavar="FILE",
+        help="only measure the speed of this machine, for plan and simulate, and write it",
+    )
     options, _ = parser.read(argv)
     if launched()[0]:
         return 0
     if options.measure:
         return measure(Path(options.measure))
     checks: dict[str, Callable[[], Finding]] = {
-        "python": python, "packages": packages, "extras": extras, "numba": numba, "blas": blas, "cores": cores, "memory": memory,
-        "shared": shared_memory, "mpi": mpi, "mpiexec": launcher, "two ranks": two_ranks,
+        "python": python,
+        "packages": packages,
+        "extras": extras,
+        "numba": numba,
+        "blas": blas,
+        "cores": cores,
+        "memory": memory,
+        "shared": shared_memory,
+        "mpi": mpi,
+        "mpiexec": launcher,
+        "two ranks": two_ranks,
     }
     worst = 0
     for name, check in checks.items():
         try:
             state, found, remedy = check()
         except Exception as error:
-            state, found, remedy = FAIL, f"{type(error).__name__}: {error}", "the check itself failed; please report this line"
-        say(f"{state.ljust(5)}{name.ljust(11)}{found}" + (f"\n{' ' * 16}-> {remedy}" if remedy else ""))
+            state, found, remedy = (
+                FAIL,
+                f"{type(error).__name__}: {error}",
+                "the check itself failed; please report this line",
+            )
+        say(
+            f"{state.ljust(5)}{name.ljust(11)}{found}"
+            + (f"\n{' ' * 16}-> {remedy}" if remedy else "")
+        )
         worst = max(worst, int(state == FAIL))
     return worst
 
@@ -92,15 +125,23 @@ def measure(path: Path) -> int:
         found = machine(again=True)
         write(found, path)
     except OSError as error:
-        raise unwritable(path, "the speed of this machine", error, "give another file with --measure") from error
-    say(f"speed of this machine, fitted within {found.error:.0%}, in {path}; plan and simulate use it from now on")
+        raise unwritable(
+            path, "the speed of this machine", error, "give another file with --measure"
+        ) from error
+    say(
+        f"speed of this machine, fitted within {found.error:.0%}, in {path}; plan and simulate use it from now on"
+    )
     return 0
 
 
 def python() -> Finding:
     """Version of Python and of this package."""
     found = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, graphtheta {graphtheta.__version__}"
-    return (OK, found, "") if sys.version_info >= (3, 10) else (FAIL, found, "install Python 3.10 or later")
+    return (
+        (OK, found, "")
+        if sys.version_info >= (3, 10)
+        else (FAIL, found, "install Python 3.10 or later")
+    )
 
 
 def packages() -> Finding:
@@ -114,8 +155,12 @@ def packages() -> Finding:
 def extras() -> Finding:
     """Optional packages, which some features need."""
     missing = [name for name in EXTRAS if find_spec(name) is None]
-    found = ", ".join(f"{name} {version_of(name)}" for name in EXTRAS if name not in missing) or "none"
-    remedy = "; ".join(f"for {EXTRAS[name][1]}: pip install 'graphtheta[{EXTRAS[name][0]}]'" for name in missing)
+    found = (
+        ", ".join(f"{name} {version_of(name)}" for name in EXTRAS if name not in missing) or "none"
+    )
+    remedy = "; ".join(
+        f"for {EXTRAS[name][1]}: pip install 'graphtheta[{EXTRAS[name][0]}]'" for name in missing
+    )
     return (WARN if missing else OK), found, remedy
 
 
@@ -129,8 +174,16 @@ def numba() -> Finding:
     try:
         folder = lasting_folder()
     except ConfigError as error:
-        return (FAIL if os.environ.get("GRAPHTHETA_CACHE") else WARN), f"numba {version} compiles; {error}", ""
-    return OK, f"numba {version} compiles, up to {threads} threads; kernels are cached in {folder}", ""
+        return (
+            (FAIL if os.environ.get("GRAPHTHETA_CACHE") else WARN),
+            f"numba {version} compiles; {error}",
+            "",
+        )
+    return (
+        OK,
+        f"numba {version} compiles, up to {threads} threads; kernels are cached in {folder}",
+        "",
+    )
 
 
 def blas() -> Finding:
@@ -141,22 +194,41 @@ def blas() -> Finding:
     np.ones((2, 2)) @ np.ones((2, 2))
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
     if not pools:
-        return WARN, "no BLAS library with a configurable number of threads", "reinstall numpy from a wheel, which brings OpenBLAS"
-    found = ", ".join(sorted({f"{pool['internal_api']} {pool['version']} ({pool['num_threads']} threads)" for pool in pools}))
+        return (
+            WARN,
+            "no BLAS library with a configurable number of threads",
+            "reinstall numpy from a wheel, which brings OpenBLAS",
+        )
+    found = ", ".join(
+        sorted(
+            {
+                f"{pool['internal_api']} {pool['version']} ({pool['num_threads']} threads)"
+                for pool in pools
+            }
+        )
+    )
     kernels = {pool.get("architecture") for pool in pools} - {None}
-    found += f", kernels for {' and '.join(sorted(kernels))}" * bool(kernels) + "; a run sets the number of threads"
+    found += (
+        f", kernels for {' and '.join(sorted(kernels))}" * bool(kernels)
+        + "; a run sets the number of threads"
+    )
     better = own_kernels() - kernels if CORE_TYPE in os.environ else set()
     if better:
-        return WARN, f"{found}; {CORE_TYPE}={os.environ[CORE_TYPE]}", \
-            f"unset {CORE_TYPE}; OpenBLAS then uses its kernels for {better.pop()}, which can be twice as fast"
+        return (
+            WARN,
+            f"{found}; {CORE_TYPE}={os.environ[CORE_TYPE]}",
+            f"unset {CORE_TYPE}; OpenBLAS then uses its kernels for {better.pop()}, which can be twice as fast",
+        )
     return OK, found, ""
 
 
 def own_kernels() -> set[str]:
     """Which kernels OpenBLAS chooses for this processor if no environment variable names others."""
     # it chooses when it is loaded
-    code = f"import os; os.environ.pop({CORE_TYPE!r}, None); import numpy, threadpoolctl; " \
+    code = (
+        f"import os; os.environ.pop({CORE_TYPE!r}, None); import numpy, threadpoolctl; "
         "print(*{p['architecture'] for p in threadpoolctl.threadpool_info() if 'architecture' in p})"
+    )
     return set(run([sys.executable, "-c", code]).stdout.split())
 
 
@@ -166,20 +238,34 @@ def cores() -> Finding:
     found = f"{mine} of {all_cores} cores available" + (f", CPU quota {quota:g}" if quota else "")
     omp = os.environ.get("OMP_NUM_THREADS", "")
     if omp.isdigit() and int(omp) > mine:
-        return WARN, f"{found}, OMP_NUM_THREADS={omp}", "unset OMP_NUM_THREADS; a run then chooses its number of threads"
+        return (
+            WARN,
+            f"{found}, OMP_NUM_THREADS={omp}",
+            "unset OMP_NUM_THREADS; a run then chooses its number of threads",
+        )
     return OK, found, ""
 
 
 def memory() -> Finding:
     """Memory that is free now."""
     try:
-        lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
+        lines = dict(
+            line.split(":", 1)
+            for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        )
     except OSError:
         return WARN, "not known on this system", ""
     free, total = (1024 * int(lines[name].split()[0]) for name in ("MemAvailable", "MemTotal"))
-    free, total = (x if limit is None else min(x, limit) for x, limit in ((free, memory_left()), (total, memory_limit())))
+    free, total = (
+        x if limit is None else min(x, limit)
+        for x, limit in ((free, memory_left()), (total, memory_limit()))
+    )
     found = f"{amount(free)} free of {amount(total)}"
-    return (OK, found, "") if free > 1 << 30 else (WARN, found, "less than 1 GiB is free; end other programs")
+    return (
+        (OK, found, "")
+        if free > 1 << 30
+        else (WARN, found, "less than 1 GiB is free; end other programs")
+    )
 
 
 def shared_memory() -> Finding:
@@ -189,9 +275,15 @@ def shared_memory() -> Finding:
     found = shutil.disk_usage(SHARED)
     state = FAIL if found.free < LEAST_SHARED else WARN if found.free < ENOUGH_SHARED else OK
     # ranks that write beyond its end are killed by a bus error
-    remedy = f"remove files of MPI that killed jobs have left in {SHARED}, or make it larger: --shm-size=1g for Docker, an emptyDir of " \
+    remedy = (
+        f"remove files of MPI that killed jobs have left in {SHARED}, or make it larger: --shm-size=1g for Docker, an emptyDir of "
         "medium Memory for Kubernetes"
-    return state, f"{amount(found.free)} free of {amount(found.total)} in {SHARED}", remedy * (state != OK)
+    )
+    return (
+        state,
+        f"{amount(found.free)} free of {amount(found.total)} in {SHARED}",
+        remedy * (state != OK),
+    )
 
 
 def mpi() -> Finding:
@@ -213,7 +305,11 @@ def launcher() -> Finding:
         return WARN, "mpiexec is not installed", GET_MPI
     first = shutil.which("mpiexec")
     if first is None or Path(first).resolve() != path.resolve():
-        return WARN, f"{path}, but the shell finds {first or 'none'}", f"call it by its path, or activate the environment in {sys.prefix}"
+        return (
+            WARN,
+            f"{path}, but the shell finds {first or 'none'}",
+            f"call it by its path, or activate the environment in {sys.prefix}",
+        )
     return OK, str(path), ""
 
 
@@ -225,10 +321,18 @@ def two_ranks() -> Finding:
     try:
         done = run([str(path), "-n", "2", sys.executable, "-c", SMOKE])
     except subprocess.TimeoutExpired:
-        return FAIL, f"no answer within {SECONDS} s", f"mpiexec and mpi4py may belong to different MPI libraries: {GET_MPI}"
+        return (
+            FAIL,
+            f"no answer within {SECONDS} s",
+            f"mpiexec and mpi4py may belong to different MPI libraries: {GET_MPI}",
+        )
     if done.returncode or "two ranks add up" not in done.stdout:
         said = last_line(done.stderr) or done.stdout.strip()
-        return FAIL, said or f"exit code {done.returncode}", f"mpiexec and mpi4py may belong to different MPI libraries: {GET_MPI}"
+        return (
+            FAIL,
+            said or f"exit code {done.returncode}",
+            f"mpiexec and mpi4py may belong to different MPI libraries: {GET_MPI}",
+        )
     return OK, done.stdout.strip(), ""
 
 

@@ -1,4 +1,5 @@
 """The command ``import``: writes a graph as a store, which training maps into memory."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -27,23 +28,51 @@ def import_(argv: list[str]) -> int:
     """
     if any(word.partition("=")[0] == "--edges" for word in argv):
         return import_tables(argv)
-    parser = Parser("import", "Write a graph as a store: a folder of checksummed arrays that training maps into memory, for any number of "
-                    "workers. For tables of edges and nodes, see: graphtheta import --edges FILES --help",
-                    "graphtheta import mine.npz --to mine.store", "SOURCE ")
-    parser.add_argument("source", metavar="SOURCE", help="all that --dataset takes: a named graph, an npz file, a folder")
-    parser.add_argument("--to", metavar="FOLDER", help="the store to make; missing or empty, and seen by all workers")
-    parser.add_argument("--feature-type", metavar="TYPE", default="stored", choices=FEATURES,
-                        help=f"type of the node features: {', '.join(FEATURES)} [stored]")
-    parser.add_argument("--data-dir", metavar="FOLDER", help="folder of the named graphs [$GRAPHTHETA_DATA]")
+    parser = Parser(
+        "import",
+        "Write a graph as a store: a folder of checksummed arrays that training maps into memory, for any number of "
+        "workers. For tables of edges and nodes, see: graphtheta import --edges FILES --help",
+        "graphtheta import mine.npz --to mine.store",
+        "SOURCE ",
+    )
+    parser.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="all that --dataset takes: a named graph, an npz file, a folder",
+    )
+    parser.add_argument(
+        "--to",
+        metavar="FOLDER",
+        help="the store to make; missing or empty, and seen by all workers",
+    )
+    parser.add_argument(
+        "--feature-type",
+        metavar="TYPE",
+        default="stored",
+        choices=FEATURES,
+        help=f"type of the node features: {', '.join(FEATURES)} [stored]",
+    )
+    parser.add_argument(
+        "--data-dir", metavar="FOLDER", help="folder of the named graphs [$GRAPHTHETA_DATA]"
+    )
     options, _ = parser.read(argv)
     if not options.to:
-        raise ConfigError("graphtheta import: --to is missing; give the folder to write, as in --to mine.store")
+        raise ConfigError(
+            "graphtheta import: --to is missing; give the folder to write, as in --to mine.store"
+        )
 
     folder = Path(options.to)
-    return command.on_all_ranks(Job(), lambda comm: import_graph(options.source, folder, options.feature_type, options.data_dir, comm))
+    return command.on_all_ranks(
+        Job(),
+        lambda comm: import_graph(
+            options.source, folder, options.feature_type, options.data_dir, comm
+        ),
+    )
 
 
-def import_graph(source: str, folder: Path, features: str, data_dir: str | None, comm: Comm) -> None:
+def import_graph(
+    source: str, folder: Path, features: str, data_dir: str | None, comm: Comm
+) -> None:
     """Write a graph with its own masks as a store, and report it.
 
     Collective: all ranks of comm.
@@ -57,5 +86,11 @@ def import_graph(source: str, folder: Path, features: str, data_dir: str | None,
     assert graph is not None
     rounding = write_store(graph, folder, comm, features)
     if comm.rank == 0:
-        seconds, size = perf_counter() - begin, sum(path.stat().st_size for path in folder.iterdir())
-        say(f"{graph}\n{amount(size)} in {folder}, {seconds:.1f} s" + (f"\n{rounding}" if rounding else ""))
+        seconds, size = (
+            perf_counter() - begin,
+            sum(path.stat().st_size for path in folder.iterdir()),
+        )
+        say(
+            f"{graph}\n{amount(size)} in {folder}, {seconds:.1f} s"
+            + (f"\n{rounding}" if rounding else "")
+        )

@@ -1,4 +1,5 @@
 """The command ``import --edges``: tables of edges and nodes as a store."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -10,31 +11,71 @@ from graphtheta.run.job.flag import Parser
 
 # flags with names of columns: metavar and help
 EDGE_COLUMNS = {
-    "src": ("COLUMN", "ids of sources [src]"), "dst": ("COLUMN", "ids of destinations [dst]"),
-    "edge-attr": ("COLUMNS", "attributes: numbers, or one column of lists"), "edge-weight": ("COLUMN", "weights"),
+    "src": ("COLUMN", "ids of sources [src]"),
+    "dst": ("COLUMN", "ids of destinations [dst]"),
+    "edge-attr": ("COLUMNS", "attributes: numbers, or one column of lists"),
+    "edge-weight": ("COLUMN", "weights"),
     "edge-label": ("COLUMNS", "targets of edge tasks: numbers"),
-    "edge-split": ("COLUMNS", "a column of the words train, val, test; or columns of true and false"),
-    "edge-columns": ("COLUMNS", "values that models read by name: integers, numbers, times; texts become codes"),
+    "edge-split": (
+        "COLUMNS",
+        "a column of the words train, val, test; or columns of true and false",
+    ),
+    "edge-columns": (
+        "COLUMNS",
+        "values that models read by name: integers, numbers, times; texts become codes",
+    ),
 }
 NODE_COLUMNS = {
-    "id": ("COLUMN", "ids, integers or texts [id]; empty: row i is node i"), "features": ("COLUMNS", "numbers, or one column of lists"),
-    "one-hot": ("COLUMNS", "names, each of which becomes a feature that is 1 for rows with this name and else 0"),
-    "sparse-features": ("INDICES,VALUES", "two columns of lists: numbers of features from 0, and their values"),
-    "label": ("COLUMNS", "classes (integers or texts), numbers, or lists of classes; or several columns of numbers"),
+    "id": ("COLUMN", "ids, integers or texts [id]; empty: row i is node i"),
+    "features": ("COLUMNS", "numbers, or one column of lists"),
+    "one-hot": (
+        "COLUMNS",
+        "names, each of which becomes a feature that is 1 for rows with this name and else 0",
+    ),
+    "sparse-features": (
+        "INDICES,VALUES",
+        "two columns of lists: numbers of features from 0, and their values",
+    ),
+    "label": (
+        "COLUMNS",
+        "classes (integers or texts), numbers, or lists of classes; or several columns of numbers",
+    ),
     "split": ("COLUMNS", "a column of the words train, val, test; or columns of true and false"),
-    "node-columns": ("COLUMNS", "values that models read by name: integers, numbers, times; texts become codes"),
+    "node-columns": (
+        "COLUMNS",
+        "values that models read by name: integers, numbers, times; texts become codes",
+    ),
 }
 ROWS = {
-    "scale": (("none", "standard"), "standard: features get mean 0 and deviation 1 over the training nodes, or over all without a split "
-                                    "[none]"),
+    "scale": (
+        ("none", "standard"),
+        "standard: features get mean 0 and deviation 1 over the training nodes, or over all without a split "
+        "[none]",
+    ),
     "duplicates": (("keep", "drop"), "edges with the same ends: keep all, or the first [keep]"),
     "self-loops": (("keep", "drop"), "edges from a node to itself [keep]"),
-    "reverse": (("keep", "add"), "keep edges as they are, or add the reverse of those that have none [keep]"),
-    "on-bad-row": (("fail", "skip"), "rows that are malformed, lack an id, name an unknown node or have a wrong type: stop, or leave "
-                                     "them out and count them [fail]"),
+    "reverse": (
+        ("keep", "add"),
+        "keep edges as they are, or add the reverse of those that have none [keep]",
+    ),
+    "on-bad-row": (
+        ("fail", "skip"),
+        "rows that are malformed, lack an id, name an unknown node or have a wrong type: stop, or leave "
+        "them out and count them [fail]",
+    ),
 }
-LISTS = ("edge_attr", "edge_label", "edge_split", "edge_columns", "features", "one_hot", "sparse_features", "label", "split",
-         "node_columns")
+LISTS = (
+    "edge_attr",
+    "edge_label",
+    "edge_split",
+    "edge_columns",
+    "features",
+    "one_hot",
+    "sparse_features",
+    "label",
+    "split",
+    "node_columns",
+)
 
 
 def import_tables(argv: Sequence[str]) -> int:
@@ -50,7 +91,9 @@ def import_tables(argv: Sequence[str]) -> int:
     given = {key: value for key, value in vars(options).items() if value is not None}
     edges, nodes, to = given.pop("edges"), given.pop("nodes", None), given.pop("to", None)
     if not to:
-        raise ConfigError("graphtheta import: --to is missing; give the folder to write, as in --to follows.store")
+        raise ConfigError(
+            "graphtheta import: --to is missing; give the folder to write, as in --to follows.store"
+        )
     if "separator" in given:
         given["separator"] = {"tab": "\t", "space": " "}.get(given["separator"], given["separator"])
     given |= {key: names(given[key]) for key in LISTS if key in given}
@@ -62,7 +105,14 @@ def import_tables(argv: Sequence[str]) -> int:
     def program() -> int:
         from graphtheta.importing.ingest.importer import import_graph
 
-        import_graph(one_or_more(edges), None if nodes is None else one_or_more(nodes), to=to, comm=start(), progress=True, **given)
+        import_graph(
+            one_or_more(edges),
+            None if nodes is None else one_or_more(nodes),
+            to=to,
+            comm=start(),
+            progress=True,
+            **given,
+        )
         return 0
 
     return run_main(program)
@@ -70,29 +120,74 @@ def import_tables(argv: Sequence[str]) -> int:
 
 def parser() -> Parser:
     """The flags."""
-    made = Parser("import", "Write tables of edges and nodes as a store. Every worker reads its share.",
-                  "graphtheta import --edges follows.csv --src from --dst to --nodes users.parquet --id name --features age,posts "
-                  "--label team --to follows.store", "--edges FILES ")
-    made.add_argument("--edges", metavar="FILES", required=True,
-                      help="CSV or TSV (plain or packed), Parquet, Arrow or Feather: a file, a folder, a pattern, or several with "
-                           "commas; or a whole graph: .npz, .mtx, or the raw folder of an OGB dataset")
-    made.add_argument("--nodes", metavar="FILES", help="the node table; without it, nodes are the ids that edges have")
-    made.add_argument("--to", metavar="FOLDER", help="the store to make; missing or empty, and seen by all workers")
+    made = Parser(
+        "import",
+        "Write tables of edges and nodes as a store. Every worker reads its share.",
+        "graphtheta import --edges follows.csv --src from --dst to --nodes users.parquet --id name --features age,posts "
+        "--label team --to follows.store",
+        "--edges FILES ",
+    )
+    made.add_argument(
+        "--edges",
+        metavar="FILES",
+        required=True,
+        help="CSV or TSV (plain or packed), Parquet, Arrow or Feather: a file, a folder, a pattern, or several with "
+        "commas; or a whole graph: .npz, .mtx, or the raw folder of an OGB dataset",
+    )
+    made.add_argument(
+        "--nodes",
+        metavar="FILES",
+        help="the node table; without it, nodes are the ids that edges have",
+    )
+    made.add_argument(
+        "--to",
+        metavar="FOLDER",
+        help="the store to make; missing or empty, and seen by all workers",
+    )
     made.add_argument("--name", metavar="NAME", help="name of the graph [that of the file]")
-    for title, flags in (("Columns of the edge table", EDGE_COLUMNS), ("Columns of the node table", NODE_COLUMNS)):
+    for title, flags in (
+        ("Columns of the edge table", EDGE_COLUMNS),
+        ("Columns of the node table", NODE_COLUMNS),
+    ):
         group = made.add_argument_group(title)
         for flag, (metavar, text) in flags.items():
             group.add_argument(f"--{flag}", metavar=metavar, help=text)
-    made.add_argument("--n-nodes", type=int, metavar="N", help="ids are the numbers 0 to N-1, and there is no node table")
-    made.add_argument("--n-features", type=int, metavar="D", help="number of sparse features [the largest number + 1]")
+    made.add_argument(
+        "--n-nodes",
+        type=int,
+        metavar="N",
+        help="ids are the numbers 0 to N-1, and there is no node table",
+    )
+    made.add_argument(
+        "--n-features",
+        type=int,
+        metavar="D",
+        help="number of sparse features [the largest number + 1]",
+    )
     group = made.add_argument_group("Types")
-    group.add_argument("--id-type", choices=("auto", "int", "text"), help="type of ids; auto: integers, or text if any at the beginning "
-                       "of a file is not an integer or has leading zeros [auto]")
-    group.add_argument("--types", metavar="COLUMN:TYPE,...",
-                       help="types of columns: int, float, text, time, time_s [found in the first rows]")
-    group.add_argument("--separator", metavar="X", help="character between columns of text files, or tab, space [found in the first line]")
-    group.add_argument("--no-header", dest="header", action="store_false", default=None,
-                       help="the first line is a row; columns are named 0, 1, 2, ...")
+    group.add_argument(
+        "--id-type",
+        choices=("auto", "int", "text"),
+        help="type of ids; auto: integers, or text if any at the beginning "
+        "of a file is not an integer or has leading zeros [auto]",
+    )
+    group.add_argument(
+        "--types",
+        metavar="COLUMN:TYPE,...",
+        help="types of columns: int, float, text, time, time_s [found in the first rows]",
+    )
+    group.add_argument(
+        "--separator",
+        metavar="X",
+        help="character between columns of text files, or tab, space [found in the first line]",
+    )
+    group.add_argument(
+        "--no-header",
+        dest="header",
+        action="store_false",
+        default=None,
+        help="the first line is a row; columns are named 0, 1, 2, ...",
+    )
     group = made.add_argument_group("Rows and values")
     for flag, (choices, text) in ROWS.items():
         group.add_argument(f"--{flag}", choices=choices, help=text)
@@ -118,5 +213,7 @@ def types_of(text: str) -> dict[str, str]:
     """
     pairs = [item.rpartition(":") for item in names(text)]
     if not all(column and kind for column, _, kind in pairs):
-        raise ConfigError(f"--types {text}: expected COLUMN:TYPE,COLUMN:TYPE, as in --types when:time,code:text")
+        raise ConfigError(
+            f"--types {text}: expected COLUMN:TYPE,COLUMN:TYPE, as in --types when:time,code:text"
+        )
     return {column: kind for column, _, kind in pairs}

@@ -13,6 +13,7 @@ No process of a job outlives ``launch``:
 
 Nor does shared memory of MPI, whose files a killed rank leaves behind.
 """
+
 from __future__ import annotations
 
 import os
@@ -33,7 +34,15 @@ from graphtheta.base.console import complain
 from graphtheta.base.mpiexec import find_mpiexec
 from graphtheta.base.wording import did_you_mean
 from graphtheta.cli.doctor import GET_MPI
-from graphtheta.cli.processes import SharedMemory, adopt_orphans, children, descendants, dies_with, has_lost_its_ranks, kill_all_but
+from graphtheta.cli.processes import (
+    SharedMemory,
+    adopt_orphans,
+    children,
+    descendants,
+    dies_with,
+    has_lost_its_ranks,
+    kill_all_but,
+)
 from graphtheta.engine.runtime.start import launched
 from graphtheta.errors import ConfigError
 from graphtheta.run.checkpoints.checkpoint import CHECKPOINTS, steps_in
@@ -63,22 +72,50 @@ def launch(argv: list[str]) -> int:
     Raises:
         ConfigError: The arguments are invalid, or there is no MPI for several ranks.
     """
-    parser = Parser("launch", "Run a command on several ranks. A training run that fails is restarted from its newest intact checkpoint, "
-                    "after a pause of 1, 2, 4 ... at most 60 s; the count of restarts is reset once an attempt has "
-                    "written a newer checkpoint.",
-                    "graphtheta launch -n 4 --max-restarts 3 train --dataset cora --checkpoint-every 50",
-                    "[-n N] [--max-restarts N] [--mpiexec WORDS] {" + ",".join(COMMANDS) + ",SCRIPT.py} ")
-    parser.add_argument("-n", dest="ranks", type=int, default=1, metavar="N", help="number of ranks; one rank runs without MPI [1]")
-    parser.add_argument("--max-restarts", type=int, default=3, metavar="N",
-                        help="largest number of restarts in a row without a newer checkpoint [3]")
-    parser.add_argument("--mpiexec", metavar="WORDS", help='command that starts the ranks, such as "mpiexec -f hosts" or "srun --mpi=pmi2" '
-                        "[mpiexec of this environment]")
-    parser.add_argument("words", nargs="...", metavar="COMMAND",
-                        help="command to run, with its flags; your own script is restarted with the same arguments")
+    parser = Parser(
+        "launch",
+        "Run a command on several ranks. A training run that fails is restarted from its newest intact checkpoint, "
+        "after a pause of 1, 2, 4 ... at most 60 s; the count of restarts is reset once an attempt has "
+        "written a newer checkpoint.",
+        "graphtheta launch -n 4 --max-restarts 3 train --dataset cora --checkpoint-every 50",
+        "[-n N] [--max-restarts N] [--mpiexec WORDS] {" + ",".join(COMMANDS) + ",SCRIPT.py} ",
+    )
+    parser.add_argument(
+        "-n",
+        dest="ranks",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of ranks; one rank runs without MPI [1]",
+    )
+    parser.add_argument(
+        "--max-restarts",
+        type=int,
+        default=3,
+        metavar="N",
+        help="largest number of restarts in a row without a newer checkpoint [3]",
+    )
+    parser.add_argument(
+        "--mpiexec",
+        metavar="WORDS",
+        help='command that starts the ranks, such as "mpiexec -f hosts" or "srun --mpi=pmi2" '
+        "[mpiexec of this environment]",
+    )
+    parser.add_argument(
+        "words",
+        nargs="...",
+        metavar="COMMAND",
+        help="command to run, with its flags; your own script is restarted with the same arguments",
+    )
     options, _ = parser.read(argv)
     if launched()[1] > 1:
-        raise ConfigError("graphtheta launch starts the ranks itself; run it without mpiexec or srun in front of it")
-    for name, value, least in (("-n", options.ranks, 1), ("--max-restarts", options.max_restarts, 0)):
+        raise ConfigError(
+            "graphtheta launch starts the ranks itself; run it without mpiexec or srun in front of it"
+        )
+    for name, value, least in (
+        ("-n", options.ranks, 1),
+        ("--max-restarts", options.max_restarts, 0),
+    ):
         if value < least:
             raise ConfigError(f"{name}: got {value}, expected at least {least}")
     program, runs = program_of(options.words)
@@ -93,7 +130,9 @@ class Runs:
 
     def step(self) -> int:
         """Sum of the steps of the newest checkpoints."""
-        return sum(found[0][0] for folder in self.folders if (found := steps_in(folder / CHECKPOINTS)))
+        return sum(
+            found[0][0] for folder in self.folders if (found := steps_in(folder / CHECKPOINTS))
+        )
 
     def whole(self) -> bool:
         """Whether all results are written, which is the last action of a run.
@@ -113,15 +152,19 @@ def program_of(words: list[str]) -> tuple[list[str], Runs]:
         ConfigError: There is no such command, or the job is invalid; nothing has been started.
     """
     if not words:
-        raise ConfigError(f"expected a command to run ({', '.join(COMMANDS)}) or a script; see graphtheta launch --help")
+        raise ConfigError(
+            f"expected a command to run ({', '.join(COMMANDS)}) or a script; see graphtheta launch --help"
+        )
     command, rest = words[0], words[1:]
     if command.endswith(".py"):
         if not Path(command).is_file():
             raise ConfigError(f"{command}: the script does not exist; check the path")
         return [sys.executable, command, *rest], Runs()
     if command not in COMMANDS:
-        raise ConfigError(f"graphtheta launch cannot run '{command}'{did_you_mean(command, COMMANDS)}; it runs {', '.join(COMMANDS)} "
-                          "or a script whose name ends in .py")
+        raise ConfigError(
+            f"graphtheta launch cannot run '{command}'{did_you_mean(command, COMMANDS)}; it runs {', '.join(COMMANDS)} "
+            "or a script whose name ends in .py"
+        )
     program = [sys.executable, "-m", "graphtheta", command, *rest]
     if command != "train":
         return program, Runs()
@@ -129,7 +172,9 @@ def program_of(words: list[str]) -> tuple[list[str], Runs]:
     parser.add_job_keys()
     job = Job(**parser.read(rest)[1])
     seeds = range(job.seed, job.seed + job.seeds) if job.seeds > 1 else ()
-    return [*program, "--resume"], Runs(tuple(job.folder / f"seed-{seed}" for seed in seeds) or (job.folder,))
+    return [*program, "--resume"], Runs(
+        tuple(job.folder / f"seed-{seed}" for seed in seeds) or (job.folder,)
+    )
 
 
 def starter(options: SimpleNamespace) -> list[str]:
@@ -150,9 +195,18 @@ def starter(options: SimpleNamespace) -> list[str]:
     except ValueError as error:
         raise ConfigError(f"--mpiexec {options.mpiexec!r}: {error}") from None
     # as for the default, programs of this environment come first, even if it is not activated
-    found = shutil.which(words[0], path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}") if words else None
+    found = (
+        shutil.which(
+            words[0],
+            path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        )
+        if words
+        else None
+    )
     if found is None:
-        raise ConfigError(f"--mpiexec {options.mpiexec!r}: the program is not found on PATH; check its name, or give its path")
+        raise ConfigError(
+            f"--mpiexec {options.mpiexec!r}: the program is not found on PATH; check its name, or give its path"
+        )
     return [found, *words[1:], "-n", str(options.ranks)]
 
 
@@ -198,7 +252,9 @@ class Restarts:
                     self._pause(signals, pause)
                 if self._stop is not None:
                     name = signal.Signals(self._stop).name
-                    complain(f"launch: stopped by {name} in try {tries}{at}; run the same command again to resume")
+                    complain(
+                        f"launch: stopped by {name} in try {tries}{at}; run the same command again to resume"
+                    )
                     return INTERRUPTED if self._stop == signal.SIGINT else PREEMPTED
 
     def _ended(self, signals: Signals) -> tuple[int, str]:
@@ -213,14 +269,21 @@ class Restarts:
 
         A job whose ranks are lost is killed, too.
         """
-        job = subprocess.Popen(self.words, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=dies_with(os.getpid()))
+        job = subprocess.Popen(
+            self.words,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=dies_with(os.getpid()),
+        )
         memory, lost = SharedMemory(), 0
         try:
             while job.poll() is None:
                 memory.note(descendants(children() - self._others))
                 lost = lost + 1 if has_lost_its_ranks(job.pid, self._others) else 0
                 if lost == LOOKS:
-                    complain(f"launch: {self.words[0]} does not notice that its ranks have ended or have been lost; it is killed")
+                    complain(
+                        f"launch: {self.words[0]} does not notice that its ranks have ended or have been lost; it is killed"
+                    )
                     os.killpg(job.pid, signal.SIGKILL)
                 for number in signals.wait(LOOK):
                     if self._stop is not None:
@@ -228,7 +291,9 @@ class Restarts:
                     else:
                         self._stop = number
                         # SIGHUP, from a closed terminal, ends the job gracefully as SIGTERM does
-                        job.send_signal(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
+                        job.send_signal(
+                            signal.SIGINT if number == signal.SIGINT else signal.SIGTERM
+                        )
         finally:
             if job.poll() is None:
                 os.killpg(job.pid, signal.SIGKILL)
@@ -259,7 +324,12 @@ class Signals:
                 self._old[number] = signal.signal(number, lambda *_: None)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for number, handler in self._old.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._wakeup)
@@ -288,4 +358,6 @@ def in_words(code: int) -> str:
         return f"was killed by {name or number}"
     if code == PREEMPTED:
         return "was pre-empted (code 75)"
-    return f"ended with code {code}" + f" (a rank was killed by {name})" * (2 < code < 32 and bool(name))
+    return f"ended with code {code}" + f" (a rank was killed by {name})" * (
+        2 < code < 32 and bool(name)
+    )

@@ -1,4 +1,5 @@
 """``graphtheta plan``: predicts a job in several ways, and refuses one that cannot fit."""
+
 from __future__ import annotations
 
 import subprocess
@@ -43,14 +44,27 @@ def plan(argv: list[str], ready: bool = False) -> int:
     """
     options, keys = parser_of_plan().read(argv)
     if launched()[1] > 1:
-        raise ConfigError("graphtheta plan predicts any number of workers in one process; run it without mpiexec, with --workers")
+        raise ConfigError(
+            "graphtheta plan predicts any number of workers in one process; run it without mpiexec, with --workers"
+        )
     workers = numbers("--workers", options.workers)
     if options.per_machine < 0:
         raise ConfigError(f"--per-machine: got {options.per_machine}, expected at least 1")
-    limit = Limit(None if options.memory_limit is None else bytes_of(options.memory_limit), options.per_machine)
+    limit = Limit(
+        None if options.memory_limit is None else bytes_of(options.memory_limit),
+        options.per_machine,
+    )
     views = sys.maxsize if options.exact else SAMPLED_VIEWS
-    strategies = listed("--strategies", options.strategies, STRATEGIES) or ([keys["strategy"]] if "strategy" in keys else list(STRATEGIES))
-    jobs = jobs_of(keys, strategies, listed("--partitioners", options.partitioners, (*choices("partitioner"), *choices("masters"))))
+    strategies = listed("--strategies", options.strategies, STRATEGIES) or (
+        [keys["strategy"]] if "strategy" in keys else list(STRATEGIES)
+    )
+    jobs = jobs_of(
+        keys,
+        strategies,
+        listed(
+            "--partitioners", options.partitioners, (*choices("partitioner"), *choices("masters"))
+        ),
+    )
     modes = [keys["mode"]] if keys.get("mode") in MODES else list(MODES)
 
     if options.json:
@@ -68,7 +82,9 @@ def plan(argv: list[str], ready: bool = False) -> int:
             found = []
             for same in alike(jobs):
                 held = skeleton(same[0], graph)
-                found += planned(held, same, workers, speed, modes, limit.per_machine, views, limit.bytes)
+                found += planned(
+                    held, same, workers, speed, modes, limit.per_machine, views, limit.bytes
+                )
             return found
 
         rows = rows_on(workers)
@@ -87,16 +103,41 @@ def plan(argv: list[str], ready: bool = False) -> int:
 
 def parser_of_plan() -> Parser:
     """The flags of the command."""
-    parser = Parser("plan", "Predict memory per worker, bytes and time of an epoch for each strategy, mode, number of workers and "
-                    "partitioner, from counts; refuse a job that cannot fit.",
-                    "graphtheta plan --dataset cora --model gcn --workers 1,2,4 --strategies global,mini --memory-limit 8G")
-    parser.add_argument("--workers", default="1,2", metavar="P,...", help="numbers of workers [1,2]")
-    parser.add_argument("--strategies", metavar="S,...", help=f"some of {','.join(STRATEGIES)} [that of --strategy, else all]")
-    parser.add_argument("--partitioners", metavar="NAME,...", help="values of --partitioner or --masters to compare [those of the job]")
-    parser.add_argument("--memory-limit", metavar="SIZE", help="memory of a worker, such as 8G [its share of what this machine has free]")
-    parser.add_argument("--per-machine", type=int, default=0, metavar="N", help="workers that share a machine [all]")
-    parser.add_argument("--exact", action="store_true", help=f"count all views of an epoch [at most {SAMPLED_VIEWS}]")
-    parser.add_argument("--recalibrate", action="store_true", help="measure the speed of this machine again")
+    parser = Parser(
+        "plan",
+        "Predict memory per worker, bytes and time of an epoch for each strategy, mode, number of workers and "
+        "partitioner, from counts; refuse a job that cannot fit.",
+        "graphtheta plan --dataset cora --model gcn --workers 1,2,4 --strategies global,mini --memory-limit 8G",
+    )
+    parser.add_argument(
+        "--workers", default="1,2", metavar="P,...", help="numbers of workers [1,2]"
+    )
+    parser.add_argument(
+        "--strategies",
+        metavar="S,...",
+        help=f"some of {','.join(STRATEGIES)} [that of --strategy, else all]",
+    )
+    parser.add_argument(
+        "--partitioners",
+        metavar="NAME,...",
+        help="values of --partitioner or --masters to compare [those of the job]",
+    )
+    parser.add_argument(
+        "--memory-limit",
+        metavar="SIZE",
+        help="memory of a worker, such as 8G [its share of what this machine has free]",
+    )
+    parser.add_argument(
+        "--per-machine", type=int, default=0, metavar="N", help="workers that share a machine [all]"
+    )
+    parser.add_argument(
+        "--exact",
+        action="store_true",
+        help=f"count all views of an epoch [at most {SAMPLED_VIEWS}]",
+    )
+    parser.add_argument(
+        "--recalibrate", action="store_true", help="measure the speed of this machine again"
+    )
     parser.add_argument("--json", metavar="FILE", help="write all figures to this file")
     parser.add_job_keys()
     return parser
@@ -108,7 +149,9 @@ def apart(argv: list[str]) -> int:
     return subprocess.run([sys.executable, "-c", program, *argv], check=False).returncode
 
 
-def jobs_of(keys: dict[str, Any], strategies: Sequence[str], partitioners: Sequence[str]) -> list[Job]:
+def jobs_of(
+    keys: dict[str, Any], strategies: Sequence[str], partitioners: Sequence[str]
+) -> list[Job]:
     """A job for each strategy and partitioner; keys that a strategy does not read are left out of its job.
 
     Args:
@@ -119,6 +162,7 @@ def jobs_of(keys: dict[str, Any], strategies: Sequence[str], partitioners: Seque
     Raises:
         ConfigError: A key fits none of the strategies, or a job is invalid.
     """
+
     def read(key: str, strategy: str) -> bool:
         other, values = NEEDS.get(key, ("", ()))
         return other != "strategy" or strategy in values
@@ -127,16 +171,30 @@ def jobs_of(keys: dict[str, Any], strategies: Sequence[str], partitioners: Seque
         if not any(read(key, strategy) for strategy in strategies):
             # says why
             Job(**{**keys, "strategy": strategies[0]})
-    ways = [{"partitioner" if name in choices("partitioner") else "masters": name} for name in partitioners] or [{}]
-    return [Job(**{**{key: x for key, x in keys.items() if read(key, strategy)}, "strategy": strategy, **way})
-            for strategy in strategies for way in ways]
+    ways = [
+        {"partitioner" if name in choices("partitioner") else "masters": name}
+        for name in partitioners
+    ] or [{}]
+    return [
+        Job(
+            **{
+                **{key: x for key, x in keys.items() if read(key, strategy)},
+                "strategy": strategy,
+                **way,
+            }
+        )
+        for strategy in strategies
+        for way in ways
+    ]
 
 
 def alike(jobs: Sequence[Job]) -> list[list[Job]]:
     """The jobs, together where one dry run of the model holds for all: where the first layer has totals in all of them, or in none."""
     found: dict[tuple[str, str], list[Job]] = {}
     for job in jobs:
-        found.setdefault((job.precompute, job.strategy if job.precompute == "auto" else ""), []).append(job)
+        found.setdefault(
+            (job.precompute, job.strategy if job.precompute == "auto" else ""), []
+        ).append(job)
     return list(found.values())
 
 
@@ -148,7 +206,9 @@ def numbers(name: str, text: str) -> list[int]:
     """
     items = [item.strip() for item in text.split(",")]
     if not all(item.isdecimal() and int(item) > 0 for item in items):
-        raise ConfigError(f"{name}: got '{text}', expected numbers of at least 1, separated by commas, such as 1,2,4")
+        raise ConfigError(
+            f"{name}: got '{text}', expected numbers of at least 1, separated by commas, such as 1,2,4"
+        )
     return list(dict.fromkeys(map(int, items)))
 
 
@@ -161,7 +221,9 @@ def listed(name: str, text: str | None, allowed: Sequence[str]) -> list[str]:
     items = [] if text is None else list(dict.fromkeys(item.strip() for item in text.split(",")))
     for item in items:
         if item not in allowed:
-            raise ConfigError(f"{name}: unknown name '{item}'{did_you_mean(item, allowed)}; choose from {', '.join(allowed)}")
+            raise ConfigError(
+                f"{name}: unknown name '{item}'{did_you_mean(item, allowed)}; choose from {', '.join(allowed)}"
+            )
     return items
 
 
@@ -179,7 +241,9 @@ def bytes_of(text: str) -> int:
     except ValueError:
         found = 0.0
     if not 0 < found < float("inf"):
-        raise ConfigError(f"--memory-limit: got '{text}', expected a size above 0 such as 8G, 512M or 1.5G")
+        raise ConfigError(
+            f"--memory-limit: got '{text}', expected a size above 0 such as 8G, 512M or 1.5G"
+        )
     return int(found)
 
 

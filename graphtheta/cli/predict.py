@@ -1,4 +1,5 @@
 """The command ``predict``: predictions, embeddings and best nodes of a finished run."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -27,33 +28,74 @@ def predict(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser("predict", "Write predictions of a finished run, by original node id, on its graph, or with --dataset on another one. "
-                    "Job flags override the keys of the run.",
-                    "graphtheta predict runs/sbm-gcn-global --to predictions.csv", "RUN ")
+    parser = Parser(
+        "predict",
+        "Write predictions of a finished run, by original node id, on its graph, or with --dataset on another one. "
+        "Job flags override the keys of the run.",
+        "graphtheta predict runs/sbm-gcn-global --to predictions.csv",
+        "RUN ",
+    )
     parser.add_argument("run", metavar="RUN", help="folder of the run")
-    parser.add_argument("--to", metavar="PATH", help="output: a file, .npz or .csv, or with --format a folder "
-                        "[RUN/predictions.npz, embeddings.npz or scores.npz]")
-    parser.add_argument("--format", metavar="{parquet,csv,npy}", choices=tuple(FORMATS),
-                        help="write a folder, to which each worker writes a part in this format")
-    parser.add_argument("--embed", action="store_true", help="write the node embeddings of the last layer instead of predictions")
-    parser.add_argument("--keep-layers", metavar="FOLDER", help="keep the values of all layers, for --since when the graph has grown")
-    parser.add_argument("--since", metavar="FOLDER", help="compute only what has changed since --keep-layers wrote the folder on an "
-                        "earlier graph")
-    parser.add_argument("--compare", metavar="{values,degrees}", choices=COMPARISONS, default="values", help="with --since, compare all "
-                        "values and edges, or degrees alone, which is enough if nodes and edges were only appended [values]")
-    parser.add_argument("--appended", action="store_true", help="with --since, only the nodes that the earlier graph did not have")
+    parser.add_argument(
+        "--to",
+        metavar="PATH",
+        help="output: a file, .npz or .csv, or with --format a folder "
+        "[RUN/predictions.npz, embeddings.npz or scores.npz]",
+    )
+    parser.add_argument(
+        "--format",
+        metavar="{parquet,csv,npy}",
+        choices=tuple(FORMATS),
+        help="write a folder, to which each worker writes a part in this format",
+    )
+    parser.add_argument(
+        "--embed",
+        action="store_true",
+        help="write the node embeddings of the last layer instead of predictions",
+    )
+    parser.add_argument(
+        "--keep-layers",
+        metavar="FOLDER",
+        help="keep the values of all layers, for --since when the graph has grown",
+    )
+    parser.add_argument(
+        "--since",
+        metavar="FOLDER",
+        help="compute only what has changed since --keep-layers wrote the folder on an "
+        "earlier graph",
+    )
+    parser.add_argument(
+        "--compare",
+        metavar="{values,degrees}",
+        choices=COMPARISONS,
+        default="values",
+        help="with --since, compare all "
+        "values and edges, or degrees alone, which is enough if nodes and edges were only appended [values]",
+    )
+    parser.add_argument(
+        "--appended",
+        action="store_true",
+        help="with --since, only the nodes that the earlier graph did not have",
+    )
     add_flags(parser)
     add_trust(parser)
     parser.add_job_keys()
     options, keys = parser.read(argv)
     check_flags(options)
-    job, name = job_of(options.run, keys, options.trust), "score" if options.top else "embedding" if options.embed else "prediction"
+    job, name = (
+        job_of(options.run, keys, options.trust),
+        "score" if options.top else "embedding" if options.embed else "prediction",
+    )
     path = Path(options.to or Path(options.run, f"{name}s" if options.format else f"{name}s.npz"))
     check_name(path, options.format)
     if options.compare != "values" and not options.since:
-        raise ConfigError("--compare says how to compare with an earlier graph; give its layers with --since")
+        raise ConfigError(
+            "--compare says how to compare with an earlier graph; give its layers with --since"
+        )
     if options.appended and not options.since:
-        raise ConfigError("--appended chooses the nodes that an earlier graph did not have; give its layers with --since")
+        raise ConfigError(
+            "--appended chooses the nodes that an earlier graph did not have; give its layers with --since"
+        )
 
     def work(comm: Comm) -> None:
         if not options.format:

@@ -1,4 +1,5 @@
 """Processes of a job, as its ``launch`` sees them: children, orphans, and the memory that they share."""
+
 from __future__ import annotations
 
 import ctypes
@@ -29,6 +30,7 @@ def adopt_orphans() -> None:
 
 def dies_with(parent: int) -> Callable[[], None]:
     """A ``preexec_fn`` for a new child, which has it killed when its parent dies."""
+
     def prepare() -> None:
         prctl(_PDEATHSIG, signal.SIGKILL)
         # the parent may have died before the call
@@ -42,7 +44,9 @@ def children(pid: int | None = None) -> set[int]:
     """Children of a process, by default of this one; empty where the system does not list them."""
     pid = os.getpid() if pid is None else pid
     try:
-        return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()))
+        return set(
+            map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split())
+        )
     except OSError:
         return set()
 
@@ -61,7 +65,13 @@ def descendants(pids: Iterable[int]) -> set[int]:
 def runs(pid: int) -> bool:
     """Whether a process has not ended, even if nobody has asked about its end."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0] != "Z"
+        return (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()[0]
+            != "Z"
+        )
     except OSError:
         return False
 
@@ -102,7 +112,11 @@ class SharedMemory:
         """Look what some processes map, until each has mapped some."""
         for pid in set(pids) - self._seen:
             with suppress(OSError):
-                for line in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines():
+                for line in (
+                    Path(f"/proc/{pid}/maps")
+                    .read_text(encoding="utf-8", errors="replace")
+                    .splitlines()
+                ):
                     fields = line.split(maxsplit=5)
                     path = Path(fields[5]) if len(fields) == 6 else Path()
                     if path.parent == SHARED and path.name.startswith(LIBRARIES):

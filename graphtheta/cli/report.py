@@ -1,4 +1,5 @@
 """The command ``report``: writes an HTML page about a run from the files in its folder."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -22,9 +23,13 @@ def report(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser("report", "Write an HTML report of a run: learning curve, time per stage and worker, load imbalance, bytes between "
-                    "workers, memory. The page is a single file without external resources.",
-                    "graphtheta report runs/sbm-gcn-global", "RUN ")
+    parser = Parser(
+        "report",
+        "Write an HTML report of a run: learning curve, time per stage and worker, load imbalance, bytes between "
+        "workers, memory. The page is a single file without external resources.",
+        "graphtheta report runs/sbm-gcn-global",
+        "RUN ",
+    )
     parser.add_argument("run", metavar="RUN", help="folder of the run")
     parser.add_argument("--to", metavar="FILE", help="output file [RUN/report.html]")
     options, _ = parser.read(argv)

@@ -1,4 +1,5 @@
 """``graphtheta simulate``: a job on many machines, by counts and a model of their speed."""
+
 from __future__ import annotations
 
 from dataclasses import asdict
@@ -32,34 +33,111 @@ def simulate(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser("simulate", "Count what a job computes and sends on many workers; predict its time on a cluster and what limits it.",
-                    "graphtheta simulate --dataset cora --model gcn --workers 1,8,64 --strategies global,mini --link 10us,25Gbit/s")
-    parser.add_argument("--workers", default="1,4,16,64,256", metavar="P,...", help="numbers of workers [1,4,16,64,256]")
-    parser.add_argument("--strategies", metavar="S,...", help=f"some of {','.join(STRATEGIES)} [that of --strategy]")
-    parser.add_argument("--partitioners", metavar="NAME,...", help="values of --partitioner or --masters to compare [those of the job]")
+    parser = Parser(
+        "simulate",
+        "Count what a job computes and sends on many workers; predict its time on a cluster and what limits it.",
+        "graphtheta simulate --dataset cora --model gcn --workers 1,8,64 --strategies global,mini --link 10us,25Gbit/s",
+    )
+    parser.add_argument(
+        "--workers",
+        default="1,4,16,64,256",
+        metavar="P,...",
+        help="numbers of workers [1,4,16,64,256]",
+    )
+    parser.add_argument(
+        "--strategies", metavar="S,...", help=f"some of {','.join(STRATEGIES)} [that of --strategy]"
+    )
+    parser.add_argument(
+        "--partitioners",
+        metavar="NAME,...",
+        help="values of --partitioner or --masters to compare [those of the job]",
+    )
     parser.add_argument("--modes", metavar="M,...", help=f"some of {','.join(MODES)} [both]")
-    parser.add_argument("--link", default="10us,25Gbit/s", metavar="L,B", help="latency and bandwidth between machines [10us,25Gbit/s]")
-    parser.add_argument("--message", type=float, default=POST * 1e6, metavar="US",
-                        help=f"microseconds of each message besides latency and bytes [{POST * 1e6:g}]")
-    parser.add_argument("--cores", type=int, default=0, metavar="N", help="cores of a machine [those of this one]")
-    parser.add_argument("--per-machine", type=int, default=1, metavar="N", help="workers that share a machine and its link [1]")
-    parser.add_argument("--congestion", type=float, default=1.0, metavar="X", help="how many times as long bytes take on shared links [1]")
-    parser.add_argument("--slowest", type=float, default=1.0, metavar="X", help="how many times as long the slowest worker computes [1]")
-    parser.add_argument("--machine", metavar="FILE", help="speed of a machine, from doctor --measure [this one, measured once]")
-    parser.add_argument("--views", type=int, default=VIEWS, metavar="N", help=f"views of an epoch that are counted, at most [{VIEWS}]")
+    parser.add_argument(
+        "--link",
+        default="10us,25Gbit/s",
+        metavar="L,B",
+        help="latency and bandwidth between machines [10us,25Gbit/s]",
+    )
+    parser.add_argument(
+        "--message",
+        type=float,
+        default=POST * 1e6,
+        metavar="US",
+        help=f"microseconds of each message besides latency and bytes [{POST * 1e6:g}]",
+    )
+    parser.add_argument(
+        "--cores", type=int, default=0, metavar="N", help="cores of a machine [those of this one]"
+    )
+    parser.add_argument(
+        "--per-machine",
+        type=int,
+        default=1,
+        metavar="N",
+        help="workers that share a machine and its link [1]",
+    )
+    parser.add_argument(
+        "--congestion",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="how many times as long bytes take on shared links [1]",
+    )
+    parser.add_argument(
+        "--slowest",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="how many times as long the slowest worker computes [1]",
+    )
+    parser.add_argument(
+        "--machine",
+        metavar="FILE",
+        help="speed of a machine, from doctor --measure [this one, measured once]",
+    )
+    parser.add_argument(
+        "--views",
+        type=int,
+        default=VIEWS,
+        metavar="N",
+        help=f"views of an epoch that are counted, at most [{VIEWS}]",
+    )
     parser.add_argument("--json", metavar="FILE", help="write all figures to this file")
-    parser.add_argument("--plot", metavar="FILE", help="draw the speed-up to this file, such as scaling.svg")
+    parser.add_argument(
+        "--plot", metavar="FILE", help="draw the speed-up to this file, such as scaling.svg"
+    )
     parser.add_job_keys()
     options, keys = parser.read(argv)
     if launched()[1] > 1:
-        raise ConfigError("graphtheta simulate counts any number of workers in one process; run it without mpiexec, with --workers")
-    for name, least in (("cores", 0), ("per_machine", 1), ("message", 0), ("congestion", 1), ("slowest", 1), ("views", 1)):
+        raise ConfigError(
+            "graphtheta simulate counts any number of workers in one process; run it without mpiexec, with --workers"
+        )
+    for name, least in (
+        ("cores", 0),
+        ("per_machine", 1),
+        ("message", 0),
+        ("congestion", 1),
+        ("slowest", 1),
+        ("views", 1),
+    ):
         if not getattr(options, name) >= least:
-            raise ConfigError(f"--{name.replace('_', '-')}: got {getattr(options, name)}, expected at least {least}")
+            raise ConfigError(
+                f"--{name.replace('_', '-')}: got {getattr(options, name)}, expected at least {least}"
+            )
     workers = sorted(numbers("--workers", options.workers))
-    modes = listed("--modes", options.modes, MODES) or ([keys["mode"]] if keys.get("mode") in MODES else list(MODES))
-    strategies = listed("--strategies", options.strategies, STRATEGIES) or [keys.get("strategy", STRATEGIES[0])]
-    jobs = jobs_of(keys, strategies, listed("--partitioners", options.partitioners, (*choices("partitioner"), *choices("masters"))))
+    modes = listed("--modes", options.modes, MODES) or (
+        [keys["mode"]] if keys.get("mode") in MODES else list(MODES)
+    )
+    strategies = listed("--strategies", options.strategies, STRATEGIES) or [
+        keys.get("strategy", STRATEGIES[0])
+    ]
+    jobs = jobs_of(
+        keys,
+        strategies,
+        listed(
+            "--partitioners", options.partitioners, (*choices("partitioner"), *choices("masters"))
+        ),
+    )
     latency, bandwidth = link(options.link)
 
     if options.json:
@@ -71,13 +149,31 @@ def simulate(argv: list[str]) -> int:
         start_logging(jobs[0].log_level, start().rank, 1)
         graph = with_structural_features(jobs[0], lambda: load_graph(jobs[0]), start())
         speed = machine() if options.machine is None else read_machine(Path(options.machine))
-        cluster = Cluster.of(speed, latency, bandwidth, cores=options.cores, post=options.message * 1e-6, congestion=options.congestion,
-                             slowest=options.slowest)
+        cluster = Cluster.of(
+            speed,
+            latency,
+            bandwidth,
+            cores=options.cores,
+            post=options.message * 1e-6,
+            congestion=options.congestion,
+            slowest=options.slowest,
+        )
         points: list[Point] = []
         for same in alike(jobs):
-            points += simulated(skeleton(same[0], graph), same, workers, cluster, modes, options.per_machine, options.views)
+            points += simulated(
+                skeleton(same[0], graph),
+                same,
+                workers,
+                cluster,
+                modes,
+                options.per_machine,
+                options.views,
+            )
         if options.json:
-            write_json(Path(options.json), {"cluster": asdict(cluster), "points": [point.figures() for point in points]})
+            write_json(
+                Path(options.json),
+                {"cluster": asdict(cluster), "points": [point.figures() for point in points]},
+            )
         say(report(points, cluster))
         if options.plot:
             draw(points, Path(options.plot))
@@ -95,7 +191,9 @@ def link(text: str) -> tuple[float, float]:
     try:
         latency, bandwidth, *_ = read_link(text)
     except ConfigError:
-        raise ConfigError(f"--link: got '{text}', expected latency and bandwidth, such as 10us,25Gbit/s") from None
+        raise ConfigError(
+            f"--link: got '{text}', expected latency and bandwidth, such as 10us,25Gbit/s"
+        ) from None
     return latency, bandwidth
 
 
@@ -108,5 +206,6 @@ def read_machine(path: Path) -> Machine:
     try:
         return read(path)
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise FormatError(f"{path}: not the speed of a machine ({error}); write it there with graphtheta doctor --measure FILE") from None
-
+        raise FormatError(
+            f"{path}: not the speed of a machine ({error}); write it there with graphtheta doctor --measure FILE"
+        ) from None

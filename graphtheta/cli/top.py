@@ -1,4 +1,5 @@
 """The flags of ``predict`` that ask for the nodes of the highest scores, and the files that list queries."""
+
 from __future__ import annotations
 
 import csv
@@ -55,22 +56,47 @@ class Listed(NamedTuple):
         if info.ids(np.zeros(0, np.int64)).dtype.kind == "U":
             return np.array(texts, str)
         numbers = [int(text) if WHOLE.fullmatch(text) else 1 << 63 for text in texts]
-        wrong = next((i for i, number in enumerate(numbers) if not -(1 << 63) <= number < 1 << 63), None)
+        wrong = next(
+            (i for i, number in enumerate(numbers) if not -(1 << 63) <= number < 1 << 63), None
+        )
         if wrong is not None:
-            raise DataError(f"{self.where(field, wrong)}: {texts[wrong]!r} is not a whole number of 64 bits, as the ids of the graph are")
+            raise DataError(
+                f"{self.where(field, wrong)}: {texts[wrong]!r} is not a whole number of 64 bits, as the ids of the graph are"
+            )
         return np.array(numbers, np.int64)
 
 
 def add_flags(parser: Parser) -> None:
     """Add the flags."""
-    parser.add_argument("--top", metavar="K", type=int, help="write the K nodes of the highest scores for each source of held-out links or "
-                        "query of held-out triples, without known ones")
-    parser.add_argument("--of", metavar="FILE", help="with --top, ask for these instead: a source a line, or for triples CSV with the "
-                        "titles head,relation or relation,tail")
-    parser.add_argument("--side", choices=tuple(SIDES), help="with --top, find the ends that links lead to (tail, as without this flag) "
-                        "or their sources (head); a file of triples says it by its titles")
-    parser.add_argument("--among", metavar="FILE", help="with --top, choose from the nodes of this file only, one a line")
-    parser.add_argument("--keep-known", action="store_true", help="with --top, do not leave out known links and triples")
+    parser.add_argument(
+        "--top",
+        metavar="K",
+        type=int,
+        help="write the K nodes of the highest scores for each source of held-out links or "
+        "query of held-out triples, without known ones",
+    )
+    parser.add_argument(
+        "--of",
+        metavar="FILE",
+        help="with --top, ask for these instead: a source a line, or for triples CSV with the "
+        "titles head,relation or relation,tail",
+    )
+    parser.add_argument(
+        "--side",
+        choices=tuple(SIDES),
+        help="with --top, find the ends that links lead to (tail, as without this flag) "
+        "or their sources (head); a file of triples says it by its titles",
+    )
+    parser.add_argument(
+        "--among",
+        metavar="FILE",
+        help="with --top, choose from the nodes of this file only, one a line",
+    )
+    parser.add_argument(
+        "--keep-known",
+        action="store_true",
+        help="with --top, do not leave out known links and triples",
+    )
 
 
 def check_flags(options: SimpleNamespace) -> None:
@@ -82,9 +108,13 @@ def check_flags(options: SimpleNamespace) -> None:
     named = WITH if options.top is None else WITHOUT
     given = next((flag for flag, name in named.items() if getattr(options, name)), None)
     if given is not None and options.top is None:
-        raise ConfigError(f"{given} belongs to the nodes of the highest scores; say how many with --top K")
+        raise ConfigError(
+            f"{given} belongs to the nodes of the highest scores; say how many with --top K"
+        )
     if given is not None:
-        raise ConfigError(f"--top writes the nodes of the highest scores, and {given} something else; drop one")
+        raise ConfigError(
+            f"--top writes the nodes of the highest scores, and {given} something else; drop one"
+        )
     if options.top is not None and options.top < 1:
         raise ConfigError(f"--top: got {options.top}, expected at least 1")
 
@@ -107,10 +137,15 @@ def top_rows(model: Any, options: SimpleNamespace, whole: bool) -> Rows | None:
         titles, relation = tuple(listed.columns), listed.columns.get("relation")
         side = SIDE_OF.get(titles, side)
         if options.side not in (None, side):
-            raise ConfigError(f"--side {options.side}: {options.of} has the titles {','.join(titles)}, which ask for a {side}; drop --side")
+            raise ConfigError(
+                f"--side {options.side}: {options.of} has the titles {','.join(titles)}, which ask for a {side}; drop --side"
+            )
         field = next(name for name in listed.columns if name != "relation")
         asked = asked._replace(nodes=listed.ids(field, info), side=side, relation=relation)
-        where |= {"nodes": partial(listed.where, field), "relation": partial(listed.where, "relation")}
+        where |= {
+            "nodes": partial(listed.where, field),
+            "relation": partial(listed.where, "relation"),
+        }
     if options.among:
         among = on_rank_0(comm, options.among, False)
         asked = asked._replace(candidates=among.ids("id", info))
@@ -145,10 +180,14 @@ def read(path: str, titled: bool) -> Listed:
         rows = csv.reader(text) if titled else ([line.rstrip("\n")] for line in text)
         numbered = list(enumerate(rows, 1))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise FormatError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}; give a text file in UTF-8") from None
+        raise FormatError(
+            f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}; give a text file in UTF-8"
+        ) from None
     titles = " or ".join(map(",".join, SIDE_OF))
     if not numbered:
-        raise FormatError(f"{path}: the file is empty; expected {f'the titles {titles}' if titled else 'an id a line'}")
+        raise FormatError(
+            f"{path}: the file is empty; expected {f'the titles {titles}' if titled else 'an id a line'}"
+        )
     names = tuple(numbered.pop(0)[1]) if titled else ("id",)
     if titled and names not in SIDE_OF:
         raise FormatError(f"{path}, line 1: the titles are {','.join(names)}; expected {titles}")
@@ -157,6 +196,12 @@ def read(path: str, titled: bool) -> Listed:
         if len(row) != len(names):
             raise DataError(f"{path}, line {line}: {len(row)} fields, expected {','.join(names)}")
         if "" in row:
-            raise DataError(f"{path}, line {line}, field '{names[row.index('')]}': there is no value")
+            raise DataError(
+                f"{path}, line {line}, field '{names[row.index('')]}': there is no value"
+            )
         first.setdefault(tuple(row), line)
-    return Listed(path, {name: [row[i] for row in first] for i, name in enumerate(names)}, list(first.values()))
+    return Listed(
+        path,
+        {name: [row[i] for row in first] for i, name in enumerate(names)},
+        list(first.values()),
+    )

@@ -1,4 +1,5 @@
 """The command ``transform``: makes a store of some nodes and edges of another one."""
+
 from __future__ import annotations
 
 from time import perf_counter
@@ -27,29 +28,55 @@ def transform(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
-    parser = Parser("transform", "Make a store of some nodes and edges of another one. Every worker reads and writes a slice; columns that "
-                    "do not change are shared on disk.",
-                    "mpiexec -n 2 graphtheta transform follows.store --reverse add --component largest --to connected.store", "STORE ")
+    parser = Parser(
+        "transform",
+        "Make a store of some nodes and edges of another one. Every worker reads and writes a slice; columns that "
+        "do not change are shared on disk.",
+        "mpiexec -n 2 graphtheta transform follows.store --reverse add --component largest --to connected.store",
+        "STORE ",
+    )
     parser.add_argument("store", metavar="STORE", help="the store to read")
-    parser.add_argument("--to", metavar="FOLDER", help="the store to make; missing or empty, and seen by all workers")
-    parser.add_argument("--nodes", metavar="NODES", help="keep these nodes: train, val, test, or a .npy file with a mask [all]")
+    parser.add_argument(
+        "--to",
+        metavar="FOLDER",
+        help="the store to make; missing or empty, and seen by all workers",
+    )
+    parser.add_argument(
+        "--nodes",
+        metavar="NODES",
+        help="keep these nodes: train, val, test, or a .npy file with a mask [all]",
+    )
     for key, choices in CHOICES.items():
-        parser.add_argument(f"--{key.replace('_', '-')}", choices=choices, default=choices[0], help=HELP[key])
+        parser.add_argument(
+            f"--{key.replace('_', '-')}", choices=choices, default=choices[0], help=HELP[key]
+        )
     options, _ = parser.read(argv)
     if not options.to:
-        raise ConfigError("graphtheta transform: --to is missing; give the folder to write, as in --to connected.store")
+        raise ConfigError(
+            "graphtheta transform: --to is missing; give the folder to write, as in --to connected.store"
+        )
 
     def program() -> int:
         comm, began = start(), perf_counter()
-        folder = transform_store(options.store, to=options.to, nodes=options.nodes, comm=comm,
-                                 **{key: getattr(options, key) for key in CHOICES})
+        folder = transform_store(
+            options.store,
+            to=options.to,
+            nodes=options.nodes,
+            comm=comm,
+            **{key: getattr(options, key) for key in CHOICES},
+        )
         if comm.rank == 0:
             graph, files = read_store(folder), list(folder.iterdir())
             shared = sum(path.stat().st_size for path in files if path.stat().st_nlink > 1)
             size = sum(path.stat().st_size for path in files)
-            counts = ", ".join(f"{key.replace('_', ' ')} {n:,}" for key, n in graph.meta["transform"].items() if n)
-            say(f"{graph}\n" + (f"{counts}\n" if counts else "") +
-                f"{amount(size)} in {folder}, {amount(shared)} of them shared, {perf_counter() - began:.1f} s")
+            counts = ", ".join(
+                f"{key.replace('_', ' ')} {n:,}" for key, n in graph.meta["transform"].items() if n
+            )
+            say(
+                f"{graph}\n"
+                + (f"{counts}\n" if counts else "")
+                + f"{amount(size)} in {folder}, {amount(shared)} of them shared, {perf_counter() - began:.1f} s"
+            )
         return 0
 
     return run_main(program)

@@ -4,6 +4,7 @@ Kernels depend on the widths of values, on what requires gradients and on whethe
 selected, but not on the number of nodes and edges. A small graph with the same columns therefore
 needs the same kernels.
 """
+
 from __future__ import annotations
 
 import logging
@@ -38,13 +39,22 @@ def small(graph: Graph) -> Graph:
 def _some(n: int, most: int, masks: list[np.ndarray | None]) -> np.ndarray:
     """Numbers of a few of n rows, equally many from each mask."""
     groups = [np.flatnonzero(m) for m in masks if m is not None] or [np.arange(n)]
-    return np.unique(np.concatenate([g[:most // len(groups)] for g in groups]))
+    return np.unique(np.concatenate([g[: most // len(groups)] for g in groups]))
 
 
 def shortened(job: Job) -> Job:
     """The job for one epoch and few nodes."""
-    changes: dict[str, Any] = {"epochs": 1, "steps": 0, "seeds": 1, "eval_every": 1, "patience": 0, "trace": False,
-                               "checkpoint_every": 0, "resume": False, "split_index": 0}
+    changes: dict[str, Any] = {
+        "epochs": 1,
+        "steps": 0,
+        "seeds": 1,
+        "eval_every": 1,
+        "patience": 0,
+        "trace": False,
+        "checkpoint_every": 0,
+        "resume": False,
+        "split_index": 0,
+    }
     # a sampler without fanout chooses the nodes of a batch itself
     if job.strategy == "mini" and (job.fanout or job.is_default("sampler")):
         changes |= {"batch_size": BATCH, "vertex_limit": 0}
@@ -59,7 +69,11 @@ def jobs_of(keys: dict[str, Any]) -> list[Job]:
     """The job of these keys; without keys, full-graph and mini-batch jobs of published models."""
     if keys:
         return [Job(**keys)]
-    return [Job(model=model, strategy=strategy) for model in PUBLISHED for strategy in ("global", "mini")]
+    return [
+        Job(model=model, strategy=strategy)
+        for model in PUBLISHED
+        for strategy in ("global", "mini")
+    ]
 
 
 def warm_up(jobs: list[Job], comm: Comm) -> tuple[int, float]:
@@ -72,9 +86,13 @@ def warm_up(jobs: list[Job], comm: Comm) -> tuple[int, float]:
     """
     began, before = perf_counter(), kernels()
     for job in jobs:
-        trainer = Trainer(graph=small(load_graph(job)), job=shortened(job).without_dataset(), comm=comm)
+        trainer = Trainer(
+            graph=small(load_graph(job)), job=shortened(job).without_dataset(), comm=comm
+        )
         trainer.fit()
-        LOG.info("%s with %s batches: %d kernels so far", job.model, job.strategy, kernels() - before)
+        LOG.info(
+            "%s with %s batches: %d kernels so far", job.model, job.strategy, kernels() - before
+        )
     comm.barrier()
     return kernels() - before, perf_counter() - began
 

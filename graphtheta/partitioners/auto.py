@@ -1,4 +1,5 @@
 """The choice of a node partitioner and an edge placement by the bytes that they are predicted to send."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -12,7 +13,11 @@ from graphtheta.base.console import amount, figure
 from graphtheta.base.rng import Purpose, bits, key
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import GraphEdges
-from graphtheta.engine.partition.partitioner import DEFAULT_PLACEMENT, EDGE_PLACEMENTS, make_partitioner
+from graphtheta.engine.partition.partitioner import (
+    DEFAULT_PLACEMENT,
+    EDGE_PLACEMENTS,
+    make_partitioner,
+)
 from graphtheta.errors import GraphThetaError
 from graphtheta.partitioners.pairs import AUTO, DEFAULT_MASTERS, Pair, pair_of
 from graphtheta.partitioners.placed import Placed, imbalance
@@ -27,7 +32,11 @@ LINK = 1e9
 # seconds to compare the candidates: at least, and for a million edges
 COMPARING = (0.5, 1.5)
 # node partitioners with their placements, the default first; and about how many seconds they take for a million edges
-CANDIDATES = {"hash": ("1d-src", "1d-dst", "vertex-cut", "libra"), "block": ("1d-src", "1d-dst"), "grem": ("1d-src", "1d-dst", "libra")}
+CANDIDATES = {
+    "hash": ("1d-src", "1d-dst", "vertex-cut", "libra"),
+    "block": ("1d-src", "1d-dst"),
+    "grem": ("1d-src", "1d-dst", "libra"),
+}
 SECONDS = {"hash": 0.02, "block": 0.02, "grem": 0.4, "libra": 0.2}
 
 
@@ -108,41 +117,72 @@ def choose(graph: Any, n_workers: int, work: Work) -> Pair:
     """
     check_workers(graph, n_workers)
     if n_workers == 1:
-        return Pair(DEFAULT_MASTERS, DEFAULT_PLACEMENT, f"partitioner={AUTO}: one worker sends nothing")
+        return Pair(
+            DEFAULT_MASTERS, DEFAULT_PLACEMENT, f"partitioner={AUTO}: one worker sends nothing"
+        )
     began, sample = perf_counter(), sampled(graph, work.seed)
-    candidates = (one for masters in CANDIDATES for one in _measured(graph, sample, masters, n_workers, work))
+    candidates = (
+        one for masters in CANDIDATES for one in _measured(graph, sample, masters, n_workers, work)
+    )
     default = next(candidates)
     if default.messages < COMPARING[0] + COMPARING[1] * sample.n_edges / 1e6:
-        return default.pair._replace(reason=(
-            f"partitioner={AUTO}: masters={default.pair.masters} and partitioner={default.pair.partitioner}, since the messages of "
-            f"{work.epochs} epochs take about {default.messages:.2g} s, less than to compare pairs"))
+        return default.pair._replace(
+            reason=(
+                f"partitioner={AUTO}: masters={default.pair.masters} and partitioner={default.pair.partitioner}, since the messages of "
+                f"{work.epochs} epochs take about {default.messages:.2g} s, less than to compare pairs"
+            )
+        )
     found = [default, *candidates]
     allowed = max(BALANCED, default.imbalance)
-    best = min((one for one in found if one.imbalance <= allowed), key=lambda one: one.partitioning + one.messages)
-    of = "all" if sample.n_edges == graph.n_edges else f"{figure(sample.n_edges)} of {figure(graph.n_edges)}"
-    against = "" if best is default else f" ({default.pair.masters} and {default.pair.partitioner}: {amount(default.bytes)})"
-    return best.pair._replace(reason=(
-        f"partitioner={AUTO}: masters={best.pair.masters} and partitioner={best.pair.partitioner} send {amount(best.bytes)} per epoch"
-        f"{against}, at most {best.imbalance:.2f} times the mean on a worker; {len(found)} pairs on {of} edges in "
-        f"{perf_counter() - began:.1f} s"))
+    best = min(
+        (one for one in found if one.imbalance <= allowed),
+        key=lambda one: one.partitioning + one.messages,
+    )
+    of = (
+        "all"
+        if sample.n_edges == graph.n_edges
+        else f"{figure(sample.n_edges)} of {figure(graph.n_edges)}"
+    )
+    against = (
+        ""
+        if best is default
+        else f" ({default.pair.masters} and {default.pair.partitioner}: {amount(default.bytes)})"
+    )
+    return best.pair._replace(
+        reason=(
+            f"partitioner={AUTO}: masters={best.pair.masters} and partitioner={best.pair.partitioner} send {amount(best.bytes)} per epoch"
+            f"{against}, at most {best.imbalance:.2f} times the mean on a worker; {len(found)} pairs on {of} edges in "
+            f"{perf_counter() - began:.1f} s"
+        )
+    )
 
 
 def sampled(graph: Any, seed: int) -> Sample:
     """At most ``SAMPLED`` edges of a graph, one of each of as many ranges of ids."""
     stride = -(-graph.n_edges // SAMPLED) or 1
     ids = np.arange(graph.n_edges // stride)
-    ids = ids * stride + (bits(key(seed, Purpose.PLACEMENT), ids) % np.uint64(stride)).astype(np.int64)
+    ids = ids * stride + (bits(key(seed, Purpose.PLACEMENT), ids) % np.uint64(stride)).astype(
+        np.int64
+    )
     return Sample(graph.n_nodes, graph.src[ids], graph.dst[ids], graph.train)
 
 
 def _measured(graph: Any, sample: Sample, masters: str, size: int, work: Work) -> Iterator[_Found]:
     """Figures of a node partitioner with its candidate placements."""
     source, comm = GraphEdges(sample), OneOf(size)
-    owners = np.asarray(make_partitioner(masters, work.seed).assign(source, comm).owner(np.arange(sample.n_nodes)), np.int32)
+    owners = np.asarray(
+        make_partitioner(masters, work.seed).assign(source, comm).owner(np.arange(sample.n_nodes)),
+        np.int32,
+    )
     for placement in CANDIDATES[masters]:
         placed = Placed(source, size)
         placed.place(owners, EDGE_PLACEMENTS[placement]().place(source, owners, size))
         n_bytes = row_bytes(work.layers * placed.sent(), work.width)
         partitioning = (SECONDS[masters] + SECONDS.get(placement, 0)) * graph.n_edges / 1e6
-        yield _Found(Pair(masters, placement), n_bytes, max(imbalance(placed.nodes), imbalance(placed.edges)), partitioning,
-                     work.epochs * n_bytes / size / LINK)
+        yield _Found(
+            Pair(masters, placement),
+            n_bytes,
+            max(imbalance(placed.nodes), imbalance(placed.edges)),
+            partitioning,
+            work.epochs * n_bytes / size / LINK,
+        )

@@ -1,4 +1,5 @@
 """Node partitioners that cluster the whole graph: Louvain, Leiden and METIS, in memory."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -16,7 +17,9 @@ from graphtheta.partitioners.stream import capacity, check_option
 
 def all_clusters(source: EdgeSource, method: str, n: int, seed: int) -> np.ndarray:
     """The cluster of every node; see ``find_clusters``."""
-    return clusters_of(lambda: neighbours(*_ends(source), source.n_nodes), source.n_nodes, method, n, seed)
+    return clusters_of(
+        lambda: neighbours(*_ends(source), source.n_nodes), source.n_nodes, method, n, seed
+    )
 
 
 def _ends(source: EdgeSource) -> tuple[np.ndarray, np.ndarray]:
@@ -42,7 +45,14 @@ def pack(cluster: np.ndarray, size: int, room: int) -> np.ndarray:
     """
     sizes = np.bincount(cluster)
     bounds, owner = np.append(0, np.cumsum(sizes)), np.empty(len(cluster), np.int32)
-    blocks.pack(np.argsort(cluster, kind="stable"), bounds, np.argsort(-sizes, kind="stable"), room, np.zeros(size, np.int64), owner)
+    blocks.pack(
+        np.argsort(cluster, kind="stable"),
+        bounds,
+        np.argsort(-sizes, kind="stable"),
+        room,
+        np.zeros(size, np.int64),
+        owner,
+    )
     return owner
 
 

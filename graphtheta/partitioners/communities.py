@@ -1,4 +1,5 @@
 """Clusters of nodes for cluster-batch training, found by Louvain or Leiden (NetworKit) or METIS (pymetis)."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -15,8 +16,14 @@ COMMUNITIES = ("louvain", "leiden")
 METHODS = (*COMMUNITIES, "metis")
 
 
-def find_clusters(src: np.ndarray, dst: np.ndarray, n_nodes: int, method: str = "louvain", n_clusters: int = 0,
-                  seed: int = 0) -> np.ndarray:
+def find_clusters(
+    src: np.ndarray,
+    dst: np.ndarray,
+    n_nodes: int,
+    method: str = "louvain",
+    n_clusters: int = 0,
+    seed: int = 0,
+) -> np.ndarray:
     """The cluster of every node.
 
     Args:
@@ -41,7 +48,9 @@ def find_clusters(src: np.ndarray, dst: np.ndarray, n_nodes: int, method: str = 
     return clusters_of(lambda: neighbours(src, dst, n_nodes), n_nodes, method, n_clusters, seed)
 
 
-def clusters_of(near: Callable[[], Any], n_nodes: int, method: str, n_clusters: int, seed: int) -> np.ndarray:
+def clusters_of(
+    near: Callable[[], Any], n_nodes: int, method: str, n_clusters: int, seed: int
+) -> np.ndarray:
     """The cluster of every node; results, errors and the other arguments are those of ``find_clusters``.
 
     Args:
@@ -56,7 +65,9 @@ def clusters_of(near: Callable[[], Any], n_nodes: int, method: str, n_clusters: 
         found = _from_file(method, n_nodes)
         several = len(np.unique(found))
         if n_clusters not in (0, several):
-            raise ConfigError(f"clusters={n_clusters}, but {method} has {several}; drop --clusters, or give another --cluster-method")
+            raise ConfigError(
+                f"clusters={n_clusters}, but {method} has {several}; drop --clusters, or give another --cluster-method"
+            )
     return np.unique(found, return_inverse=True)[1].astype(np.int64)
 
 
@@ -65,7 +76,9 @@ def _communities(near: Callable[[], Any], n_nodes: int, method: str, seed: int) 
     try:
         import networkit
     except ImportError:
-        raise ConfigError(f"clusters by {method} need networkit: pip install 'graphtheta[cluster]'") from None
+        raise ConfigError(
+            f"clusters by {method} need networkit: pip install 'graphtheta[cluster]'"
+        ) from None
     from scipy.sparse import triu
 
     pairs = triu(near(), format="coo")
@@ -77,7 +90,11 @@ def _communities(near: Callable[[], Any], n_nodes: int, method: str, seed: int) 
     networkit.setNumberOfThreads(1)
     try:
         networkit.setSeed(seed, False)
-        found = networkit.community.ParallelLeiden(graph, randomize=False) if method == "leiden" else networkit.community.PLM(graph)
+        found = (
+            networkit.community.ParallelLeiden(graph, randomize=False)
+            if method == "leiden"
+            else networkit.community.PLM(graph)
+        )
         return np.asarray(found.run().getPartition().getVector())
     finally:
         networkit.setNumberOfThreads(threads)
@@ -87,19 +104,27 @@ def _metis(near: Callable[[], Any], n_nodes: int, n_clusters: int, seed: int) ->
     try:
         import pymetis
     except ImportError:
-        raise ConfigError("cluster batches by METIS need pymetis: pip install 'graphtheta[metis]', "
-                          "or use --cluster-method louvain") from None
+        raise ConfigError(
+            "cluster batches by METIS need pymetis: pip install 'graphtheta[metis]', "
+            "or use --cluster-method louvain"
+        ) from None
     if not 1 <= n_clusters <= n_nodes:
-        raise ConfigError(f"METIS needs the number of clusters, 1 to {n_nodes}: set --clusters (got {n_clusters})")
+        raise ConfigError(
+            f"METIS needs the number of clusters, 1 to {n_nodes}: set --clusters (got {n_clusters})"
+        )
     if n_clusters == 1:
         return np.zeros(n_nodes, np.int64)
     graph = _adjacency(pymetis.CSRAdjacency, near())
     try:
-        return np.asarray(pymetis.part_graph(n_clusters, graph, options=pymetis.Options(seed=seed))[1])
+        return np.asarray(
+            pymetis.part_graph(n_clusters, graph, options=pymetis.Options(seed=seed))[1]
+        )
     except RuntimeError as error:
-        raise PartitionError(f"METIS ended without parts ({error}): it was stopped by SIGTERM, for example by a time limit, or "
-                             f"memory was short; {n_nodes} nodes and {len(graph.adjacent) // 2} edges need about "
-                             f"{24 * len(graph.adjacent) / 2**30:.1f} GiB; use another method") from None
+        raise PartitionError(
+            f"METIS ended without parts ({error}): it was stopped by SIGTERM, for example by a time limit, or "
+            f"memory was short; {n_nodes} nodes and {len(graph.adjacent) // 2} edges need about "
+            f"{24 * len(graph.adjacent) / 2**30:.1f} GiB; use another method"
+        ) from None
 
 
 def _adjacency(kind: Any, near: Any) -> Any:
@@ -121,7 +146,10 @@ def neighbours(src: np.ndarray, dst: np.ndarray, n_nodes: int) -> Any:
 
     other = src != dst
     kind = np.int32 if n_nodes <= np.iinfo(np.int32).max else np.int64
-    ends = tuple(end.astype(kind, copy=False) if other.all() else end[other].astype(kind) for end in (src, dst))
+    ends = tuple(
+        end.astype(kind, copy=False) if other.all() else end[other].astype(kind)
+        for end in (src, dst)
+    )
     # each conversion sorts by counting
     out = coo_array((np.ones(len(ends[0]), bool), ends), (n_nodes, n_nodes)).tocsc().tocsr()
     del ends
@@ -133,8 +161,10 @@ def _pack(found: np.ndarray, n: int, method: str) -> np.ndarray:
     """Join communities into n clusters: largest first, each into the smallest cluster so far."""
     sizes = np.bincount(found)
     if n > len(sizes):
-        raise ConfigError(f"{method.title()} found {len(sizes)} communities, fewer than the {n} clusters asked for; "
-                          f"set --clusters to at most {len(sizes)}, or use --clusters 0 (communities as found) or --cluster-method metis")
+        raise ConfigError(
+            f"{method.title()} found {len(sizes)} communities, fewer than the {n} clusters asked for; "
+            f"set --clusters to at most {len(sizes)}, or use --clusters 0 (communities as found) or --cluster-method metis"
+        )
     load, home = np.zeros(n, np.int64), np.empty(len(sizes), np.int64)
     for community in np.lexsort((np.arange(len(sizes)), -sizes)):
         home[community] = np.argmin(load)
@@ -144,8 +174,12 @@ def _pack(found: np.ndarray, n: int, method: str) -> np.ndarray:
 
 def _from_file(path: str, n_nodes: int) -> np.ndarray:
     if not Path(path).exists():
-        raise ConfigError(f"cluster method {path!r} is neither {' nor '.join(METHODS)} nor a file; give one of these or an .npy file")
+        raise ConfigError(
+            f"cluster method {path!r} is neither {' nor '.join(METHODS)} nor a file; give one of these or an .npy file"
+        )
     found = read_npy(path, "cluster numbers", "iu", 1)
     if len(found) != n_nodes:
-        raise FormatError(f"{path} holds {len(found)} cluster numbers; expected one integer for each of the {n_nodes} nodes")
+        raise FormatError(
+            f"{path} holds {len(found)} cluster numbers; expected one integer for each of the {n_nodes} nodes"
+        )
     return found

@@ -1,4 +1,5 @@
 """Reports on several partitions of a graph, as a table and a picture."""
+
 from __future__ import annotations
 
 import os
@@ -16,7 +17,18 @@ from graphtheta.partitioners.auto import BALANCED
 from graphtheta.partitioners.report import PartitionReport, partition_report
 
 COMPARED = ("pregel", "graphx", "powerlyra", "distgnn", "gemini", "bgl", "armada")
-HEADER = ("masters", "partitioner", "cut", "replication", "nodes", "edges", "train", "halo rows", "s", "memory")
+HEADER = (
+    "masters",
+    "partitioner",
+    "cut",
+    "replication",
+    "nodes",
+    "edges",
+    "train",
+    "halo rows",
+    "s",
+    "memory",
+)
 
 
 @dataclass(frozen=True)
@@ -36,17 +48,34 @@ class Comparison:
         Balanced are at most 1.25 times the mean nodes and edges on a worker, or the least found.
         """
         least = min(max(one.nodes, one.edges) for one in self.reports)
-        balanced = [one for one in self.reports if max(one.nodes, one.edges) <= max(BALANCED, least)]
+        balanced = [
+            one for one in self.reports if max(one.nodes, one.edges) <= max(BALANCED, least)
+        ]
         return min(balanced, key=lambda one: one.bytes["global"])
 
     def __str__(self) -> str:
         strategies = list(self.reports[0].bytes)
-        rows = [(one.masters, one.partitioner, f"{one.edge_cut:.4f}", f"{one.replication:.2f}", f"{one.nodes:.2f}", f"{one.edges:.2f}",
-                 f"{one.train:.2f}", f"{one.halo_rows:,}", f"{one.seconds:.1f}", "" if one.peak_bytes is None else amount(one.peak_bytes),
-                 *(amount(one.bytes[name]) for name in strategies)) for one in self.reports]
+        rows = [
+            (
+                one.masters,
+                one.partitioner,
+                f"{one.edge_cut:.4f}",
+                f"{one.replication:.2f}",
+                f"{one.nodes:.2f}",
+                f"{one.edges:.2f}",
+                f"{one.train:.2f}",
+                f"{one.halo_rows:,}",
+                f"{one.seconds:.1f}",
+                "" if one.peak_bytes is None else amount(one.peak_bytes),
+                *(amount(one.bytes[name]) for name in strategies),
+            )
+            for one in self.reports
+        ]
         best = self.best
-        return (table((*HEADER, *(f"{name}/epoch" for name in strategies)), rows)
-                + f"\nfewest bytes of balanced ones: masters={best.masters} and partitioner={best.partitioner}")
+        return (
+            table((*HEADER, *(f"{name}/epoch" for name in strategies)), rows)
+            + f"\nfewest bytes of balanced ones: masters={best.masters} and partitioner={best.partitioner}"
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Draw the bytes of an epoch, the balance and the time of each pair, and save the picture.
@@ -60,15 +89,32 @@ class Comparison:
         try:
             from matplotlib.figure import Figure
         except ImportError:
-            raise ConfigError("a picture of partitions needs matplotlib: pip install 'graphtheta[plot]'") from None
+            raise ConfigError(
+                "a picture of partitions needs matplotlib: pip install 'graphtheta[plot]'"
+            ) from None
         names = [f"{one.masters} / {one.partitioner}" for one in self.reports]
         fig = Figure(figsize=(10, 1.2 + 0.35 * len(names)), layout="constrained")
-        panels = {"MB per epoch": {name: [one.bytes[name] / 1e6 for one in self.reports] for name in self.reports[0].bytes},
-                  "largest of a worker / mean": {name: [getattr(one, name) for one in self.reports] for name in ("nodes", "edges")},
-                  "seconds": {"partitioning": [one.seconds for one in self.reports]}}
-        for axes, (label, series) in zip(fig.subplots(1, 3, sharey=True), panels.items(), strict=True):
+        panels = {
+            "MB per epoch": {
+                name: [one.bytes[name] / 1e6 for one in self.reports]
+                for name in self.reports[0].bytes
+            },
+            "largest of a worker / mean": {
+                name: [getattr(one, name) for one in self.reports] for name in ("nodes", "edges")
+            },
+            "seconds": {"partitioning": [one.seconds for one in self.reports]},
+        }
+        for axes, (label, series) in zip(
+            fig.subplots(1, 3, sharey=True), panels.items(), strict=True
+        ):
             for i, (name, values) in enumerate(series.items()):
-                axes.barh(np.arange(len(names)) + 0.8 * i / len(series), values, 0.8 / len(series), align="edge", label=name)
+                axes.barh(
+                    np.arange(len(names)) + 0.8 * i / len(series),
+                    values,
+                    0.8 / len(series),
+                    align="edge",
+                    label=name,
+                )
             axes.set_xlabel(label)
             axes.legend(frameon=False, fontsize="small")
             axes.set_yticks(np.arange(len(names)) + 0.4, names)
@@ -77,8 +123,13 @@ class Comparison:
 
 
 @checked
-def compare_partitions(graph: Graph, n_workers: int, pairs: Sequence[str | tuple[str, str]] = COMPARED, seed: int = 0,
-                       **options: Any) -> Comparison:
+def compare_partitions(
+    graph: Graph,
+    n_workers: int,
+    pairs: Sequence[str | tuple[str, str]] = COMPARED,
+    seed: int = 0,
+    **options: Any,
+) -> Comparison:
     """Divide a graph in several ways, in this process, and count what each costs.
 
     Args:
@@ -94,7 +145,9 @@ def compare_partitions(graph: Graph, n_workers: int, pairs: Sequence[str | tuple
         CommError: A partitioner communicates.
     """
     if not pairs:
-        raise ConfigError("compare_partitions: pairs is empty; give names of pairs, or (masters, partitioner)")
+        raise ConfigError(
+            "compare_partitions: pairs is empty; give names of pairs, or (masters, partitioner)"
+        )
     found = []
     for pair in pairs:
         masters, partitioner = ("hash", pair) if isinstance(pair, str) else pair

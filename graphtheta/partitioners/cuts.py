@@ -5,6 +5,7 @@ their order and number, and not on the chunks. They remember on which workers ea
 a bit for each worker, and some bytes, for each node. No worker has more than (1 + slack) times the
 mean edges.
 """
+
 from __future__ import annotations
 
 from abc import abstractmethod
@@ -45,7 +46,9 @@ class RandomCut(EdgeRule):
     seed: int = 0
 
     def worker(self, chunk: EdgeChunk, owner: Owners, size: int) -> np.ndarray:
-        return (bits(key(self.seed, Purpose.PLACEMENT), chunk.ids) % np.uint64(size)).astype(np.int32)
+        return (bits(key(self.seed, Purpose.PLACEMENT), chunk.ids) % np.uint64(size)).astype(
+            np.int32
+        )
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,10 @@ class HybridCut(SharedPlacement):
     threshold: int = 100
 
     def workers(self, source: EdgeSource, owner: Owners, comm: Comm, size: int) -> Workers:
-        blocks, high = Blocks(comm, source.n_nodes), block_degrees(source, comm, outgoing=False) > self.threshold
+        blocks, high = (
+            Blocks(comm, source.n_nodes),
+            block_degrees(source, comm, outgoing=False) > self.threshold,
+        )
         return lambda chunk: owner(np.where(blocks.look_up(high, chunk.dst), chunk.src, chunk.dst))
 
 
@@ -84,7 +90,9 @@ class GreedyCut(SharedPlacement):
         check_option(self, "slack", self.slack >= 0, "at least 0")
 
     @abstractmethod
-    def rule(self, source: EdgeSource, comm: Comm, key: np.uint64) -> tuple[Any, np.ndarray | None, tuple[Any, ...]]:
+    def rule(
+        self, source: EdgeSource, comm: Comm, key: np.uint64
+    ) -> tuple[Any, np.ndarray | None, tuple[Any, ...]]:
         """The compiled loop, the degrees that it begins with for the nodes of this worker's block or None for none, and its settings.
 
         Args:
@@ -101,9 +109,13 @@ class GreedyCut(SharedPlacement):
         copies = no_copies(n, size)
         if self.owners:
             mark_copies(np.arange(n), owner(np.arange(blocks.first, blocks.last)), copies)
-        loop, degree, settings = self.rule(source, comm, np.uint64(key(self.seed, Purpose.PLACEMENT)))
+        loop, degree, settings = self.rule(
+            source, comm, np.uint64(key(self.seed, Purpose.PLACEMENT))
+        )
         degree = np.zeros(n, np.int64) if degree is None else degree
-        found = EdgeStreams(source, comm, size, loop, settings, copies, degree).place(capacity(source.n_edges, size, self.slack))
+        found = EdgeStreams(source, comm, size, loop, settings, copies, degree).place(
+            capacity(source.n_edges, size, self.slack)
+        )
         first = source.n_edges * comm.rank // comm.size
         return lambda chunk: found[chunk.ids - first]
 
@@ -121,7 +133,9 @@ class HdrfCut(GreedyCut):
     name = "hdrf"
     balance: float = 1.1
 
-    def rule(self, source: EdgeSource, comm: Comm, key: np.uint64) -> tuple[Any, np.ndarray | None, tuple[Any, ...]]:
+    def rule(
+        self, source: EdgeSource, comm: Comm, key: np.uint64
+    ) -> tuple[Any, np.ndarray | None, tuple[Any, ...]]:
         return place_by_score, None, (key, float(self.balance), True)
 
 
@@ -134,7 +148,9 @@ class ObliviousCut(GreedyCut):
 
     name = "oblivious"
 
-    def rule(self, source: EdgeSource, comm: Comm, key: np.uint64) -> tuple[Any, np.ndarray | None, tuple[Any, ...]]:
+    def rule(
+        self, source: EdgeSource, comm: Comm, key: np.uint64
+    ) -> tuple[Any, np.ndarray | None, tuple[Any, ...]]:
         return place_by_score, None, (key, 1.0, False)
 
 
@@ -147,5 +163,7 @@ class LibraCut(GreedyCut):
 
     name = "libra"
 
-    def rule(self, source: EdgeSource, comm: Comm, key: np.uint64) -> tuple[Any, np.ndarray | None, tuple[Any, ...]]:
+    def rule(
+        self, source: EdgeSource, comm: Comm, key: np.uint64
+    ) -> tuple[Any, np.ndarray | None, tuple[Any, ...]]:
         return place_by_load, block_degrees(source, comm), (key,)

@@ -1,4 +1,5 @@
 """A node partitioner that reads the owners from a file."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -29,11 +30,15 @@ class FilePartitioner(SharedPartitioner):
 
     def owners(self, source: EdgeSource, comm: Comm, size: int) -> Owners:
         if not self.path:
-            raise ConfigError("masters=file needs the file of owners; give masters=file:path=owners.npy")
+            raise ConfigError(
+                "masters=file needs the file of owners; give masters=file:path=owners.npy"
+            )
         given, n = map_npy(self.path), source.n_nodes
         if given.shape != (n,) or given.dtype.kind not in "iu":
-            raise FormatError(f"{self.path} holds {given.dtype} numbers of shape {list(given.shape)}; expected the owners, one integer for "
-                              f"each of the {n} nodes")
+            raise FormatError(
+                f"{self.path} holds {given.dtype} numbers of shape {list(given.shape)}; expected the owners, one integer for "
+                f"each of the {n} nodes"
+            )
         blocks = Blocks(comm, n)
-        own = np.array(given[blocks.first: blocks.last])
+        own = np.array(given[blocks.first : blocks.last])
         return lambda ids: blocks.look_up(own, ids)

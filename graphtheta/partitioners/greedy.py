@@ -3,6 +3,7 @@
 There are as many streams as parts. The result depends on the order of the ids and not on the order
 or the chunks of the edges, and not on the number of workers that compute the streams.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -34,7 +35,12 @@ class Streamed:
     """
 
     def __init__(self, source: EdgeSource, comm: Comm, size: int, owner: np.ndarray | None = None):
-        self._comm, self._size, self._n, self._streams = comm, size, source.n_nodes, NodeStreams(source, comm, size)
+        self._comm, self._size, self._n, self._streams = (
+            comm,
+            size,
+            source.n_nodes,
+            NodeStreams(source, comm, size),
+        )
         blocks = self._streams.blocks
         self._owner = np.full(blocks.last - blocks.first, -1, np.int32) if owner is None else owner
 
@@ -59,7 +65,9 @@ class Streamed:
         for chunks in self._streams.rounds():
             load = self._round(chunks, load, scale, cost)
 
-    def _round(self, chunks: list[Chunk], load: np.ndarray, scale: np.ndarray, cost: np.ndarray) -> np.ndarray:
+    def _round(
+        self, chunks: list[Chunk], load: np.ndarray, scale: np.ndarray, cost: np.ndarray
+    ) -> np.ndarray:
         """Place the nodes of a round; returns the loads after it.
 
         A stream does not see what others place in the round, and gets a share of the room of each
@@ -69,13 +77,23 @@ class Streamed:
         found = []
         for chunk in chunks:
             out = np.empty(len(chunk.ptr) - 1, np.int32)
-            place_nodes(chunk.first, chunk.ptr, chunk.near, self._seen(chunk.near), load.copy(),
-                        share_of_room(len(scale) - load, chunk.stream), chunk.stream, scale, cost, out)
+            place_nodes(
+                chunk.first,
+                chunk.ptr,
+                chunk.near,
+                self._seen(chunk.near),
+                load.copy(),
+                share_of_room(len(scale) - load, chunk.stream),
+                chunk.stream,
+                scale,
+                cost,
+                out,
+            )
             found.append(out)
         load = settle(self._comm, [chunk.stream for chunk in chunks], found, load, len(scale))
         for chunk, out in zip(chunks, found, strict=True):
             first = chunk.first - self._streams.blocks.first
-            self._owner[first: first + len(out)] = out
+            self._owner[first : first + len(out)] = out
         return load
 
     def _seen(self, near: np.ndarray) -> np.ndarray:
@@ -168,7 +186,7 @@ class FennelPartitioner(SharedPartitioner):
 
     def owners(self, source: EdgeSource, comm: Comm, size: int) -> Owners:
         n, room, power = source.n_nodes, capacity(source.n_nodes, size, self.slack), self.gamma - 1
-        alpha = self.alpha or source.n_edges * size**power / max(n, 1)**self.gamma
+        alpha = self.alpha or source.n_edges * size**power / max(n, 1) ** self.gamma
         # a square root is the same to the bit on every machine, other powers may not be
         raised = np.sqrt(np.arange(room)) if power == 0.5 else np.arange(room) ** power
         streamed = Streamed(source, comm, size)

@@ -1,4 +1,5 @@
 """A streaming cut that revises itself."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -76,7 +77,9 @@ class GremPartitioner(SharedPartitioner):
             owner = whole_components(blocks, components(blocks, pairs), size, room)
         if owner is None:
             top = of_source(source, comm, size)
-            cut = _Cut(comm, size, room, self.passes, self.degrees, key(self.seed, Purpose.PLACEMENT))
+            cut = _Cut(
+                comm, size, room, self.passes, self.degrees, key(self.seed, Purpose.PLACEMENT)
+            )
             for _ in range(self.cycles):
                 owner = cut.divide(top, owner)
         found = owner
@@ -96,8 +99,16 @@ class _Cut:
         key: Key of ties and orders.
     """
 
-    def __init__(self, comm: Comm, size: int, room: int, passes: int, degrees: bool, key: int) -> None:
-        self._comm, self._size, self._room, self._passes, self._degrees = comm, size, room, passes, degrees
+    def __init__(
+        self, comm: Comm, size: int, room: int, passes: int, degrees: bool, key: int
+    ) -> None:
+        self._comm, self._size, self._room, self._passes, self._degrees = (
+            comm,
+            size,
+            room,
+            passes,
+            degrees,
+        )
         self._key, self._uses = key, 0
 
     def divide(self, top: Level, part: np.ndarray | None) -> np.ndarray:
@@ -110,7 +121,12 @@ class _Cut:
         Collective: all ranks.
         """
         # clusters that always fit into some part
-        most = max(min(int(self._size * self._room - top.n) // self._size, top.n // (BALLAST * self._size)), 1)
+        most = max(
+            min(
+                int(self._size * self._room - top.n) // self._size, top.n // (BALLAST * self._size)
+            ),
+            1,
+        )
         insides: list[np.ndarray] = []
         levels, parts = [top], [part]
         while not insides or levels[-1].n + levels[-1].n_entries > FEW:
@@ -121,7 +137,11 @@ class _Cut:
             carried = parts[-1]
             if carried is not None:
                 of = np.empty(len(smaller.mass), np.int32)
-                for nodes, found in zip(smaller.blocks.received(inside), smaller.blocks.received(inside, carried), strict=True):
+                for nodes, found in zip(
+                    smaller.blocks.received(inside),
+                    smaller.blocks.received(inside, carried),
+                    strict=True,
+                ):
                     of[nodes - smaller.blocks.first] = found
                 carried = of
             levels.append(smaller)
@@ -136,7 +156,9 @@ class _Cut:
             best, coarse = self._revised(level, coarse.blocks.look_up(best, inside)), level
         return best
 
-    def _clustered(self, level: Level, part: np.ndarray | None, most: int, joins: bool) -> tuple[Level, np.ndarray]:
+    def _clustered(
+        self, level: Level, part: np.ndarray | None, most: int, joins: bool
+    ) -> tuple[Level, np.ndarray]:
         """The graph of clusters of a level; see ``Level.contracted``.
 
         Args:
@@ -155,7 +177,9 @@ class _Cut:
             inside.join_alone(label, loads, most, self._next())
         return level.contracted(label)
 
-    def _best(self, level: Level, part: np.ndarray | None, most: int, top: Level) -> np.ndarray | None:
+    def _best(
+        self, level: Level, part: np.ndarray | None, most: int, top: Level
+    ) -> np.ndarray | None:
         """The best of several divisions of a small graph, for the nodes of this worker's block, [n_block] int32.
 
         None if the first one is worse than blocks by degree, which always fit. Workers divide the
@@ -177,13 +201,25 @@ class _Cut:
         if part is None:
             # further divisions take most of the time, and seldom differ enough to change the decision
             badness = tuple(comm.broadcast(list(found[0][0]) if found else None))
-            if self._degrees and badness > (0, top.cut(degree_blocks(top.blocks, top.degree, self._size))):
+            if self._degrees and badness > (
+                0,
+                top.cut(degree_blocks(top.blocks, top.degree, self._size)),
+            ):
                 return None
-            found += [attempt(number) for number in range(1, TRIES) if number % comm.size == comm.rank]
-        best = min(found, key=lambda f: f[:2]) if found else ((np.iinfo(np.int64).max, 0), 0, np.zeros(0, np.int32))
-        chosen = [(tuple(badness), number) for badness, number in comm.all_gather([list(best[0]), best[1]])]
+            found += [
+                attempt(number) for number in range(1, TRIES) if number % comm.size == comm.rank
+            ]
+        best = (
+            min(found, key=lambda f: f[:2])
+            if found
+            else ((np.iinfo(np.int64).max, 0), 0, np.zeros(0, np.int32))
+        )
+        chosen = [
+            (tuple(badness), number)
+            for badness, number in comm.all_gather([list(best[0]), best[1]])
+        ]
         of = comm.broadcast(best[2], min(range(comm.size), key=chosen.__getitem__))
-        own: np.ndarray = of[level.blocks.first: level.blocks.last]
+        own: np.ndarray = of[level.blocks.first : level.blocks.last]
         return own
 
     def _blocks(self, top: Level) -> np.ndarray:
@@ -240,5 +276,7 @@ def degree_blocks(blocks: Blocks, degree: np.ndarray, size: int) -> np.ndarray:
     starts = (np.cumsum(total) - total + before)[np.searchsorted(every, values)]
     order = np.argsort(at, kind="stable")
     position = np.empty(len(degree), np.int64)
-    position[order] = np.arange(len(degree)) + np.repeat(starts - np.cumsum(counts) + counts, counts)
+    position[order] = np.arange(len(degree)) + np.repeat(
+        starts - np.cumsum(counts) + counts, counts
+    )
     return (position * size // max(int(total.sum()), 1)).astype(np.int32)

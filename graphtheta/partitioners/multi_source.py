@@ -3,6 +3,7 @@
 Workers do it together. The result depends neither on the order nor on the chunks of the edges, nor on
 the number of workers that compute it.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -59,15 +60,26 @@ class BglPartitioner(SharedPartitioner):
         n, edges = source.n_nodes, HomeEdges(source, comm)
         blocks = edges.blocks
         named = searched(edges, self.blocks, self.hops, key(self.seed, Purpose.PLACEMENT))
-        block, nodes = sized(blocks, *named, int(SMALL * n / self.blocks), max(1, int(min(self.slack * n / size, n))))
+        block, nodes = sized(
+            blocks, *named, int(SMALL * n / self.blocks), max(1, int(min(self.slack * n / size, n)))
+        )
         targets = np.zeros(len(nodes), np.int64)
         if self.train and source.train is not None:
-            targets = comm.all_sum(np.bincount(block[source.train[blocks.first: blocks.last]], minlength=len(nodes)))
+            targets = comm.all_sum(
+                np.bincount(block[source.train[blocks.first : blocks.last]], minlength=len(nodes))
+            )
         near = near_blocks(edges, block, len(nodes), self.second)
         owner = self._chosen(near, nodes, targets, capacity(n, size, self.slack), size)[block]
         return lambda ids: blocks.look_up(owner, ids)
 
-    def _chosen(self, near: Iterable[np.ndarray], nodes: np.ndarray, targets: np.ndarray, room: int, size: int) -> np.ndarray:
+    def _chosen(
+        self,
+        near: Iterable[np.ndarray],
+        nodes: np.ndarray,
+        targets: np.ndarray,
+        room: int,
+        size: int,
+    ) -> np.ndarray:
         """The owner of each block, [n_blocks] int32.
 
         Args:

@@ -1,4 +1,5 @@
 """Multilevel division of a graph in memory: nodes are joined until few are left, these are divided in two recursively."""
+
 from __future__ import annotations
 
 from math import ceil, log2
@@ -45,8 +46,20 @@ class Multilevel:
             within, weight = np.broadcast_to(np.int32(0), n), level.weight
             if part is not None:
                 within = part
-                weight = np.where(np.repeat(part, np.diff(level.ptr)) == part[level.near], weight, np.int32(0))
-            join_nodes(level.ptr, level.near, weight, level.mass, within, shuffle(self._next(), np.arange(n)), label, load, self._most)
+                weight = np.where(
+                    np.repeat(part, np.diff(level.ptr)) == part[level.near], weight, np.int32(0)
+                )
+            join_nodes(
+                level.ptr,
+                level.near,
+                weight,
+                level.mass,
+                within,
+                shuffle(self._next(), np.arange(n)),
+                label,
+                load,
+                self._most,
+            )
             smaller, inside = _clustered(level, label)
             if len(smaller.mass) < 0.95 * n:
                 carried = None
@@ -78,7 +91,9 @@ class Multilevel:
             if not move_nodes(0, *level, part, names, left, np.uint64(self._next())):
                 break
 
-    def _halve(self, level: Contracted, nodes: np.ndarray, part: np.ndarray, first: int, size: int) -> None:
+    def _halve(
+        self, level: Contracted, nodes: np.ndarray, part: np.ndarray, first: int, size: int
+    ) -> None:
         """Give the nodes the parts from first to first + size, by division in two."""
         if size == 1 or not len(nodes):
             part[nodes] = first
@@ -87,7 +102,12 @@ class Multilevel:
         total = int(graph.mass.sum())
         # the slack that is left is divided among the divisions that follow
         slack = max(self._room * size / max(total, 1) - 1, 0) / ceil(log2(size))
-        room = np.array([max(total * k // size, min(int((1 + slack) * total * k / size), self._room * k)) for k in (left, size - left)])
+        room = np.array(
+            [
+                max(total * k // size, min(int((1 + slack) * total * k / size), self._room * k))
+                for k in (left, size - left)
+            ]
+        )
         found: list[tuple[int, int, np.ndarray]] = []
         for begin in shuffle(self._next(), np.arange(len(nodes)))[:SEEDS]:
             side = np.empty(len(nodes), np.int32)
@@ -96,7 +116,13 @@ class Multilevel:
             np.add.at(load, side, graph.mass)
             while climb(*graph, side, load, room, PATIENCE):
                 pass
-            found.append((int(np.maximum(load - room, 0).sum()), int(cut_weight(graph.ptr, graph.near, graph.weight, side)), side))
+            found.append(
+                (
+                    int(np.maximum(load - room, 0).sum()),
+                    int(cut_weight(graph.ptr, graph.near, graph.weight, side)),
+                    side,
+                )
+            )
         side = min(found, key=lambda f: f[:2])[2]
         self._halve(level, nodes[side == 0], part, first, left)
         self._halve(level, nodes[side == 1], part, first + left, size - left)
@@ -134,7 +160,19 @@ def _clustered(level: Contracted, label: np.ndarray) -> tuple[Contracted, np.nda
     rows, bounds = np.empty_like(inside), np.empty(len(inside) + 1, np.int64)
     near, weight = np.empty(len(level.near), label.dtype), np.empty(len(level.near), np.int32)
     order = np.argsort(inside, kind="stable")
-    n, end = contract(inside, level.ptr, level.near, level.weight, inside, len(names), order, rows, bounds, near, weight)
+    n, end = contract(
+        inside,
+        level.ptr,
+        level.near,
+        level.weight,
+        inside,
+        len(names),
+        order,
+        rows,
+        bounds,
+        near,
+        weight,
+    )
     mass = np.zeros(n, np.int64)
     np.add.at(mass, inside, level.mass)
     return Contracted(bounds[: n + 1].copy(), near[:end].copy(), weight[:end].copy(), mass), inside

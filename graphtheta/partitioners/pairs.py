@@ -1,4 +1,5 @@
 """Names of pairs of a node partitioner and an edge placement, as published systems combine them."""
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -69,5 +70,11 @@ def check_pair(partitioner: str, masters: str) -> None:
     """
     if masters != DEFAULT_MASTERS and partitioner in (*PAIRS, AUTO):
         pair = PAIRS.get(partitioner)
-        means = "chooses the node partitioner" if pair is None else f"means masters={pair.masters} and partitioner={pair.partitioner}"
-        raise ConfigError(f"partitioner={partitioner} {means}; drop --masters, or give an edge placement: {', '.join(EDGE_PLACEMENTS)}")
+        means = (
+            "chooses the node partitioner"
+            if pair is None
+            else f"means masters={pair.masters} and partitioner={pair.partitioner}"
+        )
+        raise ConfigError(
+            f"partitioner={partitioner} {means}; drop --masters, or give an edge placement: {', '.join(EDGE_PLACEMENTS)}"
+        )

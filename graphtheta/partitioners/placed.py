@@ -1,4 +1,5 @@
 """A graph that is divided among workers: what they hold and send, counted in one process without building their parts."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
@@ -45,7 +46,7 @@ class Placed:
         """
         self.owners, end = owners, 0
         for chunk in self._source.chunks():
-            self.workers[end: end + len(chunk.ids)] = workers(chunk)
+            self.workers[end : end + len(chunk.ids)] = workers(chunk)
             end += len(chunk.ids)
 
     @property
@@ -60,7 +61,10 @@ class Placed:
 
     def cut(self) -> int:
         """Edges whose ends have different owners."""
-        return sum(int(np.count_nonzero(self.owners[src] != self.owners[dst])) for src, dst, _ in self._each())
+        return sum(
+            int(np.count_nonzero(self.owners[src] != self.owners[dst]))
+            for src, dst, _ in self._each()
+        )
 
     @cached_property
     def mirrors(self) -> np.ndarray:
@@ -77,7 +81,9 @@ class Placed:
 
     def read(self, copies: np.ndarray) -> np.ndarray:
         """Nodes of worker p of which another worker q has a copy, [size, size] int64."""
-        found: np.ndarray = count_pairs(copies, self.owners, np.zeros((self.size, self.size), np.int64))
+        found: np.ndarray = count_pairs(
+            copies, self.owners, np.zeros((self.size, self.size), np.int64)
+        )
         return found
 
     def ends(self, edges: Iterable[Edges]) -> tuple[np.ndarray, np.ndarray]:
@@ -114,21 +120,25 @@ class Placed:
         counted = min(n_batches, BATCHES)
         for b in range(counted):
             needed = np.zeros(len(self.owners), bool)
-            needed[targets[b * batch_size: (b + 1) * batch_size]] = True
+            needed[targets[b * batch_size : (b + 1) * batch_size]] = True
             for _ in range(layers):
                 rows += self.sent(partial(_into, needed.copy(), needed))
         return rows * n_batches // max(counted, 1)
 
-    def _each(self, wanted: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None) -> Iterator[Edges]:
+    def _each(
+        self, wanted: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
+    ) -> Iterator[Edges]:
         """The edges that are wanted (all if None), by chunks."""
         end = 0
         for chunk in self._source.chunks():
             used = slice(None) if wanted is None else wanted(chunk.src, chunk.dst)
-            yield chunk.src[used], chunk.dst[used], self.workers[end: end + len(chunk.ids)][used]
+            yield chunk.src[used], chunk.dst[used], self.workers[end : end + len(chunk.ids)][used]
             end += len(chunk.ids)
 
 
-def _into(receiving: np.ndarray, reached: np.ndarray, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
+def _into(
+    receiving: np.ndarray, reached: np.ndarray, src: np.ndarray, dst: np.ndarray
+) -> np.ndarray:
     """Whether edges lead to receiving nodes; marks the sources of those that do as reached."""
     found = receiving[dst]
     reached[src[found]] = True

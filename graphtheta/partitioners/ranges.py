@@ -2,6 +2,7 @@
 
 Each worker weighs the nodes of a block of ids.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -95,4 +96,6 @@ class GeminiPartitioner(SharedPartitioner):
     name = "gemini"
 
     def owners(self, source: EdgeSource, comm: Comm, size: int) -> Owners:
-        return ranges(block_degrees(source, comm, incoming=False) + 8 * (size - 1), comm, source.n_nodes, size)
+        return ranges(
+            block_degrees(source, comm, incoming=False) + 8 * (size - 1), comm, source.n_nodes, size
+        )

@@ -1,4 +1,5 @@
 """Node partitioners and edge placements by name: those of the engine, and those of this package."""
+
 from __future__ import annotations
 
 from graphtheta.engine.partition.partitioner import DEFAULT_PLACEMENT, EDGE_PLACEMENTS, PARTITIONERS
@@ -12,6 +13,16 @@ from graphtheta.partitioners.ranges import DegreeBlockPartitioner, GeminiPartiti
 
 __all__ = ["DEFAULT_PLACEMENT", "EDGE_PLACEMENTS", "PARTITIONERS"]
 
-PARTITIONERS.include(DegreeBlockPartitioner, GeminiPartitioner, LdgPartitioner, FennelPartitioner, BglPartitioner, GremPartitioner,
-                     LouvainPartitioner, LeidenPartitioner, MetisPartitioner, FilePartitioner)
+PARTITIONERS.include(
+    DegreeBlockPartitioner,
+    GeminiPartitioner,
+    LdgPartitioner,
+    FennelPartitioner,
+    BglPartitioner,
+    GremPartitioner,
+    LouvainPartitioner,
+    LeidenPartitioner,
+    MetisPartitioner,
+    FilePartitioner,
+)
 EDGE_PLACEMENTS.include(RandomCut, HybridCut, HdrfCut, ObliviousCut, LibraCut)

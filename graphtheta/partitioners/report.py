@@ -1,4 +1,5 @@
 """A report on partitioners: what a cut costs, counted exactly without any worker."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -66,7 +67,9 @@ class OneOf(SerialComm):
         self.size = size
 
     def poll(self, ready: Callable[[], bool], line: str) -> None:
-        raise CommError("partition_report has no other workers; this partitioner communicates, so use graphtheta info")
+        raise CommError(
+            "partition_report has no other workers; this partitioner communicates, so use graphtheta info"
+        )
 
     def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
         self.poll(bool, "")
@@ -75,8 +78,18 @@ class OneOf(SerialComm):
 
 
 @checked
-def partition_report(graph: Graph, n_workers: int, masters: str = "hash", partitioner: str = DEFAULT_PLACEMENT, seed: int = 0, *,
-                     layers: int = 2, width: int = 16, batch_size: int = 1024, clusters: np.ndarray | None = None) -> PartitionReport:
+def partition_report(
+    graph: Graph,
+    n_workers: int,
+    masters: str = "hash",
+    partitioner: str = DEFAULT_PLACEMENT,
+    seed: int = 0,
+    *,
+    layers: int = 2,
+    width: int = 16,
+    batch_size: int = 1024,
+    clusters: np.ndarray | None = None,
+) -> PartitionReport:
     """Divide a graph among workers, in this process, and count what it costs.
 
     Args:
@@ -97,9 +110,14 @@ def partition_report(graph: Graph, n_workers: int, masters: str = "hash", partit
     check_workers(graph, n_workers)
     of = None if clusters is None else as_array(clusters, Origin("", "clusters"))
     if of is not None and (of.shape != (graph.n_nodes,) or of.dtype.kind not in "iu"):
-        raise ShapeError(f"clusters: expected {graph.n_nodes} integers, got {of.dtype}{list(of.shape)}; give the cluster of each node")
+        raise ShapeError(
+            f"clusters: expected {graph.n_nodes} integers, got {of.dtype}{list(of.shape)}; give the cluster of each node"
+        )
     pair = pair_of(partitioner, masters)
-    source, train = GraphEdges(graph), graph.train if graph.train is not None else np.zeros(graph.n_nodes, bool)
+    source, train = (
+        GraphEdges(graph),
+        graph.train if graph.train is not None else np.zeros(graph.n_nodes, bool),
+    )
     placed = Placed(source, n_workers)
     before = _status("VmRSS", reset=True)
     began, used = perf_counter(), process_time()
@@ -112,10 +130,20 @@ def partition_report(graph: Graph, n_workers: int, masters: str = "hash", partit
     if of is not None:
         rows["cluster"] = layers * placed.sent(lambda src, dst: of[src] == of[dst])
     return PartitionReport(
-        pair.masters, pair.partitioner, n_workers, placed.cut() / max(graph.n_edges, 1), float((nodes + mirrors).sum() / graph.n_nodes),
-        imbalance(nodes), imbalance(placed.edges), imbalance(np.bincount(placed.owners[train], minlength=n_workers)),
-        int(mirrors.max()), seconds, processor,
-        None if before is None or peak is None else max(peak - before, 0), {name: row_bytes(n, width) for name, n in rows.items()})
+        pair.masters,
+        pair.partitioner,
+        n_workers,
+        placed.cut() / max(graph.n_edges, 1),
+        float((nodes + mirrors).sum() / graph.n_nodes),
+        imbalance(nodes),
+        imbalance(placed.edges),
+        imbalance(np.bincount(placed.owners[train], minlength=n_workers)),
+        int(mirrors.max()),
+        seconds,
+        processor,
+        None if before is None or peak is None else max(peak - before, 0),
+        {name: row_bytes(n, width) for name, n in rows.items()},
+    )
 
 
 def check_workers(graph: Any, n_workers: int) -> None:
@@ -125,8 +153,10 @@ def check_workers(graph: Any, n_workers: int) -> None:
         PartitionError: There are.
     """
     if not 1 <= n_workers <= graph.n_nodes:
-        raise PartitionError(f"the graph has {graph.n_nodes} nodes and the number of workers is {n_workers}; choose 1 to {graph.n_nodes} "
-                             "(mpiexec -n, or n_workers)")
+        raise PartitionError(
+            f"the graph has {graph.n_nodes} nodes and the number of workers is {n_workers}; choose 1 to {graph.n_nodes} "
+            "(mpiexec -n, or n_workers)"
+        )
 
 
 def row_bytes(rows: int, width: int) -> int:
@@ -142,4 +172,6 @@ def _status(field: str, reset: bool = False) -> int | None:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     except OSError:
         return None
-    return next((int(line.split()[1]) << 10 for line in lines if line.startswith(f"{field}:")), None)
+    return next(
+        (int(line.split()[1]) << 10 for line in lines if line.startswith(f"{field}:")), None
+    )

@@ -1,4 +1,5 @@
 """Room of parts, and checks of options."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """Samplers without the engine: blocks of sampled edges as arrays, for training loops of other libraries."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -69,20 +70,41 @@ class BlockSampler:
     """
 
     @checked
-    def __init__(self, graph: Graph, fanout: Sequence[int], *, sampler: str = "neighbour", replace: bool = False, seed: int = 0,
-                 direction: str = "in"):
+    def __init__(
+        self,
+        graph: Graph,
+        fanout: Sequence[int],
+        *,
+        sampler: str = "neighbour",
+        replace: bool = False,
+        seed: int = 0,
+        direction: str = "in",
+    ):
         if direction not in DIRECTIONS:
-            raise ConfigError(f"direction {direction!r} is not known; choose from {', '.join(DIRECTIONS)}")
+            raise ConfigError(
+                f"direction {direction!r} is not known; choose from {', '.join(DIRECTIONS)}"
+            )
         if not len(fanout):
-            raise ConfigError("fanout is empty; give a number of neighbours for each hop, such as [10, 5]")
-        offered = {"fanouts": tuple(int(k) for k in fanout)[::-1], "seed": seed, "replace": replace, "shared": False,
-                   "relation_names": graph.relation_names}
+            raise ConfigError(
+                "fanout is empty; give a number of neighbours for each hop, such as [10, 5]"
+            )
+        offered = {
+            "fanouts": tuple(int(k) for k in fanout)[::-1],
+            "seed": seed,
+            "replace": replace,
+            "shared": False,
+            "relation_names": graph.relation_names,
+        }
         made, taken = make_sampler(sampler, offered)
         if isinstance(made, NodeSetSampler):
-            raise ConfigError(f"sampler={sampler} chooses the nodes of a batch and not neighbours of targets; choose another sampler")
+            raise ConfigError(
+                f"sampler={sampler} chooses the nodes of a batch and not neighbours of targets; choose another sampler"
+            )
         self._sampler = made
         if replace and "replace" not in taken:
-            raise ConfigError(f"replace=True has no meaning with sampler={sampler}; choose a sampler that reads it")
+            raise ConfigError(
+                f"replace=True has no meaning with sampler={sampler}; choose a sampler that reads it"
+            )
         self._layers = [direction] * len(fanout)
         self._ids = None if graph.node_ids is None else np.asarray(graph.node_ids)
         self._by_id = None if self._ids is None else np.argsort(self._ids)
@@ -130,28 +152,58 @@ class BlockSampler:
         found, known = targets, np.zeros(len(targets), bool)
         if self._by_id is None and targets.dtype.kind in "iu":
             known = (targets >= 0) & (targets < len(self._row))
-        elif self._ids is not None and self._by_id is not None and targets.dtype.kind == self._ids.dtype.kind:
-            found = self._by_id[np.minimum(np.searchsorted(self._ids, targets, sorter=self._by_id), len(self._row) - 1)]
+        elif (
+            self._ids is not None
+            and self._by_id is not None
+            and targets.dtype.kind == self._ids.dtype.kind
+        ):
+            found = self._by_id[
+                np.minimum(
+                    np.searchsorted(self._ids, targets, sorter=self._by_id), len(self._row) - 1
+                )
+            ]
             known = self._ids[found] == targets
         if not np.all(known):
             first = shown(targets[~known].tolist()[0])
-            raise DataError(f"targets: the graph has no node {first} ({np.count_nonzero(~known)} unknown ids); "
-                            "give ids of Graph.node_ids, or node numbers if it has none")
+            raise DataError(
+                f"targets: the graph has no node {first} ({np.count_nonzero(~known)} unknown ids); "
+                "give ids of Graph.node_ids, or node numbers if it has none"
+            )
         return found.astype(np.int64)
 
     def _block(self, level: Level, at: np.ndarray, nodes: np.ndarray) -> Block:
         (sweep,) = level.passes
-        parts = [(at[s.other], at[np.repeat(s.row, np.diff(s.ptr))], s.gid[s.stored],
-                  np.ones(s.n_edges) if s.weight is None else s.weight.astype(np.float64)) for s in sweep.selections]
+        parts = [
+            (
+                at[s.other],
+                at[np.repeat(s.row, np.diff(s.ptr))],
+                s.gid[s.stored],
+                np.ones(s.n_edges) if s.weight is None else s.weight.astype(np.float64),
+            )
+            for s in sweep.selections
+        ]
         none = np.zeros(0, np.int64)
-        src, dst, edge, weight = (np.concatenate(x) for x in zip((none, none, none, np.zeros(0)), *parts, strict=True))
+        src, dst, edge, weight = (
+            np.concatenate(x) for x in zip((none, none, none, np.zeros(0)), *parts, strict=True)
+        )
         order = np.lexsort((edge, dst))
-        return Block(nodes[: level.n_in], level.n_out, src[order], dst[order], edge[order], weight[order])
+        return Block(
+            nodes[: level.n_in], level.n_out, src[order], dst[order], edge[order], weight[order]
+        )
 
 
 @checked
-def sample(graph: Graph, targets: Any, fanout: Sequence[int], *, sampler: str = "neighbour", replace: bool = False, seed: int = 0,
-           step: int = 0, direction: str = "in") -> list[Block]:
+def sample(
+    graph: Graph,
+    targets: Any,
+    fanout: Sequence[int],
+    *,
+    sampler: str = "neighbour",
+    replace: bool = False,
+    seed: int = 0,
+    step: int = 0,
+    direction: str = "in",
+) -> list[Block]:
     """Sample the neighbourhood of some targets once; in a loop over batches use ``BlockSampler``, which prepares the graph once.
 
     Args:
@@ -166,4 +218,6 @@ def sample(graph: Graph, targets: Any, fanout: Sequence[int], *, sampler: str = 
         DataError: An id is unknown or given twice, or the sampler cannot use the values of a column
             that it reads.
     """
-    return BlockSampler(graph, fanout, sampler=sampler, replace=replace, seed=seed, direction=direction)(targets, step)
+    return BlockSampler(
+        graph, fanout, sampler=sampler, replace=replace, seed=seed, direction=direction
+    )(targets, step)

@@ -4,6 +4,7 @@ A sampler by time hides the edges that are later than a target, in training and 
 hides edges from training; evaluation reads all. What else of a job looks at edges stands in
 ``MECHANISMS`` with what it does about both, and is refused where it would see what is hidden.
 """
+
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -39,33 +40,73 @@ class Mechanism(NamedTuple):
 
 
 MECHANISMS = {
-    "precompute": Mechanism("totals of the first layer (`precompute`)", REFUSED, REFUSED,
-                            "its totals are sums over all edges", "drop --precompute"),
-    "structural_features": Mechanism("`structural_features`", REFUSED, REFUSED, "they are computed from all edges",
-                                     "drop --structural-features, or give features of the time as columns"),
-    "degrees": Mechanism("degrees that a layer reads, as `gcn` does", REFUSED, REFUSED, "degrees count all edges",
-                         "choose a model without degrees, such as sage"),
-    "history": Mechanism("values of earlier batches (`history`)", REFUSED,
-                         "values come from batches that the sampler chose",
-                         "its values depend on the time of the target", "drop --history"),
-    "keep_layers": Mechanism("layers kept for a graph that grows (`keep_layers`, `since`)", REFUSED,
-                             "values come from evaluation, which reads all edges",
-                             "layers are kept with all edges of the graph", "use predict, or train with another sampler"),
-    "self_loops": Mechanism("self loops that a job adds",
-                            "every node gets one, known at any time, with zeros in place of means",
-                            "every node gets one, which passes the mask, with zeros in place of means"),
-    "caches": Mechanism("caches of features", "hold values of nodes only", "hold values of nodes only"),
-    "negatives": Mechanism("negatives", "are no training link of any time; read no values of edges",
-                           "are no training link, also a hidden one; read no values of edges"),
-    "ranking": Mechanism("answers left out of a ranking", "those of the same time only",
-                         "belong to evaluation, which reads all edges"),
+    "precompute": Mechanism(
+        "totals of the first layer (`precompute`)",
+        REFUSED,
+        REFUSED,
+        "its totals are sums over all edges",
+        "drop --precompute",
+    ),
+    "structural_features": Mechanism(
+        "`structural_features`",
+        REFUSED,
+        REFUSED,
+        "they are computed from all edges",
+        "drop --structural-features, or give features of the time as columns",
+    ),
+    "degrees": Mechanism(
+        "degrees that a layer reads, as `gcn` does",
+        REFUSED,
+        REFUSED,
+        "degrees count all edges",
+        "choose a model without degrees, such as sage",
+    ),
+    "history": Mechanism(
+        "values of earlier batches (`history`)",
+        REFUSED,
+        "values come from batches that the sampler chose",
+        "its values depend on the time of the target",
+        "drop --history",
+    ),
+    "keep_layers": Mechanism(
+        "layers kept for a graph that grows (`keep_layers`, `since`)",
+        REFUSED,
+        "values come from evaluation, which reads all edges",
+        "layers are kept with all edges of the graph",
+        "use predict, or train with another sampler",
+    ),
+    "self_loops": Mechanism(
+        "self loops that a job adds",
+        "every node gets one, known at any time, with zeros in place of means",
+        "every node gets one, which passes the mask, with zeros in place of means",
+    ),
+    "caches": Mechanism(
+        "caches of features", "hold values of nodes only", "hold values of nodes only"
+    ),
+    "negatives": Mechanism(
+        "negatives",
+        "are no training link of any time; read no values of edges",
+        "are no training link, also a hidden one; read no values of edges",
+    ),
+    "ranking": Mechanism(
+        "answers left out of a ranking",
+        "those of the same time only",
+        "belong to evaluation, which reads all edges",
+    ),
 }
 
 
 def table() -> list[str]:
     """``MECHANISMS`` as lines of a table in Markdown."""
-    rows = [("looks at edges beside the sampler", "edges later than a target", "edges hidden by a mask"),
-            ("---", "---", "---"), *(one[:3] for one in MECHANISMS.values())]
+    rows = [
+        (
+            "looks at edges beside the sampler",
+            "edges later than a target",
+            "edges hidden by a mask",
+        ),
+        ("---", "---", "---"),
+        *(one[:3] for one in MECHANISMS.values()),
+    ]
     return [f"| {' | '.join(row)} |" for row in rows]
 
 
@@ -93,8 +134,11 @@ class Hidden(NamedTuple):
             columns: Edge columns of the graph, [n_edges, ...] by name.
         """
         values = {self.weight: 1, self.mask: 1} | ({self.time: ALWAYS} if self.timed else {})
-        return {name: value[columns[name].dtype.kind] if value is ALWAYS else value
-                for name, value in values.items() if name in columns}
+        return {
+            name: value[columns[name].dtype.kind] if value is ALWAYS else value
+            for name, value in values.items()
+            if name in columns
+        }
 
 
 def hidden_by(job: Any) -> Hidden | None:
@@ -107,8 +151,13 @@ def hidden_by(job: Any) -> Hidden | None:
         return None
     name, written = name_and_options(job.sampler)
     made = SAMPLERS.find(name)
-    found = {option: written.get(option, getattr(made, option, "")) for option in ("time", "target_time", "mask", "weight")}
-    columns = {option: column if isinstance(column, str) else "" for option, column in found.items()}
+    found = {
+        option: written.get(option, getattr(made, option, ""))
+        for option in ("time", "target_time", "mask", "weight")
+    }
+    columns = {
+        option: column if isinstance(column, str) else "" for option, column in found.items()
+    }
     hidden = Hidden(sampler=job.sampler, timed=issubclass(made, Timed), **columns)
     return hidden if hidden.timed or hidden.mask else None
 
@@ -128,12 +177,17 @@ def check_times(graph: Graph, hidden: Hidden | None, of_nodes: bool) -> None:
         return
     at = f"{graph.name}: sampler={hidden.sampler}"
     check_stated(graph, "edge", hidden.time, at)
-    units = [unit_of(graph, group, name) for group, name in (("edge", hidden.time), ("node", hidden.target_time))]
+    units = [
+        unit_of(graph, group, name)
+        for group, name in (("edge", hidden.time), ("node", hidden.target_time))
+    ]
     if of_nodes:
         check_stated(graph, "node", hidden.target_time, at, labelled_nodes(graph))
         if all(units) and units[0] != units[1]:
-            raise DataError(f"{at} compares times of edges in {units[0]} with times of nodes in {units[1]}; import both tables with "
-                            f"one type of times, such as --types {hidden.time}:time")
+            raise DataError(
+                f"{at} compares times of edges in {units[0]} with times of nodes in {units[1]}; import both tables with "
+                f"one type of times, such as --types {hidden.time}:time"
+            )
 
 
 def why_refused(name: str, job: Any) -> str:
@@ -146,10 +200,19 @@ def why_refused(name: str, job: Any) -> str:
     one, hidden = MECHANISMS[name], hidden_by(job)
     if hidden is None:
         return ""
-    seen = [what for what, applies, does in (("are later than a target", hidden.timed, one.times),
-                                             (f"mask={hidden.mask} hides from training", bool(hidden.mask), one.mask))
-            if applies and does == REFUSED]
-    return f"{one.sees}, also over those that {' and '.join(seen)} with sampler={hidden.sampler}" if seen else ""
+    seen = [
+        what
+        for what, applies, does in (
+            ("are later than a target", hidden.timed, one.times),
+            (f"mask={hidden.mask} hides from training", bool(hidden.mask), one.mask),
+        )
+        if applies and does == REFUSED
+    ]
+    return (
+        f"{one.sees}, also over those that {' and '.join(seen)} with sampler={hidden.sampler}"
+        if seen
+        else ""
+    )
 
 
 def refuse(name: str, job: Any, what: str = "") -> None:
@@ -164,4 +227,6 @@ def refuse(name: str, job: Any, what: str = "") -> None:
         ConfigError: It would.
     """
     if why := why_refused(name, job):
-        raise ConfigError(f"{what or f'{name}={job.as_text(name)}'}: {why}; {MECHANISMS[name].remedy}")
+        raise ConfigError(
+            f"{what or f'{name}={job.as_text(name)}'}: {why}; {MECHANISMS[name].remedy}"
+        )

@@ -13,6 +13,7 @@ worker finds the same bits, whatever the partition, and no decision depends on r
 
 Source: LABOR, https://arxiv.org/abs/2210.13339
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -52,7 +53,9 @@ class Importance:
     Collective: all ranks of the frontier's partition.
     """
 
-    def __init__(self, graph: Bipartite, degree: np.ndarray, k: int, values: list[np.ndarray] | None):
+    def __init__(
+        self, graph: Bipartite, degree: np.ndarray, k: int, values: list[np.ndarray] | None
+    ):
         self._graph, self._degree, self._k, self._values = graph, degree, k, values
         n, least = len(degree), np.clip(degree, 1, k)
         if values is None:
@@ -88,7 +91,9 @@ class Importance:
         """The probabilities of LABOR-0."""
         if self._values is None:
             ones = np.ones(self._graph.senders.n)
-            return Inclusion(np.maximum(self._degree / self._k, 1), [ones for _ in self._graph.edges], False)
+            return Inclusion(
+                np.maximum(self._degree / self._k, 1), [ones for _ in self._graph.edges], False
+            )
         rho = [1 / x for x in self._values]
         return Inclusion(self._solved(rho, True), rho, True)
 
@@ -105,15 +110,37 @@ class Importance:
             sums = self._saturation(rho, by_edge, x, done, scale)
             moving = ~done & (sums[:, 0] != below) & (sums[:, 0] > 0)
             part = sums[moving]
-            x[moving] = np.minimum(x[moving], (self._target[moving] - part[:, 1] / scale[moving, 0]) / (part[:, 2] / scale[moving, 1]))
+            x[moving] = np.minimum(
+                x[moving],
+                (self._target[moving] - part[:, 1] / scale[moving, 0])
+                / (part[:, 2] / scale[moving, 1]),
+            )
             below, done = sums[:, 0], ~moving
         return x
 
-    def _saturation(self, rho: list[np.ndarray], by_edge: bool, x: np.ndarray, done: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    def _saturation(
+        self,
+        rho: list[np.ndarray],
+        by_edge: bool,
+        x: np.ndarray,
+        done: np.ndarray,
+        scale: np.ndarray,
+    ) -> np.ndarray:
         """The sums of ``vertex_sample.saturation`` over all workers, [n, 3]."""
         graph, sums = self._graph, np.zeros((len(x), 3), np.int64)
-        graph.each(lambda b, ptr, rows: vertex_sample.saturation(ptr, graph.index[b], rho[b], by_edge, self._weights[b], x[rows],
-                                                                 done[rows], scale[rows], sums[rows]))
+        graph.each(
+            lambda b, ptr, rows: vertex_sample.saturation(
+                ptr,
+                graph.index[b],
+                rho[b],
+                by_edge,
+                self._weights[b],
+                x[rows],
+                done[rows],
+                scale[rows],
+                sums[rows],
+            )
+        )
         return graph.receivers.agree(np.add, sums)
 
     def _any(self, mask: np.ndarray) -> bool:
@@ -122,17 +149,25 @@ class Importance:
         rows = self._graph.receivers
         return bool(rows.all_max(some) if rows.anywhere else some)
 
-    def _largest(self, rho: list[np.ndarray], by_edge: bool, weights: list[np.ndarray]) -> np.ndarray:
+    def _largest(
+        self, rho: list[np.ndarray], by_edge: bool, weights: list[np.ndarray]
+    ) -> np.ndarray:
         """The largest product of rho and weight of each row; 0 for a row without edges."""
         graph, out = self._graph, np.zeros(len(self._degree))
-        graph.each(lambda b, ptr, rows: vertex_sample.largest(ptr, graph.index[b], rho[b], by_edge, weights[b], out[rows]))
+        graph.each(
+            lambda b, ptr, rows: vertex_sample.largest(
+                ptr, graph.index[b], rho[b], by_edge, weights[b], out[rows]
+            )
+        )
         return graph.receivers.agree(np.maximum, out)
 
     def _smallest(self, found: Inclusion) -> np.ndarray:
         """The smallest product of rho and x of each sender: 1 / max c_s pi_t."""
         graph, out = self._graph, np.full(self._graph.senders.n, np.inf)
         for c, index, rho in zip(graph.edges, graph.index, found.rho, strict=True):
-            vertex_sample.smallest(c.ptr, index, rho, found.by_edge, found.x[graph.receivers.at(c.kinds[1])], out)
+            vertex_sample.smallest(
+                c.ptr, index, rho, found.by_edge, found.x[graph.receivers.at(c.kinds[1])], out
+            )
         return graph.senders.agree(np.minimum, out)
 
     def _expected(self, y: np.ndarray) -> int:

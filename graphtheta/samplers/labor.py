@@ -2,6 +2,7 @@
 
 Source: Balin and Catalyurek, "Layer-Neighbor Sampling", https://arxiv.org/abs/2210.13339
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -65,12 +66,16 @@ class LaborSampler(VertexSampler):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.iterations < -1:
-            raise ConfigError(f"iterations: got {self.iterations}, expected 0 or more, or -1 for LABOR-*")
+            raise ConfigError(
+                f"iterations: got {self.iterations}, expected 0 or more, or -1 for LABOR-*"
+            )
         if self.replace or self.sequential:
             kind = "replace" if self.replace else "sequential"
             if self.iterations or self.star or (self.replace and (self.weight or self.sequential)):
-                raise ConfigError(f"sampler=labor: {kind} keeps the lowest draws and has no meaning with iterations or star, and replace "
-                                  f"none with weight or sequential; drop {kind}, or the other option")
+                raise ConfigError(
+                    f"sampler=labor: {kind} keeps the lowest draws and has no meaning with iterations or star, and replace "
+                    f"none with weight or sequential; drop {kind}, or the other option"
+                )
 
     def check(self, partition: Partition) -> None:
         """Check the columns, and number parallel edges.
@@ -104,16 +109,33 @@ class LaborSampler(VertexSampler):
             return self._by_importance(frontier, draws, fanout)
         rows = Copies(frontier.receivers)
         # rounded down, and importance weights are the inverse of what is left
-        limit = ((fanout << vertex_sample.UPPER_BITS) // np.maximum(degrees(frontier), fanout)).astype(np.int64)
-        return Sample([_below(frontier, c, draws, limit[rows.at(c.kinds[1])]) for c in frontier.candidates])
+        limit = (
+            (fanout << vertex_sample.UPPER_BITS) // np.maximum(degrees(frontier), fanout)
+        ).astype(np.int64)
+        return Sample(
+            [_below(frontier, c, draws, limit[rows.at(c.kinds[1])]) for c in frontier.candidates]
+        )
 
     def _by_importance(self, frontier: Frontier, draws: Draws, fanout: int) -> Sample:
         edges = [c.listed() for c in frontier.candidates]
         graph = Bipartite(frontier, edges)
-        found = Importance(graph, degrees(frontier), fanout, self.values(frontier, edges)).solve(-1 if self.star else self.iterations)
+        found = Importance(graph, degrees(frontier), fanout, self.values(frontier, edges)).solve(
+            -1 if self.star else self.iterations
+        )
         r = drawn(draws, graph.ids)
-        return Sample([_thinned(c, graph.index[b], r, found.rho[b], found.by_edge, found.x[graph.receivers.at(c.kinds[1])])
-                       for b, c in enumerate(edges)])
+        return Sample(
+            [
+                _thinned(
+                    c,
+                    graph.index[b],
+                    r,
+                    found.rho[b],
+                    found.by_edge,
+                    found.x[graph.receivers.at(c.kinds[1])],
+                )
+                for b, c in enumerate(edges)
+            ]
+        )
 
 
 def _below(frontier: Frontier, c: Candidates, draws: Draws, limit: np.ndarray) -> Chosen:
@@ -121,19 +143,30 @@ def _below(frontier: Frontier, c: Candidates, draws: Draws, limit: np.ndarray) -
     ids, n_edges = sender_ids(frontier.partition, c), c.end - c.begin
     # with many edges it is faster to draw once for each row of the worker than once for each edge
     upper = np.empty(len(ids) if n_edges.sum() > len(ids) else 0, np.uint32)
-    by_blocks(lambda b, begin, end: vertex_sample.upper_bits(draws, ids, upper, begin, end), len(upper), WORK)
+    by_blocks(
+        lambda b, begin, end: vertex_sample.upper_bits(draws, ids, upper, begin, end),
+        len(upper),
+        WORK,
+    )
 
     def some(rows: slice) -> Any:
-        return vertex_sample.poisson((c.begin, c.end, c.edges, c.senders), draws, ids, upper, limit, rows.start, rows.stop)
+        return vertex_sample.poisson(
+            (c.begin, c.end, c.edges, c.senders), draws, ids, upper, limit, rows.start, rows.stop
+        )
 
     *lists, weight = by_rows(n_edges, some)
     return c.of(*lists).weighted(weight)
 
 
-def _thinned(c: Chosen, index: np.ndarray, r: np.ndarray, rho: np.ndarray, by_edge: bool, x: np.ndarray) -> Chosen:
+def _thinned(
+    c: Chosen, index: np.ndarray, r: np.ndarray, rho: np.ndarray, by_edge: bool, x: np.ndarray
+) -> Chosen:
     """The edges whose senders draw a number below their inclusion probability, with the inverse of it as importance weight."""
+
     def some(rows: slice) -> Any:
-        return vertex_sample.thinned(c.begin[rows], c.end[rows], index, c.edges, c.senders, r, rho, by_edge, x[rows])
+        return vertex_sample.thinned(
+            c.begin[rows], c.end[rows], index, c.edges, c.senders, r, rho, by_edge, x[rows]
+        )
 
     *lists, weight = by_rows(c.end - c.begin, some)
     return c.of(*lists).weighted(weight)

@@ -2,6 +2,7 @@
 
 Source: Zou et al., "Layer-Dependent Importance Sampling", https://arxiv.org/abs/1911.07323
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -28,7 +29,9 @@ class LadiesSampler(LayerWiseSampler):
 
     name: ClassVar[str] = "ladies"
 
-    def inverse_probability(self, graph: Bipartite, p: np.ndarray, r: np.ndarray, n: int) -> np.ndarray:
+    def inverse_probability(
+        self, graph: Bipartite, p: np.ndarray, r: np.ndarray, n: int
+    ) -> np.ndarray:
         rank = -np.log1p(-r) / p
         mine = slice(graph.senders.n_masters)
         lowest = np.lexsort((graph.ids[mine], rank[mine]))[: n + 1]

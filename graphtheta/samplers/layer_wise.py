@@ -1,4 +1,5 @@
 """Layer-wise samplers: a number of source vertices per hop, for all receiving nodes together."""
+
 from __future__ import annotations
 
 from abc import abstractmethod
@@ -34,11 +35,15 @@ class LayerWiseSampler(VertexSampler):
         graph = Bipartite(frontier, edges)
         p = self._importance(graph, self.values(frontier, edges), degrees(frontier))
         y = self.inverse_probability(graph, p, drawn(self.draws(hop, step), graph.ids), n)
-        sample = Sample([_sent_by(c, y[index]) for c, index in zip(edges, graph.index, strict=True)])
+        sample = Sample(
+            [_sent_by(c, y[index]) for c, index in zip(edges, graph.index, strict=True)]
+        )
         return normalised(frontier, sample) if self.normalise else sample
 
     @abstractmethod
-    def inverse_probability(self, graph: Bipartite, p: np.ndarray, r: np.ndarray, n: int) -> np.ndarray:
+    def inverse_probability(
+        self, graph: Bipartite, p: np.ndarray, r: np.ndarray, n: int
+    ) -> np.ndarray:
         """One divided by the probability of each chosen sender, [senders.n] float64; infinity for those that are not chosen.
 
         Args:
@@ -50,10 +55,14 @@ class LayerWiseSampler(VertexSampler):
         Collective: all ranks of the frontier's partition.
         """
 
-    def _importance(self, graph: Bipartite, values: list[np.ndarray] | None, degree: np.ndarray) -> np.ndarray:
+    def _importance(
+        self, graph: Bipartite, values: list[np.ndarray] | None, degree: np.ndarray
+    ) -> np.ndarray:
         total = degree.astype(np.float64) if values is None else graph.row_totals(values)
         sums = np.zeros((graph.senders.n, 2), np.int64)
-        for c, index, x in zip(graph.edges, graph.index, values or [NO_VALUES for _ in graph.edges], strict=True):
+        for c, index, x in zip(
+            graph.edges, graph.index, values or [NO_VALUES for _ in graph.edges], strict=True
+        ):
             vertex_sample.squares(c.ptr, index, x, total[graph.receivers.at(c.kinds[1])], sums)
         graph.senders.agree(np.add, sums)
         bits = vertex_sample.PART_BITS

@@ -6,6 +6,7 @@ would be biased. Of several edges with the same ends, each therefore has a draw 
 came from another vertex: edge c of them draws for the id of its sender + c * n_nodes. They are
 counted over all workers, since a placement may store them apart.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -48,11 +49,15 @@ def repeated(frontier: Frontier, draws: Draws, k: int) -> Sample:
         vertex = _vertices(frontier, listed, k)
 
         def some(rows: slice, listed: Chosen = listed, vertex: np.ndarray = vertex) -> Any:
-            ptr = listed.ptr[rows.start: rows.stop + 1]
-            return vertex_sample.lowest_repeated(ptr, listed.edges, listed.senders, vertex, draws, n_nodes, k)
+            ptr = listed.ptr[rows.start : rows.stop + 1]
+            return vertex_sample.lowest_repeated(
+                ptr, listed.edges, listed.senders, vertex, draws, n_nodes, k
+            )
 
         edges.append(c.of(*by_rows(np.diff(listed.ptr), some)))
-    sample = BottomK(replace(frontier, candidates=edges, complete=False), RepeatedPriority(draws, k), 0, k, False).choose()
+    sample = BottomK(
+        replace(frontier, candidates=edges, complete=False), RepeatedPriority(draws, k), 0, k, False
+    ).choose()
     rows, chosen = Copies(frontier.receivers), []
     for c in sample.chosen:
         once, often = _merged(c)
@@ -70,10 +75,16 @@ class VertexPriority(Priority):
     def rank(self, frontier: Frontier, edges: Candidates, key: int) -> Ranked:
         if not self.draw[-1] and not len(_parallel(frontier, edges)):
             # draws of distinct senders are distinct
-            return Ranked(edges, sender_ids(frontier.partition, edges), edges.senders, key, distinct=True)
+            return Ranked(
+                edges, sender_ids(frontier.partition, edges), edges.senders, key, distinct=True
+            )
         listed = edges.listed()
         vertex = _vertices(frontier, listed, 1)
-        return ranked_by(listed, drawn(self.draw, vertex)) if self.draw[-1] else Ranked(listed, vertex, IN_ORDER, key, distinct=True)
+        return (
+            ranked_by(listed, drawn(self.draw, vertex))
+            if self.draw[-1]
+            else Ranked(listed, vertex, IN_ORDER, key, distinct=True)
+        )
 
 
 @dataclass(frozen=True)
@@ -88,7 +99,9 @@ class ShareOfDraw(RatePriority):
         if not self.draw[-1]:
             return Ranked(listed, vertex, IN_ORDER, key, rates=rates)
         # the bits of positive numbers have the order of the numbers
-        return Ranked(listed, (drawn(self.draw, vertex) / rates[listed.edges]).view(np.uint64), IN_ORDER, None)
+        return Ranked(
+            listed, (drawn(self.draw, vertex) / rates[listed.edges]).view(np.uint64), IN_ORDER, None
+        )
 
 
 @dataclass(frozen=True)
@@ -101,7 +114,12 @@ class RepeatedPriority(Priority):
     def rank(self, frontier: Frontier, edges: Candidates, key: int) -> Ranked:
         listed = edges.listed()
         vertex, n_nodes = _vertices(frontier, listed, self.k), frontier.partition.n_nodes
-        return ranked_by(listed, vertex_sample.sorted_draws(listed.ptr, listed.edges, vertex, self.draw, n_nodes, self.k))
+        return ranked_by(
+            listed,
+            vertex_sample.sorted_draws(
+                listed.ptr, listed.edges, vertex, self.draw, n_nodes, self.k
+            ),
+        )
 
     def weight(self, frontier: Frontier, edges: Chosen, share: np.ndarray) -> None:
         return None
@@ -109,7 +127,11 @@ class RepeatedPriority(Priority):
 
 def _vertices(frontier: Frontier, edges: Chosen, k: int) -> np.ndarray:
     """Ids that the edges draw for, [n_edges] int64, where each id has k draws."""
-    out, ids, number = np.empty(len(edges.edges), np.int64), sender_ids(frontier.partition, edges), _parallel(frontier, edges)
+    out, ids, number = (
+        np.empty(len(edges.edges), np.int64),
+        sender_ids(frontier.partition, edges),
+        _parallel(frontier, edges),
+    )
     settings = edges.edges, edges.senders, ids, number, k * frontier.partition.n_nodes, out
     by_blocks(lambda b, begin, end: vertex_sample.vertices(*settings, begin, end), len(out), WORK)
     return out
@@ -118,7 +140,7 @@ def _vertices(frontier: Frontier, edges: Chosen, k: int) -> np.ndarray:
 def _parallel(frontier: Frontier, edges: Candidates) -> np.ndarray:
     """``parallel_of`` for the edges of a block."""
     number, block = parallel_of(frontier.partition, frontier.relation), edges.block
-    return number[block.start: block.start + block.n_edges] if len(number) else number
+    return number[block.start : block.start + block.n_edges] if len(number) else number
 
 
 def _merged(c: Chosen) -> tuple[Chosen, np.ndarray]:

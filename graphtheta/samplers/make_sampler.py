@@ -1,4 +1,5 @@
 """Samplers by the text that describes them."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -6,6 +6,7 @@ the lowest ranks are kept.
 
 Source: GraphSAGE, https://arxiv.org/abs/1706.02216
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -31,7 +32,9 @@ def check_fanouts(fanouts: tuple[int, ...]) -> None:
         ConfigError: There is one.
     """
     if wrong := [f for f in fanouts if f == 0 or f < -1]:
-        raise ConfigError(f"fanouts {fanouts}: got {wrong[0]}, expected a positive number for each hop, or -1 for all neighbours")
+        raise ConfigError(
+            f"fanouts {fanouts}: got {wrong[0]}, expected a positive number for each hop, or -1 for all neighbours"
+        )
 
 
 @dataclass(frozen=True)
@@ -68,11 +71,15 @@ class NeighbourSampler:
     def __post_init__(self) -> None:
         check_fanouts(self.fanouts)
         if self.shared and len(set(self.fanouts)) > 1:
-            raise ConfigError(f"shared: one sample for all hops needs equal fanouts, got {self.fanouts}; "
-                              "use equal fanouts, or a sample for each hop")
+            raise ConfigError(
+                f"shared: one sample for all hops needs equal fanouts, got {self.fanouts}; "
+                "use equal fanouts, or a sample for each hop"
+            )
         if self.replace and self.priority is not None and not self.priority.draws:
-            raise ConfigError(f"replace: sampling with replacement needs random ranks, and those of {type(self.priority).__name__} "
-                              "are not random; sample without replacement, or use a priority with random ranks")
+            raise ConfigError(
+                f"replace: sampling with replacement needs random ranks, and those of {type(self.priority).__name__} "
+                "are not random; sample without replacement, or use a priority with random ranks"
+            )
 
     @property
     def hops(self) -> int:
@@ -121,14 +128,21 @@ class NeighbourSampler:
             return uniform(frontier, k, fanout, self.replace)
         return BottomK(frontier, self.priority or EdgePriority(), k, fanout, self.replace).choose()
 
-    def choose_all(self, frontiers: Frontiers, *, hop: int, steps: Sequence[int]) -> list[Chosen] | None:
+    def choose_all(
+        self, frontiers: Frontiers, *, hop: int, steps: Sequence[int]
+    ) -> list[Chosen] | None:
         """Choose edges of one pass for several views; see ``SamplerOfViews.choose_all``."""
         fanout = self.fanouts[hop]
         if self.mask or (fanout >= 0 and (self.priority is not None or not frontiers.complete)):
             return None
         if fanout < 0:
             return [c.listed() for c in frontiers.candidates]
-        return UniformDraws(frontiers, [self._key(step, hop, frontiers.reverse) for step in steps], fanout, self.replace).choose()
+        return UniformDraws(
+            frontiers,
+            [self._key(step, hop, frontiers.reverse) for step in steps],
+            fanout,
+            self.replace,
+        ).choose()
 
     def _key(self, step: int, hop: int, reverse: bool) -> int:
         """Key of the draws of a pass."""

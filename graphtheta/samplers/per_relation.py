@@ -7,6 +7,7 @@ without a relation, such as the self loops that a job adds, are all kept.
 Source: DGL, https://www.dgl.ai/dgl_docs, ``dgl.dataloading.NeighborSampler``; PyG,
 https://pytorch-geometric.readthedocs.io, ``torch_geometric.loader.NeighborLoader``
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -59,8 +60,10 @@ class PerRelationSampler:
 
     def __post_init__(self) -> None:
         if not self.relation_names:
-            raise ConfigError("sampler=per_relation: the graph has no relations; give their codes with gt.Graph(..., "
-                              "edge_columns={'relation': codes}), or choose --sampler neighbour")
+            raise ConfigError(
+                "sampler=per_relation: the graph has no relations; give their codes with gt.Graph(..., "
+                "edge_columns={'relation': codes}), or choose --sampler neighbour"
+            )
         self.by_code()
 
     @property
@@ -75,7 +78,9 @@ class PerRelationSampler:
             name, _, numbers = text.partition("=")
             code = relation_code(self.relation_names, name, f"sampler=per_relation: of={self.of}")
             if code in found:
-                raise ConfigError(f"sampler=per_relation: of={self.of} names the relation {name} twice; drop one of them")
+                raise ConfigError(
+                    f"sampler=per_relation: of={self.of} names the relation {name} twice; drop one of them"
+                )
             found[code] = self._numbers(name, numbers)
         return [found.get(code, self.fanouts) for code in range(len(self.relation_names))]
 
@@ -85,8 +90,10 @@ class PerRelationSampler:
         except ValueError:
             found = ()
         if len(found) not in (1, self.hops) or min(found) < -1:
-            raise ConfigError(f"sampler=per_relation: of={self.of}: {name} has {text or 'no number'!r}; expected {self.hops} number(s) "
-                              "from -1 with a slash between them, from the targets outwards, or one for all hops")
+            raise ConfigError(
+                f"sampler=per_relation: of={self.of}: {name} has {text or 'no number'!r}; expected {self.hops} number(s) "
+                "from -1 with a slash between them, from the targets outwards, or one for all hops"
+            )
         return found * self.hops if len(found) == 1 else found[::-1]
 
     def check(self, partition: Partition) -> None:
@@ -108,24 +115,38 @@ class PerRelationSampler:
         parts = [self._split(frontier, c) for c in frontier.candidates]
         made = []
         for code, fanouts in enumerate((*self.by_code(), (-1,) * self.hops)):
-            own, k = replace(frontier, candidates=[part[code] for part in parts], complete=False), fanouts[hop]
+            own, k = (
+                replace(frontier, candidates=[part[code] for part in parts], complete=False),
+                fanouts[hop],
+            )
             if k < 0:
                 made.append(Sample([c.listed() for c in own.candidates]))
             elif k:
                 draws = key(self.seed, Purpose.SAMPLE, step, hop, int(frontier.reverse), code)
                 made.append(BottomK(own, EdgePriority(), draws, k, self.replace).choose())
-        return Sample([_joined(c, [sample.chosen[i] for sample in made]) for i, c in enumerate(frontier.candidates)])
+        return Sample(
+            [
+                _joined(c, [sample.chosen[i] for sample in made])
+                for i, c in enumerate(frontier.candidates)
+            ]
+        )
 
     def _split(self, frontier: Frontier, c: Candidates) -> list[Chosen]:
         """The edges of each relation, then those without one."""
         codes = in_block(frontier.partition.edge.read(RELATION), c.block)
-        bounds, edges, senders = split(c.begin, c.end, c.edges, c.senders, codes, len(self.relation_names))
-        return [c.of(ptr - ptr[0], edges[ptr[0]:ptr[-1]], senders[ptr[0]:ptr[-1]]) for ptr in bounds]
+        bounds, edges, senders = split(
+            c.begin, c.end, c.edges, c.senders, codes, len(self.relation_names)
+        )
+        return [
+            c.of(ptr - ptr[0], edges[ptr[0] : ptr[-1]], senders[ptr[0] : ptr[-1]]) for ptr in bounds
+        ]
 
 
 def _joined(c: Candidates, lists: list[Chosen]) -> Chosen:
     """Edges that were chosen from the same rows as one list."""
     weights = [np.ones(len(x.edges)) if x.weight is None else x.weight for x in lists]
-    ptr, edges, senders, weight = join(np.stack([x.ptr for x in lists]), *map(np.concatenate, (
-        [x.edges for x in lists], [x.senders for x in lists], weights)))
+    ptr, edges, senders, weight = join(
+        np.stack([x.ptr for x in lists]),
+        *map(np.concatenate, ([x.edges for x in lists], [x.senders for x in lists], weights)),
+    )
     return c.of(ptr, edges, senders).weighted(weight)

@@ -2,6 +2,7 @@
 
 Source: Balin and Catalyurek, "Layer-Neighbor Sampling", https://arxiv.org/abs/2210.13339
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -31,7 +32,9 @@ class PladiesSampler(LayerWiseSampler):
 
     skip: bool = False
 
-    def inverse_probability(self, graph: Bipartite, p: np.ndarray, r: np.ndarray, n: int) -> np.ndarray:
+    def inverse_probability(
+        self, graph: Bipartite, p: np.ndarray, r: np.ndarray, n: int
+    ) -> np.ndarray:
         mine = p[: graph.senders.n_masters]
         if graph.senders.all_sum(np.array(len(mine))) <= n:
             return np.ones(graph.senders.n)

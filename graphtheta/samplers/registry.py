@@ -1,4 +1,5 @@
 """Samplers by name."""
+
 from __future__ import annotations
 
 from inspect import isclass
@@ -19,12 +20,31 @@ from graphtheta.samplers.weighted import WeightedSampler
 
 def is_sampler(x: Any) -> bool:
     """Whether x is a class of samplers of edges or of node sets."""
-    return isclass(x) and isinstance(getattr(x, "name", None), str) and (callable(getattr(x, "choose", None)) or is_node_set(x))
+    return (
+        isclass(x)
+        and isinstance(getattr(x, "name", None), str)
+        and (callable(getattr(x, "choose", None)) or is_node_set(x))
+    )
 
 
 # The constructor of a sampler receives those of these arguments that it names: ``fanouts`` (one
 # number per hop, the hop furthest from the targets first; -1 for all), ``replace``, ``seed``,
 # ``shared`` and ``relation_names``; that of a node-set sampler receives ``seed``
 SAMPLERS: Registry[type[Sampler] | type[NodeSetSampler]] = Registry(
-    "sampler", is_sampler, (), (NeighbourSampler, WeightedSampler, TemporalSampler, PerRelationSampler, LaborSampler, LadiesSampler,
-                                PladiesSampler, SaintNode, SaintEdge, SaintWalk, SaintFrontier))
+    "sampler",
+    is_sampler,
+    (),
+    (
+        NeighbourSampler,
+        WeightedSampler,
+        TemporalSampler,
+        PerRelationSampler,
+        LaborSampler,
+        LadiesSampler,
+        PladiesSampler,
+        SaintNode,
+        SaintEdge,
+        SaintWalk,
+        SaintFrontier,
+    ),
+)

@@ -5,6 +5,7 @@ were drawn or visited. Walks run along the edges.
 
 Source: GraphSAINT, https://arxiv.org/abs/1907.04931
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -45,7 +46,9 @@ class SaintNode(NodeSetSampler):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.probability not in ("degree", "norm"):
-            raise ConfigError(f"{self.name}: probability is {self.probability!r}, expected 'degree' or 'norm'")
+            raise ConfigError(
+                f"{self.name}: probability is {self.probability!r}, expected 'degree' or 'norm'"
+            )
 
     @property
     def nodes_per_batch(self) -> int:
@@ -53,7 +56,10 @@ class SaintNode(NodeSetSampler):
 
     def open(self, partition: Partition) -> NodeSets:
         degree = partition.node.read("out_degree").astype(np.int64)
-        nodes = WeightedNodes(partition, np.maximum(degree, 1) if self.probability == "degree" else _squared_norms(partition))
+        nodes = WeightedNodes(
+            partition,
+            np.maximum(degree, 1) if self.probability == "degree" else _squared_norms(partition),
+        )
 
         def chosen(batch: int) -> np.ndarray:
             return _mask(partition, nodes.draw(_key(self.seed, batch, 0), self.budget).row)
@@ -90,8 +96,10 @@ class SaintEdge(NodeSetSampler):
         def chosen(batch: int) -> np.ndarray:
             row, number, offset = ends.draw(_key(self.seed, batch, 0), self.budget)
             leaves = (offset == 0) & (along.degree[row] > 0)
-            others = [neighbours.step(_key(self.seed, batch, 1), row[some], number[some, None])[0]
-                      for neighbours, some in ((along, leaves), (against, ~leaves))]
+            others = [
+                neighbours.step(_key(self.seed, batch, 1), row[some], number[some, None])[0]
+                for neighbours, some in ((along, leaves), (against, ~leaves))
+            ]
             return _mask(partition, row, *others)
 
         return chosen
@@ -118,7 +126,10 @@ class SaintWalk(NodeSetSampler):
         return self.roots * (self.depth + 1)
 
     def open(self, partition: Partition) -> NodeSets:
-        nodes, neighbours = WeightedNodes(partition, np.ones(partition.n_masters, np.int64)), Neighbours(partition, False)
+        nodes, neighbours = (
+            WeightedNodes(partition, np.ones(partition.n_masters, np.int64)),
+            Neighbours(partition, False),
+        )
 
         def chosen(batch: int) -> np.ndarray:
             row, number, _ = nodes.draw(_key(self.seed, batch, 0), self.roots)
@@ -158,7 +169,9 @@ class SaintFrontier(NodeSetSampler):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.frontier > self.budget:
-            raise ConfigError(f"{self.name}: frontier is {self.frontier}, more than budget, which is {self.budget}; lower frontier")
+            raise ConfigError(
+                f"{self.name}: frontier is {self.frontier}, more than budget, which is {self.budget}; lower frontier"
+            )
 
     @property
     def nodes_per_batch(self) -> int:
@@ -205,7 +218,14 @@ class FrontierSets:
     def _keys(self, batches: range, *words: int) -> np.ndarray:
         return np.array([_key(self._sampler.seed, batch, *words) for batch in batches], np.uint64)
 
-    def _mark_left(self, batches: range, masks: np.ndarray, row: np.ndarray, number: np.ndarray, batch: np.ndarray) -> None:
+    def _mark_left(
+        self,
+        batches: range,
+        masks: np.ndarray,
+        row: np.ndarray,
+        number: np.ndarray,
+        batch: np.ndarray,
+    ) -> None:
         """Mark the rows that the first ``budget - frontier`` moves of each batch leave.
 
         Args:
@@ -237,7 +257,11 @@ class FrontierSets:
             of.append(batch)
             state = np.stack((number, time.view(np.int64), batch), axis=1)
             row, state = self._neighbours.step(self._keys(batches, 2, step)[batch], row, state)
-            number, time, batch = state[:, 0], np.ascontiguousarray(state[:, 1]).view(np.float64), state[:, 2]
+            number, time, batch = (
+                state[:, 0],
+                np.ascontiguousarray(state[:, 1]).view(np.float64),
+                state[:, 2],
+            )
             step += 1
         batch = np.concatenate(of)
         last = np.zeros(len(batches))
@@ -287,10 +311,14 @@ def _squared_norms(partition: Partition) -> np.ndarray:
     """
     degree = values_of(partition, partition.gid, partition.node.read("in_degree").astype(np.int64))
     src, dst = partition.edge_rows()
-    share = (float(1 << EXACT - partition.n_nodes.bit_length()) / degree.astype(np.float64)[dst] ** 2).astype(np.int64)
+    share = (
+        float(1 << EXACT - partition.n_nodes.bit_length()) / degree.astype(np.float64)[dst] ** 2
+    ).astype(np.int64)
     norm = np.zeros(len(partition.gid), np.int64)
     np.add.at(norm, src, np.maximum(share, 1))
     plan, mirrors = partition.relations[EDGE].sources
     found = {"": norm[: partition.n_masters]}
-    Exchange(partition.halo_comm, plan).to_masters_add({"": norm[partition.n_masters + mirrors]}, found)
+    Exchange(partition.halo_comm, plan).to_masters_add(
+        {"": norm[partition.n_masters + mirrors]}, found
+    )
     return found[""]

@@ -15,6 +15,7 @@ here; GraphBolt only earlier ones.
 Source: PyG, https://pytorch-geometric.readthedocs.io, ``torch_geometric.loader.NeighborLoader``;
 GraphBolt, https://www.dgl.ai/dgl_docs, ``dgl.graphbolt.TemporalNeighborSampler``
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -25,7 +26,14 @@ import numpy as np
 
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.sampling.candidates import IN_ORDER, Candidates, Chosen, Frontier, Sample
-from graphtheta.engine.sampling.columns import ALWAYS, check_column, check_mask, in_block, masked, up_to
+from graphtheta.engine.sampling.columns import (
+    ALWAYS,
+    check_column,
+    check_mask,
+    in_block,
+    masked,
+    up_to,
+)
 from graphtheta.engine.sampling.priority import Priority, Ranked, ranked_by, tie_bits
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.samplers.neighbour import NeighbourSampler
@@ -93,16 +101,22 @@ class TemporalSampler:
 
     def __post_init__(self) -> None:
         if not 0 <= self.grain < float("inf"):
-            raise ConfigError(f"grain={self.grain}: expected a positive number in the unit of the times, or 0")
+            raise ConfigError(
+                f"grain={self.grain}: expected a positive number in the unit of the times, or 0"
+            )
         if self.strategy not in STRATEGIES:
             raise ConfigError(f"strategy={self.strategy}: expected {' or '.join(STRATEGIES)}")
         if self.replace and self.strategy == "last":
-            raise ConfigError("replace: strategy=last keeps each of the latest edges once; drop replace, or choose strategy=uniform")
+            raise ConfigError(
+                "replace: strategy=last keeps each of the latest edges once; drop replace, or choose strategy=uniform"
+            )
         self._neighbours()
 
     def _neighbours(self) -> NeighbourSampler:
         if self.strategy == "last":
-            return NeighbourSampler(self.fanouts, seed=self.seed, priority=RecentPriority(self.time))
+            return NeighbourSampler(
+                self.fanouts, seed=self.seed, priority=RecentPriority(self.time)
+            )
         return NeighbourSampler(self.fanouts, self.replace, self.seed)
 
     @property
@@ -123,8 +137,10 @@ class TemporalSampler:
         check_column(partition, "edge", "time", self.time)
         times, cutoffs = partition.edge.exact(self.time), self._target_times(partition)
         if (times.dtype.kind == "f") != (cutoffs.dtype.kind == "f"):
-            raise ConfigError(f"time={self.time} is {times.dtype} and target_time={self.target_time} is {cutoffs.dtype}, which round "
-                              "differently; give both columns as integers")
+            raise ConfigError(
+                f"time={self.time} is {times.dtype} and target_time={self.target_time} is {cutoffs.dtype}, which round "
+                "differently; give both columns as integers"
+            )
         self._check_grain(times)
         if times.dtype.kind != "f" and self.strategy == "last":
             self._check_ages(partition, times, cutoffs)
@@ -145,8 +161,10 @@ class TemporalSampler:
         newest, before = (int(x) for x in partition.halo_comm.all_max(ends))
         span, bits = newest + 1 + before, min(63, 64 - max(partition.n_edges - 1, 0).bit_length())
         if partition.n_edges and span >= 1 << bits:
-            raise DataError(f"time={self.time}: times span {span}, but strategy=last tells apart spans below 2**{bits} in a graph of "
-                            f"{partition.n_edges} edges; give times in a coarser unit")
+            raise DataError(
+                f"time={self.time}: times span {span}, but strategy=last tells apart spans below 2**{bits} in a graph of "
+                f"{partition.n_edges} edges; give times in a coarser unit"
+            )
 
     def _target_times(self, partition: Partition) -> np.ndarray:
         """The times that targets of this worker may have, [n]."""
@@ -185,8 +203,10 @@ class TemporalSampler:
             ConfigError: ``target_time`` names another column.
         """
         if self.target_time != TemporalSampler.target_time:
-            raise ConfigError(f"target_time={self.target_time} names a column of nodes, but the targets of this task are edges, links or "
-                              f"triples, whose times are in the edge column of the option time={self.time}; drop target_time")
+            raise ConfigError(
+                f"target_time={self.target_time} names a column of nodes, but the targets of this task are edges, links or "
+                f"triples, whose times are in the edge column of the option time={self.time}; drop target_time"
+            )
         return _OfPairs(**vars(self))
 
     def complete(self, hops: int) -> TemporalSampler:

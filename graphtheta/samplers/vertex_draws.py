@@ -6,6 +6,7 @@ consecutive batches read many of the same rows.
 
 Source: Balin et al., https://arxiv.org/abs/2310.12403
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -66,10 +67,14 @@ class VertexSampler:
     def __post_init__(self) -> None:
         check_fanouts(self.fanouts)
         if self.kappa < 0:
-            raise ConfigError(f"kappa: got {self.kappa}, expected the number of steps over which draws change, 1 for independent draws, "
-                              "or 0 for the same draws in all steps")
+            raise ConfigError(
+                f"kappa: got {self.kappa}, expected the number of steps over which draws change, 1 for independent draws, "
+                "or 0 for the same draws in all steps"
+            )
         if self.mega_batch and self.kappa < 2:
-            raise ConfigError(f"mega_batch: kappa is {self.kappa}, expected the number of batches of a mega-batch, at least 2")
+            raise ConfigError(
+                f"mega_batch: kappa is {self.kappa}, expected the number of batches of a mega-batch, at least 2"
+            )
 
     @property
     def hops(self) -> int:
@@ -122,7 +127,9 @@ class VertexSampler:
         """
         period, part = divmod(step, self.kappa) if self.kappa else (0, 0)
         of_hop = 0 if self.layer_dependency else hop
-        first, second = (np.uint64(key(self.seed, Purpose.SAMPLE, p, of_hop)) for p in (period, period + 1))
+        first, second = (
+            np.uint64(key(self.seed, Purpose.SAMPLE, p, of_hop)) for p in (period, period + 1)
+        )
         angle = part / max(self.kappa, 1) * pi / 2
         return first, second, cos(angle), sin(angle), self.kappa > 1 and not self.mega_batch
 
@@ -130,5 +137,7 @@ class VertexSampler:
 def drawn(draws: Draws, ids: np.ndarray) -> np.ndarray:
     """The draws of some vertices, [n] float64 in [0, 1)."""
     r = np.empty(len(ids))
-    by_blocks(lambda b, begin, end: vertex_sample.vertex_draws(draws, ids, r, begin, end), len(ids), WORK)
+    by_blocks(
+        lambda b, begin, end: vertex_sample.vertex_draws(draws, ids, r, begin, end), len(ids), WORK
+    )
     return r

@@ -10,6 +10,7 @@ W is the weight of all edges of the node, and W / (k w) is its importance weight
 Source: Duffield, Lund and Thorup, Priority sampling for estimation of arbitrary subset sums, 2007,
 https://doi.org/10.1145/1314690.1314696
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -52,7 +53,13 @@ class RatePriority(Priority):
         return in_block(frontier.partition.edge.read(self.column), edges.block)
 
     def rank(self, frontier: Frontier, edges: Candidates, key: int) -> Ranked:
-        return Ranked(edges, edge_ids(frontier.relation, edges), edges.edges, key, rates=self.rates(frontier, edges))
+        return Ranked(
+            edges,
+            edge_ids(frontier.relation, edges),
+            edges.edges,
+            key,
+            rates=self.rates(frontier, edges),
+        )
 
     def total(self, frontier: Frontier, edges: Candidates) -> np.ndarray:
         """The sum of the rates of each row with replacement, otherwise the number of its edges."""
@@ -104,7 +111,9 @@ class WeightedSampler:
     def __post_init__(self) -> None:
         self._neighbours()
         if self.normalise and not self.importance:
-            raise ConfigError("normalise=yes rescales importance weights, but importance=no has none; drop one of them")
+            raise ConfigError(
+                "normalise=yes rescales importance weights, but importance=no has none; drop one of them"
+            )
 
     def _neighbours(self) -> NeighbourSampler:
         priority = RatePriority(self.weight, self.replace, self.importance)

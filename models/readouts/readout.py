@@ -7,6 +7,7 @@ therefore be on several workers.
 Source of the attention: Li et al., Gated graph sequence neural networks, section 3.2,
 https://arxiv.org/abs/1511.05493, with a softmax over the nodes of a graph.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -48,7 +49,11 @@ class Readout(Layer):
         self.sum = "sum" if kind == "attention" else kind
 
     def transform(self, node: Any) -> dict[str, Any]:
-        return {"h": node.h} if self.score is None else {"h": node.h, "score": matmul(node.h, self.score)}
+        return (
+            {"h": node.h}
+            if self.score is None
+            else {"h": node.h, "score": matmul(node.h, self.score)}
+        )
 
     def gather(self, edge: Any) -> Any:
         return edge.src.h if self.score is None else mul(softmax(edge.src.score), edge.src.h)

@@ -7,6 +7,7 @@
 Source: Vinyals, Bengio and Kudlur, Order matters: sequence to sequence for sets, section 4.2,
 https://arxiv.org/abs/1511.06391.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -59,7 +60,7 @@ class Attend(Layer):
         width = self.weight.shape[-1]
         gates = add(matmul(node.state[..., : 2 * width], self.weight), self.bias)
         take, keep, give = (sigmoid(gates[..., i, :]) for i in range(3))
-        cell = add(mul(keep, node.state[..., 2 * width:]), mul(take, tanh(gates[..., 3, :])))
+        cell = add(mul(keep, node.state[..., 2 * width :]), mul(take, tanh(gates[..., 3, :])))
         return {"q": mul(give, tanh(cell)), "c": cell}
 
     def gather(self, edge: Any) -> Any:

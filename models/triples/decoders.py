@@ -3,6 +3,7 @@
 A higher score means a likelier triple. Complex vectors of k numbers are stored as 2k real ones, the
 real parts first.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -66,7 +67,9 @@ class TransE(Layer):
 
     def gather(self, edge: Any) -> Any:
         off = edge.src.h + embedding(self.relation, edge.relation) - edge.dst.h
-        return self.margin - (sum(absolute(off)) if self.norm == 1 else sqrt(sum(square(off)) + TINY))
+        return self.margin - (
+            sum(absolute(off)) if self.norm == 1 else sqrt(sum(square(off)) + TINY)
+        )
 
 
 class ComplEx(Layer):
@@ -88,8 +91,13 @@ class ComplEx(Layer):
         self.real, self.imaginary = vectors(relations, self.k), vectors(relations, self.k)
 
     def gather(self, edge: Any) -> Any:
-        a, b = turned(edge, self.k, embedding(self.real, edge.relation), embedding(self.imaginary, edge.relation))
-        return sum(a * edge.dst.h[..., :self.k] + b * edge.dst.h[..., self.k:])
+        a, b = turned(
+            edge,
+            self.k,
+            embedding(self.real, edge.relation),
+            embedding(self.imaginary, edge.relation),
+        )
+        return sum(a * edge.dst.h[..., : self.k] + b * edge.dst.h[..., self.k :])
 
 
 class RotatE(Layer):
@@ -116,18 +124,28 @@ class RotatE(Layer):
         self.margin = margin
 
     def gather(self, edge: Any) -> Any:
-        a, b = turned(edge, self.k, embedding(cos(self.phase), edge.relation), embedding(sin(self.phase), edge.relation))
-        a, b = a - edge.dst.h[..., :self.k], b - edge.dst.h[..., self.k:]
+        a, b = turned(
+            edge,
+            self.k,
+            embedding(cos(self.phase), edge.relation),
+            embedding(sin(self.phase), edge.relation),
+        )
+        a, b = a - edge.dst.h[..., : self.k], b - edge.dst.h[..., self.k :]
         return self.margin - sum(sqrt(square(a) + square(b) + TINY))
 
 
 # by name in jobs
-TRIPLE_DECODERS: dict[str, Callable[..., Layer]] = {"distmult": DistMult, "transe": TransE, "complex": ComplEx, "rotate": RotatE}
+TRIPLE_DECODERS: dict[str, Callable[..., Layer]] = {
+    "distmult": DistMult,
+    "transe": TransE,
+    "complex": ComplEx,
+    "rotate": RotatE,
+}
 
 
 def vectors(relations: int, width: int) -> Parameter:
     """A vector for each relation, with entries of the size that learned node features begin with."""
-    return Parameter(init.normal((relations, width), width ** -0.5))
+    return Parameter(init.normal((relations, width), width**-0.5))
 
 
 def half(width: int, name: str) -> int:
@@ -137,7 +155,9 @@ def half(width: int, name: str) -> int:
         ConfigError: It is odd.
     """
     if width % 2:
-        raise ConfigError(f"{name} reads node values as complex numbers, the real parts first; their width is {width}, give an even one")
+        raise ConfigError(
+            f"{name} reads node values as complex numbers, the real parts first; their width is {width}, give an even one"
+        )
     return width // 2
 
 

@@ -4,6 +4,7 @@ A segment saves its outputs only. Gradients of the second run are added to those
 by value, in the order of an uninterrupted run, so gradients are equal to the bit with and without
 checkpointing.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -32,8 +33,10 @@ class Segment:
         with self._tape as tape:
             made = _outputs(tape, tape, self._run())
         if [y.shape for y in made] != [y.shape for y in self.outputs]:
-            raise TapeError("gt.recompute: the function computed other values when it was run again in the backward pass; a "
-                            "function given to gt.recompute must be deterministic")
+            raise TapeError(
+                "gt.recompute: the function computed other values when it was run again in the backward pass; a "
+                "function given to gt.recompute must be deterministic"
+            )
         return tape, made
 
     def back(self, grads: Gradients) -> None:

@@ -4,6 +4,7 @@ An expression is a tree of primitives over leaves. A leaf is a column read at th
 an edge value, an operand (parameter or constant, one array for all edges) or a key of random draws. Equal
 sub-expressions are one object, so a tree is in fact a graph without repetition.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -46,8 +47,18 @@ class Expr(Operators):
 
     __slots__ = ("args", "dims", "dtype", "leaf", "prim", "requires_grad", "rows", "static")
 
-    def __init__(self, prim: Operation | None, args: tuple[Expr, ...], static: dict[str, Any], *, leaf: tuple[str, Any] | None,
-                 rows: bool, dims: tuple[int, ...], dtype: Any, requires_grad: bool):
+    def __init__(
+        self,
+        prim: Operation | None,
+        args: tuple[Expr, ...],
+        static: dict[str, Any],
+        *,
+        leaf: tuple[str, Any] | None,
+        rows: bool,
+        dims: tuple[int, ...],
+        dtype: Any,
+        requires_grad: bool,
+    ):
         self.prim = prim
         self.args = args
         self.static = static
@@ -101,19 +112,39 @@ class Tracer:
         self._call_sites += 1
         return self._call_sites
 
-    def leaf(self, kind: str, name: Any, dims: tuple[int, ...], dtype: Any, *, rows: bool = True, requires_grad: bool = True) -> Expr:
+    def leaf(
+        self,
+        kind: str,
+        name: Any,
+        dims: tuple[int, ...],
+        dtype: Any,
+        *,
+        rows: bool = True,
+        requires_grad: bool = True,
+    ) -> Expr:
         """The leaf of that kind and name, made on first use."""
         known = self._known.get((kind, name))
         if known is None:
-            known = Expr(None, (), {}, leaf=(kind, name), rows=rows, dims=tuple(dims), dtype=dtype, requires_grad=requires_grad)
+            known = Expr(
+                None,
+                (),
+                {},
+                leaf=(kind, name),
+                rows=rows,
+                dims=tuple(dims),
+                dtype=dtype,
+                requires_grad=requires_grad,
+            )
             self._add((kind, name), known)
         return known
 
     def operand(self, x: Any) -> Expr:
         """A parameter, rowless variable, array or number as a leaf."""
         if getattr(x, "space", None) is not None:
-            raise UserFunctionError("gather uses a value with one row per node directly; return it from transform "
-                                    "and read it as edge.src.NAME or edge.dst.NAME")
+            raise UserFunctionError(
+                "gather uses a value with one row per node directly; return it from transform "
+                "and read it as edge.src.NAME or edge.dst.NAME"
+            )
         for i, known in enumerate(self.operands):
             if known is x:
                 return self._known[("operand", i)]
@@ -121,8 +152,14 @@ class Tracer:
         shape, dtype = np.shape(value), getattr(value, "dtype", None)
         # a Python number adapts to the dtype of arrays, so it stays one
         self.operands.append(x)
-        return self.leaf("operand", len(self.operands) - 1, shape, dtype if dtype is not None else np.float32,
-                         rows=False, requires_grad=needs_grad(x))
+        return self.leaf(
+            "operand",
+            len(self.operands) - 1,
+            shape,
+            dtype if dtype is not None else np.float32,
+            rows=False,
+            requires_grad=needs_grad(x),
+        )
 
     def neutral(self, e: Expr) -> int | None:
         """0 or 1 for an operand that is a constant of zeros or of ones; None for everything else.
@@ -130,7 +167,10 @@ class Tracer:
         The planner reads nothing else of the values of operands.
         """
         value = self.operands[e.leaf[1]] if e.leaf is not None and e.leaf[0] == "operand" else None
-        if not isinstance(value, (bool, int, float, np.generic, np.ndarray)) or not 0 < np.size(value) <= MOST_COMPARED:
+        if (
+            not isinstance(value, (bool, int, float, np.generic, np.ndarray))
+            or not 0 < np.size(value) <= MOST_COMPARED
+        ):
             return None
         return next((n for n in (0, 1) if np.all(np.equal(value, n))), None)
 
@@ -141,8 +181,10 @@ class Tracer:
             UserFunctionError: It was made in an earlier one.
         """
         if id(e) not in self._own:
-            raise UserFunctionError(f"{e!r} comes from an earlier call of gather, whose edges no longer exist; compute it "
-                                    "anew in each call, and keep only settings and parameters on self")
+            raise UserFunctionError(
+                f"{e!r} comes from an earlier call of gather, whose edges no longer exist; compute it "
+                "anew in each call, and keep only settings and parameters on self"
+            )
 
     def node(self, prim: Operation, args: tuple[Expr, ...], static: dict[str, Any]) -> Expr:
         """The expression prim(*args), made on first use."""
@@ -151,18 +193,31 @@ class Tracer:
             known = self._known.get(name)
         except TypeError:
             given = ", ".join(f"{n}={v!r}" for n, v in static.items())
-            raise UserFunctionError(f"{prim.name} was given {given}; inside gather the keywords of an operation are constants, such as "
-                                    "numbers, strings or tuples of them") from None
+            raise UserFunctionError(
+                f"{prim.name} was given {given}; inside gather the keywords of an operation are constants, such as "
+                "numbers, strings or tuples of them"
+            ) from None
         if known is not None:
             return known
         for a in args:
             self.check_own(a)
         if not prim.rowwise:
-            raise UserFunctionError(f"{prim.name} mixes edges and cannot be used inside gather; use it in transform or apply")
+            raise UserFunctionError(
+                f"{prim.name} mixes edges and cannot be used inside gather; use it in transform or apply"
+            )
         rows = any(a.rows for a in args)
         # every missing rule is an error, and an argument whose rule is None passes nothing on
         learned = [a for i, a in enumerate(args) if a.requires_grad and prim.rule(i) is not None]
-        made = Expr(prim, args, static, leaf=None, rows=rows, dims=(), dtype=np.float32, requires_grad=bool(learned))
+        made = Expr(
+            prim,
+            args,
+            static,
+            leaf=None,
+            rows=rows,
+            dims=(),
+            dtype=np.float32,
+            requires_grad=bool(learned),
+        )
         made.dims, made.dtype = self._infer(prim, args, static, rows)
         made.requires_grad = made.requires_grad and made.dtype.kind == "f"
         self._add(name, made)
@@ -172,7 +227,9 @@ class Tracer:
         self._known[name] = e
         self._own.add(id(e))
 
-    def _infer(self, prim: Operation, args: tuple[Expr, ...], static: dict[str, Any], rows: bool) -> Result:
+    def _infer(
+        self, prim: Operation, args: tuple[Expr, ...], static: dict[str, Any], rows: bool
+    ) -> Result:
         """Trailing shape and type of prim(*args); where all arguments have rows, found once for their shapes and types."""
         if not all(a.rows for a in args):
             return self._tried(prim, args, static, rows)
@@ -183,15 +240,25 @@ class Tracer:
             _RESULTS[given] = self._tried(prim, args, static, rows)
         return _RESULTS[given]
 
-    def _tried(self, prim: Operation, args: tuple[Expr, ...], static: dict[str, Any], rows: bool) -> Result:
-        values = [value_of(self.operands[a.leaf[1]]) if a.leaf and a.leaf[0] == "operand" else a.dummy() for a in args]
+    def _tried(
+        self, prim: Operation, args: tuple[Expr, ...], static: dict[str, Any], rows: bool
+    ) -> Result:
+        values = [
+            value_of(self.operands[a.leaf[1]]) if a.leaf and a.leaf[0] == "operand" else a.dummy()
+            for a in args
+        ]
         try:
             result = np.asarray(prim.forward(*values, **static))
             return (result.shape[1:] if rows else result.shape), result.dtype
         except GraphThetaError:
             raise
         except (ValueError, IndexError, TypeError) as error:
-            shapes = ", ".join(("[edges" + "".join(f", {d}" for d in a.dims) + "]") if a.rows else str(list(a.dims)) for a in args)
+            shapes = ", ".join(
+                ("[edges" + "".join(f", {d}" for d in a.dims) + "]")
+                if a.rows
+                else str(list(a.dims))
+                for a in args
+            )
             raise ShapeError(f"{prim.name} cannot take {shapes}: {error}") from error
 
 
@@ -223,14 +290,18 @@ def tracer() -> Tracer:
     """
     found = _TRACER.get()
     if found is None:
-        raise UserFunctionError("an edge expression was used outside of gather; return it from gather as a new edge value")
+        raise UserFunctionError(
+            "an edge expression was used outside of gather; return it from gather as a new edge value"
+        )
     return found
 
 
 def build(prim: Operation, args: tuple[Any, ...], static: dict[str, Any]) -> Expr:
     """The expression prim(*args); arguments that are not expressions become operands."""
     scope = tracer()
-    return scope.node(prim, tuple(a if isinstance(a, Expr) else scope.operand(a) for a in args), static)
+    return scope.node(
+        prim, tuple(a if isinstance(a, Expr) else scope.operand(a) for a in args), static
+    )
 
 
 def ordered(roots: Iterable[Expr]) -> list[Expr]:

@@ -9,6 +9,7 @@ at others, such as log.
 
 Small values, where calling costs more than computing, are computed at once.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -71,13 +72,31 @@ class Deferred(Var):
         draw: Ids of rows and the key of draws, which dropout gets besides.
     """
 
-    __slots__ = ("_shape", "_dtype", "_value", "args", "draw", "length", "prim", "readers", "static", "tape")
+    __slots__ = (
+        "_shape",
+        "_dtype",
+        "_value",
+        "args",
+        "draw",
+        "length",
+        "prim",
+        "readers",
+        "static",
+        "tape",
+    )
 
-    def __init__(self, prim: Operation, args: tuple[Any, ...], static: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype,
-                 space: RowSpace):
+    def __init__(
+        self,
+        prim: Operation,
+        args: tuple[Any, ...],
+        static: dict[str, Any],
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        space: RowSpace,
+    ):
         self.prim, self.static = prim, static
         self.args = tuple(map(_as_called, _valued(prim, args)))
-        self.draw = args[len(self.args):]
+        self.draw = args[len(self.args) :]
         self._shape, self._dtype, self.space = shape, dtype, space
         self.tape: Tape | None = current()
         self.made_in = self.tape.number
@@ -129,7 +148,9 @@ def defer(prim: Operation, args: tuple[Any, ...], static: dict[str, Any]) -> Def
     if not _fits(prim, operands, static):
         return None
     rows = [a for a in operands if isinstance(a, Var) and a.space is not None]
-    if not rows or any(a.shape[0] != rows[0].shape[0] or len(a.shape) != len(rows[0].shape) for a in rows):
+    if not rows or any(
+        a.shape[0] != rows[0].shape[0] or len(a.shape) != len(rows[0].shape) for a in rows
+    ):
         return None
     try:
         shape = np.broadcast_shapes(*map(_trailing, operands))
@@ -141,7 +162,11 @@ def defer(prim: Operation, args: tuple[Any, ...], static: dict[str, Any]) -> Def
         shape += (1,) * static["n"]
     elif prim.traits.lazy == "total":
         kept = [1 if k - len(shape) in static["axis"] else d for k, d in enumerate(shape)]
-        shape = tuple(kept) if static["keepdims"] else tuple(d for k, d in enumerate(shape) if k - len(shape) not in static["axis"])
+        shape = (
+            tuple(kept)
+            if static["keepdims"]
+            else tuple(d for k, d in enumerate(shape) if k - len(shape) not in static["axis"])
+        )
     _read(operands)
     assert rows[0].space is not None
     return Deferred(prim, args, static, (rows[0].shape[0], *shape), rows[0].dtype, rows[0].space)
@@ -166,7 +191,10 @@ def _fits(prim: Operation, operands: tuple[Any, ...], static: dict[str, Any]) ->
 def _one_type(operands: tuple[Any, ...]) -> bool:
     """Whether all arrays are dense and of one float type."""
     arrays = [a for a in operands if not isinstance(a, (int, float))]
-    if not all(isinstance(a, (Deferred, Parameter)) or isinstance(value_of(a), (np.ndarray, np.generic)) for a in arrays):
+    if not all(
+        isinstance(a, (Deferred, Parameter)) or isinstance(value_of(a), (np.ndarray, np.generic))
+        for a in arrays
+    ):
         return False
     return len({a.dtype for a in arrays}) == 1 and bool(arrays[0].dtype.kind == "f")
 
@@ -201,7 +229,9 @@ class _Fused:
         self.values = [_plain(x, root.dtype) for x in self.leaves]
         self.inputs = [x.source if isinstance(x, _Whole) else x for x in self.leaves]
         self.n, self.shape, self.dtype = root.shape[0], root.shape, root.dtype
-        self.width = max(prod(d.shape[1:]) for d in [*self._steps, *(a for a in root.args if isinstance(a, Var))])
+        self.width = max(
+            prod(d.shape[1:]) for d in [*self._steps, *(a for a in root.args if isinstance(a, Var))]
+        )
         top = root.args[0].shape[1:] if root.prim.traits.lazy == "total" else root.shape[1:]
         self.code = _code(self.structure)
         # to draw a number takes about as long as to read and write it
@@ -243,8 +273,17 @@ class _Fused:
 
     def forward(self) -> np.ndarray:
         out = empty(self.shape, self.dtype)
-        kernel, given, rows = self.code.forward(self.dtype), self._arguments(), out.reshape(self.n, prod(self.shape[1:]))
-        by_blocks(lambda b, begin, end: kernel(begin, end, *given, rows), self.n, self.width, self.per_number)
+        kernel, given, rows = (
+            self.code.forward(self.dtype),
+            self._arguments(),
+            out.reshape(self.n, prod(self.shape[1:])),
+        )
+        by_blocks(
+            lambda b, begin, end: kernel(begin, end, *given, rows),
+            self.n,
+            self.width,
+            self.per_number,
+        )
         return out
 
     def backward(self, gradient: np.ndarray) -> list[Any]:
@@ -261,7 +300,12 @@ class _Fused:
                 into[k] = empty(self.values[k].shape, self.dtype)
         given, made = self._arguments(), list(into.values())
         g = np.ascontiguousarray(gradient).reshape(self.n, prod(self.shape[1:]))
-        by_blocks(lambda b, begin, end: kernel(begin, end, *given, g, b, *made), self.n, self.width, self.per_number)
+        by_blocks(
+            lambda b, begin, end: kernel(begin, end, *given, g, b, *made),
+            self.n,
+            self.width,
+            self.per_number,
+        )
         out: list[Any] = []
         for k, x in enumerate(self.leaves):
             found = into[shared[k]] if k in shared else None

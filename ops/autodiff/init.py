@@ -3,6 +3,7 @@
 A draw is keyed by (seed, running number of the parameter in its scope), so every rank that builds the same model
 makes the same parameters. Use through ``Parameter.glorot(...)`` and its siblings.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -102,7 +103,11 @@ def he(shape: tuple[int, ...]) -> np.ndarray:
 
 def normal(shape: tuple[int, ...], std: float = 1.0) -> np.ndarray:
     """Normal with mean 0."""
-    return (rng.normal(_next_key(), np.arange(_size(shape))) * std).astype(default_dtype()).reshape(shape)
+    return (
+        (rng.normal(_next_key(), np.arange(_size(shape))) * std)
+        .astype(default_dtype())
+        .reshape(shape)
+    )
 
 
 def zeros(shape: tuple[int, ...]) -> np.ndarray:
@@ -120,10 +125,14 @@ def ones(shape: tuple[int, ...]) -> np.ndarray:
 def _size(shape: tuple[int, ...]) -> int:
     """Number of values."""
     if min(shape, default=0) < 0 or prod(shape) > MOST_VALUES:
-        raise ShapeError(f"a parameter cannot have shape {list(shape)}; give sizes from 0 that fit into memory")
+        raise ShapeError(
+            f"a parameter cannot have shape {list(shape)}; give sizes from 0 that fit into memory"
+        )
     return prod(shape)
 
 
 def _check(rule: str, shape: tuple[int, ...]) -> None:
     if not shape:
-        raise ConfigError(f"{rule} needs at least one axis, the number of inputs; use zeros() or normal() for a single number")
+        raise ConfigError(
+            f"{rule} needs at least one axis, the number of inputs; use zeros() or normal() for a single number"
+        )

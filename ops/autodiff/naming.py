@@ -1,4 +1,5 @@
 """Adds the name of the user's function, the line and a remedy to errors raised inside it."""
+
 from __future__ import annotations
 
 import re
@@ -27,7 +28,12 @@ class naming:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if isinstance(error, Exception) and not isinstance(error, CommError):
             _name(self._where, error)
 
@@ -51,13 +57,21 @@ def _name(where: str, error: Exception) -> None:
 
 def _advice(value: str) -> str:
     if value == "Totals":
-        return ("the layer's sum names several aggregators, so there is one total for each: take them by name, such as total.mean, or "
-                "join them with gt.concat([total.mean, total.max])")
-    return ("values of nodes and edges support the functions of gt and + - * / ** @, indexing, .sum .mean .max .min .reshape .flatten "
-            "only")
+        return (
+            "the layer's sum names several aggregators, so there is one total for each: take them by name, such as total.mean, or "
+            "join them with gt.concat([total.mean, total.max])"
+        )
+    return (
+        "values of nodes and edges support the functions of gt and + - * / ** @, indexing, .sum .mean .max .min .reshape .flatten "
+        "only"
+    )
 
 
 def _line(error: Exception) -> str:
     """File and line of the innermost frame outside of this package, as " (FILE, line N)"."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if _OURS.isdisjoint(Path(f.filename).parents)]
+    frames = [
+        f
+        for f in traceback.extract_tb(error.__traceback__)
+        if _OURS.isdisjoint(Path(f.filename).parents)
+    ]
     return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""

@@ -2,6 +2,7 @@
 
 ``Primitive`` adds what a call does.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -29,8 +30,17 @@ class Operation:
         args: Names of the positional arguments; the last one includes all that follow if ``variadic``.
     """
 
-    def __init__(self, name: str, forward: Callable[..., Any], *, rowwise: bool, sparse: bool, threaded: bool,
-                 scalar: Callable[..., Scalar | None] | None, traits: Traits):
+    def __init__(
+        self,
+        name: str,
+        forward: Callable[..., Any],
+        *,
+        rowwise: bool,
+        sparse: bool,
+        threaded: bool,
+        scalar: Callable[..., Scalar | None] | None,
+        traits: Traits,
+    ):
         self.name = name
         self.forward = forward
         self.rowwise = rowwise
@@ -39,7 +49,9 @@ class Operation:
         self.scalar = scalar
         self.traits = traits
         kinds = signature(forward).parameters.values()
-        self.args = tuple(p.name for p in kinds if p.kind in (Arg.POSITIONAL_OR_KEYWORD, Arg.VAR_POSITIONAL))
+        self.args = tuple(
+            p.name for p in kinds if p.kind in (Arg.POSITIONAL_OR_KEYWORD, Arg.VAR_POSITIONAL)
+        )
         self.variadic = any(p.kind is Arg.VAR_POSITIONAL for p in kinds)
         self.rules: dict[str, Callable[..., Any] | None] = {}
         self.__doc__ = forward.__doc__
@@ -67,8 +79,10 @@ class Operation:
         """
         name = self.args[min(position, len(self.args) - 1) if self.variadic else position]
         if name not in self.rules:
-            raise MissingRuleError(f"{self.name} has no gradient rule for its argument '{name}'; "
-                                   f"add one with defvjp({self.name}, {name}=...), or None if it has no gradient")
+            raise MissingRuleError(
+                f"{self.name} has no gradient rule for its argument '{name}'; "
+                f"add one with defvjp({self.name}, {name}=...), or None if it has no gradient"
+            )
         found = self.rules[name]
         if found is not None and self.variadic and name == self.args[-1]:
             return partial(found, position)

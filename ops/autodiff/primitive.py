@@ -14,6 +14,7 @@ with edge expressions builds a larger expression.
 A primitive of any number of arguments, ``def concat(*xs, axis)``, has one rule for all of them, called as
 ``rule(position, g, y, *xs, **static)``.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -76,20 +77,30 @@ class Primitive(Operation):
             return later
         values = [value_of(a) for a in args]
         if not self.sparse:
-            values = [v if isinstance(v, (np.ndarray, float)) or not is_sparse(v) else v.toarray() for v in values]
+            values = [
+                v if isinstance(v, (np.ndarray, float)) or not is_sparse(v) else v.toarray()
+                for v in values
+            ]
         # the function may reduce axis 0 of a value without rows
-        by_rows: Callable[..., Any] = rowwise if self.threaded and space_of(args[0]) is not None else _itself
+        by_rows: Callable[..., Any] = (
+            rowwise if self.threaded and space_of(args[0]) is not None else _itself
+        )
         try:
             y = by_rows(self.forward)(*values, **static)
         except GraphThetaError:
             raise
         except (ValueError, IndexError) as error:
             shapes = ", ".join(str(list(getattr(v, "shape", ()))) for v in values)
-            raise ShapeError(f"{self.name} cannot take arrays of shape {shapes}: {error}") from error
+            raise ShapeError(
+                f"{self.name} cannot take arrays of shape {shapes}: {error}"
+            ) from error
         rules, learned, variable = [], False, False
         for i, a in enumerate(args):
             rule = self.rule(i) if needs_grad(a) else None
-            learned, variable = learned or rule is not None, variable or isinstance(a, Var) or needs_grad(a)
+            learned, variable = (
+                learned or rule is not None,
+                variable or isinstance(a, Var) or needs_grad(a),
+            )
             rules.append(rule)
         if not variable:
             return y
@@ -111,8 +122,10 @@ class Primitive(Operation):
                 continue
             if space.n != y.shape[0]:
                 spaces = [s for s in map(space_of, args) if s is not None]
-                raise UserFunctionError(f"{self.name} was given rows of different sets ({', '.join(f'{s.n} {s.kind}s' for s in spaces)}); "
-                                        "combine values of the same nodes or edges only")
+                raise UserFunctionError(
+                    f"{self.name} was given rows of different sets ({', '.join(f'{s.n} {s.kind}s' for s in spaces)}); "
+                    "combine values of the same nodes or edges only"
+                )
             found = space if found is None else found
         return found
 
@@ -134,9 +147,15 @@ def _registered(name: str) -> Primitive:
     return PRIMITIVES[name]
 
 
-def primitive(name: str, *, rowwise: bool = True, sparse: bool = False, threaded: bool = False,
-              scalar: Scalar | Callable[..., Scalar | None] | None = None,
-              traits: Traits = PLAIN) -> Callable[[Callable[..., Any]], Primitive]:
+def primitive(
+    name: str,
+    *,
+    rowwise: bool = True,
+    sparse: bool = False,
+    threaded: bool = False,
+    scalar: Scalar | Callable[..., Scalar | None] | None = None,
+    traits: Traits = PLAIN,
+) -> Callable[[Callable[..., Any]], Primitive]:
     """Register a function on plain arrays as a primitive.
 
     If the name is registered already, as after a notebook cell has run again, the new function
@@ -156,19 +175,33 @@ def primitive(name: str, *, rowwise: bool = True, sparse: bool = False, threaded
         UserFunctionError: The name belongs to an operation of this package, or the scalar form has no gradient text for each
             argument.
     """
+
     def register(forward: Callable[..., Any]) -> Primitive:
         known = PRIMITIVES.get(name)
         # copies of a model find its operations by name
         if known is not None and known.built_in:
-            raise UserFunctionError(f"gt.primitive({name!r}): gt already has an operation of this name; choose another name, "
-                                    f"such as 'my_{name}'")
+            raise UserFunctionError(
+                f"gt.primitive({name!r}): gt already has an operation of this name; choose another name, "
+                f"such as 'my_{name}'"
+            )
         form = (lambda: scalar) if isinstance(scalar, Scalar) else scalar
-        made = Primitive(name, forward, rowwise=rowwise, sparse=sparse, threaded=threaded, scalar=form, traits=traits)
+        made = Primitive(
+            name,
+            forward,
+            rowwise=rowwise,
+            sparse=sparse,
+            threaded=threaded,
+            scalar=form,
+            traits=traits,
+        )
         if isinstance(scalar, Scalar) and len(scalar.grads) != len(made.args):
-            raise UserFunctionError(f"gt.primitive({name!r}): its scalar form has {len(scalar.grads)} gradient texts for the arguments "
-                                    f"{', '.join(made.args)}; give one for each, or None for an argument without a gradient")
+            raise UserFunctionError(
+                f"gt.primitive({name!r}): its scalar form has {len(scalar.grads)} gradient texts for the arguments "
+                f"{', '.join(made.args)}; give one for each, or None for an argument without a gradient"
+            )
         PRIMITIVES[name] = made
         return made
+
     return register
 
 
@@ -180,6 +213,8 @@ def defvjp(prim: Primitive, **rules: Callable[..., Any] | None) -> None:
     """
     unknown = sorted(set(rules) - set(prim.args))
     if unknown:
-        raise UserFunctionError(f"gt.defvjp({prim.name}, {unknown[0]}=...): {prim.name} has no argument {unknown[0]!r} that gets a "
-                                f"gradient; it has {', '.join(prim.args)}")
+        raise UserFunctionError(
+            f"gt.defvjp({prim.name}, {unknown[0]}=...): {prim.name} has no argument {unknown[0]!r} that gets a "
+            f"gradient; it has {', '.join(prim.args)}"
+        )
     prim.rules.update(rules)

@@ -1,4 +1,5 @@
 """Context variables that are set for the length of a ``with`` block."""
+
 from __future__ import annotations
 
 from contextvars import ContextVar, Token

@@ -3,6 +3,7 @@
 Rows of one view are ordered so that the active set of every layer is a prefix of the active set of the layer
 before. A value of an early layer is therefore brought to a later one by cutting it short, without an index.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -20,7 +21,13 @@ class RowSpace:
 
     __slots__ = ("counted", "gid", "kind", "n", "root")
 
-    def __init__(self, gid: np.ndarray, kind: str = "node", root: RowSpace | None = None, counted: np.ndarray | None = None):
+    def __init__(
+        self,
+        gid: np.ndarray,
+        kind: str = "node",
+        root: RowSpace | None = None,
+        counted: np.ndarray | None = None,
+    ):
         self.gid, self.counted = gid, counted
         self.n = len(gid)
         self.kind = kind
@@ -30,7 +37,9 @@ class RowSpace:
         """The first n rows, as a space nested in this one; itself if that is all of them."""
         if n == self.n:
             return self
-        return RowSpace(self.gid[:n], self.kind, self.root, None if self.counted is None else self.counted[:n])
+        return RowSpace(
+            self.gid[:n], self.kind, self.root, None if self.counted is None else self.counted[:n]
+        )
 
     def nested_with(self, other: RowSpace) -> bool:
         """Whether one of the two spaces is a prefix of the other."""

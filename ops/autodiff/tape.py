@@ -4,6 +4,7 @@ The backward pass communicates, so all ranks must run the same operations in the
 guarantees that: what is recorded never depends on the contents of an array. No operation is known
 by name: a node has its inputs, its outputs and one function from output to input gradients.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +28,9 @@ from .scope import value_scope
 from .space import RowSpace
 
 Vjp = Callable[[list[Any]], Sequence[Any]]
-Called = tuple[Any, Mapping[str, Any]] | None  # the primitive that was called with its keywords, for tapes that list operations
+Called = (
+    tuple[Any, Mapping[str, Any]] | None
+)  # the primitive that was called with its keywords, for tapes that list operations
 Version = Mapping["Parameter", np.ndarray]
 # a pending update of other state: a function and its arguments, which can be sent to other workers
 Change = tuple[Callable[..., None], tuple[np.ndarray, ...]]
@@ -53,9 +56,17 @@ class Var(Operators):
 
     __slots__ = ("made_in", "name", "needs_grad", "space", "value")
 
-    def __init__(self, value: Any, space: RowSpace | None = None, needs_grad: bool | Unrecorded = False, name: str = ""):
+    def __init__(
+        self,
+        value: Any,
+        space: RowSpace | None = None,
+        needs_grad: bool | Unrecorded = False,
+        name: str = "",
+    ):
         if space is not None and value.shape[0] != space.n:
-            raise ShapeError(f"a value has {value.shape[0]} rows, but there are {space.n} {space.kind}s; give one row for each")
+            raise ShapeError(
+                f"a value has {value.shape[0]} rows, but there are {space.n} {space.kind}s; give one row for each"
+            )
         self.value = value
         self.space = space
         self.needs_grad = needs_grad
@@ -93,9 +104,13 @@ class Parameter(Operators):
         try:
             self._newest = np.asarray(value)
         except (TypeError, ValueError, RuntimeError) as error:
-            raise ArgumentError(f"Parameter: {shown(value)} is no array ({error}); give a NumPy array") from None
+            raise ArgumentError(
+                f"Parameter: {shown(value)} is no array ({error}); give a NumPy array"
+            ) from None
         if self._newest.dtype.kind not in "biuf":
-            raise ArgumentError(f"Parameter: got values of type {self._newest.dtype}; give an array of numbers")
+            raise ArgumentError(
+                f"Parameter: got values of type {self._newest.dtype}; give an array of numbers"
+            )
         self.decay = float(decay)
         self.name = name
         self.requires_grad = True
@@ -204,7 +219,9 @@ class Unrecorded:
 
     def __bool__(self) -> bool:
         if self.ended:
-            raise TapeError("a value computed inside gt.recompute is used outside of it; return it from the function")
+            raise TapeError(
+                "a value computed inside gt.recompute is used outside of it; return it from the function"
+            )
         return True
 
 
@@ -229,8 +246,15 @@ class Tape:
     _marks: bool | Unrecorded = True
     _whole = True
 
-    def __init__(self, *, record: bool = True, training: bool = True, seed: int = 0, step: int = 0,
-                 all_sum: Callable[[np.ndarray], np.ndarray] | None = None):
+    def __init__(
+        self,
+        *,
+        record: bool = True,
+        training: bool = True,
+        seed: int = 0,
+        step: int = 0,
+        all_sum: Callable[[np.ndarray], np.ndarray] | None = None,
+    ):
         self.record = record
         self.training = training
         self.seed = seed
@@ -259,7 +283,14 @@ class Tape:
         self._draws += 1
         return key(self.seed, Purpose.DROPOUT, self.step, self._draws)
 
-    def add(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var], vjp: Vjp, call: Called = None) -> None:
+    def add(
+        self,
+        name: str,
+        inputs: Sequence[Any],
+        outputs: Sequence[Var],
+        vjp: Vjp,
+        call: Called = None,
+    ) -> None:
         """Record an operation. ``vjp`` gets one gradient (or None) per output, returns one (or None) per input.
 
         Raises:
@@ -268,12 +299,23 @@ class Tape:
         number = self.number
         for x in inputs:
             # outside of any pass, results of earlier passes may be read
-            if isinstance(x, Var) and x.made_in != number and x.made_in is not None and number is not None:
-                raise TapeError(f"{name} was given a value from an earlier pass; values are valid in one forward pass only, "
-                                "so compute it in each, and keep only settings and parameters on self")
+            if (
+                isinstance(x, Var)
+                and x.made_in != number
+                and x.made_in is not None
+                and number is not None
+            ):
+                raise TapeError(
+                    f"{name} was given a value from an earlier pass; values are valid in one forward pass only, "
+                    "so compute it in each, and keep only settings and parameters on self"
+                )
         for out in outputs:
             out.made_in = number
-        learned = [out for out in outputs if out.dtype.kind == "f"] if self.record and any(map(needs_grad, inputs)) else []
+        learned = (
+            [out for out in outputs if out.dtype.kind == "f"]
+            if self.record and any(map(needs_grad, inputs))
+            else []
+        )
         if not learned:
             return
         for out in learned:
@@ -291,7 +333,14 @@ class Tape:
             marks: ``needs_grad`` of its values: True, or an ``Unrecorded`` if it is checkpointed.
         """
         part = copy(self)
-        part.nodes, part.changes, part.read, part._marks, part._token, part._whole = [], [], {}, marks, None, False
+        part.nodes, part.changes, part.read, part._marks, part._token, part._whole = (
+            [],
+            [],
+            {},
+            marks,
+            None,
+            False,
+        )
         return part
 
     def add_segment(self, step: Step, end: Tape) -> None:
@@ -306,7 +355,12 @@ class Tape:
         elif any(needs_grad(out) for out in step.outputs):
             self.nodes.append(step)
 
-    def backward(self, output: Var, seed: np.ndarray | None = None, final: Callable[[Parameter, Any], None] | None = None) -> Gradients:
+    def backward(
+        self,
+        output: Var,
+        seed: np.ndarray | None = None,
+        final: Callable[[Parameter, Any], None] | None = None,
+    ) -> Gradients:
         """Backpropagate from ``output``; returns the gradients of leaves and parameters.
 
         Steps are released as they are passed, so memory falls, and a tape can be used once.
@@ -319,12 +373,19 @@ class Tape:
             TapeError: It was called before, or nothing was recorded on the tape.
         """
         if self._spent:
-            raise TapeError("backward was already called on this tape; run the forward pass again first")
+            raise TapeError(
+                "backward was already called on this tape; run the forward pass again first"
+            )
         if not self.record:
-            raise TapeError("this tape was opened with record=False and recorded no operations; open it with record=True")
+            raise TapeError(
+                "this tape was opened with record=False and recorded no operations; open it with record=True"
+            )
         self._spent = True
         grads = Gradients()
-        grads.add(output, np.ones_like(output.value) if seed is None else np.asarray(seed, output.value.dtype))
+        grads.add(
+            output,
+            np.ones_like(output.value) if seed is None else np.asarray(seed, output.value.dtype),
+        )
         if final is None:
             self.backpropagate(grads)
             return grads
@@ -357,15 +418,20 @@ class Gradients:
 
     def add(self, x: Any, g: Any, operation: str = "backward") -> None:
         if g.shape != x.shape:
-            raise ShapeError(f"{operation}: the gradient of a value of shape {list(x.shape)} has shape {list(g.shape)}; a gradient rule "
-                             "must return the shape of its argument")
+            raise ShapeError(
+                f"{operation}: the gradient of a value of shape {list(x.shape)} has shape {list(g.shape)}; a gradient rule "
+                "must return the shape of its argument"
+            )
         # a rule may compute in another float type than that of its argument
         g = g if g.dtype == x.dtype else g.astype(x.dtype)
         old = self._of.get(id(x))
         if old is None:
             self._of[id(x)] = (x, g)
         else:
-            self._of[id(x)] = (x, buffers.add(old[1], g, out=old[1] if id(x) in self._own else None))
+            self._of[id(x)] = (
+                x,
+                buffers.add(old[1], g, out=old[1] if id(x) in self._own else None),
+            )
             self._own.add(id(x))
 
     def take(self, x: Any) -> Any:

@@ -2,6 +2,7 @@
 
 The planner, the cost model and the code generators read traits, not names.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -8,6 +8,7 @@ this name and of its content. A file that is cut off, damaged or renamed is not 
 compiled again and the file replaced. The hash is not a signature; owner and mode of the file show
 that nobody else wrote it.
 """
+
 from __future__ import annotations
 
 import atexit
@@ -58,9 +59,15 @@ def lasting_folder() -> Path:
         folder = Path(given or _usual()).absolute()
         private.make_folder(folder)
     except (OSError, RuntimeError) as error:
-        named, unset = (f"GRAPHTHETA_CACHE = {given}", ", or unset it") if given else ("the cache folder of this user", "")
-        raise ConfigError(f"{named} is not safe for compiled kernels, which are executable code: {error}; use a folder of your own "
-                          f"(export GRAPHTHETA_CACHE=FOLDER){unset}") from None
+        named, unset = (
+            (f"GRAPHTHETA_CACHE = {given}", ", or unset it")
+            if given
+            else ("the cache folder of this user", "")
+        )
+        raise ConfigError(
+            f"{named} is not safe for compiled kernels, which are executable code: {error}; use a folder of your own "
+            f"(export GRAPHTHETA_CACHE=FOLDER){unset}"
+        ) from None
     return folder
 
 
@@ -73,7 +80,7 @@ def load(path: Path) -> bytes | None:
     except OSError as error:
         LOG.warning("a kernel is compiled again and its file replaced: %s", error)
         return None
-    code = content[hashlib.sha256().digest_size:]
+    code = content[hashlib.sha256().digest_size :]
     if not content.startswith(_seal(path, code)):
         LOG.warning("a kernel is compiled again and its file replaced: %s is damaged", path)
         return None
@@ -85,7 +92,10 @@ def save(path: Path, code: bytes) -> None:
     try:
         private.write(path, _seal(path, code) + code)
     except OSError as error:
-        LOG.warning("a compiled kernel cannot be cached and will be compiled again in the next run: %s", error)
+        LOG.warning(
+            "a compiled kernel cannot be cached and will be compiled again in the next run: %s",
+            error,
+        )
 
 
 @contextmanager

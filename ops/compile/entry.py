@@ -1,4 +1,5 @@
 """Reads of arrays at numbers that are never negative, such as those of rows and edges."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -19,6 +20,10 @@ def entry(typing: Any, array: Any, i: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = signature.args[0]
         made = context.make_array(kind)(context, builder, arguments[0])
-        return context.unpack_value(builder, kind.dtype, cgutils.get_item_pointer(context, builder, kind, made, [arguments[1]]))
+        return context.unpack_value(
+            builder,
+            kind.dtype,
+            cgutils.get_item_pointer(context, builder, kind, made, [arguments[1]]),
+        )
 
     return array.dtype(array, types.int64), generate

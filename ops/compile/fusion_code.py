@@ -6,6 +6,7 @@ each row costs one evaluation per row. Backward computes the values again and ba
 gradient that sums over a loop is collected in a variable of the enclosing loop, and one that sums
 over rows in an array of each block of rows.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -96,7 +97,9 @@ class FusionWriter:
     # ---- which values at which indices
 
     def _use(self, number: int, index: Index) -> _Use:
-        axes = tuple(k for k, u in zip(index, self.s.unit[number], strict=True) if k is not None and not u)
+        axes = tuple(
+            k for k, u in zip(index, self.s.unit[number], strict=True) if k is not None and not u
+        )
         if (number, axes) in self._known:
             return self._known[number, axes]
         made, n = _Use(number, axes), len(self.s.leaves)
@@ -106,7 +109,7 @@ class FusionWriter:
             step = self.s.steps[number - n]
             for a, rank in zip(step.args, step.ranks, strict=True):
                 # axes of a value of each row are aligned from the left, all others from the right
-                part = index[:rank] if step.kind == "axes" else index[len(index) - rank:]
+                part = index[:rank] if step.kind == "axes" else index[len(index) - rank :]
                 made.args.append(self._use(a, part))
             made.requires_grad = any(a.requires_grad for a in made.args)
         self._known[number, axes] = made
@@ -147,13 +150,22 @@ class FusionWriter:
         step, at = self._step(u), self.flat(u.axes)
         if step is None:
             kind = self.s.leaves[u.number].kind
-            self.put(f"{u.name} = " + {"row": f"a{u.number}[i, {at}]", "whole": f"a{u.number}[{at}]", "number": f"a{u.number}"}[kind])
+            self.put(
+                f"{u.name} = "
+                + {
+                    "row": f"a{u.number}[i, {at}]",
+                    "whole": f"a{u.number}[{at}]",
+                    "number": f"a{u.number}",
+                }[kind]
+            )
         elif step.kind == "axes":
             u.name = u.args[0].name
         elif step.kind == "draw":
             u.mask = f"k{u.key}"
             low = dict(step.static)["threshold"]
-            self.put(f"{u.mask} = mix(h{u.number} + np.uint64({at} + 1) * COLUMN) >= np.uint64({low})")
+            self.put(
+                f"{u.mask} = mix(h{u.number} + np.uint64({at} + 1) * COLUMN) >= np.uint64({low})"
+            )
             self.put(f"{u.name} = {self.masked(u, u.args[0].name)}")
         else:
             assert step.form is not None
@@ -242,7 +254,9 @@ class FusionWriter:
             if self.s.leaves[k].kind == "row" and not self._once(k):
                 self._clear(f"d{k}")
         self._backward(0)
-        return self._whole("gradient", "b", *(f"d{k}" for k in learned if self.shared[k] == k)), self.shared
+        return self._whole(
+            "gradient", "b", *(f"d{k}" for k in learned if self.shared[k] == k)
+        ), self.shared
 
     def _once(self, k: int) -> bool:
         """Whether the loops read every element of a leaf once."""

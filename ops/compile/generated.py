@@ -2,6 +2,7 @@
 
 The source is never read from a file: the text that was generated is compiled.
 """
+
 from __future__ import annotations
 
 import linecache

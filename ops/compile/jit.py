@@ -6,6 +6,7 @@ could load the wrong machine code. It does not notice a changed function in anot
 every overload is a file of its own, named after the hash of its argument types, the processor, all
 versions and all source texts that it can depend on.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -55,7 +56,10 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        return cached(numba.njit(**OPTIONS, **options)(function), f"{function.__module__}.{function.__qualname__}")
+        return cached(
+            numba.njit(**OPTIONS, **options)(function),
+            f"{function.__module__}.{function.__qualname__}",
+        )
 
     return decorate
 
@@ -67,8 +71,14 @@ def identity(text: str) -> str:
 
 @cache
 def _versions() -> str:
-    ours = "".join(path.read_text(encoding="utf-8") for folder in FOLDERS for path in sorted(folder.rglob("*.py")))
-    return _hash(f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version} {ours}")
+    ours = "".join(
+        path.read_text(encoding="utf-8")
+        for folder in FOLDERS
+        for path in sorted(folder.rglob("*.py"))
+    )
+    return _hash(
+        f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version} {ours}"
+    )
 
 
 def _hash(text: str) -> str:
@@ -96,7 +106,11 @@ def cached(dispatcher: Any, text: str) -> Any:
     def compile_locked(types: Any) -> Any:
         # lock order: a thread that compiles may need the lock file of another kernel, so no thread
         # may hold a lock file while it waits for the compiler
-        with global_compiler_lock, one_at_a_time(machine_code.path(types, dispatcher.targetctx)), collector_paused():
+        with (
+            global_compiler_lock,
+            one_at_a_time(machine_code.path(types, dispatcher.targetctx)),
+            collector_paused(),
+        ):
             return compile_alone(types)
 
     # calls with new argument types look up compile on the dispatcher
@@ -112,7 +126,9 @@ class _MachineCode(NullCache):
 
     def path(self, types: Any, target: Any) -> Path:
         """File of the machine code for argument types, identified by name as in Numba's symbols."""
-        return cache_folder() / (identity(f"{self._text} {types} {target.codegen().magic_tuple()}") + SUFFIX)
+        return cache_folder() / (
+            identity(f"{self._text} {types} {target.codegen().magic_tuple()}") + SUFFIX
+        )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         # machine code of functions of arrays and numbers calls nothing else of Numba. All that a compilation

@@ -10,6 +10,7 @@ sshd_config(5)).
 
 Modes are set when a file is created and do not rely on the umask, which all threads share.
 """
+
 from __future__ import annotations
 
 import grp
@@ -57,7 +58,9 @@ def read(path: Path) -> bytes:
     if path.is_symlink():
         raise PermissionError(f"{path} is a symbolic link")
     # the checked file is the one that is read; opening a pipe must not block
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+    with open(
+        path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    ) as file:
         info = os.fstat(file.fileno())
         if not stat.S_ISREG(info.st_mode):
             raise PermissionError(f"{path} is not a regular file")
@@ -105,7 +108,9 @@ def _described(info: os.stat_result) -> str:
 
 def _refuse_owner(path: Path, info: os.stat_result, system: int = 0) -> None:
     if info.st_uid not in (os.geteuid(), 0, system):
-        raise PermissionError(f"{path} belongs to user {info.st_uid} and not to you, user {os.geteuid()} ({_described(info)})")
+        raise PermissionError(
+            f"{path} belongs to user {info.st_uid} and not to you, user {os.geteuid()} ({_described(info)})"
+        )
 
 
 def _refuse_writers(path: Path, info: os.stat_result, remedy: bool = False) -> None:
@@ -115,7 +120,11 @@ def _refuse_writers(path: Path, info: os.stat_result, remedy: bool = False) -> N
         writers = f"group {info.st_gid}"
     else:
         return
-    advice = f"; remedy: chmod go-w {shlex.quote(str(path))}" if remedy and os.geteuid() in (0, info.st_uid) else ""
+    advice = (
+        f"; remedy: chmod go-w {shlex.quote(str(path))}"
+        if remedy and os.geteuid() in (0, info.st_uid)
+        else ""
+    )
     raise PermissionError(f"{writers} can write to {path} ({_described(info)}{advice})")
 
 
@@ -134,4 +143,8 @@ def _own_group(group: int) -> bool:
     except KeyError:
         return False
     # containers put users of any name into group 0
-    return group == user.pw_gid != 0 and found.gr_name == user.pw_name and set(found.gr_mem) <= {user.pw_name}
+    return (
+        group == user.pw_gid != 0
+        and found.gr_name == user.pw_name
+        and set(found.gr_mem) <= {user.pw_name}
+    )

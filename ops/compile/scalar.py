@@ -8,6 +8,7 @@ It must equal the NumPy function and its rules, and propagate NaN; tests compare
 names each argument once if it can, by calls of functions, because text would double with every
 step.
 """
+
 from __future__ import annotations
 
 import ast
@@ -74,31 +75,55 @@ def constant(x: float) -> str:
 @lru_cache(maxsize=1024)
 def _called(text: str, arguments: int, gradient: bool) -> frozenset[str]:
     """The functions that a text calls, after a check of the form that ``Scalar`` describes."""
-    what, known = f"Scalar: {text!r}", {str(i) for i in range(arguments)} | ({"g", "y"} if gradient else set())
+    what, known = (
+        f"Scalar: {text!r}",
+        {str(i) for i in range(arguments)} | ({"g", "y"} if gradient else set()),
+    )
     try:
         read = {name for _, name, _, _ in Formatter().parse(text) if name is not None}
         if read - known:
-            raise UserFunctionError(f"{what} reads {_shown(read - known)}; it may read {_shown(known)}")
-        tree = ast.parse(text.format(*(f"_{i}" for i in range(arguments)), g="_g", y="_y"), mode="eval")
+            raise UserFunctionError(
+                f"{what} reads {_shown(read - known)}; it may read {_shown(known)}"
+            )
+        tree = ast.parse(
+            text.format(*(f"_{i}" for i in range(arguments)), g="_g", y="_y"), mode="eval"
+        )
     except (ValueError, SyntaxError) as error:
-        raise UserFunctionError(f"{what} is not an expression over {_shown(known)}: {error}") from error
+        raise UserFunctionError(
+            f"{what} is not an expression over {_shown(known)}: {error}"
+        ) from error
     called: set[str] = set()
     for part in _parts(tree.body):
-        if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and not part.keywords and not _wrong_number(part):
+        if (
+            isinstance(part, ast.Call)
+            and isinstance(part.func, ast.Name)
+            and not part.keywords
+            and not _wrong_number(part)
+        ):
             called.add(part.func.id)
-        elif not (isinstance(part, (ast.BinOp, ast.UnaryOp)) and isinstance(part.op, _SIGNS)) and not _named(part):
-            raise UserFunctionError(f"{what} holds {_read(part)}; write it with + - * /, T(number) and functions")
+        elif not (
+            isinstance(part, (ast.BinOp, ast.UnaryOp)) and isinstance(part.op, _SIGNS)
+        ) and not _named(part):
+            raise UserFunctionError(
+                f"{what} holds {_read(part)}; write it with + - * /, T(number) and functions"
+            )
     called -= {"T"}
     if called - header.FUNCTIONS:
-        raise UserFunctionError(f"{what} calls {sorted(called - header.FUNCTIONS)[0]}, which kernels do not support; they support "
-                                f"{', '.join(sorted(header.FUNCTIONS))}")
+        raise UserFunctionError(
+            f"{what} calls {sorted(called - header.FUNCTIONS)[0]}, which kernels do not support; they support "
+            f"{', '.join(sorted(header.FUNCTIONS))}"
+        )
     return frozenset(called)
 
 
 def _parts(node: ast.expr) -> Iterator[ast.expr]:
     """An expression and all below it, without the names of functions and what T is called with."""
     yield node
-    below = (node.args if not _is_t(node) else []) if isinstance(node, ast.Call) else ast.iter_child_nodes(node)
+    below = (
+        (node.args if not _is_t(node) else [])
+        if isinstance(node, ast.Call)
+        else ast.iter_child_nodes(node)
+    )
     for part in below:
         if isinstance(part, ast.expr):
             yield from _parts(part)
@@ -110,7 +135,9 @@ def _is_t(node: ast.Call) -> bool:
 
 def _wrong_number(node: ast.Call) -> bool:
     """Whether it is T of anything but a number."""
-    return _is_t(node) and not (len(node.args) == 1 and _NUMBER.fullmatch(ast.unparse(node.args[0])))
+    return _is_t(node) and not (
+        len(node.args) == 1 and _NUMBER.fullmatch(ast.unparse(node.args[0]))
+    )
 
 
 def _named(node: ast.expr) -> bool:

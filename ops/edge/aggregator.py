@@ -16,6 +16,7 @@ To add an aggregator, give an object of a subclass of ``Aggregator`` to ``AGGREG
 ``sum = "its name"`` works in any layer. It runs on the reference back end, because only built-in
 aggregators have a compiled form.
 """
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -95,7 +96,14 @@ class Aggregator(ABC):
         """The neutral state of n destinations for message parts of these trailing shapes."""
 
     @abstractmethod
-    def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
+    def accumulate(
+        self,
+        state: State,
+        seg: Segments,
+        parts: list[np.ndarray],
+        gid: np.ndarray,
+        scale: np.ndarray | None,
+    ) -> None:
         """Add the messages of one chunk to the state, in place.
 
         Args:
@@ -139,7 +147,9 @@ class Aggregator(ABC):
         """The columns that edges need to compute the gradient of their message, by name, given the gradient g of the totals."""
 
     @abstractmethod
-    def backward(self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
+    def backward(
+        self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None
+    ) -> list[np.ndarray]:
         """Gradients of the message parts, one array for each; ``columns`` is the backward state with one row per edge."""
 
 
@@ -152,8 +162,19 @@ class Sum(Aggregator):
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
         return {"sum": buffers.full((n, *shapes[0]), 0, dtype)}
 
-    def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
-        x = parts[0] if scale is None else parts[0] * expand(scale.astype(parts[0].dtype), parts[0].ndim)
+    def accumulate(
+        self,
+        state: State,
+        seg: Segments,
+        parts: list[np.ndarray],
+        gid: np.ndarray,
+        scale: np.ndarray | None,
+    ) -> None:
+        x = (
+            parts[0]
+            if scale is None
+            else parts[0] * expand(scale.astype(parts[0].dtype), parts[0].ndim)
+        )
         state["sum"][seg.row] += seg.add(x)
 
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
@@ -165,7 +186,9 @@ class Sum(Aggregator):
     def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
         return {"g": g}
 
-    def backward(self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
+    def backward(
+        self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None
+    ) -> list[np.ndarray]:
         g = columns["g"]
         return [g if scale is None else g * expand(scale.astype(g.dtype), g.ndim)]
 
@@ -178,9 +201,20 @@ class Mean(Sum):
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
         return {"sum": buffers.full((n, *shapes[0]), 0, dtype), "weight": np.zeros(n, dtype)}
 
-    def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
+    def accumulate(
+        self,
+        state: State,
+        seg: Segments,
+        parts: list[np.ndarray],
+        gid: np.ndarray,
+        scale: np.ndarray | None,
+    ) -> None:
         super().accumulate(state, seg, parts, gid, scale)
-        ones = np.ones(len(gid), state["weight"].dtype) if scale is None else scale.astype(state["weight"].dtype)
+        ones = (
+            np.ones(len(gid), state["weight"].dtype)
+            if scale is None
+            else scale.astype(state["weight"].dtype)
+        )
         state["weight"][seg.row] += seg.add(ones)
 
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
@@ -209,26 +243,45 @@ class Max(Aggregator):
         shape = (n, *shapes[0])
         return {"best": np.full(shape, -np.inf, dtype), "edge": np.full(shape, NO_EDGE, np.int64)}
 
-    def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
+    def accumulate(
+        self,
+        state: State,
+        seg: Segments,
+        parts: list[np.ndarray],
+        gid: np.ndarray,
+        scale: np.ndarray | None,
+    ) -> None:
         x = parts[0] * self._sign
         best = np.maximum.reduceat(x, seg.start, axis=0)
         # "not below" and not "equal", so that NaN propagates to the total
         candidate = np.where(x < seg.broadcast(best), NO_EDGE, expand(gid, x.ndim))
-        self.merge(state, seg.row, {"best": best, "edge": np.minimum.reduceat(candidate, seg.start, axis=0)})
+        self.merge(
+            state,
+            seg.row,
+            {"best": best, "edge": np.minimum.reduceat(candidate, seg.start, axis=0)},
+        )
 
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
         best, edge = state["best"][rows], state["edge"][rows]
-        wins = (other["best"] > best) | ((other["best"] == best) & (other["edge"] < edge)) | (np.isnan(other["best"]) & ~np.isnan(best))
+        wins = (
+            (other["best"] > best)
+            | ((other["best"] == best) & (other["edge"] < edge))
+            | (np.isnan(other["best"]) & ~np.isnan(best))
+        )
         state["best"][rows] = np.where(wins, other["best"], best)
         state["edge"][rows] = np.where(wins, other["edge"], edge)
 
     def finish(self, state: State) -> np.ndarray:
-        return np.where(state["edge"] == NO_EDGE, 0, state["best"] * self._sign).astype(state["best"].dtype)
+        return np.where(state["edge"] == NO_EDGE, 0, state["best"] * self._sign).astype(
+            state["best"].dtype
+        )
 
     def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
         return {"g": g, "edge": state["edge"]}
 
-    def backward(self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
+    def backward(
+        self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None
+    ) -> list[np.ndarray]:
         g = columns["g"]
         return [np.where(columns["edge"] == expand(gid, g.ndim), g, 0).astype(g.dtype)]
 
@@ -252,9 +305,19 @@ class LogSumExp(Aggregator):
     name = "logsumexp"
 
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
-        return {"max": buffers.full((n, *shapes[0]), -np.inf, dtype), "sum": buffers.full((n, *shapes[0]), 0, dtype)}
+        return {
+            "max": buffers.full((n, *shapes[0]), -np.inf, dtype),
+            "sum": buffers.full((n, *shapes[0]), 0, dtype),
+        }
 
-    def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
+    def accumulate(
+        self,
+        state: State,
+        seg: Segments,
+        parts: list[np.ndarray],
+        gid: np.ndarray,
+        scale: np.ndarray | None,
+    ) -> None:
         top, e = _exponentials(seg, parts[0], scale)
         self.merge(state, seg.row, {"max": top, "sum": seg.add(e)})
 
@@ -269,7 +332,9 @@ class LogSumExp(Aggregator):
     def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
         return {"g": g[..., 1], **_normaliser(state)}
 
-    def backward(self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
+    def backward(
+        self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None
+    ) -> list[np.ndarray]:
         return [columns["g"] * _share(parts[0], columns, scale)]
 
 
@@ -289,29 +354,47 @@ class SoftmaxSum(Aggregator):
         top, zeros = buffers.full((n, *score), -np.inf, dtype), buffers.full((n, *score), 0, dtype)
         return {"max": top, "sum": zeros, "total": buffers.full((n, *value), 0, dtype)}
 
-    def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
+    def accumulate(
+        self,
+        state: State,
+        seg: Segments,
+        parts: list[np.ndarray],
+        gid: np.ndarray,
+        scale: np.ndarray | None,
+    ) -> None:
         (top, e), x = _exponentials(seg, parts[0], scale), parts[1]
-        self.merge(state, seg.row, {"max": top, "sum": seg.add(e), "total": seg.add(expand(e, x.ndim) * x)})
+        self.merge(
+            state, seg.row, {"max": top, "sum": seg.add(e), "total": seg.add(expand(e, x.ndim) * x)}
+        )
 
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
         top, here, there = _rebase(state, rows, other)
         ndim = state["total"].ndim
         state["sum"][rows] = state["sum"][rows] * here + other["sum"] * there
-        state["total"][rows] = state["total"][rows] * expand(here, ndim) + other["total"] * expand(there, ndim)
+        state["total"][rows] = state["total"][rows] * expand(here, ndim) + other["total"] * expand(
+            there, ndim
+        )
         state["max"][rows] = top
 
     def finish(self, state: State) -> np.ndarray:
-        return _divide(state["total"], expand(np.where(state["sum"] > 0, state["sum"], 1), state["total"].ndim))
+        return _divide(
+            state["total"], expand(np.where(state["sum"] > 0, state["sum"], 1), state["total"].ndim)
+        )
 
     def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
         return {"g": g, **_normaliser(state), "inner": _inner(g, total, lead=state["sum"].ndim)}
 
-    def backward(self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
+    def backward(
+        self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None
+    ) -> list[np.ndarray]:
         z, x = parts
         weight, g = _share(z, columns, scale), columns["g"]
         inner = (g * x).sum(axis=tuple(range(z.ndim, g.ndim)))
         # where a weight is 1, two equal numbers are subtracted, and their rounding errors would be the gradient
-        return [np.where(weight == 1, 0, weight * (inner - columns["inner"])), expand(weight, g.ndim) * g]
+        return [
+            np.where(weight == 1, 0, weight * (inner - columns["inner"])),
+            expand(weight, g.ndim) * g,
+        ]
 
 
 _over = rowwise(np.true_divide)
@@ -319,7 +402,11 @@ _over = rowwise(np.true_divide)
 
 def _divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x / y in place of x, which saves an array as large as the totals."""
-    buffers.by_blocks(lambda b, begin, end: np.true_divide(x[begin:end], y[begin:end], out=x[begin:end]), len(x), prod(x.shape[1:]))
+    buffers.by_blocks(
+        lambda b, begin, end: np.true_divide(x[begin:end], y[begin:end], out=x[begin:end]),
+        len(x),
+        prod(x.shape[1:]),
+    )
     return x
 
 
@@ -330,7 +417,9 @@ def _inner(x: np.ndarray, y: np.ndarray, lead: int) -> Any:
     return np.einsum("...i,...i->...", x.reshape(shape), y.reshape(shape))
 
 
-def _exponentials(seg: Segments, z: np.ndarray, scale: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def _exponentials(
+    seg: Segments, z: np.ndarray, scale: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
     """The largest score of each destination of a chunk, and of each edge exp(score - largest), times its importance weight."""
     top = np.maximum.reduceat(z, seg.start, axis=0)
     e = np.exp(z - seg.broadcast(_finite(top)))
@@ -341,10 +430,14 @@ def _share(z: np.ndarray, normaliser: State, scale: np.ndarray | None) -> np.nda
     """The softmax of a score, times the importance weight of its edge; exactly 1 where it is 1 up to rounding, as for a single edge."""
     weight = np.exp(z - normaliser["top"] - normaliser["mass"])
     weight = weight if scale is None else weight * expand(scale.astype(z.dtype), z.ndim)
-    return np.where(np.abs(weight - 1) <= ONE_TOLERANCE * np.finfo(z.dtype).eps, 1, weight).astype(z.dtype)
+    return np.where(np.abs(weight - 1) <= ONE_TOLERANCE * np.finfo(z.dtype).eps, 1, weight).astype(
+        z.dtype
+    )
 
 
-def _rebase(state: State, rows: np.ndarray, other: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _rebase(
+    state: State, rows: np.ndarray, other: State
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The common maximum of two states and the factors that bring each to it."""
     old, new = state["max"][rows], other["max"]
     top = np.maximum(old, new)
@@ -372,8 +465,12 @@ SUM, MEAN, MAX, MIN = Sum(), Mean(), Max(), Min()
 LOG_SUM_EXP, SOFTMAX_SUM = LogSumExp(), SoftmaxSum()
 BUILT_IN = (SUM, MEAN, MAX, MIN, LOG_SUM_EXP, SOFTMAX_SUM)
 # those that a layer may name
-AGGREGATORS: Registry[Aggregator] = Registry("aggregator", lambda x: isinstance(x, Aggregator), (a.name for a in BUILT_IN),
-                                             (SUM, MEAN, MAX, MIN))
+AGGREGATORS: Registry[Aggregator] = Registry(
+    "aggregator",
+    lambda x: isinstance(x, Aggregator),
+    (a.name for a in BUILT_IN),
+    (SUM, MEAN, MAX, MIN),
+)
 
 
 def aggregators(sums: Any) -> dict[str, Aggregator]:
@@ -389,9 +486,15 @@ def aggregators(sums: Any) -> dict[str, Aggregator]:
         return {}
     if isinstance(sums, str) or not isinstance(sums, Iterable):
         return {"": aggregator(sums)}
-    named = sums if isinstance(sums, dict) else {x.name if isinstance(x, Aggregator) else x: x for x in sums}
+    named = (
+        sums
+        if isinstance(sums, dict)
+        else {x.name if isinstance(x, Aggregator) else x: x for x in sums}
+    )
     if not named or not all(isinstance(name, str) and name.isidentifier() for name in named):
-        raise ConfigError(f"sum = {sums!r}: several aggregators need names that are Python identifiers, as in sum = {{'near': 'mean'}}")
+        raise ConfigError(
+            f"sum = {sums!r}: several aggregators need names that are Python identifiers, as in sum = {{'near': 'mean'}}"
+        )
     return {name: aggregator(x) for name, x in named.items()}
 
 
@@ -404,6 +507,8 @@ def aggregator(name: Any) -> Aggregator:
     if isinstance(name, Aggregator):
         return name
     if not isinstance(name, str) or name not in AGGREGATORS:
-        raise ConfigError(f"sum = {name!r} is not an aggregator; choose from {', '.join(AGGREGATORS)}, "
-                          "weight messages with gt.softmax(score) inside gather, or register one with gt.AGGREGATORS.add")
+        raise ConfigError(
+            f"sum = {name!r} is not an aggregator; choose from {', '.join(AGGREGATORS)}, "
+            "weight messages with gt.softmax(score) inside gather, or register one with gt.AGGREGATORS.add"
+        )
     return AGGREGATORS[name]

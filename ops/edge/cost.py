@@ -3,6 +3,7 @@
 The formulae assume that every read comes from memory and no cache holds anything. For bytes this
 is an upper bound, close to the truth where a graph is much larger than the caches.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -52,7 +53,9 @@ def operation_flops(prim: Operation | None, inputs: Sequence[Shape], output: Sha
     return max(prod(inputs[0]), prod(output)) if work == "argument" else prod(output)
 
 
-def node_cost(prim: Operation | None, inputs: Sequence[Shape], outputs: Sequence[Shape], itemsize: int) -> Cost:
+def node_cost(
+    prim: Operation | None, inputs: Sequence[Shape], outputs: Sequence[Shape], itemsize: int
+) -> Cost:
     """Cost of an operation on node values, for one node; arguments as for ``operation_flops``."""
     flops = operation_flops(prim, inputs, outputs[0])
     return Cost(itemsize * (prod(inputs[0]) + sum(map(prod, outputs))) if flops else 0, flops)
@@ -61,9 +64,17 @@ def node_cost(prim: Operation | None, inputs: Sequence[Shape], outputs: Sequence
 def edge_cost(phase: Phase) -> Cost:
     """Cost of a pass for one edge: to read columns and indices, compute the message and add it; without products that edges choose."""
     phase = phase.grouped.product_first if phase.grouped else phase
-    flops = sum(operation_flops(e.prim, [a.dims for a in e.args], e.dims) for e in phase.order if e.rows and e.prim is not None)
+    flops = sum(
+        operation_flops(e.prim, [a.dims for a in e.args], e.dims)
+        for e in phase.order
+        if e.rows and e.prim is not None
+    )
     added = sum(prod(e.dims) for parts in phase.parts.values() for e in parts)
-    columns = [e for e in phase.order if e.leaf is not None and e.leaf[0] in ("src", "dst", "edge") and e.leaf[1] not in COMPUTED]
+    columns = [
+        e
+        for e in phase.order
+        if e.leaf is not None and e.leaf[0] in ("src", "dst", "edge") and e.leaf[1] not in COMPUTED
+    ]
     moved = sum(e.dtype.itemsize * prod(e.dims) for e in [*columns, *phase.outputs.values()])
     return Cost(moved + INDEX_BYTES, flops + added)
 
@@ -73,7 +84,9 @@ def pair_cost(phase: Phase) -> Cost:
     form = phase.grouped
     if form is None:
         return Cost()
-    return Cost(phase.dtype.itemsize * (form.width + prod(form.shape)), 2 * form.width * prod(form.shape))
+    return Cost(
+        phase.dtype.itemsize * (form.width + prod(form.shape)), 2 * form.width * prod(form.shape)
+    )
 
 
 def most_pairs(phase: Phase, nodes: Any, edges: Any) -> Any:
@@ -83,4 +96,8 @@ def most_pairs(phase: Phase, nodes: Any, edges: Any) -> Any:
 
 def widths(phase: Phase, end: str) -> dict[str, int]:
     """Numbers per row of the columns that a phase reads at an end ("src" or "dst"), or per edge ("edge")."""
-    return {e.leaf[1]: prod(e.dims) for e in phase.order if e.leaf is not None and e.leaf[0] == end and e.leaf[1] not in COMPUTED}
+    return {
+        e.leaf[1]: prod(e.dims)
+        for e in phase.order
+        if e.leaf is not None and e.leaf[0] == end and e.leaf[1] not in COMPUTED
+    }

@@ -12,6 +12,7 @@ once for each *pair* of a node and a code that has an edge:
 
 Neither needs a column of the nodes that is k products wide, nor sends one between workers.
 """
+
 from __future__ import annotations
 
 from ..autodiff.expr import COMPUTED, Expr, Tracer, ordered, replaced
@@ -28,10 +29,18 @@ def with_product(scope: Tracer, phase: Phase) -> tuple[Phase, Expr | None]:
     column of the nodes.
     """
     found = [e for e in phase.order if _is_chosen(e)]
-    if len(found) != 1 or phase.result is not None or phase.outputs or not phase.aggregators or phase.further:
+    if (
+        len(found) != 1
+        or phase.result is not None
+        or phase.outputs
+        or not phase.aggregators
+        or phase.further
+    ):
         return phase, None
     (chosen,) = found
-    column = scope.leaf("src", PRODUCT, chosen.dims, chosen.dtype, requires_grad=chosen.requires_grad)
+    column = scope.leaf(
+        "src", PRODUCT, chosen.dims, chosen.dtype, requires_grad=chosen.requires_grad
+    )
     made = with_roots(phase, [replaced(scope, e, {chosen: column}) for e in phase.roots])
     return (made, chosen) if made.reads["src"] == (PRODUCT,) else (phase, None)
 
@@ -47,7 +56,14 @@ def grouped(scope: Tracer, phase: Phase, chosen: Expr) -> Phase:
     column, weight = chosen.args[0].args
     assert column.leaf is not None and weight.leaf is not None and chosen.args[1].leaf is not None
     product = next(e for e in phase.order if e.leaf == ("src", PRODUCT))
-    both = Grouped(column.leaf[1], weight.leaf[1], chosen.args[1].leaf[1], chosen, phase, _sum_first(scope, phase, product, column))
+    both = Grouped(
+        column.leaf[1],
+        weight.leaf[1],
+        chosen.args[1].leaf[1],
+        chosen,
+        phase,
+        _sum_first(scope, phase, product, column),
+    )
     whole = with_roots(phase, [replaced(scope, e, {product: chosen}) for e in phase.roots])
     whole.grouped = both
     return whole
@@ -56,16 +72,29 @@ def grouped(scope: Tracer, phase: Phase, chosen: Expr) -> Phase:
 def _sum_first(scope: Tracer, phase: Phase, product: Expr, column: Expr) -> Phase | None:
     """The phase that sums the column for each pair; None unless one number for each edge weights the product in one sum."""
     (message,) = phase.message if len(phase.message) == 1 else (None,)
-    if message is None or len(product.dims) != 1 or [*phase.aggregators.values()] != [SUM] or phase.reads["dst"]:
+    if (
+        message is None
+        or len(product.dims) != 1
+        or [*phase.aggregators.values()] != [SUM]
+        or phase.reads["dst"]
+    ):
         return None
     if message is not product:
         at = next((i for i, a in enumerate(message.args) if a is product), None)
-        if at is None or at not in message.traits.linear or len(message.args) != 2 or message.prim is None or message.prim.scalar is None:
+        if (
+            at is None
+            or at not in message.traits.linear
+            or len(message.args) != 2
+            or message.prim is None
+            or message.prim.scalar is None
+        ):
             return None
         factor = message.args[1 - at]
         if not factor.rows or factor.dims != (1,) or any(x is product for x in ordered([factor])):
             return None
-        made = scope.node(message.prim, (column, factor) if at == 0 else (factor, column), message.static)
+        made = scope.node(
+            message.prim, (column, factor) if at == 0 else (factor, column), message.static
+        )
     else:
         made = column
     return with_roots(phase, [made])
@@ -75,5 +104,13 @@ def _is_chosen(e: Expr) -> bool:
     if e.prim is not own_embedding_p or not e.args[0].traits.contraction:
         return False
     (x, w), code = e.args[0].args, e.args[1]
-    return (x.leaf is not None and x.leaf[0] == "src" and len(x.dims) == 1 and not w.rows and len(w.dims) > 2
-            and code.leaf is not None and code.leaf[0] == "edge" and code.leaf[1] not in COMPUTED)
+    return (
+        x.leaf is not None
+        and x.leaf[0] == "src"
+        and len(x.dims) == 1
+        and not w.rows
+        and len(w.dims) > 2
+        and code.leaf is not None
+        and code.leaf[0] == "edge"
+        and code.leaf[1] not in COMPUTED
+    )

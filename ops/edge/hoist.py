@@ -3,6 +3,7 @@
 An expression that reads columns of one end only is computed once per node, and one that reads none
 once per pass.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
@@ -18,7 +19,9 @@ from .rewrite import count_uses, end_of, size
 WIDE = 32
 
 
-@primitive("rounded", scalar=Scalar("rounded({0})", ("{g}",)), traits=Traits(free=True, written=first))
+@primitive(
+    "rounded", scalar=Scalar("rounded({0})", ("{g}",)), traits=Traits(free=True, written=first)
+)
 def rounded(x: Any) -> Any:
     """x itself. A kernel rounds it as an array would, and does not contract it with what reads it, so that all give the same numbers."""
     return x
@@ -37,8 +40,11 @@ def _costly(e: Expr) -> bool:
 def _copies(e: Expr, stored: Collection[str]) -> bool:
     """Whether at the nodes an expression would be little more than a copy of a wide stored column."""
     wide = [x for x in ordered([e]) if x.rows and size(x) >= WIDE]
-    return size(e) >= WIDE and any(x.leaf is not None and x.leaf[1] in stored for x in wide) and not any(
-        x.prim is not None and _costly(x) for x in wide)
+    return (
+        size(e) >= WIDE
+        and any(x.leaf is not None and x.leaf[1] in stored for x in wide)
+        and not any(x.prim is not None and _costly(x) for x in wide)
+    )
 
 
 def left_on_edges(roots: Sequence[Expr], stored: Collection[str]) -> list[Expr]:
@@ -60,7 +66,12 @@ def chosen(roots: Sequence[Expr], stored: Collection[str]) -> dict[Expr, str]:
     def visit(e: Expr) -> None:
         if not e.rows or e.prim is None:
             return
-        if end_of(e) in ("src", "dst") and e.dtype.kind == "f" and not _copies(e, stored) and (reason := _reason(e, uses)):
+        if (
+            end_of(e) in ("src", "dst")
+            and e.dtype.kind == "f"
+            and not _copies(e, stored)
+            and (reason := _reason(e, uses))
+        ):
             found[e] = reason
             return
         for a in e.args:
@@ -85,8 +96,9 @@ def _reason(e: Expr, uses: dict[Expr, int]) -> str:
     return f"{e.prim.name} is costly" if _costly(e) else ""
 
 
-def hoist(scope: Tracer, roots: Sequence[Expr], columns: dict[str, Expr],
-          stored: Collection[str] = ()) -> tuple[list[Expr], list[tuple[str, str]]]:
+def hoist(
+    scope: Tracer, roots: Sequence[Expr], columns: dict[str, Expr], stored: Collection[str] = ()
+) -> tuple[list[Expr], list[tuple[str, str]]]:
     """Replace expressions of one end by columns of the nodes.
 
     Args:
@@ -100,9 +112,18 @@ def hoist(scope: Tracer, roots: Sequence[Expr], columns: dict[str, Expr],
     """
     by, why, left = {}, [], left_on_edges(roots, stored)
     for e, reason in chosen(roots, stored).items():
-        at_node = replaced(scope, e, {x: scope.leaf("node", x.leaf[1], x.dims, x.dtype, requires_grad=x.requires_grad)
-                                      for x in ordered([e]) if x.rows and x.leaf is not None})
-        name = next((n for n, known in columns.items() if known is at_node), f"column {len(columns)}")
+        at_node = replaced(
+            scope,
+            e,
+            {
+                x: scope.leaf("node", x.leaf[1], x.dims, x.dtype, requires_grad=x.requires_grad)
+                for x in ordered([e])
+                if x.rows and x.leaf is not None
+            },
+        )
+        name = next(
+            (n for n, known in columns.items() if known is at_node), f"column {len(columns)}"
+        )
         columns[name] = at_node
         by[e] = scope.leaf(end_of(e), name, e.dims, e.dtype, requires_grad=e.requires_grad)
         why.append((name, reason))
@@ -131,5 +152,7 @@ def prepare(scope: Tracer, roots: Sequence[Expr], prepared: dict[int, Expr]) -> 
             prepared[number] = a
             # a placeholder while shapes are inferred
             scope.operands.append(a.dummy())
-        by[a] = scope.leaf("operand", number, a.dims, a.dtype, rows=False, requires_grad=a.requires_grad)
+        by[a] = scope.leaf(
+            "operand", number, a.dims, a.dtype, rows=False, requires_grad=a.requires_grad
+        )
     return [replaced(scope, root, by) for root in roots]

@@ -7,6 +7,7 @@ messages. Each further one counts those below a pivot, and so decides one bit of
 order of the numbers as integers; the last finds its edge. All counts are integers, so the result is
 exact and the same on any number of workers, at the cost of 34 passes in float32 and 66 in float64.
 """
+
 from __future__ import annotations
 
 from functools import reduce
@@ -43,8 +44,10 @@ class TopK(Aggregator):
     @checked
     def __init__(self, k: int):
         if not isinstance(k, int) or not 1 <= k <= MOST:
-            raise ConfigError(f"TopK({k!r}): expected an integer from 1 to {MOST}, because each message is a column of "
-                              "the state; 'median' has no such limit")
+            raise ConfigError(
+                f"TopK({k!r}): expected an integer from 1 to {MOST}, because each message is a column of "
+                "the state; 'median' has no such limit"
+            )
         self.k, self.name = k, f"top{k}"
 
     def __eq__(self, other: object) -> bool:
@@ -58,7 +61,14 @@ class TopK(Aggregator):
         best = {f"best{i}": np.full(shape, -np.inf, dtype) for i in range(self.k)}
         return best | {f"edge{i}": np.full(shape, NO_EDGE, np.int64) for i in range(self.k)}
 
-    def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
+    def accumulate(
+        self,
+        state: State,
+        seg: Segments,
+        parts: list[np.ndarray],
+        gid: np.ndarray,
+        scale: np.ndarray | None,
+    ) -> None:
         x, tie = parts[0], np.broadcast_to(expand(gid, parts[0].ndim), parts[0].shape)
         left, found = np.ones(x.shape, bool), dict[str, np.ndarray]()
         for i in range(self.k):
@@ -85,12 +95,19 @@ class TopK(Aggregator):
             state[f"best{i}"][rows], state[f"edge{i}"][rows] = best, at
 
     def finish(self, state: State) -> np.ndarray:
-        return np.stack([np.where(state[f"edge{i}"] == NO_EDGE, 0, state[f"best{i}"]) for i in range(self.k)], axis=1)
+        return np.stack(
+            [np.where(state[f"edge{i}"] == NO_EDGE, 0, state[f"best{i}"]) for i in range(self.k)],
+            axis=1,
+        )
 
     def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
-        return {f"g{i}": g[:, i] for i in range(self.k)} | {f"edge{i}": state[f"edge{i}"] for i in range(self.k)}
+        return {f"g{i}": g[:, i] for i in range(self.k)} | {
+            f"edge{i}": state[f"edge{i}"] for i in range(self.k)
+        }
 
-    def backward(self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
+    def backward(
+        self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None
+    ) -> list[np.ndarray]:
         tie = expand(gid, parts[0].ndim)
         each = [np.where(columns[f"edge{i}"] == tie, columns[f"g{i}"], 0) for i in range(self.k)]
         return [reduce(np.add, each).astype(parts[0].dtype)]
@@ -120,16 +137,38 @@ class Median(Aggregator):
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
         shape = (n, *shapes[0])
         # number of messages, of those below the pivot, and the first edge whose message is the pivot
-        state = {"count": np.zeros(shape, np.int64), "below": np.zeros(shape, np.int64), "edge": np.full(shape, NO_EDGE, np.int64)}
+        state = {
+            "count": np.zeros(shape, np.int64),
+            "below": np.zeros(shape, np.int64),
+            "edge": np.full(shape, NO_EDGE, np.int64),
+        }
         # what is known of the median: its place, its upper bits; and whether a message is NaN
-        state |= {"rank": np.zeros(shape, np.int64), "bits": np.zeros(shape, _unsigned(dtype)), "nan": np.zeros(shape, bool)}
+        state |= {
+            "rank": np.zeros(shape, np.int64),
+            "bits": np.zeros(shape, _unsigned(dtype)),
+            "nan": np.zeros(shape, bool),
+        }
         return state | {"pivot": np.zeros(shape, dtype)}
 
-    def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
+    def accumulate(
+        self,
+        state: State,
+        seg: Segments,
+        parts: list[np.ndarray],
+        gid: np.ndarray,
+        scale: np.ndarray | None,
+    ) -> None:
         x, pivot = parts[0], seg.broadcast(state["pivot"][seg.row])
         edge = np.where(x == pivot, expand(gid, x.ndim), NO_EDGE)
-        self.merge(state, seg.row, {"count": seg.add(np.where(np.isnan(x), 1 + NAN, 1)), "below": seg.add((x < pivot).astype(np.int64)),
-                                    "edge": np.minimum.reduceat(edge, seg.start, axis=0)})
+        self.merge(
+            state,
+            seg.row,
+            {
+                "count": seg.add(np.where(np.isnan(x), 1 + NAN, 1)),
+                "below": seg.add((x < pivot).astype(np.int64)),
+                "edge": np.minimum.reduceat(edge, seg.start, axis=0),
+            },
+        )
 
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
         for name in ("count", "below"):
@@ -144,9 +183,16 @@ class Median(Aggregator):
             state["rank"][...] = (state["count"] % NAN - 1) // 2
         else:
             tried = state["bits"] | one << state["bits"].dtype.type(width + 1 - number)
-            np.copyto(state["bits"], tried, where=(state["below"] <= state["rank"]) & (tried <= ordered_bits(np.array(np.inf, dtype))))
+            np.copyto(
+                state["bits"],
+                tried,
+                where=(state["below"] <= state["rank"])
+                & (tried <= ordered_bits(np.array(np.inf, dtype))),
+            )
         if number <= width:
-            state["pivot"][...] = number_of(state["bits"] | one << state["bits"].dtype.type(width - number))
+            state["pivot"][...] = number_of(
+                state["bits"] | one << state["bits"].dtype.type(width - number)
+            )
         else:
             state["pivot"][...] = number_of(state["bits"])
         state["below"][...], state["edge"][...] = 0, NO_EDGE
@@ -158,7 +204,9 @@ class Median(Aggregator):
     def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
         return {"g": g, "edge": state["edge"]}
 
-    def backward(self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
+    def backward(
+        self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None
+    ) -> list[np.ndarray]:
         g = columns["g"]
         return [np.where(columns["edge"] == expand(gid, g.ndim), g, 0).astype(g.dtype)]
 

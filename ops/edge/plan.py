@@ -5,6 +5,7 @@ Phase by phase: expressions are simplified; a product with a matrix at the end o
 deferred to the totals where that is narrower; products on edges are split and contracted;
 expressions of one end are hoisted to the nodes. Both back ends run the planned program.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -33,15 +34,28 @@ def plan(program: EdgeProgram) -> EdgeProgram:
             if phase.result is None:
                 phase = _deferred(scope, phase, after)
                 moved = {after[name]: phase.parts[name][-1] for name in after}
-                notes += [(f"moved from messages to totals, {size(value)} wide: {{}}", (e,)) for e, value in moved.items()]
+                notes += [
+                    (f"moved from messages to totals, {size(value)} wide: {{}}", (e,))
+                    for e, value in moved.items()
+                ]
             phase = _rewritten(scope, phase, SIMPLIFY | LINEAR | SPLIT, notes)
             # several passes read one column of all products
-            phase, chosen = with_product(scope, phase) if len(program.phases) == 1 else (phase, None)
+            phase, chosen = (
+                with_product(scope, phase) if len(program.phases) == 1 else (phase, None)
+            )
             roots = phase.roots
-            notes += [("left on the edges: {}, of which a column of the nodes would be a copy as large as the stored one", (e,))
-                      for e in left_on_edges(roots, program.stored)]
+            notes += [
+                (
+                    "left on the edges: {}, of which a column of the nodes would be a copy as large as the stored one",
+                    (e,),
+                )
+                for e in left_on_edges(roots, program.stored)
+            ]
             roots, hoisted = hoist(scope, roots, columns, program.stored)
-            notes += [(f"hoisted to the nodes: {_plain(name)} = {{}} ({reason})", (columns[name],)) for name, reason in hoisted]
+            notes += [
+                (f"hoisted to the nodes: {_plain(name)} = {{}} ({reason})", (columns[name],))
+                for name, reason in hoisted
+            ]
             phase = with_roots(phase, prepare(scope, roots, prepared))
             if chosen is not None:
                 notes.append(("one product for each pair of a node and a code: {}", (chosen,)))
@@ -53,13 +67,24 @@ def plan(program: EdgeProgram) -> EdgeProgram:
 
 def _on_softmax(phase: Phase) -> list[Note]:
     if phase.result is not None:
-        return [("softmax is not only the weight of one sum: a separate pass computes the normaliser of {}", (phase.message[0],))]
-    return [("softmax weights the sum: one pass, one message", ())] if SOFTMAX_SUM in phase.aggregators.values() else []
+        return [
+            (
+                "softmax is not only the weight of one sum: a separate pass computes the normaliser of {}",
+                (phase.message[0],),
+            )
+        ]
+    return (
+        [("softmax weights the sum: one pass, one message", ())]
+        if SOFTMAX_SUM in phase.aggregators.values()
+        else []
+    )
 
 
 def _rewritten(scope: Tracer, phase: Phase, rules: dict[str, Any], notes: list[Note]) -> Phase:
     roots, done = rewrite(scope, phase.roots, rules)
-    notes += [(f"{name}: {{}} -> {{}}", (old, new)) for name, old, new in done if name not in SIMPLIFY]
+    notes += [
+        (f"{name}: {{}} -> {{}}", (old, new)) for name, old, new in done if name not in SIMPLIFY
+    ]
     return with_roots(phase, roots)
 
 
@@ -71,19 +96,35 @@ def _deferred(scope: Tracer, phase: Phase, after: dict[str, Expr]) -> Phase:
     """
     for value in dict.fromkeys(parts[-1] for parts in phase.parts.values()):
         names = [name for name, parts in phase.parts.items() if any(e is value for e in parts)]
-        found = _factored(scope, value) if all(phase.aggregators[name].linear for name in names) else None
+        found = (
+            _factored(scope, value)
+            if all(phase.aggregators[name].linear for name in names)
+            else None
+        )
         if found is None:
             continue
         narrow, product = found
-        others = [e for name, parts in phase.parts.items() for e in parts if e is not value] + [*phase.outputs.values()]
+        others = [e for name, parts in phase.parts.items() for e in parts if e is not value] + [
+            *phase.outputs.values()
+        ]
         heads = [phase.parts[name][0].dims if len(phase.parts[name]) > 1 else () for name in names]
         fits = all(narrow.dims[: len(h)] == h and len(narrow.dims) > len(h) for h in heads)
         if not fits or size(narrow) > size(value) or any(x is product for x in ordered(others)):
             continue
         total: Expr = matmul(total_of(scope, narrow), product.args[1])
         for name in names:
-            after[name] = replaced(scope, after[name], {total_of(scope, value): total}) if name in after else total
-        phase = replace(phase, parts={name: [narrow if e is value else e for e in parts] for name, parts in phase.parts.items()})
+            after[name] = (
+                replaced(scope, after[name], {total_of(scope, value): total})
+                if name in after
+                else total
+            )
+        phase = replace(
+            phase,
+            parts={
+                name: [narrow if e is value else e for e in parts]
+                for name, parts in phase.parts.items()
+            },
+        )
     return phase
 
 
@@ -98,7 +139,11 @@ def _factored(scope: Tracer, e: Expr) -> tuple[Expr, Expr] | None:
         return None
     product, factor = e.args[at], e.args[1 - at]
     m, inside = product.args[0], len(product.args[1].dims) - 1
-    if not factor.rows or product.dims != e.dims or any(d != 1 for d in factor.dims[len(factor.dims) - inside:]):
+    if (
+        not factor.rows
+        or product.dims != e.dims
+        or any(d != 1 for d in factor.dims[len(factor.dims) - inside :])
+    ):
         return None
     # the axes of the product are replaced by the one that is contracted
     if inside != 1:
@@ -112,7 +157,9 @@ def _factored(scope: Tracer, e: Expr) -> tuple[Expr, Expr] | None:
 # ---- values that are computed outside of the edges
 
 
-def evaluate(e: Expr, operands: Sequence[Any], known: dict[Expr, Any], n: int, key: int | None) -> Any:
+def evaluate(
+    e: Expr, operands: Sequence[Any], known: dict[Expr, Any], n: int, key: int | None
+) -> Any:
     """The value of an expression that was moved off the edges.
 
     Args:
@@ -151,7 +198,11 @@ def _text(e: Expr, operands: Sequence[Any]) -> str:
             return _operand(operands[name] if operands else None, name, e, operands)
         return "total" if kind == "total" else f"{kind}.{_plain(name)}"
     assert e.prim is not None
-    shown = [(a, _text(a, operands)) for a in e.args if a.leaf is None or (a.leaf[0] != "key" and a.leaf != ("edge", "gid"))]
+    shown = [
+        (a, _text(a, operands))
+        for a in e.args
+        if a.leaf is None or (a.leaf[0] != "key" and a.leaf != ("edge", "gid"))
+    ]
     args = [text for _, text in shown]
     if e.prim.traits.sign:
         return f"({f' {e.prim.traits.sign} '.join(args)})"
@@ -162,7 +213,9 @@ def _text(e: Expr, operands: Sequence[Any]) -> str:
 
 def planner_notes(program: EdgeProgram) -> list[str]:
     """What the planner did and why, one line for each change."""
-    return [text.format(*(written(e, program.operands) for e in about)) for text, about in program.notes]
+    return [
+        text.format(*(written(e, program.operands) for e in about)) for text, about in program.notes
+    ]
 
 
 def _plain(name: str) -> str:

@@ -5,6 +5,7 @@ score and value go into one softmax-weighted sum: one pass, one message per mirr
 computes the normaliser of the scores per destination (``LogSumExp``), and the softmax becomes exp(score - normaliser) in
 the phase after it.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -73,12 +74,16 @@ def softmax(score: Any, axis: int | tuple[int, ...] | None = None) -> Any:
     if not isinstance(score, Expr) and (evaluate := _EVALUATED.get()) is not None:
         return evaluate(score)
     if not isinstance(score, Expr):
-        raise UserFunctionError("gt.softmax normalises scores over the in-edges of a node, so it is used inside gather, on edge values; "
-                                "for the softmax over the last axis of a value use gt.softmax(x, axis=-1)")
+        raise UserFunctionError(
+            "gt.softmax normalises scores over the in-edges of a node, so it is used inside gather, on edge values; "
+            "for the softmax over the last axis of a value use gt.softmax(x, axis=-1)"
+        )
     return _edge_softmax(score)
 
 
-_EVALUATED: ContextVar[Callable[[Any], Any] | None] = ContextVar("graphtheta_evaluated_softmax", default=None)
+_EVALUATED: ContextVar[Callable[[Any], Any] | None] = ContextVar(
+    "graphtheta_evaluated_softmax", default=None
+)
 
 
 def softmax_scope(function: Callable[[Any], Any]) -> value_scope:
@@ -112,14 +117,19 @@ class Phase:
     def __post_init__(self) -> None:
         self.order = ordered(self.roots)
         leaves = [e.leaf for e in self.order if e.leaf is not None]
-        self.reads = {kind: tuple(name for k, name in leaves if k == kind) for kind in ("src", "dst", "edge")}
+        self.reads = {
+            kind: tuple(name for k, name in leaves if k == kind) for kind in ("src", "dst", "edge")
+        }
 
     @property
     def further(self) -> list[Phase]:
         """For each aggregator that takes several passes, a phase of it alone."""
         if "_further" not in self.__dict__:
-            self.__dict__["_further"] = [Phase({name: self.parts[name]}, {name: a}, {}) for name, a in self.aggregators.items()
-                                         if a.passes(self.dtype) > 1]
+            self.__dict__["_further"] = [
+                Phase({name: self.parts[name]}, {name: a}, {})
+                for name, a in self.aggregators.items()
+                if a.passes(self.dtype) > 1
+            ]
         found: list[Phase] = self.__dict__["_further"]
         return found
 
@@ -233,17 +243,34 @@ def split(traced: SymbolicTrace) -> EdgeProgram:
     with traced.tracer as tracer:
         if sums:
             phases, after = _plan(tracer, messages, sums, outputs)
-            return EdgeProgram(phases, tracer.operands, after=after, tracer=tracer, stored=traced.stored)
+            return EdgeProgram(
+                phases, tracer.operands, after=after, tracer=tracer, stored=traced.stored
+            )
         if _softmaxes([*messages.values(), *outputs.values()]):
-            raise UserFunctionError(f"gather of {traced.owner} uses gt.softmax, but the layer has sum = None: its pairs have no "
-                                    "destination to normalise over; set sum, or apply the softmax in an earlier layer")
-        return EdgeProgram([Phase({}, {}, {**messages, **outputs})], tracer.operands, tracer=tracer, stored=traced.stored)
+            raise UserFunctionError(
+                f"gather of {traced.owner} uses gt.softmax, but the layer has sum = None: its pairs have no "
+                "destination to normalise over; set sum, or apply the softmax in an earlier layer"
+            )
+        return EdgeProgram(
+            [Phase({}, {}, {**messages, **outputs})],
+            tracer.operands,
+            tracer=tracer,
+            stored=traced.stored,
+        )
 
 
-def _plan(tracer: Tracer, messages: dict[str, Expr], aggregators: dict[str, Aggregator],
-          outputs: dict[str, Expr]) -> tuple[list[Phase], dict[str, Expr]]:
+def _plan(
+    tracer: Tracer,
+    messages: dict[str, Expr],
+    aggregators: dict[str, Aggregator],
+    outputs: dict[str, Expr],
+) -> tuple[list[Phase], dict[str, Expr]]:
     """Phases of a gather with a sum, and what is computed from its totals."""
-    parts, after, ways = {name: [e] for name, e in messages.items()}, dict[str, Expr](), dict(aggregators)
+    parts, after, ways = (
+        {name: [e] for name, e in messages.items()},
+        dict[str, Expr](),
+        dict(aggregators),
+    )
     # a pass for a normaliser serves all messages that use its softmax
     if not _softmaxes([*outputs.values()]):
         found = {name: _one_pass(tracer, e, aggregators[name]) for name, e in messages.items()}
@@ -257,10 +284,16 @@ def _plan(tracer: Tracer, messages: dict[str, Expr], aggregators: dict[str, Aggr
     return _softmax_phases(tracer, parts, aggregators, outputs), after
 
 
-def _one_pass(tracer: Tracer, message: Expr, aggregator: Aggregator) -> tuple[Expr, Expr, Expr | None] | None:
+def _one_pass(
+    tracer: Tracer, message: Expr, aggregator: Aggregator
+) -> tuple[Expr, Expr, Expr | None] | None:
     """Score and value of a softmax-weighted sum, and what follows its total; None if the message is none."""
     softmaxes = _softmaxes([message])
-    found = _weighted(tracer, message, softmaxes[0]) if aggregator is SUM and len(softmaxes) == 1 else None
+    found = (
+        _weighted(tracer, message, softmaxes[0])
+        if aggregator is SUM and len(softmaxes) == 1
+        else None
+    )
     return None if found is None else (softmaxes[0].args[0], *found)
 
 
@@ -272,7 +305,11 @@ def _weighted(tracer: Tracer, message: Expr, weight: Expr) -> tuple[Expr, Expr |
     done: list[Expr] = []
     while True:
         value = _coefficient(tracer, message, weight)
-        if value is not None and message.dims[: len(weight.dims)] == weight.dims and value.dims == message.dims:
+        if (
+            value is not None
+            and message.dims[: len(weight.dims)] == weight.dims
+            and value.dims == message.dims
+        ):
             break
         declared = message.traits
         if 0 not in declared.linear or declared.random or any(a.rows for a in message.args[1:]):
@@ -288,11 +325,17 @@ def _weighted(tracer: Tracer, message: Expr, weight: Expr) -> tuple[Expr, Expr |
 
 def total_of(tracer: Tracer, message: Expr) -> Expr:
     """The leaf that represents the total of such messages."""
-    return tracer.leaf("total", message.dims, message.dims, message.dtype, requires_grad=message.requires_grad)
+    return tracer.leaf(
+        "total", message.dims, message.dims, message.dtype, requires_grad=message.requires_grad
+    )
 
 
-def _softmax_phases(tracer: Tracer, parts: dict[str, list[Expr]], aggregators: dict[str, Aggregator],
-                    outputs: dict[str, Expr]) -> list[Phase]:
+def _softmax_phases(
+    tracer: Tracer,
+    parts: dict[str, list[Expr]],
+    aggregators: dict[str, Aggregator],
+    outputs: dict[str, Expr],
+) -> list[Phase]:
     """Replace every softmax by exp(score - normaliser), innermost first, with one phase for each normaliser."""
     phases: list[Phase] = []
     last = Phase(parts, aggregators, outputs)
@@ -300,8 +343,12 @@ def _softmax_phases(tracer: Tracer, parts: dict[str, list[Expr]], aggregators: d
         found = left[0]
         score, result = found.args[0], f"normaliser {len(phases)}"
         phases.append(Phase({"": [score]}, {"": LOG_SUM_EXP}, {}, result=result))
-        top, mass = (tracer.leaf("dst", name, score.dims, score.dtype, requires_grad=learned)
-                     for name, learned in zip(_normaliser_names(result), (False, score.requires_grad), strict=True))
+        top, mass = (
+            tracer.leaf("dst", name, score.dims, score.dtype, requires_grad=learned)
+            for name, learned in zip(
+                _normaliser_names(result), (False, score.requires_grad), strict=True
+            )
+        )
         # rounded as the largest score is, which may be this one
         weight = exp(sub(sub(rounded(score), top), mass))
         last = with_roots(last, [replaced(tracer, e, {found: weight}) for e in last.roots])
@@ -315,14 +362,20 @@ def _normaliser_names(result: str) -> tuple[str, str]:
 def normaliser(result: str, total: Var) -> dict[str, Var]:
     """The destination columns that a total of ``LogSumExp`` becomes, by name: the largest score, a constant, and the log of the mass."""
     top, mass = _normaliser_names(result)
-    return {top: Var(np.ascontiguousarray(total.value[..., 0]), total.space), mass: getitem(total, (..., 1))}
+    return {
+        top: Var(np.ascontiguousarray(total.value[..., 0]), total.space),
+        mass: getitem(total, (..., 1)),
+    }
 
 
 def with_roots(phase: Phase, roots: list[Expr]) -> Phase:
     """A phase with other expressions in place of its roots."""
     by = dict(zip(phase.roots, roots, strict=True))
-    return replace(phase, parts={name: [by[e] for e in parts] for name, parts in phase.parts.items()},
-                   outputs={name: by[e] for name, e in phase.outputs.items()})
+    return replace(
+        phase,
+        parts={name: [by[e] for e in parts] for name, parts in phase.parts.items()},
+        outputs={name: by[e] for name, e in phase.outputs.items()},
+    )
 
 
 def _coefficient(tracer: Tracer, e: Expr, weight: Expr) -> Expr | None:
@@ -333,9 +386,17 @@ def _coefficient(tracer: Tracer, e: Expr, weight: Expr) -> Expr | None:
         return None
     inside = [any(x is weight for x in ordered([a])) for a in e.args]
     at, declared = inside.index(True), e.prim.traits
-    if sum(inside) == 1 and at in declared.linear and declared.keeps(len(weight.dims), e.args[at].dims, e.dims, e.static):
+    if (
+        sum(inside) == 1
+        and at in declared.linear
+        and declared.keeps(len(weight.dims), e.args[at].dims, e.dims, e.static)
+    ):
         inner = _coefficient(tracer, e.args[at], weight)
-        return None if inner is None else tracer.node(e.prim, (*e.args[:at], inner, *e.args[at + 1:]), e.static)
+        return (
+            None
+            if inner is None
+            else tracer.node(e.prim, (*e.args[:at], inner, *e.args[at + 1 :]), e.static)
+        )
     if declared.additive and all(inside):
         parts = [_coefficient(tracer, a, weight) for a in e.args]
         found = [part for part in parts if part is not None]

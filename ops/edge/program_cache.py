@@ -3,6 +3,7 @@
 A program holds expressions and compiled kernels, and no object of the user; each use takes the
 operands of its own trace. Nothing is stored on the user's objects.
 """
+
 from __future__ import annotations
 
 from collections import OrderedDict
@@ -47,7 +48,7 @@ class ProgramCache:
                     self._programs.popitem(last=False)
             else:
                 self._programs.move_to_end(structure)
-        return replace(program, operands=given + program.operands[len(given):])
+        return replace(program, operands=given + program.operands[len(given) :])
 
 
 def _without(program: EdgeProgram, n: int) -> EdgeProgram:

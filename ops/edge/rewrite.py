@@ -4,6 +4,7 @@ A rule is a function from one expression to an equal one, or to None where it do
 are applied until none matches; each makes an expression smaller or moves it closer to a node, so
 this ends.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -33,7 +34,11 @@ def end_of(e: Expr) -> str:
     random draws belong to the edge, and the normaliser of a softmax is known only after a pass
     over the edges.
     """
-    kinds = {x.leaf[0] if " " not in str(x.leaf[1]) else "made" for x in ordered([e]) if x.leaf is not None} - {"operand"}
+    kinds = {
+        x.leaf[0] if " " not in str(x.leaf[1]) else "made"
+        for x in ordered([e])
+        if x.leaf is not None
+    } - {"operand"}
     if not e.rows:
         return ""
     return kinds.pop() if kinds in ({"src"}, {"dst"}) else "both"
@@ -47,7 +52,9 @@ def count_uses(roots: Sequence[Expr]) -> Uses:
     return uses
 
 
-def rewrite(scope: Tracer, roots: Sequence[Expr], rules: dict[str, Rule]) -> tuple[list[Expr], list[tuple[str, Expr, Expr]]]:
+def rewrite(
+    scope: Tracer, roots: Sequence[Expr], rules: dict[str, Rule]
+) -> tuple[list[Expr], list[tuple[str, Expr, Expr]]]:
     """Apply rules wherever they hold.
 
     Args:
@@ -61,12 +68,21 @@ def rewrite(scope: Tracer, roots: Sequence[Expr], rules: dict[str, Rule]) -> tup
     roots, done = list(roots), list[tuple[str, Expr, Expr]]()
     while True:
         uses = count_uses(roots)
-        found = next(((name, e, new) for e in ordered(roots) for name, rule in rules.items()
-                      if (new := rule(scope, e, uses)) is not None), None)
+        found = next(
+            (
+                (name, e, new)
+                for e in ordered(roots)
+                for name, rule in rules.items()
+                if (new := rule(scope, e, uses)) is not None
+            ),
+            None,
+        )
         if found is None:
             return roots, done
         name, old, new = found
-        assert (new.rows, new.dims, new.dtype) == (old.rows, old.dims, old.dtype), f"{name}: {old} became {new}"
+        assert (new.rows, new.dims, new.dtype) == (old.rows, old.dims, old.dtype), (
+            f"{name}: {old} became {new}"
+        )
         roots = [replaced(scope, root, {old: new}) for root in roots]
         done.append(found)
 
@@ -162,7 +178,9 @@ def join_products(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     # the product with a vector has another axis of x last
     if len(v.dims) == 1:
         return None
-    if size(v) // v.dims[-1] * prod(w.dims[1:]) >= size(v) + size(v) // v.dims[0] * prod(w.dims[1:]):
+    if size(v) // v.dims[-1] * prod(w.dims[1:]) >= size(v) + size(v) // v.dims[0] * prod(
+        w.dims[1:]
+    ):
         return None
     made: Expr = matmul(x, matmul(v, w))
     return made
@@ -170,7 +188,12 @@ def join_products(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
 
 def split_concat(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     """concat([a, b]) @ W -> a @ W[:k] + b @ W[k:], the parts of one end together, where some part reads one end or none."""
-    if not _linear(e) or e.args[0].prim is not concat_p or e.args[0].static["axis"] != -1 or end_of(e) != "both":
+    if (
+        not _linear(e)
+        or e.args[0].prim is not concat_p
+        or e.args[0].static["axis"] != -1
+        or end_of(e) != "both"
+    ):
         return None
     parts, w = e.args[0].args, e.args[1]
     if all(end_of(p) == "both" and p.prim is not repeat_rows_p for p in parts):
@@ -187,6 +210,10 @@ def split_concat(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
 
 
 SIMPLIFY: dict[str, Rule] = {"neutral": drop_neutral, "undone": cancel}
-LINEAR: dict[str, Rule] = {"shape moved to the matrix": reshape_matrix, "contracted first": contract_sum, "products joined": join_products}
+LINEAR: dict[str, Rule] = {
+    "shape moved to the matrix": reshape_matrix,
+    "contracted first": contract_sum,
+    "products joined": join_products,
+}
 # tried after products of concatenated values could be deferred to the totals
 SPLIT: dict[str, Rule] = {"product of parts": split_concat}

@@ -5,6 +5,7 @@ A trace is made in every pass of a layer. Everything that the function reads bes
 in the next pass. Planning and compiling are expensive; they depend on the ``structure`` of a trace
 only, so passes of one structure share them (``program_cache``).
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
@@ -76,19 +77,31 @@ class SymbolicTrace:
 class _Columns:
     """``edge.src`` or ``edge.dst``: attribute access makes leaves."""
 
-    def __init__(self, tracer: Tracer, end: str, schema: Schema, owner: str, sparse: Collection[str]):
-        self._tracer, self._end, self._schema, self._owner, self._sparse = tracer, end, schema, owner, sparse
+    def __init__(
+        self, tracer: Tracer, end: str, schema: Schema, owner: str, sparse: Collection[str]
+    ):
+        self._tracer, self._end, self._schema, self._owner, self._sparse = (
+            tracer,
+            end,
+            schema,
+            owner,
+            sparse,
+        )
 
     def __getattr__(self, name: str) -> Expr:
         if name.startswith("__"):
             raise AttributeError(name)
         if name in self._sparse:
-            raise ColumnError(f"gather of {self._owner} reads edge.{self._end}.{name}, which is sparse; edges read "
-                              f"dense values: multiply it by a weight in transform, dict(z=gt.matmul(node.{name}, self.weight)), or "
-                              f"return dict({name}=gt.to_dense(node.{name}))")
+            raise ColumnError(
+                f"gather of {self._owner} reads edge.{self._end}.{name}, which is sparse; edges read "
+                f"dense values: multiply it by a weight in transform, dict(z=gt.matmul(node.{name}, self.weight)), or "
+                f"return dict({name}=gt.to_dense(node.{name}))"
+            )
         if name not in self._schema:
-            raise ColumnError(f"gather of {self._owner} reads edge.{self._end}.{name}, which does not exist; "
-                              f"transform offers {', '.join(self._schema) or 'nothing'}")
+            raise ColumnError(
+                f"gather of {self._owner} reads edge.{self._end}.{name}, which does not exist; "
+                f"transform offers {', '.join(self._schema) or 'nothing'}"
+            )
         shape, dtype, requires_grad = self._schema[name]
         return self._tracer.leaf(self._end, name, shape, dtype, requires_grad=requires_grad)
 
@@ -96,7 +109,9 @@ class _Columns:
 class EdgeSymbols:
     """The argument of gather: ``src`` and ``dst`` columns, and edge values as attributes."""
 
-    def __init__(self, tracer: Tracer, nodes: Schema, edges: Schema, owner: str, sparse: Collection[str]):
+    def __init__(
+        self, tracer: Tracer, nodes: Schema, edges: Schema, owner: str, sparse: Collection[str]
+    ):
         self._tracer, self._edges, self._owner = tracer, edges, owner
         self.src = _Columns(tracer, "src", nodes, owner, sparse)
         self.dst = _Columns(tracer, "dst", nodes, owner, sparse)
@@ -108,15 +123,24 @@ class EdgeSymbols:
             return self._tracer.leaf("edge", name, (), np.int32, requires_grad=False)
         if name not in self._edges:
             have = ", ".join(f"edge.{n}" for n in self._edges) or "none"
-            raise ColumnError(f"gather of {self._owner} reads edge.{name}, but the edges of this graph "
-                              f"have no such value (there are: {have}); give it with gt.Graph(..., edge_columns={{{name!r}: array}}), "
-                              "or return it from gather of an earlier layer")
+            raise ColumnError(
+                f"gather of {self._owner} reads edge.{name}, but the edges of this graph "
+                f"have no such value (there are: {have}); give it with gt.Graph(..., edge_columns={{{name!r}: array}}), "
+                "or return it from gather of an earlier layer"
+            )
         shape, dtype, requires_grad = self._edges[name]
         return self._tracer.leaf("edge", name, shape, dtype, requires_grad=requires_grad)
 
 
-def record(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sums: Any, owner: str,
-           sparse: Collection[str] = (), stored: Collection[str] = ()) -> SymbolicTrace:
+def record(
+    gather: Callable[[Any], Any],
+    nodes: Schema,
+    edges: Schema,
+    sums: Any,
+    owner: str,
+    sparse: Collection[str] = (),
+    stored: Collection[str] = (),
+) -> SymbolicTrace:
     """Call gather once with symbols.
 
     Args:
@@ -139,19 +163,28 @@ def record(gather: Callable[[Any], Any], nodes: Schema, edges: Schema, sums: Any
     wanted = aggregators(sums)
     with Tracer() as tracer, naming(f"gather of {owner}"):
         returned = gather(EdgeSymbols(tracer, nodes, edges, owner, sparse))
-    message, outputs = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, {})
+    message, outputs = (
+        returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, {})
+    )
     messages = _by_total(message, wanted, owner)
     if not isinstance(outputs, dict) or not all(isinstance(e, Expr) for e in outputs.values()):
-        raise UserFunctionError(f"gather of {owner}: new edge values must be a dict of edge expressions by name")
+        raise UserFunctionError(
+            f"gather of {owner}: new edge values must be a dict of edge expressions by name"
+        )
     for name, e in [*((None, e) for e in messages.values()), *outputs.items()]:
         with naming(f"gather of {owner}"):
             tracer.check_own(e)
         if not e.rows:
-            raise UserFunctionError(f"gather of {owner} returned {e!r}, which does not depend on the edge; "
-                                    "multiply it with an edge or node value")
+            raise UserFunctionError(
+                f"gather of {owner} returned {e!r}, which does not depend on the edge; "
+                "multiply it with an edge or node value"
+            )
         if e.dtype.kind not in ("f" if name is None else "fiu"):
-            made = f"{e!r} of type {e.dtype}; sums are made of floats" if name is None else \
-                f"{name} = {e!r} of type {e.dtype}; new edge values are floats or integers"
+            made = (
+                f"{e!r} of type {e.dtype}; sums are made of floats"
+                if name is None
+                else f"{name} = {e!r} of type {e.dtype}; new edge values are floats or integers"
+            )
             raise UserFunctionError(f"gather of {owner} returned {made}, so cast it with gt.cast")
     return SymbolicTrace(messages, outputs, wanted, tracer, owner, frozenset(stored))
 
@@ -162,10 +195,14 @@ def _by_total(message: Any, sums: dict[str, Aggregator], owner: str) -> dict[str
     if isinstance(message, dict) and all(isinstance(e, Expr) for e in message.values()):
         if set(message) != set(names):
             given = ", ".join(name for name in names if name) or "one aggregator"
-            raise UserFunctionError(f"gather of {owner} returned the messages {', '.join(map(str, message))}, but its sum has {given}; "
-                                    "give an aggregator for each message, as in sum = {'near': 'mean', 'far': 'max'}")
+            raise UserFunctionError(
+                f"gather of {owner} returned the messages {', '.join(map(str, message))}, but its sum has {given}; "
+                "give an aggregator for each message, as in sum = {'near': 'mean', 'far': 'max'}"
+            )
         return {name: message[name] for name in names}
     if not isinstance(message, Expr):
-        raise UserFunctionError(f"gather of {owner} returned {type(message).__name__}; expected a message made from edge.src, "
-                                "edge.dst and edge values, a dict of messages by name, or (message, {name: new edge value})")
+        raise UserFunctionError(
+            f"gather of {owner} returned {type(message).__name__}; expected a message made from edge.src, "
+            "edge.dst and edge values, a dict of messages by name, or (message, {name: new edge value})"
+        )
     return dict.fromkeys(names, message)

@@ -6,6 +6,7 @@ that a large mean does not cancel the variance.
 Source: T. F. Chan, G. H. Golub, R. J. LeVeque, Updating Formulae and a Pairwise Algorithm for
 Computing Sample Variances, 1979.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -24,9 +25,20 @@ class Variance(Aggregator):
     name = "var"
 
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
-        return {"weight": np.zeros(n, dtype), "mean": np.zeros((n, *shapes[0]), dtype), "squares": np.zeros((n, *shapes[0]), dtype)}
+        return {
+            "weight": np.zeros(n, dtype),
+            "mean": np.zeros((n, *shapes[0]), dtype),
+            "squares": np.zeros((n, *shapes[0]), dtype),
+        }
 
-    def accumulate(self, state: State, seg: Segments, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> None:
+    def accumulate(
+        self,
+        state: State,
+        seg: Segments,
+        parts: list[np.ndarray],
+        gid: np.ndarray,
+        scale: np.ndarray | None,
+    ) -> None:
         x = parts[0]
         w = _weights(scale, x)
         weight = seg.add(w)
@@ -49,7 +61,9 @@ class Variance(Aggregator):
     def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
         return {"g": 2 * g / _divisor(state), "mean": state["mean"]}
 
-    def backward(self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None) -> list[np.ndarray]:
+    def backward(
+        self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None
+    ) -> list[np.ndarray]:
         x = parts[0]
         return [columns["g"] * (x - columns["mean"]) * expand(_weights(scale, x), x.ndim)]
 
@@ -67,7 +81,10 @@ class Deviation(Variance):
 
     def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
         differ = total > 0
-        return {"g": np.where(differ, g, 0) / (np.where(differ, total, 1) * _divisor(state)), "mean": state["mean"]}
+        return {
+            "g": np.where(differ, g, 0) / (np.where(differ, total, 1) * _divisor(state)),
+            "mean": state["mean"],
+        }
 
 
 def _weights(scale: np.ndarray | None, x: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ A mask is a Boolean value: it has no gradient, ``&``, ``|`` and ``~`` combine ma
 arithmetic True counts as 1. Kernels hold masks as 0 and 1 in their float type. Integers are
 compared as integers, also with a number that has a fraction.
 """
+
 from __future__ import annotations
 
 import math
@@ -27,7 +28,9 @@ def _less(x: Any, y: Any) -> Any:
     return np.less(x, y)
 
 
-@primitive("less_equal", scalar=Scalar("less_equal({0}, {1})", (None, None)), traits=Traits(integers=True))
+@primitive(
+    "less_equal", scalar=Scalar("less_equal({0}, {1})", (None, None)), traits=Traits(integers=True)
+)
 def _less_equal(x: Any, y: Any) -> Any:
     return np.less_equal(x, y)
 
@@ -47,8 +50,11 @@ def _not(x: Any) -> Any:
     return np.logical_not(x)
 
 
-@primitive("where", scalar=Scalar("where({0}, {1}, {2})", (None, "where({0}, {g}, T(0))", "where({0}, T(0), {g})")),
-           traits=Traits(integers=True))
+@primitive(
+    "where",
+    scalar=Scalar("where({0}, {1}, {2})", (None, "where({0}, {g}, T(0))", "where({0}, T(0), {g})")),
+    traits=Traits(integers=True),
+)
 def _where(mask: Any, x: Any, y: Any) -> Any:
     return np.where(mask, x, y)
 
@@ -56,8 +62,12 @@ def _where(mask: Any, x: Any, y: Any) -> Any:
 for _comparison in (_less, _less_equal, _equal, _and):
     defvjp(_comparison, x=None, y=None)
 defvjp(_not, x=None)
-defvjp(_where, mask=None, x=lambda g, out, mask, x, y: unbroadcast(np.where(mask, g, 0), x),
-       y=lambda g, out, mask, x, y: unbroadcast(np.where(mask, 0, g), y))
+defvjp(
+    _where,
+    mask=None,
+    x=lambda g, out, mask, x, y: unbroadcast(np.where(mask, g, 0), x),
+    y=lambda g, out, mask, x, y: unbroadcast(np.where(mask, 0, g), y),
+)
 
 
 def less(x: Any, y: Any) -> Any:
@@ -113,22 +123,32 @@ def where(mask: Any, x: Any, y: Any) -> Any:
             be unknown.
     """
     if np.dtype(getattr(mask, "dtype", type(mask))).kind not in "biu":
-        raise UserFunctionError(f"where: the mask {shown(mask)} is no comparison; expected one, such as x > 0, or an integer value")
+        raise UserFunctionError(
+            f"where: the mask {shown(mask)} is no comparison; expected one, such as x > 0, or an integer value"
+        )
     if not hasattr(x, "dtype") and not hasattr(y, "dtype"):
-        raise UserFunctionError("where: both values are numbers, whose float type is not known; give one of them as a value, or convert "
-                                "the mask with gt.cast(mask, x.dtype)")
+        raise UserFunctionError(
+            "where: both values are numbers, whose float type is not known; give one of them as a value, or convert "
+            "the mask with gt.cast(mask, x.dtype)"
+        )
     mask, x, y = same_rows(mask, x, y)
     return _where(*same_axes(mask, *same_dtype(x, y)))
 
 
 def _whole(rounded: Callable[[float], int], number: Any, other: Any) -> Any:
     """A number that integers are compared with as an integer, by which the comparison is exact: i < 2.5 as i < 3."""
-    if isinstance(number, (float, np.floating)) and np.isfinite(number) and np.dtype(getattr(other, "dtype", type(other))).kind in "iu":
+    if (
+        isinstance(number, (float, np.floating))
+        and np.isfinite(number)
+        and np.dtype(getattr(other, "dtype", type(other))).kind in "iu"
+    ):
         return rounded(float(number))
     return number
 
 
 def _mask(sign: str, x: Any) -> Any:
     if np.dtype(getattr(x, "dtype", type(x))).kind != "b":
-        raise UserFunctionError(f"{sign} combines masks, but one value is {x!r}; compare it with a number first, as in x > 0 or code == 1")
+        raise UserFunctionError(
+            f"{sign} combines masks, but one value is {x!r}; compare it with a number first, as in x > 0 or code == 1"
+        )
     return x

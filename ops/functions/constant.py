@@ -1,4 +1,5 @@
 """Values as constants, through which no gradient flows."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -15,7 +16,11 @@ from ..autodiff.traits import Traits
 from ..compile.scalar import Scalar
 
 
-@primitive("stop_gradient", scalar=Scalar("unchanged({0})", (None,)), traits=Traits(work="none", free=True, integers=True))
+@primitive(
+    "stop_gradient",
+    scalar=Scalar("unchanged({0})", (None,)),
+    traits=Traits(work="none", free=True, integers=True),
+)
 def stop_gradient(x: Any) -> Any:
     """x as a constant: no gradient flows into it."""
     held = _HELD.get()

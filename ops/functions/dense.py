@@ -1,4 +1,5 @@
 """Dense products: one two-dimensional BLAS product after reshaping."""
+
 from __future__ import annotations
 
 from math import prod
@@ -17,8 +18,18 @@ from .elementwise import add
 from .rows import has_rows, same_dtype, trailing
 
 
-@primitive("matmul", sparse=True, traits=Traits(
-    takes="numbers", work="contraction", contraction=True, linear=(0, 1), kept_axes=lambda x, y, static: len(x) - 1, sign="@"))
+@primitive(
+    "matmul",
+    sparse=True,
+    traits=Traits(
+        takes="numbers",
+        work="contraction",
+        contraction=True,
+        linear=(0, 1),
+        kept_axes=lambda x, y, static: len(x) - 1,
+        sign="@",
+    ),
+)
 def matmul_p(x: Any, w: Any) -> Any:
     """The last axis of x against the first of w."""
     matrix = w.reshape(w.shape[0], prod(w.shape[1:]))
@@ -27,14 +38,18 @@ def matmul_p(x: Any, w: Any) -> Any:
 
 def flat(x: Any) -> Any:
     """All axes but the last as one; sparse rows have no more than two, and so have lists of rows here."""
-    return x if is_sparse(x) or isinstance(x, RowList) else x.reshape(prod(x.shape[:-1]), x.shape[-1])
+    return (
+        x if is_sparse(x) or isinstance(x, RowList) else x.reshape(prod(x.shape[:-1]), x.shape[-1])
+    )
 
 
 def _matmul_x(g: Any, y: Any, x: Any, w: Any) -> Any:
     if is_sparse(x):
         return None
     width = prod(w.shape[1:])
-    return product(g.reshape(prod(x.shape[:-1]), width), w.reshape(w.shape[0], width).T).reshape(x.shape)
+    return product(g.reshape(prod(x.shape[:-1]), width), w.reshape(w.shape[0], width).T).reshape(
+        x.shape
+    )
 
 
 def _matmul_w(g: Any, y: Any, x: Any, w: Any) -> Any:
@@ -65,12 +80,18 @@ def matmul(x: Any, w: Any) -> Any:
     """
     x, w = same_dtype(x, w)
     if has_rows(w):
-        raise UserFunctionError("matmul: the second factor has one row per node or edge; multiply elementwise and sum instead")
+        raise UserFunctionError(
+            "matmul: the second factor has one row per node or edge; multiply elementwise and sum instead"
+        )
     inner, outer = trailing(x), trailing(w)
     if not inner or not outer:
-        raise ShapeError(f"matmul contracts the last axis of x with the first of w, got x {_shown(x)} and w {_shown(w)}")
+        raise ShapeError(
+            f"matmul contracts the last axis of x with the first of w, got x {_shown(x)} and w {_shown(w)}"
+        )
     if inner[-1] != outer[0]:
-        raise ShapeError(f"matmul: the last axis of x {_shown(x)} must be as long as the first of w {_shown(w)}")
+        raise ShapeError(
+            f"matmul: the last axis of x {_shown(x)} must be as long as the first of w {_shown(w)}"
+        )
     return matmul_p(in_blocks(x) if len(inner) == 1 else x, w)
 
 

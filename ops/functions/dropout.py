@@ -3,6 +3,7 @@
 Whether an element is dropped depends on (seed, step, call, global id of its row, its column) and nothing else, so
 any partition on any number of ranks drops the same elements. The mask is recomputed in backward.
 """
+
 from __future__ import annotations
 
 from math import prod
@@ -28,13 +29,20 @@ from .rows import as_floats
 _BLOCK = 1 << 17
 
 
-@primitive("dropout", sparse=True, traits=Traits(linear=(0,), kept_axes=all_axes, random=True, lazy="draw"))
+@primitive(
+    "dropout", sparse=True, traits=Traits(linear=(0,), kept_axes=all_axes, random=True, lazy="draw")
+)
 def dropout_p(x: Any, ids: Any, key: Any, *, rate: float, site: int) -> Any:
     """x / (1 - rate) with probability 1 - rate, else 0, elementwise; x itself without a key."""
     if key is None:
         return x
     if isinstance(x, TypedRows):
-        return x.mapped([_drop(block, ids[own], key, rate, site, columns.start) for block, columns, own in x.types()])
+        return x.mapped(
+            [
+                _drop(block, ids[own], key, rate, site, columns.start)
+                for block, columns, own in x.types()
+            ]
+        )
     if is_sparse(x):
         return _drop_entries(x, ids, key, rate, site)
     return _drop(x, ids, key, rate, site)
@@ -48,7 +56,10 @@ def _drop(x: Any, ids: Any, key: Any, rate: float, site: int, column: int = 0) -
 
     flat = np.ascontiguousarray(x.reshape(len(ids), prod(x.shape[1:])))
     out = np.empty_like(flat)
-    folded, step = np.uint64(rng.key(int(key), Purpose.DROPOUT, site)), max(1, _BLOCK // max(1, flat.shape[1]))
+    folded, step = (
+        np.uint64(rng.key(int(key), Purpose.DROPOUT, site)),
+        max(1, _BLOCK // max(1, flat.shape[1])),
+    )
 
     def block(b: int) -> None:
         rows = slice(b * step, (b + 1) * step)
@@ -63,7 +74,18 @@ def _drop_entries(x: Any, ids: Any, key: Any, rate: float, site: int) -> Any:
 
     folded = np.uint64(rng.key(int(key), Purpose.DROPOUT, site))
     ends, at, values = (np.empty_like(part) for part in (x.indptr, x.indices, x.data))
-    n = drop_entries(x.indptr, x.indices, x.data, ids, folded, _threshold(rate), _scale(x, rate), ends, at, values)
+    n = drop_entries(
+        x.indptr,
+        x.indices,
+        x.data,
+        ids,
+        folded,
+        _threshold(rate),
+        _scale(x, rate),
+        ends,
+        at,
+        values,
+    )
     return scipy.sparse.csr_array((values[:n], at[:n], ends), shape=x.shape)
 
 
@@ -109,7 +131,11 @@ def dropout(x: Any, rate: float) -> Any:
     x = as_floats(x)
     if isinstance(x, Expr) or tracing():
         scope = tracer()
-        ids: Any = scope.leaf("edge", "gid", (), np.int64, requires_grad=False) if getattr(x, "rows", False) else _positions(x)
+        ids: Any = (
+            scope.leaf("edge", "gid", (), np.int64, requires_grad=False)
+            if getattr(x, "rows", False)
+            else _positions(x)
+        )
         run = scope.leaf("key", "run", (), np.uint64, rows=False, requires_grad=False)
         return dropout_p(x, ids, run, rate=rate, site=scope.next_call_site())
     tape = current()
@@ -117,7 +143,11 @@ def dropout(x: Any, rate: float) -> Any:
         return x
     key = tape.random_key()
     space = space_of(x)
-    return dropout_p(x, space.gid if space is not None else _positions(x), key, rate=rate, site=0) if rate else x
+    return (
+        dropout_p(x, space.gid if space is not None else _positions(x), key, rate=rate, site=0)
+        if rate
+        else x
+    )
 
 
 def _positions(x: Any) -> np.ndarray:

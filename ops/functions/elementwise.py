@@ -1,4 +1,5 @@
 """Elementwise functions; ``rows.py`` aligns two values, and gradients undo the broadcasting."""
+
 from __future__ import annotations
 
 import math
@@ -20,46 +21,83 @@ _SQRT_HALF = 0.5**0.5
 _INV_SQRT_2PI = (2 * np.pi) ** -0.5
 
 
-@primitive("add", scalar=Scalar("({0} + {1})", ("{g}", "{g}")),
-           traits=Traits(additive=True, neutral=0, commutative=True, integers=True, sign="+"))
+@primitive(
+    "add",
+    scalar=Scalar("({0} + {1})", ("{g}", "{g}")),
+    traits=Traits(additive=True, neutral=0, commutative=True, integers=True, sign="+"),
+)
 def _add(x: Any, y: Any) -> Any:
     return np.add(x, y)
 
 
-@primitive("sub", scalar=Scalar("({0} - {1})", ("{g}", "-{g}")), traits=Traits(additive=True, neutral=0, integers=True, sign="-"))
+@primitive(
+    "sub",
+    scalar=Scalar("({0} - {1})", ("{g}", "-{g}")),
+    traits=Traits(additive=True, neutral=0, integers=True, sign="-"),
+)
 def _sub(x: Any, y: Any) -> Any:
     return np.subtract(x, y)
 
 
-@primitive("mul", scalar=Scalar("({0} * {1})", ("{g} * {1}", "{g} * {0}")),
-           traits=Traits(linear=(0, 1), kept_axes=all_axes, neutral=1, commutative=True, integers=True, sign="*"))
+@primitive(
+    "mul",
+    scalar=Scalar("({0} * {1})", ("{g} * {1}", "{g} * {0}")),
+    traits=Traits(
+        linear=(0, 1), kept_axes=all_axes, neutral=1, commutative=True, integers=True, sign="*"
+    ),
+)
 def _mul(x: Any, y: Any) -> Any:
     return np.multiply(x, y)
 
 
-@primitive("div", scalar=Scalar("({0} / {1})", ("{g} / {1}", "-{g} * {y} / {1}")),
-           traits=Traits(takes="floats", linear=(0,), kept_axes=all_axes, neutral=1, sign="/"))
+@primitive(
+    "div",
+    scalar=Scalar("({0} / {1})", ("{g} / {1}", "-{g} * {y} / {1}")),
+    traits=Traits(takes="floats", linear=(0,), kept_axes=all_axes, neutral=1, sign="/"),
+)
 def _div(x: Any, y: Any) -> Any:
     return np.true_divide(x, y)
 
 
-@primitive("maximum", scalar=Scalar("maximum({0}, {1})", ("if_ge({0}, {1}, {g})", "if_gt({1}, {0}, {g})")), traits=Traits(integers=True))
+@primitive(
+    "maximum",
+    scalar=Scalar("maximum({0}, {1})", ("if_ge({0}, {1}, {g})", "if_gt({1}, {0}, {g})")),
+    traits=Traits(integers=True),
+)
 def _maximum(x: Any, y: Any) -> Any:
     return np.maximum(x, y)
 
 
-@primitive("minimum", scalar=Scalar("minimum({0}, {1})", ("if_ge({1}, {0}, {g})", "if_gt({0}, {1}, {g})")), traits=Traits(integers=True))
+@primitive(
+    "minimum",
+    scalar=Scalar("minimum({0}, {1})", ("if_ge({1}, {0}, {g})", "if_gt({0}, {1}, {g})")),
+    traits=Traits(integers=True),
+)
 def _minimum(x: Any, y: Any) -> Any:
     return np.minimum(x, y)
 
 
 defvjp(_add, x=lambda g, out, x, y: unbroadcast(g, x), y=lambda g, out, x, y: unbroadcast(g, y))
 defvjp(_sub, x=lambda g, out, x, y: unbroadcast(g, x), y=lambda g, out, x, y: unbroadcast(-g, y))
-defvjp(_mul, x=lambda g, out, x, y: unbroadcast(g * y, x), y=lambda g, out, x, y: unbroadcast(g * x, y))
-defvjp(_div, x=lambda g, out, x, y: unbroadcast(g / y, x), y=lambda g, out, x, y: unbroadcast(-g * out / y, y))
+defvjp(
+    _mul, x=lambda g, out, x, y: unbroadcast(g * y, x), y=lambda g, out, x, y: unbroadcast(g * x, y)
+)
+defvjp(
+    _div,
+    x=lambda g, out, x, y: unbroadcast(g / y, x),
+    y=lambda g, out, x, y: unbroadcast(-g * out / y, y),
+)
 # of equal values, the first gets the whole gradient
-defvjp(_maximum, x=lambda g, out, x, y: unbroadcast(g * (x >= y), x), y=lambda g, out, x, y: unbroadcast(g * (y > x), y))
-defvjp(_minimum, x=lambda g, out, x, y: unbroadcast(g * (x <= y), x), y=lambda g, out, x, y: unbroadcast(g * (y < x), y))
+defvjp(
+    _maximum,
+    x=lambda g, out, x, y: unbroadcast(g * (x >= y), x),
+    y=lambda g, out, x, y: unbroadcast(g * (y > x), y),
+)
+defvjp(
+    _minimum,
+    x=lambda g, out, x, y: unbroadcast(g * (x <= y), x),
+    y=lambda g, out, x, y: unbroadcast(g * (y < x), y),
+)
 
 
 def add(x: Any, y: Any) -> Any:
@@ -94,81 +132,139 @@ def minimum(x: Any, y: Any) -> Any:
     return _minimum(*align(x, y))
 
 
-@primitive("neg", scalar=Scalar("(-{0})", ("-{g}",)),
-           traits=Traits(takes="numbers", linear=(0,), kept_axes=all_axes, involution=True, integers=True,
-                         written=lambda x, static: f"-{x[0]}"))
+@primitive(
+    "neg",
+    scalar=Scalar("(-{0})", ("-{g}",)),
+    traits=Traits(
+        takes="numbers",
+        linear=(0,),
+        kept_axes=all_axes,
+        involution=True,
+        integers=True,
+        written=lambda x, static: f"-{x[0]}",
+    ),
+)
 def neg(x: Any) -> Any:
     """-x."""
     return np.negative(x)
 
 
-@primitive("exp", threaded=True, scalar=Scalar("exp({0})", ("{g} * {y}",), costly=True), traits=_FLOATS)
+@primitive(
+    "exp", threaded=True, scalar=Scalar("exp({0})", ("{g} * {y}",), costly=True), traits=_FLOATS
+)
 def exp(x: Any) -> Any:
     """e to the power of x."""
     return np.exp(x)
 
 
-@primitive("log", threaded=True, scalar=Scalar("log({0})", ("{g} / {0}",), costly=True), traits=_FLOATS)
+@primitive(
+    "log", threaded=True, scalar=Scalar("log({0})", ("{g} / {0}",), costly=True), traits=_FLOATS
+)
 def log(x: Any) -> Any:
     """Natural logarithm."""
     return np.log(x)
 
 
-@primitive("sqrt", threaded=True, scalar=Scalar("sqrt({0})", ("{g} / (T(2) * {y})",), costly=True), traits=_FLOATS)
+@primitive(
+    "sqrt",
+    threaded=True,
+    scalar=Scalar("sqrt({0})", ("{g} / (T(2) * {y})",), costly=True),
+    traits=_FLOATS,
+)
 def sqrt(x: Any) -> Any:
     """Square root."""
     return np.sqrt(x)
 
 
-@primitive("sin", threaded=True, scalar=Scalar("sin({0})", ("{g} * cos({0})",), costly=True), traits=_FLOATS)
+@primitive(
+    "sin",
+    threaded=True,
+    scalar=Scalar("sin({0})", ("{g} * cos({0})",), costly=True),
+    traits=_FLOATS,
+)
 def sin(x: Any) -> Any:
     """Sine of x in radians."""
     return np.sin(x)
 
 
-@primitive("cos", threaded=True, scalar=Scalar("cos({0})", ("-{g} * sin({0})",), costly=True), traits=_FLOATS)
+@primitive(
+    "cos",
+    threaded=True,
+    scalar=Scalar("cos({0})", ("-{g} * sin({0})",), costly=True),
+    traits=_FLOATS,
+)
 def cos(x: Any) -> Any:
     """Cosine of x in radians."""
     return np.cos(x)
 
 
-@primitive("square", scalar=Scalar("square({0})", ("{g} * T(2) * {0}",)), traits=Traits(takes="numbers", integers=True))
+@primitive(
+    "square",
+    scalar=Scalar("square({0})", ("{g} * T(2) * {0}",)),
+    traits=Traits(takes="numbers", integers=True),
+)
 def square(x: Any) -> Any:
     """x * x."""
     return np.square(x)
 
 
-@primitive("absolute", scalar=Scalar("absolute({0})", ("{g} * sign({0})",)), traits=Traits(takes="numbers", integers=True))
+@primitive(
+    "absolute",
+    scalar=Scalar("absolute({0})", ("{g} * sign({0})",)),
+    traits=Traits(takes="numbers", integers=True),
+)
 def absolute(x: Any) -> Any:
     """|x|; gradient 0 at 0."""
     return np.abs(x)
 
 
-@primitive("relu", scalar=Scalar("relu({0})", ("if_positive({0}, {g})",)), traits=Traits(takes="numbers"))
+@primitive(
+    "relu", scalar=Scalar("relu({0})", ("if_positive({0}, {g})",)), traits=Traits(takes="numbers")
+)
 def relu(x: Any) -> Any:
     """max(x, 0); gradient 0 at 0."""
     return np.maximum(x, 0)
 
 
-@primitive("sigmoid", threaded=True, scalar=Scalar("sigmoid({0})", ("{g} * sigmoid_slope({y})",), costly=True), traits=_FLOATS)
+@primitive(
+    "sigmoid",
+    threaded=True,
+    scalar=Scalar("sigmoid({0})", ("{g} * sigmoid_slope({y})",), costly=True),
+    traits=_FLOATS,
+)
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x))."""
     return scipy.special.expit(x)
 
 
-@primitive("tanh", threaded=True, scalar=Scalar("tanh({0})", ("{g} * tanh_slope({y})",), costly=True), traits=_FLOATS)
+@primitive(
+    "tanh",
+    threaded=True,
+    scalar=Scalar("tanh({0})", ("{g} * tanh_slope({y})",), costly=True),
+    traits=_FLOATS,
+)
 def tanh(x: Any) -> Any:
     """Hyperbolic tangent."""
     return np.tanh(x)
 
 
-@primitive("softplus", threaded=True, scalar=Scalar("softplus({0})", ("{g} * sigmoid({0})",), costly=True), traits=_FLOATS)
+@primitive(
+    "softplus",
+    threaded=True,
+    scalar=Scalar("softplus({0})", ("{g} * sigmoid({0})",), costly=True),
+    traits=_FLOATS,
+)
 def softplus(x: Any) -> Any:
     """log(1 + exp(x))."""
     return np.logaddexp(x, np.zeros((), np.asarray(x).dtype))
 
 
-@primitive("gelu", threaded=True, scalar=Scalar("gelu({0})", ("{g} * gelu_slope({0})",), costly=True), traits=_FLOATS)
+@primitive(
+    "gelu",
+    threaded=True,
+    scalar=Scalar("gelu({0})", ("{g} * gelu_slope({0})",), costly=True),
+    traits=_FLOATS,
+)
 def gelu(x: Any) -> Any:
     """x times the normal distribution function of x; the exact form, not the tanh approximation.
 
@@ -210,7 +306,9 @@ def _of_powers(exponent: float) -> str:
 
 
 def _raised(exponent: float) -> str:
-    return _PRODUCTS[int(exponent)] if exponent in _PRODUCTS else f"power({{0}}, {constant(exponent)})"
+    return (
+        _PRODUCTS[int(exponent)] if exponent in _PRODUCTS else f"power({{0}}, {constant(exponent)})"
+    )
 
 
 def _power_form(exponent: float) -> Scalar:
@@ -219,8 +317,15 @@ def _power_form(exponent: float) -> Scalar:
     return Scalar(_raised(exponent), (slope,), exponent not in _PRODUCTS)
 
 
-@primitive("power", threaded=True, scalar=_power_form,
-           traits=Traits(takes=lambda static: _of_powers(**static), identity=lambda static: bool(static["exponent"] == 1)))
+@primitive(
+    "power",
+    threaded=True,
+    scalar=_power_form,
+    traits=Traits(
+        takes=lambda static: _of_powers(**static),
+        identity=lambda static: bool(static["exponent"] == 1),
+    ),
+)
 def _power(x: Any, *, exponent: float) -> Any:
     return np.power(x, exponent)
 
@@ -229,14 +334,27 @@ def _power_vjp(g: Any, y: Any, x: Any, exponent: float) -> Any:
     return np.zeros_like(g) if exponent == 0 else g * exponent * np.power(x, exponent - 1)
 
 
-@primitive("leaky_relu", traits=_FLOATS, scalar=lambda slope: Scalar(
-    f"leaky_relu({{0}}, {constant(slope)})", (f"{{g}} * step({{0}}, {constant(slope)})",)))
+@primitive(
+    "leaky_relu",
+    traits=_FLOATS,
+    scalar=lambda slope: Scalar(
+        f"leaky_relu({{0}}, {constant(slope)})", (f"{{g}} * step({{0}}, {constant(slope)})",)
+    ),
+)
 def _leaky_relu(x: Any, *, slope: float) -> Any:
     return np.where(x > 0, x, slope * x)
 
 
-@primitive("elu", threaded=True, traits=_FLOATS, scalar=lambda alpha: Scalar(
-    f"elu({{0}}, {constant(alpha)})", (f"{{g}} * elu_slope({{0}}, {{y}}, {constant(alpha)})",), costly=True))
+@primitive(
+    "elu",
+    threaded=True,
+    traits=_FLOATS,
+    scalar=lambda alpha: Scalar(
+        f"elu({{0}}, {constant(alpha)})",
+        (f"{{g}} * elu_slope({{0}}, {{y}}, {constant(alpha)})",),
+        costly=True,
+    ),
+)
 def _elu(x: Any, *, alpha: float) -> Any:
     return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
 
@@ -256,8 +374,15 @@ def _open(low: float | None, high: float | None) -> tuple[float, float]:
     return -math.inf if low is None else low, math.inf if high is None else high
 
 
-@primitive("clip", scalar=_clip_form, traits=Traits(
-    takes=lambda static: "floats" if any(isinstance(bound, float) for bound in static.values()) else "numbers"))
+@primitive(
+    "clip",
+    scalar=_clip_form,
+    traits=Traits(
+        takes=lambda static: (
+            "floats" if any(isinstance(bound, float) for bound in static.values()) else "numbers"
+        )
+    ),
+)
 def _clip(x: Any, *, low: float | None, high: float | None) -> Any:
     return np.clip(x, low, high)
 
@@ -273,10 +398,18 @@ defvjp(_elu, x=lambda g, y, x, alpha: np.where(x > 0, g, g * (y + alpha)))
 defvjp(_clip, x=_clip_vjp)
 
 
-@primitive("pow", traits=_FLOATS, scalar=Scalar(
-    "pow({0}, {1})",
-    ("where({1}, {g} * {1} * pow({0}, {1} - T(1)), T(0))", "if_positive({0}, {g} * {y} * log({0}))"),
-    costly=True))
+@primitive(
+    "pow",
+    traits=_FLOATS,
+    scalar=Scalar(
+        "pow({0}, {1})",
+        (
+            "where({1}, {g} * {1} * pow({0}, {1} - T(1)), T(0))",
+            "if_positive({0}, {g} * {y} * log({0}))",
+        ),
+        costly=True,
+    ),
+)
 def _pow(x: Any, exponent: Any) -> Any:
     return np.power(x, exponent)
 
@@ -303,7 +436,9 @@ def power(x: Any, exponent: Any) -> Any:
         exponent: A number; or a parameter or value, into which a gradient flows: y log(x), and 0
             where x is not positive.
     """
-    if isinstance(exponent, (int, float, np.generic)) and not isinstance(x, (int, float, np.generic)):
+    if isinstance(exponent, (int, float, np.generic)) and not isinstance(
+        x, (int, float, np.generic)
+    ):
         return _power(x, exponent=_constant("power", "exponent", exponent))
     return _pow(*align(x, exponent))
 
@@ -330,7 +465,9 @@ def clip(x: Any, low: float | None, high: float | None) -> Any:
     If low is above high, the result is high; if a bound is NaN, it is NaN.
     """
     bounds = {"low": low, "high": high}
-    return _clip(x, **{name: None if b is None else _constant("clip", name, b) for name, b in bounds.items()})
+    return _clip(
+        x, **{name: None if b is None else _constant("clip", name, b) for name, b in bounds.items()}
+    )
 
 
 def _constant(function: str, name: str, x: Any) -> float:

@@ -1,4 +1,5 @@
 """Rows of tables chosen by integers, such as the vector of an edge's type."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -33,13 +34,17 @@ defvjp(embedding_p, table=_embedding_table, index=None)
 
 
 @primitive("own_embedding", traits=Traits(free=True))
-def own_embedding_p(tables: Any, index: Any, *, of: str = "the index", among: str = "the table") -> Any:
+def own_embedding_p(
+    tables: Any, index: Any, *, of: str = "the index", among: str = "the table"
+) -> Any:
     """A row of the table that each row has, by number."""
     check_range(index, tables.shape[1], of, among)
     return tables[np.arange(len(index)), index]
 
 
-def _own_embedding_tables(g: Any, y: Any, tables: Any, index: Any, of: str = "", among: str = "") -> Any:
+def _own_embedding_tables(
+    g: Any, y: Any, tables: Any, index: Any, of: str = "", among: str = ""
+) -> Any:
     out = np.zeros_like(tables)
     out[np.arange(len(index)), index] = g
     return out
@@ -60,10 +65,14 @@ def check_range(index: np.ndarray | None, size: int, of: str, among: str) -> Non
         ShapeError: One is not; negative ones do not count from the end.
     """
     if index is None:
-        raise ShapeError(f"embedding: {of} holds numbers outside of 0 to {size - 1}, the rows of {among}")
+        raise ShapeError(
+            f"embedding: {of} holds numbers outside of 0 to {size - 1}, the rows of {among}"
+        )
     if index.size and not (int(index.min()) >= 0 and int(index.max()) < size):
-        raise ShapeError(f"embedding: {of} holds numbers from {index.min()} to {index.max()}; expected 0 to {size - 1}, "
-                         f"the rows of {among}")
+        raise ShapeError(
+            f"embedding: {of} holds numbers from {index.min()} to {index.max()}; expected 0 to {size - 1}, "
+            f"the rows of {among}"
+        )
 
 
 @operation
@@ -85,8 +94,10 @@ def embedding(table: Any, index: Any) -> Any:
         ShapeError: An index is out of range, or shapes do not fit.
     """
     if np.dtype(index.dtype).kind not in "iu":
-        raise UserFunctionError("embedding looks up rows of a table by an integer value, such as a column of gt.Graph(..., "
-                                f"node_columns=..., edge_columns=...); expected (table, integers), got {shown(table)} and {shown(index)}")
+        raise UserFunctionError(
+            "embedding looks up rows of a table by an integer value, such as a column of gt.Graph(..., "
+            f"node_columns=..., edge_columns=...); expected (table, integers), got {shown(table)} and {shown(index)}"
+        )
     of = repr(index) if isinstance(index, Expr) else getattr(index, "name", "")
     among = getattr(table, "name", "")
     named = {"of": of or "the index", "among": f"the table {among}" if among else "the table"}
@@ -94,10 +105,14 @@ def embedding(table: Any, index: Any) -> Any:
         constant = isinstance(table, np.ndarray) and table.dtype.kind == "f"
         return embedding_p(table.astype(current().dtype) if constant else table, index, **named)
     if isinstance(table, Expr) and not _of_one_end(table):
-        raise UserFunctionError(f"embedding: the table {table!r} is computed on the edge; return it from transform, and read it as "
-                                "edge.src.NAME or edge.dst.NAME")
+        raise UserFunctionError(
+            f"embedding: the table {table!r} is computed on the edge; return it from transform, and read it as "
+            "edge.src.NAME or edge.dst.NAME"
+        )
     if not trailing(table) or trailing(index) or not has_rows(index):
-        raise ShapeError(f"embedding: a table with rows is [rows, k, ...] and its index [rows]; got {shown(table)} and {shown(index)}")
+        raise ShapeError(
+            f"embedding: a table with rows is [rows, k, ...] and its index [rows]; got {shown(table)} and {shown(index)}"
+        )
     return own_embedding_p(*same_rows(table, index), **named)
 
 
@@ -106,4 +121,9 @@ def _of_one_end(table: Expr) -> bool:
     if table.leaf is not None:
         return True
     x = table.args[0]
-    return table.traits.contraction and x.leaf is not None and x.leaf[0] in ("src", "dst") and not table.args[1].rows
+    return (
+        table.traits.contraction
+        and x.leaf is not None
+        and x.leaf[0] in ("src", "dst")
+        and not table.args[1].rows
+    )

@@ -1,4 +1,5 @@
 """Indexing of trailing axes with constants: ``x[..., 0]``, ``x[..., 1:3]``, ``x[..., [0, 2]]``."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -22,7 +23,7 @@ def _index(key: tuple[Any, ...]) -> str:
     """One entry of an index."""
     kind, *rest = key
     if kind == "slice":
-        return ":".join("" if v is None else str(v) for v in rest[:2 if rest[2] is None else 3])
+        return ":".join("" if v is None else str(v) for v in rest[: 2 if rest[2] is None else 3])
     return {"new": "None", "...": "..."}.get(kind, str(rest[0] if kind == "int" else rest))
 
 
@@ -63,18 +64,24 @@ def getitem(x: Any, key: Any) -> Any:
     encoded = tuple(_encoded(k, d) for k, d in zip(parts, _lengths(parts, x.shape), strict=True))
     kinds = [k[0] for k in encoded]
     if kinds.count("list") > 1 or ("list" in kinds and "int" in kinds):
-        raise ShapeError("an index may contain one list, and no integers together with a list; index twice instead")
+        raise ShapeError(
+            "an index may contain one list, and no integers together with a list; index twice instead"
+        )
     return getitem_p(x, key=encoded)
 
 
 def _check_rows(x: Any, parts: tuple[Any, ...]) -> None:
     all_rows = bool(parts) and isinstance(parts[0], slice) and parts[0] == slice(None)
     if not (all_rows or parts[:1] == (Ellipsis,)):
-        raise ShapeError("rows cannot be indexed in a user function, the row axis belongs to the engine; start the index with ... "
-                         "to reach trailing axes, as in x[..., 0]")
+        raise ShapeError(
+            "rows cannot be indexed in a user function, the row axis belongs to the engine; start the index with ... "
+            "to reach trailing axes, as in x[..., 0]"
+        )
     taken = sum(k is not None and k is not Ellipsis for k in parts[1:])
     if taken > len(trailing(x)):
-        raise ShapeError(f"an index of {taken} trailing axes was used on a row value that has {len(trailing(x))}")
+        raise ShapeError(
+            f"an index of {taken} trailing axes was used on a row value that has {len(trailing(x))}"
+        )
 
 
 def _lengths(parts: tuple[Any, ...], shape: tuple[int | None, ...]) -> list[int | None]:
@@ -107,21 +114,32 @@ def _encoded(k: Any, length: int | None) -> tuple[Any, ...]:
     # of an empty list NumPy would make floats
     numbers = np.asarray(k, None if len(k) else np.int64) if listed else None
     if numbers is None or numbers.dtype.kind not in "iub":
-        raise ShapeError(f"an index of type {type(k).__name__} is not a constant; use integers, slices or a list of integers")
+        raise ShapeError(
+            f"an index of type {type(k).__name__} is not a constant; use integers, slices or a list of integers"
+        )
     if numbers.dtype.kind == "b":
         if len(numbers) != length:
-            raise ShapeError(f"an index of {len(numbers)} Booleans was used on an axis of length {length}; give one for "
-                             "each entry")
+            raise ShapeError(
+                f"an index of {len(numbers)} Booleans was used on an axis of length {length}; give one for "
+                "each entry"
+            )
         numbers = np.flatnonzero(numbers)
     elif length is not None and len(numbers):
         least, most = numbers.min(), numbers.max()
         if not -length <= least <= most < length:
-            raise ShapeError(f"an index holds numbers from {least} to {most}, but the axis has the length {length}")
+            raise ShapeError(
+                f"an index holds numbers from {least} to {most}, but the axis has the length {length}"
+            )
     # counted from the start, so that an entry that occurs twice is found
     return ("list", *(i + length if i < 0 and length is not None else i for i in numbers.tolist()))
 
 
 def _decoded(key: Key) -> tuple[Any, ...]:
-    made: dict[str, Any] = {"new": lambda: None, "...": lambda: Ellipsis, "slice": slice, "int": int,
-                            "list": lambda *numbers: np.array(numbers, np.int64)}
+    made: dict[str, Any] = {
+        "new": lambda: None,
+        "...": lambda: Ellipsis,
+        "slice": slice,
+        "int": int,
+        "list": lambda *numbers: np.array(numbers, np.int64),
+    }
     return tuple(made[kind](*rest) for kind, *rest in key)

@@ -1,4 +1,5 @@
 """Normalisation: batch norm with statistics over all workers, layer norm over the last axis."""
+
 from __future__ import annotations
 
 from functools import partial
@@ -45,7 +46,9 @@ class RunningStats:
 
 
 @operation
-def batch_norm(x: Any, gamma: Any, beta: Any, stats: RunningStats, momentum: float = 0.1, eps: float = 1e-5) -> Any:
+def batch_norm(
+    x: Any, gamma: Any, beta: Any, stats: RunningStats, momentum: float = 0.1, eps: float = 1e-5
+) -> Any:
     """Normalise every column over the rows of all workers.
 
     Rows that their row space does not count are normalised by the statistics of the others.
@@ -68,11 +71,15 @@ def batch_norm(x: Any, gamma: Any, beta: Any, stats: RunningStats, momentum: flo
     Source: https://arxiv.org/abs/1502.03167, running statistics as in PyTorch.
     """
     if isinstance(x, Expr) or tracing():
-        raise UserFunctionError("batch_norm mixes rows and cannot be used inside gather; use it in transform or apply")
+        raise UserFunctionError(
+            "batch_norm mixes rows and cannot be used inside gather; use it in transform or apply"
+        )
     x, gamma, beta = same_dtype(x, gamma, beta)
     for name, shape in (("gamma", gamma.shape), ("beta", beta.shape), ("stats", stats.mean.shape)):
         if shape != x.shape[1:]:
-            raise ShapeError(f"batch_norm: {name} must have the trailing shape {list(x.shape[1:])} of x, got {list(shape)}")
+            raise ShapeError(
+                f"batch_norm: {name} must have the trailing shape {list(x.shape[1:])} of x, got {list(shape)}"
+            )
     if current().training:
         return normalise_p(*_centre(x, stats, momentum, eps), gamma, beta)
     inverse = 1 / np.sqrt(np.asarray(stats.var, np.float64) + eps)
@@ -94,7 +101,10 @@ def _centre(x: Any, stats: RunningStats, momentum: float, eps: float) -> tuple[V
     mean, var, total = statistics(rows, counted, all_sum)
     seen = np.array(total), mean, var * (total / max(total - 1, 1))
     tape.changes.append((partial(stats.update, momentum=momentum), seen))
-    mean, inverse = mean.astype(rows.dtype), (1 / np.sqrt(np.asarray(var, np.float64) + eps)).astype(rows.dtype)
+    mean, inverse = (
+        mean.astype(rows.dtype),
+        (1 / np.sqrt(np.asarray(var, np.float64) + eps)).astype(rows.dtype),
+    )
     outputs = Var(rows, space), Var(mean), Var(inverse)
 
     def vjp(gs: list[Any]) -> list[Any]:
@@ -102,25 +112,40 @@ def _centre(x: Any, stats: RunningStats, momentum: float, eps: float) -> tuple[V
         shift, slope = all_sum(np.stack(of_both).astype(np.float64)) / max(total, 1)
         # the variance is the mean of squares: (v + eps) ** -0.5 has the slope -(v + eps) ** -1.5 / 2 and a square twice its root
         slope = -slope * inverse.astype(np.float64) ** 3
-        return [through_statistics(g, rows, mean, shift.astype(g.dtype), slope.astype(g.dtype), counted)]
+        return [
+            through_statistics(g, rows, mean, shift.astype(g.dtype), slope.astype(g.dtype), counted)
+        ]
 
     tape.add("batch_norm", [x], outputs, vjp)
     return outputs
 
 
-@primitive("normalise", scalar=Scalar("(({0} - {1}) * {2} * {3} + {4})", (
-    "{g} * ({2} * {3})", "-{g} * ({2} * {3})", "{g} * {3} * ({0} - {1})", "{g} * {2} * ({0} - {1})", "{g}")))
+@primitive(
+    "normalise",
+    scalar=Scalar(
+        "(({0} - {1}) * {2} * {3} + {4})",
+        (
+            "{g} * ({2} * {3})",
+            "-{g} * ({2} * {3})",
+            "{g} * {3} * ({0} - {1})",
+            "{g} * {2} * ({0} - {1})",
+            "{g}",
+        ),
+    ),
+)
 def normalise_p(x: Any, mean: Any, inverse: Any, gamma: Any, beta: Any) -> Any:
     """(x - mean) * inverse * gamma + beta; x is [n, ...], the others [...]."""
     return (x - mean) * inverse * gamma + beta
 
 
-defvjp(normalise_p,
-       x=lambda g, y, x, mean, inverse, gamma, beta: g * (inverse * gamma),
-       mean=lambda g, y, x, mean, inverse, gamma, beta: unbroadcast(g, mean) * -(inverse * gamma),
-       inverse=lambda g, y, x, mean, inverse, gamma, beta: unbroadcast(g * (x - mean), mean) * gamma,
-       gamma=lambda g, y, x, mean, inverse, gamma, beta: unbroadcast(g * (x - mean), mean) * inverse,
-       beta=lambda g, y, x, mean, inverse, gamma, beta: unbroadcast(g, mean))
+defvjp(
+    normalise_p,
+    x=lambda g, y, x, mean, inverse, gamma, beta: g * (inverse * gamma),
+    mean=lambda g, y, x, mean, inverse, gamma, beta: unbroadcast(g, mean) * -(inverse * gamma),
+    inverse=lambda g, y, x, mean, inverse, gamma, beta: unbroadcast(g * (x - mean), mean) * gamma,
+    gamma=lambda g, y, x, mean, inverse, gamma, beta: unbroadcast(g * (x - mean), mean) * inverse,
+    beta=lambda g, y, x, mean, inverse, gamma, beta: unbroadcast(g, mean),
+)
 
 
 @primitive("standardise", threaded=True, traits=Traits(takes="floats"))
@@ -132,7 +157,9 @@ def standardise_p(x: Any, *, eps: float) -> Any:
 
 def _standardise_vjp(g: Any, y: Any, x: Any, eps: float) -> Any:
     deviation = np.sqrt(x.var(axis=-1, keepdims=True) + eps)
-    return (g - g.mean(axis=-1, keepdims=True) - y * (g * y).mean(axis=-1, keepdims=True)) / deviation
+    return (
+        g - g.mean(axis=-1, keepdims=True) - y * (g * y).mean(axis=-1, keepdims=True)
+    ) / deviation
 
 
 defvjp(standardise_p, x=_standardise_vjp)

@@ -1,4 +1,5 @@
 """Arithmetic and method syntax for variables, parameters and edge expressions: ``x * 2``, ``x.sum(-1)``, ``x @ w``."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -57,22 +58,69 @@ _METHODS: dict[str, Callable[..., Any]] = {
 
 # what numpy calls for `array * var`
 _BY_UFUNC: dict[Any, Callable[..., Any]] = {
-    np.add: add, np.subtract: sub, np.multiply: mul, np.true_divide: div, np.matmul: matmul, np.less: less, np.less_equal: less_equal,
-    np.greater: _reversed(less), np.greater_equal: _reversed(less_equal), np.equal: equal,
-    np.not_equal: lambda x, y: logical_not(equal(x, y)), np.power: power, np.logical_and: logical_and, np.logical_or: logical_or,
-    np.logical_not: logical_not, np.bitwise_and: logical_and, np.bitwise_or: logical_or,
+    np.add: add,
+    np.subtract: sub,
+    np.multiply: mul,
+    np.true_divide: div,
+    np.matmul: matmul,
+    np.less: less,
+    np.less_equal: less_equal,
+    np.greater: _reversed(less),
+    np.greater_equal: _reversed(less_equal),
+    np.equal: equal,
+    np.not_equal: lambda x, y: logical_not(equal(x, y)),
+    np.power: power,
+    np.logical_and: logical_and,
+    np.logical_or: logical_or,
+    np.logical_not: logical_not,
+    np.bitwise_and: logical_and,
+    np.bitwise_or: logical_or,
 }
 # functions of numpy and scipy with a counterpart of the same name here, and substitutes for others
-_SAME = ("exp", "log", "sqrt", "square", "sin", "cos", "tanh", "where", "maximum", "minimum", "absolute", "clip", "stack", "sum", "mean",
-         "max", "min", "reshape")
-_OTHER = {"abs": "gt.absolute(x)", "concatenate": "gt.concat([a, b])", "hstack": "gt.concat([a, b])", "dot": "gt.matmul(x, w)",
-          "einsum": "gt.matmul(x, w), or a product and .sum(-1)", "expit": "gt.sigmoid(x)", "amax": "gt.max(x)", "amin": "gt.min(x)",
-          "expm1": "gt.exp(x) - 1", "log1p": "gt.log(1 + x)", "exp2": "gt.exp(x * np.log(2))", "log2": "gt.log(x) / np.log(2)",
-          "log10": "gt.log(x) / np.log(10)", "logaddexp": "y + gt.softplus(x - y)", "reciprocal": "1 / x", "cbrt": "x ** (1 / 3)"}
+_SAME = (
+    "exp",
+    "log",
+    "sqrt",
+    "square",
+    "sin",
+    "cos",
+    "tanh",
+    "where",
+    "maximum",
+    "minimum",
+    "absolute",
+    "clip",
+    "stack",
+    "sum",
+    "mean",
+    "max",
+    "min",
+    "reshape",
+)
+_OTHER = {
+    "abs": "gt.absolute(x)",
+    "concatenate": "gt.concat([a, b])",
+    "hstack": "gt.concat([a, b])",
+    "dot": "gt.matmul(x, w)",
+    "einsum": "gt.matmul(x, w), or a product and .sum(-1)",
+    "expit": "gt.sigmoid(x)",
+    "amax": "gt.max(x)",
+    "amin": "gt.min(x)",
+    "expm1": "gt.exp(x) - 1",
+    "log1p": "gt.log(1 + x)",
+    "exp2": "gt.exp(x * np.log(2))",
+    "log2": "gt.log(x) / np.log(2)",
+    "log10": "gt.log(x) / np.log(10)",
+    "logaddexp": "y + gt.softplus(x - y)",
+    "reciprocal": "1 / x",
+    "cbrt": "x ** (1 / 3)",
+}
 
 
 def _refuse(what: str, remedy: str) -> NoReturn:
-    raise UserFunctionError(f"values of nodes and edges cannot be {what}, because a function is traced once for all rows; {remedy}")
+    raise UserFunctionError(
+        f"values of nodes and edges cannot be {what}, because a function is traced once for all rows; {remedy}"
+    )
 
 
 def _comparable(sign: str, x: Any) -> Any:
@@ -82,7 +130,10 @@ def _comparable(sign: str, x: Any) -> Any:
 
 
 def _as_number(x: Any) -> NoReturn:
-    _refuse("turned into one Python number", "use it without conversion; use gt.exp, gt.log, ... instead of the functions of math")
+    _refuse(
+        "turned into one Python number",
+        "use it without conversion; use gt.exp, gt.log, ... instead of the functions of math",
+    )
 
 
 def _as_ufunc(x: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
@@ -92,17 +143,27 @@ def _as_ufunc(x: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> 
 
 
 def _refuse_numpy(name: str) -> NoReturn:
-    counterpart = f"gt.{name}" if name in _SAME else _OTHER.get(name, "a function of gt, or make one with gt.primitive")
+    counterpart = (
+        f"gt.{name}"
+        if name in _SAME
+        else _OTHER.get(name, "a function of gt, or make one with gt.primitive")
+    )
     _refuse(f"given to NumPy's {name}", f"use {counterpart}")
 
 
 _REFUSALS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("__float__", "__int__", "__index__", "__complex__"), _as_number),
-    "__bool__": lambda x: _refuse("used as a condition",
-                                  "choose with gt.where(x > 0, a, b); an if on a setting such as self.residual is fine"),
+    "__bool__": lambda x: _refuse(
+        "used as a condition",
+        "choose with gt.where(x > 0, a, b); an if on a setting such as self.residual is fine",
+    ),
     # __getitem__ alone would make Python count 0, 1, 2, ... through the rows
-    "__iter__": lambda x: _refuse("looped over", "take a column as x[..., i], or all of them as x.sum(-1)"),
-    "__array__": lambda x, *_, **__: _refuse("turned into a NumPy array", "use functions of gt, or make one with gt.primitive"),
+    "__iter__": lambda x: _refuse(
+        "looped over", "take a column as x[..., i], or all of them as x.sum(-1)"
+    ),
+    "__array__": lambda x, *_, **__: _refuse(
+        "turned into a NumPy array", "use functions of gt, or make one with gt.primitive"
+    ),
     "__array_ufunc__": _as_ufunc,
     "__array_function__": lambda x, function, *_: _refuse_numpy(function.__name__),
 }

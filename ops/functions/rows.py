@@ -15,6 +15,7 @@
   quotient or an exponential, or the product with a constant that is a float, is computed in the
   float type of the pass (``Traits.takes``, ``Tape.dtype``).
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -51,9 +52,19 @@ def _pad_rows(g: Any, y: Any, x: Any, n: int) -> Any:
 defvjp(_prefix, x=_pad_rows)
 
 
-@primitive("expand_last", traits=Traits(
-    work="none", structural=True, linear=(0,), kept_axes=all_axes, identity=always, lazy="axes", written=first,
-    joined=lambda inner, outer: {"n": inner["n"] + outer["n"]}))
+@primitive(
+    "expand_last",
+    traits=Traits(
+        work="none",
+        structural=True,
+        linear=(0,),
+        kept_axes=all_axes,
+        identity=always,
+        lazy="axes",
+        written=first,
+        joined=lambda inner, outer: {"n": inner["n"] + outer["n"]},
+    ),
+)
 def expand_last_p(x: Any, *, n: int) -> Any:
     """n axes of length 1 added at the right."""
     return x.reshape(x.shape + (1,) * n)
@@ -67,11 +78,21 @@ def _cast_form(dtype: str) -> Scalar | None:
     kind = np.dtype(dtype).kind
     if kind in "iu" and dtype not in ("int32", "int64"):
         return None
-    value = "as_float({0})" if kind == "f" else "(T(1) - equal({0}, T(0)))" if kind == "b" else f"as_{dtype}({{0}})"
+    value = (
+        "as_float({0})"
+        if kind == "f"
+        else "(T(1) - equal({0}, T(0)))"
+        if kind == "b"
+        else f"as_{dtype}({{0}})"
+    )
     return Scalar(value, ("{g}",))
 
 
-@primitive("cast", scalar=_cast_form, traits=Traits(free=True, identity=always, written=first, integers=True))
+@primitive(
+    "cast",
+    scalar=_cast_form,
+    traits=Traits(free=True, identity=always, written=first, integers=True),
+)
 def _cast(x: Any, *, dtype: str) -> Any:
     """x in another type."""
     return np.asarray(x).astype(dtype)
@@ -144,8 +165,10 @@ def same_rows(*args: Any) -> list[Any]:
     shortest = min(spaces, key=lambda s: s.n)
     for s in spaces:
         if not s.nested_with(shortest):
-            raise UserFunctionError(f"values of {s.n} {s.kind}s and of {shortest.n} {shortest.kind}s are combined, but these "
-                                    "are different sets of rows; combine values of the same nodes or edges only")
+            raise UserFunctionError(
+                f"values of {s.n} {s.kind}s and of {shortest.n} {shortest.kind}s are combined, but these "
+                "are different sets of rows; combine values of the same nodes or edges only"
+            )
     return [a if space_of(a) is None else _cut(a, shortest) for a in args]
 
 
@@ -165,10 +188,14 @@ def same_dtype(*args: Any) -> list[Any]:
     Raises:
         UserFunctionError: Variables of different float types are combined.
     """
-    floats = {a.dtype for a in args if isinstance(a, (Var, Parameter, Expr)) and a.dtype.kind == "f"}
+    floats = {
+        a.dtype for a in args if isinstance(a, (Var, Parameter, Expr)) and a.dtype.kind == "f"
+    }
     if len(floats) > 1:
-        raise UserFunctionError(f"values of types {', '.join(sorted(d.name for d in floats))} are combined; cast one with gt.cast, or "
-                                "choose one type for the whole job")
+        raise UserFunctionError(
+            f"values of types {', '.join(sorted(d.name for d in floats))} are combined; cast one with gt.cast, or "
+            "choose one type for the whole job"
+        )
     if floats:
         dtype = floats.pop()
     elif any(isinstance(a, (Var, Parameter, Expr)) for a in args):
@@ -235,5 +262,7 @@ def unbroadcast(g: Any, x: Any) -> Any:
     if g.shape == shape:
         return g
     lead = g.ndim - len(shape)
-    repeated = tuple(range(lead)) + tuple(i + lead for i, d in enumerate(shape) if d == 1 and g.shape[i + lead] != 1)
+    repeated = tuple(range(lead)) + tuple(
+        i + lead for i, d in enumerate(shape) if d == 1 and g.shape[i + lead] != 1
+    )
     return sum_over(g, repeated).reshape(shape)

@@ -3,6 +3,7 @@
 Empty segments give 0, never NaN. Sums run in the order of the rows: of floats in float64, because
 there may be millions of rows, and of integers and masks exactly, as int64 or uint64 as in NumPy.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -89,10 +90,23 @@ def _segment_softmax_vjp(g: Any, y: Any, values: Any, indptr: Any) -> Any:
 
 
 defvjp(_segment_sum, values=lambda g, y, values, indptr: _repeat(g, indptr), indptr=None)
-defvjp(_segment_mean, indptr=None,
-       values=lambda g, y, values, indptr: _repeat((g / _counts(values, indptr)).astype(g.dtype), indptr))
-defvjp(_segment_max, values=lambda g, y, values, indptr: _repeat(g, indptr) * _winner(values, y, indptr), indptr=None)
-defvjp(_segment_min, values=lambda g, y, values, indptr: _repeat(g, indptr) * _winner(values, y, indptr), indptr=None)
+defvjp(
+    _segment_mean,
+    indptr=None,
+    values=lambda g, y, values, indptr: _repeat(
+        (g / _counts(values, indptr)).astype(g.dtype), indptr
+    ),
+)
+defvjp(
+    _segment_max,
+    values=lambda g, y, values, indptr: _repeat(g, indptr) * _winner(values, y, indptr),
+    indptr=None,
+)
+defvjp(
+    _segment_min,
+    values=lambda g, y, values, indptr: _repeat(g, indptr) * _winner(values, y, indptr),
+    indptr=None,
+)
 defvjp(_segment_softmax, values=_segment_softmax_vjp, indptr=None)
 
 
@@ -138,11 +152,17 @@ def segment_softmax(values: Any, indptr: np.ndarray) -> Any:
 
 def _checked(function: str, values: Any, indptr: Any) -> np.ndarray:
     if isinstance(values, Expr) or tracing():
-        raise UserFunctionError(f"{function} mixes edges and cannot be used inside gather; the engine sums messages, see the layer's sum")
+        raise UserFunctionError(
+            f"{function} mixes edges and cannot be used inside gather; the engine sums messages, see the layer's sum"
+        )
     bounds = np.asarray(indptr)
     if bounds.ndim != 1 or len(bounds) == 0 or bounds[0] != 0 or np.any(bounds[1:] < bounds[:-1]):
-        raise ShapeError(f"{function}: indptr must rise from 0, one more entry than there are segments")
+        raise ShapeError(
+            f"{function}: indptr must rise from 0, one more entry than there are segments"
+        )
     if bounds[-1] != values.shape[0]:
-        raise ShapeError(f"{function}: indptr ends at {bounds[-1]}, values has {values.shape[0]} rows; sort the values by segment and "
-                         "count again")
+        raise ShapeError(
+            f"{function}: indptr ends at {bounds[-1]}, values has {values.shape[0]} rows; sort the values by segment and "
+            "count again"
+        )
     return bounds

@@ -3,6 +3,7 @@
 The row axis belongs to the engine: axes of row values are negative and do not include it. Values
 without rows are treated like numpy arrays.
 """
+
 from __future__ import annotations
 
 import builtins
@@ -25,8 +26,15 @@ from .rows import as_floats, has_rows, same_dtype, same_rows, trailing, unbroadc
 Axis = int | tuple[int, ...] | None
 
 
-@primitive("sum", traits=Traits(
-    work="argument", linear=(0,), kept_axes=lambda x, y, static: len(x) + builtins.min(static["axis"]), lazy="total"))
+@primitive(
+    "sum",
+    traits=Traits(
+        work="argument",
+        linear=(0,),
+        kept_axes=lambda x, y, static: len(x) + builtins.min(static["axis"]),
+        lazy="total",
+    ),
+)
 def sum_p(x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
     """Sum over axes."""
     y = sum_over(x, axis)
@@ -57,15 +65,17 @@ def min_p(x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
 
 def _to_the_first(which: Callable[..., Any]) -> Callable[..., Any]:
     """The gradient rule of a largest or smallest number, whose position ``which`` returns."""
+
     def rule(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
         last = tuple(range(-len(axis), 0))
         moved = np.moveaxis(x, axis, last)
         lead = moved.shape[: x.ndim - len(axis)]
         # of equal ones the first, and the first NaN
-        first = which(moved.reshape(*lead, prod(moved.shape[len(lead):])), axis=-1)
-        out = np.zeros((*lead, prod(moved.shape[len(lead):])), g.dtype)
+        first = which(moved.reshape(*lead, prod(moved.shape[len(lead) :])), axis=-1)
+        out = np.zeros((*lead, prod(moved.shape[len(lead) :])), g.dtype)
         np.put_along_axis(out, first[..., None], g.reshape(*lead, 1), axis=-1)
         return np.moveaxis(out.reshape(moved.shape), last, axis)
+
     return rule
 
 
@@ -129,9 +139,22 @@ def _axes(function: str, x: Any, axis: Axis) -> tuple[int, ...]:
     given = axis if isinstance(axis, tuple) else (axis,)
     axes = {a if rows or a < 0 else a - width for a in given if a is not None}
     if axis is None or any(not -width <= a < 0 for a in axes):
-        what = f"a value with {width} ax{'i' if width == 1 else 'e'}s after the rows" if rows else f"a value of shape {list(trailing(x))}"
-        allowed = "use axis -1" if width == 1 else f"use axis -{width} to -1" if width else "it has none to reduce"
-        raise ShapeError(f"{function}: axis {axis} of {what}: {allowed}" + (", the row axis belongs to the engine" if rows else ""))
+        what = (
+            f"a value with {width} ax{'i' if width == 1 else 'e'}s after the rows"
+            if rows
+            else f"a value of shape {list(trailing(x))}"
+        )
+        allowed = (
+            "use axis -1"
+            if width == 1
+            else f"use axis -{width} to -1"
+            if width
+            else "it has none to reduce"
+        )
+        raise ShapeError(
+            f"{function}: axis {axis} of {what}: {allowed}"
+            + (", the row axis belongs to the engine" if rows else "")
+        )
     return tuple(sorted(axes))
 
 
@@ -145,7 +168,17 @@ def _outer(inner: dict[str, Any], outer: dict[str, Any]) -> dict[str, Any]:
     return outer
 
 
-@primitive("reshape", traits=Traits(work="none", structural=True, linear=(0,), kept_axes=_leading, identity=always, joined=_outer))
+@primitive(
+    "reshape",
+    traits=Traits(
+        work="none",
+        structural=True,
+        linear=(0,),
+        kept_axes=_leading,
+        identity=always,
+        joined=_outer,
+    ),
+)
 def reshape_p(x: Any, *, keep: int, shape: tuple[int, ...]) -> Any:
     """The same numbers in other axes, after the first ``keep``."""
     return x.reshape(x.shape[:keep] + shape)
@@ -171,7 +204,9 @@ def reshape(x: Any, *shape: int) -> Any:
         rest = -prod(new)
         new[new.index(-1)] = prod(old) // rest if rest > 0 else 0
     if prod(new) != prod(old) or builtins.min(new, default=0) < 0:
-        raise ShapeError(f"reshape: {list(old)} holds {prod(old)} numbers and cannot become {list(shape)}")
+        raise ShapeError(
+            f"reshape: {list(old)} holds {prod(old)} numbers and cannot become {list(shape)}"
+        )
     return reshape_p(x, keep=int(has_rows(x)), shape=tuple(new))
 
 
@@ -217,7 +252,9 @@ def repeat_rows(x: Any, like: Any) -> Any:
     return repeat_rows_p(x, like)
 
 
-@primitive("broadcast_to", traits=Traits(work="none", structural=True, identity=always, joined=_outer))
+@primitive(
+    "broadcast_to", traits=Traits(work="none", structural=True, identity=always, joined=_outer)
+)
 def broadcast_to_p(x: Any, *, keep: int, shape: tuple[int, ...]) -> Any:
     """Axes of length 1 repeated, after the first ``keep``."""
     return np.broadcast_to(x, x.shape[:keep] + shape)
@@ -233,7 +270,9 @@ def broadcast_to(x: Any, *shape: int) -> Any:
         ShapeError: An axis longer than 1 differs, or a row value has another number of trailing axes.
     """
     if has_rows(x) and len(trailing(x)) != len(shape):
-        raise ShapeError(f"broadcast_to: trailing axes {list(trailing(x))} cannot become {list(shape)}; add axes with expand_last first")
+        raise ShapeError(
+            f"broadcast_to: trailing axes {list(trailing(x))} cannot become {list(shape)}; add axes with expand_last first"
+        )
     return broadcast_to_p(x, keep=int(has_rows(x)), shape=tuple(shape))
 
 
@@ -261,7 +300,9 @@ def concat(values: list[Any] | tuple[Any, ...], axis: int = -1) -> Any:
     shapes = [trailing(p) for p in parts]
     at = _axes("concat", parts[0], axis)[0]
     if len({(len(s), s[:at], s[at:][1:]) for s in shapes}) > 1:
-        raise ShapeError(f"concat along axis {axis}: the other trailing axes must agree, got {', '.join(str(list(s)) for s in shapes)}")
+        raise ShapeError(
+            f"concat along axis {axis}: the other trailing axes must agree, got {', '.join(str(list(s)) for s in shapes)}"
+        )
     return concat_p(*parts, axis=at) if len(parts) > 1 else parts[0]
 
 
@@ -285,7 +326,9 @@ def stack(values: list[Any] | tuple[Any, ...], axis: int = -1) -> Any:
     for v in _alike(values):
         shape = trailing(v)
         if not -len(shape) - 1 <= axis < 0:
-            raise ShapeError(f"stack: axis {axis} of values of trailing shape {list(shape)}; use -{len(shape) + 1} to -1")
+            raise ShapeError(
+                f"stack: axis {axis} of values of trailing shape {list(shape)}; use -{len(shape) + 1} to -1"
+            )
         cut = len(shape) + 1 + axis
         parts.append(reshape(v, *shape[:cut], 1, *shape[cut:]))
     return concat(parts, axis)

@@ -1,4 +1,5 @@
 """Products with one of several matrices, which an integer of each row chooses: typed linear maps, grouped products."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -27,19 +28,23 @@ def _groups(index: np.ndarray, k: int) -> Iterator[tuple[int, Any]]:
     order = np.argsort(index.astype(np.uint16) if k <= 1 << 16 else index, kind="stable")
     bounds = np.searchsorted(index[order], np.arange(k + 1))
     for i in np.flatnonzero(np.diff(bounds)).tolist():
-        rows = order[bounds[i]: bounds[i + 1]]
+        rows = order[bounds[i] : bounds[i + 1]]
         adjacent = int(rows[-1]) - int(rows[0]) == len(rows) - 1
         yield i, slice(int(rows[0]), int(rows[-1]) + 1) if adjacent else rows
 
 
-@primitive("typed_matmul", rowwise=False, sparse=True, traits=Traits(takes="numbers", work="contraction"))
+@primitive(
+    "typed_matmul", rowwise=False, sparse=True, traits=Traits(takes="numbers", work="contraction")
+)
 def typed_matmul_p(x: Any, w: Any, index: Any) -> Any:
     """The last axis of each row of x against the second axis of the matrix that its integer chooses."""
     check_range(index, len(w), "the index", "the matrices")
     out = empty((*x.shape[:-1], *w.shape[2:]), np.result_type(x.dtype, w.dtype))
     for i, rows in _groups(index, len(w)):
         part = taken(x, rows)
-        out[rows] = product(flat(part), w[i].reshape(w.shape[1], prod(w.shape[2:]))).reshape(*part.shape[:-1], *w.shape[2:])
+        out[rows] = product(flat(part), w[i].reshape(w.shape[1], prod(w.shape[2:]))).reshape(
+            *part.shape[:-1], *w.shape[2:]
+        )
     return out
 
 
@@ -49,7 +54,9 @@ def _typed_matmul_x(g: Any, y: Any, x: Any, w: Any, index: Any) -> Any:
     out, width = empty(x.shape, g.dtype), prod(w.shape[2:])
     for i, rows in _groups(index, len(w)):
         part = taken(g, rows)
-        out[rows] = product(part.reshape(part.size // max(1, width), width), w[i].reshape(w.shape[1], width).T).reshape(-1, *x.shape[1:])
+        out[rows] = product(
+            part.reshape(part.size // max(1, width), width), w[i].reshape(w.shape[1], width).T
+        ).reshape(-1, *x.shape[1:])
     return out
 
 
@@ -57,7 +64,9 @@ def _typed_matmul_w(g: Any, y: Any, x: Any, w: Any, index: Any) -> Any:
     out, width = np.zeros_like(w), prod(w.shape[2:])
     for i, rows in _groups(index, len(w)):
         part = taken(g, rows)
-        out[i] = long_product(flat(taken(x, rows)), part.reshape(part.size // max(1, width), width)).reshape(w.shape[1:])
+        out[i] = long_product(
+            flat(taken(x, rows)), part.reshape(part.size // max(1, width), width)
+        ).reshape(w.shape[1:])
     return out
 
 
@@ -85,14 +94,30 @@ def typed_matmul(x: Any, w: Any, index: Any) -> Any:
     Cost: that of one product ``matmul(x, w[0])``.
     """
     if isinstance(x, Expr):
-        raise UserFunctionError("typed_matmul cannot be used inside gather; compute it in transform")
-    if np.dtype(index.dtype).kind not in "iu" or not has_rows(index) or not has_rows(x) or has_rows(w):
-        raise UserFunctionError("typed_matmul(x, w, index) multiplies each row of x by the matrix that an integer of the row chooses, such "
-                                f"as node.type; expected (row values, matrices, integers), got {shown(x)}, {shown(w)} and {shown(index)}")
+        raise UserFunctionError(
+            "typed_matmul cannot be used inside gather; compute it in transform"
+        )
+    if (
+        np.dtype(index.dtype).kind not in "iu"
+        or not has_rows(index)
+        or not has_rows(x)
+        or has_rows(w)
+    ):
+        raise UserFunctionError(
+            "typed_matmul(x, w, index) multiplies each row of x by the matrix that an integer of the row chooses, such "
+            f"as node.type; expected (row values, matrices, integers), got {shown(x)}, {shown(w)} and {shown(index)}"
+        )
     x, w = same_dtype(x, w)
-    if trailing(index) or not trailing(x) or len(trailing(w)) < 2 or trailing(x)[-1] != trailing(w)[1]:
-        raise ShapeError(f"typed_matmul: expected x [rows, ..., d], matrices [k, d, ...] and an index [rows], got "
-                         f"{['rows', *trailing(x)]}, {list(trailing(w))} and {['rows', *trailing(index)]}")
+    if (
+        trailing(index)
+        or not trailing(x)
+        or len(trailing(w)) < 2
+        or trailing(x)[-1] != trailing(w)[1]
+    ):
+        raise ShapeError(
+            f"typed_matmul: expected x [rows, ..., d], matrices [k, d, ...] and an index [rows], got "
+            f"{['rows', *trailing(x)]}, {list(trailing(w))} and {['rows', *trailing(index)]}"
+        )
     x, index = same_rows(x, index)
     out = typed_matmul_p(x, w, index)
     out.space = x.space

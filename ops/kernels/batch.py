@@ -3,6 +3,7 @@
 Arguments are arrays of the caller; rows and positions are int32, bounds int64. Edges come in
 groups: those of group g are ``ptr[g]`` to ``ptr[g + 1]``.
 """
+
 from __future__ import annotations
 
 import numpy as np

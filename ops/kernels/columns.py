@@ -3,6 +3,7 @@
 ``counted`` has a mark for each row, or is empty if all of them count. Loops over columns begin at
 0, because an index that may be negative is compared each time.
 """
+
 from __future__ import annotations
 
 from ..compile.jit import jit

@@ -4,6 +4,7 @@ Single precision: x = k log 2 + r with |r| <= log(2) / 2, and a polynomial for (
 library (S. L. Moshier, Methods and Programs for Mathematical Functions, 1989); at most 1 unit in the last place away
 from the true value, 0 in place of subnormal results. Double precision calls the C library.
 """
+
 from __future__ import annotations
 
 import math
@@ -25,6 +26,7 @@ LOWEST, HALF, ONE, ZERO = F(-88.0), F(0.5), F(1.0), F(0.0)
 @intrinsic
 def _float_of(typing: Any, bits: Any) -> Any:
     """The single precision number of a bit pattern."""
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.FloatType())
 

@@ -1,4 +1,5 @@
 """Dropout masks by hashing, without arrays of hashes."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -13,7 +14,11 @@ def drop(x, ids, key, threshold, scale, column, out):  # type: ignore[no-untyped
     for i in range(x.shape[0]):
         h = draw(key, ids[i])
         for j in range(x.shape[1]):
-            out[i, j] = x[i, j] * scale if mix(h + np.uint64(column + j + 1) * COLUMN) >= threshold else x.dtype.type(0)
+            out[i, j] = (
+                x[i, j] * scale
+                if mix(h + np.uint64(column + j + 1) * COLUMN) >= threshold
+                else x.dtype.type(0)
+            )
 
 
 @jit()

@@ -1,4 +1,5 @@
 """64-bit hashes of rows and of the edges of nodes; ``graphtheta.inference.grown.fingerprints`` says what they are."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,4 +1,5 @@
 """The random numbers of ``graphtheta.base.rng`` inside compiled loops."""
+
 from __future__ import annotations
 
 import numpy as np

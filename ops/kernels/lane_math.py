@@ -5,6 +5,7 @@ library (S. L. Moshier, Methods and Programs for Mathematical Functions, 1989): 
 away from the true value over the whole range, log and tanh 3, sigmoid 4, softplus 6, elu 8. Double precision goes lane by
 lane through the C library, as do power and erf.
 """
+
 from __future__ import annotations
 
 import math
@@ -19,16 +20,43 @@ from .lanes import V, lanewise
 
 FLOAT, INT = ir.FloatType(), ir.IntType(32)
 LOG2E, LN2_HIGH, LN2_LOW = 1.44269504088896341, 0.693359375, -2.12194440e-4
-EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
-LOG = (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1, 2.0000714765e-1,
-       -2.4999993993e-1, 3.3333331174e-1)
+EXP = (
+    1.9875691500e-4,
+    1.3981999507e-3,
+    8.3334519073e-3,
+    4.1665795894e-2,
+    1.6666665459e-1,
+    5.0000001201e-1,
+)
+LOG = (
+    7.0376836292e-2,
+    -1.1514610310e-1,
+    1.1676998740e-1,
+    -1.2420140846e-1,
+    1.4249322787e-1,
+    -1.6668057665e-1,
+    2.0000714765e-1,
+    -2.4999993993e-1,
+    3.3333331174e-1,
+)
 TANH = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
 
 
 # pi / 2 in two parts; Taylor polynomials are accurate to 1e-9 within a quarter of pi
 PI_HALF_HIGH, PI_HALF_LOW, LARGEST_ANGLE = 1.5707963267948966, 6.123233995736766e-17, 2.0**30
-SIN = (2.7557319223985893e-06, -1.984126984126984e-04, 8.333333333333333e-03, -1.6666666666666666e-01)
-COS = (-2.7557319223985888e-07, 2.48015873015873e-05, -1.388888888888889e-03, 4.1666666666666664e-02, -0.5)
+SIN = (
+    2.7557319223985893e-06,
+    -1.984126984126984e-04,
+    8.333333333333333e-03,
+    -1.6666666666666666e-01,
+)
+COS = (
+    -2.7557319223985888e-07,
+    2.48015873015873e-05,
+    -1.388888888888889e-03,
+    4.1666666666666664e-02,
+    -0.5,
+)
 
 
 def _single(x: V) -> bool:
@@ -294,10 +322,45 @@ def unless_one(weight: V, g: V) -> V:
     return weight.equals(1.0).choose(0.0, g)
 
 
-FUNCTIONS = {f.__name__: lanewise(f) for f in (
-    exp, rounded, log, sin, cos, pow, unchanged, tanh, sigmoid, softplus, sqrt, square, cube, absolute, maximum, minimum, clip, inside,
-    sign, step, relu, leaky_relu, elu, elu_slope, sigmoid_slope, tanh_slope, if_positive, if_ge, if_gt, raised, softmax_weight,
-    softmax_share, unless_dropped, unless_one)}
+FUNCTIONS = {
+    f.__name__: lanewise(f)
+    for f in (
+        exp,
+        rounded,
+        log,
+        sin,
+        cos,
+        pow,
+        unchanged,
+        tanh,
+        sigmoid,
+        softplus,
+        sqrt,
+        square,
+        cube,
+        absolute,
+        maximum,
+        minimum,
+        clip,
+        inside,
+        sign,
+        step,
+        relu,
+        leaky_relu,
+        elu,
+        elu_slope,
+        sigmoid_slope,
+        tanh_slope,
+        if_positive,
+        if_ge,
+        if_gt,
+        raised,
+        softmax_weight,
+        softmax_share,
+        unless_dropped,
+        unless_one,
+    )
+}
 
 
 def gelu(x: V, erf: Callable[[V], V]) -> V:
@@ -307,7 +370,9 @@ def gelu(x: V, erf: Callable[[V], V]) -> V:
 
 def gelu_slope(x: V, erf: Callable[[V], V]) -> V:
     """Slope of gelu."""
-    return (erf(x * math.sqrt(0.5)) + 1.0) * 0.5 + x * exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
+    return (erf(x * math.sqrt(0.5)) + 1.0) * 0.5 + x * exp(x * x * -0.5) * (
+        1 / math.sqrt(2 * math.pi)
+    )
 
 
 def _with_erf(function: Callable[[V, Callable[[V], V]], V]) -> Any:
@@ -316,7 +381,9 @@ def _with_erf(function: Callable[[V, Callable[[V], V]], V]) -> Any:
     def typed(typing: Any, x: Any) -> Any:
         def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
             scalar = context.get_function(math.erf, signature(x.element, x.element))
-            return function(V(builder, arguments[0]), lambda v: v.each(lambda one: scalar(builder, [one]))).value
+            return function(
+                V(builder, arguments[0]), lambda v: v.each(lambda one: scalar(builder, [one]))
+            ).value
 
         return x(x), generate
 

@@ -1,4 +1,5 @@
 """Operations on vectors besides arithmetic: selection, sums over lanes, dropout masks."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -36,11 +37,18 @@ def same(typing: Any, x: Any, y: Any) -> Any:
 @intrinsic
 def where(typing: Any, holds: Any, yes: Any, no: Any) -> Any:
     """``yes`` where the mask holds, else ``no``; of whatever types. A mask of numbers holds where they are not 0."""
-    kind = widest((yes, no)) if isinstance(yes, Lanes) or isinstance(no, Lanes) else Lanes(yes, holds.n)
+    kind = (
+        widest((yes, no))
+        if isinstance(yes, Lanes) or isinstance(no, Lanes)
+        else Lanes(yes, holds.n)
+    )
     kind = Lanes(kind.element, max(kind.n, holds.n))
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        m, y, n = (vector(context, builder, x, k, kind.element).repeated(kind.n) for x, k in zip(arguments, sig.args, strict=True))
+        m, y, n = (
+            vector(context, builder, x, k, kind.element).repeated(kind.n)
+            for x, k in zip(arguments, sig.args, strict=True)
+        )
         return (m if m.element == BIT else m.unequal(0)).choose(y, n).value
 
     return kind(holds, yes, no), generate
@@ -54,7 +62,9 @@ def lane(typing: Any, x: Any, i: Any) -> Any:
         if x.n == 1:
             return arguments[0]
         one = builder.extract_element(arguments[0], builder.trunc(arguments[1], INDEX))
-        return builder.insert_element(ir.Constant(ir.VectorType(one.type, 1), ir.Undefined), one, ir.Constant(INDEX, 0))
+        return builder.insert_element(
+            ir.Constant(ir.VectorType(one.type, 1), ir.Undefined), one, ir.Constant(INDEX, 0)
+        )
 
     return Lanes(x.element, 1)(x, types.int64), generate
 
@@ -99,7 +109,10 @@ def comparison(how: str, element: Any) -> Any:
         kind = Lanes(element, max(k.n for k in (x, y) if isinstance(k, Lanes)))
 
         def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-            a, b = (vector(context, builder, v, k, k).repeated(kind.n) for v, k in zip(arguments, sig.args, strict=True))
+            a, b = (
+                vector(context, builder, v, k, k).repeated(kind.n)
+                for v, k in zip(arguments, sig.args, strict=True)
+            )
             there = context.get_value_type(element)
             if a.floating or b.floating:
                 a, b = a.to(there), b.to(there)
@@ -121,11 +134,17 @@ def as_type(element: Any) -> Any:
         kind = Lanes(element, x.n if isinstance(x, Lanes) else 1)
 
         def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-            v = vector(context, builder, arguments[0], x, x if not isinstance(x, Lanes) else x.element)
-            unsigned = isinstance(x, Lanes) and (x.element == types.boolean or not getattr(x.element, "signed", True))
+            v = vector(
+                context, builder, arguments[0], x, x if not isinstance(x, Lanes) else x.element
+            )
+            unsigned = isinstance(x, Lanes) and (
+                x.element == types.boolean or not getattr(x.element, "signed", True)
+            )
             if unsigned and not v.floating:
                 to_float = isinstance(element, types.Float)
-                return (builder.uitofp if to_float else builder.zext)(v.value, ir.VectorType(context.get_value_type(element), v.n))
+                return (builder.uitofp if to_float else builder.zext)(
+                    v.value, ir.VectorType(context.get_value_type(element), v.n)
+                )
             return v.to(context.get_value_type(element)).value
 
         return kind(x), generate
@@ -162,7 +181,9 @@ def totals(count: int) -> Any:
         n = kinds[0].n
 
         def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-            zero = V(builder, ir.Constant(ir.VectorType(context.get_value_type(kind.element), n), None))
+            zero = V(
+                builder, ir.Constant(ir.VectorType(context.get_value_type(kind.element), n), None)
+            )
             rows = [V(builder, x) for x in arguments]
             rows += [zero] * (kind.n - count)
             return _tree(rows, n).value
@@ -182,7 +203,10 @@ def _tree(rows: list[V], n: int) -> V:
         even = [i for i in range(free[0].n * (2 if len(free) > 1 else 1)) if i % 2 == 0]
         odd = [i + 1 for i in even]
         if len(free) > 1:
-            free = [a.shuffled(b, even) + a.shuffled(b, odd) for a, b in zip(free[::2], free[1::2], strict=True)]
+            free = [
+                a.shuffled(b, even) + a.shuffled(b, odd)
+                for a, b in zip(free[::2], free[1::2], strict=True)
+            ]
         else:
             free = [free[0].shuffled(free[0], even) + free[0].shuffled(free[0], odd)]
         n //= 2
@@ -204,12 +228,21 @@ def dropout_factors(active: int) -> Any:
     @intrinsic
     def draw(typing: Any, hashed: Any, first: Any, threshold: Any, factor: Any) -> Any:
         def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-            h, column, limit, value = (vector(context, builder, x, k, k).repeated(n) for x, k in zip(arguments, sig.args, strict=True))
-            x = h + (column + V(builder, ir.Constant(ir.VectorType(wide, n), [i + 1 for i in range(n)]))) * _signed(0xD1B54A32D192ED03)
+            h, column, limit, value = (
+                vector(context, builder, x, k, k).repeated(n)
+                for x, k in zip(arguments, sig.args, strict=True)
+            )
+            x = h + (
+                column + V(builder, ir.Constant(ir.VectorType(wide, n), [i + 1 for i in range(n)]))
+            ) * _signed(0xD1B54A32D192ED03)
             x = (x ^ (x >> 30)) * _signed(0xBF58476D1CE4E5B9)
             x = (x ^ (x >> 27)) * _signed(0x94D049BB133111EB)
             x = x ^ (x >> 31)
-            return V(builder, builder.icmp_unsigned(">=", x.value, limit.value)).choose(value, 0.0).value
+            return (
+                V(builder, builder.icmp_unsigned(">=", x.value, limit.value))
+                .choose(value, 0.0)
+                .value
+            )
 
         return Lanes(factor, n)(types.uint64, types.int64, types.uint64, factor), generate
 

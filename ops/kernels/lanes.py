@@ -4,6 +4,7 @@ A vector has 1, 2, 4 ... lanes; one of a single lane is broadcast to the lanes o
 a row does not fill its last vector, loads and stores are masked, so memory outside of the row is
 not accessed. LLVM maps vectors to the registers of the processor.
 """
+
 from __future__ import annotations
 
 import operator
@@ -31,13 +32,17 @@ class Lanes(types.Type):
 @register_model(Lanes)
 class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Lanes):
-        element = BIT if kind.element == types.boolean else manager.lookup(kind.element).get_data_type()
+        element = (
+            BIT if kind.element == types.boolean else manager.lookup(kind.element).get_data_type()
+        )
         super().__init__(manager, kind, ir.VectorType(element, kind.n))
 
 
 def _suffix(kind: Any) -> str:
     """How LLVM spells the type of a vector in the names of its functions."""
-    element = {ir.FloatType(): "f32", ir.DoubleType(): "f64"}.get(kind.element) or f"i{kind.element.width}"
+    element = {ir.FloatType(): "f32", ir.DoubleType(): "f64"}.get(
+        kind.element
+    ) or f"i{kind.element.width}"
     return f"v{kind.count}{element}"
 
 
@@ -84,7 +89,10 @@ class V:
         if self.n != 1:
             raise TypeError(f"a vector of {self.n} lanes cannot be combined with one of {n}")
         order = ir.Constant(ir.VectorType(INDEX, n), [0] * n)
-        return V(self.b, self.b.shuffle_vector(self.value, ir.Constant(self.value.type, ir.Undefined), order))
+        return V(
+            self.b,
+            self.b.shuffle_vector(self.value, ir.Constant(self.value.type, ir.Undefined), order),
+        )
 
     def _pair(self, x: Any) -> tuple[V, V]:
         mine = self.repeated(x.n) if isinstance(x, V) and self.n == 1 else self
@@ -125,7 +133,9 @@ class V:
 
     def compared(self, how: str, x: Any) -> V:
         a, b = self._pair(x)
-        return V(self.b, (a.b.fcmp_ordered if a.floating else a.b.icmp_signed)(how, a.value, b.value))
+        return V(
+            self.b, (a.b.fcmp_ordered if a.floating else a.b.icmp_signed)(how, a.value, b.value)
+        )
 
     def __lt__(self, x: Any) -> V:
         return self.compared("<", x)
@@ -144,7 +154,9 @@ class V:
 
     def unequal(self, x: Any) -> V:
         a, b = self._pair(x)
-        return V(self.b, (a.b.fcmp_unordered if a.floating else a.b.icmp_signed)("!=", a.value, b.value))
+        return V(
+            self.b, (a.b.fcmp_unordered if a.floating else a.b.icmp_signed)("!=", a.value, b.value)
+        )
 
     def is_nan(self) -> V:
         if not self.floating:
@@ -191,7 +203,13 @@ class V:
             wider = self.floating and isinstance(element, ir.DoubleType)
             how = ("fpext" if wider else "fptrunc") if self.floating else "sitofp"
         else:
-            how = "fptosi" if self.floating else "sext" if element.width > self.element.width else "trunc"
+            how = (
+                "fptosi"
+                if self.floating
+                else "sext"
+                if element.width > self.element.width
+                else "trunc"
+            )
         return V(self.b, getattr(self.b, how)(self.value, there))
 
     def call(self, name: str, *more: Any) -> V:
@@ -208,7 +226,12 @@ class V:
         return V(self.b, made)
 
     def shuffled(self, other: V, order: Sequence[int]) -> V:
-        return V(self.b, self.b.shuffle_vector(self.value, other.value, ir.Constant(ir.VectorType(INDEX, len(order)), list(order))))
+        return V(
+            self.b,
+            self.b.shuffle_vector(
+                self.value, other.value, ir.Constant(ir.VectorType(INDEX, len(order)), list(order))
+            ),
+        )
 
 
 def vector(context: Any, builder: Any, value: Any, kind: Any, element: Any) -> V:
@@ -235,7 +258,10 @@ def lanewise(function: Callable[..., V]) -> Any:
         kind = widest(kinds)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            given = [vector(context, builder, x, k, kind.element) for x, k in zip(arguments, kinds, strict=True)]
+            given = [
+                vector(context, builder, x, k, kind.element)
+                for x, k in zip(arguments, kinds, strict=True)
+            ]
             return function(*given).repeated(kind.n).value
 
         return kind(*kinds), generate
@@ -252,14 +278,23 @@ def _operator(symbol: Any, function: Callable[..., V]) -> None:
     @infer_global(symbol)
     class _Typing(AbstractTemplate):
         def generic(self, args: Any, kws: Any) -> Any:
-            return signature(widest(args), *args) if any(isinstance(a, Lanes) for a in args) else None
+            return (
+                signature(widest(args), *args) if any(isinstance(a, Lanes) for a in args) else None
+            )
 
     def lower(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         kind = sig.return_type
-        given = [vector(context, builder, x, k, kind.element) for x, k in zip(arguments, sig.args, strict=True)]
+        given = [
+            vector(context, builder, x, k, kind.element)
+            for x, k in zip(arguments, sig.args, strict=True)
+        ]
         return function(*given).repeated(kind.n).value
 
-    shapes = ((Lanes,),) if symbol is operator.neg else ((Lanes, Lanes), (Lanes, types.Number), (types.Number, Lanes))
+    shapes = (
+        ((Lanes,),)
+        if symbol is operator.neg
+        else ((Lanes, Lanes), (Lanes, types.Number), (types.Number, Lanes))
+    )
     for shape in shapes:
         lower_builtin(symbol, *shape)(lower)
 
@@ -281,7 +316,9 @@ _operator(operator.neg, operator.neg)
 def _address(context: Any, builder: Any, kind: Any, array: Any, row: Any, column: Any) -> Any:
     made = context.make_array(kind)(context, builder, array)
     byte = ir.IntType(8).as_pointer()
-    start = builder.gep(builder.bitcast(made.data, byte), [builder.mul(row, builder.extract_value(made.strides, 0))])
+    start = builder.gep(
+        builder.bitcast(made.data, byte), [builder.mul(row, builder.extract_value(made.strides, 0))]
+    )
     return builder.gep(builder.bitcast(start, made.data.type), [column])
 
 
@@ -305,7 +342,9 @@ def loader(active: int) -> Any:
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             there = context.get_value_type(kind)
-            address = builder.bitcast(_address(context, builder, signature.args[0], *arguments), there.as_pointer())
+            address = builder.bitcast(
+                _address(context, builder, signature.args[0], *arguments), there.as_pointer()
+            )
             if active == n:
                 return builder.load(address, align=1)
             given = [address, ALIGN, mask(n, active), ir.Constant(there, None)]
@@ -322,7 +361,9 @@ def zeros(active: int, element: Any) -> Any:
 
     @intrinsic
     def zero(typing: Any) -> Any:
-        return kind(), lambda context, builder, signature, arguments: ir.Constant(context.get_value_type(kind), None)
+        return kind(), lambda context, builder, signature, arguments: ir.Constant(
+            context.get_value_type(kind), None
+        )
 
     return zero
 
@@ -334,12 +375,24 @@ def storer(active: int) -> Any:
     @intrinsic
     def store(typing: Any, array: Any, row: Any, column: Any, x: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            value = vector(context, builder, arguments[3], signature.args[3], array.dtype).repeated(n).value
-            address = builder.bitcast(_address(context, builder, signature.args[0], *arguments[:3]), value.type.as_pointer())
+            value = (
+                vector(context, builder, arguments[3], signature.args[3], array.dtype)
+                .repeated(n)
+                .value
+            )
+            address = builder.bitcast(
+                _address(context, builder, signature.args[0], *arguments[:3]),
+                value.type.as_pointer(),
+            )
             if active == n:
                 builder.store(value, address, align=1)
             else:
-                call(builder, f"llvm.masked.store.{_suffix(value.type)}.p0", ir.VoidType(), [value, address, ALIGN, mask(n, active)])
+                call(
+                    builder,
+                    f"llvm.masked.store.{_suffix(value.type)}.p0",
+                    ir.VoidType(),
+                    [value, address, ALIGN, mask(n, active)],
+                )
             return context.get_dummy_value()
 
         return types.void(array, types.int64, types.int64, x), generate
@@ -357,7 +410,10 @@ def picker(active: int) -> Any:
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             a, row_, map_, start = arguments
-            made, zero = ir.Constant(context.get_value_type(kind), None), ir.Constant(ir.IntType(64), 0)
+            made, zero = (
+                ir.Constant(context.get_value_type(kind), None),
+                ir.Constant(ir.IntType(64), 0),
+            )
             for i in range(active):
                 at = builder.add(start, ir.Constant(ir.IntType(64), i))
                 column = builder.load(_address(context, builder, signature.args[2], map_, zero, at))

@@ -3,6 +3,7 @@
 Ids are int64 and none appears twice in the list. A table has a power of two of slots, at least twice as many as
 ids; a slot holds the position of an id, or -1.
 """
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,4 +1,5 @@
 """Softmax cross entropy of the rows that count, without arrays of probabilities."""
+
 from __future__ import annotations
 
 import math

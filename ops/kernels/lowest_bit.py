@@ -1,4 +1,5 @@
 """The lowest bit of a word, which lets a loop visit the bits that are set."""
+
 from __future__ import annotations
 
 from typing import Any

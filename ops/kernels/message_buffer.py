@@ -4,6 +4,7 @@ A message has the rows of one partner, column after column. Row i of a column be
 partner q with ptr[q] <= i < ptr[q + 1]. It begins at word start[q] + (i - ptr[q]) * width of the
 buffer. Rows in order are contiguous in a message, and copied as one run.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -15,7 +16,11 @@ from ..compile.jit import jit
 @njit(inline="always")
 def _rounded(bits):  # type: ignore[no-untyped-def]
     """The upper 16 bits of a float32 number, rounded (ties to even); NaN must not be rounded to infinity or to zero."""
-    upper = (bits >> 16) | 64 if bits & 0x7FFFFFFF > 0x7F800000 else (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    upper = (
+        (bits >> 16) | 64
+        if bits & 0x7FFFFFFF > 0x7F800000
+        else (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    )
     return np.uint16(upper)
 
 
@@ -27,14 +32,14 @@ def pack(x, rows, ptr, start, out, begin, end):  # type: ignore[no-untyped-def]
         while ptr[q + 1] <= i:
             q += 1
         n = min(ptr[q + 1], end) - i
-        into = out[start[q] + (i - ptr[q]) * width:]
+        into = out[start[q] + (i - ptr[q]) * width :]
         if len(rows):
             for k in range(n):
                 r = rows[i + k]
                 for j in range(width):
                     into[k * width + j] = x[r, j]
         else:
-            run = flat[i * width: (i + n) * width]
+            run = flat[i * width : (i + n) * width]
             for k in range(len(run)):
                 into[k] = run[k]
         i += n
@@ -48,7 +53,10 @@ def unpack(messages, ptr, start, out, begin, end):  # type: ignore[no-untyped-de
         while ptr[q + 1] <= i:
             q += 1
         n = min(ptr[q + 1], end) - i
-        message, run = messages[start[q] + (i - ptr[q]) * width:], flat[i * width: (i + n) * width]
+        message, run = (
+            messages[start[q] + (i - ptr[q]) * width :],
+            flat[i * width : (i + n) * width],
+        )
         for k in range(len(run)):
             run[k] = message[k]
         i += n
@@ -71,7 +79,7 @@ def pack_rounded(x, rows, ptr, start, out, begin, end):  # type: ignore[no-untyp
         while ptr[q + 1] <= i:
             q += 1
         n = min(ptr[q + 1], end) - i
-        into = out[start[q] + (i - ptr[q]) * width:]
+        into = out[start[q] + (i - ptr[q]) * width :]
         for k in range(n):
             r = rows[i + k] if len(rows) else i + k
             for j in range(width):
@@ -87,7 +95,10 @@ def unpack_rounded(messages, ptr, start, out, begin, end):  # type: ignore[no-un
         while ptr[q + 1] <= i:
             q += 1
         n = min(ptr[q + 1], end) - i
-        message, run = messages[start[q] + (i - ptr[q]) * width:], flat[i * width: (i + n) * width]
+        message, run = (
+            messages[start[q] + (i - ptr[q]) * width :],
+            flat[i * width : (i + n) * width],
+        )
         for k in range(len(run)):
             run[k] = np.uint32(message[k]) << np.uint32(16)
         i += n

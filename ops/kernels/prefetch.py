@@ -1,4 +1,5 @@
 """Prefetching of rows: those at the other end of edges are scattered over memory."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -17,7 +18,10 @@ def prefetch(typing: Any, rows: Any, row: Any, line: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
         stride = builder.extract_value(array.strides, 0)
-        offset = builder.add(builder.mul(arguments[1], stride), builder.mul(arguments[2], ir.Constant(ir.IntType(64), LINE)))
+        offset = builder.add(
+            builder.mul(arguments[1], stride),
+            builder.mul(arguments[2], ir.Constant(ir.IntType(64), LINE)),
+        )
         byte = ir.IntType(8).as_pointer()
         address = builder.gep(builder.bitcast(array.data, byte), [offset])
         number = ir.IntType(32)

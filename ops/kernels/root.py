@@ -1,4 +1,5 @@
 """Roots of trees in forests, which are arrays of parents."""
+
 from __future__ import annotations
 
 from numba import njit

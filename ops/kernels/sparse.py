@@ -1,4 +1,5 @@
 """Products with sparse rows (CSR), on a block of rows."""
+
 from __future__ import annotations
 
 from ..compile.jit import jit

@@ -1,4 +1,5 @@
 """Turns: a kernel that runs on several threads at once takes its next share of the work from counters."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -21,7 +22,12 @@ def increased(typing: Any, counters: Any, i: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        return builder.atomic_rmw("add", builder.gep(array.data, [arguments[1]]), ir.Constant(ir.IntType(64), 1), "monotonic")
+        return builder.atomic_rmw(
+            "add",
+            builder.gep(array.data, [arguments[1]]),
+            ir.Constant(ir.IntType(64), 1),
+            "monotonic",
+        )
 
     return types.int64(counters, types.int64), generate
 

@@ -1,4 +1,5 @@
 """The arithmetic of optimisers in one pass over the numbers of a parameter, or over some rows of a table."""
+
 from __future__ import annotations
 
 import math
@@ -25,7 +26,15 @@ def adam(value, g, old, new, numbers, out, begin, end):  # type: ignore[no-untyp
     keep_mean, more_mean, keep_square, more_square, divisor, eps, step, keep = numbers
     for a in range(begin, end, STEP):
         b = min(end, a + STEP)
-        x, slope, old_mean, old_square, mean, square, to = value[a:b], g[a:b], old[0][a:b], old[1][a:b], new[0][a:b], new[1][a:b], out[a:b]
+        x, slope, old_mean, old_square, mean, square, to = (
+            value[a:b],
+            g[a:b],
+            old[0][a:b],
+            old[1][a:b],
+            new[0][a:b],
+            new[1][a:b],
+            out[a:b],
+        )
         # a loop that writes more than one array is not vectorised
         for i in range(len(x)):
             mean[i] = keep_mean * old_mean[i] + more_mean * slope[i]
@@ -47,7 +56,9 @@ def adam_rows(value, mean, square, updates, rows, g, numbers, first, last):  # t
         numbers: Shares of the mean and of the mean square that are kept, float64; then of the type of the values the same
             two, the rest of 1 for each, what is added to the root, the step size, and what gradients are multiplied with.
     """
-    decay_mean, decay_square, keep_mean, keep_square, more_mean, more_square, eps, step, scale = numbers
+    decay_mean, decay_square, keep_mean, keep_square, more_mean, more_square, eps, step, scale = (
+        numbers
+    )
     correction = np.empty(2, value.dtype)
     for i in range(first, last):
         r = rows[i]

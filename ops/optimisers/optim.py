@@ -3,6 +3,7 @@
 A step gives every parameter a new array and leaves the old one unchanged, because a pass that
 started with the old version finishes with it.
 """
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -45,7 +46,9 @@ class Optimiser(ABC):
         self.names = [p.name or str(i) for i, p in enumerate(self.parameters)]
         if len(set(self.names)) < len(self.names):
             twice = ", ".join(sorted(n for n in set(self.names) if self.names.count(n) > 1))
-            raise ConfigError(f"two parameters have the same name: {twice}; give each parameter once, and with a name of its own")
+            raise ConfigError(
+                f"two parameters have the same name: {twice}; give each parameter once, and with a name of its own"
+            )
         self.steps = 0
         self._slots = [{s: np.zeros_like(p.value) for s in self.slots} for p in self.parameters]
 
@@ -60,23 +63,42 @@ class Optimiser(ABC):
             ShapeError: A gradient does not fit its parameter.
         """
         if len(gradients) != len(self.parameters):
-            raise ShapeError(f"{len(gradients)} gradients were given for {len(self.parameters)} parameters; give one for each, "
-                             "in the order of the parameters")
+            raise ShapeError(
+                f"{len(gradients)} gradients were given for {len(self.parameters)} parameters; give one for each, "
+                "in the order of the parameters"
+            )
         for p, name, g in zip(self.parameters, self.names, gradients, strict=True):
             if np.shape(g) != p.shape:
-                raise ShapeError(f"the gradient of {name} has shape {list(np.shape(g))}, the parameter {list(p.shape)}")
+                raise ShapeError(
+                    f"the gradient of {name} has shape {list(np.shape(g))}, the parameter {list(p.shape)}"
+                )
         self.steps += 1
-        for p, slots, g, lr, decay in zip(self.parameters, self._slots, gradients, self.lr, self.weight_decay, strict=True):
+        for p, slots, g, lr, decay in zip(
+            self.parameters, self._slots, gradients, self.lr, self.weight_decay, strict=True
+        ):
             # a learning rate that is a numpy number must not change the type
-            p.value = self._next(p.value, g, slots, lr * factor, decay * p.decay).astype(p.dtype, copy=False)
+            p.value = self._next(p.value, g, slots, lr * factor, decay * p.decay).astype(
+                p.dtype, copy=False
+            )
 
     @abstractmethod
-    def _next(self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], lr: float, decay: float) -> np.ndarray:
+    def _next(
+        self,
+        value: np.ndarray,
+        g: np.ndarray,
+        slots: dict[str, np.ndarray],
+        lr: float,
+        decay: float,
+    ) -> np.ndarray:
         """The next value of one parameter; entries of ``slots`` are replaced."""
 
     def state(self) -> dict[str, Any]:
         """Everything a resumed run needs: ``steps`` and one array ``slot/NAME`` per slot and parameter."""
-        arrays = {f"{s}/{name}": slots[s] for name, slots in zip(self.names, self._slots, strict=True) for s in self.slots}
+        arrays = {
+            f"{s}/{name}": slots[s]
+            for name, slots in zip(self.names, self._slots, strict=True)
+            for s in self.slots
+        }
         return {"steps": self.steps, **arrays}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -89,14 +111,20 @@ class Optimiser(ABC):
         wrong = {"missing": set(expected) - set(state), "unknown": set(state) - set(expected)}
         for what, names in wrong.items():
             if names:
-                raise FormatError(f"optimiser state with {what} entries: {', '.join(sorted(names))}; "
-                                  "it belongs to another model or optimiser")
+                raise FormatError(
+                    f"optimiser state with {what} entries: {', '.join(sorted(names))}; "
+                    "it belongs to another model or optimiser"
+                )
         for name, old in expected.items():
             new = np.asarray(state[name])
             if name != "steps" and (new.shape != old.shape or new.dtype != old.dtype):
-                raise FormatError(f"optimiser state {name} is {new.dtype}{list(new.shape)}, expected {old.dtype}{list(old.shape)}")
+                raise FormatError(
+                    f"optimiser state {name} is {new.dtype}{list(new.shape)}, expected {old.dtype}{list(old.shape)}"
+                )
         self.steps = int(state["steps"])
-        self._slots = [{s: np.array(state[f"{s}/{name}"]) for s in self.slots} for name in self.names]
+        self._slots = [
+            {s: np.array(state[f"{s}/{name}"]) for s in self.slots} for name in self.names
+        ]
 
 
 class SGD(Optimiser):
@@ -111,8 +139,14 @@ class SGD(Optimiser):
     """
 
     @checked
-    def __init__(self, parameters: Sequence[Parameter], lr: Rates, weight_decay: Rates = 0.0, momentum: float = 0.0,
-                 nesterov: bool = False):
+    def __init__(
+        self,
+        parameters: Sequence[Parameter],
+        lr: Rates,
+        weight_decay: Rates = 0.0,
+        momentum: float = 0.0,
+        nesterov: bool = False,
+    ):
         _check("momentum", momentum, 0 <= momentum < 1, "in [0, 1)")
         if nesterov and momentum == 0:
             raise ConfigError("nesterov needs a momentum above 0")
@@ -121,7 +155,14 @@ class SGD(Optimiser):
         self.momentum = momentum
         self.nesterov = nesterov
 
-    def _next(self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], lr: float, decay: float) -> np.ndarray:
+    def _next(
+        self,
+        value: np.ndarray,
+        g: np.ndarray,
+        slots: dict[str, np.ndarray],
+        lr: float,
+        decay: float,
+    ) -> np.ndarray:
         g = g + decay * value if decay else g
         if self.momentum:
             slots["momentum"] = self.momentum * slots["momentum"] + g
@@ -142,35 +183,64 @@ class Adam(Optimiser):
     slots = ("mean", "square")
 
     @checked
-    def __init__(self, parameters: Sequence[Parameter], lr: Rates, weight_decay: Rates = 0.0, betas: tuple[float, float] = (0.9, 0.999),
-                 eps: float = 1e-8):
+    def __init__(
+        self,
+        parameters: Sequence[Parameter],
+        lr: Rates,
+        weight_decay: Rates = 0.0,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+    ):
         _check("betas", betas, all(0 <= b < 1 for b in betas), "in [0, 1)")
         _check("eps", eps, eps > 0, "above 0")
         super().__init__(parameters, lr, weight_decay)
         self.betas = betas
         self.eps = eps
 
-    def _next(self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], lr: float, decay: float) -> np.ndarray:
+    def _next(
+        self,
+        value: np.ndarray,
+        g: np.ndarray,
+        slots: dict[str, np.ndarray],
+        lr: float,
+        decay: float,
+    ) -> np.ndarray:
         return self._moved(value, g + decay * value if decay else g, slots, lr, 1.0)
 
-    def _moved(self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], lr: float, keep: float) -> np.ndarray:
+    def _moved(
+        self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], lr: float, keep: float
+    ) -> np.ndarray:
         """``keep`` times the value, less a step."""
         b1, b2 = self.betas
         divisor, step = (1 - b2**self.steps) ** 0.5, lr / (1 - b1**self.steps)
         old = slots["mean"], slots["square"]
-        if value.size >= COMPILED and all(x.dtype == value.dtype and x.flags.c_contiguous for x in (value, g, *old)):
+        if value.size >= COMPILED and all(
+            x.dtype == value.dtype and x.flags.c_contiguous for x in (value, g, *old)
+        ):
             # the passes of the other branch, with the same results, in one
             from .kernels import adam
 
             mean, square, out = (empty(value.shape, value.dtype) for _ in range(3))
-            numbers = tuple(map(value.dtype.type, (b1, 1 - b1, b2, 1 - b2, divisor, self.eps, step, keep)))
-            flat, before, after, to = ([x.reshape(-1) for x in each] for each in ((value, g), old, (mean, square), (out,)))
-            by_blocks(lambda _, begin, end: adam(*flat, tuple(before), tuple(after), numbers, *to, begin, end), value.size, 1)
+            numbers = tuple(
+                map(value.dtype.type, (b1, 1 - b1, b2, 1 - b2, divisor, self.eps, step, keep))
+            )
+            flat, before, after, to = (
+                [x.reshape(-1) for x in each] for each in ((value, g), old, (mean, square), (out,))
+            )
+            by_blocks(
+                lambda _, begin, end: adam(
+                    *flat, tuple(before), tuple(after), numbers, *to, begin, end
+                ),
+                value.size,
+                1,
+            )
             slots["mean"], slots["square"] = mean, square
             return out
         slots["mean"] = b1 * old[0] + (1 - b1) * g
         slots["square"] = b2 * old[1] + (1 - b2) * np.square(g)
-        return keep * value - step * (slots["mean"] / (np.sqrt(slots["square"]) / divisor + self.eps))
+        return keep * value - step * (
+            slots["mean"] / (np.sqrt(slots["square"]) / divisor + self.eps)
+        )
 
 
 class AdamW(Adam):
@@ -179,7 +249,14 @@ class AdamW(Adam):
     Source: https://arxiv.org/abs/1711.05101
     """
 
-    def _next(self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], lr: float, decay: float) -> np.ndarray:
+    def _next(
+        self,
+        value: np.ndarray,
+        g: np.ndarray,
+        slots: dict[str, np.ndarray],
+        lr: float,
+        decay: float,
+    ) -> np.ndarray:
         return self._moved(value, g, slots, lr, 1 - lr * decay)
 
 
@@ -187,7 +264,9 @@ def _each(name: str, given: Rates, n: int) -> list[float]:
     """One number for each of n parameters."""
     numbers = list(given) if isinstance(given, Sequence) else [given] * n
     if len(numbers) != n:
-        raise ConfigError(f"{name} holds {len(numbers)} numbers for {n} parameters; give one for each, or one for all")
+        raise ConfigError(
+            f"{name} holds {len(numbers)} numbers for {n} parameters; give one for each, or one for all"
+        )
     for number in numbers:
         _check(name, number, number >= 0, "at least 0")
     return numbers

@@ -3,6 +3,7 @@
 The state of a row is stored with the row. A row without a gradient in a step keeps its value and
 its state: moments do not decay, and weight decay does not apply.
 """
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -37,7 +38,15 @@ class RowOptimiser(ABC):
         """The state of n rows before their first update; the first axis of each array is the rows."""
 
     @abstractmethod
-    def update(self, values: np.ndarray, state: State, rows: np.ndarray, g: np.ndarray, lr: float, scale: float) -> None:
+    def update(
+        self,
+        values: np.ndarray,
+        state: State,
+        rows: np.ndarray,
+        g: np.ndarray,
+        lr: float,
+        scale: float,
+    ) -> None:
         """Update some rows in place.
 
         Args:
@@ -56,7 +65,15 @@ class RowSGD(RowOptimiser):
     def start(self, n: int, width: int, dtype: np.dtype) -> State:
         return {}
 
-    def update(self, values: np.ndarray, state: State, rows: np.ndarray, g: np.ndarray, lr: float, scale: float) -> None:
+    def update(
+        self,
+        values: np.ndarray,
+        state: State,
+        rows: np.ndarray,
+        g: np.ndarray,
+        lr: float,
+        scale: float,
+    ) -> None:
         values[rows] -= values.dtype.type(lr * scale) * g
 
 
@@ -77,12 +94,24 @@ class RowAdagrad(RowOptimiser):
     def start(self, n: int, width: int, dtype: np.dtype) -> State:
         return {"sum": np.zeros((n, width), dtype)}
 
-    def update(self, values: np.ndarray, state: State, rows: np.ndarray, g: np.ndarray, lr: float, scale: float) -> None:
+    def update(
+        self,
+        values: np.ndarray,
+        state: State,
+        rows: np.ndarray,
+        g: np.ndarray,
+        lr: float,
+        scale: float,
+    ) -> None:
         # numba is imported when it is needed
         from .kernels import adagrad_rows
 
         numbers = tuple(map(values.dtype.type, (self.eps, lr, scale)))
-        by_blocks(lambda _, begin, end: adagrad_rows(values, state["sum"], rows, g, numbers, begin, end), len(rows), values.shape[1])
+        by_blocks(
+            lambda _, begin, end: adagrad_rows(values, state["sum"], rows, g, numbers, begin, end),
+            len(rows),
+            values.shape[1],
+        )
 
 
 class RowAdam(RowOptimiser):
@@ -107,15 +136,37 @@ class RowAdam(RowOptimiser):
         self.betas, self.eps = betas, _above_zero(eps)
 
     def start(self, n: int, width: int, dtype: np.dtype) -> State:
-        return {"mean": np.zeros((n, width), dtype), "square": np.zeros((n, width), dtype), "updates": np.zeros(n, np.int64)}
+        return {
+            "mean": np.zeros((n, width), dtype),
+            "square": np.zeros((n, width), dtype),
+            "updates": np.zeros(n, np.int64),
+        }
 
-    def update(self, values: np.ndarray, state: State, rows: np.ndarray, g: np.ndarray, lr: float, scale: float) -> None:
+    def update(
+        self,
+        values: np.ndarray,
+        state: State,
+        rows: np.ndarray,
+        g: np.ndarray,
+        lr: float,
+        scale: float,
+    ) -> None:
         from .kernels import adam_rows
 
         b1, b2 = self.betas
-        numbers = (float(b1), float(b2), *map(values.dtype.type, (b1, b2, 1 - b1, 1 - b2, self.eps, lr, scale)))
+        numbers = (
+            float(b1),
+            float(b2),
+            *map(values.dtype.type, (b1, b2, 1 - b1, 1 - b2, self.eps, lr, scale)),
+        )
         mean, square, updates = state["mean"], state["square"], state["updates"]
-        by_blocks(lambda _, begin, end: adam_rows(values, mean, square, updates, rows, g, numbers, begin, end), len(rows), values.shape[1])
+        by_blocks(
+            lambda _, begin, end: adam_rows(
+                values, mean, square, updates, rows, g, numbers, begin, end
+            ),
+            len(rows),
+            values.shape[1],
+        )
 
 
 def _above_zero(eps: float) -> float:

@@ -4,6 +4,7 @@ The operating system provides fresh memory page by page, at the first touch of e
 costs more than the arithmetic of an elementwise pass. When the last view of a large array is gone,
 its memory is therefore reused for the next array of about its size.
 """
+
 from __future__ import annotations
 
 from collections import deque
@@ -56,7 +57,10 @@ class Store:
         room = -(-size // step) * step
         with self._lock:
             self._collect()
-            at = next((i for i in range(len(self._free) - 1, -1, -1) if self._free[i].nbytes == room), None)
+            at = next(
+                (i for i in range(len(self._free) - 1, -1, -1) if self._free[i].nbytes == room),
+                None,
+            )
             block = None if at is None else self._free.pop(at)
             self._unused -= 0 if block is None else room
             self._used += room
@@ -84,7 +88,7 @@ def _aligned(size: int) -> np.ndarray:
     """Fresh bytes that begin with a cache line: a row of 512 bytes then lies in 8 lines, not in 9."""
     block = np.empty(size + LINE, np.uint8)
     start = -block.ctypes.data % LINE
-    return block[start: start + size]
+    return block[start : start + size]
 
 
 _STORE = Store()
@@ -115,11 +119,21 @@ def full(shape: tuple[int, ...], value: float, dtype: Any) -> np.ndarray:
 def taken(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Rows of an array, x[rows], on all threads; a large result begins with a cache line."""
     out = empty((len(rows), *x.shape[1:]), x.dtype)
-    by_blocks(lambda b, begin, end: np.take(x, rows[begin:end], axis=0, out=out[begin:end], mode="clip"), len(rows), prod(x.shape[1:]))
+    by_blocks(
+        lambda b, begin, end: np.take(x, rows[begin:end], axis=0, out=out[begin:end], mode="clip"),
+        len(rows),
+        prod(x.shape[1:]),
+    )
     return out
 
 
-def by_blocks(work: Callable[[int, int, int], object], n: int, width: int, per_number: float = PER_NUMBER, least: int = 1) -> int:
+def by_blocks(
+    work: Callable[[int, int, int], object],
+    n: int,
+    width: int,
+    per_number: float = PER_NUMBER,
+    least: int = 1,
+) -> int:
     """Call work(number, first row, end) for blocks of n rows on all threads; returns their number.
 
     Args:
@@ -133,7 +147,11 @@ def by_blocks(work: Callable[[int, int, int], object], n: int, width: int, per_n
     if blocks == 1:
         work(0, 0, n)
     else:
-        run_parts(lambda b: work(b, b * step, min(n, (b + 1) * step)), blocks, n * max(1, width) * per_number)
+        run_parts(
+            lambda b: work(b, b * step, min(n, (b + 1) * step)),
+            blocks,
+            n * max(1, width) * per_number,
+        )
     return blocks
 
 
@@ -164,8 +182,13 @@ def rowwise(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Each row of its result must depend on the same row of its arrays only.
     """
+
     def threaded(*arrays: Any, **static: Any) -> Any:
-        if min(np.ndim(a) for a in arrays) == 0 or max(a.nbytes for a in arrays) < LARGE or len({len(a) for a in arrays}) > 1:
+        if (
+            min(np.ndim(a) for a in arrays) == 0
+            or max(a.nbytes for a in arrays) < LARGE
+            or len({len(a) for a in arrays}) > 1
+        ):
             return function(*arrays, **static)
         n, form = len(arrays[0]), function(*(a[:0] for a in arrays), **static)
         out = empty((n, *form.shape[1:]), form.dtype)
@@ -175,6 +198,7 @@ def rowwise(function: Callable[..., Any]) -> Callable[..., Any]:
 
         by_blocks(work, n, max(a.size for a in arrays) // n)
         return out
+
     return threaded
 
 
@@ -185,5 +209,11 @@ def add(x: np.ndarray, y: np.ndarray, out: np.ndarray | None = None) -> np.ndarr
         return np.asarray(np.add(x, y, out=out))
     out = empty(x.shape, x.dtype) if out is None else out
     flat = [a.reshape(-1) for a in (x, y, out)]
-    by_blocks(lambda b, begin, end: np.add(flat[0][begin:end], flat[1][begin:end], out=flat[2][begin:end]), x.size, 1)
+    by_blocks(
+        lambda b, begin, end: np.add(
+            flat[0][begin:end], flat[1][begin:end], out=flat[2][begin:end]
+        ),
+        x.size,
+        1,
+    )
     return out

@@ -6,6 +6,7 @@ uneven blocks leave no thread idle. Results do not depend on which thread runs w
 An operation is offered to idle threads, and one that no thread has begun when the caller is done is
 withdrawn. So a short operation never waits for a thread to wake up.
 """
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,5 @@
 """A short look at values that are combined: most are aligned already (``functions.rows``)."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -15,7 +16,10 @@ def are_aligned(args: tuple[Any, ...]) -> bool:
             continue
         if not isinstance(a, (Var, Parameter, Expr)):
             return False
-        rank, rows = len(a.dims) if isinstance(a, Expr) else len(a.shape), isinstance(a, Expr) and a.rows
+        rank, rows = (
+            len(a.dims) if isinstance(a, Expr) else len(a.shape),
+            isinstance(a, Expr) and a.rows,
+        )
         if isinstance(a, Var) and a.space is not None:
             if space is not None and a.space is not space:
                 return False

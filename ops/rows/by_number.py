@@ -1,4 +1,5 @@
 """Rows of an array by number: copies of them, and additions to them."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +42,10 @@ def take_rows(x: Any, rows: np.ndarray, out: np.ndarray | None = None) -> Any:
     # one kernel for arrays that may be changed and those that must not
     source.flags.writeable = False
     step = max(1, _COPY // width)
-    run_blocks(lambda b: take(source, rows[b * step: (b + 1) * step], to[b * step: (b + 1) * step]), -(-len(rows) // step))
+    run_blocks(
+        lambda b: take(source, rows[b * step : (b + 1) * step], to[b * step : (b + 1) * step]),
+        -(-len(rows) // step),
+    )
     return out
 
 

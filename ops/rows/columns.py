@@ -4,6 +4,7 @@ Rows are [n, ...]; marks of rows that count are [n] bool, or None if all of them
 in float64, because single precision loses 4 % of a sum over millions of them; they are added in
 order in blocks of a fixed size, so that results do not depend on the number of threads.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -20,8 +21,9 @@ _FEW = 1024
 _ALL = np.zeros(0, bool)
 
 
-def row_sums(x: np.ndarray, counted: np.ndarray | None = None,
-             mean: np.ndarray | None = None) -> np.ndarray:
+def row_sums(
+    x: np.ndarray, counted: np.ndarray | None = None, mean: np.ndarray | None = None
+) -> np.ndarray:
     """Sums of the rows that count, [...] float64; with a mean [...], of squares of what is above it."""
     width = prod(x.shape[1:])
     if (mean is None and x.size < LEAST_BLOCK) or not x.size:
@@ -93,8 +95,9 @@ def sum_over(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
     return row_sums(x).sum(axis=tuple(k - 1 for k in axes if k)).astype(x.dtype)
 
 
-def statistics(x: np.ndarray, counted: np.ndarray | None,
-               all_sum: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, np.ndarray, float]:
+def statistics(
+    x: np.ndarray, counted: np.ndarray | None, all_sum: Callable[[np.ndarray], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, float]:
     """Mean and biased variance of the rows of all workers, [...] float64 each, and the number of these rows.
 
     Sums are float64 and the second pass is centred, so that a large mean does not cancel the
@@ -115,8 +118,14 @@ def statistics(x: np.ndarray, counted: np.ndarray | None,
     return mean, squares / max(total, 1), total
 
 
-def through_statistics(g: np.ndarray, x: np.ndarray, mean: np.ndarray, shift: np.ndarray, slope: np.ndarray,
-                       counted: np.ndarray | None) -> np.ndarray:
+def through_statistics(
+    g: np.ndarray,
+    x: np.ndarray,
+    mean: np.ndarray,
+    shift: np.ndarray,
+    slope: np.ndarray,
+    counted: np.ndarray | None,
+) -> np.ndarray:
     """g + shift + (x - mean) * slope, [n, ...]; g in rows that do not count.
 
     Args:
@@ -126,9 +135,17 @@ def through_statistics(g: np.ndarray, x: np.ndarray, mean: np.ndarray, shift: np
     """
     from ..kernels.columns import moved
 
-    rows, others, out, marks = _flat(g), _flat(x), empty(g.shape, g.dtype), _ALL if counted is None else counted
+    rows, others, out, marks = (
+        _flat(g),
+        _flat(x),
+        empty(g.shape, g.dtype),
+        _ALL if counted is None else counted,
+    )
     numbers = [np.ascontiguousarray(a).reshape(-1) for a in (mean, shift, slope)]
-    by_blocks(lambda _, begin, end: moved(rows, others, *numbers, marks, _flat(out), begin, end), *rows.shape)
+    by_blocks(
+        lambda _, begin, end: moved(rows, others, *numbers, marks, _flat(out), begin, end),
+        *rows.shape,
+    )
     return out
 
 

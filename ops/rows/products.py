@@ -2,6 +2,7 @@
 
 Each thread runs BLAS with one thread. Blocks do not depend on the number of threads, and neither do results.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -34,11 +35,20 @@ def product(x: Any, w: Any) -> Any:
         from ..kernels.sparse import rows_times
 
         w = np.ascontiguousarray(w)
-        by_blocks(lambda b, begin, end: rows_times(begin, end, x.indptr, x.indices, x.data, w, out), x.shape[0], w.shape[1],
-                  _SPARSE * x.nnz / max(1, x.shape[0]))
+        by_blocks(
+            lambda b, begin, end: rows_times(begin, end, x.indptr, x.indices, x.data, w, out),
+            x.shape[0],
+            w.shape[1],
+            _SPARSE * x.nnz / max(1, x.shape[0]),
+        )
     else:
-        by_blocks(lambda b, begin, end: np.matmul(x[begin:end], w, out=out[begin:end]), x.shape[0], w.shape[1],
-                  _MULTIPLIED * w.shape[0], _LEAST)
+        by_blocks(
+            lambda b, begin, end: np.matmul(x[begin:end], w, out=out[begin:end]),
+            x.shape[0],
+            w.shape[1],
+            _MULTIPLIED * w.shape[0],
+            _LEAST,
+        )
     return out
 
 
@@ -51,15 +61,29 @@ def long_product(x: Any, g: Any) -> Any:
     count = max(min(_PARTS, x.shape[0] // _ROWS), x.shape[0] // _MOST_ROWS)
     if count <= 1:
         # no part is worth a thread, but rows of the result may be
-        rows, out = x[0:x.shape[0]], empty((x.shape[1], g.shape[1]), np.result_type(x.dtype, g.dtype))
-        by_blocks(lambda b, begin, end: np.matmul(rows[:, begin:end].T, g, out=out[begin:end]), x.shape[1], g.shape[1],
-                  _MULTIPLIED * x.shape[0], _LEAST)
+        rows, out = (
+            x[0 : x.shape[0]],
+            empty((x.shape[1], g.shape[1]), np.result_type(x.dtype, g.dtype)),
+        )
+        by_blocks(
+            lambda b, begin, end: np.matmul(rows[:, begin:end].T, g, out=out[begin:end]),
+            x.shape[1],
+            g.shape[1],
+            _MULTIPLIED * x.shape[0],
+            _LEAST,
+        )
         return out
-    ends, parts = np.arange(count + 1) * x.shape[0] // count, empty((count, g.shape[1], x.shape[1]), g.dtype)
+    ends, parts = (
+        np.arange(count + 1) * x.shape[0] // count,
+        empty((count, g.shape[1], x.shape[1]), g.dtype),
+    )
     by_part = _long_vector_product if 1 in (x.shape[1], g.shape[1]) else _plain_product
     # BLAS is faster with the narrow factor in front, and that is g more often than not
-    run_parts(lambda b: by_part(g[ends[b]:ends[b + 1]], x[ends[b]:ends[b + 1]], parts[b]), count,
-              _MULTIPLIED * x.shape[0] * x.shape[1] * g.shape[1])
+    run_parts(
+        lambda b: by_part(g[ends[b] : ends[b + 1]], x[ends[b] : ends[b + 1]], parts[b]),
+        count,
+        _MULTIPLIED * x.shape[0] * x.shape[1] * g.shape[1],
+    )
     # in order, since optimisers and messages read it so
     return np.ascontiguousarray(parts.sum(axis=0, dtype=np.float64).T.astype(g.dtype))
 
@@ -87,8 +111,11 @@ def _sparse_long_product(x: Any, g: Any) -> Any:
     dtype = np.result_type(x.dtype, g.dtype)
     exact = np.float64 if x.shape[0] > count * _MOST_ROWS else dtype
     parts = np.zeros((count, x.shape[1], g.shape[1]), exact)
-    run_parts(lambda b: rows_onto(ends[b], ends[b + 1], x.indptr, x.indices, x.data, g, parts[b]), count,
-              _SPARSE * x.nnz * g.shape[1])
+    run_parts(
+        lambda b: rows_onto(ends[b], ends[b + 1], x.indptr, x.indices, x.data, g, parts[b]),
+        count,
+        _SPARSE * x.nnz * g.shape[1],
+    )
     return (parts.sum(axis=0) if count > 1 else parts[0]).astype(dtype, copy=False)
 
 

@@ -1,4 +1,5 @@
 """Row lists: rows of an array that are read where they are, and not copied."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -2,6 +2,7 @@
 
 Edges read such rows where they are stored (``in_place``), and the copy is not made.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -31,8 +32,16 @@ class StoredRows(Var):
 
     __slots__ = ("_dtype", "_lent", "_listed", "_read", "_shape", "_value")
 
-    def __init__(self, read: Callable[[int], np.ndarray], shape: tuple[int, ...], dtype: Any, listed: RowList | None, space: RowSpace,
-                 name: str, lent: RowList | None = None):
+    def __init__(
+        self,
+        read: Callable[[int], np.ndarray],
+        shape: tuple[int, ...],
+        dtype: Any,
+        listed: RowList | None,
+        space: RowSpace,
+        name: str,
+        lent: RowList | None = None,
+    ):
         self._lent = lent
         self._read, self._shape, self._dtype, self._listed = read, shape, np.dtype(dtype), listed
         self.space, self.needs_grad, self.name, self.made_in = space, False, name, None
@@ -65,7 +74,9 @@ class StoredRows(Var):
     def cut(self, space: RowSpace) -> StoredRows:
         """The first rows, those of a space nested in this one."""
         listed = None if self._listed is None else self._listed.first(space.n)
-        return StoredRows(self._read, (space.n, *self._shape[1:]), self._dtype, listed, space, self.name)
+        return StoredRows(
+            self._read, (space.n, *self._shape[1:]), self._dtype, listed, space, self.name
+        )
 
 
 def rows_of(x: Any) -> Any:

@@ -2,6 +2,7 @@
 
 If FAULT_TIME names a file, the faulty rank writes into it when the fault began.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -18,7 +19,14 @@ from graphtheta.engine.comm.channel import Tag
 from graphtheta.engine.runtime.start import run_main, start
 from graphtheta.errors import DataError
 
-JOB = {"dataset": "sbm:n_nodes=300,n_edges=1500", "epochs": 1000, "strategy": "mini", "batch_size": 60, "backend": "reference", "lr": 1e-3}
+JOB = {
+    "dataset": "sbm:n_nodes=300,n_edges=1500",
+    "epochs": 1000,
+    "strategy": "mini",
+    "batch_size": 60,
+    "backend": "reference",
+    "lr": 1e-3,
+}
 FAULTY = 1
 # calls of apply after which a fault comes: several steps, and nothing that a first step has to load
 LATER = 30

@@ -1,4 +1,5 @@
 """What the MPI tests run under mpiexec: ``mpi_program.py SCENARIO``. Not a test module itself."""
+
 from __future__ import annotations
 
 import os
@@ -37,7 +38,9 @@ def bits() -> None:
     from comm_contract import awkward
 
     comm = start()
-    lines = comm.all_gather([comm.all_sum(awkward(comm.rank, n)).tobytes().hex()[:4000] for n in (7, 400_001)])
+    lines = comm.all_gather(
+        [comm.all_sum(awkward(comm.rank, n)).tobytes().hex()[:4000] for n in (7, 400_001)]
+    )
     if comm.rank == 0:
         print(len({tuple(line) for line in lines}), *lines[0])
 

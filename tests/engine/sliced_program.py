@@ -2,6 +2,7 @@
 
 Arguments: folder of src.npy and dst.npy, and the number of nodes.
 """
+
 from __future__ import annotations
 
 import json
@@ -20,7 +21,9 @@ def program() -> int:
     comm, n = start(), int(sys.argv[2])
     peaks = []
     for mode in ("r", None):
-        graph = Graph([np.load(Path(sys.argv[1], f"{end}.npy"), mmap_mode=mode) for end in ("src", "dst")], n)
+        graph = Graph(
+            [np.load(Path(sys.argv[1], f"{end}.npy"), mmap_mode=mode) for end in ("src", "dst")], n
+        )
         # the first time loads machine code
         build_partition(graph, comm, "vertex-cut")
         tracemalloc.start()

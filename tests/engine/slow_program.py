@@ -1,4 +1,5 @@
 """Run under mpiexec on two ranks: seconds of exchanges over slow links and the order of tasks; rank 0 writes JSON to the file named."""
+
 import json
 import sys
 from pathlib import Path
@@ -31,7 +32,10 @@ def seconds(comm, work):
 
 def main(path):
     comm = SlowComm(start(), LATENCY, BANDWIDTH)
-    found = {"move": seconds(comm, lambda: exchange(comm, 30_000)), "all_sum": seconds(comm, lambda: comm.all_sum(np.ones(1)))}
+    found = {
+        "move": seconds(comm, lambda: exchange(comm, 30_000)),
+        "all_sum": seconds(comm, lambda: comm.all_sum(np.ones(1))),
+    }
     found["moves"] = seconds(comm, lambda: [exchange(comm, 10_000) for _ in range(3)])
     log = []
 

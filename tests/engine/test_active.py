@@ -1,4 +1,5 @@
 """Named columns and integer edge values in layers: exact on any ranks, with gradients, under every strategy and back end."""
+
 from __future__ import annotations
 
 import equality
@@ -28,17 +29,28 @@ from graphtheta.samplers.neighbour import NeighbourSampler
 
 def trip(comm, graph, placement, direction, dtype):
     """Edge values by global id after layers that pass integers on, and the sum of the codes that each node received."""
+
     class Seen(Layer):
         def gather(self, edge):
-            made = {"src_code": edge.src.code, "dst_code": edge.dst.code, "wide": edge.src.wide, "stamp": edge.stamp,
-                    "first": edge.pair[..., 1]}
-            return gt.cast(edge.src.code, "float64") * gt.cast(edge.src.h[..., 0] * 0.0 + 1.0, "float64"), made
+            made = {
+                "src_code": edge.src.code,
+                "dst_code": edge.dst.code,
+                "wide": edge.src.wide,
+                "stamp": edge.stamp,
+                "first": edge.pair[..., 1],
+            }
+            return gt.cast(edge.src.code, "float64") * gt.cast(
+                edge.src.h[..., 0] * 0.0 + 1.0, "float64"
+            ), made
 
     class Again(Layer):
         """Brings what the layer before made into its own message, so that it travels once more."""
 
         def gather(self, edge):
-            return edge.src.h, {name: getattr(edge, name) for name in ("src_code", "dst_code", "wide", "stamp", "first")}
+            return edge.src.h, {
+                name: getattr(edge, name)
+                for name in ("src_code", "dst_code", "wide", "stamp", "first")
+            }
 
     part = build_partition(graph, comm, *placement, dtype=np.dtype(dtype))
     first, again = Seen(), Again()
@@ -62,21 +74,32 @@ def test_integers_travel_exactly(size, halo):
         for placement in graphs.PLACEMENTS:
             for direction in ("in", "out"):
                 with halo_scope(halo), backend_scope(backend):
-                    check_trip(graph, run_simulated(size, trip, graph, placement, direction, "float32"), direction)
+                    check_trip(
+                        graph,
+                        run_simulated(size, trip, graph, placement, direction, "float32"),
+                        direction,
+                    )
 
 
 @pytest.mark.parametrize("name", graphs.odd_graphs())
 def test_integers_travel_exactly_on_odd_graphs(name):
     graph = typed(graphs.odd_graphs()[name])
     for size in range(1, min(4, graph.n_nodes) + 1):
-        check_trip(graph, run_simulated(size, trip, graph, ("vertex-cut", "hash"), "in", "float32"), "in")
+        check_trip(
+            graph, run_simulated(size, trip, graph, ("vertex-cut", "hash"), "in", "float32"), "in"
+        )
 
 
 def check_trip(graph, parts, direction):
     src, dst = (graph.src, graph.dst) if direction == "in" else (graph.dst, graph.src)
     nodes, edges = graph.node_columns, graph.edge_columns
-    expected = {"src_code": nodes["code"][src], "dst_code": nodes["code"][dst], "wide": nodes["wide"][src], "stamp": edges["stamp"],
-                "first": edges["pair"][:, 1]}
+    expected = {
+        "src_code": nodes["code"][src],
+        "dst_code": nodes["code"][dst],
+        "wide": nodes["wide"][src],
+        "stamp": edges["stamp"],
+        "first": edges["pair"][:, 1],
+    }
     sums = np.zeros(graph.n_nodes)
     np.add.at(sums, dst, nodes["code"][src].astype(float))
     for masters, total, gid, made in parts:
@@ -104,25 +127,36 @@ def train(comm, graph, placement, nets):
                 continue
             strategy = make(part, ["in", "in"], task)
             model.load_state(start)
-            views = [strategy.batch(i // strategy.steps_per_epoch, i % strategy.steps_per_epoch) for i in range(equality.STEPS)]
+            views = [
+                strategy.batch(i // strategy.steps_per_epoch, i % strategy.steps_per_epoch)
+                for i in range(equality.STEPS)
+            ]
             numbers[strategy_name, name] = equality.train(comm, model, task, views)
     return numbers
 
 
 def shared(*of):
     """Batches whose layers see the same sampled edges."""
-    return MiniBatch(*of, batch_size=of[2].n_targets // equality.STEPS, sampler=NeighbourSampler((3, 3), shared=True))
+    return MiniBatch(
+        *of,
+        batch_size=of[2].n_targets // equality.STEPS,
+        sampler=NeighbourSampler((3, 3), shared=True),
+    )
 
 
 def assert_same(found, expected):
     assert found.keys() == expected.keys()
     for key, numbers in found.items():
         for mine, theirs in zip(numbers, expected[key], strict=True):
-            np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-10 * max(1, np.abs(theirs).max()), err_msg=str(key))
+            np.testing.assert_allclose(
+                mine, theirs, rtol=0, atol=1e-10 * max(1, np.abs(theirs).max()), err_msg=str(key)
+            )
 
 
 def test_pieces_that_run_again_change_nothing():
-    found = run_simulated(2, train, typed(equality.example()), equality.PLACEMENTS[4], ("bucket", "bucket in pieces"))[0]
+    found = run_simulated(
+        2, train, typed(equality.example()), equality.PLACEMENTS[4], ("bucket", "bucket in pieces")
+    )[0]
     for (strategy, name), (losses, grads) in found.items():
         np.testing.assert_array_equal(losses, found[strategy, "bucket"][0], err_msg=name)
         np.testing.assert_array_equal(grads, found[strategy, "bucket"][1], err_msg=name)
@@ -148,11 +182,23 @@ def test_tables_on_the_reference(size, placement):
 
 def dense(graph, layer, h):
     """The totals of ``Simple`` by whole arrays."""
-    of, value = graph.edge_columns, {n: p.value for n, p in vars(layer).items() if isinstance(p, Parameter)}
-    kind, z = graph.node_columns["kind"], h @ value["w"] + value["kinds"][graph.node_columns["kind"]]
+    of, value = (
+        graph.edge_columns,
+        {n: p.value for n, p in vars(layer).items() if isinstance(p, Parameter)},
+    )
+    kind, z = (
+        graph.node_columns["kind"],
+        h @ value["w"] + value["kinds"][graph.node_columns["kind"]],
+    )
     gate = 1 / (1 + np.exp(-value["gates"][of["pair"][:, 0]]))
-    message = gate[:, None] * z[graph.src] * value["types"][of["type"]] + value["senders"][kind[graph.src]]
-    message += value["pairs"][of["pair"][:, ::-1]].reshape(-1, 4) * (of["size"].astype(float) * of["type"])[:, None]
+    message = (
+        gate[:, None] * z[graph.src] * value["types"][of["type"]]
+        + value["senders"][kind[graph.src]]
+    )
+    message += (
+        value["pairs"][of["pair"][:, ::-1]].reshape(-1, 4)
+        * (of["size"].astype(float) * of["type"])[:, None]
+    )
     total = np.zeros((graph.n_nodes, 4))
     np.add.at(total, graph.dst, message)
     return total
@@ -172,7 +218,9 @@ def test_tables_against_whole_arrays(backend):
             total = layer(active, active.x).value
         if backend == "fused":
             assert all(usable(phase) for phase in active.supersteps[0].program.phases)
-        np.testing.assert_allclose(total, dense(graph, layer, graph.x.astype(float))[part.masters], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            total, dense(graph, layer, graph.x.astype(float))[part.masters], rtol=1e-12, atol=1e-12
+        )
 
     with backend_scope(backend):
         run_simulated(3, program)
@@ -188,13 +236,28 @@ def test_the_fused_back_end_runs_tables():
 
 @pytest.mark.fused
 @pytest.mark.parametrize("backend", ["reference", "fused"])
-@pytest.mark.parametrize("wrong, words", [
-    ({"edge": ("type", TYPES)}, rf"gather of Simple: embedding: edge.type holds numbers from \d+ to {TYPES}; expected 0 to 3, the rows of "
-                                r"the table first.types"),
-    ({"edge": ("type", -1)}, r"gather of Simple: embedding: edge.type holds numbers from -1 to \d; expected 0 to 3, .*first.types"),
-    ({"edge": ("pair", TYPES)}, r"gather of Simple: embedding: getitem\(edge.pair\) holds .*first.(gates|pairs)"),
-    ({"node": ("kind", KINDS)}, r"embedding: node.kind holds numbers from \d to 5; expected 0 to 4, the rows of the table start"),
-])
+@pytest.mark.parametrize(
+    "wrong, words",
+    [
+        (
+            {"edge": ("type", TYPES)},
+            rf"gather of Simple: embedding: edge.type holds numbers from \d+ to {TYPES}; expected 0 to 3, the rows of "
+            r"the table first.types",
+        ),
+        (
+            {"edge": ("type", -1)},
+            r"gather of Simple: embedding: edge.type holds numbers from -1 to \d; expected 0 to 3, .*first.types",
+        ),
+        (
+            {"edge": ("pair", TYPES)},
+            r"gather of Simple: embedding: getitem\(edge.pair\) holds .*first.(gates|pairs)",
+        ),
+        (
+            {"node": ("kind", KINDS)},
+            r"embedding: node.kind holds numbers from \d to 5; expected 0 to 4, the rows of the table start",
+        ),
+    ],
+)
 def test_codes_beyond_the_table_name_column_and_table(backend, wrong, words):
     graph = typed(equality.example())
     ((end, (name, code)),) = wrong.items()
@@ -215,6 +278,7 @@ def test_codes_beyond_the_table_name_column_and_table(backend, wrong, words):
 @pytest.mark.parametrize("backend", ["reference", "fused"])
 def test_a_batch_looks_at_the_codes_that_it_reads(backend):
     """A step takes no time for the codes of all other edges, and does not complain of them."""
+
     class Table(Model):
         def __init__(self):
             self.layer, self.layer.types = Layer(), Parameter.normal(2, 4)
@@ -223,7 +287,9 @@ def test_a_batch_looks_at_the_codes_that_it_reads(backend):
         def forward(self, graph):
             return self.layer(graph, graph.x)
 
-    part = build_partition(graphs.fill([0, 1, 2], [1, 2, 3], 5, edge_columns={"type": [0, 1, 99]}), SerialComm())
+    part = build_partition(
+        graphs.fill([0, 1, 2], [1, 2, 3], 5, edge_columns={"type": [0, 1, 99]}), SerialComm()
+    )
     model = Table()
     with backend_scope(backend):
         assert model(k_hop_view(part, part.masters == 2, ["in"])).shape == (1, 4)
@@ -245,8 +311,13 @@ def test_columns_are_offered_by_name():
         def gather(self, edge):
             return edge.src.h * edge.sort
 
-    for layer, words in ((Wrong(), "there are h, in_degree, out_degree, x, kind, code, wide"),
-                         (WrongEdge(), r"edge.weight, edge.attr, edge.type, edge.pair, .*edge_columns=\{'sort': array\}")):
+    for layer, words in (
+        (Wrong(), "there are h, in_degree, out_degree, x, kind, code, wide"),
+        (
+            WrongEdge(),
+            r"edge.weight, edge.attr, edge.type, edge.pair, .*edge_columns=\{'sort': array\}",
+        ),
+    ):
         with pytest.raises(ColumnError, match=words):
             layer(active := ActiveGraph(global_view(part, ["in"])), active.x)
     with pytest.raises(ColumnError, match="kind, code, wide; give it with"):
@@ -263,7 +334,9 @@ def test_a_column_that_transform_makes_goes_before_one_of_the_graph():
         def gather(self, edge):
             return edge.src.kind
 
-    active = ActiveGraph(global_view(build_partition(graph, SerialComm(), dtype=np.float64), ["in"]))
+    active = ActiveGraph(
+        global_view(build_partition(graph, SerialComm(), dtype=np.float64), ["in"])
+    )
     assert not Own()(active, active.x).value.any()
 
 

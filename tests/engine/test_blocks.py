@@ -1,4 +1,5 @@
 """Rows, blocks and plans of a partition, equal to the bit to a formulation by whole-array sorts."""
+
 from __future__ import annotations
 
 import graphs
@@ -23,7 +24,9 @@ ODD = graphs.odd_graphs()
 def plain(graph, comm, placement):
     """All arrays of the topology of a partition by name, in whole-array NumPy."""
     owner, worker = assign(GraphEdges(graph), comm, *placement, 0)
-    workers = np.concatenate([np.zeros(0, np.int32), *(worker(chunk) for chunk in GraphEdges(graph).chunks())])
+    workers = np.concatenate(
+        [np.zeros(0, np.int32), *(worker(chunk) for chunk in GraphEdges(graph).chunks())]
+    )
     order, row_of = ordered(graph, owner)
     mine, edges = order[owner[order] == comm.rank], np.flatnonzero(workers == comm.rank)
     src, dst = graph.src[edges], graph.dst[edges]
@@ -33,29 +36,41 @@ def plain(graph, comm, placement):
     local[mine], local[mirrors] = np.arange(len(mine)), len(mine) + np.arange(len(mirrors))
     src, dst = local[src], local[dst]
     far = src >= len(mine), dst >= len(mine)
-    src, dst = (np.where(mirror, row - len(mine), row).astype(np.int32) for row, mirror in zip((src, dst), far, strict=True))
+    src, dst = (
+        np.where(mirror, row - len(mine), row).astype(np.int32)
+        for row, mirror in zip((src, dst), far, strict=True)
+    )
     kind = far[1] * 2 + far[0]
     storage = np.lexsort((edges, src, dst, kind))
     found = {"gid": np.concatenate((mine, mirrors)), "edge gid": edges[storage]}
     for name, row, mirror in (("sources", src, far[0]), ("destinations", dst, far[1])):
         found[f"{name} mirrors"] = used = np.unique(row[mirror])
         owners, wanted = owner[mirrors[used]], row_of[mirrors[used]]
-        found[f"{name} rows"] = np.concatenate(comm.all_to_all([wanted[owners == q].astype(np.int64) for q in range(comm.size)]))
+        found[f"{name} rows"] = np.concatenate(
+            comm.all_to_all([wanted[owners == q].astype(np.int64) for q in range(comm.size)])
+        )
         found[f"{name} received"] = np.searchsorted(owners, np.arange(comm.size + 1))
     sizes = (len(mine), len(mirrors))
     for number in range(4):
         part = storage[kind[storage] == number]
         s, d = src[part], dst[part]
         by_src = np.argsort(s, kind="stable").astype(np.int32)
-        found |= {f"{number} start": np.count_nonzero(kind < number), f"{number} in_src": s, f"{number} out_dst": d[by_src],
-                  f"{number} out_edge": by_src, f"{number} in_indptr": bounds(d, sizes[number >> 1]),
-                  f"{number} out_indptr": bounds(s, sizes[number & 1])}
+        found |= {
+            f"{number} start": np.count_nonzero(kind < number),
+            f"{number} in_src": s,
+            f"{number} out_dst": d[by_src],
+            f"{number} out_edge": by_src,
+            f"{number} in_indptr": bounds(d, sizes[number >> 1]),
+            f"{number} out_indptr": bounds(s, sizes[number & 1]),
+        }
     return found
 
 
 def ordered(graph, owner):
     """All nodes by owner, and the row of each."""
-    degree = np.bincount(graph.src, minlength=graph.n_nodes) + np.bincount(graph.dst, minlength=graph.n_nodes)
+    degree = np.bincount(graph.src, minlength=graph.n_nodes) + np.bincount(
+        graph.dst, minlength=graph.n_nodes
+    )
     found = []
     for rank in (-degree, np.arange(graph.n_nodes)):
         order, row_of = np.lexsort((rank, owner)), np.empty(graph.n_nodes, np.int32)
@@ -65,7 +80,9 @@ def ordered(graph, owner):
     sample = slice(None, None, max(1, graph.n_edges // SAMPLED_EDGES))
     src, dst = graph.src[sample], graph.dst[sample]
     at_front = np.count_nonzero(found[0][1][src] < CACHED_ROWS)
-    return found[int(np.count_nonzero(np.abs(found[1][1][src] - found[1][1][dst]) < CACHED_ROWS) > at_front)]
+    return found[
+        int(np.count_nonzero(np.abs(found[1][1][src] - found[1][1][dst]) < CACHED_ROWS) > at_front)
+    ]
 
 
 def bounds(rows, n):
@@ -77,7 +94,11 @@ def built(p):
     edges = p.relations["edge"]
     found = {"gid": p.gid, "edge gid": p.edge_gid}
     for name, (plan, mirrors) in (("sources", edges.sources), ("destinations", edges.destinations)):
-        found |= {f"{name} mirrors": mirrors, f"{name} rows": plan.rows, f"{name} received": plan.recv_ptr}
+        found |= {
+            f"{name} mirrors": mirrors,
+            f"{name} rows": plan.rows,
+            f"{name} received": plan.recv_ptr,
+        }
     for number, block in enumerate(edges.blocks):
         assert (block.src_kind, block.dst_kind) == (number & 1, number >> 1)
         for name in ("start", "in_src", "out_dst", "out_edge", "in_indptr", "out_indptr"):
@@ -93,10 +114,14 @@ def check(graph, size, placement):
         for name, x in expected.items():
             # numbers of edges have 64 bits where there are many
             wide = name.endswith("out_edge") and not pairs.WIDEST
-            assert np.asarray(found[name]).dtype == (np.int64 if wide else np.asarray(x).dtype), name
+            assert np.asarray(found[name]).dtype == (np.int64 if wide else np.asarray(x).dtype), (
+                name
+            )
             np.testing.assert_array_equal(found[name], x, name)
         for name, end in (("in_degree", graph.dst), ("out_degree", graph.src)):
-            np.testing.assert_array_equal(p.node.read(name), np.bincount(end, minlength=graph.n_nodes)[p.masters])
+            np.testing.assert_array_equal(
+                p.node.read(name), np.bincount(end, minlength=graph.n_nodes)[p.masters]
+            )
 
     run_simulated(size, program)
 
@@ -150,7 +175,10 @@ def test_numbers_that_need_64_bits_keep_them():
     high, low = np.array([0, 0, 1, 1, 1], np.int32), np.array([1, 0, 1, 0, 0], np.int32)
     numbers = np.array([0, 1, 2**31, 2**31 + 5, 2**32 + 1])
     assert sorted_pairs(dealt_pairs(high, low, numbers, 2), 1)[2].tolist() == numbers.tolist()
-    assert sorted_pairs(dealt_pairs(high, low, numbers, 2), 2)[2].tolist() == numbers[[1, 0, 3, 4, 2]].tolist()
+    assert (
+        sorted_pairs(dealt_pairs(high, low, numbers, 2), 2)[2].tolist()
+        == numbers[[1, 0, 3, 4, 2]].tolist()
+    )
 
 
 def test_a_worker_with_too_many_edges_is_refused(monkeypatch):

@@ -1,4 +1,5 @@
 """Clusters by libraries: numbered without gaps, the same for the same seed, and refused with a remedy."""
+
 from __future__ import annotations
 
 import sys
@@ -22,8 +23,15 @@ def groups(found):
 CLIQUES = {frozenset(range(5 * c, 5 * c + 5)) for c in range(6)}
 
 
-@pytest.mark.parametrize("method, n, library", [
-    ("louvain", 0, "networkit"), ("louvain", 6, "networkit"), ("leiden", 0, "networkit"), ("metis", 6, "pymetis")])
+@pytest.mark.parametrize(
+    "method, n, library",
+    [
+        ("louvain", 0, "networkit"),
+        ("louvain", 6, "networkit"),
+        ("leiden", 0, "networkit"),
+        ("metis", 6, "pymetis"),
+    ],
+)
 def test_cliques_are_found(method, n, library):
     pytest.importorskip(library)
     found = find_clusters(SRC, DST, 30, method, n)
@@ -35,7 +43,14 @@ def test_cliques_are_found(method, n, library):
 def test_neighbours_are_ascending_each_once_without_loops():
     src, dst = np.array([3, 0, 0, 0, 2, 1]), np.array([0, 3, 1, 1, 2, 3])
     near = neighbours(src, dst, 5)
-    assert near.indptr.tolist() == [0, 2, 4, 4, 6, 6] and near.indices.tolist() == [1, 3, 0, 3, 0, 1]
+    assert near.indptr.tolist() == [0, 2, 4, 4, 6, 6] and near.indices.tolist() == [
+        1,
+        3,
+        0,
+        3,
+        0,
+        1,
+    ]
 
 
 def test_metis_stopped_by_a_signal_is_named(monkeypatch):
@@ -58,8 +73,15 @@ def test_communities_are_packed_evenly(n):
     assert all(len(set(found[list(c)].tolist())) == 1 for c in CLIQUES)
 
 
-@pytest.mark.parametrize("method, n, library", [
-    ("louvain", 0, "networkit"), ("leiden", 0, "networkit"), ("metis", 1, "pymetis"), ("metis", 3, "pymetis")])
+@pytest.mark.parametrize(
+    "method, n, library",
+    [
+        ("louvain", 0, "networkit"),
+        ("leiden", 0, "networkit"),
+        ("metis", 1, "pymetis"),
+        ("metis", 3, "pymetis"),
+    ],
+)
 def test_graphs_without_edges(method, n, library):
     pytest.importorskip(library)
     none = np.zeros(0, np.int64)
@@ -82,16 +104,23 @@ def test_settings_of_the_library_are_left_alone():
 def test_from_a_file(tmp_path):
     numbers = np.arange(30) // 10 * 4 + 7
     np.save(tmp_path / "c.npy", numbers)
-    np.testing.assert_array_equal(find_clusters(SRC, DST, 30, str(tmp_path / "c.npy")), np.arange(30) // 10)
-    for bad, told in ((numbers[:5], "expected one integer for each of the 30 nodes"), (numbers * 0.5, "dtype float64, expected integers"),
-                      (numbers[:, None], "expected 1 axes")):
+    np.testing.assert_array_equal(
+        find_clusters(SRC, DST, 30, str(tmp_path / "c.npy")), np.arange(30) // 10
+    )
+    for bad, told in (
+        (numbers[:5], "expected one integer for each of the 30 nodes"),
+        (numbers * 0.5, "dtype float64, expected integers"),
+        (numbers[:, None], "expected 1 axes"),
+    ):
         np.save(tmp_path / "c.npy", bad)
         with pytest.raises(FormatError, match=rf"c\.npy.*{told}"):
             find_clusters(SRC, DST, 30, str(tmp_path / "c.npy"))
     np.savez(tmp_path / "archive.npz", numbers)
     for damaged in (b"nothing", b"", (tmp_path / "archive.npz").read_bytes()):
         (tmp_path / "c.npy").write_bytes(damaged)
-        with pytest.raises(FormatError, match=r"c\.npy: the array of cluster numbers cannot be read"):
+        with pytest.raises(
+            FormatError, match=r"c\.npy: the array of cluster numbers cannot be read"
+        ):
             find_clusters(SRC, DST, 30, str(tmp_path / "c.npy"))
 
 

@@ -12,8 +12,17 @@ from graphtheta.engine.comm.codec import LARGE, decode, encode
 from graphtheta.errors import FormatError
 
 plain = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text() | st.binary(),
-    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text() | st.integers(-9, 9), inner),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary(),
+    lambda inner: (
+        st.lists(inner)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text() | st.integers(-9, 9), inner)
+    ),
 )
 dtypes = hnp.boolean_dtypes() | hnp.integer_dtypes() | hnp.floating_dtypes(sizes=(32, 64))
 arrays = hnp.arrays(dtypes, hnp.array_shapes(min_dims=0, min_side=0))
@@ -31,7 +40,16 @@ def test_arrays_come_back(x):
     assert_array_equal(got, x)
 
 
-SCALARS = [np.float32(1.5), np.int64(-3), np.bool_(True), np.str_("a"), np.str_(""), np.array("a"), np.array(["", "bc"]), np.array([])]
+SCALARS = [
+    np.float32(1.5),
+    np.int64(-3),
+    np.bool_(True),
+    np.str_("a"),
+    np.str_(""),
+    np.array("a"),
+    np.array(["", "bc"]),
+    np.array([]),
+]
 
 
 @pytest.mark.parametrize("x", SCALARS)
@@ -60,7 +78,10 @@ def test_large_arrays_are_set_aside():
     assert_array_equal(got[2], large.reshape(2, -1))
 
 
-@pytest.mark.parametrize("obj", [object(), {1}, 1j, int, 2**64, np.array([None]), np.zeros(2, [("a", "i4")]), [{"a": (len,)}]])
+@pytest.mark.parametrize(
+    "obj",
+    [object(), {1}, 1j, int, 2**64, np.array([None]), np.zeros(2, [("a", "i4")]), [{"a": (len,)}]],
+)
 def test_refused(obj):
     with pytest.raises(FormatError, match="cannot encode"):
         encode(obj)
@@ -73,6 +94,12 @@ def test_damaged():
             decode(data[:n])
     with pytest.raises(FormatError):
         decode(data + b"x")
-    for payload in (["|O", [1], b"12345678"], ["<f8", [3], b"12345678"], ["nonsense", [1], b""], [1], 7):
+    for payload in (
+        ["|O", [1], b"12345678"],
+        ["<f8", [3], b"12345678"],
+        ["nonsense", [1], b""],
+        [1],
+        7,
+    ):
         with pytest.raises(FormatError):
             decode(msgpack.packb(msgpack.ExtType(2, msgpack.packb(payload))))

@@ -1,4 +1,5 @@
 """The contract of a communicator on one rank and on simulated ranks; ``test_start.py`` runs it under mpiexec."""
+
 from __future__ import annotations
 
 import pytest
@@ -21,8 +22,22 @@ class TestContract:
 
 
 def test_collective_is_said_in_the_docstring():
-    for name in ("barrier", "all_sum", "all_max", "all_min", "all_gather", "broadcast", "gather_rows", "all_to_all", "agree"):
-        assert getattr(Comm, name).__doc__.rstrip().endswith("Collective: all ranks must call this together.")
+    for name in (
+        "barrier",
+        "all_sum",
+        "all_max",
+        "all_min",
+        "all_gather",
+        "broadcast",
+        "gather_rows",
+        "all_to_all",
+        "agree",
+    ):
+        assert (
+            getattr(Comm, name)
+            .__doc__.rstrip()
+            .endswith("Collective: all ranks must call this together.")
+        )
 
     @collective
     def bare() -> None:

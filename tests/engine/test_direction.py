@@ -1,4 +1,5 @@
 """Directions and the order of layers are those of the dry run: anything else is refused and does not run along other edges."""
+
 from __future__ import annotations
 
 import graphs
@@ -18,11 +19,15 @@ from graphtheta.ops import Tape, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope
 from graphtheta.samplers.neighbour import NeighbourSampler
 
-GRAPH = graphs.random_graph(40, 130, seed=3, edge_y=None, edge_train=None, edge_val=None, edge_test=None)
+GRAPH = graphs.random_graph(
+    40, 130, seed=3, edge_y=None, edge_train=None, edge_val=None, edge_test=None
+)
 VIEWS = {
     "global": global_view,
     "mini": lambda p, layers: k_hop_view(p, np.isin(p.masters, [3, 8]), layers),
-    "sampled": lambda p, layers: k_hop_view(p, np.isin(p.masters, [3, 8]), layers, sampler=NeighbourSampler((2,) * 9)),
+    "sampled": lambda p, layers: k_hop_view(
+        p, np.isin(p.masters, [3, 8]), layers, sampler=NeighbourSampler((2,) * 9)
+    ),
     "cluster": lambda p, layers: induced(p, p.masters % 3 > 0, layers),
 }
 REMEDY = "set direction in the constructor and call the same layers in the same order in every forward pass, or make a new trainer"
@@ -44,25 +49,41 @@ def net(function, *directions):
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("has, planned", [("in", "out"), ("out", "in"), ("both", "in"), ("in", "both")])
+@pytest.mark.parametrize(
+    "has, planned", [("in", "out"), ("out", "in"), ("both", "in"), ("in", "both")]
+)
 def test_another_direction_is_refused(view, has, planned):
     for size in (1, 3):
-        with pytest.raises(ViewError, match=rf"Mix, called as layer 2, has direction '{has}', but the edges of layer 2 were chosen for "
-                                            rf"direction '{planned}'; .*{REMEDY}"):
+        with pytest.raises(
+            ViewError,
+            match=rf"Mix, called as layer 2, has direction '{has}', but the edges of layer 2 were chosen for "
+            rf"direction '{planned}'; .*{REMEDY}",
+        ):
             forward(net(stack, "in", has), ["in", planned], view, size)
 
 
-@pytest.mark.parametrize("keys", [
-    {}, {"strategy": "mini", "batch_size": 5}, {"strategy": "mini", "batch_size": 5, "fanout": "2"}, {"strategy": "cluster", "clusters": 2},
-    {"recompute": True}, {"precompute": True, "dropout": 0.0},
-], ids=str)
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"strategy": "mini", "batch_size": 5},
+        {"strategy": "mini", "batch_size": 5, "fanout": "2"},
+        {"strategy": "cluster", "clusters": 2},
+        {"recompute": True},
+        {"precompute": True, "dropout": 0.0},
+    ],
+    ids=str,
+)
 def test_a_direction_that_is_changed_after_the_trainer_was_made(keys):
     def program(comm):
         trainer = gt.Trainer("gcn", GRAPH, comm=comm, epochs=1, backend="reference", **keys)
         before = trainer.train_epoch(0)
         trainer.model.layers[0].direction = "out"
         for use in (lambda: trainer.train_epoch(1), trainer.evaluate, trainer.predict):
-            with pytest.raises(ViewError, match=r"GCN, called as layer 1, has direction 'out', .* chosen for direction 'in'"):
+            with pytest.raises(
+                ViewError,
+                match=r"GCN, called as layer 1, has direction 'out', .* chosen for direction 'in'",
+            ):
                 use()
         trainer.model.layers[0].direction = "in"
         assert np.isfinite(trainer.train_epoch(1)) and np.isfinite(before)
@@ -74,12 +95,21 @@ def test_a_direction_that_is_changed_after_the_trainer_was_made(keys):
 def test_a_new_trainer_takes_the_new_direction():
     def run(direction, late):
         def program(comm):
-            keys = dict(comm=comm, backend="reference", dtype="float64", dropout=0.0, strategy="mini", batch_size=5)
+            keys = dict(
+                comm=comm,
+                backend="reference",
+                dtype="float64",
+                dropout=0.0,
+                strategy="mini",
+                batch_size=5,
+            )
             trainer = gt.Trainer("sage", GRAPH, direction="in" if late else direction, **keys)
             if late:
                 for layer in trainer.model.layers:
                     layer.direction = direction
-                trainer = gt.Trainer(trainer.model, GRAPH, **{k: v for k, v in keys.items() if k != "dropout"})
+                trainer = gt.Trainer(
+                    trainer.model, GRAPH, **{k: v for k, v in keys.items() if k != "dropout"}
+                )
             return [trainer.train_epoch(i) for i in range(2)]
 
         return run_simulated(2, program)[0]
@@ -107,7 +137,10 @@ def test_another_order_of_directions_is_refused(view):
         model.order = [1, 0]
         model(found)
 
-    with pytest.raises(ViewError, match=r"Mix, called as layer 1, has direction 'out', .* chosen for direction 'in'"):
+    with pytest.raises(
+        ViewError,
+        match=r"Mix, called as layer 1, has direction 'out', .* chosen for direction 'in'",
+    ):
         run_simulated(2, program)
 
 
@@ -131,8 +164,13 @@ def test_another_order_of_equal_directions_is_refused_where_rows_are_missing():
         return model(found).value
 
     # the edges are the same ones, and all rows are there
-    np.testing.assert_allclose(*(run_simulated(1, program, "global", first)[0] for first in (True, False)))
-    with pytest.raises(UserFunctionError, match=r"Mix was called with h of a later layer.*in the same order in every forward pass"):
+    np.testing.assert_allclose(
+        *(run_simulated(1, program, "global", first)[0] for first in (True, False))
+    )
+    with pytest.raises(
+        UserFunctionError,
+        match=r"Mix was called with h of a later layer.*in the same order in every forward pass",
+    ):
         run_simulated(2, program, "mini")
 
 

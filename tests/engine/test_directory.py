@@ -1,4 +1,5 @@
 """Directories: all kinds give the same owners and rows, and partitions and views built on any are the same."""
+
 from __future__ import annotations
 
 import equality
@@ -20,8 +21,12 @@ GRAPH = equality.example()
 
 def computed(masters):
     """A directory that computes the owners of a stateless partitioner."""
+
     def make(comm, mine):
-        return ComputedDirectory(comm, mine, make_partitioner(masters, 0).assign(GraphEdges(GRAPH), comm).owner)
+        return ComputedDirectory(
+            comm, mine, make_partitioner(masters, 0).assign(GraphEdges(GRAPH), comm).owner
+        )
+
     return make
 
 
@@ -33,11 +38,16 @@ def kinds(masters):
 @pytest.mark.parametrize("size", [1, 3, 5])
 def test_all_kinds_agree(size, placement):
     def program(comm):
-        made = {name: build_partition(GRAPH, comm, *placement, directory=make) for name, make in kinds(placement[1]).items()}
+        made = {
+            name: build_partition(GRAPH, comm, *placement, directory=make)
+            for name, make in kinds(placement[1]).items()
+        }
         dense = made["dense"]
         assert isinstance(dense.directory, DenseDirectory)
         # other ids on each rank, some twice, and none on the last
-        ids = np.random.default_rng(comm.rank).integers(0, GRAPH.n_nodes, 30 * (comm.rank < comm.size - 1) + 30 * (comm.size == 1))
+        ids = np.random.default_rng(comm.rank).integers(
+            0, GRAPH.n_nodes, 30 * (comm.rank < comm.size - 1) + 30 * (comm.size == 1)
+        )
         owner, row = dense.directory.locate(ids)
         for name in ("table", "computed"):
             p = made[name]
@@ -58,7 +68,11 @@ def test_all_kinds_agree(size, placement):
 @pytest.mark.parametrize("size, task", [(1, "edge"), (3, "node"), (3, "edge"), (5, "link")])
 def test_views_and_losses_are_the_same_on_a_table(size, task, monkeypatch):
     expected = run_simulated(size, equality.run, ("vertex-cut", "hash"), task, 0)[0]
-    monkeypatch.setattr(equality, "build_partition", lambda *args, **options: build_partition(*args, **options, directory=TableDirectory))
+    monkeypatch.setattr(
+        equality,
+        "build_partition",
+        lambda *args, **options: build_partition(*args, **options, directory=TableDirectory),
+    )
     numbers, edges = run_simulated(size, equality.run, ("vertex-cut", "hash"), task, 0)[0]
     for name, found in numbers.items():
         for x, y in zip(found, expected[0][name], strict=True):
@@ -74,7 +88,9 @@ def test_unknown_ids_are_refused(kind):
         p = build_partition(GRAPH, comm, directory=kinds("hash")[kind])
         p.directory.locate(np.array([3, GRAPH.n_nodes, -1]))
 
-    with pytest.raises(PartitionError, match=rf"the graph has no node {GRAPH.n_nodes}; 2 of the ids"):
+    with pytest.raises(
+        PartitionError, match=rf"the graph has no node {GRAPH.n_nodes}; 2 of the ids"
+    ):
         run_simulated(1, program)
 
 
@@ -89,8 +105,13 @@ def test_tables(size, width):
         found = table.look_up(asked)
         assert found.shape == (len(asked), *width)
         wanted = np.array([28, -1, 1, 99**3 + 1, 28] if comm.rank == 0 else np.zeros(0, np.int64))
-        np.testing.assert_array_equal(found.reshape(len(asked), 2 if width else 1), np.stack([wanted] * (2 if width else 1), axis=1))
+        np.testing.assert_array_equal(
+            found.reshape(len(asked), 2 if width else 1),
+            np.stack([wanted] * (2 if width else 1), axis=1),
+        )
         return table.nbytes
 
     held = run_simulated(size, program)
-    assert sum(held) == 100 * 8 * (1 + (width or (1,))[0]) and max(held) <= sum(held) * (1 if size == 1 else 0.8)
+    assert sum(held) == 100 * 8 * (1 + (width or (1,))[0]) and max(held) <= sum(held) * (
+        1 if size == 1 else 0.8
+    )

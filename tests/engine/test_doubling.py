@@ -1,4 +1,5 @@
 """Sums and gathers in rounds of doubling distances: any number of ranks, the same bits on all, messages as predicted."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -30,14 +31,23 @@ def _summed(comm: Any, arrays: list[np.ndarray]) -> tuple[list[np.ndarray], list
 
 @pytest.mark.parametrize("limit", [1 << 20, -1], ids=["gathered", "halved"])
 @pytest.mark.parametrize("size", SIZES)
-def test_sums_are_equal_on_all_ranks(size: int, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_are_equal_on_all_ranks(
+    size: int, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(doubling, "ONE_ROUND", limit)
-    parts = [[np.random.default_rng((rank, n)).standard_normal(n) * 10.0 ** (rank % 5) for n in (0, 1, size - 1, size, 97)]
-             for rank in range(size)]
+    parts = [
+        [
+            np.random.default_rng((rank, n)).standard_normal(n) * 10.0 ** (rank % 5)
+            for n in (0, 1, size - 1, size, 97)
+        ]
+        for rank in range(size)
+    ]
     every = run_simulated(size, lambda comm: _summed(comm, parts[comm.rank]))
     for i, same in enumerate(zip(*(found for found, _ in every), strict=True)):
         assert len({x.tobytes() for x in same}) == 1
-        np.testing.assert_allclose(same[0], np.sum([part[i] for part in parts], axis=0), rtol=1e-12, atol=1e-9)
+        np.testing.assert_allclose(
+            same[0], np.sum([part[i] for part in parts], axis=0), rtol=1e-12, atol=1e-9
+        )
         if limit > 0:
             total = parts[0][i].copy()
             for part in parts[1:]:
@@ -50,7 +60,10 @@ def test_sums_are_equal_on_all_ranks(size: int, limit: int, monkeypatch: pytest.
 @pytest.mark.parametrize("size", [*range(1, 40), 64, 1000, 1024])
 def test_rounds_reach_all_ranks(size: int) -> None:
     found = rounds(size)
-    assert len(found) == int(np.ceil(np.log2(size))) and sum(high - low for low, high in found) == size - 1
+    assert (
+        len(found) == int(np.ceil(np.log2(size)))
+        and sum(high - low for low, high in found) == size - 1
+    )
     n_bytes, messages = sent(1 << 22, 4, size)
     assert messages.max(initial=0) <= 2 * len(found) and n_bytes.max() < 2 << 24
 
@@ -64,7 +77,9 @@ def test_rows_are_gathered_along_a_tree(size: int) -> None:
 
     for root in {0, size // 2, size - 1}:
         every = run_simulated(size, program, root)
-        assert [part.tolist() for part in every[root][0]] == [[[q, q]] * (q % 3) for q in range(size)]
+        assert [part.tolist() for part in every[root][0]] == [
+            [[q, q]] * (q % 3) for q in range(size)
+        ]
         assert all(found is None for q, (found, _) in enumerate(every) if q != root)
         # a rank sends to its parent only
         assert max(n for _, n in every) <= 1

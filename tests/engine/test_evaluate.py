@@ -1,4 +1,5 @@
 """Evaluation and prediction: the figures of plain NumPy over the whole graph, on any ranks, by global id."""
+
 from __future__ import annotations
 
 import graphs
@@ -22,7 +23,10 @@ class Nodes(Model):
     """Sum of neighbours and dropout, which evaluation must not apply."""
 
     def __init__(self, width):
-        self.layer, self.w = Layer(), Parameter(np.random.default_rng(0).standard_normal((4, width)))
+        self.layer, self.w = (
+            Layer(),
+            Parameter(np.random.default_rng(0).standard_normal((4, width))),
+        )
 
     def forward(self, graph):
         return gt.dropout(self.layer(graph, gt.matmul(graph.x, self.w)), 0.5)
@@ -49,9 +53,14 @@ def node_values(graph, w):
 
 def evaluate(graph, build, model):
     """Metrics and predictions of every run; the metrics are equal on all ranks, and the default metric is one of them."""
+
     def program(comm, placement):
         evaluator = build(build_partition(graph, comm, *placement, dtype=np.float64))
-        return evaluator.metrics(model), evaluator.gathered(*evaluator.outputs(model)), choose_metric("auto", (evaluator.task.kind,)).name
+        return (
+            evaluator.metrics(model),
+            evaluator.gathered(*evaluator.outputs(model)),
+            choose_metric("auto", (evaluator.task.kind,)).name,
+        )
 
     for size, placement in RUNS:
         found = run_simulated(size, program, placement)
@@ -85,7 +94,9 @@ def test_classes():
         for split in ("train", "val", "test"):
             mask = getattr(graph, split)
             right = np.mean(out.argmax(axis=1)[mask] == graph.y[mask])
-            assert metrics[f"{split}_accuracy"] == right == pytest.approx(metrics[f"{split}_f1_micro"])
+            assert (
+                metrics[f"{split}_accuracy"] == right == pytest.approx(metrics[f"{split}_f1_micro"])
+            )
             assert metrics[f"{split}_loss"] == pytest.approx(losses[mask].mean())
 
 
@@ -109,10 +120,14 @@ def test_several_labels():
     mask = graph.test
     said, true = out[mask] > 0, y[mask] > 0
     for metrics, _ in runs:
-        assert metrics["test_f1_micro"] == pytest.approx(2 * (said & true).sum() / (said.sum() + true.sum()))
+        assert metrics["test_f1_micro"] == pytest.approx(
+            2 * (said & true).sum() / (said.sum() + true.sum())
+        )
         assert 0 < metrics["test_auc"] < 1
         z = out[mask]
-        assert metrics["test_loss"] == pytest.approx(np.mean(np.log1p(np.exp(-np.abs(z))) + np.maximum(z, 0) - z * true))
+        assert metrics["test_loss"] == pytest.approx(
+            np.mean(np.log1p(np.exp(-np.abs(z))) + np.maximum(z, 0) - z * true)
+        )
 
 
 @pytest.mark.parametrize("width", [1, 2])
@@ -133,13 +148,20 @@ def test_edges():
     expected = (h[graph.src] * h[graph.dst]).sum(axis=1)
 
     def build(p):
-        return EdgeEvaluator(p, ["in"], EdgeTask(p, p.edge.read("train")), {n: p.edge.read(n) for n in ("train", "val", "test")})
+        return EdgeEvaluator(
+            p,
+            ["in"],
+            EdgeTask(p, p.edge.read("train")),
+            {n: p.edge.read(n) for n in ("train", "val", "test")},
+        )
 
     for metrics, predicted in evaluate(graph, build, model):
         np.testing.assert_allclose(predicted, expected, atol=1e-10)
         for split in ("train", "val", "test"):
             mask = getattr(graph, f"edge_{split}")
-            assert metrics[f"{split}_rmse"] == pytest.approx(np.sqrt(np.mean((expected - graph.edge_y)[mask] ** 2)))
+            assert metrics[f"{split}_rmse"] == pytest.approx(
+                np.sqrt(np.mean((expected - graph.edge_y)[mask] ** 2))
+            )
 
 
 def test_links():
@@ -149,17 +171,28 @@ def test_links():
     src, dst = graph.src[30:47], graph.dst[30:47]
 
     def held(p):
-        return {"val": Links.of(p, graph.src[:30], graph.dst[:30], known, 9, 1), "test": Links.of(p, src, dst, known, 9, 2)}
+        return {
+            "val": Links.of(p, graph.src[:30], graph.dst[:30], known, 9, 1),
+            "test": Links.of(p, src, dst, known, 9, 2),
+        }
 
-    negative = run_simulated(1, lambda comm: held(build_partition(graph, comm))["test"].draw(np.arange(17), 40)[0])[0]
+    negative = run_simulated(
+        1, lambda comm: held(build_partition(graph, comm))["test"].draw(np.arange(17), 40)[0]
+    )[0]
     positive = (h[src] * h[dst]).sum(axis=1)
     others = np.einsum("nf,nkf->nk", h[src], h[negative])
-    rank = 1 + (others > positive[:, None]).sum(axis=1) + 0.5 * (others == positive[:, None]).sum(axis=1)
+    rank = (
+        1
+        + (others > positive[:, None]).sum(axis=1)
+        + 0.5 * (others == positive[:, None]).sum(axis=1)
+    )
     for metrics, predicted in evaluate(graph, links_of(held), model):
         np.testing.assert_allclose(predicted, positive, atol=1e-10)
         assert metrics["test_mrr"] == pytest.approx(np.mean(1 / rank))
         assert metrics["test_hits3"] == pytest.approx(np.mean(rank <= 3))
-        area = np.mean((positive[:, None] > others.ravel()) + 0.5 * (positive[:, None] == others.ravel()))
+        area = np.mean(
+            (positive[:, None] > others.ravel()) + 0.5 * (positive[:, None] == others.ravel())
+        )
         assert metrics["test_auc"] == pytest.approx(area)
 
 
@@ -180,4 +213,6 @@ def test_evaluation_leaves_the_model_alone():
     before = model.w.value.copy()
     first = [metrics for metrics, _ in evaluate(graph, nodes_of(graph), model)]
     np.testing.assert_array_equal(model.w.value, before)
-    np.testing.assert_equal(first, [metrics for metrics, _ in evaluate(graph, nodes_of(graph), model)])
+    np.testing.assert_equal(
+        first, [metrics for metrics, _ in evaluate(graph, nodes_of(graph), model)]
+    )

@@ -1,4 +1,5 @@
 """The two moves: adjoint to each other, in rank order, and no byte more than the plan says."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -18,14 +19,21 @@ def requests(size, seed, rows=6, chance=0.5):
     """Masters per rank and, for each rank, the rows it wants of every other, any of them possibly none."""
     rng = np.random.default_rng(seed)
     counts = [int(rng.integers(0, rows)) for _ in range(size)]
-    wanted = [[np.flatnonzero(rng.random(counts[q]) < (chance if q != r else 0)) for q in range(size)] for r in range(size)]
+    wanted = [
+        [np.flatnonzero(rng.random(counts[q]) < (chance if q != r else 0)) for q in range(size)]
+        for r in range(size)
+    ]
     return counts, wanted
 
 
 def columns(n, seed):
     """Columns of every type and shape."""
     rng = np.random.default_rng(seed)
-    return {f"{np.dtype(t)}{s}": (rng.integers(0, 2 if t is np.bool_ else 9, (n, *s))).astype(t) for t in TYPES for s in SHAPES}
+    return {
+        f"{np.dtype(t)}{s}": (rng.integers(0, 2 if t is np.bool_ else 9, (n, *s))).astype(t)
+        for t in TYPES
+        for s in SHAPES
+    }
 
 
 def dot(a, b):
@@ -47,7 +55,10 @@ def test_adjoint(size, seed, restricted, renumbered):
             plan = plan.renumbered(rng.permutation(n + 2)[:n], n + 2)
             n += 2
         exchange = Exchange(comm, plan)
-        x = {name: rng.standard_normal((n, *s)) for name, s in (("a", ()), ("b", (3,)), ("none", (0,)))}
+        x = {
+            name: rng.standard_normal((n, *s))
+            for name, s in (("a", ()), ("b", (3,)), ("none", (0,)))
+        }
         y = {name: rng.standard_normal((plan.n_halo, *v.shape[1:])) for name, v in x.items()}
         halo, back = exchange.to_mirrors(x), {name: np.zeros_like(v) for name, v in x.items()}
         exchange.to_masters_add(y, back)
@@ -75,7 +86,9 @@ def test_every_type_and_shape_arrives(size):
 
 
 def test_restricted_plan_serves_only_what_is_wanted():
-    wanted = [[np.arange(4) if q != r else np.zeros(0, np.int64) for q in range(3)] for r in range(3)]
+    wanted = [
+        [np.arange(4) if q != r else np.zeros(0, np.int64) for q in range(3)] for r in range(3)
+    ]
 
     def program(comm):
         plan = plan_requests(comm, 4, wanted[comm.rank])
@@ -83,8 +96,12 @@ def test_restricted_plan_serves_only_what_is_wanted():
         narrow = plan.restrict(comm, keep)
         x = {"v": np.arange(4) + 10 * comm.rank}
         twice = narrow.restrict(comm, np.arange(narrow.n_halo)[1:])
-        return (Exchange(comm, narrow).to_mirrors(x)["v"], Exchange(comm, plan).to_mirrors(x)["v"][keep],
-                Exchange(comm, twice).to_mirrors(x)["v"], len(narrow.rows))
+        return (
+            Exchange(comm, narrow).to_mirrors(x)["v"],
+            Exchange(comm, plan).to_mirrors(x)["v"][keep],
+            Exchange(comm, twice).to_mirrors(x)["v"],
+            len(narrow.rows),
+        )
 
     found = run_simulated(3, program)
     for narrow, full, twice, _ in found:
@@ -112,7 +129,9 @@ def test_narrowed_plan_serves_readers_of_active_masters(size, seed):
 
 def test_masters_take_mirrors_in_rank_order():
     def program(comm):
-        wanted = [np.array([0]) if comm.rank and q == 0 else np.zeros(0, np.int64) for q in range(4)]
+        wanted = [
+            np.array([0]) if comm.rank and q == 0 else np.zeros(0, np.int64) for q in range(4)
+        ]
         seen = []
         exchange = Exchange(comm, plan_requests(comm, 1, wanted))
         move = exchange.to_masters_begin({"v": np.full(exchange.plan.n_halo, comm.rank)})
@@ -129,7 +148,10 @@ def test_bytes_are_rows_times_width_and_one_message_a_pair(size):
     def program(comm):
         plan = plan_requests(comm, counts[comm.rank], wanted[comm.rank])
         exchange, x = Exchange(comm, plan), columns(counts[comm.rank], 0)
-        readers, owners = np.count_nonzero(np.diff(plan.send_ptr)), np.count_nonzero(np.diff(plan.recv_ptr))
+        readers, owners = (
+            np.count_nonzero(np.diff(plan.send_ptr)),
+            np.count_nonzero(np.diff(plan.recv_ptr)),
+        )
         width = sum(int(np.prod(v.shape[1:])) * v.itemsize for v in x.values())
         assert Layout(x).width == width
         before = comm.ledger.snapshot()
@@ -161,7 +183,12 @@ def test_no_mirror_anywhere_sends_nothing():
 def test_columns_may_change_while_a_move_is_under_way():
     def program(comm):
         other = 1 - comm.rank
-        exchange = Exchange(comm, plan_requests(comm, 1, [np.array([0]) if q == other else np.zeros(0, np.int64) for q in range(2)]))
+        exchange = Exchange(
+            comm,
+            plan_requests(
+                comm, 1, [np.array([0]) if q == other else np.zeros(0, np.int64) for q in range(2)]
+            ),
+        )
         x = np.array([float(comm.rank)])
         move = exchange.to_mirrors_begin({"v": x})
         x[:] = np.nan

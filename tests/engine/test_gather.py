@@ -1,4 +1,5 @@
 """Gather and Sum of one phase: no more messages than the functions need, gradients only where wanted, one float type."""
+
 from __future__ import annotations
 
 import graphs
@@ -22,7 +23,9 @@ class Counts(Model):
     def __init__(self, gather, sum="sum", direction="in"):
         self.layer, self.w = Layer(), Parameter(np.random.default_rng(0).standard_normal((4, 3)))
         self.layer.sum, self.layer.direction, self.layer.gather = sum, direction, gather
-        self.layer.transform = lambda node: (lambda b: {"b": b, "a": b.sum(-1)})(gt.matmul(node.h, self.w))
+        self.layer.transform = lambda node: (lambda b: {"b": b, "a": b.sum(-1)})(
+            gt.matmul(node.h, self.w)
+        )
 
     def forward(self, graph):
         return self.layer(graph, graph.x)
@@ -30,6 +33,7 @@ class Counts(Model):
 
 def moved(gather, partitioner, size=4, sum="sum", direction="in", dtype=np.float64):
     """Bytes and messages of all ranks in the forward and in the backward pass, and the partitions."""
+
     def program(comm):
         p = build_partition(GRAPH, comm, partitioner, dtype=dtype)
         view = global_view(p, [direction])
@@ -50,7 +54,9 @@ def moved(gather, partitioner, size=4, sum="sum", direction="in", dtype=np.float
 def mirrors(parts, end):
     """Mirror rows of one end on all ranks, and pairs of ranks that share some."""
     plans = [p.relations["edge"].served(end == "dst")[0].plan for p in parts]
-    return sum(p.n_halo for p in plans), sum(int(np.count_nonzero(np.diff(p.recv_ptr))) for p in plans)
+    return sum(p.n_halo for p in plans), sum(
+        int(np.count_nonzero(np.diff(p.recv_ptr))) for p in plans
+    )
 
 
 def test_by_destination_only_source_columns_move():
@@ -103,7 +109,9 @@ def test_against_the_edges_the_roles_of_the_ends_swap():
 
 def test_one_rank_moves_nothing():
     for direction in ("in", "both"):
-        counts, _ = moved(lambda e: gt.softmax(e.src.a) * e.dst.b, "vertex-cut", size=1, direction=direction)
+        counts, _ = moved(
+            lambda e: gt.softmax(e.src.a) * e.dst.b, "vertex-cut", size=1, direction=direction
+        )
         assert not counts.any()
 
 
@@ -117,7 +125,9 @@ def test_rules_run_only_for_what_needs_a_gradient():
 
     try:
         gt.defvjp(weigh, fixed=never, free=lambda g, y, fixed, free: g * fixed)
-        (_, backward), _ = moved(lambda e: weigh(e.src.h[..., :3] * e.weight[..., None], e.src.b), "vertex-cut")
+        (_, backward), _ = moved(
+            lambda e: weigh(e.src.h[..., :3] * e.weight[..., None], e.src.b), "vertex-cut"
+        )
         assert backward[0] > 0
         moved(lambda e: gt.softmax(weigh(e.attr[..., 0], e.src.a)) ** 2 * e.dst.b, "vertex-cut")
     finally:
@@ -129,7 +139,13 @@ def test_rules_run_only_for_what_needs_a_gradient():
 def test_one_float_type_from_end_to_end(dtype, sum):
     def program(comm):
         p = build_partition(GRAPH, comm, "vertex-cut", dtype=dtype)
-        model = Counts(lambda e: (gt.dropout(gt.softmax(e.src.a + e.attr[..., 0]), 0.5) * e.src.b, {"new": e.dst.b * 2.0}), sum)
+        model = Counts(
+            lambda e: (
+                gt.dropout(gt.softmax(e.src.a + e.attr[..., 0]), 0.5) * e.src.b,
+                {"new": e.dst.b * 2.0},
+            ),
+            sum,
+        )
         model.w.value = model.w.value.astype(dtype)
         if not isinstance(sum, str):
             model.layer.apply = lambda node, total: total.min + total.mean

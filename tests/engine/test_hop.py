@@ -1,4 +1,5 @@
 """Hops: layers side by side are one hop together, and nobody can tell from the numbers how a view was made."""
+
 from __future__ import annotations
 
 import graphs
@@ -28,7 +29,10 @@ GRAPH, TARGETS = graphs.random_graph(40, 130, seed=3), [3, 5, 17, 30]
 
 @pytest.mark.parametrize("name", MODELS)
 def test_depth_is_given_by_data_flow(name):
-    assert probe(made(name), build_partition(GRAPH, SerialComm(), dtype=np.float64)).layers == MODELS[name][1]
+    assert (
+        probe(made(name), build_partition(GRAPH, SerialComm(), dtype=np.float64)).layers
+        == MODELS[name][1]
+    )
 
 
 def test_directions_alone_are_layers_one_after_another():
@@ -42,8 +46,19 @@ def test_directions_alone_are_layers_one_after_another():
 
 def sweep(graph, nodes, direction):
     """(edge, reverse) pairs into some nodes."""
-    found = [(int(e), False) for e in np.flatnonzero(np.isin(graph.dst, nodes))] if direction != "out" else []
-    return set(found + ([(int(e), True) for e in np.flatnonzero(np.isin(graph.src, nodes))] if direction != "in" else []))
+    found = (
+        [(int(e), False) for e in np.flatnonzero(np.isin(graph.dst, nodes))]
+        if direction != "out"
+        else []
+    )
+    return set(
+        found
+        + (
+            [(int(e), True) for e in np.flatnonzero(np.isin(graph.src, nodes))]
+            if direction != "in"
+            else []
+        )
+    )
 
 
 def search(graph, targets, layers):
@@ -52,7 +67,13 @@ def search(graph, targets, layers):
     for k in range(depth(layers)):
         here = [hop for hop in layers if hop.from_end == k]
         edges |= {hop: sweep(graph, sorted(nodes[k]), hop.direction) for hop in here}
-        nodes.append(nodes[k].union(int(graph.dst[e] if reverse else graph.src[e]) for hop in here for e, reverse in edges[hop]))
+        nodes.append(
+            nodes[k].union(
+                int(graph.dst[e] if reverse else graph.src[e])
+                for hop in here
+                for e, reverse in edges[hop]
+            )
+        )
     return nodes, [edges[hop] for hop in layers]
 
 
@@ -61,9 +82,19 @@ def contents(view, layers):
     p, sizes = view.partition, {0: view.n_targets}
     for hop, level in zip(layers, view.levels, strict=True):
         assert level.direction == hop.direction and level.n_out <= level.n_in
-        assert sizes.setdefault(hop.from_end, level.n_out) == level.n_out and sizes.setdefault(hop.from_end + 1, level.n_in) == level.n_in
-    scaled = [[((int(gid), sweep.reverse), 1.0 if s.weight is None else float(s.weight[i]))
-               for sweep in level.passes for s in sweep.selections for i, gid in enumerate(p.edge_gid[s.stored])] for level in view.levels]
+        assert (
+            sizes.setdefault(hop.from_end, level.n_out) == level.n_out
+            and sizes.setdefault(hop.from_end + 1, level.n_in) == level.n_in
+        )
+    scaled = [
+        [
+            ((int(gid), sweep.reverse), 1.0 if s.weight is None else float(s.weight[i]))
+            for sweep in level.passes
+            for s in sweep.selections
+            for i, gid in enumerate(p.edge_gid[s.stored])
+        ]
+        for level in view.levels
+    ]
     return [view.space.gid[: sizes[k]].tolist() for k in range(len(sizes))], scaled
 
 
@@ -74,8 +105,16 @@ def joined(parts):
     return nodes, [dict(pairs) for pairs in edges]
 
 
-SUPERSTEPS = st.lists(st.builds(Hop, st.sampled_from(["in", "out", "both"]), st.integers(0, 2)), min_size=1, max_size=6).map(
-    lambda found: [hop._replace(from_end=sorted({x.from_end for x in found}).index(hop.from_end)) for hop in found])
+SUPERSTEPS = st.lists(
+    st.builds(Hop, st.sampled_from(["in", "out", "both"]), st.integers(0, 2)),
+    min_size=1,
+    max_size=6,
+).map(
+    lambda found: [
+        hop._replace(from_end=sorted({x.from_end for x in found}).index(hop.from_end))
+        for hop in found
+    ]
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -93,7 +132,13 @@ def test_growing_equals_a_search(seed, layers, size, placement):
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 10**6), SUPERSTEPS, st.booleans(), st.integers(2, 4), st.sampled_from(graphs.PLACEMENTS))
+@given(
+    st.integers(0, 10**6),
+    SUPERSTEPS,
+    st.booleans(),
+    st.integers(2, 4),
+    st.sampled_from(graphs.PLACEMENTS),
+)
 def test_samples_belong_to_a_hop_and_a_direction(seed, layers, replace, size, placement):
     """On any ranks; layers along both directions see what those along one direction see."""
     graph = graphs.random_graph(20, 150, seed)
@@ -101,7 +146,9 @@ def test_samples_belong_to_a_hop_and_a_direction(seed, layers, replace, size, pl
 
     def program(comm, placement):
         p = build_partition(graph, comm, *placement)
-        return contents(k_hop_view(p, np.isin(p.masters, [3, 7]), layers, sampler=sampler, step=1), layers)
+        return contents(
+            k_hop_view(p, np.isin(p.masters, [3, 7]), layers, sampler=sampler, step=1), layers
+        )
 
     nodes, edges = joined(run_simulated(1, program, graphs.PLACEMENTS[0]))
     assert joined(run_simulated(size, program, placement)) == (nodes, edges)
@@ -110,7 +157,10 @@ def test_samples_belong_to_a_hop_and_a_direction(seed, layers, replace, size, pl
         for reverse in {"in": [False], "out": [True], "both": [False, True]}[hop.direction]:
             part = {key: scale for key, scale in found.items() if key[1] == reverse}
             assert drawn.setdefault((hop.from_end, reverse), part) == part
-            ends, fanout = graph.src if reverse else graph.dst, sampler.fanouts[depth(layers) - 1 - hop.from_end]
+            ends, fanout = (
+                graph.src if reverse else graph.dst,
+                sampler.fanouts[depth(layers) - 1 - hop.from_end],
+            )
             assert np.bincount(ends[[e for e, _ in part]], minlength=1).max(initial=0) <= fanout
 
 
@@ -120,17 +170,30 @@ def test_equal_supersteps_share_their_level():
     def program(comm):
         p = build_partition(GRAPH, comm)
         # only a search tells hops apart
-        for view, n in ((k_hop_view(p, p.masters == 3, layers), 4), (induced(p, p.masters > 9, layers), 3), (global_view(p, layers), 3)):
+        for view, n in (
+            (k_hop_view(p, p.masters == 3, layers), 4),
+            (induced(p, p.masters > 9, layers), 3),
+            (global_view(p, layers), 3),
+        ):
             a, b, both, c, out, d = view.levels
-            assert b is c and a is d and len({id(x) for x in (b, both, out)}) == 3 and len(set(map(id, view.levels))) == n
+            assert (
+                b is c
+                and a is d
+                and len({id(x) for x in (b, both, out)}) == 3
+                and len(set(map(id, view.levels))) == n
+            )
             # the edges of a level are numbered from its first one on
             for level in view.levels:
-                assert level.passes[0].selections[0].offset == 0 and level.n_edges == len(level.stored)
+                assert level.passes[0].selections[0].offset == 0 and level.n_edges == len(
+                    level.stored
+                )
 
     run_simulated(1, program)
 
 
-@pytest.mark.parametrize("directions", [("in", "out"), ("out", "in"), ("in", "in", "out", "both"), ("both", "in")])
+@pytest.mark.parametrize(
+    "directions", [("in", "out"), ("out", "in"), ("in", "in", "out", "both"), ("both", "in")]
+)
 def test_branches_side_by_side_need_the_rows_of_both(directions):
     """20 targets of 5,000 nodes: stacked they would reach 600 to 5,000."""
     rng = np.random.default_rng(0)
@@ -158,7 +221,9 @@ def outcome(comm, model, view):
         out = model(view)
     rows = np.isin(out.space.gid, TARGETS)
     assert rows.sum() == np.isin(view.partition.masters, TARGETS).sum()
-    grads = tape.backward(out, np.where(rows, np.cos(out.space.gid), 0)[:, None] * np.ones(out.shape))
+    grads = tape.backward(
+        out, np.where(rows, np.cos(out.space.gid), 0)[:, None] * np.ones(out.shape)
+    )
     return out.space.gid[rows], out.value[rows], GradientSum(comm, model.parameters()).finish(grads)
 
 
@@ -169,10 +234,12 @@ def gathered(parts):
 
 def sampled(replace, shared):
     """Of growing numbers of neighbours, or of the same ones at all hops."""
+
     def k_hop(p, layers):
         fanouts = (2,) * depth(layers) if shared else tuple(range(1, 1 + depth(layers)))
         sampler = NeighbourSampler(fanouts, replace, seed=1, shared=shared)
         return k_hop_view(p, np.isin(p.masters, TARGETS), layers, sampler=sampler, step=2)
+
     return k_hop
 
 
@@ -180,15 +247,26 @@ VIEWS = {
     "whole": global_view,
     "k-hop": lambda p, layers: k_hop_view(p, np.isin(p.masters, TARGETS), layers),
     "induced": lambda p, layers: induced(p, np.ones(p.n_masters, bool), layers),
-    "sampled": sampled(False, False), "sampled alike": sampled(False, True), "replaced": sampled(True, False),
+    "sampled": sampled(False, False),
+    "sampled alike": sampled(False, True),
+    "replaced": sampled(True, False),
 }
 # an edge value needs the same sample at all hops, and those of two directions are two
-SAMPLES = {"edge values": ("sampled alike",), "edge values of pieces": ("sampled alike",), "edge values of the other direction": ()}
+SAMPLES = {
+    "edge values": ("sampled alike",),
+    "edge values of pieces": ("sampled alike",),
+    "edge values of the other direction": (),
+}
 
 
 def run(name, size, placement):
     """What comes out of each view, in float64."""
-    kinds = ["whole", "k-hop", "induced", *SAMPLES.get(name, ("sampled", "sampled alike", "replaced"))]
+    kinds = [
+        "whole",
+        "k-hop",
+        "induced",
+        *SAMPLES.get(name, ("sampled", "sampled alike", "replaced")),
+    ]
 
     def program(comm):
         p = build_partition(GRAPH, comm, *placement, dtype=np.float64)
@@ -206,9 +284,13 @@ def test_numbers_are_those_of_the_whole_graph_on_any_ranks(number, name):
     for kind in ("k-hop", "induced"):
         close(alone[kind], alone["whole"])
     if "sampled" in alone:
-        assert any(not np.allclose(a, b) for a, b in zip(alone["sampled"], alone["whole"], strict=True))
+        assert any(
+            not np.allclose(a, b) for a, b in zip(alone["sampled"], alone["whole"], strict=True)
+        )
     # every pair of a node partitioner and an edge placement, and every number of ranks, by one model or another
-    ways = list(zip((2, 3, 4), np.roll(graphs.PLACEMENTS, number, axis=0)[::2].tolist(), strict=True))
+    ways = list(
+        zip((2, 3, 4), np.roll(graphs.PLACEMENTS, number, axis=0)[::2].tolist(), strict=True)
+    )
     del ways[number % 3]
     for size, placement in ways:
         found = run(name, size, tuple(placement))
@@ -268,6 +350,7 @@ def test_any_web_of_layers(web, size, placement):
 
 def test_deep_networks():
     """Residuals over blocks of two layers: every value comes from all layers before it by some way."""
+
     def blocks(graph, *layers):
         h = graph.x
         for a, b in zip(layers[::2], layers[1::2], strict=True):

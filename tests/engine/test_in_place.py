@@ -1,4 +1,5 @@
 """Stored rows that edges read where they are: the numbers of a copy to the bit, and no copy."""
+
 from __future__ import annotations
 
 import graphs
@@ -57,11 +58,21 @@ class Both(Layer):
         return gt.matmul(total, self.weight)
 
 
-LAYERS = {"gcn": GCN, "gcn row": lambda a, b: GCN(a, b, norm="row"), "sage": SAGE, "sage max": lambda a, b: SAGE(a, b, aggregator="max"),
-          "gin": lambda a, b: GIN(MLP(a, (b,), b)), "both": Both}
-VIEWS = {"sampled": lambda part, layers: k_hop_view(part, part.masters < 9, layers, sampler=NeighbourSampler((4,), seed=2)),
-         "whole": lambda part, layers: k_hop_view(part, part.masters < 9, layers),
-         "cluster": lambda part, layers: induced(part, part.masters < 50, layers)}
+LAYERS = {
+    "gcn": GCN,
+    "gcn row": lambda a, b: GCN(a, b, norm="row"),
+    "sage": SAGE,
+    "sage max": lambda a, b: SAGE(a, b, aggregator="max"),
+    "gin": lambda a, b: GIN(MLP(a, (b,), b)),
+    "both": Both,
+}
+VIEWS = {
+    "sampled": lambda part, layers: k_hop_view(
+        part, part.masters < 9, layers, sampler=NeighbourSampler((4,), seed=2)
+    ),
+    "whole": lambda part, layers: k_hop_view(part, part.masters < 9, layers),
+    "cluster": lambda part, layers: induced(part, part.masters < 50, layers),
+}
 
 
 class One(Model):
@@ -86,7 +97,12 @@ def passed(comm, name, view="sampled", placement=graphs.PLACEMENTS[0], backend="
     active = ActiveGraph(made)
     with backend_scope(backend), Tape(all_sum=comm.all_sum) as tape:
         out = model.run(active)
-        found = tape.backward(out, np.cos(made.space.gid[: made.n_targets, None] * 3 + np.arange(HIDDEN)).astype(np.float32))
+        found = tape.backward(
+            out,
+            np.cos(made.space.gid[: made.n_targets, None] * 3 + np.arange(HIDDEN)).astype(
+                np.float32
+            ),
+        )
     return out.value, [found.of(p) for p in model.parameters()], active.supersteps[0]
 
 
@@ -113,9 +129,18 @@ def variants(monkeypatch):
 @pytest.mark.fused
 @pytest.mark.parametrize("name", LAYERS)
 def test_rows_in_place_give_the_numbers_of_a_copy(name, monkeypatch):
-    cases = [(1, "sampled", 0), (1, "whole", 0), (1, "cluster", 0), (2, "sampled", 4), (3, "whole", 3), (2, "whole", 1)]
+    cases = [
+        (1, "sampled", 0),
+        (1, "whole", 0),
+        (1, "cluster", 0),
+        (2, "sampled", 4),
+        (3, "whole", 3),
+        (2, "whole", 1),
+    ]
     seen = variants(monkeypatch)
-    found = [run_simulated(size, passed, name, view, graphs.PLACEMENTS[p]) for size, view, p in cases]
+    found = [
+        run_simulated(size, passed, name, view, graphs.PLACEMENTS[p]) for size, view, p in cases
+    ]
     wanted = {"both": {("forward", "src", "x"), ("forward", "src", "h"), ("forward", "dst", "h")}}
     assert seen >= wanted.get(name, {("forward", "src", "z")})
     if name == "both":
@@ -126,14 +151,22 @@ def test_rows_in_place_give_the_numbers_of_a_copy(name, monkeypatch):
     seen.clear()
     for case, parts in zip(cases, found, strict=True):
         size, view, p = case
-        for mine, theirs in zip(parts, run_simulated(size, passed, name, view, graphs.PLACEMENTS[p]), strict=True):
+        for mine, theirs in zip(
+            parts, run_simulated(size, passed, name, view, graphs.PLACEMENTS[p]), strict=True
+        ):
             np.testing.assert_array_equal(mine[0], theirs[0])
             for a, b in zip(mine[1], theirs[1], strict=True):
                 np.testing.assert_array_equal(a, b)
     assert not seen
     for mine, theirs in zip(slow, found[-1], strict=True):
-        np.testing.assert_allclose(mine[0], theirs[0], rtol=0, atol=1e-4 * np.abs(theirs[0]).max(initial=0))
-    for mine, theirs in zip(slow, run_simulated(2, passed, name, "whole", graphs.PLACEMENTS[1], backend="reference"), strict=True):
+        np.testing.assert_allclose(
+            mine[0], theirs[0], rtol=0, atol=1e-4 * np.abs(theirs[0]).max(initial=0)
+        )
+    for mine, theirs in zip(
+        slow,
+        run_simulated(2, passed, name, "whole", graphs.PLACEMENTS[1], backend="reference"),
+        strict=True,
+    ):
         np.testing.assert_array_equal(mine[0], theirs[0])
 
 
@@ -171,19 +204,38 @@ def test_a_value_that_was_copied_is_not_read_in_place(monkeypatch):
 
 
 def planned(gather, stored=("x", "f", "narrow"), **shapes):
-    nodes = {name: (shape, np.dtype(np.float32), False) for name, shape in {"x": (D,), "f": (), "narrow": (4,), **shapes}.items()}
-    return plan(split(record(gather, nodes, {"weight": ((), np.dtype(np.float32), False)}, "sum", "layer", (), stored)))
+    nodes = {
+        name: (shape, np.dtype(np.float32), False)
+        for name, shape in {"x": (D,), "f": (), "narrow": (4,), **shapes}.items()
+    }
+    return plan(
+        split(
+            record(
+                gather,
+                nodes,
+                {"weight": ((), np.dtype(np.float32), False)},
+                "sum",
+                "layer",
+                (),
+                stored,
+            )
+        )
+    )
 
 
-@pytest.mark.parametrize(("gather", "columns"), [
-    (lambda e: e.src.x * e.src.f * e.weight, []),
-    (lambda e: gt.relu(e.src.x - 1.0) * e.weight, []),
-    (lambda e: e.src.narrow * e.src.f * e.weight, ["mul"]),
-    (lambda e: (e.src.x * e.src.x).sum(-1) * e.weight, ["sum"]),
-    (lambda e: gt.sigmoid(e.src.x) * e.weight, ["sigmoid"]),
-    (lambda e: e.src.x * gt.exp(e.src.f * 2.0) * e.weight, ["expand_last"]),
-    (lambda e: gt.matmul(e.src.x, np.ones((D, 3), np.float32)) * e.weight, ["matmul"]),
-], ids=["factor", "chain", "narrow", "sum", "costly", "costly factor", "product"])
+@pytest.mark.parametrize(
+    ("gather", "columns"),
+    [
+        (lambda e: e.src.x * e.src.f * e.weight, []),
+        (lambda e: gt.relu(e.src.x - 1.0) * e.weight, []),
+        (lambda e: e.src.narrow * e.src.f * e.weight, ["mul"]),
+        (lambda e: (e.src.x * e.src.x).sum(-1) * e.weight, ["sum"]),
+        (lambda e: gt.sigmoid(e.src.x) * e.weight, ["sigmoid"]),
+        (lambda e: e.src.x * gt.exp(e.src.f * 2.0) * e.weight, ["expand_last"]),
+        (lambda e: gt.matmul(e.src.x, np.ones((D, 3), np.float32)) * e.weight, ["matmul"]),
+    ],
+    ids=["factor", "chain", "narrow", "sum", "costly", "costly factor", "product"],
+)
 def test_a_cheap_function_of_a_wide_stored_column_stays_on_the_edges(gather, columns):
     assert D >= WIDE > 4
     program = planned(gather)
@@ -196,6 +248,7 @@ def test_a_cheap_function_of_a_wide_stored_column_stays_on_the_edges(gather, col
 @pytest.mark.fused
 def test_what_stays_on_the_edges_has_the_numbers_of_a_column(monkeypatch):
     """Kernels may rearrange sums of products, so the expression is rounded first."""
+
     class Scaled(Both):
         def transform(self, node):
             return {"h": node.h, "f": gt.cast(node.in_degree, "float32") * 0.3 + 0.7}
@@ -235,8 +288,12 @@ def test_columns_in_memory_list_their_rows_and_others_do_not(tmp_path):
     np.save(tmp_path / "x.npy", X)
     cached, unused = (CachedColumn("x", MemoryColumn(X)) for _ in range(2))
     cached.cache = RowCache(0, None, {"x": cached})
-    there = {"memory": MemoryColumn(X), "ordered": MemoryColumn(X[::-1].copy(), turned), "no cache": unused,
-             "selected": SelectedColumn(MemoryColumn(X[::-1].copy()), turned, np.float32)}
+    there = {
+        "memory": MemoryColumn(X),
+        "ordered": MemoryColumn(X[::-1].copy(), turned),
+        "no cache": unused,
+        "selected": SelectedColumn(MemoryColumn(X[::-1].copy()), turned, np.float32),
+    }
     for name, column in there.items():
         found = listed_rows(column, ROWS)
         assert found is not None and found.shape == (4, 20) and found.dtype == X.dtype, name
@@ -246,11 +303,18 @@ def test_columns_in_memory_list_their_rows_and_others_do_not(tmp_path):
         assert found[:0].shape == (0, 20)
     assert np.shares_memory(there["memory"].listed(ROWS).array, X)
     codes = MemoryColumn(np.zeros((9, 20), np.int8))
-    elsewhere = {"sparse": MemoryColumn(sp.csr_array(X)), "mapped": MappedColumn(tmp_path / "x.npy"), "cached": cached,
-                 "other order": MemoryColumn(np.asfortranarray(X)), "other bytes": MemoryColumn(X.astype(">f4")),
-                 "other type": SelectedColumn(MemoryColumn(X), turned, np.float64),
-                 "quantised": QuantisedColumn(codes, np.ones(20, np.float32), np.zeros(20, np.float32))}
-    assert {name: listed_rows(column, ROWS) for name, column in elsewhere.items()} == dict.fromkeys(elsewhere)
+    elsewhere = {
+        "sparse": MemoryColumn(sp.csr_array(X)),
+        "mapped": MappedColumn(tmp_path / "x.npy"),
+        "cached": cached,
+        "other order": MemoryColumn(np.asfortranarray(X)),
+        "other bytes": MemoryColumn(X.astype(">f4")),
+        "other type": SelectedColumn(MemoryColumn(X), turned, np.float64),
+        "quantised": QuantisedColumn(codes, np.ones(20, np.float32), np.zeros(20, np.float32)),
+    }
+    assert {name: listed_rows(column, ROWS) for name, column in elsewhere.items()} == dict.fromkeys(
+        elsewhere
+    )
 
 
 def test_a_list_of_another_shape_than_the_column_is_not_used():
@@ -271,8 +335,19 @@ def test_located():
 
 
 def test_explain_says_where_rows_are_read(tmp_path):
-    keys = {"model": "gcn", "hidden": 64, "strategy": "mini", "batch_size": 9, "fanout": "4,3", "dropout": 0.0}
-    assert "rows     of src.z = node.x: read where they are stored" in api.explain(graph=GRAPH, **keys)
+    keys = {
+        "model": "gcn",
+        "hidden": 64,
+        "strategy": "mini",
+        "batch_size": 9,
+        "fanout": "4,3",
+        "dropout": 0.0,
+    }
+    assert "rows     of src.z = node.x: read where they are stored" in api.explain(
+        graph=GRAPH, **keys
+    )
     write_store(GRAPH, tmp_path / "store", SerialComm())
-    assert "rows     of src.z = node.x: copied for each batch, since" in api.explain(graph=api.load(str(tmp_path / "store")), **keys)
+    assert "rows     of src.z = node.x: copied for each batch, since" in api.explain(
+        graph=api.load(str(tmp_path / "store")), **keys
+    )
     assert "rows     of" not in api.explain(graph=GRAPH, model="gcn", hidden=64, strategy="global")

@@ -1,4 +1,5 @@
 """Two communicators: the workers that share a view, and those that share parameters."""
+
 from __future__ import annotations
 
 import graphs
@@ -45,7 +46,9 @@ def alone(rank, strategy, job_comm=None):
 
 STRATEGIES = {
     "global": GlobalBatch,
-    "sampled": lambda *of: MiniBatch(*of, batch_size=-(-of[2].n_targets // STEPS), sampler=NeighbourSampler((2, 2))),
+    "sampled": lambda *of: MiniBatch(
+        *of, batch_size=-(-of[2].n_targets // STEPS), sampler=NeighbourSampler((2, 2))
+    ),
 }
 
 
@@ -54,7 +57,9 @@ def test_views_of_one_rank_train_shared_parameters(name):
     def together(comm):
         model, (p, strategy) = Net(), alone(comm.rank, STRATEGIES[name], comm)
         assert p.halo_comm.size == 1 and p.job_comm is comm
-        training = Training(model, strategy, SGD(model.parameters(), lr=RATE), comm, backend="reference")
+        training = Training(
+            model, strategy, SGD(model.parameters(), lr=RATE), comm, backend="reference"
+        )
         for epoch in range(STEPS):
             training.run(epoch, 0, 1)
         return model.state()
@@ -85,7 +90,11 @@ def test_metrics_count_the_rows_of_all_ranks():
         own = NodeEvaluator(p, ["in", "in"], strategy.task).metrics(model)
         p, strategy = alone(comm.rank, GlobalBatch, comm)
         shared = NodeEvaluator(p, ["in", "in"], strategy.task).metrics(model)
-        return own["train_accuracy"], np.count_nonzero(p.node.read("train") & (p.node.read("y") >= 0)), shared["train_accuracy"]
+        return (
+            own["train_accuracy"],
+            np.count_nonzero(p.node.read("train") & (p.node.read("y") >= 0)),
+            shared["train_accuracy"],
+        )
 
     own, rows, shared = zip(*run_simulated(SIZE, program), strict=True)
     assert len(set(own)) > 1

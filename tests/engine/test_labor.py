@@ -1,4 +1,5 @@
 """LABOR: published probabilities, frequencies and variances, and the same sets on any ranks."""
+
 from __future__ import annotations
 
 import graphs
@@ -18,12 +19,23 @@ from graphtheta.partitioners.registry import EDGE_PLACEMENTS
 from graphtheta.samplers.labor import LaborSampler
 from graphtheta.samplers.neighbour import NeighbourSampler
 
-KINDS = [{}, {"iterations": 1}, {"star": True, "normalise": True}, {"sequential": True}, {"replace": True}, {"weight": "weight"},
-         {"weight": "weight", "iterations": 2}, {"kappa": 4, "layer_dependency": True}, {"kappa": 4, "sequential": True},
-         {"weight": "weight", "sequential": True}]
+KINDS = [
+    {},
+    {"iterations": 1},
+    {"star": True, "normalise": True},
+    {"sequential": True},
+    {"replace": True},
+    {"weight": "weight"},
+    {"weight": "weight", "iterations": 2},
+    {"kappa": 4, "layer_dependency": True},
+    {"kappa": 4, "sequential": True},
+    {"weight": "weight", "sequential": True},
+]
 # edges of three receiving nodes with shared sources, without duplicates
 SOURCES = (range(3, 40), range(20, 50), range(3, 60, 4))
-SHARED = graphs.fill(*np.array([(s, d) for d, sources in enumerate(SOURCES) for s in sources]).T, 60)
+SHARED = graphs.fill(
+    *np.array([(s, d) for d, sources in enumerate(SOURCES) for s in sources]).T, 60
+)
 
 
 def published(graph: Graph, receivers, k, iterations, values=None):
@@ -31,7 +43,9 @@ def published(graph: Graph, receivers, k, iterations, values=None):
     edges = np.flatnonzero(np.isin(graph.dst, receivers))
     src, dst = graph.src[edges], graph.dst[edges]
     a = np.ones(len(edges)) if values is None else values[edges]
-    degree, total, squares = (np.bincount(dst, x, graph.n_nodes) for x in (np.ones(len(a)), a, a * a))
+    degree, total, squares = (
+        np.bincount(dst, x, graph.n_nodes) for x in (np.ones(len(a)), a, a * a)
+    )
     least = np.minimum(degree, k)
     with np.errstate(invalid="ignore", divide="ignore"):
         target = total**2 / least - total**2 / degree + squares
@@ -69,9 +83,15 @@ def test_no_decision_depends_on_rounding(kind):
         p = build_partition(graph, comm, "vertex-cut", "hash")
         found = []
         for step in range(12):
-            (level,) = k_hop_view(p, p.masters < 30, ["in"], sampler=LaborSampler((4,), step, **kind), step=step).levels
+            (level,) = k_hop_view(
+                p, p.masters < 30, ["in"], sampler=LaborSampler((4,), step, **kind), step=step
+            ).levels
             (sweep,) = level.passes
-            found += [(step, int(e), float(w).hex()) for s in sweep.selections for e, w in zip(p.edge_gid[s.stored], s.weight, strict=True)]
+            found += [
+                (step, int(e), float(w).hex())
+                for s in sweep.selections
+                for e, w in zip(p.edge_gid[s.stored], s.weight, strict=True)
+            ]
         return found
 
     expected = set(run_simulated(1, program)[0])
@@ -79,19 +99,27 @@ def test_no_decision_depends_on_rounding(kind):
         assert {x for part in run_simulated(size, program) for x in part} == expected
 
 
-@pytest.mark.parametrize(("iterations", "weighted"), [(0, False), (1, False), (4, False), (0, True), (2, True)])
+@pytest.mark.parametrize(
+    ("iterations", "weighted"), [(0, False), (1, False), (4, False), (0, True), (2, True)]
+)
 def test_probabilities_are_the_published_ones(iterations, weighted):
     name, values = ("weight", GRAPH.edge_weight) if weighted else ("", None)
     edges, p = published(GRAPH, [1, 3, 7, 12], 3, iterations, values)
     chosen = {}
     for step in range(25):
-        (found,) = sample(LaborSampler((3,), iterations=iterations, weight=name), targets=[1, 3, 7, 12], step=step)
+        (found,) = sample(
+            LaborSampler((3,), iterations=iterations, weight=name), targets=[1, 3, 7, 12], step=step
+        )
         chosen |= {e: w for (e, _), w in found.items()}
     assert len(chosen) > 0.7 * len(edges)
-    np.testing.assert_allclose([1 / chosen[e] for e in sorted(chosen)], p[np.isin(edges, sorted(chosen))], rtol=1e-5)
+    np.testing.assert_allclose(
+        [1 / chosen[e] for e in sorted(chosen)], p[np.isin(edges, sorted(chosen))], rtol=1e-5
+    )
 
 
-@pytest.mark.parametrize("kind", [{}, {"iterations": 1}, {"star": True}, {"weight": "weight"}, {"kappa": 3}], ids=str)
+@pytest.mark.parametrize(
+    "kind", [{}, {"iterations": 1}, {"star": True}, {"weight": "weight"}, {"kappa": 3}], ids=str
+)
 def test_vertices_are_included_as_often_as_their_largest_probability(kind):
     # draws of kappa=3 are independent after three steps
     steps, sampler = 400, LaborSampler((5,), 2, **kind)
@@ -109,9 +137,18 @@ def test_vertices_are_included_as_often_as_their_largest_probability(kind):
     assert vertex[:, largest == 1].all()
 
 
-@pytest.mark.parametrize("kind", [{}, {"star": True}, {"sequential": True}, {"replace": True}, {"weight": "weight", "iterations": 1},
-                                  {"weight": "weight", "sequential": True}],
-                         ids=str)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {},
+        {"star": True},
+        {"sequential": True},
+        {"replace": True},
+        {"weight": "weight", "iterations": 1},
+        {"weight": "weight", "sequential": True},
+    ],
+    ids=str,
+)
 def test_sums_are_unbiased(kind):
     found = averages(SHARED, LaborSampler((5,), 1, **kind), [0, 1, 2], 400)
     value = np.random.default_rng(0).standard_normal(SHARED.n_edges) + 1
@@ -145,22 +182,42 @@ def test_weights_of_a_node_sum_to_its_degree_if_normalised():
     assert np.count_nonzero(sums) > 10
 
 
-@pytest.mark.parametrize("kind", [{}, {"sequential": True}, {"replace": True}, {"sequential": True, "kappa": 2},
-                                  {"replace": True, "kappa": 2}], ids=str)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {},
+        {"sequential": True},
+        {"replace": True},
+        {"sequential": True, "kappa": 2},
+        {"replace": True, "kappa": 2},
+    ],
+    ids=str,
+)
 def test_parallel_edges_are_chosen_as_often_as_others(kind):
     # each of 12 nodes has two edges from one vertex and two from others
     ends = [(12 + 3 * node + source, node) for node in range(12) for source in (0, 0, 1, 2)]
     graph = graphs.fill(*np.array(ends).T, 48)
     steps = 300
-    found = averages(graph, LaborSampler((1,), **kind), range(12), steps, stride=kind.get("kappa", 1))
+    found = averages(
+        graph, LaborSampler((1,), **kind), range(12), steps, stride=kind.get("kappa", 1)
+    )
     by_edge = found.reshape(steps, 12, 4).mean(axis=1)
     mean, error = by_edge.mean(axis=0), by_edge.std(axis=0) / np.sqrt(steps)
     assert (np.abs(mean - 1) < 4 * error).all(), mean
     assert (error < 0.04).all()
 
 
-@pytest.mark.parametrize("placement", [("random", "hash"), ("hdrf", "block"), ("libra", "hash"), ("vertex-cut", "hash"),
-                                       ("1d-src", "block")], ids=" ".join)
+@pytest.mark.parametrize(
+    "placement",
+    [
+        ("random", "hash"),
+        ("hdrf", "block"),
+        ("libra", "hash"),
+        ("vertex-cut", "hash"),
+        ("1d-src", "block"),
+    ],
+    ids=" ".join,
+)
 def test_parallel_edges_are_numbered_alike_wherever_they_are_stored(placement):
     assert placement[0] in EDGE_PLACEMENTS
     ends = np.random.default_rng(2).integers(0, 6, (2, 120))
@@ -177,21 +234,38 @@ def test_parallel_edges_are_numbered_alike_wherever_they_are_stored(placement):
     for size in (1, 2, 4):
         assert run_simulated(size, program)[0] == expected
     for layers in (("in",), ("out",), ("both",)):
-        for kind in ({"sequential": True}, {"replace": True}, {"sequential": True, "kappa": 3}, {"sequential": True, "weight": "weight"}):
+        for kind in (
+            {"sequential": True},
+            {"replace": True},
+            {"sequential": True, "kappa": 3},
+            {"sequential": True, "weight": "weight"},
+        ):
             sampler = LaborSampler((3,), **kind)
             alone = sample(sampler, layers=layers, targets=range(12), graph=graph, step=1)
-            assert same_sample(sample(sampler, 3, placement, layers, range(12), graph=graph, step=1), alone)
+            assert same_sample(
+                sample(sampler, 3, placement, layers, range(12), graph=graph, step=1), alone
+            )
 
 
-@pytest.mark.parametrize("kind", [{"sequential": True}, {"replace": True}, {"sequential": True, "weight": "weight"}], ids=str)
+@pytest.mark.parametrize(
+    "kind",
+    [{"sequential": True}, {"replace": True}, {"sequential": True, "weight": "weight"}],
+    ids=str,
+)
 def test_a_node_keeps_its_fanout(kind):
     (found,) = sample(LaborSampler((4,), **kind), 3, ("vertex-cut", "hash"))
     ids = np.array([e for e, _ in found])
     degree = np.bincount(GRAPH.dst, minlength=20)
-    times = np.array(list(found.values())) * 4 / degree[GRAPH.dst[ids]] if "replace" in kind else np.ones(len(ids))
+    times = (
+        np.array(list(found.values())) * 4 / degree[GRAPH.dst[ids]]
+        if "replace" in kind
+        else np.ones(len(ids))
+    )
     np.testing.assert_allclose(times, np.round(times))
     expected = np.where(degree > 0, 4, 0) if "replace" in kind else np.minimum(degree, 4)
-    np.testing.assert_array_equal(np.bincount(GRAPH.dst[ids], np.round(times), minlength=20), expected)
+    np.testing.assert_array_equal(
+        np.bincount(GRAPH.dst[ids], np.round(times), minlength=20), expected
+    )
 
 
 def test_all_edges_of_small_nodes_and_of_no_fanout_are_kept():
@@ -207,7 +281,10 @@ def test_excluded_edges_do_not_count():
     excluded = np.arange(150) % 2 == 0
     for kind in ({}, {"star": True}):
         expected = sample(LaborSampler((3,), **kind), excluded=excluded)
-        assert same_sample(sample(LaborSampler((3,), **kind), 3, ("vertex-cut", "hash"), excluded=excluded), expected)
+        assert same_sample(
+            sample(LaborSampler((3,), **kind), 3, ("vertex-cut", "hash"), excluded=excluded),
+            expected,
+        )
         ids = np.array([e for e, _ in expected[0]])
         assert not excluded[ids].any()
     (found,) = sample(LaborSampler((3,)), excluded=excluded)
@@ -225,7 +302,12 @@ def test_vertices_per_layer_fall_from_neighbour_sampling_to_labor_star():
         sizes = []
         labor = [LaborSampler((10, 10), **kind) for kind in ({}, {"iterations": 1}, {"star": True})]
         for sampler in (NeighbourSampler((10, 10)), *labor):
-            views = [k_hop_view(p, np.arange(p.n_masters) % 40 == step, ["in", "in"], sampler=sampler, step=step) for step in range(3)]
+            views = [
+                k_hop_view(
+                    p, np.arange(p.n_masters) % 40 == step, ["in", "in"], sampler=sampler, step=step
+                )
+                for step in range(3)
+            ]
             sizes.append([sum(view.levels[i].n_in for view in views) for i in range(2)])
         return sizes
 
@@ -242,14 +324,26 @@ def test_odd_graphs(name):
         sampler = LaborSampler((2, 2), **kind)
         first = sample(sampler, layers=("in", "both"), targets=range(graph.n_nodes), graph=graph)
         size = min(3, graph.n_nodes)
-        assert same_sample(sample(sampler, size, graphs.PLACEMENTS[4], ("in", "both"), range(graph.n_nodes), graph=graph), first)
+        assert same_sample(
+            sample(
+                sampler,
+                size,
+                graphs.PLACEMENTS[4],
+                ("in", "both"),
+                range(graph.n_nodes),
+                graph=graph,
+            ),
+            first,
+        )
 
 
 @pytest.mark.parametrize("kind", [{}, {"star": True}, {"weight": "weight"}], ids=str)
 def test_samples_do_not_depend_on_how_rows_are_spread_over_threads(kind, monkeypatch):
     expected = sample(LaborSampler((2, 3), **kind), layers=("out", "both"), targets=[3, 7, 18])
     monkeypatch.setattr("graphtheta.engine.sampling.bipartite.EDGES_PER_BLOCK", 7)
-    assert sample(LaborSampler((2, 3), **kind), layers=("out", "both"), targets=[3, 7, 18]) == expected
+    assert (
+        sample(LaborSampler((2, 3), **kind), layers=("out", "both"), targets=[3, 7, 18]) == expected
+    )
 
 
 def test_edges_of_weight_zero_are_never_chosen():
@@ -259,16 +353,21 @@ def test_edges_of_weight_zero_are_never_chosen():
 
 
 def test_bad_options():
-    for options, message in (({"iterations": -2}, "iterations: got -2"), ({"kappa": -1}, "kappa: got -1"),
-                             ({"mega_batch": True}, "mega_batch: kappa is 1"),
-                             ({"sequential": True, "star": True}, "sequential keeps the lowest draws"),
-                             ({"replace": True, "weight": "weight"}, "replace none with weight"),
-                             ({"replace": True, "star": True}, "replace keeps the lowest draws")):
+    for options, message in (
+        ({"iterations": -2}, "iterations: got -2"),
+        ({"kappa": -1}, "kappa: got -1"),
+        ({"mega_batch": True}, "mega_batch: kappa is 1"),
+        ({"sequential": True, "star": True}, "sequential keeps the lowest draws"),
+        ({"replace": True, "weight": "weight"}, "replace none with weight"),
+        ({"replace": True, "star": True}, "replace keeps the lowest draws"),
+    ):
         with pytest.raises(ConfigError, match=message):
             LaborSampler((2,), **options)
     with pytest.raises(ConfigError, match="expected a positive number for each hop, or -1"):
         LaborSampler((0,))
-    with pytest.raises(ConfigError, match="weight=heft: there is no edge column 'heft'; choose from weight"):
+    with pytest.raises(
+        ConfigError, match="weight=heft: there is no edge column 'heft'; choose from weight"
+    ):
         LaborSampler((2,), weight="heft").check(build_partition(GRAPH, SerialComm()))
     with pytest.raises(DataError, match=r"has the value -1\.0, expected a number from 0"):
         negative = graphs.random_graph(20, 150, edge_weight=np.full(150, -1.0))

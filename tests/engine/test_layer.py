@@ -1,4 +1,5 @@
 """Layers and models: methods that are no stages, what a model may be called with, several totals."""
+
 from __future__ import annotations
 
 import graphs
@@ -32,20 +33,38 @@ def layer_with(**methods):
     return type("Mine", (Layer,), methods)()
 
 
-@pytest.mark.parametrize(("name", "stage"), [
-    ("Gather", "gather"), ("gathr", "gather"), ("message", "gather"), ("message_func", "gather"), ("Transform", "transform"),
-    ("tranform", "transform"), ("Apply", "apply"), ("update", "apply"), ("aply", "apply"), ("forward", "apply"), ("aggregate", "sum"),
-    ("reduce", "sum"), ("edge_update", "gather")])
+@pytest.mark.parametrize(
+    ("name", "stage"),
+    [
+        ("Gather", "gather"),
+        ("gathr", "gather"),
+        ("message", "gather"),
+        ("message_func", "gather"),
+        ("Transform", "transform"),
+        ("tranform", "transform"),
+        ("Apply", "apply"),
+        ("update", "apply"),
+        ("aply", "apply"),
+        ("forward", "apply"),
+        ("aggregate", "sum"),
+        ("reduce", "sum"),
+        ("edge_update", "gather"),
+    ],
+)
 def test_a_method_that_looks_like_a_stage_is_refused(name, stage):
-    with pytest.raises(UserFunctionError, match=f"Mine defines {name}, which is never called; did you mean {stage}"):
+    with pytest.raises(
+        UserFunctionError, match=f"Mine defines {name}, which is never called; did you mean {stage}"
+    ):
         run(One(layer_with(**{name: lambda self, x: x})))
 
 
 def test_a_method_that_looks_like_a_stage_may_be_a_helper():
     plain = run(One(Layer()))
-    for layer in (layer_with(message=lambda self, e: e.src.h, gather=lambda self, edge: self.message(edge)),
-                  layer_with(update=lambda self, x: x, apply=lambda self, node, total: total),
-                  layer_with(reduce=lambda self, x: x, sum="sum", updates=3, applied=lambda self: None)):
+    for layer in (
+        layer_with(message=lambda self, e: e.src.h, gather=lambda self, edge: self.message(edge)),
+        layer_with(update=lambda self, x: x, apply=lambda self, node, total: total),
+        layer_with(reduce=lambda self, x: x, sum="sum", updates=3, applied=lambda self: None),
+    ):
         np.testing.assert_array_equal(run(One(layer)), plain)
 
 
@@ -60,7 +79,10 @@ def test_a_stage_may_be_inherited():
 
 @pytest.mark.parametrize("given", [GRAPH, None, np.ones((3, 4))])
 def test_a_model_called_with_something_else_is_told_what_to_do(given):
-    with pytest.raises(UserFunctionError, match=rf"One was called with a value of type {type(given).__name__};.*gt\.Trainer\(One, graph\)"):
+    with pytest.raises(
+        UserFunctionError,
+        match=rf"One was called with a value of type {type(given).__name__};.*gt\.Trainer\(One, graph\)",
+    ):
         One(Layer())(given)
 
 
@@ -75,9 +97,19 @@ def test_a_model_may_run_inside_another():
     np.testing.assert_array_equal(run(Outer()), 2 * run(One(Layer())))
 
 
-@pytest.mark.parametrize("use", [lambda total: total * 2.0, lambda total: 1.0 + total, lambda total: gt.relu(total), lambda total: -total,
-                                 lambda total: gt.concat([total, total]), lambda total: total @ Parameter(np.ones((4, 2))),
-                                 lambda total: total[..., 0], lambda total: gt.matmul(total, Parameter(np.ones((4, 2))))])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda total: total * 2.0,
+        lambda total: 1.0 + total,
+        lambda total: gt.relu(total),
+        lambda total: -total,
+        lambda total: gt.concat([total, total]),
+        lambda total: total @ Parameter(np.ones((4, 2))),
+        lambda total: total[..., 0],
+        lambda total: gt.matmul(total, Parameter(np.ones((4, 2)))),
+    ],
+)
 def test_several_totals_used_as_one_are_told_apart(use):
     layer = layer_with(sum=("mean", "max"), apply=lambda self, node, total: use(total))
     with pytest.raises(GraphThetaError, match=r"apply of Mine.*one total for each.*total\.mean"):
@@ -91,8 +123,10 @@ def test_shapes_are_alike_in_all_stages():
         seen[stage] = (len(x.shape), x.shape[1:], x.shape[-1])
         return x
 
-    layer = layer_with(transform=lambda self, node: {"z": note("transform", gt.stack([node.h, node.h]))},
-                       gather=lambda self, edge: note("gather", edge.src.z),
-                       apply=lambda self, node, total: gt.flatten(note("apply", total)))
+    layer = layer_with(
+        transform=lambda self, node: {"z": note("transform", gt.stack([node.h, node.h]))},
+        gather=lambda self, edge: note("gather", edge.src.z),
+        apply=lambda self, node, total: gt.flatten(note("apply", total)),
+    )
     assert run(One(layer)).shape == (GRAPH.n_nodes, 8)
     assert set(seen.values()) == {(3, seen["apply"][1], seen["apply"][2])} and len(seen) == 3

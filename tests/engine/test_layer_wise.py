@@ -1,4 +1,5 @@
 """Layer-wise samplers: numbers of vertices, frequencies, unbiased sums, and the same sets on any ranks."""
+
 from __future__ import annotations
 
 import graphs
@@ -10,8 +11,12 @@ from graphtheta.errors import ConfigError
 from graphtheta.samplers.ladies import LadiesSampler
 from graphtheta.samplers.pladies import PladiesSampler
 
-KINDS = [(LadiesSampler, {}), (LadiesSampler, {"weight": "weight", "normalise": True}), (PladiesSampler, {}),
-         (PladiesSampler, {"skip": True, "kappa": 3})]
+KINDS = [
+    (LadiesSampler, {}),
+    (LadiesSampler, {"weight": "weight", "normalise": True}),
+    (PladiesSampler, {}),
+    (PladiesSampler, {"skip": True, "kappa": 3}),
+]
 
 
 def importance(graph):
@@ -30,7 +35,9 @@ def test_samples_do_not_depend_on_ranks(made, options):
     expected = sample(sampler, layers=("both", "in"), targets=[3, 7, 18], step=5)
     assert all(expected)
     for size, placement in zip((2, 3, 4, 8), graphs.PLACEMENTS[::-1], strict=False):
-        assert same_sample(sample(sampler, size, placement, ("both", "in"), [3, 7, 18], step=5), expected)
+        assert same_sample(
+            sample(sampler, size, placement, ("both", "in"), [3, 7, 18], step=5), expected
+        )
 
 
 @pytest.mark.parametrize("made", [LadiesSampler, PladiesSampler])
@@ -71,10 +78,14 @@ def test_pladies_includes_vertices_in_proportion_to_their_importance():
     for vertex in np.unique(GRAPH.src):
         times[vertex] = np.count_nonzero(found[:, np.flatnonzero(GRAPH.src == vertex)[0]])
     free = (expected > 0) & (expected < 1)
-    chi_square = ((times - steps * expected)[free] ** 2 / (steps * expected * (1 - expected))[free]).sum()
+    chi_square = (
+        (times - steps * expected)[free] ** 2 / (steps * expected * (1 - expected))[free]
+    ).sum()
     assert abs(chi_square - free.sum()) < 4 * np.sqrt(2 * free.sum())
     weights = found.max(axis=0)
-    np.testing.assert_allclose(weights[weights > 0], 1 / expected[GRAPH.src][weights > 0], rtol=3e-4)
+    np.testing.assert_allclose(
+        weights[weights > 0], 1 / expected[GRAPH.src][weights > 0], rtol=3e-4
+    )
 
 
 def test_ladies_draws_in_proportion_to_importance():
@@ -112,9 +123,21 @@ def test_weights_of_a_node_sum_to_its_degree_if_normalised():
 def test_odd_graphs(name):
     graph = graphs.odd_graphs()[name]
     for made, options in KINDS[1:]:
-        first = sample(made((2, 2), **options), layers=("in", "both"), targets=range(graph.n_nodes), graph=graph)
+        first = sample(
+            made((2, 2), **options),
+            layers=("in", "both"),
+            targets=range(graph.n_nodes),
+            graph=graph,
+        )
         size = min(3, graph.n_nodes)
-        found = sample(made((2, 2), **options), size, graphs.PLACEMENTS[4], ("in", "both"), range(graph.n_nodes), graph=graph)
+        found = sample(
+            made((2, 2), **options),
+            size,
+            graphs.PLACEMENTS[4],
+            ("in", "both"),
+            range(graph.n_nodes),
+            graph=graph,
+        )
         assert same_sample(found, first)
 
 

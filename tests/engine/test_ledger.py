@@ -29,7 +29,9 @@ def test_inner_time_is_taken_out_of_the_outer(clock):
                 clock(1000)
         clock(10000)
     clock(100000)
-    seconds = {stage: book["seconds"] for stage, book in ledger.snapshot().items() if book["seconds"]}
+    seconds = {
+        stage: book["seconds"] for stage, book in ledger.snapshot().items() if book["seconds"]
+    }
     assert seconds == {"other": 100001, "gather": 11010, "move": 100}
 
 

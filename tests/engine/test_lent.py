@@ -1,4 +1,5 @@
 """Features of the whole graph: the products of the first pass read them where they are, and give the bits of a copy."""
+
 from __future__ import annotations
 
 import graphs
@@ -33,6 +34,7 @@ class Twice(gt.Model):
 
 def trained(epochs=3, **how):
     """Losses, weights and the column of the features after some epochs."""
+
     def make(d_in, d_out, d_edge):
         return Twice(d_in, d_out, d_edge, **how)
 
@@ -55,7 +57,9 @@ def products(monkeypatch):
 
 @pytest.mark.parametrize("n", [1, 5, 1023, 1024, 3000, 40000])
 def test_products_of_a_row_list_have_the_bits_of_a_copy(n, rng):
-    x, w, g = (rng.standard_normal(shape).astype(np.float32) for shape in ((n, 40), (40, 24), (n, 24)))
+    x, w, g = (
+        rng.standard_normal(shape).astype(np.float32) for shape in ((n, 40), (40, 24), (n, 24))
+    )
     rows = RowList(x, rng.permutation(n))
     before = threads()
     try:
@@ -67,11 +71,15 @@ def test_products_of_a_row_list_have_the_bits_of_a_copy(n, rng):
         set_threads(before)
 
 
-@pytest.mark.parametrize("how", [{"first": "sage"}, {"first": "gcn"}, {"first": "gat"}, {"first": "sage", "wider": True}])
+@pytest.mark.parametrize(
+    "how", [{"first": "sage"}, {"first": "gcn"}, {"first": "gat"}, {"first": "sage", "wider": True}]
+)
 def test_training_has_the_bits_of_a_copy(how, monkeypatch):
     seen = products(monkeypatch)
     losses, weights, column = trained(**how)
-    assert any(seen) != how.get("wider", False), "edges read the copy of features that are summed before the product"
+    assert any(seen) != how.get("wider", False), (
+        "edges read the copy of features that are summed before the product"
+    )
     # later passes read the copy
     assert column.lent() is None and column.listed(np.arange(2)).rows.tolist() == [0, 1]
     monkeypatch.setattr(MemoryColumn, "lent", lambda column: None)
@@ -84,7 +92,9 @@ def test_training_has_the_bits_of_a_copy(how, monkeypatch):
 
 
 def test_one_pass_copies_no_features(monkeypatch):
-    monkeypatch.setattr(MemoryColumn, "whole", lambda column: pytest.fail("the features were copied"))
+    monkeypatch.setattr(
+        MemoryColumn, "whole", lambda column: pytest.fail("the features were copied")
+    )
     losses, _, column = trained(epochs=1)
     assert np.isfinite(losses).all()
     order = column.listed(np.arange(N)).rows

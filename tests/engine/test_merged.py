@@ -1,4 +1,5 @@
 """Functions that share their messages get what each would get alone, whatever they do."""
+
 from __future__ import annotations
 
 from functools import partial
@@ -34,12 +35,16 @@ def rounds(comm, number):
     for i in range(number + 1):
         found.append(comm.all_sum(np.arange(5.0) * (number + i) + comm.rank))
         found.append(comm.all_max(np.full(9000, number * comm.rank)))
-        found += comm.all_to_all([rng.integers(0, 99, rng.integers(0, 4)) for _ in range(comm.size)])
+        found += comm.all_to_all(
+            [rng.integers(0, 99, rng.integers(0, 4)) for _ in range(comm.size)]
+        )
         found.append(comm.broadcast(np.arange(number + 3) * comm.rank, root=i % comm.size))
         if number % 2:
             to, fro = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
             into = np.zeros(6, np.int32)
-            pending = comm.move_begin([(to, np.arange(number, dtype=np.int32))], [(fro, into)], Tag.ROWS, at_most=True)
+            pending = comm.move_begin(
+                [(to, np.arange(number, dtype=np.int32))], [(fro, into)], Tag.ROWS, at_most=True
+            )
             found.append(comm.all_gather((number, i)))
             pending.end()
             found.append(into[:number])
@@ -53,9 +58,15 @@ def test_functions_of_different_lengths_share_their_messages():
         work = [partial(rounds, merged, number) for number in range(4)]
         found = merged.together(work) if together else [function() for function in work]
         after = comm.ledger.snapshot()["other"]
-        return found, [int(after[field] - before[field]) for field in ("messages", "bytes")], merged.alone.tolist()
+        return (
+            found,
+            [int(after[field] - before[field]) for field in ("messages", "bytes")],
+            merged.alone.tolist(),
+        )
 
-    for one, (same, (messages, n_bytes), alone) in zip(run_simulated(3, program, False), run_simulated(3, program, True), strict=True):
+    for one, (same, (messages, n_bytes), alone) in zip(
+        run_simulated(3, program, False), run_simulated(3, program, True), strict=True
+    ):
         assert repr(same) == repr(one[0])
         # as many as the longest function alone, and moves of several kinds in one
         assert alone == one[1] and messages < 0.7 * alone[0] and n_bytes < 1.3 * alone[1]
@@ -74,7 +85,12 @@ def test_functions_of_functions_share_their_messages_too():
         sent.append(comm.ledger.snapshot()["other"]["messages"])
         found = merged.together([partial(inner, group, True) for group in ((2, 3), (2, 3))])
         sent.append(comm.ledger.snapshot()["other"]["messages"])
-        return repr(one) == repr(found), np.diff(sent).tolist(), merged.alone.tolist(), merged.merged.tolist()
+        return (
+            repr(one) == repr(found),
+            np.diff(sent).tolist(),
+            merged.alone.tolist(),
+            merged.merged.tolist(),
+        )
 
     for same, (apart, together), alone, sent in run_simulated(3, program):
         # those that each group merges count as what it sends alone
@@ -108,7 +124,9 @@ def test_a_message_of_another_size_is_an_error():
 
         def move():
             other = 1 - comm.rank
-            merged.move_begin([(other, np.zeros(2 + comm.rank))], [(other, np.zeros(2))], Tag.TO_MIRRORS).end()
+            merged.move_begin(
+                [(other, np.zeros(2 + comm.rank))], [(other, np.zeros(2))], Tag.TO_MIRRORS
+            ).end()
 
         merged.together([move, move])
 

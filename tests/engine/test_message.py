@@ -1,4 +1,5 @@
 """Messages: what is put in comes out, in place where it can, and rounded columns are the nearest numbers of 16 bits."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -21,12 +22,21 @@ def sent(columns, counts=COUNTS):
 
 
 def test_columns_arrive_contiguous_and_aligned(rng):
-    columns = {"s": rng.random((8, 2)).astype(np.float32), "z": rng.random((8, 2, 3)), "b": rng.random(8) < 0.5, "none": np.zeros((8, 0))}
+    columns = {
+        "s": rng.random((8, 2)).astype(np.float32),
+        "z": rng.random((8, 2, 3)),
+        "b": rng.random(8) < 0.5,
+        "none": np.zeros((8, 0)),
+    }
     out, into = sent(columns)
     for found in (out.read(), into.read()):
         for name, x in columns.items():
             np.testing.assert_array_equal(found[name], x)
-            assert found[name].flags.c_contiguous and found[name].flags.aligned and found[name].dtype == x.dtype
+            assert (
+                found[name].flags.c_contiguous
+                and found[name].flags.aligned
+                and found[name].dtype == x.dtype
+            )
     for q, rows in ((0, slice(0, 3)), (1, slice(3, 3)), (2, slice(3, 8))):
         for name, x in into.part(q).items():
             np.testing.assert_array_equal(x, columns[name][rows])
@@ -67,7 +77,9 @@ def rounded(x, counts=COUNTS):
 
 @pytest.mark.parametrize("counts", [COUNTS, [8]])
 def test_wide_numbers_are_rounded_to_the_nearest(rng, counts):
-    x = (rng.standard_normal((8, WIDE)) * 10.0 ** rng.integers(-30, 30, (8, WIDE))).astype(np.float32)
+    x = (rng.standard_normal((8, WIDE)) * 10.0 ** rng.integers(-30, 30, (8, WIDE))).astype(
+        np.float32
+    )
     x[0, :6] = 0, 1 + 2**-8, 1 + 3 * 2**-8, -1 - 2**-8, np.inf, -np.inf
     found = rounded(x, counts)
     np.testing.assert_array_equal(found, np.where(np.isinf(x), x, nearest(x)))
@@ -82,9 +94,18 @@ def test_what_is_not_a_number_stays_so():
 
 
 def test_narrow_and_wide_types_are_sent_as_they_are(rng):
-    columns = {"scores": rng.random((8, WIDE - 1)).astype(np.float32), "double": rng.random((8, WIDE)), "id": np.arange(8)}
+    columns = {
+        "scores": rng.random((8, WIDE - 1)).astype(np.float32),
+        "double": rng.random((8, WIDE)),
+        "id": np.arange(8),
+    }
     with halo_scope("bf16"):
         _, into = sent(columns)
-        assert Layout({"z": np.zeros((0, 2, WIDE), np.float32), "s": np.zeros((0, 2), np.float32)}).width == 2 * WIDE * 2 + 8
+        assert (
+            Layout(
+                {"z": np.zeros((0, 2, WIDE), np.float32), "s": np.zeros((0, 2), np.float32)}
+            ).width
+            == 2 * WIDE * 2 + 8
+        )
     for name, x in into.read().items():
         np.testing.assert_array_equal(x, columns[name])

@@ -1,4 +1,5 @@
 """Metrics against scikit-learn, and sums over workers against the whole."""
+
 from __future__ import annotations
 
 from itertools import pairwise
@@ -22,7 +23,9 @@ def test_classes(rng, skl):
     np.testing.assert_array_equal(matrix[:6, :6], skl.confusion_matrix(y, p))
     assert counts.accuracy(counts.counts_of(matrix)) == pytest.approx(skl.accuracy_score(y, p))
     for average in ("micro", "macro"):
-        assert counts.f1(counts.counts_of(matrix), average) == pytest.approx(skl.f1_score(y, p, average=average))
+        assert counts.f1(counts.counts_of(matrix), average) == pytest.approx(
+            skl.f1_score(y, p, average=average)
+        )
 
 
 def test_unlabelled_rows_do_not_count():
@@ -34,7 +37,9 @@ def test_several_labels(rng, skl):
     y, score = (rng.random((300, 7)) < 0.4).astype(np.float32), rng.standard_normal((300, 7))
     found = counts.label_counts(y, score > 0)
     for average in ("micro", "macro"):
-        assert counts.f1(found, average) == pytest.approx(skl.f1_score(y, score > 0, average=average))
+        assert counts.f1(found, average) == pytest.approx(
+            skl.f1_score(y, score > 0, average=average)
+        )
     y[0, 0] = np.nan
     assert counts.label_counts(y, score > 0)[0].sum() <= found[0].sum()
 
@@ -48,8 +53,13 @@ def test_auc(rng, skl, ties):
     y[::5, 0] = np.nan
     y[:, 1] = 1
     known = ~np.isnan(y[:, 0])
-    want = np.mean([skl.roc_auc_score(y[known, 0], score[known, 0]), skl.roc_auc_score(y[:, 2], score[:, 2]),
-                    skl.roc_auc_score(y[:, 3], score[:, 3])])
+    want = np.mean(
+        [
+            skl.roc_auc_score(y[known, 0], score[known, 0]),
+            skl.roc_auc_score(y[:, 2], score[:, 2]),
+            skl.roc_auc_score(y[:, 3], score[:, 3]),
+        ]
+    )
     assert scores.auc(y, score) == pytest.approx(want)
     score[0, 2] = np.nan
     assert np.isnan(scores.auc(y, score))
@@ -67,7 +77,8 @@ def test_regression(rng, skl):
     holes = y[:, 0].copy()
     holes[:100] = np.nan
     assert regression.mae(regression.regression_sums(holes, p[:, 0])) == pytest.approx(
-        skl.mean_absolute_error(y[100:, 0], p[100:, 0]), rel=1e-6)
+        skl.mean_absolute_error(y[100:, 0], p[100:, 0]), rel=1e-6
+    )
     assert np.isnan(regression.r2(regression.regression_sums(np.ones(4), np.zeros(4))))
 
 
@@ -81,13 +92,17 @@ def test_ranking():
     assert [ranking.hits(sums, k, (1, 2)) for k in (1, 2)] == pytest.approx([1 / 3, 2 / 3])
     # shared negatives are the same as repeated ones
     shared = np.array([0.5, 0.3, 0.9, 0.3])
-    np.testing.assert_array_equal(ranking.ranks(positive, shared), ranking.ranks(positive, np.tile(shared, (3, 1))))
+    np.testing.assert_array_equal(
+        ranking.ranks(positive, shared), ranking.ranks(positive, np.tile(shared, (3, 1)))
+    )
     # a constant score earns the middle, not the top
     assert ranking.ranks(np.zeros(1), np.zeros((1, 10))).tolist() == [6]
 
 
 def test_scores_that_are_no_numbers_have_no_rank():
-    rank = ranking.ranks(np.array([np.nan, 0.5, 0.5]), np.array([[0.1, 0.2], [np.nan, 0.1], [0.1, 0.7]]))
+    rank = ranking.ranks(
+        np.array([np.nan, 0.5, 0.5]), np.array([[0.1, 0.2], [np.nan, 0.1], [0.1, 0.7]])
+    )
     assert np.isnan(rank).tolist() == [True, True, False] and rank[2] == 2
     sums = ranking.ranking_sums(rank)
     assert np.isnan([ranking.mrr(sums), ranking.hits(sums, 1)]).all()
@@ -97,12 +112,19 @@ def test_sums_over_workers(rng):
     y, p, k = rng.integers(-1, 4, 90), rng.integers(0, 4, 90), rng.standard_normal((90, 2))
     cuts = [0, 0, 17, 50, 90, 90]
     shares = [slice(a, b) for a, b in pairwise(cuts)]
-    for function, arrays in ((lambda a, b: counts.confusion(a, b, 4), (y, p)),
-                             (counts.label_counts, (k > 0, k > 1)), (lambda a: ranking.ranking_sums(a), (1.0 + p,)),
-                             (counts.class_sums, (y, rng.standard_normal((90, 4)))), (counts.label_sums, (k > 0, k)),
-                             (counts.class_recalls, (y, rng.standard_normal((90, 4)))), (counts.label_recalls, (k > 0, k))):
+    for function, arrays in (
+        (lambda a, b: counts.confusion(a, b, 4), (y, p)),
+        (counts.label_counts, (k > 0, k > 1)),
+        (lambda a: ranking.ranking_sums(a), (1.0 + p,)),
+        (counts.class_sums, (y, rng.standard_normal((90, 4)))),
+        (counts.label_sums, (k > 0, k)),
+        (counts.class_recalls, (y, rng.standard_normal((90, 4)))),
+        (counts.label_recalls, (k > 0, k)),
+    ):
         whole = function(*arrays)
-        np.testing.assert_allclose(sum(function(*(a[s] for a in arrays)) for s in shares), whole, rtol=1e-12)
+        np.testing.assert_allclose(
+            sum(function(*(a[s] for a in arrays)) for s in shares), whole, rtol=1e-12
+        )
 
 
 @pytest.mark.filterwarnings("error")
@@ -113,9 +135,17 @@ def test_no_rows_at_all():
     ranked = ranking.ranking_sums(ranking.ranks(np.zeros(0), np.zeros((0, 5))))
     errors = regression.regression_sums(np.zeros((0, 2)), np.zeros((0, 2)))
     found = counts.counts_of(matrix)
-    for figure in (counts.accuracy(found), counts.f1(found, "macro"), counts.f1(found),
-                   scores.auc(np.zeros((0, 2)), np.zeros((0, 2))), ranking.mrr(ranked), regression.mae(errors),
-                   regression.r2(errors), regression.rmse(errors), *(ranking.hits(ranked, k) for k in ranking.KS)):
+    for figure in (
+        counts.accuracy(found),
+        counts.f1(found, "macro"),
+        counts.f1(found),
+        scores.auc(np.zeros((0, 2)), np.zeros((0, 2))),
+        ranking.mrr(ranked),
+        regression.mae(errors),
+        regression.r2(errors),
+        regression.rmse(errors),
+        *(ranking.hits(ranked, k) for k in ranking.KS),
+    ):
         assert np.isnan(figure)
 
 
@@ -132,7 +162,9 @@ def logits(rng, shape):
     return rng.standard_normal(shape) * 2
 
 
-@pytest.mark.parametrize("absent", [(), (2,), (0, 1, 2)], ids=["all occur", "one is absent", "one occurs"])
+@pytest.mark.parametrize(
+    "absent", [(), (2,), (0, 1, 2)], ids=["all occur", "one is absent", "one occurs"]
+)
 def test_balanced_accuracy_and_the_report_of_each_class(rng, skl, absent):
     y, out = rng.integers(0, 4, 300), logits(rng, (300, 4))
     y[np.isin(y, absent)] = 3
@@ -158,18 +190,28 @@ def test_balanced_accuracy_of_labels_is_the_mean_over_columns(rng, skl):
 def test_average_precision(rng, skl, ties):
     y, out = (rng.random((200, 4)) < 0.1).astype(np.float32), logits(rng, (200, 4))
     out = np.round(out) if ties else out
-    assert scores.average_precision(y, out) == pytest.approx(skl.average_precision_score(y, out, average="macro"))
+    assert scores.average_precision(y, out) == pytest.approx(
+        skl.average_precision_score(y, out, average="macro")
+    )
     y[::5, 0] = np.nan
     known = ~np.isnan(y[:, 0])
     y[:, 1] = 0
-    want = [skl.average_precision_score(y[known, 0], out[known, 0]), 0, *(skl.average_precision_score(y[:, i], out[:, i]) for i in (2, 3))]
+    want = [
+        skl.average_precision_score(y[known, 0], out[known, 0]),
+        0,
+        *(skl.average_precision_score(y[:, i], out[:, i]) for i in (2, 3)),
+    ]
     assert scores.average_precision(y, out) == pytest.approx(np.mean(want))
     assert scores.average_precision(np.ones(9), np.zeros(9)) == 1
     out[0, 2] = np.nan
-    assert np.isnan(scores.average_precision(y, out)) and np.isnan(scores.average_precision(y[:0], out[:0]))
+    assert np.isnan(scores.average_precision(y, out)) and np.isnan(
+        scores.average_precision(y[:0], out[:0])
+    )
 
 
-@pytest.mark.parametrize("goal, of", [("f1", "f1_score"), ("balanced_accuracy", "balanced_accuracy_score")])
+@pytest.mark.parametrize(
+    "goal, of", [("f1", "f1_score"), ("balanced_accuracy", "balanced_accuracy_score")]
+)
 @pytest.mark.parametrize("ties", [False, True])
 def test_no_threshold_is_better_than_the_chosen_one(rng, skl, goal, of, ties):
     y, out = (rng.random((60, 2)) < 0.15).astype(np.float32), logits(rng, (60, 2))
@@ -196,11 +238,16 @@ def test_calibration_error(rng):
     edges, want = np.linspace(0, 1, 16), 0.0
     for low, high in pairwise(edges):
         inside = (top > low) & (top <= high)
-        want += inside.mean() * abs(right[inside].mean() - top[inside].mean()) if inside.any() else 0
+        want += (
+            inside.mean() * abs(right[inside].mean() - top[inside].mean()) if inside.any() else 0
+        )
     whole = calibration.class_calibration_sums(y, out)
     assert calibration.calibration_error(whole) == pytest.approx(want, abs=1e-8)
     # to the bit, whatever the workers
-    parts = [calibration.class_calibration_sums(y[s], out[s]) for s in (slice(0, 3), slice(3, 300), slice(300, 400), slice(0, 0))]
+    parts = [
+        calibration.class_calibration_sums(y[s], out[s])
+        for s in (slice(0, 3), slice(3, 300), slice(300, 400), slice(0, 0))
+    ]
     assert np.array_equal(sum(parts[::-1]), whole) and whole[:, 0].sum() == known.sum()
     assert np.isnan(calibration.calibration_error(whole * 0))
 
@@ -208,7 +255,9 @@ def test_calibration_error(rng):
 def test_calibration_of_a_label_is_that_of_two_classes(rng):
     y, out = rng.integers(0, 2, 300), logits(rng, 300)
     classes = calibration.class_calibration_sums(y, np.stack((np.zeros(300), out), axis=1))
-    labels = calibration.label_calibration_sums(np.append(y, np.nan)[:, None], np.append(out, 1)[:, None])
+    labels = calibration.label_calibration_sums(
+        np.append(y, np.nan)[:, None], np.append(out, 1)[:, None]
+    )
     assert np.array_equal(classes[:, :2], labels[:, :2])
     np.testing.assert_allclose(classes[:, 2], labels[:, 2], atol=300)
     sure = calibration.class_calibration_sums(np.array([0, 1]), np.array([[1e4, 0], [np.nan, 0]]))

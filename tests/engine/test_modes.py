@@ -1,4 +1,5 @@
 """Independent mode: the numbers of cooperative workers and of one worker, from views that each worker computes alone."""
+
 from __future__ import annotations
 
 import json
@@ -25,10 +26,23 @@ from graphtheta.models import GAT, EdgeDecoder
 
 RNG = np.random.default_rng(0)
 BASE = graphs.random_graph(40, 160)
-GRAPH = BASE.replace(edge_columns={"time": RNG.integers(0, 100, 160)}, node_columns={"time": RNG.integers(50, 100, 40)})
+GRAPH = BASE.replace(
+    edge_columns={"time": RNG.integers(0, 100, 160)},
+    node_columns={"time": RNG.integers(50, 100, 40)},
+)
 SPARSE = GRAPH.replace(x=sp.csr_array((RNG.random((40, 6)) < 0.3) * RNG.random((40, 6))))
-KEYS: dict[str, Any] = {"hidden": 6, "dtype": "float64", "seed": 3, "backend": "reference", "optimiser": "sgd", "dropout": 0.3,
-                        "strategy": "mini", "batch_size": 4, "lr": 0.1, "norm": "batch"}
+KEYS: dict[str, Any] = {
+    "hidden": 6,
+    "dtype": "float64",
+    "seed": 3,
+    "backend": "reference",
+    "optimiser": "sgd",
+    "dropout": 0.3,
+    "strategy": "mini",
+    "batch_size": 4,
+    "lr": 0.1,
+    "norm": "batch",
+}
 SAMPLED = {"fanout": "3,2"}
 CLUSTER = {"strategy": "cluster", "clusters": 5, "batch_size": 0}
 
@@ -48,19 +62,59 @@ CASES: dict[str, dict[str, Any]] = {
     "all neighbours": {"model": "gcn"},
     "both directions, maximum": {"model": "sage", "aggregator": "max", "direction": "both"},
     "against edges, sampled": {"model": "sage", "direction": "out", **SAMPLED},
-    "attention, sampled": {"model": "gat", "heads": 2, "norm": "none", "attention_dropout": 0.4, **SAMPLED},
-    "edge values": {"model": "gat_e", "heads": 2, "norm": "none", "fanout": "3", "share_sample": True},
+    "attention, sampled": {
+        "model": "gat",
+        "heads": 2,
+        "norm": "none",
+        "attention_dropout": 0.4,
+        **SAMPLED,
+    },
+    "edge values": {
+        "model": "gat_e",
+        "heads": 2,
+        "norm": "none",
+        "fanout": "3",
+        "share_sample": True,
+    },
     "edges that drop out": {"model": "gipa", "edge_drop": 0.2},
     "with replacement": {"model": "gcn", "replace": True, **SAMPLED},
-    "by weight": {"model": "sage", "sampler": "weighted:normalise=yes", "direction": "both", **SAMPLED},
+    "by weight": {
+        "model": "sage",
+        "sampler": "weighted:normalise=yes",
+        "direction": "both",
+        **SAMPLED,
+    },
     "by time": {"model": "sage", "sampler": "temporal", **SAMPLED},
     "of few sources": {"model": "sage", "sampler": "labor:kappa=4,iterations=1", **SAMPLED},
     "sources per hop": {"model": "gcn", "sampler": "ladies:normalise=yes", "fanout": "6,9"},
-    "node sets": {"model": "gcn", "batch_size": 0, "sampler": "saint_walk:roots=6,depth=2,coverage=5"},
+    "node sets": {
+        "model": "gcn",
+        "batch_size": 0,
+        "sampler": "saint_walk:roots=6,depth=2,coverage=5",
+    },
     "clusters": {"model": "gcn", **CLUSTER, "degrees": "view", "diagonal": 0.5, "boundary_hops": 1},
-    "links": {"model": "sage", "task": "link", "decoder": "hadamard", "negatives": 2, "batch_size": 20, **SAMPLED},
-    "links in clusters": {"model": "gcn", "task": "link", "decoder": "dot", **CLUSTER, "clusters": 4},
-    "stored edges": {"model": Valued, "task": "edge", "batch_size": 12, "fanout": "3", **dict.fromkeys(("hidden", "dropout", "norm"))},
+    "links": {
+        "model": "sage",
+        "task": "link",
+        "decoder": "hadamard",
+        "negatives": 2,
+        "batch_size": 20,
+        **SAMPLED,
+    },
+    "links in clusters": {
+        "model": "gcn",
+        "task": "link",
+        "decoder": "dot",
+        **CLUSTER,
+        "clusters": 4,
+    },
+    "stored edges": {
+        "model": Valued,
+        "task": "edge",
+        "batch_size": 12,
+        "fanout": "3",
+        **dict.fromkeys(("hidden", "dropout", "norm")),
+    },
     "no layer over edges": {"model": "mlp"},
     "sparse features": {"model": "gcn", "graph": SPARSE},
     "recomputed": {"model": "gcn", "layers": 3, "recompute": True},
@@ -95,7 +149,12 @@ def test_both_modes_have_the_numbers_of_one_worker(number: int, name: str) -> No
     (expected,) = run_simulated(1, numbers, **keys)
     assert np.isfinite(expected).all()
     size, (placement, masters) = 2 + number % 3, graphs.PLACEMENTS[number % len(graphs.PLACEMENTS)]
-    equal(run_simulated(size, numbers, True, mode="independent", **keys, partitioner=placement, masters=masters), expected)
+    equal(
+        run_simulated(
+            size, numbers, True, mode="independent", **keys, partitioner=placement, masters=masters
+        ),
+        expected,
+    )
     if number % 4 == 0:
         equal(run_simulated(size, numbers, False, **keys), expected)
 
@@ -109,20 +168,35 @@ def test_a_worker_computes_a_view_of_each_step_by_default() -> None:
 @pytest.mark.parametrize(("size", "views"), [(2, 1), (2, 5), (4, 2), (3, 4)])
 def test_groups_may_leave_workers_idle(size: int, views: int) -> None:
     (expected,) = run_simulated(1, numbers, views_per_step=views, **SAMPLED)
-    equal(run_simulated(size, numbers, True, mode="independent", views_per_step=views, **SAMPLED), expected)
+    equal(
+        run_simulated(size, numbers, True, mode="independent", views_per_step=views, **SAMPLED),
+        expected,
+    )
 
 
-@pytest.mark.parametrize("keys", [{}, {"staleness": 1}, {"views_per_step": 7, "staleness": 2}], ids=str)
+@pytest.mark.parametrize(
+    "keys", [{}, {"staleness": 1}, {"views_per_step": 7, "staleness": 2}], ids=str
+)
 def test_groups_in_flight_change_no_bit(keys: dict[str, Any]) -> None:
-    one, three = (run_simulated(2, numbers, True, mode="independent", **keys, views_in_flight=n)[1] for n in (1, 3))
+    one, three = (
+        run_simulated(2, numbers, True, mode="independent", **keys, views_in_flight=n)[1]
+        for n in (1, 3)
+    )
     np.testing.assert_array_equal(one, three)
 
 
-@pytest.mark.parametrize("name", [name for name, graph in graphs.odd_graphs().items() if graph.n_nodes > 1])
+@pytest.mark.parametrize(
+    "name", [name for name, graph in graphs.odd_graphs().items() if graph.n_nodes > 1]
+)
 def test_odd_graphs(name: str) -> None:
     # targets of one worker only; a class that no node has keeps the loss finite
     graph = graphs.odd_graphs()[name].with_masks(np.arange(graphs.odd_graphs()[name].n_nodes) < 4)
-    keys: dict[str, Any] = {"graph": graph, "masters": "block", "views_per_step": 2, "batch_size": 1}
+    keys: dict[str, Any] = {
+        "graph": graph,
+        "masters": "block",
+        "views_per_step": 2,
+        "batch_size": 1,
+    }
     (expected,) = run_simulated(1, numbers, **keys)
     equal(run_simulated(3, numbers, True, mode="independent", **keys), expected)
 
@@ -132,14 +206,25 @@ def dealt(comm: Comm, split: tuple[str, str], **keys: Any) -> dict[int, list[np.
     one = trainer(comm, partitioner=split[0], masters=split[1], **keys)
     group = [one.strategy.batch(0, i) for i in range(2)]
     sent = comm.ledger.receivers(comm.size).sum(axis=0)[0]
-    view = deal(parts_of_views(group, one.strategy.layers), one.strategy.layers, Features(one.strategy.partition))
-    assert comm.ledger.receivers(comm.size).sum(axis=0)[0] - sent == dealt_bytes(group, one.strategy.layers)
+    view = deal(
+        parts_of_views(group, one.strategy.layers),
+        one.strategy.layers,
+        Features(one.strategy.partition),
+    )
+    assert comm.ledger.receivers(comm.size).sum(axis=0)[0] - sent == dealt_bytes(
+        group, one.strategy.layers
+    )
     # the order of a product and a sum, and with it the order of gradients, must be the same everywhere
     assert len(set(comm.all_gather(str([level.counts for level in view.levels])))) == 1
-    arrays = [view.space.gid, *(view.node_column(name, view.space.n) for name in view.partition.node.names())]
+    arrays = [
+        view.space.gid,
+        *(view.node_column(name, view.space.n) for name in view.partition.node.names()),
+    ]
     for level in view.levels:
         arrays += [np.array([level.n_in, level.n_out]), level.gid]
-        arrays += [x for p in level.passes for s in p.selections for x in (s.row, s.ptr, s.other, s.weight)]
+        arrays += [
+            x for p in level.passes for s in p.selections for x in (s.row, s.ptr, s.other, s.weight)
+        ]
         arrays += [view.edge_column(name)[level.stored] for name in view.partition.edge.names()]
     assert comm.rank < 2 or not any(x.any() for x in arrays[:1])
     return {comm.rank: arrays} if comm.rank < 2 else {}
@@ -147,7 +232,11 @@ def dealt(comm: Comm, split: tuple[str, str], **keys: Any) -> dict[int, list[np.
 
 def test_a_view_is_the_same_wherever_it_was_expanded() -> None:
     found = []
-    for size, split in ((2, graphs.PLACEMENTS[0]), (3, graphs.PLACEMENTS[3]), (4, graphs.PLACEMENTS[4])):
+    for size, split in (
+        (2, graphs.PLACEMENTS[0]),
+        (3, graphs.PLACEMENTS[3]),
+        (4, graphs.PLACEMENTS[4]),
+    ):
         of_rank = run_simulated(size, dealt, split, replace=True, **SAMPLED)
         found.append({view: arrays for mine in of_rank for view, arrays in mine.items()})
     for other in found[1:]:
@@ -172,16 +261,47 @@ def test_a_view_is_computed_without_messages() -> None:
 
 @needs_mpi
 def test_the_command_trains_independently_under_mpiexec(tmp_path: Path) -> None:
-    keys = {"dataset": "sbm:n_nodes=120,n_edges=500", "epochs": 2, "dtype": "float64", "backend": "reference", "strategy": "mini",
-            "batch_size": 8, "fanout": "3,2", "norm": "batch", "optimiser": "sgd", "out": str(tmp_path / "run")}
+    keys = {
+        "dataset": "sbm:n_nodes=120,n_edges=500",
+        "epochs": 2,
+        "dtype": "float64",
+        "backend": "reference",
+        "strategy": "mini",
+        "batch_size": 8,
+        "fanout": "3,2",
+        "norm": "batch",
+        "optimiser": "sgd",
+        "out": str(tmp_path / "run"),
+    }
     flags = [word for key, x in keys.items() for word in ("--" + key.replace("_", "-"), str(x))]
-    done = run([str(MPIEXEC), "-n", "2", sys.executable, "-m", "graphtheta", "train", *flags, "--mode", "independent",
-                "--views-in-flight", "2"], OMP_NUM_THREADS="1")
-    assert done.returncode == 0 and "mode=independent; first 2 view(s)" in done.stdout + done.stderr, done.stderr[-2000:]
-    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    done = run(
+        [
+            str(MPIEXEC),
+            "-n",
+            "2",
+            sys.executable,
+            "-m",
+            "graphtheta",
+            "train",
+            *flags,
+            "--mode",
+            "independent",
+            "--views-in-flight",
+            "2",
+        ],
+        OMP_NUM_THREADS="1",
+    )
+    assert (
+        done.returncode == 0 and "mode=independent; first 2 view(s)" in done.stdout + done.stderr
+    ), done.stderr[-2000:]
+    rows = [
+        json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    ]
     expected = gt.Trainer(comm=gt.start(), **{**keys, "views_per_step": 2}).fit().history
     for row, other in zip(rows, expected, strict=True):
-        assert row["loss"] == pytest.approx(other["loss"], rel=1e-9) and row["val_loss"] == pytest.approx(other["val_loss"], rel=1e-9)
+        assert row["loss"] == pytest.approx(other["loss"], rel=1e-9) and row[
+            "val_loss"
+        ] == pytest.approx(other["val_loss"], rel=1e-9)
     counts = json.loads((tmp_path / "run" / "result.json").read_text())["modes"]
     assert counts["independent"] is True and counts["nodes"] >= counts["unique_nodes"] > 0
 
@@ -206,18 +326,35 @@ def test_auto_decides_alike_and_counts_what_views_share() -> None:
         nodes.append(view.space.gid)
         edges.append([level.gid for level in view.levels])
         used += sum(level.n_edges for level in view.levels)
-    assert (counts.nodes, counts.unique_nodes) == (sum(map(len, nodes)), len(np.unique(np.concatenate(nodes))))
-    assert (counts.edges, counts.unique_edges) == (used, sum(len(np.unique(np.concatenate(same))) for same in zip(*edges, strict=True)))
+    assert (counts.nodes, counts.unique_nodes) == (
+        sum(map(len, nodes)),
+        len(np.unique(np.concatenate(nodes))),
+    )
+    assert (counts.edges, counts.unique_edges) == (
+        used,
+        sum(len(np.unique(np.concatenate(same))) for same in zip(*edges, strict=True)),
+    )
     # a worker may hold whole views
-    own, together = (run_simulated(2, bound, mode=mode)[0] for mode in ("independent", "cooperative"))
+    own, together = (
+        run_simulated(2, bound, mode=mode)[0] for mode in ("independent", "cooperative")
+    )
     assert own > together
     assert "duplicates" in str(counts) and min(counts.sent.values()) > 0
 
 
-@pytest.mark.parametrize(("keys", "message"), [
-    ({"strategy": "global", "batch_size": 0, "mode": "independent"}, "no meaning with strategy=global.*give --strategy mini"),
-    ({"mode": "independent", "halo": "bf16", "dtype": "float32"}, "they send none; drop --halo or --mode"),
-])
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (
+            {"strategy": "global", "batch_size": 0, "mode": "independent"},
+            "no meaning with strategy=global.*give --strategy mini",
+        ),
+        (
+            {"mode": "independent", "halo": "bf16", "dtype": "float32"},
+            "they send none; drop --halo or --mode",
+        ),
+    ],
+)
 def test_what_has_no_meaning_is_refused(keys: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         gt.Job(**{**KEYS, **keys})
@@ -232,17 +369,32 @@ def test_rows_are_scattered() -> None:
     def program(comm: Comm) -> None:
         def rows(source: int, target: int) -> dict[str, np.ndarray]:
             n = (source * 2 + target) % 3
-            return {"a": np.full((n, 2), 10.0 * source + target), "b": np.arange(n, dtype=np.int16), "c": np.ones(n, bool)}
+            return {
+                "a": np.full((n, 2), 10.0 * source + target),
+                "b": np.arange(n, dtype=np.int16),
+                "c": np.ones(n, bool),
+            }
 
-        parts = [rows(comm.rank, q) for q in range(comm.size)], [{"one": np.arange(comm.rank * q)} for q in range(comm.size)]
-        kinds = [{name: np.concatenate([part[name] for part in same]) for name in same[0]} for same in parts]
-        bounds = [np.cumsum([0, *(len(next(iter(part.values()))) for part in same)]) for same in parts]
+        parts = (
+            [rows(comm.rank, q) for q in range(comm.size)],
+            [{"one": np.arange(comm.rank * q)} for q in range(comm.size)],
+        )
+        kinds = [
+            {name: np.concatenate([part[name] for part in same]) for name in same[0]}
+            for same in parts
+        ]
+        bounds = [
+            np.cumsum([0, *(len(next(iter(part.values()))) for part in same)]) for same in parts
+        ]
         first, second = scatter(comm, kinds, bounds)
         expected = [rows(q, comm.rank) for q in range(comm.size)]
         for name, x in first.columns.items():
             np.testing.assert_array_equal(x, np.concatenate([part[name] for part in expected]))
         assert np.diff(first.ptr).tolist() == [len(part["a"]) for part in expected]
-        np.testing.assert_array_equal(second.columns["one"], np.concatenate([np.arange(comm.rank * q) for q in range(comm.size)]))
+        np.testing.assert_array_equal(
+            second.columns["one"],
+            np.concatenate([np.arange(comm.rank * q) for q in range(comm.size)]),
+        )
 
     for size in (1, 2, 4):
         run_simulated(size, program)

@@ -1,4 +1,5 @@
 """Modules: which parameters are found, and what is said of those that are not."""
+
 from __future__ import annotations
 
 import logging
@@ -55,11 +56,23 @@ FOUND = {
     "tuple in a dict": (lambda w: {"k": (w,)}, lambda held: held["k"][0], "layer.hold.k.0"),
 }
 LOST = {
-    "namespace": (lambda w: SimpleNamespace(w=w), lambda held: held.w, r"it is self\.layer\.hold\.w, inside a SimpleNamespace"),
+    "namespace": (
+        lambda w: SimpleNamespace(w=w),
+        lambda held: held.w,
+        r"it is self\.layer\.hold\.w, inside a SimpleNamespace",
+    ),
     "slots": (Slotted, lambda held: held.w, r"it is self\.layer\.hold\.w, inside a Slotted"),
-    "closure": (lambda w: lambda: w, lambda held: held(), r"it is self\.layer\.hold\.w, inside a function"),
+    "closure": (
+        lambda w: lambda: w,
+        lambda held: held(),
+        r"it is self\.layer\.hold\.w, inside a function",
+    ),
     "set": (lambda w: {w}, lambda held: next(iter(held)), "that is not among its parameters, so"),
-    "partial": (lambda w: partial(lambda w: w, w), lambda held: held(), "that is not among its parameters, so"),
+    "partial": (
+        lambda w: partial(lambda w: w, w),
+        lambda held: held(),
+        "that is not among its parameters, so",
+    ),
 }
 
 
@@ -88,15 +101,24 @@ def test_private_attributes_are_searched():
 @pytest.mark.parametrize("how", LOST)
 def test_a_parameter_that_is_not_found_is_an_error_before_training(how):
     hold, read, place = LOST[how]
-    with pytest.raises(UserFunctionError, match=rf"Net uses a parameter \[4, 3\].*{place}.*gt\.Module"):
+    with pytest.raises(
+        UserFunctionError, match=rf"Net uses a parameter \[4, 3\].*{place}.*gt\.Module"
+    ):
         Trainer(lambda d_in, d_out, d_edge: Net(hold, read), GRAPH, epochs=1, comm=SerialComm())
 
 
 def test_a_parameter_that_comes_later_is_an_error():
-    trainer = Trainer(lambda d_in, d_out, d_edge: Net(lambda w: w, lambda held: held), GRAPH, epochs=2, comm=SerialComm())
+    trainer = Trainer(
+        lambda d_in, d_out, d_edge: Net(lambda w: w, lambda held: held),
+        GRAPH,
+        epochs=2,
+        comm=SerialComm(),
+    )
     trainer.train_epoch(0)
     trainer.model.layer.hold = Parameter(np.ones((4, 3), np.float32))
-    with pytest.raises(TapeError, match=r"a parameter \[4, 3\] that the trainer does not have.*parameter\.value"):
+    with pytest.raises(
+        TapeError, match=r"a parameter \[4, 3\] that the trainer does not have.*parameter\.value"
+    ):
         trainer.train_epoch(1)
 
 

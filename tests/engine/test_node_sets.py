@@ -1,4 +1,5 @@
 """GraphSAINT: probabilities of node sets, the normalisation, and the same batches on any number of workers."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -30,14 +31,18 @@ SMALL = graphs.fill([0, 0, 1, 2, 2, 3, 3, 3, 4], [1, 2, 0, 0, 3, 0, 1, 4, 4], 6)
 OUT, IN = (np.bincount(end, minlength=6) for end in (SMALL.src, SMALL.dst))
 C = 12
 SAMPLERS = {
-    "degree": SaintNode(budget=6, coverage=C), "norm": SaintNode(budget=6, probability="norm", coverage=C),
-    "edge": SaintEdge(budget=4, coverage=C), "walk": SaintWalk(roots=3, depth=3, coverage=C),
-    "frontier": SaintFrontier(budget=12, frontier=4, coverage=C), "clipped": SaintFrontier(budget=12, frontier=4, degree_clip=2),
+    "degree": SaintNode(budget=6, coverage=C),
+    "norm": SaintNode(budget=6, probability="norm", coverage=C),
+    "edge": SaintEdge(budget=4, coverage=C),
+    "walk": SaintWalk(roots=3, depth=3, coverage=C),
+    "frontier": SaintFrontier(budget=12, frontier=4, coverage=C),
+    "clipped": SaintFrontier(budget=12, frontier=4, degree_clip=2),
 }
 
 
 def node_sets(sampler, batches, graph=GRAPH, size=1, placement=graphs.PLACEMENTS[0], **keys):
     """Ids of the nodes of some batches."""
+
     def program(comm):
         p = build_partition(graph, comm, *placement, **keys)
         sets = sampler.open(p)
@@ -50,17 +55,26 @@ def node_sets(sampler, batches, graph=GRAPH, size=1, placement=graphs.PLACEMENTS
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_node_sets_do_not_depend_on_workers(name):
     expected = node_sets(SAMPLERS[name], range(4))
-    assert len(set(expected)) == 4 and all(0 < len(nodes) <= SAMPLERS[name].nodes_per_batch for nodes in expected)
-    for size, placement, keys in ((2, graphs.PLACEMENTS[1], {}), (3, graphs.PLACEMENTS[2], {"directory": TableDirectory}),
-                                  (8, graphs.PLACEMENTS[5], {})):
-        assert node_sets(SAMPLERS[name], range(4), size=size, placement=placement, **keys) == expected
+    assert len(set(expected)) == 4 and all(
+        0 < len(nodes) <= SAMPLERS[name].nodes_per_batch for nodes in expected
+    )
+    for size, placement, keys in (
+        (2, graphs.PLACEMENTS[1], {}),
+        (3, graphs.PLACEMENTS[2], {"directory": TableDirectory}),
+        (8, graphs.PLACEMENTS[5], {}),
+    ):
+        assert (
+            node_sets(SAMPLERS[name], range(4), size=size, placement=placement, **keys) == expected
+        )
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_sets_that_are_drawn_together_are_those_that_are_drawn_one_by_one(name):
     def program(comm):
         sets = SAMPLERS[name].open(build_partition(GRAPH, comm))
-        np.testing.assert_array_equal(several(sets, range(2, 6)), [sets(batch) for batch in range(2, 6)])
+        np.testing.assert_array_equal(
+            several(sets, range(2, 6)), [sets(batch) for batch in range(2, 6)]
+        )
 
     run_simulated(1, program)
     run_simulated(3, program)
@@ -68,6 +82,7 @@ def test_sets_that_are_drawn_together_are_those_that_are_drawn_one_by_one(name):
 
 def test_walks_of_many_sets_take_as_many_rounds_of_messages_as_those_of_one():
     """Their number grows with the moves of a walker, and not with the sets that are counted."""
+
     def program(comm, batches):
         sets = SAMPLERS["frontier"].open(build_partition(GRAPH, comm))
         before = comm.ledger.snapshot()
@@ -94,9 +109,15 @@ def expect(found, probability):
 
 def test_nodes_are_drawn_by_degree_and_by_norm():
     weight = np.maximum(OUT, 1)
-    expect(node_sets(SaintNode(budget=1), range(1000), SMALL), {(v,): weight[v] / weight.sum() for v in range(6)})
+    expect(
+        node_sets(SaintNode(budget=1), range(1000), SMALL),
+        {(v,): weight[v] / weight.sum() for v in range(6)},
+    )
     norm = np.bincount(SMALL.src, 1 / IN[SMALL.dst] ** 2, minlength=6)
-    expect(node_sets(SaintNode(budget=1, probability="norm"), range(1000), SMALL), {(v,): norm[v] / norm.sum() for v in range(6)})
+    expect(
+        node_sets(SaintNode(budget=1, probability="norm"), range(1000), SMALL),
+        {(v,): norm[v] / norm.sum() for v in range(6)},
+    )
     # independent draws with replacement
     p = weight / weight.sum()
     pairs = Counter()
@@ -144,14 +165,30 @@ def test_the_frontier_moves_as_the_sequential_algorithm(clip):
             return
         for i, u in enumerate(frontier):
             for v in neighbours(u):
-                move([*frontier[:i], v, *frontier[i + 1:]], left | {u}, p * rate[u] / total / OUT[u], moves - 1)
+                move(
+                    [*frontier[:i], v, *frontier[i + 1 :]],
+                    left | {u},
+                    p * rate[u] / total / OUT[u],
+                    moves - 1,
+                )
 
     for a, b in product(range(6), repeat=2):
         move([a, b], {a, b}, 1 / 36, 3)
-    expect(node_sets(SaintFrontier(budget=5, frontier=2, degree_clip=clip), range(1000), SMALL), expected)
+    expect(
+        node_sets(SaintFrontier(budget=5, frontier=2, degree_clip=clip), range(1000), SMALL),
+        expected,
+    )
 
 
-def normalised(sampler, size=1, placement=graphs.PLACEMENTS[0], layers=("in",), graph=GRAPH, more=0, own_loss=None):
+def normalised(
+    sampler,
+    size=1,
+    placement=graphs.PLACEMENTS[0],
+    layers=("in",),
+    graph=GRAPH,
+    more=0,
+    own_loss=None,
+):
     """Of each batch: nodes, edges with their weights by direction, and the loss of fixed outputs; how many batches were counted."""
     logits = np.random.default_rng(5).standard_normal((graph.n_nodes, 3))
 
@@ -164,15 +201,31 @@ def normalised(sampler, size=1, placement=graphs.PLACEMENTS[0], layers=("in",), 
         found = []
         for i in range(strategy._normalised.sets + more):
             view = strategy.batch(0, i)
-            edges = {(int(e), sweep.reverse): float(w) for sweep in view.levels[0].passes for s in sweep.selections
-                     for e, w in zip(s.gid[s.stored], s.weight, strict=True)}
+            edges = {
+                (int(e), sweep.reverse): float(w)
+                for sweep in view.levels[0].passes
+                for s in sweep.selections
+                for e, w in zip(s.gid[s.stored], s.weight, strict=True)
+            }
             with Tape(all_sum=comm.all_sum):
-                found.append((view.space.gid.tolist(), edges, float(task.loss(view, Var(logits[view.space.gid], view.space)).value)))
+                found.append(
+                    (
+                        view.space.gid.tolist(),
+                        edges,
+                        float(task.loss(view, Var(logits[view.space.gid], view.space)).value),
+                    )
+                )
         return found, strategy._normalised.sets
 
     parts = run_simulated(size, program)
-    batches = [(sorted(v for nodes, _, _ in each for v in nodes), {e: w for _, edges, _ in each for e, w in edges.items()},
-                sum(loss for _, _, loss in each)) for each in zip(*(found for found, _ in parts), strict=True)]
+    batches = [
+        (
+            sorted(v for nodes, _, _ in each for v in nodes),
+            {e: w for _, edges, _ in each for e, w in edges.items()},
+            sum(loss for _, _, loss in each),
+        )
+        for each in zip(*(found for found, _ in parts), strict=True)
+    ]
     return batches, parts[0][1], logits
 
 
@@ -197,7 +250,9 @@ def test_counted_batches_give_the_exact_sums(name):
         assert weight / inside[int((GRAPH.src if reverse else GRAPH.dst)[e])] == pytest.approx(1)
     targets = [v for v in np.flatnonzero(GRAPH.train).tolist() if inside[v]]
     missing = len(targets) / GRAPH.train.sum()
-    assert np.mean([loss for _, _, loss in batches]) == pytest.approx(mean_loss(GRAPH, logits, targets) * missing)
+    assert np.mean([loss for _, _, loss in batches]) == pytest.approx(
+        mean_loss(GRAPH, logits, targets) * missing
+    )
     same = normalised(SAMPLERS[name], 3, graphs.PLACEMENTS[4], layers=("both",))[0]
     for (nodes, edges, loss), (others, those, other) in zip(batches, same, strict=True):
         assert nodes == others and edges == those and loss == pytest.approx(other, rel=1e-12)
@@ -215,9 +270,17 @@ def test_new_batches_estimate_sums_and_loss(name):
     assert abs(losses.mean() - exact) < 4 * losses.std() * np.sqrt(1 / len(new) + 1 / n)
     for v in (3, 10):
         into = set(np.flatnonzero(graph.dst == v).tolist())
-        sums = np.array([sum(w * x[graph.src[e]] for (e, _), w in edges.items() if e in into) for nodes, edges, _ in new if v in nodes])
+        sums = np.array(
+            [
+                sum(w * x[graph.src[e]] for (e, _), w in edges.items() if e in into)
+                for nodes, edges, _ in new
+                if v in nodes
+            ]
+        )
         counted = sum(v in nodes for nodes, _, _ in batches[:n])
-        assert abs(sums.mean() - x[graph.src[list(into)]].sum()) < 4 * sums.std() * np.sqrt(1 / len(sums) + 1 / counted)
+        assert abs(sums.mean() - x[graph.src[list(into)]].sum()) < 4 * sums.std() * np.sqrt(
+            1 / len(sums) + 1 / counted
+        )
 
 
 @pytest.mark.parametrize("kind", ROW_LOSSES)
@@ -232,13 +295,17 @@ def test_row_losses_are_those_of_the_labels(kind):
         # a weight of 2 for each, divided by a number that is given
         weighted = ROW_LOSSES[kind](out, y, mask, np.full(9, 2.0), 7.0)
     n = np.count_nonzero(y[mask] >= 0)
-    assert rows.value == pytest.approx(plain.value) and weighted.value == pytest.approx(plain.value * n * 2 / 7)
+    assert rows.value == pytest.approx(plain.value) and weighted.value == pytest.approx(
+        plain.value * n * 2 / 7
+    )
 
 
 def test_an_own_loss_is_a_weighted_mean():
     counted, _, _ = normalised(SAMPLERS["walk"])
     inside = Counter(v for nodes, _, _ in counted for v in nodes)
-    own = normalised(SAMPLERS["walk"], own_loss=RowLoss(lambda out, y: -gt.pick(gt.log_softmax(out), y)))
+    own = normalised(
+        SAMPLERS["walk"], own_loss=RowLoss(lambda out, y: -gt.pick(gt.log_softmax(out), y))
+    )
     for nodes, _, loss in own[0]:
         targets = [v for v in nodes if GRAPH.train[v]]
         each = [mean_loss(GRAPH, own[2], [v]) for v in targets]
@@ -256,7 +323,15 @@ def test_what_was_never_drawn_has_the_published_weights():
 
 
 def losses(comm, **keys):
-    job = {"model": "gcn", "dropout": 0.3, "strategy": "mini", "dtype": "float64", "epochs": 2, "backend": "reference", **keys}
+    job = {
+        "model": "gcn",
+        "dropout": 0.3,
+        "strategy": "mini",
+        "dtype": "float64",
+        "epochs": 2,
+        "backend": "reference",
+        **keys,
+    }
     return [row["loss"] for row in gt.Trainer(graph=TRAINED, comm=comm, **job).fit().history]
 
 
@@ -269,21 +344,49 @@ def test_odd_graphs(name):
                 node_sets(sampler, [0], graph)
             continue
         alone = node_sets(sampler, range(2), graph)
-        assert all(alone) and node_sets(sampler, range(2), graph, min(3, graph.n_nodes), graphs.PLACEMENTS[4]) == alone
+        assert (
+            all(alone)
+            and node_sets(sampler, range(2), graph, min(3, graph.n_nodes), graphs.PLACEMENTS[4])
+            == alone
+        )
 
 
-@pytest.mark.parametrize("keys, told", [
-    ({"sampler": "saint_node:budget=0"}, "saint_node: budget is 0, expected at least 1"),
-    ({"sampler": "saint_node:probability=rank"}, "probability is 'rank', expected 'degree' or 'norm'"),
-    ({"sampler": "saint_frontier:budget=3,frontier=4"}, "frontier is 4, more than budget, which is 3"),
-    ({"sampler": "saint_walk:coverage=0"}, "coverage is 0.0, expected a finite number above 0"),
-    ({"sampler": "saint_walk:roots=few"}, "roots is 'few'; expected a value of type int"),
-    ({"sampler": "saint_edge:seed=3"}, "there is no option 'seed'; there is batches, normalise, coverage, budget"),
-    ({"sampler": "saint_edge", "batch_size": 5}, "batch_size=5 has no meaning with sampler=saint_edge"),
-    ({"sampler": "saint_edge", "fanout": "5"}, "fanout=5 has no meaning with sampler=saint_edge"),
-    ({"sampler": "saint_edge", "precompute": True, "model": "sage", "dropout": 0}, "precompute=yes has no meaning with sampler"),
-    ({"sampler": "saint_edge", "task": "link", "model": "sage"}, "sampler=saint_edge chooses nodes, and the targets of this task"),
-])
+@pytest.mark.parametrize(
+    "keys, told",
+    [
+        ({"sampler": "saint_node:budget=0"}, "saint_node: budget is 0, expected at least 1"),
+        (
+            {"sampler": "saint_node:probability=rank"},
+            "probability is 'rank', expected 'degree' or 'norm'",
+        ),
+        (
+            {"sampler": "saint_frontier:budget=3,frontier=4"},
+            "frontier is 4, more than budget, which is 3",
+        ),
+        ({"sampler": "saint_walk:coverage=0"}, "coverage is 0.0, expected a finite number above 0"),
+        ({"sampler": "saint_walk:roots=few"}, "roots is 'few'; expected a value of type int"),
+        (
+            {"sampler": "saint_edge:seed=3"},
+            "there is no option 'seed'; there is batches, normalise, coverage, budget",
+        ),
+        (
+            {"sampler": "saint_edge", "batch_size": 5},
+            "batch_size=5 has no meaning with sampler=saint_edge",
+        ),
+        (
+            {"sampler": "saint_edge", "fanout": "5"},
+            "fanout=5 has no meaning with sampler=saint_edge",
+        ),
+        (
+            {"sampler": "saint_edge", "precompute": True, "model": "sage", "dropout": 0},
+            "precompute=yes has no meaning with sampler",
+        ),
+        (
+            {"sampler": "saint_edge", "task": "link", "model": "sage"},
+            "sampler=saint_edge chooses nodes, and the targets of this task",
+        ),
+    ],
+)
 def test_errors_name_the_option(keys, told):
     with pytest.raises(ConfigError, match=told):
         losses(SerialComm(), **keys)
@@ -291,11 +394,16 @@ def test_errors_name_the_option(keys, told):
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_sampler_without_nodes_is_refused(size, monkeypatch):
-    monkeypatch.setattr(SaintNode, "open", lambda self, partition: lambda batch: np.zeros(partition.n_masters, bool))
+    monkeypatch.setattr(
+        SaintNode, "open", lambda self, partition: lambda batch: np.zeros(partition.n_masters, bool)
+    )
     with pytest.raises(DataError, match="the sampler gives no nodes for 100 batches in a row"):
         run_simulated(size, partial(losses, sampler="saint_node"))
 
 
 def test_neighbourhoods_of_targets_need_another_sampler():
-    with pytest.raises(ConfigError, match="sampler=saint_node chooses the nodes of a batch and not neighbours of targets"):
+    with pytest.raises(
+        ConfigError,
+        match="sampler=saint_node chooses the nodes of a batch and not neighbours of targets",
+    ):
         gt.sample(TRAINED, [0], [3], sampler="saint_node")

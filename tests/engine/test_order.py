@@ -1,4 +1,5 @@
 """The order of targets: the same batches however targets are spread, each target once an epoch, no list of all anywhere."""
+
 from __future__ import annotations
 
 from types import SimpleNamespace
@@ -26,31 +27,50 @@ def dealt(ids, comm, seed=0):
 
 
 @pytest.mark.parametrize("size", [1, 3, 5])
-@pytest.mark.parametrize("ids", [
-    np.zeros(0, np.int64), np.array([7]), np.arange(140), np.arange(5000, 5140), np.arange(100) ** 5, np.array([3, 2**50, 0, 2**50 + 1]),
-    np.random.default_rng(0).choice(10**6, 3000, replace=False)], ids=lambda ids: f"{len(ids)} to {ids.max(initial=0)}")
+@pytest.mark.parametrize(
+    "ids",
+    [
+        np.zeros(0, np.int64),
+        np.array([7]),
+        np.arange(140),
+        np.arange(5000, 5140),
+        np.arange(100) ** 5,
+        np.array([3, 2**50, 0, 2**50 + 1]),
+        np.random.default_rng(0).choice(10**6, 3000, replace=False),
+    ],
+    ids=lambda ids: f"{len(ids)} to {ids.max(initial=0)}",
+)
 def test_ranks_among_all(size, ids):
     def program(comm):
         mine = dealt(ids, comm)
-        np.testing.assert_array_equal(ranks_among_all(SimpleNamespace(halo_comm=comm), mine), np.searchsorted(np.sort(ids), mine))
+        np.testing.assert_array_equal(
+            ranks_among_all(SimpleNamespace(halo_comm=comm), mine),
+            np.searchsorted(np.sort(ids), mine),
+        )
 
     run_simulated(size, program)
 
 
 @pytest.mark.parametrize("size", [1, 4])
 def test_rows_are_ranked_by_their_first_column_first(size):
-    rows = np.random.default_rng(2).permutation(np.stack(np.divmod(np.arange(500) ** 2 % 1009, 7), axis=1))
+    rows = np.random.default_rng(2).permutation(
+        np.stack(np.divmod(np.arange(500) ** 2 % 1009, 7), axis=1)
+    )
     rows = np.unique(rows, axis=0)
 
     def program(comm):
         mine = rows[dealt(np.arange(len(rows)), comm)]
         expected = [np.flatnonzero((rows == row).all(axis=1))[0] for row in mine]
-        np.testing.assert_array_equal(ranks_among_all(SimpleNamespace(halo_comm=comm), *mine.T), expected)
+        np.testing.assert_array_equal(
+            ranks_among_all(SimpleNamespace(halo_comm=comm), *mine.T), expected
+        )
 
     run_simulated(size, program)
 
 
-@pytest.mark.parametrize("ids", [np.arange(10_000), np.arange(10_000) ** 4], ids=["dense", "skewed"])
+@pytest.mark.parametrize(
+    "ids", [np.arange(10_000), np.arange(10_000) ** 4], ids=["dense", "skewed"]
+)
 def test_ranking_spreads_neighbouring_ids_over_the_workers(ids):
 
     def program(comm):
@@ -68,7 +88,9 @@ def test_batches_are_the_same_for_any_workers(n, batch_size):
 
     def batches(comm, seed):
         mine = dealt(ids, comm, seed)
-        positions = RandomOrder().positions(SimpleNamespace(halo_comm=comm), SimpleNamespace(ids=mine, n_targets=n), 3)
+        positions = RandomOrder().positions(
+            SimpleNamespace(halo_comm=comm), SimpleNamespace(ids=mine, n_targets=n), 3
+        )
         order, found = BatchOrder(positions, n, batch_size), []
         assert order.n_batches == -(-n // batch_size)
         for epoch in (0, 1, 0):
@@ -79,20 +101,27 @@ def test_batches_are_the_same_for_any_workers(n, batch_size):
         return found
 
     def joined(size, seed):
-        return [np.sort(np.concatenate(parts)) for parts in zip(*run_simulated(size, batches, seed), strict=True)]
+        return [
+            np.sort(np.concatenate(parts))
+            for parts in zip(*run_simulated(size, batches, seed), strict=True)
+        ]
 
     expected = joined(1, 0)
     k = -(-n // batch_size)
-    for epoch in (expected[:k], expected[k:2 * k]):
-        assert [len(batch) for batch in epoch] == [min(batch_size, n - i * batch_size) for i in range(k)]
+    for epoch in (expected[:k], expected[k : 2 * k]):
+        assert [len(batch) for batch in epoch] == [
+            min(batch_size, n - i * batch_size) for i in range(k)
+        ]
         np.testing.assert_array_equal(np.sort(np.concatenate(epoch)), np.sort(ids))
     for size, seed in ((1, 4), (3, 0), (5, 2)):
         for batch, wanted in zip(joined(size, seed), expected, strict=True):
             np.testing.assert_array_equal(batch, wanted)
-    for first, again in zip(expected[:k], expected[2 * k:], strict=True):
+    for first, again in zip(expected[:k], expected[2 * k :], strict=True):
         np.testing.assert_array_equal(first, again)
     if k > 1:
-        assert any(not np.array_equal(a, b) for a, b in zip(expected[:k], expected[k:2 * k], strict=True))
+        assert any(
+            not np.array_equal(a, b) for a, b in zip(expected[:k], expected[k : 2 * k], strict=True)
+        )
 
 
 @pytest.mark.parametrize("size", [1, 3, 5])
@@ -105,7 +134,9 @@ def test_nodes_of_clusters_by_number(size):
         for chosen in (np.arange(6), np.array([1, 4]), np.array([3])):
             members = NodesByCluster(p, clusters[p.masters], 6).members(chosen)
             wanted = np.concatenate([np.flatnonzero(clusters == c) for c in chosen])
-            numbers = np.random.default_rng(comm.rank).integers(0, len(wanted), 9 * (comm.rank != 1))
+            numbers = np.random.default_rng(comm.rank).integers(
+                0, len(wanted), 9 * (comm.rank != 1)
+            )
             assert members.n == len(wanted)
             np.testing.assert_array_equal(members.ids(numbers), wanted[numbers])
 
@@ -124,13 +155,19 @@ def searched(graph, root):
         while level:
             found += level
             # the earliest parent of each
-            parents = {v: rank for rank, u in reversed(list(enumerate(level))) for v in near[u] if v not in found}
+            parents = {
+                v: rank
+                for rank, u in reversed(list(enumerate(level)))
+                for v in near[u]
+                if v not in found
+            }
             level = sorted(parents, key=lambda v: (parents[v], v))
     return np.array(found)
 
 
 def test_one_worker_does_not_search_level_by_level(monkeypatch):
     """A path has as many levels as nodes, so that a pass over all nodes for each would take time for their square."""
+
     def refuse(*given):
         raise AssertionError
 

@@ -1,4 +1,5 @@
 """Partitions: every node one master, every edge in one place with its own values, mirrors as the plans want them."""
+
 from __future__ import annotations
 
 import graphs
@@ -31,12 +32,20 @@ def build(graph, size, placement, **options):
 
 def check(graph, parts):
     """All invariants of the partitions of one graph."""
-    np.testing.assert_array_equal(np.sort(np.concatenate([p.masters for p in parts])), np.arange(graph.n_nodes))
-    np.testing.assert_array_equal(np.sort(np.concatenate([p.edge_gid for p in parts])), np.arange(graph.n_edges))
+    np.testing.assert_array_equal(
+        np.sort(np.concatenate([p.masters for p in parts])), np.arange(graph.n_nodes)
+    )
+    np.testing.assert_array_equal(
+        np.sort(np.concatenate([p.edge_gid for p in parts])), np.arange(graph.n_edges)
+    )
     for rank, p in enumerate(parts):
         assert np.all(p.directory.owner(p.masters) == rank)
-        degree = np.bincount(np.concatenate((graph.src, graph.dst)), minlength=graph.n_nodes)[p.masters]
-        np.testing.assert_array_equal(np.lexsort((p.masters, -degree)), np.arange(p.n_masters), "many edges first")
+        degree = np.bincount(np.concatenate((graph.src, graph.dst)), minlength=graph.n_nodes)[
+            p.masters
+        ]
+        np.testing.assert_array_equal(
+            np.lexsort((p.masters, -degree)), np.arange(p.n_masters), "many edges first"
+        )
         np.testing.assert_array_equal(p.directory.row(p.masters), np.arange(p.n_masters))
         check_mirrors(p, rank)
         check_edges(graph, p)
@@ -44,8 +53,12 @@ def check(graph, parts):
             np.testing.assert_array_equal(p.node.read(name), getattr(graph, name)[p.masters])
         check_columns(graph.node_columns, p.node, p.masters)
         check_columns(graph.edge_columns, p.edge, p.edge_gid)
-        np.testing.assert_array_equal(p.node.read("in_degree"), np.bincount(graph.dst, minlength=graph.n_nodes)[p.masters])
-        np.testing.assert_array_equal(p.node.read("out_degree"), np.bincount(graph.src, minlength=graph.n_nodes)[p.masters])
+        np.testing.assert_array_equal(
+            p.node.read("in_degree"), np.bincount(graph.dst, minlength=graph.n_nodes)[p.masters]
+        )
+        np.testing.assert_array_equal(
+            p.node.read("out_degree"), np.bincount(graph.src, minlength=graph.n_nodes)[p.masters]
+        )
 
 
 def check_columns(given, found, rows):
@@ -57,11 +70,13 @@ def check_columns(given, found, rows):
 
 
 def check_mirrors(p, rank):
-    mirrors = p.gid[p.n_masters:]
+    mirrors = p.gid[p.n_masters :]
     order = np.lexsort(p.directory.locate(mirrors)[::-1])
     np.testing.assert_array_equal(order, np.arange(p.n_mirrors))
     assert not np.any(p.directory.owner(mirrors) == rank)
-    assert p.n_mirrors == len(np.union1d(*(x.mirrors for x in p.relations["edge"].served(False)))), "a mirror that nobody needs"
+    assert p.n_mirrors == len(
+        np.union1d(*(x.mirrors for x in p.relations["edge"].served(False)))
+    ), "a mirror that nobody needs"
     src, dst = p.edge_ends()
     for (_, rows), end in zip(p.relations["edge"].served(False), (src, dst), strict=True):
         np.testing.assert_array_equal(rows, np.flatnonzero(np.isin(mirrors, end)))
@@ -71,7 +86,12 @@ def check_edges(graph, p):
     src, dst = p.edge_ends()
     np.testing.assert_array_equal(src, graph.src[p.edge_gid])
     np.testing.assert_array_equal(dst, graph.dst[p.edge_gid])
-    for name, value in (("attr", graph.edge_attr), ("weight", graph.edge_weight), ("y", graph.edge_y), ("train", graph.edge_train)):
+    for name, value in (
+        ("attr", graph.edge_attr),
+        ("weight", graph.edge_weight),
+        ("y", graph.edge_y),
+        ("train", graph.edge_train),
+    ):
         np.testing.assert_array_equal(p.edge.read(name), value[p.edge_gid])
     core = p.relations["edge"].blocks[0]
     assert (core.src_kind, core.dst_kind, core.start) == (MASTER, MASTER, 0)
@@ -79,7 +99,9 @@ def check_edges(graph, p):
     np.testing.assert_array_equal(np.arange(p.n_local_edges) < core.n_edges, here(src) & here(dst))
     rows = {MASTER: p.n_masters, MIRROR: p.n_mirrors}
     for b in p.relations["edge"].blocks:
-        assert len(b.in_indptr) == rows[b.dst_kind] + 1 and len(b.out_indptr) == rows[b.src_kind] + 1
+        assert (
+            len(b.in_indptr) == rows[b.dst_kind] + 1 and len(b.out_indptr) == rows[b.src_kind] + 1
+        )
         into = np.repeat(np.arange(rows[b.dst_kind]), np.diff(b.in_indptr))
         out_of = np.repeat(np.arange(rows[b.src_kind]), np.diff(b.out_indptr))
         np.testing.assert_array_equal(b.in_src[b.out_edge], out_of)
@@ -127,7 +149,10 @@ def test_plans_bring_the_right_nodes(placement):
     def program(comm):
         p = build_partition(graph, comm, *placement)
         for plan, mirrors in p.relations["edge"].served(False):
-            np.testing.assert_array_equal(Exchange(comm, plan).to_mirrors({"id": p.masters})["id"], p.gid[p.n_masters:][mirrors])
+            np.testing.assert_array_equal(
+                Exchange(comm, plan).to_mirrors({"id": p.masters})["id"],
+                p.gid[p.n_masters :][mirrors],
+            )
 
     run_simulated(4, program)
 
@@ -135,17 +160,27 @@ def test_plans_bring_the_right_nodes(placement):
 def test_presets_place_edges_as_they_say():
     graph = graphs.random_graph(60, 400)
     for rank, p in enumerate(build(graph, 4, ("1d-src", "hash"))):
-        assert np.all(p.directory.owner(p.edge_ends()[0]) == rank) and len(p.relations["edge"].sources.mirrors) == 0
+        assert (
+            np.all(p.directory.owner(p.edge_ends()[0]) == rank)
+            and len(p.relations["edge"].sources.mirrors) == 0
+        )
     for rank, p in enumerate(build(graph, 4, ("1d-dst", "hash"))):
-        assert np.all(p.directory.owner(p.edge_ends()[1]) == rank) and len(p.relations["edge"].destinations.mirrors) == 0
+        assert (
+            np.all(p.directory.owner(p.edge_ends()[1]) == rank)
+            and len(p.relations["edge"].destinations.mirrors) == 0
+        )
     for rank, p in enumerate(build(graph, 4, ("vertex-cut", "hash"))):
         src, dst = p.edge_ends()
-        assert np.all(p.directory.owner(src) // 2 == rank // 2) and np.all(p.directory.owner(dst) % 2 == rank % 2)
+        assert np.all(p.directory.owner(src) // 2 == rank // 2) and np.all(
+            p.directory.owner(dst) % 2 == rank % 2
+        )
 
 
 def owners_of(name, graph, size, seed=0):
     """Owners of all nodes by a partitioner."""
-    program = lambda comm: make_partitioner(name, seed).assign(GraphEdges(graph), comm).owner(np.arange(graph.n_nodes))
+    program = lambda comm: (
+        make_partitioner(name, seed).assign(GraphEdges(graph), comm).owner(np.arange(graph.n_nodes))
+    )
     return run_simulated(size, program)[0]
 
 
@@ -164,13 +199,20 @@ def test_sparse_features_and_types(size):
     for p in build(graph, size, ("vertex-cut", "hash"), dtype=np.float64):
         assert sp.issparse(p.node.read("x")) and p.node.read("x").dtype == np.float64
         np.testing.assert_array_equal(p.node.read("x").toarray(), x.toarray()[p.masters])
-        assert p.edge.read("attr").dtype == p.edge.read("weight").dtype == p.node.read("in_degree").dtype == np.float64
+        assert (
+            p.edge.read("attr").dtype
+            == p.edge.read("weight").dtype
+            == p.node.read("in_degree").dtype
+            == np.float64
+        )
         assert p.node.read("y").dtype == np.int64 and p.node.read("train").dtype == bool
         assert p.node.column("x").sparse and p.nbytes() > p.node.column("x").nbytes > 0
     assert build(graph, size, ("vertex-cut", "hash"))[0].edge.read("weight").dtype == np.float32
 
 
-@pytest.mark.parametrize("dtype, size, shared", [(np.float32, 1, True), (np.float64, 1, False), (np.float32, 2, False)])
+@pytest.mark.parametrize(
+    "dtype, size, shared", [(np.float32, 1, True), (np.float64, 1, False), (np.float32, 2, False)]
+)
 def test_one_worker_shares_the_features_of_the_graph(dtype, size, shared, monkeypatch):
     graph, sources = graphs.random_graph(), []
     monkeypatch.setattr(memory, "take_rows", lambda x, rows: sources.append(x) or x[rows])
@@ -182,10 +224,18 @@ def test_one_worker_shares_the_features_of_the_graph(dtype, size, shared, monkey
 def test_named_columns_keep_their_kind():
     (p,) = build(typed(graphs.random_graph()), 1, ("1d-src", "hash"), dtype=np.float64)
     assert {n: p.edge.read(n).dtype.name for n in ("type", "pair", "stamp", "size")} == {
-        "type": "int64", "pair": "int32", "stamp": "int64", "size": "float64"}
+        "type": "int64",
+        "pair": "int32",
+        "stamp": "int64",
+        "size": "float64",
+    }
     (plain,) = build(graphs.random_graph(), 1, ("1d-src", "hash"), dtype=np.float64)
     assert p.nbytes() == plain.nbytes() + sum(
-        store.column(n).nbytes for store, old in ((p.edge, plain.edge), (p.node, plain.node)) for n in store.names() if n not in old)
+        store.column(n).nbytes
+        for store, old in ((p.edge, plain.edge), (p.node, plain.node))
+        for n in store.names()
+        if n not in old
+    )
 
 
 def test_models_may_read_features_only():
@@ -193,7 +243,11 @@ def test_models_may_read_features_only():
     assert p.node.readable() == ("in_degree", "out_degree", "x", "kind", "code", "wide")
     assert p.edge.readable() == ("weight", "attr", "type", "pair", "stamp", "size")
     for store in (p.node, p.edge):
-        assert store.names(Role.TARGET) == ("y",) and store.names(Role.MASK) == ("train", "val", "test")
+        assert store.names(Role.TARGET) == ("y",) and store.names(Role.MASK) == (
+            "train",
+            "val",
+            "test",
+        )
 
 
 def test_no_named_column_has_the_name_of_another():
@@ -213,7 +267,9 @@ def test_more_ranks_than_nodes(size):
     graph = ODD["one node with a loop"]
 
     def program(comm):
-        with pytest.raises(PartitionError, match=f"1 nodes and the job {size} ranks; start at most 1"):
+        with pytest.raises(
+            PartitionError, match=f"1 nodes and the job {size} ranks; start at most 1"
+        ):
             build_partition(graph, comm)
 
     run_simulated(size, program)
@@ -234,8 +290,12 @@ def test_report(size):
     parts = build(graph, size, ("vertex-cut", "hash"))
     assert reports == [reports[0]] * size
     assert reports[0]["replication"] == pytest.approx(sum(len(p.gid) for p in parts) / 40)
-    assert reports[0]["edge_imbalance"] == pytest.approx(max(p.n_local_edges for p in parts) / 130 * size)
-    assert reports[0]["border_edges"] == pytest.approx(sum(p.n_local_edges - p.relations["edge"].blocks[0].n_edges for p in parts) / 130)
+    assert reports[0]["edge_imbalance"] == pytest.approx(
+        max(p.n_local_edges for p in parts) / 130 * size
+    )
+    assert reports[0]["border_edges"] == pytest.approx(
+        sum(p.n_local_edges - p.relations["edge"].blocks[0].n_edges for p in parts) / 130
+    )
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -248,4 +308,6 @@ def test_rows_lie_as_caches_like_it(size):
         assert np.all(np.diff(p.masters) > 0)
     hubs = graphs.fill(n - 1 - rng.integers(0, 50, 3 * n), rng.integers(0, n, 3 * n), n)
     for p in build(hubs, size, ("1d-src", "hash")):
-        assert np.count_nonzero(p.masters[:50] >= n - 50) == np.count_nonzero(p.masters >= n - 50) > 0
+        assert (
+            np.count_nonzero(p.masters[:50] >= n - 50) == np.count_nonzero(p.masters >= n - 50) > 0
+        )

@@ -1,4 +1,5 @@
 """Positions of edges: the same in every partition, and no larger than they must be."""
+
 from __future__ import annotations
 
 import graphs
@@ -18,6 +19,7 @@ GRAPHS = {**graphs.odd_graphs(), "random": graphs.random_graph()}
 
 def positions(graph, size, placement, reverse):
     """The position of each edge, and the degree of each node that receives messages, over all ranks."""
+
     def program(comm):
         p = build_partition(graph, comm, *placement)
         relation = p.relations["edge"]
@@ -28,7 +30,11 @@ def positions(graph, size, placement, reverse):
             if not b.n_edges:
                 continue
             (listed, position), kind = found.places[b.kinds(False)], b.kinds(reverse)[1]
-            ptr, edges, senders = (b.out_indptr, b.out_edge, b.out_dst) if reverse else (b.in_indptr, np.arange(b.n_edges), b.in_src)
+            ptr, edges, senders = (
+                (b.out_indptr, b.out_edge, b.out_dst)
+                if reverse
+                else (b.in_indptr, np.arange(b.n_edges), b.in_src)
+            )
             if len(listed):
                 sender_of = dict(zip(edges.tolist(), senders.tolist(), strict=True))
                 edges = listed[:, 0]
@@ -36,7 +42,7 @@ def positions(graph, size, placement, reverse):
             rows = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
             position = position if len(position) else np.arange(len(edges)) - ptr[rows]
             pairs += zip(relation.gid[b.start + edges].tolist(), position.tolist(), strict=True)
-            gid = p.gid[p.n_masters:] if kind == MIRROR else p.masters
+            gid = p.gid[p.n_masters :] if kind == MIRROR else p.masters
             degree = found.degree[kind] if len(found.degree[kind]) else np.diff(ptr)
             degrees += zip(gid[rows].tolist(), degree[rows].tolist(), strict=True)
         return pairs, degrees
@@ -52,7 +58,7 @@ def test_positions_are_ranks_of_global_ids(name):
         expected = [(e, int((end[:e] == end[e]).sum())) for e in range(graph.n_edges)]
         degrees = sorted({(int(v), int((end == v).sum())) for v in end})
         for i, size in enumerate(s for s in (1, 2, 3, 4) if s <= graph.n_nodes):
-            for placement in graphs.PLACEMENTS[i % 2::2]:
+            for placement in graphs.PLACEMENTS[i % 2 :: 2]:
                 assert positions(graph, size, placement, reverse) == [expected, degrees]
 
 
@@ -68,7 +74,10 @@ def test_arrays_that_say_nothing_are_left_out():
         return found
 
     for found in run_simulated(1, program)[0]:
-        assert not any(len(x) for x in (*found.degree.values(), *(place.position for place in found.places.values())))
+        assert not any(
+            len(x)
+            for x in (*found.degree.values(), *(place.position for place in found.places.values()))
+        )
     # all out-edges of a node are on its owner, in two blocks; in-edges are spread
     for into, _ in run_simulated(3, program):
         assert all(len(place.position) for place in into.places.values())
@@ -79,12 +88,20 @@ def test_batches_prepare_positions_before_views_are_pipelined():
 
     def program(comm):
         p, q = (build_partition(graph, comm) for _ in range(2))
-        MiniBatch(p, ["in", "both"], NodeTask(p, "classes"), batch_size=4, sampler=NeighbourSampler((2, 2)))
+        MiniBatch(
+            p,
+            ["in", "both"],
+            NodeTask(p, "classes"),
+            batch_size=4,
+            sampler=NeighbourSampler((2, 2)),
+        )
         before = comm.ledger.snapshot()
         positions_of(p, p.relations["edge"], True)
         assert not sum(stage["messages"] for stage in comm.ledger.since(before).values())
         MiniBatch(q, ["in"], NodeTask(q, "classes"), batch_size=4, sampler=NeighbourSampler((-1,)))
-        links = Links.of(q, graph.src, graph.dst, np.unique(graph.src * graph.n_nodes + graph.dst), 1, 0)
+        links = Links.of(
+            q, graph.src, graph.dst, np.unique(graph.src * graph.n_nodes + graph.dst), 1, 0
+        )
         MiniBatch(q, ["in"], LinkTask(q, links), batch_size=4, sampler=NeighbourSampler((2,)))
         return set(p.relations["edge"].positions), set(q.relations["edge"].positions)
 

@@ -1,4 +1,5 @@
 """Priorities: draws of source vertices, and ranks that tie."""
+
 from __future__ import annotations
 
 import graphs
@@ -44,7 +45,9 @@ def expected(graph, ranks, fanout):
 @pytest.mark.parametrize("placement", graphs.PLACEMENTS)
 @pytest.mark.parametrize("size", [1, 3])
 def test_source_draws_choose_the_same_on_any_ranks(size, placement):
-    (found,) = sample(NeighbourSampler((3,), seed=4, priority=SourcePriority()), size, placement, step=5)
+    (found,) = sample(
+        NeighbourSampler((3,), seed=4, priority=SourcePriority()), size, placement, step=5
+    )
     # as many low bits as edge ids need tell parallel edges apart
     low = np.uint64((GRAPH.n_edges - 1).bit_length())
     draws = bits(key(4, Purpose.SAMPLE, 5, 0, 0), GRAPH.src) >> low
@@ -74,12 +77,16 @@ def test_source_draws_choose_fewer_sources_than_edge_draws():
 @pytest.mark.parametrize("size", [1, 3])
 def test_equal_ranks_are_told_apart_by_edge_ids(size):
     (found,) = sample(NeighbourSampler((4,), priority=ByWeight()), size, ("vertex-cut", "hash"))
-    np.testing.assert_array_equal(sorted(edge for edge, _ in found), expected(GRAPH, -np.round(GRAPH.edge_weight), 4))
+    np.testing.assert_array_equal(
+        sorted(edge for edge, _ in found), expected(GRAPH, -np.round(GRAPH.edge_weight), 4)
+    )
     assert set(found.values()) == {1.0}
 
 
 def test_replacement_needs_draws():
-    with pytest.raises(ConfigError, match="those of ByWeight are not random; sample without replacement"):
+    with pytest.raises(
+        ConfigError, match="those of ByWeight are not random; sample without replacement"
+    ):
         NeighbourSampler((2,), replace=True, priority=ByWeight())
 
 

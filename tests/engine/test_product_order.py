@@ -1,4 +1,5 @@
 """Product and linear sum in the cheaper order: the choice, equal results of both orders, and what backward does not compute."""
+
 from __future__ import annotations
 
 import graphs
@@ -47,7 +48,9 @@ def test_the_choice_is_by_rows_and_edges_where_rows_differ():
     assert ordered(x, narrow, alike) and ordered(x, narrow, NO_ROWS)
     assert not ordered(x, wide, alike) and not ordered(x, wide, NO_ROWS)
     assert ordered(x, narrow, Counts(40_000, 15_000, 90_000, moved=4_000_000))
-    assert not ordered(x, narrow, Counts(40_000, 15_000, 90_000)) and not ordered(h, narrow, Counts(40_000, 15_000, 90_000))
+    assert not ordered(x, narrow, Counts(40_000, 15_000, 90_000)) and not ordered(
+        h, narrow, Counts(40_000, 15_000, 90_000)
+    )
     # many edges into almost as many rows: the narrower side is summed
     assert ordered(h, narrow, Counts(40_000, 39_000, 4_000_000))
     sparse = Var(sp.csr_array((2, 602), dtype=np.float32), x.space)
@@ -59,28 +62,47 @@ def test_passes_that_do_not_run_cost_nothing():
     h = Var(x.value, x.space, needs_grad=True)
     weight, frozen = Parameter.zeros(6, 4), Parameter.zeros(6, 4)
     frozen.requires_grad = False
-    found = [(o.products, o.sweeps) for o in (ProductOrder.of(*given) for given in (
-        (x, weight, True), (h, weight, True), (h, frozen, True), (x, frozen, True), (h, weight, False)))]
+    found = [
+        (o.products, o.sweeps)
+        for o in (
+            ProductOrder.of(*given)
+            for given in (
+                (x, weight, True),
+                (h, weight, True),
+                (h, frozen, True),
+                (x, frozen, True),
+                (h, weight, False),
+            )
+        )
+    ]
     assert found == [(2, (2, 1)), (3, (2, 2)), (2, (2, 2)), (1, (1, 1)), (1, (1, 1))]
     # one row fewer saves 2 x 24 multiply-adds, and an edge more costs 6 numbers once instead of 4 twice
     order = ProductOrder.of(h, frozen, True)
     balance = 2 * 24 // (GATHERED * 4)
-    assert order.product_first(Counts(11, 10, balance + 1)) and not order.product_first(Counts(12, 10, balance + 1))
+    assert order.product_first(Counts(11, 10, balance + 1)) and not order.product_first(
+        Counts(12, 10, balance + 1)
+    )
 
 
 @pytest.mark.parametrize("size", [1, 3, 4])
 def test_a_level_knows_its_size_over_all_workers(size):
     def program(comm):
         part = build_partition(GRAPH, comm, graphs.PLACEMENTS[size][0])
-        views = [k_hop_view(part, part.masters < 7, ["in", "both"], sampler=NeighbourSampler((3, 3))),
-                 induced(part, part.masters < 50, ["out"]), global_view(part, ["in", "both"])]
+        views = [
+            k_hop_view(part, part.masters < 7, ["in", "both"], sampler=NeighbourSampler((3, 3))),
+            induced(part, part.masters < 50, ["out"]),
+            global_view(part, ["in", "both"]),
+        ]
         mine = [x.local_counts for view in views[:2] for x in view.levels]
         return mine, [x.counts for view in views for x in view.levels]
 
     found = run_simulated(size, program)
     sums = np.sum([mine for mine, _ in found], axis=0).tolist()
     for _, (*some, whole, both) in found:
-        assert list(map(list, some)) == sums and (whole, both) == (Counts(90, 90, 900), Counts(90, 90, 1800))
+        assert list(map(list, some)) == sums and (whole, both) == (
+            Counts(90, 90, 900),
+            Counts(90, 90, 1800),
+        )
     assert sums[1][1] == 7 and (sums[0][3] > 0) == (size > 1)
 
 
@@ -104,7 +126,9 @@ def passed(comm, name, placement=graphs.PLACEMENTS[0], backend="fused", moved=No
         model = Two(LAYERS[name])
     for p, step in zip(model.parameters(), moved or [], strict=False):
         p.value = p.value + step
-    view = k_hop_view(part, part.masters < 9, probe(model, part).layers, sampler=NeighbourSampler((4, 3), seed=2))
+    view = k_hop_view(
+        part, part.masters < 9, probe(model, part).layers, sampler=NeighbourSampler((4, 3), seed=2)
+    )
     active = ActiveGraph(view)
     with backend_scope(backend), Tape(all_sum=comm.all_sum) as tape:
         out = model.run(active)
@@ -127,14 +151,20 @@ def test_both_orders_on_any_number_of_ranks_and_both_back_ends(name, monkeypatch
     alone = run_simulated(1, passed, name)[0]
     assert [line.split()[0] for line in alone[2]] == ["sum", "product"]
     same(run_simulated(1, passed, name, backend="reference")[0], alone)
-    for size, placement in ((2, graphs.PLACEMENTS[2]), (3, graphs.PLACEMENTS[5]), (4, graphs.PLACEMENTS[1])):
+    for size, placement in (
+        (2, graphs.PLACEMENTS[2]),
+        (3, graphs.PLACEMENTS[5]),
+        (4, graphs.PLACEMENTS[1]),
+    ):
         parts = run_simulated(size, passed, name, placement)
         for found in parts:
             assert found[2] == parts[0][2]
             same(found, alone)
     # one step along the gradient and back
     step = [g / np.abs(g).max() * 1e-6 for g in alone[1]]
-    up, down = (run_simulated(1, passed, name, moved=[sign * s for s in step])[0][0] for sign in (1, -1))
+    up, down = (
+        run_simulated(1, passed, name, moved=[sign * s for s in step])[0][0] for sign in (1, -1)
+    )
     slope = sum((g * s).sum() for g, s in zip(alone[1], step, strict=True))
     assert abs((up - down) / 2 - slope) < 1e-6 * abs(slope)
     monkeypatch.setattr(ProductOrder, "product_first", lambda order, counts: True)
@@ -185,9 +215,15 @@ def test_backward_over_constants_computes_gradients_of_weights_only(monkeypatch)
 
     monkeypatch.setitem(PRIMITIVES["matmul"].rules, "x", counted)
     _, grads, orders, view, of_x = run_simulated(1, passed, "sage")[0]
-    assert orders == [f"sum before product, {WIDE} to {HIDDEN} wide", f"product before sum, {HIDDEN} to 3 wide"]
+    assert orders == [
+        f"sum before product, {WIDE} to {HIDDEN} wide",
+        f"product before sum, {HIDDEN} to 3 wide",
+    ]
     assert of_x is None and all(np.abs(g).max() > 0 for g in grads)
     # the second layer has two products whose inputs need a gradient
     assert products == [HIDDEN, HIDDEN]
-    made = [["by_sender" in vars(s) for p in level.passes for s in p.selections] for level in view.levels]
+    made = [
+        ["by_sender" in vars(s) for p in level.passes for s in p.selections]
+        for level in view.levels
+    ]
     assert made[0] and not any(made[0]) and all(made[1])

@@ -1,4 +1,5 @@
 """Plans are made once for each structure of a traced gather, and shared."""
+
 from __future__ import annotations
 
 import graphs
@@ -27,6 +28,7 @@ class One(Model):
 
 def run(model, training=False):
     """Outputs on one worker."""
+
     def program(comm):
         with Tape(training=training):
             return model(global_view(build_partition(GRAPH, comm, dtype=np.float64), ["in"])).value

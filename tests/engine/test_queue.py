@@ -1,4 +1,5 @@
 """Tasks in flight: results and order do not depend on who waits for whom."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -54,6 +55,7 @@ def test_tasks_take_turns_while_they_wait() -> None:
 
 def test_ranks_may_take_turns_differently() -> None:
     """Rank 0 talks in its second task first, rank 1 in its first; with one stream of messages the two would disagree."""
+
     def program(comm: Comm) -> list[float]:
         queue, talks = WorkQueue(comm, 2), [False, False]
 
@@ -91,7 +93,10 @@ def test_tasks_that_wait_for_each_other_are_an_error() -> None:
     def task(_: int) -> None:
         comm.until(lambda: False, "waits for what never comes")
 
-    with pytest.raises(CommError, match="deadlock: every mini-batch of the pipeline waits: view 0 waits for what never comes; view 1"):
+    with pytest.raises(
+        CommError,
+        match="deadlock: every mini-batch of the pipeline waits: view 0 waits for what never comes; view 1",
+    ):
         WorkQueue(comm, 2).run([lambda i=i: task(i) for i in range(2)])  # type: ignore[misc]
 
 

@@ -1,4 +1,5 @@
 """Pieces that run again in backward: the same bits as keeping everything, and clear words where that cannot be."""
+
 from __future__ import annotations
 
 import graphs
@@ -29,7 +30,9 @@ class Agreement(Layer):
 
     def gather(self, edge):
         found = gt.tanh((edge.src.h @ self.weight * edge.dst.h).sum(-1))
-        return gt.dropout(edge.src.h, 0.2), {"agreement": found if self.first else found * edge.agreement}
+        return gt.dropout(edge.src.h, 0.2), {
+            "agreement": found if self.first else found * edge.agreement
+        }
 
 
 class Weighted(Layer):
@@ -74,6 +77,7 @@ class Net(Model):
 
 def run(make, size=1, dtype="float64", training=True):
     """Loss, gradients, gradient of the features and state after one step, of every rank."""
+
     def program(comm):
         p = build_partition(GRAPH, comm, "vertex-cut", dtype=np.dtype(dtype))
         with dtype_scope(dtype), init_scope(1):
@@ -83,13 +87,22 @@ def run(make, size=1, dtype="float64", training=True):
         with Tape(training=training, seed=3, all_sum=comm.all_sum) as tape:
             out = model(view, x=x)
             grads = tape.backward(out, np.cos(np.arange(out.value.size)).reshape(out.shape))
-        return [out.value, grads.of(x), *GradientSum(comm, model.parameters()).finish(grads), *model.state().values()]
+        return [
+            out.value,
+            grads.of(x),
+            *GradientSum(comm, model.parameters()).finish(grads),
+            *model.state().values(),
+        ]
 
     return run_simulated(size, program)
 
 
 def same(a, b):
-    return all(np.array_equal(x, y) for mine, theirs in zip(a, b, strict=True) for x, y in zip(mine, theirs, strict=True))
+    return all(
+        np.array_equal(x, y)
+        for mine, theirs in zip(a, b, strict=True)
+        for x, y in zip(mine, theirs, strict=True)
+    )
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
@@ -135,6 +148,7 @@ def test_a_piece_keeps_its_outputs_only():
 def test_without_backward_a_piece_runs_once():
     counts = []
     for record in (False, True):
+
         def program(comm, record=record):
             model, p = Net("pieces"), build_partition(GRAPH, comm, dtype=np.float32)
             view = whole(p, ["in"] * 4)
@@ -152,15 +166,30 @@ def test_a_user_may_check_a_model_with_pieces():
     gt.check(Net("pieces"))
 
 
-@pytest.mark.parametrize("strategy", [{}, {"strategy": "mini", "batch_size": 40}, {"strategy": "cluster", "clusters": 3}], ids=str)
+@pytest.mark.parametrize(
+    "strategy",
+    [{}, {"strategy": "mini", "batch_size": 40}, {"strategy": "cluster", "clusters": 3}],
+    ids=str,
+)
 def test_the_flag_runs_every_layer_of_a_users_model_again(strategy):
     def train(comm, on):
-        keys = {"epochs": 2, "dtype": "float32", "backend": "reference", "task": "node", "recompute": on, **strategy}
+        keys = {
+            "epochs": 2,
+            "dtype": "float32",
+            "backend": "reference",
+            "task": "node",
+            "recompute": on,
+            **strategy,
+        }
         with init_scope(2):
             trainer = gt.Trainer(lambda d_in, d_out: Flagged(d_in, d_out), GRAPH, comm=comm, **keys)
         losses = [trainer.train_epoch(i) for i in range(2)]
         again = [id(layer) in trainer.setup.settings.recomputed for layer in trainer.model.layers]
-        return [np.array(losses), *trainer.model.state().values()], trainer.setup.bound.values, again
+        return (
+            [np.array(losses), *trainer.model.state().values()],
+            trainer.setup.bound.values,
+            again,
+        )
 
     class Flagged(Model):
         def __init__(self, d_in, d_out):
@@ -173,13 +202,20 @@ def test_the_flag_runs_every_layer_of_a_users_model_again(strategy):
             return h
 
     for size in (1, 3):
-        (kept, much, off), (made, less, on) = (run_simulated(size, train, flag)[0] for flag in (False, True))
+        (kept, much, off), (made, less, on) = (
+            run_simulated(size, train, flag)[0] for flag in (False, True)
+        )
         assert same([kept], [made]) and less <= much and not any(off) and all(on)
 
 
 class Odd(Model):
     def __init__(self, piece, after=lambda model, h: h):
-        self.piece, self.after, self.weight, self.layer = piece, after, gt.Parameter.glorot(D, D), Weighted()
+        self.piece, self.after, self.weight, self.layer = (
+            piece,
+            after,
+            gt.Parameter.glorot(D, D),
+            Weighted(),
+        )
         self.stash, self.runs = None, 0
 
     def forward(self, graph):
@@ -196,11 +232,27 @@ def changes(model, graph, h):
     return h @ model.weight if model.runs == 1 else (h @ model.weight, h @ model.weight)
 
 
-@pytest.mark.parametrize("make, error, message", [
-    (lambda: Odd(stashes, lambda model, h: h + model.stash), TapeError, "computed inside gt.recompute is used outside of it; return it"),
-    (lambda: Odd(changes), TapeError, "the function computed other values when it was run again"),
-    (lambda: Odd(lambda model, graph, h: "text"), UserFunctionError, r"a function given to gt.recompute returned str; expected node"),
-], ids=["stash", "change", "text"])
+@pytest.mark.parametrize(
+    "make, error, message",
+    [
+        (
+            lambda: Odd(stashes, lambda model, h: h + model.stash),
+            TapeError,
+            "computed inside gt.recompute is used outside of it; return it",
+        ),
+        (
+            lambda: Odd(changes),
+            TapeError,
+            "the function computed other values when it was run again",
+        ),
+        (
+            lambda: Odd(lambda model, graph, h: "text"),
+            UserFunctionError,
+            r"a function given to gt.recompute returned str; expected node",
+        ),
+    ],
+    ids=["stash", "change", "text"],
+)
 def test_what_goes_wrong_is_said(make, error, message):
     def program(comm):
         p = build_partition(GRAPH, comm, dtype=np.float64)
@@ -214,5 +266,7 @@ def test_what_goes_wrong_is_said(make, error, message):
 
 
 def test_the_graph_comes_second():
-    with pytest.raises(UserFunctionError, match=r"the graph is of type int; expected the graph that"):
+    with pytest.raises(
+        UserFunctionError, match=r"the graph is of type int; expected the graph that"
+    ):
         gt.recompute(lambda g: g, 3)

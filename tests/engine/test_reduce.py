@@ -1,4 +1,5 @@
 """Gradients of all workers are added up while backward goes on."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -97,6 +98,7 @@ def test_the_order_is_that_of_the_operations_also_without_names():
     for _ in range(2):
         made, order = [], []
         with Tape() as tape:
+
             def once(made=made):
                 out = parameters[0]
                 for p in parameters[1:]:

@@ -1,4 +1,5 @@
 """Relations: a layer sums over edges that are made for the batch, alone and beside the stored ones."""
+
 from __future__ import annotations
 
 import graphs
@@ -39,7 +40,9 @@ def view_of(p, beside_edges):
     """The view whose only level runs over the membership relation, after the stored edges or alone."""
     # not where either end is at home
     nodes = np.arange(p.halo_comm.rank, N, p.halo_comm.size)
-    made = PairPlan(p, Pairs(nodes, HEAD[nodes], nodes, None, np.zeros(len(nodes)))).level(None, p.n_masters)
+    made = PairPlan(p, Pairs(nodes, HEAD[nodes], nodes, None, np.zeros(len(nodes)))).level(
+        None, p.n_masters
+    )
     stored = [full_pass(p, p.relations[EDGE], False)] if beside_edges else []
     level = Level(p.n_masters, p.n_masters, [*stored, *made.passes], "in")
     return GraphView(p, [level], None, RowSpace(p.masters))
@@ -69,7 +72,12 @@ def test_a_layer_sums_over_a_relation_made_for_the_batch(size, beside_edges):
 def test_edges_made_for_the_batch_have_no_stored_values():
     p = run_simulated(1, lambda comm: build_partition(GRAPH, comm, dtype=np.float64))[0]
     view = view_of(p, beside_edges=True)
-    assert not view.levels[0].columns and [sweep.relation.name for sweep in view.levels[0].passes] == ["edge", "pair"]
-    np.testing.assert_array_equal(view.levels[0].gid, np.concatenate((p.edge_gid, np.lexsort((np.arange(N), p.directory.locate(HEAD)[1])))))
+    assert not view.levels[0].columns and [
+        sweep.relation.name for sweep in view.levels[0].passes
+    ] == ["edge", "pair"]
+    np.testing.assert_array_equal(
+        view.levels[0].gid,
+        np.concatenate((p.edge_gid, np.lexsort((np.arange(N), p.directory.locate(HEAD)[1])))),
+    )
     with Tape(), pytest.raises(ColumnError, match=r"gather of Layer reads edge\.weight"):
         Readout(weighted=True)(view)

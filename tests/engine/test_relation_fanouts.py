@@ -1,4 +1,5 @@
 """Neighbour sampling with a number of edges for each relation."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -15,7 +16,9 @@ from graphtheta.errors import ConfigError
 
 RNG = np.random.default_rng(5)
 CODES = RNG.integers(0, 3, 500)
-GRAPH = graphs.random_graph(40, 500, edge_columns={"relation": CODES, "part": RNG.random(500) < 0.7})
+GRAPH = graphs.random_graph(
+    40, 500, edge_columns={"relation": CODES, "part": RNG.random(500) < 0.7}
+)
 TARGETS = [3, 8, 20, 31]
 
 
@@ -58,44 +61,78 @@ def test_every_edge_of_a_relation_is_equally_likely():
 
 
 def test_relations_are_named_and_hops_have_numbers_of_their_own():
-    ends = {("a", "likes", "b"): (np.repeat(np.arange(9), 6), np.tile(np.arange(6), 9)),
-            ("b", "knows", "b"): (np.repeat(np.arange(6), 6), np.tile(np.arange(6), 6))}
-    graph = gt.Graph(ends, {"a": 9, "b": 6}, y={"b": np.zeros(6, int)}, x={"a": np.ones((9, 2)), "b": np.ones((6, 1))})
+    ends = {
+        ("a", "likes", "b"): (np.repeat(np.arange(9), 6), np.tile(np.arange(6), 9)),
+        ("b", "knows", "b"): (np.repeat(np.arange(6), 6), np.tile(np.arange(6), 6)),
+    }
+    graph = gt.Graph(
+        ends,
+        {"a": 9, "b": 6},
+        y={"b": np.zeros(6, int)},
+        x={"a": np.ones((9, 2)), "b": np.ones((6, 1))},
+    )
     far, near = gt.sample(graph, [9, 12], [3, 1], sampler="per_relation:of=likes=2/5")
     relation = graph.edge_columns["relation"]
-    counted = [Counter(zip(b.dst.tolist(), relation[b.edge].tolist(), strict=True)) for b in (near, far)]
-    assert set(counted[0].items()) == {((row, code), k) for row in (0, 1) for code, k in ((0, 2), (1, 3))}
+    counted = [
+        Counter(zip(b.dst.tolist(), relation[b.edge].tolist(), strict=True)) for b in (near, far)
+    ]
+    assert set(counted[0].items()) == {
+        ((row, code), k) for row in (0, 1) for code, k in ((0, 2), (1, 3))
+    }
     assert {(code, k) for (_, code), k in counted[1].items()} == {(0, 5), (1, 1)}
 
 
 def losses(comm, **keys):
-    job = {"model": "rgcn", "strategy": "mini", "batch_size": 8, "fanout": "3,2", "epochs": 2, "backend": "reference", "dtype": "float64",
-           "dropout": 0.5, "sampler": "per_relation:of=2=1/2"}
-    return [row["loss"] for row in gt.Trainer(graph=GRAPH, comm=comm, **{**job, **keys}).fit().history]
+    job = {
+        "model": "rgcn",
+        "strategy": "mini",
+        "batch_size": 8,
+        "fanout": "3,2",
+        "epochs": 2,
+        "backend": "reference",
+        "dtype": "float64",
+        "dropout": 0.5,
+        "sampler": "per_relation:of=2=1/2",
+    }
+    return [
+        row["loss"] for row in gt.Trainer(graph=GRAPH, comm=comm, **{**job, **keys}).fit().history
+    ]
 
 
-@pytest.mark.parametrize("keys", [{}, {"model": "sage", "replace": True, "direction": "both"}, {"mode": "independent"}])
+@pytest.mark.parametrize(
+    "keys", [{}, {"model": "sage", "replace": True, "direction": "both"}, {"mode": "independent"}]
+)
 def test_losses_do_not_depend_on_ranks(keys):
     independent = "mode" in keys
     alone = losses(SerialComm(), **({"views_per_step": 2} if independent else keys))
     for size, (placement, masters) in zip((2, 2, 3, 4), graphs.PLACEMENTS[::2], strict=False):
         if independent and size > 2:
             break
-        for found in run_simulated(size, lambda comm, p=placement, m=masters: losses(comm, partitioner=p, masters=m, **keys)):
+        for found in run_simulated(
+            size,
+            lambda comm, p=placement, m=masters: losses(comm, partitioner=p, masters=m, **keys),
+        ):
             np.testing.assert_allclose(found, alone, rtol=1e-9)
 
 
 def test_self_loops_that_a_job_adds_are_kept():
-    found = losses(SerialComm(), model="sage", self_loops="yes", sampler="per_relation:of=0=0;1=0;2=0")
+    found = losses(
+        SerialComm(), model="sage", self_loops="yes", sampler="per_relation:of=0=0;1=0;2=0"
+    )
     assert np.isfinite(found).all()
 
 
-@pytest.mark.parametrize("of, message", [
-    ("5=1", r"relation '5' is not known; the relations are 0 \(0\), 1 \(1\), 2 \(2\)"),
-    ("1=2;1=3", "names the relation 1 twice"),
-    ("1=2/3/4", "1 has '2/3/4'; expected 2 number"),
-    ("1=x", "1 has 'x'"), ("1", "1 has 'no number'"), ("1=-2", "1 has '-2'"),
-])
+@pytest.mark.parametrize(
+    "of, message",
+    [
+        ("5=1", r"relation '5' is not known; the relations are 0 \(0\), 1 \(1\), 2 \(2\)"),
+        ("1=2;1=3", "names the relation 1 twice"),
+        ("1=2/3/4", "1 has '2/3/4'; expected 2 number"),
+        ("1=x", "1 has 'x'"),
+        ("1", "1 has 'no number'"),
+        ("1=-2", "1 has '-2'"),
+    ],
+)
 def test_bad_numbers(of, message):
     with pytest.raises(ConfigError, match=message):
         losses(SerialComm(), sampler=f"per_relation:of={of}")
@@ -103,4 +140,11 @@ def test_bad_numbers(of, message):
 
 def test_a_graph_without_relations_is_refused():
     with pytest.raises(ConfigError, match="the graph has no relations"):
-        gt.Trainer("sage", graphs.random_graph(20, 60), strategy="mini", fanout="2,2", sampler="per_relation", epochs=1).fit()
+        gt.Trainer(
+            "sage",
+            graphs.random_graph(20, 60),
+            strategy="mini",
+            fanout="2,2",
+            sampler="per_relation",
+            epochs=1,
+        ).fit()

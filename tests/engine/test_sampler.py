@@ -1,4 +1,5 @@
 """Sampling: the same sets on any ranks, the right number of edges, and estimates that are right on average."""
+
 from __future__ import annotations
 
 import graphs
@@ -28,8 +29,12 @@ def test_each_node_gets_its_fanout_or_all_it_has(fanout):
     (found,) = sample(NeighbourSampler((fanout,)), 3, ("vertex-cut", "hash"))
     degree = np.bincount(GRAPH.dst, minlength=20)
     ids = np.array([e for e, _ in found])
-    np.testing.assert_array_equal(np.bincount(GRAPH.dst[ids], minlength=20), np.minimum(degree, fanout))
-    np.testing.assert_allclose(np.bincount(GRAPH.dst[ids], list(found.values()), minlength=20), degree)
+    np.testing.assert_array_equal(
+        np.bincount(GRAPH.dst[ids], minlength=20), np.minimum(degree, fanout)
+    )
+    np.testing.assert_allclose(
+        np.bincount(GRAPH.dst[ids], list(found.values()), minlength=20), degree
+    )
 
 
 @pytest.mark.parametrize("fanout", [1, 3, 200])
@@ -37,7 +42,9 @@ def test_with_replacement_scales_sum_to_the_degree(fanout):
     (found,) = sample(NeighbourSampler((fanout,), replace=True), 3, ("vertex-cut", "hash"))
     degree = np.bincount(GRAPH.dst, minlength=20)
     ids = np.array([e for e, _ in found])
-    np.testing.assert_allclose(np.bincount(GRAPH.dst[ids], list(found.values()), minlength=20), degree)
+    np.testing.assert_allclose(
+        np.bincount(GRAPH.dst[ids], list(found.values()), minlength=20), degree
+    )
     assert np.all(np.bincount(GRAPH.dst[ids], minlength=20) <= fanout)
     times = np.array(list(found.values())) * fanout / degree[GRAPH.dst[ids]]
     np.testing.assert_allclose(times, np.round(times))
@@ -47,7 +54,10 @@ def test_against_the_edges_the_senders_neighbours_are_sampled():
     (found,) = sample(NeighbourSampler((2,)), 2, layers=("out",))
     ids = np.array([e for e, reverse in found if reverse])
     assert len(ids) == len(found)
-    np.testing.assert_array_equal(np.bincount(GRAPH.src[ids], minlength=20), np.minimum(np.bincount(GRAPH.src, minlength=20), 2))
+    np.testing.assert_array_equal(
+        np.bincount(GRAPH.src[ids], minlength=20),
+        np.minimum(np.bincount(GRAPH.src, minlength=20), 2),
+    )
 
 
 def test_excluded_edges_are_never_drawn_and_do_not_count():
@@ -115,7 +125,9 @@ def test_workers_agree_in_two_messages_and_mirrors_without_chosen_edges_take_no_
         sent = comm.ledger.since(before)["other"]
         (sweep,) = view.levels[0].passes
         assert sent["messages"] <= 2 * (comm.size - 1)
-        assert sweep.receivers.plan.n_halo == sum(len(s.row) for s in sweep.selections if s.kinds[1] == MIRROR)
+        assert sweep.receivers.plan.n_halo == sum(
+            len(s.row) for s in sweep.selections if s.kinds[1] == MIRROR
+        )
         return sweep.receivers.plan.n_halo, len(sweep.receivers.plan.rows)
 
     halo, sent = zip(*run_simulated(4, program), strict=True)
@@ -130,7 +142,12 @@ def test_odd_graphs(name):
         first = sample(sampler, layers=("in", "both"), targets=range(graph.n_nodes), graph=graph)
         for size in range(2, min(5, graph.n_nodes + 1)):
             for placement in graphs.PLACEMENTS[::2]:
-                assert sample(sampler, size, placement, ("in", "both"), range(graph.n_nodes), graph=graph) == first
+                assert (
+                    sample(
+                        sampler, size, placement, ("in", "both"), range(graph.n_nodes), graph=graph
+                    )
+                    == first
+                )
 
 
 @pytest.mark.parametrize("replace", [False, True])

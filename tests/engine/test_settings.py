@@ -3,6 +3,7 @@
 A layer runs, one of its settings changes, and it runs again: it must then compute what a layer computes that was made
 with the new setting.
 """
+
 from __future__ import annotations
 
 import copy
@@ -82,6 +83,7 @@ def _in_place(put):
     def done(box, value):
         put(box, value)
         return box
+
     return done
 
 
@@ -90,15 +92,32 @@ BOXES = {
     "list": (lambda v: [0, v], lambda box: box[1], _in_place(lambda box, v: box.__setitem__(1, v))),
     "new list": (lambda v: [v], lambda box: box[0], _replaced(lambda v: [v])),
     "tuple": (lambda v: (v, 0), lambda box: box[0], _replaced(lambda v: (v, 0))),
-    "dict": (lambda v: {"k": v}, lambda box: box["k"], _in_place(lambda box, v: box.__setitem__("k", v))),
-    "namespace": (lambda v: SimpleNamespace(v=v), lambda box: box.v, _in_place(lambda box, v: setattr(box, "v", v))),
+    "dict": (
+        lambda v: {"k": v},
+        lambda box: box["k"],
+        _in_place(lambda box, v: box.__setitem__("k", v)),
+    ),
+    "namespace": (
+        lambda v: SimpleNamespace(v=v),
+        lambda box: box.v,
+        _in_place(lambda box, v: setattr(box, "v", v)),
+    ),
     "module": (Inner, lambda box: box.value, _in_place(lambda box, v: setattr(box, "value", v))),
     "slots": (_slotted, lambda box: box.value, _in_place(lambda box, v: setattr(box, "value", v))),
     "function": (lambda v: lambda: v, lambda box: box(), _replaced(lambda v: lambda: v)),
-    "deque": (lambda v: deque([v]), lambda box: box[0], _in_place(lambda box, v: box.__setitem__(0, v))),
+    "deque": (
+        lambda v: deque([v]),
+        lambda box: box[0],
+        _in_place(lambda box, v: box.__setitem__(0, v)),
+    ),
 }
-LEAVES = {"float": float, "int": round, "numpy scalar": np.float32, "array": lambda v: np.full(4, v),
-          "parameter": lambda v: Parameter(np.full(4, float(v)))}
+LEAVES = {
+    "float": float,
+    "int": round,
+    "numpy scalar": np.float32,
+    "array": lambda v: np.full(4, v),
+    "parameter": lambda v: Parameter(np.full(4, float(v))),
+}
 
 
 def nested(path, value):
@@ -111,7 +130,9 @@ def read_nested(path, box):
 
 def changed(path, box, value):
     """The outermost container after a change of the value inside."""
-    return BOXES[path[0]][2](box, changed(path[1:], BOXES[path[0]][1](box), value)) if path else value
+    return (
+        BOXES[path[0]][2](box, changed(path[1:], BOXES[path[0]][1](box), value)) if path else value
+    )
 
 
 class Drawn(Layer):
@@ -119,7 +140,12 @@ class Drawn(Layer):
 
     def __init__(self, path, stage, sum, direction, attends, value):
         self.weight, self.path, self.stage = Parameter(np.linspace(0.5, 1.5, 4)), path, stage
-        self.sum, self.direction, self.attends, self.box = sum, direction, attends, nested(path, value)
+        self.sum, self.direction, self.attends, self.box = (
+            sum,
+            direction,
+            attends,
+            nested(path, value),
+        )
 
     def scaled(self, x, stage):
         return x * read_nested(self.path, self.box) if stage == self.stage else x
@@ -151,6 +177,7 @@ def put_global(layer, value):
 def set_item(name, key):
     def put(layer, value):
         getattr(layer, name)[key] = value
+
     return put
 
 
@@ -168,45 +195,130 @@ def set_cell(layer, value):
 
 # a kind of setting: how it is made with a value, how it is read, how it changes to another value
 KINDS = {
-    "bool": (set_attribute("on", lambda v: v > 2), lambda self: 3.0 if self.on else 0.5, set_attribute("on", lambda v: v > 2)),
+    "bool": (
+        set_attribute("on", lambda v: v > 2),
+        lambda self: 3.0 if self.on else 0.5,
+        set_attribute("on", lambda v: v > 2),
+    ),
     "int": (set_attribute("n", round), lambda self: self.n, set_attribute("n", round)),
     "float": (set_attribute("f"), lambda self: self.f, set_attribute("f")),
     "str": (set_attribute("s", repr), lambda self: float(self.s), set_attribute("s", repr)),
-    "numpy scalar": (set_attribute("f", np.float64), lambda self: self.f, set_attribute("f", np.float64)),
-    "list item": (set_attribute("a", lambda v: [0, [v]]), lambda self: self.a[1][0], lambda layer, v: layer.a[1].__setitem__(0, v)),
-    "replaced list": (set_attribute("a", lambda v: [v]), lambda self: self.a[0], set_attribute("a", lambda v: [v])),
-    "list as an array": (set_attribute("a", lambda v: [v] * 4), lambda self: np.array(self.a), set_item("a", 2)),
-    "tuple": (set_attribute("a", lambda v: (v, 2)), lambda self: self.a[0], set_attribute("a", lambda v: (v, 2))),
-    "dict item": (set_attribute("a", lambda v: {"k": v}), lambda self: self.a["k"], set_item("a", "k")),
-    "ordered dict": (set_attribute("a", lambda v: OrderedDict(k=v)), lambda self: self.a["k"], set_item("a", "k")),
+    "numpy scalar": (
+        set_attribute("f", np.float64),
+        lambda self: self.f,
+        set_attribute("f", np.float64),
+    ),
+    "list item": (
+        set_attribute("a", lambda v: [0, [v]]),
+        lambda self: self.a[1][0],
+        lambda layer, v: layer.a[1].__setitem__(0, v),
+    ),
+    "replaced list": (
+        set_attribute("a", lambda v: [v]),
+        lambda self: self.a[0],
+        set_attribute("a", lambda v: [v]),
+    ),
+    "list as an array": (
+        set_attribute("a", lambda v: [v] * 4),
+        lambda self: np.array(self.a),
+        set_item("a", 2),
+    ),
+    "tuple": (
+        set_attribute("a", lambda v: (v, 2)),
+        lambda self: self.a[0],
+        set_attribute("a", lambda v: (v, 2)),
+    ),
+    "dict item": (
+        set_attribute("a", lambda v: {"k": v}),
+        lambda self: self.a["k"],
+        set_item("a", "k"),
+    ),
+    "ordered dict": (
+        set_attribute("a", lambda v: OrderedDict(k=v)),
+        lambda self: self.a["k"],
+        set_item("a", "k"),
+    ),
     "deque": (set_attribute("a", lambda v: deque([v])), lambda self: self.a[0], set_item("a", 0)),
-    "set": (set_attribute("a", lambda v: {v}), lambda self: max(self.a), set_attribute("a", lambda v: {v})),
-    "namespace": (set_attribute("a", lambda v: SimpleNamespace(v=v)), lambda self: self.a.v, lambda layer, v: setattr(layer.a, "v", v)),
-    "nested module": (set_attribute("inner", Inner), lambda self: self.inner.value, lambda layer, v: setattr(layer.inner, "value", v)),
-    "slots": (lambda layer, v: (setattr(layer, "a", Slotted()), setattr(layer.a, "value", v)), lambda self: self.a.value,
-              lambda layer, v: setattr(layer.a, "value", v)),
-    "function": (set_attribute("fn", lambda v: partial(float, v)), lambda self: self.fn(), set_attribute("fn", lambda v: lambda: v)),
-    "closure": (set_attribute("cell", lambda v: [v]), lambda self: (lambda: self.cell[0])(), set_cell),
+    "set": (
+        set_attribute("a", lambda v: {v}),
+        lambda self: max(self.a),
+        set_attribute("a", lambda v: {v}),
+    ),
+    "namespace": (
+        set_attribute("a", lambda v: SimpleNamespace(v=v)),
+        lambda self: self.a.v,
+        lambda layer, v: setattr(layer.a, "v", v),
+    ),
+    "nested module": (
+        set_attribute("inner", Inner),
+        lambda self: self.inner.value,
+        lambda layer, v: setattr(layer.inner, "value", v),
+    ),
+    "slots": (
+        lambda layer, v: (setattr(layer, "a", Slotted()), setattr(layer.a, "value", v)),
+        lambda self: self.a.value,
+        lambda layer, v: setattr(layer.a, "value", v),
+    ),
+    "function": (
+        set_attribute("fn", lambda v: partial(float, v)),
+        lambda self: self.fn(),
+        set_attribute("fn", lambda v: lambda: v),
+    ),
+    "closure": (
+        set_attribute("cell", lambda v: [v]),
+        lambda self: (lambda: self.cell[0])(),
+        set_cell,
+    ),
     "class attribute": (set_class, lambda self: self.factor, set_class),
-    "property": (set_attribute("inverse", lambda v: 1 / v), lambda self: self.reciprocal, set_attribute("inverse", lambda v: 1 / v)),
+    "property": (
+        set_attribute("inverse", lambda v: 1 / v),
+        lambda self: self.reciprocal,
+        set_attribute("inverse", lambda v: 1 / v),
+    ),
     "global": (put_global, lambda self: FACTOR, put_global),
-    "array": (set_attribute("a", lambda v: np.full(4, v)), lambda self: self.a, set_attribute("a", lambda v: np.full(4, v))),
-    "array in place": (set_attribute("a", lambda v: np.full(4, v)), lambda self: self.a, set_item("a", 1)),
-    "large array in place": (set_attribute("a", lambda v: np.full((4, 4096), v)), lambda self: self.a[:, 0].copy(), set_item("a", (1, 0))),
+    "array": (
+        set_attribute("a", lambda v: np.full(4, v)),
+        lambda self: self.a,
+        set_attribute("a", lambda v: np.full(4, v)),
+    ),
+    "array in place": (
+        set_attribute("a", lambda v: np.full(4, v)),
+        lambda self: self.a,
+        set_item("a", 1),
+    ),
+    "large array in place": (
+        set_attribute("a", lambda v: np.full((4, 4096), v)),
+        lambda self: self.a[:, 0].copy(),
+        set_item("a", (1, 0)),
+    ),
     "0-d array": (set_attribute("a", np.array), lambda self: self.a, set_item("a", ())),
-    "replaced parameter": (set_attribute("w", lambda v: Parameter(np.full(4, v))), lambda self: self.w,
-                           set_attribute("w", lambda v: Parameter(np.full(4, v)))),
-    "value of a parameter": (set_attribute("w", lambda v: Parameter(np.full(4, v))), lambda self: self.w,
-                             lambda layer, v: setattr(layer.w, "value", np.full(4, v))),
-    "parameter in a list": (set_attribute("w", lambda v: [Parameter(np.full(4, v))]), lambda self: self.w[0],
-                            lambda layer, v: layer.w.__setitem__(0, Parameter(np.full(4, v)))),
-    "static argument": (set_attribute("slope"), lambda self: gt.leaky_relu(self.weight - 1.0, self.slope), set_attribute("slope")),
+    "replaced parameter": (
+        set_attribute("w", lambda v: Parameter(np.full(4, v))),
+        lambda self: self.w,
+        set_attribute("w", lambda v: Parameter(np.full(4, v))),
+    ),
+    "value of a parameter": (
+        set_attribute("w", lambda v: Parameter(np.full(4, v))),
+        lambda self: self.w,
+        lambda layer, v: setattr(layer.w, "value", np.full(4, v)),
+    ),
+    "parameter in a list": (
+        set_attribute("w", lambda v: [Parameter(np.full(4, v))]),
+        lambda self: self.w[0],
+        lambda layer, v: layer.w.__setitem__(0, Parameter(np.full(4, v))),
+    ),
+    "static argument": (
+        set_attribute("slope"),
+        lambda self: gt.leaky_relu(self.weight - 1.0, self.slope),
+        set_attribute("slope"),
+    ),
 }
 VALUES = st.sampled_from([0.25, 0.5, 1.0, 2.0, 3.0, 4.0])
 
 
 def outcome(layer, training=True, size=1):
     """Outputs and the gradients of all parameters by name."""
+
     def program(comm):
         p = build_partition(GRAPH, comm, "vertex-cut", dtype=np.float64)
         model = One(layer)
@@ -217,6 +329,7 @@ def outcome(layer, training=True, size=1):
         rows = np.zeros((GRAPH.n_nodes, 4))
         rows[p.masters] = out.value
         return {"": comm.all_sum(rows), **found}
+
     return run_simulated(size, program)[0]
 
 
@@ -235,7 +348,13 @@ def fresh(kind, stage, value):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(sorted(KINDS)), st.sampled_from(["transform", "gather", "apply"]), VALUES, VALUES, st.booleans())
+@given(
+    st.sampled_from(sorted(KINDS)),
+    st.sampled_from(["transform", "gather", "apply"]),
+    VALUES,
+    VALUES,
+    st.booleans(),
+)
 def test_a_change_takes_effect(kind, stage, before, after, copied):
     layer = fresh(kind, stage, before)
     outcome(layer)
@@ -249,15 +368,28 @@ def test_a_change_takes_effect(kind, stage, before, after, copied):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from(sorted(BOXES)), max_size=3), st.sampled_from(sorted(LEAVES)),
-       st.sampled_from(["transform", "gather", "apply"]), st.sampled_from(["sum", "mean", "max"]), st.sampled_from(["in", "out", "both"]),
-       st.booleans(), VALUES, VALUES, st.integers(1, 2))
-def test_a_nested_change_takes_effect_in_a_drawn_layer(path, leaf, stage, sum, direction, attends, before, after, size):
+@given(
+    st.lists(st.sampled_from(sorted(BOXES)), max_size=3),
+    st.sampled_from(sorted(LEAVES)),
+    st.sampled_from(["transform", "gather", "apply"]),
+    st.sampled_from(["sum", "mean", "max"]),
+    st.sampled_from(["in", "out", "both"]),
+    st.booleans(),
+    VALUES,
+    VALUES,
+    st.integers(1, 2),
+)
+def test_a_nested_change_takes_effect_in_a_drawn_layer(
+    path, leaf, stage, sum, direction, attends, before, after, size
+):
     make = LEAVES[leaf]
     layer = Drawn(path, stage, sum, direction, attends, make(before))
     outcome(layer, size=size)
     layer.box = changed(path, layer.box, make(after))
-    assert_equal(outcome(layer, size=size), outcome(Drawn(path, stage, sum, direction, attends, make(after)), size=size))
+    assert_equal(
+        outcome(layer, size=size),
+        outcome(Drawn(path, stage, sum, direction, attends, make(after)), size=size),
+    )
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -302,8 +434,16 @@ class Keeping(Layer):
         if stage != self.stage:
             return x
         if self.kept is None:
-            self.kept = {"value": lambda: x * 2.0, "of parameters": lambda: self.weight * 2.0, "source": lambda: source}[self.what]()
-        return (self.kept.src.z if stage == "gather" else self.kept.h) * x if self.what == "source" else x * self.kept
+            self.kept = {
+                "value": lambda: x * 2.0,
+                "of parameters": lambda: self.weight * 2.0,
+                "source": lambda: source,
+            }[self.what]()
+        return (
+            (self.kept.src.z if stage == "gather" else self.kept.h) * x
+            if self.what == "source"
+            else x * self.kept
+        )
 
     def transform(self, node):
         return {"z": self.use(node.h, "transform", node)}
@@ -316,8 +456,17 @@ class Keeping(Layer):
 
 
 @pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize(("stage", "what"), [*((stage, what) for stage in ("transform", "gather", "apply")
-                                               for what in ("value", "of parameters")), ("gather", "source")])
+@pytest.mark.parametrize(
+    ("stage", "what"),
+    [
+        *(
+            (stage, what)
+            for stage in ("transform", "gather", "apply")
+            for what in ("value", "of parameters")
+        ),
+        ("gather", "source"),
+    ],
+)
 def test_values_of_an_earlier_pass_are_refused(stage, what, size):
     def program(comm):
         p = build_partition(GRAPH, comm, dtype=np.float64)
@@ -375,7 +524,10 @@ def test_an_unhashable_keyword_is_refused():
     try:
         layer = Layer()
         layer.gather = lambda edge: shift(edge.src.h, by=[1.0])
-        with pytest.raises(GraphThetaError, match=r"gather of Layer: test_settings_shift was given by=\[1.0\].*constants"):
+        with pytest.raises(
+            GraphThetaError,
+            match=r"gather of Layer: test_settings_shift was given by=\[1.0\].*constants",
+        ):
             _run(layer)
     finally:
         del gt.PRIMITIVES["test_settings_shift"]

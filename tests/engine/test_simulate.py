@@ -1,4 +1,5 @@
 """Mistakes between ranks are errors in simulation: never a hang, never silently right."""
+
 from __future__ import annotations
 
 import contextvars
@@ -11,7 +12,9 @@ from graphtheta.errors import CommError, DataError, PeerError
 
 
 def test_results_in_rank_order_and_arguments_passed():
-    assert run_simulated(3, lambda comm, a, b: (comm.rank, comm.size, a, b), 1, b=2) == [(q, 3, 1, 2) for q in range(3)]
+    assert run_simulated(3, lambda comm, a, b: (comm.rank, comm.size, a, b), 1, b=2) == [
+        (q, 3, 1, 2) for q in range(3)
+    ]
 
 
 def test_one_rank_runs_at_a_time_in_a_fixed_order():
@@ -83,7 +86,9 @@ def test_different_collectives():
         run_simulated(2, program)
 
 
-@pytest.mark.parametrize("other", [np.ones(3), np.ones((1, 2)), np.ones(2, np.float32)], ids=["length", "shape", "dtype"])
+@pytest.mark.parametrize(
+    "other", [np.ones(3), np.ones((1, 2)), np.ones(2, np.float32)], ids=["length", "shape", "dtype"]
+)
 def test_different_arrays_in_one_collective(other):
     with pytest.raises(CommError, match="ranks called different operations"):
         run_simulated(2, lambda comm: comm.all_sum(other if comm.rank else np.ones(2)))
@@ -117,22 +122,33 @@ def test_missing_send():
 
 
 def test_missing_receive():
-    with pytest.raises(CommError, match=r"rank 0 sent 4 float64 to rank 1 \(move 33\), which did not receive them"):
-        run_simulated(2, lambda comm: comm.move_begin([(1, np.ones(4))], [], 33).end() if comm.rank == 0 else None)
+    with pytest.raises(
+        CommError, match=r"rank 0 sent 4 float64 to rank 1 \(move 33\), which did not receive them"
+    ):
+        run_simulated(
+            2,
+            lambda comm: (
+                comm.move_begin([(1, np.ones(4))], [], 33).end() if comm.rank == 0 else None
+            ),
+        )
 
 
 def test_missing_end():
     def program(comm):
         comm.move_begin([(1 - comm.rank, np.ones(4))], [(1 - comm.rank, np.empty(4))], 1)
 
-    with pytest.raises(CommError, match=r"rank 0 returned without end\(\) of the move begun at .*test_simulate"):
+    with pytest.raises(
+        CommError, match=r"rank 0 returned without end\(\) of the move begun at .*test_simulate"
+    ):
         run_simulated(2, program)
 
 
 @pytest.mark.parametrize("box", [np.empty(3), np.empty(4, np.int64)], ids=["size", "dtype"])
 def test_receiver_expects_something_else(box):
     def program(comm):
-        comm.move_begin([(1, np.ones(4))], [], 1).end() if comm.rank == 0 else comm.move_begin([], [(0, box.copy())], 1).end()
+        comm.move_begin([(1, np.ones(4))], [], 1).end() if comm.rank == 0 else comm.move_begin(
+            [], [(0, box.copy())], 1
+        ).end()
 
     with pytest.raises(CommError, match="got 4 float64"):
         run_simulated(2, program)
@@ -159,7 +175,9 @@ def test_buffers_are_out_of_bounds_between_begin_and_end():
 
 
 def test_runs_inside_a_rank():
-    inner = run_simulated(2, lambda comm: sum(run_simulated(3, lambda c: int(c.all_sum(np.array(comm.rank))))))
+    inner = run_simulated(
+        2, lambda comm: sum(run_simulated(3, lambda c: int(c.all_sum(np.array(comm.rank)))))
+    )
     assert inner == [0, 9]
 
 

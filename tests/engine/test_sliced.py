@@ -1,4 +1,5 @@
 """Partitions from mapped edges: equal to the bit to those from arrays, with no array as long as the graph."""
+
 from __future__ import annotations
 
 import json
@@ -15,7 +16,13 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.directory import ComputedDirectory, DenseDirectory, TableDirectory
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.partition.partitioner import EDGE_PLACEMENTS, PARTITIONERS, Assignment, EdgePlacement, Partitioner
+from graphtheta.engine.partition.partitioner import (
+    EDGE_PLACEMENTS,
+    PARTITIONERS,
+    Assignment,
+    EdgePlacement,
+    Partitioner,
+)
 from graphtheta.errors import ConfigError, PartitionError
 from graphtheta.ops.kernels.partition import row_order
 from graphtheta.partitioners.registry import EDGE_PLACEMENTS as ALL_PLACEMENTS
@@ -42,14 +49,18 @@ class FromTable(Partitioner):
     def assign(self, source, comm):
         owners = np.arange(source.n_nodes) % comm.size
         comm.barrier() if not self.sequential else None
-        return Assignment(lambda ids: owners[ids], (lambda chunk: chunk.ids % comm.size) if self.edges else None)
+        return Assignment(
+            lambda ids: owners[ids], (lambda chunk: chunk.ids % comm.size) if self.edges else None
+        )
 
 
 def mapped(graph, folder):
     """The same graph with its edges in files."""
     for name in ("src", "dst"):
         np.save(folder / f"{name}.npy", getattr(graph, name))
-    return graph.replace(edge_index=tuple(np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("src", "dst")))
+    return graph.replace(
+        edge_index=tuple(np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("src", "dst"))
+    )
 
 
 def build(comm, graph, *placement):
@@ -66,12 +77,19 @@ def check(graph, folder, size, placement, **options):
         for x, y in zip(graphs.arrays_of(own), graphs.arrays_of(whole), strict=True):
             np.testing.assert_array_equal(x, y)
             assert x.dtype == y.dtype and x.flags.c_contiguous == y.flags.c_contiguous
-        assert (own.n_masters, own.n_nodes, own.n_edges) == (whole.n_masters, whole.n_nodes, whole.n_edges)
+        assert (own.n_masters, own.n_nodes, own.n_edges) == (
+            whole.n_masters,
+            whole.n_nodes,
+            whole.n_edges,
+        )
         ids = np.random.default_rng(comm.rank).integers(0, graph.n_nodes, 20)
         for x, y in zip(own.directory.locate(ids), whole.directory.locate(ids), strict=True):
             np.testing.assert_array_equal(x, y)
         rule = PARTITIONERS.find(placement[-1].partition(":")[0]).by_rule
-        assert [type(p.directory) for p in (whole, own)] == [DenseDirectory, ComputedDirectory if rule else TableDirectory]
+        assert [type(p.directory) for p in (whole, own)] == [
+            DenseDirectory,
+            ComputedDirectory if rule else TableDirectory,
+        ]
         return own.n_masters
 
     assert sum(run_simulated(size, program)) == graph.n_nodes
@@ -110,15 +128,25 @@ def test_owners_and_workers_that_follow_no_rule(size, tmp_path, monkeypatch):
     monkeypatch.setitem(EDGE_PLACEMENTS, "by_table", ByTable)
     monkeypatch.setitem(PARTITIONERS, "from_table", FromTable)
     np.save(tmp_path / "owners.npy", np.arange(40) % size)
-    ours = [*ALL_PLACEMENTS], [name for name in PARTITIONERS if name not in ("louvain", "leiden", "metis", "file")]
-    pairs = {(placement, masters) for placement, masters in zip(ours[0] * 3, ours[1] * 3, strict=False)}
-    pairs |= {("1d-src", "from_table:edges=yes"), ("by_table", "from_table"), ("1d-dst", f"file:path={tmp_path}/owners.npy")}
+    ours = (
+        [*ALL_PLACEMENTS],
+        [name for name in PARTITIONERS if name not in ("louvain", "leiden", "metis", "file")],
+    )
+    pairs = {
+        (placement, masters) for placement, masters in zip(ours[0] * 3, ours[1] * 3, strict=False)
+    }
+    pairs |= {
+        ("1d-src", "from_table:edges=yes"),
+        ("by_table", "from_table"),
+        ("1d-dst", f"file:path={tmp_path}/owners.npy"),
+    }
     for pair in sorted(pairs):
         check(graphs.random_graph(40, 130), tmp_path, size, pair)
 
 
 def test_a_sequential_partitioner_runs_once(tmp_path, monkeypatch):
     """It runs on rank 0; its errors are raised on all ranks."""
+
     @dataclass(frozen=True)
     class Once(FromTable):
         name = "once"
@@ -161,7 +189,12 @@ def test_memory_of_a_worker_shrinks_with_the_number_of_workers(tmp_path):
     src, dst = np.random.default_rng(0).integers(0, n, (2, 20_000))
     np.save(tmp_path / "src.npy", src)
     np.save(tmp_path / "dst.npy", dst)
-    words = [sys.executable, str(Path(__file__).with_name("sliced_program.py")), str(tmp_path), str(n)]
+    words = [
+        sys.executable,
+        str(Path(__file__).with_name("sliced_program.py")),
+        str(tmp_path),
+        str(n),
+    ]
     done = [ranks.run(words), ranks.run([str(ranks.MPIEXEC), "-n", "3", *words])]
     assert [p.returncode for p in done] == [0, 0], done
     (one,), three = (json.loads(p.stdout) for p in done)

@@ -1,4 +1,5 @@
 """Messages over a chosen link arrive no sooner than they should, and unchanged."""
+
 from __future__ import annotations
 
 import json
@@ -17,7 +18,9 @@ from graphtheta.errors import ConfigError
 LATENCY, BANDWIDTH = 0.1, 1e6
 PROGRAM = Path(__file__).with_name("slow_program.py")
 # mpiexec from a wheel lies beside the interpreter
-MPIEXEC = shutil.which("mpiexec", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))))
+MPIEXEC = shutil.which(
+    "mpiexec", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+)
 
 
 def test_messages_take_their_time(tmp_path):
@@ -41,6 +44,13 @@ def test_links_are_read():
     assert read_link(" 1.5 ms , 100 Mbit/s ") == pytest.approx((1.5e-3, 1.25e7, False, 1))
     assert read_link("50us,10Gbit/s,blocking")[2]
     assert read_link("50us,10Gbit/s, 2 ranks a machine")[2:] == (False, 2)
-    for wrong in ("", "50us", "fast", "50us,0Gbit/s", "10Gbit/s,50us", "50us,1Gbit/s,0 ranks a machine"):
+    for wrong in (
+        "",
+        "50us",
+        "fast",
+        "50us,0Gbit/s",
+        "10Gbit/s,50us",
+        "50us,1Gbit/s,0 ranks a machine",
+    ):
         with pytest.raises(ConfigError, match="expected latency and bandwidth"):
             read_link(wrong)

@@ -1,4 +1,5 @@
 """Real processes: the contract under mpiexec, ends of a job, and how a process finds its communicator."""
+
 from __future__ import annotations
 
 import os
@@ -26,7 +27,9 @@ pytestmark = pytest.mark.cold
 PROGRAM = str(Path(__file__).with_name("mpi_program.py"))
 
 
-def job(size: int, scenario: str, *flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def job(
+    size: int, scenario: str, *flags: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     assert MPIEXEC is not None
     return run([MPIEXEC, "-n", str(size), sys.executable, PROGRAM, scenario, *flags], **environment)
 
@@ -49,21 +52,33 @@ class TestMpi:
     def test_sums_have_the_bits_of_simulated_ranks(self):
         done = job(3, "bits")
         kinds, *digits = done.stdout.split()
-        expected = run_simulated(3, lambda comm: [comm.all_sum(awkward(comm.rank, n)).tobytes().hex()[:4000] for n in (7, 400_001)])
+        expected = run_simulated(
+            3,
+            lambda comm: [
+                comm.all_sum(awkward(comm.rank, n)).tobytes().hex()[:4000] for n in (7, 400_001)
+            ],
+        )
         assert kinds == "1" and digits == expected[0], done.stderr
 
     def test_more_ranks_than_cores(self):
         done = job(2 * len(os.sched_getaffinity(0)) + 1, "crowd")
         assert done.stdout == "crowd passed\n" and done.returncode == 0, done.stderr
 
-    @pytest.mark.parametrize(("gone", "end"), [(1, "sys.exit(3)"), (0, "sys.exit()"), (2, "os.environ['PMI_FD'] = '77'")], ids=str)
+    @pytest.mark.parametrize(
+        ("gone", "end"),
+        [(1, "sys.exit(3)"), (0, "sys.exit()"), (2, "os.environ['PMI_FD'] = '77'")],
+        ids=str,
+    )
     def test_a_rank_that_ends_before_mpi_has_started(self, gone, end):
         """Also by itself without an error, and if MPI does not start there."""
         program = f"import os, sys\nif os.environ['PMI_RANK'] == '{gone}': {end}\nimport graphtheta.engine.runtime.start as s\ns.start()"
         done = run([MPIEXEC, "-n", "3", sys.executable, "-c", program])
         speaks = 1 if gone == 0 else 0
         assert done.returncode != 0
-        assert f"rank {speaks}: CommError: MPI cannot start, because rank {gone} ended before it did; see the messages" in done.stderr
+        assert (
+            f"rank {speaks}: CommError: MPI cannot start, because rank {gone} ended before it did; see the messages"
+            in done.stderr
+        )
         assert done.stderr.count("CommError") == 1
 
     def test_status_of_the_program(self):
@@ -90,21 +105,33 @@ class TestEnds:
         done = job(3, "one_raises", *flags)
         assert done.returncode != 0 and done.stdout == ""
         first, second = done.stderr.splitlines()
-        assert first == "rank 1/3: DataError: labels.npy has 3 rows, the graph 4 nodes; give one label for each node"
-        assert re.fullmatch(r"meanwhile ranks 0 and 2: in barrier\(\) at engine/mpi_program.py:\d+ in one_raises, stage other", second)
+        assert (
+            first
+            == "rank 1/3: DataError: labels.npy has 3 rows, the graph 4 nodes; give one label for each node"
+        )
+        assert re.fullmatch(
+            r"meanwhile ranks 0 and 2: in barrier\(\) at engine/mpi_program.py:\d+ in one_raises, stage other",
+            second,
+        )
 
     @both_ways
     def test_a_bug_shows_its_traceback(self, flags):
         done = job(2, "first_raises", *flags)
         assert done.returncode != 0
-        assert done.stderr.startswith("rank 0/2: Traceback") and done.stderr.count("ZeroDivisionError: a bug") == 1
+        assert (
+            done.stderr.startswith("rank 0/2: Traceback")
+            and done.stderr.count("ZeroDivisionError: a bug") == 1
+        )
 
     @both_ways
     @pytest.mark.parametrize("size", [2, 3])
     def test_all_fail_alike(self, size, flags):
         done = job(size, "all_raise", *flags)
         assert done.returncode == 2
-        assert done.stderr == f"rank 0/{size}: ConfigError: hidden: expected at least 1, got 0\n" and done.stdout == ""
+        assert (
+            done.stderr == f"rank 0/{size}: ConfigError: hidden: expected at least 1, got 0\n"
+            and done.stdout == ""
+        )
 
     def test_all_fail_and_end_late(self):
         """If a rank ended itself where MPI takes long, the launcher would kill the others."""
@@ -136,24 +163,40 @@ class TestEnds:
     def test_a_rank_exits(self, flags):
         done = job(2, "exits_early", *flags)
         assert done.returncode != 0 and done.stderr.count("\n") == 2
-        said = "rank 0/2: CommError: rank 1 has exited" if flags else "rank 1/2: the program ended here with exit status 3"
+        said = (
+            "rank 0/2: CommError: rank 1 has exited"
+            if flags
+            else "rank 1/2: the program ended here with exit status 3"
+        )
         assert done.stderr.startswith(said)
 
     def test_missing_message(self):
         done = job(2, "missing_message")
         assert done.returncode != 0
-        assert "rank 0/2: CommError: rank 1 has exited, but rank 0 waits for it in to_mirrors from ranks [1]" in done.stderr
+        assert (
+            "rank 0/2: CommError: rank 1 has exited, but rank 0 waits for it in to_mirrors from ranks [1]"
+            in done.stderr
+        )
 
     def test_wrong_size(self):
         done = job(2, "wrong_size")
         assert done.returncode != 0
-        assert "rank 0/2: CommError: move: rank 0 expects 32 bytes from rank 1 (to_mirrors), got 24" in done.stderr
+        assert (
+            "rank 0/2: CommError: move: rank 0 expects 32 bytes from rank 1 (to_mirrors), got 24"
+            in done.stderr
+        )
 
     def test_mismatch(self):
         done = job(2, "mismatch")
         assert done.returncode == 1 and done.stderr.count("CommError") == 1
-        assert re.search(r"rank 0: operation \d+, all_sum\(float64, \(3,\)\) at engine/mpi_program.py:\d+ in mismatch", done.stderr)
-        assert re.search(r"rank 1: operation \d+, all_gather\(\) at engine/mpi_program.py:\d+ in mismatch", done.stderr)
+        assert re.search(
+            r"rank 0: operation \d+, all_sum\(float64, \(3,\)\) at engine/mpi_program.py:\d+ in mismatch",
+            done.stderr,
+        )
+        assert re.search(
+            r"rank 1: operation \d+, all_gather\(\) at engine/mpi_program.py:\d+ in mismatch",
+            done.stderr,
+        )
 
     @both_ways
     def test_interrupted(self, flags):
@@ -183,26 +226,39 @@ class TestStart:
     def test_launcher_of_another_mpi(self, environment, flags):
         done = run([sys.executable, PROGRAM, "interface", *flags], **environment)
         assert done.returncode == 1 and done.stdout == ""
-        assert "CommError: 2 processes were started together, but each has an MPI world of size 1" in done.stderr
+        assert (
+            "CommError: 2 processes were started together, but each has an MPI world of size 1"
+            in done.stderr
+        )
         assert done.stderr.count("\n") == 1
 
     def test_mpi_not_installed(self):
         without = "import sys, runpy; sys.modules['mpi4py'] = None; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
         for rank, lines in (("0", 1), ("1", 0)):
-            done = run([sys.executable, "-c", without, PROGRAM, "interface"], PMI_SIZE="2", PMI_RANK=rank)
+            done = run(
+                [sys.executable, "-c", without, PROGRAM, "interface"], PMI_SIZE="2", PMI_RANK=rank
+            )
             assert done.returncode == 2 and done.stderr.count("\n") == lines
             if rank == "0":
-                assert "ConfigError: 2 processes were started together" in done.stderr and '"graphtheta[mpich]"' in done.stderr
+                assert (
+                    "ConfigError: 2 processes were started together" in done.stderr
+                    and '"graphtheta[mpich]"' in done.stderr
+                )
 
     def test_patience(self):
-        assert read_patience(" ") is None and read_patience("0") == 0 and read_patience("2.5") == 2.5
+        assert (
+            read_patience(" ") is None and read_patience("0") == 0 and read_patience("2.5") == 2.5
+        )
         for text in ("long", "-1", "nan", "inf"):
             with pytest.raises(ConfigError, match="is not a number of seconds"):
                 read_patience(text)
 
     def test_one_rank_error_is_one_line(self):
         done = run([sys.executable, PROGRAM, "all_raise"])
-        assert (done.returncode, done.stderr) == (2, "ConfigError: hidden: expected at least 1, got 0\n")
+        assert (done.returncode, done.stderr) == (
+            2,
+            "ConfigError: hidden: expected at least 1, got 0\n",
+        )
 
 
 class TestThreads:
@@ -228,15 +284,26 @@ class TestReport:
     def test_words(self):
         assert report(DataError("x"), 1, 4) == "rank 1/4: DataError: x\n"
         assert report(SystemExit(2), 0, 2) == "" and report(SystemExit("bye"), 0, 1) == "bye\n"
-        assert report(KeyboardInterrupt(), 0, 1) == "interrupted\n" and report(BrokenPipeError(), 0, 1) == ""
+        assert (
+            report(KeyboardInterrupt(), 0, 1) == "interrupted\n"
+            and report(BrokenPipeError(), 0, 1) == ""
+        )
         try:
             np.ones(2) @ np.ones(3)
         except ValueError as error:
             assert report(error, 0, 1).startswith("Traceback")
 
     def test_status(self):
-        errors = (SystemExit(), SystemExit(0), SystemExit(3), SystemExit("x"), KeyboardInterrupt(), BrokenPipeError(), DataError(),
-                  ConfigError())
+        errors = (
+            SystemExit(),
+            SystemExit(0),
+            SystemExit(3),
+            SystemExit("x"),
+            KeyboardInterrupt(),
+            BrokenPipeError(),
+            DataError(),
+            ConfigError(),
+        )
         assert [exit_code(error) for error in errors] == [0, 0, 3, 1, 130, 141, 1, 2]
 
     def test_what_was_said_is_waited_for(self):
@@ -263,7 +330,9 @@ class TestReport:
 def test_processes_that_are_missing(monkeypatch, tmp_path):
     monkeypatch.setenv("PMI_SIZE", "4")
     assert missing([0, 2], 4) == "rank 1, 3"
-    assert missing([5], 2).startswith("1 of the 2 processes on ") and missing([5], 2).endswith(", of which rank 5 still run,")
+    assert missing([5], 2).startswith("1 of the 2 processes on ") and missing([5], 2).endswith(
+        ", of which rank 5 still run,"
+    )
     (tmp_path / "7" / "task" / "7").mkdir(parents=True)
     assert living(tmp_path / "7") == []
     (tmp_path / "7" / "task" / "7" / "children").write_text("8 9 10 ")

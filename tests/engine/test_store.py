@@ -1,4 +1,5 @@
 """Columns and stores: rows as they were given, roles that overlays keep, and reads that are begun early and ended once."""
+
 from __future__ import annotations
 
 import pickle
@@ -34,7 +35,11 @@ class Slow:
     def read_begin(self, rows):
         self.begun.append(None if rows is None else rows.tolist())
         number = len(self.begun) - 1
-        return type("SlowRead", (), {"end": lambda _: self.ended.append(number) or (X if rows is None else X[rows])})()
+        return type(
+            "SlowRead",
+            (),
+            {"end": lambda _: self.ended.append(number) or (X if rows is None else X[rows])},
+        )()
 
 
 def mapped(folder, values=X):
@@ -43,20 +48,34 @@ def mapped(folder, values=X):
 
 
 def store(**columns):
-    return ColumnStore(9, {"x": (Role.FEATURE, MemoryColumn(X)), "y": (Role.TARGET, MemoryColumn(np.arange(9))), **columns})
+    return ColumnStore(
+        9,
+        {
+            "x": (Role.FEATURE, MemoryColumn(X)),
+            "y": (Role.TARGET, MemoryColumn(np.arange(9))),
+            **columns,
+        },
+    )
 
 
 def kinds(folder):
     """One column of each kind, with the same values."""
     turned = np.arange(9)[::-1]
-    return {"memory": MemoryColumn(X), "sparse": MemoryColumn(sp.csr_array(X)), "mapped": mapped(folder),
-            "ordered": MemoryColumn(X[::-1].copy(), turned), "selected": SelectedColumn(MemoryColumn(X[::-1]), turned, np.float32)}
+    return {
+        "memory": MemoryColumn(X),
+        "sparse": MemoryColumn(sp.csr_array(X)),
+        "mapped": mapped(folder),
+        "ordered": MemoryColumn(X[::-1].copy(), turned),
+        "selected": SelectedColumn(MemoryColumn(X[::-1]), turned, np.float32),
+    }
 
 
 @pytest.mark.parametrize("kind", ["memory", "ordered", "sparse", "mapped", "selected"])
 def test_rows_are_those_that_were_given(kind, tmp_path):
     column = kinds(tmp_path)[kind]
-    assert column.shape == X.shape and column.dtype == X.dtype and column.sparse == (kind == "sparse")
+    assert (
+        column.shape == X.shape and column.dtype == X.dtype and column.sparse == (kind == "sparse")
+    )
     for rows, expected in ((ROWS, X[ROWS]), (None, X), (ROWS, X[ROWS]), (ROWS[:0], X[:0])):
         found = column.read_begin(rows).end()
         assert sp.issparse(found) == column.sparse
@@ -78,8 +97,13 @@ def test_rows_in_another_order_are_copied_once():
 def test_bytes_in_memory(tmp_path):
     rows = sp.csr_array(X)
     found = {name: column.nbytes for name, column in kinds(tmp_path).items()}
-    assert found == {"memory": X.nbytes, "ordered": X.nbytes, "mapped": 0, "selected": X.nbytes,
-                     "sparse": rows.data.nbytes + rows.indices.nbytes + rows.indptr.nbytes}
+    assert found == {
+        "memory": X.nbytes,
+        "ordered": X.nbytes,
+        "mapped": 0,
+        "selected": X.nbytes,
+        "sparse": rows.data.nbytes + rows.indices.nbytes + rows.indptr.nbytes,
+    }
     assert store().nbytes == X.nbytes + np.arange(9).nbytes
 
 
@@ -90,9 +114,17 @@ def test_a_selected_column_converts_what_it_reads(tmp_path):
     np.testing.assert_array_equal(found, X[[0, 5]])
 
 
-@pytest.mark.parametrize("returned, message", [
-    (X[:3], r"Slow: a read of 4 rows returned ndarray \[3, 4\]; expected ndarray \[4, 4\]"), (X[:4, :1], r"returned ndarray \[4, 1\]"),
-    (sp.csr_array(X[:4]), "returned csr"), (X[:4].tolist(), r"returned list \[\]"), (None, "returned NoneType")], ids=str)
+@pytest.mark.parametrize(
+    "returned, message",
+    [
+        (X[:3], r"Slow: a read of 4 rows returned ndarray \[3, 4\]; expected ndarray \[4, 4\]"),
+        (X[:4, :1], r"returned ndarray \[4, 1\]"),
+        (sp.csr_array(X[:4]), "returned csr"),
+        (X[:4].tolist(), r"returned list \[\]"),
+        (None, "returned NoneType"),
+    ],
+    ids=str,
+)
 def test_a_read_returns_what_was_asked_for(returned, message):
     slow = Slow()
     slow.read_begin = lambda rows: type("Wrong", (), {"end": lambda _: returned})()
@@ -116,8 +148,16 @@ def test_a_mapped_column_is_pickled_as_its_path(tmp_path):
     assert len(text) < 1000 and pickle.loads(text).shape == (1000, 100)
 
 
-@pytest.mark.parametrize("rows", [np.arange(3, 9), np.arange(9)[::-1], np.array([4, 4, 4]), np.array([8, 0, 8, 1, 2, 3] * 50)], ids=str)
-@pytest.mark.parametrize("values", [X, X[:, 0].copy(), np.zeros((9, 0), np.float32), np.arange(9) > 4], ids=lambda x: str(x.shape))
+@pytest.mark.parametrize(
+    "rows",
+    [np.arange(3, 9), np.arange(9)[::-1], np.array([4, 4, 4]), np.array([8, 0, 8, 1, 2, 3] * 50)],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "values",
+    [X, X[:, 0].copy(), np.zeros((9, 0), np.float32), np.arange(9) > 4],
+    ids=lambda x: str(x.shape),
+)
 def test_rows_of_a_file_are_read_in_parts_and_put_in_order(values, rows, tmp_path, monkeypatch):
     monkeypatch.setattr(mapped_columns, "_PART", 64)
     column = mapped(tmp_path, values)
@@ -151,16 +191,33 @@ def test_rows_of_the_next_batch_are_read_while_one_computes(in_flight, tmp_path,
     graph = graphs.random_graph(40, 200).replace(x=MappedColumn(tmp_path / "x.npy"))
     comm = SerialComm()
     comm.cores = 2
-    trainer = gt.Trainer(graph=graph, comm=comm, strategy="mini", batch_size=7, views_in_flight=in_flight, views_per_step=2, epochs=1)
+    trainer = gt.Trainer(
+        graph=graph,
+        comm=comm,
+        strategy="mini",
+        batch_size=7,
+        views_in_flight=in_flight,
+        views_per_step=2,
+        epochs=1,
+    )
     most.clear()
     trainer.train_epoch(0)
     assert max(most) == in_flight
 
 
-@pytest.mark.parametrize("content, message", [
-    (b"not an array", "cannot be mapped as a column"), (b"", "cannot be mapped as a column"), (None, "cannot be mapped as a column"),
-    (np.float32(1), "array of numbers"), (np.array(["a", "b"]), "array of numbers"), (np.asfortranarray(X), "C order"),
-    (np.array([{}, {}]), "cannot be mapped as a column")], ids=str)
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"not an array", "cannot be mapped as a column"),
+        (b"", "cannot be mapped as a column"),
+        (None, "cannot be mapped as a column"),
+        (np.float32(1), "array of numbers"),
+        (np.array(["a", "b"]), "array of numbers"),
+        (np.asfortranarray(X), "C order"),
+        (np.array([{}, {}]), "cannot be mapped as a column"),
+    ],
+    ids=str,
+)
 def test_what_is_no_mapped_column_is_refused(content, message, tmp_path):
     path = tmp_path / "bad.npy"
     if isinstance(content, bytes):
@@ -179,9 +236,18 @@ def test_an_archive_is_no_mapped_column(tmp_path):
 
 def test_roles():
     s = store(train=(Role.MASK, MemoryColumn(X[:, 0] > 0)))
-    assert s.names() == ("x", "y", "train") and s.readable() == ("x",) and s.names(Role.MASK) == ("train",)
+    assert (
+        s.names() == ("x", "y", "train")
+        and s.readable() == ("x",)
+        and s.names(Role.MASK) == ("train",)
+    )
     assert s.role("y") is Role.TARGET and "y" in s and "z" not in s
-    for wrong in (lambda: s.role("z"), lambda: s.column("z"), lambda: s.read("z"), lambda: s.read_begin(["x", "z"])):
+    for wrong in (
+        lambda: s.role("z"),
+        lambda: s.column("z"),
+        lambda: s.read("z"),
+        lambda: s.read_begin(["x", "z"]),
+    ):
         with pytest.raises(KeyError, match="z"):
             wrong()
 
@@ -203,7 +269,11 @@ def test_rows_of_a_store_are_counted():
 def test_empty_keeps_names_roles_and_types():
     s = store(words=(Role.FEATURE, MemoryColumn(sp.csr_array(X)))).empty()
     assert s.n_rows == 0 and s.readable() == ("x", "words") and s.role("y") is Role.TARGET
-    assert s.read("x").shape == s.read("words").shape == (0, 4) and s.column("words").sparse and s.read("y").dtype == np.int64
+    assert (
+        s.read("x").shape == s.read("words").shape == (0, 4)
+        and s.column("words").sparse
+        and s.read("y").dtype == np.int64
+    )
 
 
 def test_several_columns_are_read_at_once():
@@ -247,7 +317,11 @@ def test_all_rows_are_read_anew_and_not_kept():
     slow = Slow()
     reader = store(x=(Role.FEATURE, slow)).prefixes(None)
     reader.read_begin(["x"], 9)
-    assert reader.read("x", 9) is X and reader.read("x", 0).shape == (0, 4) and reader.read("x", 9) is X
+    assert (
+        reader.read("x", 9) is X
+        and reader.read("x", 0).shape == (0, 4)
+        and reader.read("x", 9) is X
+    )
     assert slow.begun == [None] * 3 and slow.ended == [0, 1, 2]
 
 

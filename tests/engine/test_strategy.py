@@ -1,4 +1,5 @@
 """Strategies: every target once an epoch on any ranks, and the numbers of a dense computation."""
+
 from __future__ import annotations
 
 import graphs
@@ -20,7 +21,9 @@ from graphtheta.tasks.kinds.links import Links
 RING = np.arange(24)
 BASE = graphs.random_graph(24, 60, seed=2, hub=False).without_self_loops()
 # one self loop each
-GRAPH = graphs.fill(np.concatenate((BASE.src, RING)), np.concatenate((BASE.dst, RING)), 24, edge_weight=None)
+GRAPH = graphs.fill(
+    np.concatenate((BASE.src, RING)), np.concatenate((BASE.dst, RING)), 24, edge_weight=None
+)
 CLUSTERS = RING * 7 % 5
 
 
@@ -51,8 +54,16 @@ class Net(Model):
         return h[..., :3]
 
 
-def epoch(strategy_of, size=1, placement=graphs.PLACEMENTS[0], epochs=(0,), graph=GRAPH, layers=("in", "in")):
+def epoch(
+    strategy_of,
+    size=1,
+    placement=graphs.PLACEMENTS[0],
+    epochs=(0,),
+    graph=GRAPH,
+    layers=("in", "in"),
+):
     """Loss, gradients and targets of every step of some epochs."""
+
     def program(comm):
         p = build_partition(graph, comm, *placement, dtype=np.float64)
         task = NodeTask(p, "classes")
@@ -66,7 +77,13 @@ def epoch(strategy_of, size=1, placement=graphs.PLACEMENTS[0], epochs=(0,), grap
                     loss = task.loss(view, model(view))
                 grads = GradientSum(comm, model.parameters()).finish(tape.backward(loss))
                 ids = view.space.gid[: view.n_targets][view.node_column("train", view.n_targets)]
-                found.append((float(comm.all_sum(loss.value)), grads, np.sort(np.concatenate(comm.all_gather(ids)))))
+                found.append(
+                    (
+                        float(comm.all_sum(loss.value)),
+                        grads,
+                        np.sort(np.concatenate(comm.all_gather(ids))),
+                    )
+                )
         return found
 
     return run_simulated(size, program)[0]
@@ -84,18 +101,30 @@ def same(a, b):
 STRATEGIES = {
     "global": lambda p, layers, task: GlobalBatch(p, layers, task),
     "mini": lambda p, layers, task: MiniBatch(p, layers, task, batch_size=3),
-    "sampled": lambda p, layers, task: MiniBatch(p, layers, task, batch_size=3, sampler=NeighbourSampler((2, 1))),
-    "replaced": lambda p, layers, task: MiniBatch(p, layers, task, batch_size=4, sampler=NeighbourSampler((2, 3), replace=True)),
-    "cluster": lambda p, layers, task: ClusterBatch(p, layers, task, clusters=CLUSTERS[p.masters], per_batch=2),
-    "cluster, all options": lambda p, layers, task: ClusterBatch(p, layers, task, clusters=CLUSTERS[p.masters], boundary_hops=1,
-                                                                 degrees="view", diagonal=0.7),
+    "sampled": lambda p, layers, task: MiniBatch(
+        p, layers, task, batch_size=3, sampler=NeighbourSampler((2, 1))
+    ),
+    "replaced": lambda p, layers, task: MiniBatch(
+        p, layers, task, batch_size=4, sampler=NeighbourSampler((2, 3), replace=True)
+    ),
+    "cluster": lambda p, layers, task: ClusterBatch(
+        p, layers, task, clusters=CLUSTERS[p.masters], per_batch=2
+    ),
+    "cluster, all options": lambda p, layers, task: ClusterBatch(
+        p, layers, task, clusters=CLUSTERS[p.masters], boundary_hops=1, degrees="view", diagonal=0.7
+    ),
 }
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_batches_do_not_depend_on_ranks(name):
     expected = epoch(STRATEGIES[name], epochs=(0, 3))
-    for size, placement in ((2, graphs.PLACEMENTS[1]), (3, graphs.PLACEMENTS[4]), (5, graphs.PLACEMENTS[2]), (8, graphs.PLACEMENTS[5])):
+    for size, placement in (
+        (2, graphs.PLACEMENTS[1]),
+        (3, graphs.PLACEMENTS[4]),
+        (5, graphs.PLACEMENTS[2]),
+        (8, graphs.PLACEMENTS[5]),
+    ):
         same(epoch(STRATEGIES[name], size, placement, (0, 3)), expected)
 
 
@@ -104,7 +133,9 @@ def test_an_epoch_takes_every_target_once(name):
     targets = np.flatnonzero(GRAPH.train)
     first, second = (epoch(STRATEGIES[name], 3, epochs=(e,)) for e in (0, 1))
     for found in (first, second):
-        np.testing.assert_array_equal(np.sort(np.concatenate([ids for _, _, ids in found])), targets)
+        np.testing.assert_array_equal(
+            np.sort(np.concatenate([ids for _, _, ids in found])), targets
+        )
     if name != "global":
         assert [ids.tolist() for _, _, ids in first] != [ids.tolist() for _, _, ids in second]
 
@@ -112,9 +143,13 @@ def test_an_epoch_takes_every_target_once(name):
 def test_a_mini_batch_of_all_targets_is_the_global_batch():
     whole = epoch(STRATEGIES["global"])
     every = NeighbourSampler((99, -1))
-    for build in (lambda p, layers, task: MiniBatch(p, layers, task, batch_size=99),
-                  lambda p, layers, task: MiniBatch(p, layers, task, batch_size=99, sampler=every),
-                  lambda p, layers, task: ClusterBatch(p, layers, task, clusters=CLUSTERS[p.masters], per_batch=5)):
+    for build in (
+        lambda p, layers, task: MiniBatch(p, layers, task, batch_size=99),
+        lambda p, layers, task: MiniBatch(p, layers, task, batch_size=99, sampler=every),
+        lambda p, layers, task: ClusterBatch(
+            p, layers, task, clusters=CLUSTERS[p.masters], per_batch=5
+        ),
+    ):
         for size in (1, 4):
             same(epoch(build, size, graphs.PLACEMENTS[4]), whole)
 
@@ -132,17 +167,23 @@ def dense_cluster_gcn(nodes, targets, diagonal, degrees, weights):
     for w in weights:
         h = np.tanh(a @ h @ w)
     z = h[targets, :3]
-    return float(np.mean(np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(targets)), GRAPH.y[targets]]))
+    return float(
+        np.mean(np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(targets)), GRAPH.y[targets]])
+    )
 
 
 @pytest.mark.parametrize("hops", [0, 1, 2])
-@pytest.mark.parametrize("degrees, diagonal", [("graph", 0.0), ("view", 0.0), ("view", 0.7), ("graph", 1.0)])
+@pytest.mark.parametrize(
+    "degrees, diagonal", [("graph", 0.0), ("view", 0.0), ("view", 0.7), ("graph", 1.0)]
+)
 def test_cluster_batches_equal_dense_cluster_gcn(degrees, diagonal, hops):
     weights = [layer.w.value for layer in Net().layers]
     adjacent = np.eye(24, dtype=bool)
     adjacent[GRAPH.src, GRAPH.dst] = adjacent[GRAPH.dst, GRAPH.src] = True
     options = dict(per_batch=2, degrees=degrees, diagonal=diagonal, boundary_hops=hops)
-    build = lambda p, layers, task: ClusterBatch(p, layers, task, clusters=CLUSTERS[p.masters], **options)
+    build = lambda p, layers, task: ClusterBatch(
+        p, layers, task, clusters=CLUSTERS[p.masters], **options
+    )
     for size in (1, 4):
         for loss, _, ids in epoch(build, size, graphs.PLACEMENTS[4]):
             core = np.isin(CLUSTERS, CLUSTERS[ids])
@@ -150,12 +191,17 @@ def test_cluster_batches_equal_dense_cluster_gcn(degrees, diagonal, hops):
             nodes = core
             for _ in range(hops):
                 nodes = adjacent[nodes].any(axis=0)
-            assert loss == pytest.approx(dense_cluster_gcn(np.flatnonzero(nodes), ids, diagonal, degrees, weights), abs=1e-12)
+            assert loss == pytest.approx(
+                dense_cluster_gcn(np.flatnonzero(nodes), ids, diagonal, degrees, weights), abs=1e-12
+            )
 
 
 def test_clusters_without_targets_are_left_out():
     graph = GRAPH.with_masks(CLUSTERS == 3)
-    found = epoch(lambda p, layers, task: ClusterBatch(p, layers, task, clusters=CLUSTERS[p.masters]), graph=graph)
+    found = epoch(
+        lambda p, layers, task: ClusterBatch(p, layers, task, clusters=CLUSTERS[p.masters]),
+        graph=graph,
+    )
     assert len(found) == 1 and found[0][2].tolist() == np.flatnonzero(CLUSTERS == 3).tolist()
 
 
@@ -166,22 +212,29 @@ def test_excluded_edges_do_not_count_as_degrees():
     def program(comm):
         p = build_partition(GRAPH, comm, "vertex-cut")
         links = Links.of(p, GRAPH.src[keep], GRAPH.dst[keep], known, 1, 0)
-        strategy = ClusterBatch(p, ["in"], LinkTask(p, links), clusters=CLUSTERS[p.masters], degrees="view")
+        strategy = ClusterBatch(
+            p, ["in"], LinkTask(p, links), clusters=CLUSTERS[p.masters], degrees="view"
+        )
         for view in strategy.views(0):
             into = np.concatenate(comm.all_gather(view.levels[0].gid))
             for name, ends in (("in_degree", GRAPH.dst), ("out_degree", GRAPH.src)):
                 found = view.node_column(name, view.space.n)
-                np.testing.assert_array_equal(found, np.bincount(ends[into], minlength=24)[view.space.gid])
+                np.testing.assert_array_equal(
+                    found, np.bincount(ends[into], minlength=24)[view.space.gid]
+                )
 
     run_simulated(3, program)
 
 
 def test_no_cluster_with_a_target_is_an_error_on_all_ranks():
     """Every training link joins two clusters: an epoch would have no step, and the job would end untrained."""
+
     def program(comm):
         p = build_partition(GRAPH, comm)
         links = Links.of(p, np.array([0, 1]), np.array([1, 2]), np.array([1, 26]), 1, 0)
-        with pytest.raises(DataError, match=r"no cluster holds a training target.*fewer and larger clusters"):
+        with pytest.raises(
+            DataError, match=r"no cluster holds a training target.*fewer and larger clusters"
+        ):
             ClusterBatch(p, ["in"], LinkTask(p, links), clusters=RING[p.masters])
         return True
 
@@ -194,7 +247,11 @@ def test_edge_targets_once_an_epoch(strategy):
         p = build_partition(GRAPH, comm, "vertex-cut")
         task = EdgeTask(p, p.edge.read("train"))
         clusters = CLUSTERS[p.masters]
-        made = MiniBatch(p, ["in"], task, batch_size=5) if strategy == "mini" else ClusterBatch(p, ["in"], task, clusters=clusters)
+        made = (
+            MiniBatch(p, ["in"], task, batch_size=5)
+            if strategy == "mini"
+            else ClusterBatch(p, ["in"], task, clusters=clusters)
+        )
         return np.concatenate([view.pairs.gid for view in made.views(2)])
 
     train = np.flatnonzero(GRAPH.edge_train)
@@ -210,26 +267,57 @@ def test_global_views_are_made_once_and_links_draw_anew():
         strategy = GlobalBatch(p, ["in"], NodeTask(p, "classes"))
         assert strategy.batch(0, 0) is strategy.batch(5, 0)
         keep = GRAPH.src < GRAPH.dst
-        links = LinkTask(p, Links.of(p, GRAPH.src[keep], GRAPH.dst[keep], np.unique(GRAPH.src * 24 + GRAPH.dst), 1, 0))
+        links = LinkTask(
+            p,
+            Links.of(
+                p, GRAPH.src[keep], GRAPH.dst[keep], np.unique(GRAPH.src * 24 + GRAPH.dst), 1, 0
+            ),
+        )
         strategy = GlobalBatch(p, ["in"], links)
         assert not np.array_equal(strategy.batch(0, 0).pairs.gid, strategy.batch(1, 0).pairs.gid)
 
     run_simulated(1, program)
 
 
-@pytest.mark.parametrize("message, build", [
-    ("batch_size: got 0, expected at least 1", lambda p, task: MiniBatch(p, ["in"], task, batch_size=0)),
-    (r"the sampler is made for 2 hop\(s\), but the model has 1",
-     lambda p, task: MiniBatch(p, ["in"], task, batch_size=1, sampler=NeighbourSampler((1, 2)))),
-    ("boundary_hops: got 3, expected 0, 1 or 2",
-     lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS[p.masters], boundary_hops=3)),
-    ("degrees: got 'all', expected 'graph' or 'view'",
-     lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS[p.masters], degrees="all")),
-    ("clusters_per_batch: got 6, expected 1 to 5",
-     lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS[p.masters], per_batch=6)),
-    ("clusters_per_batch: got 0, expected 1 to 5",
-     lambda p, task: ClusterBatch(p, ["in"], task, clusters=CLUSTERS[p.masters], per_batch=0)),
-])
+@pytest.mark.parametrize(
+    "message, build",
+    [
+        (
+            "batch_size: got 0, expected at least 1",
+            lambda p, task: MiniBatch(p, ["in"], task, batch_size=0),
+        ),
+        (
+            r"the sampler is made for 2 hop\(s\), but the model has 1",
+            lambda p, task: MiniBatch(
+                p, ["in"], task, batch_size=1, sampler=NeighbourSampler((1, 2))
+            ),
+        ),
+        (
+            "boundary_hops: got 3, expected 0, 1 or 2",
+            lambda p, task: ClusterBatch(
+                p, ["in"], task, clusters=CLUSTERS[p.masters], boundary_hops=3
+            ),
+        ),
+        (
+            "degrees: got 'all', expected 'graph' or 'view'",
+            lambda p, task: ClusterBatch(
+                p, ["in"], task, clusters=CLUSTERS[p.masters], degrees="all"
+            ),
+        ),
+        (
+            "clusters_per_batch: got 6, expected 1 to 5",
+            lambda p, task: ClusterBatch(
+                p, ["in"], task, clusters=CLUSTERS[p.masters], per_batch=6
+            ),
+        ),
+        (
+            "clusters_per_batch: got 0, expected 1 to 5",
+            lambda p, task: ClusterBatch(
+                p, ["in"], task, clusters=CLUSTERS[p.masters], per_batch=0
+            ),
+        ),
+    ],
+)
 def test_bad_settings(message, build):
     def program(comm):
         p = build_partition(GRAPH, comm)
@@ -245,12 +333,24 @@ def test_a_vertex_limit_determines_the_batch_size():
     def program(comm, limit, first):
         p = build_partition(graph, comm, *graphs.PLACEMENTS[2])
         task = NodeTask(p, "classes")
-        strategy = MiniBatch(p, ["in", "in"], task, batch_size=first, sampler=NeighbourSampler((2, 3)), vertex_limit=limit)
+        strategy = MiniBatch(
+            p,
+            ["in", "in"],
+            task,
+            batch_size=first,
+            sampler=NeighbourSampler((2, 3)),
+            vertex_limit=limit,
+        )
         full = range(task.n_targets // strategy.batch_size)
-        return strategy.batch_size, np.mean([comm.all_sum(np.array(strategy.batch(1, i).space.n)) for i in full])
+        return strategy.batch_size, np.mean(
+            [comm.all_sum(np.array(strategy.batch(1, i).space.n)) for i in full]
+        )
 
     for limit, first in ((60, 400), (120, 1)):
         size, nodes = run_simulated(1, program, limit, first)[0]
         assert 1 < size < graph.train.sum() and nodes == pytest.approx(limit, rel=0.1)
         assert run_simulated(3, program, limit, first)[2] == (size, nodes)
-    assert [run_simulated(1, program, limit, 7)[0][0] for limit in (1, 10**6)] == [1, graph.train.sum()]
+    assert [run_simulated(1, program, limit, 7)[0][0] for limit in (1, 10**6)] == [
+        1,
+        graph.train.sum(),
+    ]

@@ -1,4 +1,5 @@
 """Supersteps: what user functions are given, what is said when they go wrong, and when gather is traced anew."""
+
 from __future__ import annotations
 
 import graphs
@@ -24,7 +25,9 @@ GRAPH = graphs.random_graph()
 class One(Model):
     """One layer made of given methods."""
 
-    def __init__(self, transform=None, gather=None, apply=None, sum="sum", direction="in", columns=None):
+    def __init__(
+        self, transform=None, gather=None, apply=None, sum="sum", direction="in", columns=None
+    ):
         self.layer, self.columns = Layer(), columns
         self.layer.sum, self.layer.direction = sum, direction
         for name, method in (("transform", transform), ("gather", gather), ("apply", apply)):
@@ -37,6 +40,7 @@ class One(Model):
 
 def run(model, size=1, training=True, graph=GRAPH, layers=("in",)):
     """Outputs by global id."""
+
     def program(comm):
         p = build_partition(graph, comm, "vertex-cut", dtype=np.float64)
         with Tape(training=training, all_sum=comm.all_sum):
@@ -51,18 +55,30 @@ def test_a_layer_without_methods_sums_its_neighbours():
     np.add.at(adjacency, (GRAPH.dst, GRAPH.src), 1)
     for size in (1, 3):
         np.testing.assert_allclose(run(One(), size), adjacency @ GRAPH.x.astype(float))
-        np.testing.assert_allclose(run(One(direction="out"), size, layers=("out",)), adjacency.T @ GRAPH.x.astype(float))
-        np.testing.assert_allclose(run(One(direction="both"), size, layers=("both",)), (adjacency + adjacency.T) @ GRAPH.x.astype(float))
+        np.testing.assert_allclose(
+            run(One(direction="out"), size, layers=("out",)), adjacency.T @ GRAPH.x.astype(float)
+        )
+        np.testing.assert_allclose(
+            run(One(direction="both"), size, layers=("both",)),
+            (adjacency + adjacency.T) @ GRAPH.x.astype(float),
+        )
 
 
 def test_apply_sees_given_and_made_columns_and_degrees():
-    model = One(lambda node: {"z": node.h * 2.0}, lambda edge: edge.src.z * edge.dst.extra[..., None],
-                lambda node, total: total + node.z + node.h + node.extra[..., None] * node.in_degree[..., None],
-                columns=lambda graph: {"extra": graph.node("out_degree")})
+    model = One(
+        lambda node: {"z": node.h * 2.0},
+        lambda edge: edge.src.z * edge.dst.extra[..., None],
+        lambda node, total: (
+            total + node.z + node.h + node.extra[..., None] * node.in_degree[..., None]
+        ),
+        columns=lambda graph: {"extra": graph.node("out_degree")},
+    )
     x, extra = GRAPH.x.astype(float), np.bincount(GRAPH.src, minlength=24).astype(float)
     total = np.zeros((24, 4))
     np.add.at(total, GRAPH.dst, 2 * x[GRAPH.src])
-    expected = total * extra[:, None] + 3 * x + (extra * np.bincount(GRAPH.dst, minlength=24))[:, None]
+    expected = (
+        total * extra[:, None] + 3 * x + (extra * np.bincount(GRAPH.dst, minlength=24))[:, None]
+    )
     for size in (1, 4):
         np.testing.assert_allclose(run(model, size), expected)
 
@@ -71,26 +87,75 @@ def test_several_sums_come_by_name():
     model = One(sum=("mean", "max"), apply=lambda node, total: total.max - total.mean)
     for size in (1, 3):
         assert np.all(run(model, size) >= -1e-12)
-    with pytest.raises(ColumnError, match=r"apply of Layer reads total\.min; .*one total for each: total\.mean, total\.max"):
+    with pytest.raises(
+        ColumnError,
+        match=r"apply of Layer reads total\.min; .*one total for each: total\.mean, total\.max",
+    ):
         run(One(sum=("mean", "max"), apply=lambda node, total: total.min))
 
 
-@pytest.mark.parametrize("model, error, message", [
-    (One(transform=lambda node: node.h), UserFunctionError, r"transform of Layer returned Var; expected a dict"),
-    (One(transform=lambda node: {"z": 3}), UserFunctionError, r"transform of Layer returned z = int; expected one row for each of the 24"),
-    (One(transform=lambda node: {"z": Parameter(np.ones(3))}), UserFunctionError, r"transform of Layer returned z = \[3\]"),
-    (One(transform=lambda node: {"z": node.speed}), ColumnError,
-     r"transform of Layer reads node.speed, which does not exist; there are h, in_degree, out_degree, x"),
-    (One(transform=lambda node: {"z": gt.matmul(node.h, np.ones((7, 2)))}), ShapeError, r"^transform of Layer: matmul"),
-    (One(gather=lambda edge: edge.src.q), ColumnError, r"gather of Layer reads edge.src.q.*transform offers h"),
-    (One(apply=lambda node, total: total.sum(0)), ShapeError, r"^apply of Layer: "),
-    (One(apply=lambda node, total: 3.0), UserFunctionError, r"apply of Layer returned float"),
-    (One(apply=lambda node, total: None), UserFunctionError, r"apply of Layer returned NoneType"),
-    (One(apply=lambda node, total: gt.matmul(total, np.ones((3, 3)))), ShapeError, r"^apply of Layer: matmul"),
-    (One(direction="up"), UserFunctionError, r"Layer.direction = 'up'; choose from in, out, both"),
-    (One(columns=lambda graph: {"extra": 3.0}), UserFunctionError, r"Layer was called with float as extra"),
-    (One(columns=lambda graph: {"extra": Parameter(np.ones(3))}), UserFunctionError, r"Layer was called with a parameter as extra"),
-])
+@pytest.mark.parametrize(
+    "model, error, message",
+    [
+        (
+            One(transform=lambda node: node.h),
+            UserFunctionError,
+            r"transform of Layer returned Var; expected a dict",
+        ),
+        (
+            One(transform=lambda node: {"z": 3}),
+            UserFunctionError,
+            r"transform of Layer returned z = int; expected one row for each of the 24",
+        ),
+        (
+            One(transform=lambda node: {"z": Parameter(np.ones(3))}),
+            UserFunctionError,
+            r"transform of Layer returned z = \[3\]",
+        ),
+        (
+            One(transform=lambda node: {"z": node.speed}),
+            ColumnError,
+            r"transform of Layer reads node.speed, which does not exist; there are h, in_degree, out_degree, x",
+        ),
+        (
+            One(transform=lambda node: {"z": gt.matmul(node.h, np.ones((7, 2)))}),
+            ShapeError,
+            r"^transform of Layer: matmul",
+        ),
+        (
+            One(gather=lambda edge: edge.src.q),
+            ColumnError,
+            r"gather of Layer reads edge.src.q.*transform offers h",
+        ),
+        (One(apply=lambda node, total: total.sum(0)), ShapeError, r"^apply of Layer: "),
+        (One(apply=lambda node, total: 3.0), UserFunctionError, r"apply of Layer returned float"),
+        (
+            One(apply=lambda node, total: None),
+            UserFunctionError,
+            r"apply of Layer returned NoneType",
+        ),
+        (
+            One(apply=lambda node, total: gt.matmul(total, np.ones((3, 3)))),
+            ShapeError,
+            r"^apply of Layer: matmul",
+        ),
+        (
+            One(direction="up"),
+            UserFunctionError,
+            r"Layer.direction = 'up'; choose from in, out, both",
+        ),
+        (
+            One(columns=lambda graph: {"extra": 3.0}),
+            UserFunctionError,
+            r"Layer was called with float as extra",
+        ),
+        (
+            One(columns=lambda graph: {"extra": Parameter(np.ones(3))}),
+            UserFunctionError,
+            r"Layer was called with a parameter as extra",
+        ),
+    ],
+)
 def test_errors_name_layer_stage_and_remedy(model, error, message):
     with pytest.raises(error, match=message):
         run(model)
@@ -124,7 +189,11 @@ def test_values_of_another_pass_or_a_later_layer_are_refused():
         def forward(self, graph):
             first = self.layer(graph, graph.x)
             second = self.layer(graph, first)
-            return self.layer(graph, second) if len(graph.view.levels) < 3 else self.layer(graph, gt.prefix(second, 0))
+            return (
+                self.layer(graph, second)
+                if len(graph.view.levels) < 3
+                else self.layer(graph, gt.prefix(second, 0))
+            )
 
     def program(comm):
         p = build_partition(GRAPH, comm, dtype=np.float64)
@@ -204,7 +273,12 @@ def test_a_variable_of_one_pass_is_not_kept_for_the_next():
             with Tape() as tape:
                 out = model(view)
             grad = comm.all_sum(tape.backward(out).of(layer.w))
-            found.append((grad / (1 - np.tanh(value) ** 2), comm.all_sum(out.value.sum(axis=0)) / np.tanh(value)))
+            found.append(
+                (
+                    grad / (1 - np.tanh(value) ** 2),
+                    comm.all_sum(out.value.sum(axis=0)) / np.tanh(value),
+                )
+            )
         return found
 
     for size in (1, 3):
@@ -279,17 +353,32 @@ def test_carried_edge_values_need_a_shared_sample(shared):
 
     def program(comm):
         p = build_partition(graph, comm, "vertex-cut", dtype=np.float64)
-        view = k_hop_view(p, np.isin(p.masters, [3, 9]), ["in", "in"], sampler=NeighbourSampler((3, 3), shared=shared))
+        view = k_hop_view(
+            p,
+            np.isin(p.masters, [3, 9]),
+            ["in", "in"],
+            sampler=NeighbourSampler((3, 3), shared=shared),
+        )
         out = Chain()(view)
         return out.space.gid, out.value
 
     if not shared:
-        with pytest.raises(ViewError, match=r"edge.alpha was computed by a layer with another sample of edges.*use one sample"):
+        with pytest.raises(
+            ViewError,
+            match=r"edge.alpha was computed by a layer with another sample of edges.*use one sample",
+        ):
             run_simulated(2, program)
         return
-    values = [dict(zip(gid.tolist(), value.tolist(), strict=True)) for gid, value in run_simulated(1, program)]
+    values = [
+        dict(zip(gid.tolist(), value.tolist(), strict=True))
+        for gid, value in run_simulated(1, program)
+    ]
     for size in (2, 4):
-        found = {k: v for gid, value in run_simulated(size, program) for k, v in zip(gid.tolist(), value.tolist(), strict=True)}
+        found = {
+            k: v
+            for gid, value in run_simulated(size, program)
+            for k, v in zip(gid.tolist(), value.tolist(), strict=True)
+        }
         assert found.keys() == values[0].keys()
         for k, v in found.items():
             np.testing.assert_allclose(v, values[0][k])
@@ -298,7 +387,9 @@ def test_carried_edge_values_need_a_shared_sample(shared):
 def test_an_edge_has_one_new_value():
     maker = Maker()
     maker.direction = "both"
-    with pytest.raises(ViewError, match="cannot return new edge values, because each edge would get two"):
+    with pytest.raises(
+        ViewError, match="cannot return new edge values, because each edge would get two"
+    ):
         run(Chain(maker), layers=("both", "in"))
 
 
@@ -308,18 +399,28 @@ def test_an_edge_has_one_new_value():
 def test_a_probe_tells_layers_and_widths_and_changes_nothing():
     class Normed(Model):
         def __init__(self):
-            self.stats, self.gamma, self.beta = gt.RunningStats(4), Parameter(np.ones(4)), Parameter(np.zeros(4))
+            self.stats, self.gamma, self.beta = (
+                gt.RunningStats(4),
+                Parameter(np.ones(4)),
+                Parameter(np.zeros(4)),
+            )
             self.a, self.b = Layer(), Layer()
             self.b.direction = "both"
 
         def forward(self, graph):
-            return self.b(graph, gt.batch_norm(self.a(graph, graph.x), self.gamma, self.beta, self.stats))
+            return self.b(
+                graph, gt.batch_norm(self.a(graph, graph.x), self.gamma, self.beta, self.stats)
+            )
 
     def program(comm):
         p = build_partition(GRAPH, comm, dtype=np.float64)
         model = Normed()
         found = probe(model, p)
-        assert (found.layers, found.output, found.per_edge) == ([("in", 1), ("both", 0)], (4,), False)
+        assert (found.layers, found.output, found.per_edge) == (
+            [("in", 1), ("both", 0)],
+            (4,),
+            False,
+        )
         np.testing.assert_array_equal(model.stats.mean, 0)
         np.testing.assert_array_equal(model.stats.var, 1)
 
@@ -328,4 +429,6 @@ def test_a_probe_tells_layers_and_widths_and_changes_nothing():
 
 def test_a_probe_finds_errors_of_user_functions():
     with pytest.raises(ColumnError, match=r"gather of Layer reads edge.src.q"):
-        run_simulated(1, lambda comm: probe(One(gather=lambda e: e.src.q), build_partition(GRAPH, comm)))
+        run_simulated(
+            1, lambda comm: probe(One(gather=lambda e: e.src.q), build_partition(GRAPH, comm))
+        )

@@ -1,4 +1,5 @@
 """Tasks: targets, labels beside their edges, negatives that are none, and messages that know nothing of what they predict."""
+
 from __future__ import annotations
 
 import graphs
@@ -11,7 +12,13 @@ from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.sampling.cluster_nodes import NodesByCluster
-from graphtheta.engine.strategy.strategy import ClusterBatch, GlobalBatch, MiniBatch, whole, with_pairs
+from graphtheta.engine.strategy.strategy import (
+    ClusterBatch,
+    GlobalBatch,
+    MiniBatch,
+    whole,
+    with_pairs,
+)
 from graphtheta.engine.strategy.task import EdgeTask, LinkTask, NodeTask, label_kind
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.errors import ColumnError, ConfigError, DataError, ViewError
@@ -82,25 +89,40 @@ def test_node_targets_and_seeds(size):
     wanted = np.flatnonzero(GRAPH.train)
     found = run_simulated(size, program)
     np.testing.assert_array_equal(np.sort(np.concatenate([ids for ids, _ in found])), wanted)
-    np.testing.assert_array_equal(np.sort(np.concatenate([seeds for _, seeds in found])), wanted[2:5])
+    np.testing.assert_array_equal(
+        np.sort(np.concatenate([seeds for _, seeds in found])), wanted[2:5]
+    )
 
 
 def test_no_targets_is_an_error_on_all_ranks():
     """Of whoever makes batches of them; a task alone can measure without any."""
+
     def program(comm, graph, make):
         p = build_partition(graph, comm)
         GlobalBatch(p, ["in"], make(p))
 
-    nodes, edges = lambda p: NodeTask(p, "classes"), lambda p: EdgeTask(p, np.zeros(p.n_local_edges, bool))
+    nodes, edges = (
+        lambda p: NodeTask(p, "classes"),
+        lambda p: EdgeTask(p, np.zeros(p.n_local_edges, bool)),
+    )
     untrained = graphs.random_graph(train=np.zeros(24, bool)), graphs.random_graph(train=None)
     for graph, make in (*((graph, nodes) for graph in untrained), (GRAPH, edges)):
         with pytest.raises(DataError, match="training set is empty"):
             run_simulated(2, program, graph, make)
 
 
-@pytest.mark.parametrize("kind, y", [("classes", np.arange(24) % 3), ("labels", np.eye(24)[:, :3]), ("values", np.arange(24.0)[:, None])])
+@pytest.mark.parametrize(
+    "kind, y",
+    [
+        ("classes", np.arange(24) % 3),
+        ("labels", np.eye(24)[:, :3]),
+        ("values", np.arange(24.0)[:, None]),
+    ],
+)
 def test_loss_is_the_mean_over_the_targets_of_all_ranks(kind, y):
-    graph = graphs.random_graph(24, 60, y=y.astype(np.int64 if kind == "classes" else np.float32), n_classes=None)
+    graph = graphs.random_graph(
+        24, 60, y=y.astype(np.int64 if kind == "classes" else np.float32), n_classes=None
+    )
     out = np.random.default_rng(0).standard_normal((24, 1 if kind == "values" else 3))
 
     def program(comm, size):
@@ -110,7 +132,9 @@ def test_loss_is_the_mean_over_the_targets_of_all_ranks(kind, y):
         view = k_hop_view(p, task.seeds(np.arange(len(task.ids)), 0).nodes, ["in"])
         n = view.n_targets
         with Tape(all_sum=comm.all_sum):
-            return float(task.loss(view, gt.Var(out[view.space.gid[:n]], view.space.prefix(n))).value)
+            return float(
+                task.loss(view, gt.Var(out[view.space.gid[:n]], view.space.prefix(n))).value
+            )
 
     expected = run_simulated(1, program, 1)[0]
     rows = np.flatnonzero(graph.train)
@@ -137,9 +161,15 @@ def test_edge_labels_stand_beside_their_edges(placement, k_hop):
     def program(comm):
         p = build_partition(GRAPH, comm, *placement, dtype=np.float64)
         task = edge_task(p)
-        assert np.all(np.diff(task.ids) > 0) and task.n_targets == np.count_nonzero(GRAPH.edge_train)
+        assert np.all(np.diff(task.ids) > 0) and task.n_targets == np.count_nonzero(
+            GRAPH.edge_train
+        )
         seeds = task.seeds(np.flatnonzero(np.isin(task.ids, chosen)), 0)
-        view = with_pairs(k_hop_view(p, seeds.nodes, ["in"]), seeds) if k_hop else whole(p, ["in"], seeds)
+        view = (
+            with_pairs(k_hop_view(p, seeds.nodes, ["in"]), seeds)
+            if k_hop
+            else whole(p, ["in"], seeds)
+        )
         out = Scorer(Attributed())(view)
         np.testing.assert_allclose(out.value, expected[view.pairs.gid])
         np.testing.assert_allclose(view.pairs.label, GRAPH.edge_y[view.pairs.gid])
@@ -156,13 +186,20 @@ def test_clusters_at_both_ends_of_pairs(size):
     def program(comm):
         p = build_partition(GRAPH, comm, "vertex-cut")
         edges, links = edge_task(p), LinkTask(p, links_of(p, GRAPH))
-        np.testing.assert_array_equal(edges.at_nodes(clusters[p.masters]), clusters[GRAPH.edge_index[:, edges.ids]].T)
-        np.testing.assert_array_equal(links.at_nodes(clusters[p.masters]), clusters[np.stack(pairs_of(GRAPH)[:2])[:, links.ids]].T)
+        np.testing.assert_array_equal(
+            edges.at_nodes(clusters[p.masters]), clusters[GRAPH.edge_index[:, edges.ids]].T
+        )
+        np.testing.assert_array_equal(
+            links.at_nodes(clusters[p.masters]),
+            clusters[np.stack(pairs_of(GRAPH)[:2])[:, links.ids]].T,
+        )
         assert np.all(p.directory.owner(pairs_of(GRAPH)[0][links.ids]) == comm.rank)
         assert np.all(p.directory.owner(links._links.known // 24) == comm.rank)
         return edges.ids, links.ids, links._links.known
 
-    edges, links, known = (np.sort(np.concatenate(part)) for part in zip(*run_simulated(size, program), strict=True))
+    edges, links, known = (
+        np.sort(np.concatenate(part)) for part in zip(*run_simulated(size, program), strict=True)
+    )
     np.testing.assert_array_equal(edges, np.flatnonzero(GRAPH.edge_train))
     np.testing.assert_array_equal(links, np.arange(len(pairs_of(GRAPH)[0])))
     np.testing.assert_array_equal(known, pairs_of(GRAPH)[2])
@@ -181,14 +218,23 @@ def test_losses_and_gradients_do_not_depend_on_ranks(kind):
     def program(comm, placement, strategy):
         p = build_partition(GRAPH, comm, *placement, dtype=np.float64)
         task = edge_task(p) if kind == "edge" else LinkTask(p, links_of(p, GRAPH))
-        made = {"global": lambda: GlobalBatch(p, ["in"], task), "mini": lambda: MiniBatch(p, ["in"], task, batch_size=7),
-                "cluster": lambda: ClusterBatch(p, ["in"], task, clusters=p.masters // 8, boundary_hops=1)}[strategy]()
+        made = {
+            "global": lambda: GlobalBatch(p, ["in"], task),
+            "mini": lambda: MiniBatch(p, ["in"], task, batch_size=7),
+            "cluster": lambda: ClusterBatch(
+                p, ["in"], task, clusters=p.masters // 8, boundary_hops=1
+            ),
+        }[strategy]()
         model, found = Weighted(), []
         for view in made.views(1):
             with Tape(all_sum=comm.all_sum) as tape:
                 loss = task.loss(view, model(view))
             g = tape.backward(loss).of(model.w)
-            found.append(np.append(comm.all_sum(np.zeros((4, 4)) if g is None else g), comm.all_sum(loss.value)))
+            found.append(
+                np.append(
+                    comm.all_sum(np.zeros((4, 4)) if g is None else g), comm.all_sum(loss.value)
+                )
+            )
         return np.array(found)
 
     for strategy in ("global", "mini", "cluster"):
@@ -196,7 +242,9 @@ def test_losses_and_gradients_do_not_depend_on_ranks(kind):
         assert np.all(np.isfinite(expected)) and np.all(expected[:, -1] > 0)
         for size in (2, 4):
             for placement in graphs.PLACEMENTS[::2]:
-                np.testing.assert_allclose(run_simulated(size, program, placement, strategy)[0], expected, atol=1e-11)
+                np.testing.assert_allclose(
+                    run_simulated(size, program, placement, strategy)[0], expected, atol=1e-11
+                )
 
 
 # ---- links
@@ -211,11 +259,21 @@ def test_negatives_are_no_links_and_equal_on_any_ranks(size):
         p = build_partition(GRAPH, comm, "vertex-cut")
         links = links_of(p, GRAPH)
         pairs = links.pairs(p, np.flatnonzero(np.isin(links.numbers, ids)))
-        return list(zip(pairs.gid.tolist(), pairs.src.tolist(), pairs.dst.tolist(), pairs.label.tolist(), strict=True))
+        return list(
+            zip(
+                pairs.gid.tolist(),
+                pairs.src.tolist(),
+                pairs.dst.tolist(),
+                pairs.label.tolist(),
+                strict=True,
+            )
+        )
 
     found = sorted(pair for per in run_simulated(size, program) for pair in per)
     assert [f[0] for f in found] == sorted(int(i) * 4 + k for i in ids for k in range(4))
-    adjacent = set(zip(GRAPH.src.tolist(), GRAPH.dst.tolist(), strict=True)) | set(zip(GRAPH.dst.tolist(), GRAPH.src.tolist(), strict=True))
+    adjacent = set(zip(GRAPH.src.tolist(), GRAPH.dst.tolist(), strict=True)) | set(
+        zip(GRAPH.dst.tolist(), GRAPH.src.tolist(), strict=True)
+    )
     for gid, src, dst, label in found:
         assert src == sources[gid // 4] and label == (gid % 4 == 0)
         assert dst == targets[gid // 4] if label else (src, dst) not in adjacent and src != dst
@@ -227,14 +285,20 @@ def test_negatives_change_with_the_step_and_stay_among_the_nodes_of_a_batch():
         p = build_partition(GRAPH, comm)
         links = links_of(p, GRAPH)
         task = LinkTask(p, links)
-        levels = [task.seeds(np.arange(10), step).pairs.level(None, p.n_masters) for step in (0, 1, 0)]
-        ends = [np.repeat(s.row, np.diff(s.ptr)) for level in levels for s in level.passes[0].selections]
+        levels = [
+            task.seeds(np.arange(10), step).pairs.level(None, p.n_masters) for step in (0, 1, 0)
+        ]
+        ends = [
+            np.repeat(s.row, np.diff(s.ptr)) for level in levels for s in level.passes[0].selections
+        ]
         np.testing.assert_array_equal(ends[0], ends[2])
         assert np.any(ends[0] != ends[1])
         among = NodesByCluster(p, p.masters // 6, 4).members(np.array([0, 2]))
         assert among.n == 12
         np.testing.assert_array_equal(among.ids(np.arange(12)), np.r_[:6, 12:18])
-        pairs = links.pairs(p, np.flatnonzero((task.at_nodes(p.masters // 6) % 2 == 0).all(axis=1)), among)
+        pairs = links.pairs(
+            p, np.flatnonzero((task.at_nodes(p.masters // 6) % 2 == 0).all(axis=1)), among
+        )
         assert len(pairs.dst) and set(pairs.dst // 6) == {0, 2}
 
     run_simulated(1, program)
@@ -251,7 +315,9 @@ def test_a_node_linked_to_all_others_has_no_negatives():
 
     for size in (1, 3):
         for pairs in run_simulated(size, pairs_here):
-            np.testing.assert_array_equal(pairs.label.reshape(-1, 3), np.tile([1, np.nan, np.nan], (len(pairs.label) // 3, 1)))
+            np.testing.assert_array_equal(
+                pairs.label.reshape(-1, 3), np.tile([1, np.nan, np.nan], (len(pairs.label) // 3, 1))
+            )
 
     def program(comm):
         p = build_partition(graph, comm, dtype=np.float64)
@@ -287,7 +353,11 @@ def test_targets_and_their_reverse_pass_no_messages(size, strategy):
     def program(comm):
         p = build_partition(GRAPH, comm, "vertex-cut")
         task = LinkTask(p, links_of(p, GRAPH))
-        made = GlobalBatch(p, ["both"], task) if strategy == "global" else MiniBatch(p, ["both"], task, batch_size=9)
+        made = (
+            GlobalBatch(p, ["both"], task)
+            if strategy == "global"
+            else MiniBatch(p, ["both"], task, batch_size=9)
+        )
         for view in made.views(2):
             positive = np.concatenate(comm.all_gather(view.pairs.gid[view.pairs.gid % 4 == 0] // 4))
             keys = {frozenset((int(sources[i]), int(targets[i]))) for i in positive}
@@ -296,7 +366,11 @@ def test_targets_and_their_reverse_pass_no_messages(size, strategy):
             if strategy == "global":
                 assert 0 < len(positive) < len(sources)
                 every = np.unique(np.concatenate(comm.all_gather(used)))
-                kept = [e for e in range(GRAPH.n_edges) if frozenset((int(GRAPH.src[e]), int(GRAPH.dst[e]))) not in keys]
+                kept = [
+                    e
+                    for e in range(GRAPH.n_edges)
+                    if frozenset((int(GRAPH.src[e]), int(GRAPH.dst[e]))) not in keys
+                ]
                 np.testing.assert_array_equal(every, kept)
 
     run_simulated(size, program)
@@ -318,8 +392,16 @@ def test_pairs_that_are_no_edges_have_no_edge_values():
 
 
 def test_a_decoder_needs_pairs():
-    with pytest.raises(ViewError, match="is a decoder: it computes a value for each edge and needs an edge or link task"):
-        run_simulated(1, lambda comm: Scorer(Dot())(whole(build_partition(GRAPH, comm, dtype=np.float64), ["in"])))
+    with pytest.raises(
+        ViewError,
+        match="is a decoder: it computes a value for each edge and needs an edge or link task",
+    ):
+        run_simulated(
+            1,
+            lambda comm: Scorer(Dot())(
+                whole(build_partition(GRAPH, comm, dtype=np.float64), ["in"])
+            ),
+        )
 
 
 def test_bad_settings():

@@ -1,4 +1,5 @@
 """Timelines: what a rank collects, and the file all ranks leave."""
+
 from __future__ import annotations
 
 import json
@@ -29,7 +30,11 @@ def ring(comm, steps=3):
                 to, source = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
                 alone = comm.size == 1
                 got = np.empty(100 + source)
-                move = comm.move_begin([] if alone else [(to, np.ones(100 + comm.rank))], [] if alone else [(source, got)], Tag.TO_MIRRORS)
+                move = comm.move_begin(
+                    [] if alone else [(to, np.ones(100 + comm.rank))],
+                    [] if alone else [(source, got)],
+                    Tag.TO_MIRRORS,
+                )
             with comm.ledger.stage("gather"):
                 sum(range(1000))
                 with comm.ledger.stage("move"):
@@ -56,14 +61,23 @@ def test_timeline_of_all_ranks(ranks, tmp_path):
         for stage, fields in book.items():
             for field in ("seconds", "wait"):
                 if (stage, field) != ("other", "seconds"):
-                    assert seconds[stage, field] == pytest.approx(fields[field], abs=1e-7), (rank, stage, field)
+                    assert seconds[stage, field] == pytest.approx(fields[field], abs=1e-7), (
+                        rank,
+                        stage,
+                        field,
+                    )
     moves = [e for e in events if e["ph"] == "b"]
     assert len(moves) == (3 * ranks if ranks > 1 else 0)
     for e in moves:
         to, source = (e["pid"] + 1) % ranks, (e["pid"] - 1) % ranks
         assert e["name"] == "to_mirrors"
-        assert e["args"] == {"to": {str(to): 800 + 8 * e["pid"]}, "from": {str(source): 800 + 8 * source}}
-    tasks = [(e["pid"], e["name"], e["args"]) for e in events if e["ph"] == "X" and e["cat"] == "task"]
+        assert e["args"] == {
+            "to": {str(to): 800 + 8 * e["pid"]},
+            "from": {str(source): 800 + 8 * source},
+        }
+    tasks = [
+        (e["pid"], e["name"], e["args"]) for e in events if e["ph"] == "X" and e["cat"] == "task"
+    ]
     assert tasks == [(rank, f"step {i}", {"version": i}) for rank in range(ranks) for i in range(3)]
     assert sum(e["ph"] == "i" for e in events) == 3 * ranks
 
@@ -71,6 +85,7 @@ def test_timeline_of_all_ranks(ranks, tmp_path):
 def test_rows_of_several_threads(tmp_path):
     def program(comm):
         with tracing(comm, tmp_path / "trace.json") as trace:
+
             def work(row):
                 ledger = Ledger()
                 ledger.event_log, ledger.row = trace, row
@@ -104,8 +119,15 @@ def test_tasks_in_flight_have_rows_of_their_own(tmp_path):
         rows = {e["tid"]: e["args"]["name"] for e in own if e["name"] == "thread_name"}
         assert set(rows.values()) == {"main", *(f"channel {i}" for i in range(1, 8))}
         total = [booked([e for e in own if e["ph"] == "X" and e["tid"] == row]) for row in rows]
-        for stage, field in (("move", "seconds"), ("move", "wait"), ("gather", "seconds"), ("other", "wait")):
-            assert sum(row[stage, field] for row in total) == pytest.approx(book[stage][field], abs=1e-6)
+        for stage, field in (
+            ("move", "seconds"),
+            ("move", "wait"),
+            ("gather", "seconds"),
+            ("other", "wait"),
+        ):
+            assert sum(row[stage, field] for row in total) == pytest.approx(
+                book[stage][field], abs=1e-6
+            )
         assert sent[1 - rank].tolist() == [14 * (800 + 8 * rank), 14]
 
 
@@ -131,7 +153,10 @@ def test_later_events_are_dropped_and_the_file_says_so():
     lines = [json.loads(line) for line in trace.encode(3, 0.0).split(",\n")]
     assert trace.dropped == 3
     assert [e["name"] for e in lines if e["ph"] == "X"] == ["task 0", "task 1"]
-    assert next(e for e in lines if e["name"] == "process_name")["args"]["name"] == "rank 3 (3 later events dropped)"
+    assert (
+        next(e for e in lines if e["name"] == "process_name")["args"]["name"]
+        == "rank 3 (3 later events dropped)"
+    )
 
 
 def test_the_outer_of_two_that_begin_together_comes_first():
@@ -141,7 +166,10 @@ def test_the_outer_of_two_that_begin_together_comes_first():
     trace.add(MARK, "main", "mark", "early", 0.5, 0.5)
     lines = [json.loads(line) for line in trace.encode(0, 0.5).split(",\n")]
     assert [(e["name"], e["ts"], e.get("dur")) for e in lines if e["ph"] != "M"] == [
-        ("early", 0, None), ("outer", 500_000, 2_000_000), ("inner", 500_000, 1_000_000)]
+        ("early", 0, None),
+        ("outer", 500_000, 2_000_000),
+        ("inner", 500_000, 1_000_000),
+    ]
 
 
 def test_an_error_leaves_the_timeline_of_each_rank(tmp_path):
@@ -157,7 +185,9 @@ def test_an_error_leaves_the_timeline_of_each_rank(tmp_path):
     path.write_text('{"displayTimeUnit": "ms", "otherData": {}')
     with pytest.raises(ValueError, match="lost"):
         run_simulated(3, program)
-    assert [file.name for file in files_of(path)] == [f"trace-rank-{rank}.json" for rank in range(3)]
+    assert [file.name for file in files_of(path)] == [
+        f"trace-rank-{rank}.json" for rank in range(3)
+    ]
     for rank, file in enumerate(files_of(path)):
         events = json.loads(file.read_text())["traceEvents"]
         assert {e["pid"] for e in events} == {rank}
@@ -168,7 +198,10 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "taken").write_text("a file")
 
     def program(comm):
-        with pytest.raises(FormatError, match=r"taken.*--out"), tracing(comm, tmp_path / "taken" / "trace.json"):
+        with (
+            pytest.raises(FormatError, match=r"taken.*--out"),
+            tracing(comm, tmp_path / "taken" / "trace.json"),
+        ):
             pass
         return "raised"
 
@@ -178,7 +211,11 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 @pytest.mark.parametrize("skew", [0.0, 5.0, -300.0])
 def test_clocks_of_other_machines(skew, monkeypatch):
     clock = time.perf_counter
-    monkeypatch.setattr(timeline, "perf_counter", lambda: clock() + skew * (threading.current_thread().name == "rank 1"))
+    monkeypatch.setattr(
+        timeline,
+        "perf_counter",
+        lambda: clock() + skew * (threading.current_thread().name == "rank 1"),
+    )
     found = run_simulated(3, clock_offset)
     assert found[0][0] == found[2][0] == 0
     assert found[0][1] < 1 and len({doubt for _, doubt in found}) == 1
@@ -191,4 +228,8 @@ def test_messages_by_receiver():
         ring(comm, steps=2)
         return comm.ledger.receivers(comm.size).tolist()
 
-    assert run_simulated(3, program) == [[[0, 0], [1600, 2], [0, 0]], [[0, 0], [0, 0], [1616, 2]], [[1632, 2], [0, 0], [0, 0]]]
+    assert run_simulated(3, program) == [
+        [[0, 0], [1600, 2], [0, 0]],
+        [[0, 0], [0, 0], [1616, 2]],
+        [[1632, 2], [0, 0], [0, 0]],
+    ]

@@ -1,4 +1,5 @@
 """Bytes predicted from plans and widths against those the ledger counted, and against one copy a pair of master and mirror."""
+
 from __future__ import annotations
 
 import equality
@@ -20,7 +21,9 @@ STRATEGIES = ("global", "mini", "mini sampled", "cluster", "cluster boundary")
 
 def moves(comm, before):
     book = comm.ledger.since(before)
-    assert sum(stage["bytes"] for name, stage in book.items() if name in ("transform", "gather")) == 0
+    assert (
+        sum(stage["bytes"] for name, stage in book.items() if name in ("transform", "gather")) == 0
+    )
     return book["move"]["bytes"]
 
 
@@ -41,7 +44,10 @@ def run(comm, placement, task_name):
     task, d_out, models = equality.TASKS[task_name](part, graph)
     found = {}
     with dtype_scope("float64"):
-        built = {name: equality.build(kind, d_out, options, part)[0] for name, (kind, options) in models.items()}
+        built = {
+            name: equality.build(kind, d_out, options, part)[0]
+            for name, (kind, options) in models.items()
+        }
         for name in STRATEGIES:
             view = equality.STRATEGIES[name](part, ["in", "in"], task).batch(0, 0)
             bounds = [pairs_of(comm, part, level) for level in view.levels]
@@ -60,18 +66,35 @@ def measure(comm, task, view, model, bounds):
         tape.backward(loss)
         measured.append(moves(comm, before))
     predicted = [sum(t.forward for t in active.traffic), sum(t.backward for t in active.traffic)]
-    sent = [[int(comm.all_sum(np.array(x))) for x in (t.forward, t.backward)] for t in active.traffic[:len(bounds)]]
-    bound = [[src * t.widths.src + dst * (t.widths.dst + t.widths.partial), dst * t.widths.backward_state + src * t.widths.src_grad
-              + dst * t.widths.dst_grad] for t, (src, dst) in zip(active.traffic, bounds, strict=False)]
+    sent = [
+        [int(comm.all_sum(np.array(x))) for x in (t.forward, t.backward)]
+        for t in active.traffic[: len(bounds)]
+    ]
+    bound = [
+        [
+            src * t.widths.src + dst * (t.widths.dst + t.widths.partial),
+            dst * t.widths.backward_state + src * t.widths.src_grad + dst * t.widths.dst_grad,
+        ]
+        for t, (src, dst) in zip(active.traffic, bounds, strict=False)
+    ]
     return predicted, measured, sent, bound
 
 
 PLACEMENTS = [("1d-src", "hash"), ("1d-dst", "block"), ("vertex-cut", "hash")]
 
 
-@pytest.mark.parametrize(("size", "task", "placement"), [
-    (1, "node", PLACEMENTS[2]), *zip((2, 3, 4), ("node",) * 3, PLACEMENTS, strict=True),
-    *((size, task, placement) for size, task in ((2, "link"), (4, "edge")) for placement in PLACEMENTS)])
+@pytest.mark.parametrize(
+    ("size", "task", "placement"),
+    [
+        (1, "node", PLACEMENTS[2]),
+        *zip((2, 3, 4), ("node",) * 3, PLACEMENTS, strict=True),
+        *(
+            (size, task, placement)
+            for size, task in ((2, "link"), (4, "edge"))
+            for placement in PLACEMENTS
+        ),
+    ],
+)
 def test_what_is_predicted_is_sent(size, task, placement):
     for found in run_simulated(size, run, placement, task):
         for case, (predicted, measured, sent, bound) in found.items():
@@ -116,7 +139,10 @@ def test_the_narrower_side_of_a_linear_map_moves(layer, d_in, d_out, partitioner
             tape.backward(out)
         backward = comm.ledger.snapshot()["move"]["bytes"] - forward
         first, second = active.traffic
-        assert first.forward + second.forward == forward and first.backward + second.backward == backward
+        assert (
+            first.forward + second.forward == forward
+            and first.backward + second.backward == backward
+        )
         return second.widths
 
     narrow = 8 * min(d_in, d_out)

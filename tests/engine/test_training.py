@@ -1,4 +1,5 @@
 """Views in flight, views of a step, and staleness: which numbers they may change and which not."""
+
 from __future__ import annotations
 
 import os
@@ -19,11 +20,19 @@ from graphtheta.engine.train.versions import ParameterManager
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.optimisers.optim import SGD
 
-KEYS: dict[str, Any] = {"dataset": "sbm:n_nodes=300,n_edges=1500", "hidden": 8, "epochs": 3, "dtype": "float64", "seed": 3,
-                        "backend": "reference"}
+KEYS: dict[str, Any] = {
+    "dataset": "sbm:n_nodes=300,n_edges=1500",
+    "hidden": 8,
+    "epochs": 3,
+    "dtype": "float64",
+    "seed": 3,
+    "backend": "reference",
+}
 PROGRAM = Path(__file__).with_name("training_program.py")
 # mpiexec from a wheel lies beside the interpreter
-MPIEXEC = shutil.which("mpiexec", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))))
+MPIEXEC = shutil.which(
+    "mpiexec", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+)
 MINI = {"strategy": "mini", "batch_size": 20, "fanout": "5,3"}
 CLUSTER = {"strategy": "cluster", "clusters": 8, "clusters_per_batch": 1}
 
@@ -42,14 +51,22 @@ def _same(a: Any, b: Any, exactly: bool) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("schedule", [{}, {"views_per_step": 3}, {"staleness": 2}, {"staleness": 1, "views_per_step": 2}], ids=str)
+@pytest.mark.parametrize(
+    "schedule",
+    [{}, {"views_per_step": 3}, {"staleness": 2}, {"staleness": 1, "views_per_step": 2}],
+    ids=str,
+)
 @pytest.mark.parametrize("strategy", [MINI, CLUSTER], ids=["mini", "cluster"])
-def test_views_in_flight_change_no_number(size: int, schedule: dict[str, Any], strategy: dict[str, Any]) -> None:
+def test_views_in_flight_change_no_number(
+    size: int, schedule: dict[str, Any], strategy: dict[str, Any]
+) -> None:
     # a bias before batch norm has no gradient but rounding, by which Adam would divide
     keys = {**strategy, **schedule, "model": "sage", "norm": "batch", "optimiser": "sgd"}
     one = run_simulated(size, _run, **keys)
     for in_flight in (2, 5) if size == 1 else (3,):
-        for a, b in zip(one, run_simulated(size, _run, **keys, views_in_flight=in_flight), strict=True):
+        for a, b in zip(
+            one, run_simulated(size, _run, **keys, views_in_flight=in_flight), strict=True
+        ):
             _same(a, b, exactly=True)
     _same(one[0], run_simulated(1, _run, **keys)[0], exactly=size == 1)
 
@@ -59,7 +76,11 @@ def test_threads_change_no_number() -> None:
     for cores in (1, 2, 3):
         comm = SerialComm()
         comm.cores = cores
-        found.append(_run(comm, **MINI, model="gat", heads=2, staleness=3, views_in_flight=4, backend="fused"))
+        found.append(
+            _run(
+                comm, **MINI, model="gat", heads=2, staleness=3, views_in_flight=4, backend="fused"
+            )
+        )
     for other in found[1:]:
         _same(found[0], other, exactly=True)
 
@@ -73,7 +94,9 @@ def test_no_staleness_is_synchronous() -> None:
 
 def test_staleness_is_that_of_delayed_gradients() -> None:
     """Against a loop that keeps old weights by hand."""
-    trainer = gt.Trainer(comm=SerialComm(), **{**KEYS, **MINI, "optimiser": "sgd", "dropout": 0.0, "staleness": 2})
+    trainer = gt.Trainer(
+        comm=SerialComm(), **{**KEYS, **MINI, "optimiser": "sgd", "dropout": 0.0, "staleness": 2}
+    )
     n = trainer.strategy.steps_per_epoch
     trainer.train_epoch(0)
     plain = gt.Trainer(comm=SerialComm(), **{**KEYS, **MINI, "optimiser": "sgd", "dropout": 0.0})
@@ -84,9 +107,19 @@ def test_staleness_is_that_of_delayed_gradients() -> None:
         before = plain.model.state()
         plain.training.update(plain.strategy.batch(0, t))
         # weight decay acts on the newest weights, as in any update
-        decay = {p.name: plain.job.lr * plain.job.weight_decay * p.decay for p in plain.setup.parameters}
-        moved = {name: x - before[name] + decay.get(name, 0) * before[name] for name, x in plain.model.state().items()}
-        versions.append({name: newest[name] + moved[name] - decay.get(name, 0) * newest[name] for name in newest})
+        decay = {
+            p.name: plain.job.lr * plain.job.weight_decay * p.decay for p in plain.setup.parameters
+        }
+        moved = {
+            name: x - before[name] + decay.get(name, 0) * before[name]
+            for name, x in plain.model.state().items()
+        }
+        versions.append(
+            {
+                name: newest[name] + moved[name] - decay.get(name, 0) * newest[name]
+                for name in newest
+            }
+        )
     for name, x in trainer.model.state().items():
         np.testing.assert_allclose(x, versions[-1][name], rtol=1e-9, atol=1e-12)
 
@@ -162,9 +195,15 @@ def under_mpiexec(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[st
     found = {}
     for size in (1, 4):
         out = tmp_path_factory.mktemp("training") / "numbers.npz"
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "GRAPHTHETA_LINK": "50us,1Gbit/s" if size == 4 else ""}
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "GRAPHTHETA_LINK": "50us,1Gbit/s" if size == 4 else "",
+        }
         command = [MPIEXEC, "-n", str(size), sys.executable, str(PROGRAM), str(out)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=600, check=False
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         with np.load(out) as z:
             found[size] = {name: z[name] for name in z.files}
@@ -172,10 +211,20 @@ def under_mpiexec(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[st
 
 
 @pytest.mark.slow
-def test_views_in_flight_change_no_number_under_mpiexec(under_mpiexec: dict[int, dict[str, np.ndarray]]) -> None:
+def test_views_in_flight_change_no_number_under_mpiexec(
+    under_mpiexec: dict[int, dict[str, np.ndarray]],
+) -> None:
     for size, found in under_mpiexec.items():
         assert len(found) == 6
         for name, numbers in found.items():
             schedule = name.split("|")[0]
-            np.testing.assert_array_equal(numbers, found[f"{schedule}|1"], err_msg=f"{name} on {size} ranks")
-            np.testing.assert_allclose(numbers, under_mpiexec[1][name], rtol=1e-9, atol=1e-12, err_msg=f"{name} on {size} ranks")
+            np.testing.assert_array_equal(
+                numbers, found[f"{schedule}|1"], err_msg=f"{name} on {size} ranks"
+            )
+            np.testing.assert_allclose(
+                numbers,
+                under_mpiexec[1][name],
+                rtol=1e-9,
+                atol=1e-12,
+                err_msg=f"{name} on {size} ranks",
+            )

@@ -1,4 +1,5 @@
 """Draws of vertices: uniform at every step, and changing as slowly as kappa says."""
+
 from __future__ import annotations
 
 import itertools
@@ -46,8 +47,12 @@ def test_draws_change_over_kappa_steps():
 
 def test_hops_share_draws_only_if_they_depend_on_each_other():
     assert (draws(1, 3, hop=0) != draws(1, 3, hop=1)).mean() > 0.99
-    np.testing.assert_array_equal(draws(4, 3, hop=0, layer_dependency=True), draws(4, 3, hop=1, layer_dependency=True))
-    one, other = sample(LaborSampler((3, 3), layer_dependency=True), layers=("in", "in"), targets=range(20))
+    np.testing.assert_array_equal(
+        draws(4, 3, hop=0, layer_dependency=True), draws(4, 3, hop=1, layer_dependency=True)
+    )
+    one, other = sample(
+        LaborSampler((3, 3), layer_dependency=True), layers=("in", "in"), targets=range(20)
+    )
     assert one == other
     one, other = sample(LaborSampler((3, 3)), layers=("in", "in"), targets=range(20))
     assert one != other
@@ -63,7 +68,9 @@ def test_draws_by_row_and_by_edge_choose_the_same_edges(kappa):
     upper = np.empty(len(IDS), np.uint32)
     vertex_sample.upper_bits(of_step, IDS, upper, 0, len(IDS))
     groups = bounds[:-1], bounds[1:], np.zeros(0, np.int32), senders
-    found, expected = (vertex_sample.poisson(groups, of_step, IDS, x, limit, 0, 60) for x in (upper, upper[:0]))
+    found, expected = (
+        vertex_sample.poisson(groups, of_step, IDS, x, limit, 0, 60) for x in (upper, upper[:0])
+    )
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
     below = drawn(of_step, IDS)[senders] < np.repeat(limit / 2**32, np.diff(bounds))
@@ -78,7 +85,9 @@ def test_windows_read_fewer_nodes_as_kappa_grows():
         for sampler in (LaborSampler((5, 5), kappa=kappa) for kappa in (1, 4, 16, 0)):
             rows = []
             for step in range(window):
-                targets = np.isin(p.masters, np.random.default_rng(step).choice(graph.n_nodes, 30, replace=False))
+                targets = np.isin(
+                    p.masters, np.random.default_rng(step).choice(graph.n_nodes, 30, replace=False)
+                )
                 rows.append(k_hop_view(p, targets, ["in", "in"], sampler=sampler, step=step).rows)
             found.append((len(np.unique(np.concatenate(rows))), sum(map(len, rows))))
         return found

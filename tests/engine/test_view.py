@@ -1,4 +1,5 @@
 """Views: the rows and edges of each superstep equal a breadth-first search over the whole graph, on any ranks."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -39,15 +40,24 @@ def search(graph, targets, layers, excluded=None):
     for direction in reversed(layers):
         found = receives(graph, direction, sorted(nodes[-1]), excluded)
         edges.append(found)
-        nodes.append(nodes[-1] | {int(graph.dst[e] if reverse else graph.src[e]) for e, reverse in found})
+        nodes.append(
+            nodes[-1] | {int(graph.dst[e] if reverse else graph.src[e]) for e, reverse in found}
+        )
     return nodes[::-1], edges[::-1]
 
 
 def contents(view):
     """Global ids in frame order, sizes after each superstep, and the edges of each superstep on this rank."""
     p = view.partition
-    edges = [[(int(gid), sweep.reverse) for sweep in level.passes for s in sweep.selections for gid in p.edge_gid[s.stored]]
-             for level in view.levels]
+    edges = [
+        [
+            (int(gid), sweep.reverse)
+            for sweep in level.passes
+            for s in sweep.selections
+            for gid in p.edge_gid[s.stored]
+        ]
+        for level in view.levels
+    ]
     sizes = [level.n_in for level in view.levels] + [view.n_targets]
     return view.space.gid, sizes, edges
 
@@ -66,7 +76,13 @@ def mask_of(partition, nodes):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), DIRECTIONS, st.integers(1, 5), st.sampled_from(graphs.PLACEMENTS), st.booleans())
+@given(
+    st.integers(0, 10**6),
+    DIRECTIONS,
+    st.integers(1, 5),
+    st.sampled_from(graphs.PLACEMENTS),
+    st.booleans(),
+)
 def test_growing_equals_a_search(seed, layers, size, placement, exclude):
     rng = np.random.default_rng(seed)
     graph = graphs.random_graph(20, 40, seed)
@@ -75,7 +91,12 @@ def test_growing_equals_a_search(seed, layers, size, placement, exclude):
 
     def program(comm):
         p = build_partition(graph, comm, *placement)
-        view = k_hop_view(p, mask_of(p, targets), layers, excluded=None if excluded is None else excluded[p.edge_gid])
+        view = k_hop_view(
+            p,
+            mask_of(p, targets),
+            layers,
+            excluded=None if excluded is None else excluded[p.edge_gid],
+        )
         for a, b in zip(view.levels[:-1], view.levels[1:], strict=True):
             assert a.n_out == b.n_in
         assert all(level.n_out <= level.n_in for level in view.levels)
@@ -100,12 +121,19 @@ def test_induced_views_hold_all_edges_inside(seed, layers, size, placement):
     found_nodes, found_edges = whole(run_simulated(size, program))
     assert found_nodes == [set(nodes.tolist())] * (len(layers) + 1)
     ways = {"in": [False], "out": [True], "both": [False, True]}
-    assert found_edges == [{(int(e), r) for e in np.flatnonzero(inside) for r in ways[d]} for d in layers]
+    assert found_edges == [
+        {(int(e), r) for e in np.flatnonzero(inside) for r in ways[d]} for d in layers
+    ]
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.integers(0, 10**6), st.integers(0, 3), st.integers(1, 4), st.sampled_from(graphs.PLACEMENTS),
-       st.sampled_from(["in", "out", "both"]))
+@given(
+    st.integers(0, 10**6),
+    st.integers(0, 3),
+    st.integers(1, 4),
+    st.sampled_from(graphs.PLACEMENTS),
+    st.sampled_from(["in", "out", "both"]),
+)
 def test_nodes_within_some_hops(seed, hops, size, placement, direction):
     graph = graphs.random_graph(30, 35, seed, hub=False)
     start = [4, 17]
@@ -125,13 +153,17 @@ def test_hops_that_find_no_more_nodes_share_their_edge_lists(size):
 
     def program(comm):
         view = k_hop_view(p := build_partition(graph, comm), mask_of(p, [0, 5]), layers)
-        first, second = ([s for sweep in level.passes for s in sweep.selections] for level in view.levels[:2])
+        first, second = (
+            [s for sweep in level.passes for s in sweep.selections] for level in view.levels[:2]
+        )
         assert len({id(level) for level in view.levels}) == len(layers)
         return contents(view), [a is b for a, b in zip(first, second, strict=True)]
 
     found = run_simulated(size, program)
     assert whole([x for x, _ in found]) == search(graph, [0, 5], layers)
-    assert all(same for _, shared in found for same in shared) and any(shared for _, shared in found)
+    assert all(same for _, shared in found for same in shared) and any(
+        shared for _, shared in found
+    )
 
 
 @pytest.mark.parametrize("name", graphs.odd_graphs())
@@ -162,7 +194,11 @@ class Mix(Layer):
     """Attention over edge attributes."""
 
     def __init__(self, rng, direction):
-        self.w, self.e, self.direction = Parameter(rng.standard_normal((4, 4)) / 2), Parameter(rng.standard_normal((3,))), direction
+        self.w, self.e, self.direction = (
+            Parameter(rng.standard_normal((4, 4)) / 2),
+            Parameter(rng.standard_normal((3,))),
+            direction,
+        )
 
     def transform(self, node):
         return dict(z=gt.tanh(gt.matmul(node.h, self.w)), d=gt.mul(node.in_degree, 0.1))
@@ -184,7 +220,11 @@ def train(view, directions, ids, comm):
     weight = np.where(rows, np.cos(out.space.gid), 0)[:, None] * np.ones(out.shape)
     grads = tape.backward(out, weight)
     ps = model.parameters()
-    return out.space.gid[rows], out.value[rows], [comm.all_sum(np.zeros(p.shape) if grads.of(p) is None else grads.of(p)) for p in ps]
+    return (
+        out.space.gid[rows],
+        out.value[rows],
+        [comm.all_sum(np.zeros(p.shape) if grads.of(p) is None else grads.of(p)) for p in ps],
+    )
 
 
 @pytest.mark.parametrize("directions", [["in"], ["in", "in"], ["out", "in", "both"], []], ids=str)
@@ -193,7 +233,9 @@ def test_a_grown_view_computes_what_the_whole_graph_computes(directions):
 
     def program(comm, k_hop, placement):
         p = build_partition(graph, comm, *placement, dtype=np.float64)
-        view = k_hop_view(p, mask_of(p, targets), directions) if k_hop else global_view(p, directions)
+        view = (
+            k_hop_view(p, mask_of(p, targets), directions) if k_hop else global_view(p, directions)
+        )
         return train(view, directions, targets, comm)
 
     def joined(parts):
@@ -204,7 +246,9 @@ def test_a_grown_view_computes_what_the_whole_graph_computes(directions):
     for size in (1, 2, 4):
         for placement in graphs.PLACEMENTS:
             for k_hop in (True, False):
-                for a, b in zip(joined(run_simulated(size, program, k_hop, placement)), expected, strict=True):
+                for a, b in zip(
+                    joined(run_simulated(size, program, k_hop, placement)), expected, strict=True
+                ):
                     np.testing.assert_allclose(a, b, atol=1e-11)
 
 
@@ -215,8 +259,13 @@ def test_columns_can_be_replaced_and_targets_are_hidden():
         p = build_partition(graph, comm)
         view = k_hop_view(p, mask_of(p, [3]), ["in"])
         np.testing.assert_array_equal(view.node_column("x", 2), p.node.read("x")[view.rows[:2]])
-        over = replace(view, partition=p.overlay({"in_degree": np.arange(p.n_masters), "mine": np.ones(p.n_masters)},
-                                                 {"weight": np.zeros(p.n_local_edges)}))
+        over = replace(
+            view,
+            partition=p.overlay(
+                {"in_degree": np.arange(p.n_masters), "mine": np.ones(p.n_masters)},
+                {"weight": np.zeros(p.n_local_edges)},
+            ),
+        )
         np.testing.assert_array_equal(over.node_column("in_degree", len(view.rows)), view.rows)
         assert not over.edge_column("weight").any() and view.edge_column("weight").any()
         assert over.partition.edge.readable() == ("weight", "attr")
@@ -258,7 +307,9 @@ def test_sampled_views_are_views_too():
 
     def program(comm):
         p = build_partition(graph, comm, "vertex-cut")
-        return contents(k_hop_view(p, mask_of(p, [3, 8]), ["in", "in"], sampler=NeighbourSampler((2, 3))))
+        return contents(
+            k_hop_view(p, mask_of(p, [3, 8]), ["in", "in"], sampler=NeighbourSampler((2, 3)))
+        )
 
     nodes, edges = whole(run_simulated(3, program))
     for k in range(2):
@@ -276,7 +327,11 @@ def ends_in_frame(view, s, senders, receivers):
     lists = s.by_receiver
     assert len(np.unique(lists.row)) == len(lists.row) == len(lists.ptr) - 1
     positions = np.arange(s.n_edges) if lists.positions is None else lists.positions
-    return send[lists.other], receive[np.repeat(lists.row, np.diff(lists.ptr))], p.edge_gid[lists.start + positions]
+    return (
+        send[lists.other],
+        receive[np.repeat(lists.row, np.diff(lists.ptr))],
+        p.edge_gid[lists.start + positions],
+    )
 
 
 @pytest.mark.parametrize("name", ["random", *graphs.odd_graphs()])
@@ -286,12 +341,19 @@ def test_lists_name_the_ends_of_every_edge_by_receiver_and_by_sender(name):
     def program(comm, placement):
         p = build_partition(graph, comm, *placement)
         sampler = NeighbourSampler((2, 2))
-        for view in (global_view(p, ["in", "both"]), k_hop_view(p, mask_of(p, [0]), ["out", "in"]),
-                     k_hop_view(p, mask_of(p, [0, 3]), ["both", "in"], sampler=sampler), induced(p, p.masters % 3 > 0, ["both"])):
+        for view in (
+            global_view(p, ["in", "both"]),
+            k_hop_view(p, mask_of(p, [0]), ["out", "in"]),
+            k_hop_view(p, mask_of(p, [0, 3]), ["both", "in"], sampler=sampler),
+            induced(p, p.masters % 3 > 0, ["both"]),
+        ):
             for level in view.levels:
                 for sweep in level.passes:
                     known = p.masters if view.rows is None else p.masters[view.rows[: level.n_in]]
-                    halos = [move.to_mirrors({"id": known})["id"] for move in (sweep.senders, sweep.receivers)]
+                    halos = [
+                        move.to_mirrors({"id": known})["id"]
+                        for move in (sweep.senders, sweep.receivers)
+                    ]
                     assert all(s.n_edges for s in sweep.selections)
                     for s in sweep.selections:
                         check(view, s, sweep.reverse, halos)
@@ -304,9 +366,17 @@ def test_lists_name_the_ends_of_every_edge_by_receiver_and_by_sender(name):
         by_receiver, by_sender = s.by_receiver, s.by_sender
         order = np.argsort(by_receiver.other, kind="stable")
         np.testing.assert_array_equal(by_sender.at, order)
-        np.testing.assert_array_equal(by_sender.other, np.repeat(by_receiver.row, np.diff(by_receiver.ptr))[order])
-        np.testing.assert_array_equal(np.repeat(by_sender.row, np.diff(by_sender.ptr)), by_receiver.other[order])
-        assert {x.dtype.name for lists in (by_receiver, by_sender) for x in (lists.row, lists.other, lists.at)} == {"int32"}
+        np.testing.assert_array_equal(
+            by_sender.other, np.repeat(by_receiver.row, np.diff(by_receiver.ptr))[order]
+        )
+        np.testing.assert_array_equal(
+            np.repeat(by_sender.row, np.diff(by_sender.ptr)), by_receiver.other[order]
+        )
+        assert {
+            x.dtype.name
+            for lists in (by_receiver, by_sender)
+            for x in (lists.row, lists.other, lists.at)
+        } == {"int32"}
 
     for size in range(1, min(4, graph.n_nodes) + 1):
         for placement in graphs.PLACEMENTS[::2]:
@@ -316,10 +386,21 @@ def test_lists_name_the_ends_of_every_edge_by_receiver_and_by_sender(name):
 def test_lists_of_all_edges_are_those_of_the_partition():
     def program(comm):
         p = build_partition(graphs.random_graph(), comm)
-        (s,), block = global_view(p, ["in"]).levels[0].passes[0].selections, p.relations["edge"].blocks[0]
+        (s,), block = (
+            global_view(p, ["in"]).levels[0].passes[0].selections,
+            p.relations["edge"].blocks[0],
+        )
         by_receiver, by_sender = s.by_receiver, s.by_sender
-        assert by_receiver.ptr is block.in_indptr and by_receiver.other is block.in_src and by_receiver.positions is None
-        assert by_sender.ptr is block.out_indptr and by_sender.other is block.out_dst and by_sender.at is block.out_edge
+        assert (
+            by_receiver.ptr is block.in_indptr
+            and by_receiver.other is block.in_src
+            and by_receiver.positions is None
+        )
+        assert (
+            by_sender.ptr is block.out_indptr
+            and by_sender.other is block.out_dst
+            and by_sender.at is block.out_edge
+        )
 
     run_simulated(1, program)
 
@@ -329,7 +410,11 @@ def test_numbers_are_given_back_after_growing():
 
     def program(comm):
         p = build_partition(graph, comm)
-        views = k_hop_view(p, mask_of(p, [3]), ["in"]), k_hop_view(p, mask_of(p, [5]), ["in", "both"]), induced(p, p.masters > 9, ["in"])
+        views = (
+            k_hop_view(p, mask_of(p, [3]), ["in"]),
+            k_hop_view(p, mask_of(p, [5]), ["in", "both"]),
+            induced(p, p.masters > 9, ["in"]),
+        )
         k_hop_nodes(p, mask_of(p, [3]), 2)
         ((numbers, lines),) = p.spare
         assert (numbers == -1).all() and not lines.any()

@@ -1,4 +1,5 @@
 """Jobs in which something goes wrong end on all ranks, and say where; jobs that are only slow go on."""
+
 from __future__ import annotations
 
 import gc
@@ -20,7 +21,18 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.runtime import stacks
 from graphtheta.engine.runtime.control import Control, Kind
 from graphtheta.engine.runtime.liveness import Liveness
-from graphtheta.engine.runtime.watchdog import BETWEEN, FACTOR, LEAST, SLOWEST, TICK, WORKING, Pace, Watchdog, meanwhile, report
+from graphtheta.engine.runtime.watchdog import (
+    BETWEEN,
+    FACTOR,
+    LEAST,
+    SLOWEST,
+    TICK,
+    WORKING,
+    Pace,
+    Watchdog,
+    meanwhile,
+    report,
+)
 from graphtheta.errors import CommError
 
 PROGRAM = str(Path(__file__).with_name("fault_program.py"))
@@ -87,7 +99,9 @@ class TestPace:
         progress(pace)
         assert pace.pause == 0 and pace.limit() == pytest.approx(FACTOR * 40, rel=0.02)
         spend(pace, 50, stepping=False)
-        assert pace.limit() == pytest.approx(LEAST)  # loading was slow, and says nothing about steps
+        assert pace.limit() == pytest.approx(
+            LEAST
+        )  # loading was slow, and says nothing about steps
         progress(pace)
         spend(pace, 2)
         assert pace.limit() == pytest.approx(FACTOR * 40, rel=0.02)
@@ -98,7 +112,9 @@ class TestPace:
         spend(pace, 1, alive=True)
         spend(pace, LEAST - 1)
         assert not pace.late(False, 0) and pace.pause > LEAST
-        assert pace.asleep > 1.8 * pace.idle > LEAST  # a report says that it slept nearly all of the time
+        assert (
+            pace.asleep > 1.8 * pace.idle > LEAST
+        )  # a report says that it slept nearly all of the time
 
     def test_large_messages_take_time(self):
         pace = Pace()
@@ -141,7 +157,11 @@ class TestLiveness:
     def test_one_that_has_ended(self):
         gone = run([sys.executable, "-c", "import os; print(os.getpid())"])
         assert Liveness(int(gone.stdout)).describe() == "its process has ended"
-        assert not Liveness(int(gone.stdout)).check() and Liveness(int(gone.stdout)).ended and not Liveness(os.getpid()).ended
+        assert (
+            not Liveness(int(gone.stdout)).check()
+            and Liveness(int(gone.stdout)).ended
+            and not Liveness(os.getpid()).ended
+        )
 
 
 class Transport:
@@ -163,7 +183,12 @@ class Transport:
 
 def test_control_messages():
     boxes = [[], []]
-    one, other = (Control(Transport(rank, boxes), lambda channel, rank=rank: {"rank": rank, "channel": channel}) for rank in range(2))
+    one, other = (
+        Control(
+            Transport(rank, boxes), lambda channel, rank=rank: {"rank": rank, "channel": channel}
+        )
+        for rank in range(2)
+    )
     other.send_all(Kind.LEFT, np.array([3, 4]).tobytes())
     other.send_all(Kind.FAILED)
     one.receive()
@@ -181,21 +206,45 @@ def test_control_messages():
 
 
 def at(**more):
-    return {"waits": False, "left": False, "what": "", "operation": "barrier()", "number": 7, "stage": "gather", "late": True,
-            "where": "my_model.py:33 in gather", "pause": 12.3, "asleep": 12.0, "stacks": [["MainThread", ["my_model.py:33"]]], **more}
+    return {
+        "waits": False,
+        "left": False,
+        "what": "",
+        "operation": "barrier()",
+        "number": 7,
+        "stage": "gather",
+        "late": True,
+        "where": "my_model.py:33 in gather",
+        "pause": 12.3,
+        "asleep": 12.0,
+        "stacks": [["MainThread", ["my_model.py:33"]]],
+        **more,
+    }
 
 
 def test_report_says_who_is_stuck_and_who_waits():
-    waits = at(waits=True, what="to_masters from ranks [2]", where="engine/partition/exchange.py:150 in end", stage="move")
-    text = report({0: waits, 1: waits, 2: at()}, {3: "does not respond: its process is stopped"}, Pace())
+    waits = at(
+        waits=True,
+        what="to_masters from ranks [2]",
+        where="engine/partition/exchange.py:150 in end",
+        stage="move",
+    )
+    text = report(
+        {0: waits, 1: waits, 2: at()}, {3: "does not respond: its process is stopped"}, Pace()
+    )
     assert text.splitlines()[:4] == [
         "graphtheta: timeout: ranks 0 and 1 wait for other ranks that make no progress:",
         "  rank 3/4 does not respond: its process is stopped",
         "  rank 2/4 makes no progress: it is asleep for 12 s at my_model.py:33 in gather, stage gather, after operation 7, barrier()",
         "  ranks 0 and 1: to_masters from ranks [2] at engine/partition/exchange.py:150 in end, stage move",
     ]
-    assert "GRAPHTHETA_PATIENCE" in text and "stacks of ranks 0, 1 and 2:\n    MainThread:\n        my_model.py:33" in text
-    assert "deadlock: every rank waits for another rank:" in report({0: waits, 1: waits}, {}, Pace())
+    assert (
+        "GRAPHTHETA_PATIENCE" in text
+        and "stacks of ranks 0, 1 and 2:\n    MainThread:\n        my_model.py:33" in text
+    )
+    assert "deadlock: every rank waits for another rank:" in report(
+        {0: waits, 1: waits}, {}, Pace()
+    )
 
 
 def test_where_the_others_were():
@@ -203,7 +252,9 @@ def test_where_the_others_were():
     assert meanwhile(places, [4]).splitlines() == [
         "meanwhile rank 0: busy at my_model.py:33 in gather, stage gather",
         "meanwhile rank 2: in barrier() at my_model.py:33 in gather, stage gather",
-        "meanwhile rank 3: has exited", "meanwhile rank 4: does not respond"]
+        "meanwhile rank 3: has exited",
+        "meanwhile rank 4: does not respond",
+    ]
 
 
 def test_stacks_name_lines_of_the_user():
@@ -211,9 +262,13 @@ def test_stacks_name_lines_of_the_user():
         return stacks.frames(sys._getframe())
 
     stack = sorted([3, 1], key=lambda x: -x) and here()
-    assert stacks.where(stack).startswith("engine/test_watchdog.py:") and stacks.where(stack).endswith(" in here")
+    assert stacks.where(stack).startswith("engine/test_watchdog.py:") and stacks.where(
+        stack
+    ).endswith(" in here")
     assert not stacks.in_step(stack) and not stacks.in_debugger(stack)
-    assert any("in test_stacks_name_lines_of_the_user: stack = " in line for line in stacks.lines(stack))
+    assert any(
+        "in test_stacks_name_lines_of_the_user: stack = " in line for line in stacks.lines(stack)
+    )
     assert any(name == "MainThread" for name, _ in stacks.stacks())
 
 
@@ -226,7 +281,10 @@ def test_a_skipped_move_is_noticed_by_the_next_collective():
             comm.move_begin([], [], Tag.TO_MIRRORS).end()
         comm.barrier()
 
-    with pytest.raises(CommError, match=r"(?s)ranks called.*rank 0: waits in operation 2, barrier\(\) at .*rank 1: operation 3, barrier"):
+    with pytest.raises(
+        CommError,
+        match=r"(?s)ranks called.*rank 0: waits in operation 2, barrier\(\) at .*rank 1: operation 3, barrier",
+    ):
         run_simulated(2, program)
 
 
@@ -250,37 +308,95 @@ class TestFaults:
 
     # the stacks of these reports begin with the program's first line
     @pytest.mark.cold
-    @pytest.mark.parametrize(("fault", "words"), [
-        ("sleeps in gather", r"ranks 0 and 2 wait for other ranks that make no progress:\n  rank 1/3 .* asleep .* in sleeps, stage \w+, .*"
-                             r"(?s:.*)in gather: Faulty.fault\(\"gather\"\)"),
-        ("sleeps in apply", r"rank 1/3 makes no progress: it is asleep .* in sleeps, stage apply.*\n  ranks 0 and 2: .* stage \w+"),
-        ("loops in apply", r"rank 1/3 makes no progress: it is busy for .* in loops, stage apply"),
-        ("holds Python's lock in apply", r"rank 1/3 does not respond: its process runs, but its Python interpreter is blocked"),
-        ("stopped", r"rank 1/3 does not respond: its process is stopped\n  ranks 0 and 2: all_sum\(int64, \(3,\)\) at .* in between"),
-        ("waits for each other", r"deadlock: every rank waits(?s:.*)rank 1/3 waits .* in to_masters from ranks \[2\], operation \d+, at "),
-    ])
+    @pytest.mark.parametrize(
+        ("fault", "words"),
+        [
+            (
+                "sleeps in gather",
+                r"ranks 0 and 2 wait for other ranks that make no progress:\n  rank 1/3 .* asleep .* in sleeps, stage \w+, .*"
+                r"(?s:.*)in gather: Faulty.fault\(\"gather\"\)",
+            ),
+            (
+                "sleeps in apply",
+                r"rank 1/3 makes no progress: it is asleep .* in sleeps, stage apply.*\n  ranks 0 and 2: .* stage \w+",
+            ),
+            (
+                "loops in apply",
+                r"rank 1/3 makes no progress: it is busy for .* in loops, stage apply",
+            ),
+            (
+                "holds Python's lock in apply",
+                r"rank 1/3 does not respond: its process runs, but its Python interpreter is blocked",
+            ),
+            (
+                "stopped",
+                r"rank 1/3 does not respond: its process is stopped\n  ranks 0 and 2: all_sum\(int64, \(3,\)\) at .* in between",
+            ),
+            (
+                "waits for each other",
+                r"deadlock: every rank waits(?s:.*)rank 1/3 waits .* in to_masters from ranks \[2\], operation \d+, at ",
+            ),
+        ],
+    )
     def test_a_rank_that_makes_no_progress(self, fault, words):
         done = self.job(fault, PATIENCE)
         assert done.returncode == 1 and re.search(words, done.stderr), done.stderr
-        assert done.stderr.count("graphtheta:") == 1 and re.search(r"stacks of ranks? 0.*:\n    MainThread:\n        engine/", done.stderr)
+        assert done.stderr.count("graphtheta:") == 1 and re.search(
+            r"stacks of ranks? 0.*:\n    MainThread:\n        engine/", done.stderr
+        )
 
-    @pytest.mark.parametrize(("fault", "words"), [
-        ("skips a collective", r"rank 0: operation \d+, all_sum\(int64, \(3,\)\) at .*(?s:.*)rank 1: operation \d+, all_gather\(\) at "),
-        ("calls another collective", r"rank 0: operation \d+, all_sum\(int64, \(3,\)\) at .*(?s:.*)rank 1: operation \d+, barrier\(\) at "),
-        ("gives another shape", r"rank 1: operation \d+, all_sum\(float64, \(5, 7\)\) at .* in <lambda>"),
-    ])
+    @pytest.mark.parametrize(
+        ("fault", "words"),
+        [
+            (
+                "skips a collective",
+                r"rank 0: operation \d+, all_sum\(int64, \(3,\)\) at .*(?s:.*)rank 1: operation \d+, all_gather\(\) at ",
+            ),
+            (
+                "calls another collective",
+                r"rank 0: operation \d+, all_sum\(int64, \(3,\)\) at .*(?s:.*)rank 1: operation \d+, barrier\(\) at ",
+            ),
+            (
+                "gives another shape",
+                r"rank 1: operation \d+, all_sum\(float64, \(5, 7\)\) at .* in <lambda>",
+            ),
+        ],
+    )
     def test_a_rank_in_another_collective(self, fault, words):
         done = self.job(fault)
         assert done.returncode == 1 and re.search(words, done.stderr), done.stderr
         assert done.stderr.count("ranks called different operations") == 1
 
-    @pytest.mark.parametrize(("fault", "code", "words"), [
-        ("raises in gather", 1, r"^rank 1/3: DataError: gather of Faulty: this gather cannot work\nmeanwhile"),
-        ("raises in apply", 1, r"^rank 1/3: Traceback(?s:.*)ZeroDivisionError(?s:.*)\nmeanwhile rank.* in .* stage \w+\n$"),
-        ("wrong shape from apply", 1, r"^rank 1/3: ShapeError: transform of Faulty: matmul: .*\nmeanwhile"),
-        ("returns early", 1, r"^rank 0/3: CommError: rank 1 has exited, but rank 0 waits for it in all_sum"),
-        ("sys.exit", 3, r"^rank 1/3: the program ended here with exit status 3\nmeanwhile ranks 0 and 2: in all_sum\(int64, \(3,\)\) at "),
-    ])
+    @pytest.mark.parametrize(
+        ("fault", "code", "words"),
+        [
+            (
+                "raises in gather",
+                1,
+                r"^rank 1/3: DataError: gather of Faulty: this gather cannot work\nmeanwhile",
+            ),
+            (
+                "raises in apply",
+                1,
+                r"^rank 1/3: Traceback(?s:.*)ZeroDivisionError(?s:.*)\nmeanwhile rank.* in .* stage \w+\n$",
+            ),
+            (
+                "wrong shape from apply",
+                1,
+                r"^rank 1/3: ShapeError: transform of Faulty: matmul: .*\nmeanwhile",
+            ),
+            (
+                "returns early",
+                1,
+                r"^rank 0/3: CommError: rank 1 has exited, but rank 0 waits for it in all_sum",
+            ),
+            (
+                "sys.exit",
+                3,
+                r"^rank 1/3: the program ended here with exit status 3\nmeanwhile ranks 0 and 2: in all_sum\(int64, \(3,\)\) at ",
+            ),
+        ],
+    )
     def test_a_rank_that_raises_or_leaves(self, fault, code, words):
         done = self.job(fault)
         assert done.returncode == code and re.search(words, done.stderr), done.stderr
@@ -292,4 +408,6 @@ class TestFaults:
     def job(self, fault, patience="60"):
         """Faults that are no lack of progress are noticed without the limit, which a busy machine may exceed by itself."""
         assert MPIEXEC is not None
-        return run([MPIEXEC, "-n", "3", sys.executable, PROGRAM, fault], GRAPHTHETA_PATIENCE=patience)
+        return run(
+            [MPIEXEC, "-n", "3", sys.executable, PROGRAM, fault], GRAPHTHETA_PATIENCE=patience
+        )

@@ -1,4 +1,5 @@
 """Weighted sampling and masks: the same sets on any ranks, inclusion as derived, sums that are right on average."""
+
 from __future__ import annotations
 
 from functools import partial
@@ -23,7 +24,9 @@ RNG = np.random.default_rng(5)
 # from 1/16 to 16, an eighth of them 0
 WEIGHT = np.where(RNG.random(150) < 0.125, 0, 2.0 ** RNG.integers(-4, 5, 150)).astype(np.float32)
 MASK = RNG.random(150) < 0.6
-GRAPH = graphs.random_graph(20, 150, edge_columns={"w": WEIGHT, "part": MASK, "several": np.ones((150, 2))})
+GRAPH = graphs.random_graph(
+    20, 150, edge_columns={"w": WEIGHT, "part": MASK, "several": np.ones((150, 2))}
+)
 INTO = np.flatnonzero((GRAPH.dst == 3) & (WEIGHT > 0))
 weighted = partial(WeightedSampler, weight="w")
 
@@ -34,10 +37,22 @@ def same(found, expected):
         np.testing.assert_allclose([one[e] for e in other], list(other.values()), rtol=1e-12)
 
 
-@pytest.mark.parametrize("options", [{}, {"replace": True}, {"importance": False}, {"normalise": True, "mask": "part"},
-                                     {"normalise": True, "replace": True}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"replace": True},
+        {"importance": False},
+        {"normalise": True, "mask": "part"},
+        {"normalise": True, "replace": True},
+    ],
+    ids=str,
+)
 def test_samples_do_not_depend_on_ranks(options):
-    sampler, where = weighted((2, 3), seed=4, **options), dict(layers=("in", "both"), targets=[3, 7, 18], step=5, graph=GRAPH)
+    sampler, where = (
+        weighted((2, 3), seed=4, **options),
+        dict(layers=("in", "both"), targets=[3, 7, 18], step=5, graph=GRAPH),
+    )
     expected = sample(sampler, **where)
     for size, placement in zip((2, 3, 4, 8, 3, 2), graphs.PLACEMENTS, strict=True):
         same(sample(sampler, size, placement, **where), expected)
@@ -63,7 +78,9 @@ def test_one_sample_for_all_hops():
 
 
 def test_the_logarithm_is_that_of_the_library():
-    u = np.array([unit(np.uint64(h)) for h in (0, 1 << 63, (1 << 64) - 1, *bits(0, np.arange(500)).tolist())])
+    u = np.array(
+        [unit(np.uint64(h)) for h in (0, 1 << 63, (1 << 64) - 1, *bits(0, np.arange(500)).tolist())]
+    )
     np.testing.assert_allclose([minus_log(x) for x in u], -np.log(u), rtol=1e-15)
 
 
@@ -91,7 +108,10 @@ def drawn(sampler, steps=400):
         p = build_partition(GRAPH, comm)
         for step in range(steps):
             (level,) = k_hop_view(p, p.masters == 3, ["in"], sampler=sampler, step=step).levels
-            scales = [np.ones(s.n_edges) if s.weight is None else s.weight for s in level.passes[0].selections]
+            scales = [
+                np.ones(s.n_edges) if s.weight is None else s.weight
+                for s in level.passes[0].selections
+            ]
             weights[step, level.gid] = np.concatenate(scales)
 
     run_simulated(1, program)
@@ -105,7 +125,9 @@ def test_edges_are_included_as_often_as_priority_sampling_says():
     assert set(np.unique(chosen)) == {0, 1} and chosen.sum() == chosen[:, INTO].sum() == steps * k
     assert p.sum() == pytest.approx(k, rel=1e-3)
     n, mean, some = chosen[:, INTO].sum(axis=0), steps * p, p < 0.999
-    assert ((n - mean)[some] ** 2 / (mean * (1 - p))[some]).sum() < some.sum() + 4 * np.sqrt(2 * some.sum())
+    assert ((n - mean)[some] ** 2 / (mean * (1 - p))[some]).sum() < some.sum() + 4 * np.sqrt(
+        2 * some.sum()
+    )
 
 
 def test_with_replacement_edges_are_drawn_in_proportion_to_their_weights():
@@ -113,7 +135,9 @@ def test_with_replacement_edges_are_drawn_in_proportion_to_their_weights():
     times = drawn(weighted((k,), replace=True, importance=False), steps)
     mean = steps * k * WEIGHT[INTO] / WEIGHT[INTO].sum()
     assert times.sum() == times[:, INTO].sum() == steps * k
-    assert ((times[:, INTO].sum(axis=0) - mean) ** 2 / mean).sum() < len(INTO) + 4 * np.sqrt(2 * len(INTO))
+    assert ((times[:, INTO].sum(axis=0) - mean) ** 2 / mean).sum() < len(INTO) + 4 * np.sqrt(
+        2 * len(INTO)
+    )
 
 
 @pytest.mark.parametrize("replace", [False, True])
@@ -128,7 +152,12 @@ def test_sums_over_any_edges_are_estimated_without_bias(replace):
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("size", [1, 3])
 def test_normalised_weights_sum_to_the_edges_that_can_be_chosen(replace, size):
-    (found,) = sample(weighted((2,), replace, normalise=True, mask="part"), size, ("vertex-cut", "hash"), graph=GRAPH)
+    (found,) = sample(
+        weighted((2,), replace, normalise=True, mask="part"),
+        size,
+        ("vertex-cut", "hash"),
+        graph=GRAPH,
+    )
     ids = np.array([e for e, _ in found])
     assert (MASK & (WEIGHT > 0))[ids].all()
     sums = np.bincount(GRAPH.dst[ids], list(found.values()), minlength=20)
@@ -143,8 +172,14 @@ def test_all_edges_of_positive_weight_where_the_fanout_is_minus_one(size):
 
 @pytest.mark.parametrize("replace", [False, True])
 def test_masked_edges_take_no_part_in_uniform_sampling(replace):
-    for size, placement in ((1, graphs.PLACEMENTS[0]), (4, graphs.PLACEMENTS[0]), (3, graphs.PLACEMENTS[5])):
-        (found,) = sample(NeighbourSampler((3,), replace, mask="part"), size, placement, graph=GRAPH)
+    for size, placement in (
+        (1, graphs.PLACEMENTS[0]),
+        (4, graphs.PLACEMENTS[0]),
+        (3, graphs.PLACEMENTS[5]),
+    ):
+        (found,) = sample(
+            NeighbourSampler((3,), replace, mask="part"), size, placement, graph=GRAPH
+        )
         ids = np.array([e for e, _ in found])
         assert MASK[ids].all()
         sums = np.bincount(GRAPH.dst[ids], list(found.values()), minlength=20)
@@ -157,14 +192,26 @@ def test_odd_graphs(name):
     for sampler in (WeightedSampler((2, 2), normalise=True), WeightedSampler((2, 2), replace=True)):
         first = sample(sampler, layers=("in", "both"), targets=range(graph.n_nodes), graph=graph)
         for size in range(2, min(4, graph.n_nodes + 1)):
-            same(sample(sampler, size, graphs.PLACEMENTS[2 * size - 1], ("in", "both"), range(graph.n_nodes), graph=graph), first)
+            same(
+                sample(
+                    sampler,
+                    size,
+                    graphs.PLACEMENTS[2 * size - 1],
+                    ("in", "both"),
+                    range(graph.n_nodes),
+                    graph=graph,
+                ),
+                first,
+            )
 
 
 def test_weights_that_are_all_zero_leave_no_edge():
     graph = GRAPH.replace(edge_columns={"w": np.zeros(150)})
     for size in (1, 3):
         for options in ({}, {"replace": True}, {"normalise": True}):
-            assert sample(weighted((2,), **options), size, ("vertex-cut", "hash"), graph=graph) == [{}]
+            assert sample(weighted((2,), **options), size, ("vertex-cut", "hash"), graph=graph) == [
+                {}
+            ]
 
 
 def refused(sampler, **columns):
@@ -182,12 +229,19 @@ def test_weights_that_are_none_are_refused(value):
     bad = WEIGHT.copy()
     bad[[90, 120]] = value
     ends = f"from node {GRAPH.src[90]} to node {GRAPH.dst[90]}"
-    assert f"weight=w: edge 90 ({ends}) has the value {float(value)}, expected a number from 0" in refused(weighted((2,)), w=bad)
+    assert (
+        f"weight=w: edge 90 ({ends}) has the value {float(value)}, expected a number from 0"
+        in refused(weighted((2,)), w=bad)
+    )
 
 
 def test_columns_that_do_not_fit_are_refused():
-    assert "weight=v: there is no edge column 'v'; choose from weight" in refused(WeightedSampler((2,), weight="v"))
-    assert "weight=several: the edge column 'several' has 2 numbers per edge" in refused(WeightedSampler((2,), weight="several"))
+    assert "weight=v: there is no edge column 'v'; choose from weight" in refused(
+        WeightedSampler((2,), weight="v")
+    )
+    assert "weight=several: the edge column 'several' has 2 numbers per edge" in refused(
+        WeightedSampler((2,), weight="several")
+    )
     assert "mask=w: edge" in refused(NeighbourSampler((2,), mask="w"))
     with pytest.raises(ConfigError, match="importance=no has none"):
         WeightedSampler((2,), normalise=True, importance=False)
@@ -196,16 +250,30 @@ def test_columns_that_do_not_fit_are_refused():
 def test_blocks_without_the_engine():
     (block,) = gt.sample(GRAPH, [3, 5], [4], sampler="weighted:weight=w,normalise=yes", seed=2)
     (found,) = sample(weighted((4,), seed=2, normalise=True), targets=[3, 5], graph=GRAPH)
-    assert dict(zip(block.edge.tolist(), block.weight.tolist(), strict=True)) == {e: w for (e, _), w in found.items()}
+    assert dict(zip(block.edge.tolist(), block.weight.tolist(), strict=True)) == {
+        e: w for (e, _), w in found.items()
+    }
     with pytest.raises(DataError, match=r"weight=w: edge 0 .* has the value -1"):
-        gt.sample(GRAPH.replace(edge_columns={"w": -np.ones(150)}), [3], [4], sampler="weighted:weight=w")
+        gt.sample(
+            GRAPH.replace(edge_columns={"w": -np.ones(150)}), [3], [4], sampler="weighted:weight=w"
+        )
 
 
-JOB = {"model": "sage", "strategy": "mini", "batch_size": 8, "fanout": "3", "epochs": 1, "backend": "reference", "layers": 2}
+JOB = {
+    "model": "sage",
+    "strategy": "mini",
+    "batch_size": 8,
+    "fanout": "3",
+    "epochs": 1,
+    "backend": "reference",
+    "layers": 2,
+}
 
 
 def losses(comm, **keys):
-    return [row["loss"] for row in gt.Trainer(graph=GRAPH, comm=comm, **{**JOB, **keys}).fit().history]
+    return [
+        row["loss"] for row in gt.Trainer(graph=GRAPH, comm=comm, **{**JOB, **keys}).fit().history
+    ]
 
 
 @pytest.mark.parametrize("sampler", ["weighted:weight=w,normalise=yes", "neighbour:mask=part"])

@@ -1,4 +1,5 @@
 """Run under mpiexec: jobs that rank all nodes, and one with order statistics; rank 0 writes their numbers to the file named."""
+
 import sys
 
 import numpy as np
@@ -7,7 +8,10 @@ from test_retrieval import KEYS, bipartite, plain
 import graphtheta as gt
 from graphtheta.engine.runtime.start import run_main, start
 
-LINKS = {"plain": (plain, {"partitioner": "vertex-cut"}), "bipartite": (bipartite, {"link_relation": "rates"})}
+LINKS = {
+    "plain": (plain, {"partitioner": "vertex-cut"}),
+    "bipartite": (bipartite, {"link_relation": "rates"}),
+}
 
 
 class Orders(gt.Layer):
@@ -16,7 +20,9 @@ class Orders(gt.Layer):
     sum = ("median", "mean", gt.TopK(3))
 
     def __init__(self, d_in: int, d_out: int):
-        self.src, self.dst, self.out = (gt.Parameter.glorot(*shape) for shape in ((d_in, 4), (d_in, 4), (20, d_out)))
+        self.src, self.dst, self.out = (
+            gt.Parameter.glorot(*shape) for shape in ((d_in, 4), (d_in, 4), (20, d_out))
+        )
 
     def transform(self, node):
         return {"z": node.h @ self.src, "y": node.h @ self.dst}
@@ -44,11 +50,25 @@ def main(path: str) -> int:
         measured = trainer.measure()
         found[f"rank all|{name}"] = [measured[key] for key in sorted(measured)]
     # a vertex cut: in-edges of most nodes are on several workers
-    for name, keys in {"whole graph": {"strategy": "global"}, "batches": {"strategy": "mini", "batch_size": 40}}.items():
-        trainer = gt.Trainer(Net, gt.load("sbm:n_nodes=120,n_edges=900"), comm=comm, epochs=2, dtype="float64", backend="reference",
-                             partitioner="vertex-cut", optimiser="sgd", **keys)
+    for name, keys in {
+        "whole graph": {"strategy": "global"},
+        "batches": {"strategy": "mini", "batch_size": 40},
+    }.items():
+        trainer = gt.Trainer(
+            Net,
+            gt.load("sbm:n_nodes=120,n_edges=900"),
+            comm=comm,
+            epochs=2,
+            dtype="float64",
+            backend="reference",
+            partitioner="vertex-cut",
+            optimiser="sgd",
+            **keys,
+        )
         losses = [row["loss"] for row in trainer.fit().history]
-        found[f"orders|{name}"] = np.concatenate([losses, *(x.ravel() for x in trainer.model.state().values())])
+        found[f"orders|{name}"] = np.concatenate(
+            [losses, *(x.ravel() for x in trainer.model.state().values())]
+        )
     if comm.rank == 0:
         np.savez(path, **found)
     return 0

@@ -1,4 +1,5 @@
 """Ranks that were given other jobs, graphs or models: one error on all of them, that says what differs and where."""
+
 from __future__ import annotations
 
 import sys
@@ -29,10 +30,21 @@ def graph(**changes: Any) -> gt.Graph:
     rng = np.random.default_rng(0)
     part, half = np.arange(N) % 3, np.arange(E) % 2 == 0
     fields: dict[str, Any] = {
-        "x": rng.normal(size=(N, 4)), "y": rng.integers(0, 3, N), "train": part == 0, "val": part == 1, "test": part == 2,
-        "edge_attr": rng.normal(size=(E, 2)), "edge_weight": rng.random(E), "edge_y": rng.random(E), "edge_train": half,
-        "edge_val": ~half, "node_ids": [f"n{i}" for i in range(N)], "node_columns": {"age": np.arange(N)},
-        "edge_columns": {"time": np.arange(E) / 7}, "meta": {"class_names": ["a", "b", "c"]}}
+        "x": rng.normal(size=(N, 4)),
+        "y": rng.integers(0, 3, N),
+        "train": part == 0,
+        "val": part == 1,
+        "test": part == 2,
+        "edge_attr": rng.normal(size=(E, 2)),
+        "edge_weight": rng.random(E),
+        "edge_y": rng.random(E),
+        "edge_train": half,
+        "edge_val": ~half,
+        "node_ids": [f"n{i}" for i in range(N)],
+        "node_columns": {"age": np.arange(N)},
+        "edge_columns": {"time": np.arange(E) / 7},
+        "meta": {"class_names": ["a", "b", "c"]},
+    }
     return gt.Graph(rng.integers(0, N, (2, E)), N, **{**fields, **changes})
 
 
@@ -88,7 +100,11 @@ def job_case(keys: dict[str, Any], others: dict[str, Any]) -> Case:
 def graph_case(field: str) -> Case:
     def given(rank: int) -> Given:
         whole = graph()
-        return "gcn", whole.replace(**{field: other(getattr(whole, field))}) if rank == 1 else whole, {}
+        return (
+            "gcn",
+            whole.replace(**{field: other(getattr(whole, field))}) if rank == 1 else whole,
+            {},
+        )
 
     return given, DataError, f"the graph: {field} on rank 1 is not that on rank 0"
 
@@ -99,25 +115,69 @@ def model_case(what: str, name: str) -> Case:
 
 CASES: dict[str, Case] = {
     **{f"job: {name}": job_case(*keys) for name, keys in JOBS.items()},
-    **{f"graph: {field}": graph_case(field) for field in ("x", "y", "edge_attr", "edge_weight", "edge_y", "node_ids")},
-    "job: model": (lambda rank: ("sage" if rank else "gcn", graph(), {}), ConfigError, "the job: model="),
-    "graph: edges": (lambda rank: ("gcn", graph().reversed() if rank else graph(), {}), DataError, "the graph: src on"),
-    "graph: order": (lambda rank: ("gcn", graph().subset(np.roll(np.arange(N), rank)), {}), DataError, "the graph: src on ranks 1, 2"),
-    "graph: split": (lambda rank: ("gcn", graph(train=np.arange(N) % 3 == 2 * (rank > 0), test=None), {}), DataError,
-                     "the graph: train on rank 0 is not that on rank 1"),
-    "graph: no split": (lambda rank: ("gcn", graph(**{} if rank else {"val": None}), {}), DataError, "val is on rank 1, but not on rank 0"),
-    "graph: more nodes": (lambda rank: ("gcn", gt.load(f"sbm:n_nodes={100 + rank}"), {}), DataError, "the graph: number of nodes"),
-    "graph: names": (lambda rank: ("gcn", graph(meta={"class_names": ["abc", "cba"][rank > 0]}), {}), DataError, "meta['class_names'] on"),
+    **{
+        f"graph: {field}": graph_case(field)
+        for field in ("x", "y", "edge_attr", "edge_weight", "edge_y", "node_ids")
+    },
+    "job: model": (
+        lambda rank: ("sage" if rank else "gcn", graph(), {}),
+        ConfigError,
+        "the job: model=",
+    ),
+    "graph: edges": (
+        lambda rank: ("gcn", graph().reversed() if rank else graph(), {}),
+        DataError,
+        "the graph: src on",
+    ),
+    "graph: order": (
+        lambda rank: ("gcn", graph().subset(np.roll(np.arange(N), rank)), {}),
+        DataError,
+        "the graph: src on ranks 1, 2",
+    ),
+    "graph: split": (
+        lambda rank: ("gcn", graph(train=np.arange(N) % 3 == 2 * (rank > 0), test=None), {}),
+        DataError,
+        "the graph: train on rank 0 is not that on rank 1",
+    ),
+    "graph: no split": (
+        lambda rank: ("gcn", graph(**{} if rank else {"val": None}), {}),
+        DataError,
+        "val is on rank 1, but not on rank 0",
+    ),
+    "graph: more nodes": (
+        lambda rank: ("gcn", gt.load(f"sbm:n_nodes={100 + rank}"), {}),
+        DataError,
+        "the graph: number of nodes",
+    ),
+    "graph: names": (
+        lambda rank: ("gcn", graph(meta={"class_names": ["abc", "cba"][rank > 0]}), {}),
+        DataError,
+        "meta['class_names'] on",
+    ),
     "model: parameter": model_case("parameter", "weight"),
     "model: array": model_case("array", "noise"),
-    "groups": (lambda rank: ("gcn", graph(), {"groups": {"layers.0.*": {"lr": 1.0 + rank}}}), ConfigError, "groups on"),
-    "freeze": (lambda rank: ("gcn", graph(), {"freeze": ["layers.0.*"][rank:]}), ConfigError, "freeze on"),
-    "lr_schedule": (lambda rank: ("gcn", graph(), {"lr_schedule": lambda step: 1.0 + rank}), ConfigError, "lr_schedule on"),
+    "groups": (
+        lambda rank: ("gcn", graph(), {"groups": {"layers.0.*": {"lr": 1.0 + rank}}}),
+        ConfigError,
+        "groups on",
+    ),
+    "freeze": (
+        lambda rank: ("gcn", graph(), {"freeze": ["layers.0.*"][rank:]}),
+        ConfigError,
+        "freeze on",
+    ),
+    "lr_schedule": (
+        lambda rank: ("gcn", graph(), {"lr_schedule": lambda step: 1.0 + rank}),
+        ConfigError,
+        "lr_schedule on",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_ranks_that_differ_raise_one_error(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_that_differ_raise_one_error(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     given, kind, words = CASES[name]
 
@@ -155,7 +215,9 @@ def stores(folder: Path, *several: gt.Graph) -> list[gt.Graph]:
     return [gt.load(str(folder / f"{i}.store")) for i in range(len(several))]
 
 
-def test_stores_are_compared_by_what_they_say_of_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stores_are_compared_by_what_they_say_of_their_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # no row that differs is read
     monkeypatch.setattr(digest, "MOST_READ", 1)
     monkeypatch.setattr(digest, "PLACE", 1)
@@ -169,7 +231,9 @@ def test_of_files_some_rows_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(digest, "MOST_READ", 64)
     monkeypatch.setattr(digest, "PLACE", 16)
     reads = []
-    monkeypatch.setattr(digest, "_of_rows", lambda x, begin, end, *_: reads.append((begin, end)) or 0)
+    monkeypatch.setattr(
+        digest, "_of_rows", lambda x, begin, end, *_: reads.append((begin, end)) or 0
+    )
     np.save(tmp_path / "x.npy", np.arange(2000, dtype=np.float32).reshape(1000, 2))
     graph_digests(gt.Graph([[], []], 1000, x=gt.MappedColumn(tmp_path / "x.npy")))
     assert reads == [(0, 2), (332, 334), (665, 667), (998, 1000)]
@@ -200,7 +264,9 @@ def test_a_change_of_an_array_changes_its_digest_alone(name: str) -> None:
         x = getattr(whole, field)
         if x is not None and np.prod(x.shape) and not (field == "y" and whole.multilabel):
             after = graph_digests(whole.replace(**{field: values(x)}))
-            assert [n.partition("_data")[0] for n in before if before[n] != after.get(n)] == [field], field
+            assert [n.partition("_data")[0] for n in before if before[n] != after.get(n)] == [
+                field
+            ], field
     for field in ("node_columns", "edge_columns"):
         for column, x in getattr(whole, field).items():
             after = graph_digests(whole.replace(**{field: {column: other(x)}}))
@@ -210,7 +276,10 @@ def test_a_change_of_an_array_changes_its_digest_alone(name: str) -> None:
 def test_digests_of_a_model_are_those_of_its_values() -> None:
     one, two = (gt.Trainer(drawing("array"), graph(), **KEYS).model for _ in range(2))
     a, b = model_digests(one), model_digests(two)
-    assert a.keys() == b.keys() and {name for name in a if a[name] != b[name]} == {"noise", "settings.scale.1"}
+    assert a.keys() == b.keys() and {name for name in a if a[name] != b[name]} == {
+        "noise",
+        "settings.scale.1",
+    }
 
 
 SCRIPT = """
@@ -224,9 +293,16 @@ gt.Trainer("gcn", graph, epochs=1, backend="reference", {}).fit()
 
 @pytest.mark.slow
 @needs_mpi
-@pytest.mark.parametrize(("keys", "told"), [("lr=0.1 + rank", "the job: lr=1.1 on rank 1, but lr=0.1 on rank 0"),
-                                            ("freeze=['layers.0.*'][rank:]", "freeze on rank 1 is not that on rank 0")])
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ("lr=0.1 + rank", "the job: lr=1.1 on rank 1, but lr=0.1 on rank 0"),
+        ("freeze=['layers.0.*'][rank:]", "freeze on rank 1 is not that on rank 0"),
+    ],
+)
 def test_real_ranks_end_with_one_message(keys: str, told: str) -> None:
-    done = run_command([str(MPIEXEC), "-n", "2", sys.executable, "-c", SCRIPT.format(keys)], OMP_NUM_THREADS="1")
+    done = run_command(
+        [str(MPIEXEC), "-n", "2", sys.executable, "-c", SCRIPT.format(keys)], OMP_NUM_THREADS="1"
+    )
     assert done.returncode == 2 and done.stderr.count(told) == 1, done.stderr
     assert "Traceback" not in done.stderr

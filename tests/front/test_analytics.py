@@ -1,4 +1,5 @@
 """Graph algorithms against networkx on odd graphs, and against themselves on other workers, partitions and blocks of threads."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -20,7 +21,15 @@ from graphtheta.ops.parallel.pool import set_threads, threads
 GRAPHS = odd_graphs() | {"random": random_graph(30, 80), "dense": random_graph(16, 120, hub=False)}
 # node partitioners with edge placements; "random" puts duplicates of an edge on several workers
 PARTITIONS = [("hash", "1d-src"), ("block", "1d-dst"), ("hash", "vertex-cut"), ("block", "random")]
-DIRECTED = ["pagerank", "components", "degree", "bfs", "sssp", "betweenness:sources=0", "random_walks:paths=2,length=4,p=0.5,q=2"]
+DIRECTED = [
+    "pagerank",
+    "components",
+    "degree",
+    "bfs",
+    "sssp",
+    "betweenness:sources=0",
+    "random_walks:paths=2,length=4,p=0.5,q=2",
+]
 UNDIRECTED = ["core_number", "triangles", "label_propagation"]
 
 
@@ -34,7 +43,12 @@ def networkx_of(graph: gt.Graph, loops: bool) -> nx.DiGraph:
     """Edges with the number of their duplicates, and the least of their weights."""
     g = nx.DiGraph()
     g.add_nodes_from(range(graph.n_nodes))
-    for s, d, w in zip(graph.src.tolist(), graph.dst.tolist(), graph.edge_weight.astype(float).tolist(), strict=True):
+    for s, d, w in zip(
+        graph.src.tolist(),
+        graph.dst.tolist(),
+        graph.edge_weight.astype(float).tolist(),
+        strict=True,
+    ):
         if loops or s != d:
             old = g.edges.get((s, d), {"count": 0, "weight": np.inf})
             g.add_edge(s, d, count=old["count"] + 1, weight=min(w, old["weight"]))
@@ -46,7 +60,10 @@ def propagated(g: nx.Graph, iterations: int) -> list[int]:
     label = list(g)
     for _ in range(iterations):
         counts = [Counter(label[u] for u in g[v]) for v in g]
-        label = [min(c, key=lambda x, c=c: (-c[x], x)) if c else label[v] for v, c in zip(g, counts, strict=True)]
+        label = [
+            min(c, key=lambda x, c=c: (-c[x], x)) if c else label[v]
+            for v, c in zip(g, counts, strict=True)
+        ]
     return label
 
 
@@ -77,10 +94,19 @@ def expected(algorithm: str, graph: gt.Graph) -> Any:
     return propagated(plain.to_undirected(), 10)
 
 
-def run(graph: gt.Graph, algorithm: str, size: int = 1, masters: str = "hash", partitioner: str = "1d-src") -> np.ndarray:
+def run(
+    graph: gt.Graph,
+    algorithm: str,
+    size: int = 1,
+    masters: str = "hash",
+    partitioner: str = "1d-src",
+) -> np.ndarray:
     """The values, which are the same on all ranks."""
     made = make_algorithm(algorithm)
-    found = run_simulated(size, lambda comm: gt.analyse(graph, made, comm=comm, masters=masters, partitioner=partitioner))
+    found = run_simulated(
+        size,
+        lambda comm: gt.analyse(graph, made, comm=comm, masters=masters, partitioner=partitioner),
+    )
     assert all(np.array_equal(x, found[0]) for x in found)
     return found[0]
 
@@ -91,7 +117,9 @@ def test_values_equal_those_of_networkx(name: str) -> None:
         graph = graph_of(name, algorithm in UNDIRECTED)
         # duplicates are paths of their own
         graph = graph.deduplicated() if algorithm.startswith("betweenness") else graph
-        np.testing.assert_allclose(run(graph, algorithm), expected(algorithm, graph), rtol=0, atol=1e-8, err_msg=algorithm)
+        np.testing.assert_allclose(
+            run(graph, algorithm), expected(algorithm, graph), rtol=0, atol=1e-8, err_msg=algorithm
+        )
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -101,7 +129,11 @@ def test_values_do_not_depend_on_workers_and_partitions(name: str) -> None:
         alone = run(graph, algorithm)
         for i, size in enumerate((1, 2, 3, 3)):
             if size <= graph.n_nodes:
-                assert np.array_equal(run(graph, algorithm, size, *PARTITIONS[i]), alone), (algorithm, size, PARTITIONS[i])
+                assert np.array_equal(run(graph, algorithm, size, *PARTITIONS[i]), alone), (
+                    algorithm,
+                    size,
+                    PARTITIONS[i],
+                )
 
 
 def test_values_do_not_depend_on_threads_and_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +166,9 @@ def test_a_long_path_crosses_workers_many_times() -> None:
     assert run(path.symmetrised(), "core_number", 3).tolist() == [1] * n
 
 
-def test_one_worker_passes_over_all_nodes_for_few_levels_of_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_worker_passes_over_all_nodes_for_few_levels_of_a_path(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Time is not that of the square of the nodes; a wide level in the middle is searched by all threads."""
     passes = 0
 
@@ -161,18 +195,43 @@ def test_one_worker_passes_over_all_nodes_for_few_levels_of_a_path(monkeypatch: 
 
 def test_functions_take_options_and_original_ids() -> None:
     graph = gt.Graph(([0, 1, 2], [1, 2, 0]), 4, node_ids=["a", "b", "c", "d"])
-    assert gt.bfs(graph, "b").tolist() == [2, 0, 1, -1] and gt.sssp(graph, source="b").tolist() == [2, 0, 1, np.inf]
+    assert gt.bfs(graph, "b").tolist() == [2, 0, 1, -1] and gt.sssp(graph, source="b").tolist() == [
+        2,
+        0,
+        1,
+        np.inf,
+    ]
     assert gt.pagerank(graph, damping=0.0).tolist() == [0.25] * 4
-    assert gt.degree(graph).tolist() == [1, 1, 1, 0] and gt.components(graph).tolist() == [0, 0, 0, 3]
-    assert gt.random_walks(graph, paths=1, length=2)[:, 0].tolist() == [[0, 1, 2], [1, 2, 0], [2, 0, 1], [3, -1, -1]]
-    assert gt.betweenness(graph, sources=4).tolist() == gt.betweenness(graph, sources=0).tolist() == [1 / 6] * 3 + [0]
+    assert gt.degree(graph).tolist() == [1, 1, 1, 0] and gt.components(graph).tolist() == [
+        0,
+        0,
+        0,
+        3,
+    ]
+    assert gt.random_walks(graph, paths=1, length=2)[:, 0].tolist() == [
+        [0, 1, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [3, -1, -1],
+    ]
+    assert (
+        gt.betweenness(graph, sources=4).tolist()
+        == gt.betweenness(graph, sources=0).tolist()
+        == [1 / 6] * 3 + [0]
+    )
     both = graph.symmetrised()
-    assert [f(both).tolist() for f in (gt.core_number, gt.triangles, gt.label_propagation)] == [[2, 2, 2, 0], [1, 1, 1, 0], [0, 0, 0, 3]]
+    assert [f(both).tolist() for f in (gt.core_number, gt.triangles, gt.label_propagation)] == [
+        [2, 2, 2, 0],
+        [1, 1, 1, 0],
+        [0, 0, 0, 3],
+    ]
 
 
 def test_sampled_betweenness_is_the_mean_over_the_drawn_sources() -> None:
     graph = graph_of("dense", True).deduplicated().without_self_loops()
-    found = np.mean([gt.betweenness(graph, sources=graph.n_nodes // 4, seed=s) for s in range(40)], axis=0)
+    found = np.mean(
+        [gt.betweenness(graph, sources=graph.n_nodes // 4, seed=s) for s in range(40)], axis=0
+    )
     whole = gt.betweenness(graph, sources=0)
     assert 0 < np.abs(found - whole).max() < 0.15 * whole.max()
     assert gt.betweenness(graph, 4, 0).tolist() != gt.betweenness(graph, 4, 1).tolist()
@@ -197,20 +256,25 @@ def test_steps_of_random_walks_follow_the_weights_of_node2vec() -> None:
     assert {tuple(step) for step in np.unique(paths[:, 1:], axis=0).tolist()} <= edges
 
 
-@pytest.mark.parametrize(("algorithm", "error", "text"), [
-    *((name, DataError, "reverse") for name in UNDIRECTED),
-    ("sssp:source=1", DataError, "weight -1"),
-    ("bfs:source=9", ConfigError, "no node '9'"),
-    ("pagerank:damping=1", ConfigError, "damping is 1.0"),
-    ("pagerank:iterations=0", ConfigError, "iterations 0"),
-    ("label_propagation:iterations=0", ConfigError, "at least 1"),
-    ("betweenness:sources=-1", ConfigError, "at least 0"),
-    ("random_walks:p=0", ConfigError, "p and q above 0"),
-    ("random_walks:p=100,q=0.05", ConfigError, "factor of 1,000"),
-    ("pagerank:dampin=1", ConfigError, "there is no option 'dampin'"),
-    ("pagrank", ConfigError, "did you mean 'pagerank'"),
-])
-def test_bad_input_is_one_error_on_all_ranks(algorithm: str, error: type[Exception], text: str) -> None:
+@pytest.mark.parametrize(
+    ("algorithm", "error", "text"),
+    [
+        *((name, DataError, "reverse") for name in UNDIRECTED),
+        ("sssp:source=1", DataError, "weight -1"),
+        ("bfs:source=9", ConfigError, "no node '9'"),
+        ("pagerank:damping=1", ConfigError, "damping is 1.0"),
+        ("pagerank:iterations=0", ConfigError, "iterations 0"),
+        ("label_propagation:iterations=0", ConfigError, "at least 1"),
+        ("betweenness:sources=-1", ConfigError, "at least 0"),
+        ("random_walks:p=0", ConfigError, "p and q above 0"),
+        ("random_walks:p=100,q=0.05", ConfigError, "factor of 1,000"),
+        ("pagerank:dampin=1", ConfigError, "there is no option 'dampin'"),
+        ("pagrank", ConfigError, "did you mean 'pagerank'"),
+    ],
+)
+def test_bad_input_is_one_error_on_all_ranks(
+    algorithm: str, error: type[Exception], text: str
+) -> None:
     graph = fill([0, 1, 2], [1, 2, 3], 5, edge_weight=[1, 1, -1])
     said = []
 

@@ -1,4 +1,5 @@
 """Samplers without the engine: blocks by original ids as arrays."""
+
 from __future__ import annotations
 
 import graphs
@@ -17,12 +18,18 @@ NAMED = GRAPH.replace(node_ids=np.array([f"v{(7 * i) % 30:02d}" for i in range(3
 @pytest.mark.parametrize("direction", ["in", "out"])
 @pytest.mark.parametrize("replace", [False, True])
 def test_blocks_hold_what_a_view_holds(direction, replace):
-    blocks = gt.sample(GRAPH, [9, 2, 17], [4, 2], replace=replace, seed=5, step=3, direction=direction)
+    blocks = gt.sample(
+        GRAPH, [9, 2, 17], [4, 2], replace=replace, seed=5, step=3, direction=direction
+    )
     sampler = NeighbourSampler((2, 4), replace, seed=5)
-    expected = sample(sampler, layers=(direction, direction), targets=[9, 2, 17], step=3, graph=GRAPH)
+    expected = sample(
+        sampler, layers=(direction, direction), targets=[9, 2, 17], step=3, graph=GRAPH
+    )
     ends = (GRAPH.src, GRAPH.dst) if direction == "in" else (GRAPH.dst, GRAPH.src)
     for block, found in zip(blocks, expected, strict=True):
-        assert {(int(e), direction == "out"): w for e, w in zip(block.edge, block.weight, strict=True)} == found
+        assert {
+            (int(e), direction == "out"): w for e, w in zip(block.edge, block.weight, strict=True)
+        } == found
         np.testing.assert_array_equal(block.nodes[block.src], ends[0][block.edge])
         np.testing.assert_array_equal(block.nodes[block.dst], ends[1][block.edge])
         assert np.all(np.diff(block.dst) >= 0) and block.dst.max() < block.n_out
@@ -57,29 +64,48 @@ def _sums(x):
 def test_steps_differ_and_repeat():
     sampler = gt.BlockSampler(GRAPH, [3, 3])
     first, again, later = sampler([4, 5], step=1), sampler([4, 5], step=1), sampler([4, 5], step=2)
-    assert [b.edge.tolist() for b in first] == [b.edge.tolist() for b in again] != [b.edge.tolist() for b in later]
+    assert (
+        [b.edge.tolist() for b in first]
+        == [b.edge.tolist() for b in again]
+        != [b.edge.tolist() for b in later]
+    )
 
 
-@pytest.mark.parametrize("graph, targets", [(GRAPH, []), (graphs.fill([], [], 3), [0, 2]), (graphs.fill([0], [0], 1), [0])])
+@pytest.mark.parametrize(
+    "graph, targets",
+    [(GRAPH, []), (graphs.fill([], [], 3), [0, 2]), (graphs.fill([0], [0], 1), [0])],
+)
 def test_odd_graphs(graph, targets):
     for block in gt.sample(graph, np.array(targets, np.int64), [2, 2]):
-        assert block.n_out <= len(block.nodes) and len(block.src) == len(block.dst) == len(block.edge) == len(block.weight)
+        assert block.n_out <= len(block.nodes) and len(block.src) == len(block.dst) == len(
+            block.edge
+        ) == len(block.weight)
         assert block.nodes[: len(targets)].tolist() == targets
 
 
-@pytest.mark.parametrize("graph, targets, said", [
-    (GRAPH, [3, 30], r"the graph has no node .*30.* \(1 unknown ids\)"), (GRAPH, [-1], "no node .*-1"), (GRAPH, ["a"], "no node .*'a'"),
-    (NAMED, ["v03", "v99"], "no node 'v99'"), (NAMED, [3], "no node 3"), (GRAPH, [3, 3], "an id is given twice"),
-    (GRAPH, [[1, 2]], r"shape \[n\], got \[1, 2\]"),
-])
+@pytest.mark.parametrize(
+    "graph, targets, said",
+    [
+        (GRAPH, [3, 30], r"the graph has no node .*30.* \(1 unknown ids\)"),
+        (GRAPH, [-1], "no node .*-1"),
+        (GRAPH, ["a"], "no node .*'a'"),
+        (NAMED, ["v03", "v99"], "no node 'v99'"),
+        (NAMED, [3], "no node 3"),
+        (GRAPH, [3, 3], "an id is given twice"),
+        (GRAPH, [[1, 2]], r"shape \[n\], got \[1, 2\]"),
+    ],
+)
 def test_unknown_targets_are_refused(graph, targets, said):
     with pytest.raises(DataError, match=said):
         gt.sample(graph, targets, [2])
 
 
 def test_what_cannot_be_is_refused():
-    for options, said in (({"direction": "both"}, "direction 'both' is not known"), ({"sampler": "neighbor"}, "did you mean 'neighbour'"),
-                          ({"sampler": "neighbour:k=3"}, "no option 'k'")):
+    for options, said in (
+        ({"direction": "both"}, "direction 'both' is not known"),
+        ({"sampler": "neighbor"}, "did you mean 'neighbour'"),
+        ({"sampler": "neighbour:k=3"}, "no option 'k'"),
+    ):
         with pytest.raises(ConfigError, match=said):
             gt.sample(GRAPH, [1], [2], **options)
     with pytest.raises(ConfigError, match="fanout is empty"):

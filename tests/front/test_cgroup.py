@@ -1,4 +1,5 @@
 """Limits of control groups, of both versions, in containers and in jobs of Slurm."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,6 +15,7 @@ NO_LIMIT = str(2**63 - 4096)
 @pytest.fixture
 def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Lays out control groups: membership, and the content of files."""
+
     def lay(membership: str, files: dict[str, str]) -> None:
         for name, text in files.items():
             path = tmp_path / "cgroup" / name
@@ -27,37 +29,64 @@ def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_container_sees_its_own_group(groups):
-    groups("0::/\n", {"memory.max": "1000000", "memory.current": "700000", "memory.stat": "anon 1\ninactive_file 200000",
-                      "cpu.max": "150000 100000"})
-    assert (cgroup.memory_limit(), cgroup.memory_left(), cgroup.cpu_quota()) == (1000000, 500000, 1.5)
+    groups(
+        "0::/\n",
+        {
+            "memory.max": "1000000",
+            "memory.current": "700000",
+            "memory.stat": "anon 1\ninactive_file 200000",
+            "cpu.max": "150000 100000",
+        },
+    )
+    assert (cgroup.memory_limit(), cgroup.memory_left(), cgroup.cpu_quota()) == (
+        1000000,
+        500000,
+        1.5,
+    )
 
 
 def test_the_narrowest_group_above_counts(groups):
-    groups("0::/slurm/job_7/step_0\n", {
-        "slurm/job_7/step_0/memory.max": "max", "slurm/job_7/step_0/cpu.max": "max 100000",
-        "slurm/job_7/memory.max": "5000", "slurm/job_7/memory.current": "1000", "slurm/job_7/cpu.max": "400000 100000",
-        "slurm/memory.max": "6000", "slurm/memory.current": "5500", "slurm/cpu.max": "800000 100000",
-        "other/memory.max": "10",
-    })
+    groups(
+        "0::/slurm/job_7/step_0\n",
+        {
+            "slurm/job_7/step_0/memory.max": "max",
+            "slurm/job_7/step_0/cpu.max": "max 100000",
+            "slurm/job_7/memory.max": "5000",
+            "slurm/job_7/memory.current": "1000",
+            "slurm/job_7/cpu.max": "400000 100000",
+            "slurm/memory.max": "6000",
+            "slurm/memory.current": "5500",
+            "slurm/cpu.max": "800000 100000",
+            "other/memory.max": "10",
+        },
+    )
     assert (cgroup.memory_limit(), cgroup.memory_left(), cgroup.cpu_quota()) == (5000, 500, 4.0)
 
 
 def test_the_first_version(groups):
-    groups("4:memory:/docker/a\n2:cpu,cpuacct:/docker/a\n0::/\n", {
-        "memory/memory.limit_in_bytes": "4000", "memory/memory.usage_in_bytes": "3000",
-        "memory/memory.stat": "inactive_file 1\ntotal_inactive_file 500",
-        "cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "100000",
-    })
+    groups(
+        "4:memory:/docker/a\n2:cpu,cpuacct:/docker/a\n0::/\n",
+        {
+            "memory/memory.limit_in_bytes": "4000",
+            "memory/memory.usage_in_bytes": "3000",
+            "memory/memory.stat": "inactive_file 1\ntotal_inactive_file 500",
+            "cpu/cpu.cfs_quota_us": "50000",
+            "cpu/cpu.cfs_period_us": "100000",
+        },
+    )
     assert (cgroup.memory_limit(), cgroup.memory_left(), cgroup.cpu_quota()) == (4000, 1500, 0.5)
 
 
-@pytest.mark.parametrize(("membership", "files"), [
-    ("", {}),
-    ("0::/\n", {}),
-    ("0::/\n", {"memory.max": "max", "cpu.max": "max 100000"}),
-    ("2:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}),
-    ("0::/\n", {"memory.max": "", "cpu.max": ""}),
-])
+@pytest.mark.parametrize(
+    ("membership", "files"),
+    [
+        ("", {}),
+        ("0::/\n", {}),
+        ("0::/\n", {"memory.max": "max", "cpu.max": "max 100000"}),
+        ("2:cpu:/\n", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}),
+        ("0::/\n", {"memory.max": "", "cpu.max": ""}),
+    ],
+)
 def test_no_limit(groups, membership, files):
     groups(membership, files)
     assert cgroup.memory_limit() is cgroup.memory_left() is cgroup.cpu_quota() is None
@@ -67,5 +96,8 @@ def test_limits_are_those_that_jobs_are_held_against(groups):
     whole, free = npy.memory_bytes(), memory.available_bytes()
     groups("0::/\n", {"memory.max": "4096", "memory.current": "5000"})
     assert (npy.memory_bytes(), memory.available_bytes()) == (4096, 0)
-    groups("4:memory:/\n", {"memory/memory.limit_in_bytes": NO_LIMIT, "memory/memory.usage_in_bytes": "0"})
+    groups(
+        "4:memory:/\n",
+        {"memory/memory.limit_in_bytes": NO_LIMIT, "memory/memory.usage_in_bytes": "0"},
+    )
     assert npy.memory_bytes() == whole and memory.available_bytes() > free / 2

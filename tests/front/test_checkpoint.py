@@ -1,4 +1,5 @@
 """Checkpoints on disk: whole or not at all, never trusted, the one before always good."""
+
 from __future__ import annotations
 
 import errno
@@ -38,14 +39,28 @@ from graphtheta.run.checkpoints.tensors import read_tensors, write_tensors
 from graphtheta.run.checkpoints.weights import read_weights, write_weights
 from graphtheta.run.job.job import Job
 
-ARRAYS_OF_ALL_KINDS = {"w": np.arange(12, dtype=np.float32).reshape(3, 4), "empty": np.zeros((0, 5)), "scalar": np.array(3.5),
-                       "flags": np.array([True, False]), "n/1": np.arange(3, dtype=np.int16), "turned": np.arange(6.0).reshape(2, 3).T}
+ARRAYS_OF_ALL_KINDS = {
+    "w": np.arange(12, dtype=np.float32).reshape(3, 4),
+    "empty": np.zeros((0, 5)),
+    "scalar": np.array(3.5),
+    "flags": np.array([True, False]),
+    "n/1": np.arange(3, dtype=np.int16),
+    "turned": np.arange(6.0).reshape(2, 3).T,
+}
 
 
 def made(step: int, arrays: dict[str, np.ndarray] | None = None) -> Checkpoint:
-    progress = Progress(epoch=step // 2, losses=[0.1 * step], history=[{"epoch": 1, "loss": float("nan"), "time": {"move": {"wait": 0.5}}}])
-    return Checkpoint(Manifest(step=step, counters={"views": step}, progress=progress, job={"lr": 0.1}, job_hash="x"),
-                      {"w": np.full(50, float(step))} if arrays is None else arrays)
+    progress = Progress(
+        epoch=step // 2,
+        losses=[0.1 * step],
+        history=[{"epoch": 1, "loss": float("nan"), "time": {"move": {"wait": 0.5}}}],
+    )
+    return Checkpoint(
+        Manifest(
+            step=step, counters={"views": step}, progress=progress, job={"lr": 0.1}, job_hash="x"
+        ),
+        {"w": np.full(50, float(step))} if arrays is None else arrays,
+    )
 
 
 def step_of(folder: Path) -> int | None:
@@ -57,10 +72,18 @@ def step_of(folder: Path) -> int | None:
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     path = write_checkpoint(tmp_path, made(7, ARRAYS_OF_ALL_KINDS))
-    assert path == tmp_path / "step-00000007" and sorted(os.listdir(path)) == [ARRAYS, MANIFEST] and os.listdir(tmp_path) == [path.name]
+    assert (
+        path == tmp_path / "step-00000007"
+        and sorted(os.listdir(path)) == [ARRAYS, MANIFEST]
+        and os.listdir(tmp_path) == [path.name]
+    )
     found = read_checkpoint(path)
-    assert found.manifest.counters == {"views": 7} and found.manifest.progress.losses == [0.7000000000000001]
-    assert np.isnan(found.manifest.progress.history[0]["loss"]) and set(found.arrays) == set(ARRAYS_OF_ALL_KINDS)
+    assert found.manifest.counters == {"views": 7} and found.manifest.progress.losses == [
+        0.7000000000000001
+    ]
+    assert np.isnan(found.manifest.progress.history[0]["loss"]) and set(found.arrays) == set(
+        ARRAYS_OF_ALL_KINDS
+    )
     for name, x in ARRAYS_OF_ALL_KINDS.items():
         np.testing.assert_array_equal(found.arrays[name], x, strict=True)
 
@@ -97,7 +120,13 @@ def test_every_damage_is_seen_and_the_one_before_is_used(tmp_path: Path, file: s
         path.write_bytes(damaged)
         told: list[str] = []
         found = newest_good(tmp_path, told.append)
-        assert found is not None and found.manifest.step == 1 and len(told) == 1 and file in told[0] and "step-00000002" in told[0]
+        assert (
+            found is not None
+            and found.manifest.step == 1
+            and len(told) == 1
+            and file in told[0]
+            and "step-00000002" in told[0]
+        )
     path.write_bytes(whole)
     assert step_of(tmp_path) == 2
 
@@ -114,7 +143,11 @@ def test_every_damage_of_weights_is_seen(tmp_path: Path) -> None:
         try:
             # spaces behind the header may become other blanks
             job, found = read_weights(path)
-            assert job == Job(hidden=3) and all(np.array_equal(found[n], x) for n, x in weights.items()) and whole[at] == ord(" ")
+            assert (
+                job == Job(hidden=3)
+                and all(np.array_equal(found[n], x) for n, x in weights.items())
+                and whole[at] == ord(" ")
+            )
         except FormatError as e:
             assert str(path) in str(e)
 
@@ -125,17 +158,27 @@ def head(path: Path, text: dict[str, Any] | bytes, data: bytes = b"") -> Path:
     return path
 
 
-@pytest.mark.parametrize("text", [
-    {"a": {"dtype": "F64", "shape": [1 << 40], "data_offsets": [0, 8 << 40]}},
-    {"a": {"dtype": "F64", "shape": [1 << 40], "data_offsets": [0, 8]}},
-    {"a": {"dtype": "F64", "shape": [1 << 62, 4], "data_offsets": [0, 8]}},
-    {"a": {"dtype": "F64", "shape": [-1, -1], "data_offsets": [0, 8]}},
-    {"a": {"dtype": "O", "shape": [1], "data_offsets": [0, 8]}},
-    {"a": {"dtype": "BF16", "shape": [4], "data_offsets": [0, 8]}},
-    {"a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}, "b": {"dtype": "U8", "shape": [6], "data_offsets": [2, 8]}},
-    {"a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}},
-    {"a": [1]}, {"__metadata__": {"a": 1}}, b"[]", b"[" * 100_000, b"\xff\xfe",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        {"a": {"dtype": "F64", "shape": [1 << 40], "data_offsets": [0, 8 << 40]}},
+        {"a": {"dtype": "F64", "shape": [1 << 40], "data_offsets": [0, 8]}},
+        {"a": {"dtype": "F64", "shape": [1 << 62, 4], "data_offsets": [0, 8]}},
+        {"a": {"dtype": "F64", "shape": [-1, -1], "data_offsets": [0, 8]}},
+        {"a": {"dtype": "O", "shape": [1], "data_offsets": [0, 8]}},
+        {"a": {"dtype": "BF16", "shape": [4], "data_offsets": [0, 8]}},
+        {
+            "a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]},
+            "b": {"dtype": "U8", "shape": [6], "data_offsets": [2, 8]},
+        },
+        {"a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}},
+        {"a": [1]},
+        {"__metadata__": {"a": 1}},
+        b"[]",
+        b"[" * 100_000,
+        b"\xff\xfe",
+    ],
+)
 def test_what_a_header_claims_is_not_believed(tmp_path: Path, text: dict[str, Any] | bytes) -> None:
     with pytest.raises(FormatError, match=r"x: (damaged|holds numbers)"):
         read_tensors(head(tmp_path / "x", text, bytes(8)))
@@ -148,28 +191,40 @@ def test_a_header_longer_than_the_file(tmp_path: Path, data: bytes) -> None:
         read_tensors(tmp_path / "x")
 
 
-@pytest.mark.parametrize(("change", "told"), [
-    (lambda fields: fields.update(format=2), "format"),
-    (lambda fields: fields.update(step=9), "step"),
-    (lambda fields: fields.update(step="7"), "step"),
-    (lambda fields: fields["progress"].update(losses=["x"]), "progress.losses.0"),
-    (lambda fields: fields.pop("job"), "job"),
-    (lambda fields: fields.update(run="rm"), "run"),
-    (lambda fields: fields["arrays"].pop("w"), "w: it is in only one of"),
-    (lambda fields: fields["arrays"].update({"../../w": fields["arrays"]["w"]}), "w: it is in only one of"),
-])
-def test_a_manifest_of_another_kind(tmp_path: Path, change: Callable[[dict[str, Any]], None], told: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda fields: fields.update(format=2), "format"),
+        (lambda fields: fields.update(step=9), "step"),
+        (lambda fields: fields.update(step="7"), "step"),
+        (lambda fields: fields["progress"].update(losses=["x"]), "progress.losses.0"),
+        (lambda fields: fields.pop("job"), "job"),
+        (lambda fields: fields.update(run="rm"), "run"),
+        (lambda fields: fields["arrays"].pop("w"), "w: it is in only one of"),
+        (
+            lambda fields: fields["arrays"].update({"../../w": fields["arrays"]["w"]}),
+            "w: it is in only one of",
+        ),
+    ],
+)
+def test_a_manifest_of_another_kind(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None], told: str
+) -> None:
     path = write_checkpoint(tmp_path, made(7))
     fields = msgpack.unpackb(msgpack.unpackb((path / MANIFEST).read_bytes())["body"])
     change(fields)
     body = msgpack.packb(fields)
-    (path / MANIFEST).write_bytes(msgpack.packb({"checksum": checkpoint.zlib.crc32(body), "body": body}))
+    (path / MANIFEST).write_bytes(
+        msgpack.packb({"checksum": checkpoint.zlib.crc32(body), "body": body})
+    )
     with pytest.raises(FormatError, match=told):
         read_checkpoint(path)
 
 
 @contextmanager
-def failing(patch: pytest.MonkeyPatch, at: int, error: OSError, after: Callable[[], None] = lambda: None) -> Iterator[list[str]]:
+def failing(
+    patch: pytest.MonkeyPatch, at: int, error: OSError, after: Callable[[], None] = lambda: None
+) -> Iterator[list[str]]:
     """The file operation number ``at`` of the block fails, after a write has put down half; gives the names of all."""
     done: list[str] = []
 
@@ -183,13 +238,14 @@ def failing(patch: pytest.MonkeyPatch, at: int, error: OSError, after: Callable[
         def call(*args: Any, **keys: Any) -> Any:
             next_one(name)
             return real(*args, **keys)
+
         return call
 
     class File(io.FileIO):
         def write(self, data: Any) -> int:
             view = memoryview(data).cast("B")
             if len(done) == at:
-                super().write(view[:len(view) // 2])
+                super().write(view[: len(view) // 2])
             next_one("write")
             return super().write(view)
 
@@ -207,16 +263,23 @@ def failing(patch: pytest.MonkeyPatch, at: int, error: OSError, after: Callable[
         yield done
 
 
-def test_a_full_disk_at_every_operation_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_at_every_operation_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_checkpoint(tmp_path, made(1))
     with failing(monkeypatch, -1, OSError()) as operations:
         write_checkpoint(tmp_path, made(2))
-    assert {"mkdir", "create", "write", "fsync", "rename"} == set(operations) and step_of(tmp_path) == 2
+    assert {"mkdir", "create", "write", "fsync", "rename"} == set(operations) and step_of(
+        tmp_path
+    ) == 2
     for at, name in enumerate(operations):
         monkeypatch.undo()
         checkpoint.sweep(tmp_path, everything=True)
         write_checkpoint(tmp_path, made(1))
-        with failing(monkeypatch, at, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))), pytest.raises(OSError, match="No space"):
+        with (
+            failing(monkeypatch, at, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))),
+            pytest.raises(OSError, match="No space"),
+        ):
             write_checkpoint(tmp_path, made(2))
         # after the rename it is there, and whole
         renamed = name == "fsync" and at > operations.index("rename")
@@ -227,9 +290,12 @@ def job_in(folder: Path, **keys: Any) -> Job:
     return Job(out=str(folder), checkpoint_every=1, **keys)
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO], ids=errno.errorcode.get)
-def test_a_failure_is_told_once_and_the_next_one_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int,
-                                                            capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "error", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO], ids=errno.errorcode.get
+)
+def test_a_failure_is_told_once_and_the_next_one_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Keeper(job_in(tmp_path), True) as kept:
         kept.offer(lambda: made(1))
         kept.close()
@@ -239,12 +305,22 @@ def test_a_failure_is_told_once_and_the_next_one_is_written(tmp_path: Path, monk
                 kept.close()
         assert kept.failure == os.strerror(error) and step_of(kept.folder) == 1
         told = capsys.readouterr().err
-        assert told.count("\n") == 1 and "step 2 cannot be written" in told and "the newest one is of step 1" in told
+        assert (
+            told.count("\n") == 1
+            and "step 2 cannot be written" in told
+            and "the newest one is of step 1" in told
+        )
         kept.offer(lambda: made(4))
-    assert kept.failure is None and [step for step, _ in steps_in(kept.folder)] == [4, 1] and capsys.readouterr().err == ""
+    assert (
+        kept.failure is None
+        and [step for step, _ in steps_in(kept.folder)] == [4, 1]
+        and capsys.readouterr().err == ""
+    )
 
 
-def test_a_folder_that_vanishes_is_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_vanishes_is_made_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Keeper(job_in(tmp_path / "run"), True) as kept:
         for step in (1, 2):
             kept.offer(lambda step=step: made(step))
@@ -270,7 +346,9 @@ def test_the_newest_are_kept(tmp_path: Path, keep: int) -> None:
     assert [step for step, _ in steps_in(kept.folder)] == [5, 4, 3][:keep]
 
 
-def test_while_one_is_written_only_the_newest_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_one_is_written_only_the_newest_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun, go, real, written = threading.Event(), threading.Event(), write_checkpoint, []
 
     def slow(folder: Path, one: Checkpoint) -> Path:

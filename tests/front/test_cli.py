@@ -1,4 +1,5 @@
 """The commands, as a user meets them: what they print, what they leave behind, and how they fail."""
+
 from __future__ import annotations
 
 import json
@@ -23,7 +24,14 @@ from graphtheta.run.job.job import Job
 
 pytestmark = pytest.mark.reference
 
-TINY = ("--dataset", "sbm:n_nodes=200,n_edges=1200,classes=3,features=8", "--epochs", "4", "--hidden", "8")
+TINY = (
+    "--dataset",
+    "sbm:n_nodes=200,n_edges=1200,classes=3,features=8",
+    "--epochs",
+    "4",
+    "--hidden",
+    "8",
+)
 MPIEXEC = doctor.find_mpiexec()
 needs_mpi = pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed")
 
@@ -37,8 +45,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def launch(ranks: int, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a command on several ranks."""
-    return subprocess.run([str(MPIEXEC), "-n", str(ranks), sys.executable, "-m", "graphtheta", *words], cwd=cwd, capture_output=True,
-                          text=True, check=False, timeout=120, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        [str(MPIEXEC), "-n", str(ranks), sys.executable, "-m", "graphtheta", *words],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 def test_usage_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,29 +70,42 @@ def test_help_of_each_command(command: str, capsys: pytest.CaptureFixture[str]) 
     assert done.value.code == 0
     told = capsys.readouterr().out
     assert f"usage: graphtheta {command}" in told
-    assert command in ("doctor", "report", "launch", "import", "transform") or "--batch-size" in told
+    assert (
+        command in ("doctor", "report", "launch", "import", "transform") or "--batch-size" in told
+    )
 
 
-@pytest.mark.parametrize("words, told", [
-    (["trian"], "did you mean 'train'"),
-    (["train", "--batchsize", "3"], "did you mean '--batch-size'"),
-    (["train", "--lr", "abc"], "lr: got 'abc'"),
-    (["train", "--lr"], "--lr: expected one argument"),
-    (["train", "cora"], "unexpected argument 'cora'"),
-    (["train", "--fanout", "10", "5"], "several values are separated by commas: --fanout 10,5"),
-    (["train", "--strategy", "mni"], "did you mean 'mini'"),
-    (["train", "--batch-size", "3"], "--strategy mini"),
-    (["train", "--preset", "cora-gcm"], "did you mean 'cora-gcn'"),
-    (["info", "--ranks", "0"], "at least 1"),
-    (["info", "--ranks", "x"], "--ranks"),
-    (["evaluate"], "RUN"),
-    (["evaluate", "nowhere"], "nowhere: the folder has no job.yaml"),
-    (["predict", "nowhere", "--on", "test"], "--on"),
-])
-def test_bad_usage_is_one_message(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (["trian"], "did you mean 'train'"),
+        (["train", "--batchsize", "3"], "did you mean '--batch-size'"),
+        (["train", "--lr", "abc"], "lr: got 'abc'"),
+        (["train", "--lr"], "--lr: expected one argument"),
+        (["train", "cora"], "unexpected argument 'cora'"),
+        (["train", "--fanout", "10", "5"], "several values are separated by commas: --fanout 10,5"),
+        (["train", "--strategy", "mni"], "did you mean 'mini'"),
+        (["train", "--batch-size", "3"], "--strategy mini"),
+        (["train", "--preset", "cora-gcm"], "did you mean 'cora-gcn'"),
+        (["info", "--ranks", "0"], "at least 1"),
+        (["info", "--ranks", "x"], "--ranks"),
+        (["evaluate"], "RUN"),
+        (["evaluate", "nowhere"], "nowhere: the folder has no job.yaml"),
+        (["predict", "nowhere", "--on", "test"], "--on"),
+    ],
+)
+def test_bad_usage_is_one_message(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(words) == 2
     out, err = capsys.readouterr()
-    assert out == "" and err.startswith("graphtheta: ") and told in err and "Traceback" not in err and err.count("\n") == 1
+    assert (
+        out == ""
+        and err.startswith("graphtheta: ")
+        and told in err
+        and "Traceback" not in err
+        and err.count("\n") == 1
+    )
 
 
 def test_bad_config_file_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,13 +114,22 @@ def test_bad_config_file_is_one_message(capsys: pytest.CaptureFixture[str]) -> N
     assert "none.yaml: cannot be read" in err and err.count("\n") == 1
 
 
-@pytest.mark.parametrize("words", [["info", "--dataset", "ring:n=12"], ["--help"], ["train", "--help"]])
+@pytest.mark.parametrize(
+    "words", [["info", "--dataset", "ring:n=12"], ["--help"], ["train", "--help"]]
+)
 def test_a_reader_that_has_seen_enough_ends_quietly(here: Path, words: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as out:
-        done = subprocess.run([sys.executable, "-m", "graphtheta", *words], cwd=here, stdout=out, stderr=subprocess.PIPE, text=True,
-                              check=False, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-m", "graphtheta", *words],
+            cwd=here,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
     assert (done.returncode, done.stderr) == (141, "")
 
 
@@ -105,12 +142,27 @@ def test_bad_input_is_one_message(here: Path, capsys: pytest.CaptureFixture[str]
 def test_train_evaluate_predict(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", *TINY, "--out", "run", "--save-predictions"]) == 0
     told = capsys.readouterr().out
-    assert "epoch    1/4" in told and "slowest ms" in told and "gather" in told and "saved in run" in told
+    assert (
+        "epoch    1/4" in told
+        and "slowest ms" in told
+        and "gather" in told
+        and "saved in run" in told
+    )
     left = sorted(p.name for p in (here / "run").iterdir())
-    assert left == [".lock", "checkpoints", "job.yaml", "metrics.jsonl", "predictions.npz", "profile.json", "result.json",
-                    "weights.safetensors"]
+    assert left == [
+        ".lock",
+        "checkpoints",
+        "job.yaml",
+        "metrics.jsonl",
+        "predictions.npz",
+        "profile.json",
+        "result.json",
+        "weights.safetensors",
+    ]
     rows = [json.loads(line) for line in (here / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert [row["epoch"] for row in rows] == [1, 2, 3, 4] and rows[0]["time"]["gather"]["seconds"] > 0
+    assert [row["epoch"] for row in rows] == [1, 2, 3, 4] and rows[0]["time"]["gather"][
+        "seconds"
+    ] > 0
     result = json.loads((here / "run" / "result.json").read_text())
     best = rows[result["best_epoch"] - 1]
     assert all(best[name] == value for name, value in result["metrics"].items())
@@ -125,14 +177,20 @@ def test_train_evaluate_predict(here: Path, capsys: pytest.CaptureFixture[str]) 
         np.testing.assert_array_equal(saved["id"], csv[:, 0])
         np.testing.assert_allclose(saved["prediction"], csv[:, 2:], rtol=1e-5)
         np.testing.assert_array_equal(saved["class"], csv[:, 1])
-    assert (here / "p.csv").read_text().startswith("id,class,prediction_0,prediction_1,prediction_2\n")
+    assert (
+        (here / "p.csv").read_text().startswith("id,class,prediction_0,prediction_1,prediction_2\n")
+    )
 
 
 def test_train_with_several_seeds(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", *TINY, "--epochs", "1", "--seeds", "2", "--seed", "5", "--out", "runs"]) == 0
+    assert (
+        main(["train", *TINY, "--epochs", "1", "--seeds", "2", "--seed", "5", "--out", "runs"]) == 0
+    )
     assert "2 seeds" in capsys.readouterr().out
     record = json.loads((here / "runs" / "result.json").read_text())
-    single = [json.loads((here / "runs" / f"seed-{seed}" / "result.json").read_text()) for seed in (5, 6)]
+    single = [
+        json.loads((here / "runs" / f"seed-{seed}" / "result.json").read_text()) for seed in (5, 6)
+    ]
     assert record["metrics"]["test_loss"] == [one["metrics"]["test_loss"] for one in single]
     assert record["metrics"]["test_loss"][0] != record["metrics"]["test_loss"][1]
 
@@ -151,17 +209,40 @@ def test_doctor_finds_nothing_broken(capsys: pytest.CaptureFixture[str]) -> None
     assert code == 0 and len(lines) == 11 and {line.split()[0] for line in lines} <= {"OK", "WARN"}
 
 
-@pytest.mark.parametrize(("free", "state"), [(8 << 20, doctor.FAIL), (32 << 20, doctor.WARN), (1 << 30, doctor.OK)])
-def test_doctor_looks_at_shared_memory(free: int, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda folder: SimpleNamespace(total=2 << 30, free=free))
+@pytest.mark.parametrize(
+    ("free", "state"), [(8 << 20, doctor.FAIL), (32 << 20, doctor.WARN), (1 << 30, doctor.OK)]
+)
+def test_doctor_looks_at_shared_memory(
+    free: int, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        doctor.shutil, "disk_usage", lambda folder: SimpleNamespace(total=2 << 30, free=free)
+    )
     found, text, remedy = doctor.shared_memory()
-    assert found == state and "/dev/shm" in text and ("--shm-size" in remedy) == (state != doctor.OK)
+    assert (
+        found == state and "/dev/shm" in text and ("--shm-size" in remedy) == (state != doctor.OK)
+    )
 
 
-def test_programs_have_the_settings_of_the_user_but_are_no_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"OMPI_MCA_btl", "OMPI_ALLOW_RUN_AS_ROOT", "OMPI_MCA_rmaps_base_oversubscribe", "MPI4PY_LIBMPI", "HYDRA_LAUNCHER",
-                "MPIR_CVAR_NOLOCAL"}
-    of_ranks = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_UNIVERSE_SIZE", "MPI_LOCALRANKID", "OMPI_MCA_ess_base_jobid"}
+def test_programs_have_the_settings_of_the_user_but_are_no_ranks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = {
+        "OMPI_MCA_btl",
+        "OMPI_ALLOW_RUN_AS_ROOT",
+        "OMPI_MCA_rmaps_base_oversubscribe",
+        "MPI4PY_LIBMPI",
+        "HYDRA_LAUNCHER",
+        "MPIR_CVAR_NOLOCAL",
+    }
+    of_ranks = {
+        "PMI_RANK",
+        "PMIX_RANK",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_UNIVERSE_SIZE",
+        "MPI_LOCALRANKID",
+        "OMPI_MCA_ess_base_jobid",
+    }
     for name in settings | of_ranks:
         monkeypatch.setenv(name, "1")
     seen = set(run([sys.executable, "-c", "import os; print(*os.environ)"]).stdout.split())
@@ -184,7 +265,9 @@ def test_doctor_warns_of_kernels_for_another_processor(monkeypatch: pytest.Monke
     assert state == doctor.OK and "kernels for" in found and not remedy
 
 
-def test_doctor_goes_on_after_a_broken_check(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_goes_on_after_a_broken_check(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def broken() -> doctor.Finding:
         raise RuntimeError("no such thing")
 
@@ -195,7 +278,9 @@ def test_doctor_goes_on_after_a_broken_check(monkeypatch: pytest.MonkeyPatch, ca
     assert told.count("FAIL") == 3 and "RuntimeError: no such thing" in told and "memory" in told
 
 
-def test_doctor_tells_that_the_kernel_cache_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_tells_that_the_kernel_cache_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shared = tmp_path / "graphtheta"
     shared.mkdir()
     shared.chmod(0o777)
@@ -213,14 +298,25 @@ def test_doctor_tells_that_the_kernel_cache_is_refused(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_runlog_adds_up_over_ranks(here: Path, ranks: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runlog_adds_up_over_ranks(
+    here: Path, ranks: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     def program(comm: Comm) -> int:
         with RunLog(Job(out="log", epochs=2), comm, "accuracy") as log:
             log.begin([])
             for epoch in (1, 2):
                 with comm.ledger.stage("move"):
                     comm.ledger.sent(1000, 2)
-                log.epoch({"epoch": epoch, "step": epoch, "loss": 1.0, "seconds": 0.1, "val_loss": 1.0, "val_accuracy": 0.5})
+                log.epoch(
+                    {
+                        "epoch": epoch,
+                        "step": epoch,
+                        "loss": 1.0,
+                        "seconds": 0.1,
+                        "val_loss": 1.0,
+                        "val_accuracy": 0.5,
+                    }
+                )
             log.finish()
         return len(log.rows)
 
@@ -245,13 +341,21 @@ def test_runlog_unwritable_folder_fails_on_all_ranks(here: Path) -> None:
 @needs_mpi
 def test_mpiexec_bad_flag_is_told_once(here: Path) -> None:
     done = launch(2, "train", "--batchsize", "3", cwd=here)
-    assert done.returncode == 2 and done.stderr.count("unknown flag --batchsize") == 1 and done.stdout == ""
+    assert (
+        done.returncode == 2
+        and done.stderr.count("unknown flag --batchsize") == 1
+        and done.stdout == ""
+    )
 
 
 @needs_mpi
 def test_mpiexec_bad_dataset_is_told_once(here: Path) -> None:
     done = launch(2, "train", "--dataset", "nothing_like_this", cwd=here)
-    assert done.returncode != 0 and done.stderr.count("nothing_like_this") == 1 and "Traceback" not in done.stderr
+    assert (
+        done.returncode != 0
+        and done.stderr.count("nothing_like_this") == 1
+        and "Traceback" not in done.stderr
+    )
 
 
 @needs_mpi
@@ -265,14 +369,28 @@ def test_mpiexec_train_equals_one_rank(here: Path) -> None:
 
 
 def test_table_is_aligned() -> None:
-    assert table(("name", "n"), [("a", "10"), ("long name", "2")]) == "name        n\n---------  --\na          10\nlong name   2"
+    assert (
+        table(("name", "n"), [("a", "10"), ("long name", "2")])
+        == "name        n\n---------  --\na          10\nlong name   2"
+    )
 
 
-@pytest.mark.parametrize("n, text", [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (3 << 20, "3.0 MiB"), (5 << 40, "5120.0 GiB")])
+@pytest.mark.parametrize(
+    "n, text",
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (3 << 20, "3.0 MiB"),
+        (5 << 40, "5120.0 GiB"),
+    ],
+)
 def test_amount(n: int, text: str) -> None:
     assert amount(n) == text
 
 
-@pytest.mark.parametrize("value, text", [(12345, "12,345"), (0.81234, "0.8123"), (True, "yes"), ("x", "x")])
+@pytest.mark.parametrize(
+    "value, text", [(12345, "12,345"), (0.81234, "0.8123"), (True, "yes"), ("x", "x")]
+)
 def test_figure(value: object, text: str) -> None:
     assert figure(value) == text

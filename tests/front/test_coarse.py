@@ -1,4 +1,5 @@
 """Connected components and coarse blocks that workers find together, and parts made of them."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -35,9 +36,15 @@ def paths(sizes, seed=0):
     rng, begins = np.random.default_rng(seed), np.append(0, np.cumsum(sizes))
     n = int(begins[-1])
     name = rng.permutation(n)
-    edges = np.concatenate([np.stack((name[a: b - 1], name[a + 1: b])) for a, b in pairwise(begins)], axis=1)
+    edges = np.concatenate(
+        [np.stack((name[a : b - 1], name[a + 1 : b])) for a, b in pairwise(begins)], axis=1
+    )
     edges = edges[:, rng.permutation(edges.shape[1])]
-    graph = gt.Graph(np.where(rng.random(edges.shape[1]) < 0.5, edges, edges[::-1]), n, x=np.ones((n, 1), np.float32))
+    graph = gt.Graph(
+        np.where(rng.random(edges.shape[1]) < 0.5, edges, edges[::-1]),
+        n,
+        x=np.ones((n, 1), np.float32),
+    )
     return graph, [name[a:b] for a, b in pairwise(begins)]
 
 
@@ -53,12 +60,18 @@ def test_neighbours_receive_what_nodes_send(monkeypatch):
     def program(comm):
         blocks = Blocks(comm, 40)
         here = slice(blocks.first, blocks.last)
-        return [(number, blocks.first + int(v), int(x))
-                for number, nodes, values in HomeEdges(GraphEdges(graph, 7), comm).along([twice[here], -twice[here]], sends[here])
-                for v, x in zip(nodes, values, strict=True)]
+        return [
+            (number, blocks.first + int(v), int(x))
+            for number, nodes, values in HomeEdges(GraphEdges(graph, 7), comm).along(
+                [twice[here], -twice[here]], sends[here]
+            )
+            for v, x in zip(nodes, values, strict=True)
+        ]
 
     ends = [*zip(graph.src, graph.dst, strict=True), *zip(graph.dst, graph.src, strict=True)]
-    sent = Counter((number, v, sign * 2 * u) for u, v in ends if sends[u] for number, sign in ((0, 1), (1, -1)))
+    sent = Counter(
+        (number, v, sign * 2 * u) for u, v in ends if sends[u] for number, sign in ((0, 1), (1, -1))
+    )
     assert Counter(chain.from_iterable(run_simulated(1, program))) == sent
     for step in (1, 7, 1 << 20):
         monkeypatch.setattr("graphtheta.partitioners.streaming.along.CHUNK", step)
@@ -91,7 +104,9 @@ def test_components_of_odd_graphs(size):
             lower = np.minimum(expected[graph.src], expected[graph.dst])
             for end in (graph.src, graph.dst):
                 np.minimum.at(expected, end, lower)
-        np.testing.assert_array_equal(joined(size, lambda comm, graph=graph: component(graph, comm)), expected, name)
+        np.testing.assert_array_equal(
+            joined(size, lambda comm, graph=graph: component(graph, comm)), expected, name
+        )
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -101,7 +116,11 @@ def test_long_paths_need_few_rounds(size, monkeypatch):
     order = np.argsort(np.arange(n - 1) % size, kind="stable")
     graph = graphs.fill(order, order + 1, n)
     received = Blocks.received
-    monkeypatch.setattr(Blocks, "received", lambda self, *args: rounds.append(self.comm.rank) or received(self, *args))
+    monkeypatch.setattr(
+        Blocks,
+        "received",
+        lambda self, *args: rounds.append(self.comm.rank) or received(self, *args),
+    )
     assert set(joined(size, lambda comm: component(graph, comm, n))) == {0}
     assert len(rounds) <= 16 * size
 
@@ -120,7 +139,7 @@ def test_components_go_to_the_emptiest_parts(size):
 
             def program(comm, room, name=name, parts=parts):
                 blocks = Blocks(comm, len(name))
-                return whole_components(blocks, name[blocks.first: blocks.last], parts, room)
+                return whole_components(blocks, name[blocks.first : blocks.last], parts, room)
 
             part = joined(size, program, load.max())
             np.testing.assert_array_equal(np.bincount(part, minlength=parts), load)
@@ -133,7 +152,9 @@ def test_search_finds_the_nearest_sources(hops):
     """A node has a source of as few hops as possible, if hops reach one, through nodes of the same source."""
     graph = GRAPHS["some"]
     sources = shuffle(5, np.arange(40))[:4]
-    name = joined(1, lambda comm: coarse.searched(HomeEdges(GraphEdges(graph, 16), comm), 4, hops, 5)[0])
+    name = joined(
+        1, lambda comm: coarse.searched(HomeEdges(GraphEdges(graph, 16), comm), 4, hops, 5)[0]
+    )
     distance = np.where(np.isin(np.arange(40), sources), 0, 99)
     for hop in range(1, hops + 1):
         for v in range(40):
@@ -142,11 +163,17 @@ def test_search_finds_the_nearest_sources(hops):
     for v in range(40):
         assert (name[v] in sources) == (distance[v] < 99)
         if 0 < distance[v] < 99:
-            assert any(distance[u] == distance[v] - 1 and name[u] == name[v] for u in near(graph, v))
+            assert any(
+                distance[u] == distance[v] - 1 and name[u] == name[v] for u in near(graph, v)
+            )
     for size in SIZES[1:]:
-        ranks = run_simulated(size, lambda comm: coarse.searched(HomeEdges(GraphEdges(graph, 7), comm), 4, hops, 5))
+        ranks = run_simulated(
+            size, lambda comm: coarse.searched(HomeEdges(GraphEdges(graph, 7), comm), 4, hops, 5)
+        )
         np.testing.assert_array_equal(np.concatenate([found for found, _ in ranks]), name)
-        np.testing.assert_array_equal(np.flatnonzero(np.concatenate([is_source for _, is_source in ranks])), np.sort(sources))
+        np.testing.assert_array_equal(
+            np.flatnonzero(np.concatenate([is_source for _, is_source in ranks])), np.sort(sources)
+        )
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -156,12 +183,19 @@ def test_sizes_of_coarse_blocks(size):
     def program(comm):
         blocks = Blocks(comm, len(name))
         here = slice(blocks.first, blocks.last)
-        return coarse.sized(blocks, name[here], np.isin(np.arange(len(name)), (30, 31, 35))[here], 4, 10)
+        return coarse.sized(
+            blocks, name[here], np.isin(np.arange(len(name)), (30, 31, 35))[here], 4, 10
+        )
 
     ranks = run_simulated(size, program)
     block = np.concatenate([block for block, _ in ranks])
     # three pieces of the first, small ones of sources, small components, and the last
-    assert [len(set(block[a:b])) for a, b in ((0, 30), (30, 33), (33, 35), (35, 44))] == [3, 1, 1, 1] and len(set(block)) == 6
+    assert [len(set(block[a:b])) for a, b in ((0, 30), (30, 33), (33, 35), (35, 44))] == [
+        3,
+        1,
+        1,
+        1,
+    ] and len(set(block)) == 6
     for _, nodes in ranks:
         assert list(nodes) == list(np.bincount(block)) == [10, 10, 10, 9, 3, 2]
 
@@ -175,7 +209,14 @@ def test_nodes_near_coarse_blocks(size, group, monkeypatch):
 
     def program(comm, second):
         blocks = Blocks(comm, 40)
-        return list(coarse.near_blocks(HomeEdges(GraphEdges(graph, 33), comm), block[blocks.first: blocks.last], 70, second))
+        return list(
+            coarse.near_blocks(
+                HomeEdges(GraphEdges(graph, 33), comm),
+                block[blocks.first : blocks.last],
+                70,
+                second,
+            )
+        )
 
     beside = [near(graph, v) for v in range(40)]
     for second in (0, 0.25):
@@ -185,11 +226,20 @@ def test_nodes_near_coarse_blocks(size, group, monkeypatch):
                 inside = set(np.flatnonzero(block == b))
                 one = {v for v in range(40) if beside[v] & inside}
                 two = {v for v in range(40) if beside[v] & one} - one
-                np.testing.assert_array_equal(found, sum(w * np.bincount(block[list(nodes)], minlength=70)
-                                                         for w, nodes in ((1, one), (second, two)) if nodes))
+                np.testing.assert_array_equal(
+                    found,
+                    sum(
+                        w * np.bincount(block[list(nodes)], minlength=70)
+                        for w, nodes in ((1, one), (second, two))
+                        if nodes
+                    ),
+                )
 
 
-@pytest.mark.parametrize("sizes, size, whole", [([42, 40, 30, 12, 4, 2], 3, True), ([60, 30, 30], 3, False), ([1] * 50, 4, True)])
+@pytest.mark.parametrize(
+    "sizes, size, whole",
+    [([42, 40, 30, 12, 4, 2], 3, True), ([60, 30, 30], 3, False), ([1] * 50, 4, True)],
+)
 def test_whole_components_are_not_cut(sizes, size, whole):
     graph, _ = paths(sizes)
     owners, _ = assign(GraphEdges(graph, 16), OneOf(size), "1d-src", "grem", 0)

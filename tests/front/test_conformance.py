@@ -1,4 +1,5 @@
 """gt.check: what it finds, and in which words."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -541,7 +542,11 @@ def test_a_constructor_that_draws_without_a_seed_is_found(how, where):
 
 
 def test_a_layer_inside_a_model_is_made_again_with_it():
-    for model in (DrawingDeeper(), DrawingDeeper(2.0), type("Derived", (DrawingDeeper,), {})(size=3.0)):
+    for model in (
+        DrawingDeeper(),
+        DrawingDeeper(2.0),
+        type("Derived", (DrawingDeeper,), {})(size=3.0),
+    ):
         with pytest.raises(CheckError, match=r"its constructor draws layers\.0\.w anew each time"):
             gt.check(model)
 
@@ -568,10 +573,16 @@ def test_a_rule_that_returns_nan_is_found(primitives):
         gt.check(Mine(), 4, 2)
 
 
-@pytest.mark.parametrize(("rule", "words"), [
-    (lambda g, y, x: 1.5 * g, r"Mine: its gradient of w differs from finite differences \(relative error"),
-    (None, r"Mine: the gradient of w is zero.*None as its gradient rule"),
-])
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (
+            lambda g, y, x: 1.5 * g,
+            r"Mine: its gradient of w differs from finite differences \(relative error",
+        ),
+        (None, r"Mine: the gradient of w is zero.*None as its gradient rule"),
+    ],
+)
 def test_a_wrong_rule_is_found(primitives, rule, words):
     @gt.primitive("test_conformance_double")
     def twice(x):
@@ -603,7 +614,9 @@ def test_dependence_on_numbers_is_found(primitives):
 
 
 def test_symbols_that_are_kept_are_refused():
-    with pytest.raises(UserFunctionError, match=r"gather of KeepingSymbols: .*earlier call of gather"):
+    with pytest.raises(
+        UserFunctionError, match=r"gather of KeepingSymbols: .*earlier call of gather"
+    ):
         gt.check(KeepingSymbols(), 4, 2)
 
 
@@ -715,9 +728,7 @@ def test_self_loops_are_those_of_a_job():
     gt.check(LoopedFloats(), d_in=4, d_edge=2, edge_columns=columns)
     with pytest.raises(CheckError, match=r"not finite: nan at node \d+, which has 0 in-edges"):
         gt.check(Looped(), d_in=4, d_edge=2, self_loops="no")
-    words = (
-        r"LoopedCodes reads edge.type, a column without a value for the self loops that"
-    )
+    words = r"LoopedCodes reads edge.type, a column without a value for the self loops that"
     with pytest.raises(DataError, match=words):
         gt.check(LoopedCodes(), d_in=4, d_edge=2, edge_columns=columns)
     with pytest.raises(CheckError, match="not finite"):
@@ -766,8 +777,17 @@ def test_a_private_parameter_is_found():
     gt.check(layer)
 
 
-@pytest.mark.parametrize("make", [lambda: GCN(5, 3), lambda: GAT(5, 3, 2), lambda: GATE(6, 4, 3, 2), lambda: SAGE(5, 3, aggregator="max"),
-                                  lambda: GIN(MLP(5, (6,), 4)), lambda: Normed(False)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: GCN(5, 3),
+        lambda: GAT(5, 3, 2),
+        lambda: GATE(6, 4, 3, 2),
+        lambda: SAGE(5, 3, aggregator="max"),
+        lambda: GIN(MLP(5, (6,), 4)),
+        lambda: Normed(False),
+    ],
+)
 def test_what_is_right_passes_and_is_left_alone(make):
     layer = make()
     before = {name: p.value.copy() for name, p in layer.named_parameters()}
@@ -897,12 +917,22 @@ def test_a_fall_back_is_reported(primitives):
 
     report = gt.check(Mine(), 4, 2)
     (note,) = report.notes
-    assert "Mine runs on the reference back end" in note and "test_conformance_double" in note and note in str(report)
+    assert (
+        "Mine runs on the reference back end" in note
+        and "test_conformance_double" in note
+        and note in str(report)
+    )
 
 
-@pytest.mark.parametrize(("wrong", "words"), [
-    (lambda messages: messages, r"Summed\.sum is a function"), ("avg", "sum = 'avg' is not an aggregator"),
-    (("sum", "avg"), "sum = 'avg' is not an aggregator"), (3, "sum = 3 is not an aggregator")])
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda messages: messages, r"Summed\.sum is a function"),
+        ("avg", "sum = 'avg' is not an aggregator"),
+        (("sum", "avg"), "sum = 'avg' is not an aggregator"),
+        (3, "sum = 3 is not an aggregator"),
+    ],
+)
 def test_what_is_no_aggregator_is_refused_as_in_a_run(wrong, words):
     with pytest.raises(GraphThetaError, match=words):
         gt.check(Summed(wrong), d_in=4, d_edge=2)
@@ -923,7 +953,12 @@ class EveryKind(gt.Layer):
     def gather(self, edge):
         share = gt.softmax(edge.src.z * edge.dst.z)
         message = share * share * edge.src.z * gt.embedding(self.table, edge.reversed)
-        return {"most": edge.src.z, "middle": message, "spread": edge.src.z * edge.weight[..., None], "three": message}
+        return {
+            "most": edge.src.z,
+            "middle": message,
+            "spread": edge.src.z * edge.weight[..., None],
+            "three": message,
+        }
 
     def apply(self, node, total):
         return gt.concat([total.most, total.middle, total.spread, gt.flatten(total.three)])
@@ -948,7 +983,9 @@ def test_the_edge_program_is_compared_with_gather_on_arrays_of_edges(monkeypatch
 
     monkeypatch.setattr(superstep, "PROGRAMS", ProgramCache())
     monkeypatch.setitem(rewrite.LINEAR, "turned", turned)
-    with pytest.raises(CheckError, match="differs from gather on arrays of edges: a fault of graphtheta"):
+    with pytest.raises(
+        CheckError, match="differs from gather on arrays of edges: a fault of graphtheta"
+    ):
         gt.check(Product(), 4, 2)
 
 
@@ -968,28 +1005,49 @@ class Looked(gt.Layer):
     """Tables of kinds and types, a time, and a pair of codes."""
 
     def __init__(self):
-        self.kinds, self.types, self.pairs = gt.Parameter.normal(3, 4), gt.Parameter.normal(5, 4), gt.Parameter.normal(2, 4)
+        self.kinds, self.types, self.pairs = (
+            gt.Parameter.normal(3, 4),
+            gt.Parameter.normal(5, 4),
+            gt.Parameter.normal(2, 4),
+        )
 
     def transform(self, node):
         return {"z": node.h + gt.embedding(self.kinds, node.kind)}
 
     def gather(self, edge):
-        return edge.src.z * gt.embedding(self.types, edge.type) * edge.size + gt.embedding(self.pairs, edge.pair[..., 1]) + edge.dst.z
+        return (
+            edge.src.z * gt.embedding(self.types, edge.type) * edge.size
+            + gt.embedding(self.pairs, edge.pair[..., 1])
+            + edge.dst.z
+        )
 
 
-COLUMNS = {"node_columns": {"kind": range(3)}, "edge_columns": {"type": range(5), "size": [0.5, 1.5, -2.0], "pair": [[7, 0], [8, 1]]}}
+COLUMNS = {
+    "node_columns": {"kind": range(3)},
+    "edge_columns": {"type": range(5), "size": [0.5, 1.5, -2.0], "pair": [[7, 0], [8, 1]]},
+}
 
 
 @pytest.mark.fused
 def test_columns_are_drawn_from_examples():
     report = gt.check(Looked(), d_in=4, **COLUMNS)
-    assert report.gradients < 1e-6 and report.permutation < 1e-9 and report.workers < 1e-9 and not report.notes
+    assert (
+        report.gradients < 1e-6
+        and report.permutation < 1e-9
+        and report.workers < 1e-9
+        and not report.notes
+    )
 
 
 def test_columns_that_are_missing_or_wrong():
-    with pytest.raises(ColumnError, match=r"gather of Looked reads edge.type.*edge_columns=\{'type': array\}"):
+    with pytest.raises(
+        ColumnError, match=r"gather of Looked reads edge.type.*edge_columns=\{'type': array\}"
+    ):
         gt.check(Looked(), d_in=4, node_columns={"kind": range(3)})
-    with pytest.raises(ShapeError, match=r"transform of Looked: embedding: node.kind holds numbers from \d to 8; expected 0 to 2, .*kinds"):
+    with pytest.raises(
+        ShapeError,
+        match=r"transform of Looked: embedding: node.kind holds numbers from \d to 8; expected 0 to 2, .*kinds",
+    ):
         gt.check(Looked(), d_in=4, **{**COLUMNS, "node_columns": {"kind": range(9)}})
     for rows in ([], 3):
         with pytest.raises(DataError, match=r"edge_columns\['type'\] has no rows to draw from"):

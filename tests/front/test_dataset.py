@@ -1,4 +1,5 @@
 """Loading by name, path and options; the named graphs, where their folder is there."""
+
 from __future__ import annotations
 
 import os
@@ -12,8 +13,12 @@ from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.datasets import dataset
 from graphtheta.graph.datasets.dataset import data_dirs, load
 
-FOLDER = Path(os.environ.get("GRAPHTHETA_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
-data = pytest.mark.skipif(not (FOLDER / "cora.npz").is_file(), reason="no data folder; set GRAPHTHETA_DATA")
+FOLDER = Path(
+    os.environ.get("GRAPHTHETA_DATA", Path(__file__).resolve().parents[3] / "shared" / "data")
+)
+data = pytest.mark.skipif(
+    not (FOLDER / "cora.npz").is_file(), reason="no data folder; set GRAPHTHETA_DATA"
+)
 
 
 def named(name: str, **options) -> Graph:
@@ -21,7 +26,9 @@ def named(name: str, **options) -> Graph:
 
 
 def test_options_in_the_name_or_beside_it():
-    assert load("rmat:scale=6,edge_factor=4").digest() == load("rmat", scale=6, edge_factor=4).digest()
+    assert (
+        load("rmat:scale=6,edge_factor=4").digest() == load("rmat", scale=6, edge_factor=4).digest()
+    )
     assert load("rmat:scale=6, directed=yes").n_edges < load("rmat:scale=6").n_edges
     assert load("ring:n=7").n_nodes == 7
     assert load("sbm:graph_seed=1").digest() != load("sbm").digest()
@@ -33,19 +40,22 @@ def test_the_seed_changes_splits_and_nothing_else():
     assert load("sbm", seed=5).digest() == load("sbm").digest()
 
 
-@pytest.mark.parametrize(("name", "options", "words"), [
-    ("nowhere", {}, ["'nowhere'", "sbm, rmat, ring, star"]),
-    ("rmat:scale", {}, ["'scale' is not key=value"]),
-    ("rmat:depth=3", {}, ["no option 'depth'", "scale, edge_factor"]),
-    ("rmat:scale=big", {}, ["scale must be a whole number", "'big'"]),
-    ("rmat", {"scale": 2.5}, ["scale must be a whole number", "2.5"]),
-    ("rmat:directed=perhaps", {}, ["directed must be yes"]),
-    ("ring", {"split": "thirds"}, ["unknown split 'thirds'", "public"]),
-    ("ring", {"symmetric": "perhaps"}, ["symmetric must be yes, no or auto"]),
-    ("ring", {"normalise_features": "max"}, ["normalise_features must be", "standard"]),
-    ("ring", {"train_per_class": -1}, ["train_per_class must not be negative"]),
-    ("cora:colour=red", {}, ["cora has no option 'colour'", "it has no options"]),
-])
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("nowhere", {}, ["'nowhere'", "sbm, rmat, ring, star"]),
+        ("rmat:scale", {}, ["'scale' is not key=value"]),
+        ("rmat:depth=3", {}, ["no option 'depth'", "scale, edge_factor"]),
+        ("rmat:scale=big", {}, ["scale must be a whole number", "'big'"]),
+        ("rmat", {"scale": 2.5}, ["scale must be a whole number", "2.5"]),
+        ("rmat:directed=perhaps", {}, ["directed must be yes"]),
+        ("ring", {"split": "thirds"}, ["unknown split 'thirds'", "public"]),
+        ("ring", {"symmetric": "perhaps"}, ["symmetric must be yes, no or auto"]),
+        ("ring", {"normalise_features": "max"}, ["normalise_features must be", "standard"]),
+        ("ring", {"train_per_class": -1}, ["train_per_class must not be negative"]),
+        ("cora:colour=red", {}, ["cora has no option 'colour'", "it has no options"]),
+    ],
+)
 def test_unknown_words(name, options, words):
     with pytest.raises(ConfigError) as caught:
         load(name, **options)
@@ -63,16 +73,30 @@ def test_a_missing_folder(tmp_path, monkeypatch):
         load(tmp_path / "a.npz")
     # without any choice: beside the current folder or beside the checkout
     monkeypatch.delenv("GRAPHTHETA_DATA")
-    assert data_dirs(None) == [Path("../shared/data"), Path(__file__).resolve().parents[3] / "shared" / "data"]
+    assert data_dirs(None) == [
+        Path("../shared/data"),
+        Path(__file__).resolve().parents[3] / "shared" / "data",
+    ]
 
 
 def test_files_by_path_and_by_name(tmp_path):
-    np.savez(tmp_path / "mine.npz", edge_index=[[0, 1, 2, 3, 3], [1, 2, 0, 3, 0]], y=np.arange(4) % 2, x=np.eye(4))
+    np.savez(
+        tmp_path / "mine.npz",
+        edge_index=[[0, 1, 2, 3, 3], [1, 2, 0, 3, 0]],
+        y=np.arange(4) % 2,
+        x=np.eye(4),
+    )
     g = load(tmp_path / "mine.npz", split="auto")
     assert (g.train | g.val | g.test).all()
     for g in (load(tmp_path / "mine.npz"), load("mine", data_dir=tmp_path)):
         assert g.name == "mine" and g.train is None
-    g = load(str(tmp_path / "mine.npz"), split="none", symmetric=True, self_loops="no", normalise_features="standard")
+    g = load(
+        str(tmp_path / "mine.npz"),
+        split="none",
+        symmetric=True,
+        self_loops="no",
+        normalise_features="standard",
+    )
     assert g.train is None and g.n_edges == 8 and (g.src != g.dst).all()
     np.testing.assert_allclose(g.x.mean(axis=0), 0, atol=1e-6)
     assert load(f"{tmp_path / 'mine.npz'}:self_loops=yes").n_edges == 8
@@ -112,9 +136,13 @@ FIGURES = {
 @pytest.mark.parametrize("name", FIGURES)
 def test_named_graphs(name):
     g = named(name)
-    masks = (g.train, g.val, g.test) if g.train is not None else (g.edge_train, g.edge_val, g.edge_test)
+    masks = (
+        (g.train, g.val, g.test) if g.train is not None else (g.edge_train, g.edge_val, g.edge_test)
+    )
     counts = tuple(int(m.sum()) for m in masks)
-    assert (g.n_nodes, g.n_edges, g.n_features, g.n_edge_features, g.n_classes, *counts) == FIGURES[name]
+    assert (g.n_nodes, g.n_edges, g.n_features, g.n_edge_features, g.n_classes, *counts) == FIGURES[
+        name
+    ]
     g.require_training()
 
 
@@ -129,7 +157,9 @@ def test_row_normalisation_is_the_usual_one():
 def test_random_splits_of_the_protocols():
     photo = named("amazon_photo", seed=3)
     assert (photo.train != named("amazon_photo").train).any()
-    assert (np.bincount(photo.y[photo.train]) == 20).all() and (np.bincount(photo.y[photo.val]) == 30).all()
+    assert (np.bincount(photo.y[photo.train]) == 20).all() and (
+        np.bincount(photo.y[photo.val]) == 30
+    ).all()
     assert (photo.to_scipy() != photo.to_scipy().T).nnz == 0
     cora = named("cora", split="random", train_per_class=5)
     assert [int(m.sum()) for m in (cora.train, cora.val, cora.test)] == [35, 500, 1000]
@@ -146,7 +176,11 @@ def test_molecules_hide_the_element():
     # no feature alone says the class
     for column in g.x.T:
         chosen = column > 0
-        guesses = sum(np.bincount(g.y[chosen == side]).max() for side in (True, False) if (chosen == side).any())
+        guesses = sum(
+            np.bincount(g.y[chosen == side]).max()
+            for side in (True, False)
+            if (chosen == side).any()
+        )
         assert guesses / g.n_nodes < 0.9
     assert named("mol_tox21:hide=degree+hydrogens").n_features < g.n_features
     with pytest.raises(ConfigError, match="hide names colour"):
@@ -158,9 +192,13 @@ def test_traffic_is_split_by_region():
     g = named("traffic_chicago_regional")
     ends = [set(g.src[m]) | set(g.dst[m]) for m in (g.edge_train, g.edge_val, g.edge_test)]
     assert not (ends[0] & ends[1] or ends[0] & ends[2] or ends[1] & ends[2])
-    assert g.edge_y[g.edge_train].mean() == pytest.approx(0, abs=1e-5) and g.edge_y[g.edge_train].std() == pytest.approx(1, abs=1e-5)
+    assert g.edge_y[g.edge_train].mean() == pytest.approx(0, abs=1e-5) and g.edge_y[
+        g.edge_train
+    ].std() == pytest.approx(1, abs=1e-5)
     flow = g.edge_y * g.meta["target_deviation"] + g.meta["target_mean"]
-    assert flow.min() == pytest.approx(0, abs=0.01) and flow.max() == pytest.approx(18007.5, rel=1e-3)
+    assert flow.min() == pytest.approx(0, abs=0.01) and flow.max() == pytest.approx(
+        18007.5, rel=1e-3
+    )
     assert named("traffic_chicago_regional", coordinates=True).n_features == 5
     assert (named("traffic_chicago_regional", seed=1).edge_train != g.edge_train).any()
 
@@ -182,9 +220,21 @@ def test_some_colleges():
 @data
 def test_graphs_of_several_types():
     g = named("hetero_acm:labels=20")
-    assert g.node_types == ("paper", "author", "subject") and g.n_relations == 4 and g.n_features == 1902 + 1902 + 60
-    assert [int(mask.sum()) for mask in (g.train, g.val, g.test)] == [60, 1000, 1000] and g.train[:4019].sum() == 60
+    assert (
+        g.node_types == ("paper", "author", "subject")
+        and g.n_relations == 4
+        and g.n_features == 1902 + 1902 + 60
+    )
+    assert [int(mask.sum()) for mask in (g.train, g.val, g.test)] == [60, 1000, 1000] and g.train[
+        :4019
+    ].sum() == 60
     with pytest.raises(ConfigError, match="labels=7 is not among its splits, 20, 40, 60"):
         named("hetero_acm:labels=7")
     g = named("hetero_movielens100k:inverse=no")
-    assert (g.n_nodes, g.n_edges, g.n_relations, g.n_edge_features, g.y) == (2677, 234725, 6, 4, None)
+    assert (g.n_nodes, g.n_edges, g.n_relations, g.n_edge_features, g.y) == (
+        2677,
+        234725,
+        6,
+        4,
+        None,
+    )

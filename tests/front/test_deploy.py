@@ -1,4 +1,5 @@
 """The templates of deploy/: the Slurm script runs with a stand-in for Slurm, the MPIJob fits its definition and our own flags."""
+
 from __future__ import annotations
 
 import json
@@ -39,12 +40,20 @@ echo "scontrol $*" >> called
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to work in, with a stand-in for Slurm."""
-    for name, text in (("srun", SRUN), ("scontrol", SCONTROL), ("graphtheta", f'#!/bin/sh\nexec "{sys.executable}" -m graphtheta "$@"\n')):
+    for name, text in (
+        ("srun", SRUN),
+        ("scontrol", SCONTROL),
+        ("graphtheta", f'#!/bin/sh\nexec "{sys.executable}" -m graphtheta "$@"\n'),
+    ):
         path = tmp_path / "bin" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
         path.chmod(0o755)
-    for name, value in {"SLURM_NTASKS": "4", "SLURM_CPUS_PER_TASK": "8", "SLURM_JOB_ID": "77"}.items():
+    for name, value in {
+        "SLURM_NTASKS": "4",
+        "SLURM_CPUS_PER_TASK": "8",
+        "SLURM_JOB_ID": "77",
+    }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
@@ -54,7 +63,13 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def submit(ends: str, *flags: str) -> subprocess.Popen[str]:
     """Run the script as Slurm does, in a shell without a terminal."""
     Path("ends").write_text(ends.replace(" ", "\n") + "\n")
-    return subprocess.Popen([str(SCRIPT), *flags], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [str(SCRIPT), *flags],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def called() -> list[str]:
@@ -66,14 +81,24 @@ def called() -> list[str]:
 def test_the_script_is_sound(checker: list[str]) -> None:
     if shutil.which(checker[0]) is None:
         pytest.skip(f"there is no {checker[0]}")
-    done = subprocess.run([*checker, str(SCRIPT)], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [*checker, str(SCRIPT)], capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_options_of_the_script() -> None:
-    lines = [line for line in SCRIPT.read_text(encoding="utf-8").splitlines() if line.startswith("#SBATCH")]
+    lines = [
+        line
+        for line in SCRIPT.read_text(encoding="utf-8").splitlines()
+        if line.startswith("#SBATCH")
+    ]
     given = dict(line.removeprefix("#SBATCH --").partition("=")[::2] for line in lines)
-    assert "requeue" in given and re.fullmatch(r"B:TERM@\d+", given["signal"]) and given["open-mode"] == "append"
+    assert (
+        "requeue" in given
+        and re.fullmatch(r"B:TERM@\d+", given["signal"])
+        and given["open-mode"] == "append"
+    )
     assert {"nodes", "ntasks-per-node", "cpus-per-task", "time"} <= set(given)
 
 
@@ -88,7 +113,12 @@ def test_a_job_that_ends_well(slurm: Path) -> None:
 def test_a_job_that_fails_once_is_tried_again_in_the_same_allocation(slurm: Path) -> None:
     job = submit("137 0")
     _, err = job.communicate(timeout=60)
-    assert job.returncode == 0 and len(called()) == 2 and "was killed by SIGKILL" in err and "try 2 succeeded" in err
+    assert (
+        job.returncode == 0
+        and len(called()) == 2
+        and "was killed by SIGKILL" in err
+        and "try 2 succeeded" in err
+    )
 
 
 def test_a_job_that_cannot_be_understood_is_not_requeued(slurm: Path) -> None:
@@ -119,17 +149,26 @@ def test_mpijob_fits_its_definition() -> None:
     check = jsonschema.Draft202012Validator(schema)
     check.check_schema(schema)
     claim, job = documents()
-    assert [f"{'/'.join(map(str, e.absolute_path))}: {e.message}" for e in check.iter_errors(job)] == []
-    volumes = [pod["template"]["spec"]["volumes"][0] for pod in job["spec"]["mpiReplicaSpecs"].values()]
+    assert [
+        f"{'/'.join(map(str, e.absolute_path))}: {e.message}" for e in check.iter_errors(job)
+    ] == []
+    volumes = [
+        pod["template"]["spec"]["volumes"][0] for pod in job["spec"]["mpiReplicaSpecs"].values()
+    ]
     assert {v["persistentVolumeClaim"]["claimName"] for v in volumes} == {claim["metadata"]["name"]}
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
 
 
-@pytest.mark.parametrize("path, value", [
-    (("spec", "mpiImplementation"), "MPICH4"), (("spec", "runPolicy", "backofLimit"), 3), (("spec", "slotsPerWorker"), "2"),
-    (("spec", "mpiReplicaSpecs", "Launcher", "restartPolicy"), "Always"),
-    (("spec", "mpiReplicaSpecs", "Worker", "template", "spec", "image"), "x"),
-])
+@pytest.mark.parametrize(
+    "path, value",
+    [
+        (("spec", "mpiImplementation"), "MPICH4"),
+        (("spec", "runPolicy", "backofLimit"), 3),
+        (("spec", "slotsPerWorker"), "2"),
+        (("spec", "mpiReplicaSpecs", "Launcher", "restartPolicy"), "Always"),
+        (("spec", "mpiReplicaSpecs", "Worker", "template", "spec", "image"), "x"),
+    ],
+)
 def test_the_definition_sees_a_planted_fault(path: tuple[str, ...], value: object) -> None:
     schema = json.loads((Path(__file__).parent / "mpijob.schema.json").read_text(encoding="utf-8"))
     _, job = documents()
@@ -152,7 +191,9 @@ def test_mpijob_starts_a_launch_that_is_understood(monkeypatch: pytest.MonkeyPat
     assert int(words[words.index("-n") + 1]) == job["spec"]["slotsPerWorker"] * worker["replicas"]
     # what its runs leave lies on the volume that all pods share
     mount = launcher["template"]["spec"]["containers"][0]["volumeMounts"][0]["mountPath"]
-    assert words[words.index("--out") + 1].startswith(f"{mount}/") and words[words.index("--data-dir") + 1].startswith(f"{mount}/")
+    assert words[words.index("--out") + 1].startswith(f"{mount}/") and words[
+        words.index("--data-dir") + 1
+    ].startswith(f"{mount}/")
 
 
 def test_image_and_job_agree() -> None:
@@ -162,5 +203,8 @@ def test_image_and_job_agree() -> None:
     worker = job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
     container = worker["containers"][0]
     assert f"--uid {worker['securityContext']['runAsUser']} " in image
-    assert f"HostKey {job['spec']['sshAuthMountPath']}/id_rsa" in image and container["command"][-1] in image
+    assert (
+        f"HostKey {job['spec']['sshAuthMountPath']}/id_rsa" in image
+        and container["command"][-1] in image
+    )
     assert f"Port {container['readinessProbe']['tcpSocket']['port']}" in image and "procps" in image

@@ -3,6 +3,7 @@
 The Python blocks of a file run from top to bottom in one namespace. A block that begins with ``# file: NAME`` is written to that
 file instead, so that later blocks can import it. A ``text`` block right below a Python block is what that block prints.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -33,7 +34,11 @@ from graphtheta.run.job.job import Job
 from graphtheta.tasks.kinds.registry import TASKS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "examples").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "examples").glob("*.md")),
+]
 FENCE = re.compile(r"^```([\w{}-]*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^(?:mpiexec -n \d+ )?graphtheta( .*)$", re.MULTILINE)
 
@@ -50,8 +55,18 @@ def python_blocks(text: str) -> list[tuple[int, str, str | None]]:
     for fence, following in zip_longest(fences, fences[1:]):
         if fence[1] != "python":
             continue
-        told = following is not None and following[1] == "text" and not text[fence.end(): following.start()].strip()
-        found.append((text.count("\n", 0, fence.start()) + 2, fence[2], following[2] if following is not None and told else None))
+        told = (
+            following is not None
+            and following[1] == "text"
+            and not text[fence.end() : following.start()].strip()
+        )
+        found.append(
+            (
+                text.count("\n", 0, fence.start()) + 2,
+                fence[2],
+                following[2] if following is not None and told else None,
+            )
+        )
     return found
 
 
@@ -59,11 +74,24 @@ def commands() -> list[str]:
     """Every line of a shell block that runs graphtheta."""
     fences = [fence for page in PAGES for fence in FENCE.finditer(page.read_text(encoding="utf-8"))]
     blocks = [fence[2].replace("\\\n", " ") for fence in fences if fence[1] == "sh"]
-    return list(dict.fromkeys(line.group(1).split(" #")[0].strip() for block in blocks for line in COMMAND.finditer(block)))
+    return list(
+        dict.fromkeys(
+            line.group(1).split(" #")[0].strip()
+            for block in blocks
+            for line in COMMAND.finditer(block)
+        )
+    )
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.reference] * (page.stem not in COMPILED), id=page.name)
-                                  for page in PAGES])
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(
+            page, marks=[pytest.mark.reference] * (page.stem not in COMPILED), id=page.name
+        )
+        for page in PAGES
+    ],
+)
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -115,5 +143,9 @@ def test_blocks_are_found() -> None:
 
 def test_links_lead_somewhere() -> None:
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", FENCE.sub("", page.read_text(encoding="utf-8"))):
-            assert target.startswith("http") or (page.parent / target).exists(), f"{page.name}: {target}"
+        for target in re.findall(
+            r"\]\(([^)#\s]+)(?:#[^)]*)?\)", FENCE.sub("", page.read_text(encoding="utf-8"))
+        ):
+            assert target.startswith("http") or (page.parent / target).exists(), (
+                f"{page.name}: {target}"
+            )

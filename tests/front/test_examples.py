@@ -1,4 +1,5 @@
 """The worked examples: their commands run, at reduced size, and their pages quote the kept results."""
+
 from __future__ import annotations
 
 import json
@@ -41,29 +42,70 @@ def folder_of(page: str, tmp_path: Path) -> Path:
     with np.load(FOLDER / "wn18rr.npz") as file:
         arrays = dict(file)
     kept = (arrays["edge_index"] < SENSES).all(axis=0)
-    arrays |= {"edge_index": arrays["edge_index"][:, kept], "entity_names": arrays["entity_names"][:SENSES],
-               "edge_type": arrays["edge_type"][kept], "edge_split": arrays["edge_split"][kept]}
+    arrays |= {
+        "edge_index": arrays["edge_index"][:, kept],
+        "entity_names": arrays["entity_names"][:SENSES],
+        "edge_type": arrays["edge_type"][kept],
+        "edge_split": arrays["edge_split"][kept],
+    }
     np.savez(tmp_path / "wn18rr.npz", **arrays)
     return tmp_path
 
 
 @data
-@pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.slow] if page in LARGE else []) for page in PAGES])
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] if page in LARGE else []) for page in PAGES],
+)
 def test_commands_run(page: str, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GRAPHTHETA_DATA", str(folder_of(page, tmp_path)))
-    assert main([*run.words_of(page, tmp_path), "--epochs", "1", "--steps", "1", "--seeds", "1", "--out", "run"]) == 0
+    assert (
+        main(
+            [
+                *run.words_of(page, tmp_path),
+                "--epochs",
+                "1",
+                "--steps",
+                "1",
+                "--seeds",
+                "1",
+                "--out",
+                "run",
+            ]
+        )
+        == 0
+    )
     metrics = json.loads((tmp_path / "run" / "result.json").read_text(encoding="utf-8"))["metrics"]
     assert f"test_{run.EXAMPLES[page]}" in metrics
 
 
 @data
-def test_a_knowledge_graph_is_asked_for_tails(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_knowledge_graph_is_asked_for_tails(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GRAPHTHETA_DATA", str(folder_of("words", tmp_path)))
     monkeypatch.syspath_prepend(tmp_path)
     words = run.words_of("words", tmp_path)
-    assert main([*words, "--epochs", "1", "--steps", "20", "--seeds", "1", "--embedding", "8", "--out", "run"]) == 0
+    assert (
+        main(
+            [
+                *words,
+                "--epochs",
+                "1",
+                "--steps",
+                "20",
+                "--seeds",
+                "1",
+                "--embedding",
+                "8",
+                "--out",
+                "run",
+            ]
+        )
+        == 0
+    )
     from ask import answers  # type: ignore[import-not-found]
 
     sys.modules.pop("ask")
@@ -78,7 +120,10 @@ def test_a_knowledge_graph_is_asked_for_tails(run: Any, tmp_path: Path, monkeypa
     vectors = values["embedding/x"].astype(float)
     phase = values["decoder.phase"][code].astype(float)
     z = vectors[:, :4] + 1j * vectors[:, 4:]
-    at = {tail: 6 - np.abs(z[ids == head][0] * np.exp(1j * phase) - z[ids == tail][0]).sum() for tail, _ in found}
+    at = {
+        tail: 6 - np.abs(z[ids == head][0] * np.exp(1j * phase) - z[ids == tail][0]).sum()
+        for tail, _ in found
+    }
     np.testing.assert_allclose(scores, [at[tail] for tail, _ in found], rtol=1e-4)
     known = graph.dst[graph.edge_train & (graph.src == graph.src[fact]) & (relations == code)]
     assert graph.dst[fact] in known and not set(ids[known]) & set(at)
@@ -95,4 +140,7 @@ def test_pages_quote_the_results(page: str, run: Any) -> None:
 
 def test_index_and_runner_have_every_page(run: Any) -> None:
     index = (EXAMPLES / "index.md").read_text(encoding="utf-8")
-    assert sorted(run.EXAMPLES) == PAGES and [page for page in PAGES if f"({page}.md)" not in index] == []
+    assert (
+        sorted(run.EXAMPLES) == PAGES
+        and [page for page in PAGES if f"({page}.md)" not in index] == []
+    )

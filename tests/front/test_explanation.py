@@ -1,4 +1,5 @@
 """``graphtheta explain`` and ``gt.explain``: what is said about published models and a user's own."""
+
 from __future__ import annotations
 
 import re
@@ -16,7 +17,7 @@ from graphtheta.ops import PRIMITIVES
 from graphtheta.ops.edge.cost import Cost, edge_cost, node_cost, operation_flops
 
 TINY = ("--dataset", "sbm:n_nodes=200,n_edges=1200,classes=3,features=8", "--hidden", "8")
-MINE = '''
+MINE = """
 import graphtheta as gt
 
 
@@ -35,7 +36,7 @@ class Net(gt.Model):
 
     def forward(self, graph):
         return self.layer(graph, graph.x)
-'''
+"""
 
 
 @pytest.fixture
@@ -45,16 +46,41 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("model", "told"), [
-    ("gcn", ["layer 1: GCN, direction in", "column_0 = node.z * node.factor", "src.column_0 [8], edge.weight [1]"]),
-    ("gat", ["softmax weights the sum: one pass, one message", "softmax-sum of leaky_relu(src.s + dst.t), src.z", "src.s [8], src.z [64]"]),
-    ("gat_e", ["edge.attr @ sum(layers.0.weight_edge * layers.0.att_edge)", "edge.attr [4]"]),
-    ("gipa", ["layer 2: GIPA", "relu((edge.attr @ layers.0.embed) + layers.0.embed_bias)"]),
-])
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (
+            "gcn",
+            [
+                "layer 1: GCN, direction in",
+                "column_0 = node.z * node.factor",
+                "src.column_0 [8], edge.weight [1]",
+            ],
+        ),
+        (
+            "gat",
+            [
+                "softmax weights the sum: one pass, one message",
+                "softmax-sum of leaky_relu(src.s + dst.t), src.z",
+                "src.s [8], src.z [64]",
+            ],
+        ),
+        ("gat_e", ["edge.attr @ sum(layers.0.weight_edge * layers.0.att_edge)", "edge.attr [4]"]),
+        ("gipa", ["layer 2: GIPA", "relu((edge.attr @ layers.0.embed) + layers.0.embed_bias)"]),
+    ],
+)
 def test_published_models(model: str, told: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "--model", model, *TINY]) == 0
     text = capsys.readouterr().out
-    for part in [*told, "Network over 200 nodes", "back end fused", "transform", "gather and sum", "apply", "memory: at most"]:
+    for part in [
+        *told,
+        "Network over 200 nodes",
+        "back end fused",
+        "transform",
+        "gather and sum",
+        "apply",
+        "memory: at most",
+    ]:
         assert part in text
     assert "None" not in text
 
@@ -65,7 +91,9 @@ def test_a_model_of_the_users(here: Path, capsys: pytest.CaptureFixture[str]) ->
     text = capsys.readouterr().out
     assert "product of parts: concat(src.h, dst.h, edge.attr) @ layer.w -> " in text
     # scores and values need three columns: one of them at both ends
-    assert text.count("hoisted to the nodes: column_") == 4 and "column_0 = node.h @ layer.a" in text
+    assert (
+        text.count("hoisted to the nodes: column_") == 4 and "column_0 = node.h @ layer.a" in text
+    )
     assert "back end reference" in text
 
 
@@ -73,21 +101,47 @@ def test_the_order_of_product_and_sum_is_shown(capsys: pytest.CaptureFixture[str
     assert main(["explain", "--model", "sage", *TINY]) == 0
     assert "order    sum before product, 8 to 8 wide\n" in (text := capsys.readouterr().out)
     assert "order    product before sum, 8 to 3 wide\n" in text
-    assert main(["explain", "--model", "sage", *TINY, "--strategy", "mini", "--batch-size", "5", "--fanout", "4,4"]) == 0
-    assert re.search(r"order    first batch: product before sum, 8 to 3 wide, \d+ nodes to 5 along \d+ edges\n", capsys.readouterr().out)
+    assert (
+        main(
+            [
+                "explain",
+                "--model",
+                "sage",
+                *TINY,
+                "--strategy",
+                "mini",
+                "--batch-size",
+                "5",
+                "--fanout",
+                "4,4",
+            ]
+        )
+        == 0
+    )
+    assert re.search(
+        r"order    first batch: product before sum, 8 to 3 wide, \d+ nodes to 5 along \d+ edges\n",
+        capsys.readouterr().out,
+    )
 
 
 def test_a_decoder_runs_on_pairs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "--task", "link", *TINY]) == 0
     text = capsys.readouterr().out
-    assert "decoder: DotDecoder" in text and "value = sum(src.h * dst.h)" in text and "pairs" in text
+    assert (
+        "decoder: DotDecoder" in text and "value = sum(src.h * dst.h)" in text and "pairs" in text
+    )
 
 
 def test_moves_are_told_on_several_workers() -> None:
     def program(comm):
-        return gt.explain("gat", gt.load("sbm:n_nodes=200,n_edges=1200,classes=3,features=8"), comm=comm, partitioner="vertex-cut")
+        return gt.explain(
+            "gat",
+            gt.load("sbm:n_nodes=200,n_edges=1200,classes=3,features=8"),
+            comm=comm,
+            partitioner="vertex-cut",
+        )
 
-    alone, = run_simulated(1, program)
+    (alone,) = run_simulated(1, program)
     texts = run_simulated(4, program)
     assert len(set(texts)) == 1
     for stage in ("move src", "move dst", "move totals"):
@@ -108,13 +162,20 @@ def test_a_trainer_is_explained_as_it_is() -> None:
 
 def test_costs_of_operations() -> None:
     assert operation_flops(PRIMITIVES["matmul"], [(8,), (8, 2, 3)], (2, 3)) == 2 * 8 * 6
-    assert operation_flops(PRIMITIVES["sum"], [(2, 3)], (2,)) == operation_flops(PRIMITIVES["mul"], [(2, 3), (3,)], (2, 3)) == 6
+    assert (
+        operation_flops(PRIMITIVES["sum"], [(2, 3)], (2,))
+        == operation_flops(PRIMITIVES["mul"], [(2, 3), (3,)], (2, 3))
+        == 6
+    )
     assert node_cost(PRIMITIVES["reshape"], [(6,)], [(2, 3)], 4) == Cost(0, 0)
     assert node_cost(PRIMITIVES["mul"], [(2, 3), (2, 1)], [(2, 3)], 4) == Cost(48, 6)
     assert (Cost(2, 3) + Cost(1, 1)).times(10) == Cost(30, 40)
 
 
 def test_cost_of_an_edge() -> None:
-    nodes, edges = {"z": ((4,), np.float32, True), "s": ((), np.float32, True)}, {"weight": ((), np.float32, False)}
+    nodes, edges = (
+        {"z": ((4,), np.float32, True), "s": ((), np.float32, True)},
+        {"weight": ((), np.float32, False)},
+    )
     (phase,) = trace(lambda e: e.src.z * e.dst.s * e.weight, nodes, edges, "sum", "Mine").phases
     assert edge_cost(phase) == Cost(4 * (4 + 1 + 1) + 8, 4 + 4 + 4)

@@ -1,4 +1,5 @@
 """Trained networks as modules of PyTorch Geometric and DGL. What needs these libraries is skipped without them."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -10,13 +11,27 @@ import pytest
 import graphtheta as gt
 from graphtheta.errors import ConfigError
 
-KEYS: dict[str, Any] = {"epochs": 3, "hidden": 6, "backend": "reference", "lr": 0.05, "dropout": 0.2}
+KEYS: dict[str, Any] = {
+    "epochs": 3,
+    "hidden": 6,
+    "backend": "reference",
+    "lr": 0.05,
+    "dropout": 0.2,
+}
 GRAPH = graphs.random_graph(50, 220)
 MODELS = {
-    "gcn": {}, "gcn row": {"normalisation": "row", "norm": "layer"}, "gcn deep": {"layers": 3, "residual": True, "norm": "batch"},
-    "sage": {"jumping": "concat"}, "sage max": {"aggregator": "max", "jumping": "max"}, "sage sum": {"aggregator": "sum"},
-    "gin": {"norm": "batch"}, "gin learned": {"train_eps": True}, "gat": {"heads": 3, "out_heads": 2},
-    "gat_e": {"heads": 2, "residual": True}, "gine": {"norm": "batch"}, "gine learned": {"train_eps": True, "jumping": "concat"},
+    "gcn": {},
+    "gcn row": {"normalisation": "row", "norm": "layer"},
+    "gcn deep": {"layers": 3, "residual": True, "norm": "batch"},
+    "sage": {"jumping": "concat"},
+    "sage max": {"aggregator": "max", "jumping": "max"},
+    "sage sum": {"aggregator": "sum"},
+    "gin": {"norm": "batch"},
+    "gin learned": {"train_eps": True},
+    "gat": {"heads": 3, "out_heads": 2},
+    "gat_e": {"heads": 2, "residual": True},
+    "gine": {"norm": "batch"},
+    "gine learned": {"train_eps": True, "jumping": "concat"},
     "mlp": {},
 }
 # without a counterpart in DGL
@@ -45,10 +60,17 @@ def test_predictions_of_pytorch_geometric_are_the_same(name: str, dtype: str) ->
     trainer = trained(name, dtype=dtype)
     graph, expected = given(trainer)
     of = {"float32": torch.float32, "float64": torch.float64}[dtype]
-    x, weight, attr = (torch.as_tensor(np.array(a)).to(of) for a in (graph.x, graph.edge_weight, graph.edge_attr))
+    x, weight, attr = (
+        torch.as_tensor(np.array(a)).to(of) for a in (graph.x, graph.edge_weight, graph.edge_attr)
+    )
     with torch.no_grad():
         out = gt.to_torch(trainer.model)(x, torch.as_tensor(graph.edge_index), weight, attr)
-    np.testing.assert_allclose(out.numpy(), expected, rtol=0, atol=(1e-5 if dtype == "float32" else 1e-13) * max(1, np.abs(expected).max()))
+    np.testing.assert_allclose(
+        out.numpy(),
+        expected,
+        rtol=0,
+        atol=(1e-5 if dtype == "float32" else 1e-13) * max(1, np.abs(expected).max()),
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in NOT_DGL])
@@ -57,10 +79,16 @@ def test_predictions_of_dgl_are_the_same(name: str) -> None:
     dgl = pytest.importorskip("dgl")
     trainer = trained(name, dtype="float64")
     graph, expected = given(trainer)
-    x, weight, attr = (torch.as_tensor(np.array(a)).double() for a in (graph.x, graph.edge_weight, graph.edge_attr))
+    x, weight, attr = (
+        torch.as_tensor(np.array(a)).double() for a in (graph.x, graph.edge_weight, graph.edge_attr)
+    )
     with torch.no_grad():
-        out = gt.to_torch(trainer.model, "dgl")(x, dgl.graph((graph.src, graph.dst), num_nodes=graph.n_nodes), weight, attr)
-    np.testing.assert_allclose(out.numpy(), expected, rtol=0, atol=1e-13 * max(1, np.abs(expected).max()))
+        out = gt.to_torch(trainer.model, "dgl")(
+            x, dgl.graph((graph.src, graph.dst), num_nodes=graph.n_nodes), weight, attr
+        )
+    np.testing.assert_allclose(
+        out.numpy(), expected, rtol=0, atol=1e-13 * max(1, np.abs(expected).max())
+    )
 
 
 def test_weights_have_the_names_and_shapes_of_the_other_library() -> None:
@@ -68,22 +96,31 @@ def test_weights_have_the_names_and_shapes_of_the_other_library() -> None:
     found = gt.counterpart(gat, "pyg")
     assert found.name == "GATConv" and not found.options["add_self_loops"]
     assert {name: x.shape for name, x in found.state.items()} == {
-        "lin.weight": (18, 4), "att_src": (1, 3, 6), "att_dst": (1, 3, 6), "bias": (18,)}
+        "lin.weight": (18, 4),
+        "att_src": (1, 3, 6),
+        "att_dst": (1, 3, 6),
+        "bias": (18,),
+    }
     np.testing.assert_array_equal(found.state["lin.weight"], gat.weight.value.reshape(4, 18).T)
     assert set(gt.counterpart(gat, "dgl").state) == {"fc.weight", "attn_l", "attn_r", "bias"}
     gin = gt.counterpart(trained("gin").model.layers[0], "pyg")
     assert {"eps", "nn.0.weight", "nn.1.running_mean", "nn.3.weight"} <= set(gin.state)
 
 
-@pytest.mark.parametrize("model, library, words, keys", [
-    ("gipa", "pyg", "GIPA has no counterpart in pyg", {}),
-    ("gat_e", "dgl", "GATE has no counterpart in dgl", {}),
-    ("sage", "dgl", "aggregator='max' has no counterpart", {"aggregator": "max"}),
-    ("gat", "pyg", "separate=True has no counterpart", {"separate": True}),
-    ("gcn", "pyg", "runs along out edges", {"direction": "out"}),
-    ("gcn", "jax", "library 'jax' is not known", {}),
-])
-def test_what_has_no_counterpart_is_an_error(model: str, library: str, words: str, keys: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "model, library, words, keys",
+    [
+        ("gipa", "pyg", "GIPA has no counterpart in pyg", {}),
+        ("gat_e", "dgl", "GATE has no counterpart in dgl", {}),
+        ("sage", "dgl", "aggregator='max' has no counterpart", {"aggregator": "max"}),
+        ("gat", "pyg", "separate=True has no counterpart", {"separate": True}),
+        ("gcn", "pyg", "runs along out edges", {"direction": "out"}),
+        ("gcn", "jax", "library 'jax' is not known", {}),
+    ],
+)
+def test_what_has_no_counterpart_is_an_error(
+    model: str, library: str, words: str, keys: dict[str, Any]
+) -> None:
     trainer = gt.Trainer(model, GRAPH, **{**KEYS, **keys})
     with pytest.raises(ConfigError, match=words):
         gt.to_torch(trainer.model, library)

@@ -1,4 +1,5 @@
 """Falling back to the reference back end is reported: in the log, in explain, in the report."""
+
 from __future__ import annotations
 
 import json
@@ -18,7 +19,7 @@ from graphtheta.engine.layer import superstep
 from graphtheta.train.loop.trainer import Trainer
 
 pytestmark = pytest.mark.fused
-MINE = '''
+MINE = """
 import numpy as np
 
 import graphtheta as gt
@@ -49,9 +50,11 @@ class Net(gt.Model):
 
     def forward(self, graph):
         return self.layer(graph, graph.x)
-'''
-REASON = ("Slow runs on the reference back end, which is many times slower than the fused one: its gather uses softsign, "
-          "which has no compiled form")
+"""
+REASON = (
+    "Slow runs on the reference back end, which is many times slower than the fused one: its gather uses softsign, "
+    "which has no compiled form"
+)
 TINY = ("--dataset", "sbm:n_nodes=60,n_edges=200,classes=3,features=4", "--epochs", "2")
 
 
@@ -71,9 +74,16 @@ def mine(tmp_path, monkeypatch):
 def test_it_is_logged_once(mine, caplog):
     with caplog.at_level(logging.WARNING, "graphtheta"):
         for _ in range(2):
-            run_simulated(2, lambda comm: Trainer(mine, graphs.random_graph(), epochs=2, comm=comm).fit() and None)
+            run_simulated(
+                2,
+                lambda comm: (
+                    Trainer(mine, graphs.random_graph(), epochs=2, comm=comm).fit() and None
+                ),
+            )
     assert [record.message.startswith(REASON) for record in caplog.records] == [True]
-    assert "write it with the functions of gt, or compute it in transform" in caplog.records[0].message
+    assert (
+        "write it with the functions of gt, or compute it in transform" in caplog.records[0].message
+    )
 
 
 def test_it_is_not_logged_where_it_was_asked_for(mine, caplog):
@@ -104,18 +114,26 @@ def test_integers_are_a_reason(caplog):
     with caplog.at_level(logging.WARNING, "graphtheta"):
         Trainer(Net, graphs.random_graph(), epochs=1).fit()
     (record,) = caplog.records
-    assert "its gather computes cast in int16, and compiled gathers compute in float32 only" in record.message
+    assert (
+        "its gather computes cast in int16, and compiled gathers compute in float32 only"
+        in record.message
+    )
 
 
 def test_it_is_printed_without_any_logging_set_up(mine):
     words = f"import graphtheta as gt; gt.Trainer({mine!r}, gt.load('sbm:n_nodes=60,n_edges=200'), epochs=1).fit()"
-    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", words], capture_output=True, text=True, check=True, timeout=300
+    )
     assert done.stderr.count(REASON) == 1
 
 
 def test_explain_and_the_report_say_so(mine, capsys):
     assert main(["explain", "--model", mine, *TINY]) == 0
-    assert "back end reference, many times slower: its gather uses softsign, which has no compiled form" in capsys.readouterr().out
+    assert (
+        "back end reference, many times slower: its gather uses softsign, which has no compiled form"
+        in capsys.readouterr().out
+    )
     assert main(["train", "--model", mine, *TINY, "--out", "run"]) == 0
     assert json.loads(Path("run/profile.json").read_text())["fallbacks"][0].startswith(REASON)
     assert main(["report", "run"]) == 0
@@ -127,7 +145,10 @@ def test_a_file_may_be_imported_twice(mine, monkeypatch):
     monkeypatch.syspath_prepend(".")
     module = __import__("mine")
     try:
-        losses = [Trainer(model, graphs.random_graph()).train_epoch(0) for model in (mine, mine, module.Net)]
+        losses = [
+            Trainer(model, graphs.random_graph()).train_epoch(0)
+            for model in (mine, mine, module.Net)
+        ]
         assert losses == [losses[0]] * 3
     finally:
         sys.modules.pop("mine")

@@ -1,4 +1,5 @@
 """Hashes of rows and of arrays, by which kept values of layers are compared."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -20,10 +21,14 @@ def test_fingerprints() -> None:
     signs = x.copy()
     signs[7, [1, 4]] *= -1
     for dtype in (np.float32, np.float64):
-        assert np.flatnonzero(row_hashes(x.astype(dtype)) != row_hashes(signs.astype(dtype))).tolist() == [7]
+        assert np.flatnonzero(
+            row_hashes(x.astype(dtype)) != row_hashes(signs.astype(dtype))
+        ).tolist() == [7]
     assert len(np.unique(row_hashes(np.arange(1000)))) == 1000
     # rows of one number have a loop of their own
-    assert np.array_equal(row_hashes(x[:, 0]), row_hashes(np.stack((x[:, 0], np.zeros(50)), axis=1)))
+    assert np.array_equal(
+        row_hashes(x[:, 0]), row_hashes(np.stack((x[:, 0], np.zeros(50)), axis=1))
+    )
     names = np.array(["a", "bc", "d"])
     assert np.array_equal(row_hashes(names), row_hashes(np.append(names, "longer text"))[:3])
     sparse = sp.random_array((30, 9), density=0.3, format="csr", rng=np.random.default_rng(1))
@@ -34,7 +39,12 @@ def test_fingerprints() -> None:
 
 def test_rows_are_checked_while_they_are_copied() -> None:
     rows = RNG.integers(0, 50, 400)
-    for x in (RNG.normal(size=(50, 3, 2)), RNG.normal(size=(50, 3)).astype(np.float32), RNG.integers(0, 9, 50), np.array(["a", "bc"] * 25)):
+    for x in (
+        RNG.normal(size=(50, 3, 2)),
+        RNG.normal(size=(50, 3)).astype(np.float32),
+        RNG.integers(0, 9, 50),
+        np.array(["a", "bc"] * 25),
+    ):
         out, hashes = np.empty((400, *x.shape[1:]), x.dtype), row_hashes(x)
         assert take_rows_checked(x, rows, hashes, out) is None and np.array_equal(out, x[rows])
         hashes[rows[7]] += np.uint64(1)
@@ -44,7 +54,14 @@ def test_rows_are_checked_while_they_are_copied() -> None:
 def test_rows_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Adjacent rows are written as a whole, others one by one, and arrays without numbers have no pages."""
     monkeypatch.setattr(spill, "COPIED", 100)
-    for k, x in enumerate((RNG.normal(size=(50, 3, 2)), RNG.integers(0, 9, 50), np.array(["a", "bc"] * 25), np.zeros((50, 0)))):
+    for k, x in enumerate(
+        (
+            RNG.normal(size=(50, 3, 2)),
+            RNG.integers(0, 9, 50),
+            np.array(["a", "bc"] * 25),
+            np.zeros((50, 0)),
+        )
+    ):
         files, name = ArrayFiles(tmp_path), f"values-{k}"
         files.create(name, x.shape, x.dtype)
         for rows in (np.arange(20), np.arange(20, 50), np.zeros(0, np.int64)):
@@ -62,5 +79,9 @@ def test_hash_of_an_array() -> None:
     """It depends on values and places, not on rows behind the end or on the order in which rows are given."""
     hashes, places = row_hashes(np.arange(30) % 7), RNG.permutation(30)
     found = array_hash(hashes[places], places, 20)
-    assert found == array_hash(hashes[:20], np.arange(20), 20) != array_hash(hashes[:20], np.arange(20)[::-1].copy(), 20)
+    assert (
+        found
+        == array_hash(hashes[:20], np.arange(20), 20)
+        != array_hash(hashes[:20], np.arange(20)[::-1].copy(), 20)
+    )
     assert found != array_hash(hashes, np.arange(30), 21)

@@ -1,4 +1,5 @@
 """Whatever lies where a command would write: each byte that GraphTheta did not write is as it was afterwards."""
+
 from __future__ import annotations
 
 import os
@@ -16,25 +17,82 @@ GRAPH = "sbm:n_nodes=120,n_edges=700,classes=3,features=4"
 SMALL = ["--dataset", GRAPH, "--hidden", "4", "--epochs", "2", "--backend", "reference"]
 TRAIN = ["train", *SMALL, "--save-predictions", "--trace", "--checkpoint-every", "1", "--out"]
 # names that a run, a store, an output and values of layers have, beside or below the target of a command
-IN_RUN = ("job.yaml", "metrics.jsonl", "result.json", "profile.json", "weights.safetensors", "predictions.npz", "trace.json",
-          "trace-rank-0.json", ".lock", "report.html", "embeddings.npz", "checkpoints", "checkpoints/step-00000001",
-          "checkpoints/step-00000001/manifest.msgpack", "checkpoints/step-00000001/model.pt",
-          "checkpoints/step-00000002/arrays.safetensors",
-          "checkpoints/.part-step-00000003-1/arrays.safetensors", "checkpoints/notes", "notes.txt", "result.json.part", "predictions")
-IN_PART = ("", "thesis.tex", ".lock", "store.json", "edge.src.npy", "node.x.npy", "_SUCCESS", "part-00000-of-00001.csv", "part-00000",
-           "part-00000/ids", "layers.json", "waiting-00000/edges", "waiting-00000")
-PLACES = [*(f"run/{name}" for name in IN_RUN), *(f"{folder}/{name}".rstrip("/") for folder in ("out", "out.part", "out.replaced")
-                                                 for name in IN_PART), "out.csv", "out.json", "out.csv.part"]
-KINDS = ("file", "link to a file", "link to a folder", "dangling link", "pipe", "folder", "folder of files", "read-only file",
-         "file without permissions")
+IN_RUN = (
+    "job.yaml",
+    "metrics.jsonl",
+    "result.json",
+    "profile.json",
+    "weights.safetensors",
+    "predictions.npz",
+    "trace.json",
+    "trace-rank-0.json",
+    ".lock",
+    "report.html",
+    "embeddings.npz",
+    "checkpoints",
+    "checkpoints/step-00000001",
+    "checkpoints/step-00000001/manifest.msgpack",
+    "checkpoints/step-00000001/model.pt",
+    "checkpoints/step-00000002/arrays.safetensors",
+    "checkpoints/.part-step-00000003-1/arrays.safetensors",
+    "checkpoints/notes",
+    "notes.txt",
+    "result.json.part",
+    "predictions",
+)
+IN_PART = (
+    "",
+    "thesis.tex",
+    ".lock",
+    "store.json",
+    "edge.src.npy",
+    "node.x.npy",
+    "_SUCCESS",
+    "part-00000-of-00001.csv",
+    "part-00000",
+    "part-00000/ids",
+    "layers.json",
+    "waiting-00000/edges",
+    "waiting-00000",
+)
+PLACES = [
+    *(f"run/{name}" for name in IN_RUN),
+    *(
+        f"{folder}/{name}".rstrip("/")
+        for folder in ("out", "out.part", "out.replaced")
+        for name in IN_PART
+    ),
+    "out.csv",
+    "out.json",
+    "out.csv.part",
+]
+KINDS = (
+    "file",
+    "link to a file",
+    "link to a folder",
+    "dangling link",
+    "pipe",
+    "folder",
+    "folder of files",
+    "read-only file",
+    "file without permissions",
+)
 COMMANDS: dict[str, list[str]] = {
-    "train": [*TRAIN, "run"], "resume": [*TRAIN, "run", "--resume", "--epochs", "3"],
-    "evaluate": ["evaluate", "run"], "report": ["report", "run"],
-    "predict": ["predict", "run"], "embed": ["predict", "run", "--embed"], "to a file": ["predict", "run", "--to", "out.csv"],
-    "parts": ["predict", "run", "--format", "csv", "--to", "out"], "parts in the run": ["predict", "run", "--format", "csv"],
-    "layers": ["predict", "run", "--keep-layers", "out"], "import": ["import", GRAPH, "--to", "out"],
-    "import tables": ["import", "--edges", "edges.csv", "--to", "out"], "transform": ["transform", "store", "--to", "out"],
-    "report to": ["report", "run", "--to", "out.csv"], "warmup": ["warmup", *SMALL],
+    "train": [*TRAIN, "run"],
+    "resume": [*TRAIN, "run", "--resume", "--epochs", "3"],
+    "evaluate": ["evaluate", "run"],
+    "report": ["report", "run"],
+    "predict": ["predict", "run"],
+    "embed": ["predict", "run", "--embed"],
+    "to a file": ["predict", "run", "--to", "out.csv"],
+    "parts": ["predict", "run", "--format", "csv", "--to", "out"],
+    "parts in the run": ["predict", "run", "--format", "csv"],
+    "layers": ["predict", "run", "--keep-layers", "out"],
+    "import": ["import", GRAPH, "--to", "out"],
+    "import tables": ["import", "--edges", "edges.csv", "--to", "out"],
+    "transform": ["transform", "store", "--to", "out"],
+    "report to": ["report", "run", "--to", "out.csv"],
+    "warmup": ["warmup", *SMALL],
     "analyse": ["analyse", "pagerank", "--dataset", GRAPH, "--to", "out.csv"],
     "analyse parts": ["analyse", "pagerank", "--dataset", GRAPH, "--format", "csv", "--to", "out"],
 }
@@ -115,13 +173,19 @@ def attempt(made: Path, folder: Path, words: list[str], places: list[tuple[str, 
         kept = foreign(folder)
         main(words)
         assert {path: what for path, what in foreign(folder).items() if path in kept} == kept
-        assert not any(name.endswith(".part") and name.startswith(".graphtheta") for _, _, names in os.walk(folder) for name in names)
+        assert not any(
+            name.endswith(".part") and name.startswith(".graphtheta")
+            for _, _, names in os.walk(folder)
+            for name in names
+        )
         assert all(not path.name.startswith("at-") or path.exists() for path in others.iterdir())
     finally:
         os.chdir(before)
 
 
-def test_the_commands_work_where_nothing_is_in_the_way(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_work_where_nothing_is_in_the_way(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, words in COMMANDS.items():
         shutil.copytree(made, tmp_path / name)
         monkeypatch.chdir(tmp_path / name)
@@ -132,7 +196,18 @@ def test_the_commands_work_where_nothing_is_in_the_way(made: Path, tmp_path: Pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
-@given(places=st.lists(st.tuples(st.sampled_from(PLACES), st.sampled_from(KINDS)), min_size=1, max_size=3))
-def test_what_others_wrote_is_left(made: Path, tmp_path: Path, command: str, places: list[tuple[str, str]]) -> None:
+@settings(
+    max_examples=8,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    derandomize=True,
+)
+@given(
+    places=st.lists(
+        st.tuples(st.sampled_from(PLACES), st.sampled_from(KINDS)), min_size=1, max_size=3
+    )
+)
+def test_what_others_wrote_is_left(
+    made: Path, tmp_path: Path, command: str, places: list[tuple[str, str]]
+) -> None:
     attempt(made, tmp_path / "draw", COMMANDS[command], places)

@@ -1,4 +1,5 @@
 """``gt.forward`` and ``gt.gradients`` on a graph outside of any trainer."""
+
 from __future__ import annotations
 
 import graphs
@@ -59,7 +60,9 @@ def test_gradients_equal_differences_and_leave_no_trace(training, graph):
             sides.append(np.square(gt.forward(model, graph, **keys) - 0.3).sum(-1).mean())
             p.value = start
         assert abs((sides[0] - sides[1]) / 2e-6 - (found[p.name] * d).sum()) < 1e-6
-    assert value == pytest.approx(np.square(gt.forward(model, graph, **keys) - 0.3).sum(-1).mean(), rel=1e-12)
+    assert value == pytest.approx(
+        np.square(gt.forward(model, graph, **keys) - 0.3).sum(-1).mean(), rel=1e-12
+    )
     assert all(np.array_equal(x, before[name]) for name, x in model.state().items())
 
 

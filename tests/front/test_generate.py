@@ -1,4 +1,5 @@
 """Embedded graphs: shape, repeatability, and whether they are worth learning."""
+
 from __future__ import annotations
 
 import time
@@ -52,8 +53,14 @@ def test_neighbours_help_and_edge_attributes_help_more():
         x = g.x.astype(np.float64)
         for _ in range(2):
             carried = g.replace(edge_attr=x[g.src] * weight[:, None])
-            total = np.bincount(g.dst, weight, g.n_nodes) / np.maximum(1, np.bincount(g.dst, minlength=g.n_nodes))
-            x = 0.3 * x + mean_of_in_edges(carried, carried.edge_attr, np.arange(g.n_nodes)) / np.maximum(total, 1e-9)[:, None]
+            total = np.bincount(g.dst, weight, g.n_nodes) / np.maximum(
+                1, np.bincount(g.dst, minlength=g.n_nodes)
+            )
+            x = (
+                0.3 * x
+                + mean_of_in_edges(carried, carried.edge_attr, np.arange(g.n_nodes))
+                / np.maximum(total, 1e-9)[:, None]
+            )
         return x
 
     alone = nearest_centre(g, g.x)
@@ -78,13 +85,16 @@ def test_tiny_ones():
     assert np.bincount(star.dst).tolist() == [5, 1, 1, 1, 1, 1]
 
 
-@pytest.mark.parametrize(("make", "options", "words"), [
-    (generate.sbm, {"classes": 0}, "classes must be a positive integer"),
-    (generate.sbm, {"inside": 2.0}, "inside=2.0"),
-    (generate.rmat, {"a": 0.9, "b": 0.9}, "probabilities"),
-    (generate.rmat, {"scale": 31}, "scale"),
-    (generate.ring, {"n": 0}, "n must be"),
-])
+@pytest.mark.parametrize(
+    ("make", "options", "words"),
+    [
+        (generate.sbm, {"classes": 0}, "classes must be a positive integer"),
+        (generate.sbm, {"inside": 2.0}, "inside=2.0"),
+        (generate.rmat, {"a": 0.9, "b": 0.9}, "probabilities"),
+        (generate.rmat, {"scale": 31}, "scale"),
+        (generate.ring, {"n": 0}, "n must be"),
+    ],
+)
 def test_bad_options(make, options, words):
     with pytest.raises(ConfigError, match=words):
         make(**options)

@@ -1,4 +1,5 @@
 """grem on graphs with a core and no communities: cuts below those of degrees and METIS, balance, independence of chunks."""
+
 from __future__ import annotations
 
 from functools import cache
@@ -54,5 +55,8 @@ def test_chunks_do_not_matter_and_repetitions_cut_no_more():
 
 
 def test_blocks_by_degree():
-    np.testing.assert_array_equal(degree_blocks(Blocks(SerialComm(), 7), np.array([0, 5, 2, 5, 0, 9, 1]), 3), [2, 0, 1, 0, 2, 0, 1])
+    np.testing.assert_array_equal(
+        degree_blocks(Blocks(SerialComm(), 7), np.array([0, 5, 2, 5, 0, 9, 1]), 3),
+        [2, 0, 1, 0, 2, 0, 1],
+    )
     assert len(degree_blocks(Blocks(SerialComm(), 0), np.zeros(0, np.int64), 3)) == 0

@@ -1,4 +1,5 @@
 """Inference on a graph that has grown: the numbers of a pass over all of it, from the rows that can differ alone."""
+
 from __future__ import annotations
 
 import json
@@ -31,7 +32,9 @@ OLD = graphs.fill(*ENDS, N, **TASKLESS)
 
 
 def with_relations(graph: gt.Graph) -> gt.Graph:
-    return graph.replace(edge_columns={"relation": np.arange(graph.n_edges) % 3}, meta={"n_relations": 3})
+    return graph.replace(
+        edge_columns={"relation": np.arange(graph.n_edges) % 3}, meta={"n_relations": 3}
+    )
 
 
 def appended(both: bool, ids: Any = None, seed: int = 3) -> gt.Graph:
@@ -39,7 +42,10 @@ def appended(both: bool, ids: Any = None, seed: int = 3) -> gt.Graph:
     rng = np.random.default_rng(seed)
     src, dst = rng.integers(0, N, 3 * NEW), np.repeat(np.arange(N, N + NEW), 3)
     src[0] = N + 1
-    ends = (np.concatenate((ENDS[0], src, dst[:2] if both else src[:0])), np.concatenate((ENDS[1], dst, src[1:3] if both else dst[:0])))
+    ends = (
+        np.concatenate((ENDS[0], src, dst[:2] if both else src[:0])),
+        np.concatenate((ENDS[1], dst, src[1:3] if both else dst[:0])),
+    )
     grown = graphs.fill(*ends, N + NEW, seed=9, **TASKLESS)
     x, e = grown.x.copy(), OLD.n_edges
     x[:N] = OLD.x
@@ -69,7 +75,9 @@ class Own(gt.Model):
         self.skip = gt.Linear(d_in, d_out)
 
     def forward(self, graph: Any) -> Any:
-        return self.last(graph, self.there(graph, graph.x) + self.back(graph, graph.x)) + self.skip(graph.x)
+        return self.last(graph, self.there(graph, graph.x) + self.back(graph, graph.x)) + self.skip(
+            graph.x
+        )
 
 
 class Maximum(gt.Layer):
@@ -110,17 +118,33 @@ def rows_and_edges(new: gt.Graph) -> tuple[int, int]:
     return rows, edges
 
 
-@pytest.mark.parametrize(("size", "placement"), [(1, ("1d-src", "hash")), (3, ("1d-dst", "block")), (4, ("vertex-cut", "hash"))], ids=str)
+@pytest.mark.parametrize(
+    ("size", "placement"),
+    [(1, ("1d-src", "hash")), (3, ("1d-dst", "block")), (4, ("vertex-cut", "hash"))],
+    ids=str,
+)
 @pytest.mark.parametrize("compare", ["values", "degrees"])
 def test_workers(size: int, placement: tuple[str, str], compare: str, tmp_path: Path) -> None:
     keys = {"partitioner": placement[0], "masters": placement[1], "compare": compare}
     for both, changed in ((False, NEW), (True, NEW + 2)):
         work = check("gcn", OLD, appended(both), tmp_path / str(both), size, **keys)
-        assert (work.rows, work.edges, work.changed) == (*rows_and_edges(appended(both).with_self_loops()), changed)
+        assert (work.rows, work.edges, work.changed) == (
+            *rows_and_edges(appended(both).with_self_loops()),
+            changed,
+        )
 
 
-@pytest.mark.parametrize("keys", [{"direction": "both"}, {"direction": "out"}, {"jumping": "concat"}, {"residual": True, "norm": "batch"},
-                                  {"layers": 1}], ids=str)
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"direction": "both"},
+        {"direction": "out"},
+        {"jumping": "concat"},
+        {"residual": True, "norm": "batch"},
+        {"layers": 1},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("compare", ["values", "degrees"])
 def test_options(keys: dict[str, Any], compare: str, tmp_path: Path) -> None:
     check("gcn", OLD, appended(True), tmp_path / "kept", compare=compare, **keys)
@@ -128,7 +152,13 @@ def test_options(keys: dict[str, Any], compare: str, tmp_path: Path) -> None:
 
 def test_degrees_of_relations(tmp_path: Path) -> None:
     """Edges read the degrees of their ends by relation, which an edge elsewhere changes."""
-    check("rgcn", with_relations(OLD), with_relations(appended(True)), tmp_path / "kept", compare="degrees")
+    check(
+        "rgcn",
+        with_relations(OLD),
+        with_relations(appended(True)),
+        tmp_path / "kept",
+        compare="degrees",
+    )
 
 
 def test_appended_nodes_compute_themselves(tmp_path: Path) -> None:
@@ -169,12 +199,22 @@ def test_transform_runs_for_new_nodes_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_predictions_of_new_nodes_read_their_senders_alone(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_predictions_of_new_nodes_read_their_senders_alone(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No ids, degrees, hashes or outputs of old nodes, although rows are in another order."""
-    new, read = appended(False, np.array([f"n{i}" for i in range(N + NEW)])), list[tuple[str, int]]()
+    new, read = (
+        appended(False, np.array([f"n{i}" for i in range(N + NEW)])),
+        list[tuple[str, int]](),
+    )
     # most edges first: new nodes come between old ones
-    hub = new.replace(edge_index=np.concatenate((new.edge_index, np.stack((np.arange(N), np.full(N, N + 1)))), axis=1), edge_attr=None,
-                      edge_weight=None)
+    hub = new.replace(
+        edge_index=np.concatenate(
+            (new.edge_index, np.stack((np.arange(N), np.full(N, N + 1)))), axis=1
+        ),
+        edge_attr=None,
+        edge_weight=None,
+    )
     old = hub.subset(np.arange(N))
 
     def updated(comm: Any) -> None:
@@ -241,7 +281,10 @@ def kept_twice(comm: Any, folder: Path) -> list[Any]:
     trainer.on(appended(False)).since(folder / "first").keep_layers(folder / "second")
     later = trainer.on(appended(True))
     update = later.since(folder / "second")
-    with pytest.raises(ConfigError, match="later calls read the earlier values from this folder; choose another one"):
+    with pytest.raises(
+        ConfigError,
+        match="later calls read the earlier values from this folder; choose another one",
+    ):
         update.keep_layers(folder / "second")
     return [later.predict(), update.predict()]
 
@@ -262,7 +305,11 @@ def test_within_a_memory_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     from graphtheta.inference.forward import limited
 
     monkeypatch.setattr(limited, "free_now", lambda limit: -1)
-    monkeypatch.setattr(limited.Limited, "divided", lambda self, hops: np.array_split(np.arange(self._partition.n_masters), 5))
+    monkeypatch.setattr(
+        limited.Limited,
+        "divided",
+        lambda self, hops: np.array_split(np.arange(self._partition.n_masters), 5),
+    )
     check("gat", OLD, appended(True), tmp_path / "kept", inference_memory=1.0)
 
 
@@ -272,7 +319,9 @@ def test_large_changes_are_a_pass_over_all(tmp_path: Path) -> None:
     assert (work.rows, work.edges) == (work.all_rows, work.all_edges) and "computed" in str(work)
 
 
-@pytest.mark.parametrize("name", [name for name in graphs.odd_graphs() if not name.startswith("one node")])
+@pytest.mark.parametrize(
+    "name", [name for name in graphs.odd_graphs() if not name.startswith("one node")]
+)
 def test_odd_graphs(name: str, tmp_path: Path) -> None:
     old = graphs.odd_graphs()[name].replace(**TASKLESS)
     n, e = old.n_nodes, old.n_edges
@@ -293,61 +342,150 @@ class Centred(gt.Model):
 
 def test_refusals(tmp_path: Path) -> None:
     """Other weights, damage, another folder, and models and tasks without parts; on all ranks."""
+
     def since(comm: Any, folder: Path, change: Any = None, **keys: Any) -> None:
         trainer = gt.Trainer("gat", OLD, comm=comm, **{**KEYS, **keys})
         trainer.on(OLD).keep_layers(tmp_path / "kept") if change is None else change(trainer)
-        trainer.on(appended(False)).since(folder, **({"compare": "dates"} if folder.name == "dates" else {})).predict()
+        trainer.on(appended(False)).since(
+            folder, **({"compare": "dates"} if folder.name == "dates" else {})
+        ).predict()
 
     def keep(model: Any, graph: gt.Graph, **keys: Any) -> Any:
-        usual = KEYS if isinstance(model, str) else {key: KEYS[key] for key in ("epochs", "dtype", "backend")}
-        return lambda comm: gt.Trainer(model, graph, comm=comm, **{**usual, **keys}).on(graph).keep_layers(tmp_path / "other")
+        usual = (
+            KEYS
+            if isinstance(model, str)
+            else {key: KEYS[key] for key in ("epochs", "dtype", "backend")}
+        )
+        return lambda comm: (
+            gt.Trainer(model, graph, comm=comm, **{**usual, **keys})
+            .on(graph)
+            .keep_layers(tmp_path / "other")
+        )
 
     run_simulated(2, since, tmp_path / "kept")
-    with pytest.raises(ConfigError, match="were computed with other weights, layers or precision; compute them again"):
+    with pytest.raises(
+        ConfigError,
+        match="were computed with other weights, layers or precision; compute them again",
+    ):
         run_simulated(2, since, tmp_path / "kept", lambda _: None, seed=4)
-    with pytest.raises(ConfigError, match=r"compare='dates' is unknown; choose from values, degrees"):
+    with pytest.raises(
+        ConfigError, match=r"compare='dates' is unknown; choose from values, degrees"
+    ):
         run_simulated(2, since, tmp_path / "dates", lambda _: None)
     with pytest.raises(FormatError, match="holds no complete values of layers"):
         run_simulated(2, since, tmp_path, lambda _: None)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("x")
     with pytest.raises(FormatError, match="holds something else than values of layers"):
-        run_simulated(2, lambda comm: gt.Trainer("gat", OLD, comm=comm, **KEYS).on(OLD).keep_layers(tmp_path / "full"))
+        run_simulated(
+            2,
+            lambda comm: (
+                gt.Trainer("gat", OLD, comm=comm, **KEYS).on(OLD).keep_layers(tmp_path / "full")
+            ),
+        )
     with pytest.raises(ConfigError, match="reads a sum over all nodes"):
         run_simulated(2, keep(Centred, OLD))
     with pytest.raises(ConfigError, match="layers are kept of a task with outputs of nodes"):
-        run_simulated(2, keep("sage", OLD.replace(y=None, train=None, val=None, test=None), task="link", eval_negatives=3))
+        run_simulated(
+            2,
+            keep(
+                "sage",
+                OLD.replace(y=None, train=None, val=None, test=None),
+                task="link",
+                eval_negatives=3,
+            ),
+        )
     file = tmp_path / "kept" / "part-00000" / "layer-0-sent-z"
     data = bytearray(file.read_bytes())
     data[: len(data)] = b"\x11" * len(data)
     file.write_bytes(data)
-    with pytest.raises(FormatError, match=r"layer-0-sent-z: row \d+ is damaged: it does not match its checksum"):
+    with pytest.raises(
+        FormatError, match=r"layer-0-sent-z: row \d+ is damaged: it does not match its checksum"
+    ):
         run_simulated(1, since, tmp_path / "kept", lambda _: None)
     file.write_bytes(bytes(data[:-1]))
     with pytest.raises(FormatError, match="layer-0-sent-z: expected a file of"):
         run_simulated(2, since, tmp_path / "kept", lambda _: None)
 
 
-def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     for name, graph in (("old", OLD), ("new", appended(True))):
-        np.savez(f"{name}.npz", edge_index=graph.edge_index, x=graph.x, y=graph.y, train=graph.train, val=graph.val, test=graph.test)
-    assert train(["--dataset", "old.npz", "--epochs", "1", "--hidden", "4", "--dtype", "float64", "--out", "run"]) == 0
+        np.savez(
+            f"{name}.npz",
+            edge_index=graph.edge_index,
+            x=graph.x,
+            y=graph.y,
+            train=graph.train,
+            val=graph.val,
+            test=graph.test,
+        )
+    assert (
+        train(
+            [
+                "--dataset",
+                "old.npz",
+                "--epochs",
+                "1",
+                "--hidden",
+                "4",
+                "--dtype",
+                "float64",
+                "--out",
+                "run",
+            ]
+        )
+        == 0
+    )
     assert predict(["run", "--keep-layers", "kept", "--to", "old.out.npz"]) == 0
     assert predict(["run", "--to", "again.out.npz"]) == 0
-    np.testing.assert_allclose(np.load("old.out.npz")["prediction"], np.load("again.out.npz")["prediction"], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        np.load("old.out.npz")["prediction"],
+        np.load("again.out.npz")["prediction"],
+        rtol=1e-9,
+        atol=1e-9,
+    )
     assert predict(["run", "--dataset", "new.npz", "--to", "whole.npz"]) == 0
     capsys.readouterr()
-    assert predict(["run", "--dataset", "new.npz", "--since", "kept", "--keep-layers", "later", "--to", "update.npz"]) == 0
+    assert (
+        predict(
+            [
+                "run",
+                "--dataset",
+                "new.npz",
+                "--since",
+                "kept",
+                "--keep-layers",
+                "later",
+                "--to",
+                "update.npz",
+            ]
+        )
+        == 0
+    )
     assert "4 appended and 2 changed nodes: computed" in capsys.readouterr().out
     whole = np.load("whole.npz")["prediction"]
     np.testing.assert_allclose(np.load("update.npz")["prediction"], whole, rtol=1e-9, atol=1e-9)
     words = ["run", "--dataset", "new.npz", "--since", "later", "--compare", "degrees"]
     assert predict([*words, "--embed", "--format", "npy", "--to", "vectors"]) == 0
-    assert predict(["run", "--dataset", "new.npz", "--since", "kept", "--appended", "--to", "new.csv"]) == 0
-    assert [line.split(",")[0] for line in Path("new.csv").read_text().splitlines()] == ["id", "60", "61", "62", "63"]
+    assert (
+        predict(["run", "--dataset", "new.npz", "--since", "kept", "--appended", "--to", "new.csv"])
+        == 0
+    )
+    assert [line.split(",")[0] for line in Path("new.csv").read_text().splitlines()] == [
+        "id",
+        "60",
+        "61",
+        "62",
+        "63",
+    ]
     assert json.loads(Path("later/layers.json").read_text())["n_nodes"] == N + NEW
-    for wrong, said in ((["--appended"], "give its layers with --since"), (["--compare", "degrees"], "give its layers with --since")):
+    for wrong, said in (
+        (["--appended"], "give its layers with --since"),
+        (["--compare", "degrees"], "give its layers with --since"),
+    ):
         with pytest.raises(ConfigError, match=said):
             predict(["run", *wrong])
 
@@ -357,10 +495,40 @@ def test_commands_on_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     np.savez("old.npz", edge_index=OLD.edge_index, x=OLD.x, y=OLD.y, train=OLD.train)
     np.savez("new.npz", edge_index=appended(True).edge_index, x=appended(True).x)
-    assert train(["--dataset", "old.npz", "--epochs", "1", "--hidden", "4", "--dtype", "float64", "--out", "run"]) == 0
-    start = [str(ranks.MPIEXEC), "-n", "2", ranks.sys.executable, "-m", "graphtheta", "predict", "run"]
-    for words in (["--keep-layers", "kept"], ["--dataset", "new.npz", "--since", "kept", "--to", "two.npz"]):
+    assert (
+        train(
+            [
+                "--dataset",
+                "old.npz",
+                "--epochs",
+                "1",
+                "--hidden",
+                "4",
+                "--dtype",
+                "float64",
+                "--out",
+                "run",
+            ]
+        )
+        == 0
+    )
+    start = [
+        str(ranks.MPIEXEC),
+        "-n",
+        "2",
+        ranks.sys.executable,
+        "-m",
+        "graphtheta",
+        "predict",
+        "run",
+    ]
+    for words in (
+        ["--keep-layers", "kept"],
+        ["--dataset", "new.npz", "--since", "kept", "--to", "two.npz"],
+    ):
         done = ranks.run([*start, *words])
         assert done.returncode == 0, done.stderr
     assert predict(["run", "--dataset", "new.npz", "--to", "one.npz"]) == 0
-    np.testing.assert_allclose(np.load("two.npz")["prediction"], np.load("one.npz")["prediction"], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        np.load("two.npz")["prediction"], np.load("one.npz")["prediction"], rtol=1e-9, atol=1e-9
+    )

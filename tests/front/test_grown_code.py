@@ -1,4 +1,5 @@
 """Kept values of layers belong to the operations of a network: changed code is refused, and equal code defined anew is taken."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -17,7 +18,9 @@ pytestmark = pytest.mark.reference
 KEYS: dict[str, Any] = {"epochs": 1, "dtype": "float64"}
 RNG = np.random.default_rng(6)
 ENDS, X = RNG.integers(0, 30, (2, 80)), RNG.normal(size=(33, 4))
-OLD = gt.Graph(ENDS, 30, x=X[:30], y=np.arange(30) % 3, train=np.arange(30) < 20, val=np.arange(30) >= 20)
+OLD = gt.Graph(
+    ENDS, 30, x=X[:30], y=np.arange(30) % 3, train=np.arange(30) < 20, val=np.arange(30) >= 20
+)
 NEW = gt.Graph(np.concatenate((ENDS, [[1, 2, 30], [30, 31, 32]]), axis=1), 33, x=X)
 
 
@@ -25,13 +28,18 @@ def message(edge: Any) -> Any:
     return edge.src.z * 0.5
 
 
-
 Stage = Callable[..., Any]
 
 
-def made(gather: Stage = lambda edge: message(edge), transform: Stage = lambda node, w: {"z": node.h @ w},
-         apply: Stage = lambda node, total: gt.leaky_relu(total, 0.2), total: Any = "sum", skip: float = 0.5) -> type[gt.Model]:
+def made(
+    gather: Stage = lambda edge: message(edge),
+    transform: Stage = lambda node, w: {"z": node.h @ w},
+    apply: Stage = lambda node, total: gt.leaky_relu(total, 0.2),
+    total: Any = "sum",
+    skip: float = 0.5,
+) -> type[gt.Model]:
     """A network of two layers, defined anew."""
+
     class Mine(gt.Layer):
         sum = total
 
@@ -58,7 +66,9 @@ def made(gather: Stage = lambda edge: message(edge), transform: Stage = lambda n
     return Net
 
 
-def since(comm: Any, first: type[gt.Model], later: type[gt.Model], folder: Path, **keys: Any) -> Any:
+def since(
+    comm: Any, first: type[gt.Model], later: type[gt.Model], folder: Path, **keys: Any
+) -> Any:
     """Outputs of a pass over the whole graph and by an update with a network defined later, which has the same weights."""
     trainer = gt.Trainer(first, OLD, comm=comm, **KEYS, backend="reference")
     trainer.fit()
@@ -86,13 +96,23 @@ def other_message(edge: Any) -> Any:
 SAME = {
     "anew": lambda: (made(), made()),
     "names": lambda: (made(), made(lambda edge: other_message(edge))),
-    "primitive": lambda: (made(apply=lambda node, total: scaled(total)), made(apply=lambda node, total: scaled(total))),
-    "frozen": lambda: (made(), made(transform=lambda node, w: {"z": node.h @ w} if "a" in {"a", "b"} else {})),
+    "primitive": lambda: (
+        made(apply=lambda node, total: scaled(total)),
+        made(apply=lambda node, total: scaled(total)),
+    ),
+    "frozen": lambda: (
+        made(),
+        made(transform=lambda node, w: {"z": node.h @ w} if "a" in {"a", "b"} else {}),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", SAME)
-@pytest.mark.parametrize(("size", "keys"), [(1, {}), (3, {}), (1, {"backend": "fused"}), (2, {"partitioner": "vertex-cut"})], ids=str)
+@pytest.mark.parametrize(
+    ("size", "keys"),
+    [(1, {}), (3, {}), (1, {"backend": "fused"}), (2, {"partitioner": "vertex-cut"})],
+    ids=str,
+)
 def test_equal_code_is_taken(name: str, size: int, keys: dict[str, Any], tmp_path: Path) -> None:
     whole, found = run_simulated(size, since, *SAME[name](), tmp_path / "kept", **keys)[0]
     assert found[0].tolist() == whole[0].tolist() and len(whole[0]) == 33
@@ -103,11 +123,15 @@ CHANGED: dict[str, dict[str, Any]] = {
     "constant of a message": {"gather": lambda edge: edge.src.z * 0.25},
     "operation of a message": {"gather": lambda edge: gt.tanh(edge.src.z) * 0.5},
     "other end": {"gather": lambda edge: edge.dst.z * 0.5},
-    "column sent": {"gather": lambda edge: (edge.src.z + edge.src.more) * 0.5,
-                    "transform": lambda node, w: {"z": node.h @ w, "more": gt.square(node.h @ w)}},
+    "column sent": {
+        "gather": lambda edge: (edge.src.z + edge.src.more) * 0.5,
+        "transform": lambda node, w: {"z": node.h @ w, "more": gt.square(node.h @ w)},
+    },
     "transform": {"transform": lambda node, w: {"z": gt.relu(node.h @ w)}},
     "keyword of apply": {"apply": lambda node, total: gt.leaky_relu(total, 0.3)},
-    "column read by apply": {"apply": lambda node, total: gt.leaky_relu(total * node.out_degree[:, None], 0.2)},
+    "column read by apply": {
+        "apply": lambda node, total: gt.leaky_relu(total * node.out_degree[:, None], 0.2)
+    },
     "aggregator": {"total": "mean"},
     "between layers": {"skip": 0.4},
     "array": {"gather": lambda edge: edge.src.z * np.array([0.5, 0.5, 0.5, 0.1])},
@@ -116,7 +140,10 @@ CHANGED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", CHANGED)
 def test_changed_code_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"kept: the code of the network has changed since .*compute them again with keep_layers"):
+    with pytest.raises(
+        ConfigError,
+        match=r"kept: the code of the network has changed since .*compute them again with keep_layers",
+    ):
         run_simulated(2, since, made(), made(**CHANGED[name]), tmp_path / "kept")
 
 

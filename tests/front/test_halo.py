@@ -1,4 +1,5 @@
 """Halos in 16 bits: half the bytes, nearly the same training, and no job that could not mean it."""
+
 from __future__ import annotations
 
 import graphs
@@ -12,7 +13,15 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
 
 GRAPH = graphs.random_graph(60, 400, edge_y=None, edge_train=None, edge_val=None, edge_test=None)
-KEYS = dict(layers=3, hidden=32, dropout=0.3, optimiser="sgd", lr=0.1, backend="reference", partitioner="vertex-cut")
+KEYS = dict(
+    layers=3,
+    hidden=32,
+    dropout=0.3,
+    optimiser="sgd",
+    lr=0.1,
+    backend="reference",
+    partitioner="vertex-cut",
+)
 MODELS = [{"model": "gcn"}, {"model": "gat", "heads": 2}, {"model": "sage", "aggregator": "max"}]
 
 
@@ -42,7 +51,9 @@ def test_one_worker_rounds_nothing():
 
 
 def test_runs_repeat_bit_for_bit():
-    first, second = (run_simulated(3, trained, model="gat", heads=2, halo="bf16")[0] for _ in range(2))
+    first, second = (
+        run_simulated(3, trained, model="gat", heads=2, halo="bf16")[0] for _ in range(2)
+    )
     assert first == second
 
 
@@ -52,6 +63,18 @@ def test_float64_refuses_it():
 
 
 def test_the_command_tells_the_error(tmp_path, capsys):
-    words = ["--dataset", "sbm:n_nodes=60,n_edges=300,classes=3,features=4", "--epochs", "1", "--backend", "reference", "--halo", "bf16"]
+    words = [
+        "--dataset",
+        "sbm:n_nodes=60,n_edges=300,classes=3,features=4",
+        "--epochs",
+        "1",
+        "--backend",
+        "reference",
+        "--halo",
+        "bf16",
+    ]
     assert main(["train", *words, "--out", str(tmp_path / "run")]) == 0
-    assert "halo=bf16: rounding changes the loss of the first step by a relative 0.0e+00" in capsys.readouterr().out
+    assert (
+        "halo=bf16: rounding changes the loss of the first step by a relative 0.0e+00"
+        in capsys.readouterr().out
+    )

@@ -1,4 +1,5 @@
 """What looks at edges beside a sampler sees none that the sampler hides, or is refused: every mechanism with every sampler that hides."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -19,8 +20,16 @@ X = np.append(RNG.normal(size=(N - 1, 4)), np.full((1, 4), POISON), axis=0)
 ENDS = RNG.integers(0, N - 1, (2, E))
 WHEN = RNG.integers(0, 30, E)
 KNOWN = RNG.random(E) < 0.6
-SAMPLERS = ["temporal", "temporal:strategy=last", "temporal:grain=3", "temporal:mask=known", "neighbour:mask=known", "labor:mask=known",
-            "weighted:mask=known,weight=w", "per_relation:mask=known"]
+SAMPLERS = [
+    "temporal",
+    "temporal:strategy=last",
+    "temporal:grain=3",
+    "temporal:mask=known",
+    "neighbour:mask=known",
+    "labor:mask=known",
+    "weighted:mask=known,weight=w",
+    "per_relation:mask=known",
+]
 
 
 def graphs_for(task, hidden):
@@ -30,16 +39,35 @@ def graphs_for(task, hidden):
     for poisoned in (False, True):
         wrong = hidden & poisoned
         # links of a task are its targets, hidden or not
-        ends = np.where(wrong & (task == "node"), [np.full(E, N - 1), (ENDS[1] * 3 + 1) % (N - 1)], ENDS)
+        ends = np.where(
+            wrong & (task == "node"), [np.full(E, N - 1), (ENDS[1] * 3 + 1) % (N - 1)], ENDS
+        )
         values = np.where(wrong, POISON, value)
-        fields = {"edge_attr": values[:, None], "edge_columns": {
-            "time": WHEN, "known": KNOWN, "w": values, "value": values, "relation": np.zeros(E, int)}}
+        fields = {
+            "edge_attr": values[:, None],
+            "edge_columns": {
+                "time": WHEN,
+                "known": KNOWN,
+                "w": values,
+                "value": values,
+                "relation": np.zeros(E, int),
+            },
+        }
         if task == "node":
             part = np.arange(N) % 4
-            fields |= {"y": np.append(np.arange(N - 1) % 3, -1), "train": (part < 2) & (np.arange(N) < N - 1), "val": part == 2,
-                       "test": (part == 3) & (np.arange(N) < N - 1), "node_columns": {"time": np.arange(N) % NOW}}
+            fields |= {
+                "y": np.append(np.arange(N - 1) % 3, -1),
+                "train": (part < 2) & (np.arange(N) < N - 1),
+                "val": part == 2,
+                "test": (part == 3) & (np.arange(N) < N - 1),
+                "node_columns": {"time": np.arange(N) % NOW},
+            }
         else:
-            fields |= {"edge_train": WHEN < 15, "edge_val": (WHEN >= 15) & (WHEN < NOW), "edge_test": WHEN >= NOW}
+            fields |= {
+                "edge_train": WHEN < 15,
+                "edge_val": (WHEN >= 15) & (WHEN < NOW),
+                "edge_test": WHEN >= NOW,
+            }
         made.append(gt.Graph(ends, N, x=X, **fields))
     return made
 
@@ -95,7 +123,16 @@ CASES = {
 
 def numbers(graph, keys, mask, folder):
     """Losses of training and, where the sampler hides edges from evaluation too, its metrics and predictions."""
-    usual = {"strategy": "mini", "batch_size": 7, "epochs": 2, "dtype": "float64", "dropout": 0.0, "keep": 0, "layers": 1, "hidden": 8}
+    usual = {
+        "strategy": "mini",
+        "batch_size": 7,
+        "epochs": 2,
+        "dtype": "float64",
+        "dropout": 0.0,
+        "keep": 0,
+        "layers": 1,
+        "hidden": 8,
+    }
     keys = {**usual, **keys}
     if keys["model"] in (OfDegrees, OfValues, Scores):
         del keys["layers"], keys["hidden"], keys["dropout"]
@@ -138,16 +175,31 @@ def test_hidden_edges_change_no_number_or_the_mechanism_is_refused(case, sampler
 
 def test_every_mechanism_is_tried_and_documented():
     assert {case.partition(" ")[0] for case in CASES} == set(MECHANISMS)
-    assert "\n".join(table()) in Path(__file__).parents[2].joinpath("docs/time.md").read_text(encoding="utf-8")
+    assert "\n".join(table()) in Path(__file__).parents[2].joinpath("docs/time.md").read_text(
+        encoding="utf-8"
+    )
 
 
-@pytest.mark.parametrize("keys", [{"strategy": "global"}, {"strategy": "mini"}, {"sampler": "labor", "fanout": [2, 2], "strategy": "mini"}])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"strategy": "global"},
+        {"strategy": "mini"},
+        {"sampler": "labor", "fanout": [2, 2], "strategy": "mini"},
+    ],
+)
 def test_other_jobs_hide_nothing(keys):
     assert hidden_by(gt.Job(**keys)) is None
 
 
-SHIFTS = {"as they are": (0, np.int64), "later": (10**9, np.int64), "before zero": (-1000, np.int64), "floats": (0, np.float64),
-          "later floats": (1.7e9, np.float64), "small": (0, np.int32)}
+SHIFTS = {
+    "as they are": (0, np.int64),
+    "later": (10**9, np.int64),
+    "before zero": (-1000, np.int64),
+    "floats": (0, np.float64),
+    "later floats": (1.7e9, np.float64),
+    "small": (0, np.int32),
+}
 
 
 @pytest.mark.parametrize("strategy", ["uniform", "last"])
@@ -156,13 +208,35 @@ def test_predictions_depend_on_differences_of_times_only(model, strategy):
     """Self loops that the job adds for gat are seen whatever the numbers of the times."""
     graph, _ = graphs_for("node", np.zeros(E, bool))
     keep = graph.src != graph.dst
-    graph = gt.Graph(ENDS[:, keep], N, x=X / POISON, y=graph.y, train=graph.train, val=graph.val, edge_attr=graph.edge_attr[keep])
+    graph = gt.Graph(
+        ENDS[:, keep],
+        N,
+        x=X / POISON,
+        y=graph.y,
+        train=graph.train,
+        val=graph.val,
+        edge_attr=graph.edge_attr[keep],
+    )
     expected = None
     for shift, dtype in SHIFTS.values():
-        times = {"node_columns": {"time": (np.arange(N) % NOW + shift).astype(dtype)},
-                 "edge_columns": {"time": (WHEN[keep] + shift).astype(dtype)}}
-        one = gt.Trainer(model, graph.replace(**times), strategy="mini", batch_size=9, fanout=[3], layers=1, hidden=4, epochs=2, keep=0,
-                         dtype="float64", sampler=f"temporal:strategy={strategy}", comm=SerialComm())
+        times = {
+            "node_columns": {"time": (np.arange(N) % NOW + shift).astype(dtype)},
+            "edge_columns": {"time": (WHEN[keep] + shift).astype(dtype)},
+        }
+        one = gt.Trainer(
+            model,
+            graph.replace(**times),
+            strategy="mini",
+            batch_size=9,
+            fanout=[3],
+            layers=1,
+            hidden=4,
+            epochs=2,
+            keep=0,
+            dtype="float64",
+            sampler=f"temporal:strategy={strategy}",
+            comm=SerialComm(),
+        )
         found = [row["loss"] for row in one.fit().history] + one.predict()[1].ravel().tolist()
         expected = found if expected is None else expected
         np.testing.assert_array_equal(found, expected)

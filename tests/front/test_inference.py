@@ -1,4 +1,5 @@
 """Inference by blocks: the numbers of a pass over the whole graph, for all models and any number of workers, and clear refusals."""
+
 from __future__ import annotations
 
 import os
@@ -21,15 +22,30 @@ from graphtheta.models.registry import PUBLISHED
 
 TASKLESS = {"edge_y": None, "edge_train": None, "edge_val": None, "edge_test": None}
 GRAPH = graphs.random_graph(40, 200, **TASKLESS)
-KEYS: dict[str, Any] = {"epochs": 1, "hidden": 4, "layers": 3, "dtype": "float64", "backend": "reference", "dropout": 0.0}
+KEYS: dict[str, Any] = {
+    "epochs": 1,
+    "hidden": 4,
+    "layers": 3,
+    "dtype": "float64",
+    "backend": "reference",
+    "dropout": 0.0,
+}
 NAMED = GRAPH.replace(node_ids=np.array([f"n{i}" for i in range(40)]))
 RING = graphs.fill(np.arange(300), np.roll(np.arange(300), 1), 300, **TASKLESS)
 RNG = np.random.default_rng(3)
 TYPED = gt.Graph(
-    {("a", "to", "b"): RNG.integers(0, 15, (2, 60)), ("b", "of", "a"): RNG.integers(0, 15, (2, 60)),
-     ("a", "near", "a"): RNG.integers(0, 15, (2, 40))},
-    {"a": 15, "b": 15}, x={"a": RNG.normal(size=(15, 3)), "b": RNG.normal(size=(15, 2))}, y={"a": RNG.integers(0, 3, 15)},
-    train={"a": np.arange(15) < 8}, val={"a": np.arange(15) > 11}, test={"a": np.arange(15) == 10})
+    {
+        ("a", "to", "b"): RNG.integers(0, 15, (2, 60)),
+        ("b", "of", "a"): RNG.integers(0, 15, (2, 60)),
+        ("a", "near", "a"): RNG.integers(0, 15, (2, 40)),
+    },
+    {"a": 15, "b": 15},
+    x={"a": RNG.normal(size=(15, 3)), "b": RNG.normal(size=(15, 2))},
+    y={"a": RNG.integers(0, 3, 15)},
+    train={"a": np.arange(15) < 8},
+    val={"a": np.arange(15) > 11},
+    test={"a": np.arange(15) == 10},
+)
 RELATIONAL = ("rgcn", "rgat", "simple_hgn", "hgt")
 
 
@@ -39,16 +55,29 @@ def numbers(trainer: gt.Trainer) -> dict[str, np.ndarray]:
     embedded = [trainer.embed(layer=i) for i in (0, -1)] if trainer.probe.layers else []
     predicted = trainer.predict()
     if trainer.job.task in ("link", "triple"):
-        best = top(trainer.setup, Asked(nodes=[1, 5, 2], k=4, relation=0 if trainer.job.task == "triple" else None))
+        best = top(
+            trainer.setup,
+            Asked(nodes=[1, 5, 2], k=4, relation=0 if trainer.job.task == "triple" else None),
+        )
         found |= {} if best is None else {"top": best.scores}
     if predicted is None:
         return {}
-    return {**found, "predicted": predicted[1], **{f"layer {i}": x[1] for i, x in enumerate(embedded) if x is not None}}
+    return {
+        **found,
+        "predicted": predicted[1],
+        **{f"layer {i}": x[1] for i, x in enumerate(embedded) if x is not None},
+    }
 
 
-def both(comm: Any, graph: gt.Graph, n_blocks: int, *, model: Any, **keys: Any) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], int]:
+def both(
+    comm: Any, graph: gt.Graph, n_blocks: int, *, model: Any, **keys: Any
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], int]:
     """The numbers without and with blocks, and the rows of the last pass with blocks."""
-    usual = KEYS if isinstance(model, str) else {key: KEYS[key] for key in ("epochs", "dtype", "backend")}
+    usual = (
+        KEYS
+        if isinstance(model, str)
+        else {key: KEYS[key] for key in ("epochs", "dtype", "backend")}
+    )
     trainer = gt.Trainer(model, graph, comm=comm, **{**usual, **keys})
     trainer.fit()
     whole = numbers(trainer)
@@ -77,24 +106,38 @@ def test_every_model(model: str) -> None:
     check(TYPED if model in RELATIONAL else GRAPH, 2, model=model)
 
 
-@pytest.mark.parametrize(("size", "placement"), [(1, ("1d-src", "hash")), (2, ("1d-dst", "block")), (3, ("vertex-cut", "hash"))], ids=str)
+@pytest.mark.parametrize(
+    ("size", "placement"),
+    [(1, ("1d-src", "hash")), (2, ("1d-dst", "block")), (3, ("vertex-cut", "hash"))],
+    ids=str,
+)
 @pytest.mark.parametrize("n_blocks", [1, 7, 60])
 def test_workers_and_blocks(size: int, placement: tuple[str, str], n_blocks: int) -> None:
     check(GRAPH, size, n_blocks, model="gat", partitioner=placement[0], masters=placement[1])
 
 
-@pytest.mark.parametrize("keys", [
-    {"model": "sage", "norm": "batch", "residual": True}, {"model": "gcn", "jumping": "concat", "direction": "both"},
-    {"model": "gcn", "precompute": "yes"}, {"model": "sage", "task": "link", "eval_negatives": 3}, {"model": "gat", "direction": "out"},
-    {"model": "sage", "task": "link", "eval_negatives": 3, "rank_all": True},
-    {"model": "rgcn", "task": "triple", "decoder": "transe", "eval_negatives": 2},
-    {"model": "rgcn", "task": "triple", "embedding": 5, "reciprocal": True, "layers": 1},
-    {"model": "gin", "strategy": "mini", "batch_size": 9, "fanout": "3,3,3"}, {"model": "gat", "embedding": 5, "precompute": "no"},
-], ids=lambda keys: " ".join(map(str, keys.values())))
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"model": "sage", "norm": "batch", "residual": True},
+        {"model": "gcn", "jumping": "concat", "direction": "both"},
+        {"model": "gcn", "precompute": "yes"},
+        {"model": "sage", "task": "link", "eval_negatives": 3},
+        {"model": "gat", "direction": "out"},
+        {"model": "sage", "task": "link", "eval_negatives": 3, "rank_all": True},
+        {"model": "rgcn", "task": "triple", "decoder": "transe", "eval_negatives": 2},
+        {"model": "rgcn", "task": "triple", "embedding": 5, "reciprocal": True, "layers": 1},
+        {"model": "gin", "strategy": "mini", "batch_size": 9, "fanout": "3,3,3"},
+        {"model": "gat", "embedding": 5, "precompute": "no"},
+    ],
+    ids=lambda keys: " ".join(map(str, keys.values())),
+)
 def test_options(keys: dict[str, Any]) -> None:
     graph = GRAPH if "task" not in keys else GRAPH.replace(y=None, train=None, val=None, test=None)
     if keys.get("task") == "triple":
-        graph = graph.replace(edge_columns={**graph.edge_columns, "relation": np.arange(graph.n_edges) % 3})
+        graph = graph.replace(
+            edge_columns={**graph.edge_columns, "relation": np.arange(graph.n_edges) % 3}
+        )
     check(graph.replace(x=None) if "embedding" in keys else graph, 2, **keys)
 
 
@@ -116,7 +159,9 @@ def test_edge_values() -> None:
     check(graphs.random_graph(30, 120), 2, model="gat_e", task="edge")
 
 
-@pytest.mark.parametrize("name", [name for name in graphs.odd_graphs() if not name.startswith("one node")])
+@pytest.mark.parametrize(
+    "name", [name for name in graphs.odd_graphs() if not name.startswith("one node")]
+)
 def test_odd_graphs(name: str) -> None:
     check(graphs.odd_graphs()[name].replace(**TASKLESS), 3, model="gat")
 
@@ -124,7 +169,13 @@ def test_odd_graphs(name: str) -> None:
 def test_each_block_reads_its_edges_once() -> None:
     trainer = gt.Trainer("gat", GRAPH, **KEYS)
     with Spill() as spill, trainer.setup.scope():
-        passes = LayerWise(trainer.model, trainer.partition, trainer.probe, spill, lambda _: np.array_split(np.arange(40), 5))
+        passes = LayerWise(
+            trainer.model,
+            trainer.partition,
+            trainer.probe,
+            spill,
+            lambda _: np.array_split(np.arange(40), 5),
+        )
         passes.outputs(trainer.setup.evaluator._view)  # type: ignore[attr-defined]
         assert (passes.rows, passes.edges) == (3 * 40, 3 * trainer.partition.n_local_edges)
 
@@ -143,18 +194,25 @@ def test_limit_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not free and expected is not None
     seen: list[int] = []
     divide = blocks.divided
-    monkeypatch.setattr(limited, "divided", lambda *a: seen.append(len(found := divide(*a))) or found)
+    monkeypatch.setattr(
+        limited, "divided", lambda *a: seen.append(len(found := divide(*a))) or found
+    )
     monkeypatch.setattr(blocks, "CHUNK_BYTES", 0)
     for bytes_free, least, most in ((20_000, 2, 16), (4_000, 17, 150)):
         seen.clear()
         chosen, out = run_simulated(2, limits, inference_memory=1 + bytes_free / 2**30)[0]
         assert chosen and least <= max(seen) <= most
         np.testing.assert_allclose(out, expected, rtol=1e-9, atol=1e-9)
-    with pytest.raises(MemoryLimitError, match=r"inference_memory=0\.5: a block of one node needs about .*B beside the 1\.0 GiB .* raise "):
+    with pytest.raises(
+        MemoryLimitError,
+        match=r"inference_memory=0\.5: a block of one node needs about .*B beside the 1\.0 GiB .* raise ",
+    ):
         run_simulated(2, limits, inference_memory=0.5)
 
 
-def test_a_limit_below_any_evaluation_is_refused_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_below_any_evaluation_is_refused_before_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(limited, "free_now", lambda limit: limit - (1 << 30))
     monkeypatch.setattr(blocks, "free_now", lambda limit: limit - (1 << 30))
     trainer = gt.Trainer("sage", RING, **{**KEYS, "inference_memory": 0.5, "epochs": 3})
@@ -168,14 +226,23 @@ def some_nodes(comm: Any, nodes: Any, **keys: Any) -> Any:
     return trainer.predict(), trainer.predict(nodes)
 
 
-@pytest.mark.parametrize("keys", [{"model": "gat"}, {"model": "gcn", "direction": "both", "jumping": "concat"},
-                                  {"model": "sage", "precompute": "yes", "partitioner": "vertex-cut"}], ids=str)
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"model": "gat"},
+        {"model": "gcn", "direction": "both", "jumping": "concat"},
+        {"model": "sage", "precompute": "yes", "partitioner": "vertex-cut"},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("size", [1, 3])
 def test_some_nodes(size: int, keys: dict[str, Any]) -> None:
     nodes = ["n7", "n0", "n39", "n7"]
     (ids, out), (given, found) = run_simulated(size, some_nodes, nodes, **keys)[0]
     assert given.tolist() == nodes
-    np.testing.assert_allclose(found, [out[ids.tolist().index(node)] for node in nodes], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        found, [out[ids.tolist().index(node)] for node in nodes], rtol=1e-12, atol=1e-12
+    )
 
 
 def test_some_nodes_compute_their_neighbourhood(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,8 +276,17 @@ class Centred(gt.Model):
 def test_refusals(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="reads a sum over all nodes"):
         run_simulated(2, both, GRAPH, 2, model=Centred)
-    monkeypatch.setattr(os, "posix_fallocate", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    with pytest.raises(FormatError, match=r"values of a layer need .* No space left on device; set TMPDIR to a folder on a larger disk"):
+    monkeypatch.setattr(
+        os,
+        "posix_fallocate",
+        lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")),
+    )
+    with pytest.raises(
+        FormatError,
+        match=r"values of a layer need .* No space left on device; set TMPDIR to a folder on a larger disk",
+    ):
         run_simulated(2, both, GRAPH, 2, model="gcn")
-    with pytest.raises(FormatError, match="values of layers cannot be written: No such file or directory"):
+    with pytest.raises(
+        FormatError, match="values of layers cannot be written: No such file or directory"
+    ):
         Spill(tmp_path / "none")

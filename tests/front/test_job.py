@@ -1,4 +1,5 @@
 """The job: one list of keys, checked alike wherever a value comes from."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -18,7 +19,14 @@ from graphtheta.run.job.keys import SECTIONS
 from graphtheta.run.job.presets import PRESETS, preset
 
 OTHER: dict[str, Any] = {
-    "dataset": "cora", "strategy": "mini", "batch_size": 140, "fanout": "10,all", "lr": 1e-3, "replace": True, "seed": 3, "residual": True,
+    "dataset": "cora",
+    "strategy": "mini",
+    "batch_size": 140,
+    "fanout": "10,all",
+    "lr": 1e-3,
+    "replace": True,
+    "seed": 3,
+    "residual": True,
 }
 
 
@@ -36,14 +44,31 @@ def test_defaults_make_a_job() -> None:
 def test_python_yaml_and_flags_are_the_same(tmp_path: Path) -> None:
     job = Job(**OTHER)
     path = tmp_path / "job.yaml"
-    path.write_text("dataset: cora\nstrategy: mini\nbatch_size: 140\nfanout: 10,all\nlr: 1e-3\nreplace: true\nseed: 3\nresidual: yes\n")
-    words = ("--dataset", "cora", "--strategy", "mini", "--batch-size", "140", "--fanout", "10,all", "--lr", "1e-3", "--replace",
-             "--seed=3", "--residual")
+    path.write_text(
+        "dataset: cora\nstrategy: mini\nbatch_size: 140\nfanout: 10,all\nlr: 1e-3\nreplace: true\nseed: 3\nresidual: yes\n"
+    )
+    words = (
+        "--dataset",
+        "cora",
+        "--strategy",
+        "mini",
+        "--batch-size",
+        "140",
+        "--fanout",
+        "10,all",
+        "--lr",
+        "1e-3",
+        "--replace",
+        "--seed=3",
+        "--residual",
+    )
     assert job == Job.from_yaml(path) == parse("--config", str(path)) == parse(*words)
 
 
 def test_flags_in_both_spellings() -> None:
-    assert parse("--strategy=mini", "--batch_size=3") == parse("--strategy", "mini", "--batch-size", "3")
+    assert parse("--strategy=mini", "--batch_size=3") == parse(
+        "--strategy", "mini", "--batch-size", "3"
+    )
 
 
 def test_yaml_round_trip(tmp_path: Path) -> None:
@@ -69,40 +94,57 @@ def test_every_key_has_a_section_and_help() -> None:
     assert [key for key in keys if not described().get(key)] == []
 
 
-@pytest.mark.parametrize("values, told", [
-    ({"strategy": "mni"}, ["strategy", "'mni'", "did you mean 'mini'", "global, mini, cluster"]),
-    ({"batchsize": 3}, ["unknown key 'batchsize'", "did you mean 'batch_size'"]),
-    ({"batch_size": "2.5", "strategy": "mini"}, ["batch_size", "'2.5'", "whole number"]),
-    ({"batch_size": -1}, ["batch_size", "-1", "at least 0"]),
-    ({"lr": 0}, ["lr", "more than 0"]),
-    ({"lr": "nan"}, ["lr", "finite"]),
-    ({"lr": None}, ["lr", "None", "a number"]),
-    ({"dropout": 1.0}, ["dropout", "less than 1"]),
-    ({"replace": "maybe"}, ["replace", "'maybe'", "true or false"]),
-    ({"dataset": ""}, ["dataset", "a name"]),
-    ({"model": 3}, ["model", "text"]),
-    ({"fanout": "ten", "strategy": "mini"}, ["fanout", "'ten'", "10,10"]),
-    ({"fanout": "0,1", "strategy": "mini"}, ["fanout", "at least 1"]),
-    ({"fanout": "1,2,3", "strategy": "mini"}, ["fanout=1,2,3", "layers=2"]),
-    ({"batch_size": 5}, ["batch_size=5", "strategy=global", "--strategy mini"]),
-    ({"clusters": 5, "strategy": "mini"}, ["clusters=5", "--strategy cluster"]),
-    ({"clusters": 5, "clusters_per_batch": 6, "strategy": "cluster"}, ["clusters_per_batch=6", "clusters=5"]),
-    ({"cluster_method": "luvain", "strategy": "cluster"}, ["'luvain'", "did you mean 'louvain'"]),
-    ({"cluster_method": "metis", "strategy": "cluster"}, ["metis", "--clusters"]),
-    ({"boundary_hops": 3, "strategy": "cluster"}, ["boundary_hops", "at most 2"]),
-    ({"replace": True, "strategy": "mini"}, ["replace", "--fanout"]),
-    ({"momentum": 0.9}, ["momentum=0.9", "--optimiser sgd"]),
-    ({"metric": "mrr", "task": "node"}, ["mrr", "--task link"]),
-])
+@pytest.mark.parametrize(
+    "values, told",
+    [
+        (
+            {"strategy": "mni"},
+            ["strategy", "'mni'", "did you mean 'mini'", "global, mini, cluster"],
+        ),
+        ({"batchsize": 3}, ["unknown key 'batchsize'", "did you mean 'batch_size'"]),
+        ({"batch_size": "2.5", "strategy": "mini"}, ["batch_size", "'2.5'", "whole number"]),
+        ({"batch_size": -1}, ["batch_size", "-1", "at least 0"]),
+        ({"lr": 0}, ["lr", "more than 0"]),
+        ({"lr": "nan"}, ["lr", "finite"]),
+        ({"lr": None}, ["lr", "None", "a number"]),
+        ({"dropout": 1.0}, ["dropout", "less than 1"]),
+        ({"replace": "maybe"}, ["replace", "'maybe'", "true or false"]),
+        ({"dataset": ""}, ["dataset", "a name"]),
+        ({"model": 3}, ["model", "text"]),
+        ({"fanout": "ten", "strategy": "mini"}, ["fanout", "'ten'", "10,10"]),
+        ({"fanout": "0,1", "strategy": "mini"}, ["fanout", "at least 1"]),
+        ({"fanout": "1,2,3", "strategy": "mini"}, ["fanout=1,2,3", "layers=2"]),
+        ({"batch_size": 5}, ["batch_size=5", "strategy=global", "--strategy mini"]),
+        ({"clusters": 5, "strategy": "mini"}, ["clusters=5", "--strategy cluster"]),
+        (
+            {"clusters": 5, "clusters_per_batch": 6, "strategy": "cluster"},
+            ["clusters_per_batch=6", "clusters=5"],
+        ),
+        (
+            {"cluster_method": "luvain", "strategy": "cluster"},
+            ["'luvain'", "did you mean 'louvain'"],
+        ),
+        ({"cluster_method": "metis", "strategy": "cluster"}, ["metis", "--clusters"]),
+        ({"boundary_hops": 3, "strategy": "cluster"}, ["boundary_hops", "at most 2"]),
+        ({"replace": True, "strategy": "mini"}, ["replace", "--fanout"]),
+        ({"momentum": 0.9}, ["momentum=0.9", "--optimiser sgd"]),
+        ({"metric": "mrr", "task": "node"}, ["mrr", "--task link"]),
+    ],
+)
 def test_bad_values_raise_config_error(values: dict[str, Any], told: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         Job(**values)
     assert [part for part in told if part not in str(caught.value)] == []
 
 
-@pytest.mark.parametrize("text, told", [
-    ("lr: [1", "cannot be read"), ("- 1\n- 2\n", "a list"), (None, "No such file"),
-])
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("lr: [1", "cannot be read"),
+        ("- 1\n- 2\n", "a list"),
+        (None, "No such file"),
+    ],
+)
 def test_bad_files_raise_format_error(tmp_path: Path, text: str | None, told: str) -> None:
     path = tmp_path / "job.yaml"
     if text is not None:
@@ -133,10 +175,15 @@ def test_fanouts_spread_over_hops() -> None:
         Job(strategy="mini", fanout="5,5", model="mine.py:Model").fanouts(3)
 
 
-@pytest.mark.parametrize("values, folder", [
-    ({}, "runs/sbm-gcn-global"), ({"out": "here"}, "here"), ({"dataset": "rmat:scale=9,edge_factor=4"}, "runs/rmat-gcn-global"),
-    ({"dataset": "data/x.npz", "model": "mine.py:Net"}, "runs/x-Net-global"),
-])
+@pytest.mark.parametrize(
+    "values, folder",
+    [
+        ({}, "runs/sbm-gcn-global"),
+        ({"out": "here"}, "here"),
+        ({"dataset": "rmat:scale=9,edge_factor=4"}, "runs/rmat-gcn-global"),
+        ({"dataset": "data/x.npz", "model": "mine.py:Net"}, "runs/x-Net-global"),
+    ],
+)
 def test_folder(values: dict[str, Any], folder: str) -> None:
     assert Job(**values).folder == Path(folder)
 
@@ -145,7 +192,12 @@ def test_a_preset_gives_another_model_what_it_can_use() -> None:
     job = parse("--preset", "cora-gat", "--model", "gcn")
     assert (job.model, job.dropout, job.attention_dropout, job.epochs) == ("gcn", 0.6, 0.0, 1000)
     job = parse("--preset", "cora-gcn", "--model", "mine.py:Net")
-    assert (job.dataset, job.epochs, job.decay_first_layer_only, job.hidden) == ("cora", 200, False, Job().hidden)
+    assert (job.dataset, job.epochs, job.decay_first_layer_only, job.hidden) == (
+        "cora",
+        200,
+        False,
+        Job().hidden,
+    )
     assert parse("--preset", "cora-gat", "--model", "gat") == Job(**preset("cora-gat"))
 
 
@@ -164,16 +216,38 @@ def test_numbers_without_bounds_are_refused(tmp_path):
 
 # a line of a file, and the value of its key or words of the error
 LINES = {
-    "hidden: 010": 10, "hidden: 0o10": 8, "hidden: 0x10": 16,
-    "hidden: 1:30": "expected a whole number", "hidden: true": "expected a whole number",
-    "epochs: on": "expected a whole number", "dropout: off": "expected a number", "dropout: true": "expected a number",
-    "seed: 1_0.5": "expected a whole number", "lr: 1e-5": 1e-5, "lr: .5": 0.5, "lr: 1:30": "expected a number", "seed: -0": 0,
-    "self_loops: no": "no", "self_loops: yes": "yes", "self_loops: false": "no",
-    "self_loops: on": "unknown value 'on'", "symmetric: Yes": "unknown",
-    "largest_component: true": "yes", "pipeline: no": "no", "pipeline: true": "expected another value", "precompute: yes": "yes",
-    "precompute: false": "no", "residual: true": True, "residual: no": False, "norm: no": "unknown value 'no'", "out: no": "no",
-    "out: 2020-01-01": "2020-01-01", "data_dir: 12:30": "12:30", "out: '010'": "010",
-    "out: 1.10": "expected text", "fanout: 10:5": "expected numbers",
+    "hidden: 010": 10,
+    "hidden: 0o10": 8,
+    "hidden: 0x10": 16,
+    "hidden: 1:30": "expected a whole number",
+    "hidden: true": "expected a whole number",
+    "epochs: on": "expected a whole number",
+    "dropout: off": "expected a number",
+    "dropout: true": "expected a number",
+    "seed: 1_0.5": "expected a whole number",
+    "lr: 1e-5": 1e-5,
+    "lr: .5": 0.5,
+    "lr: 1:30": "expected a number",
+    "seed: -0": 0,
+    "self_loops: no": "no",
+    "self_loops: yes": "yes",
+    "self_loops: false": "no",
+    "self_loops: on": "unknown value 'on'",
+    "symmetric: Yes": "unknown",
+    "largest_component: true": "yes",
+    "pipeline: no": "no",
+    "pipeline: true": "expected another value",
+    "precompute: yes": "yes",
+    "precompute: false": "no",
+    "residual: true": True,
+    "residual: no": False,
+    "norm: no": "unknown value 'no'",
+    "out: no": "no",
+    "out: 2020-01-01": "2020-01-01",
+    "data_dir: 12:30": "12:30",
+    "out: '010'": "010",
+    "out: 1.10": "expected text",
+    "fanout: 10:5": "expected numbers",
 }
 
 
@@ -191,7 +265,9 @@ def test_values_of_a_file_are_those_of_yaml_1_2(line: str, tmp_path: Path) -> No
     assert Job.from_yaml(path) == job
 
 
-@given(st.text(st.characters(codec="ascii", categories=("L", "N", "P", "S")), min_size=1, max_size=8))
+@given(
+    st.text(st.characters(codec="ascii", categories=("L", "N", "P", "S")), min_size=1, max_size=8)
+)
 @example("1e3").via("a number of YAML 1.2 and not 1.1")
 @example("0o7").via("the same")
 @example("~").via("null")

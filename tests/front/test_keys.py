@@ -1,4 +1,5 @@
 """Every key of a job takes effect, or is an error that says what to do, on each way in."""
+
 from __future__ import annotations
 
 import logging
@@ -47,11 +48,16 @@ def graphs() -> dict[str, gt.Graph]:
     edges, part = rng.integers(0, N, (2, 300)), np.arange(N) % 3
     masks = {"train": part == 0, "val": part == 1, "test": part == 2}
     x, y = rng.normal(size=(N, 4)), rng.integers(0, 3, N)
-    columns = {"node_columns": {"time": np.arange(N), "weight_of": 1.0 + np.arange(N)},
-               "edge_columns": {"relation": rng.integers(0, 3, 300), "time": rng.integers(0, 9, 300)}}
+    columns = {
+        "node_columns": {"time": np.arange(N), "weight_of": 1.0 + np.arange(N)},
+        "edge_columns": {"relation": rng.integers(0, 3, 300), "time": rng.integers(0, 9, 300)},
+    }
     several = {name: np.stack((mask, np.roll(mask, 1)), axis=1) for name, mask in masks.items()}
     nodes = gt.Graph(edges, N, x=x, y=y, edge_attr=rng.normal(size=(300, 2)), **masks, **columns)
-    kinds = {("user", "rates", "item"): edges[:, :200] % 20, ("item", "like", "item"): edges[:, 200:] % 20}
+    kinds = {
+        ("user", "rates", "item"): edges[:, :200] % 20,
+        ("item", "like", "item"): edges[:, 200:] % 20,
+    }
     small = [gt.Graph(rng.integers(0, 6, (2, 12)), 6, x=rng.normal(size=(6, 4))) for _ in range(12)]
     third = np.arange(12) % 3
     return {
@@ -63,13 +69,18 @@ def graphs() -> dict[str, gt.Graph]:
         "triples": nodes.replace(x=None, y=None, train=None, val=None, test=None),
         "parts": nodes.replace(edge_index=edges % 50),
         "types": gt.Graph(kinds, {"user": 20, "item": 20}, x={"user": rng.normal(size=(20, 3))}),
-        "whole": gt.whole_graphs(small, np.arange(12) % 2, train=third == 0, val=third == 1, test=third == 2),
+        "whole": gt.whole_graphs(
+            small, np.arange(12) % 2, train=third == 0, val=third == 1, test=third == 2
+        ),
     }
 
 
 def numbers(trainer: gt.Trainer, result: Any) -> Any:
     """Losses and metrics of all evaluations."""
-    return [{name: x for name, x in row.items() if name not in ("seconds", "time")} for row in result.history]
+    return [
+        {name: x for name, x in row.items() if name not in ("seconds", "time")}
+        for row in result.history
+    ]
 
 
 def files(trainer: gt.Trainer, result: Any) -> Any:
@@ -87,6 +98,7 @@ def layout(trainer: gt.Trainer, result: Any) -> Any:
 
 def of(path: str) -> Callable[[gt.Trainer, Any], Any]:
     """The text of what a trainer uses."""
+
     def read(trainer: gt.Trainer, result: Any) -> Any:
         value: Any = trainer
         for name in path.split("."):
@@ -180,15 +192,31 @@ TABLE: dict[str, Effect] = {
     "backend": Effect("fused", {"epochs": 0}, shows=of("training.backend")),
     "mode": Effect("independent", MINI, ranks=2, shows=of("setup.independent")),
     "views_in_flight": Effect(3, MINI, shows=of("training.queue.in_flight")),
-    "pipeline": Effect("auto", {**MINI, "views_in_flight": 2}, shows=lambda t, r: t.pipeline is None),
+    "pipeline": Effect(
+        "auto", {**MINI, "views_in_flight": 2}, shows=lambda t, r: t.pipeline is None
+    ),
     "macrobatch": Effect("2", MINI, shows=lambda t, r: t.macrobatches is None),
     "fetch_batch": Effect(1, INDEPENDENT, ranks=2, shows=of("macrobatches.fetched")),
-    "feature_cache": Effect("9", {**INDEPENDENT, "macrobatch": "1"}, ranks=2, shows=lambda t, r: len(t.caches.caches)),
-    "machine_cache": Effect("9", {**INDEPENDENT, "macrobatch": "1"}, ranks=4, shows=lambda t, r: t.caches.machine is None),
-    "cache_policy": Effect("lru", {**INDEPENDENT, "macrobatch": "1", "feature_cache": "9"}, ranks=2, shows=of("caches.line")),
+    "feature_cache": Effect(
+        "9", {**INDEPENDENT, "macrobatch": "1"}, ranks=2, shows=lambda t, r: len(t.caches.caches)
+    ),
+    "machine_cache": Effect(
+        "9",
+        {**INDEPENDENT, "macrobatch": "1"},
+        ranks=4,
+        shows=lambda t, r: t.caches.machine is None,
+    ),
+    "cache_policy": Effect(
+        "lru",
+        {**INDEPENDENT, "macrobatch": "1", "feature_cache": "9"},
+        ranks=2,
+        shows=of("caches.line"),
+    ),
     "precompute": Effect("yes", {"dropout": 0.0}, shows=lambda t, r: t.setup.saving is None),
     "audit": Effect(1, {**CLUSTER, "history": "gas"}),
-    "audit_limit": Effect(1e-9, {**CLUSTER, "history": "gas", "audit": 1}, shows=of("strategy.n_hops")),
+    "audit_limit": Effect(
+        1e-9, {**CLUSTER, "history": "gas", "audit": 1}, shows=of("strategy.n_hops")
+    ),
     "recompute": Effect(True, {"layers": 3}, shows=lambda t, r: len(t.setup.settings.recomputed)),
     "inference_memory": Effect(1e-6),
     "halo": Effect("bf16", {"hidden": 16, "layers": 3, "dtype": "float32"}, ranks=2),
@@ -220,7 +248,9 @@ TABLE: dict[str, Effect] = {
     "negative_groups": Effect(2, {"task": "link", **MINI}, on="links"),
     "negatives_from": Effect("batch", {"task": "link", **MINI}, on="links"),
     "link_loss": Effect("softmax", {"task": "link", "negatives": 3}, on="links"),
-    "adversarial_temperature": Effect(3.0, {"task": "link", "link_loss": "adversarial", "negatives": 3}, on="links"),
+    "adversarial_temperature": Effect(
+        3.0, {"task": "link", "link_loss": "adversarial", "negatives": 3}, on="links"
+    ),
     "patience": Effect(1, {"epochs": 20, "lr": 3.0}),
     "eval_every": Effect(2),
     "seed": Effect(1),
@@ -238,6 +268,7 @@ TABLE: dict[str, Effect] = {
 
 def outcome(way: Callable[..., gt.Trainer], one: Effect, **keys: Any) -> Any:
     """What a job shows: an error, or what the table says."""
+
     def program(comm: Any) -> Any:
         if comm is not None:
             # two workers share a machine
@@ -288,22 +319,49 @@ def test_a_key_of_the_data_takes_effect_on_a_dataset(key: str) -> None:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The folder of a run that has ended."""
     folder = str(tmp_path_factory.mktemp("finished") / "run")
-    words = ["--dataset", "sbm:n_nodes=60,n_edges=300", "--epochs", "1", "--hidden", "4", "--backend", "reference", "--out", folder]
+    words = [
+        "--dataset",
+        "sbm:n_nodes=60,n_edges=300",
+        "--epochs",
+        "1",
+        "--hidden",
+        "4",
+        "--backend",
+        "reference",
+        "--out",
+        folder,
+    ]
     assert main(["train", *words]) == 0
     return folder
 
 
 @pytest.mark.parametrize("key", sorted(OF_TRAINING))
-def test_a_key_that_only_training_reads_is_refused_with_a_run_that_is_over(key: str, finished: str) -> None:
+def test_a_key_that_only_training_reads_is_refused_with_a_run_that_is_over(
+    key: str, finished: str
+) -> None:
     one = TABLE[key]
     # those of learned features need others, which a run that is over does not take
-    with pytest.raises(ConfigError, match="drop --embedding-" if key.startswith("embedding_") else "training is over; drop --"):
-        gt.open_run(finished, **{k: x for k, x in one.more.items() if k in OF_TRAINING} | {key: one.value})
+    with pytest.raises(
+        ConfigError,
+        match="drop --embedding-" if key.startswith("embedding_") else "training is over; drop --",
+    ):
+        gt.open_run(
+            finished, **{k: x for k, x in one.more.items() if k in OF_TRAINING} | {key: one.value}
+        )
 
 
 @pytest.mark.parametrize("command", ["evaluate", "predict"])
-def test_commands_refuse_them_too(command: str, finished: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_refuse_them_too(
+    command: str, finished: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([command, finished, "--lr", "0.5"]) == 2
     assert "lr=0.5 has no meaning for" in capsys.readouterr().err
     # the value of the run changes nothing
-    assert main([command, finished, "--epochs", "1", "--to", "p.npz"][: 4 if command == "evaluate" else None]) == 0
+    assert (
+        main(
+            [command, finished, "--epochs", "1", "--to", "p.npz"][
+                : 4 if command == "evaluate" else None
+            ]
+        )
+        == 0
+    )

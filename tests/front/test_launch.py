@@ -1,4 +1,5 @@
 """``graphtheta launch``: what is restarted, how often and when not; signals; and that no process of a job is left behind."""
+
 from __future__ import annotations
 
 import os
@@ -68,8 +69,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def begin(*words: str) -> subprocess.Popen[str]:
     """Start the command."""
-    return subprocess.Popen([sys.executable, "-m", "graphtheta", "launch", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, preexec_fn=hear)
+    return subprocess.Popen(
+        [sys.executable, "-m", "graphtheta", "launch", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=hear,
+    )
 
 
 def run(*words: str) -> tuple[int, list[str]]:
@@ -108,27 +115,34 @@ def alive(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("words, told", [
-    (["-n", "0", "train"], "-n: got 0, expected at least 1"),
-    (["-n", "x", "train"], "-n: invalid int value: 'x'"),
-    (["--max-restarts", "-1", "train"], "--max-restarts: "),
-    (["--max-restart", "2", "train"], "did you mean '--max-restarts'"),
-    (["-n", "2"], "expected a command to run"),
-    (["-n", "2", "trian"], "did you mean 'train'"),
-    (["report"], "cannot run 'report'"),
-    (["train", "--lrr", "3"], "did you mean '--lr'"),
-    (["train", "--strategy", "mni"], "did you mean 'mini'"),
-    (["nothing.py"], "nothing.py: the script does not exist"),
-    (["--mpiexec", "no-such-program -f x", "train"], "no-such-program -f x"),
-    (["--mpiexec", "'x", "train"], "No closing quotation"),
-])
-def test_bad_usage_is_one_message_before_anything_starts(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (["-n", "0", "train"], "-n: got 0, expected at least 1"),
+        (["-n", "x", "train"], "-n: invalid int value: 'x'"),
+        (["--max-restarts", "-1", "train"], "--max-restarts: "),
+        (["--max-restart", "2", "train"], "did you mean '--max-restarts'"),
+        (["-n", "2"], "expected a command to run"),
+        (["-n", "2", "trian"], "did you mean 'train'"),
+        (["report"], "cannot run 'report'"),
+        (["train", "--lrr", "3"], "did you mean '--lr'"),
+        (["train", "--strategy", "mni"], "did you mean 'mini'"),
+        (["nothing.py"], "nothing.py: the script does not exist"),
+        (["--mpiexec", "no-such-program -f x", "train"], "no-such-program -f x"),
+        (["--mpiexec", "'x", "train"], "No closing quotation"),
+    ],
+)
+def test_bad_usage_is_one_message_before_anything_starts(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["launch", *words]) == 2
     out, err = capsys.readouterr()
     assert out == "" and told in err and err.count("\n") == 1
 
 
-def test_refuses_to_run_on_ranks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refuses_to_run_on_ranks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("PMI_RANK", "0")
     monkeypatch.setenv("PMI_SIZE", "2")
     assert main(["launch", "-n", "2", "train"]) == 2
@@ -139,7 +153,10 @@ def test_refuses_to_run_on_ranks(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 def test_restarts_until_it_ends_well(here: Path, ranks: str) -> None:
     code, said = run("-n", ranks, "ends.py", "1", "signal9", "0")
     assert code == 0 and Path("tries").read_text() == "3"
-    assert [line.partition(" after ")[0] for line in said[::2]] == ["launch: try 1 ended with code 1", "launch: try 3 succeeded"]
+    assert [line.partition(" after ")[0] for line in said[::2]] == [
+        "launch: try 1 ended with code 1",
+        "launch: try 3 succeeded",
+    ]
     assert "killed by SIGKILL" in said[1] and said[1].endswith("restart 2 of 3 in 2 s")
 
 
@@ -152,17 +169,24 @@ def test_not_restarted(here: Path, code: int) -> None:
 def test_gives_up(here: Path) -> None:
     code, said = run("--max-restarts", "1", "ends.py", "75", "1")
     assert code == 1 and Path("tries").read_text() == "2"
-    assert "was pre-empted (code 75)" in said[0] and "gave up: no newer checkpoint after 1 restart" in said[1]
+    assert (
+        "was pre-empted (code 75)" in said[0]
+        and "gave up: no newer checkpoint after 1 restart" in said[1]
+    )
 
 
 @pytest.mark.parametrize("ranks", ["1", pytest.param("2", marks=needs_mpi)])
-@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 75), (signal.SIGINT, 130), (signal.SIGHUP, 75)])
+@pytest.mark.parametrize(
+    "number, code", [(signal.SIGTERM, 75), (signal.SIGINT, 130), (signal.SIGHUP, 75)]
+)
 def test_a_signal_is_passed_on_once(here: Path, ranks: str, number: int, code: int) -> None:
     launched, pids = waiting("-n", ranks, "waits.py")
     launched.send_signal(number)
     _, err = launched.communicate(timeout=30)
     assert launched.returncode == code and f"stopped by {signal.Signals(number).name}" in err
-    assert Path("asked").read_text() == ("SIGINT" if number == signal.SIGINT else "SIGTERM") and gone(pids)
+    assert Path("asked").read_text() == (
+        "SIGINT" if number == signal.SIGINT else "SIGTERM"
+    ) and gone(pids)
 
 
 @pytest.mark.parametrize("ranks", ["1", pytest.param("2", marks=needs_mpi)])
@@ -185,10 +209,16 @@ def test_a_signal_ends_the_pause(here: Path) -> None:
     began = time.monotonic()
     launched.send_signal(signal.SIGTERM)
     launched.communicate(timeout=30)
-    assert launched.returncode == 75 and time.monotonic() - began < 3 and Path("tries").read_text() == "3"
+    assert (
+        launched.returncode == 75
+        and time.monotonic() - began < 3
+        and Path("tries").read_text() == "3"
+    )
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell a child that its parent died")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="other systems do not tell a child that its parent died"
+)
 @pytest.mark.parametrize("ranks", ["1", pytest.param("2", marks=needs_mpi)])
 def test_the_job_dies_with_its_launch(here: Path, ranks: str) -> None:
     launched, pids = waiting("-n", ranks, "waits.py", "stubborn")
@@ -201,7 +231,9 @@ def test_the_job_dies_with_its_launch(here: Path, ranks: str) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not adopt orphans")
 def test_ranks_of_a_killed_mpiexec_are_gone_before_the_next_try(here: Path) -> None:
     launched, pids = waiting("-n", "2", "waits.py", "stubborn")
-    os.kill(int(Path(f"/proc/{launched.pid}/task/{launched.pid}/children").read_text()), signal.SIGKILL)
+    os.kill(
+        int(Path(f"/proc/{launched.pid}/task/{launched.pid}/children").read_text()), signal.SIGKILL
+    )
     assert launched.stderr is not None
     while "restart 1 of 3" not in (line := launched.stderr.readline()):
         assert line
@@ -237,13 +269,20 @@ time.sleep(60)
 """
 
 
-def test_only_shared_memory_of_the_own_job_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_shared_memory_of_the_own_job_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(processes, "SHARED", tmp_path)
     names = ["mpich_shm_1_0", "mpich_shm_2_0", "data"]
     for name in names:
         (tmp_path / name).write_bytes(bytes(4096))
-    job, other = (subprocess.Popen([sys.executable, "-c", MAPS, *(str(tmp_path / name) for name in mapped)], stdout=subprocess.PIPE)
-                  for mapped in ((names[0], names[2]), (names[1],)))
+    job, other = (
+        subprocess.Popen(
+            [sys.executable, "-c", MAPS, *(str(tmp_path / name) for name in mapped)],
+            stdout=subprocess.PIPE,
+        )
+        for mapped in ((names[0], names[2]), (names[1],))
+    )
     memory = processes.SharedMemory()
     for process in (job, other):
         assert process.stdout is not None
@@ -277,13 +316,30 @@ class Net(gt.Model):
 @pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=needs_mpi)])
 def test_a_rank_that_leaves_without_a_word_is_no_success(here: Path, ranks: int) -> None:
     Path("leaves.py").write_text(LEAVES)
-    code, said = run("-n", str(ranks), "train", "--model", "leaves.py:Net", "--dataset", "ring", "--epochs", "2", "--out", "run")
+    code, said = run(
+        "-n",
+        str(ranks),
+        "train",
+        "--model",
+        "leaves.py:Net",
+        "--dataset",
+        "ring",
+        "--epochs",
+        "2",
+        "--out",
+        "run",
+    )
     assert code == 0 and Path("run/result.json").exists()
-    assert "try 1 ended with code 0 but wrote no result" in said[0] and "restart 1 of 3 in 1 s" in said[0]
+    assert (
+        "try 1 ended with code 0 but wrote no result" in said[0]
+        and "restart 1 of 3 in 1 s" in said[0]
+    )
     assert "try 2 succeeded" in said[1]
 
 
-def test_progress_counts_anew(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_counts_anew(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     steps, pauses = iter([0, 0, 0, 10, 10, 20, 20, 20, 20]), []
     monkeypatch.setattr(Runs, "step", lambda runs: next(steps))
     restarts = Restarts(["unused"], 2, Runs())
@@ -294,13 +350,25 @@ def test_progress_counts_anew(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     # tries 3 and 5 made progress; 5, 6 and 7 are two restarts in vain
     assert pauses == [1, 2, 1, 2, 1, 2]
     said = capsys.readouterr().err.splitlines()
-    assert "last checkpoint at step 10; restart 1 of 2 in 1 s" in said[2] and "gave up" in said[-1] and len(said) == 7
+    assert (
+        "last checkpoint at step 10; restart 1 of 2 in 1 s" in said[2]
+        and "gave up" in said[-1]
+        and len(said) == 7
+    )
 
 
-@pytest.mark.parametrize("code, words", [
-    (0, "succeeded"), (1, "ended with code 1"), (-9, "was killed by SIGKILL"), (137, "was killed by SIGKILL"),
-    (75, "was pre-empted (code 75)"),
-    (15, "ended with code 15 (a rank was killed by SIGTERM)"), (130, "ended with code 130"), (255, "ended with code 255"),
-])
+@pytest.mark.parametrize(
+    "code, words",
+    [
+        (0, "succeeded"),
+        (1, "ended with code 1"),
+        (-9, "was killed by SIGKILL"),
+        (137, "was killed by SIGKILL"),
+        (75, "was pre-empted (code 75)"),
+        (15, "ended with code 15 (a rank was killed by SIGTERM)"),
+        (130, "ended with code 130"),
+        (255, "ended with code 255"),
+    ],
+)
 def test_ends_in_words(code: int, words: str) -> None:
     assert in_words(code) == words

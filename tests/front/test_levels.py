@@ -1,4 +1,5 @@
 """grem on many workers: parts of one worker, whatever the graph; levels against plain twins; room; numbers of ids."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -23,13 +24,19 @@ def loaded(name):
     if name != "grid":
         return gt.load(name, split="none")
     ids = np.random.default_rng(0).permutation(2000).reshape(40, 50)
-    src, dst = (np.concatenate((ids[a, b].ravel(), ids[c, d].ravel())) for a, b, c, d in (
-        (slice(-1), slice(None), slice(None), slice(-1)), (slice(1, None), slice(None), slice(None), slice(1, None))))
+    src, dst = (
+        np.concatenate((ids[a, b].ravel(), ids[c, d].ravel()))
+        for a, b, c, d in (
+            (slice(-1), slice(None), slice(None), slice(-1)),
+            (slice(1, None), slice(None), slice(None), slice(1, None)),
+        )
+    )
     return graphs.fill(src, dst, 2000)
 
 
 def parts(graph, size, comms, **options):
     """Owners of all nodes by one worker, or by ``size``."""
+
     def program(comm):
         owner = grem.GremPartitioner(seed=7, **options).owners(GraphEdges(graph, 5000), comm, size)
         return owner(np.arange(graph.n_nodes))
@@ -38,9 +45,15 @@ def parts(graph, size, comms, **options):
 
 
 @pytest.mark.parametrize("size, few", [(2, 1 << 20), (3, 500), (4, 1 << 20), (4, 500)])
-@pytest.mark.parametrize("name, options", [
-    ("sbm:n_nodes=2000,n_edges=16000,classes=8,inside=0.9", {"slack": 0.05}), ("rmat:scale=11,edge_factor=8", {}),
-    ("rmat:scale=11,edge_factor=8", {"degrees": False}), ("grid", {"cycles": 2})])
+@pytest.mark.parametrize(
+    "name, options",
+    [
+        ("sbm:n_nodes=2000,n_edges=16000,classes=8,inside=0.9", {"slack": 0.05}),
+        ("rmat:scale=11,edge_factor=8", {}),
+        ("rmat:scale=11,edge_factor=8", {"degrees": False}),
+        ("grid", {"cycles": 2}),
+    ],
+)
 def test_many_workers_find_what_one_does(size, name, options, few, monkeypatch):
     """Also if the graph of clusters is too large for one worker at first, or always."""
     monkeypatch.setattr(grem, "FEW", few)
@@ -48,7 +61,9 @@ def test_many_workers_find_what_one_does(size, name, options, few, monkeypatch):
     (alone,) = parts(graph, size, 1, **options)
     for found in parts(graph, size, size, **options):
         np.testing.assert_array_equal(found, alone)
-    assert np.bincount(alone, minlength=size).max() <= capacity(graph.n_nodes, size, options.get("slack", 0.1))
+    assert np.bincount(alone, minlength=size).max() <= capacity(
+        graph.n_nodes, size, options.get("slack", 0.1)
+    )
 
 
 @pytest.mark.parametrize("few", [1 << 20, 1500])
@@ -75,14 +90,23 @@ def test_clusters_keep_their_room_and_their_edges(comms):
         first, inside = level.contracted(label[here].astype(np.int32))
         pairs = (np.arange(first.blocks.first, first.blocks.last) // 7 * 7).astype(np.int32)
         second, again = first.contracted(pairs)
-        return first.whole(), inside, second.whole(), again, first.loads(np.zeros(len(again), int)).sum()
+        return (
+            first.whole(),
+            inside,
+            second.whole(),
+            again,
+            first.loads(np.zeros(len(again), int)).sum(),
+        )
 
     found = run_simulated(comms, program)
     inside, again = (np.concatenate([rank[k] for rank in found]) for k in (1, 3))
     names, expected = np.unique(label, return_inverse=True)
     np.testing.assert_array_equal(inside, expected)
     np.testing.assert_array_equal(again, np.arange(len(names)) // 7)
-    for of, (whole, *_) in ((expected, [rank[0] for rank in found]), (expected // 7, [rank[2] for rank in found])):
+    for of, (whole, *_) in (
+        (expected, [rank[0] for rank in found]),
+        (expected // 7, [rank[2] for rank in found]),
+    ):
         ends = [(a, b) for a, b in zip(of[graph.src], of[graph.dst], strict=True) if a != b]
         twin = Counter(ends) + Counter((b, a) for a, b in ends)
         rows = np.repeat(np.arange(len(whole.mass)), np.diff(whole.ptr))
@@ -110,7 +134,9 @@ def test_moves_keep_the_room(comms):
     label = np.concatenate([rank[0] for rank in found])
     assert found[0][1][0] > 0 and np.bincount(label).max() <= 30 and len(np.unique(label)) < 500
     assert found[0][3].max() <= found[0][2] and found[0][3].sum() == graph.n_nodes
-    np.testing.assert_array_equal(np.concatenate([rank[0] for rank in found]), run_simulated(1, program)[0][0])
+    np.testing.assert_array_equal(
+        np.concatenate([rank[0] for rank in found]), run_simulated(1, program)[0][0]
+    )
 
 
 @pytest.mark.parametrize("comms", [1, 2])
@@ -132,7 +158,11 @@ def test_leaves_of_a_hub_and_nodes_without_neighbours_are_joined(comms):
 
 def test_ids_are_numbered_though_their_slots_collide():
     rng = np.random.default_rng(0)
-    for ids in (np.arange(50) << 20, rng.integers(0, 1 << 40, 200), np.concatenate((np.arange(40), np.arange(40) + (1 << 7)))):
+    for ids in (
+        np.arange(50) << 20,
+        rng.integers(0, 1 << 40, 200),
+        np.concatenate((np.arange(40), np.arange(40) + (1 << 7))),
+    ):
         ids, keys = np.concatenate((ids, ids[::-1], [3, 4])), free_keys(len(ids), np.int64)
         names, out = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64)
         n = number_ids(ids, 3, 5, keys, np.empty(len(keys), np.int64), names, out)

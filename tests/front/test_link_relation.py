@@ -1,4 +1,5 @@
 """Links of one relation of a graph with types: negatives are of the right type, and no edge tells a target."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -17,8 +18,17 @@ from graphtheta.graph.store.from_graph import write_store
 pytestmark = pytest.mark.reference
 
 USERS, ITEMS, TAGS = 40, 30, 5
-KEYS: dict[str, Any] = {"model": "rgcn", "task": "link", "link_relation": "buys", "hidden": 6, "negatives": 3,
-                        "eval_negatives": 6, "dtype": "float64", "dropout": 0.0, "epochs": 2}
+KEYS: dict[str, Any] = {
+    "model": "rgcn",
+    "task": "link",
+    "link_relation": "buys",
+    "hidden": 6,
+    "negatives": 3,
+    "eval_negatives": 6,
+    "dtype": "float64",
+    "dropout": 0.0,
+    "epochs": 2,
+}
 MINI: dict[str, Any] = {"strategy": "mini", "batch_size": 30}
 
 
@@ -27,11 +37,18 @@ def graph() -> gt.Graph:
     bought = np.unique(rng.integers(0, USERS, 240) * ITEMS + rng.integers(0, ITEMS, 240))
     buys = bought // ITEMS, bought % ITEMS
     viewed = np.unique(np.concatenate((bought[::3], rng.integers(0, USERS * ITEMS, 60))))
-    return gt.Graph({("user", "buys", "item"): buys, ("user", "views", "item"): (viewed // ITEMS, viewed % ITEMS),
-                     ("item", "has", "tag"): (np.arange(ITEMS), np.arange(ITEMS) % TAGS)},
-                    {"user": USERS, "item": ITEMS, "tag": TAGS},
-                    x={kind: rng.standard_normal((n, 4)) for kind, n in (("user", USERS), ("item", ITEMS), ("tag", TAGS))},
-                    ).with_inverse_relations()
+    return gt.Graph(
+        {
+            ("user", "buys", "item"): buys,
+            ("user", "views", "item"): (viewed // ITEMS, viewed % ITEMS),
+            ("item", "has", "tag"): (np.arange(ITEMS), np.arange(ITEMS) % TAGS),
+        },
+        {"user": USERS, "item": ITEMS, "tag": TAGS},
+        x={
+            kind: rng.standard_normal((n, 4))
+            for kind, n in (("user", USERS), ("item", ITEMS), ("tag", TAGS))
+        },
+    ).with_inverse_relations()
 
 
 def edges(g: gt.Graph, *codes: int) -> set[tuple[int, int]]:
@@ -56,8 +73,16 @@ def test_only_edges_of_the_relation_are_held_out_and_others_along_them_dropped(m
     assert {1, 3, 4} <= set(relation[part == DROPPED])
 
 
-@pytest.mark.parametrize("keys", [MINI, {**MINI, "negatives_from": "batch"}, {"strategy": "cluster"},
-                                  {"strategy": "global", "negative_groups": 2}], ids=lambda keys: "-".join(map(str, keys.values())))
+@pytest.mark.parametrize(
+    "keys",
+    [
+        MINI,
+        {**MINI, "negatives_from": "batch"},
+        {"strategy": "cluster"},
+        {"strategy": "global", "negative_groups": 2},
+    ],
+    ids=lambda keys: "-".join(map(str, keys.values())),
+)
 def test_negatives_are_of_the_right_type_and_targets_pass_no_messages(keys: dict[str, Any]) -> None:
     g = graph()
     every, bought = edges(g, *range(6)), edges(g, 0)
@@ -67,13 +92,21 @@ def test_negatives_are_of_the_right_type_and_targets_pass_no_messages(keys: dict
         view = trainer.setup.strategy.batch(0, 0)
         pairs, part, used = view.pairs.pairs, trainer.partition, view.levels[0].stored
         src, dst = part.edge_ends()
-        return comm.all_gather((np.stack((pairs.src, pairs.dst, pairs.label), axis=1), np.stack((src[used], dst[used]), axis=1)))
+        return comm.all_gather(
+            (
+                np.stack((pairs.src, pairs.dst, pairs.label), axis=1),
+                np.stack((src[used], dst[used]), axis=1),
+            )
+        )
 
     for size in (1, 3):
         found = run_simulated(size, program)[0]
         pairs, messages = (np.concatenate(x) for x in zip(*found, strict=True))
         src, dst = pairs[:, 0].astype(int), pairs[:, 1].astype(int)
-        assert src.max() < USERS <= dst[pairs[:, 2] >= 0].min() and dst[pairs[:, 2] >= 0].max() < USERS + ITEMS
+        assert (
+            src.max() < USERS <= dst[pairs[:, 2] >= 0].min()
+            and dst[pairs[:, 2] >= 0].max() < USERS + ITEMS
+        )
         positive = {(int(s), int(d)) for s, d, label in pairs if label == 1}
         assert positive and positive <= bought
         negative = {(int(s), int(d)) for s, d, label in pairs if label == 0}
@@ -84,7 +117,13 @@ def test_negatives_are_of_the_right_type_and_targets_pass_no_messages(keys: dict
 
 def test_any_number_of_workers_gives_the_same_numbers(tmp_path: Path) -> None:
     def program(comm: Any, keys: dict[str, Any], stored: bool = False) -> list[Any]:
-        trainer = gt.Trainer(graph=gt.load(tmp_path / "store") if stored else graph(), comm=comm, **KEYS, **MINI, **keys)
+        trainer = gt.Trainer(
+            graph=gt.load(tmp_path / "store") if stored else graph(),
+            comm=comm,
+            **KEYS,
+            **MINI,
+            **keys,
+        )
         result = trainer.fit()
         return [*result.metrics.values(), *(p.value for p in trainer.model.parameters())]
 
@@ -102,15 +141,26 @@ def same(found: list[Any], wanted: list[Any]) -> None:
 
 
 def test_relations_and_types_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"link_relation: relation 'sells' is not known; the relations are 0 \(user buys item\), 1"):
+    with pytest.raises(
+        ConfigError,
+        match=r"link_relation: relation 'sells' is not known; the relations are 0 \(user buys item\), 1",
+    ):
         gt.Trainer(graph=graph(), **{**KEYS, "link_relation": "sells"})
     many = [*((f"type {i}", f"has {i}", "thing") for i in range(20)), ("type 3", "has 5", "type 4")]
-    with pytest.raises(ConfigError, match=r"relation: relation 'has5' is not known \(did you mean 'has 5'\?\); the relations are 0 "
-                                          r"\(type 0 has 0 thing\), .*, 11 \(type 11 has 11 thing\), and 9 more$"):
+    with pytest.raises(
+        ConfigError,
+        match=r"relation: relation 'has5' is not known \(did you mean 'has 5'\?\); the relations are 0 "
+        r"\(type 0 has 0 thing\), .*, 11 \(type 11 has 11 thing\), and 9 more$",
+    ):
         relation_code(many, "has5", "relation")
-    with pytest.raises(ConfigError, match=r"'has 5' is not unique; .* of 5 \(type 5 has 5 thing\) or 20 \(type 3 has 5 type 4\)$"):
+    with pytest.raises(
+        ConfigError,
+        match=r"'has 5' is not unique; .* of 5 \(type 5 has 5 thing\) or 20 \(type 3 has 5 type 4\)$",
+    ):
         relation_code(many, "has 5", "relation")
-    with pytest.raises(ConfigError, match="link_relation=buys has no meaning with task=triple, only with link"):
+    with pytest.raises(
+        ConfigError, match="link_relation=buys has no meaning with task=triple, only with link"
+    ):
         gt.Trainer(graph=graph(), task="triple", link_relation="buys")
     mixed = gt.Graph([[0, 1], [1, 2]], 3, x=np.ones((3, 2)), node_columns={"type": [1, 0, 1]})
     with pytest.raises(DataError, match="nodes of one type are not numbered together"):

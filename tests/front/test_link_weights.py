@@ -1,4 +1,5 @@
 """Weights of links and triples in the loss, by an edge column: those of the formula, in training and in evaluation, on any workers."""
+
 from __future__ import annotations
 
 from functools import cache
@@ -14,15 +15,32 @@ from graphtheta.errors import ConfigError, DataError
 
 pytestmark = pytest.mark.reference
 
-KEYS: dict[str, Any] = {"model": "mlp", "layers": 0, "embedding": 6, "dtype": "float64", "backend": "reference", "optimiser": "sgd",
-                        "lr": 0.1, "epochs": 1, "negatives": 3, "eval_negatives": 2, "weight_decay": 0.0, "dropout": 0.0,
-                        "sample_weights": "w"}
+KEYS: dict[str, Any] = {
+    "model": "mlp",
+    "layers": 0,
+    "embedding": 6,
+    "dtype": "float64",
+    "backend": "reference",
+    "optimiser": "sgd",
+    "lr": 0.1,
+    "epochs": 1,
+    "negatives": 3,
+    "eval_negatives": 2,
+    "weight_decay": 0.0,
+    "dropout": 0.0,
+    "sample_weights": "w",
+}
 ALL = {"strategy": "mini", "batch_size": 1000}
 TASKS: dict[str, dict[str, Any]] = {
     "link": {"task": "link"},
     "link softmax": {"task": "link", "link_loss": "softmax", "negatives_from": "batch"},
     "triple": {"task": "triple", "decoder": "distmult"},
-    "triple adversarial": {"task": "triple", "decoder": "rotate", "link_loss": "adversarial", "negative_groups": 2},
+    "triple adversarial": {
+        "task": "triple",
+        "decoder": "rotate",
+        "link_loss": "adversarial",
+        "negative_groups": 2,
+    },
     "triple reciprocal": {"task": "triple", "decoder": "distmult", "reciprocal": True},
 }
 MINI = {"strategy": "mini", "batch_size": 5}
@@ -43,8 +61,14 @@ def plain() -> gt.Graph:
     chosen = rng.permutation(len(a))[:24]
     src, dst = np.where(rng.random(24) < 0.5, (a[chosen], b[chosen]), (b[chosen], a[chosen]))
     part = np.arange(24) % 6
-    return gt.Graph((src, dst), n, edge_train=part < 4, edge_val=part == 4,
-                    edge_test=part == 5, edge_columns={"relation": rng.integers(0, 2, 24), "time": rng.integers(0, 4, 24)})
+    return gt.Graph(
+        (src, dst),
+        n,
+        edge_train=part < 4,
+        edge_val=part == 4,
+        edge_test=part == 5,
+        edge_columns={"relation": rng.integers(0, 2, 24), "time": rng.integers(0, 4, 24)},
+    )
 
 
 def weighted(w: np.ndarray) -> gt.Graph:
@@ -54,7 +78,9 @@ def weighted(w: np.ndarray) -> gt.Graph:
 W = np.random.default_rng(4).integers(0, 5, 24) / 2
 
 
-def run(comm: Any, w: np.ndarray, **keys: Any) -> tuple[list[float], dict[str, float], dict[str, Any]]:
+def run(
+    comm: Any, w: np.ndarray, **keys: Any
+) -> tuple[list[float], dict[str, float], dict[str, Any]]:
     trainer = gt.Trainer(graph=weighted(w), comm=comm, **{**KEYS, **keys})
     # a batch of all links supervises all of them
     trainer.setup.task._supervision = 1
@@ -78,14 +104,23 @@ def test_losses_are_weighted_means_of_those_of_single_links(task: str) -> None:
     # a step of all links has the loss of the initial weights, as an evaluation without a step
     keys = {**ALL, **TASKS[task]}
     trained = of_each(keys, lambda split, found: found[0][0])
-    measured = of_each({**keys, "epochs": 0}, lambda split, found: found[1].get(f"{split}_loss", 0.0))
+    measured = of_each(
+        {**keys, "epochs": 0}, lambda split, found: found[1].get(f"{split}_loss", 0.0)
+    )
     assert len(np.unique(measured.round(12))) > 6
     for size in (1, 3):
-        losses, metrics, _ = run_simulated(size, run, W, **keys, lr=1e-300, partitioner="vertex-cut")[0]
-        for split, each, loss in (("train", trained, losses[0]), ("val", measured, metrics["val_loss"]),
-                                  ("test", measured, metrics["test_loss"])):
+        losses, metrics, _ = run_simulated(
+            size, run, W, **keys, lr=1e-300, partitioner="vertex-cut"
+        )[0]
+        for split, each, loss in (
+            ("train", trained, losses[0]),
+            ("val", measured, metrics["val_loss"]),
+            ("test", measured, metrics["test_loss"]),
+        ):
             rows = getattr(plain(), f"edge_{split}")
-            assert loss == pytest.approx((W[rows] * each[rows]).sum() / W[rows].sum(), rel=1e-9), split
+            assert loss == pytest.approx((W[rows] * each[rows]).sum() / W[rows].sum(), rel=1e-9), (
+                split
+            )
             assert not np.isclose(loss, each[rows].mean())
 
 
@@ -116,7 +151,9 @@ def test_an_own_loss_is_weighted_too() -> None:
     keys = {**ALL, **TASKS["link"], "loss": own, "lr": 1e-300}
     each = of_each(keys, lambda split, found: found[0][0])
     rows = plain().edge_train
-    assert run(SerialComm(), W, **keys)[0][0] == pytest.approx((W[rows] * each[rows]).sum() / W[rows].sum())
+    assert run(SerialComm(), W, **keys)[0][0] == pytest.approx(
+        (W[rows] * each[rows]).sum() / W[rows].sum()
+    )
 
 
 @pytest.mark.parametrize("task", ["link", "triple"])
@@ -124,7 +161,10 @@ def test_wrong_weights_are_an_error(task: str) -> None:
     keys = TASKS[task]
     with pytest.raises(ConfigError, match=r"no such column.*did you mean 'w'"):
         run(SerialComm(), W, **keys, sample_weights="ww")
-    wrong = {"row 3 is -1": np.where(np.arange(24) == 3, -1.0, W), "all training targets weigh 0": np.where(plain().edge_train, 0.0, 1.0)}
+    wrong = {
+        "row 3 is -1": np.where(np.arange(24) == 3, -1.0, W),
+        "all training targets weigh 0": np.where(plain().edge_train, 0.0, 1.0),
+    }
     for words, w in wrong.items():
         with pytest.raises(DataError, match=words):
             run_simulated(2, run, w, **keys)

@@ -1,4 +1,5 @@
 """Two jobs in one folder: the second is refused, whatever became of the first."""
+
 from __future__ import annotations
 
 import os
@@ -37,7 +38,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def holder(tmp_path: Path):
     """Another process that has the folder."""
-    with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path / "run")], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path / "run")], stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None and process.stdout.readline() == b"held\n"
         yield process
         process.kill()
@@ -47,9 +50,14 @@ def test_a_folder_is_taken_until_its_process_is_killed(holder, tmp_path, capsys)
     words = ["train", "--dataset", "ring", "--epochs", "1", "--out", str(tmp_path / "run")]
     for more in ([], ["--resume"]):
         assert main([*words, *more]) == 1
-        assert "another job is writing to this folder; wait until it ends, or choose another folder with --out" in capsys.readouterr().err
+        assert (
+            "another job is writing to this folder; wait until it ends, or choose another folder with --out"
+            in capsys.readouterr().err
+        )
     with pytest.raises(FormatError, match="another job"):
-        gt.Trainer("gcn", dataset="ring", epochs=1, out=str(tmp_path / "run"), checkpoint_every=1).fit()
+        gt.Trainer(
+            "gcn", dataset="ring", epochs=1, out=str(tmp_path / "run"), checkpoint_every=1
+        ).fit()
     assert os.listdir(tmp_path / "run") == [lock.MARKER]
     holder.send_signal(signal.SIGKILL)
     holder.wait()
@@ -77,13 +85,17 @@ def test_it_ends_with_the_block(tmp_path):
 def test_one_that_ends_soon_is_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(lock, "PATIENCE", 60.0)
     code = HOLDER.replace("time.sleep(600)", "time.sleep(0.5)")
-    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None and process.stdout.readline() == b"held\n"
         with exclusive(tmp_path, SerialComm()):
             pass
 
 
-@pytest.mark.parametrize("error", [OSError(37, "No locks available"), OSError(38, "Function not implemented")])
+@pytest.mark.parametrize(
+    "error", [OSError(37, "No locks available"), OSError(38, "Function not implemented")]
+)
 def test_without_locks_jobs_run(tmp_path, monkeypatch, error):
     def no_locks(file, how):
         raise error

@@ -1,4 +1,5 @@
 """Loggers, against small stand-ins of the packages they write to."""
+
 from __future__ import annotations
 
 import re
@@ -24,11 +25,15 @@ class Recorder:
         self.calls: list[tuple[Any, ...]] = []
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *args, **keys: self.calls.append((name, *args, keys) if keys else (name, *args))
+        return lambda *args, **keys: self.calls.append(
+            (name, *args, keys) if keys else (name, *args)
+        )
 
 
 def fitted(comm: Any, logger: Any, **options: Any) -> gt.Result:
-    trainer = gt.Trainer("gcn", GRAPH, comm=comm, epochs=4, eval_every=2, hidden=4, backend="reference")
+    trainer = gt.Trainer(
+        "gcn", GRAPH, comm=comm, epochs=4, eval_every=2, hidden=4, backend="reference"
+    )
     return trainer.fit(callbacks=[logger(trainer, **options)])
 
 
@@ -44,7 +49,9 @@ def test_tensorboard_has_every_metric_by_update(monkeypatch: pytest.MonkeyPatch)
     # one of two workers writes
     ((folder, recorder),) = writers
     assert folder == "events" and recorder.calls[-1] == ("close",)
-    assert [c[2:] for c in recorder.calls if c[1:2] == ("val/accuracy",)] == [(row["val_accuracy"], row["step"]) for row in result.history]
+    assert [c[2:] for c in recorder.calls if c[1:2] == ("val/accuracy",)] == [
+        (row["val_accuracy"], row["step"]) for row in result.history
+    ]
     assert ("add_scalar", "loss", result.history[0]["loss"], 2) in recorder.calls
     assert {c[1] for c in recorder.calls[:-1]} >= {"train/f1_macro", "test/ece", "seconds"}
 
@@ -53,15 +60,32 @@ def test_mlflow_has_the_keys_of_the_job_and_the_metrics(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "mlflow", mlflow := Recorder())
     result = run_simulated(2, fitted, gt.MLflow, experiment="graphs", uri="runs")[0]
     names = [call[0] for call in mlflow.calls]
-    assert names == ["set_tracking_uri", "set_experiment", "start_run", "log_params", "log_metrics", "log_metrics", "log_metric", "end_run"]
+    assert names == [
+        "set_tracking_uri",
+        "set_experiment",
+        "start_run",
+        "log_params",
+        "log_metrics",
+        "log_metrics",
+        "log_metric",
+        "end_run",
+    ]
     assert mlflow.calls[3][1]["epochs"] == "4" and mlflow.calls[3][1]["model"] == "gcn"
     _, metrics, keys = mlflow.calls[4]
-    assert keys == {"step": 2} and metrics["val_accuracy"] == result.history[0]["val_accuracy"] and "epoch" not in metrics
+    assert (
+        keys == {"step": 2}
+        and metrics["val_accuracy"] == result.history[0]["val_accuracy"]
+        and "epoch" not in metrics
+    )
     assert mlflow.calls[6] == ("log_metric", "best_epoch", result.best_epoch)
 
 
-@pytest.mark.parametrize("logger, package", [(gt.TensorBoard, "tensorboardX"), (gt.MLflow, "mlflow")])
-def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, logger: Any, package: str) -> None:
+@pytest.mark.parametrize(
+    "logger, package", [(gt.TensorBoard, "tensorboardX"), (gt.MLflow, "mlflow")]
+)
+def test_a_package_that_is_not_installed_is_named(
+    monkeypatch: pytest.MonkeyPatch, logger: Any, package: str
+) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigError, match=f"pip install {package}"):
         run_simulated(1, fitted, logger)
@@ -74,7 +98,11 @@ def test_the_sweep_of_the_documentation_runs(capsys: pytest.CaptureFixture[str])
     found = re.search(r"```text\n(import optuna\n.*?)```", page, re.DOTALL)
     assert found is not None
     code = found[1]
-    smaller = {'"cora"': '"sbm:n_nodes=80,n_edges=200"', "epochs=100": "epochs=2, backend='reference'", "n_trials=30": "n_trials=2"}
+    smaller = {
+        '"cora"': '"sbm:n_nodes=80,n_edges=200"',
+        "epochs=100": "epochs=2, backend='reference'",
+        "n_trials=30": "n_trials=2",
+    }
     for old, new in smaller.items():
         assert old in code
         code = code.replace(old, new)

@@ -1,4 +1,5 @@
 """Views expanded together are those expanded one by one, to the bit, with fewer messages and features."""
+
 from __future__ import annotations
 
 import json
@@ -13,10 +14,20 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
 
 GRAPH = gt.load("sbm:n_nodes=200,n_edges=900")
-GRAPH = GRAPH.replace(edge_columns={"w": 1 + np.arange(GRAPH.n_edges) % 3, "time": np.arange(GRAPH.n_edges) % 50},
-                      node_columns={"time": 20 + np.arange(200) % 30})
-KEYS = {"model": "sage", "strategy": "mini", "batch_size": 8, "dtype": "float64", "dropout": 0.0, "hidden": 4, "backend": "reference",
-        "fanout": "3,2"}
+GRAPH = GRAPH.replace(
+    edge_columns={"w": 1 + np.arange(GRAPH.n_edges) % 3, "time": np.arange(GRAPH.n_edges) % 50},
+    node_columns={"time": 20 + np.arange(200) % 30},
+)
+KEYS = {
+    "model": "sage",
+    "strategy": "mini",
+    "batch_size": 8,
+    "dtype": "float64",
+    "dropout": 0.0,
+    "hidden": 4,
+    "backend": "reference",
+    "fanout": "3,2",
+}
 
 
 def trained(comm, epochs=2, **keys):
@@ -29,16 +40,42 @@ def losses(comm, **keys):
     return trained(comm, **keys)[0]
 
 
-@pytest.mark.parametrize("keys", [
-    {"mode": "cooperative", "replace": True}, {"mode": "cooperative", "sampler": "labor:star=yes,kappa=3"},
-    {"mode": "cooperative", "sampler": "ladies", "fanout": "9,9", "views_in_flight": 3, "staleness": 2},
-    {"mode": "cooperative", "sampler": "saint_walk:roots=5,normalise=no", "fanout": "", "batch_size": 0},
-    {"mode": "cooperative", "strategy": "cluster", "clusters": 6, "batch_size": 0, "fanout": ""},
-    {"mode": "cooperative", "task": "link", "batch_size": 200},
-    {"fanout": ""}, {"sampler": "weighted:weight=w"}, {"sampler": "temporal"}, {"sampler": "labor"},
-    {"sampler": "pladies", "fanout": "9,9"}, {"order": "proximity:sequences=2", "precompute": True},
-    {"views_in_flight": 3, "staleness": 2},
-], ids=str)
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"mode": "cooperative", "replace": True},
+        {"mode": "cooperative", "sampler": "labor:star=yes,kappa=3"},
+        {
+            "mode": "cooperative",
+            "sampler": "ladies",
+            "fanout": "9,9",
+            "views_in_flight": 3,
+            "staleness": 2,
+        },
+        {
+            "mode": "cooperative",
+            "sampler": "saint_walk:roots=5,normalise=no",
+            "fanout": "",
+            "batch_size": 0,
+        },
+        {
+            "mode": "cooperative",
+            "strategy": "cluster",
+            "clusters": 6,
+            "batch_size": 0,
+            "fanout": "",
+        },
+        {"mode": "cooperative", "task": "link", "batch_size": 200},
+        {"fanout": ""},
+        {"sampler": "weighted:weight=w"},
+        {"sampler": "temporal"},
+        {"sampler": "labor"},
+        {"sampler": "pladies", "fanout": "9,9"},
+        {"order": "proximity:sequences=2", "precompute": True},
+        {"views_in_flight": 3, "staleness": 2},
+    ],
+    ids=str,
+)
 def test_numbers_are_those_of_views_made_one_by_one(keys):
     keys = {"mode": "independent", "views_per_step": 2, "epochs": 1, **keys}
     fetch = 2 * (keys["mode"] == "independent")
@@ -53,23 +90,44 @@ def test_any_size_on_any_workers(size):
     one = run_simulated(size, losses, mode="independent", **keys)[0]
     np.testing.assert_allclose(one, expected, rtol=1e-9)
     for macrobatch, fetch in ((2, 1), ("auto", 0)):
-        assert run_simulated(size, losses, mode="independent", macrobatch=macrobatch, fetch_batch=fetch, **keys)[0] == one
+        assert (
+            run_simulated(
+                size, losses, mode="independent", macrobatch=macrobatch, fetch_batch=fetch, **keys
+            )[0]
+            == one
+        )
 
 
 def test_parts_of_an_epoch_share_their_macrobatch():
     def program(comm, macrobatch):
-        trainer = gt.Trainer(graph=GRAPH, comm=comm, **KEYS, mode="independent", views_per_step=2, macrobatch=macrobatch)
-        found = [trainer.training.run(0, *part).tolist() for part in ((0, 2), (2, 4), (4, 6), (0, 6))]
+        trainer = gt.Trainer(
+            graph=GRAPH,
+            comm=comm,
+            **KEYS,
+            mode="independent",
+            views_per_step=2,
+            macrobatch=macrobatch,
+        )
+        found = [
+            trainer.training.run(0, *part).tolist() for part in ((0, 2), (2, 4), (4, 6), (0, 6))
+        ]
         return found, trainer.macrobatches and trainer.macrobatches.expanded
 
-    (plain, _), (parts, expanded) = (run_simulated(2, program, macrobatch)[0] for macrobatch in (1, 3))
+    (plain, _), (parts, expanded) = (
+        run_simulated(2, program, macrobatch)[0] for macrobatch in (1, 3)
+    )
     # six views, which are made again after they were taken
     assert parts == plain and expanded == 12
 
 
 def test_a_resumed_run_expands_the_rest_of_its_macrobatch():
     def program(comm):
-        first, again = (gt.Trainer(graph=GRAPH, comm=comm, **KEYS, mode="independent", views_per_step=2, macrobatch=3) for _ in range(2))
+        first, again = (
+            gt.Trainer(
+                graph=GRAPH, comm=comm, **KEYS, mode="independent", views_per_step=2, macrobatch=3
+            )
+            for _ in range(2)
+        )
         first.training.run(0, 0, 2)
         again.training.load_state(first.training.state())
         assert np.array_equal(again.training.run(0, 2, 6), first.training.run(0, 2, 6))
@@ -90,7 +148,11 @@ def test_messages_and_features_are_saved():
     assert "in place of" in str(few) and few.row_bytes == GRAPH.x.shape[1] * 8
 
 
-@pytest.mark.parametrize("keys", [{"macrobatch": 3}, {"macrobatch": "auto", "fetch_batch": 1, "views_in_flight": 2}], ids=str)
+@pytest.mark.parametrize(
+    "keys",
+    [{"macrobatch": 3}, {"macrobatch": "auto", "fetch_batch": 1, "views_in_flight": 2}],
+    ids=str,
+)
 def test_a_cache_foresees_what_a_macrobatch_has_expanded(keys, monkeypatch):
     def program(comm, **more):
         found, trainer = trained(comm, **same, **more)
@@ -109,22 +171,51 @@ def test_a_cache_foresees_what_a_macrobatch_has_expanded(keys, monkeypatch):
 
 
 def test_the_command_reports_what_was_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    words = ["train", "--dataset", "sbm:n_nodes=200,n_edges=900", "--strategy", "mini", "--batch-size", "20", "--fanout", "3",
-             "--epochs", "1", "--backend", "reference", "--macrobatch", "auto", "--out", str(tmp_path)]
+    words = [
+        "train",
+        "--dataset",
+        "sbm:n_nodes=200,n_edges=900",
+        "--strategy",
+        "mini",
+        "--batch-size",
+        "20",
+        "--fanout",
+        "3",
+        "--epochs",
+        "1",
+        "--backend",
+        "reference",
+        "--macrobatch",
+        "auto",
+        "--out",
+        str(tmp_path),
+    ]
     assert main(words) == 0
     told = capsys.readouterr().out
-    assert "macrobatch=auto: " in told and "groups of views of an epoch are expanded together" in told
+    assert (
+        "macrobatch=auto: " in told and "groups of views of an epoch are expanded together" in told
+    )
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["macrobatch"]["size"] == result["macrobatch"]["views"] > 1
 
 
-@pytest.mark.parametrize("keys, message", [
-    ({"macrobatch": 0}, "macrobatch: got 0, expected a number of at least 1, or auto"),
-    ({"macrobatch": "many"}, "expected a number of at least 1, or auto"),
-    ({"macrobatch": 2, "strategy": "global", "batch_size": 0, "fanout": ""}, "macrobatch=2 has no meaning with strategy=global"),
-    ({"macrobatch": 2, "fetch_batch": 2}, "fetch_batch=2 has no meaning with mode=cooperative"),
-    ({"macrobatch": 2, "fetch_batch": 3, "mode": "independent"}, "fetch_batch=3 is more than macrobatch=2"),
-], ids=str)
+@pytest.mark.parametrize(
+    "keys, message",
+    [
+        ({"macrobatch": 0}, "macrobatch: got 0, expected a number of at least 1, or auto"),
+        ({"macrobatch": "many"}, "expected a number of at least 1, or auto"),
+        (
+            {"macrobatch": 2, "strategy": "global", "batch_size": 0, "fanout": ""},
+            "macrobatch=2 has no meaning with strategy=global",
+        ),
+        ({"macrobatch": 2, "fetch_batch": 2}, "fetch_batch=2 has no meaning with mode=cooperative"),
+        (
+            {"macrobatch": 2, "fetch_batch": 3, "mode": "independent"},
+            "fetch_batch=3 is more than macrobatch=2",
+        ),
+    ],
+    ids=str,
+)
 def test_bad_keys_are_refused(keys, message):
     with pytest.raises(ConfigError, match=message):
         gt.Trainer(graph=GRAPH, **{**KEYS, **keys})

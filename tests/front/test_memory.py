@@ -1,4 +1,5 @@
 """The memory bound of a job is above its peak, whatever it scores, and not far above."""
+
 from __future__ import annotations
 
 import sys
@@ -25,7 +26,9 @@ def test_the_bound_is_above_the_peak(name):
     assert peak - BESIDE <= most < 8 * peak, f"peak {peak >> 20} MiB, bound {most >> 20} MiB"
 
 
-@pytest.mark.parametrize("keys", [{"negatives": 300}, {"eval_negatives": 300}, {"rank_all": True}], ids=str)
+@pytest.mark.parametrize(
+    "keys", [{"negatives": 300}, {"eval_negatives": 300}, {"rank_all": True}], ids=str
+)
 def test_a_job_is_refused_for_the_pairs_that_it_scores(keys, monkeypatch):
     make, n, m, _ = JOBS["links"]
     graph = make(n, m)

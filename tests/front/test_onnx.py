@@ -1,4 +1,5 @@
 """Dense parts of models as ONNX: the numbers of onnxruntime are those of this package. Skipped without both packages."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -18,7 +19,9 @@ ROWS = 7
 
 def run(model: Any, **given: np.ndarray) -> list[np.ndarray]:
     runtime = pytest.importorskip("onnxruntime")
-    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = runtime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     # inputs of decoders have names such as "src.h"
     return list(session.run(None, {name.replace("_", "."): x for name, x in given.items()}))
 
@@ -35,7 +38,11 @@ def values(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
 def close(found: np.ndarray, wanted: Any) -> None:
     wanted = np.asarray(wanted)
     assert found.shape == wanted.shape and found.dtype == wanted.dtype
-    np.testing.assert_allclose(found, wanted, atol=(1e-5 if found.dtype == np.float32 else 1e-12) * max(1, np.abs(wanted).max()))
+    np.testing.assert_allclose(
+        found,
+        wanted,
+        atol=(1e-5 if found.dtype == np.float32 else 1e-12) * max(1, np.abs(wanted).max()),
+    )
 
 
 def randomised(module: Any, dtype: str = "float32") -> Any:
@@ -46,8 +53,16 @@ def randomised(module: Any, dtype: str = "float32") -> Any:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("keys", [{"norm": "layer", "activation": "gelu"}, {"activation": "elu"}, {"activation": "tanh"},
-                                  {"activation": "leaky_relu", "norm": "layer", "dropout": 0.5}], ids=str)
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"norm": "layer", "activation": "gelu"},
+        {"activation": "elu"},
+        {"activation": "tanh"},
+        {"activation": "leaky_relu", "norm": "layer", "dropout": 0.5},
+    ],
+    ids=str,
+)
 def test_perceptrons(keys: dict[str, Any], dtype: str) -> None:
     with dtype_scope(dtype), init_scope(0):
         mlp = randomised(gt.MLP(5, (6, 4), (2, 3), **keys), dtype)
@@ -60,8 +75,14 @@ def test_perceptrons(keys: dict[str, Any], dtype: str) -> None:
     close(out, getattr(wanted, "value", wanted))
 
 
-@pytest.mark.parametrize("keys", [{}, {"norm": "batch", "residual": True, "layers": 3}, {"norm": "layer", "jumping": "concat"}], ids=str)
-def test_a_trained_network_without_edges_predicts_the_same(keys: dict[str, Any], tmp_path: Any) -> None:
+@pytest.mark.parametrize(
+    "keys",
+    [{}, {"norm": "batch", "residual": True, "layers": 3}, {"norm": "layer", "jumping": "concat"}],
+    ids=str,
+)
+def test_a_trained_network_without_edges_predicts_the_same(
+    keys: dict[str, Any], tmp_path: Any
+) -> None:
     graph = gt.load("sbm:n_nodes=60,n_edges=200")
     trainer = gt.Trainer("mlp", graph, epochs=3, hidden=6, **keys)
     trainer.fit()
@@ -81,10 +102,21 @@ def test_decoders_score_pairs() -> None:
         edge = randomised(models.EdgeDecoder(4, 2, 3, hidden=(5,)))
         hadamard = randomised(models.HadamardDecoder(4, hidden=(5,)))
     weights, biases = [p.value for p in edge.mlp.weights], [p.value for p in edge.mlp.biases]
-    hidden = np.maximum(src @ weights[0] + dst @ edge.weight_dst.value + attr @ edge.weight_edge.value + biases[0], 0)
-    found = run(exported(edge, {"src.h": 4, "dst.h": 4, "edge.attr": 3}), src_h=src, dst_h=dst, edge_attr=attr)[0]
+    hidden = np.maximum(
+        src @ weights[0] + dst @ edge.weight_dst.value + attr @ edge.weight_edge.value + biases[0],
+        0,
+    )
+    found = run(
+        exported(edge, {"src.h": 4, "dst.h": 4, "edge.attr": 3}),
+        src_h=src,
+        dst_h=dst,
+        edge_attr=attr,
+    )[0]
     close(found, hidden @ weights[1] + biases[1])
-    weights, biases = [p.value for p in hadamard.mlp.weights], [p.value for p in hadamard.mlp.biases]
+    weights, biases = (
+        [p.value for p in hadamard.mlp.weights],
+        [p.value for p in hadamard.mlp.biases],
+    )
     found = run(exported(hadamard, {"src.h": 4, "dst.h": 4}), src_h=src, dst_h=dst)[0]
     close(found, (np.maximum(src * dst @ weights[0] + biases[0], 0) @ weights[1] + biases[1])[:, 0])
 
@@ -100,8 +132,15 @@ def test_stages_of_layers() -> None:
     close(z, wanted)
     close(s, (wanted * gat.att_src.value).sum(-1))
     close(t, (wanted * gat.att_dst.value).sum(-1))
-    z, total, (norm,), stats = values(6, seed=4), values(6, seed=3), gin.mlp.norms, gin.mlp.norms[0].stats
-    normed = (z + total - stats.mean) / np.sqrt(stats.var + 1e-5) * norm.gamma.value + norm.beta.value
+    z, total, (norm,), stats = (
+        values(6, seed=4),
+        values(6, seed=3),
+        gin.mlp.norms,
+        gin.mlp.norms[0].stats,
+    )
+    normed = (z + total - stats.mean) / np.sqrt(
+        stats.var + 1e-5
+    ) * norm.gamma.value + norm.beta.value
     (out,) = run(exported(gin, {"z": 6, "total": 6}, stage="apply"), z=z, total=total)
     close(out, np.maximum(normed, 0) @ gin.mlp.weights[1].value + gin.mlp.biases[1].value)
 
@@ -114,15 +153,36 @@ class Many(gt.Module):
 
     def __call__(self, x: Any) -> Any:
         a = x * self.w
-        parts = [gt.exp(-gt.absolute(a)), gt.log(gt.square(a) + 1.0), gt.sqrt(gt.absolute(a) + 0.5), gt.sin(a) * gt.cos(a),
-                 gt.softmax(a, axis=-1), gt.where(a > 0, a, gt.softplus(a)), gt.clip(a, -0.5, 0.5), gt.clip(a, None, 0.1),
-                 gt.sigmoid(a) ** 2.0, (gt.absolute(a) + 0.1) ** self.p, gt.maximum(a, 0.2) + gt.minimum(a, self.w), (a <= 0.1) * a,
-                 gt.where((a > 0) & ~(a > 1), 1.0, a), gt.layer_norm(a, self.p, self.w)]
-        joined = gt.stack(parts, axis=-2)                     # [n, 14, 4]
+        parts = [
+            gt.exp(-gt.absolute(a)),
+            gt.log(gt.square(a) + 1.0),
+            gt.sqrt(gt.absolute(a) + 0.5),
+            gt.sin(a) * gt.cos(a),
+            gt.softmax(a, axis=-1),
+            gt.where(a > 0, a, gt.softplus(a)),
+            gt.clip(a, -0.5, 0.5),
+            gt.clip(a, None, 0.1),
+            gt.sigmoid(a) ** 2.0,
+            (gt.absolute(a) + 0.1) ** self.p,
+            gt.maximum(a, 0.2) + gt.minimum(a, self.w),
+            (a <= 0.1) * a,
+            gt.where((a > 0) & ~(a > 1), 1.0, a),
+            gt.layer_norm(a, self.p, self.w),
+        ]
+        joined = gt.stack(parts, axis=-2)  # [n, 14, 4]
         taken = [joined[..., 1:9:2, :], joined[..., [0, 3, 3], :], joined[:, -2:, ::-1]]
         small = gt.concat([gt.flatten(t) for t in taken])
-        return gt.concat([small, joined.max(-1), joined.mean(-2), joined[..., 3, 1:], a[..., None, 0], self.w,
-                          joined.min((-1, -2))[..., None]])
+        return gt.concat(
+            [
+                small,
+                joined.max(-1),
+                joined.mean(-2),
+                joined[..., 3, 1:],
+                a[..., None, 0],
+                self.w,
+                joined.min((-1, -2))[..., None],
+            ]
+        )
 
 
 def test_operations() -> None:
@@ -137,7 +197,9 @@ def test_operations() -> None:
 def test_errors() -> None:
     with dtype_scope("float32"):
         gcn = models.build_model("gcn", 4, 3)
-    with pytest.raises(ConfigError, match="the network has GCN, which reads edges; export its parts"):
+    with pytest.raises(
+        ConfigError, match="the network has GCN, which reads edges; export its parts"
+    ):
         gt.to_onnx(gcn, 4)
     with pytest.raises(ConfigError, match=r"sums over edges.*stage='transform'"):
         gt.to_onnx(gcn.layers[0], 4)

@@ -1,4 +1,5 @@
 """A loop of one's own, and what may be chosen in it: the numbers of ``fit``, on any number of workers."""
+
 from __future__ import annotations
 
 import math
@@ -18,7 +19,9 @@ from graphtheta.train.loop.schedule import cosine, step, warm_up
 pytestmark = pytest.mark.reference
 
 
-def own(comm: Any, per_step: int = 1, epochs: int = 2, **keys: Any) -> tuple[list[float], dict[str, np.ndarray], dict[str, float]]:
+def own(
+    comm: Any, per_step: int = 1, epochs: int = 2, **keys: Any
+) -> tuple[list[float], dict[str, np.ndarray], dict[str, float]]:
     """The plain loop."""
     run, losses = gt.Run(graph=GRAPH, comm=comm, **{**KEYS, **keys}), []
     for epoch in range(epochs):
@@ -31,19 +34,34 @@ def own(comm: Any, per_step: int = 1, epochs: int = 2, **keys: Any) -> tuple[lis
     return losses, weights(run), run.measure()
 
 
-def fitted(comm: Any, epochs: int = 2, **keys: Any) -> tuple[list[float], dict[str, np.ndarray], dict[str, float]]:
+def fitted(
+    comm: Any, epochs: int = 2, **keys: Any
+) -> tuple[list[float], dict[str, np.ndarray], dict[str, float]]:
     """The same by the trainer, without the best weights."""
     trainer = gt.Trainer(graph=GRAPH, comm=comm, **{**KEYS, **keys})
     losses: list[float] = []
     for epoch in range(epochs):
-        losses += trainer.summed(trainer.training.run(epoch, 0, trainer.strategy.steps_per_epoch), 0, [])[0].tolist()
+        losses += trainer.summed(
+            trainer.training.run(epoch, 0, trainer.strategy.steps_per_epoch), 0, []
+        )[0].tolist()
     return losses, weights(trainer), trainer.measure()
 
 
 PLAIN: dict[str, dict[str, Any]] = {
-    "global": {"epochs": 3}, "mini": MINI, "two views": {**MINI, "per_step": 2}, "link": {**LINK, "epochs": 1},
-    "scheduled": {**MINI, "lr_schedule": "cosine", "lr_decay_updates": 9, "lr_warmup_updates": 3, "clip_norm": 0.5, "optimiser": "adamw",
-                  "momentum": 0.0, "norm": "layer"},
+    "global": {"epochs": 3},
+    "mini": MINI,
+    "two views": {**MINI, "per_step": 2},
+    "link": {**LINK, "epochs": 1},
+    "scheduled": {
+        **MINI,
+        "lr_schedule": "cosine",
+        "lr_decay_updates": 9,
+        "lr_warmup_updates": 3,
+        "clip_norm": 0.5,
+        "optimiser": "adamw",
+        "momentum": 0.0,
+        "norm": "layer",
+    },
     "precompute": {"precompute": True, "dropout": 0.0, "recompute": True},
 }
 
@@ -55,7 +73,9 @@ def test_the_plain_loop_is_fit_to_the_bit(name: str, size: int) -> None:
     per_step, epochs = keys.pop("per_step", 1), keys.pop("epochs", 2)
     mine = run_simulated(size, own, per_step, epochs, **keys)
     theirs = run_simulated(size, fitted, epochs, views_per_step=per_step, **keys)
-    for (losses, state, metrics), (expected, theirs_state, theirs_metrics) in zip(mine, theirs, strict=True):
+    for (losses, state, metrics), (expected, theirs_state, theirs_metrics) in zip(
+        mine, theirs, strict=True
+    ):
         assert losses == expected and same(state, theirs_state) and metrics == theirs_metrics
     assert mine[0][0] == mine[-1][0]
 
@@ -68,7 +88,12 @@ def test_the_loop_does_not_depend_on_workers() -> None:
 
 def test_a_penalty_on_parameters_counts_once() -> None:
     def program(comm: Any) -> tuple[float, dict[str, np.ndarray]]:
-        run = gt.Run(graph=GRAPH, comm=comm, freeze="layers.1.*", **{**KEYS, "dropout": 0.0, "weight_decay": 0.0, "clip_norm": 0.2})
+        run = gt.Run(
+            graph=GRAPH,
+            comm=comm,
+            freeze="layers.1.*",
+            **{**KEYS, "dropout": 0.0, "weight_decay": 0.0, "clip_norm": 0.2},
+        )
         view = next(run.views(0))
         loss = run.loss(run.forward(view), view)
         for p in run.model.parameters():
@@ -84,7 +109,9 @@ def test_a_penalty_on_parameters_counts_once() -> None:
 
 def test_the_order_of_the_steps_is_checked() -> None:
     run = gt.Run(graph=GRAPH, **KEYS)
-    with pytest.raises(TapeError, match=r"step: there are no gradients; call backward\(loss\) first"):
+    with pytest.raises(
+        TapeError, match=r"step: there are no gradients; call backward\(loss\) first"
+    ):
         run.step()
     view = next(run.views(0))
     loss = run.loss(run.forward(view), view)
@@ -101,7 +128,10 @@ def test_the_order_of_the_steps_is_checked() -> None:
 
 
 def test_keys_of_fit_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"epochs=3 has no meaning for gt\.Run; a custom loop does not read it; drop it, or use"):
+    with pytest.raises(
+        ConfigError,
+        match=r"epochs=3 has no meaning for gt\.Run; a custom loop does not read it; drop it, or use",
+    ):
         gt.Run(graph=GRAPH, epochs=3)
 
 
@@ -144,12 +174,18 @@ def test_one_model_serves_runs_with_other_settings_at_once(size: int) -> None:
         given = {name: x for name, x in keys.items() if name not in options}
         second = gt.Trainer(model, GRAPH, comm=comm, freeze="layers.0.*", **given)
         assert len(first.probe.layers) == 1 and len(second.probe.layers) == 2
-        np.testing.assert_allclose([*first.measure().values()], [*second.measure().values()], rtol=1e-9)
+        np.testing.assert_allclose(
+            [*first.measure().values()], [*second.measure().values()], rtol=1e-9
+        )
         first.train_epoch(0)
         second.train_epoch(0)
         first.train_epoch(1)
-        np.testing.assert_allclose([*first.measure().values()], [*second.measure().values()], rtol=1e-9)
-        assert set(vars(model.layers[0])) == before and all(p.requires_grad for p in model.parameters())
+        np.testing.assert_allclose(
+            [*first.measure().values()], [*second.measure().values()], rtol=1e-9
+        )
+        assert set(vars(model.layers[0])) == before and all(
+            p.requires_grad for p in model.parameters()
+        )
 
     run_simulated(size, program)
 
@@ -160,7 +196,9 @@ def test_one_model_serves_runs_with_other_settings_at_once(size: int) -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_values_of_layers_by_original_id(size: int) -> None:
     names = np.array([f"n{i}" for i in np.random.default_rng(0).permutation(GRAPH.n_nodes)])
-    graph = graphs.random_graph(60, 260, edge_y=None, edge_train=None, edge_val=None, edge_test=None, node_ids=names)
+    graph = graphs.random_graph(
+        60, 260, edge_y=None, edge_train=None, edge_val=None, edge_test=None, node_ids=names
+    )
 
     def program(comm: Any) -> Any:
         run = gt.Run("sage", graph, comm=comm, **KEYS)
@@ -170,8 +208,14 @@ def test_values_of_layers_by_original_id(size: int) -> None:
             with pytest.raises(ConfigError, match="embed: "):
                 run.embed(layer=layer)
         first = run.model.layers[0]
-        return (run.embed(), run.predict(), run.embed(["n5", "n3"], layer=0), run.embed(layer="layers.0"), run.embed(layer=first),
-                gt.Run(graph=graph, comm=comm, **{**KEYS, **LINK}).embed(["n5"]))
+        return (
+            run.embed(),
+            run.predict(),
+            run.embed(["n5", "n3"], layer=0),
+            run.embed(layer="layers.0"),
+            run.embed(layer=first),
+            gt.Run(graph=graph, comm=comm, **{**KEYS, **LINK}).embed(["n5"]),
+        )
 
     found = run_simulated(size, program)
     assert all(x is None for rank in found[1:] for x in rank)
@@ -192,9 +236,13 @@ def test_schedules() -> None:
     assert [round(cosine(4)(i), 3) for i in range(6)] == [1, 0.854, 0.5, 0.146, 0, 0]
     assert [step(2, 0.5)(i) for i in range(5)] == [1, 1, 0.5, 0.5, 0.25]
     assert [warm_up(2, step(1, 0.5))(i) for i in range(5)] == [0.5, 1, 1, 0.5, 0.25]
-    with pytest.raises(ConfigError, match="lr_schedule=cosine needs a number of updates; give --lr-decay-updates"):
+    with pytest.raises(
+        ConfigError, match="lr_schedule=cosine needs a number of updates; give --lr-decay-updates"
+    ):
         gt.Job(lr_schedule="cosine")
-    with pytest.raises(ConfigError, match=r"lr_decay=0\.5 has no meaning with lr_schedule=constant"):
+    with pytest.raises(
+        ConfigError, match=r"lr_decay=0\.5 has no meaning with lr_schedule=constant"
+    ):
         gt.Job(lr_decay=0.5)
     with pytest.raises(ConfigError, match="lr_schedule gives -1 for update 0"):
         gt.Trainer(graph=GRAPH, lr_schedule=lambda update: -1, **KEYS).train_epoch(0)
@@ -212,9 +260,14 @@ def test_an_update_follows_schedule_groups_and_clipping(size: int) -> None:
         return {name: x - before[name] for name, x in weights(trainer).items()}
 
     def program(comm: Any) -> list[dict[str, np.ndarray]]:
-        return [moved(comm), moved(comm, clip_norm=0.01), moved(comm, lr_schedule=lambda update: 0.5 if update == 0 else 9),
-                moved(comm, groups={"layers.0.*": {"lr": 0.25}, "*.bias": {"lr": 0.0}}),
-                moved(comm, groups={"layers.1.weight": {"weight_decay": 0.1}}), moved(comm, lr_warmup_updates=4)]
+        return [
+            moved(comm),
+            moved(comm, clip_norm=0.01),
+            moved(comm, lr_schedule=lambda update: 0.5 if update == 0 else 9),
+            moved(comm, groups={"layers.0.*": {"lr": 0.25}, "*.bias": {"lr": 0.0}}),
+            moved(comm, groups={"layers.1.weight": {"weight_decay": 0.1}}),
+            moved(comm, lr_warmup_updates=4),
+        ]
 
     plain, clipped, half, groups, decayed, warm = run_simulated(size, program)[0]
     norm = np.sqrt(sum(np.square(x / 0.5).sum() for x in plain.values()))
@@ -229,9 +282,17 @@ def test_an_update_follows_schedule_groups_and_clipping(size: int) -> None:
 
 
 def test_groups_and_choices_that_mean_nothing_are_refused() -> None:
-    for keys, message in (({"groups": {"head.*": {"lr": 1}}}, "groups: the pattern 'head.*' matches no parameter of Network"),
-                          ({"groups": {"*": {"weightdecay": 1}}}, r"sets 'weightdecay' \(did you mean 'weight_decay'\?\)"),
-                          ({"freeze": ["nothing"]}, "freeze: the pattern 'nothing' matches no parameter")):
+    for keys, message in (
+        (
+            {"groups": {"head.*": {"lr": 1}}},
+            "groups: the pattern 'head.*' matches no parameter of Network",
+        ),
+        (
+            {"groups": {"*": {"weightdecay": 1}}},
+            r"sets 'weightdecay' \(did you mean 'weight_decay'\?\)",
+        ),
+        ({"freeze": ["nothing"]}, "freeze: the pattern 'nothing' matches no parameter"),
+    ):
         with pytest.raises(ConfigError, match=message):
             gt.Trainer(graph=GRAPH, **KEYS, **keys)
 
@@ -301,13 +362,26 @@ def test_callbacks_see_the_run_and_change_no_number(size: int) -> None:
         mine = [Notes(callback.stop) for callback in callbacks]
         trainer = gt.Trainer(graph=GRAPH, comm=comm, **keys)
         result = trainer.fit(callbacks=mine)
-        return weights(trainer), [row["loss"] for row in result.history], [callback.seen for callback in mine], trainer.step
+        return (
+            weights(trainer),
+            [row["loss"] for row in result.history],
+            [callback.seen for callback in mine],
+            trainer.step,
+        )
 
-    plain, (state, losses, (seen,), steps) = run_simulated(size, program)[0], run_simulated(size, program, Notes())[0]
+    plain, (state, losses, (seen,), steps) = (
+        run_simulated(size, program)[0],
+        run_simulated(size, program, Notes())[0],
+    )
     assert same(plain[0], state) and plain[1] == losses
     per = steps // 4
-    assert [s for s in seen if s[0] == "step"] == [("step", 1 + i // per, 1 + i) for i in range(steps)]
-    assert [s for s in seen if s[0] == "evaluation"] == [("evaluation", 2, 2 * per), ("evaluation", 4, steps)]
+    assert [s for s in seen if s[0] == "step"] == [
+        ("step", 1 + i // per, 1 + i) for i in range(steps)
+    ]
+    assert [s for s in seen if s[0] == "evaluation"] == [
+        ("evaluation", 2, 2 * per),
+        ("evaluation", 4, steps),
+    ]
     assert [s[1] for s in seen if s[0] == "epoch"] == [1, 2, 3, 4] and seen[-1][0] == "end"
     stopped = run_simulated(size, program, Notes(), Notes(("step", per + 1)))
     assert all(rank[3] == per + 1 for rank in stopped)
@@ -329,7 +403,9 @@ def test_one_worker_may_end_the_run() -> None:
         gt.Trainer(graph=GRAPH, **KEYS).fit(callbacks=[gt.Job()])
 
 
-def test_a_run_that_a_callback_ended_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_a_callback_ended_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     keys = {**KEYS, "epochs": 5, "checkpoint_every": 1, "out": "run"}
     gt.Trainer(graph=GRAPH, **keys).fit(callbacks=[Notes(("epoch", 2))])

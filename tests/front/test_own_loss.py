@@ -1,4 +1,5 @@
 """Losses of one's own: the mean over all rows that count, on any number of workers."""
+
 from __future__ import annotations
 
 import math
@@ -31,7 +32,9 @@ def ranking(out: Any, y: Any) -> Any:
     return gt.softplus(out[..., 1:] - out[..., :1])
 
 
-def losses_of(comm: Any, graph: gt.Graph = GRAPH, **keys: Any) -> tuple[list[float], dict[str, np.ndarray], dict[str, float]]:
+def losses_of(
+    comm: Any, graph: gt.Graph = GRAPH, **keys: Any
+) -> tuple[list[float], dict[str, np.ndarray], dict[str, float]]:
     trainer = gt.Trainer(graph=graph, comm=comm, **{**KEYS, **keys})
     return [trainer.train_epoch(i) for i in range(2)], weights(trainer), trainer.measure()
 
@@ -58,25 +61,37 @@ def test_labels_that_are_missing_do_not_count(size: int) -> None:
     found = run_simulated(size, losses_of, graph, loss=squares, **keys)[0]
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-9)
     # one value for each row counts whole rows
-    rows = run_simulated(size, losses_of, graph, loss=lambda out, y: squares(out, y).sum(-1), **keys)[0]
-    alone = run_simulated(1, losses_of, graph, loss=lambda out, y: squares(out, y).sum(-1), **keys)[0]
+    rows = run_simulated(
+        size, losses_of, graph, loss=lambda out, y: squares(out, y).sum(-1), **keys
+    )[0]
+    alone = run_simulated(1, losses_of, graph, loss=lambda out, y: squares(out, y).sum(-1), **keys)[
+        0
+    ]
     assert np.isfinite(rows[0]).all()
     np.testing.assert_allclose(rows[0], alone[0], rtol=1e-9)
 
 
 def test_weights_of_classes_by_hand() -> None:
     def program(comm: Any) -> tuple[float, Any, Any]:
-        run = gt.Run(graph=GRAPH, comm=comm, loss=weighted, **{**KEYS, "dropout": 0.0, "norm": "none"})
+        run = gt.Run(
+            graph=GRAPH, comm=comm, loss=weighted, **{**KEYS, "dropout": 0.0, "norm": "none"}
+        )
         view = next(run.views(0))
         return run.backward(run.loss(run.forward(view), view)), run.measure(), run.predict()
 
     for size in SIZES:
         loss, metrics, found = run_simulated(size, program)[0]
         out = found[1] - np.log(np.exp(found[1]).sum(1, keepdims=True))
-        for split, value in (("train", loss), ("train", metrics["train_loss"]), ("test", metrics["test_loss"])):
+        for split, value in (
+            ("train", loss),
+            ("train", metrics["train_loss"]),
+            ("test", metrics["test_loss"]),
+        ):
             rows = np.flatnonzero(getattr(GRAPH, split))
             by = np.array([1.0, 4.0, 0.0])[GRAPH.y[rows]]
-            assert value == pytest.approx(-(by * out[rows, GRAPH.y[rows]]).sum() / by.sum(), rel=1e-9)
+            assert value == pytest.approx(
+                -(by * out[rows, GRAPH.y[rows]]).sum() / by.sum(), rel=1e-9
+            )
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -93,22 +108,42 @@ def test_links_are_compared_with_their_negatives(size: int) -> None:
             out, pairs = run.forward(view), view.pairs
             share = float(run.loss(out, view).value)
             # pairs of a link have its number times four and the next three
-            table = {int(gid): (float(score), float(label)) for gid, score, label in zip(pairs.gid, out.value, pairs.label, strict=True)}
-            terms = [math.log1p(math.exp(table[gid + i][0] - score)) for gid, (score, label) in table.items() if label == 1
-                     for i in (1, 2, 3) if not any(math.isnan(table[gid + j][1]) for j in (1, 2, 3))]
+            table = {
+                int(gid): (float(score), float(label))
+                for gid, score, label in zip(pairs.gid, out.value, pairs.label, strict=True)
+            }
+            terms = [
+                math.log1p(math.exp(table[gid + i][0] - score))
+                for gid, (score, label) in table.items()
+                if label == 1
+                for i in (1, 2, 3)
+                if not any(math.isnan(table[gid + j][1]) for j in (1, 2, 3))
+            ]
             total, count = comm.all_sum(np.array([sum(terms), len(terms)], float))
             assert float(comm.all_sum(np.asarray(share))) == pytest.approx(total / count, rel=1e-9)
 
     run_simulated(size, program)
 
 
-@pytest.mark.parametrize("loss, error, message", [
-    (lambda out, y: entropy(out, y).sum(), Exception, "axis"),
-    (lambda out, y: 1.0, UserFunctionError, "returned float; expected a value for each row of out"),
-    (lambda out, y: (entropy(out, y), np.ones(2)), ValueError, "weights of shape"),
-    (lambda out, y: (entropy(out, y), -np.ones(out.shape[0])), UserFunctionError, "a negative weight"),
-    ("mse", ConfigError, "loss='mse' is not a function"),
-], ids=["sum", "number", "shape", "negative", "text"])
+@pytest.mark.parametrize(
+    "loss, error, message",
+    [
+        (lambda out, y: entropy(out, y).sum(), Exception, "axis"),
+        (
+            lambda out, y: 1.0,
+            UserFunctionError,
+            "returned float; expected a value for each row of out",
+        ),
+        (lambda out, y: (entropy(out, y), np.ones(2)), ValueError, "weights of shape"),
+        (
+            lambda out, y: (entropy(out, y), -np.ones(out.shape[0])),
+            UserFunctionError,
+            "a negative weight",
+        ),
+        ("mse", ConfigError, "loss='mse' is not a function"),
+    ],
+    ids=["sum", "number", "shape", "negative", "text"],
+)
 def test_a_wrong_loss_is_refused(loss: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         gt.Trainer(graph=GRAPH, loss=loss, **KEYS).train_epoch(0)

@@ -1,4 +1,5 @@
 """Plans: bytes and messages equal to those that the ledgers count, memory equal to that of built partitions, refusals."""
+
 from __future__ import annotations
 
 import json
@@ -33,8 +34,19 @@ from graphtheta.run.memory.bound import Extent
 
 GRAPH = graphs.random_graph(40, 160)
 KEYS: dict[str, Any] = {"backend": "reference", "hidden": 6, "seed": 3}
-SPEED = Machine((1e-11, 1e-10, *[3e-10] * 3, 1e-10, 1e-9, 1e-8, 2e-4, 1e-6, 2e-4, 1e-4, 1e-4, 2e-4), 1.5, 1e-4, (1.2, 1.1), 1e-4, 2e-5,
-                1e-5, 4e-10, 3e-10, 2, 0.1)
+SPEED = Machine(
+    (1e-11, 1e-10, *[3e-10] * 3, 1e-10, 1e-9, 1e-8, 2e-4, 1e-6, 2e-4, 1e-4, 1e-4, 2e-4),
+    1.5,
+    1e-4,
+    (1.2, 1.1),
+    1e-4,
+    2e-5,
+    1e-5,
+    4e-10,
+    3e-10,
+    2,
+    0.1,
+)
 GLOBAL: dict[str, dict[str, Any]] = {
     "gcn": {"model": "gcn"},
     "attention": {"model": "gat", "heads": 2},
@@ -47,10 +59,29 @@ BATCHES: dict[str, dict[str, Any]] = {
     "mini": {"model": "gcn", "strategy": "mini", "batch_size": 4},
     "sampled": {"model": "sage", "strategy": "mini", "batch_size": 4, "fanout": "3,2"},
     "clusters": {"model": "gat", "strategy": "cluster", "clusters": 5},
-    "links": {"model": "sage", "task": "link", "decoder": "hadamard", "strategy": "mini", "batch_size": 20},
-    "no layers": {"model": "mlp", "layers": 0, "task": "link", "decoder": "dot", "strategy": "mini", "batch_size": 20},
+    "links": {
+        "model": "sage",
+        "task": "link",
+        "decoder": "hadamard",
+        "strategy": "mini",
+        "batch_size": 20,
+    },
+    "no layers": {
+        "model": "mlp",
+        "layers": 0,
+        "task": "link",
+        "decoder": "dot",
+        "strategy": "mini",
+        "batch_size": 20,
+    },
 }
-CUTS = [("hash", "1d-src"), ("block", "1d-dst"), ("hash", "vertex-cut"), ("ldg", "random"), ("hash", "hdrf")]
+CUTS = [
+    ("hash", "1d-src"),
+    ("block", "1d-dst"),
+    ("hash", "vertex-cut"),
+    ("ldg", "random"),
+    ("hash", "hdrf"),
+]
 
 
 @cache
@@ -67,7 +98,11 @@ def counted(comm: Comm, keys: dict[str, Any]) -> list[float]:
         one.training.backward(tape, one.setup.task.loss(view, one.model(view)))
     since = comm.ledger.since(before)
     sizes = [x for level in view.levels for x in (level.n_in, level.n_out, level.n_edges)]
-    return [view.space.n, *sizes, *(since[stage][field] for stage in ("move", "reduce") for field in ("bytes", "messages"))]
+    return [
+        view.space.n,
+        *sizes,
+        *(since[stage][field] for stage in ("move", "reduce") for field in ("bytes", "messages")),
+    ]
 
 
 def predicted(held: Skeleton, placement: Placement) -> np.ndarray:
@@ -78,17 +113,27 @@ def predicted(held: Skeleton, placement: Placement) -> np.ndarray:
 
 
 # every cut meets even or odd numbers of workers, every number two cuts or three
-@pytest.mark.parametrize(("masters", "partitioner", "size"), [
-    (*cut, size) for i, cut in enumerate(CUTS) for size in range(1 + i % 2, 9, 2)])
+@pytest.mark.parametrize(
+    ("masters", "partitioner", "size"),
+    [(*cut, size) for i, cut in enumerate(CUTS) for size in range(1 + i % 2, 9, 2)],
+)
 def test_global_batches_are_exact(masters: str, partitioner: str, size: int) -> None:
     name = list(GLOBAL)[(CUTS.index((masters, partitioner)) + size) % len(GLOBAL)]
     held = bare(name)
     found = predicted(held, Placement.of(held.graph, size, partitioner, masters, 3))
-    np.testing.assert_array_equal(found, run_simulated(size, counted, {**GLOBAL[name], "masters": masters, "partitioner": partitioner}))
+    np.testing.assert_array_equal(
+        found,
+        run_simulated(
+            size, counted, {**GLOBAL[name], "masters": masters, "partitioner": partitioner}
+        ),
+    )
     assert size == 1 or found[:, -4].sum() > 0
 
 
-@pytest.mark.parametrize(("kind", "name"), [*(("global", name) for name in GLOBAL), *(("batch", name) for name in BATCHES)])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [*(("global", name) for name in GLOBAL), *(("batch", name) for name in BATCHES)],
+)
 def test_every_kind_of_job_has_a_plan(kind: str, name: str) -> None:
     held = bare(name, kind == "batch")
     rows = planned(held, [held.job], [1, 2], SPEED, views=2)
@@ -104,7 +149,9 @@ def test_a_batch_is_exact(name: str) -> None:
         masters, partitioner = CUTS[(size + list(BATCHES).index(name)) % len(CUTS)]
         found = predicted(held, Placement.of(held.graph, size, partitioner, masters, 3))
         keys = {**BATCHES[name], "masters": masters, "partitioner": partitioner}
-        np.testing.assert_array_equal(found, run_simulated(size, counted, keys), err_msg=f"{size} {masters} {partitioner}")
+        np.testing.assert_array_equal(
+            found, run_simulated(size, counted, keys), err_msg=f"{size} {masters} {partitioner}"
+        )
 
 
 # what an epoch sends: strategies in both modes, macrobatches, caches, totals, orders, histories, halos
@@ -120,7 +167,10 @@ EPOCHS: dict[str, tuple[int, dict[str, Any]]] = {
     "macrobatch": (3, {**SAMPLED, "macrobatch": "3"}),
     "macrobatch with features": (3, {**ALONE, "macrobatch": "2", "fetch_batch": 1}),
     "cache": (3, {**ALONE, "feature_cache": "8", "cache_policy": "lru"}),
-    "belady": (2, {**ALONE, "feature_cache": "8", "cache_policy": "belady:window=3", "macrobatch": "2"}),
+    "belady": (
+        2,
+        {**ALONE, "feature_cache": "8", "cache_policy": "belady:window=3", "macrobatch": "2"},
+    ),
     "cache of a machine": (4, {**ALONE, "feature_cache": "4", "machine_cache": "9"}),
     "totals": (3, {**ALONE, "model": "gcn", "dropout": 0.0, "precompute": "yes"}),
     "totals of a global batch": (3, {"model": "sage", "dropout": 0.0, "precompute": "yes"}),
@@ -156,15 +206,30 @@ def test_an_epoch_is_exact(name: str) -> None:
         # losses, and in cooperative mode numbers of targets, are summed in this stage
         losses = 8 * row.views * (1 if row.mode == "independent" else 1 + held.sums)
         messages = 1 if row.mode == "independent" else 1 + row.views * held.sums
-        return [books["move"]["bytes"], books["reduce"]["bytes"],
-                sum(books[stage]["bytes"] for stage in ("batch", "fetch", "other")) - losses,
-                sum(book["messages"] for book in books.values()) - messages, *one.caches.counts()]
+        return [
+            books["move"]["bytes"],
+            books["reduce"]["bytes"],
+            sum(books[stage]["bytes"] for stage in ("batch", "fetch", "other")) - losses,
+            sum(book["messages"] for book in books.values()) - messages,
+            *one.caches.counts(),
+        ]
 
-    assert row.counted == row.views and row.steps == -(-row.views // (job.views_per_step or (size if job.mode == "independent" else 1)))
-    assert [row.moved, row.summed, row.built, row.messages, row.hits, row.misses] == np.sum(run_simulated(size, epoch), axis=0).tolist()
+    assert row.counted == row.views and row.steps == -(
+        -row.views // (job.views_per_step or (size if job.mode == "independent" else 1))
+    )
+    assert [row.moved, row.summed, row.built, row.messages, row.hits, row.misses] == np.sum(
+        run_simulated(size, epoch), axis=0
+    ).tolist()
 
 
-@pytest.mark.parametrize("keys", [{"model": "gin", "norm": "batch"}, {"model": "gcn", "norm": "batch", "layers": 3}, GLOBAL["links"]])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"model": "gin", "norm": "batch"},
+        {"model": "gcn", "norm": "batch", "layers": 3},
+        GLOBAL["links"],
+    ],
+)
 def test_sums_of_a_step_are_counted(keys: dict[str, Any]) -> None:
     def collectives(comm: Comm) -> int:
         one = gt.Trainer(graph=GRAPH, comm=comm, **KEYS, **keys)
@@ -184,23 +249,34 @@ def test_macrobatches_stay_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> 
     sampled = held.sampled(job)
     # it measures the memory of this process, which grows by a page now and then
     monkeypatch.setattr(Skeleton, "sampled", lambda *arguments: sampled)
-    alone, free = (planned(held, [job.change(macrobatch=size)], [2], SPEED, ["independent"])[0] for size in ("1", "auto"))
+    alone, free = (
+        planned(held, [job.change(macrobatch=size)], [2], SPEED, ["independent"])[0]
+        for size in ("1", "auto")
+    )
     groups, limit = free.steps, alone.memory + (free.memory - alone.memory) // 2
     (bounded,) = planned(held, [job], [2], SPEED, ["independent"], limit=limit)
     assert alone.macrobatch == 1 < bounded.macrobatch < free.macrobatch == groups
-    assert alone.memory < bounded.memory <= limit and f"--macrobatch {bounded.macrobatch} " in bounded.name
+    assert (
+        alone.memory < bounded.memory <= limit
+        and f"--macrobatch {bounded.macrobatch} " in bounded.name
+    )
 
 
 def test_many_views_are_sampled() -> None:
     held = bare("mini", True)
     rows = planned(held, [held.job], [2], SPEED, views=2)
     views = rows[0].views
-    assert {row.mode: (row.counted, row.steps) for row in rows} == {"cooperative": (2, views), "independent": (2, -(-views // 2))}
+    assert {row.mode: (row.counted, row.steps) for row in rows} == {
+        "cooperative": (2, views),
+        "independent": (2, -(-views // 2)),
+    }
     assert "scaled from 2 sampled views" in report(rows, Limit(1 << 40, 0), SPEED)
 
 
 @pytest.mark.parametrize(("size", "partitioner"), [(1, "1d-src"), (3, "1d-dst"), (4, "vertex-cut")])
-def test_memory_of_parts_is_exact_and_that_of_steps_within_the_bound(size: int, partitioner: str) -> None:
+def test_memory_of_parts_is_exact_and_that_of_steps_within_the_bound(
+    size: int, partitioner: str
+) -> None:
     held = bare("gcn")
     placement = Placement.of(held.graph, size, partitioner, "hash", 3)
 
@@ -238,8 +314,13 @@ def test_features_are_not_read() -> None:
 
 def test_pairs_and_auto_are_resolved() -> None:
     held = bare("gcn")
-    rows = planned(held, [held.job.change(partitioner=name) for name in ("auto", "graphx")], [2], SPEED)
-    assert [(row.masters, row.partitioner) for row in rows] == [("hash", "1d-src"), ("hash", "vertex-cut")]
+    rows = planned(
+        held, [held.job.change(partitioner=name) for name in ("auto", "graphx")], [2], SPEED
+    )
+    assert [(row.masters, row.partitioner) for row in rows] == [
+        ("hash", "1d-src"),
+        ("hash", "vertex-cut"),
+    ]
 
 
 def row_of(**changes: Any) -> Row:
@@ -249,9 +330,15 @@ def row_of(**changes: Any) -> Row:
 
 def test_time_is_the_sum_of_its_parts_and_shared_machines_are_slower() -> None:
     held = bare("gcn")
-    (apart,), (together,) = (planned(held, [held.job], [2], replace(SPEED, cores=1), per_machine=n) for n in (1, 2))
+    (apart,), (together,) = (
+        planned(held, [held.job], [2], replace(SPEED, cores=1), per_machine=n) for n in (1, 2)
+    )
     assert together.seconds == together.compute + together.build + together.transfer
-    assert together.compute > apart.compute and together.transfer > apart.transfer and together.sent == apart.sent
+    assert (
+        together.compute > apart.compute
+        and together.transfer > apart.transfer
+        and together.sent == apart.sent
+    )
     # workers wait by polling, where each has a core
     assert apart.processor >= 2 * apart.seconds and together.processor >= together.seconds
 
@@ -259,12 +346,18 @@ def test_time_is_the_sum_of_its_parts_and_shared_machines_are_slower() -> None:
 def test_refusal_names_what_would_fit() -> None:
     small, large = row_of(memory=5 << 30, workers=4), row_of(memory=9 << 30)
     text = refusal([large], [small], Limit(8 << 30, 0))
-    assert "needs 9.0 GiB a worker, limit 8.0 GiB" in text and "on 4 worker(s) would fit with 5.0 GiB" in text
+    assert (
+        "needs 9.0 GiB a worker, limit 8.0 GiB" in text
+        and "on 4 worker(s) would fit with 5.0 GiB" in text
+    )
     assert "nor on up to 4 workers" in refusal([large], [small], Limit(1 << 30, 0))
 
 
 def test_report_recommends_the_shortest_epoch_that_fits() -> None:
-    fast, slow = row_of(memory=9 << 30, compute=1.0), row_of(memory=1 << 30, compute=2.0, masters="block")
+    fast, slow = (
+        row_of(memory=9 << 30, compute=1.0),
+        row_of(memory=1 << 30, compute=2.0, masters="block"),
+    )
     text = report([fast, slow], Limit(8 << 30, 0), SPEED)
     assert "--masters block" in text.partition("shortest epoch")[2]
     assert [line.split()[-1] for line in text.splitlines()[2:4]] == ["no", "yes"]
@@ -278,35 +371,85 @@ def command(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     return main(["plan", "--dataset", "ring:n=64", "--backend", "reference", *words])
 
 
-def test_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "plan.json"
-    assert command(monkeypatch, "--workers", "1,3", "--strategies", "global,mini", "--batch-size", "8", "--partitioners",
-                   "1d-src,block", "--memory-limit", "8G", "--json", str(path)) == 0
+    assert (
+        command(
+            monkeypatch,
+            "--workers",
+            "1,3",
+            "--strategies",
+            "global,mini",
+            "--batch-size",
+            "8",
+            "--partitioners",
+            "1d-src,block",
+            "--memory-limit",
+            "8G",
+            "--json",
+            str(path),
+        )
+        == 0
+    )
     rows = json.loads(path.read_text(encoding="utf-8"))
     assert {(r["strategy"], r["mode"], r["workers"], r["masters"]) for r in rows} == {
-        (*way, masters) for masters in ("hash", "block") for way in (("global", "", 1), ("global", "", 3), ("mini", "", 1),
-                                                                       ("mini", "cooperative", 3), ("mini", "independent", 3))}
+        (*way, masters)
+        for masters in ("hash", "block")
+        for way in (
+            ("global", "", 1),
+            ("global", "", 3),
+            ("mini", "", 1),
+            ("mini", "cooperative", 3),
+            ("mini", "independent", 3),
+        )
+    }
     assert "shortest epoch" in capsys.readouterr().out
 
 
-def test_command_refuses_with_figures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(monkeypatch, "--workers", "1", "--strategies", "global", "--memory-limit", "1M") == 1
+def test_command_refuses_with_figures(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        command(monkeypatch, "--workers", "1", "--strategies", "global", "--memory-limit", "1M")
+        == 1
+    )
     out, err = capsys.readouterr()
     assert "no" in out and "limit 1.0 MiB" in err and "iB a worker" in err
 
 
-@pytest.mark.parametrize(("words", "told"), [
-    (("--workers", "0"), "--workers: got '0'"), (("--workers", "two"), "--workers: got 'two'"),
-    (("--strategies", "globl"), "unknown name 'globl' (did you mean 'global'?)"),
-    (("--partitioners", "metiss"), "unknown name 'metiss'"), (("--memory-limit", "8X"), "--memory-limit: got '8X'"),
-    (("--memory-limit", "0"), "--memory-limit: got '0'"), (("--per-machine", "-1"), "--per-machine: got -1"),
-    (("--strategies", "global", "--batch-size", "3"), "batch_size=3 has no meaning with strategy=global"),
-    (("--strategies", "global", "--exchange", "skip", "--partitioner", "1d-dst"), "does not predict exchange=skip"),
-    (("--strategies", "mini", "--history", "hec", "--partitioner", "1d-dst"), "does not predict history=hec"),
-    (("--workers", "65"), "plan at most 64 workers"),
-])
-def test_wrong_flags_are_one_message(words: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch,
-                                     capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--workers", "0"), "--workers: got '0'"),
+        (("--workers", "two"), "--workers: got 'two'"),
+        (("--strategies", "globl"), "unknown name 'globl' (did you mean 'global'?)"),
+        (("--partitioners", "metiss"), "unknown name 'metiss'"),
+        (("--memory-limit", "8X"), "--memory-limit: got '8X'"),
+        (("--memory-limit", "0"), "--memory-limit: got '0'"),
+        (("--per-machine", "-1"), "--per-machine: got -1"),
+        (
+            ("--strategies", "global", "--batch-size", "3"),
+            "batch_size=3 has no meaning with strategy=global",
+        ),
+        (
+            ("--strategies", "global", "--exchange", "skip", "--partitioner", "1d-dst"),
+            "does not predict exchange=skip",
+        ),
+        (
+            ("--strategies", "mini", "--history", "hec", "--partitioner", "1d-dst"),
+            "does not predict history=hec",
+        ),
+        (("--workers", "65"), "plan at most 64 workers"),
+    ],
+)
+def test_wrong_flags_are_one_message(
+    words: tuple[str, ...],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert command(monkeypatch, *words) in (1, 2)
     assert told in capsys.readouterr().err
 
@@ -317,7 +460,10 @@ def test_under_mpiexec_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         gt.cli.plan.plan(["--dataset", "ring"])
 
 
-@pytest.mark.parametrize(("text", "n"), [("8G", 8 << 30), ("512M", 512 << 20), ("1.5GiB", 3 << 29), ("100", 100), ("2kb", 2048)])
+@pytest.mark.parametrize(
+    ("text", "n"),
+    [("8G", 8 << 30), ("512M", 512 << 20), ("1.5GiB", 3 << 29), ("100", 100), ("2kb", 2048)],
+)
 def test_sizes(text: str, n: int) -> None:
     assert bytes_of(text) == n
 
@@ -349,6 +495,8 @@ def test_a_rehearsal_leaves_out_the_time_of_messages(monkeypatch: pytest.MonkeyP
     for module in (rehearsal, messages):
         monkeypatch.setattr(module, "thread_time", lambda: getattr(clock, "now", 0.0))
     job = gt.Job(**KEYS, **BATCHES["mini"], mode="independent")
-    found = rehearsal.rehearse(skeleton(job, GRAPH), job, pair_of(job.partitioner, job.masters), 2, 4)
+    found = rehearsal.rehearse(
+        skeleton(job, GRAPH), job, pair_of(job.partitioner, job.masters), 2, 4
+    )
     assert set(posted) == {0, 1} and found.sent.all()
     assert not found.seconds.any()

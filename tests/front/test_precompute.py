@@ -1,4 +1,5 @@
 """Features summed once: the same numbers as summing them in every step, and clear refusals where they would change."""
+
 from __future__ import annotations
 
 import graphs
@@ -20,24 +21,40 @@ def losses(comm, graph, **keys):
     return found, trainer.measure(), trainer.setup.saving, trainer.probe.layers
 
 
-@pytest.mark.parametrize("strategy", [{"strategy": "global"}, {"strategy": "mini", "batch_size": 7}], ids=lambda s: s["strategy"])
-@pytest.mark.parametrize("model", [{"model": "gcn"}, {"model": "sage"}, {"model": "gin"}, {"model": "sage", "aggregator": "sum"}], ids=str)
+@pytest.mark.parametrize(
+    "strategy",
+    [{"strategy": "global"}, {"strategy": "mini", "batch_size": 7}],
+    ids=lambda s: s["strategy"],
+)
+@pytest.mark.parametrize(
+    "model",
+    [{"model": "gcn"}, {"model": "sage"}, {"model": "gin"}, {"model": "sage", "aggregator": "sum"}],
+    ids=str,
+)
 def test_numbers_are_the_same(model, strategy):
     keys = {**model, **strategy}
     expected, metrics, _, layers = run_simulated(1, losses, GRAPH, **keys)[0]
     for size in (1, 3):
         found, mine, saving, fewer = run_simulated(size, losses, GRAPH, precompute=True, **keys)[0]
         np.testing.assert_allclose(found, expected, rtol=1e-9)
-        np.testing.assert_allclose([mine[k] for k in sorted(mine)], [metrics[k] for k in sorted(metrics)], rtol=1e-9)
+        np.testing.assert_allclose(
+            [mine[k] for k in sorted(mine)], [metrics[k] for k in sorted(metrics)], rtol=1e-9
+        )
         assert len(fewer) == len(layers) - 1
-        assert saving.edges >= GRAPH.n_edges and saving.width == 4 and "once instead of in every step" in str(saving)
+        assert (
+            saving.edges >= GRAPH.n_edges
+            and saving.width == 4
+            and "once instead of in every step" in str(saving)
+        )
 
 
 def test_a_model_is_free_again_afterwards():
     """The next trainer of the same model decides anew."""
     plain = run_simulated(1, losses, GRAPH, model="gcn")[0]
     model = gt.Trainer(graph=GRAPH, model="gcn", precompute=True, **KEYS).model
-    trainer = gt.Trainer(model, GRAPH, **{k: v for k, v in KEYS.items() if k not in ("hidden", "dropout")})
+    trainer = gt.Trainer(
+        model, GRAPH, **{k: v for k, v in KEYS.items() if k not in ("hidden", "dropout")}
+    )
     assert trainer.setup.saving is None and len(trainer.probe.layers) == len(plain[3])
 
 
@@ -50,31 +67,51 @@ def test_sampled_layers_follow_a_complete_first_layer(mode, fanout):
     full = fanout == "all,all"
     expected = run_simulated(1, losses, GRAPH, fanout=fanout, precompute=not full, **SAMPLED)[0]
     for size in (1, 3):
-        found, metrics, saving, layers = run_simulated(size, losses, GRAPH, fanout=fanout, precompute=True, mode=mode, **SAMPLED)[0]
+        found, metrics, saving, layers = run_simulated(
+            size, losses, GRAPH, fanout=fanout, precompute=True, mode=mode, **SAMPLED
+        )[0]
         np.testing.assert_allclose(found, expected[0], rtol=1e-9)
-        np.testing.assert_allclose([metrics[k] for k in sorted(metrics)], [expected[1][k] for k in sorted(expected[1])], rtol=1e-9)
-        assert len(layers) == 1 and str(saving).endswith("complete neighbourhoods, the other layers sampled ones")
+        np.testing.assert_allclose(
+            [metrics[k] for k in sorted(metrics)],
+            [expected[1][k] for k in sorted(expected[1])],
+            rtol=1e-9,
+        )
+        assert len(layers) == 1 and str(saving).endswith(
+            "complete neighbourhoods, the other layers sampled ones"
+        )
 
 
-@pytest.mark.parametrize("keys, on", [
-    ({"fanout": "3,3", "batch_size": 2}, True),
-    # every node is a target, so that the first layer reads no further rows
-    ({"fanout": "3,1", "batch_size": 40, "model": "gcn"}, False),
-    ({"dropout": 0.5, "model": "gcn"}, False), ({"strategy": "global", "batch_size": 0, "views_per_step": 0}, True),
-], ids=str)
+@pytest.mark.parametrize(
+    "keys, on",
+    [
+        ({"fanout": "3,3", "batch_size": 2}, True),
+        # every node is a target, so that the first layer reads no further rows
+        ({"fanout": "3,1", "batch_size": 40, "model": "gcn"}, False),
+        ({"dropout": 0.5, "model": "gcn"}, False),
+        ({"strategy": "global", "batch_size": 0, "views_per_step": 0}, True),
+    ],
+    ids=str,
+)
 def test_auto_measures(keys, on):
     for size in (1, 2):
         saving = run_simulated(size, losses, GRAPH, precompute="auto", **{**SAMPLED, **keys})[0][2]
         assert (saving is not None) == on
 
 
-@pytest.mark.parametrize("keys, message", [
-    ({"model": "gat"}, "messages of GAT depend on weights"),
-    ({"model": "gipa"}, "precompute: GIPA does not run on the node features alone"),
-    ({"model": "sage", "aggregator": "max", "dropout": 0.5}, "called with other values than graph.x"),
-    ({"strategy": "cluster"}, "precompute=yes has no meaning with strategy=cluster"),
-    ({"task": "link"}, "precompute=yes has no meaning with task=link"),
-], ids=str)
+@pytest.mark.parametrize(
+    "keys, message",
+    [
+        ({"model": "gat"}, "messages of GAT depend on weights"),
+        ({"model": "gipa"}, "precompute: GIPA does not run on the node features alone"),
+        (
+            {"model": "sage", "aggregator": "max", "dropout": 0.5},
+            "called with other values than graph.x",
+        ),
+        ({"strategy": "cluster"}, "precompute=yes has no meaning with strategy=cluster"),
+        ({"task": "link"}, "precompute=yes has no meaning with task=link"),
+    ],
+    ids=str,
+)
 def test_what_cannot_be_precomputed_is_refused(keys, message):
     with pytest.raises((ConfigError, UserFunctionError), match=message):
         gt.Trainer(graph=GRAPH, precompute=True, **{**KEYS, **keys})
@@ -82,7 +119,10 @@ def test_what_cannot_be_precomputed_is_refused(keys, message):
 
 def test_explain_says_what_is_saved():
     told = gt.explain("sage", GRAPH, precompute=True, **KEYS)
-    assert "precomputed: SAGE aggregates 200 messages of 4 numbers once" in told and "layer 2: SAGE" in told
+    assert (
+        "precomputed: SAGE aggregates 200 messages of 4 numbers once" in told
+        and "layer 2: SAGE" in told
+    )
 
 
 def test_sparse_features_are_refused():
@@ -97,7 +137,12 @@ class Weighted(gt.Layer):
     """Reads settings in both of the stages that a precomputed total replaces."""
 
     def __init__(self, d_in, d_out):
-        self.w, self.before, self.inside, self.after = gt.Parameter.glorot(d_in, d_out), 1.0, [2.0], 1.0
+        self.w, self.before, self.inside, self.after = (
+            gt.Parameter.glorot(d_in, d_out),
+            1.0,
+            [2.0],
+            1.0,
+        )
 
     def transform(self, node):
         return {"z": node.h * self.before}
@@ -127,7 +172,10 @@ def test_a_total_that_is_out_of_date_is_refused(keys):
         return trainer
 
     for name, value in (("before", 3.0), ("inside", [5.0])):
-        with pytest.raises(UserFunctionError, match="the messages of Weighted have changed since their total was precomputed"):
+        with pytest.raises(
+            UserFunctionError,
+            match="the messages of Weighted have changed since their total was precomputed",
+        ):
             change(name, value).train_epoch(1)
     # what is read after the sum may change
     assert np.isfinite(change("after", 2.0).train_epoch(1))

@@ -1,4 +1,5 @@
 """Jobs over graphs with named columns: what the trainer takes, what self loops ask for, and the same numbers everywhere."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -17,11 +18,27 @@ KEYS = {"epochs": 2, "hidden": 8, "backend": "reference", "lr": 0.05}
 def graph(**fields):
     """Labels follow from the kind of a node and from the types of its in-edges."""
     rng = np.random.default_rng(0)
-    ends, kind, code = rng.integers(0, N, (2, E)), rng.integers(0, KINDS, N), rng.integers(0, TYPES, E)
+    ends, kind, code = (
+        rng.integers(0, N, (2, E)),
+        rng.integers(0, KINDS, N),
+        rng.integers(0, TYPES, E),
+    )
     part = rng.permutation(N) % 3
     y = (kind + np.bincount(ends[1], weights=code, minlength=N).astype(int)) % 2
-    return gt.Graph(ends, N, **{"x": rng.standard_normal((N, 5)), "y": y, "train": part == 0, "val": part == 1, "test": part == 2,
-                                "node_columns": {"kind": kind}, "edge_columns": {"type": code, "size": rng.random(E)}, **fields})
+    return gt.Graph(
+        ends,
+        N,
+        **{
+            "x": rng.standard_normal((N, 5)),
+            "y": y,
+            "train": part == 0,
+            "val": part == 1,
+            "test": part == 2,
+            "node_columns": {"kind": kind},
+            "edge_columns": {"type": code, "size": rng.random(E)},
+            **fields,
+        },
+    )
 
 
 class Typed(gt.Layer):
@@ -72,15 +89,25 @@ class Remade(WithLoops):
         self.first = OwnType()
 
 
-@pytest.mark.parametrize("keys", [{}, {"strategy": "mini", "batch_size": 7}, {"strategy": "mini", "batch_size": 7, "fanout": "3"},
-                                  {"strategy": "cluster", "clusters": 5, "clusters_per_batch": 2}], ids=str)
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"strategy": "mini", "batch_size": 7},
+        {"strategy": "mini", "batch_size": 7, "fanout": "3"},
+        {"strategy": "cluster", "clusters": 5, "clusters_per_batch": 2},
+    ],
+    ids=str,
+)
 def test_the_same_numbers_on_any_workers(keys, tmp_path):
     np.save(tmp_path / "clusters.npy", np.arange(N) % 5)
     if "clusters" in keys:
         keys = {**keys, "clusters": 0, "cluster_method": str(tmp_path / "clusters.npy")}
 
     def program(comm, partitioner):
-        trainer = gt.Trainer(Net, graph(), comm=comm, partitioner=partitioner, dtype="float64", **KEYS, **keys)
+        trainer = gt.Trainer(
+            Net, graph(), comm=comm, partitioner=partitioner, dtype="float64", **KEYS, **keys
+        )
         losses = [trainer.train_epoch(i) for i in range(2)]
         return losses, trainer.evaluate("test"), trainer.predict()
 
@@ -104,7 +131,9 @@ def test_values_of_edges_by_type():
             self.types, self.kinds = gt.Parameter.zeros(TYPES, 1), gt.Parameter.zeros(KINDS, 1)
 
         def gather(self, edge):
-            return (gt.embedding(self.types, edge.type) + gt.embedding(self.kinds, edge.src.kind))[..., 0]
+            return (gt.embedding(self.types, edge.type) + gt.embedding(self.kinds, edge.src.kind))[
+                ..., 0
+            ]
 
     class Scores(gt.Model):
         def __init__(self):
@@ -115,10 +144,18 @@ def test_values_of_edges_by_type():
 
     part = rng.integers(0, 2, E)
     g = graph(y=None, train=None, val=None, test=None)
-    g = g.replace(edge_y=g.edge_columns["type"] * 1.0 + 5.0 * g.node_columns["kind"][g.src], edge_train=part == 0, edge_test=part == 1)
+    g = g.replace(
+        edge_y=g.edge_columns["type"] * 1.0 + 5.0 * g.node_columns["kind"][g.src],
+        edge_train=part == 0,
+        edge_test=part == 1,
+    )
 
     def program(comm):
-        return gt.Trainer(Scores, g, comm=comm, epochs=400, lr=0.1, backend="reference").fit().metrics["test_r2"]
+        return (
+            gt.Trainer(Scores, g, comm=comm, epochs=400, lr=0.1, backend="reference")
+            .fit()
+            .metrics["test_r2"]
+        )
 
     found = [run_simulated(size, program)[0] for size in (1, 3)]
     assert found[0] > 0.999 and found == pytest.approx([found[0]] * 2, rel=1e-6)
@@ -135,15 +172,21 @@ def test_models_that_read_no_codes_are_not_hindered():
     assert (found.partition.edge.read("type")[found.partition.edge_gid >= E] == -1).all()
 
 
-@pytest.mark.parametrize("keys", [{}, {"self_loops": "yes", "model": Net}, {"recompute": True}], ids=str)
+@pytest.mark.parametrize(
+    "keys", [{}, {"self_loops": "yes", "model": Net}, {"recompute": True}], ids=str
+)
 def test_a_layer_that_reads_codes_wants_them_for_self_loops(keys):
     model = keys.pop("model", WithLoops)
-    words = (r"Typed reads edge.type, a column without a value for the self loops that the job adds.*"
-             r"with_self_loops\(columns=\{'type': VALUE\}\).*self_loops='no'")
+    words = (
+        r"Typed reads edge.type, a column without a value for the self loops that the job adds.*"
+        r"with_self_loops\(columns=\{'type': VALUE\}\).*self_loops='no'"
+    )
     with pytest.raises(DataError, match=words):
         gt.Trainer(model, graph(), **KEYS, **keys)
     gt.Trainer(model, graph(), **KEYS, **{**keys, "self_loops": "no"})
-    gt.Trainer(model, graph().with_self_loops(columns={"type": TYPES}), **KEYS, **keys).train_epoch(0)
+    gt.Trainer(model, graph().with_self_loops(columns={"type": TYPES}), **KEYS, **keys).train_epoch(
+        0
+    )
 
 
 def test_a_graph_that_has_all_self_loops_needs_no_values():
@@ -179,8 +222,16 @@ def test_precomputed_messages_want_values_too():
 
 def test_loading_with_self_loops_asks_for_values(tmp_path):
     g = graph()
-    np.savez(tmp_path / "mine.npz", edge_index=g.edge_index, x=g.x, y=g.y, **{"edge_columns.type": g.edge_columns["type"]})
-    with pytest.raises(DataError, match=r"edge column 'type' holds integers.*with_self_loops\(columns="):
+    np.savez(
+        tmp_path / "mine.npz",
+        edge_index=g.edge_index,
+        x=g.x,
+        y=g.y,
+        **{"edge_columns.type": g.edge_columns["type"]},
+    )
+    with pytest.raises(
+        DataError, match=r"edge column 'type' holds integers.*with_self_loops\(columns="
+    ):
         gt.load(tmp_path / "mine.npz", self_loops=True)
 
 
@@ -192,7 +243,11 @@ class Tables(gt.Model):
 
     def __init__(self, d_in, d_out, hidden):
         assert d_in == 0
-        self.kinds, self.layer, self.end = gt.Parameter.normal(KINDS, hidden), GCN(hidden, hidden), gt.Parameter.glorot(hidden, d_out)
+        self.kinds, self.layer, self.end = (
+            gt.Parameter.normal(KINDS, hidden),
+            GCN(hidden, hidden),
+            gt.Parameter.glorot(hidden, d_out),
+        )
 
     def forward(self, graph):
         return self.layer(graph, gt.embedding(self.kinds, graph.node("kind"))) @ self.end
@@ -215,8 +270,13 @@ def test_commands(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     g = graph()
     arrays = {f: getattr(g, f) for f in ("x", "y", "train", "val", "test")}
-    np.savez("mine.npz", edge_index=g.edge_index, **arrays, **{f"edge_columns.{n}": x for n, x in g.edge_columns.items()},
-             **{f"node_columns.{n}": x for n, x in g.node_columns.items()})
+    np.savez(
+        "mine.npz",
+        edge_index=g.edge_index,
+        **arrays,
+        **{f"edge_columns.{n}": x for n, x in g.edge_columns.items()},
+        **{f"node_columns.{n}": x for n, x in g.node_columns.items()},
+    )
     (tmp_path / "typed.py").write_text(
         "import graphtheta as gt\n\n\n"
         "class Typed(gt.Layer):\n"
@@ -224,14 +284,18 @@ def test_commands(tmp_path, monkeypatch, capsys):
         "    def gather(self, edge):\n        return edge.src.h * gt.embedding(self.types, edge.type)\n\n\n"
         "class Net(gt.Model):\n"
         "    def __init__(self, d_in, d_out):\n        self.layer, self.w = Typed(d_in), gt.Parameter.glorot(d_in, d_out)\n\n"
-        "    def forward(self, graph):\n        return self.layer(graph, graph.x) @ self.w\n")
+        "    def forward(self, graph):\n        return self.layer(graph, graph.x) @ self.w\n"
+    )
     job = ("--dataset", "mine.npz", "--model", "typed.py:Net")
     assert main(["train", *job, "--epochs", "2", "--out", "run", "--split", "public"]) == 0
     assert main(["evaluate", "run", "--trust"]) == 0
     assert main(["predict", "run", "--trust"]) == 0
     capsys.readouterr()
     assert main(["explain", *job]) == 0
-    assert "reads    src.h [5], edge.type [1]" in (said := capsys.readouterr().out) and "back end fused" in said
+    assert (
+        "reads    src.h [5], edge.type [1]" in (said := capsys.readouterr().out)
+        and "back end fused" in said
+    )
     assert main(["info", "--dataset", "mine.npz", "--ranks", "2"]) == 0
     assert "type int64, size float64" in capsys.readouterr().out
     assert main(["warmup", *job]) == 0
@@ -239,12 +303,18 @@ def test_commands(tmp_path, monkeypatch, capsys):
 
 def test_halos_in_16_bits_round_no_codes():
     """Wide floats are rounded, codes are not: each would look up another row."""
+
     class Wide(gt.Layer):
         def __init__(self):
             self.codes = gt.Parameter.normal(300, 20)
 
         def gather(self, edge):
-            return edge.src.h * edge.size * gt.embedding(self.codes, edge.src.code) * gt.embedding(self.codes, edge.src.codes[..., 17])
+            return (
+                edge.src.h
+                * edge.size
+                * gt.embedding(self.codes, edge.src.code)
+                * gt.embedding(self.codes, edge.src.codes[..., 17])
+            )
 
     class Halo(gt.Model):
         def __init__(self, d_in, d_out):
@@ -258,7 +328,9 @@ def test_halos_in_16_bits_round_no_codes():
     g = graph(x=rng.integers(-2, 3, (N, 20)), node_columns={"code": code[:, 0], "codes": code})
 
     def program(comm, halo):
-        trainer = gt.Trainer(Halo, g, comm=comm, partitioner="1d-dst", epochs=1, backend="reference", halo=halo)
+        trainer = gt.Trainer(
+            Halo, g, comm=comm, partitioner="1d-dst", epochs=1, backend="reference", halo=halo
+        )
         return trainer.train_epoch(0)
 
     # what travels forward is small integers, which 16 bits hold

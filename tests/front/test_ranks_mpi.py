@@ -1,4 +1,5 @@
 """Ranks among all nodes, and medians and largest messages, on real workers: the numbers of one."""
+
 from __future__ import annotations
 
 import sys
@@ -17,7 +18,9 @@ def test_workers_have_the_numbers_of_one(tmp_path: Path) -> None:
     found = []
     for size in (1, 2, 4):
         out = tmp_path / f"{size}.npz"
-        done = run([MPIEXEC, "-n", str(size), sys.executable, str(PROGRAM), str(out)], OMP_NUM_THREADS="1")
+        done = run(
+            [MPIEXEC, "-n", str(size), sys.executable, str(PROGRAM), str(out)], OMP_NUM_THREADS="1"
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         with np.load(out) as z:
             found.append({name: z[name] for name in z.files})

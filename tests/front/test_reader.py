@@ -1,4 +1,5 @@
 """Readers: damaged, hostile and merely wrong files are refused with a word about file, field and remedy."""
+
 from __future__ import annotations
 
 import json
@@ -17,8 +18,13 @@ from graphtheta.graph.datasets.reader_planetoid import read_planetoid
 
 sp = pytest.importorskip("scipy.sparse")
 
-GOOD = {"edge_index": np.array([[0, 1, 2], [1, 2, 0]], np.int32), "x": np.eye(3, dtype=np.float32), "y": np.array([0, 1, 0]),
-            "train_mask": np.array([True, False, False]), "test_mask": np.array([False, True, True])}
+GOOD = {
+    "edge_index": np.array([[0, 1, 2], [1, 2, 0]], np.int32),
+    "x": np.eye(3, dtype=np.float32),
+    "y": np.array([0, 1, 0]),
+    "train_mask": np.array([True, False, False]),
+    "test_mask": np.array([False, True, True]),
+}
 
 
 def write(path: Path, **changes) -> Path:
@@ -39,20 +45,60 @@ def test_a_good_file(tmp_path):
 
 def test_sparse_parts_and_separate_ends(tmp_path):
     x = sp.random_array((3, 40), density=0.1, format="csr", rng=np.random.default_rng(0))
-    parts = {"x_data": x.data, "x_indices": x.indices, "x_indptr": x.indptr, "x_shape": np.array(x.shape)}
-    g = read_npz(write(tmp_path / "a.npz", x=None, edge_index=None, src=np.array([0, 1]), dst=np.array([1, 2]), **parts))
+    parts = {
+        "x_data": x.data,
+        "x_indices": x.indices,
+        "x_indptr": x.indptr,
+        "x_shape": np.array(x.shape),
+    }
+    g = read_npz(
+        write(
+            tmp_path / "a.npz",
+            x=None,
+            edge_index=None,
+            src=np.array([0, 1]),
+            dst=np.array([1, 2]),
+            **parts,
+        )
+    )
     assert abs(g.x - x.astype(np.float32)).max() == 0
     assert g.dst.tolist() == [1, 2]
 
 
-CSR = {"x": None, "x_data": np.ones(2), "x_indices": np.array([0, 1]), "x_indptr": np.array([0, 1, 2, 2]), "x_shape": np.array([3, 9])}
+CSR = {
+    "x": None,
+    "x_data": np.ones(2),
+    "x_indices": np.array([0, 1]),
+    "x_indptr": np.array([0, 1, 2, 2]),
+    "x_shape": np.array([3, 9]),
+}
 BAD_FIELDS = {
     "no edges": ({"edge_index": None}, FormatError, ["'edge_index' is missing", "x, y"]),
-    "objects": ({"y": np.array([0, "a", {}], object)}, FormatError, ["'y'", "Python objects", "run code"]),
-    "edges of floats": ({"edge_index": np.zeros((2, 3))}, FormatError, ["'edge_index'", "float64", "integers"]),
-    "edges of three rows": ({"edge_index": np.zeros((3, 2), int)}, FormatError, ["'edge_index'", "[3, 2]", "transpose"]),
-    "edges in one axis": ({"edge_index": np.zeros(6, int)}, FormatError, ["'edge_index'", "expected 2 axes"]),
-    "several types": ({"edge_index": None, "edge_index__a__b__c": np.zeros((2, 1), int)}, FormatError, ["edge_index__a__b__c", "as dicts"]),
+    "objects": (
+        {"y": np.array([0, "a", {}], object)},
+        FormatError,
+        ["'y'", "Python objects", "run code"],
+    ),
+    "edges of floats": (
+        {"edge_index": np.zeros((2, 3))},
+        FormatError,
+        ["'edge_index'", "float64", "integers"],
+    ),
+    "edges of three rows": (
+        {"edge_index": np.zeros((3, 2), int)},
+        FormatError,
+        ["'edge_index'", "[3, 2]", "transpose"],
+    ),
+    "edges in one axis": (
+        {"edge_index": np.zeros(6, int)},
+        FormatError,
+        ["'edge_index'", "expected 2 axes"],
+    ),
+    "several types": (
+        {"edge_index": None, "edge_index__a__b__c": np.zeros((2, 1), int)},
+        FormatError,
+        ["edge_index__a__b__c", "as dicts"],
+    ),
     "text features": ({"x": np.array([["a"]] * 3)}, FormatError, ["'x'", "<U1", "floats"]),
     "csr part missing": ({**CSR, "x_indptr": None}, FormatError, ["'x_indptr' is missing"]),
     "csr index": ({**CSR, "x_indices": np.array([0, 99])}, FormatError, ["'x'", "99", "0..8"]),
@@ -62,8 +108,16 @@ BAD_FIELDS = {
     "meta": ({"meta": np.array("{oops")}, FormatError, ["'meta'", "json.dumps"]),
     "meta deep": ({"meta": np.array("[" * 100_000)}, FormatError, ["'meta'"]),
     "meta number": ({"meta": np.array(7)}, FormatError, ["'meta'", "text"]),
-    "ids out of range": ({"edge_index": np.array([[0], [9]])}, DataError, ["edge 0", "destination 9"]),
-    "mask rows": ({"train_mask": np.ones(5, bool), "test_mask": None, "x": None}, ShapeError, ["train", "3 rows"]),
+    "ids out of range": (
+        {"edge_index": np.array([[0], [9]])},
+        DataError,
+        ["edge 0", "destination 9"],
+    ),
+    "mask rows": (
+        {"train_mask": np.ones(5, bool), "test_mask": None, "x": None},
+        ShapeError,
+        ["train", "3 rows"],
+    ),
 }
 
 
@@ -84,10 +138,21 @@ def member(shape: str, descr: str = "<f4", data: bytes = b"") -> bytes:
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
 
 
-@pytest.mark.parametrize("content", [
-    member("(1000000000000, 8)"), member("(-4, 2)"), member("(3, 3)", data=b"\0" * 20), member("(3,", data=b"\0" * 12),
-    b"\x93NUMPY\x09\x00", b"", b"not an array", member("(3, 3)", "O"), member("(2,)", "<x9"), member("(2,)", "V8", b"\0" * 16),
-])
+@pytest.mark.parametrize(
+    "content",
+    [
+        member("(1000000000000, 8)"),
+        member("(-4, 2)"),
+        member("(3, 3)", data=b"\0" * 20),
+        member("(3,", data=b"\0" * 12),
+        b"\x93NUMPY\x09\x00",
+        b"",
+        b"not an array",
+        member("(3, 3)", "O"),
+        member("(2,)", "<x9"),
+        member("(2,)", "V8", b"\0" * 16),
+    ],
+)
 def test_lying_headers(tmp_path, content):
     path = tmp_path / "liar.npz"
     write(path, x=None)
@@ -100,7 +165,12 @@ def test_lying_headers(tmp_path, content):
 def test_damaged_files(tmp_path):
     path = write(tmp_path / "whole.npz")
     content = path.read_bytes()
-    cases = {"empty": b"", "text": b"hello", "half": content[: len(content) // 2], "no end": content[:-10]}
+    cases = {
+        "empty": b"",
+        "text": b"hello",
+        "half": content[: len(content) // 2],
+        "no end": content[:-10],
+    }
     flipped = bytearray(content)
     flipped[content.index(GOOD["x"].tobytes()) + 8] ^= 0xFF
     cases["flipped"] = bytes(flipped)
@@ -135,8 +205,15 @@ LISTS = {0: [1, 2], 1: [0], 2: [0, 3, 3], 3: [2], 4: [4], 5: [6], 6: [5], 7: [9]
 def planetoid(folder: Path, name: str = "toy", protocol: int = 2, **changes) -> Path:
     one_hot = np.eye(3)[[0, 1, 2, 0, 1, 2]]
     features = sp.csr_matrix(np.pad(np.eye(9, dtype=np.float32), ((0, 0), (0, 41))))
-    contents = {"x": features[:3], "y": one_hot[:3], "allx": features[:6], "ally": one_hot, "tx": features[6:], "ty": np.eye(3)[[2, 0, 1]],
-                "graph": defaultdict(list, LISTS)} | changes
+    contents = {
+        "x": features[:3],
+        "y": one_hot[:3],
+        "allx": features[:6],
+        "ally": one_hot,
+        "tx": features[6:],
+        "ty": np.eye(3)[[2, 0, 1]],
+        "graph": defaultdict(list, LISTS),
+    } | changes
     for part, value in contents.items():
         data = value if isinstance(value, bytes) else pickle.dumps(value, protocol)
         (folder / f"ind.{name}.{part}").write_bytes(data)
@@ -151,9 +228,15 @@ def test_planetoid(tmp_path, protocol):
     assert g.y.tolist() == [0, 1, 2, 0, 1, 2, 0, 1, -1, 2]
     column = [int(np.argmax(row)) if row.any() else -1 for row in g.x.toarray()]
     assert column == [0, 1, 2, 3, 4, 5, 7, 8, -1, 6]
-    assert [np.flatnonzero(m).tolist() for m in (g.train, g.val, g.test)] == [[0, 1, 2], [3, 4, 5], [6, 7, 9]]
+    assert [np.flatnonzero(m).tolist() for m in (g.train, g.val, g.test)] == [
+        [0, 1, 2],
+        [3, 4, 5],
+        [6, 7, 9],
+    ]
     found = sorted(zip(g.src.tolist(), g.dst.tolist(), strict=True))
-    assert found == sorted([(0, 1), (1, 0), (0, 2), (2, 0), (2, 3), (3, 2), (4, 4), (5, 6), (6, 5), (7, 9), (9, 7)])
+    assert found == sorted(
+        [(0, 1), (1, 0), (0, 2), (2, 0), (2, 3), (3, 2), (4, 4), (5, 6), (6, 5), (7, 9), (9, 7)]
+    )
 
 
 def test_pickles_of_python_2(tmp_path):
@@ -161,8 +244,14 @@ def test_pickles_of_python_2(tmp_path):
     for part in ("x", "allx", "tx", "y", "ally", "ty", "graph"):
         file = tmp_path / f"ind.toy.{part}"
         # the names of the original files
-        old = file.read_bytes().replace(b"cscipy.sparse._csr\n", b"cscipy.sparse.csr\n").replace(b"cnumpy._core.", b"cnumpy.core.")
-        assert any(name in old for name in (b"c__builtin__\n", b"cscipy.sparse.csr\n", b"cnumpy.core."))
+        old = (
+            file.read_bytes()
+            .replace(b"cscipy.sparse._csr\n", b"cscipy.sparse.csr\n")
+            .replace(b"cnumpy._core.", b"cnumpy.core.")
+        )
+        assert any(
+            name in old for name in (b"c__builtin__\n", b"cscipy.sparse.csr\n", b"cnumpy.core.")
+        )
         file.write_bytes(old)
     assert read_planetoid(tmp_path).n_nodes == 10
 
@@ -205,11 +294,17 @@ def test_hostile_pickles_are_refused_and_run_nothing(tmp_path, case, part):
 
 BAD_PARTS = {
     "not a pickle": ({"allx": b"hello"}, ["ind.toy.allx"]),
-    "truncated": ({"ally": pickle.dumps(np.eye(3), 2)[:-9]}, ["ind.toy.ally", "cannot be unpickled"]),
+    "truncated": (
+        {"ally": pickle.dumps(np.eye(3), 2)[:-9]},
+        ["ind.toy.ally", "cannot be unpickled"],
+    ),
     "array for matrix": ({"tx": np.eye(3)}, ["ind.toy.tx", "expected a CSR matrix"]),
     "list for labels": ({"ty": [1, 2, 3]}, ["ind.toy.ty", "list"]),
     "label rows": ({"ally": np.eye(3)}, ["ind.toy.ally", "expected 6 rows", "[3, 3]"]),
-    "features differ": ({"tx": sp.csr_matrix((3, 7))}, ["ind.toy.tx", "7 features, but allx has 50"]),
+    "features differ": (
+        {"tx": sp.csr_matrix((3, 7))},
+        ["ind.toy.tx", "7 features, but allx has 50"],
+    ),
     "classes differ": ({"ty": np.eye(3, 4)}, ["ind.toy.ty", "4 classes, but ally has 3"]),
     "graph is a list": ({"graph": [1]}, ["ind.toy.graph", "dictionary"]),
     "graph of text": ({"graph": {0: ["a"]}}, ["ind.toy.graph", "integers"]),

@@ -1,4 +1,5 @@
 """The README keeps its word: its layer passes the checks, its flags exist."""
+
 from __future__ import annotations
 
 import re
@@ -26,6 +27,10 @@ def test_flags_exist() -> None:
     for flag in ("--to", "--format", "--embed", "--ranks", "--keep-layers", "--since", "--top"):
         parser.add_argument(flag)
     known = {name for action in parser._actions for name in action.option_strings}
-    commands = [line for line in README.splitlines() if re.search(r"graphtheta (train|evaluate|predict|info)", line)]
+    commands = [
+        line
+        for line in README.splitlines()
+        if re.search(r"graphtheta (train|evaluate|predict|info)", line)
+    ]
     told = {flag for line in commands for flag in re.findall(r"--[a-z][a-z-]+", line)}
     assert {"--batch-size", "--preset"} <= told and told <= known

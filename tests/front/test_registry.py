@@ -1,4 +1,5 @@
 """What users add by name: by a call, as a decorator, from a file; and what is refused."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ class Tool:
 @pytest.fixture
 def tools() -> Registry[Tool]:
     # the class of a file is another one of the same name
-    return Registry("tool", lambda x: type(x).__name__ == "Tool", ("auto",), (Tool("saw"), Tool("file")))
+    return Registry(
+        "tool", lambda x: type(x).__name__ == "Tool", ("auto",), (Tool("saw"), Tool("file"))
+    )
 
 
 def test_in_the_order_added(tools: Registry[Tool]) -> None:
@@ -29,10 +32,16 @@ def test_in_the_order_added(tools: Registry[Tool]) -> None:
     assert tools.add(Tool("drill", 2)).number == tools.find("drill").number == 2
 
 
-@pytest.mark.parametrize("name, said", [
-    ("saw", "the tool 'saw' is built in"), ("auto", "the tool 'auto' is built in"), ("a b", "'a b' is not a valid tool name"),
-    ("x:y", "letters, digits"), ("", "'' is not a valid tool name"),
-])
+@pytest.mark.parametrize(
+    "name, said",
+    [
+        ("saw", "the tool 'saw' is built in"),
+        ("auto", "the tool 'auto' is built in"),
+        ("a b", "'a b' is not a valid tool name"),
+        ("x:y", "letters, digits"),
+        ("", "'' is not a valid tool name"),
+    ],
+)
 def test_names_that_nothing_may_have(tools: Registry[Tool], name: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         tools.add(Tool(name))
@@ -46,15 +55,24 @@ def test_something_else(tools: Registry[Tool]) -> None:
 
 def test_from_a_file(tools: Registry[Tool], tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
-    file.write_text("class Tool:\n    def __init__(self, name):\n        self.name = name\n\n\n"
-                    "drill, other = Tool('drill'), Tool('saw')\nx = 3\n")
+    file.write_text(
+        "class Tool:\n    def __init__(self, name):\n        self.name = name\n\n\n"
+        "drill, other = Tool('drill'), Tool('saw')\nx = 3\n"
+    )
     assert tools.find(f"{file}:drill") is tools["drill"]
-    for name, said in ((f"{file}:x", "has no tool x; it has drill, other"), (f"{file}:gone", "has no tool gone"),
-                       (f"{file}:other", "the tool 'saw' is built in"), (f"{file}:not a name", r"not of the form FILE.py:NAME"),
-                       (f"{tmp_path}/none.py:drill", "tool file .*none.py does not exist"), ("mine.txt:drill", "not of the form"),
-                       ("sew", r"tool 'sew' is not known \(did you mean 'saw'\?\); choose from saw, file")):
+    for name, said in (
+        (f"{file}:x", "has no tool x; it has drill, other"),
+        (f"{file}:gone", "has no tool gone"),
+        (f"{file}:other", "the tool 'saw' is built in"),
+        (f"{file}:not a name", r"not of the form FILE.py:NAME"),
+        (f"{tmp_path}/none.py:drill", "tool file .*none.py does not exist"),
+        ("mine.txt:drill", "not of the form"),
+        ("sew", r"tool 'sew' is not known \(did you mean 'saw'\?\); choose from saw, file"),
+    ):
         with pytest.raises(ConfigError, match=said):
             tools.find(name)
     file.write_text("raise KeyError('broken')\n")
-    with pytest.raises(ConfigError, match=r"mine.py cannot be imported: KeyError: 'broken' \(line 1\)"):
+    with pytest.raises(
+        ConfigError, match=r"mine.py cannot be imported: KeyError: 'broken' \(line 1\)"
+    ):
         tools.find(f"{file}:drill")

@@ -20,7 +20,14 @@ from graphtheta.errors import GraphThetaError
 pytestmark = pytest.mark.reference
 
 EDGES = ([0, 1, 2], [1, 2, 0])
-SMALL = ["--dataset", "sbm:n_nodes=60,n_edges=300,classes=3,features=4", "--hidden", "4", "--epochs", "2"]
+SMALL = [
+    "--dataset",
+    "sbm:n_nodes=60,n_edges=300,classes=3,features=4",
+    "--hidden",
+    "4",
+    "--epochs",
+    "2",
+]
 STAGED = dict(strategy="mini", batch_size=2)
 
 
@@ -53,7 +60,9 @@ def table(name: str, text: str) -> str:
 
 
 def imported(edges: Any, nodes: Any = None, **options: Any) -> gt.Graph:
-    return gt.load(gt.import_graph(edges, nodes, to=f"store-{len(list(Path.cwd().iterdir()))}", **options))
+    return gt.load(
+        gt.import_graph(edges, nodes, to=f"store-{len(list(Path.cwd().iterdir()))}", **options)
+    )
 
 
 def shell(line: str) -> None:
@@ -70,7 +79,10 @@ ARRAYS: dict[str, Case] = {
     "a mask of 0 and 1": Case(
         lambda: graph(train=np.array([1, 0, 1], np.uint8)),
         r"train: expected a bool mask, got dtype uint8; .*np.asarray\(mask\).astype\(bool\)",
-        lambda: graph(train=np.asarray(np.array([1, 0, 1], np.uint8)).astype(bool)).train.tolist() == [True, False, True],
+        lambda: (
+            graph(train=np.asarray(np.array([1, 0, 1], np.uint8)).astype(bool)).train.tolist()
+            == [True, False, True]
+        ),
     ),
     "node numbers for a mask": Case(
         lambda: graph(train=[0, 2]),
@@ -90,12 +102,19 @@ ARRAYS: dict[str, Case] = {
     "a large integer as a feature": Case(
         lambda: graph(x=np.array([[2**24 + 1], [0], [0]])),
         r"give codes, ids and times as integers in node_columns=\{name: array\}",
-        lambda: graph(node_columns={"stamp": [2**24 + 1, 0, 0]}).node_columns["stamp"][0] == 2**24 + 1,
+        lambda: (
+            graph(node_columns={"stamp": [2**24 + 1, 0, 0]}).node_columns["stamp"][0] == 2**24 + 1
+        ),
     ),
     "texts as a column": Case(
         lambda: graph(node_columns={"kind": ["a", "b", "a"]}),
         r"np.unique\(values, return_inverse=True\)\[1\]",
-        lambda: graph(node_columns={"kind": np.unique(["a", "b", "a"], return_inverse=True)[1]}).node_columns["kind"][1] == 1,
+        lambda: (
+            graph(
+                node_columns={"kind": np.unique(["a", "b", "a"], return_inverse=True)[1]}
+            ).node_columns["kind"][1]
+            == 1
+        ),
     ),
     "a reserved name": Case(
         lambda: graph(node_columns={"h": [1, 2, 3]}),
@@ -105,7 +124,12 @@ ARRAYS: dict[str, Case] = {
     "mixed names in networkx": Case(
         lambda: gt.Graph.from_networkx(nodes_of_two_kinds()),
         r"networkx.relabel_nodes\(g, str\)",
-        lambda: gt.Graph.from_networkx(__import__("networkx").relabel_nodes(nodes_of_two_kinds(), str)).n_nodes == 2,
+        lambda: (
+            gt.Graph.from_networkx(
+                __import__("networkx").relabel_nodes(nodes_of_two_kinds(), str)
+            ).n_nodes
+            == 2
+        ),
     ),
     "labels of unequal lengths": Case(
         lambda: graph(y=[[0], [0, 1], []]),
@@ -120,7 +144,10 @@ ARRAYS: dict[str, Case] = {
     "a graph of another library": Case(
         lambda: fit(on=__import__("networkx").path_graph(3)),
         r"gt.load\(gt.import_graph\(graph, to='my.store'\)\)",
-        lambda: gt.load(gt.import_graph(__import__("networkx").path_graph(3), to="my.store")).n_nodes == 3,
+        lambda: (
+            gt.load(gt.import_graph(__import__("networkx").path_graph(3), to="my.store")).n_nodes
+            == 3
+        ),
     ),
     "training without a mask": Case(
         lambda: fit(on=graph(train=None)),
@@ -130,7 +157,10 @@ ARRAYS: dict[str, Case] = {
     "a value of added loops": Case(
         lambda: graph(edge_columns={"kind": [1, 2, 3]}).with_self_loops(columns={"kind": 0.5}),
         "edge column 'kind'.*expected an integer",
-        lambda: graph(edge_columns={"kind": [1, 2, 3]}).with_self_loops(columns={"kind": 9}).n_edges == 6,
+        lambda: (
+            graph(edge_columns={"kind": [1, 2, 3]}).with_self_loops(columns={"kind": 9}).n_edges
+            == 6
+        ),
     ),
 }
 
@@ -138,9 +168,7 @@ KEYS: dict[str, Case] = {
     "a fanout without mini-batches": Case(
         lambda: fit(fanout="2,2"), "--strategy mini", lambda: fit(fanout="2,2", **STAGED)
     ),
-    "heads of a model without": Case(
-        lambda: fit(heads=2), "drop --heads", lambda: fit()
-    ),
+    "heads of a model without": Case(lambda: fit(heads=2), "drop --heads", lambda: fit()),
     "a model object and an option": Case(
         lambda: fit(small_model(), hidden=3),
         r"give the class, gt.Trainer\(",
@@ -162,13 +190,17 @@ KEYS: dict[str, Case] = {
         lambda: fit(on=graph(x=np.full((3, 1), 3e38)).with_row_normalised_features()),
     ),
     "a fanout of another depth": Case(
-        lambda: fit(fanout="2,2,2", **STAGED), "give one for each", lambda: fit(fanout="2,2", **STAGED)
+        lambda: fit(fanout="2,2,2", **STAGED),
+        "give one for each",
+        lambda: fit(fanout="2,2", **STAGED),
     ),
     "a typing error": Case(
         lambda: fit(strategy="minibatch"), "allowed: global, mini, cluster", lambda: fit(**STAGED)
     ),
     "a schedule without a number": Case(
-        lambda: fit(lr_schedule="cosine"), "give --lr-decay-updates", lambda: fit(lr_schedule="cosine", lr_decay_updates=5)
+        lambda: fit(lr_schedule="cosine"),
+        "give --lr-decay-updates",
+        lambda: fit(lr_schedule="cosine", lr_decay_updates=5),
     ),
     "a policy without a cache": Case(
         lambda: fit(cache_policy=list(gt.CACHE_POLICIES)[-1], **STAGED),
@@ -195,7 +227,9 @@ TABLES: dict[str, Case] = {
         lambda: imported(table("long.csv", "src,dst,text\n1,2," + "x" * (5 << 20) + "\n2,3,y\n")),
         "line 2: the line has more than 1 MiB; .*give the table as Parquet",
         lambda: (
-            pq.write_table(csv.read_csv("long.csv", csv.ReadOptions(block_size=8 << 20)), "long.parquet")
+            pq.write_table(
+                csv.read_csv("long.csv", csv.ReadOptions(block_size=8 << 20)), "long.parquet"
+            )
             or imported("long.parquet").n_edges == 2
         ),
     ),
@@ -222,12 +256,19 @@ TABLES: dict[str, Case] = {
     "a keyword of Python": Case(
         lambda: imported(table("key.csv", "src,dst,class\n1,2,3\n"), edge_columns="class"),
         "rename it to a Python identifier that is no keyword",
-        lambda: imported(table("key.csv", "src,dst,kind\n1,2,3\n"), edge_columns="kind").n_edges == 1,
+        lambda: (
+            imported(table("key.csv", "src,dst,kind\n1,2,3\n"), edge_columns="kind").n_edges == 1
+        ),
     ),
     "a column without values": Case(
         lambda: imported(table("null.csv", "src,dst,w\n1,2,\n2,3,\n"), edge_columns="w"),
         "state its type with --types w:int",
-        lambda: imported(table("null.csv", "src,dst,w\n1,2,1\n2,3,4\n"), edge_columns="w", types={"w": "int"}).n_edges == 2,
+        lambda: (
+            imported(
+                table("null.csv", "src,dst,w\n1,2,1\n2,3,4\n"), edge_columns="w", types={"w": "int"}
+            ).n_edges
+            == 2
+        ),
     ),
     "texts as attributes": Case(
         lambda: imported(table("kind.csv", "src,dst,w\n1,2,a\n2,3,b\n"), edge_attr="w"),
@@ -240,7 +281,10 @@ TABLES: dict[str, Case] = {
         lambda: imported(table("twice.csv", "src,dst,w,v\n1,2,3,4\n")).n_edges == 1,
     ),
     "a store that is there": Case(
-        lambda: (imported({"src": [0], "dst": [1]}), gt.import_graph({"src": [0], "dst": [1]}, to=sorted(Path.cwd().glob("store-*"))[0])),
+        lambda: (
+            imported({"src": [0], "dst": [1]}),
+            gt.import_graph({"src": [0], "dst": [1]}, to=sorted(Path.cwd().glob("store-*"))[0]),
+        ),
         "choose another|another folder|--to",
         lambda: gt.import_graph({"src": [0], "dst": [1]}, to="another"),
     ),
@@ -298,5 +342,7 @@ def test_a_run_that_stopped_is_continued(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_graph_that_does_not_fit_is_no_fault_of_the_layers() -> None:
-    with pytest.raises(GraphThetaError, match=r"the graph does not fit into memory.*import it as a store"):
+    with pytest.raises(
+        GraphThetaError, match=r"the graph does not fit into memory.*import it as a store"
+    ):
         gt.Trainer(job=gt.Job(dataset=f"sbm:n_nodes={2**40}"))

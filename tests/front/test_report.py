@@ -1,4 +1,5 @@
 """Timelines and reports of runs: what is written, what is said, and what is refused."""
+
 from __future__ import annotations
 
 import json
@@ -25,7 +26,12 @@ from graphtheta.run.job.job import Job
 
 pytestmark = pytest.mark.reference
 
-TINY = {"dataset": "sbm:n_nodes=200,n_edges=1200,classes=3,features=8", "epochs": 4, "hidden": 8, "backend": "reference"}
+TINY = {
+    "dataset": "sbm:n_nodes=200,n_edges=1200,classes=3,features=8",
+    "epochs": 4,
+    "hidden": 8,
+    "backend": "reference",
+}
 WORDS = ("--dataset", TINY["dataset"], "--epochs", "4", "--hidden", "8", "--backend", "reference")
 MPIEXEC = doctor.find_mpiexec()
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -64,10 +70,17 @@ def read_page(path: Path) -> Page:
     page = Page(text)
     assert "://" not in text.replace("chrome://tracing", "")
     assert not {tag for tag, _ in page.seen} & {"script", "link", "img", "iframe", "object"}
-    links = [value for _, attrs in page.seen for name, value in attrs.items() if name in ("href", "xlink:href", "src")]
+    links = [
+        value
+        for _, attrs in page.seen
+        for name, value in attrs.items()
+        if name in ("href", "xlink:href", "src")
+    ]
     assert all(str(value).startswith("#") for value in links)
     clips = [attrs["id"] for tag, attrs in page.seen if tag == "clippath"]
-    assert len(clips) == len(set(clips)) and {f"url(#{c})" for c in clips} >= set(re.findall(r"url\(#p[^)]*\)", text))
+    assert len(clips) == len(set(clips)) and {f"url(#{c})" for c in clips} >= set(
+        re.findall(r"url\(#p[^)]*\)", text)
+    )
     return page
 
 
@@ -92,45 +105,83 @@ def test_timeline_and_report_of_a_run(here: Path, ranks: int) -> None:
     for rank in range(ranks):
         for name in ("view 4", "forward", "backward", "reduce", "update"):
             assert tasks.count((rank, name)) == (1 if name == "view 4" else 4)
-    assert [e["args"] for e in events if e["name"] == "view 3" and e["ph"] == "X"] == [{"step": 3, "version": 2}] * ranks
-    assert [e["args"]["version"] for e in events if e["name"] == "update" and e["pid"] == 0] == [1, 2, 3, 4]
-    assert [e["name"] for e in events if e["ph"] == "i" and e["pid"] == 0] == [f"epoch {i}" for i in (1, 2, 3, 4)]
+    assert [e["args"] for e in events if e["name"] == "view 3" and e["ph"] == "X"] == [
+        {"step": 3, "version": 2}
+    ] * ranks
+    assert [e["args"]["version"] for e in events if e["name"] == "update" and e["pid"] == 0] == [
+        1,
+        2,
+        3,
+        4,
+    ]
+    assert [e["name"] for e in events if e["ph"] == "i" and e["pid"] == 0] == [
+        f"epoch {i}" for i in (1, 2, 3, 4)
+    ]
     assert sum(e["name"] == "evaluate" for e in events) == 4 * ranks
-    assert {e["name"] for e in events if e["ph"] == "b"} == ({"to_mirrors", "to_masters", "reduce"} if ranks > 1 else set())
+    assert {e["name"] for e in events if e["ph"] == "b"} == (
+        {"to_mirrors", "to_masters", "reduce"} if ranks > 1 else set()
+    )
 
     assert main(["report", "run"]) == 0
     page = read_page(folder / "report.html")
-    assert "The slowest stage is" in page.text and "trace.json: open it in ui.perfetto.dev" in page.text
-    assert ("Waiting is" in page.text) == (ranks > 1) and ("A run on one worker has no traffic" in page.text) == (ranks == 1)
+    assert (
+        "The slowest stage is" in page.text
+        and "trace.json: open it in ui.perfetto.dev" in page.text
+    )
+    assert ("Waiting is" in page.text) == (ranks > 1) and (
+        "A run on one worker has no traffic" in page.text
+    ) == (ranks == 1)
     assert [attrs["aria-label"] for tag, attrs in page.seen if tag == "svg"] == [
-        "loss and metrics by epoch", "time of an epoch by rank and stage", "memory by rank"]
+        "loss and metrics by epoch",
+        "time of an epoch by rank and stage",
+        "memory by rank",
+    ]
 
 
 def test_profile_adds_up(here: Path) -> None:
     folder = run(3, strategy="mini", batch_size=40)
     profile = Profile.read(folder / "profile.json")
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert (profile.ranks, profile.epochs, profile.steps, profile.first_left_out) == (3, 3, rows[-1]["step"], True)
+    assert (profile.ranks, profile.epochs, profile.steps, profile.first_left_out) == (
+        3,
+        3,
+        rows[-1]["step"],
+        True,
+    )
     for stage, book in profile.stages.items():
         for name in ("seconds", "wait", "bytes", "messages"):
-            assert np.mean(getattr(book, name)) == pytest.approx(sum(row["time"][stage][name] for row in rows[1:])), (stage, name)
+            assert np.mean(getattr(book, name)) == pytest.approx(
+                sum(row["time"][stage][name] for row in rows[1:])
+            ), (stage, name)
     sent, pairs = np.array(profile.sent), np.array(profile.largest)
     assert (pairs[:, 0] != pairs[:, 1]).all() and len(pairs) == 6
     for q in range(3):
-        assert pairs[pairs[:, 0] == q, 2:].sum(axis=0).tolist() == sent[q].tolist() and sent[q].min() > 0
+        assert (
+            pairs[pairs[:, 0] == q, 2:].sum(axis=0).tolist() == sent[q].tolist()
+            and sent[q].min() > 0
+        )
     # moves belong to four stages, of which "move" and "reduce" have no collectives besides
-    moves, most = (sum(sum(profile.stages[s].bytes) for s in stages)
-                   for stages in (("move", "reduce"), ("move", "reduce", "batch", "evaluate")))
+    moves, most = (
+        sum(sum(profile.stages[s].bytes) for s in stages)
+        for stages in (("move", "reduce"), ("move", "reduce", "batch", "evaluate"))
+    )
     assert moves <= sent[:, 0].sum() <= most
     assert all(0 < m < 1 << 40 for m in (*profile.predicted, *profile.measured))
 
 
 def test_profile_of_views_in_flight(here: Path) -> None:
-    one, four = (Profile.read(run(2, strategy="mini", batch_size=40, views_per_step=4, views_in_flight=n, out=str(n)) / "profile.json")
-                 for n in (1, 4))
+    one, four = (
+        Profile.read(
+            run(2, strategy="mini", batch_size=40, views_per_step=4, views_in_flight=n, out=str(n))
+            / "profile.json"
+        )
+        for n in (1, 4)
+    )
     assert four.sent == one.sent and four.largest == one.largest
     for profile, part in ((one, 0.5), (four, 1.1)):
-        total = np.mean([np.add(book.seconds, book.wait) for book in profile.stages.values()], axis=1).sum()
+        total = np.mean(
+            [np.add(book.seconds, book.wait) for book in profile.stages.values()], axis=1
+        ).sum()
         assert total > part * profile.elapsed > 0
 
 
@@ -138,27 +189,51 @@ def test_bytes_of_moves_are_those_of_the_stage(here: Path) -> None:
     profile = Profile.read(run(2) / "profile.json")
     move, reduce = profile.stages["move"], profile.stages["reduce"]
     sent = np.array(profile.sent).T.tolist()
-    assert sent == [np.add(move.bytes, reduce.bytes).tolist(), np.add(move.messages, reduce.messages).tolist()]
+    assert sent == [
+        np.add(move.bytes, reduce.bytes).tolist(),
+        np.add(move.messages, reduce.messages).tolist(),
+    ]
 
 
 def test_the_largest_pairs_of_many_ranks(here: Path) -> None:
     profile = Profile.read(run(12) / "profile.json")
-    assert len(profile.sent) == 12 and max(np.bincount([pair[0] for pair in profile.largest])) <= LISTED
+    assert (
+        len(profile.sent) == 12
+        and max(np.bincount([pair[0] for pair in profile.largest])) <= LISTED
+    )
     main(["report", "run"])
     text = read_page(here / "run" / "report.html").text
-    assert "to 11" not in text and f"rank {max(profile.largest, key=lambda pair: pair[2])[0]}" in text
+    assert (
+        "to 11" not in text and f"rank {max(profile.largest, key=lambda pair: pair[2])[0]}" in text
+    )
 
 
 @pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed")
 def test_mpiexec_timeline_and_report(here: Path) -> None:
-    for words in (("train", *WORDS, "--trace", "--out", "run"), ("report", "run", "--to", "pages/two.html")):
-        done = subprocess.run([str(MPIEXEC), "-n", "2", sys.executable, "-m", "graphtheta", *words], capture_output=True, text=True,
-                              check=False, timeout=120, stdin=subprocess.DEVNULL)
+    for words in (
+        ("train", *WORDS, "--trace", "--out", "run"),
+        ("report", "run", "--to", "pages/two.html"),
+    ):
+        done = subprocess.run(
+            [str(MPIEXEC), "-n", "2", sys.executable, "-m", "graphtheta", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            stdin=subprocess.DEVNULL,
+        )
         assert done.returncode == 0 and done.stderr == "", done.stderr
     assert done.stdout == "report in pages/two.html\n"
     events = read_timeline(Path("run/trace.json"), 2)
     # the clocks of one machine agree: both ranks leave a sum over both at nearly the same time; it begins and ends in a stage each
-    ends = [[e["ts"] + e["dur"] for e in events if e["name"] == "reduce" and e["cat"] == "stage" and e["pid"] == rank] for rank in range(2)]
+    ends = [
+        [
+            e["ts"] + e["dur"]
+            for e in events
+            if e["name"] == "reduce" and e["cat"] == "stage" and e["pid"] == rank
+        ]
+        for rank in range(2)
+    ]
     assert len(ends[0]) == 8 and np.abs(np.subtract(*ends)).min() < 1e5
     assert "2 workers" in read_page(Path("pages/two.html")).text
 
@@ -173,26 +248,39 @@ def test_a_run_that_fails_leaves_timelines_and_a_report(here: Path) -> None:
     with pytest.raises(DataError, match="loss of an evaluation"):
         run(2, trace=True, lr=1e38, optimiser="sgd", epochs=50)
     folder = Path("run")
-    assert not {"trace.json", "profile.json", "result.json"} & {path.name for path in folder.iterdir()}
+    assert not {"trace.json", "profile.json", "result.json"} & {
+        path.name for path in folder.iterdir()
+    }
     assert main(["report", "run"]) == 0
     page = read_page(folder / "report.html")
-    assert "trace-rank-0.json, trace-rank-1.json" in page.text and "There is no profile.json" in page.text
+    assert (
+        "trace-rank-0.json, trace-rank-1.json" in page.text
+        and "There is no profile.json" in page.text
+    )
 
 
 def test_a_later_run_takes_the_timeline_away(here: Path) -> None:
     run(1, trace=True)
     assert main(["report", str(run(1))]) == 0
-    assert not Path("run/trace.json").exists() and "train with --trace" in read_page(Path("run/report.html")).text
+    assert (
+        not Path("run/trace.json").exists()
+        and "train with --trace" in read_page(Path("run/report.html")).text
+    )
 
 
-@pytest.mark.parametrize("keys", [{"epochs": 0}, {"epochs": 1}, {"eval_every": 3}, {"steps": 2}],
-                         ids=lambda keys: " ".join(keys))
+@pytest.mark.parametrize(
+    "keys",
+    [{"epochs": 0}, {"epochs": 1}, {"eval_every": 3}, {"steps": 2}],
+    ids=lambda keys: " ".join(keys),
+)
 def test_short_runs(here: Path, keys: dict[str, object]) -> None:
     run(1, **keys)
     assert main(["report", "run"]) == 0
     page = read_page(Path("run/report.html"))
     assert ("No epoch was run" in page.text) == (keys.get("epochs") == 0)
-    assert ("averaged over 1 epochs, without those up to the first evaluation" in page.text) == (keys.keys() <= {"eval_every", "steps"})
+    assert ("averaged over 1 epochs, without those up to the first evaluation" in page.text) == (
+        keys.keys() <= {"eval_every", "steps"}
+    )
 
 
 def test_everything_is_escaped(here: Path) -> None:
@@ -203,27 +291,74 @@ def test_everything_is_escaped(here: Path) -> None:
     assert "u" not in [tag for tag, _ in page.seen] and f"{name}/x" in page.text
 
 
-@pytest.mark.parametrize("change, told", [
-    (lambda f: (f / "job.yaml").unlink(), "the folder has no job.yaml"),
-    (lambda f: (f / "metrics.jsonl").unlink(), "the folder has no metrics.jsonl"),
-    (lambda f: (f / "job.yaml").write_text("- 1"), "job.yaml: expected lines"),
-    (lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1'), "metrics.jsonl: line 1: damaged"),
-    (lambda f: (f / "metrics.jsonl").write_text("[]"), "metrics.jsonl: line 1: expected a mapping"),
-    (lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1, "step": 1, "loss": "x"}'), "line 1: loss is not a number"),
-    (lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1, "step": 1, "loss": {}}'), "line 1: loss is not a number"),
-    (lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1.5, "step": 1, "loss": 1}'), "line 1: epoch is not a number"),
-    (lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1, "step": 1, "loss": 1, "x": ' + "[" * 9999), "line 1: damaged"),
-    (lambda f: (f / "result.json").write_text('{"best_epoch": NaN, "seconds": 1}'), "result.json: best_epoch is not a number"),
-    (lambda f: (f / "profile.json").write_text((f / "profile.json").read_text().replace('"epochs": 3', '"epochs": -3')), "not the profile"),
-    (lambda f: (f / "metrics.jsonl").open("a").write('{"epoch": 1, "step": 1, "loss": 1}'), "line 5 has other columns than line 1"),
-    (lambda f: (f / "metrics.jsonl").write_bytes(b"\xff\xfe"), "metrics.jsonl: cannot be read"),
-    (lambda f: (f / "result.json").write_text("{}"), "result.json: expected a mapping with best_epoch"),
-    (lambda f: (f / "profile.json").write_text("{}"), "profile.json: not the profile of a run"),
-    (lambda f: (f / "profile.json").write_bytes(b"\xff"), "profile.json: not the profile of a run"),
-    (lambda f: (f / "profile.json").write_text((f / "profile.json").read_text().replace('"ranks": 1', '"ranks": 2')), "each of 2 ranks"),
-    (lambda f: (f / "report.html").mkdir(), "report.html: the page cannot be written"),
-])
-def test_bad_folders_are_one_message(here: Path, change: object, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        (lambda f: (f / "job.yaml").unlink(), "the folder has no job.yaml"),
+        (lambda f: (f / "metrics.jsonl").unlink(), "the folder has no metrics.jsonl"),
+        (lambda f: (f / "job.yaml").write_text("- 1"), "job.yaml: expected lines"),
+        (
+            lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1'),
+            "metrics.jsonl: line 1: damaged",
+        ),
+        (
+            lambda f: (f / "metrics.jsonl").write_text("[]"),
+            "metrics.jsonl: line 1: expected a mapping",
+        ),
+        (
+            lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1, "step": 1, "loss": "x"}'),
+            "line 1: loss is not a number",
+        ),
+        (
+            lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1, "step": 1, "loss": {}}'),
+            "line 1: loss is not a number",
+        ),
+        (
+            lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1.5, "step": 1, "loss": 1}'),
+            "line 1: epoch is not a number",
+        ),
+        (
+            lambda f: (f / "metrics.jsonl").write_text(
+                '{"epoch": 1, "step": 1, "loss": 1, "x": ' + "[" * 9999
+            ),
+            "line 1: damaged",
+        ),
+        (
+            lambda f: (f / "result.json").write_text('{"best_epoch": NaN, "seconds": 1}'),
+            "result.json: best_epoch is not a number",
+        ),
+        (
+            lambda f: (f / "profile.json").write_text(
+                (f / "profile.json").read_text().replace('"epochs": 3', '"epochs": -3')
+            ),
+            "not the profile",
+        ),
+        (
+            lambda f: (f / "metrics.jsonl").open("a").write('{"epoch": 1, "step": 1, "loss": 1}'),
+            "line 5 has other columns than line 1",
+        ),
+        (lambda f: (f / "metrics.jsonl").write_bytes(b"\xff\xfe"), "metrics.jsonl: cannot be read"),
+        (
+            lambda f: (f / "result.json").write_text("{}"),
+            "result.json: expected a mapping with best_epoch",
+        ),
+        (lambda f: (f / "profile.json").write_text("{}"), "profile.json: not the profile of a run"),
+        (
+            lambda f: (f / "profile.json").write_bytes(b"\xff"),
+            "profile.json: not the profile of a run",
+        ),
+        (
+            lambda f: (f / "profile.json").write_text(
+                (f / "profile.json").read_text().replace('"ranks": 1', '"ranks": 2')
+            ),
+            "each of 2 ranks",
+        ),
+        (lambda f: (f / "report.html").mkdir(), "report.html: the page cannot be written"),
+    ],
+)
+def test_bad_folders_are_one_message(
+    here: Path, change: object, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = run(1)
     change(folder)  # type: ignore[operator]
     capsys.readouterr()
@@ -234,44 +369,93 @@ def test_bad_folders_are_one_message(here: Path, change: object, told: str, caps
 
 
 def test_no_folder_and_several_seeds(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "nowhere"]) == 2 and "nowhere: the folder has no job.yaml" in capsys.readouterr().err
+    assert (
+        main(["report", "nowhere"]) == 2
+        and "nowhere: the folder has no job.yaml" in capsys.readouterr().err
+    )
     run(1, out="many/seed-0", epochs=1)
     capsys.readouterr()
-    assert main(["report", "many"]) == 2 and "give one of them, such as many/seed-0" in capsys.readouterr().err
+    assert (
+        main(["report", "many"]) == 2
+        and "give one of them, such as many/seed-0" in capsys.readouterr().err
+    )
 
 
-def test_without_matplotlib(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_matplotlib(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     run(1, epochs=1)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     capsys.readouterr()
-    assert main(["report", "run"]) == 2 and "pip install 'graphtheta[plot]'" in capsys.readouterr().err
+    assert (
+        main(["report", "run"]) == 2 and "pip install 'graphtheta[plot]'" in capsys.readouterr().err
+    )
 
 
 def profile_of(elapsed: float, **stages: tuple[list[float], list[float]]) -> Profile:
     """A profile of one epoch from seconds and waiting by stage."""
     n = len(next(iter(stages.values()))[0])
     none = [0] * n
-    books = {name: {"seconds": s, "wait": w, "bytes": none, "messages": none} for name, (s, w) in stages.items()}
-    return Profile(ranks=n, epochs=1, steps=1, elapsed=elapsed, first_left_out=False, stages=books, sent=[(0, 0)] * n, largest=[],
-                   predicted=none, measured=none)
+    books = {
+        name: {"seconds": s, "wait": w, "bytes": none, "messages": none}
+        for name, (s, w) in stages.items()
+    }
+    return Profile(
+        ranks=n,
+        epochs=1,
+        steps=1,
+        elapsed=elapsed,
+        first_left_out=False,
+        stages=books,
+        sent=[(0, 0)] * n,
+        largest=[],
+        predicted=none,
+        measured=none,
+    )
 
 
 def test_what_is_said_of_the_time() -> None:
-    told = slowest(profile_of(12.5, gather=([3.0, 1.0], [0.0, 0.0]), move=([0.5, 0.5], [0.0, 2.0]), other=([9.0, 9.0], [0.0, 0.0])))
-    assert told == ("The slowest stage is gather: 2000.00 ms of the 12500.00 ms of an epoch (16 %). Waiting is 8 % of the time, "
-                    "mostly in move. The busiest worker, rank 0, works 1.09 times as long as the mean.")
-    assert slowest(profile_of(1.0, gather=([0.0], [0.0]))).startswith("The slowest stage is gather: 0.00 ms")
+    told = slowest(
+        profile_of(
+            12.5,
+            gather=([3.0, 1.0], [0.0, 0.0]),
+            move=([0.5, 0.5], [0.0, 2.0]),
+            other=([9.0, 9.0], [0.0, 0.0]),
+        )
+    )
+    assert told == (
+        "The slowest stage is gather: 2000.00 ms of the 12500.00 ms of an epoch (16 %). Waiting is 8 % of the time, "
+        "mostly in move. The busiest worker, rank 0, works 1.09 times as long as the mean."
+    )
+    assert slowest(profile_of(1.0, gather=([0.0], [0.0]))).startswith(
+        "The slowest stage is gather: 0.00 ms"
+    )
     told = slowest(profile_of(2.0, gather=([1.0], [3.0])))
-    assert told.endswith("Times of pipelined mini-batches are summed here: an epoch took 2000.00 ms of wall-clock "
-                         "time, of which a worker computed 1000.00 ms.")
+    assert told.endswith(
+        "Times of pipelined mini-batches are summed here: an epoch took 2000.00 ms of wall-clock "
+        "time, of which a worker computed 1000.00 ms."
+    )
     assert (imbalance([3.0, 1.0]), imbalance([0.0, 0.0])) == (1.5, 1.0)
 
 
 def test_pictures_of_a_run_are_the_same_when_drawn_again() -> None:
-    rows = [{"epoch": i, "step": i, "loss": 1.0, "val_loss": float("nan"), "val_accuracy": 0.5} for i in (1, 2)]
+    rows = [
+        {"epoch": i, "step": i, "loss": 1.0, "val_loss": float("nan"), "val_accuracy": 0.5}
+        for i in (1, 2)
+    ]
     assert chart.curves(rows, 2) == chart.curves(rows, 2)
 
 
 def test_audits_are_drawn() -> None:
-    rows = [{"epoch": i, "step": i, "loss": 1.0, "audit_outputs": 0.1, "audit_gradients": 0.2, "audit_hit_rate": 0.9} for i in (1, 2)]
+    rows = [
+        {
+            "epoch": i,
+            "step": i,
+            "loss": 1.0,
+            "audit_outputs": 0.1,
+            "audit_gradients": 0.2,
+            "audit_hit_rate": 0.9,
+        }
+        for i in (1, 2)
+    ]
     assert "audits by epoch" in chart.audits(rows)

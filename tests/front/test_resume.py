@@ -1,4 +1,5 @@
 """Runs that are stopped and go on: the same numbers as if nothing had happened, on any number of ranks."""
+
 from __future__ import annotations
 
 import json
@@ -33,8 +34,17 @@ from graphtheta.train.loop import trainer
 
 MPIEXEC = doctor.find_mpiexec()
 needs_mpi = pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed")
-KEYS: dict[str, Any] = {"dataset": "sbm:n_nodes=200,n_edges=900,classes=3,features=6", "hidden": 6, "epochs": 4, "dtype": "float64",
-                        "backend": "reference", "norm": "layer", "dropout": 0.3, "keep": 1, "checkpoint_every": 3}
+KEYS: dict[str, Any] = {
+    "dataset": "sbm:n_nodes=200,n_edges=900,classes=3,features=6",
+    "hidden": 6,
+    "epochs": 4,
+    "dtype": "float64",
+    "backend": "reference",
+    "norm": "layer",
+    "dropout": 0.3,
+    "keep": 1,
+    "checkpoint_every": 3,
+}
 MINI = {"strategy": "mini", "batch_size": 12, "fanout": "3,2"}
 # batch norm leaves gradients of biases that are nothing but rounding, which Adam would make large
 BATCH = {"norm": "batch", "optimiser": "sgd", "momentum": 0.9}
@@ -44,13 +54,38 @@ RUNS: dict[str, dict[str, Any]] = {
     "mini": MINI,
     "mini batch norm": {**MINI, **BATCH, "eval_every": 3},
     "mini in flight": {**MINI, **BATCH, "views_in_flight": 3, "views_per_step": 3},
-    "mini independent": {**MINI, **BATCH, "mode": "independent", "views_per_step": 2, "views_in_flight": 2},
+    "mini independent": {
+        **MINI,
+        **BATCH,
+        "mode": "independent",
+        "views_per_step": 2,
+        "views_in_flight": 2,
+    },
     "mini stale": {**MINI, "staleness": 2, "optimiser": "adamw"},
-    "mini stale in flight": {**MINI, **BATCH, "staleness": 2, "views_in_flight": 3, "model": "gat", "heads": 2},
-    "mini scheduled": {**MINI, "lr_schedule": "cosine", "lr_decay_updates": 12, "lr_warmup_updates": 3, "clip_norm": 0.3,
-                       "groups": {"layers.1.*": {"lr": 0.02, "weight_decay": 0.0}}, "freeze": ["layers.0.bias"]},
+    "mini stale in flight": {
+        **MINI,
+        **BATCH,
+        "staleness": 2,
+        "views_in_flight": 3,
+        "model": "gat",
+        "heads": 2,
+    },
+    "mini scheduled": {
+        **MINI,
+        "lr_schedule": "cosine",
+        "lr_decay_updates": 12,
+        "lr_warmup_updates": 3,
+        "clip_norm": 0.3,
+        "groups": {"layers.1.*": {"lr": 0.02, "weight_decay": 0.0}},
+        "freeze": ["layers.0.bias"],
+    },
     "mini steps": {**MINI, "steps": 11},
-    "cluster": {"strategy": "cluster", "clusters": 8, "clusters_per_batch": 2, "cluster_method": "clusters.npy"},
+    "cluster": {
+        "strategy": "cluster",
+        "clusters": 8,
+        "clusters_per_batch": 2,
+        "cluster_method": "clusters.npy",
+    },
 }
 # what asks the runs of a rank to stop
 ASKS: ContextVar[Callable[[], bool]] = ContextVar("asks", default=lambda: False)
@@ -82,7 +117,9 @@ def run(comm: Comm, stop_after: int | None = None, **keys: Any) -> Numbers | int
     """Weights, history and best epoch; the exit code if it is asked to stop."""
     one = gt.Trainer(comm=comm, **{**KEYS, "out": "run", **keys})
     # one rank alone is asked
-    ASKS.set(lambda: stop_after is not None and one.step >= stop_after and comm.rank == comm.size - 1)
+    ASKS.set(
+        lambda: stop_after is not None and one.step >= stop_after and comm.rank == comm.size - 1
+    )
     try:
         result = one.fit()
     except Stopped as stopped:
@@ -98,16 +135,25 @@ def uninterrupted(name: str, size: int) -> Numbers:
 def same(a: Numbers, b: Numbers, exactly: bool) -> None:
     assert a[2] == b[2] and len(a[1]) == len(b[1])
     for name, x in a[0].items():
-        np.testing.assert_allclose(x, b[0][name], rtol=0 if exactly else 1e-8, atol=0 if exactly else 1e-10)
+        np.testing.assert_allclose(
+            x, b[0][name], rtol=0 if exactly else 1e-8, atol=0 if exactly else 1e-10
+        )
     if exactly:
         assert a[1] == b[1]
     else:
-        assert all(row == pytest.approx(other, rel=1e-8) for row, other in zip(a[1], b[1], strict=True))
+        assert all(
+            row == pytest.approx(other, rel=1e-8) for row, other in zip(a[1], b[1], strict=True)
+        )
 
 
-@pytest.mark.parametrize(("name", "before", "after"), [
-    # all go on on as many ranks, and on more or on fewer
-    *((name, 2 - i % 2, 2 - i % 2) for i, name in enumerate(RUNS)), *((name, *((1, 3), (2, 1))[i % 2]) for i, name in enumerate(RUNS))])
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        # all go on on as many ranks, and on more or on fewer
+        *((name, 2 - i % 2, 2 - i % 2) for i, name in enumerate(RUNS)),
+        *((name, *((1, 3), (2, 1))[i % 2]) for i, name in enumerate(RUNS)),
+    ],
+)
 def test_a_run_goes_on_as_if_it_had_not_stopped(name: str, before: int, after: int) -> None:
     whole = uninterrupted(name, after)
     steps = whole[1][-1]["step"]
@@ -119,8 +165,14 @@ def test_a_run_goes_on_as_if_it_had_not_stopped(name: str, before: int, after: i
         same(rank, whole, exactly=before == after)
 
 
-@pytest.mark.parametrize("keys", [{**MINI, "vertex_limit": 50}, {"strategy": "mini", "sampler": "saint_walk:roots=9,depth=2,coverage=5"}],
-                         ids=["limit", "node sets"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {**MINI, "vertex_limit": 50},
+        {"strategy": "mini", "sampler": "saint_walk:roots=9,depth=2,coverage=5"},
+    ],
+    ids=["limit", "node sets"],
+)
 def test_what_is_measured_before_training_is_measured_again(keys: dict[str, Any]) -> None:
     (whole,) = run_simulated(1, run, **keys, out="whole", keep=0)
     assert run(gt.start(), 5, **keys) == 75
@@ -146,23 +198,36 @@ def test_views_in_flight_may_change() -> None:
 def test_mode_macrobatch_and_caches_may_change() -> None:
     keys = {**RUNS["mini independent"], "macrobatch": "3", "fetch_batch": 2}
     caches = {"machine_cache": "9", "feature_cache": "9", "cache_policy": "lru"}
-    for out, after, changed in (("run", 2, {"macrobatch": "2"}), ("other", 3, {"mode": "cooperative"})):
+    for out, after, changed in (
+        ("run", 2, {"macrobatch": "2"}),
+        ("other", 3, {"mode": "cooperative"}),
+    ):
         assert run_simulated(2, run, 5, **keys, **caches, out=out) == [75] * 2
-        found = run_simulated(after, run, **{**RUNS["mini independent"], **changed}, out=out, resume=True)[0]
+        found = run_simulated(
+            after, run, **{**RUNS["mini independent"], **changed}, out=out, resume=True
+        )[0]
         whole = uninterrupted("mini independent", after)
         for name, x in whole[0].items():
             np.testing.assert_allclose(found[0][name], x, rtol=1e-8, atol=1e-10)
         # earlier rows have counts of the caches
-        assert [row["loss"] for row in found[1]] == pytest.approx([row["loss"] for row in whole[1]], rel=1e-8)
+        assert [row["loss"] for row in found[1]] == pytest.approx(
+            [row["loss"] for row in whole[1]], rel=1e-8
+        )
 
 
-def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run(gt.start(), 7, **RUNS["mini"], keep=3) == 75
     newest, older = [path for _, path in steps_in(Path("run", CHECKPOINTS))][:2]
     (newest / ARRAYS).write_bytes((newest / ARRAYS).read_bytes()[:-1])
     same(run(gt.start(), **RUNS["mini"], resume=True), uninterrupted("mini", 1), exactly=True)
     told = capsys.readouterr().err
-    assert f"{newest.name}/{ARRAYS}: damaged" in told and "looking for the checkpoint before it" in told and older.name not in told
+    assert (
+        f"{newest.name}/{ARRAYS}: damaged" in told
+        and "looking for the checkpoint before it" in told
+        and older.name not in told
+    )
 
 
 def test_more_epochs_go_on_with_a_run_that_came_to_its_end() -> None:
@@ -178,12 +243,15 @@ def test_more_steps_go_on_inside_an_epoch() -> None:
     assert weights == pytest.approx(uninterrupted("mini steps", 1)[1][-1], rel=0)
 
 
-@pytest.mark.parametrize(("keys", "told"), [
-    ({"lr": 0.5}, "lr=0.5, but the run in run has lr=0.01; give --lr 0.01"),
-    ({"fanout": "4,2"}, r"fanout=4,2, but the run in run has fanout=3,2"),
-    ({"seed": 3}, "seed=3, but"),
-    ({"staleness": 1}, "staleness=1, but"),
-])
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({"lr": 0.5}, "lr=0.5, but the run in run has lr=0.01; give --lr 0.01"),
+        ({"fanout": "4,2"}, r"fanout=4,2, but the run in run has fanout=3,2"),
+        ({"seed": 3}, "seed=3, but"),
+        ({"staleness": 1}, "staleness=1, but"),
+    ],
+)
 def test_another_job_is_refused(keys: dict[str, Any], told: str) -> None:
     run(gt.start(), 5, **MINI)
     with pytest.raises(ConfigError, match=told):
@@ -193,13 +261,16 @@ def test_another_job_is_refused(keys: dict[str, Any], told: str) -> None:
 def test_another_graph_is_refused() -> None:
     keys = {**GRAPH_KEYS, **MINI, "out": "run"}
     gt.Trainer("gcn", gt.load(KEYS["dataset"]), **keys, steps=2).fit()
-    with pytest.raises(ConfigError, match=r"the graph has 210 nodes, but the graph of the run in run had 200"):
+    with pytest.raises(
+        ConfigError, match=r"the graph has 210 nodes, but the graph of the run in run had 200"
+    ):
         gt.Trainer("gcn", gt.load(KEYS["dataset"].replace("200", "210")), **keys, resume=True).fit()
 
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
     """Raises where a run waits for something that never comes."""
+
     def late(*_: object) -> None:
         raise TimeoutError(f"not done after {seconds} s")
 
@@ -219,15 +290,30 @@ def relabelled(y: np.ndarray) -> np.ndarray:
 # another graph of as many nodes and edges, and what has changed in it
 CHANGED: dict[str, tuple[Callable[[gt.Graph], gt.Graph], str]] = {
     "a label": (lambda g: g.replace(y=relabelled(g.y)), "y differs"),
-    "a label more": (lambda g: g.replace(y=relabelled(g.y), n_classes=4), "number of nodes, edges, features or classes, y differ"),
+    "a label more": (
+        lambda g: g.replace(y=relabelled(g.y), n_classes=4),
+        "number of nodes, edges, features or classes, y differ",
+    ),
     "order of nodes": (lambda g: g.subset(np.roll(np.arange(g.n_nodes), 1)), "src, dst"),
     "order of edges": (lambda g: g.keep_edges(np.roll(np.arange(g.n_edges), 1)), "src, dst"),
-    "a target": (lambda g: g.with_masks(np.roll(g.train, 1) & ~g.val & ~g.test, g.val, g.test), "train differs"),
+    "a target": (
+        lambda g: g.with_masks(np.roll(g.train, 1) & ~g.val & ~g.test, g.val, g.test),
+        "train differs",
+    ),
     "no test set": (lambda g: g.replace(test=None), "test differs"),
     "a feature": (lambda g: g.replace(x=np.asarray(g.x) + 1e-3), "x differs"),
-    "an edge attribute": (lambda g: g.replace(edge_attr=np.asarray(g.edge_attr)[::-1]), "edge_attr differs"),
-    "a name": (lambda g: g.replace(meta={**g.meta, "class_names": ["c", "a", "b"]}), "meta['class_names'] differs"),
-    "a column": (lambda g: g.replace(node_columns={"age": np.arange(200)}), "node_columns.age differs"),
+    "an edge attribute": (
+        lambda g: g.replace(edge_attr=np.asarray(g.edge_attr)[::-1]),
+        "edge_attr differs",
+    ),
+    "a name": (
+        lambda g: g.replace(meta={**g.meta, "class_names": ["c", "a", "b"]}),
+        "meta['class_names'] differs",
+    ),
+    "a column": (
+        lambda g: g.replace(node_columns={"age": np.arange(200)}),
+        "node_columns.age differs",
+    ),
 }
 GRAPH_KEYS = {key: value for key, value in KEYS.items() if key != "dataset"}
 
@@ -256,9 +342,18 @@ def test_a_graph_that_was_written_to_a_store_is_the_same() -> None:
 LONGER: dict[str, tuple[dict[str, Any], list[dict[str, int]]]] = {
     "epochs": ({"eval_every": 3}, [{"epochs": n} for n in (1, 2, 4, 7, 8, 20)]),
     "steps": ({"eval_every": 2}, [{"steps": n} for n in (3, 8, 20, 30, 90)]),
-    "patience": ({"eval_every": 3, "patience": 2, "lr": 0.3}, [{"epochs": n} for n in (4, 5, 7, 8, 10, 11, 40)]),
-    "learned features": ({"eval_every": 3, "embedding": 3, "lr": 0.2, "dataset": "bare"}, [{"epochs": n} for n in (4, 5, 12)]),
-    "more patience": ({"eval_every": 2, "lr": 0.3}, [{"epochs": 9, "patience": 1}, {"epochs": 11, "patience": 3}]),
+    "patience": (
+        {"eval_every": 3, "patience": 2, "lr": 0.3},
+        [{"epochs": n} for n in (4, 5, 7, 8, 10, 11, 40)],
+    ),
+    "learned features": (
+        {"eval_every": 3, "embedding": 3, "lr": 0.2, "dataset": "bare"},
+        [{"epochs": n} for n in (4, 5, 12)],
+    ),
+    "more patience": (
+        {"eval_every": 2, "lr": 0.3},
+        [{"epochs": 9, "patience": 1}, {"epochs": 11, "patience": 3}],
+    ),
 }
 
 
@@ -270,7 +365,11 @@ def test_an_evaluation_at_the_end_of_a_shorter_run_is_not_counted(name: str) -> 
     for length in lengths:
         run(gt.start(), **keys, **length, resume=True)
         # of a run that came to its end the evaluation stays
-        same(run(gt.start(), **keys, **length, resume=True), run(gt.start(), **keys, **length, out="at once", keep=0), exactly=True)
+        same(
+            run(gt.start(), **keys, **length, resume=True),
+            run(gt.start(), **keys, **length, out="at once", keep=0),
+            exactly=True,
+        )
 
 
 # updates after which a run is stopped, before an evaluation, and the length with which it is resumed; 4 updates are an epoch
@@ -300,15 +399,33 @@ def test_a_run_with_no_updates_left_is_evaluated_and_ends(name: str) -> None:
 
 @pytest.mark.parametrize("more", [{}, {"steps": 40}])
 def test_batches_of_other_workers_are_not_continued_inside_an_epoch(more: dict[str, int]) -> None:
-    keys = {**MINI, **more, "batch_size": 16, "mode": "independent", "history": "hec", "partitioner": "1d-dst", "views_per_step": 2}
+    keys = {
+        **MINI,
+        **more,
+        "batch_size": 16,
+        "mode": "independent",
+        "history": "hec",
+        "partitioner": "1d-dst",
+        "views_per_step": 2,
+    }
     assert run_simulated(2, run, 1, **keys) == [75] * 2
-    with within(30), pytest.raises(ConfigError, match=r"an epoch has \d+ batches with 1 worker\(s\), but \d+.*as many workers as it had"):
+    with (
+        within(30),
+        pytest.raises(
+            ConfigError,
+            match=r"an epoch has \d+ batches with 1 worker\(s\), but \d+.*as many workers as it had",
+        ),
+    ):
         run(gt.start(), **keys, resume=True)
 
 
 def test_no_more_checkpoints_are_made_of_a_run_that_goes_on() -> None:
     assert run(gt.start(), 5, **RUNS["mini"]) == 75
-    same(run(gt.start(), **{**RUNS["mini"], "keep": 0}, resume=True), uninterrupted("mini", 1), exactly=True)
+    same(
+        run(gt.start(), **{**RUNS["mini"], "keep": 0}, resume=True),
+        uninterrupted("mini", 1),
+        exactly=True,
+    )
     assert [step for step, _ in steps_in(Path("run", CHECKPOINTS))] == [6]
 
 
@@ -317,10 +434,12 @@ def test_keys_that_may_differ_are_keys() -> None:
 
 
 def test_another_model_of_the_same_name_is_refused() -> None:
-    Path("net.py").write_text("import graphtheta as gt\nfrom graphtheta.models import build_model\n"
-                              "class Net(gt.Model):\n    def __init__(self, d_in, d_out, hidden):\n"
-                              "        self.a = build_model('gcn', d_in=d_in, d_out=d_out, hidden=hidden, d_edge=0, decoder='none')\n"
-                              "    def forward(self, graph):\n        return self.a.forward(graph)\n")
+    Path("net.py").write_text(
+        "import graphtheta as gt\nfrom graphtheta.models import build_model\n"
+        "class Net(gt.Model):\n    def __init__(self, d_in, d_out, hidden):\n"
+        "        self.a = build_model('gcn', d_in=d_in, d_out=d_out, hidden=hidden, d_edge=0, decoder='none')\n"
+        "    def forward(self, graph):\n        return self.a.forward(graph)\n"
+    )
     keys = {"model": "net.py:Net", "norm": "none", "dropout": 0.5}
     run(gt.start(), 2, **keys)
     Path("net.py").write_text(Path("net.py").read_text().replace("self.a", "self.b"))
@@ -330,7 +449,10 @@ def test_another_model_of_the_same_name_is_refused() -> None:
 
 def test_an_unfinished_run_is_not_lost() -> None:
     assert run(gt.start(), 5, **MINI) == 75
-    with pytest.raises(ConfigError, match=r"stopped in epoch 2, after step 6; resume it with --resume.*--out.*delete"):
+    with pytest.raises(
+        ConfigError,
+        match=r"stopped in epoch 2, after step 6; resume it with --resume.*--out.*delete",
+    ):
         run_simulated(2, run, **MINI)
     run(gt.start(), **MINI, resume=True)
     # a finished run is replaced
@@ -347,7 +469,9 @@ def test_a_trainer_leaves_nothing_unasked(here: Path) -> None:
         assert [step for step, _ in steps_in(Path("run", CHECKPOINTS))] == [4]
 
 
-def test_a_stop_whose_checkpoint_cannot_be_written_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_whose_checkpoint_cannot_be_written_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def full(*args: object) -> Path:
         raise OSError(28, "No space left on device")
 
@@ -356,12 +480,28 @@ def test_a_stop_whose_checkpoint_cannot_be_written_is_an_error(monkeypatch: pyte
         run_simulated(2, run, 5, **MINI)
 
 
-TINY = ("--dataset", "sbm:n_nodes=200,n_edges=1200,classes=3,features=8", "--epochs", "6", "--hidden", "8", "--backend", "reference",
-        "--strategy", "mini", "--batch-size", "20", "--checkpoint-every", "1")
+TINY = (
+    "--dataset",
+    "sbm:n_nodes=200,n_edges=1200,classes=3,features=8",
+    "--epochs",
+    "6",
+    "--hidden",
+    "8",
+    "--backend",
+    "reference",
+    "--strategy",
+    "mini",
+    "--batch-size",
+    "20",
+    "--checkpoint-every",
+    "1",
+)
 
 
 def rows(folder: str) -> list[dict[str, Any]]:
-    return timeless([json.loads(line) for line in Path(folder, "metrics.jsonl").read_text().splitlines()])
+    return timeless(
+        [json.loads(line) for line in Path(folder, "metrics.jsonl").read_text().splitlines()]
+    )
 
 
 def test_a_finished_run_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -369,7 +509,9 @@ def test_a_finished_run_is_left_alone(capsys: pytest.CaptureFixture[str]) -> Non
 
     def times() -> dict[Path, int]:
         """When each file was written; the marker says who looked last."""
-        return {path: path.stat().st_mtime_ns for path in Path("run").rglob("*") if path.name != MARKER}
+        return {
+            path: path.stat().st_mtime_ns for path in Path("run").rglob("*") if path.name != MARKER
+        }
 
     before = times()
     assert main(["train", *TINY, "--out", "run", "--resume"]) == 0
@@ -388,8 +530,13 @@ def test_several_seeds_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", *TINY, "--epochs", "2", "--out", "run/seed-0"]) == 0
     assert main([*words, "run", "--resume"]) == 0
     told = capsys.readouterr().out
-    assert "seed-0 holds a finished run" in told and "seed-1/checkpoints: there is no checkpoint to resume from" in told
-    assert json.loads(Path("run/result.json").read_text()) == json.loads(Path("whole/result.json").read_text())
+    assert (
+        "seed-0 holds a finished run" in told
+        and "seed-1/checkpoints: there is no checkpoint to resume from" in told
+    )
+    assert json.loads(Path("run/result.json").read_text()) == json.loads(
+        Path("whole/result.json").read_text()
+    )
 
 
 SLOW = """
@@ -410,9 +557,27 @@ class Net(gt.Model):
 
 def started(ranks: int, *words: str) -> subprocess.Popen[str]:
     launcher = [str(MPIEXEC), "-n", str(ranks)] if ranks > 1 else []
-    command = [*launcher, sys.executable, "-m", "graphtheta", "train", *TINY, "--model", "slow.py:Net", "--dtype", "float64", *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
-                            preexec_fn=hear)
+    command = [
+        *launcher,
+        sys.executable,
+        "-m",
+        "graphtheta",
+        "train",
+        *TINY,
+        "--model",
+        "slow.py:Net",
+        "--dtype",
+        "float64",
+        *words,
+    ]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        preexec_fn=hear,
+    )
 
 
 def until_there(pattern: str, process: subprocess.Popen[str]) -> None:
@@ -425,21 +590,46 @@ def until_there(pattern: str, process: subprocess.Popen[str]) -> None:
 
 
 # mpiexec passes SIGHUP on to no rank
-@pytest.mark.parametrize(("ranks", "number", "code", "told"), [
-    (1, signal.SIGTERM, 75, "pre-empted"), (1, signal.SIGHUP, 75, "pre-empted"), (1, signal.SIGINT, 130, "interrupted"),
-    pytest.param(2, signal.SIGTERM, 75, "pre-empted", marks=needs_mpi),
-    pytest.param(2, signal.SIGINT, 130, "interrupted", marks=needs_mpi)])
-def test_a_signal_stops_all_ranks_after_the_step(number: int, code: int, told: str, ranks: int) -> None:
+@pytest.mark.parametrize(
+    ("ranks", "number", "code", "told"),
+    [
+        (1, signal.SIGTERM, 75, "pre-empted"),
+        (1, signal.SIGHUP, 75, "pre-empted"),
+        (1, signal.SIGINT, 130, "interrupted"),
+        pytest.param(2, signal.SIGTERM, 75, "pre-empted", marks=needs_mpi),
+        pytest.param(2, signal.SIGINT, 130, "interrupted", marks=needs_mpi),
+    ],
+)
+def test_a_signal_stops_all_ranks_after_the_step(
+    number: int, code: int, told: str, ranks: int
+) -> None:
     Path("slow.py").write_text(SLOW)
     process = started(ranks, "--out", "run")
     until_there("run/checkpoints/step-*", process)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     step = steps_in(Path("run", CHECKPOINTS))[0][0]
-    assert process.returncode == code and err == f"{told} at step {step}; continue with --resume\n", (out, err)
+    assert (
+        process.returncode == code and err == f"{told} at step {step}; continue with --resume\n"
+    ), (out, err)
     # resumed on one rank, and compared with a run that nobody stopped
     for out in ("run", "whole"):
-        assert main(["train", *TINY, "--model", "slow.py:Net", "--dtype", "float64", "--out", out, *(["--resume"] * (out == "run"))]) == 0
+        assert (
+            main(
+                [
+                    "train",
+                    *TINY,
+                    "--model",
+                    "slow.py:Net",
+                    "--dtype",
+                    "float64",
+                    "--out",
+                    out,
+                    *(["--resume"] * (out == "run")),
+                ]
+            )
+            == 0
+        )
     a, b = (read_weights(Path(out, "weights.safetensors"))[1] for out in ("run", "whole"))
     for name, x in a.items():
         np.testing.assert_allclose(x, b[name], rtol=0 if ranks == 1 else 1e-8)
@@ -454,7 +644,22 @@ def test_a_process_that_is_killed_loses_nothing_before_its_last_checkpoint() -> 
     process.kill()
     process.wait(10)
     for out in ("run", "whole"):
-        assert main(["train", *TINY, "--model", "slow.py:Net", "--dtype", "float64", "--out", out, *(["--resume"] * (out == "run"))]) == 0
+        assert (
+            main(
+                [
+                    "train",
+                    *TINY,
+                    "--model",
+                    "slow.py:Net",
+                    "--dtype",
+                    "float64",
+                    "--out",
+                    out,
+                    *(["--resume"] * (out == "run")),
+                ]
+            )
+            == 0
+        )
     a, b = (read_weights(Path(out, "weights.safetensors"))[1] for out in ("run", "whole"))
     assert all(np.array_equal(x, b[name]) for name, x in a.items()) and rows("run") == rows("whole")
 
@@ -469,7 +674,9 @@ def test_a_second_ctrl_c_ends_at_once() -> None:
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and err == "interrupted\n" and time.monotonic() - began < 2.5, err
+    assert (
+        process.returncode == 130 and err == "interrupted\n" and time.monotonic() - began < 2.5
+    ), err
 
 
 def test_a_signal_before_training_ends_the_process() -> None:

@@ -1,4 +1,5 @@
 """Recall and NDCG of links among all candidates: against a plain loop over the sources, on any number of workers."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -10,11 +11,26 @@ import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
 from graphtheta.graph.splits.links import TEST, VAL, link_parts
-from graphtheta.ops.functions.metrics.retrieval import TOPS, gains, retrieval_mean, retrieval_sums, retrieved
+from graphtheta.ops.functions.metrics.retrieval import (
+    TOPS,
+    gains,
+    retrieval_mean,
+    retrieval_sums,
+    retrieved,
+)
 
 USERS, ITEMS = 25, 40
-KEYS: dict[str, Any] = {"task": "link", "rank_all": True, "hidden": 4, "dtype": "float64", "backend": "reference", "dropout": 0.0,
-                        "epochs": 2, "eval_negatives": 3, "seed": 2}
+KEYS: dict[str, Any] = {
+    "task": "link",
+    "rank_all": True,
+    "hidden": 4,
+    "dtype": "float64",
+    "backend": "reference",
+    "dropout": 0.0,
+    "epochs": 2,
+    "eval_negatives": 3,
+    "seed": 2,
+}
 
 
 def bipartite() -> gt.Graph:
@@ -23,9 +39,19 @@ def bipartite() -> gt.Graph:
     pairs = rng.integers(0, (USERS, ITEMS), (300, 2))
     pairs[:ITEMS] = np.stack((np.zeros(ITEMS), np.arange(ITEMS)), axis=1)
     rates = np.unique(pairs, axis=0).T
-    return gt.Graph({("user", "rates", "item"): rates, ("user", "friend", "user"): rng.integers(0, USERS, (2, 30)),
-                     ("item", "has", "tag"): (np.arange(ITEMS), np.arange(ITEMS) % 5)}, {"user": USERS, "item": ITEMS, "tag": 5},
-                    x={"user": rng.normal(size=(USERS, 3)), "item": rng.normal(size=(ITEMS, 3)), "tag": rng.normal(size=(5, 3))})
+    return gt.Graph(
+        {
+            ("user", "rates", "item"): rates,
+            ("user", "friend", "user"): rng.integers(0, USERS, (2, 30)),
+            ("item", "has", "tag"): (np.arange(ITEMS), np.arange(ITEMS) % 5),
+        },
+        {"user": USERS, "item": ITEMS, "tag": 5},
+        x={
+            "user": rng.normal(size=(USERS, 3)),
+            "item": rng.normal(size=(ITEMS, 3)),
+            "tag": rng.normal(size=(5, 3)),
+        },
+    )
 
 
 def plain() -> gt.Graph:
@@ -56,7 +82,11 @@ def by_loop(graph: gt.Graph, h: np.ndarray, relation: int | None) -> dict[str, f
         rows = []
         for u in {u for u, _ in held.values()}:
             items = [v for w, v in held.values() if w == u]
-            others = [v for v in range(graph.n_nodes) if v != u and types[v] in types[items] and frozenset((u, v)) not in known]
+            others = [
+                v
+                for v in range(graph.n_nodes)
+                if v != u and types[v] in types[items] and frozenset((u, v)) not in known
+            ]
             if not others:
                 # such as the user whose links of training and validation are all other items
                 assert u == 0
@@ -64,15 +94,26 @@ def by_loop(graph: gt.Graph, h: np.ndarray, relation: int | None) -> dict[str, f
             order = sorted([*items, *others], key=lambda v: -h[u] @ h[v])
             place = np.array([order.index(v) + 1 for v in items])
             ideal = [(1 / np.log2(2 + np.arange(min(k, len(items))))).sum() for k in TOPS]
-            rows.append([*((place <= k).mean() for k in TOPS),
-                         *((1 / np.log2(1 + place[place <= k])).sum() / best for k, best in zip(TOPS, ideal, strict=True))])
+            rows.append(
+                [
+                    *((place <= k).mean() for k in TOPS),
+                    *(
+                        (1 / np.log2(1 + place[place <= k])).sum() / best
+                        for k, best in zip(TOPS, ideal, strict=True)
+                    ),
+                ]
+            )
         names = [f"{split}_{name}{k}" for name in ("recall", "ndcg") for k in TOPS]
         found |= dict(zip(names, np.mean(rows, axis=0), strict=True))
     return found
 
 
-@pytest.mark.parametrize(("graph", "relation"), [(plain(), None), (bipartite(), 0)], ids=["plain", "bipartite"])
-def test_values_equal_a_loop_over_the_sources_on_any_workers(graph: gt.Graph, relation: int | None) -> None:
+@pytest.mark.parametrize(
+    ("graph", "relation"), [(plain(), None), (bipartite(), 0)], ids=["plain", "bipartite"]
+)
+def test_values_equal_a_loop_over_the_sources_on_any_workers(
+    graph: gt.Graph, relation: int | None
+) -> None:
     keys = {} if relation is None else {"link_relation": "rates"}
     ((one, (ids, h)),) = run_simulated(1, measured, graph, **keys)
     assert (ids == np.arange(graph.n_nodes)).all()
@@ -84,6 +125,7 @@ def test_values_equal_a_loop_over_the_sources_on_any_workers(graph: gt.Graph, re
 
 def test_equal_scores_share_their_places() -> None:
     """A constant score puts every item in the middle of all candidates, on any number of workers."""
+
     def constant(comm):
         trainer = gt.Trainer("sage", plain(), comm=comm, **KEYS)
         for p in trainer.model.parameters():
@@ -105,7 +147,9 @@ def test_gains() -> None:
     np.testing.assert_allclose(recall, [[2 / 3] * 3, [0, 1, 1]])
     np.testing.assert_allclose(ndcg[0], 1.5 / (1.5 + 1 / np.log2(3)))
     sums = retrieval_sums(recall, ndcg)
-    assert retrieval_mean(sums, 0) == pytest.approx(1 / 3) and retrieval_mean(sums, 4) == pytest.approx(ndcg[:, 1].mean())
+    assert retrieval_mean(sums, 0) == pytest.approx(1 / 3) and retrieval_mean(
+        sums, 4
+    ) == pytest.approx(ndcg[:, 1].mean())
     assert np.isnan(retrieval_mean(retrieval_sums(recall[:0], ndcg[:0]), 0))
     assert np.isnan(gains(np.array([np.nan]), np.array([0]), 1)[1]).all()
 

@@ -1,4 +1,5 @@
 """Messages of a worker from the start of a job to its end, on 4 to 32 workers: collectives, and messages to single workers."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -25,8 +26,17 @@ Counts = dict[str, tuple[int, int, int]]
 def ring(n: int = N_NODES) -> gt.Graph:
     """A ring in both directions: with blocks of ids, a worker has two neighbours, whatever their number."""
     a, b = np.arange(n), np.roll(np.arange(n), -1)
-    return fill(np.concatenate((a, b)), np.concatenate((b, a)), n, edge_attr=None, edge_weight=None, edge_y=None, edge_train=None,
-                edge_val=None, edge_test=None)
+    return fill(
+        np.concatenate((a, b)),
+        np.concatenate((b, a)),
+        n,
+        edge_attr=None,
+        edge_weight=None,
+        edge_y=None,
+        edge_train=None,
+        edge_val=None,
+        edge_test=None,
+    )
 
 
 class Meter:
@@ -46,10 +56,20 @@ class Meter:
 
 def counted(size: int, folder: Path, keys: dict[str, Any]) -> Counts:
     """The largest counts of any worker, by phase."""
+
     def program(comm: Any) -> Counts:
         meter = Meter(comm)
-        trainer = gt.Trainer("gcn", ring(), comm=comm, masters="block", partitioner="1d-src", hidden=4, epochs=2,
-                             out=str(folder / str(size)), **keys)
+        trainer = gt.Trainer(
+            "gcn",
+            ring(),
+            comm=comm,
+            masters="block",
+            partitioner="1d-src",
+            hidden=4,
+            epochs=2,
+            out=str(folder / str(size)),
+            **keys,
+        )
         meter.phase("start")
         trainer.train_epoch(0)
         meter.phase("epoch")
@@ -67,16 +87,28 @@ def counted(size: int, folder: Path, keys: dict[str, Any]) -> Counts:
 
     every = run_simulated(size, program)
     assert list((folder / str(size) / "checkpoints").iterdir())
-    return {name: tuple(np.max([found[name] for found in every], axis=0).tolist()) for name in every[0]}
+    return {
+        name: tuple(np.max([found[name] for found in every], axis=0).tolist()) for name in every[0]
+    }
 
 
 # an epoch is one step: how many steps a worker makes between two messages about its state depends on their time
-@pytest.mark.parametrize("keys", [{"strategy": "global"}, {"strategy": "mini"},
-                                  {"strategy": "cluster", "clusters": 4, "clusters_per_batch": 4, "history": "gas"}],
-                         ids=["global", "mini", "histories"])
-def test_no_phase_of_a_job_has_more_messages_than_neighbours_and_levels(keys: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"strategy": "global"},
+        {"strategy": "mini"},
+        {"strategy": "cluster", "clusters": 4, "clusters_per_batch": 4, "history": "gas"},
+    ],
+    ids=["global", "mini", "histories"],
+)
+def test_no_phase_of_a_job_has_more_messages_than_neighbours_and_levels(
+    keys: dict[str, Any], tmp_path: Path
+) -> None:
     few, more = (counted(size, tmp_path, keys) for size in SIZES)
-    assert {name: one[0] for name, one in few.items()} == {name: one[0] for name, one in more.items()}
+    assert {name: one[0] for name, one in few.items()} == {
+        name: one[0] for name, one in more.items()
+    }
     # a worker has two neighbours; the targets of mini-batches are sorted among the workers, and their ranks come back
     targets = N_NODES // SIZES[1] if "mini" in keys.values() else 0
     assert more["start"][1] <= 2 + 2 * targets

@@ -1,4 +1,5 @@
 """Layers side by side in whole jobs: what a batch needs, neighbours sampled, totals made beforehand, all tasks."""
+
 from __future__ import annotations
 
 import graphs
@@ -22,7 +23,9 @@ class Branches(gt.Model):
 
     def __init__(self, d_in, d_out):
         width = 5 if self.deep else d_out
-        self.first, self.second = ([made(a, b) for _ in self.directions] for a, b in ((d_in, width), (width, d_out)))
+        self.first, self.second = (
+            [made(a, b) for _ in self.directions] for a, b in ((d_in, width), (width, d_out))
+        )
         for direction, *both in zip(self.directions, self.first, self.second, strict=True):
             for layer in both:
                 layer.direction = direction
@@ -30,7 +33,11 @@ class Branches(gt.Model):
 
     def forward(self, graph):
         h = side_by_side(self.first, graph, graph.x)
-        return side_by_side(self.second, graph, gt.relu(h)) + self.skip(graph, graph.x) if self.deep else h
+        return (
+            side_by_side(self.second, graph, gt.relu(h)) + self.skip(graph, graph.x)
+            if self.deep
+            else h
+        )
 
 
 def made(d_in, d_out):
@@ -79,7 +86,9 @@ def test_a_batch_of_20_needs_no_more_nodes_side_by_side():
     graph = graph.with_masks(uniform(key(0, Purpose.SPLIT), np.arange(graph.n_nodes)) < 0.5)
 
     def rows(comm, model):
-        trainer = gt.Trainer(model, graph, comm=comm, strategy="mini", batch_size=20, backend="reference")
+        trainer = gt.Trainer(
+            model, graph, comm=comm, strategy="mini", batch_size=20, backend="reference"
+        )
         return trainer.strategy.batch(0, 0).space.n
 
     needed = {model: sum(run_simulated(2, rows, model)) for model in (Both, Sides, Four)}
@@ -90,21 +99,36 @@ def losses(comm, model, **keys):
     trainer = gt.Trainer(model, GRAPH, comm=comm, **{**KEYS, **keys})
     found = [trainer.train_epoch(i) for i in range(2)]
     metrics = trainer.measure()
-    return [*found, *(metrics[k] for k in sorted(metrics)), *(x.sum() for x in trainer.model.state().values())]
+    return [
+        *found,
+        *(metrics[k] for k in sorted(metrics)),
+        *(x.sum() for x in trainer.model.state().values()),
+    ]
 
 
 NETS = [(Sides, "node"), (Deep, "node"), (Four, "node"), (Linked, "link"), (Valued, "edge")]
 WAYS = [
-    {"strategy": "global"}, {"strategy": "mini", "batch_size": 6}, {"strategy": "mini", "batch_size": 6, "fanout": "2"},
+    {"strategy": "global"},
+    {"strategy": "mini", "batch_size": 6},
+    {"strategy": "mini", "batch_size": 6, "fanout": "2"},
     {"strategy": "cluster", "clusters": 3, "clusters_per_batch": 2},
     {"strategy": "mini", "batch_size": 6, "views_in_flight": 2, "views_per_step": 2},
     {"strategy": "mini", "batch_size": 6, "recompute": True},
-    {"strategy": "mini", "batch_size": 6, "fanout": "2", "mode": "independent", "views_per_step": 2},
+    {
+        "strategy": "mini",
+        "batch_size": 6,
+        "fanout": "2",
+        "mode": "independent",
+        "views_per_step": 2,
+    },
 ]
 
 
 # every second pair of a network and a way
-@pytest.mark.parametrize(("net", "way"), [(net, way) for net in range(len(NETS)) for way in range(len(WAYS)) if (net + way) % 2 == 0])
+@pytest.mark.parametrize(
+    ("net", "way"),
+    [(net, way) for net in range(len(NETS)) for way in range(len(WAYS)) if (net + way) % 2 == 0],
+)
 def test_same_numbers_on_any_ranks(net, way):
     (model, task), keys = NETS[net], WAYS[way]
     expected = run_simulated(1, losses, model, task=task, **keys)[0]
@@ -114,15 +138,25 @@ def test_same_numbers_on_any_ranks(net, way):
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("model, task", [(Sides, "node"), (Deep, "node"), (Linked, "link"), (Valued, "edge")])
+@pytest.mark.parametrize(
+    "model, task", [(Sides, "node"), (Deep, "node"), (Linked, "link"), (Valued, "edge")]
+)
 def test_a_batch_of_all_targets_is_the_global_batch(model, task):
     expected = run_simulated(1, losses, model, task=task)[0]
     for size in (1, 3):
-        np.testing.assert_allclose(run_simulated(size, losses, model, task=task, strategy="mini")[0], expected, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(
+            run_simulated(size, losses, model, task=task, strategy="mini")[0],
+            expected,
+            rtol=1e-10,
+            atol=1e-10,
+        )
 
 
 def test_running_pieces_again_keeps_every_bit():
-    plain, again = (run_simulated(3, losses, Deep, strategy="mini", batch_size=6, recompute=on)[0] for on in (False, True))
+    plain, again = (
+        run_simulated(3, losses, Deep, strategy="mini", batch_size=6, recompute=on)[0]
+        for on in (False, True)
+    )
     assert plain == again
 
 
@@ -133,8 +167,14 @@ def test_one_fanout_for_each_hop():
     deep = trainer(Deep, "3,1")
     assert deep.strategy.sampler.fanouts == (1, 3) and len(deep.probe.layers) == 5
     assert trainer(Sides, "3").strategy.sampler.fanouts == (3,)
-    for model, fanout, message in ((Sides, "3,2", "has 2 numbers and the model has 1 hop"), (Deep, "1,2,3,4,5", "the model has 2 hop")):
-        with pytest.raises(ConfigError, match=rf"{message}\(s\); give one number per hop, or one for all hops; parallel layers count"):
+    for model, fanout, message in (
+        (Sides, "3,2", "has 2 numbers and the model has 1 hop"),
+        (Deep, "1,2,3,4,5", "the model has 2 hop"),
+    ):
+        with pytest.raises(
+            ConfigError,
+            match=rf"{message}\(s\); give one number per hop, or one for all hops; parallel layers count",
+        ):
             trainer(model, fanout)
     view = deep.strategy.batch(0, 0)
     for hop, level in zip(deep.probe.layers, view.levels, strict=True):
@@ -146,18 +186,30 @@ def test_a_total_made_beforehand_beside_other_layers():
     expected = run_simulated(1, losses, Deep)[0]
     for keys in ({"strategy": "global"}, {"strategy": "mini"}):
         for size in (1, 3):
-            np.testing.assert_allclose(run_simulated(size, losses, Deep, precompute=True, **keys)[0], expected, rtol=1e-9, atol=1e-10)
+            np.testing.assert_allclose(
+                run_simulated(size, losses, Deep, precompute=True, **keys)[0],
+                expected,
+                rtol=1e-9,
+                atol=1e-10,
+            )
     layers = gt.Trainer(Deep, GRAPH, precompute=True, **KEYS).probe.layers
     assert layers == [("out", 1), ("in", 0), ("out", 0), ("in", 0)]
 
 
 def test_explain_tells_hops():
     told = gt.explain(Deep, GRAPH, **KEYS)
-    for line in ("layer 1: SAGE, direction in, hop 2 from the targets", "layer 2: SAGE, direction out, hop 2 from the targets",
-                 "layer 3: SAGE, direction in, hop 1 from the targets", "layer 5: SAGE, direction in, hop 1 from the targets"):
+    for line in (
+        "layer 1: SAGE, direction in, hop 2 from the targets",
+        "layer 2: SAGE, direction out, hop 2 from the targets",
+        "layer 3: SAGE, direction in, hop 1 from the targets",
+        "layer 5: SAGE, direction in, hop 1 from the targets",
+    ):
         assert line in told
     told = gt.explain(Deep, GRAPH, precompute=True, **KEYS)
-    assert "layer 1: SAGE, direction in\n" in told and "layer 2: SAGE, direction out, hop 2 from the targets" in told
+    assert (
+        "layer 1: SAGE, direction in\n" in told
+        and "layer 2: SAGE, direction out, hop 2 from the targets" in told
+    )
     assert "decoder: DotDecoder\n" in gt.explain(Linked, GRAPH, **{**KEYS, "task": "link"})
 
 
@@ -174,5 +226,8 @@ class Attention(gt.Model):
 
 @pytest.mark.fused
 def test_compiled_kernels_side_by_side():
-    reference, fused = (run_simulated(2, losses, Attention, strategy="mini", batch_size=6, backend=b)[0] for b in ("reference", "fused"))
+    reference, fused = (
+        run_simulated(2, losses, Attention, strategy="mini", batch_size=6, backend=b)[0]
+        for b in ("reference", "fused")
+    )
     np.testing.assert_allclose(reference, fused, rtol=1e-10, atol=1e-10)

@@ -1,4 +1,5 @@
 """Splits: sizes, independence of order, and that nothing leaks."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -35,10 +36,13 @@ def test_planetoid_protocol():
     assert not (train & val | val & test | train & test).any()
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    ({"train_per_class": 50, "val_per_class": 20}, "class 0 has 60 labelled nodes"),
-    ({"train_per_class": 10, "n_val": 500}, "500 validation nodes"),
-])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"train_per_class": 50, "val_per_class": 20}, "class 0 has 60 labelled nodes"),
+        ({"train_per_class": 10, "n_val": 500}, "500 validation nodes"),
+    ],
+)
 def test_too_few_nodes(options, words):
     with pytest.raises(DataError, match=words):
         class_split(np.repeat([0, 1], [60, 100]), **options)
@@ -108,19 +112,25 @@ def named(ids, src, dst, appended, order):
         ends = np.stack((src % half, dst % half))
         relations = {("a", "r", "b"): ends[:, ::2], ("b", "s", "a"): ends[:, 1::2]}
         names = [f"a{i}" for i in range(half + appended)] + [f"b{i}" for i in range(half)]
-        return Graph(relations, {"a": half + appended, "b": half}, y={"b": np.arange(half) % 2}), names
+        return Graph(
+            relations, {"a": half + appended, "b": half}, y={"b": np.arange(half) % 2}
+        ), names
     if ids == "rows":
         return Graph((src, dst), n, y=np.arange(n) % 2, **columns), list(map(str, range(n)))
     texts = [f"node {'x' * (i % 5)}{i}" for i in range(n)]
     row_of = np.argsort(order)
     names = (np.arange(n) * 10 + 3)[order] if ids == "numbers" else np.array(texts)[order]
-    return Graph((row_of[src], row_of[dst]), n, y=np.arange(n) % 2, node_ids=names, **columns), list(map(str, names.tolist()))
+    return Graph(
+        (row_of[src], row_of[dst]), n, y=np.arange(n) % 2, node_ids=names, **columns
+    ), list(map(str, names.tolist()))
 
 
 @pytest.mark.parametrize("ids", ["rows", "numbers", "texts", "types"])
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 1000), st.integers(0, EXTRA), st.sampled_from([None, 0, 1]))
-def test_appended_nodes_and_another_order_leave_every_link_in_its_part(ids, seed, appended, relation):
+def test_appended_nodes_and_another_order_leave_every_link_in_its_part(
+    ids, seed, appended, relation
+):
     rng = np.random.default_rng(seed)
     src, dst = rng.integers(0, NODES, (2, 150))
     found = []
@@ -128,10 +138,22 @@ def test_appended_nodes_and_another_order_leave_every_link_in_its_part(ids, seed
         order = rng.permutation(NODES + more)
         graph, names = named(ids, src, dst, more, order)
         part = link_parts(graph, 0.2, 0.3, seed=seed, relation=relation)(0, graph.n_edges)
-        found.append({(names[s], names[d], int(r), int(p)) for s, d, r, p in zip(
-            graph.src.tolist(), graph.dst.tolist(), graph.edge_columns["relation"], part, strict=True)})
+        found.append(
+            {
+                (names[s], names[d], int(r), int(p))
+                for s, d, r, p in zip(
+                    graph.src.tolist(),
+                    graph.dst.tolist(),
+                    graph.edge_columns["relation"],
+                    part,
+                    strict=True,
+                )
+            }
+        )
         masks = split_nodes(graph, "fraction", seed, {})
-        found.append({(name, int(p)) for name, p in zip(names, masks.train + 2 * masks.val, strict=True)})
+        found.append(
+            {(name, int(p)) for name, p in zip(names, masks.train + 2 * masks.val, strict=True)}
+        )
     assert found[0] == found[2] and found[1] <= found[3]
     assert {part for *_, part in found[0]} >= {0, 2}
 
@@ -141,8 +163,19 @@ def test_a_model_is_not_tested_on_links_that_it_was_trained_on():
     src, dst = rng.integers(0, 100, (2, 500))
     x = rng.normal(size=(103, 4))
     graph, grown = (Graph((src, dst), n, x=x[:n]) for n in (100, 103))
-    for kind, columns in (("link", {}), ("triple", {"edge_columns": {"relation": np.arange(500) % 3}})):
-        one = gt.Trainer("gcn" if kind == "link" else "rgcn", graph.replace(**columns), task=kind, layers=1, hidden=4, epochs=1, keep=0)
+    for kind, columns in (
+        ("link", {}),
+        ("triple", {"edge_columns": {"relation": np.arange(500) % 3}}),
+    ):
+        one = gt.Trainer(
+            "gcn" if kind == "link" else "rgcn",
+            graph.replace(**columns),
+            task=kind,
+            layers=1,
+            hidden=4,
+            epochs=1,
+            keep=0,
+        )
         other = one.on(grown.replace(**columns))
         held = [{tuple(row) for row in np.asarray(t.predict()[0]).tolist()} for t in (one, other)]
         assert len(held[0]) > 30 and held[0] == held[1]
@@ -188,8 +221,12 @@ def test_split_by_name():
     g = generate.ring(60)
     assert split_nodes(g, "public", 0, {}) is g
     assert split_nodes(g, "random", 0, {"train_per_class": 5, "val_per_class": 5}).train.sum() == 10
-    for graph, kind, words in ((g.with_masks(None), "public", "has no split"), (g, "thirds", "unknown split"),
-                               (g.replace(y=None), "random", "no node labels"), (g.replace(y=None), "fraction", "no node labels")):
+    for graph, kind, words in (
+        (g.with_masks(None), "public", "has no split"),
+        (g, "thirds", "unknown split"),
+        (g.replace(y=None), "random", "no node labels"),
+        (g.replace(y=None), "fraction", "no node labels"),
+    ):
         with pytest.raises(ConfigError, match=words):
             split_nodes(graph, kind, 0, {})
 
@@ -199,8 +236,16 @@ def several(n=30, n_splits=3):
     rng = np.random.default_rng(0)
     part = rng.integers(0, 3, (n, n_splits))
     test = np.arange(n) < 5
-    return Graph(rng.integers(0, n, (2, 90)), n, x=rng.normal(size=(n, 4)), y=rng.integers(0, 2, n), name="several",
-                 train=(part == 0) & ~test[:, None], val=(part == 1) & ~test[:, None], test=test)
+    return Graph(
+        rng.integers(0, n, (2, 90)),
+        n,
+        x=rng.normal(size=(n, 4)),
+        y=rng.integers(0, 2, n),
+        name="several",
+        train=(part == 0) & ~test[:, None],
+        val=(part == 1) & ~test[:, None],
+        test=test,
+    )
 
 
 @pytest.mark.parametrize("k", [0, 2])
@@ -208,8 +253,15 @@ def test_one_of_several_splits_trains_like_a_graph_with_that_split(k, tmp_path, 
     graph = several()
     alone = graph.with_masks(graph.train[:, k], graph.val[:, k], graph.test)
     run_simulated(2, lambda comm: write_store(graph, tmp_path / "store", comm))
-    np.savez(tmp_path / "several.npz", edge_index=graph.edge_index, x=graph.x, y=graph.y, train_mask=graph.train, val_mask=graph.val,
-             test_mask=graph.test)
+    np.savez(
+        tmp_path / "several.npz",
+        edge_index=graph.edge_index,
+        x=graph.x,
+        y=graph.y,
+        train_mask=graph.train,
+        val_mask=graph.val,
+        test_mask=graph.test,
+    )
 
     def run(comm, data, job):
         return [row["loss"] for row in gt.Trainer(graph=data, job=job, comm=comm).fit().history]
@@ -220,33 +272,63 @@ def test_one_of_several_splits_trains_like_a_graph_with_that_split(k, tmp_path, 
     for size, data, name in ((2, graph, ""), (2, None, "store"), (1, None, "several.npz")):
         caplog.clear()
         more = {"dataset": str(tmp_path / name)} if name else {}
-        np.testing.assert_allclose(run_simulated(size, run, data, gt.Job(**job, **more, split_index=k))[0], expected, rtol=1e-9)
+        np.testing.assert_allclose(
+            run_simulated(size, run, data, gt.Job(**job, **more, split_index=k))[0],
+            expected,
+            rtol=1e-9,
+        )
         assert f"has 3 splits; split {k} is used" in caplog.text
 
 
 def test_several_splits_follow_the_rows_and_are_stored(tmp_path):
     graph = several()
-    assert "3 splits, the first" in repr(graph) and graph.summary()["train"] == graph.train.sum(axis=0).tolist()
+    assert (
+        "3 splits, the first" in repr(graph)
+        and graph.summary()["train"] == graph.train.sum(axis=0).tolist()
+    )
     part = graph.subset(np.arange(29, 9, -1))
     assert np.array_equal(part.train, graph.train[29:9:-1]) and part.n_splits == 3
     run_simulated(1, lambda comm: write_store(graph, tmp_path / "store", comm))
     stored = gt.load(tmp_path / "store", split="stored")
-    assert stored.n_splits == 3 and np.array_equal(stored.train, graph.train) and stored.digest() == graph.digest()
+    assert (
+        stored.n_splits == 3
+        and np.array_equal(stored.train, graph.train)
+        and stored.digest() == graph.digest()
+    )
     one = choose_split(stored, 1)
-    assert np.array_equal(one.train, graph.train[:, 1]) and np.array_equal(one.test, graph.test) and one.n_splits == 1
+    assert (
+        np.array_equal(one.train, graph.train[:, 1])
+        and np.array_equal(one.test, graph.test)
+        and one.n_splits == 1
+    )
     assert np.shares_memory(one.train, stored.train)
 
 
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda: choose_split(several(), 3), "there is no split 3, the graph has 3 splits, numbered from 0"),
-    (lambda: choose_split(generate.ring(), 1), "the graph has one split"),
-    (lambda: gt.load("sbm", split="random", split_index=1), "split_index has no meaning with the split 'random'"),
-    (lambda: several().with_standardised_features(), "over the training sets of 3 splits; choose one"),
-    (lambda: several().replace(val=np.zeros((30, 2), bool)), "val: 2 columns, but train has 3"),
-    (lambda: several().replace(val=several().train), "train and val: .* nodes are in both"),
-    (lambda: several().replace(train=np.zeros((30, 0), bool)), r"expected shape \[30\], or \[30, S\]"),
-    (lambda: several().replace(y=np.full(30, -1)), "is in the mask but has no label"),
-])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: choose_split(several(), 3),
+            "there is no split 3, the graph has 3 splits, numbered from 0",
+        ),
+        (lambda: choose_split(generate.ring(), 1), "the graph has one split"),
+        (
+            lambda: gt.load("sbm", split="random", split_index=1),
+            "split_index has no meaning with the split 'random'",
+        ),
+        (
+            lambda: several().with_standardised_features(),
+            "over the training sets of 3 splits; choose one",
+        ),
+        (lambda: several().replace(val=np.zeros((30, 2), bool)), "val: 2 columns, but train has 3"),
+        (lambda: several().replace(val=several().train), "train and val: .* nodes are in both"),
+        (
+            lambda: several().replace(train=np.zeros((30, 0), bool)),
+            r"expected shape \[30\], or \[30, S\]",
+        ),
+        (lambda: several().replace(y=np.full(30, -1)), "is in the mask but has no label"),
+    ],
+)
 def test_splits_that_cannot_be_used(make, message):
     with pytest.raises((ConfigError, DataError, ShapeError), match=message):
         make()

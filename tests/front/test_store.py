@@ -1,4 +1,5 @@
 """Stores: what is written is read again, on any number of workers; what is damaged or incomplete is refused by name."""
+
 from __future__ import annotations
 
 import json
@@ -33,13 +34,24 @@ from graphtheta.train.loop import kept_clusters
 
 TEXTS = np.array(["", "ä", "日本", "a\U0001f600b", *(f"node {i}" for i in range(36))])
 SPARSE = sp.random(40, 30, 0.1, format="csr", random_state=0, dtype=np.float32)
-PLAIN = graphs.random_graph(40, 200, name="plain", meta={"source": "a test", "classes": ["a", "b", "c"]})
+PLAIN = graphs.random_graph(
+    40, 200, name="plain", meta={"source": "a test", "classes": ["a", "b", "c"]}
+)
 KINDS = {
-    "plain": PLAIN, "texts": PLAIN.replace(node_ids=TEXTS), "integers": PLAIN.replace(node_ids=np.arange(40)[::-1] << 40),
-    "sparse": PLAIN.replace(x=SPARSE, edge_attr=sp.random(200, 50, 0.1, format="csr", random_state=1)),
-    "columns": PLAIN.replace(node_columns={"kind": np.arange(40) << 35, "shape": np.ones((40, 2))}, edge_columns={"größe": np.arange(200)}),
-    "several": PLAIN.replace(y=np.eye(40, 3), multilabel=True), "values": PLAIN.replace(y=np.random.default_rng(0).normal(size=(40, 1))),
-    "bare": gt.Graph([[], []], 3), **graphs.odd_graphs(),
+    "plain": PLAIN,
+    "texts": PLAIN.replace(node_ids=TEXTS),
+    "integers": PLAIN.replace(node_ids=np.arange(40)[::-1] << 40),
+    "sparse": PLAIN.replace(
+        x=SPARSE, edge_attr=sp.random(200, 50, 0.1, format="csr", random_state=1)
+    ),
+    "columns": PLAIN.replace(
+        node_columns={"kind": np.arange(40) << 35, "shape": np.ones((40, 2))},
+        edge_columns={"größe": np.arange(200)},
+    ),
+    "several": PLAIN.replace(y=np.eye(40, 3), multilabel=True),
+    "values": PLAIN.replace(y=np.random.default_rng(0).normal(size=(40, 1))),
+    "bare": gt.Graph([[], []], 3),
+    **graphs.odd_graphs(),
 }
 
 
@@ -69,7 +81,11 @@ def test_a_graph_is_read_as_it_was_written(kind, tmp_path):
     one, three = written(tmp_path / "one", graph), written(tmp_path / "three", graph, 3)
     assert bytes_of(one) == bytes_of(three)
     found = gt.load(one, split="public" if graph.train is not None else "none")
-    assert found.digest() == graph.digest() and (found.name, found.meta, found.n_classes) == (graph.name, graph.meta, graph.n_classes)
+    assert found.digest() == graph.digest() and (found.name, found.meta, found.n_classes) == (
+        graph.name,
+        graph.meta,
+        graph.n_classes,
+    )
     assert found.original_ids.tolist() == graph.original_ids.tolist()
     run_simulated(3, lambda comm: check_store(one, comm))
     # a store is a source too
@@ -79,8 +95,20 @@ def test_a_graph_is_read_as_it_was_written(kind, tmp_path):
 def test_arrays_are_mapped(tmp_path):
     found = read_store(written(tmp_path / "s", KINDS["columns"]), verify=True)
     assert isinstance(found.x, gt.MappedColumn)
-    assert sorted(path.name for path in (tmp_path / "s").iterdir())[:3] == ["edge.attr.npy", "edge.columns.größe.npy", "edge.dst.npy"]
-    for x in (found.src, found.dst, found.y, found.train, found.edge_attr, found.edge_y, found.node_columns["kind"]):
+    assert sorted(path.name for path in (tmp_path / "s").iterdir())[:3] == [
+        "edge.attr.npy",
+        "edge.columns.größe.npy",
+        "edge.dst.npy",
+    ]
+    for x in (
+        found.src,
+        found.dst,
+        found.y,
+        found.train,
+        found.edge_attr,
+        found.edge_y,
+        found.node_columns["kind"],
+    ):
         while isinstance(x, np.ndarray):
             assert not x.flags.writeable and not x.flags.owndata
             x = x.base
@@ -94,18 +122,31 @@ def test_workers_write_rows_in_any_order(tmp_path):
                 column = writer.column("edge", name, 10, (), dtype)
                 for i in range(comm.rank, 10, comm.size)[::-1]:
                     column.write(i, np.array([(i * (3 if name == "dst" else 1)) % 7], dtype))
-            writer.column("node", "more", 7, (2,), np.float16).write(0, np.ones((7 * (comm.rank == 1), 2), np.float16))
+            writer.column("node", "more", 7, (2,), np.float16).write(
+                0, np.ones((7 * (comm.rank == 1), 2), np.float16)
+            )
             writer.finish(7, 10)
 
     run_simulated(3, program)
     found = gt.load(tmp_path / "s")
-    assert found.src.tolist() == [i % 7 for i in range(10)] and found.dst.tolist() == [3 * i % 7 for i in range(10)]
+    assert found.src.tolist() == [i % 7 for i in range(10)] and found.dst.tolist() == [
+        3 * i % 7 for i in range(10)
+    ]
     assert found.meta == {"unused_fields": ["node.more"]} and found.src.dtype == np.int64
 
 
 def trained(comm, source):
-    trainer = gt.Trainer(graph=gt.load(source, split="public"), comm=comm, epochs=2, dtype="float64", hidden=5, strategy="mini",
-                         batch_size=70, fanout=(5, 5), backend="reference")
+    trainer = gt.Trainer(
+        graph=gt.load(source, split="public"),
+        comm=comm,
+        epochs=2,
+        dtype="float64",
+        hidden=5,
+        strategy="mini",
+        batch_size=70,
+        fanout=(5, 5),
+        backend="reference",
+    )
     return [trainer.train_epoch(i) for i in range(2)], trainer.measure()
 
 
@@ -114,41 +155,72 @@ def test_losses_are_those_of_the_other_sources(tmp_path):
     dense = cora.replace(x=cora.x.toarray()[:, :64])
     fields = {name: getattr(dense, name) for name in ("x", "y", "train", "val", "test")}
     np.savez(tmp_path / "cora.npz", edge_index=dense.edge_index, **fields)
-    sources = {"cora": written(tmp_path / "named", cora), tmp_path / "cora.npz": written(tmp_path / "dense", dense)}
+    sources = {
+        "cora": written(tmp_path / "named", cora),
+        tmp_path / "cora.npz": written(tmp_path / "dense", dense),
+    }
     for other, store in sources.items():
         for size in (1, 3):
             assert run_simulated(size, trained, store) == run_simulated(size, trained, other)
 
 
-@pytest.mark.parametrize("changes, message", [
-    ({"version": 2}, "a store of version 2, but this GraphTheta reads version 1; import the source again"),
-    ({"format": "other"}, "not the manifest of a store"), ({"n_nodes": "40"}, "field n_nodes: Input should be a valid integer"),
-    ({"n_nodes": 39}, "column node.y has 40 rows, but the graph has 39 nodes"), ({"n_nodes": 1 << 62}, "but the graph has"),
-    ({"columns": []}, "the column edge.src is missing"), ({"extra": 1}, "field extra: Extra inputs"), ({"n_classes": 2}, "has label 2"),
-], ids=str)
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (
+            {"version": 2},
+            "a store of version 2, but this GraphTheta reads version 1; import the source again",
+        ),
+        ({"format": "other"}, "not the manifest of a store"),
+        ({"n_nodes": "40"}, "field n_nodes: Input should be a valid integer"),
+        ({"n_nodes": 39}, "column node.y has 40 rows, but the graph has 39 nodes"),
+        ({"n_nodes": 1 << 62}, "but the graph has"),
+        ({"columns": []}, "the column edge.src is missing"),
+        ({"extra": 1}, "field extra: Extra inputs"),
+        ({"n_classes": 2}, "has label 2"),
+    ],
+    ids=str,
+)
 def test_a_wrong_manifest_is_refused(changes, message, tmp_path):
     edited(written(tmp_path / "s"), **changes)
     with pytest.raises(GraphThetaError, match=message):
         gt.load(tmp_path / "s")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"format": "graphtheta store", "version": 1}'], ids=len)
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", "[" * 100_000, '{"format": "graphtheta store", "version": 1}'], ids=len
+)
 def test_a_manifest_that_is_none_is_refused(text, tmp_path):
     (written(tmp_path / "s") / FILE).write_text(text)
     with pytest.raises(FormatError, match=r"store\.json: .*graphtheta import"):
         gt.load(tmp_path / "s")
 
 
-@pytest.mark.parametrize("column, changes, message", [
-    ("edge.src", {"file": "../s/edge.dst.npy"}, "the file of column edge.src is '../s/edge.dst.npy'"),
-    ("edge.src", {"shape": [199]}, "column edge.src has 199 rows"), ("edge.src", {"dtype": "object"}, "dtype: Input should be"),
-    ("edge.src", {"name": "../src"}, "name: String should match"), ("node.x", {"dtype": "float64"}, "holds .40, 4. of float32"),
-    ("node.x", {"shape": [40, 5]}, "node.x.npy: holds"), ("edge.src", {"checksums": []}, "has 0 checksums"),
-    ("edge.src", {"name": "dst", "file": "edge.dst.npy"}, "a column is listed twice")], ids=str)
+@pytest.mark.parametrize(
+    "column, changes, message",
+    [
+        (
+            "edge.src",
+            {"file": "../s/edge.dst.npy"},
+            "the file of column edge.src is '../s/edge.dst.npy'",
+        ),
+        ("edge.src", {"shape": [199]}, "column edge.src has 199 rows"),
+        ("edge.src", {"dtype": "object"}, "dtype: Input should be"),
+        ("edge.src", {"name": "../src"}, "name: String should match"),
+        ("node.x", {"dtype": "float64"}, "holds .40, 4. of float32"),
+        ("node.x", {"shape": [40, 5]}, "node.x.npy: holds"),
+        ("edge.src", {"checksums": []}, "has 0 checksums"),
+        ("edge.src", {"name": "dst", "file": "edge.dst.npy"}, "a column is listed twice"),
+    ],
+    ids=str,
+)
 def test_a_wrong_column_of_a_manifest_is_refused(column, changes, message, tmp_path):
     folder = written(tmp_path / "s")
     columns = json.loads((folder / FILE).read_text())["columns"]
-    edited(folder, columns=[{**c, **changes} if f"{c['group']}.{c['name']}" == column else c for c in columns])
+    edited(
+        folder,
+        columns=[{**c, **changes} if f"{c['group']}.{c['name']}" == column else c for c in columns],
+    )
     with pytest.raises(FormatError, match=message):
         gt.load(folder)
 
@@ -165,13 +237,23 @@ def patched(folder, column, row, value):
     values[row] = value
 
 
-@pytest.mark.parametrize("kind, column, row, value, message", [
-    ("plain", "edge.src", 7, 40, "edge 7 has source 40, outside 0..39"), ("plain", "edge.dst", 199, -1, "edge 199 has destination -1"),
-    ("sparse", "node.x.indices", 3, 30, "column indices run from"), ("sparse", "node.x.indptr", 5, 1 << 30, "must rise from 0"),
-    ("sparse", "node.x.shape", 0, -1, "do not make a matrix"), ("sparse", "node.x.shape", 1, 1 << 40, "CSR matrix of"),
-    ("sparse", "edge.attr.indptr", 200, 0, "must rise from 0"), ("texts", "node.ids.offsets", 4, 1 << 50, "must rise from 0"),
-    ("texts", "node.ids.offsets", 2, 1, "begins within a character"), ("texts", "node.ids.bytes", 0, 255, "not UTF-8"),
-    ("plain", "node.y", 3, 9, "node 3 has label 9"), ("plain", "edge.weight", 3, np.nan, "edge 3 is nan")])
+@pytest.mark.parametrize(
+    "kind, column, row, value, message",
+    [
+        ("plain", "edge.src", 7, 40, "edge 7 has source 40, outside 0..39"),
+        ("plain", "edge.dst", 199, -1, "edge 199 has destination -1"),
+        ("sparse", "node.x.indices", 3, 30, "column indices run from"),
+        ("sparse", "node.x.indptr", 5, 1 << 30, "must rise from 0"),
+        ("sparse", "node.x.shape", 0, -1, "do not make a matrix"),
+        ("sparse", "node.x.shape", 1, 1 << 40, "CSR matrix of"),
+        ("sparse", "edge.attr.indptr", 200, 0, "must rise from 0"),
+        ("texts", "node.ids.offsets", 4, 1 << 50, "must rise from 0"),
+        ("texts", "node.ids.offsets", 2, 1, "begins within a character"),
+        ("texts", "node.ids.bytes", 0, 255, "not UTF-8"),
+        ("plain", "node.y", 3, 9, "node 3 has label 9"),
+        ("plain", "edge.weight", 3, np.nan, "edge 3 is nan"),
+    ],
+)
 def test_values_that_are_no_graph_are_refused(kind, column, row, value, message, tmp_path):
     folder = unchecked(written(tmp_path / "s", KINDS[kind]))
     patched(folder, column, row, value)
@@ -196,7 +278,11 @@ def test_texts_of_very_different_lengths_stay_in_the_file(tmp_path):
     found = gt.load(tmp_path / "s", split="none").node_ids
     assert tracemalloc.get_traced_memory()[1] < ids.nbytes / 5
     tracemalloc.stop()
-    assert found[[3, 1, 3]].tolist() == ["2", "0", "2"] and found[[3, 1]].dtype == "U1" and (found == ids).all()
+    assert (
+        found[[3, 1, 3]].tolist() == ["2", "0", "2"]
+        and found[[3, 1]].dtype == "U1"
+        and (found == ids).all()
+    )
 
 
 @pytest.mark.parametrize("name", ["node.x.npy", "edge.src.npy", FILE])
@@ -225,14 +311,28 @@ def test_damage_is_located(tmp_path, monkeypatch):
         run_simulated(3, lambda comm: check_store(folder, comm))
 
 
-@pytest.mark.parametrize("kind", [*(name for name, graph in KINDS.items() if graph.n_edges), "int8"])
+@pytest.mark.parametrize(
+    "kind", [*(name for name, graph in KINDS.items() if graph.n_edges), "int8"]
+)
 def test_a_changed_bit_is_found_or_changes_nothing(kind, tmp_path, monkeypatch):
     """Anywhere in a store, by reading it as training does."""
     monkeypatch.setattr(checksum, "BLOCK_BYTES", 256)
     monkeypatch.setattr(checksum, "PAGE_BYTES", 64)
     folder = tmp_path / "s"
     if kind == "int8":
-        assert main(["import", str(written(tmp_path / "source")), "--to", str(folder), "--feature-type", "int8"]) == 0
+        assert (
+            main(
+                [
+                    "import",
+                    str(written(tmp_path / "source")),
+                    "--to",
+                    str(folder),
+                    "--feature-type",
+                    "int8",
+                ]
+            )
+            == 0
+        )
     else:
         written(folder, KINDS[kind])
     digest, data, rng = read(folder), bytes_of(folder), np.random.default_rng(0)
@@ -254,7 +354,11 @@ def read(folder):
     """Everything that training can read of a store, features in two lists of rows."""
     graph = gt.load(folder, split="none")
     rows = np.arange(0, graph.n_nodes, 3), np.arange(graph.n_nodes)[::-1]
-    features = [graph.x.read_begin(r).end().tobytes() for r in rows] if hasattr(graph.x, "read_begin") else []
+    features = (
+        [graph.x.read_begin(r).end().tobytes() for r in rows]
+        if hasattr(graph.x, "read_begin")
+        else []
+    )
     return graph.digest(), graph.meta, graph.original_ids.tolist(), features
 
 
@@ -284,13 +388,35 @@ def test_a_writer_that_fails_leaves_no_store(tmp_path):
         writer.finish(3, 6, {"a": object()})
 
     for work, error, message in (
-            (rows, FormatError, r"0 rows of edge.dst.npy were written, expected 6, each once"), (fails, DataError, "row 7 is bad"),
-            (meta, DataError, "meta cannot be stored as JSON"),
-            (lambda comm, writer, columns: columns[0].write(5, np.zeros(2, np.int64)), ShapeError, "rows 5 to 6 are outside of the 6 rows"),
-            (lambda comm, writer, columns: columns[0].write(0, np.zeros(2)), ShapeError, "got rows .2. of float64"),
-            (lambda comm, writer, columns: writer.column("edge", "src", 6, (), np.int64), ConfigError, "edge.src is added twice"),
-            (lambda comm, writer, columns: writer.column("edge", "a/b", 6, (), np.int64), FormatError, "takes no column edge.a/b"),
-            (lambda comm, writer, columns: writer.column("edge", "a", 6, (), np.longdouble), FormatError, "takes no column edge.a")):
+        (rows, FormatError, r"0 rows of edge.dst.npy were written, expected 6, each once"),
+        (fails, DataError, "row 7 is bad"),
+        (meta, DataError, "meta cannot be stored as JSON"),
+        (
+            lambda comm, writer, columns: columns[0].write(5, np.zeros(2, np.int64)),
+            ShapeError,
+            "rows 5 to 6 are outside of the 6 rows",
+        ),
+        (
+            lambda comm, writer, columns: columns[0].write(0, np.zeros(2)),
+            ShapeError,
+            "got rows .2. of float64",
+        ),
+        (
+            lambda comm, writer, columns: writer.column("edge", "src", 6, (), np.int64),
+            ConfigError,
+            "edge.src is added twice",
+        ),
+        (
+            lambda comm, writer, columns: writer.column("edge", "a/b", 6, (), np.int64),
+            FormatError,
+            "takes no column edge.a/b",
+        ),
+        (
+            lambda comm, writer, columns: writer.column("edge", "a", 6, (), np.longdouble),
+            FormatError,
+            "takes no column edge.a",
+        ),
+    ):
         with pytest.raises(error, match=message):
             run_simulated(2, program, work)
         assert list(tmp_path.iterdir()) == []
@@ -310,13 +436,19 @@ def test_an_interrupted_import_is_no_store_and_is_replaced(tmp_path):
 
 
 def test_a_folder_in_use_is_not_written(tmp_path):
-    with StoreWriter(tmp_path / "s", SerialComm()), pytest.raises(ConfigError, match=r"s\.part: another process writes this store"):
+    with (
+        StoreWriter(tmp_path / "s", SerialComm()),
+        pytest.raises(ConfigError, match=r"s\.part: another process writes this store"),
+    ):
         written(tmp_path / "s", size=2)
     folder = written(tmp_path / "s")
     with pytest.raises(ConfigError, match="s: exists already; choose another folder"):
         written(folder, size=2)
     (tmp_path / "file").touch()
-    for wrong, error in ((tmp_path / "file", ConfigError), (tmp_path / "file" / "below", FormatError)):
+    for wrong, error in (
+        (tmp_path / "file", ConfigError),
+        (tmp_path / "file" / "below", FormatError),
+    ):
         with pytest.raises(error, match="file"):
             written(wrong, size=2)
 
@@ -324,26 +456,55 @@ def test_a_folder_in_use_is_not_written(tmp_path):
 def loops_of(graph):
     """The graph with a few self loops and repeated in-edges."""
     at = np.arange(0, graph.n_nodes, 7)
-    return graph.replace(edge_index=tuple(np.concatenate((end, at)) for end in (graph.src, graph.dst)), **{
-        field: np.concatenate((x, x[: len(at)])) for field in ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test")
-        if (x := getattr(graph, field)) is not None}, edge_columns={
-            name: np.concatenate((x, x[: len(at)])) for name, x in graph.edge_columns.items()})
+    return graph.replace(
+        edge_index=tuple(np.concatenate((end, at)) for end in (graph.src, graph.dst)),
+        **{
+            field: np.concatenate((x, x[: len(at)]))
+            for field in (
+                "edge_attr",
+                "edge_weight",
+                "edge_y",
+                "edge_train",
+                "edge_val",
+                "edge_test",
+            )
+            if (x := getattr(graph, field)) is not None
+        },
+        edge_columns={
+            name: np.concatenate((x, x[: len(at)])) for name, x in graph.edge_columns.items()
+        },
+    )
 
 
-@pytest.mark.parametrize("change", [
-    lambda g: g.with_self_loops(columns={"kind": -1}), lambda g: g.with_self_loops("zeros", {"kind": 1 << 40, "size": 2.5}),
-    lambda g: g.without_self_loops(), lambda g: g.without_self_loops().with_self_loops(columns={"kind": -1})])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda g: g.with_self_loops(columns={"kind": -1}),
+        lambda g: g.with_self_loops("zeros", {"kind": 1 << 40, "size": 2.5}),
+        lambda g: g.without_self_loops(),
+        lambda g: g.without_self_loops().with_self_loops(columns={"kind": -1}),
+    ],
+)
 def test_changed_edges_are_computed_when_they_are_read(change, tmp_path, monkeypatch):
     monkeypatch.setattr(lazy, "CHUNK", 33)
     monkeypatch.setattr(transform, "CHUNK", 33)
-    graph = loops_of(PLAIN.replace(edge_columns={"kind": np.arange(200), "size": np.random.default_rng(0).normal(size=(200, 2))}))
+    graph = loops_of(
+        PLAIN.replace(
+            edge_columns={
+                "kind": np.arange(200),
+                "size": np.random.default_rng(0).normal(size=(200, 2)),
+            }
+        )
+    )
     plain, stored = change(graph), change(read_store(written(tmp_path / "s", graph)))
     assert isinstance(stored.src, LazyArray) and stored.in_files and not plain.in_files
     assert stored.digest() == plain.digest() == pickle.loads(pickle.dumps(stored)).digest()
     some = np.random.default_rng(1).integers(0, plain.n_edges, 50)
     for field in ("src", "dst", "edge_attr", "edge_weight"):
         np.testing.assert_array_equal(getattr(stored, field)[some], getattr(plain, field)[some])
-        np.testing.assert_array_equal(getattr(stored, field)[30:170:3], getattr(plain, field)[30:170:3])
+        np.testing.assert_array_equal(
+            getattr(stored, field)[30:170:3], getattr(plain, field)[30:170:3]
+        )
     for placement in (("1d-src", "hash"), ("vertex-cut", "block")):
         for size in (1, 3):
             parts = [run_simulated(size, partial(part_of, placement), g) for g in (plain, stored)]
@@ -363,13 +524,24 @@ def test_a_model_of_self_loops_trains_on_a_store(loops, tmp_path):
         result = gt.Trainer("gcn", g, comm=comm, self_loops=loops, epochs=2, dtype="float64").fit()
         return [row["loss"] for row in result.history], result.metrics
 
-    plain, stored = (run_simulated(3, losses, g) for g in (graph, gt.load(written(tmp_path / "s", graph))))
+    plain, stored = (
+        run_simulated(3, losses, g) for g in (graph, gt.load(written(tmp_path / "s", graph)))
+    )
     assert plain == stored
 
 
 @pytest.mark.parametrize("masks", [False, True])
 def test_links_of_a_store_are_split_by_slices(masks, tmp_path):
-    fields = dict.fromkeys(("y", "edge_y", "train", "val", "test", *(() if masks else ("edge_train", "edge_val", "edge_test"))))
+    fields = dict.fromkeys(
+        (
+            "y",
+            "edge_y",
+            "train",
+            "val",
+            "test",
+            *(() if masks else ("edge_train", "edge_val", "edge_test")),
+        )
+    )
     graph = loops_of(PLAIN.replace(**fields))
     stored = gt.load(written(tmp_path / "s", graph), split="stored")
 
@@ -389,7 +561,9 @@ def test_links_of_a_store_are_split_by_slices(masks, tmp_path):
 
 def test_clusters_are_kept_beside_a_store(tmp_path, monkeypatch):
     def found(**options):
-        return kept_clusters.clusters_of(gt.load(tmp_path / "s", split="stored"), "louvain", **options).tolist()
+        return kept_clusters.clusters_of(
+            gt.load(tmp_path / "s", split="stored"), "louvain", **options
+        ).tolist()
 
     def computed(*args):
         ran.append(args[3:])
@@ -418,7 +592,16 @@ def test_relations_without_names_are_counted_in_a_store(tmp_path, monkeypatch):
         assert isinstance(changed.edge_columns["relation"], LazyArray) and changed.n_relations == 3
 
     def losses(comm, source):
-        keys = {"strategy": "mini", "batch_size": 3, "fanout": "2", "epochs": 1, "backend": "reference", "dtype": "float64"}
+        keys = {
+            "strategy": "mini",
+            "batch_size": 3,
+            "fanout": "2",
+            "epochs": 1,
+            "backend": "reference",
+            "dtype": "float64",
+        }
         return [row["loss"] for row in gt.Trainer("gcn", source, comm=comm, **keys).fit().history]
 
-    assert run_simulated(2, losses, stored)[0] == pytest.approx(run_simulated(1, losses, graph)[0], rel=1e-9)
+    assert run_simulated(2, losses, stored)[0] == pytest.approx(
+        run_simulated(1, losses, graph)[0], rel=1e-9
+    )

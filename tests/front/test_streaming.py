@@ -1,4 +1,5 @@
 """Partitioners that workers compute together, each from its share of the edges: equal to one worker alone."""
+
 from __future__ import annotations
 
 import graphs
@@ -28,17 +29,24 @@ def alone(graph, size, masters="hash", placement="1d-src"):
     """Owners of all nodes and workers of all edges, computed by one worker."""
     source = GraphEdges(graph)
     owners, workers = assign(source, OneOf(size), placement, masters, 7)
-    return owners, np.concatenate([np.zeros(0, np.int32), *(workers(chunk) for chunk in source.chunks())])
+    return owners, np.concatenate(
+        [np.zeros(0, np.int32), *(workers(chunk) for chunk in source.chunks())]
+    )
 
 
 def together(graph, size, masters="hash", placement="1d-src", chunk=17):
     """The same by as many workers as there are parts."""
+
     def program(comm):
         division = divide(GraphEdges(graph, chunk), comm, placement, masters, 7)
         owners = division.owner(np.arange(graph.n_nodes))
         dealt = list(division.dealt)
         ids = np.concatenate([np.zeros(0, np.int64), *(edges.ids for edges, _ in dealt)])
-        return owners, ids, np.concatenate([np.zeros(0, np.int32), *(workers for _, workers in dealt)])
+        return (
+            owners,
+            ids,
+            np.concatenate([np.zeros(0, np.int32), *(workers for _, workers in dealt)]),
+        )
 
     ranks = run_simulated(size, program)
     for owners, _, _ in ranks:
@@ -67,17 +75,25 @@ def test_node_streams_equal_their_twins(masters, passes, rounds, monkeypatch):
                     ends = (graph.dst[graph.src == v], graph.src[graph.dst == v])
                     near = sees[[u for end in ends for u in end if u != v]]
                     found = np.bincount(near[near >= 0], minlength=k)
-                    score = found * (1 - own / room) if masters == "ldg" else found - alpha * 1.5 * np.sqrt(own)
+                    score = (
+                        found * (1 - own / room)
+                        if masters == "ldg"
+                        else found - alpha * 1.5 * np.sqrt(own)
+                    )
                     able = [p for p in range(k) if share[p] > 0]
                     if not able:
                         left.append(v)
                         continue
-                    p = owner[v] = sees[v] = min(able, key=lambda p: (-score[p], own[p], (p - own_part) % k))
+                    p = owner[v] = sees[v] = min(
+                        able, key=lambda p: (-score[p], own[p], (p - own_part) % k)
+                    )
                     own[p], share[p], load[p] = own[p] + 1, share[p] - 1, load[p] + 1
             order = np.argsort(load, kind="stable")
             owner[left] = np.repeat(order, (room - load)[order])[: len(left)]
             load += np.bincount(owner[left], minlength=k)
-    np.testing.assert_array_equal(alone(graph, k, f"{masters}:slack=0.05,passes={passes}")[0], owner)
+    np.testing.assert_array_equal(
+        alone(graph, k, f"{masters}:slack=0.05,passes={passes}")[0], owner
+    )
 
 
 @pytest.mark.parametrize("start", ["yes", "no"])
@@ -90,13 +106,27 @@ def test_edge_streams_equal_their_twins(name, start, size, most, slack, monkeypa
     owners, found = alone(graph, size, "block", f"{name}:owners={start},slack={slack}")
     copies = [{owners[v]} if start == "yes" else set() for v in range(graph.n_nodes)]
     seen, load = np.zeros(graph.n_nodes, int), np.zeros(size, int)
-    whole, room = degree_of(graph), max(-(-graph.n_edges // size), int((1 + slack) * graph.n_edges / size))
+    whole, room = (
+        degree_of(graph),
+        max(-(-graph.n_edges // size), int((1 + slack) * graph.n_edges / size)),
+    )
     draws = bits(key(7, Purpose.PLACEMENT), np.arange(graph.n_edges))
     rounds = min(most, graph.n_edges // size)
     for number in range(rounds):
-        placed, left, free, copied, degree = [], [], room - load, [set(c) for c in copies], seen.copy()
+        placed, left, free, copied, degree = (
+            [],
+            [],
+            room - load,
+            [set(c) for c in copies],
+            seen.copy(),
+        )
         for own_part in range(size):
-            turn, own, on, so_far = (own_part + np.arange(size)) % size, load.copy(), [set(c) for c in copied], degree.copy()
+            turn, own, on, so_far = (
+                (own_part + np.arange(size)) % size,
+                load.copy(),
+                [set(c) for c in copied],
+                degree.copy(),
+            )
             share = free * (turn + 1) // size - free * turn // size
             part = own_part * rounds + number
             for e in range(*(graph.n_edges * p // (size * rounds) for p in (part, part + 1))):
@@ -109,13 +139,20 @@ def test_edge_streams_equal_their_twins(name, start, size, most, slack, monkeypa
                     continue
                 if name == "libra":
                     low, high = (u, v) if whole[u] <= whole[v] else (v, u)
-                    allowed = [p for p in able if p in (on[u] & on[v] or on[low] or on[high])] or able
+                    allowed = [
+                        p for p in able if p in (on[u] & on[v] or on[low] or on[high])
+                    ] or able
                     best = [p for p in allowed if own[p] == own[allowed].min()]
                 else:
                     of_u = so_far[u] / (so_far[u] + so_far[v])
                     of_u, of_v = (2 - of_u, 1 + of_u) if name == "hdrf" else (1, 1)
-                    score = {p: (1.1 if name == "hdrf" else 1) * (own.max() - own[p]) / (1 + own.max() - own.min())
-                             + (of_u * (p in on[u]) + of_v * (p in on[v])) for p in able}
+                    score = {
+                        p: (1.1 if name == "hdrf" else 1)
+                        * (own.max() - own[p])
+                        / (1 + own.max() - own.min())
+                        + (of_u * (p in on[u]) + of_v * (p in on[v]))
+                        for p in able
+                    }
                     best = [p for p in able if score[p] == max(score.values())]
                 p = best[int(draws[e] % np.uint64(len(best)))]
                 assert found[e] == p, e
@@ -134,19 +171,29 @@ def test_edge_streams_equal_their_twins(name, start, size, most, slack, monkeypa
 
 
 def degree_of(graph):
-    return np.bincount(graph.src, minlength=graph.n_nodes) + np.bincount(graph.dst, minlength=graph.n_nodes)
+    return np.bincount(graph.src, minlength=graph.n_nodes) + np.bincount(
+        graph.dst, minlength=graph.n_nodes
+    )
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_many_workers_find_what_one_does(size, tmp_path):
-    pairs = [(masters, "1d-src") for masters in NODES] + [("block", placement) for placement in EDGES]
+    pairs = [(masters, "1d-src") for masters in NODES] + [
+        ("block", placement) for placement in EDGES
+    ]
     assert {"degree-block", "gemini", "file", "ldg", "fennel", "bgl", "grem"} <= set(NODES)
     assert {"hybrid", "hdrf", "oblivious", "libra"} <= set(EDGES)
     for name, graph in ODD.items():
         np.save(tmp_path / "owners.npy", np.arange(graph.n_nodes) * 7 % size)
         for masters, placement in pairs if size <= graph.n_nodes else []:
-            options = {"file": f":path={tmp_path}/owners.npy", "ldg": ":passes=2,slack=0", "bgl": ":blocks=5,hops=1,slack=0.3",
-                       "hybrid": ":threshold=3", "hdrf": ":slack=0", "libra": ":owners=no"}
+            options = {
+                "file": f":path={tmp_path}/owners.npy",
+                "ldg": ":passes=2,slack=0",
+                "bgl": ":blocks=5,hops=1,slack=0.3",
+                "hybrid": ":threshold=3",
+                "hdrf": ":slack=0",
+                "libra": ":owners=no",
+            }
             pair = masters + options.get(masters, ""), placement + options.get(placement, "")
             for x, y in zip(together(graph, size, *pair), alone(graph, size, *pair), strict=True):
                 np.testing.assert_array_equal(x, y, f"{name} {pair}")
@@ -155,8 +202,14 @@ def test_many_workers_find_what_one_does(size, tmp_path):
 def test_no_worker_reads_more_than_its_share(monkeypatch):
     """Also the owners and degrees that it holds are those of a block of ids."""
     monkeypatch.setattr(GraphEdges, "chunks", lambda self: pytest.fail("reads all edges"))
-    pairs = [("degree-block", "hdrf"), ("gemini", "hybrid"), ("ldg", "oblivious"), ("fennel", "libra"), ("bgl", "random"),
-             ("grem", "1d-dst")]
+    pairs = [
+        ("degree-block", "hdrf"),
+        ("gemini", "hybrid"),
+        ("ldg", "oblivious"),
+        ("fennel", "libra"),
+        ("bgl", "random"),
+        ("grem", "1d-dst"),
+    ]
     for masters, placement in pairs:
         together(ODD["some"], 3, masters, placement)
 
@@ -167,21 +220,31 @@ def test_rounds_in_memory_do_not_matter(monkeypatch):
         whole = alone(ODD["some"], 3, masters)[0]
         with monkeypatch.context() as few:
             few.setattr(nodes.NodeStreams.__init__, "__defaults__", (1,))
-            assert len(list(nodes.NodeStreams(GraphEdges(ODD["some"]), SerialComm(), 3)._groups())) > 2
+            assert (
+                len(list(nodes.NodeStreams(GraphEdges(ODD["some"]), SerialComm(), 3)._groups())) > 2
+            )
             for found in (alone(ODD["some"], 3, masters)[0], together(ODD["some"], 3, masters)[0]):
                 np.testing.assert_array_equal(found, whole)
 
 
 def test_streams_cut_what_one_stream_does():
     """Communities of consecutive ids and shuffled ones; hubs. The factor is that over hash."""
-    for graph, factor in ((gt.load("sbm:n_nodes=2000,n_edges=16000,classes=8,inside=0.9"), 0.3), (gt.load("rmat:scale=12"), 1)):
-        cut = {masters: gt.partition_report(graph, 4, masters).edge_cut for masters in ("hash", "ldg:passes=5", "fennel:passes=5")}
+    for graph, factor in (
+        (gt.load("sbm:n_nodes=2000,n_edges=16000,classes=8,inside=0.9"), 0.3),
+        (gt.load("rmat:scale=12"), 1),
+    ):
+        cut = {
+            masters: gt.partition_report(graph, 4, masters).edge_cut
+            for masters in ("hash", "ldg:passes=5", "fennel:passes=5")
+        }
         assert max(cut["ldg:passes=5"], cut["fennel:passes=5"]) < factor * cut["hash"]
 
 
 def test_errors_of_a_file_are_raised_on_all_workers(tmp_path):
     np.save(tmp_path / "owners.npy", np.zeros(39, np.int64))
-    with pytest.raises(FormatError, match="expected the owners, one integer for each of the 40 nodes"):
+    with pytest.raises(
+        FormatError, match="expected the owners, one integer for each of the 40 nodes"
+    ):
         together(ODD["some"], 3, f"file:path={tmp_path}/owners.npy")
     np.save(tmp_path / "owners.npy", np.arange(40))
     with pytest.raises(PartitionError, match="expected 0 to 2"):

@@ -1,4 +1,5 @@
 """Structural features of a job, and the command ``graphtheta analyse``."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -41,14 +42,20 @@ def test_graphs_without_features_and_with_sparse_ones() -> None:
     graph = graph_of()
     alone = features(graph.replace(x=None)).x
     sparse = features(graph.replace(x=sp.csr_array(np.eye(24, dtype=np.float32)))).x
-    assert alone.shape == (24, 2) and sp.issparse(sparse) and np.array_equal(sparse.toarray()[:, 24:], alone)
+    assert (
+        alone.shape == (24, 2)
+        and sp.issparse(sparse)
+        and np.array_equal(sparse.toarray()[:, 24:], alone)
+    )
     # all nodes of a ring are equal
     ring = fill(np.arange(8), (np.arange(8) + 1) % 8, 8)
     assert not features(ring, "pagerank").x[:, 4:].any()
 
 
-@pytest.mark.parametrize(("chosen", "text"),
-                         [("components", "values of components"), ("bfs", "values of bfs"), ("pagrank", "did you mean")])
+@pytest.mark.parametrize(
+    ("chosen", "text"),
+    [("components", "values of components"), ("bfs", "values of bfs"), ("pagrank", "did you mean")],
+)
 def test_values_that_are_no_features_are_refused(chosen: str, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         features(fill([0], [1], 3), chosen)
@@ -61,7 +68,17 @@ def test_features_in_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_links_that_are_held_out_do_not_count() -> None:
-    graph = graph_of(y=None, edge_y=None, n_classes=None, train=None, val=None, test=None, edge_train=None, edge_val=None, edge_test=None)
+    graph = graph_of(
+        y=None,
+        edge_y=None,
+        n_classes=None,
+        train=None,
+        val=None,
+        test=None,
+        edge_train=None,
+        edge_val=None,
+        edge_test=None,
+    )
     x, every = features(graph, "degree").x[:, 4], gt.degree(graph)
     ordered = np.argsort(every, kind="stable")
     assert (np.diff(x[ordered]) < 0).any() and (np.diff(every[ordered]) >= 0).all()
@@ -69,7 +86,16 @@ def test_links_that_are_held_out_do_not_count() -> None:
 
 def test_a_job_trains_on_them_alike_on_any_number_of_workers() -> None:
     def losses(comm: object) -> list[float]:
-        trainer = gt.Trainer("gcn", graph_of(), comm=comm, structural_features=CHOSEN, dtype="float64", hidden=4, epochs=2, out="")
+        trainer = gt.Trainer(
+            "gcn",
+            graph_of(),
+            comm=comm,
+            structural_features=CHOSEN,
+            dtype="float64",
+            hidden=4,
+            epochs=2,
+            out="",
+        )
         return [trainer.train_epoch(i) for i in range(2)]
 
     one, two = run_simulated(1, losses)[0], run_simulated(2, losses)[0]
@@ -78,10 +104,29 @@ def test_a_job_trains_on_them_alike_on_any_number_of_workers() -> None:
 
 def test_the_command_writes_original_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    np.savez("g.npz", edge_index=np.array([[0, 1, 2], [1, 0, 1]]), x=np.eye(4, dtype=np.float32), node_ids=np.array(["d", "c", "b", "a"]))
+    np.savez(
+        "g.npz",
+        edge_index=np.array([[0, 1, 2], [1, 0, 1]]),
+        x=np.eye(4, dtype=np.float32),
+        node_ids=np.array(["d", "c", "b", "a"]),
+    )
     assert main(["analyse", "components", "--dataset", "g.npz", "--to", "parts.csv"]) == 0
     assert Path("parts.csv").read_text(encoding="utf-8") == "id,components\nd,d\nc,d\nb,d\na,a\n"
-    assert main(["analyse", "random_walks:paths=1,length=1", "--dataset", "g.npz", "--to", "paths", "--format", "parquet"]) == 0
+    assert (
+        main(
+            [
+                "analyse",
+                "random_walks:paths=1,length=1",
+                "--dataset",
+                "g.npz",
+                "--to",
+                "paths",
+                "--format",
+                "parquet",
+            ]
+        )
+        == 0
+    )
     assert main(["analyse", "degree", "--dataset", "g.npz"]) == 0
     with np.load("degree.npz") as z:
         assert z["id"].tolist() == ["d", "c", "b", "a"] and z["degree"].tolist() == [1, 2, 0, 0]
@@ -90,11 +135,18 @@ def test_the_command_writes_original_ids(tmp_path: Path, monkeypatch: pytest.Mon
     assert main(["analyse", "degree", "--to", "x.txt"]) == 2
 
 
-def test_an_own_algorithm_is_read_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_own_algorithm_is_read_from_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(
         "from dataclasses import dataclass\nimport graphtheta as gt\n\n@dataclass(frozen=True)\nclass Doubled(gt.Algorithm):\n"
         "    name = 'doubled'\n    times: int = 2\n\n    def run(self, partition, graph):\n"
-        "        return partition.node.read('in_degree') * self.times\n", encoding="utf-8")
-    assert main(["analyse", "mine.py:Doubled:times=3", "--dataset", "ring:n=8", "--to", "out.csv"]) == 0
+        "        return partition.node.read('in_degree') * self.times\n",
+        encoding="utf-8",
+    )
+    assert (
+        main(["analyse", "mine.py:Doubled:times=3", "--dataset", "ring:n=8", "--to", "out.csv"])
+        == 0
+    )
     assert len(Path("out.csv").read_text(encoding="utf-8").splitlines()) == 9

@@ -1,4 +1,5 @@
 """Kinds of task: which one a graph means, which keys it reads, and that all of a job asks the kind."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -32,7 +33,14 @@ def left_as_found() -> Iterator[None]:
 def test_auto_takes_what_there_are_labels_for() -> None:
     graph = graphs.random_graph()
     bare = graph.replace(y=None, train=None, val=None, test=None)
-    found = [kind_for("auto", g).name for g in (graph, bare, bare.replace(edge_y=None, edge_train=None, edge_val=None, edge_test=None))]
+    found = [
+        kind_for("auto", g).name
+        for g in (
+            graph,
+            bare,
+            bare.replace(edge_y=None, edge_train=None, edge_val=None, edge_test=None),
+        )
+    ]
     assert found == ["node", "edge", "link"]
     related = gt.Graph([[0, 1], [1, 0]], edge_columns={"relation": np.array([0, 1])})
     assert sorted([*found, kind_for("auto", related).name]) == sorted(TASKS)
@@ -45,15 +53,52 @@ def test_auto_takes_what_there_are_labels_for() -> None:
 
 def test_keys_and_choices_follow_from_the_registries() -> None:
     assert choices("task") == ("auto", "node", "link", "triple", "edge")
-    assert choices("metric") == ("auto", "accuracy", "balanced_accuracy", "f1_micro", "f1_macro", "f1", "auc", "average_precision", "ece",
-                                 "mrr", "hits1", "hits3", "hits10", "recall10", "recall20", "recall50", "ndcg10", "ndcg20", "ndcg50", "mae",
-                                 "rmse", "r2")
-    assert LinkKind.keys == ("negatives", "eval_negatives", "negative_groups", "negatives_from", "link_loss",
-                             "adversarial_temperature", "decoder", "sample_weights", "link_relation", "rank_all")
+    assert choices("metric") == (
+        "auto",
+        "accuracy",
+        "balanced_accuracy",
+        "f1_micro",
+        "f1_macro",
+        "f1",
+        "auc",
+        "average_precision",
+        "ece",
+        "mrr",
+        "hits1",
+        "hits3",
+        "hits10",
+        "recall10",
+        "recall20",
+        "recall50",
+        "ndcg10",
+        "ndcg20",
+        "ndcg50",
+        "mae",
+        "rmse",
+        "r2",
+    )
+    assert LinkKind.keys == (
+        "negatives",
+        "eval_negatives",
+        "negative_groups",
+        "negatives_from",
+        "link_loss",
+        "adversarial_temperature",
+        "decoder",
+        "sample_weights",
+        "link_relation",
+        "rank_all",
+    )
     of_nodes = {key: ["node"] for key in ("precompute", "class_weights", "threshold", "positive")}
-    assert readers() == {**of_nodes, **{key: ["link", "triple"] for key in LinkKind.keys},
-                         "sample_weights": ["node", "link", "triple", "edge"],
-                         "link_relation": ["link"], "rank_all": ["link"], "margin": ["triple"], "reciprocal": ["triple"]}
+    assert readers() == {
+        **of_nodes,
+        **{key: ["link", "triple"] for key in LinkKind.keys},
+        "sample_weights": ["node", "link", "triple", "edge"],
+        "link_relation": ["link"],
+        "rank_all": ["link"],
+        "margin": ["triple"],
+        "reciprocal": ["triple"],
+    }
 
     class Ranked(LinkKind):
         name, summary = "ranked", "links"
@@ -61,7 +106,10 @@ def test_keys_and_choices_follow_from_the_registries() -> None:
     TASKS.add(Ranked)
     assert "ranked" in choices("task") and readers()["negatives"] == ["link", "triple", "ranked"]
     assert gt.Job(task="ranked", negatives=3, metric="mrr").task == "ranked"
-    with pytest.raises(ConfigError, match="metric=mrr does not measure task=node; give --task link or triple or ranked, or another"):
+    with pytest.raises(
+        ConfigError,
+        match="metric=mrr does not measure task=node; give --task link or triple or ranked, or another",
+    ):
         gt.Job(task="node", metric="mrr")
 
 
@@ -73,16 +121,45 @@ def test_half_a_kind_is_refused() -> None:
         TASKS.add(Half)
 
 
-@pytest.mark.parametrize("kinds, names, default", [
-    (("classes",), ["accuracy", "balanced_accuracy", "f1_micro", "f1_macro", "ece"], "accuracy"),
-    (("binary",), ["f1", "auc", "average_precision"], "f1"),
-    (("labels",), ["balanced_accuracy", "f1_micro", "f1_macro", "auc", "average_precision", "ece"], "f1_micro"),
-    (("values",), ["mae", "rmse", "r2"], "r2"),
-    (("ranks", "labels"), ["balanced_accuracy", "f1_micro", "f1_macro", "auc", "average_precision", "ece", "mrr", "hits1", "hits3",
-                           "hits10"], "mrr"),
-])
-def test_metrics_of_each_kind_of_label(kinds: tuple[str, ...], names: list[str], default: str) -> None:
-    assert [m.name for m in fitting(kinds)] == names and choose_metric("auto", kinds).name == default
+@pytest.mark.parametrize(
+    "kinds, names, default",
+    [
+        (
+            ("classes",),
+            ["accuracy", "balanced_accuracy", "f1_micro", "f1_macro", "ece"],
+            "accuracy",
+        ),
+        (("binary",), ["f1", "auc", "average_precision"], "f1"),
+        (
+            ("labels",),
+            ["balanced_accuracy", "f1_micro", "f1_macro", "auc", "average_precision", "ece"],
+            "f1_micro",
+        ),
+        (("values",), ["mae", "rmse", "r2"], "r2"),
+        (
+            ("ranks", "labels"),
+            [
+                "balanced_accuracy",
+                "f1_micro",
+                "f1_macro",
+                "auc",
+                "average_precision",
+                "ece",
+                "mrr",
+                "hits1",
+                "hits3",
+                "hits10",
+            ],
+            "mrr",
+        ),
+    ],
+)
+def test_metrics_of_each_kind_of_label(
+    kinds: tuple[str, ...], names: list[str], default: str
+) -> None:
+    assert [m.name for m in fitting(kinds)] == names and choose_metric(
+        "auto", kinds
+    ).name == default
     assert {m.name for m in METRICS.values() if m.smaller_is_better} == {"mae", "rmse", "ece"}
 
 
@@ -125,10 +202,14 @@ def test_evaluation_measures_the_loss_that_training_minimises() -> None:
         trainer = gt.Trainer("gcn", graph, comm=comm, task=task, **{**KEYS, "dropout": 0.0})
         return trainer.evaluate("train")["train_loss"], trainer.train_epoch(0)
 
-    (once, first), = run_simulated(1, program, "node")
+    ((once, first),) = run_simulated(1, program, "node")
     for size in (1, 3):
         for evaluated, trained in run_simulated(size, program, "twice"):
-            assert evaluated == pytest.approx(2 * once) and trained == pytest.approx(2 * first) and evaluated == pytest.approx(trained)
+            assert (
+                evaluated == pytest.approx(2 * once)
+                and trained == pytest.approx(2 * first)
+                and evaluated == pytest.approx(trained)
+            )
 
 
 def test_whole_numbers_as_floats_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -137,13 +218,31 @@ def test_whole_numbers_as_floats_are_reported_once(caplog: pytest.LogCaptureFixt
     unknown = np.where(graph.train | graph.val, classes, np.nan)
     for y, warned in ((graph.y, 0), (classes, 1), (values, 0), (unknown, 1), (classes + 1, 0)):
         caplog.clear()
-        run_simulated(3, lambda comm, y=y: gt.Trainer(graph=graph.replace(y=y, n_classes=None), comm=comm, **KEYS))
-        told = [r.getMessage() for r in caplog.records if "floating-point numbers 0 to 2" in r.getMessage()]
+        run_simulated(
+            3,
+            lambda comm, y=y: gt.Trainer(
+                graph=graph.replace(y=y, n_classes=None), comm=comm, **KEYS
+            ),
+        )
+        told = [
+            r.getMessage()
+            for r in caplog.records
+            if "floating-point numbers 0 to 2" in r.getMessage()
+        ]
         assert len(told) == warned and all("give them as integers" in text for text in told)
 
 
-@pytest.mark.parametrize(("loss", "biased"), [("binary", True), ("adversarial", True), ("softmax", False)])
+@pytest.mark.parametrize(
+    ("loss", "biased"), [("binary", True), ("adversarial", True), ("softmax", False)]
+)
 def test_scores_of_links_have_a_bias_where_the_loss_depends_on_it(loss: str, biased: bool) -> None:
-    trainer = gt.Trainer("sage", graphs.random_graph(20, 80, y=None), task="link", decoder="hadamard", link_loss=loss, epochs=1)
+    trainer = gt.Trainer(
+        "sage",
+        graphs.random_graph(20, 80, y=None),
+        task="link",
+        decoder="hadamard",
+        link_loss=loss,
+        epochs=1,
+    )
     trainer.fit()
     assert [bias is not None for bias in trainer.model.decoder.mlp.biases] == [True, biased]

@@ -1,4 +1,5 @@
 """What reaches a terminal or a page cannot command it, and what is no file is not read."""
+
 from __future__ import annotations
 
 import ctypes
@@ -19,7 +20,16 @@ from graphtheta.base.console import complain, printable, say
 from graphtheta.base.logger import logger, start_logging
 from graphtheta.errors import GraphThetaError
 
-SMALL = ["--dataset", "sbm:n_nodes=120,n_edges=700,classes=3,features=4", "--hidden", "4", "--epochs", "1", "--backend", "reference"]
+SMALL = [
+    "--dataset",
+    "sbm:n_nodes=120,n_edges=700,classes=3,features=4",
+    "--hidden",
+    "4",
+    "--epochs",
+    "1",
+    "--backend",
+    "reference",
+]
 EVIL = "\x1b[31m\x07\x9b2J\u202e\udc80\r"
 TAGS = "<b>&\"'</b><script>"
 
@@ -66,15 +76,24 @@ def test_names_are_escaped_in_a_report(run: Path) -> None:
     record["classes"]["splits"] = {TAGS: some, **splits}
     path.write_text(json.dumps(record))
     rows = run / "metrics.jsonl"
-    rows.write_text("".join(json.dumps({**json.loads(line), f"val_{TAGS}": 0.5}) + "\n" for line in rows.read_text().splitlines()))
+    rows.write_text(
+        "".join(
+            json.dumps({**json.loads(line), f"val_{TAGS}": 0.5}) + "\n"
+            for line in rows.read_text().splitlines()
+        )
+    )
     assert main(["report", "run"]) == 0
     page = (run / "report.html").read_text()
     assert "<script>" not in page and "<b>&" not in page and "&lt;script&gt;" in page
 
 
-@pytest.mark.parametrize("name", ["result.json", "profile.json", "metrics.jsonl", "job.yaml", "weights.safetensors"])
+@pytest.mark.parametrize(
+    "name", ["result.json", "profile.json", "metrics.jsonl", "job.yaml", "weights.safetensors"]
+)
 @pytest.mark.parametrize("kind", ["pipe", "device"])
-def test_what_is_no_file_is_not_read(run: Path, name: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_file_is_not_read(
+    run: Path, name: str, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (run / name).unlink()
     if kind == "pipe":
         os.mkfifo(run / name)
@@ -95,28 +114,63 @@ def test_streams_may_be_closed(run: Path, streams: str) -> None:
     python = str(Path(sys.prefix, "bin", "python"))
     for words, code in ((["evaluate", "nowhere"], 2), (["train", *SMALL, "--out", "other"], 0)):
         line = " ".join([python, "-m", "graphtheta", *words, streams])
-        assert subprocess.run(["bash", "-c", line], stdin=subprocess.DEVNULL, check=False).returncode == code, line
+        assert (
+            subprocess.run(["bash", "-c", line], stdin=subprocess.DEVNULL, check=False).returncode
+            == code
+        ), line
 
 
-@pytest.mark.parametrize("words", [
-    ["train", *SMALL, "--out", "x" * 300], ["predict", "run", "--to", "x" * 300 + ".csv"], ["report", "run", "--to", "x" * 300],
-    ["import", "sbm", "--to", "x" * 300], ["import", "sbm", "--to", "x" * 252], ["evaluate", "x" * 300], ["report", "x" * 300],
-    ["train", *SMALL, "--out", "run/job.yaml/deep"], ["predict", "run", "--to", "run/job.yaml/p.csv"], ["evaluate", "run/job.yaml"],
-    ["predict", "run", "--format", "csv", "--to", "x" * 300], ["predict", "run", "--keep-layers", "x" * 300],
-    ["info", "--dataset", "x" * 300], ["train", "--config", "x" * 300], ["plan", "--json", "x" * 300],
-], ids=lambda words: " ".join(words)[:40])
-def test_impossible_names_are_told_in_a_line(run: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", *SMALL, "--out", "x" * 300],
+        ["predict", "run", "--to", "x" * 300 + ".csv"],
+        ["report", "run", "--to", "x" * 300],
+        ["import", "sbm", "--to", "x" * 300],
+        ["import", "sbm", "--to", "x" * 252],
+        ["evaluate", "x" * 300],
+        ["report", "x" * 300],
+        ["train", *SMALL, "--out", "run/job.yaml/deep"],
+        ["predict", "run", "--to", "run/job.yaml/p.csv"],
+        ["evaluate", "run/job.yaml"],
+        ["predict", "run", "--format", "csv", "--to", "x" * 300],
+        ["predict", "run", "--keep-layers", "x" * 300],
+        ["info", "--dataset", "x" * 300],
+        ["train", "--config", "x" * 300],
+        ["plan", "--json", "x" * 300],
+    ],
+    ids=lambda words: " ".join(words)[:40],
+)
+def test_impossible_names_are_told_in_a_line(
+    run: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     capsys.readouterr()
     assert main(words) != 0
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "Traceback" not in error and ";" in error
 
 
-@pytest.mark.parametrize("text", ["src,dst\r1,2\r2,3\r", "src\tdst\r1\t2\r", "\"src\",\"dst\"\r1,2\r", "# a\rsrc,dst\r1,2\r"])
-def test_line_ends_of_old_macs(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "text", ["src,dst\r1,2\r2,3\r", "src\tdst\r1\t2\r", '"src","dst"\r1,2\r', "# a\rsrc,dst\r1,2\r"]
+)
+def test_line_ends_of_old_macs(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "cr.csv").write_bytes(text.encode())
     for header in ([], ["--no-header", "--src", "0", "--dst", "1"]):
-        assert main(["import", "--edges", str(tmp_path / "cr.csv"), "--to", str(tmp_path / "s"), *header]) != 0
+        assert (
+            main(
+                [
+                    "import",
+                    "--edges",
+                    str(tmp_path / "cr.csv"),
+                    "--to",
+                    str(tmp_path / "s"),
+                    *header,
+                ]
+            )
+            != 0
+        )
         error = capsys.readouterr().err
         assert error.count("\n") == 1 and "cr.csv" in error and "Traceback" not in error
 
@@ -126,8 +180,13 @@ def test_a_full_disk_is_told_in_a_line(tmp_path: Path, kib: int) -> None:
     """A limit of the size of files fails as a full disk does: at the job, at a row of the metrics, and at the timeline."""
     words = [*SMALL, "--epochs", "40", "--trace", "--out", str(tmp_path / "run")]
     line = " ".join([str(Path(sys.prefix, "bin", "python")), "-m", "graphtheta", "train", *words])
-    done = subprocess.run(["bash", "-c", f"ulimit -f {kib}; {line}"], capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "cannot be written" in done.stderr
+    done = subprocess.run(
+        ["bash", "-c", f"ulimit -f {kib}; {line}"], capture_output=True, text=True, check=False
+    )
+    assert (
+        done.returncode == 1 and done.stderr.count("\n") == 1 and "cannot be written" in done.stderr
+    )
+
 
 @pytest.mark.parametrize(
     "change",

@@ -1,4 +1,5 @@
 """Nothing of the future: splits by time, training and evaluation at the times of targets."""
+
 from __future__ import annotations
 
 from contextlib import nullcontext
@@ -46,12 +47,20 @@ def trained(graph, comm=None, **keys):
     """Losses and metrics of a run, and its predictions on rank 0."""
     one = trainer(graph, comm, **keys)
     result = one.fit()
-    numbers, out = [row["loss"] for row in result.history] + sorted(result.metrics.values()), one.predict()
+    numbers, out = (
+        [row["loss"] for row in result.history] + sorted(result.metrics.values()),
+        one.predict(),
+    )
     return np.array(numbers), None if out is None else out[1]
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.integers(-5, 30), min_size=1, max_size=60), st.floats(0.1, 0.7), st.floats(0.05, 0.25), st.integers(0, 99))
+@given(
+    st.lists(st.integers(-5, 30), min_size=1, max_size=60),
+    st.floats(0.1, 0.7),
+    st.floats(0.05, 0.25),
+    st.integers(0, 99),
+)
 def test_every_training_row_is_earlier_than_the_others(times, train, val, seed):
     use = np.random.default_rng(seed).random(len(times)) < 0.8
     try:
@@ -64,7 +73,12 @@ def test_every_training_row_is_earlier_than_the_others(times, train, val, seed):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.integers(-5, 9), min_size=4, max_size=60), st.floats(0, 1), st.booleans(), st.sampled_from([int, float]))
+@given(
+    st.lists(st.integers(-5, 9), min_size=4, max_size=60),
+    st.floats(0, 1),
+    st.booleans(),
+    st.sampled_from([int, float]),
+)
 def test_no_time_is_divided_and_full_shares_leave_no_test_rows(times, train, full, kind):
     times = np.array(times, kind)
     val = 1 - train if full else (1 - train) / 2
@@ -84,11 +98,17 @@ def test_shares_are_those_asked_for_where_times_differ():
     assert [mask.sum() for mask in masks] == [700, 100, 200]
 
 
-@pytest.mark.parametrize(("times", "message"), [
-    ([3, 3, 3, 3, 3], "leaves no rows for training and validation: 5 rows have 1 different times"),
-    ([1.0, np.nan, 2.0], "one finite number per row"),
-    ([], "leaves no rows for training"),
-])
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        (
+            [3, 3, 3, 3, 3],
+            "leaves no rows for training and validation: 5 rows have 1 different times",
+        ),
+        ([1.0, np.nan, 2.0], "one finite number per row"),
+        ([], "leaves no rows for training"),
+    ],
+)
 def test_times_that_cannot_be_split(times, message):
     with pytest.raises(DataError, match=message):
         time_split(np.array(times))
@@ -104,20 +124,47 @@ def entered(kind, folder):
     given = {"node_columns": {"time": EXACT}, "edge_columns": {"time": EXACT[::-1]}}
     graph = gt.Graph(ends, 60, x=np.eye(60), y=nodes % 3, **given)
     if kind == "npz":
-        np.savez(folder / "g.npz", edge_index=ends, n_nodes=60, x=np.eye(60), y=nodes % 3,
-                 **{f"{group}.time": columns["time"] for group, columns in given.items()})
+        np.savez(
+            folder / "g.npz",
+            edge_index=ends,
+            n_nodes=60,
+            x=np.eye(60),
+            y=nodes % 3,
+            **{f"{group}.time": columns["time"] for group, columns in given.items()},
+        )
         return gt.load(folder / "g.npz", split="none")
     if kind == "types":
-        return gt.Graph({("a", "r", "a"): ends}, {"a": 60}, x={"a": np.eye(60)}, y={"a": nodes % 3},
-                        node_columns={"time": {"a": EXACT}}, edge_columns={"time": {("a", "r", "a"): EXACT[::-1]}})
-    columns = {"edge_columns": ["time"], "node_columns": ["time"], "label": ["y"], "features": ["f"]}
+        return gt.Graph(
+            {("a", "r", "a"): ends},
+            {"a": 60},
+            x={"a": np.eye(60)},
+            y={"a": nodes % 3},
+            node_columns={"time": {"a": EXACT}},
+            edge_columns={"time": {("a", "r", "a"): EXACT[::-1]}},
+        )
+    columns = {
+        "edge_columns": ["time"],
+        "node_columns": ["time"],
+        "label": ["y"],
+        "features": ["f"],
+    }
     if kind == "arrays":
-        tables = ({"src": ends[0], "dst": ends[1], "time": EXACT[::-1]},
-                  {"id": nodes, "f": nodes / 2, "y": nodes % 3, "time": EXACT})
+        tables = (
+            {"src": ends[0], "dst": ends[1], "time": EXACT[::-1]},
+            {"id": nodes, "f": nodes / 2, "y": nodes % 3, "time": EXACT},
+        )
     elif kind == "csv":
         tables = folder / "edges.csv", folder / "nodes.csv"
-        tables[0].write_text("src,dst,time\n" + "".join(f"{s},{d},{t!r}\n" for s, d, t in zip(*ends, EXACT[::-1].tolist(), strict=True)))
-        tables[1].write_text("id,f,y,time\n" + "".join(f"{i},{i / 2},{i % 3},{t!r}\n" for i, t in enumerate(EXACT.tolist())))
+        tables[0].write_text(
+            "src,dst,time\n"
+            + "".join(
+                f"{s},{d},{t!r}\n" for s, d, t in zip(*ends, EXACT[::-1].tolist(), strict=True)
+            )
+        )
+        tables[1].write_text(
+            "id,f,y,time\n"
+            + "".join(f"{i},{i / 2},{i % 3},{t!r}\n" for i, t in enumerate(EXACT.tolist()))
+        )
     else:
         return graph
     gt.import_graph(*tables, to=folder / "store", **columns)
@@ -134,14 +181,23 @@ def test_times_with_fractions_are_exact_from_the_way_in_to_the_split(kind, tmp_p
     np.testing.assert_array_equal(graph.edge_columns["time"], EXACT[::-1])
     split = with_masks(graph, "time", 0, 0, {})
     assert [int(mask.sum()) for mask in (split.train, split.val, split.test)] == [36, 12, 12]
-    assert EXACT[split.train].max() < EXACT[split.val].min() and EXACT[split.val].max() < EXACT[split.test].min()
+    assert (
+        EXACT[split.train].max() < EXACT[split.val].min()
+        and EXACT[split.val].max() < EXACT[split.test].min()
+    )
 
 
 def test_a_graph_is_split_by_its_times():
     nodes = with_masks(GRAPH, "time", 0, 0, {})
-    assert BORN[nodes.train].max() < BORN[nodes.val].min() and BORN[nodes.val].max() < BORN[nodes.test].min()
+    assert (
+        BORN[nodes.train].max() < BORN[nodes.val].min()
+        and BORN[nodes.val].max() < BORN[nodes.test].min()
+    )
     links = with_masks(GRAPH.replace(y=None, train=None, val=None, test=None), "time", 0, 0, {})
-    assert WHEN[links.edge_train].max() < WHEN[links.edge_val].min() and WHEN[links.edge_val].max() < WHEN[links.edge_test].min()
+    assert (
+        WHEN[links.edge_train].max() < WHEN[links.edge_val].min()
+        and WHEN[links.edge_val].max() < WHEN[links.edge_test].min()
+    )
     with pytest.raises(ConfigError, match="split=time needs the node column 'time'"):
         with_masks(graphs.random_graph(20, 60), "time", 0, 0, {})
 
@@ -149,7 +205,9 @@ def test_a_graph_is_split_by_its_times():
 def test_no_edge_of_the_future_reaches_a_loss_a_metric_or_a_prediction():
     """Edges later than a target have another value; what changes is later than they are."""
     latest = int(BORN.max()) - 1
-    early = GRAPH.replace(train=BORN <= 4, val=(BORN > 4) & (BORN <= 7), test=(BORN > 7) & (latest >= BORN))
+    early = GRAPH.replace(
+        train=BORN <= 4, val=(BORN > 4) & (BORN <= 7), test=(BORN > 7) & (latest >= BORN)
+    )
     clean, poisoned = (trained(graph) for graph in (early, late(early, latest)))
     np.testing.assert_array_equal(clean[0], poisoned[0])
     np.testing.assert_array_equal(clean[1][latest >= BORN], poisoned[1][latest >= BORN])
@@ -169,28 +227,44 @@ def test_a_prediction_reads_all_of_the_past_and_nothing_later(time):
     """The prediction of a node is that of the whole graph in which later edges have the value 0."""
     one, past = trainer(GRAPH), gt.Trainer(Net, late(GRAPH, time, 0.0), **JOB)
     past.model.load_state(one.model.state())
-    np.testing.assert_allclose(one.predict()[1][time == BORN], past.predict()[1][time == BORN], rtol=1e-12)
+    np.testing.assert_allclose(
+        one.predict()[1][time == BORN], past.predict()[1][time == BORN], rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_evaluation_does_not_depend_on_ranks(size):
     keys = {"sampler": "temporal:grain=3", "model": "sage"}
     expected, out = trained(GRAPH, **keys)
-    for placement, masters in graphs.PLACEMENTS[size - 2::3]:
-        found = run_simulated(size, lambda comm, p=placement, m=masters: trained(GRAPH, comm, partitioner=p, masters=m, **keys))
+    for placement, masters in graphs.PLACEMENTS[size - 2 :: 3]:
+        found = run_simulated(
+            size,
+            lambda comm, p=placement, m=masters: trained(
+                GRAPH, comm, partitioner=p, masters=m, **keys
+            ),
+        )
         for numbers, _ in found:
             np.testing.assert_allclose(numbers, expected, rtol=1e-9)
         np.testing.assert_allclose(found[0][1], out, rtol=1e-9)
 
 
-@pytest.mark.parametrize("keys", [{"strategy": "global"}, {"strategy": "mini", "batch_size": 30}, {"strategy": "cluster", "clusters": 4}],
-                         ids=lambda keys: keys["strategy"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"strategy": "global"},
+        {"strategy": "mini", "batch_size": 30},
+        {"strategy": "cluster", "clusters": 4},
+    ],
+    ids=lambda keys: keys["strategy"],
+)
 def test_no_later_link_reaches_the_training_of_links(keys):
     graph = with_masks(GRAPH.replace(y=None, train=None, val=None, test=None), "time", 0, 0, {})
 
     def numbers(comm, graph):
         result = gt.Trainer(Scores, graph, comm=comm, **{**JOB, "task": "link", **keys}).fit()
-        return [*(row["loss"] for row in result.history), *result.metrics.values()], list(result.metrics)
+        return [*(row["loss"] for row in result.history), *result.metrics.values()], list(
+            result.metrics
+        )
 
     clean, names = numbers(SerialComm(), graph)
     assert "test_mrr" in names
@@ -200,8 +274,13 @@ def test_no_later_link_reaches_the_training_of_links(keys):
     assert numbers(SerialComm(), late(graph, 3))[0][0] != clean[0]
 
 
-@pytest.mark.parametrize(("option", "message"), [("grain=-1", "grain=-1.0: expected a positive number"),
-                                                 ("grain=0.5", "the times are integers; give a whole number")])
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("grain=-1", "grain=-1.0: expected a positive number"),
+        ("grain=0.5", "the times are integers; give a whole number"),
+    ],
+)
 def test_bad_grain(option, message):
     with pytest.raises(ConfigError, match=message):
         trainer(GRAPH, sampler=f"temporal:{option}")
@@ -230,7 +309,9 @@ class Ages(gt.Model):
 
 def in_unit(unit, node_unit=None):
     """The graph with times of a unit, which an import has noted."""
-    units = {"edge_units": {"time": unit}, "node_units": {"time": node_unit or unit}} if unit else {}
+    units = (
+        {"edge_units": {"time": unit}, "node_units": {"time": node_unit or unit}} if unit else {}
+    )
     return GRAPH.replace(meta={**GRAPH.meta, **units})
 
 
@@ -243,13 +324,19 @@ def test_times_in_another_unit_than_those_of_the_training_are_refused(keys):
     one.on(in_unit("s"))
     # nothing says the unit of a graph made of arrays
     one.on(in_unit(""))
-    with pytest.raises(DataError, match=r"times in ns in the edge column 'time'; expected s: import its table with --types time:time_s"):
+    with pytest.raises(
+        DataError,
+        match=r"times in ns in the edge column 'time'; expected s: import its table with --types time:time_s",
+    ):
         one.on(in_unit("ns"))
     with pytest.raises(DataError, match="compares times of edges in s with times of nodes in ns"):
         trainer(in_unit("s", "ns"))
 
 
-TYPED = {("a", "r", "a"): RNG.integers(0, 20, (2, 50)), ("b", "s", "a"): RNG.integers(0, 20, (2, 50))}
+TYPED = {
+    ("a", "r", "a"): RNG.integers(0, 20, (2, 50)),
+    ("b", "s", "a"): RNG.integers(0, 20, (2, 50)),
+}
 
 
 @pytest.mark.parametrize("stored", [False, True])
@@ -258,9 +345,14 @@ def test_types_and_relations_without_times_are_refused(stored, tmp_path):
     times = RNG.integers(5, 30, 50)
 
     def graph(node_times, edge_times, **fields):
-        made = gt.Graph(TYPED, {"a": 20, "b": 20}, x={"a": np.eye(20), "b": np.eye(20)}, **fields,
-                        node_columns={"time": dict.fromkeys(node_times, times[:20])},
-                        edge_columns={"time": dict.fromkeys(edge_times, times)})
+        made = gt.Graph(
+            TYPED,
+            {"a": 20, "b": 20},
+            x={"a": np.eye(20), "b": np.eye(20)},
+            **fields,
+            node_columns={"time": dict.fromkeys(node_times, times[:20])},
+            edge_columns={"time": dict.fromkeys(edge_times, times)},
+        )
         if stored:
             folder = tmp_path / f"store{len(list(tmp_path.iterdir()))}"
             gt.import_graph(made, to=folder)
@@ -268,15 +360,23 @@ def test_types_and_relations_without_times_are_refused(stored, tmp_path):
         return made
 
     first, second = TYPED
-    labels = {"y": {"a": np.arange(20) % 3}, "train": {"a": np.arange(20) < 15}, "val": {"a": np.arange(20) >= 15}}
+    labels = {
+        "y": {"a": np.arange(20) % 3},
+        "train": {"a": np.arange(20) < 15},
+        "val": {"a": np.arange(20) >= 15},
+    }
     keys = {"strategy": "mini", "batch_size": 5, "fanout": (2,), "layers": 1, "sampler": "temporal"}
-    with pytest.raises(DataError, match=r"\('b', 's', 'a'\) has no values in the edge column 'time'"):
+    with pytest.raises(
+        DataError, match=r"\('b', 's', 'a'\) has no values in the edge column 'time'"
+    ):
         gt.Trainer("sage", graph("a", [first], **labels), **keys)
     with pytest.raises(DataError, match="'a' has no values in the node column 'time'"):
         gt.Trainer("sage", graph("b", TYPED, **labels), **keys)
     # nodes that are no targets need no times
     gt.Trainer("sage", graph("a", TYPED, **labels), **keys)
-    with pytest.raises(DataError, match=r"split=time: \('a', 'r', 'a'\) has no values in the edge column"):
+    with pytest.raises(
+        DataError, match=r"split=time: \('a', 'r', 'a'\) has no values in the edge column"
+    ):
         with_masks(graph("ab", [second]), "time", 0, 0, {})
     with pytest.raises(DataError, match="split=time: 'a' has no values in the node column"):
         with_masks(graph("b", TYPED, y=labels["y"]), "time", 0, 0, {})
@@ -285,21 +385,53 @@ def test_types_and_relations_without_times_are_refused(stored, tmp_path):
 DEPEND = "values depend on the time of the target"
 
 
-@pytest.mark.parametrize(("keys", "message"), [
-    ({"history": "hec", "partitioner": "1d-dst"}, f"history=hec: {DEPEND}"), ({"history": "fresh"}, f"history=fresh: {DEPEND}"),
-])
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"history": "hec", "partitioner": "1d-dst"}, f"history=hec: {DEPEND}"),
+        ({"history": "fresh"}, f"history=fresh: {DEPEND}"),
+    ],
+)
 def test_what_would_see_the_future_is_refused(keys, message):
     with pytest.raises(ConfigError, match=message):
         trainer(GRAPH, model="sage", **keys).fit()
 
 
-@pytest.mark.parametrize(("model", "keys", "refused"), [
-    ("gcn", {}, r"the model reads node.in_degree: degrees count all edges, also over those that are later"), ("sage", {}, None),
-    ("gat", {}, None), ("gin", {}, None), ("gcn", {"sampler": "neighbour"}, None)], ids=str)
+@pytest.mark.parametrize(
+    ("model", "keys", "refused"),
+    [
+        (
+            "gcn",
+            {},
+            r"the model reads node.in_degree: degrees count all edges, also over those that are later",
+        ),
+        ("sage", {}, None),
+        ("gat", {}, None),
+        ("gin", {}, None),
+        ("gcn", {"sampler": "neighbour"}, None),
+    ],
+    ids=str,
+)
 def test_degrees_of_all_times_are_refused(model, keys, refused):
     rng = np.random.default_rng(2)
-    graph = gt.Graph(rng.integers(0, 40, (2, 200)), 40, x=rng.normal(size=(40, 3)), y=rng.integers(0, 3, 40), train=np.arange(40) < 20,
-                     val=np.arange(40) >= 20, node_columns={"time": rng.integers(0, 9, 40)}, edge_columns={"time": rng.integers(0, 9, 200)})
-    keys = {"sampler": "temporal", "strategy": "mini", "batch_size": 10, "fanout": (3, 3), "hidden": 4, "epochs": 1, **keys}
+    graph = gt.Graph(
+        rng.integers(0, 40, (2, 200)),
+        40,
+        x=rng.normal(size=(40, 3)),
+        y=rng.integers(0, 3, 40),
+        train=np.arange(40) < 20,
+        val=np.arange(40) >= 20,
+        node_columns={"time": rng.integers(0, 9, 40)},
+        edge_columns={"time": rng.integers(0, 9, 200)},
+    )
+    keys = {
+        "sampler": "temporal",
+        "strategy": "mini",
+        "batch_size": 10,
+        "fanout": (3, 3),
+        "hidden": 4,
+        "epochs": 1,
+        **keys,
+    }
     with nullcontext() if refused is None else pytest.raises(ConfigError, match=refused):
         run_simulated(3, lambda comm: gt.Trainer(model, graph, comm=comm, **keys).fit())

@@ -1,4 +1,5 @@
 """Nothing of the future for targets that are edges or links: in batches, in evaluation, and in whole jobs."""
+
 from __future__ import annotations
 
 import graphs
@@ -18,12 +19,25 @@ RNG = np.random.default_rng(5)
 N, E, LAST = 40, 260, 11
 WHEN, PART = RNG.integers(0, LAST + 1, E), RNG.random(E)
 # the last two nodes have no edges: negatives that end there see nothing
-GRAPH = graphs.random_graph(N, E, y=None, train=None, val=None, test=None, edge_train=PART < 0.7, edge_val=(PART > 0.7) & (PART < 0.8),
-                            edge_test=PART > 0.8, edge_columns={"time": WHEN, "value": RNG.random(E) + 0.5})
+GRAPH = graphs.random_graph(
+    N,
+    E,
+    y=None,
+    train=None,
+    val=None,
+    test=None,
+    edge_train=PART < 0.7,
+    edge_val=(PART > 0.7) & (PART < 0.8),
+    edge_test=PART > 0.8,
+    edge_columns={"time": WHEN, "value": RNG.random(E) + 0.5},
+)
 FLOATS = GRAPH.replace(edge_columns={**GRAPH.edge_columns, "time": WHEN / 8 - 0.7})
 KEYS = {**JOB, "strategy": "mini", "batch_size": 17, "fanout": "4,3", "sampler": "temporal"}
 NEGATIVES = 3
-TASKS = {"edge": {"task": "edge"}, "link": {"task": "link", "negatives": NEGATIVES, "eval_negatives": 5}}
+TASKS = {
+    "edge": {"task": "edge"},
+    "link": {"task": "link", "negatives": NEGATIVES, "eval_negatives": 5},
+}
 # times up to which a target of each task sees: a link asks whether there is an edge at its time, an edge is known to be there
 SEES = {"edge": 0, "link": -1}
 
@@ -32,10 +46,17 @@ class Deep(gt.Model):
     """Two layers that read the values of edges, and the scores of pairs."""
 
     def __init__(self, d_in):
-        self.first, self.second, self.score, self.dropout = Valued(d_in, 6), Valued(6, 6), DotDecoder(), 0.3
+        self.first, self.second, self.score, self.dropout = (
+            Valued(d_in, 6),
+            Valued(6, 6),
+            DotDecoder(),
+            0.3,
+        )
 
     def forward(self, graph):
-        return self.score(graph, self.second(graph, gt.dropout(gt.relu(self.first(graph, graph.x)), self.dropout)))
+        return self.score(
+            graph, self.second(graph, gt.dropout(gt.relu(self.first(graph, graph.x)), self.dropout))
+        )
 
 
 def trainer(task, graph=GRAPH, comm=None, **keys):
@@ -46,7 +67,12 @@ def trainer(task, graph=GRAPH, comm=None, **keys):
 def times_of(ends, part):
     """The time of the first edge of a part between the ends of each link, in either direction."""
     chosen = np.flatnonzero(part)
-    return np.array([WHEN[chosen][keys_of(GRAPH.src[chosen], GRAPH.dst[chosen]) == k].min() for k in keys_of(*ends.T)])
+    return np.array(
+        [
+            WHEN[chosen][keys_of(GRAPH.src[chosen], GRAPH.dst[chosen]) == k].min()
+            for k in keys_of(*ends.T)
+        ]
+    )
 
 
 def keys_of(src, dst):
@@ -69,12 +95,18 @@ def pair_times(task, view):
 
 def batches(task, graph, **keys):
     """For each batch of an epoch the times of its pairs, their outputs, and the loss of the batch."""
-    return [(pair_times(task, view), out, loss) for view, out, loss in outputs_of_batches(trainer(task, graph, **keys))]
+    return [
+        (pair_times(task, view), out, loss)
+        for view, out, loss in outputs_of_batches(trainer(task, graph, **keys))
+    ]
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("keys", [{}, {"fanout": "-1,-1"}, {"sampler": "temporal:strategy=last"}, {"order": "proximity"}],
-                         ids=["uniform", "all", "last", "mixed"])
+@pytest.mark.parametrize(
+    "keys",
+    [{}, {"fanout": "-1,-1"}, {"sampler": "temporal:strategy=last"}, {"order": "proximity"}],
+    ids=["uniform", "all", "last", "mixed"],
+)
 def test_no_edge_of_the_future_reaches_a_target_of_a_batch(task, keys):
     clean, n = batches(task, GRAPH, **keys), 0
     for time in (3, 8):
@@ -95,7 +127,10 @@ def test_other_samplers_show_the_future(task):
     """The same comparison can fail."""
     keys = {"sampler": "neighbour", "model": Deep}
     one, other = trainer(task, GRAPH, **keys), trainer(task, late(GRAPH, 8), **keys)
-    outs = [each.setup.evaluator.run(each.model, each.strategy.batch(0, 0)).value for each in (one, other)]
+    outs = [
+        each.setup.evaluator.run(each.model, each.strategy.batch(0, 0)).value
+        for each in (one, other)
+    ]
     assert not np.array_equal(*outs)
     before = WHEN <= 8 if task == "edge" else times_of(one.predict()[0], GRAPH.edge_test) <= 8
     assert not np.array_equal(one.predict()[1][before], other.predict()[1][before])
@@ -104,11 +139,16 @@ def test_other_samplers_show_the_future(task):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_no_edge_of_the_future_reaches_a_metric_or_a_prediction(task):
-    early = GRAPH.replace(edge_val=GRAPH.edge_val & (WHEN <= 6), edge_test=GRAPH.edge_test & (WHEN <= 6),
-                          edge_train=GRAPH.edge_train | (WHEN > 6))
+    early = GRAPH.replace(
+        edge_val=GRAPH.edge_val & (WHEN <= 6),
+        edge_test=GRAPH.edge_test & (WHEN <= 6),
+        edge_train=GRAPH.edge_train | (WHEN > 6),
+    )
     metrics = [trainer(task, graph).measure() for graph in (early, late(early, 6 + SEES[task]))]
     names = [name for name in metrics[0] if not name.startswith("train")]
-    assert "test_loss" in names and [metrics[0][name] for name in names] == [metrics[1][name] for name in names]
+    assert "test_loss" in names and [metrics[0][name] for name in names] == [
+        metrics[1][name] for name in names
+    ]
     ids, expected = trainer(task, early).predict()
     times = WHEN if task == "edge" else times_of(ids, early.edge_test)
     for time in (2, 4):
@@ -120,33 +160,44 @@ def test_no_edge_of_the_future_reaches_a_metric_or_a_prediction(task):
 
 def test_no_edge_of_the_future_reaches_a_job_with_edges():
     """Losses, metrics and predictions of edges up to the last labelled one."""
-    graph = GRAPH.replace(edge_train=WHEN <= 4, edge_val=(WHEN > 4) & (WHEN <= 6), edge_test=(WHEN > 6) & (WHEN <= 9))
+    graph = GRAPH.replace(
+        edge_train=WHEN <= 4, edge_val=(WHEN > 4) & (WHEN <= 6), edge_test=(WHEN > 6) & (WHEN <= 9)
+    )
     (numbers, out), (others, other) = (trained("edge", g) for g in (graph, late(graph, 9)))
     np.testing.assert_array_equal(numbers, others)
     np.testing.assert_array_equal(out[WHEN <= 9], other[WHEN <= 9])
     assert not np.array_equal(out, other)
     assert trainer("edge", graph).train_epoch(0) == trainer("edge", late(graph, 4)).train_epoch(0)
     uniform = {"sampler": "neighbour"}
-    assert trainer("edge", graph, **uniform).train_epoch(0) != trainer("edge", late(graph, 4), **uniform).train_epoch(0)
+    assert trainer("edge", graph, **uniform).train_epoch(0) != trainer(
+        "edge", late(graph, 4), **uniform
+    ).train_epoch(0)
 
 
 def test_no_edge_of_the_future_reaches_a_job_with_links():
     """Links of one relation are early; edges of another one are later, and carry messages."""
     relation = (WHEN > 5) | (PART > 0.95)
-    graph = GRAPH.replace(edge_y=None, edge_columns={**GRAPH.edge_columns, "relation": relation.astype(np.int32)})
+    graph = GRAPH.replace(
+        edge_y=None, edge_columns={**GRAPH.edge_columns, "relation": relation.astype(np.int32)}
+    )
     keys = {"link_relation": "0"}
     (numbers, out), (others, other) = (trained("link", g, **keys) for g in (graph, late(graph, 5)))
     np.testing.assert_array_equal(numbers, others)
     np.testing.assert_array_equal(out, other)
-    (numbers, _), (others, _) = (trained("link", g, **keys, sampler="neighbour") for g in (graph, late(graph, 5)))
-    assert (numbers[:JOB["epochs"]] != others[:JOB["epochs"]]).all()
+    (numbers, _), (others, _) = (
+        trained("link", g, **keys, sampler="neighbour") for g in (graph, late(graph, 5))
+    )
+    assert (numbers[: JOB["epochs"]] != others[: JOB["epochs"]]).all()
 
 
 def trained(task, graph=GRAPH, comm=None, **keys):
     """Losses and metrics of a run, and its predictions on rank 0."""
     one = trainer(task, graph, comm, **keys)
     result = one.fit()
-    numbers, out = [row["loss"] for row in result.history] + sorted(result.metrics.values()), one.predict()
+    numbers, out = (
+        [row["loss"] for row in result.history] + sorted(result.metrics.values()),
+        one.predict(),
+    )
     return np.array(numbers), None if out is None else out[1]
 
 
@@ -164,16 +215,27 @@ def test_a_prediction_reads_all_of_the_past_and_nothing_later(task, time):
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize(("size", "graph", "keys"), [
-    (2, GRAPH, {}), (3, GRAPH, {"sampler": "temporal:grain=3"}), (3, GRAPH, {"mode": "independent", "views_per_step": 3}),
-    (2, FLOATS, {"sampler": "temporal:strategy=last"}),
-], ids=["together", "grain", "independent", "floats"])
+@pytest.mark.parametrize(
+    ("size", "graph", "keys"),
+    [
+        (2, GRAPH, {}),
+        (3, GRAPH, {"sampler": "temporal:grain=3"}),
+        (3, GRAPH, {"mode": "independent", "views_per_step": 3}),
+        (2, FLOATS, {"sampler": "temporal:strategy=last"}),
+    ],
+    ids=["together", "grain", "independent", "floats"],
+)
 def test_numbers_do_not_depend_on_ranks(task, size, graph, keys):
     keys = {**keys, "epochs": 1} if task == "edge" else {**keys, "epochs": 1, "rank_all": True}
     each = {**keys, "mode": "cooperative"} if "mode" in keys else keys
     expected, out = trained(task, graph, **each)
-    for placement, masters in graphs.PLACEMENTS[size - 2::3]:
-        found = run_simulated(size, lambda comm, p=placement, m=masters: trained(task, graph, comm, partitioner=p, masters=m, **keys))
+    for placement, masters in graphs.PLACEMENTS[size - 2 :: 3]:
+        found = run_simulated(
+            size,
+            lambda comm, p=placement, m=masters: trained(
+                task, graph, comm, partitioner=p, masters=m, **keys
+            ),
+        )
         for numbers, _ in found:
             np.testing.assert_allclose(numbers, expected, rtol=1e-9)
         np.testing.assert_allclose(found[0][1], out, rtol=1e-9)
@@ -196,7 +258,10 @@ def expected_edges(pairs, times, sees, stored, hops):
         for end in pair:
             cutoff[end] = min(cutoff.get(end, time + sees), time + sees)
     for _ in range(hops):
-        into = {node: stored[(GRAPH.dst[stored] == node) & (WHEN[stored] <= until)] for node, until in cutoff.items()}
+        into = {
+            node: stored[(GRAPH.dst[stored] == node) & (WHEN[stored] <= until)]
+            for node, until in cutoff.items()
+        }
         lower = dict(cutoff)
         for node, chosen in into.items():
             for other in GRAPH.src[chosen]:
@@ -218,9 +283,24 @@ def test_of_targets_that_share_a_node_the_earliest_counts(task, size):
         for i in range(one.strategy.steps_per_epoch):
             view = one.strategy.batch(0, i)
             pairs = view.pairs.pairs
-            edges = [[int(gid[e]) for one_pass in level.passes for s in one_pass.selections for e in s.stored] for level in view.levels]
+            edges = [
+                [
+                    int(gid[e])
+                    for one_pass in level.passes
+                    for s in one_pass.selections
+                    for e in s.stored
+                ]
+                for level in view.levels
+            ]
             times = pair_times(task, view)[np.argsort(view.pairs.order)]
-            found.append((np.stack((pairs.src, pairs.dst), axis=1), times, pairs.gid % (NEGATIVES + 1) == 0, edges))
+            found.append(
+                (
+                    np.stack((pairs.src, pairs.dst), axis=1),
+                    times,
+                    pairs.gid % (NEGATIVES + 1) == 0,
+                    edges,
+                )
+            )
         return found
 
     alone = shared = 0
@@ -242,7 +322,9 @@ def test_batches_are_runs_of_the_order_by_time_in_another_order_each_epoch(task,
     ids, cutoffs = strategy.task.ids, strategy.task.cutoffs
     runs = np.array_split(np.lexsort((ids, cutoffs)), np.arange(17, len(ids), 17))
     for epoch in range(3):
-        found = [np.sort(strategy._order.own(epoch, i)).tolist() for i in range(strategy.steps_per_epoch)]
+        found = [
+            np.sort(strategy._order.own(epoch, i)).tolist() for i in range(strategy.steps_per_epoch)
+        ]
         assert sorted(found) == sorted(np.sort(run).tolist() for run in runs)
         firsts.append(found)
     assert firsts[0] != firsts[1] != firsts[2] != [np.sort(run).tolist() for run in runs]
@@ -250,8 +332,17 @@ def test_batches_are_runs_of_the_order_by_time_in_another_order_each_epoch(task,
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_a_link_is_as_old_as_the_first_edge_between_its_ends(size):
-    graph = graphs.fill([0, 1, 2, 2, 3, 0], [1, 0, 3, 3, 2, 4], 5, y=None, edge_y=None, edge_train=None, edge_val=None, edge_test=None,
-                        edge_columns={"time": [9, 3, 7, 5, 6, 4], "value": np.ones(6)}).replace(edge_val=np.arange(6) == 5)
+    graph = graphs.fill(
+        [0, 1, 2, 2, 3, 0],
+        [1, 0, 3, 3, 2, 4],
+        5,
+        y=None,
+        edge_y=None,
+        edge_train=None,
+        edge_val=None,
+        edge_test=None,
+        edge_columns={"time": [9, 3, 7, 5, 6, 4], "value": np.ones(6)},
+    ).replace(edge_val=np.arange(6) == 5)
 
     def program(comm):
         task = trainer("link", graph, comm, batch_size=2).strategy.task
@@ -264,7 +355,10 @@ def test_a_link_is_as_old_as_the_first_edge_between_its_ends(size):
 def test_ranking_among_all_nodes_at_times_is_that_of_the_whole_graph_if_all_edges_are_earlier():
     when = np.where(GRAPH.edge_test, 20, np.where(GRAPH.edge_val, 15, WHEN))
     graph = GRAPH.replace(edge_columns={**GRAPH.edge_columns, "time": when})
-    one, other = (trainer("link", graph, rank_all=True, sampler=sampler).measure() for sampler in ("temporal", "neighbour"))
+    one, other = (
+        trainer("link", graph, rank_all=True, sampler=sampler).measure()
+        for sampler in ("temporal", "neighbour")
+    )
     assert "test_ndcg10" in one
     assert one == pytest.approx(other, rel=1e-12)
 
@@ -278,14 +372,47 @@ def test_many_times_are_warned_of(caplog):
     assert "different times" not in caplog.text
 
 
-@pytest.mark.parametrize(("task", "graph", "keys", "message"), [
-    ("edge", GRAPH, {"sampler": "temporal:target_time=born"}, "target_time=born names a column of nodes, but the targets of this task are"),
-    ("link", GRAPH, {"sampler": "temporal:time=when"}, "time=when: there is no edge column 'when'; choose from"),
-    ("edge", GRAPH, {"sampler": "temporal:grain=0.5"}, "the times are integers; give a whole number"),
-    ("edge", GRAPH, {"history": "hec", "partitioner": "1d-dst"}, "history=hec stores values of nodes in batches of nodes"),
-    ("link", GRAPH, {"history": "fresh"}, "history=fresh stores values of nodes in batches of nodes"),
-    ("link", GRAPH, {"history": "gas"}, "history=gas stores values in batches of strategy=cluster"),
-])
+@pytest.mark.parametrize(
+    ("task", "graph", "keys", "message"),
+    [
+        (
+            "edge",
+            GRAPH,
+            {"sampler": "temporal:target_time=born"},
+            "target_time=born names a column of nodes, but the targets of this task are",
+        ),
+        (
+            "link",
+            GRAPH,
+            {"sampler": "temporal:time=when"},
+            "time=when: there is no edge column 'when'; choose from",
+        ),
+        (
+            "edge",
+            GRAPH,
+            {"sampler": "temporal:grain=0.5"},
+            "the times are integers; give a whole number",
+        ),
+        (
+            "edge",
+            GRAPH,
+            {"history": "hec", "partitioner": "1d-dst"},
+            "history=hec stores values of nodes in batches of nodes",
+        ),
+        (
+            "link",
+            GRAPH,
+            {"history": "fresh"},
+            "history=fresh stores values of nodes in batches of nodes",
+        ),
+        (
+            "link",
+            GRAPH,
+            {"history": "gas"},
+            "history=gas stores values in batches of strategy=cluster",
+        ),
+    ],
+)
 def test_what_has_no_times_is_refused(task, graph, keys, message):
     with pytest.raises(ConfigError, match=message):
         trainer(task, graph, **{"model": "sage", **keys})

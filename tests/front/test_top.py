@@ -1,4 +1,5 @@
 """The best ends of links and answers to queries of triples: against all scores sorted, on any number of workers."""
+
 from __future__ import annotations
 
 from functools import partial
@@ -20,35 +21,84 @@ pytestmark = pytest.mark.reference
 
 RNG = np.random.default_rng(7)
 USERS, ITEMS, TAGS = 20, 30, 4
-WORKERS = [(1, "1d-src", "hash"), (2, "vertex-cut", "block"), (3, "1d-dst", "hash"), (4, "hdrf", "ldg")]
-KEYS: dict[str, Any] = {"hidden": 4, "dtype": "float64", "backend": "reference", "dropout": 0.0, "epochs": 1,
-                        "eval_negatives": 2, "seed": 3}
-RATES = {**KEYS, "model": "rgcn", "task": "link", "link_relation": "rates", "link_loss": "softmax", "negatives": 1, "embedding": 5}
+WORKERS = [
+    (1, "1d-src", "hash"),
+    (2, "vertex-cut", "block"),
+    (3, "1d-dst", "hash"),
+    (4, "hdrf", "ldg"),
+]
+KEYS: dict[str, Any] = {
+    "hidden": 4,
+    "dtype": "float64",
+    "backend": "reference",
+    "dropout": 0.0,
+    "epochs": 1,
+    "eval_negatives": 2,
+    "seed": 3,
+}
+RATES = {
+    **KEYS,
+    "model": "rgcn",
+    "task": "link",
+    "link_relation": "rates",
+    "link_loss": "softmax",
+    "negatives": 1,
+    "embedding": 5,
+}
 N, RELATIONS = 26, 3
-TRIPLES = {key: x for key, x in KEYS.items() if key != "hidden"} | {"embedding": 6, "negatives": 2, "model": "mlp", "layers": 0,
-                                                                    "decoder": "distmult"}
+TRIPLES = {key: x for key, x in KEYS.items() if key != "hidden"} | {
+    "embedding": 6,
+    "negatives": 2,
+    "model": "mlp",
+    "layers": 0,
+    "decoder": "distmult",
+}
 ENCODED = {**TRIPLES, "model": "rgcn", "layers": 1, "hidden": 4}
 
 
 def bipartite() -> gt.Graph:
     """Users rate items; user 0 rates almost all, and the last user and item none."""
-    rated = np.unique(np.append(RNG.integers(0, (USERS - 1, ITEMS - 1), (150, 2)), [[0, i] for i in range(ITEMS - 3)], axis=0), axis=0).T
-    return gt.Graph({("user", "rates", "item"): rated, ("item", "has", "tag"): (np.arange(ITEMS), np.arange(ITEMS) % TAGS)},
-                    {"user": USERS, "item": ITEMS, "tag": TAGS}).with_inverse_relations()
+    rated = np.unique(
+        np.append(
+            RNG.integers(0, (USERS - 1, ITEMS - 1), (150, 2)),
+            [[0, i] for i in range(ITEMS - 3)],
+            axis=0,
+        ),
+        axis=0,
+    ).T
+    return gt.Graph(
+        {
+            ("user", "rates", "item"): rated,
+            ("item", "has", "tag"): (np.arange(ITEMS), np.arange(ITEMS) % TAGS),
+        },
+        {"user": USERS, "item": ITEMS, "tag": TAGS},
+    ).with_inverse_relations()
 
 
 def plain() -> gt.Graph:
     """A hub, two isolated nodes, and ids in an order of their own."""
     src, dst = RNG.integers(0, 28, (2, 120))
     dst[:40] = 5
-    return gt.Graph((src, dst), 30, x=RNG.normal(size=(30, 3)), node_ids=np.array([f"n{i}" for i in RNG.permutation(30)]))
+    return gt.Graph(
+        (src, dst),
+        30,
+        x=RNG.normal(size=(30, 3)),
+        node_ids=np.array([f"n{i}" for i in RNG.permutation(30)]),
+    )
 
 
 def facts() -> gt.Graph:
     head, tail, part = *RNG.integers(0, N - 2, (2, 150)), np.arange(150) % 6
     tail[:50] = 3
-    return gt.Graph((head, tail), N, edge_columns={"relation": RNG.integers(0, RELATIONS, 150)}, edge_train=part < 4, edge_val=part == 4,
-                    edge_test=part == 5, meta={"relation_names": ["has", "is", "likes"]})
+    return gt.Graph(
+        (head, tail),
+        N,
+        edge_columns={"relation": RNG.integers(0, RELATIONS, 150)},
+        edge_train=part < 4,
+        edge_val=part == 4,
+        edge_test=part == 5,
+        meta={"relation_names": ["has", "is", "likes"]},
+    )
 
 
 RATED, PLAIN, FACTS = bipartite(), plain(), facts().deduplicated()
@@ -58,7 +108,9 @@ def by_sorting(scores: np.ndarray, out: np.ndarray, k: int) -> tuple[np.ndarray,
     """The numbers and scores of the k best of each row, of equal scores the lowest numbers, without those that are left out."""
     ids, found = np.full((len(scores), k), -1), np.full((len(scores), k), np.nan)
     for i, row in enumerate(scores):
-        order = sorted((j for j in range(len(row)) if not out[i, j]), key=lambda j: (-row[j], j))[:k]
+        order = sorted((j for j in range(len(row)) if not out[i, j]), key=lambda j: (-row[j], j))[
+            :k
+        ]
         ids[i, : len(order)], found[i, : len(order)] = order, row[order]
     return ids, found
 
@@ -76,7 +128,9 @@ def same(found: Any, ids: np.ndarray, scores: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize(("keep", "block"), [(False, 40), (True, 1 << 21)])
-def test_items_of_users_are_those_of_all_scores(keep: bool, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_items_of_users_are_those_of_all_scores(
+    keep: bool, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ranking, "BLOCK", block)
     g = RATED
     users, items, k = [3, 0, USERS - 1, 3], [USERS + 2, USERS + ITEMS - 1], 6
@@ -86,14 +140,25 @@ def test_items_of_users_are_those_of_all_scores(keep: bool, block: int, monkeypa
         trainer = gt.Trainer(graph=g, comm=comm, **RATES, **keys)
         trainer.fit()
         asked = partial(trainer.top, k=k, keep_known=keep)
-        return trainer.embed(), asked(users), asked(items, side="head"), asked(users, candidates=others), asked()
+        return (
+            trainer.embed(),
+            asked(users),
+            asked(items, side="head"),
+            asked(users, candidates=others),
+            asked(),
+        )
 
     first, out = None, linked(g) & (not keep)
     np.fill_diagonal(out, True)
-    kind, parts = g.node_columns["type"], link_parts(g, seed=RATES["seed"], relation=0)(0, g.n_edges)
+    kind, parts = (
+        g.node_columns["type"],
+        link_parts(g, seed=RATES["seed"], relation=0)(0, g.n_edges),
+    )
     held = np.unique(g.src[np.isin(parts, (VAL, TEST))])
     for size, partitioner, masters in WORKERS:
-        (embedded, *found), *rest = run_simulated(size, program, partitioner=partitioner, masters=masters)
+        (embedded, *found), *rest = run_simulated(
+            size, program, partitioner=partitioner, masters=masters
+        )
         assert all(one == (None,) * 5 for one in rest)
         h = embedded[1]
         scores, n = h @ h.T, g.n_nodes
@@ -128,7 +193,9 @@ def test_nodes_of_one_type_and_ids_of_text() -> None:
 
 
 @pytest.mark.parametrize("keep", [False, True])
-@pytest.mark.parametrize("keys", [TRIPLES, {**TRIPLES, "decoder": "transe"}, ENCODED], ids=["distmult", "transe", "rgcn"])
+@pytest.mark.parametrize(
+    "keys", [TRIPLES, {**TRIPLES, "decoder": "transe"}, ENCODED], ids=["distmult", "transe", "rgcn"]
+)
 def test_answers_are_those_of_all_scores(keys: dict[str, Any], keep: bool) -> None:
     g, k, nodes, relation = FACTS, N + 2, [3, 0, N - 1, 3], ["is", 0, "likes", 2]
     known, codes = np.zeros((RELATIONS, N, N), bool), [1, 0, 2, 2]
@@ -144,18 +211,27 @@ def test_answers_are_those_of_all_scores(keys: dict[str, Any], keep: bool) -> No
                 p.value = np.round(4 * p.value)
         rows, at = (np.concatenate(comm.all_gather(x)) for x in (table.values(), table.masters))
         h = rows[np.argsort(at)] if keys is not ENCODED else comm.broadcast(trainer.embed())[1]
-        found = trainer.top(nodes, k, relation=relation, keep_known=keep), trainer.top(nodes, k, relation=1, side="head", keep_known=keep)
+        found = (
+            trainer.top(nodes, k, relation=relation, keep_known=keep),
+            trainer.top(nodes, k, relation=1, side="head", keep_known=keep),
+        )
         return h, trainer.model.decoder.relation.value, *found, trainer.top(k=2, keep_known=keep)
 
     for size, partitioner, masters in WORKERS:
-        h, r, tails, heads, every = run_simulated(size, program, partitioner=partitioner, masters=masters)[0]
+        h, r, tails, heads, every = run_simulated(
+            size, program, partitioner=partitioner, masters=masters
+        )[0]
         if keys["decoder"] == "transe":
-            scores = 9 - np.abs(h[None, :, None] + r[:RELATIONS, None, None] - h[None, None]).sum(-1)
+            scores = 9 - np.abs(h[None, :, None] + r[:RELATIONS, None, None] - h[None, None]).sum(
+                -1
+            )
         else:
             scores = np.einsum("id,rd,jd->rij", h, r[:RELATIONS], h)
         same(tails, *by_sorting(scores[codes, nodes], known[codes, nodes], k))
         same(heads, *by_sorting(scores[1][:, nodes].T, known[1][:, nodes].T, k))
-        code, held = np.unique(np.stack((g.edge_columns["relation"], g.src))[:, g.edge_val | g.edge_test], axis=1)
+        code, held = np.unique(
+            np.stack((g.edge_columns["relation"], g.src))[:, g.edge_val | g.edge_test], axis=1
+        )
         same(every, *by_sorting(scores[code, held], known[code, held], 2))
         assert keys is ENCODED or len(np.unique(tails[1][0])) < N - 3
 
@@ -207,12 +283,16 @@ def test_other_graphs(program: str, tmp_path: Path) -> None:
     for i in range(2):
         left = ids[i][ids[i] >= 0]
         assert left.tolist() == [t for t in every[i].tolist() if t not in known[i]]
-        np.testing.assert_allclose(scores[i, : len(left)], wanted[i][np.isin(every[i], left)], rtol=1e-9)
+        np.testing.assert_allclose(
+            scores[i, : len(left)], wanted[i][np.isin(every[i], left)], rtol=1e-9
+        )
 
 
 def test_with_times_it_sees_what_was_known_at_the_latest_held_out_link() -> None:
     g, when, part = PLAIN, np.arange(120) % 5, np.arange(120) % 7
-    g = g.replace(edge_train=part < 5, edge_val=part == 5, edge_test=part == 6, edge_columns={"time": when})
+    g = g.replace(
+        edge_train=part < 5, edge_val=part == 5, edge_test=part == 6, edge_columns={"time": when}
+    )
     keys = {**JOB, "task": "link", "eval_negatives": 2, "epochs": 1, "model": "sage", "hidden": 4}
     timed = gt.Trainer(graph=g, **keys, strategy="mini", fanout="4,3", sampler="temporal")
     timed.fit()
@@ -241,30 +321,56 @@ def labelled(comm: Any) -> gt.Trainer:
 
 def none_held(comm: Any, **keys: Any) -> gt.Trainer:
     no = np.zeros(PLAIN.n_edges, bool)
-    g = PLAIN.replace(edge_train=~no, edge_val=no, edge_test=no, edge_columns={"time": np.arange(PLAIN.n_edges)})
+    g = PLAIN.replace(
+        edge_train=~no, edge_val=no, edge_test=no, edge_columns={"time": np.arange(PLAIN.n_edges)}
+    )
     return gt.Trainer("sage", g, comm=comm, task="link", **KEYS, **keys)
 
 
 timed_none_held = partial(none_held, strategy="mini", fanout="4,3", sampler="temporal")
 
 
-@pytest.mark.parametrize(("make", "nodes", "keys", "told"), [
-    (none_held, None, {}, r"no links are held out; give nodes \(--of FILE\)"),
-    (timed_none_held, PLAIN.original_ids[:1], {}, "top sees what the latest held-out link does, but no links are held out; give masks"),
-    (labelled, [0], {}, "top finds the best ends of links and triples, but the model has task=node; call predict"),
-    (rates, [0, 99], {}, r"nodes\[1\]: the graph has no node 99; give original ids"),
-    (rates, ["a"], {}, r"nodes\[0\]: the graph has no node 'a'"),
-    (rates, [0], {"candidates": [1, -1]}, r"candidates\[1\]: the graph has no node -1"),
-    (rates, [0], {"relation": "rates"}, "asked for without a relation"),
-    (rates, [0, USERS], {}, r"nodes\[1\]: no links lead from nodes of its type; give side=head, or candidates"),
-    (rates, [0], {"k": 0}, "k=0: expected a whole number, at least 1"),
-    (rates, [0], {"side": "tails"}, "side='tails': choose from tail, head"),
-    (has, [0], {}, "relation: got none for 1 nodes of task=triple; give the name or the code"),
-    (has, [0, 1, 2], {"relation": ["has", "is"]}, "relation: got 2 for 3 nodes"),
-    (has, [0, 1], {"relation": ["has", "hat"]},
-     r"relation\[1\]: relation 'hat' is not known \(did you mean 'has'\?\); the relations are 0 \(has\)"),
-])
-def test_errors_are_the_same_on_all_workers(make: Any, nodes: Any, keys: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize(
+    ("make", "nodes", "keys", "told"),
+    [
+        (none_held, None, {}, r"no links are held out; give nodes \(--of FILE\)"),
+        (
+            timed_none_held,
+            PLAIN.original_ids[:1],
+            {},
+            "top sees what the latest held-out link does, but no links are held out; give masks",
+        ),
+        (
+            labelled,
+            [0],
+            {},
+            "top finds the best ends of links and triples, but the model has task=node; call predict",
+        ),
+        (rates, [0, 99], {}, r"nodes\[1\]: the graph has no node 99; give original ids"),
+        (rates, ["a"], {}, r"nodes\[0\]: the graph has no node 'a'"),
+        (rates, [0], {"candidates": [1, -1]}, r"candidates\[1\]: the graph has no node -1"),
+        (rates, [0], {"relation": "rates"}, "asked for without a relation"),
+        (
+            rates,
+            [0, USERS],
+            {},
+            r"nodes\[1\]: no links lead from nodes of its type; give side=head, or candidates",
+        ),
+        (rates, [0], {"k": 0}, "k=0: expected a whole number, at least 1"),
+        (rates, [0], {"side": "tails"}, "side='tails': choose from tail, head"),
+        (has, [0], {}, "relation: got none for 1 nodes of task=triple; give the name or the code"),
+        (has, [0, 1, 2], {"relation": ["has", "is"]}, "relation: got 2 for 3 nodes"),
+        (
+            has,
+            [0, 1],
+            {"relation": ["has", "hat"]},
+            r"relation\[1\]: relation 'hat' is not known \(did you mean 'has'\?\); the relations are 0 \(has\)",
+        ),
+    ],
+)
+def test_errors_are_the_same_on_all_workers(
+    make: Any, nodes: Any, keys: dict[str, Any], told: str
+) -> None:
     def program(comm: Any) -> None:
         trainer = make(comm)
         with pytest.raises(ConfigError, match=told):
@@ -287,20 +393,34 @@ def test_scores_without_a_value() -> None:
     run_simulated(2, program)
 
 
-@pytest.mark.parametrize(("graph", "keys", "asked"), [
-    (FACTS, ENCODED, {"nodes": [1, 3], "relation": "is"}), (RATED, RATES, {"nodes": None})], ids=["triples", "links"])
+@pytest.mark.parametrize(
+    ("graph", "keys", "asked"),
+    [(FACTS, ENCODED, {"nodes": [1, 3], "relation": "is"}), (RATED, RATES, {"nodes": None})],
+    ids=["triples", "links"],
+)
 @pytest.mark.parametrize("size", [1, 3])
-def test_a_limit_of_memory_changes_nothing(size: int, graph: gt.Graph, keys: dict[str, Any], asked: dict[str, Any],
-                                           monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_of_memory_changes_nothing(
+    size: int,
+    graph: gt.Graph,
+    keys: dict[str, Any],
+    asked: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def program(comm: Any, limit: float) -> Any:
-        trainer = gt.Trainer(graph=graph, comm=comm, **{**keys, "inference_memory": limit, "layers": 2})
+        trainer = gt.Trainer(
+            graph=graph, comm=comm, **{**keys, "inference_memory": limit, "layers": 2}
+        )
         assert (trainer.setup.limit is not None) == (limit > 0)
         return trainer.top(k=4, **asked)
 
     expected = run_simulated(size, program, 0.0)[0]
     passes = list[Any]()
     monkeypatch.setattr(limited, "whole_bytes", lambda *_: 1 << 40)
-    monkeypatch.setattr(limited, "divided", lambda p, *_: passes.append(p) or np.array_split(np.arange(p.n_masters), 4))
+    monkeypatch.setattr(
+        limited,
+        "divided",
+        lambda p, *_: passes.append(p) or np.array_split(np.arange(p.n_masters), 4),
+    )
     found = run_simulated(size, program, 1.0)[0]
     assert passes
     np.testing.assert_array_equal(found[0], expected[0])
@@ -312,14 +432,19 @@ def test_a_mask_chooses_nodes_and_is_no_list_of_ids(ids: Any) -> None:
     mask = np.isin(np.arange(30), [4, 2, 17])
     graph = PLAIN.replace(node_ids=ids)
     link = gt.Trainer("gcn", graph, task="link", **KEYS)
-    node = gt.Trainer("gcn", graph.replace(y=np.arange(30) % 2, train=np.ones(30, bool)),
-                      **{key: x for key, x in KEYS.items() if key != "eval_negatives"})
+    node = gt.Trainer(
+        "gcn",
+        graph.replace(y=np.arange(30) % 2, train=np.ones(30, bool)),
+        **{key: x for key, x in KEYS.items() if key != "eval_negatives"},
+    )
     wanted = graph.original_ids[mask]
     for given in (mask, mask.tolist()):
         assert np.array_equal(link.top(given, 3)[0], link.top(wanted, 3)[0])
         assert np.isin(link.top([int(wanted[0])], 3, candidates=given)[0], [*wanted, -1]).all()
         for found in (node.predict, node.embed):
-            assert np.array_equal(found(given)[0], wanted) and np.array_equal(found(given)[1], found(wanted)[1])
+            assert np.array_equal(found(given)[0], wanted) and np.array_equal(
+                found(given)[1], found(wanted)[1]
+            )
     for call in (link.top, node.predict, node.embed):
         with pytest.raises(ConfigError, match=r"a mask of shape \[29\] chooses from 30 nodes"):
             call(mask[1:])

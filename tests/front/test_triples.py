@@ -1,4 +1,5 @@
 """The task triple: negatives and ranks without known triples, excluded edges, and the same numbers on any number of workers."""
+
 from __future__ import annotations
 
 from functools import cache
@@ -22,8 +23,19 @@ pytestmark = pytest.mark.reference
 
 N, RELATIONS = 30, 4
 PLACEMENTS = [("1d-src", "hash"), ("vertex-cut", "block"), ("1d-dst", "hash")]
-KEYS: dict[str, Any] = {"embedding": 6, "dtype": "float64", "backend": "reference", "optimiser": "sgd", "lr": 0.1, "epochs": 2,
-                        "negatives": 3, "eval_negatives": 2, "seed": 4, "weight_decay": 0.0, "dropout": 0.0}
+KEYS: dict[str, Any] = {
+    "embedding": 6,
+    "dtype": "float64",
+    "backend": "reference",
+    "optimiser": "sgd",
+    "lr": 0.1,
+    "epochs": 2,
+    "negatives": 3,
+    "eval_negatives": 2,
+    "seed": 4,
+    "weight_decay": 0.0,
+    "dropout": 0.0,
+}
 SHALLOW = {"model": "mlp", "layers": 0}
 ENCODED = {"model": "rgcn", "layers": 1, "hidden": 4, "bases": 2}
 
@@ -35,14 +47,28 @@ def graph() -> gt.Graph:
     head, tail = rng.integers(0, N - 2, (2, 240))
     tail[:60] = 3
     relation, part = rng.integers(0, RELATIONS, 240), np.arange(240) % 6
-    return gt.Graph((head, tail), N, edge_columns={"relation": relation}, edge_train=part < 4, edge_val=part == 4, edge_test=part == 5)
+    return gt.Graph(
+        (head, tail),
+        N,
+        edge_columns={"relation": relation},
+        edge_train=part < 4,
+        edge_val=part == 4,
+        edge_test=part == 5,
+    )
 
 
 def triples(which: str | None = None) -> set[tuple[int, int, int]]:
     """All of them, or those of a set; one that is in several is in the last."""
     g = graph()
     rows = np.ones(g.n_edges, bool) if which is None else getattr(g, f"edge_{which}")
-    found = set(zip(g.src[rows].tolist(), g.edge_columns["relation"][rows].tolist(), g.dst[rows].tolist(), strict=True))
+    found = set(
+        zip(
+            g.src[rows].tolist(),
+            g.edge_columns["relation"][rows].tolist(),
+            g.dst[rows].tolist(),
+            strict=True,
+        )
+    )
     later = {"train": ("val", "test"), "val": ("test",)}.get(which or "", ())
     return found.difference(*map(triples, later))
 
@@ -56,7 +82,12 @@ def result(comm: Any, **keys: Any) -> dict[str, Any]:
     found = trainer.fit()
     predicted = trainer.predict()
     named = {} if predicted is None else {"ids": predicted[0], "scores": predicted[1]}
-    return {"loss": [row["loss"] for row in found.history], **trainer.model.state(), **found.metrics, **named}
+    return {
+        "loss": [row["loss"] for row in found.history],
+        **trainer.model.state(),
+        **found.metrics,
+        **named,
+    }
 
 
 def close(found: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -68,37 +99,93 @@ def close(found: dict[str, Any], expected: dict[str, Any]) -> None:
 def copied(train: Any = (), val: Any = (), test: Any = ()) -> gt.Graph:
     """A chain of training triples, and copies of some of them in each set."""
     again = np.concatenate([np.asarray(rows, int) for rows in (train, val, test)])
-    part = np.concatenate((np.zeros(10, int), np.repeat(np.arange(3), list(map(len, (train, val, test))))))
+    part = np.concatenate(
+        (np.zeros(10, int), np.repeat(np.arange(3), list(map(len, (train, val, test)))))
+    )
     head = np.append(np.arange(10), again)
     masks = {f"edge_{name}": part == i for i, name in enumerate(("train", "val", "test"))}
-    return gt.Graph((head, head + 1), 12, edge_columns={"relation": np.zeros(len(head), int)}, **masks)
+    return gt.Graph(
+        (head, head + 1), 12, edge_columns={"relation": np.zeros(len(head), int)}, **masks
+    )
 
 
-@pytest.mark.parametrize(("rows", "sizes", "told"), [
-    ({}, (10, 0, 0), 0), ({"train": [3, 3]}, (10, 0, 0), 0), ({"test": [4]}, (9, 0, 1), 1), ({"val": [4, 5, 5]}, (8, 2, 0), 2),
-    ({"val": [4, 6], "test": [4, 5]}, (7, 1, 2), 4), ({"test": range(9)}, (1, 0, 9), 9),
-])
+@pytest.mark.parametrize(
+    ("rows", "sizes", "told"),
+    [
+        ({}, (10, 0, 0), 0),
+        ({"train": [3, 3]}, (10, 0, 0), 0),
+        ({"test": [4]}, (9, 0, 1), 1),
+        ({"val": [4, 5, 5]}, (8, 2, 0), 2),
+        ({"val": [4, 6], "test": [4, 5]}, (7, 1, 2), 4),
+        ({"test": range(9)}, (1, 0, 9), 9),
+    ],
+)
 def test_a_triple_of_several_sets_is_in_the_last_and_that_is_said(
-        rows: dict[str, Any], sizes: tuple[int, ...], told: int, caplog: pytest.LogCaptureFixture) -> None:
+    rows: dict[str, Any], sizes: tuple[int, ...], told: int, caplog: pytest.LogCaptureFixture
+) -> None:
     trainer = gt.Trainer(graph=copied(**rows), **KEYS, **SHALLOW, task="triple", decoder="distmult")
     held = trainer.setup.evaluator.links
     assert tuple(len(held[split].triples.head) for split in ("val", "test")) == sizes[1:]
     assert trainer.strategy.task.n_targets == sizes[0]
-    lines = [record.message for record in caplog.records if "in a later one of the sets" in record.message]
+    lines = [
+        record.message
+        for record in caplog.records
+        if "in a later one of the sets" in record.message
+    ]
     assert len(lines) == (told > 0) and all(line.startswith(f"{told} triples") for line in lines)
 
 
-@pytest.mark.parametrize("keys", [
-    {**SHALLOW, "decoder": "rotate", "strategy": "mini", "batch_size": 25, "link_loss": "adversarial",
-     "adversarial_temperature": 0.5, "negatives_from": "batch"},
-    {**SHALLOW, "decoder": "transe", "strategy": "mini", "batch_size": 40, "negative_groups": 2, "link_loss": "softmax",
-     "dropout": 0.2},
-    {**ENCODED, "decoder": "distmult"},
-    {**ENCODED, "decoder": "complex", "strategy": "mini", "batch_size": 40, "fanout": (3,)},
-    {**ENCODED, "decoder": "distmult", "strategy": "cluster", "clusters": 3, "clusters_per_batch": 2},
-    {**ENCODED, "decoder": "transe", "reciprocal": True},
-    {**ENCODED, "decoder": "complex", "strategy": "mini", "batch_size": 70, "fanout": (3,), "reciprocal": True, "negatives_from": "batch"},
-], ids=["mini", "shared negatives", "global", "sampled", "cluster", "reciprocal", "reciprocal sampled"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {
+            **SHALLOW,
+            "decoder": "rotate",
+            "strategy": "mini",
+            "batch_size": 25,
+            "link_loss": "adversarial",
+            "adversarial_temperature": 0.5,
+            "negatives_from": "batch",
+        },
+        {
+            **SHALLOW,
+            "decoder": "transe",
+            "strategy": "mini",
+            "batch_size": 40,
+            "negative_groups": 2,
+            "link_loss": "softmax",
+            "dropout": 0.2,
+        },
+        {**ENCODED, "decoder": "distmult"},
+        {**ENCODED, "decoder": "complex", "strategy": "mini", "batch_size": 40, "fanout": (3,)},
+        {
+            **ENCODED,
+            "decoder": "distmult",
+            "strategy": "cluster",
+            "clusters": 3,
+            "clusters_per_batch": 2,
+        },
+        {**ENCODED, "decoder": "transe", "reciprocal": True},
+        {
+            **ENCODED,
+            "decoder": "complex",
+            "strategy": "mini",
+            "batch_size": 70,
+            "fanout": (3,),
+            "reciprocal": True,
+            "negatives_from": "batch",
+        },
+    ],
+    ids=[
+        "mini",
+        "shared negatives",
+        "global",
+        "sampled",
+        "cluster",
+        "reciprocal",
+        "reciprocal sampled",
+    ],
+)
 def test_workers_and_partitioners_do_not_change_the_numbers(keys: dict[str, Any]) -> None:
     one = result(SerialComm(), **keys)
     for size, (partitioner, masters) in zip((1, 2, 3), PLACEMENTS, strict=True):
@@ -108,12 +195,19 @@ def test_workers_and_partitioners_do_not_change_the_numbers(keys: dict[str, Any]
     assert len(found) == len(set(found)) and set(found) == triples("test")
 
 
-@pytest.mark.parametrize(("decoder", "block", "reciprocal"), [("distmult", 1 << 20, False), ("transe", 100, False), ("transe", 100, True)])
-def test_ranks_are_those_of_a_loop_over_all_nodes(decoder: str, block: int, reciprocal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("decoder", "block", "reciprocal"),
+    [("distmult", 1 << 20, False), ("transe", 100, False), ("transe", 100, True)],
+)
+def test_ranks_are_those_of_a_loop_over_all_nodes(
+    decoder: str, block: int, reciprocal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ranking, "BLOCK", block)
 
     def program(comm: Any) -> Any:
-        trainer = trainer_of(comm, **SHALLOW, decoder=decoder, partitioner="vertex-cut", reciprocal=reciprocal)
+        trainer = trainer_of(
+            comm, **SHALLOW, decoder=decoder, partitioner="vertex-cut", reciprocal=reciprocal
+        )
         table = trainer.setup.tables[0]
         # small whole numbers, so that many scores are equal
         table.set_values(np.round(4 * table.values()))
@@ -125,15 +219,26 @@ def test_ranks_are_those_of_a_loop_over_all_nodes(decoder: str, block: int, reci
         return found, x, trainer.model.decoder.relation.value, gt.relation_report(trainer)
 
     (found, x, r, report), *_ = run_simulated(1, program)
+
     def score(h: int, k: int, t: int, side: str) -> float:
         if reciprocal and side == "head":
             h, k, t = t, k + RELATIONS, h
-        return float((x[h] * r[k] * x[t]).sum() if decoder == "distmult" else 9 - np.abs(x[h] + r[k] - x[t]).sum())
+        return float(
+            (x[h] * r[k] * x[t]).sum()
+            if decoder == "distmult"
+            else 9 - np.abs(x[h] + r[k] - x[t]).sum()
+        )
 
     known, by_relation = triples(), {}
     for h, k, t in sorted(triples("test")):
-        for side, others in (("tail", [(h, k, c) for c in range(N)]), ("head", [(c, k, t) for c in range(N)])):
-            scores, true = np.array([score(*other, side) for other in others if other not in known]), score(h, k, t, side)
+        for side, others in (
+            ("tail", [(h, k, c) for c in range(N)]),
+            ("head", [(c, k, t) for c in range(N)]),
+        ):
+            scores, true = (
+                np.array([score(*other, side) for other in others if other not in known]),
+                score(h, k, t, side),
+            )
             rank = 1 + np.sum(scores > true) + np.sum(scores == true) / 2
             by_relation.setdefault((k, side), []).append(rank)
     ranks = np.concatenate(list(by_relation.values()))
@@ -154,9 +259,12 @@ def test_ranks_are_those_of_a_loop_over_all_nodes(decoder: str, block: int, reci
 
 def test_ranks_of_scores_without_a_value() -> None:
     def program(comm: Any) -> np.ndarray:
-        scores = np.array([[np.nan, 1.0], [0.0, 1.0]])[:, comm.rank::comm.size].copy()
+        scores = np.array([[np.nan, 1.0], [0.0, 1.0]])[:, comm.rank :: comm.size].copy()
         mine = comm.rank == comm.size - 1
-        query, row = (np.array([0, 1]) if mine else np.zeros(0, int)), np.full(2 * mine, scores.shape[1] - 1)
+        query, row = (
+            (np.array([0, 1]) if mine else np.zeros(0, int)),
+            np.full(2 * mine, scores.shape[1] - 1),
+        )
         return rank_block(comm, scores, query, row, np.ones(len(query), bool))
 
     for size in (1, 2):
@@ -166,25 +274,36 @@ def test_ranks_of_scores_without_a_value() -> None:
 def test_answers_without_candidates_have_no_rank() -> None:
     """All nodes are known answers of the first query, and all but one of the second one, or are outside."""
     for outside, wanted in ((False, [NO_RANK] * 4 + [2] * 3), (True, [NO_RANK] * 7)):
+
         def program(comm: Any, outside: bool = outside) -> np.ndarray:
-            scores = np.array([[-np.inf, 1.0, 2.0, np.inf], [4.0, 5.0, 6.0, 7.0]])[:, comm.rank::comm.size].copy()
-            query, row = np.nonzero(np.array([[1, 1, 1, 1], [1, 1, 1, 0]])[:, comm.rank::comm.size])
-            last = np.array([[False] * 4, [False, False, False, True]])[:, comm.rank::comm.size]
-            return rank_block(comm, scores, query, row, np.ones(len(query), bool), last if outside else None)
+            scores = np.array([[-np.inf, 1.0, 2.0, np.inf], [4.0, 5.0, 6.0, 7.0]])[
+                :, comm.rank :: comm.size
+            ].copy()
+            query, row = np.nonzero(
+                np.array([[1, 1, 1, 1], [1, 1, 1, 0]])[:, comm.rank :: comm.size]
+            )
+            last = np.array([[False] * 4, [False, False, False, True]])[:, comm.rank :: comm.size]
+            return rank_block(
+                comm, scores, query, row, np.ones(len(query), bool), last if outside else None
+            )
 
         for size in (1, 2, 3):
-            np.testing.assert_array_equal(np.sort(np.concatenate(run_simulated(size, program))), wanted)
+            np.testing.assert_array_equal(
+                np.sort(np.concatenate(run_simulated(size, program))), wanted
+            )
 
 
 def test_infinite_scores_have_their_ranks() -> None:
     def program(comm: Any) -> np.ndarray:
-        scores = np.array([[-np.inf, 1.0, 2.0, np.inf, np.inf]])[:, comm.rank::comm.size].copy()
-        given = np.array([[1, 0, 0, 1, 0]])[:, comm.rank::comm.size]
+        scores = np.array([[-np.inf, 1.0, 2.0, np.inf, np.inf]])[:, comm.rank :: comm.size].copy()
+        given = np.array([[1, 0, 0, 1, 0]])[:, comm.rank :: comm.size]
         query, row = np.nonzero(given)
         return rank_block(comm, scores, query, row, np.ones(len(query), bool))
 
     for size in (1, 2, 3):
-        np.testing.assert_array_equal(np.sort(np.concatenate(run_simulated(size, program))), [1.5, 4])
+        np.testing.assert_array_equal(
+            np.sort(np.concatenate(run_simulated(size, program))), [1.5, 4]
+        )
 
 
 def drawn_by(comm: Any, **keys: Any) -> list[Any]:
@@ -192,12 +311,17 @@ def drawn_by(comm: Any, **keys: Any) -> list[Any]:
     trainer = trainer_of(comm, **SHALLOW, partitioner="vertex-cut", negatives=4, **keys)
     links = trainer.setup.task._links.of_step(7)
     pairs = links.pairs(trainer.partition, np.arange(len(links.numbers)))
-    return list(zip(pairs.gid, pairs.src, pairs.columns["relation"], pairs.dst, pairs.label, strict=True))
+    return list(
+        zip(pairs.gid, pairs.src, pairs.columns["relation"], pairs.dst, pairs.label, strict=True)
+    )
 
 
 def drawn_pairs(**keys: Any) -> np.ndarray:
     """These of all workers, [triples, 5, 5], which do not depend on the number of workers."""
-    found = [sorted(pair for own in run_simulated(size, drawn_by, **keys) for pair in own) for size in (1, 2, 3)]
+    found = [
+        sorted(pair for own in run_simulated(size, drawn_by, **keys) for pair in own)
+        for size in (1, 2, 3)
+    ]
     assert found[0] == found[1] == found[2]
     return np.array(found[0]).reshape(-1, 5, 5)
 
@@ -228,7 +352,9 @@ def test_negatives_stay_among_the_nodes_of_a_batch() -> None:
         trainer = trainer_of(comm, **SHALLOW)
         part, links = trainer.partition, trainer.setup.task._links
         among = NodesByCluster(part, part.masters // 10, 3).members(np.array([1]))
-        pairs = links.pairs(part, np.flatnonzero((links.src // 10 == 1) & (links.dst // 10 == 1)), among)
+        pairs = links.pairs(
+            part, np.flatnonzero((links.src // 10 == 1) & (links.dst // 10 == 1)), among
+        )
         assert len(pairs.src) and set(pairs.src // 10) == set(pairs.dst // 10) == {1}
 
     run_simulated(2, program)
@@ -237,7 +363,14 @@ def test_negatives_stay_among_the_nodes_of_a_batch() -> None:
 @pytest.mark.parametrize("size", [1, 2])
 def test_negatives_of_a_batch_are_ends_of_its_targets(size: int) -> None:
     def program(comm: Any) -> list[Any]:
-        trainer = trainer_of(comm, **SHALLOW, strategy="mini", batch_size=40, negatives_from="batch", partitioner="vertex-cut")
+        trainer = trainer_of(
+            comm,
+            **SHALLOW,
+            strategy="mini",
+            batch_size=40,
+            negatives_from="batch",
+            partitioner="vertex-cut",
+        )
         pairs = trainer.setup.strategy.batch(0, 0).pairs.pairs
         return comm.all_gather(np.stack((pairs.src, pairs.dst, pairs.gid), axis=1))
 
@@ -251,18 +384,31 @@ def test_negatives_of_reciprocal_triples_replace_tails() -> None:
     train = triples("train")
 
     rows = drawn_pairs(reciprocal=True)
-    plain = [(h, k, t) if k < RELATIONS else (t, k - RELATIONS, h) for h, k, t in rows[:, 0, 1:4].astype(int).tolist()]
+    plain = [
+        (h, k, t) if k < RELATIONS else (t, k - RELATIONS, h)
+        for h, k, t in rows[:, 0, 1:4].astype(int).tolist()
+    ]
     # each number is that of the same triple in both halves
-    assert plain[: len(train)] == plain[len(train):] and set(plain) == train and len(plain) == 2 * len(train)
+    assert (
+        plain[: len(train)] == plain[len(train) :]
+        and set(plain) == train
+        and len(plain) == 2 * len(train)
+    )
     np.testing.assert_array_equal(rows[:, 0, 0], 5 * np.arange(len(plain)))
-    assert (rows[:, :, 1] == rows[:, :1, 1]).all() and (rows[:, :, 2] == rows[:, :1, 2]).all() and not rows[:, 1:, 4].any()
+    assert (
+        (rows[:, :, 1] == rows[:, :1, 1]).all()
+        and (rows[:, :, 2] == rows[:, :1, 2]).all()
+        and not rows[:, 1:, 4].any()
+    )
     for (h, k, t), row in zip(plain, rows, strict=True):
         others = row[1:, 3].astype(int).tolist()
         drawn = [(h, k, other) if row[0, 2] < RELATIONS else (other, k, t) for other in others]
         assert not train & set(drawn)
 
 
-def test_predictions_are_means_of_both_directions_and_heads_are_asked_for_by_the_reciprocal_relation() -> None:
+def test_predictions_are_means_of_both_directions_and_heads_are_asked_for_by_the_reciprocal_relation() -> (
+    None
+):
     trainer = trainer_of(SerialComm(), **SHALLOW, decoder="distmult", reciprocal=True)
     trainer.fit()
     table, r = trainer.setup.tables[0], trainer.model.decoder.relation.value
@@ -271,7 +417,10 @@ def test_predictions_are_means_of_both_directions_and_heads_are_asked_for_by_the
     ids, scores = trainer.predict()
     h, k, t = ids.T
     assert len(ids) == len(triples("test")) and set(map(tuple, ids.tolist())) == triples("test")
-    each = [(x[a] * r[relation] * x[b]).sum(axis=1) for a, relation, b in ((h, k, t), (t, k + RELATIONS, h))]
+    each = [
+        (x[a] * r[relation] * x[b]).sum(axis=1)
+        for a, relation, b in ((h, k, t), (t, k + RELATIONS, h))
+    ]
     assert not np.allclose(*each)
     np.testing.assert_allclose(scores, (each[0] + each[1]) / 2, rtol=1e-12)
     for side, relation in (("tail", 1), ("head", 1 + RELATIONS)):
@@ -280,7 +429,11 @@ def test_predictions_are_means_of_both_directions_and_heads_are_asked_for_by_the
         np.testing.assert_array_equal(nodes, np.argsort(-expected, axis=1)[:, :4])
         np.testing.assert_allclose(best, np.take_along_axis(expected, nodes, axis=1), rtol=1e-12)
         nodes, _ = trainer.top([3], N, relation=1, side=side)
-        known = {t if side == "tail" else h for h, k, t in triples() if k == 1 and (h if side == "tail" else t) == 3}
+        known = {
+            t if side == "tail" else h
+            for h, k, t in triples()
+            if k == 1 and (h if side == "tail" else t) == 3
+        }
         assert known and set(nodes[nodes >= 0].tolist()) == set(range(N)) - known
 
 
@@ -291,7 +444,12 @@ def test_queries_of_held_out_triples_are_those_of_one_side(side: str) -> None:
         found = top(setup, Asked(k=N, side=side, keep_known=True), whole=True)
         return None if found is None else found.rows(setup.kind, setup.info).ids
 
-    expected = {(h, k, c) if side == "tail" else (c, k, t) for which in ("val", "test") for h, k, t in triples(which) for c in range(N)}
+    expected = {
+        (h, k, c) if side == "tail" else (c, k, t)
+        for which in ("val", "test")
+        for h, k, t in triples(which)
+        for c in range(N)
+    }
     for size in (1, 2):
         for reciprocal in (False, True):
             ids = run_simulated(size, rows, reciprocal)[0]
@@ -302,7 +460,14 @@ def test_queries_of_held_out_triples_are_those_of_one_side(side: str) -> None:
 @pytest.mark.parametrize("reciprocal", [False, True])
 def test_targets_and_their_inverse_pass_no_messages(size: int, reciprocal: bool) -> None:
     def program(comm: Any) -> list[Any]:
-        trainer = trainer_of(comm, **ENCODED, strategy="mini", batch_size=30, partitioner="vertex-cut", reciprocal=reciprocal)
+        trainer = trainer_of(
+            comm,
+            **ENCODED,
+            strategy="mini",
+            batch_size=30,
+            partitioner="vertex-cut",
+            reciprocal=reciprocal,
+        )
         view = trainer.setup.strategy.batch(0, 0)
         positive = view.pairs.pairs.gid[::4] // 4
         return comm.all_gather(positive) + comm.all_gather(view.levels[0].gid)
@@ -321,16 +486,24 @@ def test_graphs_that_have_no_triples_are_refused() -> None:
     typed = gt.Graph({("a", "to", "b"): [[0], [1]]}, {"a": 1, "b": 2})
     with pytest.raises(DataError, match="nodes of several types"):
         gt.Trainer(graph=typed, task="triple", **KEYS, **SHALLOW)
-    with pytest.raises(ConfigError, match="decoder=dot does not score targets of task=triple; choose from distmult, transe"):
+    with pytest.raises(
+        ConfigError,
+        match="decoder=dot does not score targets of task=triple; choose from distmult, transe",
+    ):
         gt.Trainer(graph=graph(), decoder="dot", **KEYS, **SHALLOW)
-    with pytest.raises(ConfigError, match="decoder=rotate does not score targets of task=link; choose from dot, hadamard"):
+    with pytest.raises(
+        ConfigError,
+        match="decoder=rotate does not score targets of task=link; choose from dot, hadamard",
+    ):
         gt.Trainer(graph=graph(), task="link", decoder="rotate", **KEYS, **SHALLOW)
     with pytest.raises(ConfigError, match="margin"):
         gt.Trainer(graph=graph(), decoder="distmult", margin=3, **KEYS, **SHALLOW)
     with pytest.raises(ConfigError, match="reciprocal"):
         gt.Trainer(graph=graph(), task="link", reciprocal=True, **KEYS, **SHALLOW)
     with pytest.raises(ConfigError, match="adversarial_temperature"):
-        gt.Trainer(graph=graph(), link_loss="softmax", adversarial_temperature=0.5, **KEYS, **SHALLOW)
+        gt.Trainer(
+            graph=graph(), link_loss="softmax", adversarial_temperature=0.5, **KEYS, **SHALLOW
+        )
 
 
 def test_a_model_that_changes_scores_is_not_ranked() -> None:
@@ -348,7 +521,10 @@ def test_a_model_that_changes_scores_is_not_ranked() -> None:
 
 def test_a_graph_without_a_split_gets_one() -> None:
     g = graph()
-    trainer = gt.Trainer(graph=gt.Graph((g.src, g.dst), N, edge_columns=dict(g.edge_columns)), **{**KEYS, **SHALLOW, "epochs": 1})
+    trainer = gt.Trainer(
+        graph=gt.Graph((g.src, g.dst), N, edge_columns=dict(g.edge_columns)),
+        **{**KEYS, **SHALLOW, "epochs": 1},
+    )
     assert trainer.setup.kind.name == "triple" and 0 < trainer.evaluate("test")["test_mrr"] <= 1
 
 
@@ -357,7 +533,9 @@ def test_an_imported_knowledge_graph_is_trained_as_in_memory(rank_count, tmp_pat
     """A table of head, relation and tail becomes a store, whose edges are in files."""
     rng = np.random.default_rng(0)
     names = [f"e{i}" for i in range(20)]
-    rows = sorted({(names[a], "lk"[r], names[b]) for a, r, b in rng.integers(0, (20, 2, 20), (80, 3))})
+    rows = sorted(
+        {(names[a], "lk"[r], names[b]) for a, r, b in rng.integers(0, (20, 2, 20), (80, 3))}
+    )
     columns = {key: [row[k] for row in rows] for k, key in enumerate(("head", "relation", "tail"))}
     gt.import_graph(columns, to=tmp_path / "s", src="head", dst="tail", edge_columns="relation")
     stored = gt.load(tmp_path / "s")
@@ -370,7 +548,13 @@ def test_an_imported_knowledge_graph_is_trained_as_in_memory(rank_count, tmp_pat
         meta={"relation_names": list(stored.categories("edge", "relation"))},
     )
     keys = dict(
-        layers=0, embedding=4, decoder="distmult", strategy="mini", batch_size=8, epochs=2, dropout=0.0
+        layers=0,
+        embedding=4,
+        decoder="distmult",
+        strategy="mini",
+        batch_size=8,
+        epochs=2,
+        dropout=0.0,
     )
 
     def work(comm):

@@ -1,4 +1,5 @@
 """Python files run only if the user names them, or trusts the run that does."""
+
 from __future__ import annotations
 
 import re
@@ -14,7 +15,16 @@ from graphtheta.run.checkpoints.weights import WEIGHTS, read_saved, write_weight
 from graphtheta.run.job.keys import FIELDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SMALL = ["--dataset", "sbm:n_nodes=200,n_edges=1200,classes=3,features=4", "--hidden", "4", "--epochs", "1", "--backend", "reference"]
+SMALL = [
+    "--dataset",
+    "sbm:n_nodes=200,n_edges=1200,classes=3,features=4",
+    "--hidden",
+    "4",
+    "--epochs",
+    "1",
+    "--backend",
+    "reference",
+]
 MINI = [*SMALL, "--strategy", "mini", "--batch-size", "60", "--fanout", "3,3"]
 TEXTS = [key for key, field in FIELDS.items() if field.annotation is str]
 # what a key is used with
@@ -46,7 +56,10 @@ def test_no_key_of_a_run_runs_a_file(marked: Path, capsys: pytest.CaptureFixture
             gt.open_run("run")
         assert not marked.exists(), key
         if key in CODE_KEYS and key not in ("cache_policy", "exchange"):
-            with pytest.raises(ConfigError, match=rf"{key}=mine.py:X would run the file {Path('mine.py').absolute()}.*give --trust"):
+            with pytest.raises(
+                ConfigError,
+                match=rf"{key}=mine.py:X would run the file {Path('mine.py').absolute()}.*give --trust",
+            ):
                 gt.open_run("run")
 
 
@@ -60,7 +73,10 @@ def test_a_file_that_is_trusted_or_given_runs(marked: Path, key: str) -> None:
     with_key(run, job, key, "mine.py:X")
     assert main(["evaluate", "run", "--trust"]) != 0 and marked.exists()
     marked.unlink()
-    assert main(["evaluate", "run", f"--{key.replace('_', '-')}", "mine.py:X"]) != 0 and marked.exists()
+    assert (
+        main(["evaluate", "run", f"--{key.replace('_', '-')}", "mine.py:X"]) != 0
+        and marked.exists()
+    )
 
 
 @pytest.mark.parametrize("key", sorted(set(TEXTS) - set(CODE_KEYS)))
@@ -73,12 +89,22 @@ def test_the_weights_name_no_file_that_runs(marked: Path) -> None:
     assert main(["train", *SMALL, "--out", "run"]) == 0
     path = Path("run", WEIGHTS)
     saved = read_saved(path)
-    write_weights(path, saved.job, saved.weights, trained=re.sub('"task": ?"[a-z]+"', '"task":"mine.py:X"', saved.trained))
+    write_weights(
+        path,
+        saved.job,
+        saved.weights,
+        trained=re.sub('"task": ?"[a-z]+"', '"task":"mine.py:X"', saved.trained),
+    )
     with pytest.raises(ConfigError, match=r"task=mine\.py:X would run the file"):
         gt.open_run("run")
     assert not marked.exists()
 
 
 def test_the_docs_list_all_keys() -> None:
-    section = (ROOT / "docs" / "files.md").read_text().partition("## What runs code")[2].partition("\n## ")[0]
+    section = (
+        (ROOT / "docs" / "files.md")
+        .read_text()
+        .partition("## What runs code")[2]
+        .partition("\n## ")[0]
+    )
     assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == set(CODE_KEYS)

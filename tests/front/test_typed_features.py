@@ -1,4 +1,5 @@
 """Features of types at their own widths: the numbers of the matrix that has them side by side, wherever rows are read."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -20,20 +21,51 @@ from graphtheta.ops.rows.products import long_product, product
 RNG = np.random.default_rng(0)
 SIZES = {"paper": 40, "author": 50, "venue": 5, "topic": 6}
 WIDTHS = {"paper": 7, "author": 4, "venue": 2}
-ENDS = {("author", "writes", "paper"): 150, ("paper", "in", "venue"): 40, ("topic", "of", "paper"): 60, ("author", "knows", "author"): 60}
-GRAPH = gt.Graph({name: (RNG.integers(0, SIZES[name[0]], n), RNG.integers(0, SIZES[name[2]], n)) for name, n in ENDS.items()}, SIZES,
-                 x={name: RNG.standard_normal((SIZES[name], d)) for name, d in WIDTHS.items()}, y={"paper": RNG.integers(0, 3, 40)},
-                 **{split: {"paper": np.arange(40) % 3 == i} for i, split in enumerate(("train", "val", "test"))}).with_inverse_relations()
+ENDS = {
+    ("author", "writes", "paper"): 150,
+    ("paper", "in", "venue"): 40,
+    ("topic", "of", "paper"): 60,
+    ("author", "knows", "author"): 60,
+}
+GRAPH = gt.Graph(
+    {
+        name: (RNG.integers(0, SIZES[name[0]], n), RNG.integers(0, SIZES[name[2]], n))
+        for name, n in ENDS.items()
+    },
+    SIZES,
+    x={name: RNG.standard_normal((SIZES[name], d)) for name, d in WIDTHS.items()},
+    y={"paper": RNG.integers(0, 3, 40)},
+    **{
+        split: {"paper": np.arange(40) % 3 == i} for i, split in enumerate(("train", "val", "test"))
+    },
+).with_inverse_relations()
 BESIDE = GRAPH.replace(x=GRAPH.x.tocsr())
-KEYS: dict[str, Any] = {"model": "rgcn", "hidden": 5, "epochs": 2, "dtype": "float64", "backend": "reference", "seed": 4, "dropout": 0.3,
-                        "normalise_features": "none"}
+KEYS: dict[str, Any] = {
+    "model": "rgcn",
+    "hidden": 5,
+    "epochs": 2,
+    "dtype": "float64",
+    "backend": "reference",
+    "seed": 4,
+    "dropout": 0.3,
+    "normalise_features": "none",
+}
 MINI: dict[str, Any] = {"strategy": "mini", "batch_size": 5}
 CASES: dict[str, dict[str, Any]] = {
-    "global": {}, "hgt": {"model": "hgt", "heads": 2, "hidden": 6}, "raw features on edges": {"model": "sage", "dropout": 0.0},
-    "mini": {**MINI, "fanout": (3, 2), "views_in_flight": 2}, "cluster": {"strategy": "cluster", "clusters": 4},
+    "global": {},
+    "hgt": {"model": "hgt", "heads": 2, "hidden": 6},
+    "raw features on edges": {"model": "sage", "dropout": 0.0},
+    "mini": {**MINI, "fanout": (3, 2), "views_in_flight": 2},
+    "cluster": {"strategy": "cluster", "clusters": 4},
     "alone": {**MINI, "mode": "independent", "views_per_step": 2, "model": "gat"},
     "cache": {**MINI, "mode": "independent", "views_per_step": 2, "feature_cache": "20"},
-    "macrobatch": {**MINI, "mode": "independent", "views_per_step": 4, "macrobatch": "2", "fetch_batch": 2},
+    "macrobatch": {
+        **MINI,
+        "mode": "independent",
+        "views_per_step": 4,
+        "macrobatch": "2",
+        "fetch_batch": 2,
+    },
     "history": {"strategy": "cluster", "clusters": 4, "history": "gas", "model": "gcn"},
     "stale": {"exchange": "pipegcn", "model": "gcn", "partitioner": "1d-dst"},
     "learned": {"embedding": 3, "embedding_types": "topic"},
@@ -43,13 +75,18 @@ CASES: dict[str, dict[str, Any]] = {
 def numbers(comm: Any, graph: gt.Graph, **keys: Any) -> np.ndarray:
     trainer = gt.Trainer(graph=graph, comm=comm, **{**KEYS, **keys})
     losses = [row["loss"] for row in trainer.fit().history]
-    return np.concatenate([losses, *(np.ravel(x) for _, x in sorted(trainer.model.state().items()))])
+    return np.concatenate(
+        [losses, *(np.ravel(x) for _, x in sorted(trainer.model.state().items()))]
+    )
 
 
 def rows(n: int, seed: int, types: tuple[int, ...] = (0, 1, 2)) -> TypedRows:
     rng = np.random.default_rng(seed)
     kind = rng.choice(types, n).astype(KIND)
-    return TypedRows(kind, [rng.standard_normal((int((kind == code).sum()), d)) for code, d in enumerate((3, 0, 5))])
+    return TypedRows(
+        kind,
+        [rng.standard_normal((int((kind == code).sum()), d)) for code, d in enumerate((3, 0, 5))],
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -59,8 +96,13 @@ def test_numbers_are_those_of_a_matrix_of_all_types(name: str) -> None:
     sizes = (3,) if name in ("history", "stale") else (1, 2, 4)
     for size in sizes:
         expected = run_simulated(sizes[0], numbers, BESIDE, **CASES[name])[0]
-        keys = {**CASES[name], **({"masters": "block", "partitioner": "vertex-cut"} if size == 4 else {})}
-        np.testing.assert_allclose(run_simulated(size, numbers, GRAPH, **keys)[0], expected, rtol=1e-9, atol=1e-9)
+        keys = {
+            **CASES[name],
+            **({"masters": "block", "partitioner": "vertex-cut"} if size == 4 else {}),
+        }
+        np.testing.assert_allclose(
+            run_simulated(size, numbers, GRAPH, **keys)[0], expected, rtol=1e-9, atol=1e-9
+        )
 
 
 @pytest.mark.parametrize("types", [(0, 1, 2), (0, 2), (1,), (2,)], ids=str)
@@ -73,7 +115,10 @@ def test_rows_are_those_of_the_array(types: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(take_rows(x, at).toarray(), whole[at])
     np.testing.assert_array_equal(x[at].tocsr().toarray(), whole[at])
     np.testing.assert_array_equal(x[:0].unpadded(x[at].padded()).toarray(), whole[at])
-    w, g = np.random.default_rng(3).standard_normal((8, 4)), np.random.default_rng(4).standard_normal((80, 4))
+    w, g = (
+        np.random.default_rng(3).standard_normal((8, 4)),
+        np.random.default_rng(4).standard_normal((80, 4)),
+    )
     np.testing.assert_allclose(product(x[at], w), whole[at] @ w, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(long_product(x[at], g), whole[at].T @ g, rtol=1e-12, atol=1e-12)
 
@@ -83,7 +128,9 @@ def test_the_form_follows_the_features() -> None:
         return gt.Graph({("a", "to", "b"): ([0], [1])}, {"a": 4, "b": 6}, x=x).x
 
     dense = np.ones((4, 3)), np.ones((6, 3))
-    assert isinstance(of(a=dense[0], b=dense[1]), TypedRows) and isinstance(of(a=dense[0]), TypedRows)
+    assert isinstance(of(a=dense[0], b=dense[1]), TypedRows) and isinstance(
+        of(a=dense[0]), TypedRows
+    )
     # of little gain, or mostly 0
     assert not isinstance(of(a=np.eye(4, 40), b=np.eye(6)), (TypedRows, np.ndarray))
     whole = gt.Graph({("a", "to", "b"): ([0], [1])}, {"a": 1, "b": 60}, x={"b": np.ones((60, 3))}).x
@@ -99,9 +146,13 @@ def test_a_store_has_the_rows_of_each_type(tmp_path: Path) -> None:
     assert all(in_files(block) for block in held.x.blocks if block.size)
     keys = {**MINI, "mode": "independent", "views_per_step": 2}
     expected = run_simulated(1, numbers, BESIDE, **keys)[0]
-    np.testing.assert_allclose(run_simulated(3, numbers, held, **keys)[0], expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        run_simulated(3, numbers, held, **keys)[0], expected, rtol=1e-9, atol=1e-9
+    )
     with pytest.raises(ConfigError, match="features of each type are stored apart"):
-        gt.transform_store(tmp_path / "store", to=tmp_path / "other", component="largest", comm=SerialComm())
+        gt.transform_store(
+            tmp_path / "store", to=tmp_path / "other", component="largest", comm=SerialComm()
+        )
     (tmp_path / "store" / "node.x.type.npy").unlink()
     with pytest.raises(FormatError):
         gt.load(str(tmp_path / "store"))
@@ -114,8 +165,16 @@ def test_memory_is_that_of_the_numbers() -> None:
 
 
 def test_other_ways_to_change_features() -> None:
-    for change in (lambda g: g.with_row_normalised_features(), lambda g: g.with_standardised_features(),
-                   lambda g: g.replace(x=g.x[np.arange(g.n_nodes)]), lambda g: g.without_self_loops(), lambda g: g.symmetrised()):
-        dense = [x if isinstance(x, np.ndarray) else x.toarray() for x in (change(GRAPH).x, change(BESIDE).x)]
+    for change in (
+        lambda g: g.with_row_normalised_features(),
+        lambda g: g.with_standardised_features(),
+        lambda g: g.replace(x=g.x[np.arange(g.n_nodes)]),
+        lambda g: g.without_self_loops(),
+        lambda g: g.symmetrised(),
+    ):
+        dense = [
+            x if isinstance(x, np.ndarray) else x.toarray()
+            for x in (change(GRAPH).x, change(BESIDE).x)
+        ]
         np.testing.assert_allclose(*dense, rtol=1e-6)
     assert GRAPH.has_sparse_features and GRAPH.digest() != BESIDE.digest()

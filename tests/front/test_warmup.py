@@ -1,4 +1,5 @@
 """``graphtheta warmup``: afterwards a job compiles nothing, and workers share what they compile."""
+
 from __future__ import annotations
 
 import os
@@ -17,7 +18,15 @@ from graphtheta.cli.warmup import jobs_of, shortened, small
 from graphtheta.run.job.job import Job
 
 MPIEXEC = doctor.find_mpiexec()
-TINY = ("--dataset", "sbm:n_nodes=300,n_edges=2400,classes=3,features=8", "--hidden", "8", "--epochs", "2", "--model")
+TINY = (
+    "--dataset",
+    "sbm:n_nodes=300,n_edges=2400,classes=3,features=8",
+    "--hidden",
+    "8",
+    "--epochs",
+    "2",
+    "--model",
+)
 # the command, which also prints the name of each kernel that it keeps
 PROGRAM = """
 import sys
@@ -36,14 +45,24 @@ sys.exit(main())
 def kept(folder: Path, *words: str, ranks: int = 1) -> Counter[str]:
     """Run a command with its kernels in a folder; how often each kernel was compiled and kept."""
     launch = [str(MPIEXEC), "-n", str(ranks)] if ranks > 1 else []
-    done = subprocess.run([*launch, sys.executable, "-c", PROGRAM, *words], cwd=folder, capture_output=True, text=True, check=False,
-                          timeout=300, stdin=subprocess.DEVNULL, env={**os.environ, "GRAPHTHETA_CACHE": str(folder / "cache")})
+    done = subprocess.run(
+        [*launch, sys.executable, "-c", PROGRAM, *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "GRAPHTHETA_CACHE": str(folder / "cache")},
+    )
     assert done.returncode == 0, done.stderr
     return Counter(re.findall(r"kept (\w+)", done.stdout))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", ["gat_e --attention-dropout 0.3", "sage --strategy mini --batch-size 40 --fanout 3"])
+@pytest.mark.parametrize(
+    "words", ["gat_e --attention-dropout 0.3", "sage --strategy mini --batch-size 40 --fanout 3"]
+)
 def test_afterwards_training_compiles_nothing(words: str, tmp_path: Path) -> None:
     assert len(kept(tmp_path, "warmup", *TINY, *words.split())) > 2
     assert not kept(tmp_path, "train", *TINY, *words.split())
@@ -63,7 +82,11 @@ def test_the_small_graph_has_the_same_columns() -> None:
     graph = gt.load("sbm:n_nodes=3000,n_edges=9000,classes=40,features=8")
     made = small(graph)
     assert made.n_nodes <= 48 and made.n_edges <= 192
-    assert (made.n_features, made.n_edge_features, made.n_classes) == (graph.n_features, graph.n_edge_features, graph.n_classes)
+    assert (made.n_features, made.n_edge_features, made.n_classes) == (
+        graph.n_features,
+        graph.n_edge_features,
+        graph.n_classes,
+    )
     assert all(getattr(made, m).any() for m in ("train", "val", "test"))
 
 
@@ -73,7 +96,14 @@ def test_the_small_graph_keeps_labels_of_every_kind() -> None:
     third = np.arange(100) % 3
     masks = dict(train=third == 0, val=third == 1, test=third == 2)
     for y in (several, rng.standard_normal((100, 5)), rng.integers(0, 7, 100)):
-        graph = gt.Graph(edges, 100, x=rng.standard_normal((100, 4)), y=y, edge_y=rng.standard_normal(400), **masks)
+        graph = gt.Graph(
+            edges,
+            100,
+            x=rng.standard_normal((100, 4)),
+            y=y,
+            edge_y=rng.standard_normal(400),
+            **masks,
+        )
         assert small(graph).label_kind == graph.label_kind
 
 
@@ -84,7 +114,9 @@ def test_without_flags_every_published_model_is_meant() -> None:
 
 
 def test_the_job_is_shortened_as_its_strategy_allows() -> None:
-    assert shortened(Job(strategy="mini", batch_size=1000, epochs=50, seeds=3)) == Job(strategy="mini", batch_size=8, epochs=1)
+    assert shortened(Job(strategy="mini", batch_size=1000, epochs=50, seeds=3)) == Job(
+        strategy="mini", batch_size=8, epochs=1
+    )
     assert shortened(Job(strategy="cluster", clusters=100, clusters_per_batch=20)).clusters == 4
     assert shortened(Job(strategy="mini", vertex_limit=9)) == shortened(Job(strategy="mini"))
     assert shortened(Job(strategy="mini", sampler="saint_node:budget=9")).batch_size == 0

@@ -1,4 +1,5 @@
 """Sums over the nodes of all workers: values, gradients, and the same training on any number of workers under every strategy."""
+
 from __future__ import annotations
 
 import graphs
@@ -21,7 +22,11 @@ class Virtual(gt.Layer):
     sum = "mean"
 
     def __init__(self, d_in, d_out):
-        self.along, self.against, self.all = gt.Linear(d_in, d_out), gt.Linear(d_in, d_out), gt.Linear(d_out, d_out, bias=False)
+        self.along, self.against, self.all = (
+            gt.Linear(d_in, d_out),
+            gt.Linear(d_in, d_out),
+            gt.Linear(d_out, d_out, bias=False),
+        )
 
     def transform(self, node):
         return {"z": self.along(node.h), "y": self.against(node.h)}
@@ -31,7 +36,9 @@ class Virtual(gt.Layer):
 
     def apply(self, node, total):
         centred = total - gt.graph_mean(total)
-        return gt.tanh(self.all(gt.graph_sum(total)) * 0.1) + centred / gt.sqrt(gt.graph_mean(gt.square(centred).sum(-1)) + 1e-3)
+        return gt.tanh(self.all(gt.graph_sum(total)) * 0.1) + centred / gt.sqrt(
+            gt.graph_mean(gt.square(centred).sum(-1)) + 1e-3
+        )
 
 
 class Net(gt.Model):
@@ -42,11 +49,20 @@ class Net(gt.Model):
         return self.last(graph, self.first(graph, graph.x))
 
 
-@pytest.mark.parametrize("keys", [{}, {"strategy": "mini", "batch_size": 7, "fanout": "3,2"}, {"strategy": "cluster", "clusters": 3}],
-                         ids=str)
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"strategy": "mini", "batch_size": 7, "fanout": "3,2"},
+        {"strategy": "cluster", "clusters": 3},
+    ],
+    ids=str,
+)
 def test_training_is_the_same_on_any_number_of_workers(keys):
     def losses(comm):
-        trainer = gt.Trainer(Net, graphs.random_graph(40, 150), comm=comm, dtype="float64", epochs=2, **keys)
+        trainer = gt.Trainer(
+            Net, graphs.random_graph(40, 150), comm=comm, dtype="float64", epochs=2, **keys
+        )
         return [row["loss"] for row in trainer.fit().history]
 
     one, *_ = run_simulated(1, losses)
@@ -61,7 +77,13 @@ def test_sums_and_their_gradients(size, rng):
 
     def program(comm):
         # the last of several workers has no rows
-        mine = np.arange(9) if comm.size == 1 else np.arange(comm.rank, 9, 2) if comm.rank < 2 else np.arange(0)
+        mine = (
+            np.arange(9)
+            if comm.size == 1
+            else np.arange(comm.rank, 9, 2)
+            if comm.rank < 2
+            else np.arange(0)
+        )
         with Tape(all_sum=comm.all_sum) as tape:
             v = Var(x[mine], RowSpace(mine), True)
             out = Var(w[mine], v.space) * gt.graph_sum(v) * v

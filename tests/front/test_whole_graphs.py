@@ -1,4 +1,5 @@
 """Labels of whole graphs: numbers on any workers, readouts, statistics, what moves, errors."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -23,8 +24,15 @@ def rings_and_paths() -> list[gt.Graph]:
     for i, n in enumerate(SIZES):
         src, dst = np.arange(n - i % 2), (np.arange(n - i % 2) + 1) % max(n, 1)
         ends = np.concatenate((src, dst)), np.concatenate((dst, src))
-        made.append(gt.Graph(ends, n, x=rng.normal(size=(n, 3)), edge_attr=rng.normal(size=(2 * len(src), 2)),
-                             node_columns={"kind": rng.integers(0, 4, n)}))
+        made.append(
+            gt.Graph(
+                ends,
+                n,
+                x=rng.normal(size=(n, 3)),
+                edge_attr=rng.normal(size=(2 * len(src), 2)),
+                node_columns={"kind": rng.integers(0, 4, n)},
+            )
+        )
     return made
 
 
@@ -32,7 +40,15 @@ GRAPHS = rings_and_paths()
 Y = np.arange(G) % 2
 MASKS = {"train": np.arange(G) < 8, "val": np.arange(G) >= 8}
 WHOLE = gt.whole_graphs(GRAPHS, Y, **MASKS)
-KEYS: dict[str, Any] = {"layers": 2, "hidden": 4, "dtype": "float64", "backend": "reference", "dropout": 0.2, "lr": 0.05, "seed": 3}
+KEYS: dict[str, Any] = {
+    "layers": 2,
+    "hidden": 4,
+    "dtype": "float64",
+    "backend": "reference",
+    "dropout": 0.2,
+    "lr": 0.05,
+    "seed": 3,
+}
 
 
 def losses(comm, model="gin", graph=WHOLE, **keys):
@@ -68,7 +84,11 @@ def test_readouts(kind: str) -> None:
     for g in np.unique(OF):
         own = h[g == OF]
         scores = np.exp(own @ model.layer.score.value) if kind == "attention" else None
-        wanted[g] = (scores / scores.sum() * own).sum(0) if kind == "attention" else getattr(own, kind)(axis=0)
+        wanted[g] = (
+            (scores / scores.sum() * own).sum(0)
+            if kind == "attention"
+            else getattr(own, kind)(axis=0)
+        )
     out = gt.forward(model, WHOLE)
     np.testing.assert_allclose(out[N:], wanted, atol=1e-12)
     assert not out[:N].any()
@@ -121,32 +141,52 @@ def test_gradients_of_set2set() -> None:
             p.value = kept + sign * 1e-6 * step
             values.append((gt.forward(model, WHOLE) * seed).mean())
         p.value = kept
-        assert np.isclose((values[0] - values[1]) / 2e-6, (grads[p.name] * step).sum(), rtol=1e-6), p.name
+        assert np.isclose(
+            (values[0] - values[1]) / 2e-6, (grads[p.name] * step).sum(), rtol=1e-6
+        ), p.name
 
 
-@pytest.mark.parametrize("keys", [
-    {"norm": "batch", "jumping": "concat"}, {"model": "gcn", "readout": "max"}, {"model": "gat", "readout": "attention", "norm": "batch"},
-    {"strategy": "mini", "batch_size": 3, "norm": "batch"}, {"strategy": "mini", "batch_size": 3, "fanout": "2,2", "readout": "mean"},
-    {"strategy": "cluster", "clusters": 4}, {"model": "gat_e", "strategy": "mini", "batch_size": 2},
-    {"model": "gine", "readout": "set2set", "norm": "batch"}, {"strategy": "mini", "batch_size": 3, "fanout": "2,2", "readout": "set2set"}],
-    ids=str)
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"norm": "batch", "jumping": "concat"},
+        {"model": "gcn", "readout": "max"},
+        {"model": "gat", "readout": "attention", "norm": "batch"},
+        {"strategy": "mini", "batch_size": 3, "norm": "batch"},
+        {"strategy": "mini", "batch_size": 3, "fanout": "2,2", "readout": "mean"},
+        {"strategy": "cluster", "clusters": 4},
+        {"model": "gat_e", "strategy": "mini", "batch_size": 2},
+        {"model": "gine", "readout": "set2set", "norm": "batch"},
+        {"strategy": "mini", "batch_size": 3, "fanout": "2,2", "readout": "set2set"},
+    ],
+    ids=str,
+)
 def test_training_is_the_same_on_any_number_of_workers(keys: dict[str, Any]) -> None:
     (one,) = run_simulated(1, losses, **keys)
-    for placement in ({}, {"partitioner": "vertex-cut"}, {"partitioner": "1d-dst", "masters": "grem"}):
+    for placement in (
+        {},
+        {"partitioner": "vertex-cut"},
+        {"partitioner": "1d-dst", "masters": "grem"},
+    ):
         for found in run_simulated(3, losses, **keys, **placement):
             np.testing.assert_allclose(found, one, rtol=1e-9, atol=1e-12)
 
 
 def test_one_graph_with_numbers_is_the_same_graph() -> None:
     first = np.cumsum(SIZES) - SIZES
-    ends = [np.concatenate([getattr(g, end) + a for g, a in zip(GRAPHS, first, strict=True)]) for end in ("src", "dst")]
+    ends = [
+        np.concatenate([getattr(g, end) + a for g, a in zip(GRAPHS, first, strict=True)])
+        for end in ("src", "dst")
+    ]
     base = gt.Graph(ends, N, x=np.concatenate([g.x for g in GRAPHS]))
     assert losses(None, graph=gt.whole_graphs(base, Y, graph_of=OF, **MASKS)) == losses(None)
 
 
 def test_a_graph_without_nodes_has_a_value() -> None:
     base = gt.Graph(([0, 1], [1, 0]), 2, x=np.eye(2))
-    graph = gt.whole_graphs(base, [0, 1, 0], graph_of=[0, 0], train=[True, True, False], val=[False, False, True])
+    graph = gt.whole_graphs(
+        base, [0, 1, 0], graph_of=[0, 0], train=[True, True, False], val=[False, False, True]
+    )
     for readout in ("sum", "mean", "max", "attention", "set2set"):
         assert np.isfinite(losses(None, graph=graph, readout=readout)).all()
 
@@ -182,16 +222,21 @@ def test_gradients_through_batch_norm() -> None:
         step, kept, values = rng.normal(size=p.shape), p.value, []
         for sign in (1, -1):
             p.value = kept + sign * eps * step
-            values.append((gt.forward(model, WHOLE, training=True)**2 * np.arange(1.0, 5)).mean())
+            values.append((gt.forward(model, WHOLE, training=True) ** 2 * np.arange(1.0, 5)).mean())
         p.value = kept
-        assert np.isclose((values[0] - values[1]) / (2 * eps), (grads[p.name] * step).sum(), rtol=1e-5), p.name
+        assert np.isclose(
+            (values[0] - values[1]) / (2 * eps), (grads[p.name] * step).sum(), rtol=1e-5
+        ), p.name
 
 
 def test_nothing_moves_if_graphs_are_whole() -> None:
     def rows(comm, **keys):
         trainer = gt.Trainer("gin", WHOLE, comm=comm, **KEYS, readout="sum", **keys)
         relation = trainer.partition.relations["edge"]
-        return relation.sources.plan.n_halo + relation.destinations.plan.n_halo, trainer.partition.n_masters
+        return (
+            relation.sources.plan.n_halo + relation.destinations.plan.n_halo,
+            trainer.partition.n_masters,
+        )
 
     found = run_simulated(3, rows, partitioner="1d-dst", masters="grem")
     assert not any(halo for halo, _ in found)
@@ -200,7 +245,9 @@ def test_nothing_moves_if_graphs_are_whole() -> None:
 
 
 def test_several_labels_with_missing_ones() -> None:
-    y = np.where(np.random.default_rng(0).random((G, 3)) < 0.3, np.nan, np.arange(3 * G).reshape(G, 3) % 2)
+    y = np.where(
+        np.random.default_rng(0).random((G, 3)) < 0.3, np.nan, np.arange(3 * G).reshape(G, 3) % 2
+    )
     graph = gt.whole_graphs(GRAPHS, y, **MASKS, multilabel=True)
     (one,) = run_simulated(1, losses, graph=graph, metric="auc")
     for found in run_simulated(2, losses, graph=graph, metric="auc"):
@@ -211,7 +258,9 @@ def test_several_labels_with_missing_ones() -> None:
 
 def test_values_and_sparse_features() -> None:
     base = gt.Graph((GRAPHS[4].src, GRAPHS[4].dst), 7, x=sp.csr_array(np.eye(7)))
-    graph = gt.whole_graphs([base] * 4, np.linspace(0, 1, 4)[:, None], train=np.arange(4) < 3, val=np.arange(4) == 3)
+    graph = gt.whole_graphs(
+        [base] * 4, np.linspace(0, 1, 4)[:, None], train=np.arange(4) < 3, val=np.arange(4) == 3
+    )
     assert sp.issparse(graph.x)
     assert np.isfinite(losses(None, graph=graph, readout="mean")).all()
 
@@ -219,16 +268,49 @@ def test_values_and_sparse_features() -> None:
 BASE = gt.Graph(([0, 1, 2], [1, 0, 3]), 4, x=np.eye(4))
 
 
-@pytest.mark.parametrize(("make", "error", "text"), [
-    (lambda: gt.whole_graphs(BASE, [0, 1]), ShapeError, "give the number of the graph of each of the 4 nodes"),
-    (lambda: gt.whole_graphs(BASE, [0, 1], graph_of=[0, 0, 1, 5]), DataError, "node 3 is in graph 5, outside 0..1"),
-    (lambda: gt.whole_graphs(BASE, [0, 1], graph_of=[0, 0, 0, 1]), DataError, "edge 2 joins node 2 of graph 0 and node 3 of graph 1"),
-    (lambda: gt.whole_graphs(WHOLE, Y, graph_of=np.zeros(N + G, int)), DataError, "has the column 'type' already"),
-    (lambda: gt.whole_graphs([]), DataError, "there are no graphs"),
-    (lambda: gt.whole_graphs([BASE, GRAPHS[0]]), DataError, "graph 1 has the columns edge_attr, kind, x, graph 0 x"),
-    (lambda: gt.Trainer("gin", WHOLE), ConfigError, "whole graphs; choose .* --readout sum, mean, max, attention, set2set"),
-    (lambda: gt.Trainer("gin", BASE.replace(y=np.arange(4), train=np.ones(4, bool)), readout="sum"), ConfigError, "drop --readout"),
-])
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (
+            lambda: gt.whole_graphs(BASE, [0, 1]),
+            ShapeError,
+            "give the number of the graph of each of the 4 nodes",
+        ),
+        (
+            lambda: gt.whole_graphs(BASE, [0, 1], graph_of=[0, 0, 1, 5]),
+            DataError,
+            "node 3 is in graph 5, outside 0..1",
+        ),
+        (
+            lambda: gt.whole_graphs(BASE, [0, 1], graph_of=[0, 0, 0, 1]),
+            DataError,
+            "edge 2 joins node 2 of graph 0 and node 3 of graph 1",
+        ),
+        (
+            lambda: gt.whole_graphs(WHOLE, Y, graph_of=np.zeros(N + G, int)),
+            DataError,
+            "has the column 'type' already",
+        ),
+        (lambda: gt.whole_graphs([]), DataError, "there are no graphs"),
+        (
+            lambda: gt.whole_graphs([BASE, GRAPHS[0]]),
+            DataError,
+            "graph 1 has the columns edge_attr, kind, x, graph 0 x",
+        ),
+        (
+            lambda: gt.Trainer("gin", WHOLE),
+            ConfigError,
+            "whole graphs; choose .* --readout sum, mean, max, attention, set2set",
+        ),
+        (
+            lambda: gt.Trainer(
+                "gin", BASE.replace(y=np.arange(4), train=np.ones(4, bool)), readout="sum"
+            ),
+            ConfigError,
+            "drop --readout",
+        ),
+    ],
+)
 def test_errors(make, error, text) -> None:
     with pytest.raises(error, match=text):
         make()
@@ -240,19 +322,29 @@ def test_errors(make, error, text) -> None:
 def test_predictions_have_a_row_for_each_graph(ids, named, stored, tmp_path):
     def ring(n):
         src = np.arange(n)
-        return gt.Graph((src, (src + 1) % n), n, x=np.eye(n, 2), node_ids=src + 10 if named else None)
+        return gt.Graph(
+            (src, (src + 1) % n), n, x=np.eye(n, 2), node_ids=src + 10 if named else None
+        )
 
-    graph = gt.whole_graphs([ring(n) for n in (3, 4, 5, 2)], [0, 1, 0, 1], train=np.ones(4, bool), ids=ids)
+    graph = gt.whole_graphs(
+        [ring(n) for n in (3, 4, 5, 2)], [0, 1, 0, 1], train=np.ones(4, bool), ids=ids
+    )
     if stored:
         graph = gt.load(gt.import_graph(graph, to=tmp_path / "s"), split="stored")
     wanted = np.arange(4) if ids is None else np.array(ids)
     trainer = gt.Trainer("gin", graph, readout="sum", hidden=4, epochs=1)
     trainer.fit()
     found, values = trainer.predict()
-    assert found.dtype.kind == wanted.dtype.kind and found.tolist() == wanted.tolist() and values.shape == (4, 2)
+    assert (
+        found.dtype.kind == wanted.dtype.kind
+        and found.tolist() == wanted.tolist()
+        and values.shape == (4, 2)
+    )
     some, same = trainer.predict(wanted[[2, 0]])
     assert some.tolist() == wanted[[2, 0]].tolist() and np.allclose(same, values[[2, 0]], atol=1e-5)
-    assert trainer.predict(np.array([False, True, False, True]))[0].tolist() == wanted[[1, 3]].tolist()
+    assert (
+        trainer.predict(np.array([False, True, False, True]))[0].tolist() == wanted[[1, 3]].tolist()
+    )
     assert trainer.write_predictions(tmp_path / "out", "csv") == 4
     assert len(trainer.embed()[0]) == graph.n_nodes
 

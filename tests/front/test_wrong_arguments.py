@@ -36,7 +36,9 @@ class Tensor:
     shape = (6, 2)
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
-        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+        raise RuntimeError(
+            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+        )
 
     def __bool__(self) -> bool:
         raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
@@ -161,7 +163,13 @@ def graphs() -> dict[str, Call]:
         "load": (gt.load, dict(name_or_path="ring", data_dir=None, split=None, seed=0)),
         "whole_graphs": (
             gt.whole_graphs,
-            dict(graphs=[gt.Graph([[0], [1]], 2)] * 2, y=[0, 1], graph_of=None, ids=["u", "v"], train=[True, False]),
+            dict(
+                graphs=[gt.Graph([[0], [1]], 2)] * 2,
+                y=[0, 1],
+                graph_of=None,
+                ids=["u", "v"],
+                train=[True, False],
+            ),
         ),
         "time_split": (gt.time_split, dict(times=np.arange(9), train=0.6, val=0.2, use=None)),
         "import_graph": (
@@ -260,13 +268,19 @@ def training() -> dict[str, Call]:
 def parts() -> dict[str, Call]:
     g = graph()
     return {
-        "sample": (gt.sample, dict(graph=g, targets=[0, 1], fanout=[2], sampler="neighbour", seed=0)),
+        "sample": (
+            gt.sample,
+            dict(graph=g, targets=[0, 1], fanout=[2], sampler="neighbour", seed=0),
+        ),
         "BlockSampler": (gt.BlockSampler, dict(graph=g, fanout=[2], replace=False, direction="in")),
         "partition_report": (
             gt.partition_report,
             dict(graph=g, n_workers=2, masters="hash", partitioner="1d-src", clusters=None),
         ),
-        "compare_partitions": (gt.compare_partitions, dict(graph=g, n_workers=2, pairs=("pregel",))),
+        "compare_partitions": (
+            gt.compare_partitions,
+            dict(graph=g, n_workers=2, pairs=("pregel",)),
+        ),
         "pagerank": (
             gt.pagerank,
             dict(graph=g, damping=0.85, tolerance=1.0, iterations=9, masters="hash", comm=None),
@@ -277,7 +291,10 @@ def parts() -> dict[str, Call]:
         "random_walks": (gt.random_walks, dict(graph=g, paths=2, length=3, p=1.0)),
         "analyse": (gt.analyse, dict(graph=g, algorithm=gt.ALGORITHMS.find("degree")())),
         "Linear": (gt.Linear, dict(d_in=3, d_out=2, bias=True)),
-        "MLP": (gt.MLP, dict(d_in=3, hidden=[4], d_out=2, activation="relu", dropout=0.0, norm="none")),
+        "MLP": (
+            gt.MLP,
+            dict(d_in=3, hidden=[4], d_out=2, activation="relu", dropout=0.0, norm="none"),
+        ),
         "BatchNorm": (gt.BatchNorm, dict(d=3)),
         "TransE": (gt.TransE, dict(width=4, relations=2, margin=9.0, norm=1)),
         "RotatE": (gt.RotatE, dict(width=4, relations=2, margin=9.0)),
@@ -291,7 +308,13 @@ def parts() -> dict[str, Call]:
         "Parameter.glorot": (lambda a, b: gt.Parameter.glorot(a, b), dict(a=2, b=3)),
         "Adam": (
             gt.Adam,
-            dict(parameters=[gt.Parameter([1.0])], lr=0.1, weight_decay=0.0, betas=(0.9, 0.99), eps=1e-8),
+            dict(
+                parameters=[gt.Parameter([1.0])],
+                lr=0.1,
+                weight_decay=0.0,
+                betas=(0.9, 0.99),
+                eps=1e-8,
+            ),
         ),
         "register_model": (gt.register_model, dict(name="other", design=None)),
         "Bns": (gt.Bns, dict(rate=0.1, seed=0)),
@@ -323,7 +346,10 @@ def operations() -> dict[str, Call]:
         "embedding": (gt.embedding, dict(table=X, index=np.array([0, 1]))),
         "linear": (gt.linear, dict(x=X, w=np.ones((2, 3)), b=None)),
         "pick": (gt.pick, dict(x=X, index=np.array([0, 1, 0]))),
-        "typed_matmul": (gt.typed_matmul, dict(x=X, w=np.ones((2, 2, 2)), index=np.array([0, 1, 0]))),
+        "typed_matmul": (
+            gt.typed_matmul,
+            dict(x=X, w=np.ones((2, 2, 2)), index=np.array([0, 1, 0])),
+        ),
         "where": (gt.where, dict(mask=X > 0, x=X, y=X)),
     }
 
@@ -392,9 +418,15 @@ WORDS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: gt.Trainer("gcn", "cora.npz"),
         r"Trainer: graph is 'cora.npz'; expected a gt.Graph, such as gt.load\('sbm'\)",
     ),
-    "an argument too many": (lambda: gt.degree(graph(), 3), "degree: too many positional arguments; it takes graph"),
+    "an argument too many": (
+        lambda: gt.degree(graph(), 3),
+        "degree: too many positional arguments; it takes graph",
+    ),
     "an argument too few": (lambda: gt.bfs(graph()), "bfs: missing a required argument: 'source'"),
-    "a word for a number": (lambda: gt.bfs(graph(), source=None), "bfs: source is None; expected a whole number or a text"),
+    "a word for a number": (
+        lambda: gt.bfs(graph(), source=None),
+        "bfs: source is None; expected a whole number or a text",
+    ),
     "a class for its object": (
         lambda: gt.check(gt.Layer),
         r"check: layer is the class Layer; expected an object of it, such as Layer\(...\)",

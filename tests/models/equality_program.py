@@ -3,6 +3,7 @@
 Each task has one placement and a share of the pairs of a strategy and a model, other ones for each number of workers; simulated
 ranks have all. On the fused back end, every kernel of which is compiled, it is one placement and two models of node tasks.
 """
+
 import sys
 
 import equality
@@ -18,17 +19,23 @@ FUSED = {"cases": {"node": ("vertex-cut", "hash")}, "models": ("sage max", "gat_
 def main(path, back_end):
     comm, found = start(), {}
     # the first task, which has the most models, is on a vertex cut
-    cases = dict(zip(TASKS, PLACEMENTS[::-1][comm.size % 2:: 2], strict=True))
+    cases = dict(zip(TASKS, PLACEMENTS[::-1][comm.size % 2 :: 2], strict=True))
     if back_end == "fused":
         cases = FUSED["cases"]
         equality.MODELS = {name: equality.MODELS[name] for name in FUSED["models"]}
     for task, placement in cases.items():
         with backend_scope(back_end):
-            numbers, edges = run(comm, placement, task, comm.size if back_end == "reference" else None)
+            numbers, edges = run(
+                comm, placement, task, comm.size if back_end == "reference" else None
+            )
         for (strategy, model), (losses, grads) in numbers.items():
-            found[f"{task}|{' '.join(placement)}|{strategy}|{model}"] = np.concatenate((losses, grads))
+            found[f"{task}|{' '.join(placement)}|{strategy}|{model}"] = np.concatenate(
+                (losses, grads)
+            )
         for strategy, levels in edges.items():
-            found[f"{task}|{' '.join(placement)}|{strategy}|edges"] = np.concatenate([level.ravel() for level in levels])
+            found[f"{task}|{' '.join(placement)}|{strategy}|edges"] = np.concatenate(
+                [level.ravel() for level in levels]
+            )
     if comm.rank == 0:
         np.savez(path, **found)
     return 0

@@ -1,4 +1,5 @@
 """A batch of all targets: the numbers of the global batch, but for batch norm, which sees the rows that a batch computes."""
+
 from __future__ import annotations
 
 import equality
@@ -16,14 +17,25 @@ from graphtheta.ops.autodiff.init import init_scope
 
 OPTIONS = {
     **equality.MODELS,
-    "gcn deep": ("gcn", {"layers": 3, "residual": True, "jumping": "concat"}), "sage layer norm": ("sage", {"norm": "layer"}),
-    "gcn out": ("gcn", {"direction": "out"}), "gat both": ("gat", {"direction": "both"}), "gcn batch norm": ("gcn", {"norm": "batch"}),
+    "gcn deep": ("gcn", {"layers": 3, "residual": True, "jumping": "concat"}),
+    "sage layer norm": ("sage", {"norm": "layer"}),
+    "gcn out": ("gcn", {"direction": "out"}),
+    "gat both": ("gat", {"direction": "both"}),
+    "gcn batch norm": ("gcn", {"norm": "batch"}),
 }
-WITH, WITHOUT = ([name for name, (_, options) in OPTIONS.items() if (options.get("norm") == "batch") == on] for on in (True, False))
+WITH, WITHOUT = (
+    [name for name, (_, options) in OPTIONS.items() if (options.get("norm") == "batch") == on]
+    for on in (True, False)
+)
 # each target has two neighbours that are none: one hop from the targets is everywhere
-RING = Graph(np.stack((np.arange(24), (np.arange(24) + 1) % 24)), 24, x=np.random.default_rng(0).standard_normal((24, equality.D)),
-             y=np.arange(24) % equality.CLASSES, train=np.arange(24) % 2 == 0,
-             edge_attr=np.random.default_rng(1).standard_normal((24, equality.A))).symmetrised()
+RING = Graph(
+    np.stack((np.arange(24), (np.arange(24) + 1) % 24)),
+    24,
+    x=np.random.default_rng(0).standard_normal((24, equality.D)),
+    y=np.arange(24) % equality.CLASSES,
+    train=np.arange(24) % 2 == 0,
+    edge_attr=np.random.default_rng(1).standard_normal((24, equality.A)),
+).symmetrised()
 
 
 def batches(name, graph, size=1, task="node", placement=equality.PLACEMENTS[0], options=None):
@@ -35,16 +47,28 @@ def batches(name, graph, size=1, task="node", placement=equality.PLACEMENTS[0], 
         made, d_out, _ = equality.TASKS[task](p, graph)
         usual = equality.declared(kind, hidden=4, heads=2, dropout=0.3)
         with dtype_scope("float64"), init_scope(5):
-            model = equality.build_model(kind, equality.D, d_out, equality.A, relations=equality.RELATIONS, types=equality.TYPES,
-                                         **{**usual, **chosen})
+            model = equality.build_model(
+                kind,
+                equality.D,
+                d_out,
+                equality.A,
+                relations=equality.RELATIONS,
+                types=equality.TYPES,
+                **{**usual, **chosen},
+            )
         layers, found = probe(model, p).layers, []
-        for strategy in (GlobalBatch(p, layers, made), MiniBatch(p, layers, made, batch_size=made.n_targets)):
+        for strategy in (
+            GlobalBatch(p, layers, made),
+            MiniBatch(p, layers, made, batch_size=made.n_targets),
+        ):
             view = strategy.batch(0, 0)
             with Tape(seed=1, all_sum=comm.all_sum) as tape:
                 loss = made.loss(view, model(view))
             grads = GradientSum(comm, model.parameters()).finish(tape.backward(loss))
             rows = [int(comm.all_sum(np.array(n))) for n in (view.space.n, view.n_targets)]
-            found.append(([float(comm.all_sum(loss.value)), *(x for g in grads for x in g.ravel())], rows))
+            found.append(
+                ([float(comm.all_sum(loss.value)), *(x for g in grads for x in g.ravel())], rows)
+            )
         return found
 
     return run_simulated(size, program)[0]
@@ -58,12 +82,17 @@ def differ(a, b):
 @pytest.mark.parametrize("name", WITHOUT)
 def test_without_batch_norm_it_is_the_global_batch(name):
     for size, placement in ((1, equality.PLACEMENTS[0]), (3, equality.PLACEMENTS[5])):
-        (whole, everywhere), (batch, rows) = batches(name, equality.example(), size, placement=placement)
+        (whole, everywhere), (batch, rows) = batches(
+            name, equality.example(), size, placement=placement
+        )
         assert rows[1] < everywhere[1] == equality.N, "there is something to leave out"
         assert differ(whole, batch) < 1e-12
 
 
-@pytest.mark.parametrize("task, models", [("link", equality.LINK_MODELS), ("edge", {"gat_e": equality.EDGE_MODELS["gat_e"]})])
+@pytest.mark.parametrize(
+    "task, models",
+    [("link", equality.LINK_MODELS), ("edge", {"gat_e": equality.EDGE_MODELS["gat_e"]})],
+)
 def test_so_it_is_for_links_and_edges(task, models):
     for options in models.values():
         for size, placement in ((1, equality.PLACEMENTS[0]), (3, equality.PLACEMENTS[5])):
@@ -86,7 +115,9 @@ def test_with_batch_norm_it_is_not_otherwise(name):
     (whole, _), (batch, _) = batches(name, equality.example())
     assert differ(whole, batch) > 1e-4
     for size, placement in ((2, equality.PLACEMENTS[2]), (3, equality.PLACEMENTS[5])):
-        assert differ(batches(name, equality.example(), size, placement=placement)[1][0], batch) < 1e-9
+        assert (
+            differ(batches(name, equality.example(), size, placement=placement)[1][0], batch) < 1e-9
+        )
 
 
 def test_with_batch_norm_it_is_if_every_row_of_the_normalised_value_is_needed():

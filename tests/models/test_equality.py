@@ -1,11 +1,22 @@
 """Same numbers: every two of a strategy, a placement and a model on several ranks as on one, in float64 with dropout on."""
+
 from __future__ import annotations
 
 from collections import Counter
 
 import numpy as np
 import pytest
-from equality import EDGE_MODELS, LINK_MODELS, MODELS, PLACEMENTS, STRATEGIES, TASKS, alone, pairs, run
+from equality import (
+    EDGE_MODELS,
+    LINK_MODELS,
+    MODELS,
+    PLACEMENTS,
+    STRATEGIES,
+    TASKS,
+    alone,
+    pairs,
+    run,
+)
 
 from graphtheta.engine.comm.simulated import run_simulated
 
@@ -21,14 +32,22 @@ def test_same_numbers_on_any_number_of_ranks(placement, task):
         numbers, edges = results[0]
         for strategy, levels in wanted_edges.items():
             for mine, theirs in zip(edges[strategy], levels, strict=True):
-                np.testing.assert_array_equal(mine, theirs, err_msg=f"edges of {strategy} on {size} ranks")
-        assert {strategy for strategy, _ in numbers} == STRATEGIES.keys() and {model for _, model in numbers} == {m for _, m in wanted}
+                np.testing.assert_array_equal(
+                    mine, theirs, err_msg=f"edges of {strategy} on {size} ranks"
+                )
+        assert {strategy for strategy, _ in numbers} == STRATEGIES.keys() and {
+            model for _, model in numbers
+        } == {m for _, m in wanted}
         for key, found in numbers.items():
             for mine, theirs, what in zip(found, wanted[key], ("losses", "gradients"), strict=True):
                 error = np.abs(mine - theirs).max() / np.abs(theirs).max()
-                assert error < 1e-9, f"{what} of {' / '.join(key)} on {size} ranks differ by {error:.1e}"
+                assert error < 1e-9, (
+                    f"{what} of {' / '.join(key)} on {size} ranks differ by {error:.1e}"
+                )
         for other, _ in results[1:]:
-            assert all(np.array_equal(other[key][1], numbers[key][1]) for key in numbers), "ranks disagree on the gradients"
+            assert all(np.array_equal(other[key][1], numbers[key][1]) for key in numbers), (
+                "ranks disagree on the gradients"
+            )
 
 
 def shares(placement):
@@ -39,7 +58,12 @@ def shares(placement):
 @pytest.mark.parametrize("models", [MODELS, LINK_MODELS, EDGE_MODELS])
 def test_every_pair_of_a_strategy_and_a_model_is_met(models):
     """On two placements at least."""
-    met = Counter(pair for placement in PLACEMENTS for share in shares(placement) for pair in pairs(models, share))
+    met = Counter(
+        pair
+        for placement in PLACEMENTS
+        for share in shares(placement)
+        for pair in pairs(models, share)
+    )
     assert met.keys() == set(pairs(models)) and min(met.values()) >= 2
 
 

@@ -1,4 +1,5 @@
 """A share of the equality matrix on real workers, started by mpiexec."""
+
 from __future__ import annotations
 
 import os
@@ -13,7 +14,9 @@ from equality import EDGE_MODELS, LINK_MODELS, MODELS, STRATEGIES, alone, pairs
 
 PROGRAM = Path(__file__).with_name("equality_program.py")
 # mpiexec from a wheel lies beside the interpreter
-MPIEXEC = shutil.which("mpiexec", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))))
+MPIEXEC = shutil.which(
+    "mpiexec", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+)
 
 
 @pytest.mark.slow
@@ -25,7 +28,9 @@ def test_same_numbers_under_mpiexec(size, back_end, tmp_path):
     out = tmp_path / "numbers.npz"
     environment = {**os.environ, "PYTHONPATH": str(PROGRAM.parent.parent), "OMP_NUM_THREADS": "1"}
     command = [MPIEXEC, "-n", str(size), sys.executable, str(PROGRAM), str(out), back_end]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     checked = 0
     with np.load(out) as found:
@@ -33,7 +38,11 @@ def test_same_numbers_under_mpiexec(size, back_end, tmp_path):
             task, _, strategy, model = name.split("|")
             numbers, edges = alone(task)
             if model == "edges":
-                np.testing.assert_array_equal(found[name], np.concatenate([level.ravel() for level in edges[strategy]]), err_msg=name)
+                np.testing.assert_array_equal(
+                    found[name],
+                    np.concatenate([level.ravel() for level in edges[strategy]]),
+                    err_msg=name,
+                )
                 continue
             losses, grads = numbers[strategy, model]
             n = len(losses)

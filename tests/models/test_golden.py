@@ -1,4 +1,5 @@
 """Published layers against PyTorch Geometric, on one rank and on several, under every placement."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -22,13 +23,20 @@ def gcn(file):
 
 
 def sage(aggregator):
-    names = {"neighbour": ("lin_l.weight", lambda w: w.T), "bias": ("lin_l.bias", None), "root": ("lin_r.weight", lambda w: w.T)}
+    names = {
+        "neighbour": ("lin_l.weight", lambda w: w.T),
+        "bias": ("lin_l.bias", None),
+        "root": ("lin_r.weight", lambda w: w.T),
+    }
     return lambda file: (names, SAGE(16, 8, aggregator=aggregator))
 
 
 def gin(file):
-    names = {f"mlp.{mine}.{i}": (f"nn.{2 * i}.{theirs}", (lambda w: w.T) if theirs == "weight" else None)
-             for i in (0, 1) for mine, theirs in (("weights", "weight"), ("biases", "bias"))}
+    names = {
+        f"mlp.{mine}.{i}": (f"nn.{2 * i}.{theirs}", (lambda w: w.T) if theirs == "weight" else None)
+        for i in (0, 1)
+        for mine, theirs in (("weights", "weight"), ("biases", "bias"))
+    }
     return names, GIN(MLP(16, (12,), 8))
 
 
@@ -37,17 +45,32 @@ def heads(w):
 
 
 def gat(file):
-    return {"weight": ("lin.weight", heads), "att_src": ("att_src", lambda a: a[0]), "att_dst": ("att_dst", lambda a: a[0]),
-            "bias": ("bias", None)}, GAT(16, 6, 4)
+    return {
+        "weight": ("lin.weight", heads),
+        "att_src": ("att_src", lambda a: a[0]),
+        "att_dst": ("att_dst", lambda a: a[0]),
+        "bias": ("bias", None),
+    }, GAT(16, 6, 4)
 
 
 def gat_edge(file):
     names, _ = gat(file)
-    return {**names, "weight_edge": ("lin_edge.weight", heads), "att_edge": ("att_edge", lambda a: a[0])}, GATE(16, 6, 5, 4)
+    return {
+        **names,
+        "weight_edge": ("lin_edge.weight", heads),
+        "att_edge": ("att_edge", lambda a: a[0]),
+    }, GATE(16, 6, 5, 4)
 
 
-LAYERS = {"gcn": gcn, "gcn_self_loops": gcn, "sage_mean": sage("mean"), "sage_max": sage("max"), "gin": gin, "gat": gat,
-          "gat_edge": gat_edge}
+LAYERS = {
+    "gcn": gcn,
+    "gcn_self_loops": gcn,
+    "sage_mean": sage("mean"),
+    "sage_max": sage("max"),
+    "gin": gin,
+    "gat": gat,
+    "gat_edge": gat_edge,
+}
 
 
 class Alone(Model):
@@ -77,9 +100,15 @@ def run(comm, graph, name, file, placement):
             out = model(view, **{"x": x, "edge.attr": edge})
             grads = tape.backward(out, file["probe"][part.masters])
         sources = [names[p.name.removeprefix("layer.")] for p in model.parameters()]
-        wanted = [(turned or (lambda w: w))(file[f"grad/param/{theirs}"]) for theirs, turned in sources]
+        wanted = [
+            (turned or (lambda w: w))(file[f"grad/param/{theirs}"]) for theirs, turned in sources
+        ]
         got = GradientSum(comm, model.parameters()).finish(grads)
-        return (part.masters, out.value, grads.of(x)), (part.edge_gid, grads.of(edge)), list(zip(got, wanted, strict=True))
+        return (
+            (part.masters, out.value, grads.of(x)),
+            (part.edge_gid, grads.of(edge)),
+            list(zip(got, wanted, strict=True)),
+        )
 
 
 def with_one_loop_each(graph):
@@ -89,7 +118,11 @@ def with_one_loop_each(graph):
     return graph.keep_edges(np.setdiff1d(np.arange(graph.n_edges), again)).with_self_loops()
 
 
-@pytest.mark.parametrize("ranks", [(1, 2, 3, 4, 8), pytest.param((1, 3), marks=pytest.mark.fused)], ids=["reference", "fused"])
+@pytest.mark.parametrize(
+    "ranks",
+    [(1, 2, 3, 4, 8), pytest.param((1, 3), marks=pytest.mark.fused)],
+    ids=["reference", "fused"],
+)
 @pytest.mark.parametrize("name", LAYERS)
 def test_reproduces_reference_values(golden, name, ranks):
     file = golden(name)
@@ -103,6 +136,8 @@ def test_reproduces_reference_values(golden, name, ranks):
             np.testing.assert_allclose(nodes[1], file["output"][nodes[0]], rtol=1e-10, atol=1e-10)
             np.testing.assert_allclose(nodes[2], file["grad/x"][nodes[0]], rtol=1e-10, atol=1e-10)
             if "grad/edge_attr" in file:
-                np.testing.assert_allclose(of_edge, file["grad/edge_attr"][edges], rtol=1e-10, atol=1e-10)
+                np.testing.assert_allclose(
+                    of_edge, file["grad/edge_attr"][edges], rtol=1e-10, atol=1e-10
+                )
             for got, wanted in parameters:
                 np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-10)

@@ -1,4 +1,5 @@
 """No published network has a parameter whose gradient is zero but for rounding: Adam would turn rounding errors into steps."""
+
 from __future__ import annotations
 
 from functools import cache
@@ -23,13 +24,24 @@ from graphtheta.ops.edge.backend.fused import backend_scope
 from graphtheta.samplers.neighbour import NeighbourSampler
 
 DRAWS = 20
-OWN = {"gcn": {"normalisation": ("sym", "row")}, "sage": {"aggregator": ("mean", "max", "sum")}, "gin": {"train_eps": (False, True)},
-       "gine": {"train_eps": (False, True)},
-       "gat": {"separate": (False, True), "attention_dropout": (0.0, 0.3), "feature_dropout": (0.0, 0.2)},
-       "gat_e": {"attention_dropout": (0.0, 0.3), "out_heads": (1, 2)},
-       "gipa": {"reduce": ("sum", "mean", "max"), "edge_drop": (0.0, 0.2)}, "mlp": {},
-       "rgcn": {"bases": (0, 2), "relation_sum": (True,)}, "rgat": {"bases": (0, 2)}, "simple_hgn": {"out_heads": (1, 2)},
-       "hgt": {"attention_dropout": (0.0, 0.3)}}
+OWN = {
+    "gcn": {"normalisation": ("sym", "row")},
+    "sage": {"aggregator": ("mean", "max", "sum")},
+    "gin": {"train_eps": (False, True)},
+    "gine": {"train_eps": (False, True)},
+    "gat": {
+        "separate": (False, True),
+        "attention_dropout": (0.0, 0.3),
+        "feature_dropout": (0.0, 0.2),
+    },
+    "gat_e": {"attention_dropout": (0.0, 0.3), "out_heads": (1, 2)},
+    "gipa": {"reduce": ("sum", "mean", "max"), "edge_drop": (0.0, 0.2)},
+    "mlp": {},
+    "rgcn": {"bases": (0, 2), "relation_sum": (True,)},
+    "rgat": {"bases": (0, 2)},
+    "simple_hgn": {"out_heads": (1, 2)},
+    "hgt": {"attention_dropout": (0.0, 0.3)},
+}
 RELATIONS, TYPES = 3, 2
 
 
@@ -38,10 +50,18 @@ def connected(types):
     """A graph in which every node has an in-edge, as a partition of one rank."""
     rng = np.random.default_rng(3)
     n, nodes = 24, np.arange(24)
-    src, dst = np.concatenate((rng.integers(0, n, 110), rng.permutation(n))), np.concatenate((rng.integers(0, n, 110), nodes))
+    src, dst = (
+        np.concatenate((rng.integers(0, n, 110), rng.permutation(n))),
+        np.concatenate((rng.integers(0, n, 110), nodes)),
+    )
     dst[:20] = 3
-    graph = graphs.fill(src, dst, n, edge_columns={"relation": rng.integers(0, RELATIONS, len(src))},
-                        node_columns={"type": rng.integers(0, types, n)})
+    graph = graphs.fill(
+        src,
+        dst,
+        n,
+        edge_columns={"relation": rng.integers(0, RELATIONS, len(src))},
+        node_columns={"type": rng.integers(0, types, n)},
+    )
     return build_partition(graph, SerialComm(), dtype=np.float64)
 
 
@@ -62,8 +82,14 @@ def gradients(name, draw, decoder, types, options):
             **options,
         )
     for p in model.parameters():
-        p.value = (0.4 if p.value.ndim > 1 else 0.3) * rng.standard_normal(p.shape) + p.name.endswith("gamma")
-    seeds = None if decoder == "none" else EdgeTask(part, part.edge.read("train")).masked(part.edge.read("train"))
+        p.value = (0.4 if p.value.ndim > 1 else 0.3) * rng.standard_normal(
+            p.shape
+        ) + p.name.endswith("gamma")
+    seeds = (
+        None
+        if decoder == "none"
+        else EdgeTask(part, part.edge.read("train")).masked(part.edge.read("train"))
+    )
     view = whole(part, probe(model, part).layers, seeds)
     with Tape(seed=draw) as tape:
         out = model(view)
@@ -78,7 +104,13 @@ def test_every_parameter_has_a_gradient(name, types, norm):
     own = [dict(zip(OWN[name], values, strict=True)) for values in product(*OWN[name].values())]
     ways = own, (False, True), ("none", "concat", "max"), ("none", "edge")
     # one half of the choices; every two options meet with all their values
-    half = (x for places, x in zip(product(*(range(len(way)) for way in ways)), product(*ways), strict=True) if sum(places) % 2 == 0)
+    half = (
+        x
+        for places, x in zip(
+            product(*(range(len(way)) for way in ways)), product(*ways), strict=True
+        )
+        if sum(places) % 2 == 0
+    )
     for i, (mine, residual, jumping, decoder) in enumerate(half):
         options = {
             **mine,
@@ -91,7 +123,9 @@ def test_every_parameter_has_a_gradient(name, types, norm):
         flat = None
         for draw in range(DRAWS):
             sizes = gradients(name, draw, decoder, types, options)
-            none = {p for p, size in sizes.items() if size < 1e-12 * np.median(list(sizes.values()))}
+            none = {
+                p for p, size in sizes.items() if size < 1e-12 * np.median(list(sizes.values()))
+            }
             flat = none if flat is None else flat & none
             if not flat:
                 break
@@ -102,20 +136,44 @@ def attention(comm, name, options):
     """The gradients of what is read by scores only, where one in-edge of every node is sampled."""
     part = build_partition(graphs.random_graph(), comm, dtype=np.float64)
     with dtype_scope("float64"), init_scope(3):
-        model = build_model(name, 4, 3, 3, relations=RELATIONS, types=TYPES, **declared(name, hidden=6, heads=2), **options)
+        model = build_model(
+            name,
+            4,
+            3,
+            3,
+            relations=RELATIONS,
+            types=TYPES,
+            **declared(name, hidden=6, heads=2),
+            **options,
+        )
     layers, task = probe(model, part).layers, NodeTask(part, "classes")
-    view = MiniBatch(part, layers, task, batch_size=task.n_targets, sampler=NeighbourSampler((1,) * len(layers))).batch(0, 0)
+    view = MiniBatch(
+        part, layers, task, batch_size=task.n_targets, sampler=NeighbourSampler((1,) * len(layers))
+    ).batch(0, 0)
     with Tape(seed=1, all_sum=comm.all_sum) as tape:
-        sums = GradientSum(comm, model.parameters()).finish(tape.backward(task.loss(view, model(view))))
+        sums = GradientSum(comm, model.parameters()).finish(
+            tape.backward(task.loss(view, model(view)))
+        )
     found = {p.name: g for p, g in zip(model.parameters(), sums, strict=True)}
     assert any(g.any() for g in found.values())
-    return {n: g for n, g in found.items() if ".att_" in n or n.endswith(("weight_dst", "weight_edge", "embed"))}
+    return {
+        n: g
+        for n, g in found.items()
+        if ".att_" in n or n.endswith(("weight_dst", "weight_edge", "embed"))
+    }
 
 
 @pytest.mark.fused
 @pytest.mark.parametrize("back_end", ["reference", "fused"])
-@pytest.mark.parametrize(("name", "options"), [
-    ("gat", {}), ("gat", {"separate": True, "attention_dropout": 0.3}), ("gat_e", {}), ("gipa", {})])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("gat", {}),
+        ("gat", {"separate": True, "attention_dropout": 0.3}),
+        ("gat_e", {}),
+        ("gipa", {}),
+    ],
+)
 def test_scores_of_single_edges_have_no_gradient_at_all(name, options, back_end):
     """The softmax over one edge is 1 whatever its score: exactly 0, also where kernels compute the score once more."""
     with backend_scope(back_end):

@@ -1,4 +1,5 @@
 """Every model: gradients, odd graphs, directions, renumbering, and mini-batches of everything."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -39,7 +40,11 @@ def with_features(ends, n, rng=None, **fields):
     rng = rng or np.random.default_rng(1)
     ends = np.asarray(ends, np.int64).reshape(2, -1)
     e = ends.shape[1]
-    made = {"x": rng.standard_normal((n, D)), "edge_attr": rng.standard_normal((e, A)), "edge_weight": rng.random(e)}
+    made = {
+        "x": rng.standard_normal((n, D)),
+        "edge_attr": rng.standard_normal((e, A)),
+        "edge_weight": rng.random(e),
+    }
     return Graph(ends, n, **{**made, **fields})
 
 
@@ -77,8 +82,10 @@ def test_odd_graphs(odd):
     ends, n = ODD[odd]
     graph = with_features(ends, n)
     for name in MODELS:
+
         def build(name=name):
             return make(name, D, C, A)
+
         alone = outputs(build, graph, training=True)
         for size, placement in ((2, PLACEMENTS[0]), (5, PLACEMENTS[4]), (5, PLACEMENTS[2])):
             if size <= n:
@@ -95,8 +102,13 @@ def test_mini_batch_of_all_nodes_is_the_global_batch(name):
     def build():
         return make(name, D, C, A)
 
-    assert_close(outputs(build, graph, training=True, view=everything), outputs(build, graph, training=True))
-    assert_close(outputs(build, graph, 3, PLACEMENTS[5], training=True, view=everything), outputs(build, graph, training=True))
+    assert_close(
+        outputs(build, graph, training=True, view=everything), outputs(build, graph, training=True)
+    )
+    assert_close(
+        outputs(build, graph, 3, PLACEMENTS[5], training=True, view=everything),
+        outputs(build, graph, training=True),
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -104,8 +116,13 @@ def test_renumbered_nodes_and_shuffled_edges(name):
     graph, rng = example(), np.random.default_rng(5)
     new, order = rng.permutation(graph.n_nodes), rng.permutation(graph.n_edges)
     old = np.argsort(new)
-    other = Graph(new[graph.edge_index[:, order]], graph.n_nodes, x=graph.x[old], edge_attr=graph.edge_attr[order],
-                  edge_weight=graph.edge_weight[order])
+    other = Graph(
+        new[graph.edge_index[:, order]],
+        graph.n_nodes,
+        x=graph.x[old],
+        edge_attr=graph.edge_attr[order],
+        edge_weight=graph.edge_weight[order],
+    )
 
     def build():
         # draws are keyed by ids, so nothing may be drawn here
@@ -120,11 +137,26 @@ def test_directions(name):
     """Along out-edges is along the in-edges of the reversed graph; both is along a graph with both."""
     graph = example()
     turned = graph.reversed()
-    both = Graph(np.concatenate((graph.edge_index, turned.edge_index), axis=1), graph.n_nodes, x=graph.x,
-                 edge_attr=np.tile(graph.edge_attr, (2, 1)), edge_weight=np.tile(graph.edge_weight, 2))
+    both = Graph(
+        np.concatenate((graph.edge_index, turned.edge_index), axis=1),
+        graph.n_nodes,
+        x=graph.x,
+        edge_attr=np.tile(graph.edge_attr, (2, 1)),
+        edge_weight=np.tile(graph.edge_weight, 2),
+    )
 
     def build(direction):
-        return lambda: make(name, D, C, A, direction=direction, dropout=0, attention_dropout=0, feature_dropout=0, edge_drop=0)
+        return lambda: make(
+            name,
+            D,
+            C,
+            A,
+            direction=direction,
+            dropout=0,
+            attention_dropout=0,
+            feature_dropout=0,
+            edge_drop=0,
+        )
 
     inward = outputs(build("in"), graph)
     for size, placement in ((1, PLACEMENTS[0]), (3, PLACEMENTS[0]), (4, PLACEMENTS[5])):
@@ -133,7 +165,9 @@ def test_directions(name):
     assert np.abs(outputs(build("out"), graph)[0] - inward[0]).max() > 1e-3
 
 
-@pytest.mark.parametrize("name", ["gcn", "sage mean", "sage max", "gin", "gine", "gat", "gat_e", "gipa", "mlp"])
+@pytest.mark.parametrize(
+    "name", ["gcn", "sage mean", "sage max", "gin", "gine", "gat", "gat_e", "gipa", "mlp"]
+)
 def test_sparse_features_give_the_same_numbers(name):
     rng = np.random.default_rng(4)
     x = sp.random_array((30, 20), density=0.2, rng=rng, format="csr")
@@ -143,7 +177,10 @@ def test_sparse_features_give_the_same_numbers(name):
     def build():
         return make(name, 20, C, A)
 
-    assert_close(outputs(build, graph, 2, training=True), outputs(build, graph.replace(x=x.toarray().astype(np.float32)), training=True))
+    assert_close(
+        outputs(build, graph, 2, training=True),
+        outputs(build, graph.replace(x=x.toarray().astype(np.float32)), training=True),
+    )
 
 
 class Laplacian(Layer):
@@ -154,13 +191,13 @@ class Laplacian(Layer):
 
     def transform(self, node):
         z = matmul(node.h, self.weight)
-        return {"z": z, "n": z * node.in_degree ** -0.5}
+        return {"z": z, "n": z * node.in_degree**-0.5}
 
     def gather(self, edge):
         return edge.src.n
 
     def apply(self, node, total):
-        return node.z - total * node.in_degree ** -0.5
+        return node.z - total * node.in_degree**-0.5
 
 
 @pytest.mark.parametrize("order", [1, 2, 5])
@@ -169,7 +206,9 @@ def test_laplacian_products_are_message_rounds(order):
     rng = np.random.default_rng(6)
     ring = np.arange(20)
     chords = rng.integers(0, 20, (2, 25))
-    ends = np.concatenate((np.stack((ring, (ring + 1) % 20)), chords[:, chords[0] != chords[1]]), axis=1)
+    ends = np.concatenate(
+        (np.stack((ring, (ring + 1) % 20)), chords[:, chords[0] != chords[1]]), axis=1
+    )
     graph = with_features(ends, 20).symmetrised().replace(edge_weight=None)
     adjacency = sp.csr_array(graph.to_scipy().astype(np.float64))
     scale = sp.diags_array(adjacency.sum(axis=0) ** -0.5)
@@ -183,7 +222,10 @@ def test_laplacian_products_are_message_rounds(order):
         gradients.append((laplacian @ h).T @ back)
         back = laplacian.T @ back @ w.T
     for size, placement in ((1, PLACEMENTS[0]), (3, PLACEMENTS[1]), (4, PLACEMENTS[4])):
-        assert_close(outputs(lambda: Alone(*map(Laplacian, weights)), graph, size, placement), (values[-1], gradients[::-1]))
+        assert_close(
+            outputs(lambda: Alone(*map(Laplacian, weights)), graph, size, placement),
+            (values[-1], gradients[::-1]),
+        )
 
 
 def test_deep_residual_network_keeps_its_values():
@@ -195,7 +237,9 @@ def test_deep_residual_network_keeps_its_values():
 @pytest.mark.parametrize("decoder", ["dot", "hadamard", "edge"])
 def test_decoder_values_and_gradients(decoder):
     """Values from the end values by hand, gradients by finite differences."""
-    graph = example(edge_y=np.random.default_rng(7).standard_normal(100), edge_train=np.arange(100) % 3 == 0)
+    graph = example(
+        edge_y=np.random.default_rng(7).standard_normal(100), edge_train=np.arange(100) % 3 == 0
+    )
     part = build_partition(graph, SerialComm(), dtype=np.float64)
     with dtype_scope("float64"), init_scope(2):
         model = build_model("gcn", D, 1, A, hidden=4, dropout=0.0, decoder=decoder)
@@ -223,17 +267,25 @@ def test_decoder_values_and_gradients(decoder):
         wanted = trunk.mlp(src * dst)[:, 0]
     else:
         attr = graph.edge_attr[pairs.gid[view.pairs.order]].astype(np.float64)
-        stacked = np.concatenate([trunk.mlp.weights[0].value, trunk.weight_dst.value, trunk.weight_edge.value])
-        hidden = np.maximum(np.concatenate([src, dst, attr], axis=1) @ stacked + trunk.mlp.biases[0].value, 0)
+        stacked = np.concatenate(
+            [trunk.mlp.weights[0].value, trunk.weight_dst.value, trunk.weight_edge.value]
+        )
+        hidden = np.maximum(
+            np.concatenate([src, dst, attr], axis=1) @ stacked + trunk.mlp.biases[0].value, 0
+        )
         wanted = (hidden @ trunk.mlp.weights[1].value + trunk.mlp.biases[1].value)[:, 0]
-    np.testing.assert_allclose(out.value, np.asarray(getattr(wanted, "value", wanted)), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(
+        out.value, np.asarray(getattr(wanted, "value", wanted)), rtol=1e-10, atol=1e-12
+    )
     check_gradients(lambda: task.loss(view, model(view)), model.parameters(), tol=1e-5)
 
 
 def test_negatives_of_a_cluster_batch_lie_inside_it():
     """And a pair that is a link after all, for want of others, does not count."""
     # the last three nodes are linked to each other and are one cluster
-    graph = with_features(np.concatenate((example().edge_index, [[27, 28, 29], [28, 29, 27]]), axis=1), 30)
+    graph = with_features(
+        np.concatenate((example().edge_index, [[27, 28, 29], [28, 29, 27]]), axis=1), 30
+    )
     part = build_partition(graph, SerialComm())
     low, high = np.minimum(graph.src, graph.dst), np.maximum(graph.src, graph.dst)
     some = np.unique((low * 30 + high)[low != high])

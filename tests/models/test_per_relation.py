@@ -1,4 +1,5 @@
 """``gt.per_relation``: layers by relation against the same layers on graphs of one relation each, and on several workers."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -15,21 +16,39 @@ from graphtheta.ops.autodiff.init import init_scope
 D, WIDTH = 4, 6
 COUNTS = {"paper": 14, "author": 11, "subject": 5}
 # of the last one there are no edges
-TRIPLES = (("author", "writes", "paper"), ("paper", "cites", "paper"), ("paper", "has", "subject"), ("subject", "of", "author"))
+TRIPLES = (
+    ("author", "writes", "paper"),
+    ("paper", "cites", "paper"),
+    ("paper", "has", "subject"),
+    ("subject", "of", "author"),
+)
 
 
 def make_graph() -> gt.Graph:
     rng = np.random.default_rng(0)
     sizes = (40, 60, 25, 0)
-    edges = {t: (rng.integers(0, COUNTS[t[0]], n), rng.integers(0, COUNTS[t[2]], n)) for t, n in zip(TRIPLES, sizes, strict=True)}
+    edges = {
+        t: (rng.integers(0, COUNTS[t[0]], n), rng.integers(0, COUNTS[t[2]], n))
+        for t, n in zip(TRIPLES, sizes, strict=True)
+    }
     x = {kind: rng.normal(size=(n, D)) for kind, n in COUNTS.items()}
-    return gt.Graph(edges, COUNTS, x={"paper": x["paper"]}, y={"paper": rng.integers(0, 3, 14)}, train={"paper": np.arange(14) < 10},
-                    val={"paper": np.arange(14) >= 10}).replace(x=np.concatenate(list(x.values())))
+    return gt.Graph(
+        edges,
+        COUNTS,
+        x={"paper": x["paper"]},
+        y={"paper": rng.integers(0, 3, 14)},
+        train={"paper": np.arange(14) < 10},
+        val={"paper": np.arange(14) >= 10},
+    ).replace(x=np.concatenate(list(x.values())))
 
 
 GRAPH = make_graph()
-LAYERS = {"writes": lambda: SAGE(D, WIDTH), "cites": lambda: GAT(D, WIDTH // 2, 2), "has": lambda: SAGE(D, WIDTH, aggregator="max"),
-          "of": lambda: SAGE(D, WIDTH)}
+LAYERS = {
+    "writes": lambda: SAGE(D, WIDTH),
+    "cites": lambda: GAT(D, WIDTH // 2, 2),
+    "has": lambda: SAGE(D, WIDTH, aggregator="max"),
+    "of": lambda: SAGE(D, WIDTH),
+}
 
 
 class Alone(gt.Model):
@@ -42,8 +61,15 @@ class Alone(gt.Model):
 
 def combined(combine: str, types: bool) -> Alone:
     with dtype_scope("float64"):
-        return Alone(gt.per_relation({name: make() for name, make in LAYERS.items()}, TRIPLES, tuple(COUNTS) if types else (),
-                                     combine=combine, width=WIDTH))
+        return Alone(
+            gt.per_relation(
+                {name: make() for name, make in LAYERS.items()},
+                TRIPLES,
+                tuple(COUNTS) if types else (),
+                combine=combine,
+                width=WIDTH,
+            )
+        )
 
 
 @pytest.mark.parametrize("types", [True, False])
@@ -55,7 +81,11 @@ def test_each_layer_sees_the_edges_of_its_relation(combine: str, types: bool) ->
         some = relation == code
         alone = gt.Graph((GRAPH.src[some], GRAPH.dst[some]), GRAPH.n_nodes, x=GRAPH.x)
         outs.append(gt.forward(Alone(layer), alone))
-        masks.append(GRAPH.node_columns["type"] == list(COUNTS).index(TRIPLES[code][2]) if types else np.ones(GRAPH.n_nodes, bool))
+        masks.append(
+            GRAPH.node_columns["type"] == list(COUNTS).index(TRIPLES[code][2])
+            if types
+            else np.ones(GRAPH.n_nodes, bool)
+        )
     h, m = np.stack(outs, -1), np.stack(masks, -1)[:, None, :].astype(float)
     if combine == "max":
         wanted = np.where(m > 0, h, -np.inf).max(-1)
@@ -72,7 +102,11 @@ def test_each_layer_sees_the_edges_of_its_relation(combine: str, types: bool) ->
 def test_a_node_of_a_type_that_no_relation_leads_to_is_zero() -> None:
     for combine in ("sum", "mean", "max", "attention"):
         with dtype_scope("float64"):
-            model = Alone(gt.per_relation({"writes": SAGE(D, WIDTH)}, TRIPLES, tuple(COUNTS), combine=combine, width=WIDTH))
+            model = Alone(
+                gt.per_relation(
+                    {"writes": SAGE(D, WIDTH)}, TRIPLES, tuple(COUNTS), combine=combine, width=WIDTH
+                )
+            )
         out = gt.forward(model, GRAPH)
         assert np.abs(out[GRAPH.nodes_of("paper")]).min() > 0
         assert not out[14:].any()
@@ -80,6 +114,7 @@ def test_a_node_of_a_type_that_no_relation_leads_to_is_zero() -> None:
 
 def of_design(direction: str, made_for: str = "in") -> gt.Model:
     """A network whose layers are layers by relation, which are made for a direction."""
+
     def layer(d_in, d_out, d_edge, last, o, *, relations):
         made = gt.per_relation(lambda code: SAGE(d_in, d_out), relations)
         for part in made.layers.values():
@@ -147,7 +182,9 @@ def test_means_of_relations_are_those_of_rgcn() -> None:
         split = gt.per_relation(lambda name: RGCN(D, WIDTH, 4, root=False, bias=False), TRIPLES)
     for layer in split.layers.values():
         layer.weight.value = whole.weight.value
-    np.testing.assert_allclose(gt.forward(Alone(split), GRAPH), gt.forward(Alone(whole), GRAPH), atol=1e-12)
+    np.testing.assert_allclose(
+        gt.forward(Alone(split), GRAPH), gt.forward(Alone(whole), GRAPH), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("combine", ["mean", "max", "attention"])
@@ -164,18 +201,30 @@ def test_gradients(combine: str) -> None:
         kept, values = p.value, []
         for sign in (1, -1):
             p.value = kept + sign * eps * step
-            values.append((gt.forward(model, GRAPH)**2 * weights).mean())
+            values.append((gt.forward(model, GRAPH) ** 2 * weights).mean())
         p.value = kept
-        assert np.isclose((values[0] - values[1]) / (2 * eps), (grads[p.name] * step).sum(), rtol=1e-5, atol=1e-9), p.name
+        assert np.isclose(
+            (values[0] - values[1]) / (2 * eps), (grads[p.name] * step).sum(), rtol=1e-5, atol=1e-9
+        ), p.name
 
 
 class Deep(gt.Model):
     """Two layers by relation, the second in a segment that is recomputed."""
 
     def __init__(self, d_in, d_out, relation_names, type_names):
-        self.first = gt.per_relation(lambda name: GAT(d_in, 3, 2) if name[1] == "cites" else SAGE(d_in, 6), relation_names, type_names,
-                                     combine="attention", width=6)
-        self.last = gt.per_relation({name: SAGE(6, d_out) for name in relation_names}, relation_names, type_names, combine="mean")
+        self.first = gt.per_relation(
+            lambda name: GAT(d_in, 3, 2) if name[1] == "cites" else SAGE(d_in, 6),
+            relation_names,
+            type_names,
+            combine="attention",
+            width=6,
+        )
+        self.last = gt.per_relation(
+            {name: SAGE(6, d_out) for name in relation_names},
+            relation_names,
+            type_names,
+            combine="mean",
+        )
 
     def forward(self, graph):
         h = gt.dropout(gt.relu(self.first(graph, graph.x)), 0.3)
@@ -183,14 +232,24 @@ class Deep(gt.Model):
 
 
 def losses(comm, **keys):
-    trainer = gt.Trainer(Deep, GRAPH, comm=comm, dtype="float64", lr=0.05, seed=2, backend="reference", **keys)
+    trainer = gt.Trainer(
+        Deep, GRAPH, comm=comm, dtype="float64", lr=0.05, seed=2, backend="reference", **keys
+    )
     return [trainer.train_epoch(epoch) for epoch in range(3)] + [*trainer.evaluate().values()]
 
 
-@pytest.mark.parametrize("keys", [{"strategy": "global"}, {"strategy": "mini", "batch_size": 4},
-                                  {"strategy": "mini", "batch_size": 4, "fanout": "2,2"},
-                                  {"strategy": "mini", "batch_size": 4, "fanout": "2,2", "sampler": "labor"},
-                                  {"strategy": "cluster", "clusters": 5}, {"strategy": "global", "recompute": True}], ids=str)
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"strategy": "global"},
+        {"strategy": "mini", "batch_size": 4},
+        {"strategy": "mini", "batch_size": 4, "fanout": "2,2"},
+        {"strategy": "mini", "batch_size": 4, "fanout": "2,2", "sampler": "labor"},
+        {"strategy": "cluster", "clusters": 5},
+        {"strategy": "global", "recompute": True},
+    ],
+    ids=str,
+)
 def test_training_is_the_same_on_any_number_of_workers(keys) -> None:
     (one,) = run_simulated(1, losses, **keys)
     assert one[2] != one[0]
@@ -202,23 +261,42 @@ def test_training_is_the_same_on_any_number_of_workers(keys) -> None:
 
 def test_independent_batches() -> None:
     for found in run_simulated(2, losses, strategy="mini", batch_size=3, mode="independent"):
-        np.testing.assert_allclose(found, run_simulated(1, losses, strategy="mini", batch_size=3, views_per_step=2)[0], rtol=1e-9)
+        np.testing.assert_allclose(
+            found,
+            run_simulated(1, losses, strategy="mini", batch_size=3, views_per_step=2)[0],
+            rtol=1e-9,
+        )
 
 
 def layers(names=("writes",)):
     return {name: SAGE(D, 3) for name in names}
 
 
-@pytest.mark.parametrize(("make", "text"), [
-    (lambda: gt.per_relation(layers(["wrote"]), TRIPLES), "relation 'wrote' is not known"),
-    (lambda: gt.per_relation(layers(), TRIPLES, combine="cat"), "choose from sum, mean, max, attention"),
-    (lambda: gt.per_relation(layers(), TRIPLES, combine="attention"), "needs width"),
-    (lambda: gt.per_relation({}, TRIPLES), "a layer of its own"),
-    (lambda: gt.per_relation(dict.fromkeys(("writes", "cites"), SAGE(D, 3)), TRIPLES), "a layer of its own"),
-    (lambda: gt.per_relation({"writes": gt.Linear(D, 3)}, TRIPLES), "has Linear; expected a gt.Layer"),
-    (lambda: gt.per_relation(layers(), TRIPLES, ("paper",)), "does not name two of the types"),
-    (lambda: gt.per_relation({0: SAGE(D, 3), "writes": SAGE(D, 3)}, TRIPLES), "a layer of its own"),
-])
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: gt.per_relation(layers(["wrote"]), TRIPLES), "relation 'wrote' is not known"),
+        (
+            lambda: gt.per_relation(layers(), TRIPLES, combine="cat"),
+            "choose from sum, mean, max, attention",
+        ),
+        (lambda: gt.per_relation(layers(), TRIPLES, combine="attention"), "needs width"),
+        (lambda: gt.per_relation({}, TRIPLES), "a layer of its own"),
+        (
+            lambda: gt.per_relation(dict.fromkeys(("writes", "cites"), SAGE(D, 3)), TRIPLES),
+            "a layer of its own",
+        ),
+        (
+            lambda: gt.per_relation({"writes": gt.Linear(D, 3)}, TRIPLES),
+            "has Linear; expected a gt.Layer",
+        ),
+        (lambda: gt.per_relation(layers(), TRIPLES, ("paper",)), "does not name two of the types"),
+        (
+            lambda: gt.per_relation({0: SAGE(D, 3), "writes": SAGE(D, 3)}, TRIPLES),
+            "a layer of its own",
+        ),
+    ],
+)
 def test_errors(make, text) -> None:
     with pytest.raises(ConfigError, match=text):
         make()
@@ -226,7 +304,10 @@ def test_errors(make, text) -> None:
 
 def test_a_graph_without_relations_is_refused() -> None:
     with pytest.raises(ColumnError, match="the graph has no relations"):
-        gt.forward(Alone(gt.per_relation(lambda name: SAGE(D, 3), 2)), gt.Graph(([0, 1], [1, 2]), 3, x=np.eye(3, D)))
+        gt.forward(
+            Alone(gt.per_relation(lambda name: SAGE(D, 3), 2)),
+            gt.Graph(([0, 1], [1, 2]), 3, x=np.eye(3, D)),
+        )
 
 
 def test_totals_of_one_relation_are_not_precomputed() -> None:

@@ -1,4 +1,5 @@
 """``--recompute`` changes no bit: every published model, strategy and task, on one rank and on several."""
+
 from __future__ import annotations
 
 import graphs
@@ -37,7 +38,12 @@ DEEP = {
 
 def train(comm, on, **keys):
     """Losses, metrics and weights after two epochs, and the memory of the values that is foretold."""
-    trainer = gt.Trainer(graph=GRAPH, comm=comm, recompute=on, **{"task": "node", "hidden": 5, "backend": "reference", **keys})
+    trainer = gt.Trainer(
+        graph=GRAPH,
+        comm=comm,
+        recompute=on,
+        **{"task": "node", "hidden": 5, "backend": "reference", **keys},
+    )
     losses = [trainer.train_epoch(i) for i in range(2)]
     metrics = trainer.measure()
     return np.array([*losses, *metrics.values()]), trainer.model.state(), trainer.setup.bound.values
@@ -45,25 +51,43 @@ def train(comm, on, **keys):
 
 def compare(size, **keys):
     """The share of the memory that is left."""
-    (numbers, state, much), (again, made, less) = (run_simulated(size, train, on, **keys)[0] for on in (False, True))
-    assert np.array_equal(numbers, again) and all(np.array_equal(x, made[name]) for name, x in state.items())
+    (numbers, state, much), (again, made, less) = (
+        run_simulated(size, train, on, **keys)[0] for on in (False, True)
+    )
+    assert np.array_equal(numbers, again) and all(
+        np.array_equal(x, made[name]) for name, x in state.items()
+    )
     return less / much
 
 
 # batches of models of nodes are whole, sampled or clusters in turn
-CASES = [(model, strategy) for i, model in enumerate(MODELS) for strategy in STRATEGIES
-         if strategy == "global" or "task" in MODELS[model] or strategy == ("mini", "sampled", "cluster")[i % 3]]
+CASES = [
+    (model, strategy)
+    for i, model in enumerate(MODELS)
+    for strategy in STRATEGIES
+    if strategy == "global"
+    or "task" in MODELS[model]
+    or strategy == ("mini", "sampled", "cluster")[i % 3]
+]
 
 
 @pytest.mark.parametrize(("model", "strategy"), CASES)
 def test_no_bit_changes(model, strategy):
-    for size, dtype in ((1, "float32"), (4, "float64")) if strategy == "global" else ((2, "float64"),):
+    for size, dtype in (
+        ((1, "float32"), (4, "float64")) if strategy == "global" else ((2, "float64"),)
+    ):
         compare(size, layers=3, dtype=dtype, **MODELS[model], **STRATEGIES[strategy])
 
 
-@pytest.mark.parametrize(("name", "backend", "smallest"), [
-    ("plain", "reference", 0), pytest.param("plain", "fused", 1 << 16, marks=pytest.mark.fused),
-    *((name, "reference", 1 << 16) for name in DEEP), *(pytest.param(name, "fused", 0, marks=pytest.mark.fused) for name in DEEP)])
+@pytest.mark.parametrize(
+    ("name", "backend", "smallest"),
+    [
+        ("plain", "reference", 0),
+        pytest.param("plain", "fused", 1 << 16, marks=pytest.mark.fused),
+        *((name, "reference", 1 << 16) for name in DEEP),
+        *(pytest.param(name, "fused", 0, marks=pytest.mark.fused) for name in DEEP),
+    ],
+)
 def test_deep_networks_keep_their_bits_and_less_memory(monkeypatch, name, backend, smallest):
     monkeypatch.setattr(fusion, "SMALLEST", smallest)
     # every network meets one worker and three

@@ -1,4 +1,5 @@
 """Models by name and models from users' files: what is accepted and what is said otherwise."""
+
 from __future__ import annotations
 
 from typing import get_args
@@ -122,7 +123,11 @@ def test_bad_choices(name, options, said):
 def test_without_layers_the_decoder_alone_is_left(name):
     sizes = {"relations": 3 * PUBLISHED[name].relational, "types": 2 * PUBLISHED[name].typed}
     made = build_model(name, 5, 1, 2, layers=0, decoder="hadamard", **sizes)
-    assert [p.shape for p in made.parameters()] == [p.shape for p in made.decoder.parameters()] == [(5, 5), (5, 1), (5,), (1,)]
+    assert (
+        [p.shape for p in made.parameters()]
+        == [p.shape for p in made.decoder.parameters()]
+        == [(5, 5), (5, 1), (5,), (1,)]
+    )
 
 
 @pytest.mark.parametrize("name", ["gat_e", "gine", "gipa"])
@@ -145,18 +150,26 @@ def made(path, **offered):
 def test_user_model_gets_what_it_names(file):
     model = made(f"{file}:Net", hidden=9, dropout=0.5)
     assert model.w.shape == (5, 3) and model.hidden == 9
-    assert made(f"{file}:Everything", heads=4).options == {"d_in": 5, "d_out": 3, "d_edge": 2, "heads": 4}
+    assert made(f"{file}:Everything", heads=4).options == {
+        "d_in": 5,
+        "d_out": 3,
+        "d_edge": 2,
+        "heads": 4,
+    }
     assert made(f"{file}:Bare").parameters() == []
 
 
-@pytest.mark.parametrize(("name", "said"), [
-    (":Nets", "has no class Nets; it has Net, Everything, Bare, Greedy"),
-    (":Lonely", "a layer runs inside a model"),
-    (":NotAModel", "derive it from"),
-    (":Greedy", "needs temperature"),
-    ("", "FILE.py:Class"),
-    (":not a name", "FILE.py:Class"),
-])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (":Nets", "has no class Nets; it has Net, Everything, Bare, Greedy"),
+        (":Lonely", "a layer runs inside a model"),
+        (":NotAModel", "derive it from"),
+        (":Greedy", "needs temperature"),
+        ("", "FILE.py:Class"),
+        (":not a name", "FILE.py:Class"),
+    ],
+)
 def test_bad_user_classes(file, name, said):
     with pytest.raises(ConfigError, match=said):
         made(f"{file}{name}")
@@ -190,15 +203,30 @@ def test_a_model_declares_the_options_that_it_reads(name):
     design = PUBLISHED[name]
     spy = Spy(design.options())
     for last in (False, True):
-        design.layer(4, 4, 4, last, spy, **({"relations": 3} if design.relational else {}), **({"types": 2} if design.typed else {}))
+        design.layer(
+            4,
+            4,
+            4,
+            last,
+            spy,
+            **({"relations": 3} if design.relational else {}),
+            **({"types": 2} if design.typed else {}),
+        )
     assert set(design.options.own()) == spy.seen - {*NetworkOptions.model_fields, "has_bias"}
 
 
-@pytest.mark.parametrize("options, name, known", [
-    (NetworkOptions, "norm", NORMS), (NetworkOptions, "jumping", JUMPING), (NetworkOptions, "direction", DIRECTIONS),
-    (NetworkOptions, "activation", {"auto", *ACTIVATIONS} - {"none"}),
-    (GCNOptions, "normalisation", NORMALISATIONS), (SAGEOptions, "aggregator", AGGREGATORS), (GIPAOptions, "reduce", REDUCES),
-])
+@pytest.mark.parametrize(
+    "options, name, known",
+    [
+        (NetworkOptions, "norm", NORMS),
+        (NetworkOptions, "jumping", JUMPING),
+        (NetworkOptions, "direction", DIRECTIONS),
+        (NetworkOptions, "activation", {"auto", *ACTIVATIONS} - {"none"}),
+        (GCNOptions, "normalisation", NORMALISATIONS),
+        (SAGEOptions, "aggregator", AGGREGATORS),
+        (GIPAOptions, "reduce", REDUCES),
+    ],
+)
 def test_choices_are_those_that_are_known(options, name, known):
     assert set(get_args(options.model_fields[name].annotation)) == set(known)
 
@@ -207,17 +235,23 @@ def test_an_option_of_several_models_is_the_same_in_all():
     for design in PUBLISHED.values():
         for name, field in design.options.own().items():
             kinds = [PUBLISHED[other].options for other in readers(name) if other in PUBLISHED]
-            found = {(repr(o.annotation), o.default, repr(o.metadata)) for o in (kind.model_fields[name] for kind in kinds)}
+            found = {
+                (repr(o.annotation), o.default, repr(o.metadata))
+                for o in (kind.model_fields[name] for kind in kinds)
+            }
             assert found == {(repr(field.annotation), field.default, repr(field.metadata))}
             assert len({described(kind)[name] for kind in kinds}) == 1
 
 
-@pytest.mark.parametrize(("name", "design", "said"), [
-    ("gcn", gt.Design(PUBLISHED["gcn"].layer), "published model"),
-    ("my gcn", gt.Design(PUBLISHED["gcn"].layer), "letters, digits"),
-    ("mine", PUBLISHED["gcn"].layer, "expected a gt.Design"),
-    ("mine", gt.Design(PUBLISHED["gcn"].layer, dict), "gt.NetworkOptions"),
-])
+@pytest.mark.parametrize(
+    ("name", "design", "said"),
+    [
+        ("gcn", gt.Design(PUBLISHED["gcn"].layer), "published model"),
+        ("my gcn", gt.Design(PUBLISHED["gcn"].layer), "letters, digits"),
+        ("mine", PUBLISHED["gcn"].layer, "expected a gt.Design"),
+        ("mine", gt.Design(PUBLISHED["gcn"].layer, dict), "gt.NetworkOptions"),
+    ],
+)
 def test_bad_registrations(name, design, said):
     with pytest.raises(ConfigError, match=said):
         register_model(name, design)

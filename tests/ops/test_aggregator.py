@@ -1,4 +1,5 @@
 """Aggregators are monoids with a gradient; the twin sums each destination's messages in one go."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -7,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphtheta.errors import ConfigError
-from graphtheta.ops.edge.aggregator import AGGREGATORS, BUILT_IN, LOG_SUM_EXP, NO_EDGE, SOFTMAX_SUM, Segments, aggregator
+from graphtheta.ops.edge.aggregator import (
+    AGGREGATORS,
+    BUILT_IN,
+    LOG_SUM_EXP,
+    NO_EDGE,
+    SOFTMAX_SUM,
+    Segments,
+    aggregator,
+)
 from graphtheta.ops.edge.variance import DEVIATION, VARIANCE
 
 ALL = {a.name: a for a in (*BUILT_IN, VARIANCE, DEVIATION)}
@@ -28,7 +37,13 @@ def accumulate(agg, state, row, parts, gid, scale=None):
     """Take in edges in any order: sorted by destination as the caller of an aggregator does."""
     if len(row):
         order = np.lexsort((gid, row))
-        agg.accumulate(state, segments(row[order]), [p[order] for p in parts], gid[order], None if scale is None else scale[order])
+        agg.accumulate(
+            state,
+            segments(row[order]),
+            [p[order] for p in parts],
+            gid[order],
+            None if scale is None else scale[order],
+        )
 
 
 def total(agg, n, row, parts, gid, scale=None):
@@ -77,8 +92,17 @@ def twin(name, n, row, parts, scale=None):
 
 def edges(name, seed, n=5, e=17, integers=False):
     rng = np.random.default_rng(seed)
-    draw = (lambda s: rng.integers(-2, 3, (e, *s)).astype(float)) if integers else (lambda s: rng.standard_normal((e, *s)))
-    return rng.integers(0, n - 1, e), [draw(s) for s in shapes_of(ALL[name])], rng.permutation(100)[:e], rng.integers(1, 5, e) / 2
+    draw = (
+        (lambda s: rng.integers(-2, 3, (e, *s)).astype(float))
+        if integers
+        else (lambda s: rng.standard_normal((e, *s)))
+    )
+    return (
+        rng.integers(0, n - 1, e),
+        [draw(s) for s in shapes_of(ALL[name])],
+        rng.permutation(100)[:e],
+        rng.integers(1, 5, e) / 2,
+    )
 
 
 @pytest.mark.parametrize("scaled", [False, True])
@@ -86,7 +110,9 @@ def edges(name, seed, n=5, e=17, integers=False):
 def test_equals_twin_and_empty_rows_are_zero(name, scaled):
     row, parts, gid, scale = edges(name, 0)
     _, out = total(ALL[name], 5, row, parts, gid, scale if scaled else None)
-    np.testing.assert_allclose(numbers(ALL[name], out), twin(name, 5, row, parts, scale if scaled else None), atol=1e-12)
+    np.testing.assert_allclose(
+        numbers(ALL[name], out), twin(name, 5, row, parts, scale if scaled else None), atol=1e-12
+    )
     np.testing.assert_array_equal(out[4], 0)
 
 
@@ -104,12 +130,22 @@ def test_gradient_equals_differences(name, scaled):
         values = []
         for t in (1e-6, -1e-6):
             moved = [q + t * v if j == i else q for j, q in enumerate(parts)]
-            values.append(np.vdot(g, numbers(ALL[name], total(ALL[name], 5, row, moved, gid, scale)[1])))
-        assert np.vdot(found[i], v) == pytest.approx((values[0] - values[1]) / 2e-6, rel=1e-7, abs=1e-7)
+            values.append(
+                np.vdot(g, numbers(ALL[name], total(ALL[name], 5, row, moved, gid, scale)[1]))
+            )
+        assert np.vdot(found[i], v) == pytest.approx(
+            (values[0] - values[1]) / 2e-6, rel=1e-7, abs=1e-7
+        )
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(sorted(ALL)), st.integers(0, 10**6), st.integers(1, 5), st.booleans(), st.booleans())
+@given(
+    st.sampled_from(sorted(ALL)),
+    st.integers(0, 10**6),
+    st.integers(1, 5),
+    st.booleans(),
+    st.booleans(),
+)
 def test_any_split_and_any_order_of_merging_give_the_same(name, seed, n_chunks, integers, scaled):
     agg = ALL[name]
     row, parts, gid, scale = edges(name, seed, integers=integers)
@@ -117,14 +153,25 @@ def test_any_split_and_any_order_of_merging_give_the_same(name, seed, n_chunks, 
     whole, expected = total(agg, 5, row, parts, gid, scale)
     rng = np.random.default_rng(seed)
     chunk = rng.integers(0, n_chunks, len(row))
-    states = [agg.start(5, shapes_of(agg), float) for _ in range(1 + int(rng.integers(0, n_chunks)))]
+    states = [
+        agg.start(5, shapes_of(agg), float) for _ in range(1 + int(rng.integers(0, n_chunks)))
+    ]
     for c in rng.permutation(n_chunks):
         at = chunk == c
-        accumulate(agg, states[rng.integers(len(states))], row[at], [p[at] for p in parts], gid[at], None if scale is None else scale[at])
+        accumulate(
+            agg,
+            states[rng.integers(len(states))],
+            row[at],
+            [p[at] for p in parts],
+            gid[at],
+            None if scale is None else scale[at],
+        )
     while len(states) > 1:
         other = states.pop(int(rng.integers(len(states))))
         rows = rng.permutation(5)
-        agg.merge(states[int(rng.integers(len(states)))], rows, {c: x[rows] for c, x in other.items()})
+        agg.merge(
+            states[int(rng.integers(len(states)))], rows, {c: x[rows] for c, x in other.items()}
+        )
     np.testing.assert_allclose(agg.finish(states[0]), expected, atol=1e-12)
     if "edge" in whole:
         np.testing.assert_array_equal(states[0]["edge"], whole["edge"])
@@ -148,9 +195,17 @@ def test_type_is_kept_forward_and_backward(name, dtype):
     row, parts, gid, scale = edges(name, 4)
     parts = [p.astype(dtype) for p in parts]
     state, out = total(ALL[name], 5, row, parts, gid, scale)
-    grads = gradients(ALL[name], state, out, np.ones_like(numbers(ALL[name], out)), row, parts, gid, scale)
-    assert out.dtype == dtype and all(g.dtype == dtype and g.shape == p.shape for g, p in zip(grads, parts, strict=True))
-    assert all(x.dtype == dtype for n, x in ALL[name].backward_state(state, out, np.ones_like(out)).items() if n != "edge")
+    grads = gradients(
+        ALL[name], state, out, np.ones_like(numbers(ALL[name], out)), row, parts, gid, scale
+    )
+    assert out.dtype == dtype and all(
+        g.dtype == dtype and g.shape == p.shape for g, p in zip(grads, parts, strict=True)
+    )
+    assert all(
+        x.dtype == dtype
+        for n, x in ALL[name].backward_state(state, out, np.ones_like(out)).items()
+        if n != "edge"
+    )
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -158,7 +213,11 @@ def test_nothing_at_all(name):
     agg = ALL[name]
     for n in (0, 3):
         out = agg.finish(agg.start(n, shapes_of(agg), np.float32))
-        assert numbers(agg, out).shape == (n, *shapes_of(agg)[-1]) and out.dtype == np.float32 and not out.any()
+        assert (
+            numbers(agg, out).shape == (n, *shapes_of(agg)[-1])
+            and out.dtype == np.float32
+            and not out.any()
+        )
 
 
 @pytest.mark.parametrize("sign, name", [(1, "max"), (-1, "min")])
@@ -170,8 +229,12 @@ def test_of_equal_messages_the_lowest_edge_wins_alone(sign, name):
         state, out = total(agg, 2, row[order], [x[order]], gid[order])
         np.testing.assert_array_equal(out, sign * np.array([[5, 3], [-np.inf, 0]]))
         np.testing.assert_array_equal(state["edge"], [[4, 2], [1, 1]])
-        (g,) = gradients(agg, state, out, np.array([[1.0, 2], [3, 4]]), row[order], [x[order]], gid[order])
-        np.testing.assert_array_equal(g[np.argsort(order)], [[0, 0], [1, 0], [0, 2], [0, 0], [3, 4]])
+        (g,) = gradients(
+            agg, state, out, np.array([[1.0, 2], [3, 4]]), row[order], [x[order]], gid[order]
+        )
+        np.testing.assert_array_equal(
+            g[np.argsort(order)], [[0, 0], [1, 0], [0, 2], [0, 0], [3, 4]]
+        )
 
 
 @pytest.mark.parametrize("name", ["max", "min"])
@@ -194,11 +257,24 @@ def test_nan_is_not_hidden(name):
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("score, weight", [
-    ([1e30, -1e30, 0], [1, 0, 0]), ([-1e30, -1e30, -1e30], [1 / 3] * 3), ([-np.inf, 0, 0], [0, 0.5, 0.5]), ([-np.inf] * 3, [0, 0, 0]),
-    ([-900, -900, -np.inf], [0.5, 0.5, 0]), ([80, 80, 80], [1 / 3] * 3)])
+@pytest.mark.parametrize(
+    "score, weight",
+    [
+        ([1e30, -1e30, 0], [1, 0, 0]),
+        ([-1e30, -1e30, -1e30], [1 / 3] * 3),
+        ([-np.inf, 0, 0], [0, 0.5, 0.5]),
+        ([-np.inf] * 3, [0, 0, 0]),
+        ([-900, -900, -np.inf], [0.5, 0.5, 0]),
+        ([80, 80, 80], [1 / 3] * 3),
+    ],
+)
 def test_softmax_of_extreme_scores(dtype, score, weight):
-    score, x, row, gid = np.array(score, dtype), np.array([1, 10, 100], dtype), np.zeros(3, int), np.arange(3)
+    score, x, row, gid = (
+        np.array(score, dtype),
+        np.array([1, 10, 100], dtype),
+        np.zeros(3, int),
+        np.arange(3),
+    )
     for cuts in ([3], [1, 1, 1], [1, 2], [2, 1]):
         state = SOFTMAX_SUM.start(2, [(), ()], dtype)
         for part in np.split(np.arange(3), np.cumsum(cuts)[:-1]):
@@ -210,7 +286,9 @@ def test_softmax_of_extreme_scores(dtype, score, weight):
         assert g_x == pytest.approx(weight, rel=1e-4, abs=1e-6)
         lse, normaliser = total(LOG_SUM_EXP, 2, row, [score], gid)
         assert np.all(np.isfinite(normaliser))
-        assert gradients(LOG_SUM_EXP, lse, normaliser, np.ones(2, dtype), row, [score], gid)[0] == pytest.approx(weight, rel=1e-4, abs=1e-6)
+        assert gradients(LOG_SUM_EXP, lse, normaliser, np.ones(2, dtype), row, [score], gid)[
+            0
+        ] == pytest.approx(weight, rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -233,7 +311,13 @@ def test_an_edge_of_scale_k_counts_as_k_edges():
         row, parts, gid, _ = edges(name, 6)
         times = np.random.default_rng(0).integers(1, 4, len(row))
         _, scaled = total(ALL[name], 5, row, parts, gid, times.astype(float))
-        _, repeated = total(ALL[name], 5, np.repeat(row, times), [np.repeat(p, times, axis=0) for p in parts], np.repeat(gid, times))
+        _, repeated = total(
+            ALL[name],
+            5,
+            np.repeat(row, times),
+            [np.repeat(p, times, axis=0) for p in parts],
+            np.repeat(gid, times),
+        )
         np.testing.assert_allclose(scaled, repeated, atol=1e-12)
 
 
@@ -246,7 +330,7 @@ def test_unknown_name():
 @pytest.mark.parametrize("agg", [VARIANCE, DEVIATION])
 def test_a_large_mean_cancels_no_variance(agg):
     """In float32, where the mean of squares less the square of the mean would be 0 or negative."""
-    x = (1e4 + np.arange(4, dtype=np.float32)[:, None] * 0.25)
+    x = 1e4 + np.arange(4, dtype=np.float32)[:, None] * 0.25
     _, out = total(agg, 1, np.zeros(4, int), [x], np.arange(4))
     expected = np.var(x.astype(float)) if agg is VARIANCE else np.std(x.astype(float))
     np.testing.assert_allclose(out, [[expected]], rtol=1e-6)

@@ -1,4 +1,5 @@
 """Compiled edge lists and samples against the straightforward NumPy forms, on odd groups of edges."""
+
 from __future__ import annotations
 
 from itertools import pairwise
@@ -37,7 +38,9 @@ def test_expanding_copies_groups_in_their_order(counts, seed, in_order):
     chosen = rng.permutation(len(counts))[: rng.integers(0, len(counts) + 1)]
     edges = NONE if in_order else rng.permutation(len(others)).astype(np.int32)
     bounds, at, far = batch.expand(ptr[chosen], ptr[chosen + 1], edges, others)
-    where = np.concatenate([NONE, *(np.arange(ptr[g], ptr[g + 1]) for g in chosen)]).astype(np.int64)
+    where = np.concatenate([NONE, *(np.arange(ptr[g], ptr[g + 1]) for g in chosen)]).astype(
+        np.int64
+    )
     np.testing.assert_array_equal(np.diff(bounds), np.diff(ptr)[chosen])
     np.testing.assert_array_equal(at, where if in_order else edges[where])
     np.testing.assert_array_equal(far, others[where])
@@ -76,7 +79,16 @@ def test_rows_without_a_number_are_numbered_in_ascending_order(n, m, known, seed
     np.testing.assert_array_equal(rows[out], found)
 
 
-@pytest.mark.parametrize("shape, dtype", [((), np.float32), ((3,), np.float32), ((2, 5), np.float64), ((4,), np.int8), ((0,), np.float32)])
+@pytest.mark.parametrize(
+    "shape, dtype",
+    [
+        ((), np.float32),
+        ((3,), np.float32),
+        ((2, 5), np.float64),
+        ((4,), np.int8),
+        ((0,), np.float32),
+    ],
+)
 def test_rows_are_taken_as_numpy_takes_them(shape, dtype, rng):
     x = (rng.standard_normal((30, *shape)) * 50).astype(dtype)
     for rows in (np.zeros(0, np.int64), rng.integers(0, 30, 100), np.array([29])):
@@ -87,7 +99,9 @@ def test_rows_are_taken_as_numpy_takes_them(shape, dtype, rng):
     wide = rng.standard_normal((40, 1 << 15))
     np.testing.assert_array_equal(take_rows(wide, np.arange(40)[::-1].copy()), wide[::-1])
     sparse = csr_array(x.reshape(30, -1)) if x.size else csr_array((30, 2))
-    np.testing.assert_array_equal(take_rows(sparse, np.array([4, 4, 0])).toarray(), sparse.toarray()[[4, 4, 0]])
+    np.testing.assert_array_equal(
+        take_rows(sparse, np.array([4, 4, 0])).toarray(), sparse.toarray()[[4, 4, 0]]
+    )
 
 
 def naive(ptr, gid, k, fanout, each):
@@ -118,7 +132,9 @@ def test_samples_equal_those_of_sorted_draws(counts, seed, fanout, each, in_orde
     np.testing.assert_array_equal(at, positions[wanted > 0])
     np.testing.assert_array_equal(far, others[wanted > 0])
     np.testing.assert_array_equal(often, wanted[wanted > 0])
-    np.testing.assert_array_equal(np.diff(bounds), np.bincount(per_group(ptr)[wanted > 0], minlength=len(counts)))
+    np.testing.assert_array_equal(
+        np.diff(bounds), np.bincount(per_group(ptr)[wanted > 0], minlength=len(counts))
+    )
 
     ranks = (at, gid, at, gid, k, True, sample.LAST, np.zeros(0, np.float32))
     low = np.full((len(counts), fanout), sample.LAST)
@@ -133,4 +149,6 @@ def test_samples_equal_those_of_sorted_draws(counts, seed, fanout, each, in_orde
     np.testing.assert_array_equal(kept_at, at[times > 0])
     np.testing.assert_array_equal(kept_far, far[times > 0])
     np.testing.assert_array_equal(often, times[times > 0])
-    np.testing.assert_array_equal(np.diff(less), np.bincount(per_group(bounds)[times > 0], minlength=len(counts)))
+    np.testing.assert_array_equal(
+        np.diff(less), np.bincount(per_group(bounds)[times > 0], minlength=len(counts))
+    )

@@ -1,4 +1,5 @@
 """Memory that is used again, and passes by blocks of rows."""
+
 import gc
 
 import numpy as np
@@ -49,7 +50,9 @@ def test_add_in_place_and_not(rng):
 def test_rowwise_equals_the_function(rng):
     x, y = rng.normal(size=(1 << 12, 40)), rng.normal(size=(1 << 12, 1))
     assert np.array_equal(buffers.rowwise(np.divide)(x, y), x / y)
-    assert np.array_equal(buffers.rowwise(lambda a, axis: a.max(axis=axis))(x, axis=1), x.max(axis=1))
+    assert np.array_equal(
+        buffers.rowwise(lambda a, axis: a.max(axis=axis))(x, axis=1), x.max(axis=1)
+    )
 
 
 def test_release_returns_free_blocks():

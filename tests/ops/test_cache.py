@@ -1,4 +1,5 @@
 """The cache of compiled kernels: which folder it is, what of it is run, and who compiles."""
+
 from __future__ import annotations
 
 import fcntl
@@ -71,8 +72,12 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
 def process(folder: Path, *dtypes: str, umask: str = "022") -> subprocess.Popen[str]:
     """Another process that calls the kernel for some types."""
     code = PROCESS.format(source=SOURCE, dtypes=dtypes)
-    return subprocess.Popen([sys.executable, "-c", code, umask], env={**os.environ, "GRAPHTHETA_CACHE": str(folder)},
-                            stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", code, umask],
+        env={**os.environ, "GRAPHTHETA_CACHE": str(folder)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 def result(started: subprocess.Popen[str]) -> dict[str, int]:
@@ -99,29 +104,42 @@ def files(folder: Path) -> list[Path]:
 # ---- which folder
 
 
-def test_a_given_folder_that_cannot_be_used_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_given_folder_that_cannot_be_used_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("GRAPHTHETA_CACHE", str(tmp_path / "file" / "kernels"))
     forget(monkeypatch)
-    with pytest.raises(ConfigError, match=r"GRAPHTHETA_CACHE = .*is not safe for compiled kernels.*Not a directory.*or unset it$"):
+    with pytest.raises(
+        ConfigError,
+        match=r"GRAPHTHETA_CACHE = .*is not safe for compiled kernels.*Not a directory.*or unset it$",
+    ):
         compiled(SOURCE, "float64", HEADER)(np.ones(5), 5)
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
     monkeypatch.setenv("GRAPHTHETA_CACHE", str(shared))
-    with pytest.raises(ConfigError, match=r"every user can write to .*mode 0777; remedy: chmod go-w .*; use a folder of your own"):
+    with pytest.raises(
+        ConfigError,
+        match=r"every user can write to .*mode 0777; remedy: chmod go-w .*; use a folder of your own",
+    ):
         cache.cache_folder()
 
 
 def test_the_default_folder_is_replaced_by_one_of_the_process_and_the_reason_is_told_once(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.delenv("GRAPHTHETA_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache.cache_folder() == tmp_path / "graphtheta" and not caplog.records
     (tmp_path / "graphtheta").chmod(0o757)
     folders = {cache.cache_folder() for _ in range(3)}
     (message,) = caplog.messages
-    assert "compiled for this run only" in message and "every user can write to" in message and "unset" not in message
+    assert (
+        "compiled for this run only" in message
+        and "every user can write to" in message
+        and "unset" not in message
+    )
     caplog.clear()
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
@@ -139,13 +157,17 @@ def test_the_default_folder_is_replaced_by_one_of_the_process_and_the_reason_is_
     assert folder.is_dir() and folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_relative_folder_is_below_the_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_folder_is_below_the_current_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GRAPHTHETA_CACHE", "kernels")
     assert cache.cache_folder() == tmp_path / "kernels"
 
 
-def test_a_folder_of_another_user_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_of_another_user_is_not_used(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     assert call(monkeypatch) == 1
     folder.chmod(0o755)
     give_away(folder)
@@ -188,10 +210,21 @@ def spoil_link(path: Path) -> None:
     path.symlink_to(path.rename(path.with_suffix(".moved")))
 
 
-@pytest.mark.parametrize(("spoil", "reason"), [(spoil_owner, "belongs to user"), (spoil_mode, "every user can write"),
-                                               (spoil_link, "is a symbolic link")])
-def test_a_file_that_others_could_change_is_replaced(spoil: Callable[[Path], None], reason: str, folder: Path,
-                                                     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (spoil_owner, "belongs to user"),
+        (spoil_mode, "every user can write"),
+        (spoil_link, "is a symbolic link"),
+    ],
+)
+def test_a_file_that_others_could_change_is_replaced(
+    spoil: Callable[[Path], None],
+    reason: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     assert [call(monkeypatch), call(monkeypatch)] == [1, 0]
     (path,) = files(folder)
     spoil(path)
@@ -200,10 +233,25 @@ def test_a_file_that_others_could_change_is_replaced(spoil: Callable[[Path], Non
     assert "compiled again" in message and reason in message and str(path) in message
 
 
-@pytest.mark.parametrize("damage", [lambda x: b"", lambda x: x[:20], lambda x: x[:32], lambda x: x[:-1], lambda x: x + b"0",
-                                    lambda x: x[:1000] + bytes([x[1000] ^ 1]) + x[1001:], lambda x: bytes(len(x)), lambda x: x[32:]])
-def test_a_damaged_file_is_replaced(damage: Callable[[bytes], bytes], folder: Path, monkeypatch: pytest.MonkeyPatch,
-                                    caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda x: b"",
+        lambda x: x[:20],
+        lambda x: x[:32],
+        lambda x: x[:-1],
+        lambda x: x + b"0",
+        lambda x: x[:1000] + bytes([x[1000] ^ 1]) + x[1001:],
+        lambda x: bytes(len(x)),
+        lambda x: x[32:],
+    ],
+)
+def test_a_damaged_file_is_replaced(
+    damage: Callable[[bytes], bytes],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     assert call(monkeypatch) == 1
     (path,) = files(folder)
     whole = path.read_bytes()
@@ -213,7 +261,9 @@ def test_a_damaged_file_is_replaced(damage: Callable[[bytes], bytes], folder: Pa
     assert str(path) in message and "damaged" in message
 
 
-def test_a_file_under_the_name_of_another_is_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_under_the_name_of_another_is_replaced(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Names say what code does: these two give different numbers for the same types."""
     assert call(monkeypatch) == 1
     (right,) = files(folder)
@@ -236,13 +286,18 @@ def test_nothing_that_was_planted_is_run(tmp_path: Path) -> None:
         source = path.with_suffix(".py")
         if not source.exists():
             source.write_text(planted, encoding="utf-8")
-        py_compile.compile(str(source), importlib.util.cache_from_source(str(source)),
-                           invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+        py_compile.compile(
+            str(source),
+            importlib.util.cache_from_source(str(source)),
+            invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+        )
     assert result(process(folder, "float64")) == {"float64": 1}
     assert not mark.exists()
 
 
-def test_a_planted_lock_leaves_what_it_points_to_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_lock_leaves_what_it_points_to_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert call(monkeypatch) == 1
     (lock,) = folder.glob("*.lock")
     lock.unlink()
@@ -255,22 +310,38 @@ def test_a_planted_lock_leaves_what_it_points_to_alone(folder: Path, monkeypatch
 # ---- what a name stands for
 
 
-def test_each_list_of_argument_types_has_a_file_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_list_of_argument_types_has_a_file_of_its_own(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kernel = compiled("@kernel_form\ndef kernel(x, n):\n    n[0] = x.size\n", "float64", HEADER)
     constant = np.ones((2, 2))
     constant.setflags(write=False)
-    given = [np.ones((2, 2)), np.ones((2, 2), np.float32), np.asfortranarray(np.ones((2, 2))), np.ones((4, 4))[::2, ::2], np.ones(4),
-             np.ones((1, 2, 2)), constant]
+    given = [
+        np.ones((2, 2)),
+        np.ones((2, 2), np.float32),
+        np.asfortranarray(np.ones((2, 2))),
+        np.ones((4, 4))[::2, ::2],
+        np.ones(4),
+        np.ones((1, 2, 2)),
+        constant,
+    ]
     for i, x in enumerate(given):
         n = np.zeros(1, np.int64)
         kernel(x, n)
         assert n[0] == x.size and len(files(folder)) == i + 1
 
 
-def test_a_name_follows_from_versions_and_from_all_sources_of_the_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_follows_from_versions_and_from_all_sources_of_the_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = jit.identity("text")
     assert before == jit.identity("text") != jit.identity("other")
-    for where, name in ((jit.numba, "__version__"), (jit.llvmlite, "__version__"), (jit.np, "__version__"), (jit.sys, "version")):
+    for where, name in (
+        (jit.numba, "__version__"),
+        (jit.llvmlite, "__version__"),
+        (jit.np, "__version__"),
+        (jit.sys, "version"),
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(where, name, "0.0.0")
             jit._versions.cache_clear()
@@ -278,7 +349,11 @@ def test_a_name_follows_from_versions_and_from_all_sources_of_the_folder(folder:
     for path in [*Path(jit.__file__).parent.glob("*.py"), *Path(loss.__file__).parent.glob("*.py")]:
         with monkeypatch.context() as patch:
             real = Path.read_text
-            patch.setattr(Path, "read_text", lambda p, *a, changed=path, real=real, **k: real(p, *a, **k) + "#" * (p == changed))
+            patch.setattr(
+                Path,
+                "read_text",
+                lambda p, *a, changed=path, real=real, **k: real(p, *a, **k) + "#" * (p == changed),
+            )
             jit._versions.cache_clear()
             assert jit.identity("text") != before
     jit._versions.cache_clear()
@@ -287,11 +362,21 @@ def test_a_name_follows_from_versions_and_from_all_sources_of_the_folder(folder:
 
 def test_machine_code_depends_on_every_package_of_compiled_functions() -> None:
     ops = Path(jit.__file__).parent.parent
-    compiling = {path.parent for path in ops.rglob("*.py") if re.search(r"^@(jit|njit|numba\.njit)\b", path.read_text("utf-8"), re.M)}
-    assert compiling and compiling <= set(jit.FOLDERS) and all(any(folder.glob("*.py")) for folder in jit.FOLDERS)
+    compiling = {
+        path.parent
+        for path in ops.rglob("*.py")
+        if re.search(r"^@(jit|njit|numba\.njit)\b", path.read_text("utf-8"), re.M)
+    }
+    assert (
+        compiling
+        and compiling <= set(jit.FOLDERS)
+        and all(any(folder.glob("*.py")) for folder in jit.FOLDERS)
+    )
 
 
-def test_functions_of_the_package_are_kept_in_the_same_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_of_the_package_are_kept_in_the_same_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And not where Numba would put them, which is not checked."""
     logits, labels, rows = np.zeros((3, 4), np.float32), np.zeros(3, np.int64), np.arange(3)
     for compiling in (1, 0):
@@ -314,7 +399,10 @@ def test_processes_may_compile_at_once(tmp_path: Path) -> None:
     for again in (False, True):
         found = [result(p) for p in [process(tmp_path, *dtypes) for dtypes in orders]]
         assert sum(max(f.values()) for f in found) == (0 if again else 2)
-    assert len(files(tmp_path)) == 2 and {p.suffix for p in tmp_path.iterdir()} == {cache.SUFFIX, ".lock"}
+    assert len(files(tmp_path)) == 2 and {p.suffix for p in tmp_path.iterdir()} == {
+        cache.SUFFIX,
+        ".lock",
+    }
 
 
 def test_threads_may_compile_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +416,9 @@ def test_threads_may_compile_at_once(folder: Path, monkeypatch: pytest.MonkeyPat
     assert sum(kernel.stats.cache_misses.values()) == 1  # type: ignore[attr-defined]
 
 
-def test_a_thread_that_waits_for_a_file_holds_the_lock_of_the_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_waits_for_a_file_holds_the_lock_of_the_compiler(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else it could wait for the file of a kernel that another thread compiles, which waits for its file."""
     held, take = [], jit.one_at_a_time
 
@@ -340,8 +430,9 @@ def test_a_thread_that_waits_for_a_file_holds_the_lock_of_the_compiler(folder: P
     assert call(monkeypatch) == 1 and held and all(held)
 
 
-def test_without_locks_or_room_on_the_disk_the_run_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch,
-                                                           caplog: pytest.LogCaptureFixture) -> None:
+def test_without_locks_or_room_on_the_disk_the_run_goes_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def fails(*args: object) -> None:
         raise OSError("not today")
 
@@ -349,5 +440,8 @@ def test_without_locks_or_room_on_the_disk_the_run_goes_on(folder: Path, monkeyp
         patch.setattr(fcntl, "flock", fails)
         patch.setattr(private, "write", fails)
         assert [call(monkeypatch), call(monkeypatch)] == [1, 1]
-    assert all("cannot be cached" in m and "not today" in m for m in caplog.messages) and caplog.records[0].levelno == logging.WARNING
+    assert (
+        all("cannot be cached" in m and "not today" in m for m in caplog.messages)
+        and caplog.records[0].levelno == logging.WARNING
+    )
     assert [call(monkeypatch), call(monkeypatch)] == [1, 0]

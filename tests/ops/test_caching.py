@@ -1,4 +1,5 @@
 """The compiled policies against plain ones, and Belady's against the best that any cache can do."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -14,7 +15,13 @@ from graphtheta.engine.store.memory import MemoryColumn
 from graphtheta.engine.store.slots import Slots
 from graphtheta.train.reuse.caching.registry import CACHE_POLICIES
 
-PLAIN: dict[str, Any] = {"fifo": Plain, "lru": PlainLru, "lfu": PlainLfu, "clock": PlainClock, "s3-fifo": PlainS3}
+PLAIN: dict[str, Any] = {
+    "fifo": Plain,
+    "lru": PlainLru,
+    "lfu": PlainLfu,
+    "clock": PlainClock,
+    "s3-fifo": PlainS3,
+}
 VALUES = np.arange(120.0).reshape(40, 3)
 BATCHES = st.lists(st.lists(st.integers(0, 39), max_size=15, unique=True), max_size=25)
 
@@ -37,7 +44,9 @@ def read(policy: CachePolicy | None, capacity: int, batches: list[list[int]]) ->
 
 @settings(max_examples=40, deadline=None)
 @given(batches=BATCHES, capacity=st.integers(1, 50))
-def test_policies_equal_plain_ones_and_none_beats_belady(batches: list[list[int]], capacity: int) -> None:
+def test_policies_equal_plain_ones_and_none_beats_belady(
+    batches: list[list[int]], capacity: int
+) -> None:
     best = sum(read(CACHE_POLICIES["belady"](capacity), capacity, batches))  # type: ignore[call-arg]
     assert best == most_hits(batches, capacity)
     for name, plain in PLAIN.items():
@@ -52,7 +61,10 @@ def test_an_empty_cache_holds_nothing() -> None:
 
 
 def test_a_row_that_two_reads_miss_is_stored_once() -> None:
-    cache, keys = RowCache(4, CACHE_POLICIES["lru"](4), Slots(4, {"x": MemoryColumn(VALUES)})), np.array([3, 5])  # type: ignore[call-arg]
+    cache, keys = (
+        RowCache(4, CACHE_POLICIES["lru"](4), Slots(4, {"x": MemoryColumn(VALUES)})),
+        np.array([3, 5]),
+    )  # type: ignore[call-arg]
     for _ in range(2):
         assert not len(cache.look_up(keys).at)
     for _ in range(2):

@@ -1,4 +1,5 @@
 """The parts of the generator of kernels, each by itself, and the registries of lowerings."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -34,7 +35,17 @@ def phase_of(gather, sums="sum"):
 
 
 def variant(mode, wanted=(), **keys):
-    return Variant(mode, False, keys.pop("training", True), False, frozenset(), frozenset(wanted), (("",), ()), "float64", **keys)
+    return Variant(
+        mode,
+        False,
+        keys.pop("training", True),
+        False,
+        frozenset(),
+        frozenset(wanted),
+        (("",), ()),
+        "float64",
+        **keys,
+    )
 
 
 def whole(shape):
@@ -46,7 +57,12 @@ def whole(shape):
 
 
 def test_slices_cover_a_value_along_its_last_axis():
-    assert [(c.at.tolist(), c.active) for c in slices((2, 3), 2)] == [([0, 1], 2), ([2], 1), ([3, 4], 2), ([5], 1)]
+    assert [(c.at.tolist(), c.active) for c in slices((2, 3), 2)] == [
+        ([0, 1], 2),
+        ([2], 1),
+        ([3, 4], 2),
+        ([5], 1),
+    ]
     assert [c.at.tolist() for c in slices((3, 1), 8)] == [[0, 1, 2]]
 
 
@@ -65,7 +81,11 @@ def test_lines_go_to_their_section_with_its_depth():
         source.put("two")
     with source.block("for i in y:"):
         pass
-    assert source.sections["edge"] == [" " * 12 + "one", " " * 12 + "for i in y:", " " * 16 + "pass"]
+    assert source.sections["edge"] == [
+        " " * 12 + "one",
+        " " * 12 + "for i in y:",
+        " " * 16 + "pass",
+    ]
     assert source.sections["row"] == [" " * 8 + "if x:", " " * 12 + "two"]
 
 
@@ -84,8 +104,14 @@ def test_register_buffers_are_assigned_first_and_added_to_later():
     made.add(first, "x")
     made.add(first, "y")
     made.fill_up()
-    assert [line.strip() for line in source.sections["edge"]] == ["t_0 = x", "t_0 = t_0 + y", "t_1 = single(ZERO)"]
-    assert made.get(second) == "t_1" and made.get(first.through(np.array([4, 4, 4]))) == "lane(t_1, 1)"
+    assert [line.strip() for line in source.sections["edge"]] == [
+        "t_0 = x",
+        "t_0 = t_0 + y",
+        "t_1 = single(ZERO)",
+    ]
+    assert (
+        made.get(second) == "t_1" and made.get(first.through(np.array([4, 4, 4]))) == "lane(t_1, 1)"
+    )
 
 
 def test_register_buffers_of_wide_values_are_in_memory():
@@ -110,17 +136,23 @@ def test_dropout_outside_of_training_is_its_argument():
     phase = phase_of(lambda e: gt.dropout(e.src.s, 0.5))
     values = values_of(phase, variant("forward", training=False))
     text = values.text(phase.message[0], whole((2,)))
-    assert values.is_alias(phase.message[0]) and values.source.sections["edge"][0].strip() == f"{text} = load2(src0, sr, 0)"
+    assert (
+        values.is_alias(phase.message[0])
+        and values.source.sections["edge"][0].strip() == f"{text} = load2(src0, sr, 0)"
+    )
 
 
-@pytest.mark.parametrize("gather, mode, saved", [
-    (lambda e: e.src.s * e.dst.s, "forward", []),
-    (lambda e: gt.exp(e.src.s + e.dst.s), "forward", []),
-    (lambda e: gt.exp(e.src.s + e.dst.s), "receiver", ["exp"]),
-    (lambda e: gt.square(e.src.s + e.dst.s) + (e.src.s + e.dst.s), "forward", ["add"]),
-    (lambda e: (e.src.z * e.dst.z).sum(-1), "forward", ["sum"]),
-    (lambda e: gt.reshape(e.src.z, 6), "forward", []),
-])
+@pytest.mark.parametrize(
+    "gather, mode, saved",
+    [
+        (lambda e: e.src.s * e.dst.s, "forward", []),
+        (lambda e: gt.exp(e.src.s + e.dst.s), "forward", []),
+        (lambda e: gt.exp(e.src.s + e.dst.s), "receiver", ["exp"]),
+        (lambda e: gt.square(e.src.s + e.dst.s) + (e.src.s + e.dst.s), "forward", ["add"]),
+        (lambda e: (e.src.z * e.dst.z).sum(-1), "forward", ["sum"]),
+        (lambda e: gt.reshape(e.src.z, 6), "forward", []),
+    ],
+)
 def test_what_is_saved(gather, mode, saved):
     """What is costly to have again, used twice, or has no text of its own."""
     phase = phase_of(gather)
@@ -135,7 +167,9 @@ def test_gradients_go_where_they_are_wanted_only():
     gradients = Gradients(Registers(values.source, values))
     gradients.add(phase.message[0], (2,), lambda p: "G")
     gradients.backpropagate()
-    assert [line.strip() for line in values.source.sections["edge"] if "sum_gsrc" in line] == ["sum_gsrc0_0 = sum_gsrc0_0 + (G * v_1)"]
+    assert [line.strip() for line in values.source.sections["edge"] if "sum_gsrc" in line] == [
+        "sum_gsrc0_0 = sum_gsrc0_0 + (G * v_1)"
+    ]
     assert "gdst1" not in values.source.arguments
 
 
@@ -150,11 +184,19 @@ def test_a_kernel_is_the_same_text_every_time():
 
 
 def test_every_operation_of_gather_has_a_form_or_a_lowering():
-    ours = [p for p in PRIMITIVES.values() if p.rowwise and p.forward.__module__.startswith("graphtheta.")]
-    missing = {p.name for p in ours if p.scalar is None and p not in LOWERINGS and not p.traits.structural}
+    ours = [
+        p
+        for p in PRIMITIVES.values()
+        if p.rowwise and p.forward.__module__.startswith("graphtheta.")
+    ]
+    missing = {
+        p.name for p in ours if p.scalar is None and p not in LOWERINGS and not p.traits.structural
+    }
     # the planner replaces it before a kernel is generated
     assert missing == {"edge_softmax"}
-    assert not {p.name for p in ours if p.scalar is not None and (p in LOWERINGS or p.traits.structural)}
+    assert not {
+        p.name for p in ours if p.scalar is not None and (p in LOWERINGS or p.traits.structural)
+    }
 
 
 def test_an_operation_is_known_by_what_it_declares_and_not_by_its_name():
@@ -167,7 +209,9 @@ def test_an_operation_is_known_by_what_it_declares_and_not_by_its_name():
         assert "test_declared, which has no compiled form" in unsupported(use())
         phase = use(traits=Traits(structural=True))
         assert not unsupported(phase)
-        assert isinstance(lowering_of(next(e for e in phase.order if e.traits.structural)), Structural)
+        assert isinstance(
+            lowering_of(next(e for e in phase.order if e.traits.structural)), Structural
+        )
     finally:
         del PRIMITIVES["test_declared"]
 
@@ -177,14 +221,22 @@ def test_every_aggregator_has_a_lowering_that_reads_and_writes_its_columns():
         assert aggregate_of(aggregator) is not None
         with Tracer() as tracer:
             score = tracer.leaf("src", "s", (2,), F)
-            parts = [score, tracer.leaf("src", "z", (2, 3), F)] if aggregator.name == "softmax-sum" else [score]
+            parts = (
+                [score, tracer.leaf("src", "z", (2, 3), F)]
+                if aggregator.name == "softmax-sum"
+                else [score]
+            )
         phase = Phase({"": parts}, {"": aggregator}, {})
         state = aggregator.start(1, [e.dims for e in parts], F)
         total = aggregator.finish(state)
         forward = generate(phase, variant("forward"))
-        assert {name.removeprefix("state__") for name in forward.arguments if name.startswith("state_")} == state.keys()
+        assert {
+            name.removeprefix("state__") for name in forward.arguments if name.startswith("state_")
+        } == state.keys()
         sender = generate(phase, variant("sender", {("src", "s"), ("src", "z")}))
-        read = {name.removeprefix("spread__") for name in sender.arguments if name.startswith("spread_")}
+        read = {
+            name.removeprefix("spread__") for name in sender.arguments if name.startswith("spread_")
+        }
         assert read == aggregator.backward_state(state, total, total).keys()
 
 
@@ -194,11 +246,27 @@ def test_an_aggregator_derived_from_a_built_in_one_does_not_inherit_its_lowering
 
     with Tracer() as tracer:
         phase = Phase({"": [tracer.leaf("src", "s", (2,), F)]}, {"": Mine()}, {})
-    assert unsupported(phase) == "its sum is mine, which has no compiled form; sum, mean, max, min, var, std, median and TopK have one"
+    assert (
+        unsupported(phase)
+        == "its sum is mine, which has no compiled form; sum, mean, max, min, var, std, median and TopK have one"
+    )
 
 
 def test_scalar_forms_may_call_what_kernels_have():
     softmax = {"raised", "softmax_weight", "softmax_share", "unless_dropped", "unless_one"}
-    assert lane_math.FUNCTIONS.keys() - softmax | {"power", "single", "where", "less", "less_equal", "equal", "as_float", "as_int32",
-                                                     "as_int64"} == header.FUNCTIONS
+    assert (
+        lane_math.FUNCTIONS.keys() - softmax
+        | {
+            "power",
+            "single",
+            "where",
+            "less",
+            "less_equal",
+            "equal",
+            "as_float",
+            "as_int32",
+            "as_int64",
+        }
+        == header.FUNCTIONS
+    )
     assert element.FUNCTIONS < header.FUNCTIONS

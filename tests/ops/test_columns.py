@@ -1,4 +1,5 @@
 """Sums over rows and gradients through them: the numbers of NumPy, on any number of threads."""
+
 import numpy as np
 import pytest
 
@@ -27,9 +28,14 @@ def test_the_numbers_of_numpy(shape, dtype, marked):
     mean, shift, slope = (rng.normal(size=shape[1:]).astype(dtype) for _ in range(3))
     counted = rng.random(len(x)) < 0.7 if marked else None
     rows = x if counted is None else x[counted]
-    close = {"rtol": 1e-5 if dtype == "float32" else 1e-12, "atol": 1e-5 if dtype == "float32" else 1e-11}
+    close = {
+        "rtol": 1e-5 if dtype == "float32" else 1e-12,
+        "atol": 1e-5 if dtype == "float32" else 1e-11,
+    }
     np.testing.assert_allclose(row_sums(x, counted), rows.sum(axis=0, dtype=np.float64), rtol=1e-12)
-    np.testing.assert_allclose(row_sums(x, counted, mean), np.square(rows - mean).sum(axis=0, dtype=np.float64), **close)
+    np.testing.assert_allclose(
+        row_sums(x, counted, mean), np.square(rows - mean).sum(axis=0, dtype=np.float64), **close
+    )
     through = shift + (x - mean) * slope
     if counted is not None:
         through[~counted] = 0

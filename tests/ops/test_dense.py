@@ -11,7 +11,10 @@ from graphtheta.ops.parallel.pool import set_threads, threads
 SPACE = RowSpace(np.arange(4))
 
 
-@pytest.mark.parametrize(("shape", "w"), [((3,), (3,)), ((3,), (3, 2)), ((2, 3), (3, 2)), ((2, 3), (3, 5, 2)), ((3,), (3, 0))])
+@pytest.mark.parametrize(
+    ("shape", "w"),
+    [((3,), (3,)), ((3,), (3, 2)), ((2, 3), (3, 2)), ((2, 3), (3, 5, 2)), ((3,), (3, 0))],
+)
 def test_matmul_contracts_last_with_first(rng, shape, w):
     x, w = rng.normal(size=(4, *shape)), rng.normal(size=w)
     out = matmul(Var(x, SPACE), Parameter(w))
@@ -36,9 +39,17 @@ def test_matmul_of_sparse_rows_equals_dense(rng, dtype):
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_products_do_not_depend_on_the_number_of_threads(rng, sparse):
-    x, w = rng.normal(size=(70_000, 6)).astype(np.float32), Parameter(rng.normal(size=(6, 5)).astype(np.float32))
+    x, w = (
+        rng.normal(size=(70_000, 6)).astype(np.float32),
+        Parameter(rng.normal(size=(6, 5)).astype(np.float32)),
+    )
     x[rng.random(x.shape) < 0.5] = 0
-    rows, g, many, results = RowSpace(np.arange(len(x))), rng.normal(size=(len(x), 5)), threads(), []
+    rows, g, many, results = (
+        RowSpace(np.arange(len(x))),
+        rng.normal(size=(len(x), 5)),
+        threads(),
+        [],
+    )
     try:
         for n in (1, min(2, many)):
             set_threads(n)

@@ -1,4 +1,5 @@
 """Draws of positions against the straightforward forms, and how often they choose each edge."""
+
 from __future__ import annotations
 
 from itertools import combinations, pairwise
@@ -14,22 +15,39 @@ from graphtheta.ops.kernels.sampling import draw
 NONE, MAX32 = np.zeros(0, np.int32), (1 << 31) - 1
 
 
-def drawn(counts, ids, k, replace, order=NONE, position=NONE, degree=None, edges=NONE, others=None, step=0):
+def drawn(
+    counts, ids, k, replace, order=NONE, position=NONE, degree=None, edges=NONE, others=None, step=0
+):
     """For each row the chosen edges with their weights."""
     ptr = np.append(0, np.cumsum(counts)).astype(np.int64)
     bounds = draw.room(ptr[:-1], ptr[1:], k)
     others = np.arange(ptr[-1], dtype=np.int32) if others is None else others
-    out = bounds, np.empty(len(counts), np.int64), *(np.empty(bounds[-1], t) for t in (np.int32, np.int32, np.float64))
-    rows = np.arange(len(counts)), np.asarray(ids, np.int64), np.zeros(0, np.int64) if degree is None else np.asarray(degree, np.int64)
+    out = (
+        bounds,
+        np.empty(len(counts), np.int64),
+        *(np.empty(bounds[-1], t) for t in (np.int32, np.int32, np.float64)),
+    )
+    rows = (
+        np.arange(len(counts)),
+        np.asarray(ids, np.int64),
+        np.zeros(0, np.int64) if degree is None else np.asarray(degree, np.int64),
+    )
     at = edges[order] if len(edges) else order
     listed = np.stack((at, others[order]), axis=1) if len(order) else np.zeros((0, 2), np.int32)
     groups, half = (ptr[:-1], ptr[1:], edges, others), len(counts) // 2
     # of one view
     keys, views = np.array([key(3, step)], np.uint64), np.array([0, len(counts)])
     parts = (0, half), (half, len(counts))
-    ends = [draw.choose(groups, (listed, position), rows, keys, views, k, replace, out, *part) for part in parts]
-    lists = [np.concatenate([x[: ends[0]], x[bounds[half]: ends[1]]]) for x in out[2:]]
-    return list(zip(*(np.split(x, np.cumsum(out[1])[:-1]) for x in lists), strict=True)) if counts else []
+    ends = [
+        draw.choose(groups, (listed, position), rows, keys, views, k, replace, out, *part)
+        for part in parts
+    ]
+    lists = [np.concatenate([x[: ends[0]], x[bounds[half] : ends[1]]]) for x in out[2:]]
+    return (
+        list(zip(*(np.split(x, np.cumsum(out[1])[:-1]) for x in lists), strict=True))
+        if counts
+        else []
+    )
 
 
 def below(h, j, d):
@@ -54,8 +72,13 @@ def naive(node, d, k, replace, step):
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.lists(st.integers(0, 5) | st.just(70), max_size=6), st.integers(1, 9) | st.just(40), st.booleans(), st.integers(0, 99),
-       st.integers(1, 4))
+@given(
+    st.lists(st.integers(0, 5) | st.just(70), max_size=6),
+    st.integers(1, 9) | st.just(40),
+    st.booleans(),
+    st.integers(0, 99),
+    st.integers(1, 4),
+)
 def test_edges_spread_over_workers_are_drawn_as_on_one(counts, k, replace, seed, workers):
     """Each edge keeps its position, wherever it is and in whatever order."""
     rng = np.random.default_rng(seed)
@@ -66,13 +89,17 @@ def test_edges_spread_over_workers_are_drawn_as_on_one(counts, k, replace, seed,
         positions = [np.flatnonzero(s == worker).astype(np.int32) for s in share]
         here = [len(x) for x in positions]
         # stored in another order, under positions of the block
-        order = np.concatenate([NONE, *(sum(here[:g]) + rng.permutation(n) for g, n in enumerate(here))]).astype(np.int32)
+        order = np.concatenate(
+            [NONE, *(sum(here[:g]) + rng.permutation(n) for g, n in enumerate(here))]
+        ).astype(np.int32)
         edges = rng.permutation(sum(here)).astype(np.int32)
         position = np.concatenate([NONE, *positions])
         others = (7 * edges + 1).astype(np.int32)
         by_edge = np.empty(len(edges), np.int64)
         by_edge[edges[order]] = position
-        for g, (at, far, weight) in enumerate(drawn(here, ids, k, replace, order, position, counts, edges, others, seed)):
+        for g, (at, far, weight) in enumerate(
+            drawn(here, ids, k, replace, order, position, counts, edges, others, seed)
+        ):
             np.testing.assert_array_equal(far, 7 * at + 1)
             found[g][by_edge[at]] += weight
     for d, node, weight in zip(counts, ids, found, strict=True):
@@ -81,12 +108,18 @@ def test_edges_spread_over_workers_are_drawn_as_on_one(counts, k, replace, seed,
 
 
 def test_draws_of_large_rows_are_below_their_degree():
-    (found,) = drawn([3], [5], 64, True, position=np.array([0, 5, MAX32 - 1], np.int32), degree=[MAX32])
+    (found,) = drawn(
+        [3], [5], 64, True, position=np.array([0, 5, MAX32 - 1], np.int32), degree=[MAX32]
+    )
     h = bits(key(3, 0), np.array([5]), 64)[0]
-    assert set(found[0]) == {0, 1, 2} & {e for e, x in enumerate((0, 5, MAX32 - 1)) if x in {below(h, j, MAX32) for j in range(64)}}
+    assert set(found[0]) == {0, 1, 2} & {
+        e for e, x in enumerate((0, 5, MAX32 - 1)) if x in {below(h, j, MAX32) for j in range(64)}
+    }
 
 
-@pytest.mark.parametrize("d, k, replace", [(7, 3, False), (7, 3, True), (40, 6, False), (9, 8, False)])
+@pytest.mark.parametrize(
+    "d, k, replace", [(7, 3, False), (7, 3, True), (40, 6, False), (9, 8, False)]
+)
 def test_single_and_pair_inclusion_are_uniform(d, k, replace):
     """Chi-square statistics of single edges and of pairs lie within five deviations of their means."""
     n = 4000

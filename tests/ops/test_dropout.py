@@ -107,4 +107,6 @@ def test_dropout_inside_gather_reads_edge_ids_and_the_key():
     x = np.ones((200, 3), np.float32)
     forward = PRIMITIVES["dropout"].forward
     assert forward(x, GID, None, **first.static) is x
-    assert not np.array_equal(forward(x, GID, 5, **first.static), forward(x, GID, np.array(5, np.uint64), **second.static))
+    assert not np.array_equal(
+        forward(x, GID, 5, **first.static), forward(x, GID, np.array(5, np.uint64), **second.static)
+    )

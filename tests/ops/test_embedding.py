@@ -1,4 +1,5 @@
 """Rows of tables: gradients, what is refused, and integers as compiled loops read them."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -16,7 +17,11 @@ from graphtheta.ops.edge.codegen.variant import Variant
 
 SPACE = RowSpace(np.arange(4))
 NODES = {"z": ((4,), np.float32, True), "kind": ((), np.int32, False)}
-EDGES = {"type": ((), np.int64, False), "pair": ((2,), np.int32, False), "size": ((), np.float32, False)}
+EDGES = {
+    "type": ((), np.int64, False),
+    "pair": ((2,), np.int32, False),
+    "size": ((), np.float32, False),
+}
 
 
 def phase_of(gather, sum="sum"):
@@ -25,7 +30,9 @@ def phase_of(gather, sum="sum"):
 
 
 def table(*shape):
-    return Parameter(np.random.default_rng(0).standard_normal(shape).astype(np.float32), name="codes")
+    return Parameter(
+        np.random.default_rng(0).standard_normal(shape).astype(np.float32), name="codes"
+    )
 
 
 def test_repeated_rows_add_up():
@@ -46,7 +53,10 @@ def test_an_index_out_of_range_is_refused(index):
 
 
 def test_floats_are_refused():
-    with pytest.raises(UserFunctionError, match=r"by an integer value, such as a column of gt.Graph\(.*edge_columns"):
+    with pytest.raises(
+        UserFunctionError,
+        match=r"by an integer value, such as a column of gt.Graph\(.*edge_columns",
+    ):
         embedding(table(3, 2), Var(np.ones(4), SPACE))
 
 
@@ -63,8 +73,15 @@ def test_integers_pass_no_gradient_on():
 
 
 def test_integer_expressions_require_no_gradient():
-    phase = phase_of(lambda e: (e.src.z * gt.cast(e.src.z[..., 0], "int64"), {"level": gt.cast(e.src.z[..., 0], "int64")}))
-    assert {e.dtype.kind: e.requires_grad for e in phase.order if e.rows and e.dtype.kind == "i"} == {"i": False}
+    phase = phase_of(
+        lambda e: (
+            e.src.z * gt.cast(e.src.z[..., 0], "int64"),
+            {"level": gt.cast(e.src.z[..., 0], "int64")},
+        )
+    )
+    assert {
+        e.dtype.kind: e.requires_grad for e in phase.order if e.rows and e.dtype.kind == "i"
+    } == {"i": False}
     assert phase.message[0].requires_grad and phase.dtype == np.float32
 
 
@@ -76,7 +93,9 @@ SELECTIONS = {
     "of a node": lambda e: embedding(table(4, 4), e.src.kind),
     "of a pair": lambda e: embedding(table(4, 4), e.pair[..., 0]),
     "both of a pair": lambda e: gt.flatten(embedding(table(4, 2), e.pair[..., ::-1])),
-    "in another shape": lambda e: gt.flatten(embedding(table(4, 4), gt.reshape(e.pair, 2, 1)[..., :1, :])),
+    "in another shape": lambda e: gt.flatten(
+        embedding(table(4, 4), gt.reshape(e.pair, 2, 1)[..., :1, :])
+    ),
     "as a number": lambda e: e.size * e.type * e.pair[..., 1] * e.src.kind,
 }
 
@@ -84,17 +103,35 @@ SELECTIONS = {
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_columns_and_their_parts_are_fused(name):
     assert not unsupported(phase_of(lambda e: e.src.z * SELECTIONS[name](e)))
-    assert not unsupported(phase_of(lambda e: (e.src.z * SELECTIONS[name](e), {"t": e.type, "p": e.pair[..., 1]})))
+    assert not unsupported(
+        phase_of(lambda e: (e.src.z * SELECTIONS[name](e), {"t": e.type, "p": e.pair[..., 1]}))
+    )
 
 
-@pytest.mark.parametrize("index", [lambda e: e.type * 2, lambda e: e.type + e.src.kind, lambda e: gt.cast(e.size, "int64"),
-                                   lambda e: gt.where(e.size > 1, e.type, e.src.kind - 1), lambda e: (e.pair * e.type)[..., 0]])
+@pytest.mark.parametrize(
+    "index",
+    [
+        lambda e: e.type * 2,
+        lambda e: e.type + e.src.kind,
+        lambda e: gt.cast(e.size, "int64"),
+        lambda e: gt.where(e.size > 1, e.type, e.src.kind - 1),
+        lambda e: (e.pair * e.type)[..., 0],
+    ],
+)
 def test_integers_that_are_computed_are_fused(index):
-    assert not unsupported(phase_of(lambda e: (e.src.z * embedding(table(4, 4), index(e)), {"new": index(e)})))
+    assert not unsupported(
+        phase_of(lambda e: (e.src.z * embedding(table(4, 4), index(e)), {"new": index(e)}))
+    )
 
 
-@pytest.mark.parametrize("index", [lambda e: e.pair.sum(-1), lambda e: gt.cast(e.size, "int16"),
-                                   lambda e: gt.concat([e.pair, e.pair])[..., 3]])
+@pytest.mark.parametrize(
+    "index",
+    [
+        lambda e: e.pair.sum(-1),
+        lambda e: gt.cast(e.size, "int16"),
+        lambda e: gt.concat([e.pair, e.pair])[..., 3],
+    ],
+)
 def test_other_integers_are_not(index):
     assert "computes" in unsupported(phase_of(lambda e: e.src.z * embedding(table(4, 4), index(e))))
     assert "computes" in unsupported(phase_of(lambda e: (e.src.z, {"new": index(e)})))
@@ -102,8 +139,14 @@ def test_other_integers_are_not(index):
 
 def test_no_integer_is_kept_among_floats():
     """From the pass by receivers to that by senders; it would be rounded."""
-    phase = phase_of(lambda e: e.src.z * embedding(table(4, 4), e.pair[..., 0]) * gt.sigmoid(e.src.z.sum(-1) * e.size))
-    sender = Variant("sender", False, True, False, frozenset(), frozenset({("src", "z")}), (("",), ()), "float32")
+    phase = phase_of(
+        lambda e: (
+            e.src.z * embedding(table(4, 4), e.pair[..., 0]) * gt.sigmoid(e.src.z.sum(-1) * e.size)
+        )
+    )
+    sender = Variant(
+        "sender", False, True, False, frozenset(), frozenset({("src", "z")}), (("",), ()), "float32"
+    )
     saved = residuals_of(phase, sender)
     assert saved and all(phase.order[n].dtype.kind == "f" for _, n in saved)
 
@@ -111,12 +154,17 @@ def test_no_integer_is_kept_among_floats():
 def passed(phase, index, weights, z):
     """Totals of a phase and the gradient of its table, over edges from each row to itself."""
     n = len(index)
-    rows, columns = np.arange(n, dtype=np.int32), Columns({"z": z}, {}, {"type": index}, frozenset(), {0: weights})
+    rows, columns = (
+        np.arange(n, dtype=np.int32),
+        Columns({"z": z}, {}, {"type": index}, frozenset(), {0: weights}),
+    )
     lists = EdgeLists(np.arange(n + 1), rows, rows, rows, None, 0, 0, 0, None)
     states = {"": {"sum": np.zeros_like(z)}}
     fused.forward(phase, columns, lists, np.arange(n), states, {})
     grads = Columns({}, {}, {}, frozenset(), {0: np.zeros_like(weights.value)})
-    fused.backward(phase, columns, lists, None, np.arange(n), {"": {"g": np.ones_like(z)}}, {}, grads)
+    fused.backward(
+        phase, columns, lists, None, np.arange(n), {"": {"g": np.ones_like(z)}}, {}, grads
+    )
     return states[""]["sum"], grads.operands[0]
 
 
@@ -126,7 +174,11 @@ def passed(phase, index, weights, z):
 def test_large_tables_share_the_memory_of_their_gradients(most, dtype, monkeypatch):
     """As many partial sums as fit, the numbers the same."""
     rng, made = np.random.default_rng(0), []
-    weights, z, index = table(40, 4), rng.standard_normal((300, 4)).astype(np.float32), rng.integers(0, 40, 300).astype(dtype)
+    weights, z, index = (
+        table(40, 4),
+        rng.standard_normal((300, 4)).astype(np.float32),
+        rng.integers(0, 40, 300).astype(dtype),
+    )
     phase = phase_of(lambda e: e.src.z * embedding(weights, e.type))
     monkeypatch.setattr(edges, "EDGES_PER_BLOCK", 16)
     monkeypatch.setattr(fused, "MOST_PARTIAL", most)
@@ -144,10 +196,16 @@ def test_large_tables_share_the_memory_of_their_gradients(most, dtype, monkeypat
 def test_compiled_loops_name_what_they_cannot_look_up():
     weights, z = table(3, 4), np.ones((5, 4), np.float32)
     phase = phase_of(lambda e: e.src.z * embedding(weights, e.type))
-    with pytest.raises(ShapeError, match=r"edge.type holds numbers from 0 to 3; expected 0 to 2, the rows of the table codes"):
+    with pytest.raises(
+        ShapeError,
+        match=r"edge.type holds numbers from 0 to 3; expected 0 to 2, the rows of the table codes",
+    ):
         passed(phase, np.array([0, 1, 2, 3, 0]), weights, z)
     phase = phase_of(lambda e: e.src.z * embedding(weights, e.type + e.type))
-    with pytest.raises(ShapeError, match=r"add\(edge.type, edge.type\) holds numbers outside of 0 to 2, the rows of the table codes"):
+    with pytest.raises(
+        ShapeError,
+        match=r"add\(edge.type, edge.type\) holds numbers outside of 0 to 2, the rows of the table codes",
+    ):
         passed(phase, np.array([0, 1, 2, 3, 0]), weights, z)
 
 
@@ -158,7 +216,9 @@ TABLES = {"z": ((3, 4), np.float32, True)}
 
 def own(e):
     """One row of each table, and all rows: gradients of both are added up."""
-    return embedding(e.src.z, e.type) * e.dst.z.sum(-2) + e.src.z.sum(-2) * embedding(e.dst.z, e.type)
+    return embedding(e.src.z, e.type) * e.dst.z.sum(-2) + e.src.z.sum(-2) * embedding(
+        e.dst.z, e.type
+    )
 
 
 def test_each_row_has_a_table_of_its_own():
@@ -173,11 +233,15 @@ def test_each_row_has_a_table_of_its_own():
 
 def test_a_table_that_rows_have_is_a_column_with_one_number_for_each_row():
     z, pair = Var(np.zeros((4, 3, 2)), SPACE), Var(np.zeros((4, 2), int), SPACE)
-    with pytest.raises(ShapeError, match=r"a table with rows is \[rows, k, ...\] and its index \[rows\]"):
+    with pytest.raises(
+        ShapeError, match=r"a table with rows is \[rows, k, ...\] and its index \[rows\]"
+    ):
         embedding(z, pair)
     with pytest.raises(ShapeError, match="holds numbers from 0 to 3; expected 0 to 2"):
         embedding(z, Var(np.arange(4), SPACE))
-    with pytest.raises(UserFunctionError, match=r"the table .* is computed on the edge; return it from transform"):
+    with pytest.raises(
+        UserFunctionError, match=r"the table .* is computed on the edge; return it from transform"
+    ):
         trace(lambda e: embedding(e.src.z * 2, e.type), TABLES, EDGES, "sum", "Mine")
 
 
@@ -196,8 +260,21 @@ def test_compiled_loops_read_one_row_of_a_table(monkeypatch):
     columns = Columns({"z": z}, {"z": z}, {"type": code}, frozenset(), {})
     rows, none = np.arange(n, dtype=np.int32), np.zeros(0, np.int32)
     into = EdgeLists(np.searchsorted(dst, np.arange(n + 1)), rows, src, none, None, 0, 0, 0, None)
-    out_of = EdgeLists(np.searchsorted(src[order], np.arange(n + 1)), rows, dst[order].astype(np.int32), order, None, 0, 0, 0, None)
-    states, g = {"": {"sum": np.zeros((n, 4), np.float32)}}, rng.standard_normal((n, 4)).astype(np.float32)
+    out_of = EdgeLists(
+        np.searchsorted(src[order], np.arange(n + 1)),
+        rows,
+        dst[order].astype(np.int32),
+        order,
+        None,
+        0,
+        0,
+        0,
+        None,
+    )
+    states, g = (
+        {"": {"sum": np.zeros((n, 4), np.float32)}},
+        rng.standard_normal((n, 4)).astype(np.float32),
+    )
     fused.forward(phase, columns, into, np.arange(m), states, {})
     one, whole, one_dst, whole_dst = z[src, code], z.sum(1)[src], z[dst, code], z.sum(1)[dst]
     expected = np.zeros((n, 4))
@@ -205,7 +282,10 @@ def test_compiled_loops_read_one_row_of_a_table(monkeypatch):
     np.testing.assert_allclose(states[""]["sum"], expected, rtol=1e-4, atol=1e-4)
     grads = Columns({"z": np.zeros_like(z)}, {"z": np.zeros_like(z)}, {}, frozenset(), {})
     fused.backward(phase, columns, into, out_of, np.arange(m), {"": {"g": g}}, {}, grads)
-    for end, chosen, all_rows, got in ((src, whole_dst, one_dst, grads.src["z"]), (dst, whole, one, grads.dst["z"])):
+    for end, chosen, all_rows, got in (
+        (src, whole_dst, one_dst, grads.src["z"]),
+        (dst, whole, one, grads.dst["z"]),
+    ):
         expected = np.zeros((n, 3, 4))
         np.add.at(expected, (end, code), g[dst] * chosen)
         np.add.at(expected, end, (g[dst] * all_rows)[:, None])
@@ -218,5 +298,8 @@ def test_compiled_loops_name_a_row_that_a_table_lacks():
     rows = np.arange(4, dtype=np.int32)
     columns = Columns({"z": np.ones((4, 3, 4), np.float32)}, {}, {"type": rows}, frozenset(), {})
     lists = EdgeLists(np.arange(5), rows, rows, rows, None, 0, 0, 0, None)
-    with pytest.raises(ShapeError, match=r"edge.type holds numbers from 0 to 3; expected 0 to 2, the rows of the table"):
+    with pytest.raises(
+        ShapeError,
+        match=r"edge.type holds numbers from 0 to 3; expected 0 to 2, the rows of the table",
+    ):
         fused.forward(phase, columns, lists, rows, {"": {"sum": np.zeros((4, 4), np.float32)}}, {})

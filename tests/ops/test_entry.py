@@ -1,4 +1,5 @@
 """Reads without a look for negative indices."""
+
 from __future__ import annotations
 
 import numba
@@ -8,7 +9,9 @@ import pytest
 from graphtheta.ops.compile.entry import entry
 
 
-@pytest.mark.parametrize("array", [np.arange(9, dtype=np.int32), np.arange(9.0)[::2], np.arange(9) % 2 == 0])
+@pytest.mark.parametrize(
+    "array", [np.arange(9, dtype=np.int32), np.arange(9.0)[::2], np.arange(9) % 2 == 0]
+)
 def test_entries_are_those_of_the_array(array):
     read = numba.njit(lambda x, i: entry(x, i))
     assert [read(array, i) for i in range(len(array))] == array.tolist()

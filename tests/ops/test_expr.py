@@ -16,10 +16,16 @@ def test_tracer_makes_equal_expressions_once():
     assert tracer.operands == [w]
 
 
-@pytest.mark.parametrize(("first", "second"), [(2, 2.0), (1, True), (0.0, -0.0), ((1, 2), (1.0, 2)), ("1", 1)])
+@pytest.mark.parametrize(
+    ("first", "second"), [(2, 2.0), (1, True), (0.0, -0.0), ((1, 2), (1.0, 2)), ("1", 1)]
+)
 def test_keywords_are_equal_in_type_and_value(first, second):
     """Types of results depend on the type of a keyword: i ** 2 is an integer and i ** 2.0 a float."""
-    assert keywords({"a": first, "b": 0}) == keywords({"b": 0, "a": first}) != keywords({"a": second, "b": 0})
+    assert (
+        keywords({"a": first, "b": 0})
+        == keywords({"b": 0, "a": first})
+        != keywords({"a": second, "b": 0})
+    )
     assert keywords({"a": np.nan}) == keywords({"a": float("nan")})
 
 
@@ -27,7 +33,7 @@ def test_powers_of_integers_have_the_type_of_their_exponent():
     for exponents in ((2, 2.0), (2.0, 2)):
         with Tracer() as tracer:
             i = tracer.leaf("edge", "type", (), np.int64)
-            kinds = [(i ** e).dtype.kind for e in exponents]
+            kinds = [(i**e).dtype.kind for e in exponents]
         assert kinds == ["i" if isinstance(e, int) else "f" for e in exponents]
 
 
@@ -50,7 +56,10 @@ def test_tracer_refuses_node_values_used_directly():
 
 
 def test_tracer_names_shapes_that_do_not_fit():
-    with Tracer() as tracer, pytest.raises(ShapeError, match=r"mul cannot take \[edges, 3\], \[edges, 2\]"):
+    with (
+        Tracer() as tracer,
+        pytest.raises(ShapeError, match=r"mul cannot take \[edges, 3\], \[edges, 2\]"),
+    ):
         tracer.leaf("src", "h", (3,), np.float32) * tracer.leaf("dst", "h", (2,), np.float32)
 
 

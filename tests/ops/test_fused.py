@@ -2,6 +2,7 @@
 
 Compiling takes about half a second a kernel, so one program holds many expressions as new edge values where it can.
 """
+
 from __future__ import annotations
 
 import equality
@@ -28,6 +29,8 @@ from graphtheta.ops.edge.codegen.kernel import residuals_of
 from graphtheta.ops.parallel.pool import set_threads, threads
 
 pytestmark = pytest.mark.fused
+
+
 @pytest.fixture(autouse=True)
 def everything_is_fused(monkeypatch, request):
     """A fall-back to the reference would make these tests say nothing."""
@@ -35,7 +38,9 @@ def everything_is_fused(monkeypatch, request):
 
     def usable(phase):
         found = known(phase)
-        assert found or fused.backend() == "reference", f"no fused form: {phase.message} {phase.outputs}"
+        assert found or fused.backend() == "reference", (
+            f"no fused form: {phase.message} {phase.outputs}"
+        )
         return found
 
     if "falls_back" not in request.node.name:
@@ -60,39 +65,70 @@ ROWWISE = {
     "tanh": lambda e: gt.tanh(e.src.z + e.dst.y),
     "softplus": lambda e: gt.softplus(e.src.z * 20.0),
     "gelu": lambda e: gt.gelu(e.src.z),
-    "power": lambda e: gt.power(gt.absolute(e.src.z) + 0.2, 1.7) + e.src.z ** 3,
+    "power": lambda e: gt.power(gt.absolute(e.src.z) + 0.2, 1.7) + e.src.z**3,
     "leaky_relu": lambda e: gt.leaky_relu(e.src.s + e.dst.t, 0.2),
     "elu": lambda e: gt.elu(e.src.z, 0.7),
-    "clip": lambda e: gt.clip(e.src.z, -0.5, 0.5) + gt.clip(e.dst.y, -1.0, None) + gt.clip(e.dst.y, None, 0.2),
+    "clip": lambda e: (
+        gt.clip(e.src.z, -0.5, 0.5) + gt.clip(e.dst.y, -1.0, None) + gt.clip(e.dst.y, None, 0.2)
+    ),
     "cast": lambda e: e.src.z * gt.cast(e.kind, parameter.dtype),
     "ones_like": lambda e: gt.PRIMITIVES["ones_like"](e.src.z) * e.dst.y,
     "rounded": lambda e: gt.PRIMITIVES["rounded"](e.src.z * e.dst.y) + e.src.z,
     "expand_last": lambda e: gt.expand_last(e.src.s, 1) * e.dst.y,
-    "normalise": lambda e: gt.PRIMITIVES["normalise"](e.src.z + e.dst.y, *(parameter(2, 3) for _ in range(4))),
+    "normalise": lambda e: gt.PRIMITIVES["normalise"](
+        e.src.z + e.dst.y, *(parameter(2, 3) for _ in range(4))
+    ),
     "standardise": lambda e: gt.layer_norm(e.src.z + e.dst.y, parameter(3), parameter(3)),
-    "sum": lambda e: (e.src.z * e.dst.y).sum(-1) + (e.src.z + e.dst.y).sum(-2, keepdims=True).sum(-1) + e.src.z.sum((-1, -2)),
+    "sum": lambda e: (
+        (e.src.z * e.dst.y).sum(-1)
+        + (e.src.z + e.dst.y).sum(-2, keepdims=True).sum(-1)
+        + e.src.z.sum((-1, -2))
+    ),
     "max": lambda e: gt.max(e.src.z * e.dst.y, -1),
     "min": lambda e: gt.min(e.src.z * e.dst.s, -2, keepdims=True).sum(-1),
     "reshape": lambda e: gt.reshape(gt.tanh(e.src.z), 3, 2) + gt.reshape(e.dst.y, 3, 2),
-    "concat": lambda e: gt.concat([e.src.z, gt.tanh(e.dst.y), parameter(2, 2)]) + gt.stack([e.src.s, e.dst.t] * 4),
+    "concat": lambda e: (
+        gt.concat([e.src.z, gt.tanh(e.dst.y), parameter(2, 2)]) + gt.stack([e.src.s, e.dst.t] * 4)
+    ),
     "repeat_rows": lambda e: gt.repeat_rows(parameter(2, 3), e.weight) * e.src.z,
-    "broadcast_to": lambda e: gt.broadcast_to(gt.tanh(e.src.m), 2, 3) * gt.broadcast_to(e.dst.n, 2, 3),
-    "matmul": lambda e: gt.matmul(e.attr, parameter(3, 2, 3)) + gt.matmul(e.src.z * e.dst.y, parameter(3, 3)),
+    "broadcast_to": lambda e: (
+        gt.broadcast_to(gt.tanh(e.src.m), 2, 3) * gt.broadcast_to(e.dst.n, 2, 3)
+    ),
+    "matmul": lambda e: (
+        gt.matmul(e.attr, parameter(3, 2, 3)) + gt.matmul(e.src.z * e.dst.y, parameter(3, 3))
+    ),
     "to_dense": lambda e: gt.to_dense(e.src.z * 2.0),
     "embedding": lambda e: gt.embedding(parameter(4, 2, 3), e.kind) * e.src.z,
-    "own_embedding": lambda e: gt.embedding(e.dst.table, e.kind) * gt.embedding(e.src.table, e.kind) * e.src.z,
-    "getitem": lambda e: e.src.z[..., ::-1] * e.dst.y[..., [0, 0, 2]] + gt.tanh(e.src.z)[..., 1:2, None, 0],
+    "own_embedding": lambda e: (
+        gt.embedding(e.dst.table, e.kind) * gt.embedding(e.src.table, e.kind) * e.src.z
+    ),
+    "getitem": lambda e: (
+        e.src.z[..., ::-1] * e.dst.y[..., [0, 0, 2]] + gt.tanh(e.src.z)[..., 1:2, None, 0]
+    ),
     "less": lambda e: e.src.z * (e.src.z < e.dst.s) + (e.kind > e.src.k) * e.dst.y,
     "less_equal": lambda e: e.src.z * (e.src.z <= parameter(2, 3)) + (e.kind >= 2) * e.dst.y,
-    "equal": lambda e: (e.kind == 1) * e.src.z + (e.kind != e.src.k) * e.dst.y + (e.src.z == e.dst.y) * e.src.s,
-    "logical_and": lambda e: ((e.src.z > 0.0) & (e.dst.s < 0.5)) * e.dst.y + ((e.kind == 1) | e.src.b) * e.src.z,
+    "equal": lambda e: (
+        (e.kind == 1) * e.src.z + (e.kind != e.src.k) * e.dst.y + (e.src.z == e.dst.y) * e.src.s
+    ),
+    "logical_and": lambda e: (
+        ((e.src.z > 0.0) & (e.dst.s < 0.5)) * e.dst.y + ((e.kind == 1) | e.src.b) * e.src.z
+    ),
     "logical_not": lambda e: ~(e.src.z > e.dst.y) * e.src.z,
-    "where": lambda e: gt.where(e.src.z > e.dst.s, e.src.s, e.dst.y * parameter(3)) + gt.where(e.kind, e.src.z, 1.0)
-    + gt.where(e.src.b, gt.tanh(e.src.z), gt.log(e.src.z)),
+    "where": lambda e: (
+        gt.where(e.src.z > e.dst.s, e.src.s, e.dst.y * parameter(3))
+        + gt.where(e.kind, e.src.z, 1.0)
+        + gt.where(e.src.b, gt.tanh(e.src.z), gt.log(e.src.z))
+    ),
     "sin": lambda e: gt.sin(e.src.z * e.dst.y * 40.0),
     "cos": lambda e: gt.cos((e.time - e.src.k) * parameter(2, 3) * 1e-8),
-    "stop_gradient": lambda e: gt.stop_gradient(gt.tanh(e.src.z)) * e.dst.y + gt.softmax(e.src.z * e.dst.y, axis=-1),
-    "pow": lambda e: (gt.square(e.src.z) + 0.1) ** parameter(3) + gt.power(gt.relu(e.dst.y), gt.square(e.src.z) + 1.5) + 2.0 ** e.src.z,
+    "stop_gradient": lambda e: (
+        gt.stop_gradient(gt.tanh(e.src.z)) * e.dst.y + gt.softmax(e.src.z * e.dst.y, axis=-1)
+    ),
+    "pow": lambda e: (
+        (gt.square(e.src.z) + 0.1) ** parameter(3)
+        + gt.power(gt.relu(e.dst.y), gt.square(e.src.z) + 1.5)
+        + 2.0**e.src.z
+    ),
     "dropout": lambda e: gt.dropout(e.src.z, 0.4) + gt.dropout(gt.tanh(e.dst.y), 0.2),
 }
 ALL_SUMS = ("max", "min", "mean", "sum")
@@ -102,45 +138,82 @@ GROUPS = [sorted(ROWWISE)[i::6] for i in range(6)]
 
 
 def test_every_rowwise_primitive_is_tried():
-    mine = {n for n, p in PRIMITIVES.items() if p.rowwise and p.forward.__module__.startswith("graphtheta.")}
+    mine = {
+        n
+        for n, p in PRIMITIVES.items()
+        if p.rowwise and p.forward.__module__.startswith("graphtheta.")
+    }
     assert mine == ROWWISE.keys() | PLANNED
 
 
 # single precision has functions of its own for what is not arithmetic or a choice of rows; test_lanes tries these alone
 OWN = {"exp", "log", "sqrt", "gelu"}
-CASES = [(group, dtype) for dtype in ("float64", "float32") for group in GROUPS if dtype == "float64" or OWN & set(group)]
+CASES = [
+    (group, dtype)
+    for dtype in ("float64", "float32")
+    for group in GROUPS
+    if dtype == "float64" or OWN & set(group)
+]
 
 
-@pytest.mark.parametrize(("group", "dtype"), CASES, ids=lambda x: x if isinstance(x, str) else " ".join(x))
+@pytest.mark.parametrize(
+    ("group", "dtype"), CASES, ids=lambda x: x if isinstance(x, str) else " ".join(x)
+)
 def test_rowwise_primitives(group, dtype):
     found = both(lambda e: (e.src.z, {name: ROWWISE[name](e) for name in group}), dtype=dtype)
     assert {f"edge {name}" for name in group} <= found[0].keys()
 
 
 SCORES = {
-    "softmax": lambda e: gt.softmax(gt.leaky_relu(e.src.s + e.dst.t + gt.matmul(e.attr, parameter(3, 2)), 0.2)) * e.src.z,
-    "softmax twice": lambda e: gt.softmax(e.src.s * e.dst.t) * gt.softmax(e.dst.t + e.src.t) * e.src.z,
+    "softmax": lambda e: (
+        gt.softmax(gt.leaky_relu(e.src.s + e.dst.t + gt.matmul(e.attr, parameter(3, 2)), 0.2))
+        * e.src.z
+    ),
+    "softmax twice": lambda e: (
+        gt.softmax(e.src.s * e.dst.t) * gt.softmax(e.dst.t + e.src.t) * e.src.z
+    ),
     "softmax squared": lambda e: gt.dropout(gt.softmax(e.src.s + e.dst.t), 0.3) ** 2 * e.src.z,
-    "softmax with dropout": lambda e: gt.dropout(gt.softmax(e.src.s + e.dst.t), 0.3) * gt.dropout(e.src.z, 0.2),
+    "softmax with dropout": lambda e: (
+        gt.dropout(gt.softmax(e.src.s + e.dst.t), 0.3) * gt.dropout(e.src.z, 0.2)
+    ),
     "softmax alone": lambda e: gt.softmax(e.src.s + e.dst.t),
     "softmax of products": lambda e: gt.softmax((e.src.z * e.dst.y).sum(-1)) * e.src.z,
-    "softmax of much": lambda e: gt.softmax(gt.max(gt.dropout(normal(e.src.z * e.dst.y), 0.3), -1)) * e.src.z,
-    "gate": lambda e: gt.sigmoid(e.src.s + e.dst.t + gt.matmul(e.attr, parameter(3, 2))) * gt.tanh(e.src.z),
-    "gate made wider": lambda e: gt.matmul(gt.tanh(e.src.s * e.dst.t), parameter(2, 2, 3)) * e.src.z,
+    "softmax of much": lambda e: (
+        gt.softmax(gt.max(gt.dropout(normal(e.src.z * e.dst.y), 0.3), -1)) * e.src.z
+    ),
+    "gate": lambda e: (
+        gt.sigmoid(e.src.s + e.dst.t + gt.matmul(e.attr, parameter(3, 2))) * gt.tanh(e.src.z)
+    ),
+    "gate made wider": lambda e: (
+        gt.matmul(gt.tanh(e.src.s * e.dst.t), parameter(2, 2, 3)) * e.src.z
+    ),
     "gate as edge value": lambda e: gated(gt.tanh(e.src.s * e.dst.t + e.src.t), e.src.z),
     "softmax, full width": lambda e: gt.softmax(e.src.z * e.dst.y) * e.src.z,
 }
 SHAPES = {
-    "rowless": lambda e: gt.tanh(parameter(2, 3) * gt.exp(parameter(3)).sum() + 1.0) * e.src.z + parameter(2, 1),
-    "heads": lambda e: e.src.a * e.dst.z + e.src.s * e.dst.n * e.src.m + e.src.n * parameter(2, 3) + e.dst.m * e.weight,
+    "rowless": lambda e: (
+        gt.tanh(parameter(2, 3) * gt.exp(parameter(3)).sum() + 1.0) * e.src.z + parameter(2, 1)
+    ),
+    "heads": lambda e: (
+        e.src.a * e.dst.z
+        + e.src.s * e.dst.n * e.src.m
+        + e.src.n * parameter(2, 3)
+        + e.dst.m * e.weight
+    ),
     "carried": lambda e: e.old * e.src.z + gt.tanh(e.old),
     "one end each": lambda e: e.src.w * e.dst.a,
     "only edges": lambda e: gt.matmul(e.attr, parameter(3, 2, 3)),
     "deep": lambda e: deep(e.src.z, e.dst.y),
-    "alias": lambda e: gt.reshape(gt.dropout(e.src.z * e.dst.y, 0.5), 6) + gt.flatten(gt.dropout(e.src.z, 0.5)),
-    "parts of rows": lambda e: parts(gt.tanh(gt.matmul(gt.reshape(e.src.z * e.dst.y, 6), parameter(6, 45)))),
+    "alias": lambda e: (
+        gt.reshape(gt.dropout(e.src.z * e.dst.y, 0.5), 6) + gt.flatten(gt.dropout(e.src.z, 0.5))
+    ),
+    "parts of rows": lambda e: parts(
+        gt.tanh(gt.matmul(gt.reshape(e.src.z * e.dst.y, 6), parameter(6, 45)))
+    ),
     "used again": lambda e: again(gt.tanh(e.src.z * e.dst.s)),
-    "float and double use": lambda e: gt.concat([e.src.z, e.src.z * e.src.s]).sum(-1) * gt.max(e.src.z, -1),
+    "float and double use": lambda e: (
+        gt.concat([e.src.z, e.src.z * e.src.s]).sum(-1) * gt.max(e.src.z, -1)
+    ),
 }
 
 
@@ -160,7 +233,9 @@ def deep(x, y):
 
 def parts(x):
     """Parts that begin and end inside a vector, apart and one over another, and the reverse of one."""
-    return x[..., 3:20] * x[..., 28:45] + x[..., 20:37] * x[..., 1] + x[..., 44:27:-1] * x[..., 4:21]
+    return (
+        x[..., 3:20] * x[..., 28:45] + x[..., 20:37] * x[..., 1] + x[..., 44:27:-1] * x[..., 4:21]
+    )
 
 
 def again(x):
@@ -196,8 +271,15 @@ def test_without_training(name):
     both(SHAPES[name], training=False)
 
 
-@pytest.mark.parametrize("dtype, direction, sum", [*(("float64", "in", sum) for sum in SUMS), ("float64", "both", ALL_SUMS),
-                                                   ("float32", "out", ALL_SUMS)], ids=str)
+@pytest.mark.parametrize(
+    "dtype, direction, sum",
+    [
+        *(("float64", "in", sum) for sum in SUMS),
+        ("float64", "both", ALL_SUMS),
+        ("float32", "out", ALL_SUMS),
+    ],
+    ids=str,
+)
 def test_aggregators_and_directions(dtype, direction, sum):
     both(lambda e: e.src.z * e.dst.s + e.weight, sum, dtype, direction)
 
@@ -207,14 +289,26 @@ SEVERAL = {"near": "std", "far": "max", "all": "mean", "own": "sum", "same": "va
 
 def several(e):
     product = e.src.z * e.dst.y
-    return {"near": gt.tanh(product), "far": e.src.z - e.dst.s, "all": product @ parameter(3, 3), "same": product,
-            "own": gt.softmax(e.src.s + e.dst.t) * product}
+    return {
+        "near": gt.tanh(product),
+        "far": e.src.z - e.dst.s,
+        "all": product @ parameter(3, 3),
+        "same": product,
+        "own": gt.softmax(e.src.s + e.dst.t) * product,
+    }
 
 
 def test_a_message_of_its_own_for_each_total():
     found = both(several, SEVERAL, direction="both", size=2)[0]
     assert {f"total {name}" for name in SEVERAL} <= found.keys()
-    both(lambda e: ({**several(e), "own": gt.softmax(e.src.s + e.dst.t) ** 2 * e.src.z}, {"new": e.src.s}), SEVERAL, scale=True)
+    both(
+        lambda e: (
+            {**several(e), "own": gt.softmax(e.src.s + e.dst.t) ** 2 * e.src.z},
+            {"new": e.src.s},
+        ),
+        SEVERAL,
+        scale=True,
+    )
 
 
 def test_no_sum():
@@ -228,11 +322,27 @@ def test_edges_that_stand_for_several(sum):
 
 
 INTEGERS = {
-    "index": lambda e: gt.embedding(parameter(9, 2, 3), gt.minimum(e.kind * 2 + e.src.k, 8)) * e.src.z,
-    "rows of integers": lambda e: gt.where(e.time - e.dst.k < 3**18, e.src.z, gt.cast(gt.absolute(-e.kind), parameter.dtype) * e.dst.y),
-    "of floats": lambda e: gt.embedding(parameter(4, 2), gt.maximum(gt.cast(gt.tanh(e.src.a) * 4.0, "int64"), 0)) * e.src.s,
-    "of masks": lambda e: gt.embedding(parameter(4, 2), (e.src.a > 0) + e.src.b * (e.kind > 1)) * e.dst.t,
-    "left behind": lambda e: (e.src.z, {"code": e.kind * 3 - e.src.k, "large": e.time + e.kind, "near": gt.cast(e.src.z > 0, "int32")}),
+    "index": lambda e: (
+        gt.embedding(parameter(9, 2, 3), gt.minimum(e.kind * 2 + e.src.k, 8)) * e.src.z
+    ),
+    "rows of integers": lambda e: gt.where(
+        e.time - e.dst.k < 3**18, e.src.z, gt.cast(gt.absolute(-e.kind), parameter.dtype) * e.dst.y
+    ),
+    "of floats": lambda e: (
+        gt.embedding(parameter(4, 2), gt.maximum(gt.cast(gt.tanh(e.src.a) * 4.0, "int64"), 0))
+        * e.src.s
+    ),
+    "of masks": lambda e: (
+        gt.embedding(parameter(4, 2), (e.src.a > 0) + e.src.b * (e.kind > 1)) * e.dst.t
+    ),
+    "left behind": lambda e: (
+        e.src.z,
+        {
+            "code": e.kind * 3 - e.src.k,
+            "large": e.time + e.kind,
+            "near": gt.cast(e.src.z > 0, "int32"),
+        },
+    ),
 }
 
 
@@ -246,14 +356,21 @@ def test_integers_are_computed_as_integers(name):
 def test_integers_and_masks_of_wide_rows():
     """In loops over scratch memory."""
     nodes = {"z": (1100,), "y": (1100,)}
-    both(lambda e: gt.where((e.src.z > e.dst.y) & (e.src.z * e.kind < 1.0), gt.tanh(e.src.z), e.dst.y), nodes=nodes)
+    both(
+        lambda e: gt.where(
+            (e.src.z > e.dst.y) & (e.src.z * e.kind < 1.0), gt.tanh(e.src.z), e.dst.y
+        ),
+        nodes=nodes,
+    )
 
 
 @pytest.mark.parametrize("shape", [(128, 41), (0,), (2, 0), (1,), (1, 1)], ids=str)
 def test_widths(shape):
     nodes = {"z": shape, "y": shape, "s": shape[:1]}
     both(lambda e: gt.tanh(e.src.z * e.dst.y), ("sum", "max"), nodes=nodes)
-    both(lambda e: gt.softmax(e.src.s + e.dst.s) * gt.reshape(gt.tanh(e.src.z), *shape), nodes=nodes)
+    both(
+        lambda e: gt.softmax(e.src.s + e.dst.s) * gt.reshape(gt.tanh(e.src.z), *shape), nodes=nodes
+    )
 
 
 class Weighted(Layer):
@@ -283,12 +400,21 @@ class FromOnes(Model):
         return self.layer(graph, gt.repeat_rows(self.ones, graph.x))
 
 
-@pytest.mark.parametrize(("layer", "width"), [(Weighted, 3), (Weighted, 1030), (Chosen, 1)], ids=["narrow", "wide", "pairs"])
+@pytest.mark.parametrize(
+    ("layer", "width"),
+    [(Weighted, 3), (Weighted, 1030), (Chosen, 1)],
+    ids=["narrow", "wide", "pairs"],
+)
 def test_sums_over_many_edges_keep_their_digits(layer, width):
     """The float32 sum of 30,000 times 0.1, one by one, is 2e-4 off."""
     m = 30_000
-    graph = Graph(np.repeat([[0], [1]], m, axis=1), 2, x=np.ones((2, 1)), edge_weight=np.full(m, 0.1, np.float32),
-                  edge_columns={"code": np.ones(m, int)})
+    graph = Graph(
+        np.repeat([[0], [1]], m, axis=1),
+        2,
+        x=np.ones((2, 1)),
+        edge_weight=np.full(m, 0.1, np.float32),
+        edge_columns={"code": np.ones(m, int)},
+    )
     model, most = FromOnes(layer(), width), m * float(np.float32(0.1))
     np.testing.assert_allclose(forward(model, graph)[1], most, rtol=1e-5)
     found = gradients(lambda out: out.mean(-1) * graph.n_nodes, model, graph)[1]["ones"]
@@ -305,8 +431,11 @@ def test_masked_scores_weigh_nothing(masked, power):
 
 
 # scores that all in-edges of a node share: small, large, and large products that are not exact
-COMMON = (lambda e: gt.stop_gradient(e.src.s * 0.0), lambda e: gt.stop_gradient(e.src.s * 0.0 - 1e9),
-          lambda e: gt.stop_gradient((e.src.s * 0.0 + 1.2345e9) * e.dst.s))
+COMMON = (
+    lambda e: gt.stop_gradient(e.src.s * 0.0),
+    lambda e: gt.stop_gradient(e.src.s * 0.0 - 1e9),
+    lambda e: gt.stop_gradient((e.src.s * 0.0 + 1.2345e9) * e.dst.s),
+)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -317,15 +446,26 @@ def test_what_all_scores_of_a_node_have_in_common_changes_no_weight(power, scale
     equal, *large = (both(gather(common), dtype=dtype, scale=scale)[0] for common in COMMON)
     for found in large:
         for name, x in found.items():
-            np.testing.assert_allclose(x, equal[name], rtol=0, atol=10 * DTYPES[dtype] * max(1, np.abs(x).max()), err_msg=name)
+            np.testing.assert_allclose(
+                x,
+                equal[name],
+                rtol=0,
+                atol=10 * DTYPES[dtype] * max(1, np.abs(x).max()),
+                err_msg=name,
+            )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_differences_are_taken_in_the_order_in_which_they_are_written(dtype):
     """As of far places, which are close to each other: (1e9 - 1e9) - t is -t, and 1e9 - (1e9 + t) is rounded."""
     far = lambda x: gt.sin(x) * 0.0 + 1e9
-    written, exact = (both(gather, dtype=dtype)[0] for gather in (
-        lambda e: (far(e.src.s) - far(e.dst.s)) - e.dst.t, lambda e: e.src.s * 0.0 - e.dst.t))
+    written, exact = (
+        both(gather, dtype=dtype)[0]
+        for gather in (
+            lambda e: (far(e.src.s) - far(e.dst.s)) - e.dst.t,
+            lambda e: e.src.s * 0.0 - e.dst.t,
+        )
+    )
     np.testing.assert_allclose(written["total "], exact["total "], rtol=0, atol=100 * DTYPES[dtype])
 
 
@@ -337,7 +477,12 @@ def test_a_masked_edge_before_and_after_others():
 
 def test_nan_shows():
     bad = lambda e: gt.sqrt(e.src.s - 100.0)
-    for gather, sum in ((bad, "max"), (bad, "sum"), (lambda e: gt.relu(bad(e)), "sum"), (lambda e: gt.softmax(bad(e)) * e.src.z, "sum")):
+    for gather, sum in (
+        (bad, "max"),
+        (bad, "sum"),
+        (lambda e: gt.relu(bad(e)), "sum"),
+        (lambda e: gt.softmax(bad(e)) * e.src.z, "sum"),
+    ):
         with np.errstate(all="ignore"):
             found = both(gather, sum)[0]
         assert np.isnan(found["total "]).any()
@@ -355,12 +500,18 @@ def test_blocks_change_nothing(size, monkeypatch):
 def test_threads_change_no_bit(monkeypatch):
     monkeypatch.setattr(edges, "EDGES_PER_BLOCK", 16)
     graph, before = graphs.random_graph(200, 3000), threads()
-    for gather, sum in ((SCORES["softmax with dropout"], "sum"), (SCORES["softmax"], "sum"), (ROWWISE["matmul"], "mean")):
+    for gather, sum in (
+        (SCORES["softmax with dropout"], "sum"),
+        (SCORES["softmax"], "sum"),
+        (ROWWISE["matmul"], "mean"),
+    ):
         found = []
         for n in (1, min(2, before)):
             set_threads(n)
             try:
-                found += run_simulated(1, run, gather, sum, graph, np.dtype("float64"), "in", True, False, NODES)
+                found += run_simulated(
+                    1, run, gather, sum, graph, np.dtype("float64"), "in", True, False, NODES
+                )
             finally:
                 set_threads(before)
         assert all(np.array_equal(x, found[1][n]) for n, x in found[0].items())
@@ -372,7 +523,9 @@ def test_hubs_are_cut(gather, sum, monkeypatch):
     monkeypatch.setattr(edges, "EDGES_PER_BLOCK", 8)
     assert edges.cut(np.array([0, 50, 52, 60]), np.arange(3)).hubs.tolist() == [0] * 5
     ring, hub = np.arange(1, 60), np.zeros(59, np.int64)
-    graph = graphs.fill(np.concatenate((ring, hub, ring)), np.concatenate((hub, ring, np.roll(ring, 1))), 60)
+    graph = graphs.fill(
+        np.concatenate((ring, hub, ring)), np.concatenate((hub, ring, np.roll(ring, 1))), 60
+    )
     program = {**SCORES, **ROWWISE}[gather]
     both(program, sum, direction="both", graph=graph)
     both(program, sum, graph=graph, size=3, scale=True)
@@ -390,32 +543,58 @@ def test_odd_graphs(name):
 def test_ranks_and_placements(placement):
     for size in (2, 4):
         both(SCORES["softmax"], direction="both", size=size, placement=placement)
-        both(lambda e: (e.src.z * e.dst.s, {"new": e.src.s + e.dst.t}), ("mean", "max"), size=size, placement=placement)
+        both(
+            lambda e: (e.src.z * e.dst.s, {"new": e.src.s + e.dst.t}),
+            ("mean", "max"),
+            size=size,
+            placement=placement,
+        )
 
 
 def test_whole_models_under_every_strategy(monkeypatch):
     """Row lists, sampled edges and halos together."""
     monkeypatch.setattr(equality, "MODELS", {n: equality.MODELS[n] for n in ("sage max", "gat_e")})
-    monkeypatch.setattr(equality, "STRATEGIES", {n: equality.STRATEGIES[n] for n in ("global", "mini replaced", "cluster boundary")})
+    monkeypatch.setattr(
+        equality,
+        "STRATEGIES",
+        {n: equality.STRATEGIES[n] for n in ("global", "mini replaced", "cluster boundary")},
+    )
     with backend_scope("reference"):
         expected, _ = run_simulated(1, equality.run, equality.PLACEMENTS[0], "node")[0]
     for size, placement in ((1, equality.PLACEMENTS[0]), (3, ("vertex-cut", "block"))):
         numbers, _ = run_simulated(size, equality.run, placement, "node")[0]
         for key, (losses, grads) in numbers.items():
             for mine, theirs in zip((losses, grads), expected[key], strict=True):
-                np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-10 * np.abs(theirs).max(), err_msg=str(key))
+                np.testing.assert_allclose(
+                    mine, theirs, rtol=0, atol=1e-10 * np.abs(theirs).max(), err_msg=str(key)
+                )
 
 
 def test_falls_back_where_integers_are_summed():
-    gather = lambda e: gt.embedding(parameter(4, 2), gt.stack([gt.cast(e.weight * 0.0, np.int64)] * 2).sum(-1)) * e.src.s
+    gather = lambda e: (
+        gt.embedding(parameter(4, 2), gt.stack([gt.cast(e.weight * 0.0, np.int64)] * 2).sum(-1))
+        * e.src.s
+    )
     both(gather)
-    (phase,) = trace(gather, {"s": ((2,), np.float64, True)}, {"weight": ((), np.float64, False)}, "sum", "Mine").phases
+    (phase,) = trace(
+        gather, {"s": ((2,), np.float64, True)}, {"weight": ((), np.float64, False)}, "sum", "Mine"
+    ).phases
     assert not fused.usable(phase)
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(VALUE, SCORE, st.sampled_from(SUMS), st.sampled_from(["in", "out"]), st.sampled_from(["in", "both"]), st.integers(1, 3),
-       st.sampled_from(graphs.PLACEMENTS), st.integers(0, 50))
+@settings(
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    VALUE,
+    SCORE,
+    st.sampled_from(SUMS),
+    st.sampled_from(["in", "out"]),
+    st.sampled_from(["in", "both"]),
+    st.integers(1, 3),
+    st.sampled_from(graphs.PLACEMENTS),
+    st.integers(0, 50),
+)
 def test_drawn_programs(value, new, sum, direction, second, size, placement, seed):
     """Two layers, the second of which reads the edge values of the first."""
     graph = graphs.random_graph(12, 40, seed)
@@ -426,7 +605,9 @@ def test_drawn_programs(value, new, sum, direction, second, size, placement, see
         with Tape(all_sum=comm.all_sum) as tape:
             out = Net(*layers)(global_view(partition, [direction, second]))
         grads = tape.backward(out, np.cos(partition.masters)[:, None, None] * np.ones(out.shape))
-        used = [grads.of(q) for layer in layers for q in (layer.w, layer.a, layer.b, layer.we, layer.p)]
+        used = [
+            grads.of(q) for layer in layers for q in (layer.w, layer.a, layer.b, layer.we, layer.p)
+        ]
         return [out.value, *(g for g in used if g is not None)]
 
     results = []
@@ -435,4 +616,6 @@ def test_drawn_programs(value, new, sum, direction, second, size, placement, see
             results.append(run_simulated(size, program))
     for expected, got in zip(*results, strict=True):
         for x, y in zip(expected, got, strict=True):
-            np.testing.assert_allclose(y, x, rtol=1e-10, atol=1e-11 * max(1, np.abs(x).max(initial=0)))
+            np.testing.assert_allclose(
+                y, x, rtol=1e-10, atol=1e-11 * max(1, np.abs(x).max(initial=0))
+            )

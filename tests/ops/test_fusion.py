@@ -1,8 +1,18 @@
 """Elementwise functions that are deferred give what they give at once, values and gradients."""
+
 import numpy as np
 import pytest
 
-from graphtheta.ops import Parameter, RowSpace, RunningStats, Tape, Var, batch_norm, dropout, dtype_scope
+from graphtheta.ops import (
+    Parameter,
+    RowSpace,
+    RunningStats,
+    Tape,
+    Var,
+    batch_norm,
+    dropout,
+    dtype_scope,
+)
 from graphtheta.ops.autodiff import fusion
 from graphtheta.ops.autodiff.tape import frozen_scope, version_scope
 from graphtheta.ops.functions import shape
@@ -28,31 +38,80 @@ from graphtheta.ops.parallel.pool import set_threads, threads
 N = 600
 SPACE = RowSpace(np.arange(N) * 3)
 
+
 def statistics(n):
     with dtype_scope("float64"):
         return RunningStats(n)
 
 
 FUSED = {
-    "batch norm, relu, dropout": (lambda x, g, b: dropout(relu(batch_norm(x, g, b, statistics(16))), 0.5), [(16,)], [(16,), (16,)]),
-    "bias, relu, dropout": (lambda x, f, b: dropout(relu(add(mul(x, f), b)), 0.5), [(16,), ()], [(16,)]),
+    "batch norm, relu, dropout": (
+        lambda x, g, b: dropout(relu(batch_norm(x, g, b, statistics(16))), 0.5),
+        [(16,)],
+        [(16,), (16,)],
+    ),
+    "bias, relu, dropout": (
+        lambda x, f, b: dropout(relu(add(mul(x, f), b)), 0.5),
+        [(16,), ()],
+        [(16,)],
+    ),
     "attention": (lambda z, a: shape.sum(mul(z, a)), [(4, 8)], [(4, 8)]),
     "mean of weighted heads": (lambda z, s: shape.mean(mul(z, s), -2), [(4, 8), (4,)], []),
-    "two leaves of one gradient": (lambda x, y, b: relu(add(add(x, y), b)), [(16,), (16,)], [(16,)]),
-    "a leaf used three times": (lambda x, y: sub(add(mul(x, x), mul(y, x)), mul(3.0, y)), [(16,), (1,)], []),
-    "a parameter without axes": (lambda x, y, e: add(mul(add(e, 1.0), x), leaky_relu(y, 0.2)), [(16,), (16,)], [()]),
-    "a factor of each row": (lambda x, y: mul(square(x), expand_last(maximum(y, 0.5))), [(16,), ()], []),
+    "two leaves of one gradient": (
+        lambda x, y, b: relu(add(add(x, y), b)),
+        [(16,), (16,)],
+        [(16,)],
+    ),
+    "a leaf used three times": (
+        lambda x, y: sub(add(mul(x, x), mul(y, x)), mul(3.0, y)),
+        [(16,), (1,)],
+        [],
+    ),
+    "a parameter without axes": (
+        lambda x, y, e: add(mul(add(e, 1.0), x), leaky_relu(y, 0.2)),
+        [(16,), (16,)],
+        [()],
+    ),
+    "a factor of each row": (
+        lambda x, y: mul(square(x), expand_last(maximum(y, 0.5))),
+        [(16,), ()],
+        [],
+    ),
     "a parameter at two shapes": (lambda x, w: mul(mul(x, w), w), [(4, 4)], [(4, 1)]),
     "no axis but rows": (lambda x: add(clip(neg(x), -1, 0.5), absolute(x)), [()], []),
     "sum over all axes": (lambda x, w: shape.sum(mul(x, w), (-1, -2)), [(4, 4)], [(1, 4)]),
     "outer product": (lambda x, y: mul(x, sub(y, x)), [(1, 8), (4, 1)], []),
-    "a sum that is read on": (lambda x, y: mul(shape.sum(mul(x, y), -1, keepdims=True), x), [(8,), (8,)], []),
-    "a value read twice": (lambda x, y: (lambda z: add(relu(z), mul(z, y)))(mul(x, 2.0)), [(16,), (16,)], []),
-    "costly in between": (lambda x, y: minimum(power(add(square(x), 1.0), -0.5), y), [(16,), (16,)], []),
-    "dropout of what is repeated": (lambda x, y: mul(dropout(mul(x, 2.0), 0.3), y), [(4, 1), (4, 8)], []),
+    "a sum that is read on": (
+        lambda x, y: mul(shape.sum(mul(x, y), -1, keepdims=True), x),
+        [(8,), (8,)],
+        [],
+    ),
+    "a value read twice": (
+        lambda x, y: (lambda z: add(relu(z), mul(z, y)))(mul(x, 2.0)),
+        [(16,), (16,)],
+        [],
+    ),
+    "costly in between": (
+        lambda x, y: minimum(power(add(square(x), 1.0), -0.5), y),
+        [(16,), (16,)],
+        [],
+    ),
+    "dropout of what is repeated": (
+        lambda x, y: mul(dropout(mul(x, 2.0), 0.3), y),
+        [(4, 1), (4, 8)],
+        [],
+    ),
     "powers 0 and 1": (lambda x, y: mul(mul(power(x, 0), power(y, 1)), y), [(16,), (16,)], []),
-    "quick exponentials": (lambda x, y: mul(elu(mul(x, 3.0), 0.7), sigmoid(mul(y, 9.0))), [(16,), (16,)], []),
-    "very long": (lambda x, y: add(*[sum(((mul(x, 0.1), y)[k % 2] for k in range(20)), start=x)] * 2), [(16,), (16,)], []),
+    "quick exponentials": (
+        lambda x, y: mul(elu(mul(x, 3.0), 0.7), sigmoid(mul(y, 9.0))),
+        [(16,), (16,)],
+        [],
+    ),
+    "very long": (
+        lambda x, y: add(*[sum(((mul(x, 0.1), y)[k % 2] for k in range(20)), start=x)] * 2),
+        [(16,), (16,)],
+        [],
+    ),
 }
 
 
@@ -91,7 +150,9 @@ def test_single_precision_stays(monkeypatch):
 def test_operations_keep_their_order(monkeypatch):
     """What is added to a large number is rounded, and subtracting the number again shows it."""
     make = lambda x: sub(add(x, 1e9), 1e9)
-    now, later = (run(monkeypatch, smallest, make, [(16,)], [], np.float32) for smallest in (1 << 40, 0))
+    now, later = (
+        run(monkeypatch, smallest, make, [(16,)], [], np.float32) for smallest in (1 << 40, 0)
+    )
     assert isinstance(later[0], fusion.Deferred)
     np.testing.assert_array_equal(later[0].value, now[0].value)
 
@@ -121,12 +182,16 @@ def test_nan_shows(monkeypatch):
 
 def test_quick_exponentials_are_as_exact_as_promised(monkeypatch):
     monkeypatch.setattr(fusion, "SMALLEST", 0)
-    x = np.concatenate((-np.logspace(-20, 1.9, 20_000), [0.0, -np.inf, np.inf, 50.0])).astype(np.float32)
+    x = np.concatenate((-np.logspace(-20, 1.9, 20_000), [0.0, -np.inf, np.inf, 50.0])).astype(
+        np.float32
+    )
     got = elu(Var(x, RowSpace(np.arange(len(x))))).value
     true = np.where(x > 0, x, np.expm1(np.minimum(x, 0).astype(np.float64)))
     near = np.isfinite(true)
     assert np.array_equal(got[~near], true[~near])
-    assert np.all(np.abs(got[near] - true[near]) <= np.spacing(np.abs(true[near]).astype(np.float32)))
+    assert np.all(
+        np.abs(got[near] - true[near]) <= np.spacing(np.abs(true[near]).astype(np.float32))
+    )
     got = sigmoid(Var(x, RowSpace(np.arange(len(x))))).value
     np.testing.assert_allclose(got, 1 / (1 + np.exp(-x.astype(np.float64))), rtol=5e-7, atol=2e-38)
 

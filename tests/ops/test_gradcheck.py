@@ -10,7 +10,11 @@ from graphtheta.ops.functions.shape import sum as total
 def planted():
     if "test_wrong_rule" not in PRIMITIVES:
         primitive("test_wrong_rule")(lambda x, y: x * y)
-        defvjp(PRIMITIVES["test_wrong_rule"], x=lambda g, out, x, y: g * y, y=lambda g, out, x, y: g * x * 1.001)
+        defvjp(
+            PRIMITIVES["test_wrong_rule"],
+            x=lambda g, out, x, y: g * y,
+            y=lambda g, out, x, y: g * x * 1.001,
+        )
     return PRIMITIVES["test_wrong_rule"]
 
 
@@ -38,7 +42,10 @@ def test_check_gradients_of_a_closure_with_dropout(rng):
 
 
 def test_check_gradients_names_the_parameter(rng):
-    good, bad = Parameter(rng.normal(size=3), name="good"), Parameter(rng.normal(size=3), name="bad")
+    good, bad = (
+        Parameter(rng.normal(size=3), name="good"),
+        Parameter(rng.normal(size=3), name="bad"),
+    )
     with pytest.raises(CheckError, match="parameter bad"):
         check_gradients(lambda: total(planted()(good, bad)), [good, bad])
 

@@ -1,4 +1,5 @@
 """Products that edges choose: both forms against the reference back end, and what the planner makes of them."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -37,7 +38,11 @@ GATHERS = {
     "alone": (lambda e: chosen(e, 3), "sum", True),
     "weighted": (lambda e: chosen(e, 6) * e.weight, "sum", True),
     "learned weight": (lambda e: (2 + e.attr[..., 0]) * chosen(e, 6), "sum", True),
-    "quotient": (lambda e: chosen(e, 6) / (2 + gt.sigmoid(gt.matmul(e.attr, parameter(3)))), "sum", True),
+    "quotient": (
+        lambda e: chosen(e, 6) / (2 + gt.sigmoid(gt.matmul(e.attr, parameter(3)))),
+        "sum",
+        True,
+    ),
     "dropped edges": (lambda e: chosen(e, 6) * gt.dropout(e.weight, 0.5), "sum", True),
     "dropped numbers": (lambda e: gt.dropout(chosen(e, 6), 0.5), "sum", False),
     "of the receiver": (lambda e: chosen(e, 6) * e.dst.a, "sum", False),
@@ -56,8 +61,10 @@ def planned_programs(monkeypatch):
     monkeypatch.setattr(backends, "trace", lambda *args: plan(trace(*args)))
 
 
-@pytest.mark.parametrize(("name", "product_first"), [
-    (name, first) for name, (_, _, may) in GATHERS.items() for first in (True, False)[:1 + may]])
+@pytest.mark.parametrize(
+    ("name", "product_first"),
+    [(name, first) for name, (_, _, may) in GATHERS.items() for first in (True, False)[: 1 + may]],
+)
 def test_both_forms_equal_the_reference(name, product_first, monkeypatch):
     gather, sums, _ = GATHERS[name]
     monkeypatch.setattr(edge_stage, "product_comes_first", lambda *_: product_first)
@@ -89,7 +96,11 @@ def test_hubs_are_split(product_first, monkeypatch):
 def planned(gather, sums="sum"):
     parameter.dtype = FLOAT
     nodes = {"w": ((4,), FLOAT, True), "a": ((), FLOAT, True)}
-    return plan(trace(gather, nodes, {"kind": ((), CODE, False), "weight": ((), FLOAT, False)}, sums, "Mine"))
+    return plan(
+        trace(
+            gather, nodes, {"kind": ((), CODE, False), "weight": ((), FLOAT, False)}, sums, "Mine"
+        )
+    )
 
 
 def test_a_chosen_product_is_no_column_of_the_nodes():
@@ -103,9 +114,16 @@ def test_a_chosen_product_is_no_column_of_the_nodes():
     assert any("one product for each pair" in note for note in planner_notes(program))
 
 
-@pytest.mark.parametrize("gather", [
-    lambda e: chosen(e, 6) * e.src.a, lambda e: chosen(e, 6) + chosen(e, 6), lambda e: (chosen(e, 6), {"new": chosen(e, 6)}),
-    lambda e: gt.exp(gt.softmax(chosen(e, 6)))], ids=["reads more of the source", "two products", "new values", "a normaliser"])
+@pytest.mark.parametrize(
+    "gather",
+    [
+        lambda e: chosen(e, 6) * e.src.a,
+        lambda e: chosen(e, 6) + chosen(e, 6),
+        lambda e: (chosen(e, 6), {"new": chosen(e, 6)}),
+        lambda e: gt.exp(gt.softmax(chosen(e, 6))),
+    ],
+    ids=["reads more of the source", "two products", "new values", "a normaliser"],
+)
 def test_other_messages_read_a_column_of_all_products(gather):
     program = planned(gather)
     assert program.columns
@@ -117,21 +135,38 @@ def test_an_aggregator_of_several_passes_reads_a_column_of_all_products():
 
 
 def test_matrices_may_be_computed():
-    program = planned(lambda e: gt.embedding(gt.matmul(e.src.w, 2 * parameter(4, KINDS, 6)), e.kind))
+    program = planned(
+        lambda e: gt.embedding(gt.matmul(e.src.w, 2 * parameter(4, KINDS, 6)), e.kind)
+    )
     assert program.phases[0].grouped.weight == 2
     assert program.phases[0].operands == [2]
 
 
 def test_a_table_that_is_computed_on_edges_is_refused():
     with pytest.raises(UserFunctionError, match="is computed on the edge"):
-        planned(lambda e: gt.embedding(gt.matmul(e.src.w * e.weight, parameter(4, KINDS, 6)), e.kind))
+        planned(
+            lambda e: gt.embedding(gt.matmul(e.src.w * e.weight, parameter(4, KINDS, 6)), e.kind)
+        )
 
 
 def test_a_code_out_of_range_is_named():
     parameter.dtype = np.dtype("float64")
-    with backend_scope("fused"), pytest.raises(ShapeError, match=r"edge.kind holds numbers from 0 to 3; expected 0 to 1"):
-        run_simulated(1, run, lambda e: gt.embedding(gt.matmul(e.src.w, parameter(4, 2, 6)), e.kind), "sum", graphs.random_graph(24, 90),
-                      np.dtype("float64"), "in", True, False, {"w": (4,)})
+    with (
+        backend_scope("fused"),
+        pytest.raises(ShapeError, match=r"edge.kind holds numbers from 0 to 3; expected 0 to 1"),
+    ):
+        run_simulated(
+            1,
+            run,
+            lambda e: gt.embedding(gt.matmul(e.src.w, parameter(4, 2, 6)), e.kind),
+            "sum",
+            graphs.random_graph(24, 90),
+            np.dtype("float64"),
+            "in",
+            True,
+            False,
+            {"w": (4,)},
+        )
 
 
 def test_groups_are_split_by_code_in_ascending_order_of_rows(rng):
@@ -141,7 +176,9 @@ def test_groups_are_split_by_code_in_ascending_order_of_rows(rng):
     at = rng.permutation(ptr[-1]).astype(np.int32)
     for positions in (np.zeros(0, np.int32), at):
         mine = codes[positions] if len(positions) else codes
-        bounds, rows, pairs_of, order = batch.split(ptr, row, np.argsort(row).astype(np.int32), codes, positions, 3)
+        bounds, rows, pairs_of, order = batch.split(
+            ptr, row, np.argsort(row).astype(np.int32), codes, positions, 3
+        )
         np.testing.assert_array_equal(order, np.lexsort((of_edge, mine)))
         unique, sizes = np.unique(np.stack([mine, of_edge]), axis=1, return_counts=True)
         np.testing.assert_array_equal(rows, unique[1])
@@ -161,13 +198,26 @@ def test_pairs_are_made_again_for_other_codes(sending):
 
 @pytest.mark.parametrize(("n", "codes"), [(1, 1), (40, 3), (3000, 2), (9000, 4)])
 def test_parts_of_rows_share_no_row_and_have_each_pair_once(n, codes):
-    rows = [np.flatnonzero(np.arange(n) % (code + 1) == 0).astype(np.int32) for code in range(codes)]
-    made = pairs.Pairs(np.concatenate(rows), np.append(0, np.cumsum([len(r) for r in rows])), None, lambda: None)
+    rows = [
+        np.flatnonzero(np.arange(n) % (code + 1) == 0).astype(np.int32) for code in range(codes)
+    ]
+    made = pairs.Pairs(
+        np.concatenate(rows), np.append(0, np.cumsum([len(r) for r in rows])), None, lambda: None
+    )
     bounds, blocks = made.by_row.arrays
     parts = [blocks[a:b].tolist() for a, b in pairwise(bounds)]
-    assert sorted(p for part in parts for _, begin, end in part for p in range(begin, end)) == list(range(made.n))
-    assert all(made.bounds[code] <= begin < end <= made.bounds[code + 1] for part in parts for code, begin, end in part)
-    of = [set(np.concatenate([made.row[begin:end] for _, begin, end in part]).tolist()) for part in parts]
+    assert sorted(p for part in parts for _, begin, end in part for p in range(begin, end)) == list(
+        range(made.n)
+    )
+    assert all(
+        made.bounds[code] <= begin < end <= made.bounds[code + 1]
+        for part in parts
+        for code, begin, end in part
+    )
+    of = [
+        set(np.concatenate([made.row[begin:end] for _, begin, end in part]).tolist())
+        for part in parts
+    ]
     assert sum(map(len, of)) == len(set().union(*of))
     # also a graph of some thousand pairs occupies several threads
     assert (len(parts) > 1) == (n >= 3000)
@@ -177,13 +227,19 @@ def test_parts_of_rows_share_no_row_and_have_each_pair_once(n, codes):
 def test_sums_of_pairs_are_written_over_whatever_was_there(size, monkeypatch):
     monkeypatch.setattr(edge_stage, "product_comes_first", lambda *_: False)
     monkeypatch.setattr(edges, "EDGES_PER_BLOCK", 8)
-    found = SimpleNamespace(empty=lambda shape, dtype: np.full(shape, np.nan, dtype), full=grouped.buffers.full)
+    found = SimpleNamespace(
+        empty=lambda shape, dtype: np.full(shape, np.nan, dtype), full=grouped.buffers.full
+    )
     monkeypatch.setattr(grouped, "buffers", found)
     both(GATHERS["weighted"][0], graph=graphs.random_graph(12, 400), size=size)
 
 
 def test_wide_sums_begin_with_zeros_in_memory():
-    (phase,) = trace(lambda e: e.src.z, {"z": ((MOST_VECTORS * 16 + 3,), FLOAT, False)}, {}, "sum", "Wide").phases
+    (phase,) = trace(
+        lambda e: e.src.z, {"z": ((MOST_VECTORS * 16 + 3,), FLOAT, False)}, {}, "sum", "Wide"
+    ).phases
     plain = Variant("forward", False, False, False, frozenset(), frozenset(), ((), ()), "float32")
-    before = [generate(phase, v).source.split("for k in")[0] for v in (plain, replace(plain, fresh=True))]
+    before = [
+        generate(phase, v).source.split("for k in")[0] for v in (plain, replace(plain, fresh=True))
+    ]
     assert ["ZERO" in text for text in before] == [False, True]

@@ -9,7 +9,11 @@ from graphtheta.ops import Parameter, default_dtype, dtype_scope, init_scope
 
 def made(seed):
     with init_scope(seed):
-        return [Parameter.glorot(4, 3).value, Parameter.glorot(4, 3).value, Parameter.normal(5).value]
+        return [
+            Parameter.glorot(4, 3).value,
+            Parameter.glorot(4, 3).value,
+            Parameter.normal(5).value,
+        ]
 
 
 def test_init_scope_repeats_and_seeds_differ():

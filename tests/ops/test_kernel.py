@@ -1,4 +1,5 @@
 """Generated kernels as machine code."""
+
 from __future__ import annotations
 
 import re
@@ -26,7 +27,11 @@ HEADS = {"z": ((4, 32), F, True), "s": ((4,), F, True), "t": ((4,), F, True)}
 PROGRAMS = {
     "gcn": (lambda e: e.src.z * e.weight, {"z": ((128,), F, True)}, {"weight": ((), F, False)}),
     "gat": (lambda e: gt.softmax(gt.leaky_relu(e.src.s + e.dst.t, 0.2)) * e.src.z, HEADS, {}),
-    "gated": (lambda e: gt.sigmoid(e.src.s + e.dst.t + gt.matmul(e.attr, W)) * e.src.z, HEADS, {"attr": ((16,), F, False)}),
+    "gated": (
+        lambda e: gt.sigmoid(e.src.s + e.dst.t + gt.matmul(e.attr, W)) * e.src.z,
+        HEADS,
+        {"attr": ((16,), F, False)},
+    ),
 }
 
 
@@ -36,32 +41,64 @@ def run(phase: Phase, agg: Aggregator, operands: list, shapes: dict) -> None:
     ptr, none = np.arange(n + 1), np.zeros(0, np.int32)
     receivers = EdgeLists(ptr, rows, np.roll(rows, 1), none, None, 0, 0, 0, None)
     senders = EdgeLists(ptr, rows, np.roll(rows, -1), np.roll(rows, -1), None, 0, 0, 0, None)
-    made = {kind: {x: np.ones((n, *shapes[x]), F) for x in phase.reads[kind]} for kind in ("src", "dst", "edge")}
+    made = {
+        kind: {x: np.ones((n, *shapes[x]), F) for x in phase.reads[kind]}
+        for kind in ("src", "dst", "edge")
+    }
     columns = Columns(*made.values(), frozenset(), dict(enumerate(operands)))
     state = agg.start(n, [e.dims for e in phase.message], F)
     fused.forward(phase, columns, receivers, np.arange(n), {"": state}, {})
     total = agg.finish(state)
     zeros = [{k: np.zeros_like(x) for k, x in made[kind].items()} for kind in ("src", "dst")]
-    grads = Columns(*zeros, {}, frozenset(), {i: np.zeros(p.shape, F) for i, p in enumerate(operands) if isinstance(p, gt.Parameter)})
-    fused.backward(phase, columns, receivers, senders, np.arange(n), {"": agg.backward_state(state, total, np.ones_like(total))}, {}, grads)
+    grads = Columns(
+        *zeros,
+        {},
+        frozenset(),
+        {i: np.zeros(p.shape, F) for i, p in enumerate(operands) if isinstance(p, gt.Parameter)},
+    )
+    fused.backward(
+        phase,
+        columns,
+        receivers,
+        senders,
+        np.arange(n),
+        {"": agg.backward_state(state, total, np.ones_like(total))},
+        {},
+        grads,
+    )
 
 
 @pytest.mark.skipif(not {"avx2", "fma"} <= FLAGS, reason="this processor has no AVX2")
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_loops_over_columns_are_vector_code(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loops_over_columns_are_vector_code(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # what was loaded from a cache has no assembly to show
     monkeypatch.setenv("GRAPHTHETA_CACHE", str(tmp_path))
     monkeypatch.setattr(generated, "_loaded", {})
     gather, nodes, edges = PROGRAMS[name]
     program = trace(gather, nodes, edges, "sum", "Mine")
     (phase,) = program.phases
-    run(phase, phase.aggregators[""], program.operands, {n: s for n, (s, _, _) in {**nodes, **edges}.items()})
-    modes = {variant.mode: function for variant, (_, function) in phase.__dict__["_kernels"].items()}
+    run(
+        phase,
+        phase.aggregators[""],
+        program.operands,
+        {n: s for n, (s, _, _) in {**nodes, **edges}.items()},
+    )
+    modes = {
+        variant.mode: function for variant, (_, function) in phase.__dict__["_kernels"].items()
+    }
     assert {"forward", "sender"} <= modes.keys()
     for mode, function in modes.items():
         (text,) = function.inspect_asm().values()
-        wide = [line for line in text.splitlines() if re.search(r"\tv(?:fn?m(?:add|sub)\d+|mul|add)ps\t.*[yz]mm", line)]
-        assert sum("(%" in line for line in wide) >= 2, f"{name} {mode} works on rows without vectors:\n{text}"
+        wide = [
+            line
+            for line in text.splitlines()
+            if re.search(r"\tv(?:fn?m(?:add|sub)\d+|mul|add)ps\t.*[yz]mm", line)
+        ]
+        assert sum("(%" in line for line in wide) >= 2, (
+            f"{name} {mode} works on rows without vectors:\n{text}"
+        )
         assert "prefetch" in text, f"{name} {mode} asks for no row ahead"
 
 
@@ -71,9 +108,18 @@ def test_senders_read_what_receivers_saved(name: str) -> None:
     gather, nodes, edges = PROGRAMS[name]
     program = trace(gather, nodes, edges, "sum", "Mine")
     (phase,) = program.phases
-    run(phase, phase.aggregators[""], program.operands, {n: s for n, (s, _, _) in {**nodes, **edges}.items()})
+    run(
+        phase,
+        phase.aggregators[""],
+        program.operands,
+        {n: s for n, (s, _, _) in {**nodes, **edges}.items()},
+    )
     made = {variant.mode: kernel for variant, (kernel, _) in phase.__dict__["_kernels"].items()}
-    read = [n for n in made["sender"].arguments if n.startswith(("src", "dst", "edge", "spread", "kept")) and n != "edge_gid"]
+    read = [
+        n
+        for n in made["sender"].arguments
+        if n.startswith(("src", "dst", "edge", "spread", "kept")) and n != "edge_gid"
+    ]
     assert read == ["kept", "spread__g"] or read == ["spread__g", "kept"]
     assert fused.saved_width(phase) == 8
     assert "exp(" not in made["sender"].source and "kept" in made["receiver"].arguments
@@ -95,8 +141,15 @@ def test_rows_that_stay_in_the_cache_are_not_prefetched(monkeypatch: pytest.Monk
     program = trace(gather, nodes, edges, "sum", "Mine")
     (phase,) = program.phases
     asked: list[int] = []
-    monkeypatch.setattr(fused, "edges_ahead", lambda n_bytes: asked.append(n_bytes) or edges_ahead(n_bytes))
-    run(phase, phase.aggregators[""], program.operands, {n: s for n, (s, _, _) in {**nodes, **edges}.items()})
+    monkeypatch.setattr(
+        fused, "edges_ahead", lambda n_bytes: asked.append(n_bytes) or edges_ahead(n_bytes)
+    )
+    run(
+        phase,
+        phase.aggregators[""],
+        program.operands,
+        {n: s for n, (s, _, _) in {**nodes, **edges}.items()},
+    )
     # the rows of the ring at the other end of the edges, and by sender their weights
     assert asked == [6 * 128 * 4, 6 * (128 + 1) * 4]
     assert edges_ahead(asked[0]) > 1 << 32 and edges_ahead(1 << 30) < 64

@@ -1,4 +1,5 @@
 """Vectors inside kernels: functions within their stated error, masked rows, sums over lanes."""
+
 from __future__ import annotations
 
 import math
@@ -24,21 +25,40 @@ TRUE = {
     "elu": (lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))), -20, 20),
 }
 # units in the last place, single and double precision
-BOUNDS = {"exp": 2, "log": 3, "tanh": 3, "sigmoid": 4, "softplus": 6, "sqrt": 1, "gelu": 8, "elu": 8}
+BOUNDS = {
+    "exp": 2,
+    "log": 3,
+    "tanh": 3,
+    "sigmoid": 4,
+    "softplus": 6,
+    "sqrt": 1,
+    "gelu": 8,
+    "elu": 8,
+}
 
 
 def kernel(body: str, **names: Any) -> Any:
     """A compiled function of x and y."""
     scope = {**lane_math.FUNCTIONS, "lane": lane_tools.lane, "single": lane_tools.single, **names}
     exec(f"def run(x, y):\n    {body}", scope)
-    return numba.njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"})(scope["run"])
+    return numba.njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"})(
+        scope["run"]
+    )
 
 
 def apply(name: str, x: np.ndarray) -> np.ndarray:
     """A function of vectors on all numbers of x."""
     n = 64 // x.itemsize
-    y, call = np.empty_like(x).reshape(-1, n), f"{name}(load(x, i, 0){', one' if name == 'elu' else ''})"
-    run = kernel(f"for i in range(x.shape[0]): store(y, i, 0, {call})", load=lanes.loader(n), store=lanes.storer(n), one=x.dtype.type(1))
+    y, call = (
+        np.empty_like(x).reshape(-1, n),
+        f"{name}(load(x, i, 0){', one' if name == 'elu' else ''})",
+    )
+    run = kernel(
+        f"for i in range(x.shape[0]): store(y, i, 0, {call})",
+        load=lanes.loader(n),
+        store=lanes.storer(n),
+        one=x.dtype.type(1),
+    )
     run(x.reshape(-1, n), y)
     return y.ravel()
 
@@ -48,7 +68,9 @@ def apply(name: str, x: np.ndarray) -> np.ndarray:
 def test_functions_are_within_their_error(name: str, dtype: type) -> None:
     function, low, high = TRUE[name]
     grid = np.geomspace(low, high, 1 << 14) if name == "log" else np.linspace(low, high, 1 << 14)
-    x = np.concatenate((grid, np.linspace(-1, 1, 1 << 10) if low < 0 else np.linspace(0.5, 2, 1 << 10))).astype(dtype)
+    x = np.concatenate(
+        (grid, np.linspace(-1, 1, 1 << 10) if low < 0 else np.linspace(0.5, 2, 1 << 10))
+    ).astype(dtype)
     expected = function(x.astype(np.longdouble if dtype is np.float64 and name != "gelu" else WIDE))
     unit = np.spacing(np.maximum(np.abs(expected), np.finfo(dtype).tiny).astype(dtype))
     assert np.max(np.abs(apply(name, x) - expected) / unit) <= BOUNDS[name]
@@ -79,9 +101,11 @@ def test_exp_reaches_subnormal_numbers_and_infinity() -> None:
 @pytest.mark.parametrize("active", [1, 3, 5, 8, 16])
 def test_rows_are_read_and_written_as_far_as_they_go(active: int) -> None:
     x, y = np.arange(64, dtype=np.float32).reshape(2, 32), np.full((2, 32), -1, np.float32)
-    kernel("store(y, 1, 3, load(x, 1, 2))", load=lanes.loader(active), store=lanes.storer(active))(x, y)
+    kernel("store(y, 1, 3, load(x, 1, 2))", load=lanes.loader(active), store=lanes.storer(active))(
+        x, y
+    )
     expected = np.full((2, 32), -1, np.float32)
-    expected[1, 3: 3 + active] = x[1, 2: 2 + active]
+    expected[1, 3 : 3 + active] = x[1, 2 : 2 + active]
     np.testing.assert_array_equal(y, expected)
 
 
@@ -89,7 +113,12 @@ def test_rows_are_read_and_written_as_far_as_they_go(active: int) -> None:
 def test_totals_over_lanes(count: int) -> None:
     x, y = np.arange(count * 16, dtype=np.float64).reshape(count, 16) ** 2, np.zeros((1, 16))
     rows = ", ".join(f"cut(load(x, {i}, 0))" for i in range(count))
-    names = {"load": lanes.loader(5), "cut": lane_tools.first(5, 16), "totals": lane_tools.totals(count), "store": lanes.storer(count)}
+    names = {
+        "load": lanes.loader(5),
+        "cut": lane_tools.first(5, 16),
+        "totals": lane_tools.totals(count),
+        "store": lanes.storer(count),
+    }
     kernel(f"store(y, 0, 0, totals({rows}))", **names)(x, y)
     np.testing.assert_allclose(y[0, :count], x[:, :5].sum(axis=1))
 
@@ -97,4 +126,9 @@ def test_totals_over_lanes(count: int) -> None:
 def test_vectors_of_different_lengths_do_not_mix() -> None:
     x = np.ones((1, 32))
     with pytest.raises(Exception, match="a vector of 4 lanes cannot be combined with one of 8"):
-        kernel("store(y, 0, 0, load8(x, 0, 0) + load4(x, 0, 0))", load8=lanes.loader(8), load4=lanes.loader(4), store=lanes.storer(8))(x, x)
+        kernel(
+            "store(y, 0, 0, load8(x, 0, 0) + load4(x, 0, 0))",
+            load8=lanes.loader(8),
+            load4=lanes.loader(4),
+            store=lanes.storer(8),
+        )(x, x)

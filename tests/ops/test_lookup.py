@@ -1,4 +1,5 @@
 """Positions of ids by hash tables."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -15,7 +16,9 @@ ANY = st.integers(-(1 << 62), (1 << 62) - 1)
 @given(st.lists(st.one_of(st.integers(0, 5), ANY)), st.integers(0, 40))
 def test_distinct_ids_are_those_of_unique(ids, most):
     ids = np.array(ids, np.int64)
-    for found, expected in zip(distinct(ids, most), np.unique(ids, return_inverse=True), strict=True):
+    for found, expected in zip(
+        distinct(ids, most), np.unique(ids, return_inverse=True), strict=True
+    ):
         np.testing.assert_array_equal(found, expected)
 
 
@@ -34,5 +37,7 @@ def test_positions_of_ids(ids, others):
 @pytest.mark.parametrize("most", [999, 1000, 10**12])
 def test_many_ids(most):
     ids = np.random.default_rng(0).permutation(np.repeat(np.arange(1000) * 7919, 50))
-    for found, expected in zip(distinct(ids, most), np.unique(ids, return_inverse=True), strict=True):
+    for found, expected in zip(
+        distinct(ids, most), np.unique(ids, return_inverse=True), strict=True
+    ):
         np.testing.assert_array_equal(found, expected)

@@ -4,7 +4,14 @@ import pytest
 import graphtheta.ops as gt
 from graphtheta.errors import DataError, ShapeError, UserFunctionError
 from graphtheta.inspect.checking.gradients import check_vjp
-from graphtheta.ops import RowSpace, Tape, Var, binary_cross_entropy, mean_squared_error, softmax_cross_entropy
+from graphtheta.ops import (
+    RowSpace,
+    Tape,
+    Var,
+    binary_cross_entropy,
+    mean_squared_error,
+    softmax_cross_entropy,
+)
 from graphtheta.ops.autodiff.expr import Tracer
 from graphtheta.ops.functions.losses.row_loss import RowLoss
 from graphtheta.ops.kernels.loss import cross_entropy_slope
@@ -17,8 +24,13 @@ def run(loss, x, *args, **options):
     return out.value, tape.backward(out).of(v)
 
 
-@pytest.mark.parametrize(("loss", "targets", "name"), [(softmax_cross_entropy, "y", "cross_entropy"),
-                                                       (binary_cross_entropy, "targets", "binary_cross_entropy")])
+@pytest.mark.parametrize(
+    ("loss", "targets", "name"),
+    [
+        (softmax_cross_entropy, "y", "cross_entropy"),
+        (binary_cross_entropy, "targets", "binary_cross_entropy"),
+    ],
+)
 def test_loss_agrees_with_pytorch(golden, loss, targets, name):
     ref = golden("losses")
     value, g = run(loss, ref["logits"], ref[targets], ref["mask"])
@@ -26,7 +38,11 @@ def test_loss_agrees_with_pytorch(golden, loss, targets, name):
     assert np.allclose(g, ref[f"grad_{name}"], rtol=0, atol=1e-10)
 
 
-CASES = [(softmax_cross_entropy, np.array([0, 2, -1, 1, 1, 0])), (binary_cross_entropy, np.eye(6, 3)), (mean_squared_error, np.eye(6, 3))]
+CASES = [
+    (softmax_cross_entropy, np.array([0, 2, -1, 1, 1, 0])),
+    (binary_cross_entropy, np.eye(6, 3)),
+    (mean_squared_error, np.eye(6, 3)),
+]
 
 
 @pytest.mark.parametrize(("loss", "targets"), CASES)
@@ -35,7 +51,10 @@ def test_loss_shares_of_workers_add_up(rng, loss, targets):
     whole, g = run(loss, x, targets, mask)
     total = (mask & (targets >= 0)).sum() if targets.ndim == 1 else 3 * mask.sum()
     for cut in (0, 1, 4):
-        a, b = (run(loss, x[s], targets[s], mask[s], total=total) for s in (slice(0, cut), slice(cut, 6)))
+        a, b = (
+            run(loss, x[s], targets[s], mask[s], total=total)
+            for s in (slice(0, cut), slice(cut, 6))
+        )
         assert a[0] + b[0] == pytest.approx(whole)
         assert np.allclose(np.concatenate([a[1], b[1]]), g)
 
@@ -128,8 +147,13 @@ def test_labels_of_any_integer_type(dtype):
 def test_loss_cuts_targets_to_the_rows_of_the_logits(rng):
     space = RowSpace(np.arange(6))
     logits = Var(rng.normal(size=(4, 3)), space.prefix(4), True)
-    labels, mask = Var(np.array([0, 1, 2, 0, 9, 9]), space), Var(np.array([1, 1, 0, 1, 1, 1], bool), space)
-    assert softmax_cross_entropy(logits, labels, mask).value == pytest.approx(run(softmax_cross_entropy, logits.value, [0, 1, -1, 0])[0])
+    labels, mask = (
+        Var(np.array([0, 1, 2, 0, 9, 9]), space),
+        Var(np.array([1, 1, 0, 1, 1, 1], bool), space),
+    )
+    assert softmax_cross_entropy(logits, labels, mask).value == pytest.approx(
+        run(softmax_cross_entropy, logits.value, [0, 1, -1, 0])[0]
+    )
 
 
 def test_loss_refuses_what_does_not_fit():
@@ -154,7 +178,9 @@ def test_a_slope_has_the_same_bits_wherever_its_arrays_lie(classes):
     labels, rows, values = np.array([0, 1]), np.arange(n), rng.standard_normal((n, classes))
     found = set()
     for gap in (*range(33), 64):
-        logits, out = (room[at: at + n * classes].reshape(n, classes) for at in (0, n * classes + gap))
+        logits, out = (
+            room[at : at + n * classes].reshape(n, classes) for at in (0, n * classes + gap)
+        )
         logits[...] = values
         cross_entropy_slope(logits, labels, rows, 0, n, 0.7, out)
         found.add(out.tobytes())

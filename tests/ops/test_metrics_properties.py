@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphtheta.ops.functions.metrics import calibration, counts, ranking, regression, retrieval, scores
+from graphtheta.ops.functions.metrics import (
+    calibration,
+    counts,
+    ranking,
+    regression,
+    retrieval,
+    scores,
+)
 
 skl = pytest.importorskip("sklearn.metrics")
 EPS = np.finfo(np.float64).eps

@@ -1,4 +1,5 @@
 """Errors in functions of the user name their line."""
+
 from __future__ import annotations
 
 import inspect

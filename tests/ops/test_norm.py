@@ -5,7 +5,16 @@ import pytest
 
 from graphtheta.errors import ShapeError, UserFunctionError
 from graphtheta.inspect.checking.gradients import check_vjp
-from graphtheta.ops import Parameter, RowSpace, RunningStats, Tape, Var, batch_norm, dtype_scope, layer_norm
+from graphtheta.ops import (
+    Parameter,
+    RowSpace,
+    RunningStats,
+    Tape,
+    Var,
+    batch_norm,
+    dtype_scope,
+    layer_norm,
+)
 from graphtheta.ops.autodiff.expr import Tracer
 
 
@@ -16,11 +25,18 @@ def stats(*shape, dtype="float64"):
 
 def test_batch_norm_agrees_with_pytorch(golden):
     ref = golden("losses")
-    x, gamma, beta, running = Var(ref["logits"], None, True), Parameter(ref["bn_weight"]), Parameter(ref["bn_bias"]), stats(5)
+    x, gamma, beta, running = (
+        Var(ref["logits"], None, True),
+        Parameter(ref["bn_weight"]),
+        Parameter(ref["bn_bias"]),
+        stats(5),
+    )
     with Tape() as tape:
         y = batch_norm(x, gamma, beta, running)
     assert np.allclose(y.value, ref["batch_norm"], rtol=0, atol=1e-10)
-    assert np.allclose(tape.backward(y, ref["probe"]).of(x), ref["grad_batch_norm"], rtol=0, atol=1e-10)
+    assert np.allclose(
+        tape.backward(y, ref["probe"]).of(x), ref["grad_batch_norm"], rtol=0, atol=1e-10
+    )
     assert np.allclose(running.mean, ref["running_mean"], rtol=0, atol=1e-10)
     assert np.allclose(running.var, ref["running_var"], rtol=0, atol=1e-10)
 
@@ -35,7 +51,11 @@ def test_batch_norm_gradient_agrees_with_differences(rng, shape, training):
             y = batch_norm(x, gamma, beta, running)
         return y, tape
 
-    x, gamma, beta = Var(rng.normal(size=(7, *shape)), None, True), Parameter(rng.normal(size=shape)), Parameter(rng.normal(size=shape))
+    x, gamma, beta = (
+        Var(rng.normal(size=(7, *shape)), None, True),
+        Parameter(rng.normal(size=shape)),
+        Parameter(rng.normal(size=shape)),
+    )
     if training:
         check_vjp(lambda *a: batch_norm(*a, running), x, gamma, beta)
         return
@@ -75,10 +95,20 @@ class Workers:
 
 
 def test_batch_norm_over_workers_equals_one_and_some_have_no_rows(rng):
-    x, u, gamma, beta = rng.normal(3, 2, (9, 4)), rng.normal(size=(9, 4)), rng.normal(size=4), rng.normal(size=4)
+    x, u, gamma, beta = (
+        rng.normal(3, 2, (9, 4)),
+        rng.normal(size=(9, 4)),
+        rng.normal(size=4),
+        rng.normal(size=4),
+    )
 
     def f(rows, all_sum):
-        v, g, b, running = Var(x[rows], RowSpace(np.arange(9)[rows]), True), Parameter(gamma), Parameter(beta), stats(4)
+        v, g, b, running = (
+            Var(x[rows], RowSpace(np.arange(9)[rows]), True),
+            Parameter(gamma),
+            Parameter(beta),
+            stats(4),
+        )
         with Tape(all_sum=all_sum) as tape:
             y = batch_norm(v, g, b, running)
         grads = tape.backward(y, u[rows])
@@ -98,9 +128,14 @@ def test_batch_norm_over_workers_equals_one_and_some_have_no_rows(rng):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("n", [0, 1])
 def test_batch_norm_of_hardly_any_rows_is_finite(n):
-    x, running = Var(np.ones((n, 3), np.float32), RowSpace(np.arange(n)), True), stats(3, dtype="float32")
+    x, running = (
+        Var(np.ones((n, 3), np.float32), RowSpace(np.arange(n)), True),
+        stats(3, dtype="float32"),
+    )
     with Tape() as tape:
-        y = batch_norm(x, Parameter(np.ones(3, np.float32)), Parameter(np.ones(3, np.float32)), running)
+        y = batch_norm(
+            x, Parameter(np.ones(3, np.float32)), Parameter(np.ones(3, np.float32)), running
+        )
     assert np.array_equal(y.value, np.ones((n, 3)))
     assert np.array_equal(tape.backward(y).of(x), np.zeros((n, 3)))
     assert np.all(np.isfinite(running.var))
@@ -117,7 +152,12 @@ def test_batch_norm_in_float32_survives_a_large_mean(rng):
 
 def batch_norm_in_training(x):
     with Tape():
-        return batch_norm(Var(x), Parameter(np.ones(2, np.float32)), Parameter(np.zeros(2, np.float32)), stats(2, dtype="float32")).value
+        return batch_norm(
+            Var(x),
+            Parameter(np.ones(2, np.float32)),
+            Parameter(np.zeros(2, np.float32)),
+            stats(2, dtype="float32"),
+        ).value
 
 
 def test_batch_norm_in_evaluation_reads_but_keeps_statistics(rng):
@@ -131,7 +171,9 @@ def test_batch_norm_in_evaluation_reads_but_keeps_statistics(rng):
 
 
 def test_batch_norm_refuses_wrong_shapes_and_edges():
-    with pytest.raises(ShapeError, match=r"gamma must have the trailing shape \[3\] of x, got \[2\]"):
+    with pytest.raises(
+        ShapeError, match=r"gamma must have the trailing shape \[3\] of x, got \[2\]"
+    ):
         batch_norm(Var(np.ones((2, 3))), np.ones(2), np.ones(3), stats(3))
     with Tracer() as tracer, pytest.raises(UserFunctionError, match="inside gather"):
         batch_norm(tracer.leaf("src", "h", (3,), np.float64), np.ones(3), np.ones(3), stats(3))
@@ -140,7 +182,9 @@ def test_batch_norm_refuses_wrong_shapes_and_edges():
 def test_layer_norm_normalises_each_row(rng):
     x, gamma, beta = rng.normal(2, 3, (5, 2, 8)), rng.normal(size=8), rng.normal(size=8)
     y = layer_norm(Var(x, RowSpace(np.arange(5))), Parameter(gamma), Parameter(beta))
-    expected = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * gamma + beta
+    expected = (x - x.mean(-1, keepdims=True)) / np.sqrt(
+        x.var(-1, keepdims=True) + 1e-5
+    ) * gamma + beta
     assert np.allclose(y.value, expected)
     check_vjp(layer_norm, x, gamma, beta)
     with Tracer() as tracer:

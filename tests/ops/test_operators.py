@@ -11,8 +11,18 @@ from graphtheta.ops import Parameter, RowSpace, Tape, Var
 from graphtheta.ops.autodiff.expr import Expr, Tracer
 
 VALUES = np.array([[1.0, 2], [3, 4]])
-EXPRESSIONS = [lambda x: 2 - x, lambda x: x - 2, lambda x: 2 + x * 3, lambda x: 1 / x, lambda x: x / 2, lambda x: -x, lambda x: x**2,
-               lambda x: np.ones(2) * x, lambda x: np.float64(2) * x, lambda x: x @ np.eye(2)]
+EXPRESSIONS = [
+    lambda x: 2 - x,
+    lambda x: x - 2,
+    lambda x: 2 + x * 3,
+    lambda x: 1 / x,
+    lambda x: x / 2,
+    lambda x: -x,
+    lambda x: x**2,
+    lambda x: np.ones(2) * x,
+    lambda x: np.float64(2) * x,
+    lambda x: x @ np.eye(2),
+]
 
 
 @pytest.mark.parametrize("f", EXPRESSIONS)
@@ -30,8 +40,18 @@ def test_operators_inside_gather_make_expressions(f):
     assert (e.dims, e.dtype) == ((2,), np.float32)
 
 
-COMPARISONS = [lambda x: x > 2, lambda x: x >= 2.0, lambda x: x < 2, lambda x: np.float64(2) >= x, lambda x: x == 2, lambda x: x != 2,
-               lambda x: np.full(2, 2.0) < x, lambda x: (x > 1) & (x < 4), lambda x: (x < 2) | (x > 3), lambda x: ~(x > 2)]
+COMPARISONS = [
+    lambda x: x > 2,
+    lambda x: x >= 2.0,
+    lambda x: x < 2,
+    lambda x: np.float64(2) >= x,
+    lambda x: x == 2,
+    lambda x: x != 2,
+    lambda x: np.full(2, 2.0) < x,
+    lambda x: (x > 1) & (x < 4),
+    lambda x: (x < 2) | (x > 3),
+    lambda x: ~(x > 2),
+]
 
 
 @pytest.mark.parametrize("f", COMPARISONS)
@@ -59,14 +79,28 @@ def test_operators_do_not_iterate_over_rows():
 
 
 REFUSED = [
-    (lambda x: max(x, 0), "choose with gt.where"), (lambda x: 1 if x else 0, "condition"), (lambda x: 0 if x > 1 else 1, "condition"),
-    (lambda x: x and x, "condition"), (float, "one Python number"), (int, "one Python number"), (math.exp, "gt.exp"), (list, "looped over"),
-    (np.exp, "use gt.exp"), (np.sum, "use gt.sum"), (lambda x: np.concatenate([x, x]), "use gt.concat"), (np.arctan, "gt.primitive"),
-    (lambda x: np.where(x > 0, 1, 0), "use gt.where"), (special.expit, "use gt.sigmoid"), (np.asarray, "NumPy array"),
-    (lambda x: np.add(x, 1, where=True), "NumPy's add"), (lambda x: x == "all", "not with 'all'"),
+    (lambda x: max(x, 0), "choose with gt.where"),
+    (lambda x: 1 if x else 0, "condition"),
+    (lambda x: 0 if x > 1 else 1, "condition"),
+    (lambda x: x and x, "condition"),
+    (float, "one Python number"),
+    (int, "one Python number"),
+    (math.exp, "gt.exp"),
+    (list, "looped over"),
+    (np.exp, "use gt.exp"),
+    (np.sum, "use gt.sum"),
+    (lambda x: np.concatenate([x, x]), "use gt.concat"),
+    (np.arctan, "gt.primitive"),
+    (lambda x: np.where(x > 0, 1, 0), "use gt.where"),
+    (special.expit, "use gt.sigmoid"),
+    (np.asarray, "NumPy array"),
+    (lambda x: np.add(x, 1, where=True), "NumPy's add"),
+    (lambda x: x == "all", "not with 'all'"),
     (lambda x: x < [1, 2], "not with [1, 2]"),
-    (lambda x: x & (x > 0), "compare it with a number first"), (lambda x: ~x, "compare it with a number first"),
-    (lambda x: gt.where(x, x, 0.0), "is no comparison"), (lambda x: gt.where(x > 0, 1.0, 0.0), "both values are numbers"),
+    (lambda x: x & (x > 0), "compare it with a number first"),
+    (lambda x: ~x, "compare it with a number first"),
+    (lambda x: gt.where(x, x, 0.0), "is no comparison"),
+    (lambda x: gt.where(x > 0, 1.0, 0.0), "both values are numbers"),
     (lambda x: x != "all", "not with 'all'"),
 ]
 
@@ -86,7 +120,17 @@ def test_values_are_keys_and_differ_from_none():
     assert (x == None, x != None) == (False, True)  # noqa: E711
 
 
-INSTEAD = (np.expm1, np.log1p, np.exp2, np.log2, np.log10, np.reciprocal, np.cbrt, np.abs, special.expit)
+INSTEAD = (
+    np.expm1,
+    np.log1p,
+    np.exp2,
+    np.log2,
+    np.log10,
+    np.reciprocal,
+    np.cbrt,
+    np.abs,
+    special.expit,
+)
 
 
 @pytest.mark.parametrize("function", INSTEAD, ids=lambda f: f.__name__)
@@ -96,7 +140,9 @@ def test_what_is_advised_computes_the_same(function):
         function(Var(x))
     told = str(caught.value).rpartition("; use ")[2]
     found = eval(told, {"gt": gt, "np": np, "x": Var(x)})
-    np.testing.assert_allclose((found(Var(x)) if callable(found) else found).value, function(x), rtol=1e-12)
+    np.testing.assert_allclose(
+        (found(Var(x)) if callable(found) else found).value, function(x), rtol=1e-12
+    )
 
 
 def test_the_advice_for_logaddexp_computes_the_same():
@@ -104,4 +150,6 @@ def test_the_advice_for_logaddexp_computes_the_same():
     with pytest.raises(UserFunctionError) as caught:
         np.logaddexp(Var(x), Var(y))
     told = str(caught.value).rpartition("; use ")[2]
-    np.testing.assert_allclose(eval(told, {"gt": gt, "x": Var(x), "y": Var(y)}).value, np.logaddexp(x, y), rtol=1e-12)
+    np.testing.assert_allclose(
+        eval(told, {"gt": gt, "x": Var(x), "y": Var(y)}).value, np.logaddexp(x, y), rtol=1e-12
+    )

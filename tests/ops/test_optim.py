@@ -79,9 +79,18 @@ def test_optimiser_refuses_what_does_not_fit():
         SGD([p, Parameter(np.ones(1), name="w")], 0.1)
 
 
-@pytest.mark.parametrize("make", [lambda p: SGD(p, -1), lambda p: SGD(p, 0.1, momentum=1), lambda p: SGD(p, 0.1, nesterov=True),
-                                  lambda p: Adam(p, float("nan")), lambda p: Adam(p, 0.1, betas=(1, 0.9)), lambda p: AdamW(p, 0.1, eps=0),
-                                  lambda p: Adam(p, 0.1, weight_decay=-1)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: SGD(p, -1),
+        lambda p: SGD(p, 0.1, momentum=1),
+        lambda p: SGD(p, 0.1, nesterov=True),
+        lambda p: Adam(p, float("nan")),
+        lambda p: Adam(p, 0.1, betas=(1, 0.9)),
+        lambda p: AdamW(p, 0.1, eps=0),
+        lambda p: Adam(p, 0.1, weight_decay=-1),
+    ],
+)
 def test_optimiser_refuses_settings_out_of_range(make):
     with pytest.raises(ConfigError):
         make([Parameter(np.ones(2))])
@@ -94,7 +103,11 @@ def test_large_parameters_move_as_small_ones_do(rng, make, dtype):
     n, pieces = BLOCK + 70, 2 * BLOCK // COMPILED
     value, old = rng.normal(size=n).astype(dtype), rng.normal(size=(3, n)).astype(dtype)
     large = make([Parameter(value)], lr=0.1, weight_decay=0.3)
-    parts = make([Parameter(part, name=str(i)) for i, part in enumerate(np.array_split(value, pieces))], lr=0.1, weight_decay=0.3)
+    parts = make(
+        [Parameter(part, name=str(i)) for i, part in enumerate(np.array_split(value, pieces))],
+        lr=0.1,
+        weight_decay=0.3,
+    )
     across = make([Parameter(value.reshape(-1, 11))], lr=0.1, weight_decay=0.3)
     for g in old:
         before, kept = large.parameters[0].value, large.parameters[0].value.copy()
@@ -102,9 +115,15 @@ def test_large_parameters_move_as_small_ones_do(rng, make, dtype):
         parts.step(np.array_split(g, pieces))
         across.step([np.asfortranarray(g.reshape(-1, 11))])
         assert np.array_equal(before, kept) and large.parameters[0].value.dtype == dtype
-    tolerance = {"rtol": 1e-6, "atol": 1e-6} if dtype == "float32" else {"rtol": 1e-13, "atol": 1e-13}
-    np.testing.assert_allclose(np.concatenate([p.value for p in parts.parameters]), large.parameters[0].value, **tolerance)
-    np.testing.assert_allclose(across.parameters[0].value.ravel(), large.parameters[0].value, **tolerance)
+    tolerance = (
+        {"rtol": 1e-6, "atol": 1e-6} if dtype == "float32" else {"rtol": 1e-13, "atol": 1e-13}
+    )
+    np.testing.assert_allclose(
+        np.concatenate([p.value for p in parts.parameters]), large.parameters[0].value, **tolerance
+    )
+    np.testing.assert_allclose(
+        across.parameters[0].value.ravel(), large.parameters[0].value, **tolerance
+    )
     for slot in ("mean", "square"):
         joined = np.concatenate([parts.state()[f"{slot}/{i}"] for i in range(pieces)])
         np.testing.assert_allclose(joined, large.state()[f"{slot}/0"], **tolerance)

@@ -1,4 +1,5 @@
 """The k largest messages and the median: against NumPy, in any split, on any number of workers, on both back ends."""
+
 from __future__ import annotations
 
 from itertools import pairwise
@@ -34,7 +35,9 @@ def test_ordered_bits_have_the_order_of_the_numbers(values: list[float]) -> None
         assert (a < b) <= (ordered_bits(np.array(a)) < ordered_bits(np.array(b)))
 
 
-def summed(agg: Any, n: int, chunks: list[tuple[np.ndarray, np.ndarray, np.ndarray]], dtype: Any = float) -> dict[str, np.ndarray]:
+def summed(
+    agg: Any, n: int, chunks: list[tuple[np.ndarray, np.ndarray, np.ndarray]], dtype: Any = float
+) -> dict[str, np.ndarray]:
     """The state after all passes over the chunks, each of which another worker aggregates."""
     shape = chunks[0][1].shape[1:]
     state = agg.start(n, [shape], dtype)
@@ -46,14 +49,22 @@ def summed(agg: Any, n: int, chunks: list[tuple[np.ndarray, np.ndarray, np.ndarr
             if len(row):
                 order = np.lexsort((gid, row))
                 start = np.flatnonzero(np.concatenate(([True], row[order][1:] != row[order][:-1])))
-                agg.accumulate(other, Segments(row[order][start], start, row[order]), [x[order].astype(dtype)], gid[order], None)
+                agg.accumulate(
+                    other,
+                    Segments(row[order][start], start, row[order]),
+                    [x[order].astype(dtype)],
+                    gid[order],
+                    None,
+                )
             agg.merge(state, np.arange(n), agg.returned(other))
     return state
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.booleans(), st.integers(1, 4), st.integers(1, 5))
-def test_totals_and_edges_equal_sorting_for_any_split(seed: int, integers: bool, n_chunks: int, k: int) -> None:
+def test_totals_and_edges_equal_sorting_for_any_split(
+    seed: int, integers: bool, n_chunks: int, k: int
+) -> None:
     rng, n, e = np.random.default_rng(seed), 5, 23
     row, gid = rng.integers(0, n - 1, e), rng.permutation(100)[:e]
     x = rng.integers(-2, 3, (e, 2)).astype(float) if integers else rng.standard_normal((e, 2))
@@ -64,8 +75,13 @@ def test_totals_and_edges_equal_sorting_for_any_split(seed: int, integers: bool,
         for f in range(2):
             mine = np.flatnonzero(row == r)
             best = mine[np.lexsort((gid[mine], -x[mine, f]))][:k]
-            np.testing.assert_array_equal(TopK(k).finish(top)[r, :, f], np.pad(x[best, f], (0, k - len(best))))
-            assert [top[f"edge{i}"][r, f] for i in range(k)] == [*gid[best], *[NO_EDGE] * (k - len(best))]
+            np.testing.assert_array_equal(
+                TopK(k).finish(top)[r, :, f], np.pad(x[best, f], (0, k - len(best)))
+            )
+            assert [top[f"edge{i}"][r, f] for i in range(k)] == [
+                *gid[best],
+                *[NO_EDGE] * (k - len(best)),
+            ]
             middle = np.sort(x[mine, f])[(len(mine) - 1) // 2] if len(mine) else 0
             assert MEDIAN.finish(median)[r, f] == middle
             assert median["edge"][r, f] == gid[mine][x[mine, f] == middle].min(initial=NO_EDGE)
@@ -80,14 +96,24 @@ def test_gradients_equal_differences(agg: Any) -> None:
     g, v = rng.standard_normal(total.shape), rng.standard_normal(x.shape)
     columns = agg.backward_state(state, total, g)
     (found,) = agg.backward({name: y[row] for name, y in columns.items()}, [x], gid, None)
-    up, down = (np.vdot(g, agg.finish(summed(agg, 5, [(row, x + t * v, gid)]))) for t in (1e-6, -1e-6))
+    up, down = (
+        np.vdot(g, agg.finish(summed(agg, 5, [(row, x + t * v, gid)]))) for t in (1e-6, -1e-6)
+    )
     assert np.vdot(found, v) == pytest.approx((up - down) / 2e-6, rel=1e-7)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_special_numbers(dtype: Any) -> None:
     tiny, inf = np.finfo(dtype).smallest_subnormal, np.inf
-    rows = [[-inf, -1.0, inf], [inf, inf, 0.0], [-0.0, 0.0], [tiny, -tiny, tiny], [np.nan, 1.0, 2.0], [-inf], [3.5]]
+    rows = [
+        [-inf, -1.0, inf],
+        [inf, inf, 0.0],
+        [-0.0, 0.0],
+        [tiny, -tiny, tiny],
+        [np.nan, 1.0, 2.0],
+        [-inf],
+        [3.5],
+    ]
     row = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
     chunk = row, np.concatenate(rows)[:, None].astype(dtype), np.arange(len(row))
     median = MEDIAN.finish(summed(MEDIAN, len(rows) + 1, [chunk], dtype))[:, 0]
@@ -153,7 +179,7 @@ def run(comm, graph, backend, dtype, direction, placement=("1d-src", "hash")):
             sent = comm.ledger.since(before).get("move", {"bytes": 0})["bytes"]
             found = tape.backward(out, np.ones(out.shape, dtype))
     values = np.zeros((N, *out.shape[1:]), dtype)
-    values[part.masters] = out.value[:part.n_masters]
+    values[part.masters] = out.value[: part.n_masters]
     grads = [comm.all_sum(np.array(found.of(p))) for p in (layer.src, layer.dst)]
     return comm.all_sum(values), grads, sum(t.forward for t in active.traffic), sent
 
@@ -162,9 +188,15 @@ def run(comm, graph, backend, dtype, direction, placement=("1d-src", "hash")):
 def test_numbers_are_the_same_on_any_workers_and_back_end(integers: bool, direction: str) -> None:
     graph = example(integers)
     ((one, grads, _, _),) = run_simulated(1, run, graph, "reference", "float64", direction)
-    for size, placement, backend in ((1, ("1d-src", "hash"), "fused"), (2, ("1d-dst", "block"), "fused"),
-                                     (3, ("vertex-cut", "hash"), "fused"), (4, ("vertex-cut", "block"), "reference")):
-        for values, found, predicted, sent in run_simulated(size, run, graph, backend, "float64", direction, placement):
+    for size, placement, backend in (
+        (1, ("1d-src", "hash"), "fused"),
+        (2, ("1d-dst", "block"), "fused"),
+        (3, ("vertex-cut", "hash"), "fused"),
+        (4, ("vertex-cut", "block"), "reference"),
+    ):
+        for values, found, predicted, sent in run_simulated(
+            size, run, graph, backend, "float64", direction, placement
+        ):
             np.testing.assert_allclose(values, one, rtol=1e-13, atol=1e-13)
             for a, b in zip(found, grads, strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11)

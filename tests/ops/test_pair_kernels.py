@@ -1,4 +1,5 @@
 """Products of pairs: kernels against NumPy, for all shapes of tiles and any division into blocks."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -19,12 +20,20 @@ CASES = [(7, 3, np.float64), (9, 41, np.float32), (13, 150, np.float32)]
 def divided(step: int) -> Blocks:
     """A share for each ``step`` pairs of a code."""
     ends = np.cumsum([0, *SIZES])
-    return Blocks([[(c, a, min(a + step, ends[c + 1]))] for c in range(K) for a in range(ends[c], ends[c + 1], step)])
+    return Blocks(
+        [
+            [(c, a, min(a + step, ends[c + 1]))]
+            for c in range(K)
+            for a in range(ends[c], ends[c + 1], step)
+        ]
+    )
 
 
 def drawn(dtype, *shapes):
     rng = np.random.default_rng(0)
-    rows = np.concatenate([np.sort(rng.choice(N, m, replace=False)) for m in SIZES]).astype(np.int32)
+    rows = np.concatenate([np.sort(rng.choice(N, m, replace=False)) for m in SIZES]).astype(
+        np.int32
+    )
     return rows, np.repeat(np.arange(K), SIZES), [rng.normal(size=s).astype(dtype) for s in shapes]
 
 
@@ -34,7 +43,9 @@ def test_rows_times_the_matrices_of_their_codes(d, d_out, dtype):
     out = [np.empty((len(rows), d_out), dtype) for _ in range(2)]
     for made, step in zip(out, (4, 1000), strict=True):
         times(x, rows, weight, divided(step), made, None)
-    np.testing.assert_allclose(out[0], np.einsum("pi,pij->pj", x[rows], weight[codes]), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        out[0], np.einsum("pi,pij->pj", x[rows], weight[codes]), rtol=1e-4, atol=1e-4
+    )
     np.testing.assert_array_equal(out[0], out[1])
 
 
@@ -44,7 +55,14 @@ def test_products_are_added_to_rows(d, d_out, dtype):
     into, expected = before.copy(), before.copy()
     ends = np.cumsum([0, *SIZES])
     # one share: codes have rows in common
-    times(x, np.arange(len(rows), dtype=np.int32), weight, Blocks([[(c, ends[c], ends[c + 1]) for c in range(K)]]), into, rows)
+    times(
+        x,
+        np.arange(len(rows), dtype=np.int32),
+        weight,
+        Blocks([[(c, ends[c], ends[c + 1]) for c in range(K)]]),
+        into,
+        rows,
+    )
     np.add.at(expected, rows, np.einsum("pi,pij->pj", x, weight[codes]))
     np.testing.assert_allclose(into, expected, rtol=1e-4, atol=1e-4)
 

@@ -1,4 +1,5 @@
 """The pool of threads."""
+
 from __future__ import annotations
 
 from threading import Event, Thread, get_ident

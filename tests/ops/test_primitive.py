@@ -1,4 +1,5 @@
 """Every primitive: gradients, types, no rows, shapes inside gather. A primitive without a case here fails."""
+
 from __future__ import annotations
 
 import importlib
@@ -17,7 +18,9 @@ from graphtheta.ops.autodiff.expr import Tracer
 for _module in pkgutil.walk_packages(graphtheta.ops.__path__, "graphtheta.ops."):
     importlib.import_module(_module.name)
 
-OURS = {name: p for name, p in PRIMITIVES.items() if p.forward.__module__.startswith("graphtheta.ops")}
+OURS = {
+    name: p for name, p in PRIMITIVES.items() if p.forward.__module__.startswith("graphtheta.ops")
+}
 N = 6
 _rng = np.random.default_rng(1)
 
@@ -43,64 +46,156 @@ def positive(*shape):
 
 INDPTR = np.array([0, 2, 2, 5, 6])
 USED = (np.array([0, 0, 3]), np.array([1, 2, 0]))
-BINARY = [((rows(3), rows(3)), {}), ((rows(2, 3), rows(2, 1)), {}), ((rows(2, 3), fixed(3)), {}), ((rows(2, 1), fixed(2, 3)), {}),
-          ((fixed(3), rows(2, 3)), {}), ((fixed(4, 1), fixed(3)), {}), ((fixed(), rows()), {})]
+BINARY = [
+    ((rows(3), rows(3)), {}),
+    ((rows(2, 3), rows(2, 1)), {}),
+    ((rows(2, 3), fixed(3)), {}),
+    ((rows(2, 1), fixed(2, 3)), {}),
+    ((fixed(3), rows(2, 3)), {}),
+    ((fixed(4, 1), fixed(3)), {}),
+    ((fixed(), rows()), {}),
+]
 UNARY = [((rows(),), {}), ((rows(2, 3),), {}), ((fixed(3),), {})]
 KEY = (("...",), ("slice", 1, None, None))
 
 CASES = {
     **dict.fromkeys(("add", "sub", "mul", "maximum", "minimum"), BINARY),
-    "div": [((rows(2, 3), positive(2, 1)), {}), ((fixed(3), positive(2, 3)), {}), ((rows(2, 3), np.array([1.0, 2.0, -1.5])), {})],
-    **dict.fromkeys(("neg", "exp", "square", "absolute", "relu", "sigmoid", "tanh", "softplus", "gelu", "sin", "cos"), UNARY),
+    "div": [
+        ((rows(2, 3), positive(2, 1)), {}),
+        ((fixed(3), positive(2, 3)), {}),
+        ((rows(2, 3), np.array([1.0, 2.0, -1.5])), {}),
+    ],
+    **dict.fromkeys(
+        (
+            "neg",
+            "exp",
+            "square",
+            "absolute",
+            "relu",
+            "sigmoid",
+            "tanh",
+            "softplus",
+            "gelu",
+            "sin",
+            "cos",
+        ),
+        UNARY,
+    ),
     "edge_softmax": UNARY,
     **{name: [((positive(),), {}), ((positive(2, 3),), {})] for name in ("log", "sqrt")},
-    "power": [((positive(3),), {"exponent": e}) for e in (-0.5, 0, 1, 2.5)] + [((rows(3),), {"exponent": 3})],
-    "pow": [((positive(2, 3), rows(2, 1)), {}), ((positive(3), fixed(3)), {}), ((np.abs(fixed(3)), rows(2, 3)), {})],
-    "where": [((Rows(_rng.normal(size=(N, 2, 1)) > 0), rows(2, 3), fixed(3)), {}),
-              ((np.array([1, 0]), rows(2), rows(2)), {})],
+    "power": [((positive(3),), {"exponent": e}) for e in (-0.5, 0, 1, 2.5)]
+    + [((rows(3),), {"exponent": 3})],
+    "pow": [
+        ((positive(2, 3), rows(2, 1)), {}),
+        ((positive(3), fixed(3)), {}),
+        ((np.abs(fixed(3)), rows(2, 3)), {}),
+    ],
+    "where": [
+        ((Rows(_rng.normal(size=(N, 2, 1)) > 0), rows(2, 3), fixed(3)), {}),
+        ((np.array([1, 0]), rows(2), rows(2)), {}),
+    ],
     # masks and constants have no gradient
-    **{name: [] for name in ("less", "less_equal", "equal", "logical_and", "logical_not", "stop_gradient")},
+    **{
+        name: []
+        for name in ("less", "less_equal", "equal", "logical_and", "logical_not", "stop_gradient")
+    },
     "leaky_relu": [((rows(3),), {"slope": 0.2})],
     "elu": [((rows(3),), {"alpha": 1.3})],
     "clip": [((rows(3),), {"low": -0.5, "high": None}), ((rows(3),), {"low": -0.5, "high": 0.5})],
     "cast": [((rows(3),), {"dtype": "float64"}), ((Rows(np.arange(N)),), {"dtype": "float64"})],
     "expand_last": [((rows(3),), {"n": 2}), ((fixed(3),), {"n": 1})],
     "prefix": [((fixed(N, 3),), {"n": 4}), ((fixed(N, 3),), {"n": 0})],
-    "matmul": [((rows(3), fixed(3, 2)), {}),
-               ((rows(2, 3), fixed(3, 4, 2)), {}), ((rows(3), fixed(3)), {}), ((fixed(4, 3), fixed(3, 2)), {})],
-    "embedding": [((fixed(4, 3), Rows(np.array([0, 3, 3, 1, 0, 0]))), {}),
-                  ((fixed(4), Rows(_rng.integers(0, 4, (N, 2)))), {})],
-    "own_embedding": [((rows(4, 3), Rows(np.array([0, 3, 3, 1, 0, 0]))), {}), ((rows(4), Rows(_rng.integers(0, 4, N))), {})],
-    "typed_matmul": [((fixed(N, 3), fixed(4, 3, 2), np.array(index)), {}) for index in ([0, 3, 3, 1, 0, 0], [1, 1, 1, 2, 2, 2])] + [
-                     ((fixed(N, 2, 3), fixed(2, 3, 4, 2), np.array([0, 1, 0, 1, 1, 0])), {})],
-    "sum": [((rows(2, 3),), {"axis": a, "keepdims": k}) for a in ((-1,), (-2,), (-2, -1)) for k in (False, True)],
-    **{name: [((rows(2, 3, 2),), {"axis": a, "keepdims": k}) for a in ((-1,), (-3,), (-3, -1)) for k in (False, True)]
-       for name in ("max", "min")},
-    "reshape": [((rows(2, 3),), {"keep": 1, "shape": (6,)}), ((fixed(2, 3),), {"keep": 0, "shape": (3, 2)})],
-    "concat": [((rows(2), rows(3), rows(1)), {"axis": -1}), ((rows(2, 3), rows(1, 3)), {"axis": -2})],
+    "matmul": [
+        ((rows(3), fixed(3, 2)), {}),
+        ((rows(2, 3), fixed(3, 4, 2)), {}),
+        ((rows(3), fixed(3)), {}),
+        ((fixed(4, 3), fixed(3, 2)), {}),
+    ],
+    "embedding": [
+        ((fixed(4, 3), Rows(np.array([0, 3, 3, 1, 0, 0]))), {}),
+        ((fixed(4), Rows(_rng.integers(0, 4, (N, 2)))), {}),
+    ],
+    "own_embedding": [
+        ((rows(4, 3), Rows(np.array([0, 3, 3, 1, 0, 0]))), {}),
+        ((rows(4), Rows(_rng.integers(0, 4, N))), {}),
+    ],
+    "typed_matmul": [
+        ((fixed(N, 3), fixed(4, 3, 2), np.array(index)), {})
+        for index in ([0, 3, 3, 1, 0, 0], [1, 1, 1, 2, 2, 2])
+    ]
+    + [((fixed(N, 2, 3), fixed(2, 3, 4, 2), np.array([0, 1, 0, 1, 1, 0])), {})],
+    "sum": [
+        ((rows(2, 3),), {"axis": a, "keepdims": k})
+        for a in ((-1,), (-2,), (-2, -1))
+        for k in (False, True)
+    ],
+    **{
+        name: [
+            ((rows(2, 3, 2),), {"axis": a, "keepdims": k})
+            for a in ((-1,), (-3,), (-3, -1))
+            for k in (False, True)
+        ]
+        for name in ("max", "min")
+    },
+    "reshape": [
+        ((rows(2, 3),), {"keep": 1, "shape": (6,)}),
+        ((fixed(2, 3),), {"keep": 0, "shape": (3, 2)}),
+    ],
+    "concat": [
+        ((rows(2), rows(3), rows(1)), {"axis": -1}),
+        ((rows(2, 3), rows(1, 3)), {"axis": -2}),
+    ],
     "repeat_rows": [((fixed(2, 3), rows(4)), {}), ((fixed(), rows()), {})],
-    "broadcast_to": [((rows(1, 3),), {"keep": 1, "shape": (2, 3)}), ((fixed(3),), {"keep": 0, "shape": (2, 3)})],
-    "getitem": [((rows(3),), {"key": KEY}), ((rows(3),), {"key": (("...",), ("list", 0, 2, 0))}),
-                ((rows(2, 3),), {"key": (("...",), ("int", -1))}),
-                ((rows(3),), {"key": (("...",), ("new",), ("slice", None, None, 2))}), ((fixed(4, 3),), {"key": (("int", 1),)})],
-    "dropout": [((rows(3), Rows(np.arange(N)), 5), {"rate": 0.4, "site": 1}),
-                ((rows(3), Rows(np.arange(N)), None), {"rate": 0.4, "site": 1})],
+    "broadcast_to": [
+        ((rows(1, 3),), {"keep": 1, "shape": (2, 3)}),
+        ((fixed(3),), {"keep": 0, "shape": (2, 3)}),
+    ],
+    "getitem": [
+        ((rows(3),), {"key": KEY}),
+        ((rows(3),), {"key": (("...",), ("list", 0, 2, 0))}),
+        ((rows(2, 3),), {"key": (("...",), ("int", -1))}),
+        ((rows(3),), {"key": (("...",), ("new",), ("slice", None, None, 2))}),
+        ((fixed(4, 3),), {"key": (("int", 1),)}),
+    ],
+    "dropout": [
+        ((rows(3), Rows(np.arange(N)), 5), {"rate": 0.4, "site": 1}),
+        ((rows(3), Rows(np.arange(N)), None), {"rate": 0.4, "site": 1}),
+    ],
     "standardise": [((rows(5),), {"eps": 1e-5}), ((rows(2, 4),), {"eps": 1e-2})],
-    "normalise": [((rows(3), *(fixed(3) for _ in range(4))), {}), ((rows(2, 3), *(fixed(2, 3) for _ in range(4))), {})],
+    "normalise": [
+        ((rows(3), *(fixed(3) for _ in range(4))), {}),
+        ((rows(2, 3), *(fixed(2, 3) for _ in range(4))), {}),
+    ],
     "ones_like": [],
     "rounded": [((rows(3),), {})],
     "to_dense": [((rows(3),), {})],
-    **{name: [((fixed(N, 3), INDPTR), {}), ((fixed(N), INDPTR), {})]
-       for name in ("segment_sum", "segment_mean", "segment_max", "segment_min", "segment_softmax")},
-    "softmax_cross_entropy": [((fixed(N, 3), np.array([0, 1, 2, 0, 1, -1]), np.array([0, 2, 4])), {"total": 7.0}),
-                              ((fixed(N, 3), np.zeros(N, int), np.zeros(0, int)), {"total": 0.0})],
+    **{
+        name: [((fixed(N, 3), INDPTR), {}), ((fixed(N), INDPTR), {})]
+        for name in ("segment_sum", "segment_mean", "segment_max", "segment_min", "segment_softmax")
+    },
+    "softmax_cross_entropy": [
+        ((fixed(N, 3), np.array([0, 1, 2, 0, 1, -1]), np.array([0, 2, 4])), {"total": 7.0}),
+        ((fixed(N, 3), np.zeros(N, int), np.zeros(0, int)), {"total": 0.0}),
+    ],
     "binary_cross_entropy": [((fixed(N, 3), np.zeros((N, 3), int), USED), {"total": 5.0})],
-    "pick": [((fixed(N, 3), np.array([0, 1, 2, 0, 1, 2])), {}), ((fixed(N, 2, 3), np.ones((N, 2), int)), {})],
+    "pick": [
+        ((fixed(N, 3), np.array([0, 1, 2, 0, 1, 2])), {}),
+        ((fixed(N, 2, 3), np.ones((N, 2), int)), {}),
+    ],
     "mean_squared_error": [((fixed(N, 3), np.ones((N, 3), int), USED), {"total": 5.0})],
-    "weighted_share": [((fixed(N, 3), np.arange(3 * N).reshape(N, 3)), {"total": 5.0}), ((fixed(N), np.ones(N, int)), {"total": 0.0})],
+    "weighted_share": [
+        ((fixed(N, 3), np.arange(3 * N).reshape(N, 3)), {"total": 5.0}),
+        ((fixed(N), np.ones(N, int)), {"total": 0.0}),
+    ],
 }
-ALL = [pytest.param(name, *case, id=f"{name}{i}") for name, cases in CASES.items() for i, case in enumerate(cases)]
-ROWWISE = [p for p in ALL if OURS[p.values[0]].rowwise and any(isinstance(a, Rows) for a in p.values[1])]
+ALL = [
+    pytest.param(name, *case, id=f"{name}{i}")
+    for name, cases in CASES.items()
+    for i, case in enumerate(cases)
+]
+ROWWISE = [
+    p for p in ALL if OURS[p.values[0]].rowwise and any(isinstance(a, Rows) for a in p.values[1])
+]
 
 
 def variables(args, dtype=np.float64, n=N):
@@ -127,11 +222,17 @@ def run(name, args, static):
 def gradients(given, out, tape):
     """Arguments that have a gradient, with it."""
     grads = tape.backward(out)
-    return [(a, grads.of(a)) for a in given if getattr(a, "needs_grad", False) and grads.of(a) is not None]
+    return [
+        (a, grads.of(a))
+        for a in given
+        if getattr(a, "needs_grad", False) and grads.of(a) is not None
+    ]
 
 
 def test_primitives_all_have_a_case():
-    assert set(OURS) == set(CASES), "add a case for each new primitive, remove those of primitives that are gone"
+    assert set(OURS) == set(CASES), (
+        "add a case for each new primitive, remove those of primitives that are gone"
+    )
 
 
 @pytest.mark.parametrize(("name", "args", "static"), ALL)
@@ -164,8 +265,18 @@ def test_primitive_takes_no_rows(name, args, static):
 def test_primitive_has_same_shape_inside_gather(name, args, static):
     full, _ = run(name, variables(args), static)
     with Tracer() as tracer:
-        leaves = [tracer.leaf("src", f"x{i}", a.value.shape[1:], a.value.dtype, requires_grad=a.value.dtype.kind == "f")
-                  if isinstance(a, Rows) else a for i, a in enumerate(args)]
+        leaves = [
+            tracer.leaf(
+                "src",
+                f"x{i}",
+                a.value.shape[1:],
+                a.value.dtype,
+                requires_grad=a.value.dtype.kind == "f",
+            )
+            if isinstance(a, Rows)
+            else a
+            for i, a in enumerate(args)
+        ]
         e = OURS[name](*leaves, **static)
     assert (e.rows, e.dims, e.dtype) == (True, full.shape[1:], full.dtype)
 
@@ -183,7 +294,12 @@ def test_primitive_without_rule_names_operation_and_argument():
     if "test_no_rule" not in PRIMITIVES:
         primitive("test_no_rule")(lambda left, right: left + right)
         defvjp(PRIMITIVES["test_no_rule"], left=lambda g, y, left, right: g)
-    with Tape(), pytest.raises(MissingRuleError, match="test_no_rule has no gradient rule for its argument 'right'"):
+    with (
+        Tape(),
+        pytest.raises(
+            MissingRuleError, match="test_no_rule has no gradient rule for its argument 'right'"
+        ),
+    ):
         PRIMITIVES["test_no_rule"](1.0, Parameter(np.ones(2)))
 
 
@@ -215,11 +331,16 @@ def test_a_name_may_be_given_again_to_an_operation_of_the_user():
 
 @pytest.mark.parametrize("name", ["exp", "matmul", "edge_softmax"])
 def test_names_of_the_package_are_its_own(name):
-    with pytest.raises(UserFunctionError, match=f"gt already has an operation of this name; choose another name, such as 'my_{name}'"):
+    with pytest.raises(
+        UserFunctionError,
+        match=f"gt already has an operation of this name; choose another name, such as 'my_{name}'",
+    ):
         primitive(name)(lambda x: x)
     assert PRIMITIVES[name] in OURS.values()
 
 
 def test_a_rule_for_an_argument_that_is_not_there_is_refused():
-    with pytest.raises(UserFunctionError, match="exp has no argument 'z' that gets a gradient; it has x"):
+    with pytest.raises(
+        UserFunctionError, match="exp has no argument 'z' that gets a gradient; it has x"
+    ):
         defvjp(PRIMITIVES["exp"], z=None)

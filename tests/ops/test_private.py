@@ -1,4 +1,5 @@
 """Folders and files that no other user can change."""
+
 from __future__ import annotations
 
 import os
@@ -18,6 +19,7 @@ STRANGER = 65534
 @pytest.fixture
 def give_away() -> Callable[[Path], None]:
     """Gives a path to another user, which root alone may do."""
+
     def give(path: Path) -> None:
         try:
             os.chown(path, STRANGER, -1, follow_symlinks=False)
@@ -56,12 +58,20 @@ assert private.read(folder / "file") == b"content"
         assert os.listdir(made / "missing/too") == ["file"]
 
 
-@pytest.mark.parametrize(("bits", "writers"), [(0o777, "every user"), (0o702, "every user"), (0o1777, "every user"), (0o770, "group")])
-def test_a_folder_that_others_can_write_to_is_refused(bits: int, writers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("bits", "writers"),
+    [(0o777, "every user"), (0o702, "every user"), (0o1777, "every user"), (0o770, "group")],
+)
+def test_a_folder_that_others_can_write_to_is_refused(
+    bits: int, writers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(private, "_own_group", lambda group: False)
     shared = folder(tmp_path / "a folder", bits)
-    with pytest.raises(OSError, match=rf"{writers}.* can write to .*/a folder \(owner {os.geteuid()}, mode {bits:04o}; "
-                                      r"remedy: chmod go-w '.*/a folder'\)$"):
+    with pytest.raises(
+        OSError,
+        match=rf"{writers}.* can write to .*/a folder \(owner {os.geteuid()}, mode {bits:04o}; "
+        r"remedy: chmod go-w '.*/a folder'\)$",
+    ):
         private.make_folder(shared)
     shared.chmod(0o755)
     private.make_folder(shared)
@@ -69,7 +79,10 @@ def test_a_folder_that_others_can_write_to_is_refused(bits: int, writers: str, t
 
 def test_a_folder_below_one_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
     above = folder(tmp_path / "above", 0o777)
-    with pytest.raises(OSError, match=r"every user can write to .*/above \(.*mode 0777; remedy: chmod go-w .*/above\)$"):
+    with pytest.raises(
+        OSError,
+        match=r"every user can write to .*/above \(.*mode 0777; remedy: chmod go-w .*/above\)$",
+    ):
         private.make_folder(above / "middle" / "mine")
     # others cannot replace what is mine
     above.chmod(0o1777)
@@ -77,20 +90,26 @@ def test_a_folder_below_one_that_others_can_write_to_is_refused(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("whose", ["", "mine", "mine/kernels"])
-def test_a_folder_of_another_user_is_refused_and_so_is_what_lies_below(whose: str, tmp_path: Path,
-                                                                       give_away: Callable[[Path], None]) -> None:
+def test_a_folder_of_another_user_is_refused_and_so_is_what_lies_below(
+    whose: str, tmp_path: Path, give_away: Callable[[Path], None]
+) -> None:
     kernels = tmp_path / "top" / "mine" / "kernels"
     private.make_folder(kernels)
     given = tmp_path / "top" / whose
     # the mode with which planted code was run
     given.chmod(0o755)
     give_away(given)
-    with pytest.raises(OSError, match=rf"{given} belongs to user {STRANGER} and not to you, user {os.geteuid()} "
-                                      rf"\(owner {STRANGER}, mode 0755\)$"):
+    with pytest.raises(
+        OSError,
+        match=rf"{given} belongs to user {STRANGER} and not to you, user {os.geteuid()} "
+        rf"\(owner {STRANGER}, mode 0755\)$",
+    ):
         private.make_folder(kernels)
 
 
-def test_links_are_followed_through_all_that_decides(tmp_path: Path, give_away: Callable[[Path], None]) -> None:
+def test_links_are_followed_through_all_that_decides(
+    tmp_path: Path, give_away: Callable[[Path], None]
+) -> None:
     real, shared = folder(tmp_path / "real"), folder(tmp_path / "shared", 0o777)
     (tmp_path / "direct").symlink_to(real)
     (tmp_path / "relative").symlink_to("real/../direct")
@@ -122,7 +141,9 @@ def test_links_to_nowhere_and_to_themselves_are_refused(tmp_path: Path) -> None:
             private.make_folder(tmp_path / name)
 
 
-def test_a_file_or_what_cannot_be_written_to_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_or_what_cannot_be_written_to_is_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").touch(mode=0o600)
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(OSError, match="file"):
@@ -132,9 +153,14 @@ def test_a_file_or_what_cannot_be_written_to_is_no_folder(tmp_path: Path, monkey
         private.make_folder(tmp_path)
 
 
-def test_the_private_group_of_the_user_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_private_group_of_the_user_may_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Umask 002 with a group for each user is what many Linux distributions begin with."""
-    known = {7: SimpleNamespace(gr_name="ann", gr_mem=[]), 8: SimpleNamespace(gr_name="staff", gr_mem=[])}
+    known = {
+        7: SimpleNamespace(gr_name="ann", gr_mem=[]),
+        8: SimpleNamespace(gr_name="staff", gr_mem=[]),
+    }
     user = SimpleNamespace(pw_name="ann", pw_gid=7)
     monkeypatch.setattr(private.pwd, "getpwuid", lambda number: user)
     monkeypatch.setattr(private.grp, "getgrgid", known.__getitem__)
@@ -154,8 +180,9 @@ def test_the_private_group_of_the_user_may_write(tmp_path: Path, monkeypatch: py
     private.make_folder(shared)
 
 
-def test_in_a_container_without_root_its_id_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                       give_away: Callable[[Path], None]) -> None:
+def test_in_a_container_without_root_its_id_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, give_away: Callable[[Path], None]
+) -> None:
     """Folders above may belong to the id of all users outside; what is run must still be the user's."""
     monkeypatch.setattr(private, "_system_owner", lambda: STRANGER)
     home = folder(tmp_path / "home", 0o755)
@@ -171,8 +198,9 @@ def test_in_a_container_without_root_its_id_is_another(tmp_path: Path, monkeypat
         private.make_folder(home / "kernels")
 
 
-def test_a_file_that_others_can_change_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                   give_away: Callable[[Path], None]) -> None:
+def test_a_file_that_others_can_change_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, give_away: Callable[[Path], None]
+) -> None:
     monkeypatch.setattr(private, "_own_group", lambda group: False)
     file = tmp_path / "file"
     with pytest.raises(FileNotFoundError):
@@ -180,7 +208,9 @@ def test_a_file_that_others_can_change_is_not_read(tmp_path: Path, monkeypatch: 
     private.write(file, b"content")
     for bits in (0o666, 0o620, 0o602):
         file.chmod(bits)
-        with pytest.raises(OSError, match=rf"can write to .*/file \(owner {os.geteuid()}, mode {bits:04o}\)$"):
+        with pytest.raises(
+            OSError, match=rf"can write to .*/file \(owner {os.geteuid()}, mode {bits:04o}\)$"
+        ):
             private.read(file)
     file.chmod(0o644)
     assert private.read(file) == b"content"
@@ -197,14 +227,24 @@ def test_only_files_are_read_and_links_are_not_followed(tmp_path: Path) -> None:
     private.write(target, b"content")
     link.symlink_to(target)
     os.mkfifo(tmp_path / "pipe", 0o600)
-    for path, reason in ((link, "is a symbolic link"), (tmp_path / "pipe", "is not a regular file"), (tmp_path, "directory")):
+    for path, reason in (
+        (link, "is a symbolic link"),
+        (tmp_path / "pipe", "is not a regular file"),
+        (tmp_path, "directory"),
+    ):
         with pytest.raises(OSError, match=reason):
             private.read(path)
     private.write(link, b"other")
-    assert target.read_bytes() == b"content" and private.read(link) == b"other" and not link.is_symlink()
+    assert (
+        target.read_bytes() == b"content"
+        and private.read(link) == b"other"
+        and not link.is_symlink()
+    )
 
 
-def test_a_link_that_appears_after_the_check_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_that_appears_after_the_check_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "target")
     private.write(tmp_path / "target", b"content")
     monkeypatch.setattr(Path, "is_symlink", lambda path: False)
@@ -212,7 +252,9 @@ def test_a_link_that_appears_after_the_check_is_not_followed(tmp_path: Path, mon
         private.read(tmp_path / "link")
 
 
-def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     private.write(tmp_path / "file", b"old")
 
     def full(*args: object) -> None:

@@ -1,4 +1,5 @@
 """Received edges: their positions, and those of a sweep by receiving row, as NumPy sorts them."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,9 +1,21 @@
 """A checkpointed segment: one step of the tape, the same draws, sums in the same order."""
+
 import numpy as np
 import pytest
 
 from graphtheta.errors import TapeError
-from graphtheta.ops import Parameter, RowSpace, RunningStats, Tape, Var, add, batch_norm, dropout, mul, square
+from graphtheta.ops import (
+    Parameter,
+    RowSpace,
+    RunningStats,
+    Tape,
+    Var,
+    add,
+    batch_norm,
+    dropout,
+    mul,
+    square,
+)
 from graphtheta.ops.autodiff.checkpoint import run_segment
 
 SPACE = RowSpace(np.arange(50))
@@ -35,7 +47,9 @@ def passed(wrap, x, p, stats):
 def test_a_segment_gives_the_bits_of_one_run():
     rng = np.random.default_rng(0)
     x, p = Var(rng.normal(size=(50, 3)), SPACE, True), Parameter(rng.normal(size=3))
-    (expected, kept), (found, left) = (passed(wrap, x, p, RunningStats(3)) for wrap in (lambda run: run(), again))
+    (expected, kept), (found, left) = (
+        passed(wrap, x, p, RunningStats(3)) for wrap in (lambda run: run(), again)
+    )
     assert all(np.array_equal(a, b) for a, b in zip(expected, found, strict=True))
     # batch norm is two operations
     assert left == kept - 4

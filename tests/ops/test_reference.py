@@ -3,6 +3,7 @@
 A program is drawn as a tree and evaluated twice: by a layer, on simulated ranks, and by the twin on whole arrays. The
 twin's derivative along a random direction, by differences, is the oracle of the gradients.
 """
+
 from __future__ import annotations
 
 import graphs
@@ -44,12 +45,21 @@ def twin_layer(layer, parameters, graph, h, new=None):
         if len(args) == 2:
             wide = max(x.ndim for x in args)
             args = [x.reshape(x.shape + (1,) * (wide - x.ndim)) for x in args]
-        return {"tanh": np.tanh, "neg": np.negative, "add": np.add, "sub": np.subtract, "mul": np.multiply,
-                "leaky_relu": lambda x: np.where(x > 0, x, 0.01 * x)}[name](*args)
+        return {
+            "tanh": np.tanh,
+            "neg": np.negative,
+            "add": np.add,
+            "sub": np.subtract,
+            "mul": np.multiply,
+            "leaky_relu": lambda x: np.where(x > 0, x, 0.01 * x),
+        }[name](*args)
 
     if isinstance(layer, Reader):
         # along both directions an edge brings its one value twice
-        messages, made = np.concatenate([new] * len(ends[layer.direction]))[..., None] * leaf(("src", "z")), None
+        messages, made = (
+            np.concatenate([new] * len(ends[layer.direction]))[..., None] * leaf(("src", "z")),
+            None,
+        )
     else:
         messages = evaluate(layer.value, leaf, call)
         made = None if layer.new is None else evaluate(layer.new, leaf, call)
@@ -67,7 +77,9 @@ def twin(layers, values, graph):
 def compare(layers, graph, size, placement, tol=1e-9):
     """Outputs and gradients of layers on ranks against the twin."""
     seed = np.random.default_rng(5)
-    parameters = [[q.value.copy() for q in (layer.w, layer.a, layer.b, layer.we, layer.p)] for layer in layers]
+    parameters = [
+        [q.value.copy() for q in (layer.w, layer.a, layer.b, layer.we, layer.p)] for layer in layers
+    ]
     expected = twin(layers, parameters, graph)
     weight = seed.standard_normal(expected.shape)
 
@@ -84,16 +96,29 @@ def compare(layers, graph, size, placement, tol=1e-9):
     for ids, out, _ in found:
         np.testing.assert_allclose(out, expected[ids], rtol=tol, atol=tol)
     along = [[seed.standard_normal(v.shape) for v in values] for values in parameters]
-    moved = lambda t: [[v + t * d for v, d in zip(*pair, strict=True)] for pair in zip(parameters, along, strict=True)]
+    moved = lambda t: [
+        [v + t * d for v, d in zip(*pair, strict=True)]
+        for pair in zip(parameters, along, strict=True)
+    ]
     value = lambda t: np.vdot(weight, twin(layers, moved(t), graph))
     slope = (value(1e-6) - value(-1e-6)) / 2e-6
-    got = sum(float(np.vdot(g, d)) for g, d in zip(found[0][2], [d for ds in along for d in ds], strict=True))
+    got = sum(
+        float(np.vdot(g, d))
+        for g, d in zip(found[0][2], [d for ds in along for d in ds], strict=True)
+    )
     assert got == pytest.approx(slope, rel=1e-5, abs=1e-5)
 
 
 @settings(max_examples=40, deadline=None)
-@given(VALUE, st.sampled_from(SUMS), st.sampled_from(["in", "out", "both"]), st.integers(1, 4), st.sampled_from(graphs.PLACEMENTS),
-       st.integers(0, 50), st.integers(1, 40))
+@given(
+    VALUE,
+    st.sampled_from(SUMS),
+    st.sampled_from(["in", "out", "both"]),
+    st.integers(1, 4),
+    st.sampled_from(graphs.PLACEMENTS),
+    st.integers(0, 50),
+    st.integers(1, 40),
+)
 def test_drawn_programs(value, sum, direction, size, placement, seed, chunk):
     kept, reference.chunk_size = reference.chunk_size, lambda phase, itemsize: chunk
     try:
@@ -103,17 +128,33 @@ def test_drawn_programs(value, sum, direction, size, placement, seed, chunk):
 
 
 @settings(max_examples=25, deadline=None)
-@given(VALUE, SCORE, st.sampled_from(["sum", "max"]), st.sampled_from(["in", "out"]), st.sampled_from(["in", "out", "both"]),
-       st.integers(1, 4), st.sampled_from(graphs.PLACEMENTS), st.integers(0, 50))
-def test_edge_values_carried_to_the_next_layer(value, new, sum, first, second, size, placement, seed):
+@given(
+    VALUE,
+    SCORE,
+    st.sampled_from(["sum", "max"]),
+    st.sampled_from(["in", "out"]),
+    st.sampled_from(["in", "out", "both"]),
+    st.integers(1, 4),
+    st.sampled_from(graphs.PLACEMENTS),
+    st.integers(0, 50),
+)
+def test_edge_values_carried_to_the_next_layer(
+    value, new, sum, first, second, size, placement, seed
+):
     graph = graphs.random_graph(12, 40, seed)
-    compare([Drawn(value, sum, first, new), Reader(("src", "z"), "sum", second)], graph, size, placement)
+    compare(
+        [Drawn(value, sum, first, new), Reader(("src", "z"), "sum", second)], graph, size, placement
+    )
 
 
 @pytest.mark.parametrize("name", graphs.odd_graphs())
 def test_odd_graphs(name):
     graph = graphs.odd_graphs()[name]
-    value = ("add", ("mul", ("softmax", ("add", ("src", "s"), ("attr",))), ("src", "z")), ("tanh", ("dst", "z")))
+    value = (
+        "add",
+        ("mul", ("softmax", ("add", ("src", "s"), ("attr",))), ("src", "z")),
+        ("tanh", ("dst", "z")),
+    )
     for size in range(1, min(5, graph.n_nodes + 1)):
         for placement in graphs.PLACEMENTS[::2]:
             compare([Drawn(value, ("mean", "max"), "both")], graph, size, placement)
@@ -121,7 +162,10 @@ def test_odd_graphs(name):
 
 @pytest.mark.parametrize("sum", SUMS)
 def test_chunks_change_nothing(sum, monkeypatch):
-    graph, layer = graphs.random_graph(20, 300), Drawn(("mul", ("softmax", ("attr",)), ("src", "z")), sum, "both")
+    graph, layer = (
+        graphs.random_graph(20, 300),
+        Drawn(("mul", ("softmax", ("attr",)), ("src", "z")), sum, "both"),
+    )
 
     def run(comm):
         partition = build_partition(graph, comm, "vertex-cut", dtype=np.float64)
@@ -140,8 +184,12 @@ def test_chunks_change_nothing(sum, monkeypatch):
 
 def test_chunks_hold_a_bounded_number_of_edges(monkeypatch):
     (narrow,) = trace(lambda e: e.src.z, {"z": ((1,), np.float32, True)}, {}, "sum", "Mine").phases
-    (wide,) = trace(lambda e: e.src.z * e.dst.z, {"z": ((4096,), np.float32, True)}, {}, "sum", "Mine").phases
-    assert reference.chunk_size(narrow, 4) == 1 << 17 and reference.chunk_size(wide, 4) == reference.CHUNK_BYTES // (2 * 3 * 4096 * 4)
+    (wide,) = trace(
+        lambda e: e.src.z * e.dst.z, {"z": ((4096,), np.float32, True)}, {}, "sum", "Mine"
+    ).phases
+    assert reference.chunk_size(narrow, 4) == 1 << 17 and reference.chunk_size(
+        wide, 4
+    ) == reference.CHUNK_BYTES // (2 * 3 * 4096 * 4)
     monkeypatch.setattr(reference, "CHUNK_BYTES", 1)
     assert reference.chunk_size(wide, 4) == 256
 
@@ -153,7 +201,10 @@ def test_gradients_of_input_edge_and_node_values():
     def program(comm, attr, x):
         partition = build_partition(graph, comm, "vertex-cut", dtype=np.float64)
         view = global_view(partition, ["in"])
-        a, h = gt.Var(attr[partition.edge_gid], None, True), gt.Var(x[partition.masters], view.space, True)
+        a, h = (
+            gt.Var(attr[partition.edge_gid], None, True),
+            gt.Var(x[partition.masters], view.space, True),
+        )
         with Tape() as tape:
             out = Net(layer)(view, **{"edge.attr": a, "x": h})
         weight = np.cos(partition.masters)[:, None, None] * np.ones(out.shape)
@@ -167,7 +218,9 @@ def test_gradients_of_input_edge_and_node_values():
     slope = (value(1e-6) - value(-1e-6)) / 2e-6
     for size in (1, 3):
         found = run_simulated(size, program, attr, x)
-        assert sum(np.vdot(g, da[ids]) + np.vdot(gx, dx[rows]) for _, ids, g, rows, gx in found) == pytest.approx(slope, rel=1e-6)
+        assert sum(
+            np.vdot(g, da[ids]) + np.vdot(gx, dx[rows]) for _, ids, g, rows, gx in found
+        ) == pytest.approx(slope, rel=1e-6)
 
 
 def test_rows_are_added_in_any_order_and_repeated():

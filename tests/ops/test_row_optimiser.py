@@ -1,4 +1,5 @@
 """Sparse row-wise optimisers against their formulas."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -14,7 +15,9 @@ def adam(x, state, g, lr):
     t = state["updates"][:, None].astype(float)
     state["mean"][:] = 0.9 * state["mean"] + 0.1 * g
     state["square"][:] = 0.999 * state["square"] + 0.001 * g * g
-    return x - lr * (state["mean"] / (1 - 0.9**t)) / (np.sqrt(state["square"] / (1 - 0.999**t)) + 1e-8)
+    return x - lr * (state["mean"] / (1 - 0.9**t)) / (
+        np.sqrt(state["square"] / (1 - 0.999**t)) + 1e-8
+    )
 
 
 def adagrad(x, state, g, lr):
@@ -27,12 +30,17 @@ def sgd(x, state, g, lr):
 
 
 @pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-12), ("float32", 1e-5)])
-@pytest.mark.parametrize("optimiser, formula", [(RowAdam(LR), adam), (RowAdagrad(LR), adagrad), (RowSGD(LR), sgd)])
+@pytest.mark.parametrize(
+    "optimiser, formula", [(RowAdam(LR), adam), (RowAdagrad(LR), adagrad), (RowSGD(LR), sgd)]
+)
 def test_updates_are_those_of_the_formula(optimiser, formula, dtype, tolerance):
     rng, dtype = np.random.default_rng(0), np.dtype(dtype)
     values = rng.normal(size=(N, WIDTH)).astype(dtype)
     state = optimiser.start(N, WIDTH, dtype)
-    expected, wanted = values.astype(float), {name: x.astype(x.dtype if x.ndim == 1 else float) for name, x in state.items()}
+    expected, wanted = (
+        values.astype(float),
+        {name: x.astype(x.dtype if x.ndim == 1 else float) for name, x in state.items()},
+    )
     for m in (N, 1, 0, 40, 200):
         rows = rng.permutation(N)[:m]
         g = rng.normal(size=(m, WIDTH)).astype(dtype)

@@ -10,7 +10,9 @@ SPACE = RowSpace(np.arange(5))
 
 
 def row(*shape, space=SPACE, dtype=np.float64):
-    return Var(np.arange(space.n * int(np.prod(shape)), dtype=dtype).reshape(space.n, *shape), space, True)
+    return Var(
+        np.arange(space.n * int(np.prod(shape)), dtype=dtype).reshape(space.n, *shape), space, True
+    )
 
 
 def test_align_adds_trailing_axes_of_rows_at_the_right():
@@ -19,9 +21,16 @@ def test_align_adds_trailing_axes_of_rows_at_the_right():
     assert np.array_equal(out.value, score.value[:, :, None] * z.value)
 
 
-@pytest.mark.parametrize(("shape", "fixed", "expected"), [((), (3,), (3,)),
-                                                           ((2,), (2, 3), (2, 3)), ((2, 3), (3,), (2, 3)), ((1,), (4,), (4,)),
-                                                          ((), (), ())])
+@pytest.mark.parametrize(
+    ("shape", "fixed", "expected"),
+    [
+        ((), (3,), (3,)),
+        ((2,), (2, 3), (2, 3)),
+        ((2, 3), (3,), (2, 3)),
+        ((1,), (4,), (4,)),
+        ((), (), ()),
+    ],
+)
 def test_align_never_lets_rows_meet_a_parameter_axis(shape, fixed, expected):
     out = add(row(*shape), Parameter(np.zeros(fixed)))
     assert out.shape == (5, *expected)
@@ -59,7 +68,10 @@ def test_align_refuses_two_float_types():
         add(row(2), Parameter(np.ones(2, np.float32)))
 
 
-@pytest.mark.parametrize("constant", [2, 0.5, np.float64(0.5), np.int64(3), np.ones(2), np.arange(2), np.array(1.5), True])
+@pytest.mark.parametrize(
+    "constant",
+    [2, 0.5, np.float64(0.5), np.int64(3), np.ones(2), np.arange(2), np.array(1.5), True],
+)
 def test_align_constants_take_the_type_of_variables(constant):
     x = row(2, dtype=np.float32)
     assert add(x, constant).dtype == np.float32
@@ -68,10 +80,16 @@ def test_align_constants_take_the_type_of_variables(constant):
 
 def test_align_inside_gather():
     with Tracer() as tracer:
-        score, z = tracer.leaf("src", "s", (2,), np.float32), tracer.leaf("dst", "z", (2, 3), np.float32)
+        score, z = (
+            tracer.leaf("src", "s", (2,), np.float32),
+            tracer.leaf("dst", "z", (2, 3), np.float32),
+        )
         out = score * z + Parameter(np.ones(3, np.float32))
         assert (out.rows, out.dims, out.dtype) == (True, (2, 3), np.float32)
-        assert [getattr(a, "dims", a.shape) for a in align(score, np.ones((2, 3)))] == [(2, 1), (2, 3)]
+        assert [getattr(a, "dims", a.shape) for a in align(score, np.ones((2, 3)))] == [
+            (2, 1),
+            (2, 3),
+        ]
         with pytest.raises(UserFunctionError, match="float32, float64"):
             add(z, Parameter(np.ones(3)))
 
@@ -104,7 +122,10 @@ def test_cast_brings_gradients_back_in_the_old_type():
     assert tape.backward(out).of(x).dtype == np.float32
 
 
-@pytest.mark.parametrize(("shape", "big"), [((3,), (2, 3)), ((1, 3), (2, 3)), ((), (2, 3)), ((2, 1, 3), (4, 2, 5, 3)), ((1,), (0, 1))])
+@pytest.mark.parametrize(
+    ("shape", "big"),
+    [((3,), (2, 3)), ((1, 3), (2, 3)), ((), (2, 3)), ((2, 1, 3), (4, 2, 5, 3)), ((1,), (0, 1))],
+)
 def test_unbroadcast_is_the_adjoint_of_broadcasting(rng, shape, big):
     x, g = rng.normal(size=shape), rng.normal(size=big)
     assert unbroadcast(g, x).shape == shape

@@ -106,7 +106,9 @@ def test_repeat_rows_and_broadcast_to(rng):
         ops.repeat_rows(x, x)
 
 
-@pytest.mark.parametrize("key", [0, (0, ...), slice(1, 3), (..., 0, 0, 0), (slice(None), 0, 0, 0), [0, 1], None])
+@pytest.mark.parametrize(
+    "key", [0, (0, ...), slice(1, 3), (..., 0, 0, 0), (slice(None), 0, 0, 0), [0, 1], None]
+)
 def test_getitem_of_rows_is_refused(rng, key):
     with pytest.raises(ShapeError, match=r"row axis|row value"):
         row(rng, 2, 3)[key]

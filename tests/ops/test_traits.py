@@ -1,4 +1,5 @@
 """Declared traits are true of the functions that declare them."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -6,7 +7,9 @@ import pytest
 
 from graphtheta.ops import PRIMITIVES
 
-OURS = {name: p for name, p in PRIMITIVES.items() if p.forward.__module__.startswith("graphtheta.ops")}
+OURS = {
+    name: p for name, p in PRIMITIVES.items() if p.forward.__module__.startswith("graphtheta.ops")
+}
 _rng = np.random.default_rng(0)
 X, Y = _rng.standard_normal((2, 5, 2, 3))
 # arguments and keywords of operations that need others than one or two arrays of a shape
@@ -31,7 +34,11 @@ def given(name):
 
 
 def having(*names):
-    return [n for n, p in OURS.items() if any(getattr(p.traits, name) not in (None, False, ()) for name in names)]
+    return [
+        n
+        for n, p in OURS.items()
+        if any(getattr(p.traits, name) not in (None, False, ()) for name in names)
+    ]
 
 
 @pytest.mark.parametrize("name", having("linear"))
@@ -39,14 +46,18 @@ def test_linear(name):
     (args, static), forward = given(name), OURS[name].forward
     for k in OURS[name].traits.linear:
         other = _rng.standard_normal(args[k].shape)
-        at = lambda x: forward(*args[:k], x, *args[k + 1:], **static)  # noqa: B023
-        np.testing.assert_allclose(at(2 * args[k] - 3 * other), 2 * at(args[k]) - 3 * at(other), atol=1e-12)
+        at = lambda x: forward(*args[:k], x, *args[k + 1 :], **static)  # noqa: B023
+        np.testing.assert_allclose(
+            at(2 * args[k] - 3 * other), 2 * at(args[k]) - 3 * at(other), atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("name", having("additive"))
 def test_additive(name):
     forward = OURS[name].forward
-    np.testing.assert_allclose(forward(2 * X, 2 * Y) + forward(Y, X), forward(2 * X + Y, 2 * Y + X), atol=1e-12)
+    np.testing.assert_allclose(
+        forward(2 * X, 2 * Y) + forward(Y, X), forward(2 * X + Y, 2 * Y + X), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", having("neutral", "commutative"))
@@ -69,8 +80,11 @@ def test_involution_and_constant(name):
 @pytest.mark.parametrize("name", having("identity"))
 def test_identity(name):
     (args, static), p = given(name), OURS[name]
-    same = {"reshape": {"keep": 1, "shape": (2, 3)}, "expand_last": {"n": 0},
-            "broadcast_to": {"keep": 1, "shape": (1, 3)}}.get(name, static)
+    same = {
+        "reshape": {"keep": 1, "shape": (2, 3)},
+        "expand_last": {"n": 0},
+        "broadcast_to": {"keep": 1, "shape": (1, 3)},
+    }.get(name, static)
     assert p.traits.identity(same)
     np.testing.assert_array_equal(p.forward(*args, **same), args[0])
 
@@ -78,8 +92,15 @@ def test_identity(name):
 @pytest.mark.parametrize("name", having("joined"))
 def test_joined(name):
     (args, inner), p = given(name), OURS[name]
-    outer = {"reshape": {"keep": 1, "shape": (3, 2)}, "expand_last": {"n": 1}, "broadcast_to": {"keep": 1, "shape": (2, 3)}}[name]
-    np.testing.assert_array_equal(p.forward(p.forward(*args, **inner), **outer), p.forward(*args, **p.traits.joined(inner, outer)))
+    outer = {
+        "reshape": {"keep": 1, "shape": (3, 2)},
+        "expand_last": {"n": 1},
+        "broadcast_to": {"keep": 1, "shape": (2, 3)},
+    }[name]
+    np.testing.assert_array_equal(
+        p.forward(p.forward(*args, **inner), **outer),
+        p.forward(*args, **p.traits.joined(inner, outer)),
+    )
 
 
 @pytest.mark.parametrize("name", having("structural"))
@@ -95,7 +116,7 @@ def test_kept_axes(name):
     (args, static), p = given(name), OURS[name]
     before = p.forward(*args, **static)
     n = p.traits.kept_axes(args[0].shape[1:], before.shape[1:], static)
-    for at in np.ndindex(args[0].shape[1: 1 + n]):
+    for at in np.ndindex(args[0].shape[1 : 1 + n]):
         changed = args[0].copy()
         changed[(slice(None), *at)] += 1
         there = p.forward(changed, *args[1:], **static)

@@ -1,4 +1,5 @@
 """An aggregator of your own: the mean of the squares of the messages."""
+
 import numpy as np
 
 import graphtheta as gt
@@ -14,7 +15,10 @@ class MeanSquare(gt.Aggregator):
     name = "mean_square"
 
     def start(self, n, shapes, dtype):
-        return {"squares": np.zeros((n, *shapes[0]), dtype), "count": np.zeros((n, *[1] * len(shapes[0])), dtype)}
+        return {
+            "squares": np.zeros((n, *shapes[0]), dtype),
+            "count": np.zeros((n, *[1] * len(shapes[0])), dtype),
+        }
 
     def accumulate(self, state, seg, parts, gid, scale):
         (x,), w = parts, weights(parts[0], scale)

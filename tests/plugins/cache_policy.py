@@ -1,4 +1,5 @@
 """A cache policy that evicts at random."""
+
 import numpy as np
 
 import graphtheta as gt
@@ -17,6 +18,6 @@ class Shuffled(gt.CachePolicy):
         slots = self.rng.integers(0, self.capacity, len(keys))
         # empty slots first
         free = np.arange(self.filled, min(self.filled + len(keys), self.capacity))
-        slots[:len(free)] = free
+        slots[: len(free)] = free
         self.filled += len(free)
         return slots.astype(np.int32)

@@ -1,4 +1,5 @@
 """A callback that counts the updates and ends the training below a given loss."""
+
 import graphtheta as gt
 
 

@@ -1,4 +1,5 @@
 """Features as bytes: a quarter of the memory, decoded row by row."""
+
 import numpy as np
 
 

@@ -1,11 +1,15 @@
 """Elementwise operations with scalar forms, which are compiled into the kernels of gathers."""
+
 import numpy as np
 
 import graphtheta as gt
 
 
 # {0} is the argument, {g} the gradient of the result {y}; T(1) is 1 in the type of the kernel
-@gt.primitive("softsign", scalar=gt.Scalar("{0} / (T(1) + absolute({0}))", ("{g} / square(T(1) + absolute({0}))",)))
+@gt.primitive(
+    "softsign",
+    scalar=gt.Scalar("{0} / (T(1) + absolute({0}))", ("{g} / square(T(1) + absolute({0}))",)),
+)
 def softsign(x):
     """x / (1 + |x|)."""
     return x / (1 + np.abs(x))
@@ -15,9 +19,16 @@ gt.defvjp(softsign, x=lambda g, y, x: g / np.square(1 + np.abs(x)))
 
 
 # keywords are constants of the kernel, so the form is a function of them
-@gt.primitive("swish", scalar=lambda beta: gt.Scalar(
-    f"{{0}} * sigmoid(T({beta!r}) * {{0}})",
-    (f"{{g}} * (T({beta!r}) * {{y}} + sigmoid(T({beta!r}) * {{0}}) * (T(1) - T({beta!r}) * {{y}}))",), costly=True))
+@gt.primitive(
+    "swish",
+    scalar=lambda beta: gt.Scalar(
+        f"{{0}} * sigmoid(T({beta!r}) * {{0}})",
+        (
+            f"{{g}} * (T({beta!r}) * {{y}} + sigmoid(T({beta!r}) * {{0}}) * (T(1) - T({beta!r}) * {{y}}))",
+        ),
+        costly=True,
+    ),
+)
 def swish(x, *, beta):
     """x * sigmoid(beta x)."""
     return x / (1 + np.exp(-beta * x))
@@ -36,7 +47,11 @@ class Gated(gt.Layer):
         self.source, self.destination = gt.Parameter.glorot(d_in, 1), gt.Parameter.glorot(d_in, 1)
 
     def transform(self, node):
-        return dict(z=gt.matmul(node.h, self.weight), s=gt.matmul(node.h, self.source), t=gt.matmul(node.h, self.destination))
+        return dict(
+            z=gt.matmul(node.h, self.weight),
+            s=gt.matmul(node.h, self.source),
+            t=gt.matmul(node.h, self.destination),
+        )
 
     def gather(self, edge):
         return softsign(edge.src.s + edge.dst.t) * swish(edge.src.z - edge.dst.z, beta=1.5)

@@ -1,4 +1,5 @@
 """A halo exchange of your own: every second epoch reads a sample of the rows of other workers."""
+
 from __future__ import annotations
 
 import graphtheta as gt

@@ -1,4 +1,5 @@
 """The focal loss: well-predicted rows weigh less in the cross entropy (arXiv 1708.02002)."""
+
 import graphtheta as gt
 
 

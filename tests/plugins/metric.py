@@ -1,4 +1,5 @@
 """Two metrics: one whose sums add up over workers, and one that needs all rows at once."""
+
 import numpy as np
 
 import graphtheta as gt
@@ -22,4 +23,6 @@ def median_error(y, out):
 
 
 BALANCED = gt.METRICS.add(gt.Metric("balanced", {"classes": right_and_all}, mean_recall))
-MEDIAN_ERROR = gt.METRICS.add(gt.Metric("median_error", {"values": None}, median_error, smaller_is_better=True))
+MEDIAN_ERROR = gt.METRICS.add(
+    gt.Metric("median_error", {"values": None}, median_error, smaller_is_better=True)
+)

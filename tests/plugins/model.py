@@ -1,4 +1,5 @@
 """A lazy random walk as a layer: a mean of the node's own value and those of its neighbours."""
+
 from typing import Any
 
 from pydantic import Field

@@ -1,4 +1,5 @@
 """A sampler that chooses a random range of node ids for each batch."""
+
 from dataclasses import dataclass
 
 import graphtheta as gt

@@ -1,4 +1,5 @@
 """An operation of your own: a NumPy function, and a gradient rule for each argument."""
+
 import numpy as np
 
 import graphtheta as gt

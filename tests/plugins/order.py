@@ -1,4 +1,5 @@
 """An order of targets: those of many neighbours first, in every epoch."""
+
 import graphtheta as gt
 from graphtheta.engine.sampling.ranking import ranks_among_all
 

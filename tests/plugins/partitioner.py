@@ -1,4 +1,5 @@
 """A node partitioner: moves nodes to the worker of most of their neighbours."""
+
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,12 +22,15 @@ class Majority(gt.Partitioner):
         chunks = list(source.chunks())
         near = np.concatenate([end for c in chunks for end in (c.src, c.dst)])
         far = np.concatenate([end for c in chunks for end in (c.dst, c.src)])
-        far, start = far[np.argsort(near, kind="stable")], np.searchsorted(np.sort(near), np.arange(n + 1))
+        far, start = (
+            far[np.argsort(near, kind="stable")],
+            np.searchsorted(np.sort(near), np.arange(n + 1)),
+        )
 
         owner = np.arange(n) % size
         load = np.bincount(owner, minlength=size)
         for node in [*range(n)] * self.sweeps:
-            found = np.bincount(owner[far[start[node]:start[node + 1]]], minlength=size)
+            found = np.bincount(owner[far[start[node] : start[node + 1]]], minlength=size)
             best = np.where(load + 1 <= room, found, -1).argmax()
             if found[best] > found[owner[node]]:
                 load[owner[node]] -= 1

@@ -1,4 +1,5 @@
 """A sampler that chooses the edges of the largest weights."""
+
 import graphtheta as gt
 
 

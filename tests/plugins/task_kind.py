@@ -1,4 +1,5 @@
 """A kind of task: ordered classes, predicted by one binary label for each pair of neighbours."""
+
 import numpy as np
 
 import graphtheta as gt
@@ -18,7 +19,9 @@ class Ordinal(NodeKind):
 
     def take(self, graph):
         if graph.label_kind != "classes":
-            raise DataError(f"task 'ordinal' needs one class per node and {graph.name} has labels of kind {graph.label_kind}")
+            raise DataError(
+                f"task 'ordinal' needs one class per node and {graph.name} has labels of kind {graph.label_kind}"
+            )
         above = graph.y[:, None] > np.arange(graph.n_classes - 1)
         return super().take(graph.replace(y=np.where(graph.y[:, None] < 0, np.nan, above)))
 

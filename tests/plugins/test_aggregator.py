@@ -1,4 +1,5 @@
 """An added aggregator works in any layer, under sampling, on any number of ranks, forward and backward."""
+
 from __future__ import annotations
 
 import pytest
@@ -18,7 +19,9 @@ def test_it_passes_the_checks():
 @pytest.mark.parametrize("partitioner", ["1d-src", "vertex-cut"])
 @pytest.mark.parametrize("keys", training.STRATEGIES, ids=lambda keys: keys["strategy"])
 def test_ranks_agree_and_the_fall_back_is_reported(keys, partitioner):
-    one, three = (training.trained(plugin.Net, ranks, partitioner=partitioner, **keys) for ranks in (1, 3))
+    one, three = (
+        training.trained(plugin.Net, ranks, partitioner=partitioner, **keys) for ranks in (1, 3)
+    )
     training.assert_same(one, three)
     reported = "its sum is mean_square, which has no compiled form; sum, mean, max, min, var, std, median and TopK have one"
     assert any(reported in reason for reason in one[2])
@@ -56,7 +59,9 @@ def test_names_that_cannot_be_used_are_refused(name):
         pass
 
     Named.name = name
-    with pytest.raises(ConfigError, match=r"the aggregator .* is built in|not a valid aggregator name"):
+    with pytest.raises(
+        ConfigError, match=r"the aggregator .* is built in|not a valid aggregator name"
+    ):
         gt.AGGREGATORS.add(Named())
 
 

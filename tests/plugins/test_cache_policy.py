@@ -1,4 +1,5 @@
 """The cache policy of tests/plugins/cache_policy.py: named in a job, the same numbers on any ranks."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -13,7 +14,15 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
 
 FILE = Path(__file__).with_name("cache_policy.py")
-JOB = {"model": "sage", "strategy": "mini", "batch_size": 10, "fanout": "3", "backend": "reference", "dtype": "float64", "hidden": 4}
+JOB = {
+    "model": "sage",
+    "strategy": "mini",
+    "batch_size": 10,
+    "fanout": "3",
+    "backend": "reference",
+    "dtype": "float64",
+    "hidden": 4,
+}
 
 
 def trained(comm, **keys):
@@ -23,8 +32,10 @@ def trained(comm, **keys):
 
 @pytest.mark.parametrize("policy", ["shuffled:seed=3", f"{FILE}:Shuffled"])
 def test_a_job_names_it(policy):
-    (alone, _), = run_simulated(1, trained, views_per_step=3)
-    found = run_simulated(3, trained, mode="independent", views_per_step=3, feature_cache="9", cache_policy=policy)
+    ((alone, _),) = run_simulated(1, trained, views_per_step=3)
+    found = run_simulated(
+        3, trained, mode="independent", views_per_step=3, feature_cache="9", cache_policy=policy
+    )
     for losses, _ in found:
         np.testing.assert_allclose(losses, alone, rtol=1e-9)
     assert np.sum([counts for _, counts in found], axis=0).all()
@@ -32,7 +43,9 @@ def test_a_job_names_it(policy):
 
 def test_its_slots_are_those_of_the_cache():
     policy = plugins.cache_policy.Shuffled(5)
-    assert set(policy.place(np.arange(3)).tolist()) == {0, 1, 2} and {3, 4} <= set(policy.place(np.arange(3, 9)).tolist()) <= set(range(5))
+    assert set(policy.place(np.arange(3)).tolist()) == {0, 1, 2} and {3, 4} <= set(
+        policy.place(np.arange(3, 9)).tolist()
+    ) <= set(range(5))
 
 
 def test_other_classes_are_refused():
@@ -42,4 +55,7 @@ def test_other_classes_are_refused():
 
 def test_the_documentation_shows_this_file():
     page = (FILE.parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
-    assert f"<!-- tests/plugins/{FILE.name} -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n" in page
+    assert (
+        f"<!-- tests/plugins/{FILE.name} -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n"
+        in page
+    )

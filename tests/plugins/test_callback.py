@@ -1,4 +1,5 @@
 """A callback from outside of the package."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -11,8 +12,14 @@ from graphtheta.engine.comm.simulated import run_simulated
 FILE = Path(__file__).parent / "callback.py"
 PAGE = FILE.parents[2] / "docs" / "extending.md"
 Until = run_path(str(FILE))["Until"]
-KEYS: dict[str, Any] = {"dataset": "sbm:n_nodes=60,n_edges=300,classes=3,features=4", "epochs": 40, "backend": "reference",
-                        "dtype": "float64", "hidden": 4, "lr": 0.1}
+KEYS: dict[str, Any] = {
+    "dataset": "sbm:n_nodes=60,n_edges=300,classes=3,features=4",
+    "epochs": 40,
+    "backend": "reference",
+    "dtype": "float64",
+    "hidden": 4,
+    "lr": 0.1,
+}
 
 
 def test_the_training_ends_where_the_callback_says_on_any_number_of_workers() -> None:
@@ -28,5 +35,7 @@ def test_the_training_ends_where_the_callback_says_on_any_number_of_workers() ->
 
 
 def test_the_page_shows_the_file() -> None:
-    shown = f"<!-- tests/plugins/callback.py -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n"
+    shown = (
+        f"<!-- tests/plugins/callback.py -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n"
+    )
     assert shown in PAGE.read_text(encoding="utf-8")

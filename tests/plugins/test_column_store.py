@@ -1,4 +1,5 @@
 """A column given from outside: the numbers of a plain array that holds the same values, for any number of workers."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -27,17 +28,27 @@ def trained(comm, graph, keys):
     return [trainer.train_epoch(i) for i in range(3)], trainer.measure(), predicted(trainer)
 
 
-@pytest.mark.parametrize("keys", [
-    {"strategy": "global"}, {"strategy": "mini", "batch_size": 7},
-    {"strategy": "mini", "batch_size": 7, "fanout": "3,3", "views_in_flight": 3}, {"strategy": "cluster", "clusters": 4, "degrees": "view"},
-    {"strategy": "global", "precompute": True, "dropout": 0.0},
-    {"strategy": "mini", "batch_size": 7, "recompute": True, "partitioner": "vertex-cut"}], ids=str)
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"strategy": "global"},
+        {"strategy": "mini", "batch_size": 7},
+        {"strategy": "mini", "batch_size": 7, "fanout": "3,3", "views_in_flight": 3},
+        {"strategy": "cluster", "clusters": 4, "degrees": "view"},
+        {"strategy": "global", "precompute": True, "dropout": 0.0},
+        {"strategy": "mini", "batch_size": 7, "recompute": True, "partitioner": "vertex-cut"},
+    ],
+    ids=str,
+)
 def test_training_equals_a_plain_array_of_the_same_values(keys):
     coded = quantised(GRAPH)
     plain = GRAPH.replace(x=coded.x.read_begin(None).end())
     expected = run_simulated(1, trained, plain, keys)[0]
     for size in (1, 3):
-        found, same = run_simulated(size, trained, coded, keys)[0], run_simulated(size, trained, plain, keys)[0]
+        found, same = (
+            run_simulated(size, trained, coded, keys)[0],
+            run_simulated(size, trained, plain, keys)[0],
+        )
         assert found[:2] == same[:2]
         np.testing.assert_array_equal(found[2], same[2])
         np.testing.assert_allclose(found[0], expected[0], rtol=1e-9)
@@ -48,10 +59,15 @@ def test_values_are_close_and_small():
     x = np.random.default_rng(0).standard_normal((500, 16)).astype(np.float32)
     column = Quantised(x)
     assert column.nbytes < 0.3 * x.nbytes
-    np.testing.assert_allclose(column.read_begin(np.array([4, 4, 0])).end(), x[[4, 4, 0]], atol=float(column.step.max()))
+    np.testing.assert_allclose(
+        column.read_begin(np.array([4, 4, 0])).end(), x[[4, 4, 0]], atol=float(column.step.max())
+    )
 
 
 def test_the_documentation_shows_this_file():
     file = Path(__file__).with_name("column_store.py")
     page = (file.parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
-    assert f"<!-- tests/plugins/{file.name} -->\n```python\n{file.read_text(encoding='utf-8')}```\n" in page
+    assert (
+        f"<!-- tests/plugins/{file.name} -->\n```python\n{file.read_text(encoding='utf-8')}```\n"
+        in page
+    )

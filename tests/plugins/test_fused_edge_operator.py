@@ -1,4 +1,5 @@
 """An operation with a scalar form runs in compiled gathers and in lazy fusion, with the meaning of its NumPy function."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -43,25 +44,30 @@ def test_lazy_fusion_runs_it(monkeypatch):
         np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
-@pytest.mark.parametrize("value, grads, message", [
-    ("{0} / (1 + absolute({0}))", ("{g}",), "holds 1; write it with"),
-    ("{0} ** {0}", ("{g}",), r"holds \{0\} \*\* \{0\}; write"),
-    ("tan({0})", ("{g}",), "calls tan, which kernels do not support; they support absolute, "),
-    ("{1}", ("{g}",), r"reads \{1\}; it may read \{0\}"),
-    ("{y}", ("{g}",), r"reads \{y\}; it may read \{0\}"),
-    ("{0} +", ("{g}",), "is not an expression over"),
-    ("{0}", ("{z}",), r"reads \{z\}; it may read"),
-    ("{0} if {0} else {0}", ("{g}",), "holds"),
-    ("np.sin({0})", ("{g}",), "holds"),
-    ("other", ("{g}",), "holds other;"),
-    ("{0} * T({0})", ("{g}",), r"holds T\(\{0\}\);"),
-    ("{0}", ("g * {0}",), "holds g;"),
-])
+@pytest.mark.parametrize(
+    "value, grads, message",
+    [
+        ("{0} / (1 + absolute({0}))", ("{g}",), "holds 1; write it with"),
+        ("{0} ** {0}", ("{g}",), r"holds \{0\} \*\* \{0\}; write"),
+        ("tan({0})", ("{g}",), "calls tan, which kernels do not support; they support absolute, "),
+        ("{1}", ("{g}",), r"reads \{1\}; it may read \{0\}"),
+        ("{y}", ("{g}",), r"reads \{y\}; it may read \{0\}"),
+        ("{0} +", ("{g}",), "is not an expression over"),
+        ("{0}", ("{z}",), r"reads \{z\}; it may read"),
+        ("{0} if {0} else {0}", ("{g}",), "holds"),
+        ("np.sin({0})", ("{g}",), "holds"),
+        ("other", ("{g}",), "holds other;"),
+        ("{0} * T({0})", ("{g}",), r"holds T\(\{0\}\);"),
+        ("{0}", ("g * {0}",), "holds g;"),
+    ],
+)
 def test_a_form_that_kernels_cannot_run_is_refused(value, grads, message):
     with pytest.raises(UserFunctionError, match=message):
         gt.Scalar(value, grads)
 
 
 def test_a_form_needs_a_gradient_text_for_each_argument():
-    with pytest.raises(UserFunctionError, match=r"has 1 gradient texts for the arguments x, y; give one for each"):
+    with pytest.raises(
+        UserFunctionError, match=r"has 1 gradient texts for the arguments x, y; give one for each"
+    ):
         gt.primitive("test_two", scalar=gt.Scalar("{0}", ("{g}",)))(lambda x, y: x)

@@ -1,4 +1,5 @@
 """The halo exchange of tests/plugins/halo_exchange.py: named in a job, exact at its limit on any ranks."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,7 +15,13 @@ FILE = Path(__file__).with_name("halo_exchange.py")
 
 
 def losses(comm, **keys):
-    job = {"model": "sage", "partitioner": "1d-dst", "dtype": "float64", "backend": "reference", "dropout": 0.0}
+    job = {
+        "model": "sage",
+        "partitioner": "1d-dst",
+        "dtype": "float64",
+        "backend": "reference",
+        "dropout": 0.0,
+    }
     trainer = gt.Trainer(graph=graphs.random_graph(30, 160), comm=comm, **job, **keys)
     return [trainer.train_epoch(epoch) for epoch in range(3)]
 
@@ -30,4 +37,7 @@ def test_a_job_names_it():
 
 def test_the_documentation_shows_this_file():
     page = (FILE.parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
-    assert f"<!-- tests/plugins/{FILE.name} -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n" in page
+    assert (
+        f"<!-- tests/plugins/{FILE.name} -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n"
+        in page
+    )

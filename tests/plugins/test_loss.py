@@ -1,4 +1,5 @@
 """A loss from outside of the package."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -13,8 +14,15 @@ from graphtheta.engine.comm.simulated import run_simulated
 FILE = Path(__file__).parent / "loss.py"
 PAGE = FILE.parents[2] / "docs" / "extending.md"
 Focal = run_path(str(FILE))["Focal"]
-KEYS: dict[str, Any] = {"dataset": "sbm:n_nodes=60,n_edges=300,classes=3,features=4", "epochs": 3, "backend": "reference",
-                        "dtype": "float64", "hidden": 4, "strategy": "mini", "batch_size": 13}
+KEYS: dict[str, Any] = {
+    "dataset": "sbm:n_nodes=60,n_edges=300,classes=3,features=4",
+    "epochs": 3,
+    "backend": "reference",
+    "dtype": "float64",
+    "hidden": 4,
+    "strategy": "mini",
+    "batch_size": 13,
+}
 
 
 def losses(comm: Any, loss: Any) -> list[float]:
@@ -29,7 +37,9 @@ def test_the_loss_is_the_same_on_any_number_of_workers() -> None:
 
 
 def test_it_is_the_cross_entropy_without_its_factor() -> None:
-    plain, focal, other = (run_simulated(1, losses, loss)[0] for loss in (None, Focal(0.0), Focal()))
+    plain, focal, other = (
+        run_simulated(1, losses, loss)[0] for loss in (None, Focal(0.0), Focal())
+    )
     assert focal == pytest.approx(plain, rel=1e-9) and other[0] < plain[0]
 
 

@@ -1,4 +1,5 @@
 """A model from outside: registered, or named as FILE.py:NAME, with an option of its own that is a key and a flag."""
+
 from __future__ import annotations
 
 import sys
@@ -63,7 +64,9 @@ def test_layer_passes_the_check(plugin):
 @pytest.mark.parametrize("strategy", [{}, {"strategy": "mini", "batch_size": 20, "fanout": 3}])
 def test_equal_on_one_and_three_workers(plugin, strategy):
     alone = losses(model="lazy", stay=0.3, **strategy)
-    together = run_simulated(3, lambda comm: losses(comm, model="lazy", stay=0.3, partitioner="vertex-cut", **strategy))[0]
+    together = run_simulated(
+        3, lambda comm: losses(comm, model="lazy", stay=0.3, partitioner="vertex-cut", **strategy)
+    )[0]
     np.testing.assert_allclose(alone, together, rtol=1e-9)
     assert losses(model="lazy", stay=0.6, **strategy) != alone
 
@@ -72,18 +75,28 @@ def test_option_is_a_key(plugin, tmp_path):
     job = gt.Job(model="lazy", stay="0.25")
     assert job.stay == 0.25 and "stay: 0.25" in job.to_yaml() and job.change(seed=1).stay == 0.25
     (tmp_path / "job.yaml").write_text(job.to_yaml())
-    assert gt.Job.from_yaml(tmp_path / "job.yaml") == job == parsed("--model", "lazy", "--stay", "0.25")
+    assert (
+        gt.Job.from_yaml(tmp_path / "job.yaml")
+        == job
+        == parsed("--model", "lazy", "--stay", "0.25")
+    )
     assert gt.Trainer(job=gt.Job(model="lazy", **KEYS)).model.layers[0].stay == 0.5
 
 
-@pytest.mark.parametrize("keys, said", [
-    ({"model": "lazy", "stay": 2}, ["stay: got 2, expected less than 1"]),
-    ({"model": "lazy", "sty": 0.1}, ["unknown key 'sty'", "did you mean 'stay'"]),
-    ({"model": "lazy", "heads": 3}, ["heads=3 has no meaning with model=lazy, only with gat, gat_e, gipa", "--heads"]),
-    ({"model": "gcn", "stay": 0.1}, ["stay has no meaning with model=gcn, only with lazy"]),
-    ({"model": "lazzy"}, ["'lazzy' is not known", "did you mean 'lazy'"]),
-    ({"model": "lazy", "stay": [1]}, ["stay: got [1]", "number"]),
-])
+@pytest.mark.parametrize(
+    "keys, said",
+    [
+        ({"model": "lazy", "stay": 2}, ["stay: got 2, expected less than 1"]),
+        ({"model": "lazy", "sty": 0.1}, ["unknown key 'sty'", "did you mean 'stay'"]),
+        (
+            {"model": "lazy", "heads": 3},
+            ["heads=3 has no meaning with model=lazy, only with gat, gat_e, gipa", "--heads"],
+        ),
+        ({"model": "gcn", "stay": 0.1}, ["stay has no meaning with model=gcn, only with lazy"]),
+        ({"model": "lazzy"}, ["'lazzy' is not known", "did you mean 'lazy'"]),
+        ({"model": "lazy", "stay": [1]}, ["stay: got [1]", "number"]),
+    ],
+)
 def test_bad_options(plugin, keys, said):
     with pytest.raises(ConfigError) as caught:
         gt.Trainer(**{**KEYS, **keys})
@@ -94,9 +107,12 @@ def test_file_brings_its_options(plugin):
     name = f"{FILE}:lazy"
     assert parsed("--model", name, "--stay", "0.25").stay == 0.25
     assert losses(model=name, stay="0.3") == losses(model="lazy", stay=0.3)
-    for words, said in (((f"--model={name}", "--sty=1"), "unknown flag --sty (did you mean '--stay'?)"),
-                        ((f"--model={name}", "--stay", "1"), "stay: got '1', expected less than 1"),
-                        (("--stay", "1"), "unknown flag --stay"), (("--model", f"{FILE}:lasy", "--stay=0"), "it has lazy")):
+    for words, said in (
+        ((f"--model={name}", "--sty=1"), "unknown flag --sty (did you mean '--stay'?)"),
+        ((f"--model={name}", "--stay", "1"), "stay: got '1', expected less than 1"),
+        (("--stay", "1"), "unknown flag --stay"),
+        (("--model", f"{FILE}:lasy", "--stay=0"), "it has lazy"),
+    ):
         with pytest.raises(ConfigError) as caught:
             parsed(*words)
         assert said in str(caught.value)
@@ -106,10 +122,13 @@ def test_parameters_of_a_class_are_options(net):
     job = parsed("--model", net, "--scale", "2.5", "--twice", "--name", "b", "--dataset", SMALL)
     assert (job.scale, job.twice, job.name) == (2.5, True, "b")
     assert gt.Trainer(job=job).model.factor == 5.0
-    for keys, said in (({"scal": 2}, "unknown key 'scal' (did you mean 'scale'?)"),
-                       ({"scale": "big"}, "scale: got 'big', expected a number"),
-                       ({"extra": 1}, "unknown key 'extra'"), ({"heads": 2}, "has no such parameter"),
-                       ({"folder": "a"}, "the name is reserved in jobs")):
+    for keys, said in (
+        ({"scal": 2}, "unknown key 'scal' (did you mean 'scale'?)"),
+        ({"scale": "big"}, "scale: got 'big', expected a number"),
+        ({"extra": 1}, "unknown key 'extra'"),
+        ({"heads": 2}, "has no such parameter"),
+        ({"folder": "a"}, "the name is reserved in jobs"),
+    ):
         with pytest.raises(ConfigError) as caught:
             gt.Trainer(model=net, dataset=SMALL, **keys)
         assert said in str(caught.value)
@@ -162,7 +181,21 @@ def test_an_option_that_a_job_declares_otherwise():
 
 def test_a_run_goes_on_with_the_same_options_only(net, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ["train", "--model", net, "--dataset", SMALL, "--epochs", "2", "--backend", "reference", "--out", "run", "--scale", "2"]
+    words = [
+        "train",
+        "--model",
+        net,
+        "--dataset",
+        SMALL,
+        "--epochs",
+        "2",
+        "--backend",
+        "reference",
+        "--out",
+        "run",
+        "--scale",
+        "2",
+    ]
     assert main(words) == 0
     assert main(["evaluate", "run", "--trust"]) == 0
     assert main(["report", "run"]) == 0
@@ -172,4 +205,7 @@ def test_a_run_goes_on_with_the_same_options_only(net, tmp_path, monkeypatch):
 
 def test_the_documentation_shows_it():
     shown = (FILE.parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
-    assert f"<!-- tests/plugins/model.py -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n" in shown
+    assert (
+        f"<!-- tests/plugins/model.py -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n"
+        in shown
+    )

@@ -1,4 +1,5 @@
 """The sampler of tests/plugins/node_set_sampler.py: named in a job, the same numbers on any ranks."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -19,8 +20,18 @@ GRAPH = graphs.random_graph(30, 160)
 
 
 def losses(comm, sampler="range:length=12,coverage=4", **keys):
-    job = {"model": "sage", "strategy": "mini", "epochs": 2, "backend": "reference", "dtype": "float64", **keys}
-    return [row["loss"] for row in gt.Trainer(graph=GRAPH, comm=comm, sampler=sampler, **job).fit().history]
+    job = {
+        "model": "sage",
+        "strategy": "mini",
+        "epochs": 2,
+        "backend": "reference",
+        "dtype": "float64",
+        **keys,
+    }
+    return [
+        row["loss"]
+        for row in gt.Trainer(graph=GRAPH, comm=comm, sampler=sampler, **job).fit().history
+    ]
 
 
 def test_the_nodes_of_a_batch_are_a_range():
@@ -35,13 +46,22 @@ def test_the_nodes_of_a_batch_are_a_range():
 
 def test_a_job_names_it():
     alone = losses(SerialComm())
-    found = run_simulated(3, lambda comm: losses(comm, partitioner="vertex-cut", masters="block"))[0]
+    found = run_simulated(3, lambda comm: losses(comm, partitioner="vertex-cut", masters="block"))[
+        0
+    ]
     np.testing.assert_allclose(found, alone, rtol=1e-9)
-    assert losses(SerialComm(), f"{FILE}:Range:length=12,coverage=4") == alone != losses(SerialComm(), "range:length=12,normalise=no")
+    assert (
+        losses(SerialComm(), f"{FILE}:Range:length=12,coverage=4")
+        == alone
+        != losses(SerialComm(), "range:length=12,normalise=no")
+    )
     with pytest.raises(ConfigError, match="range: length is 0, expected at least 1"):
         losses(SerialComm(), "range:length=0")
 
 
 def test_the_documentation_shows_this_file():
     page = (FILE.parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
-    assert f"<!-- tests/plugins/{FILE.name} -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n" in page
+    assert (
+        f"<!-- tests/plugins/{FILE.name} -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n"
+        in page
+    )

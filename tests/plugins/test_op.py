@@ -1,4 +1,5 @@
 """An operation of one's own has a gradient and gives the same numbers on any number of ranks."""
+
 from __future__ import annotations
 
 from plugins import op, training

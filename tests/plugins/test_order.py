@@ -1,4 +1,5 @@
 """The order of tests/plugins/order.py: named in a job, the same batches on any ranks."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,7 +15,15 @@ from graphtheta.errors import ConfigError
 
 FILE = Path(__file__).with_name("order.py")
 GRAPH = graphs.random_graph(30, 160)
-JOB = {"model": "sage", "strategy": "mini", "batch_size": 8, "epochs": 2, "backend": "reference", "dtype": "float64", "dropout": 0.0}
+JOB = {
+    "model": "sage",
+    "strategy": "mini",
+    "batch_size": 8,
+    "epochs": 2,
+    "backend": "reference",
+    "dtype": "float64",
+    "dropout": 0.0,
+}
 
 
 def losses(comm, **keys):
@@ -42,4 +51,7 @@ def test_options_are_checked():
 
 def test_the_documentation_shows_it():
     shown = (FILE.parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
-    assert f"<!-- tests/plugins/order.py -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n" in shown
+    assert (
+        f"<!-- tests/plugins/order.py -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n"
+        in shown
+    )

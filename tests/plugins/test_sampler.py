@@ -1,4 +1,5 @@
 """The sampler of tests/plugins/sampler.py: named in a job, the same numbers on any ranks."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -15,7 +16,15 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
 
 FILE = Path(__file__).with_name("sampler.py")
-JOB = {"dataset": "sbm", "model": "sage", "strategy": "mini", "batch_size": 40, "fanout": "3", "epochs": 2, "backend": "reference"}
+JOB = {
+    "dataset": "sbm",
+    "model": "sage",
+    "strategy": "mini",
+    "batch_size": 40,
+    "fanout": "3",
+    "epochs": 2,
+    "backend": "reference",
+}
 
 
 def losses(comm, **keys):
@@ -36,21 +45,34 @@ def test_a_job_names_it():
     keys = {"sampler": "heaviest", "partitioner": "vertex-cut"}
     alone = losses(SerialComm(), **keys)
     assert alone != losses(SerialComm())
-    np.testing.assert_allclose(run_simulated(3, lambda comm: losses(comm, **keys))[0], alone, rtol=1e-5)
+    np.testing.assert_allclose(
+        run_simulated(3, lambda comm: losses(comm, **keys))[0], alone, rtol=1e-5
+    )
     assert losses(SerialComm(), **{**keys, "sampler": f"{FILE}:Heaviest"}) == alone
 
 
 def test_what_it_does_not_read_is_refused():
     with pytest.raises(ConfigError, match="replace=true has no meaning with sampler=heaviest"):
         losses(SerialComm(), sampler="heaviest", replace=True)
-    with pytest.raises(ConfigError, match=r"sampler 'heavest' is not known \(did you mean 'heaviest'\?\); choose from .*heaviest"):
+    with pytest.raises(
+        ConfigError,
+        match=r"sampler 'heavest' is not known \(did you mean 'heaviest'\?\); choose from .*heaviest",
+    ):
         losses(SerialComm(), sampler="heavest")
-    with pytest.raises(ConfigError, match="sampler=neighbour:fanouts=3: there is no option 'fanouts'; there is mask"):
+    with pytest.raises(
+        ConfigError,
+        match="sampler=neighbour:fanouts=3: there is no option 'fanouts'; there is mask",
+    ):
         losses(SerialComm(), sampler="neighbour:fanouts=3")
-    with pytest.raises(ConfigError, match="sampler configures neighbour sampling, but no fanout is given"):
+    with pytest.raises(
+        ConfigError, match="sampler configures neighbour sampling, but no fanout is given"
+    ):
         losses(SerialComm(), sampler="heaviest", fanout="")
 
 
 def test_the_documentation_shows_this_file():
     page = (FILE.parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
-    assert f"<!-- tests/plugins/{FILE.name} -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n" in page
+    assert (
+        f"<!-- tests/plugins/{FILE.name} -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n"
+        in page
+    )

@@ -1,4 +1,5 @@
 """A kind of task from outside the package: labels, width, metrics and predictions are its own, the same on any ranks."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -14,7 +15,15 @@ from graphtheta.errors import ConfigError, DataError
 
 FILE = Path(__file__).with_name("task_kind.py")
 N = 80
-KEYS = {"epochs": 60, "hidden": 8, "backend": "reference", "dtype": "float64", "lr": 0.05, "dropout": 0.1, "weight_decay": 0}
+KEYS = {
+    "epochs": 60,
+    "hidden": 8,
+    "backend": "reference",
+    "dtype": "float64",
+    "lr": 0.05,
+    "dropout": 0.1,
+    "weight_decay": 0,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -34,13 +43,28 @@ def graph(**fields: object) -> gt.Graph:
     part, y = rng.integers(0, 3, N), (place * 4).astype(int)
     y[part == 2] = np.where(rng.random(N)[part == 2] < 0.5, y[part == 2], -1)
     x = np.stack((place, np.ones(N)), axis=1)
-    return gt.Graph((src, dst), N, **{"x": x, "y": y, "train": part == 0, "val": part == 1, "test": (part == 2) & (y >= 0), **fields})
+    return gt.Graph(
+        (src, dst),
+        N,
+        **{
+            "x": x,
+            "y": y,
+            "train": part == 0,
+            "val": part == 1,
+            "test": (part == 2) & (y >= 0),
+            **fields,
+        },
+    )
 
 
-@pytest.mark.parametrize("keys", [{}, {"strategy": "mini", "batch_size": 7, "fanout": "3"}], ids=["global", "sampled"])
+@pytest.mark.parametrize(
+    "keys", [{}, {"strategy": "mini", "batch_size": 7, "fanout": "3"}], ids=["global", "sampled"]
+)
 def test_the_same_on_any_ranks(keys: dict[str, object]) -> None:
     def program(comm):
-        trainer = gt.Trainer("sage", graph(), comm=comm, task=f"{FILE}:Ordinal", **{**KEYS, "epochs": 5}, **keys)
+        trainer = gt.Trainer(
+            "sage", graph(), comm=comm, task=f"{FILE}:Ordinal", **{**KEYS, "epochs": 5}, **keys
+        )
         result = trainer.fit()
         return [row["loss"] for row in result.history], result.metrics, trainer.predict()
 
@@ -50,7 +74,9 @@ def test_the_same_on_any_ranks(keys: dict[str, object]) -> None:
         assert found[1] == pytest.approx(metrics, rel=1e-9)
     np.testing.assert_array_equal(three[0][2][0], ids)
     np.testing.assert_array_equal(three[0][2][1], classes)
-    assert {"test_f1_micro", "test_f1_macro", "test_auc", "val_loss"} <= set(metrics) and "test_accuracy" not in metrics
+    assert {"test_f1_micro", "test_f1_macro", "test_auc", "val_loss"} <= set(
+        metrics
+    ) and "test_accuracy" not in metrics
 
 
 def test_classes_are_learned_and_predicted() -> None:
@@ -67,17 +93,26 @@ def test_it_is_chosen_by_name_and_not_by_auto() -> None:
     gt.Trainer("gcn", graph(), task=f"{FILE}:Ordinal", **KEYS)
     assert gt.Trainer("gcn", graph(), task="ordinal", **KEYS).setup.kind.width == 3
     assert gt.Trainer("gcn", graph(), **KEYS).setup.kind.name == "node"
-    with pytest.raises(ConfigError, match=r"unknown kind of task 'ordnal' \(did you mean 'ordinal'\?\); allowed: auto, node"):
+    with pytest.raises(
+        ConfigError,
+        match=r"unknown kind of task 'ordnal' \(did you mean 'ordinal'\?\); allowed: auto, node",
+    ):
         gt.Job(task="ordnal")
 
 
 def test_bad_input_is_refused() -> None:
     gt.Trainer("gcn", graph(), task=f"{FILE}:Ordinal", **KEYS)
-    with pytest.raises(ConfigError, match="metric=accuracy does not measure task=ordinal; give --task node, or another --metric"):
+    with pytest.raises(
+        ConfigError,
+        match="metric=accuracy does not measure task=ordinal; give --task node, or another --metric",
+    ):
         gt.Job(task="ordinal", metric="accuracy")
     with pytest.raises(ConfigError, match="negatives=3 has no meaning with task=ordinal"):
         gt.Job(task="ordinal", negatives=3)
-    with pytest.raises(ConfigError, match="negatives=3 has no meaning with task=ordinal; drop --negatives, or give --task link"):
+    with pytest.raises(
+        ConfigError,
+        match="negatives=3 has no meaning with task=ordinal; drop --negatives, or give --task link",
+    ):
         gt.Trainer("gcn", graph(), task=f"{FILE}:Ordinal", negatives=3, **KEYS)
     with pytest.raises(DataError, match="task 'ordinal' needs one class per node"):
         gt.Trainer("gcn", graph(y=np.arange(N) / N), task="ordinal", **KEYS)
@@ -86,9 +121,26 @@ def test_bad_input_is_refused() -> None:
 def test_the_commands_take_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     g = graph()
-    np.savez("mine.npz", edge_index=g.edge_index, **{field: getattr(g, field) for field in ("x", "y", "train", "val", "test")})
-    job = ("--dataset", "mine.npz", "--split", "public", "--task", f"{FILE}:Ordinal", "--backend", "reference")
+    np.savez(
+        "mine.npz",
+        edge_index=g.edge_index,
+        **{field: getattr(g, field) for field in ("x", "y", "train", "val", "test")},
+    )
+    job = (
+        "--dataset",
+        "mine.npz",
+        "--split",
+        "public",
+        "--task",
+        f"{FILE}:Ordinal",
+        "--backend",
+        "reference",
+    )
     assert main(["train", *job, "--epochs", "2", "--out", "run"]) == 0
     assert main(["predict", "run", "--to", "classes.csv", "--trust"]) == 0
     head, *rows = Path("classes.csv").read_text().splitlines()
-    assert head == "id,prediction" and len(rows) == N and {row.split(",")[1] for row in rows} <= set("0123")
+    assert (
+        head == "id,prediction"
+        and len(rows) == N
+        and {row.split(",")[1] for row in rows} <= set("0123")
+    )

@@ -1,4 +1,5 @@
 """A model of a plug-in, trained on several numbers of ranks."""
+
 from __future__ import annotations
 
 import graphs
@@ -10,11 +11,18 @@ from graphtheta.train.loop.trainer import Trainer
 
 def trained(model, ranks, **keys):
     """Losses of every epoch, parameters at the end, and reasons for falling back to the reference back end."""
+
     def job(comm):
-        trainer = Trainer(model, graphs.random_graph(30, 120), epochs=3, dtype="float64", comm=comm, **keys)
+        trainer = Trainer(
+            model, graphs.random_graph(30, 120), epochs=3, dtype="float64", comm=comm, **keys
+        )
         result = trainer.fit()
         state = trainer.model.state()
-        return [row["loss"] for row in result.history], [state[name] for name in sorted(state)], trainer.fallbacks
+        return (
+            [row["loss"] for row in result.history],
+            [state[name] for name in sorted(state)],
+            trainer.fallbacks,
+        )
 
     return run_simulated(ranks, job)[0]
 

@@ -106,7 +106,9 @@ def weights(shape: tuple[int, ...]) -> np.ndarray:
 
 def masks(case: Case) -> tuple[np.ndarray, np.ndarray]:
     """Of the nodes and edges in the view of a case."""
-    each = lambda name, n: case.arrays[name].array(case.dtype) if name in case.arrays else np.ones(n, bool)
+    each = lambda name, n: (
+        case.arrays[name].array(case.dtype) if name in case.arrays else np.ones(n, bool)
+    )
     return each("seen", case.n), each("kept", len(case.src))
 
 
@@ -129,7 +131,9 @@ def run_eagerly(case: Case, data: Mapping[str, np.ndarray] | None = None) -> tup
     column = lambda x: eager.Value(x, True, exact=True, learned=x.dtype.kind == "f")
     # a graph stores masks as integers
     stored = lambda x: eager.Value(x.astype(np.int32) if x.dtype == bool else x, True, exact=True)
-    part = lambda kind: {n.partition(".")[2]: stored(x) for n, x in data.items() if n.startswith(kind)}
+    part = lambda kind: {
+        n.partition(".")[2]: stored(x) for n, x in data.items() if n.startswith(kind)
+    }
     nodes, edges = part("node."), part("edge.")
     nodes["x"] = column(data["x"])
     edges["weight"] = eager.Value(data.get("weight", np.ones(len(case.src))), True, exact=True)
@@ -200,7 +204,9 @@ class Job:
             x = Var(data["x"].astype(dtype)[masters], view.space, needs_grad=True)
             inputs = {"x": x}
             if "attr" in data:
-                inputs["edge.attr"] = Var(data["attr"].astype(dtype)[partition.edge_gid], needs_grad=True)
+                inputs["edge.attr"] = Var(
+                    data["attr"].astype(dtype)[partition.edge_gid], needs_grad=True
+                )
             parameters = model.parameters()
             ids, n = masters, case.n
             if case.decodes:
@@ -230,7 +236,10 @@ class Job:
                 if rows is not None:
                     everywhere[at] = rows
                 found[name] = comm.all_sum(everywhere)
-            return found | {f"gradient of {p.name}": np.asarray(g) for p, g in zip(parameters, total.finish(gradients), strict=True)}
+            return found | {
+                f"gradient of {p.name}": np.asarray(g)
+                for p, g in zip(parameters, total.finish(gradients), strict=True)
+            }
 
 
 def run_product(case: Case, comm: Any = None, placement: str = DEFAULT_PLACEMENT) -> Numbers:
@@ -341,7 +350,9 @@ def forget() -> None:
     PROGRAMS.__init__()  # type: ignore[misc]
 
 
-def outcome(kind: str, run: Callable[[], Numbers], expected: Numbers, case: Case) -> Difference | None:
+def outcome(
+    kind: str, run: Callable[[], Numbers], expected: Numbers, case: Case
+) -> Difference | None:
     """Run and compare; an error of any kind is a difference."""
     forget()
     try:
@@ -355,7 +366,9 @@ def outcome(kind: str, run: Callable[[], Numbers], expected: Numbers, case: Case
     return compared(kind, expected, got, case.dtype)
 
 
-def compared(kind: str, expected: Numbers, got: Numbers, dtype: str, tolerance: float = 0) -> Difference | None:
+def compared(
+    kind: str, expected: Numbers, got: Numbers, dtype: str, tolerance: float = 0
+) -> Difference | None:
     """The first result that differs."""
     for name, x in expected.items():
         if name not in got:
@@ -369,7 +382,8 @@ def compared(kind: str, expected: Numbers, got: Numbers, dtype: str, tolerance: 
         largest = max(1.0, float(np.abs(x[finite]).max(initial=0)))
         same = np.where(
             finite,
-            np.abs(np.where(finite, y, 0) - np.where(finite, x, 0)) <= (tolerance or TOLERANCE[dtype]) * largest,
+            np.abs(np.where(finite, y, 0) - np.where(finite, x, 0))
+            <= (tolerance or TOLERANCE[dtype]) * largest,
             # in another order of additions, infinity is NaN
             ~np.isfinite(y),
         )
@@ -401,7 +415,9 @@ def checked(case: Case) -> Numbers:
     return found
 
 
-def evaluations(case: Case, runs: Callable[..., Numbers] = run_product) -> dict[str, Callable[[], Numbers]]:
+def evaluations(
+    case: Case, runs: Callable[..., Numbers] = run_product
+) -> dict[str, Callable[[], Numbers]]:
     """All evaluations by name of what runs."""
 
     # without compiled kernels, elementwise functions of nodes are computed at once
@@ -457,7 +473,11 @@ def differences(case: Case, kinds: tuple[str, ...]) -> list[Difference]:
     expected = checked(case)
     # draws of dropout belong to the edge program
     left = {"arrays"} if case.training and "dropout" in case.text else set()
-    found = [outcome(kind, run, expected, case) for kind, run in evaluations(case).items() if kind in kinds and kind not in left]
+    found = [
+        outcome(kind, run, expected, case)
+        for kind, run in evaluations(case).items()
+        if kind in kinds and kind not in left
+    ]
     if "differences" in kinds:
         found.append(by_differences(case, expected))
     sequences = [kind for kind in kinds if kind.endswith("sequence")]
@@ -481,12 +501,16 @@ def by_differences(case: Case, expected: Numbers) -> Difference | None:
             continue
         direction = rng.standard_normal(data[array].shape)
         direction /= max(1.0, float(np.linalg.norm(direction)))
-        above, below = (_loss(case, {**data, array: data[array] + sign * step * direction}) for sign in (1, -1))
+        above, below = (
+            _loss(case, {**data, array: data[array] + sign * step * direction}) for sign in (1, -1)
+        )
         slope = (above - below) / (2 * step)
         want = float((expected[name] * direction).sum())
         size = max(1.0, abs(slope), float(np.abs(expected["values"]).sum()))
         if not math.isclose(slope, want, abs_tol=3e-5 * size):
-            return Difference("differences", name, f"{want:.9g} eagerly, differences give {slope:.9g}")
+            return Difference(
+                "differences", name, f"{want:.9g} eagerly, differences give {slope:.9g}"
+            )
     return None
 
 

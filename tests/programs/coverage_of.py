@@ -6,7 +6,14 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
-FOLDERS = ("ops/autodiff", "ops/edge/backend", "ops/edge/codegen", "ops/edge", "ops/functions", "ops/edge/source")
+FOLDERS = (
+    "ops/autodiff",
+    "ops/edge/backend",
+    "ops/edge/codegen",
+    "ops/edge",
+    "ops/functions",
+    "ops/edge/source",
+)
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 

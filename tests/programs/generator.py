@@ -1272,7 +1272,9 @@ class Drawer:
 
     def _sums(self) -> dict[str, str]:
         rng = self.rng
-        pick = lambda: rng.choice(("sum", "sum", "sum", "mean", *SUMS, "max", "median", "sum", "var"))
+        pick = lambda: rng.choice(
+            ("sum", "sum", "sum", "mean", *SUMS, "max", "median", "sum", "var")
+        )
         quoted = lambda how: how if how.startswith("gt.") else f'"{how}"'
         if rng.random() < 0.7:
             return {"": quoted(pick())}

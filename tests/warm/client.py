@@ -3,6 +3,7 @@
 Words that begin with another flag than ``-m graphtheta`` start the interpreter itself, because code after ``-c`` may be
 about what is imported.
 """
+
 import _signal
 import _socket
 import marshal
@@ -25,7 +26,9 @@ def main(sockets, python, *words):
     files = [0, 1, 2, *([int(os.environ["PMI_FD"])] if "PMI_FD" in os.environ else [])]
     data = marshal.dumps((f"{sockets}/python", words, os.getcwd(), dict(os.environ), umask, files))
     passed = b"".join(file.to_bytes(4, sys.byteorder) for file in files)
-    server.sendmsg([len(data).to_bytes(SIZE, "little")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, passed)])
+    server.sendmsg(
+        [len(data).to_bytes(SIZE, "little")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, passed)]
+    )
     sent = 0
     while sent < len(data):
         sent += server.send(data[sent:])

@@ -1,4 +1,5 @@
 """Hooks of pytest: programs that tests start are forks of a process that has imported GraphTheta, but those of tests marked ``cold``."""
+
 from __future__ import annotations
 
 import shlex
@@ -39,7 +40,14 @@ def _start(folder: Path) -> str:
             listener.bind(str(folder / str(i)))
             listener.listen(64)
             words = [PYTHON, str(HERE / "server.py"), str(listener.fileno())]
-            _servers.append(subprocess.Popen(words, stdin=subprocess.PIPE, pass_fds=[listener.fileno()], start_new_session=True))
+            _servers.append(
+                subprocess.Popen(
+                    words,
+                    stdin=subprocess.PIPE,
+                    pass_fds=[listener.fileno()],
+                    start_new_session=True,
+                )
+            )
     beside = Path(PYTHON).with_name("mpiexec")
     if beside.exists():
         _stand_in(folder / "mpiexec", str(beside))

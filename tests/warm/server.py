@@ -4,6 +4,7 @@ A test that starts a program spends most of its time on imports, the same in eve
 ``client.py`` stands in for the interpreter: it hands its words, environment and open files to this
 server, whose fork runs the program in their place. The server ends with its standard input.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -26,7 +27,14 @@ from reference import VARIABLE
 from graphtheta.ops.edge.backend import fused
 
 # what a job imports before its first epoch; each of these imports many more
-MODULES = ("graphtheta.cli.command", "graphtheta.train.loop.session", "graphtheta.graph.data.validation", "scipy.sparse", "tqdm", "mpi4py")
+MODULES = (
+    "graphtheta.cli.command",
+    "graphtheta.train.loop.session",
+    "graphtheta.graph.data.validation",
+    "scipy.sparse",
+    "tqdm",
+    "mpi4py",
+)
 # beyond the numbers of files of any program
 ABOVE = 500
 SIZE = 8
@@ -48,7 +56,9 @@ class Request:
         try:
             with connection.makefile("rb") as file:
                 data = file.read(int.from_bytes(size, "little"))
-            self.interpreter, words, self.folder, self.variables, self.umask, self.files = marshal.loads(data)
+            self.interpreter, words, self.folder, self.variables, self.umask, self.files = (
+                marshal.loads(data)
+            )
         except (EOFError, ConnectionError):
             self.close()
             raise

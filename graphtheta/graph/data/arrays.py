@@ -4,6 +4,7 @@ Every rank loads the same graph and takes its share of it. Rows of node arrays a
 0..n_nodes-1 and rows of edge arrays are edges 0..n_edges-1 as given; nothing is sorted, merged or
 added implicitly. Arrays are read-only and nobody else's, and every change makes a new graph.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -37,8 +38,30 @@ G = TypeVar("G", bound="GraphArrays")
 class GraphArrays:
     """The arrays of a graph, checked on construction; see ``Graph``."""
 
-    __slots__ = ("dst", "edge_attr", "edge_columns", "edge_test", "edge_train", "edge_val", "edge_weight", "edge_y", "folder", "meta",
-                 "multilabel", "n_classes", "n_nodes", "name", "node_columns", "node_ids", "src", "test", "train", "val", "x", "y")
+    __slots__ = (
+        "dst",
+        "edge_attr",
+        "edge_columns",
+        "edge_test",
+        "edge_train",
+        "edge_val",
+        "edge_weight",
+        "edge_y",
+        "folder",
+        "meta",
+        "multilabel",
+        "n_classes",
+        "n_nodes",
+        "name",
+        "node_columns",
+        "node_ids",
+        "src",
+        "test",
+        "train",
+        "val",
+        "x",
+        "y",
+    )
 
     n_nodes: int
     n_classes: int
@@ -64,27 +87,75 @@ class GraphArrays:
     edge_columns: Columns
 
     @checked
-    def __init__(self, edge_index: Any, n_nodes: Any = None, *, x: Any = None, y: Any = None, n_classes: int | None = None,
-                 multilabel: bool | None = None, edge_attr: Any = None, edge_weight: Any = None, edge_y: Any = None, train: Any = None,
-                 val: Any = None, test: Any = None, edge_train: Any = None, edge_val: Any = None, edge_test: Any = None,
-                 node_ids: Any = None, node_columns: Mapping[str, Any] | None = None,
-                 edge_columns: Mapping[str, Any] | None = None, name: str = "graph", meta: dict[str, Any] | None = None, where: str = "",
-                 folder: str = ""):
+    def __init__(
+        self,
+        edge_index: Any,
+        n_nodes: Any = None,
+        *,
+        x: Any = None,
+        y: Any = None,
+        n_classes: int | None = None,
+        multilabel: bool | None = None,
+        edge_attr: Any = None,
+        edge_weight: Any = None,
+        edge_y: Any = None,
+        train: Any = None,
+        val: Any = None,
+        test: Any = None,
+        edge_train: Any = None,
+        edge_val: Any = None,
+        edge_test: Any = None,
+        node_ids: Any = None,
+        node_columns: Mapping[str, Any] | None = None,
+        edge_columns: Mapping[str, Any] | None = None,
+        name: str = "graph",
+        meta: dict[str, Any] | None = None,
+        where: str = "",
+        folder: str = "",
+    ):
         edge_index, x, y, edge_attr, edge_weight, edge_y, node_ids = map(
-            without_tensors, (edge_index, x, y, edge_attr, edge_weight, edge_y, node_ids))
+            without_tensors, (edge_index, x, y, edge_attr, edge_weight, edge_y, node_ids)
+        )
         train, val, test, edge_train, edge_val, edge_test, node_columns, edge_columns = map(
-            without_tensors, (train, val, test, edge_train, edge_val, edge_test, node_columns, edge_columns))
+            without_tensors,
+            (train, val, test, edge_train, edge_val, edge_test, node_columns, edge_columns),
+        )
         if isinstance(edge_index, Mapping):
-            arrays = {"x": x, "y": y, "edge_attr": edge_attr, "edge_weight": edge_weight, "edge_y": edge_y, "train": train, "val": val,
-                      "test": test, "edge_train": edge_train, "edge_val": edge_val, "edge_test": edge_test, "node_ids": node_ids}
-            others = {"n_classes": n_classes, "multilabel": multilabel, "name": name, "where": where, "folder": folder}
+            arrays = {
+                "x": x,
+                "y": y,
+                "edge_attr": edge_attr,
+                "edge_weight": edge_weight,
+                "edge_y": edge_y,
+                "train": train,
+                "val": val,
+                "test": test,
+                "edge_train": edge_train,
+                "edge_val": edge_val,
+                "edge_test": edge_test,
+                "node_ids": node_ids,
+            }
+            others = {
+                "n_classes": n_classes,
+                "multilabel": multilabel,
+                "name": name,
+                "where": where,
+                "folder": folder,
+            }
             columns_of = {"node_columns": node_columns, "edge_columns": edge_columns}
-            GraphArrays.__init__(self, **typed.joined(edge_index, n_nodes, {**arrays, **columns_of, **others, "meta": meta}))
+            GraphArrays.__init__(
+                self,
+                **typed.joined(
+                    edge_index, n_nodes, {**arrays, **columns_of, **others, "meta": meta}
+                ),
+            )
             return
         put = partial(object.__setattr__, self)
         src, dst = validation.check_edges(edge_index, where)
         columns = tuple(node_columns.values()) if isinstance(node_columns, Mapping) else ()
-        n = validation.count_nodes(n_nodes, (x, y, train, val, test, node_ids, *columns), src, dst, where)
+        n = validation.count_nodes(
+            n_nodes, (x, y, train, val, test, node_ids, *columns), src, dst, where
+        )
         e = len(src)
         validation.check_range(src, dst, n, where)
         put("n_nodes", n)
@@ -105,9 +176,14 @@ class GraphArrays:
                 masks[field] = validation.check_mask(masks[field], count, kind, field, where)
                 put(field, masks[field])
         validation.count_splits(node_masks | edge_masks, where)
-        for masks, kind, targets in ((node_masks, "node", self.y), (edge_masks, "edge", self.edge_y)):
+        for masks, kind, targets in (
+            (node_masks, "node", self.y),
+            (edge_masks, "edge", self.edge_y),
+        ):
             validation.check_disjoint(masks, kind, where)
-            validation.check_labelled(targets, masks, kind, "label" if kind == "node" else "target", where)
+            validation.check_labelled(
+                targets, masks, kind, "label" if kind == "node" else "target", where
+            )
         put("node_ids", validation.check_node_ids(node_ids, n, where))
         put("node_columns", check_columns(node_columns, n, "node", where))
         put("edge_columns", check_columns(edge_columns, e, "edge", where))
@@ -116,7 +192,9 @@ class GraphArrays:
         put("folder", folder)
 
     def __setattr__(self, field: str, value: Any) -> None:
-        raise AttributeError(f"a graph is immutable; create a changed copy with graph.replace({field}=...)")
+        raise AttributeError(
+            f"a graph is immutable; create a changed copy with graph.replace({field}=...)"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self._fields())
@@ -171,7 +249,12 @@ class GraphArrays:
         """Number of relations: of those with names, else ``meta["n_relations"]`` or, if that is more, the largest code of the edge
         column "relation" + 1; 0 without the column."""
         codes = self.edge_columns.get(RELATION)
-        return 0 if codes is None else len(self.relations) or max(self.meta.get("n_relations", 0), int(codes.max(initial=-1)) + 1)
+        return (
+            0
+            if codes is None
+            else len(self.relations)
+            or max(self.meta.get("n_relations", 0), int(codes.max(initial=-1)) + 1)
+        )
 
     @property
     def relation_names(self) -> tuple[Any, ...]:
@@ -183,7 +266,12 @@ class GraphArrays:
         """Number of types of nodes: of those with names, else ``meta["n_types"]`` or, if that is more, the largest code of the node
         column "type" + 1; 0 without the column."""
         codes = self.node_columns.get(TYPE)
-        return 0 if codes is None else len(self.node_types) or max(self.meta.get("n_types", 0), int(codes.max(initial=-1)) + 1)
+        return (
+            0
+            if codes is None
+            else len(self.node_types)
+            or max(self.meta.get("n_types", 0), int(codes.max(initial=-1)) + 1)
+        )
 
     def nodes_of(self, kind: str) -> np.ndarray:
         """The nodes of a type, ascending, in the order of the numbers within the type, [n] int64.
@@ -192,20 +280,30 @@ class GraphArrays:
             DataError: There is no such type.
         """
         if kind not in self.node_types:
-            raise DataError(f"{self.name}: there is no node type {kind!r}; it has {', '.join(map(repr, self.node_types)) or 'no types'}")
+            raise DataError(
+                f"{self.name}: there is no node type {kind!r}; it has {', '.join(map(repr, self.node_types)) or 'no types'}"
+            )
         return np.flatnonzero(self.node_columns[TYPE] == self.node_types.index(kind))
 
     @property
     def n_splits(self) -> int:
         """Number of splits, which are columns of the masks; 1 for masks without columns, or without masks."""
-        return validation.count_splits({mask: getattr(self, mask) for mask in (*NODE_MASKS, *EDGE_MASKS)}, self.name)
+        return validation.count_splits(
+            {mask: getattr(self, mask) for mask in (*NODE_MASKS, *EDGE_MASKS)}, self.name
+        )
 
     @property
     def label_kind(self) -> str:
         """``"none"``, ``"classes"``, ``"multilabel"`` or ``"regression"``."""
         if self.y is None:
             return "none"
-        return "multilabel" if self.multilabel else "classes" if self.y.dtype.kind == "i" else "regression"
+        return (
+            "multilabel"
+            if self.multilabel
+            else "classes"
+            if self.y.dtype.kind == "i"
+            else "regression"
+        )
 
     @property
     def original_ids(self) -> np.ndarray:
@@ -219,7 +317,18 @@ class GraphArrays:
 
     def _fields(self) -> dict[str, Any]:
         """Everything the constructor takes, by name."""
-        fields = {field: getattr(self, field) for field in ("n_nodes", "multilabel", "name", "meta", "folder", *NODE_FIELDS, *EDGE_FIELDS)}
+        fields = {
+            field: getattr(self, field)
+            for field in (
+                "n_nodes",
+                "multilabel",
+                "name",
+                "meta",
+                "folder",
+                *NODE_FIELDS,
+                *EDGE_FIELDS,
+            )
+        }
         # for other kinds of labels the number of classes follows from the labels
         fields["n_classes"] = self.n_classes if self.label_kind in ("none", "classes") else None
         fields |= {field: dict(getattr(self, field)) for field in COLUMNS}
@@ -238,12 +347,22 @@ class GraphArrays:
             if value is None:
                 continue
             if isinstance(value, TypedRows):
-                out += [(f"{field}_type", value.kind), *((f"{field}_of_{code}", x) for code, x in enumerate(value.blocks))]
+                out += [
+                    (f"{field}_type", value.kind),
+                    *((f"{field}_of_{code}", x) for code, x in enumerate(value.blocks)),
+                ]
             elif is_sparse(value):
-                out += [(f"{field}_{part}", getattr(value, part)) for part in ("data", "indices", "indptr")]
+                out += [
+                    (f"{field}_{part}", getattr(value, part))
+                    for part in ("data", "indices", "indptr")
+                ]
             else:
                 out.append((field, value))
-        return out + [(f"{field}.{name}", x) for field in COLUMNS for name, x in sorted(getattr(self, field).items())]
+        return out + [
+            (f"{field}.{name}", x)
+            for field in COLUMNS
+            for name, x in sorted(getattr(self, field).items())
+        ]
 
     def digest(self) -> str:
         """A short hash of all arrays and counts; equal graphs have equal digests on every machine."""
@@ -262,7 +381,9 @@ class GraphArrays:
         fields = self._fields()
         unknown = sorted(set(changes) - set(fields) - {"where"})
         if unknown:
-            raise DataError(f"a graph has no field '{unknown[0]}'; it has {', '.join(sorted(fields))}")
+            raise DataError(
+                f"a graph has no field '{unknown[0]}'; it has {', '.join(sorted(fields))}"
+            )
         if "y" in changes:
             fields |= {"n_classes": None, "multilabel": None}
         return type(self)(**{**fields, **changes})
@@ -289,41 +410,82 @@ class GraphArrays:
         Raises:
             DataError: No training nodes and no training edges.
         """
-        node, edge = (mask is not None and bool(mask.any()) for mask in (self.train, self.edge_train))
+        node, edge = (
+            mask is not None and bool(mask.any()) for mask in (self.train, self.edge_train)
+        )
         if not node and not edge:
             state = "has no training mask" if self.train is None else "has an empty training set"
-            raise DataError(f"{self.name}: the graph {state}; give train=, load it with split=\"random\", "
-                            "or make masks with class_split or fraction_split of graphtheta.graph.splits.nodes")
+            raise DataError(
+                f'{self.name}: the graph {state}; give train=, load it with split="random", '
+                "or make masks with class_split or fraction_split of graphtheta.graph.splits.nodes"
+            )
 
     def summary(self) -> dict[str, Any]:
         """Figures for a report, in the order to print them; plain Python values."""
-        masks = {field: None if getattr(self, field) is None else _sizes(getattr(self, field)) for field in (*NODE_MASKS, *EDGE_MASKS)}
-        out_degree, in_degree = (np.bincount(ends, minlength=self.n_nodes) for ends in (self.src, self.dst))
+        masks = {
+            field: None if getattr(self, field) is None else _sizes(getattr(self, field))
+            for field in (*NODE_MASKS, *EDGE_MASKS)
+        }
+        out_degree, in_degree = (
+            np.bincount(ends, minlength=self.n_nodes) for ends in (self.src, self.dst)
+        )
         return {
-            "name": self.name, "nodes": self.n_nodes, "edges": self.n_edges,
-            "features": self.n_features, "sparse features": self.has_sparse_features, "edge attributes": self.n_edge_features,
-            **{field.replace("_", " "): described(getattr(self, field), partial(self.categories, field.partition("_")[0]))
-               for field in COLUMNS if getattr(self, field)},
-            "labels": self.label_kind, "classes": self.n_classes,
+            "name": self.name,
+            "nodes": self.n_nodes,
+            "edges": self.n_edges,
+            "features": self.n_features,
+            "sparse features": self.has_sparse_features,
+            "edge attributes": self.n_edge_features,
+            **{
+                field.replace("_", " "): described(
+                    getattr(self, field), partial(self.categories, field.partition("_")[0])
+                )
+                for field in COLUMNS
+                if getattr(self, field)
+            },
+            "labels": self.label_kind,
+            "classes": self.n_classes,
             **({"class names": listed(self.class_names)} if self.class_names else {}),
             **({"splits": self.n_splits} if self.n_splits > 1 else {}),
-            "self loops": int((self.src == self.dst).sum()), "isolated nodes": int(((in_degree + out_degree) == 0).sum()),
+            "self loops": int((self.src == self.dst).sum()),
+            "isolated nodes": int(((in_degree + out_degree) == 0).sum()),
             "mean degree": self.n_edges / self.n_nodes,
-            "largest in-degree": int(in_degree.max()), "largest out-degree": int(out_degree.max()),
+            "largest in-degree": int(in_degree.max()),
+            "largest out-degree": int(out_degree.max()),
             **{mask: count for mask, count in masks.items() if count is not None},
-            "bytes": self.nbytes, "digest": self.digest(),
+            "bytes": self.nbytes,
+            "digest": self.digest(),
         }
 
     def __repr__(self) -> str:
         parts = [f"{self.n_nodes:,} nodes", f"{self.n_edges:,} edges"]
-        parts += [f"{self.n_features} {'sparse ' if self.has_sparse_features else ''}features"] if self.n_features else []
+        parts += (
+            [f"{self.n_features} {'sparse ' if self.has_sparse_features else ''}features"]
+            if self.n_features
+            else []
+        )
         parts += [f"{self.n_edge_features} edge attributes"] if self.n_edge_features else []
-        parts += [f"{field.replace('_', ' ')} {', '.join(getattr(self, field))}" for field in COLUMNS if getattr(self, field)]
-        parts += [f"{self.n_classes} {'labels' if self.multilabel else 'classes'}"] if self.n_classes else []
+        parts += [
+            f"{field.replace('_', ' ')} {', '.join(getattr(self, field))}"
+            for field in COLUMNS
+            if getattr(self, field)
+        ]
+        parts += (
+            [f"{self.n_classes} {'labels' if self.multilabel else 'classes'}"]
+            if self.n_classes
+            else []
+        )
         if self.train is not None:
-            first = [None if m is None else validation.splits_of(m)[:, 0] for m in (self.train, self.val, self.test)]
+            first = [
+                None if m is None else validation.splits_of(m)[:, 0]
+                for m in (self.train, self.val, self.test)
+            ]
             sizes = "/".join("-" if m is None else str(int(m.sum())) for m in first)
-            parts.append(f"split {sizes}" if self.n_splits == 1 else f"{self.n_splits} splits, the first {sizes}")
+            parts.append(
+                f"split {sizes}"
+                if self.n_splits == 1
+                else f"{self.n_splits} splits, the first {sizes}"
+            )
         return f"{type(self).__name__}({self.name}: {', '.join(parts)})"
 
 

@@ -4,6 +4,7 @@ Integers stay integers of 32 or 64 bits, so that codes and times are exact. A co
 number per row stays float64, so that times with fractions are exact where they are compared; models
 read it in the float type of the job. Other floats are float32, as everywhere in a graph.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,10 +22,32 @@ from graphtheta.graph.data.validation import Origin, as_array, check_rows, priva
 Columns = Mapping[str, np.ndarray]
 NO_COLUMNS: Columns = MappingProxyType({})
 # names that user functions, networkx or the engine use for other values of nodes and edges
-TAKEN = frozenset({
-    "x", "y", "train", "val", "test", "node_ids", "edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test",
-    "h", "in_degree", "out_degree", "reversed", "attr", "weight", "gid", "src", "dst", "precomputed",
-})
+TAKEN = frozenset(
+    {
+        "x",
+        "y",
+        "train",
+        "val",
+        "test",
+        "node_ids",
+        "edge_attr",
+        "edge_weight",
+        "edge_y",
+        "edge_train",
+        "edge_val",
+        "edge_test",
+        "h",
+        "in_degree",
+        "out_degree",
+        "reversed",
+        "attr",
+        "weight",
+        "gid",
+        "src",
+        "dst",
+        "precomputed",
+    }
+)
 
 # type of the floats that a column [n] keeps
 DOUBLE = np.dtype(np.float64)
@@ -58,8 +81,14 @@ def check_columns(columns: Mapping[str, Any] | None, n: int, kind: str, where: s
     if columns is None:
         return NO_COLUMNS
     field = f"{kind}_columns"
-    return MappingProxyType({_checked_name(name, Origin(where, field)): _checked(x, n, kind, Origin(where, f"{field}[{name!r}]"))
-                             for name, x in columns.items()})
+    return MappingProxyType(
+        {
+            _checked_name(name, Origin(where, field)): _checked(
+                x, n, kind, Origin(where, f"{field}[{name!r}]")
+            )
+            for name, x in columns.items()
+        }
+    )
 
 
 def take_rows(columns: Columns, rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -75,12 +104,17 @@ def described(columns: Columns, categories: Callable[[str], Sequence[str]]) -> s
         categories: Texts that the codes of a column stand for.
     """
     texts = {name: f" ({listed(found)})" for name in columns if (found := categories(name))}
-    return ", ".join(f"{name} {x.dtype}" + (f" [{x.shape[1]}]" if x.ndim == 2 else "") + texts.get(name, "") for name, x in columns.items())
+    return ", ".join(
+        f"{name} {x.dtype}" + (f" [{x.shape[1]}]" if x.ndim == 2 else "") + texts.get(name, "")
+        for name, x in columns.items()
+    )
 
 
 def listed(names: Sequence[str]) -> str:
     """The first names, and the number of the others."""
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else "")
+    return ", ".join(names[:SHOWN]) + (
+        f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    )
 
 
 def added_rows(columns: Columns, name: str, value: Any, n: int) -> np.ndarray:
@@ -99,10 +133,18 @@ def added_rows(columns: Columns, name: str, value: Any, n: int) -> np.ndarray:
     """
     old, given = columns[name], np.asarray(value)
     whole = old.dtype.kind == "i"
-    number = given.dtype.kind in "iub" and _fits(given, np.int64) if whole else given.dtype.kind in "iubf"
+    number = (
+        given.dtype.kind in "iub" and _fits(given, np.int64)
+        if whole
+        else given.dtype.kind in "iubf"
+    )
     if not number or given.shape not in ((), old.shape[1:]):
-        wanted = ("an integer" if whole else "a number") + (f", or {old.shape[1]} of them" if old.ndim == 2 else "")
-        raise DataError(f"edge column {name!r}: the value of added edges is {value!r}; expected {wanted}")
+        wanted = ("an integer" if whole else "a number") + (
+            f", or {old.shape[1]} of them" if old.ndim == 2 else ""
+        )
+        raise DataError(
+            f"edge column {name!r}: the value of added edges is {value!r}; expected {wanted}"
+        )
     dtype = old.dtype if not whole or _fits(given, old.dtype) else np.int64
     return np.broadcast_to(given, (n, *old.shape[1:])).astype(dtype)
 
@@ -128,35 +170,51 @@ def is_attribute(name: Any) -> bool:
 
 def _checked_name(name: Any, origin: Origin) -> str:
     if not is_attribute(name):
-        raise origin.data(f"the name {name!r} cannot be read as an attribute such as node.NAME",
-                          "choose a Python identifier that does not begin with '_'")
+        raise origin.data(
+            f"the name {name!r} cannot be read as an attribute such as node.NAME",
+            "choose a Python identifier that does not begin with '_'",
+        )
     if name in TAKEN:
-        raise origin.data(f"the name {name!r} is reserved", f"choose another name, such as '{name}_code'")
+        raise origin.data(
+            f"the name {name!r} is reserved", f"choose another name, such as '{name}_code'"
+        )
     return name
 
 
 def _checked(x: Any, n: int, kind: str, origin: Origin) -> np.ndarray:
     if is_sparse(x):
-        raise origin.data("a sparse matrix cannot be a column", "give it as x, or make it dense with toarray()")
+        raise origin.data(
+            "a sparse matrix cannot be a column", "give it as x, or make it dense with toarray()"
+        )
     a = as_array(x, origin)
     check_rows(a, n, kind, origin)
     if a.ndim > 2:
-        raise origin.shape(f"expected shape [{n}] or [{n}, k], got {list(a.shape)}", "flatten the values of a row")
+        raise origin.shape(
+            f"expected shape [{n}] or [{n}, k], got {list(a.shape)}", "flatten the values of a row"
+        )
     if a.dtype.kind in "iub":
         return private(_integers(a, kind, origin), x)
     if a.dtype.kind == "f":
         exact = a.ndim == 1 and a.dtype.itemsize >= DOUBLE.itemsize
-        return private(to_float(a, kind, origin, DOUBLE) if exact else to_float(a, kind, origin, exact=True), x)
-    raise origin.data(f"values have dtype {a.dtype}", "a column holds numbers: encode texts and categories as codes with "
-                      "np.unique(values, return_inverse=True)[1], times with values.astype('int64')")
+        return private(
+            to_float(a, kind, origin, DOUBLE) if exact else to_float(a, kind, origin, exact=True), x
+        )
+    raise origin.data(
+        f"values have dtype {a.dtype}",
+        "a column holds numbers: encode texts and categories as codes with "
+        "np.unique(values, return_inverse=True)[1], times with values.astype('int64')",
+    )
 
 
 def _integers(a: np.ndarray, kind: str, origin: Origin) -> np.ndarray:
     """Integers as int32 if it holds all values of their dtype, else as int64."""
     if not (a.dtype.kind == "b" or np.can_cast(a.dtype, np.int64) or _fits(a, np.int64)):
         row = int(np.argmax(a.reshape(len(a), -1).max(axis=1)))
-        raise origin.data(f"{kind} {row} is {int(a[row].max())}", f"the largest integer of a column is {np.iinfo(np.int64).max}; number "
-                          "the values with np.unique(values, return_inverse=True)[1]")
+        raise origin.data(
+            f"{kind} {row} is {int(a[row].max())}",
+            f"the largest integer of a column is {np.iinfo(np.int64).max}; number "
+            "the values with np.unique(values, return_inverse=True)[1]",
+        )
     return a.astype(np.int32 if np.can_cast(a.dtype, np.int32) else np.int64, copy=False)
 
 

@@ -1,4 +1,5 @@
 """``gt.Graph``: a graph with its transformations and conversions."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -66,7 +67,9 @@ class Graph(GraphArrays):
     )
 
     @checked
-    def with_self_loops(self, fill: str = "mean", columns: Mapping[str, Any] | None = None) -> Graph:
+    def with_self_loops(
+        self, fill: str = "mean", columns: Mapping[str, Any] | None = None
+    ) -> Graph:
         """Add the missing self loops; see :func:`graphtheta.graph.data.transform.add_self_loops`."""
         return transform.add_self_loops(self, fill, columns)
 
@@ -127,11 +130,25 @@ class Graph(GraphArrays):
 
     @classmethod
     @checked
-    def from_networkx(cls, g: Any, *, x: str | Sequence[str] | None = None, y: str | None = None,
-                      edge_attr: str | Sequence[str] | None = None, edge_weight: str | None = None, edge_y: str | None = None,
-                      node_columns: str | Sequence[str] = (), edge_columns: str | Sequence[str] = (), **fields: Any) -> Graph:
+    def from_networkx(
+        cls,
+        g: Any,
+        *,
+        x: str | Sequence[str] | None = None,
+        y: str | None = None,
+        edge_attr: str | Sequence[str] | None = None,
+        edge_weight: str | None = None,
+        edge_y: str | None = None,
+        node_columns: str | Sequence[str] = (),
+        edge_columns: str | Sequence[str] = (),
+        **fields: Any,
+    ) -> Graph:
         """From a networkx graph and the names of its attributes; see :func:`graphtheta.graph.data.interop.from_networkx`."""
-        return cls(**interop.from_networkx(g, x, y, edge_attr, edge_weight, edge_y, node_columns, edge_columns, fields))
+        return cls(
+            **interop.from_networkx(
+                g, x, y, edge_attr, edge_weight, edge_y, node_columns, edge_columns, fields
+            )
+        )
 
     def to_networkx(self) -> nx.MultiDiGraph:
         """A networkx graph under the original ids, with attributes x, y, edge_attr, edge_weight, edge_y and those of named columns."""

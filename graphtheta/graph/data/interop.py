@@ -1,4 +1,5 @@
 """Converts graphs from and to scipy and networkx, which are imported only when used."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -27,10 +28,14 @@ def from_scipy(matrix: Any, fields: dict[str, Any]) -> dict[str, Any]:
         ShapeError: Not a square sparse matrix.
     """
     if not hasattr(matrix, "tocoo"):
-        raise ShapeError(f"expected a scipy sparse matrix, got {shown(matrix)}; wrap it in scipy.sparse.csr_array")
+        raise ShapeError(
+            f"expected a scipy sparse matrix, got {shown(matrix)}; wrap it in scipy.sparse.csr_array"
+        )
     if matrix.shape[0] != matrix.shape[1]:
-        raise ShapeError(f"an adjacency matrix is square, got {list(matrix.shape)}; for a bipartite graph, number the nodes "
-                         "of both sides together")
+        raise ShapeError(
+            f"an adjacency matrix is square, got {list(matrix.shape)}; for a bipartite graph, number the nodes "
+            "of both sides together"
+        )
     coo = matrix.tocoo()
     out = {"edge_index": (coo.row, coo.col), "n_nodes": matrix.shape[0], **fields}
     if "edge_weight" not in out and coo.nnz and not (coo.data == 1).all():
@@ -43,12 +48,22 @@ def to_scipy(graph: GraphArrays) -> sp.csr_array:
     import scipy.sparse as sp
 
     weight = np.ones(graph.n_edges, np.float32) if graph.edge_weight is None else graph.edge_weight
-    return sp.csr_array(sp.coo_array((weight, (graph.src, graph.dst)), shape=(graph.n_nodes, graph.n_nodes)))
+    return sp.csr_array(
+        sp.coo_array((weight, (graph.src, graph.dst)), shape=(graph.n_nodes, graph.n_nodes))
+    )
 
 
-def from_networkx(g: nx.Graph, x: str | Sequence[str] | None, y: str | None, edge_attr: str | Sequence[str] | None,
-                  edge_weight: str | None, edge_y: str | None, node_columns: Sequence[str], edge_columns: Sequence[str],
-                  fields: dict[str, Any]) -> dict[str, Any]:
+def from_networkx(
+    g: nx.Graph,
+    x: str | Sequence[str] | None,
+    y: str | None,
+    edge_attr: str | Sequence[str] | None,
+    edge_weight: str | None,
+    edge_y: str | None,
+    node_columns: Sequence[str],
+    edge_columns: Sequence[str],
+    fields: dict[str, Any],
+) -> dict[str, Any]:
     """Arguments of a graph from a networkx graph.
 
     Args:
@@ -67,7 +82,9 @@ def from_networkx(g: nx.Graph, x: str | Sequence[str] | None, y: str | None, edg
         DataError: A node or edge lacks a named attribute, or node names are of mixed types.
     """
     if not (hasattr(g, "is_directed") and hasattr(g, "nodes")):
-        raise DataError(f"expected a networkx graph, got {shown(g)}; gt.import_graph reads graphs of other libraries")
+        raise DataError(
+            f"expected a networkx graph, got {shown(g)}; gt.import_graph reads graphs of other libraries"
+        )
     names = list(g.nodes)
     row = {name: i for i, name in enumerate(names)}
     edges = list(g.edges(data=True))
@@ -76,12 +93,25 @@ def from_networkx(g: nx.Graph, x: str | Sequence[str] | None, y: str | None, edg
     at = np.arange(len(edges))
     if not g.is_directed():
         both = src != dst
-        src, dst, at = np.concatenate((src, dst[both])), np.concatenate((dst, src[both])), np.concatenate((at, at[both]))
+        src, dst, at = (
+            np.concatenate((src, dst[both])),
+            np.concatenate((dst, src[both])),
+            np.concatenate((at, at[both])),
+        )
     nodes = [(f"node {name!r}", data) for name, data in g.nodes(data=True)]
     links = [(f"edge {u!r} - {v!r}", data) for u, v, data in edges]
-    out = {"edge_index": (src, dst), "n_nodes": len(names), "node_ids": ids_of(names), "name": g.name or "graph"}
+    out = {
+        "edge_index": (src, dst),
+        "n_nodes": len(names),
+        "node_ids": ids_of(names),
+        "name": g.name or "graph",
+    }
     out |= {"x": columns(nodes, x), "y": column(nodes, y)}
-    rows = {"edge_attr": columns(links, edge_attr), "edge_weight": column(links, edge_weight), "edge_y": column(links, edge_y)}
+    rows = {
+        "edge_attr": columns(links, edge_attr),
+        "edge_weight": column(links, edge_weight),
+        "edge_y": column(links, edge_y),
+    }
     out |= {field: None if value is None else value[at] for field, value in rows.items()}
     out["node_columns"] = named(nodes, node_columns)
     out["edge_columns"] = {name: value[at] for name, value in named(links, edge_columns).items()}
@@ -96,11 +126,15 @@ def ids_of(names: list[Any]) -> np.ndarray:
         return np.array(names, np.int64) if fit else np.array(list(map(str, names)))
     if all(isinstance(name, str) for name in names):
         return np.array(names, np.str_)
-    raise DataError("networkx node names must be all integers or all strings; rename them with "
-                    "networkx.relabel_nodes(g, str) or networkx.convert_node_labels_to_integers(g)")
+    raise DataError(
+        "networkx node names must be all integers or all strings; rename them with "
+        "networkx.relabel_nodes(g, str) or networkx.convert_node_labels_to_integers(g)"
+    )
 
 
-def named(items: list[tuple[str, dict[str, Any]]], names: str | Sequence[str]) -> dict[str, np.ndarray]:
+def named(
+    items: list[tuple[str, dict[str, Any]]], names: str | Sequence[str]
+) -> dict[str, np.ndarray]:
     """Attributes by name."""
     found = {name: column(items, name) for name in ([names] if isinstance(names, str) else names)}
     return {name: value for name, value in found.items() if value is not None}
@@ -113,22 +147,30 @@ def column(items: Iterable[tuple[str, dict[str, Any]]], name: str | None) -> np.
     values = []
     for what, data in items:
         if name not in data:
-            raise DataError(f"{what} has no attribute {name!r}; it has {sorted(map(str, data)) or 'none'}; set it on all")
+            raise DataError(
+                f"{what} has no attribute {name!r}; it has {sorted(map(str, data)) or 'none'}; set it on all"
+            )
         values.append(data[name])
     try:
         return np.array(values)
     except ValueError as error:
-        raise DataError(f"attribute {name!r} has values of different lengths; give every node or edge as many numbers") from error
+        raise DataError(
+            f"attribute {name!r} has values of different lengths; give every node or edge as many numbers"
+        ) from error
 
 
-def columns(items: list[tuple[str, dict[str, Any]]], names: str | Sequence[str] | None) -> np.ndarray | None:
+def columns(
+    items: list[tuple[str, dict[str, Any]]], names: str | Sequence[str] | None
+) -> np.ndarray | None:
     """Attributes side by side, [n, d]."""
     if names is None:
         return None
     parts = [column(items, name) for name in ([names] if isinstance(names, str) else names)]
     if not parts:
         return None
-    return np.concatenate([part.reshape(len(items), -1) for part in parts if part is not None], axis=1)
+    return np.concatenate(
+        [part.reshape(len(items), -1) for part in parts if part is not None], axis=1
+    )
 
 
 def to_networkx(graph: GraphArrays) -> nx.MultiDiGraph:
@@ -143,9 +185,17 @@ def to_networkx(graph: GraphArrays) -> nx.MultiDiGraph:
     for field, rows in (("x", x), ("y", graph.y), *graph.node_columns.items()):
         if rows is not None:
             nx.set_node_attributes(g, dict(zip(names, rows.tolist(), strict=True)), field)
-    given = {field: getattr(graph, field) for field in ("edge_attr", "edge_weight", "edge_y")} | dict(graph.edge_columns)
+    given = {
+        field: getattr(graph, field) for field in ("edge_attr", "edge_weight", "edge_y")
+    } | dict(graph.edge_columns)
     present = {field: rows for field, rows in given.items() if rows is not None}
-    rows = zip(*(rows.tolist() for rows in present.values()), strict=True) if present else ((),) * graph.n_edges
+    rows = (
+        zip(*(rows.tolist() for rows in present.values()), strict=True)
+        if present
+        else ((),) * graph.n_edges
+    )
     ends = zip(graph.src.tolist(), graph.dst.tolist(), rows, strict=True)
-    g.add_edges_from((names[s], names[d], dict(zip(present, values, strict=True))) for s, d, values in ends)
+    g.add_edges_from(
+        (names[s], names[d], dict(zip(present, values, strict=True))) for s, d, values in ends
+    )
     return g

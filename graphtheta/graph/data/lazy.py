@@ -1,4 +1,5 @@
 """Arrays that are computed when they are read, so that changes of a graph in files make no array as long as its edges."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -22,7 +23,9 @@ class Extended(LazyArray):
     """
 
     def __init__(self, first: Any, more: int, read_more: Read, dtype: Any = None):
-        super().__init__((len(first) + more, *first.shape[1:]), first.dtype if dtype is None else dtype)
+        super().__init__(
+            (len(first) + more, *first.shape[1:]), first.dtype if dtype is None else dtype
+        )
         self._first, self._read_more = first, read_more
 
     def read_range(self, begin: int, end: int) -> np.ndarray:
@@ -80,7 +83,12 @@ class Kept(LazyArray):
         for c in np.unique(chunk).tolist():
             here, begin = chunk == c, c * CHUNK
             before = self._ends[c - 1] if c else 0
-            out[here] = begin + np.flatnonzero(self._rule(begin, min(begin + CHUNK, self._n)))[rows[here] - before]
+            out[here] = (
+                begin
+                + np.flatnonzero(self._rule(begin, min(begin + CHUNK, self._n)))[
+                    rows[here] - before
+                ]
+            )
         return out
 
 

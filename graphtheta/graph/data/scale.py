@@ -1,4 +1,5 @@
 """Features with mean 0 and deviation 1; the means and deviations are kept in ``meta`` of the graph, so that others are scaled alike."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -41,8 +42,10 @@ class Scale(NamedTuple):
             DataError: The rows are those of several splits.
         """
         if rows is not None and rows.ndim > 1:
-            raise DataError(f"values cannot be standardised over the training sets of {rows.shape[1]} splits; choose one with "
-                            "split_index=K")
+            raise DataError(
+                f"values cannot be standardised over the training sets of {rows.shape[1]} splits; choose one with "
+                "split_index=K"
+            )
         known = a if rows is None or not rows.any() else a[rows]
         if not len(known):
             return cls(np.zeros(a.shape[1]), np.ones(a.shape[1]))
@@ -52,29 +55,48 @@ class Scale(NamedTuple):
     @classmethod
     def of_types(cls, parts: Sequence[Scale]) -> Scale:
         """That of columns of types side by side, from that of each type."""
-        mean, deviation = (np.concatenate([np.zeros(0), *x]) for x in ([p.mean for p in parts], [p.deviation for p in parts]))
+        mean, deviation = (
+            np.concatenate([np.zeros(0), *x])
+            for x in ([p.mean for p in parts], [p.deviation for p in parts])
+        )
         return cls(mean, deviation, tuple(len(p.mean) for p in parts))
 
     @property
     def parts(self) -> list[Scale]:
         """That of each type."""
         ends = np.cumsum(self.widths)
-        return [Scale(self.mean[b - n: b], self.deviation[b - n: b]) for b, n in zip(ends, self.widths, strict=True)]
+        return [
+            Scale(self.mean[b - n : b], self.deviation[b - n : b])
+            for b, n in zip(ends, self.widths, strict=True)
+        ]
 
     @classmethod
     def of(cls, meta: dict[str, Any], field: str) -> Scale | None:
         """That of a graph's field; None if its values are as they were given."""
         found = meta.get(SCALES[field])
-        return None if found is None else cls(np.array(found["mean"], np.float64), np.array(found["deviation"], np.float64),
-                                                tuple(found.get("widths", ())))
+        return (
+            None
+            if found is None
+            else cls(
+                np.array(found["mean"], np.float64),
+                np.array(found["deviation"], np.float64),
+                tuple(found.get("widths", ())),
+            )
+        )
 
     def in_meta(self, meta: dict[str, Any], field: str) -> dict[str, Any]:
         """The meta of a graph whose field was scaled; of one that was scaled before, both scales as one."""
         before = Scale.of(meta, field)
-        mean, deviation = (self.mean, self.deviation) if before is None else (before.mean + before.deviation * self.mean,
-                                                                              before.deviation * self.deviation)
+        mean, deviation = (
+            (self.mean, self.deviation)
+            if before is None
+            else (before.mean + before.deviation * self.mean, before.deviation * self.deviation)
+        )
         types = {"widths": list(self.widths)} if self.widths else {}
-        return {**meta, SCALES[field]: {"mean": mean.tolist(), "deviation": deviation.tolist(), **types}}
+        return {
+            **meta,
+            SCALES[field]: {"mean": mean.tolist(), "deviation": deviation.tolist(), **types},
+        }
 
     def scaled(self, a: np.ndarray, kind: np.ndarray | None = None) -> np.ndarray:
         """Rows with mean 0 and deviation 1, float32.
@@ -100,5 +122,11 @@ class Scale(NamedTuple):
 
     def equals(self, other: Scale | None) -> bool:
         """Whether another scale has the same numbers."""
-        return other is not None and self.widths == other.widths and all(
-            np.array_equal(a, b) for a, b in ((self.mean, other.mean), (self.deviation, other.deviation)))
+        return (
+            other is not None
+            and self.widths == other.widths
+            and all(
+                np.array_equal(a, b)
+                for a, b in ((self.mean, other.mean), (self.deviation, other.deviation))
+            )
+        )

@@ -2,6 +2,7 @@
 
 Edges keep their order; added ones come last.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -17,7 +18,13 @@ from graphtheta.graph.data.arrays import EDGE_FIELDS, EDGE_MASKS, G, GraphArrays
 from graphtheta.graph.data.columns import added_rows, take_rows
 from graphtheta.graph.data.lazy import Extended, Kept, Read, Selected, Without
 from graphtheta.graph.data.scale import Scale
-from graphtheta.graph.data.typed import RELATION, TYPE, relation_of_columns, relation_widths, type_widths
+from graphtheta.graph.data.typed import (
+    RELATION,
+    TYPE,
+    relation_of_columns,
+    relation_widths,
+    type_widths,
+)
 from graphtheta.graph.data.validation import Origin, as_array, is_column
 
 EDGE_ROWS = ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test")
@@ -26,24 +33,42 @@ NODE_ROWS = ("x", "y", "train", "val", "test")
 
 def take_edges(graph: GraphArrays, edges: np.ndarray) -> dict[str, Any]:
     """The edge arrays at some edges (numbers, repeats allowed), by field."""
-    rows = {field: getattr(graph, field)[edges] for field in EDGE_ROWS if getattr(graph, field) is not None}
+    rows = {
+        field: getattr(graph, field)[edges]
+        for field in EDGE_ROWS
+        if getattr(graph, field) is not None
+    }
     return {**rows, "edge_columns": take_rows(graph.edge_columns, edges)}
 
 
 def take_nodes(graph: GraphArrays, nodes: np.ndarray) -> dict[str, Any]:
     """The node arrays at some nodes (numbers), by field, with the fields that describe labels."""
     if is_column(graph.x):
-        raise DataError(f"{graph.name}: x is a feature store that is read by rows, and its rows cannot be selected; select the nodes "
-                        "first and then set x")
-    rows = {field: getattr(graph, field)[nodes] for field in NODE_ROWS if getattr(graph, field) is not None}
-    return {**rows, "node_columns": take_rows(graph.node_columns, nodes), "node_ids": graph.original_ids[nodes], "n_nodes": len(nodes),
-            "multilabel": graph.multilabel, "n_classes": graph.n_classes if graph.label_kind == "classes" else None}
+        raise DataError(
+            f"{graph.name}: x is a feature store that is read by rows, and its rows cannot be selected; select the nodes "
+            "first and then set x"
+        )
+    rows = {
+        field: getattr(graph, field)[nodes]
+        for field in NODE_ROWS
+        if getattr(graph, field) is not None
+    }
+    return {
+        **rows,
+        "node_columns": take_rows(graph.node_columns, nodes),
+        "node_ids": graph.original_ids[nodes],
+        "n_nodes": len(nodes),
+        "multilabel": graph.multilabel,
+        "n_classes": graph.n_classes if graph.label_kind == "classes" else None,
+    }
 
 
 def keep_edges(graph: G, keep: Any) -> G:
     """The graph with some of its edges, given by a mask [n_edges] or by edge numbers."""
     edges = rows_of(keep, graph.n_edges, "edge")
-    return graph.replace(edge_index=(graph.src[edges], graph.dst[edges]), **take_edges(graph, edges))
+    return graph.replace(
+        edge_index=(graph.src[edges], graph.dst[edges]), **take_edges(graph, edges)
+    )
 
 
 def edges_in_memory(graph: G) -> G:
@@ -63,21 +88,27 @@ def rows_of(chosen: Any, n: int, kind: str) -> np.ndarray:
     rows = as_array(chosen, Origin("", f"{kind}s"))
     if rows.dtype == np.bool_:
         if rows.shape != (n,):
-            raise ShapeError(f"a mask over {n} {kind}s was expected, got shape {list(rows.shape)}; give one entry per {kind}")
+            raise ShapeError(
+                f"a mask over {n} {kind}s was expected, got shape {list(rows.shape)}; give one entry per {kind}"
+            )
         return np.flatnonzero(rows)
     if rows.size and rows.dtype.kind not in "iu":
         raise DataError(f"{kind} numbers have dtype {rows.dtype}; give a bool mask or integers")
     rows = rows.astype(np.int64).ravel()
     if rows.size and (rows.min() < 0 or rows.max() >= n):
         bad = int(rows[(rows < 0) | (rows >= n)][0])
-        raise DataError(f"{kind} {bad} is outside 0..{n - 1}; give rows of this graph, not original ids")
+        raise DataError(
+            f"{kind} {bad} is outside 0..{n - 1}; give rows of this graph, not original ids"
+        )
     return rows
 
 
 def pair_key(src: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:
     """One number per ordered pair of ends, [n_edges] int64."""
     if n_nodes >= 2**31:
-        raise DataError(f"pairs of {n_nodes} nodes cannot be numbered in 64 bits; split the graph first")
+        raise DataError(
+            f"pairs of {n_nodes} nodes cannot be numbered in 64 bits; split the graph first"
+        )
     return src * n_nodes + dst
 
 
@@ -89,7 +120,9 @@ def edge_key(graph: GraphArrays, src: np.ndarray, dst: np.ndarray) -> np.ndarray
         return key
     # some edges may have codes of no relation, such as self loops
     different, of_edge = np.unique(np.asarray(codes), return_inverse=True)
-    return np.unique(key, return_inverse=True)[1] * len(different) + np.tile(of_edge, len(src) // max(1, graph.n_edges))
+    return np.unique(key, return_inverse=True)[1] * len(different) + np.tile(
+        of_edge, len(src) // max(1, graph.n_edges)
+    )
 
 
 def first_of_each(key: np.ndarray) -> np.ndarray:
@@ -126,7 +159,9 @@ def symmetrise(graph: G) -> G:
     src = np.concatenate((graph.src, graph.dst))
     dst = np.concatenate((graph.dst, graph.src))
     first = first_of_each(edge_key(graph, src, dst))
-    return graph.replace(edge_index=(src[first], dst[first]), **take_edges(graph, first % max(1, graph.n_edges)))
+    return graph.replace(
+        edge_index=(src[first], dst[first]), **take_edges(graph, first % max(1, graph.n_edges))
+    )
 
 
 def add_inverse_relations(graph: G) -> G:
@@ -143,26 +178,40 @@ def add_inverse_relations(graph: G) -> G:
     """
     n = graph.n_relations
     if not n:
-        raise DataError(f"{graph.name}: the graph has no relations to invert; give their codes as edge_columns={{'relation': codes}}, or "
-                        "add reverse edges with symmetrised()")
+        raise DataError(
+            f"{graph.name}: the graph has no relations to invert; give their codes as edge_columns={{'relation': codes}}, or "
+            "add reverse edges with symmetrised()"
+        )
     codes = np.asarray(graph.edge_columns[RELATION])
     related = (codes >= 0) & (codes < n)
     turned = np.flatnonzero(related | (graph.src != graph.dst))
     edges = np.append(np.arange(graph.n_edges), turned)
     rows = take_edges(graph, edges)
     for field in rows.keys() & {*EDGE_MASKS, "edge_y"}:
-        rows[field][graph.n_edges:] = False if field in EDGE_MASKS else np.nan
+        rows[field][graph.n_edges :] = False if field in EDGE_MASKS else np.nan
     inverse = related[edges] & (np.arange(len(edges)) >= graph.n_edges)
     moved = inverse | (rows["edge_columns"][RELATION] >= n)
-    rows["edge_columns"][RELATION] = rows["edge_columns"][RELATION] + np.where(moved, n, 0).astype(codes.dtype)
-    rows["meta"] = {**graph.meta, "n_relations": 2 * n} if "n_relations" in graph.meta else graph.meta
+    rows["edge_columns"][RELATION] = rows["edge_columns"][RELATION] + np.where(moved, n, 0).astype(
+        codes.dtype
+    )
+    rows["meta"] = (
+        {**graph.meta, "n_relations": 2 * n} if "n_relations" in graph.meta else graph.meta
+    )
     if graph.relations:
-        rows["meta"] = {**rows["meta"], "relations": [*graph.relations, *((dst, f"rev_{name}", src) for src, name, dst in graph.relations)]}
+        rows["meta"] = {
+            **rows["meta"],
+            "relations": [
+                *graph.relations,
+                *((dst, f"rev_{name}", src) for src, name, dst in graph.relations),
+            ],
+        }
     ends = np.append(graph.src, graph.dst[turned]), np.append(graph.dst, graph.src[turned])
     return graph.replace(edge_index=ends, **rows)
 
 
-def add_self_loops(graph: G, fill: str = "mean", columns: Mapping[str, Any] | None = None, every: bool = False) -> G:
+def add_self_loops(
+    graph: G, fill: str = "mean", columns: Mapping[str, Any] | None = None, every: bool = False
+) -> G:
     """Add a self loop to every node that has none.
 
     Args:
@@ -183,20 +232,32 @@ def add_self_loops(graph: G, fill: str = "mean", columns: Mapping[str, Any] | No
     if fill not in ("mean", "zeros"):
         raise ConfigError(f"self loops are filled with 'mean' or 'zeros', not {fill!r}")
     searched = 0 if every else graph.n_edges
-    loops = (graph.src[a: a + CHUNK][graph.src[a: a + CHUNK] == graph.dst[a: a + CHUNK]] for a in range(0, searched, CHUNK))
+    loops = (
+        graph.src[a : a + CHUNK][graph.src[a : a + CHUNK] == graph.dst[a : a + CHUNK]]
+        for a in range(0, searched, CHUNK)
+    )
     # np.unique hashes, which takes several times as long
     have = np.sort(np.concatenate([np.zeros(0, np.int64), *loops]))
     nodes = Without(graph.n_nodes, have[np.append(True, have[1:] != have[:-1])[: len(have)]])
-    made = {name: _extended(graph, old, nodes, _column_rows(graph, name, fill, columns or {}, len(nodes)))
-            for name, old in graph.edge_columns.items()}
+    made = {
+        name: _extended(
+            graph, old, nodes, _column_rows(graph, name, fill, columns or {}, len(nodes))
+        )
+        for name, old in graph.edge_columns.items()
+    }
     unknown = sorted(set(columns or ()) - set(made))
     if unknown:
-        raise DataError(f"with_self_loops: columns names {unknown[0]!r}, but the graph has no such edge column; "
-                        f"it has {', '.join(made) or 'none'}")
+        raise DataError(
+            f"with_self_loops: columns names {unknown[0]!r}, but the graph has no such edge column; "
+            f"it has {', '.join(made) or 'none'}"
+        )
     if not len(nodes):
         return graph
-    fields = {field: _extended(graph, old, nodes, _field_rows(graph, field, fill)) for field in EDGE_ROWS
-              if (old := getattr(graph, field)) is not None}
+    fields = {
+        field: _extended(graph, old, nodes, _field_rows(graph, field, fill))
+        for field in EDGE_ROWS
+        if (old := getattr(graph, field)) is not None
+    }
     src, dst = (_extended(graph, end, nodes, lambda added: added) for end in (graph.src, graph.dst))
     if graph.in_files:
         return graph.derived(src=src, dst=dst, edge_columns=MappingProxyType(made), **fields)
@@ -225,7 +286,9 @@ def _field_rows(graph: GraphArrays, field: str, fill: str) -> Read:
     return lambda nodes: np.full((len(nodes), *old.shape[1:]), value, old.dtype)
 
 
-def _column_rows(graph: GraphArrays, name: str, fill: str, values: Mapping[str, Any], n: int) -> Read:
+def _column_rows(
+    graph: GraphArrays, name: str, fill: str, values: Mapping[str, Any], n: int
+) -> Read:
     """The values of n added loops in an edge column, by node."""
     old = graph.edge_columns[name]
     if name in values:
@@ -237,8 +300,10 @@ def _column_rows(graph: GraphArrays, name: str, fill: str, values: Mapping[str, 
             return lambda nodes: mean_of_in_edges(graph, old, nodes).astype(old.dtype)
         return lambda nodes: np.zeros((len(nodes), *old.shape[1:]), old.dtype)
     if n:
-        raise DataError(f"edge column {name!r} holds integers, which have no mean, and {n} self loops are to be added; give "
-                        f"their value with graph.with_self_loops(columns={{{name!r}: VALUE}})")
+        raise DataError(
+            f"edge column {name!r} holds integers, which have no mean, and {n} self loops are to be added; give "
+            f"their value with graph.with_self_loops(columns={{{name!r}: VALUE}})"
+        )
     return lambda nodes: old[:0]
 
 
@@ -254,7 +319,7 @@ def mean_of_in_edges(graph: GraphArrays, values: np.ndarray, nodes: np.ndarray) 
     width = int(np.prod(values.shape[1:]))
     total, count = np.zeros((len(nodes), width)), np.zeros(len(nodes), np.int64)
     for a in range(0, graph.n_edges if len(nodes) else 0, CHUNK):
-        dst, rows = graph.dst[a: a + CHUNK], values[a: a + CHUNK]
+        dst, rows = graph.dst[a : a + CHUNK], values[a : a + CHUNK]
         at = np.minimum(np.searchsorted(nodes, dst), len(nodes) - 1)
         known = np.flatnonzero(nodes[at] == dst)
         at, rows = at[known], rows[known].reshape(len(known), width)
@@ -262,7 +327,9 @@ def mean_of_in_edges(graph: GraphArrays, values: np.ndarray, nodes: np.ndarray) 
         for j in range(width):
             # one edge after another, so that the sum does not depend on the chunks
             np.add.at(total[:, j], at, rows[:, j])
-    mean: np.ndarray = (total / np.maximum(1, count)[:, None]).reshape(len(nodes), *values.shape[1:])[each]
+    mean: np.ndarray = (total / np.maximum(1, count)[:, None]).reshape(
+        len(nodes), *values.shape[1:]
+    )[each]
     return mean
 
 
@@ -287,7 +354,11 @@ def keep_where(graph: G, rule: Callable[[int, int], np.ndarray]) -> tuple[G, Any
     rows = Kept(graph.n_edges, rule)
     if len(rows) == graph.n_edges:
         return graph, None
-    fields = {field: Selected(old, rows) for field in ("src", "dst", *EDGE_ROWS) if (old := getattr(graph, field)) is not None}
+    fields = {
+        field: Selected(old, rows)
+        for field in ("src", "dst", *EDGE_ROWS)
+        if (old := getattr(graph, field)) is not None
+    }
     columns = {name: Selected(x, rows) for name, x in graph.edge_columns.items()}
     return graph.derived(**fields, edge_columns=MappingProxyType(columns)), rows
 
@@ -311,8 +382,11 @@ def subset(graph: G, nodes: Any) -> G:
     if len(rows) and not np.array_equal(row_of[rows], np.arange(len(rows))):
         raise DataError("the subset lists a node twice; list each node once")
     edges = np.flatnonzero((row_of[graph.src] >= 0) & (row_of[graph.dst] >= 0))
-    return graph.replace(edge_index=(row_of[graph.src[edges]], row_of[graph.dst[edges]]), **take_nodes(graph, rows),
-                         **take_edges(graph, edges))
+    return graph.replace(
+        edge_index=(row_of[graph.src[edges]], row_of[graph.dst[edges]]),
+        **take_nodes(graph, rows),
+        **take_edges(graph, edges),
+    )
 
 
 def components(graph: GraphArrays) -> np.ndarray:
@@ -339,7 +413,9 @@ def row_normalise(graph: G) -> G:
     Source: preprocess_features of https://github.com/tkipf/gcn
     """
     x = required(graph, "x")
-    total = np.asarray(abs(x.tocsr() if isinstance(x, TypedRows) else x).sum(axis=1), np.float64).ravel()
+    total = np.asarray(
+        abs(x.tocsr() if isinstance(x, TypedRows) else x).sum(axis=1), np.float64
+    ).ravel()
     scale = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0).astype(np.float32)
     if isinstance(x, np.ndarray):
         return graph.replace(x=x * scale[:, None])
@@ -367,9 +443,13 @@ def standardise_features(graph: G) -> G:
     """
     x, widths = required(graph, "x"), type_widths(graph)
     if not widths:
-        return _standardised(graph, "x", x if isinstance(x, np.ndarray) else x.toarray(), graph.train)
+        return _standardised(
+            graph, "x", x if isinstance(x, np.ndarray) else x.toarray(), graph.train
+        )
     kind = x.kind if isinstance(x, TypedRows) else graph.node_columns[TYPE]
-    return _standardised_apart(graph, "x", kind, blocks_of(x, kind, widths, graph.name), graph.train)
+    return _standardised_apart(
+        graph, "x", kind, blocks_of(x, kind, widths, graph.name), graph.train
+    )
 
 
 def standardise_edge_attr(graph: G) -> G:
@@ -386,12 +466,21 @@ def standardise_edge_attr(graph: G) -> G:
     if not widths:
         return _standardised(graph, "edge_attr", x, graph.edge_train)
     kind = relation_of_columns(graph.edge_columns[RELATION], graph.n_relations, len(widths))
-    return _standardised_apart(graph, "edge_attr", kind, blocks_of(x, kind, widths, graph.name, EDGES), graph.edge_train)
+    return _standardised_apart(
+        graph, "edge_attr", kind, blocks_of(x, kind, widths, graph.name, EDGES), graph.edge_train
+    )
 
 
-def _standardised_apart(graph: G, field: str, kind: np.ndarray, blocks: list[np.ndarray], rows: np.ndarray | None) -> G:
+def _standardised_apart(
+    graph: G, field: str, kind: np.ndarray, blocks: list[np.ndarray], rows: np.ndarray | None
+) -> G:
     """The graph with a field scaled by type, from the values of each type, and the scale in its meta."""
-    scale = Scale.of_types([Scale.over(block, None if rows is None else rows[kind == code]) for code, block in enumerate(blocks)])
+    scale = Scale.of_types(
+        [
+            Scale.over(block, None if rows is None else rows[kind == code])
+            for code, block in enumerate(blocks)
+        ]
+    )
     blocks = [part.scaled(block) for part, block in zip(scale.parts, blocks, strict=True)]
     values = of_blocks(kind, blocks, dense=isinstance(getattr(graph, field), np.ndarray))
     return graph.replace(**{field: values}, meta=scale.in_meta(graph.meta, field))
@@ -407,8 +496,12 @@ def required(graph: GraphArrays, field: str) -> Any:
     """A field that must be present, and held in memory."""
     value = getattr(graph, field)
     if value is None:
-        raise DataError(f"{graph.name}: the graph has no {field} to normalise; give {field}= or drop the normalisation")
+        raise DataError(
+            f"{graph.name}: the graph has no {field} to normalise; give {field}= or drop the normalisation"
+        )
     if is_column(value):
-        raise DataError(f"{graph.name}: {field} is a feature store that is read by rows and cannot be normalised; normalise the values "
-                        "before they are stored, or drop the normalisation")
+        raise DataError(
+            f"{graph.name}: {field} is a feature store that is read by rows and cannot be normalised; normalise the values "
+            "before they are stored, or drop the normalisation"
+        )
     return value

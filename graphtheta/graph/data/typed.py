@@ -7,6 +7,7 @@ edge_attr, are side by side: ``meta["type_widths"]`` and ``meta["relation_widths
 Named columns hold 0 for types and relations that have none; ``meta["node_lacks"]`` and
 ``meta["edge_lacks"]`` name these by column.
 """
+
 from __future__ import annotations
 
 import math
@@ -24,12 +25,16 @@ from graphtheta.graph.data.labels import LabelForm, label_form
 from graphtheta.graph.data.validation import SPARSE_BELOW, Origin, as_array, check_edges, is_column
 
 TYPE, RELATION = "type", "relation"
-NODE_FIELDS, EDGE_FIELDS = ("x", "y", "train", "val", "test", "node_ids"), ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val",
-                                                                            "edge_test")
+NODE_FIELDS, EDGE_FIELDS = (
+    ("x", "y", "train", "val", "test", "node_ids"),
+    ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test"),
+)
 LISTED = 12  # relations that a message lists
 
 
-def joined(edge_index: Mapping[Any, Any], n_nodes: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+def joined(
+    edge_index: Mapping[Any, Any], n_nodes: Any, fields: Mapping[str, Any]
+) -> dict[str, Any]:
     """The arguments of a graph of one numbering.
 
     Args:
@@ -43,17 +48,29 @@ def joined(edge_index: Mapping[Any, Any], n_nodes: Any, fields: Mapping[str, Any
     where = fields["where"]
     names = [_triple(key, where) for key in edge_index]
     if not names:
-        raise Origin(where, "edge_index").data("there are no relations", "give at least one, perhaps without edges: "
-                                               '{("author", "writes", "paper"): [[], []]}')
-    ends = [check_edges(pair, f"{where}: {name!r}" if where else repr(name)) for name, pair in zip(names, edge_index.values(), strict=True)]
+        raise Origin(where, "edge_index").data(
+            "there are no relations",
+            'give at least one, perhaps without edges: {("author", "writes", "paper"): [[], []]}',
+        )
+    ends = [
+        check_edges(pair, f"{where}: {name!r}" if where else repr(name))
+        for name, pair in zip(names, edge_index.values(), strict=True)
+    ]
     if not names:
-        raise Origin(where, "edge_index").data("the dict is empty", 'give {("author", "writes", "paper"): edges}')
-    fields = {**fields, **{field: _arrays(field, fields[field], where) for field in NODE_FIELDS + EDGE_FIELDS}}
+        raise Origin(where, "edge_index").data(
+            "the dict is empty", 'give {("author", "writes", "paper"): edges}'
+        )
+    fields = {
+        **fields,
+        **{field: _arrays(field, fields[field], where) for field in NODE_FIELDS + EDGE_FIELDS},
+    }
     for field in ("node_columns", "edge_columns"):
         given = fields[field] or {}
         if not isinstance(given, Mapping):
             raise Origin(where, field).data(f"got {shown(given)}", "give arrays by name and type")
-        fields[field] = {name: _of_types(f"{field}[{name!r}]", x, where) for name, x in given.items()}
+        fields[field] = {
+            name: _of_types(f"{field}[{name!r}]", x, where) for name, x in given.items()
+        }
     counts = _counts(names, ends, n_nodes, fields)
     first = dict(zip(counts, np.cumsum([0, *counts.values()])[:-1].tolist(), strict=True))
     for name, pair in zip(names, ends, strict=True):
@@ -62,21 +79,51 @@ def joined(edge_index: Mapping[Any, Any], n_nodes: Any, fields: Mapping[str, Any
     out = dict(fields)
     for field in NODE_FIELDS + EDGE_FIELDS:
         if fields[field] is not None:
-            out[field] = _together(field, fields[field], counts if field in NODE_FIELDS else sizes, where)
+            out[field] = _together(
+                field, fields[field], counts if field in NODE_FIELDS else sizes, where
+            )
     lacks: dict[str, Any] = {}
     for field, code, of in (("node_columns", TYPE, counts), ("edge_columns", RELATION, sizes)):
         if code in (fields[field] or {}):
-            raise Origin(where, f"{field}[{code!r}]").data(f"a graph with types has a column {code!r} of its own, of their codes",
-                                                           f"choose another name, such as '{code}_code'")
-        missing = {name: [key for key, n in of.items() if n and key not in x] for name, x in (fields[field] or {}).items()}
-        lacks[field.replace("columns", "lacks")] = {name: keys for name, keys in missing.items() if keys}
-        given = {name: _together(f"{field}[{name!r}]", x, of, where) for name, x in (fields[field] or {}).items()}
-        out[field] = given | {code: np.repeat(np.arange(len(of), dtype=np.int32), list(of.values()))}
-    widths = {meta: [_width(fields[field], key) for key in of] for field, meta, of in
-              (("x", "type_widths", counts), ("edge_attr", "relation_widths", sizes)) if fields[field] is not None}
-    meta = {**(fields["meta"] or {}), "node_types": list(counts), "relations": [list(name) for name in names], **widths,
-            **{key: columns for key, columns in lacks.items() if columns}}
-    src, dst = (np.concatenate([pair[end] + first[name[2 * end]] for name, pair in zip(names, ends, strict=True)]) for end in (0, 1))
+            raise Origin(where, f"{field}[{code!r}]").data(
+                f"a graph with types has a column {code!r} of its own, of their codes",
+                f"choose another name, such as '{code}_code'",
+            )
+        missing = {
+            name: [key for key, n in of.items() if n and key not in x]
+            for name, x in (fields[field] or {}).items()
+        }
+        lacks[field.replace("columns", "lacks")] = {
+            name: keys for name, keys in missing.items() if keys
+        }
+        given = {
+            name: _together(f"{field}[{name!r}]", x, of, where)
+            for name, x in (fields[field] or {}).items()
+        }
+        out[field] = given | {
+            code: np.repeat(np.arange(len(of), dtype=np.int32), list(of.values()))
+        }
+    widths = {
+        meta: [_width(fields[field], key) for key in of]
+        for field, meta, of in (
+            ("x", "type_widths", counts),
+            ("edge_attr", "relation_widths", sizes),
+        )
+        if fields[field] is not None
+    }
+    meta = {
+        **(fields["meta"] or {}),
+        "node_types": list(counts),
+        "relations": [list(name) for name in names],
+        **widths,
+        **{key: columns for key, columns in lacks.items() if columns},
+    }
+    src, dst = (
+        np.concatenate(
+            [pair[end] + first[name[2 * end]] for name, pair in zip(names, ends, strict=True)]
+        )
+        for end in (0, 1)
+    )
     for made in (src, dst, *(x for x in out.values() if isinstance(x, np.ndarray))):
         # nobody else has these, so that they need no copies
         made.flags.writeable = False
@@ -88,7 +135,9 @@ def _arrays(field: str, given: Any, where: str) -> Any:
     if not isinstance(given, Mapping):
         return given
     return {
-        key: rows if is_sparse(rows) or is_column(rows) else as_array(rows, Origin(where, f"{field}[{key!r}]"))
+        key: rows
+        if is_sparse(rows) or is_column(rows)
+        else as_array(rows, Origin(where, f"{field}[{key!r}]"))
         for key, rows in given.items()
     } or None
 
@@ -96,7 +145,9 @@ def _arrays(field: str, given: Any, where: str) -> Any:
 def _of_types(field: str, given: Any, where: str) -> dict[Any, Any]:
     """A named column, as arrays by the names of types or relations."""
     if not isinstance(given, Mapping):
-        raise Origin(where, field).data(f"got {shown(given)}", "a graph with types takes a dict of arrays by type")
+        raise Origin(where, field).data(
+            f"got {shown(given)}", "a graph with types takes a dict of arrays by type"
+        )
     return dict(_arrays(field, given, where) or {})
 
 
@@ -108,7 +159,10 @@ def lacking(graph: Any, group: str, column: str) -> np.ndarray | None:
         group: "node" or "edge".
         column: Name of the column.
     """
-    keys = {tuple(key) if isinstance(key, (list, tuple)) else key for key in graph.meta.get(f"{group}_lacks", {}).get(column, ())}
+    keys = {
+        tuple(key) if isinstance(key, (list, tuple)) else key
+        for key in graph.meta.get(f"{group}_lacks", {}).get(column, ())
+    }
     names, codes = names_and_codes(graph, group)
     found = [code for code, name in enumerate(names) if name in keys]
     return np.isin(codes, found) if found and codes is not None else None
@@ -138,10 +192,14 @@ def relation_code(names: Sequence[Any], text: str, where: str) -> int:
         return codes[0]
     listed = [f"{code} ({' '.join(name)})" for code, name in enumerate(parts)]
     if codes:
-        raise ConfigError(f"{where}: relation {text!r} is not unique; give the code of {' or '.join(listed[code] for code in codes)}")
+        raise ConfigError(
+            f"{where}: relation {text!r} is not unique; give the code of {' or '.join(listed[code] for code in codes)}"
+        )
     near, rest = did_you_mean(text, [name[len(name) // 2] for name in parts]), len(listed) - LISTED
     listed[LISTED:] = [f"and {rest} more"] * (rest > 0)
-    raise ConfigError(f"{where}: relation {text!r} is not known{near}; the relations are {', '.join(listed) or 'none'}")
+    raise ConfigError(
+        f"{where}: relation {text!r} is not known{near}; the relations are {', '.join(listed) or 'none'}"
+    )
 
 
 def first_of_types(types: np.ndarray, n_types: int, name: str) -> tuple[int, ...]:
@@ -156,32 +214,54 @@ def first_of_types(types: np.ndarray, n_types: int, name: str) -> tuple[int, ...
         DataError: Nodes of a type are not numbered together, in the order of the codes.
     """
     if np.any(types[1:] < types[:-1]):
-        raise DataError(f"{name}: nodes of one type are not numbered together, so that negatives of a type cannot be drawn; sort the nodes "
-                        f"by the column {TYPE!r}, or give the graph as dicts by type")
+        raise DataError(
+            f"{name}: nodes of one type are not numbered together, so that negatives of a type cannot be drawn; sort the nodes "
+            f"by the column {TYPE!r}, or give the graph as dicts by type"
+        )
     return tuple(np.searchsorted(types, np.arange(1, n_types)).tolist())
 
 
 def _triple(key: Any, where: str) -> tuple[str, str, str]:
-    if not (isinstance(key, tuple) and len(key) == 3 and all(isinstance(part, str) for part in key)):
-        raise Origin(where, "edge_index").data(f"the key {key!r} is no relation", 'write {("author", "writes", "paper"): edges}')
+    if not (
+        isinstance(key, tuple) and len(key) == 3 and all(isinstance(part, str) for part in key)
+    ):
+        raise Origin(where, "edge_index").data(
+            f"the key {key!r} is no relation", 'write {("author", "writes", "paper"): edges}'
+        )
     return key
 
 
-def _counts(names: list[tuple[str, str, str]], ends: list[tuple[np.ndarray, np.ndarray]], n_nodes: Any,
-            fields: Mapping[str, Any]) -> dict[str, int]:
+def _counts(
+    names: list[tuple[str, str, str]],
+    ends: list[tuple[np.ndarray, np.ndarray]],
+    n_nodes: Any,
+    fields: Mapping[str, Any],
+) -> dict[str, int]:
     """Number of nodes of each type."""
     stated = dict(n_nodes or {}) if n_nodes is None or isinstance(n_nodes, Mapping) else None
     if stated is None:
-        raise Origin(fields["where"], "n_nodes").data(f"got {shown(n_nodes)}", 'give the number of each type, {"paper": 10, "author": 20}')
+        raise Origin(fields["where"], "n_nodes").data(
+            f"got {shown(n_nodes)}", 'give the number of each type, {"paper": 10, "author": 20}'
+        )
     for kind, n in stated.items():
         if not is_whole(n):
-            raise Origin(fields["where"], f"n_nodes[{kind!r}]").data(f"got {shown(n)}", "give a whole number")
-    found, ends_of = {kind: int(n) for kind, n in stated.items()}, {kind for name in names for kind in name[::2]}
-    for field, given in [*((field, fields[field]) for field in NODE_FIELDS), *(fields["node_columns"] or {}).items()]:
-        for kind, rows in (given.items() if isinstance(given, Mapping) else ()):
+            raise Origin(fields["where"], f"n_nodes[{kind!r}]").data(
+                f"got {shown(n)}", "give a whole number"
+            )
+    found, ends_of = (
+        {kind: int(n) for kind, n in stated.items()},
+        {kind for name in names for kind in name[::2]},
+    )
+    for field, given in [
+        *((field, fields[field]) for field in NODE_FIELDS),
+        *(fields["node_columns"] or {}).items(),
+    ]:
+        for kind, rows in given.items() if isinstance(given, Mapping) else ():
             if kind not in ends_of | stated.keys():
-                raise Origin(fields["where"], field).data(f"no relation has nodes of type {kind!r}",
-                                                          "correct the name, or state its n_nodes")
+                raise Origin(fields["where"], field).data(
+                    f"no relation has nodes of type {kind!r}",
+                    "correct the name, or state its n_nodes",
+                )
             found.setdefault(kind, _length(rows))
     largest: dict[str, int] = {}
     for name, pair in zip(names, ends, strict=True):
@@ -194,35 +274,59 @@ def _length(rows: Any) -> int:
     return int(rows.shape[0]) if rows.shape else 0
 
 
-def _check_ends(name: tuple[str, str, str], pair: tuple[np.ndarray, np.ndarray], counts: Mapping[str, int], where: str) -> None:
+def _check_ends(
+    name: tuple[str, str, str],
+    pair: tuple[np.ndarray, np.ndarray],
+    counts: Mapping[str, int],
+    where: str,
+) -> None:
     for kind, end in zip((name[0], name[2]), pair, strict=True):
         bad = np.flatnonzero((end < 0) | (end >= counts[kind]))
         if len(bad):
             raise Origin(where, f"edge_index[{name!r}]").data(
                 f"edge {bad[0]} has {kind} {end[bad[0]]}, outside 0..{counts[kind] - 1}",
-                f"there are {counts[kind]} nodes of type {kind!r}; number them from 0, or state a larger n_nodes")
+                f"there are {counts[kind]} nodes of type {kind!r}; number them from 0, or state a larger n_nodes",
+            )
 
 
 def _together(field: str, given: Any, sizes: Mapping[Any, int], where: str) -> Any:
     """One array over all types: features and attributes side by side, ids as texts, and other values below each other."""
     if not isinstance(given, Mapping):
-        raise Origin(where, field).data(f"got {type(given).__name__}", f"a graph with types takes a dict by {', '.join(map(repr, sizes))}")
+        raise Origin(where, field).data(
+            f"got {type(given).__name__}",
+            f"a graph with types takes a dict by {', '.join(map(repr, sizes))}",
+        )
     for key, rows in given.items():
         if key not in sizes:
-            raise Origin(where, field).data(f"there is no {key!r}", f"choose from {', '.join(map(repr, sizes))}")
+            raise Origin(where, field).data(
+                f"there is no {key!r}", f"choose from {', '.join(map(repr, sizes))}"
+            )
         n = _length(rows)
         if n != sizes[key]:
-            raise Origin(where, f"{field}[{key!r}]").shape(f"expected {sizes[key]} rows, got {n}", "give one row for each")
+            raise Origin(where, f"{field}[{key!r}]").shape(
+                f"expected {sizes[key]} rows, got {n}", "give one row for each"
+            )
     if field in ("x", "edge_attr"):
         return _side_by_side(field, given, sizes)
     if field == "node_ids":
-        return np.concatenate([[f"{key}:{i}" for i in given.get(key, range(n))] for key, n in sizes.items()])
+        return np.concatenate(
+            [[f"{key}:{i}" for i in given.get(key, range(n))] for key, n in sizes.items()]
+        )
     if field == "y" and len(given) > 1:
-        raise Origin(where, field).data(f"labels of {len(given)} types", "give those of one; the targets of a job are nodes of one type")
+        raise Origin(where, field).data(
+            f"labels of {len(given)} types",
+            "give those of one; the targets of a job are nodes of one type",
+        )
     parts = {key: np.asarray(rows) for key, rows in given.items()}
-    dtype, (shape, *others) = np.result_type(*parts.values()), [rows.shape[1:] for rows in parts.values()]
+    dtype, (shape, *others) = (
+        np.result_type(*parts.values()),
+        [rows.shape[1:] for rows in parts.values()],
+    )
     if any(other != shape for other in others):
-        raise Origin(where, field).shape(f"rows of shapes {list(map(list, (shape, *others)))}", "give all types rows of one shape")
+        raise Origin(where, field).shape(
+            f"rows of shapes {list(map(list, (shape, *others)))}",
+            "give all types rows of one shape",
+        )
     # what is not given: no label, no target, no mask, weight 1, else 0
     empty = {"y": np.nan, "edge_y": np.nan, "edge_weight": 1}.get(field, 0)
     if field == "y" and label_form(dtype.kind, math.prod(shape)) is LabelForm.CLASSES:
@@ -231,7 +335,12 @@ def _together(field: str, given: Any, sizes: Mapping[Any, int], where: str) -> A
     elif field in ("y", "edge_y"):
         # integers have no NaN
         dtype = np.result_type(dtype, np.float32)
-    return np.concatenate([parts.get(key, np.full((n, *shape), empty, dtype)).astype(dtype) for key, n in sizes.items()])
+    return np.concatenate(
+        [
+            parts.get(key, np.full((n, *shape), empty, dtype)).astype(dtype)
+            for key, n in sizes.items()
+        ]
+    )
 
 
 def _width(given: Mapping[Any, Any], key: Any) -> int:
@@ -250,19 +359,29 @@ def _side_by_side(field: str, given: Mapping[Any, Any], sizes: Mapping[Any, int]
     for key, n in sizes.items():
         rows = given.get(key, np.zeros((n, 0), np.float32))
         if is_column(rows):
-            raise DataError(f"{field}[{key!r}] is a feature store that is read by rows; a graph with types needs arrays")
+            raise DataError(
+                f"{field}[{key!r}] is a feature store that is read by rows; a graph with types needs arrays"
+            )
         blocks.append(rows if is_sparse(rows) else np.asarray(rows).reshape(n, _width(given, key)))
     if field == "x" and _apart(blocks):
-        return TypedRows(np.repeat(np.arange(len(blocks), dtype=KIND), [len(x) for x in blocks]), blocks)
+        return TypedRows(
+            np.repeat(np.arange(len(blocks), dtype=KIND), [len(x) for x in blocks]), blocks
+        )
     whole = sp.block_diag([sp.csr_array(x) for x in blocks], format="csr")
     return whole if field == "x" else whole.toarray()
 
 
 def _apart(blocks: Sequence[Any]) -> bool:
     """Whether the features of each type are stored at their own width: they are dense, and a matrix of all would be larger."""
-    if len(blocks) > MOST_TYPES or any(is_sparse(x) for x in blocks) or any(np.count_nonzero(x) < SPARSE_BELOW * x.size for x in blocks):
+    if (
+        len(blocks) > MOST_TYPES
+        or any(is_sparse(x) for x in blocks)
+        or any(np.count_nonzero(x) < SPARSE_BELOW * x.size for x in blocks)
+    ):
         return False
-    return sum(x.size for x in blocks) < WORTH * sum(map(len, blocks)) * sum(x.shape[1] for x in blocks)
+    return sum(x.size for x in blocks) < WORTH * sum(map(len, blocks)) * sum(
+        x.shape[1] for x in blocks
+    )
 
 
 def relation_widths(graph: Any) -> list[int]:
@@ -278,7 +397,9 @@ def relation_of_columns(codes: np.ndarray, n: int, owners: int) -> np.ndarray:
         n: Number of relations.
         owners: Number of relations that have columns of their own.
     """
-    return np.where((codes >= 0) & (codes < n), codes % owners, owners) if n == 2 * owners else codes
+    return (
+        np.where((codes >= 0) & (codes < n), codes % owners, owners) if n == 2 * owners else codes
+    )
 
 
 def type_widths(graph: Any) -> list[int]:

@@ -3,6 +3,7 @@
 Each function returns the array in its canonical form (dtype, shape, read-only) or raises an error that names where
 the array came from, the field, the first bad row and value, and what to do.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -94,9 +95,14 @@ def check_edges(edge_index: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
         src = as_array(src, origin)
         dst = as_array(dst, origin)
         if src.ndim != 1 or src.shape != dst.shape:
-            raise origin.shape(f"src has shape {list(src.shape)} and dst {list(dst.shape)}", "both must be [n_edges]")
+            raise origin.shape(
+                f"src has shape {list(src.shape)} and dst {list(dst.shape)}",
+                "both must be [n_edges]",
+            )
     else:
-        if not isinstance(edge_index, (np.ndarray, list, tuple)) and not hasattr(edge_index, "__array__"):
+        if not isinstance(edge_index, (np.ndarray, list, tuple)) and not hasattr(
+            edge_index, "__array__"
+        ):
             raise origin.data(
                 f"{shown(edge_index)} is no array",
                 "give the pair (src, dst); a graph of another library is read by "
@@ -104,7 +110,11 @@ def check_edges(edge_index: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
             )
         pair = as_array(edge_index, origin)
         if pair.ndim != 2 or pair.shape[0] != 2:
-            hint = "transpose it" if pair.ndim == 2 and pair.shape[1] == 2 else "give row 0 = sources and row 1 = destinations"
+            hint = (
+                "transpose it"
+                if pair.ndim == 2 and pair.shape[1] == 2
+                else "give row 0 = sources and row 1 = destinations"
+            )
             raise origin.shape(f"expected shape [2, n_edges], got {list(pair.shape)}", hint)
         src, dst = pair
     return check_ids(src, origin, "sources"), check_ids(dst, origin, "destinations")
@@ -113,14 +123,19 @@ def check_edges(edge_index: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
 def check_ids(ids: np.ndarray, origin: Origin, what: str) -> np.ndarray:
     """Integer ids as int64; an empty array of any dtype is accepted."""
     if ids.size and ids.dtype.kind not in "iu":
-        raise origin.data(f"{what} have dtype {ids.dtype}", "node ids must be integers; number the nodes 0..n_nodes-1 "
-                                                             "and give the original names as node_ids")
+        raise origin.data(
+            f"{what} have dtype {ids.dtype}",
+            "node ids must be integers; number the nodes 0..n_nodes-1 "
+            "and give the original names as node_ids",
+        )
     if ids.size and ids.dtype == np.uint64 and int(ids.max()) > np.iinfo(np.int64).max:
         raise origin.data(f"{what} reach {int(ids.max())}", "ids must fit into int64")
     return private(ids.astype(np.int64, copy=False), ids)
 
 
-def count_nodes(n_nodes: Any, arrays: tuple[Any, ...], src: np.ndarray, dst: np.ndarray, where: str) -> int:
+def count_nodes(
+    n_nodes: Any, arrays: tuple[Any, ...], src: np.ndarray, dst: np.ndarray, where: str
+) -> int:
     """The stated number of nodes, else the rows of the first node array given, else the largest id + 1."""
     if n_nodes is not None:
         if not is_whole(n_nodes):
@@ -138,12 +153,15 @@ def count_nodes(n_nodes: Any, arrays: tuple[Any, ...], src: np.ndarray, dst: np.
 def check_range(src: np.ndarray, dst: np.ndarray, n_nodes: int, where: str) -> None:
     """Both ends of every edge lie in 0..n_nodes-1."""
     if n_nodes < 1:
-        raise Origin(where, "n_nodes").data(f"the graph has {n_nodes} nodes", "a graph needs at least one")
+        raise Origin(where, "n_nodes").data(
+            f"the graph has {n_nodes} nodes", "a graph needs at least one"
+        )
     if n_nodes * NODE_BYTES > memory_bytes():
         raise Origin(where, "n_nodes").data(
             f"the graph has {n_nodes} nodes, which do not fit into memory, and its largest node number is "
             f"{max(int(src.max(initial=-1)), int(dst.max(initial=-1)))}",
-            "number the nodes from 0 without gaps and give the original numbers as node_ids")
+            "number the nodes from 0 without gaps and give the original numbers as node_ids",
+        )
     for name, ids in (("source", src), ("destination", dst)):
         # as unsigned numbers, negative ones are larger than any number of nodes
         if ids.view(np.uint64).max(initial=0) < n_nodes:
@@ -151,13 +169,17 @@ def check_range(src: np.ndarray, dst: np.ndarray, n_nodes: int, where: str) -> N
         edge = int(np.flatnonzero((ids < 0) | (ids >= n_nodes))[0])
         raise Origin(where, "edge_index").data(
             f"edge {edge} has {name} {int(ids[edge])}, outside 0..{n_nodes - 1}",
-            f"the graph has {n_nodes} nodes; number them from 0, or state a larger n_nodes")
+            f"the graph has {n_nodes} nodes; number them from 0, or state a larger n_nodes",
+        )
 
 
 def check_rows(a: Any, n: int, kind: str, origin: Origin) -> None:
     """The first axis has one row per node or edge."""
     if list(a.shape[:1]) != [n]:
-        raise origin.shape(f"expected {n} rows, one per {kind}, got shape {list(a.shape)}", f"give one row for each of the {n} {kind}s")
+        raise origin.shape(
+            f"expected {n} rows, one per {kind}, got shape {list(a.shape)}",
+            f"give one row for each of the {n} {kind}s",
+        )
 
 
 def check_features(x: Any, n: int, kind: str, field: str, where: str) -> Any:
@@ -170,14 +192,21 @@ def check_features(x: Any, n: int, kind: str, field: str, where: str) -> Any:
         return x
     if isinstance(x, TypedRows):
         check_rows(x, n, kind, origin)
-        return x.mapped([check_features(rows, len(rows), kind, f"{field} of type {code}", where) for code, rows in enumerate(x.blocks)])
+        return x.mapped(
+            [
+                check_features(rows, len(rows), kind, f"{field} of type {code}", where)
+                for code, rows in enumerate(x.blocks)
+            ]
+        )
     if is_sparse(x):
         return check_sparse(x, n, kind, origin)
     given = x
     x = as_array(x, origin)
     x = x[:, None] if x.ndim == 1 else x
     if x.ndim != 2:
-        raise origin.shape(f"expected shape [{n}, d], got {list(x.shape)}", "give one row of features each")
+        raise origin.shape(
+            f"expected shape [{n}, d], got {list(x.shape)}", "give one row of features each"
+        )
     check_rows(x, n, kind, origin)
     return private(to_float(x, kind, origin, exact=True), given)
 
@@ -186,15 +215,23 @@ def check_column(x: Any, n: int, kind: str, origin: Origin) -> None:
     """Check shape and type of features that are read by rows; their values are not checked."""
     missing = [name for name in ("shape", "dtype", "sparse", "nbytes") if not hasattr(x, name)]
     if missing:
-        raise origin.data(f"{type(x).__name__} has the method read_begin of a feature store, but no attribute {missing[0]}",
-                          "give it shape, dtype, sparse and nbytes, as docs/extending.md says")
+        raise origin.data(
+            f"{type(x).__name__} has the method read_begin of a feature store, but no attribute {missing[0]}",
+            "give it shape, dtype, sparse and nbytes, as docs/extending.md says",
+        )
     if kind != "node":
-        raise origin.data("a feature store that is read by rows cannot hold edge values", "give it as an array")
+        raise origin.data(
+            "a feature store that is read by rows cannot hold edge values", "give it as an array"
+        )
     check_rows(x, n, kind, origin)
     if len(x.shape) != 2:
-        raise origin.shape(f"expected shape [{n}, d], got {list(x.shape)}", "give one row of features each")
+        raise origin.shape(
+            f"expected shape [{n}, d], got {list(x.shape)}", "give one row of features each"
+        )
     if np.dtype(x.dtype).kind != "f":
-        raise origin.data(f"the column has values of dtype {x.dtype}", "let it return floating-point numbers")
+        raise origin.data(
+            f"the column has values of dtype {x.dtype}", "let it return floating-point numbers"
+        )
 
 
 def check_sparse(x: Any, n: int, kind: str, origin: Origin) -> sp.csr_array | np.ndarray:
@@ -209,7 +246,10 @@ def check_sparse(x: Any, n: int, kind: str, origin: Origin) -> sp.csr_array | np
         # compiled code uses the indices unchecked
         x.check_format(full_check=True)
     except ValueError as error:
-        raise origin.data(f"not a valid sparse matrix ({error})", "create it again, for example from its coordinates") from None
+        raise origin.data(
+            f"not a valid sparse matrix ({error})",
+            "create it again, for example from its coordinates",
+        ) from None
     if not (x.has_canonical_format and x.dtype == np.float32):
         check_exact(x, kind, origin)
         x = x.astype(np.float32)
@@ -221,12 +261,23 @@ def check_sparse(x: Any, n: int, kind: str, origin: Origin) -> sp.csr_array | np
         row = int(np.searchsorted(x.indptr, bad[0], side="right")) - 1
         raise not_finite(origin, kind, row, int(x.indices[bad[0]]), x.data[bad[0]], len(bad))
     # a new matrix with read-only parts: SciPy shares the parts of the given one
-    parts = (private(own, getattr(given, part, own)) for part in ("data", "indices", "indptr") for own in [getattr(x, part)])
+    parts = (
+        private(own, getattr(given, part, own))
+        for part in ("data", "indices", "indptr")
+        for own in [getattr(x, part)]
+    )
     return sp.csr_array(tuple(parts), shape=x.shape)
 
 
-def to_float(a: np.ndarray, kind: str, origin: Origin, dtype: Any = np.float32, *, allow_nan: bool = False,
-             exact: bool = False) -> np.ndarray:
+def to_float(
+    a: np.ndarray,
+    kind: str,
+    origin: Origin,
+    dtype: Any = np.float32,
+    *,
+    allow_nan: bool = False,
+    exact: bool = False,
+) -> np.ndarray:
     """Real numbers as floats of a type.
 
     Refuses NaN (unless allowed), infinities, values beyond the float32 range, in which models read
@@ -271,9 +322,13 @@ def check_exact(a: Any, kind: str, origin: Origin) -> None:
     for column, rows, x in large_columns(a):
         at = first_rounded(x)
         if at is not None:
-            where = f"{kind} {at if rows is None else int(rows[at])}" + (f", column {column}" if a.ndim > 1 else "")
-            raise origin.data(f"{where} is {int(x[at])}, which float32 would round to {int(np.float32(x[at]))}",
-                              f"give codes, ids and times as integers in {kind}_columns={{name: array}}, and rescale measured quantities")
+            where = f"{kind} {at if rows is None else int(rows[at])}" + (
+                f", column {column}" if a.ndim > 1 else ""
+            )
+            raise origin.data(
+                f"{where} is {int(x[at])}, which float32 would round to {int(np.float32(x[at]))}",
+                f"give codes, ids and times as integers in {kind}_columns={{name: array}}, and rescale measured quantities",
+            )
 
 
 def largest(x: np.ndarray) -> Any:
@@ -286,11 +341,13 @@ def large_columns(a: Any) -> Iterator[tuple[int, np.ndarray | None, np.ndarray]]
     if is_sparse(a):
         found, a = np.unique(a.indices[np.abs(a.data) > WHOLE32]), a.tocsc()
         for column in found.tolist():
-            part = slice(*a.indptr[column: column + 2])
+            part = slice(*a.indptr[column : column + 2])
             yield column, a.indices[part], a.data[part]
     else:
         a = a[:, None] if a.ndim == 1 else a
-        for column in np.flatnonzero((a.max(axis=0) > WHOLE32) | (a.min(axis=0) < -WHOLE32)).tolist():
+        for column in np.flatnonzero(
+            (a.max(axis=0) > WHOLE32) | (a.min(axis=0) < -WHOLE32)
+        ).tolist():
             yield column, None, np.ascontiguousarray(a[:, column])
 
 
@@ -306,11 +363,16 @@ def first_rounded(x: np.ndarray) -> int | None:
     return int(np.argmax(wrong)) if wrong.any() else None
 
 
-def not_finite(origin: Origin, kind: str, row: int, column: int | None, value: Any, count: int) -> DataError:
+def not_finite(
+    origin: Origin, kind: str, row: int, column: int | None, value: Any, count: int
+) -> DataError:
     """The error for NaN and infinite values."""
     at = f"{kind} {row}" + ("" if column is None else f", column {column}")
     more = "" if count == 1 else f" ({count} such values)"
-    return origin.data(f"{at} is {float(value)}{more}", "replace or drop values that are not finite float32 numbers first")
+    return origin.data(
+        f"{at} is {float(value)}{more}",
+        "replace or drop values that are not finite float32 numbers first",
+    )
 
 
 def check_vector(a: Any, n: int, kind: str, field: str, where: str) -> np.ndarray | None:
@@ -322,7 +384,9 @@ def check_vector(a: Any, n: int, kind: str, field: str, where: str) -> np.ndarra
     a = as_array(a, origin)
     check_rows(a, n, kind, origin)
     if a.ndim != 1:
-        raise origin.shape(f"expected shape [{n}], got {list(a.shape)}", f"give one number per {kind}")
+        raise origin.shape(
+            f"expected shape [{n}], got {list(a.shape)}", f"give one number per {kind}"
+        )
     return private(to_float(a, kind, origin, exact=True), given)
 
 
@@ -335,11 +399,16 @@ def check_targets(a: Any, n: int, where: str) -> np.ndarray | None:
     a = as_array(a, origin)
     check_rows(a, n, "edge", origin)
     if a.ndim > 2:
-        raise origin.shape(f"expected shape [{n}] or [{n}, k], got {list(a.shape)}", "flatten the targets of an edge")
+        raise origin.shape(
+            f"expected shape [{n}] or [{n}, k], got {list(a.shape)}",
+            "flatten the targets of an edge",
+        )
     return private(to_float(a, "edge", origin, allow_nan=True, exact=True), given)
 
 
-def check_labels(y: Any, n: int, n_classes: int | None, multilabel: bool | None, where: str) -> tuple[np.ndarray | None, int, bool]:
+def check_labels(
+    y: Any, n: int, n_classes: int | None, multilabel: bool | None, where: str
+) -> tuple[np.ndarray | None, int, bool]:
     """Node labels in canonical form, the number of classes (0 for regression), and whether there are several per node.
 
     What labels are follows from their type and width, see ``graphtheta.graph.data.labels``; ``multilabel``
@@ -352,10 +421,16 @@ def check_labels(y: Any, n: int, n_classes: int | None, multilabel: bool | None,
     y = as_array(y, origin, "give a column of 0 and 1 for each class")
     check_rows(y, n, "node", origin)
     if y.ndim > 2:
-        raise origin.shape(f"expected [n_nodes] classes or [n_nodes, C] targets, got {list(y.shape)}", "flatten the targets of a node")
+        raise origin.shape(
+            f"expected [n_nodes] classes or [n_nodes, C] targets, got {list(y.shape)}",
+            "flatten the targets of a node",
+        )
     y = y[:, None] if y.ndim == 1 else y
     if not y.shape[1]:
-        raise origin.shape(f"expected [{n}, C] targets, got {list(y.shape)}", "give at least one column, or leave y out")
+        raise origin.shape(
+            f"expected [{n}, C] targets, got {list(y.shape)}",
+            "give at least one column, or leave y out",
+        )
     if label_form(y.dtype.kind, y.shape[1]) is LabelForm.CLASSES and not multilabel:
         classes, known = check_classes(y[:, 0].astype(np.int64, copy=False), n_classes, origin)
         return private(classes, given), known, False
@@ -363,10 +438,15 @@ def check_labels(y: Any, n: int, n_classes: int | None, multilabel: bool | None,
     binary = bool(np.all((out == 0) | (out == 1) | np.isnan(out)))
     if multilabel and not binary:
         row, column = (int(i) for i in np.argwhere(~((out == 0) | (out == 1) | np.isnan(out)))[0])
-        raise origin.data(f"node {row}, column {column} is {float(out[row, column])}", "multi-label targets are 0, 1 or NaN (unknown)")
+        raise origin.data(
+            f"node {row}, column {column} is {float(out[row, column])}",
+            "multi-label targets are 0, 1 or NaN (unknown)",
+        )
     several = binary and y.shape[1] > 1 if multilabel is None else bool(multilabel)
     if n_classes and several and n_classes != out.shape[1]:
-        raise origin.shape(f"{out.shape[1]} columns for {n_classes} classes", "give one column per class")
+        raise origin.shape(
+            f"{out.shape[1]} columns for {n_classes} classes", "give one column per class"
+        )
     return private(out, given), out.shape[1] if several else 0, several
 
 
@@ -374,13 +454,17 @@ def check_classes(y: np.ndarray, n_classes: int | None, origin: Origin) -> tuple
     """Class numbers 0..n_classes-1, or -1 for unlabelled."""
     known = int(y.max(initial=-1)) + 1 if n_classes is None else int(n_classes)
     if known > max(len(y), MOST_CLASSES):
-        raise origin.data(f"{known} classes for {len(y)} nodes; the largest label is {int(y.max(initial=-1))}",
-                          "number the classes 0..C-1, for example by np.unique(y, return_inverse=True)[1]")
+        raise origin.data(
+            f"{known} classes for {len(y)} nodes; the largest label is {int(y.max(initial=-1))}",
+            "number the classes 0..C-1, for example by np.unique(y, return_inverse=True)[1]",
+        )
     wrong = np.flatnonzero((y < -1) | (y >= known))
     if len(wrong):
         node = int(wrong[0])
-        raise origin.data(f"node {node} has label {int(y[node])}, outside 0..{known - 1} (or -1 for unlabelled)",
-                          f"there are {known} classes; renumber the labels or state a larger n_classes")
+        raise origin.data(
+            f"node {node} has label {int(y[node])}, outside 0..{known - 1} (or -1 for unlabelled)",
+            f"there are {known} classes; renumber the labels or state a larger n_classes",
+        )
     return y, known
 
 
@@ -392,23 +476,35 @@ def check_mask(mask: Any, n: int, kind: str, field: str, where: str) -> np.ndarr
     given = mask
     mask = as_array(mask, origin)
     if mask.dtype.kind in "iuf" and mask.shape[:1] == (n,) and np.isin(mask, (0, 1)).all():
-        raise origin.data(f"expected a bool mask, got dtype {mask.dtype}",
-                          "make 0 and 1 truth values by np.asarray(mask).astype(bool)")
+        raise origin.data(
+            f"expected a bool mask, got dtype {mask.dtype}",
+            "make 0 and 1 truth values by np.asarray(mask).astype(bool)",
+        )
     if mask.dtype != np.bool_:
-        raise origin.data(f"expected a bool mask, got dtype {mask.dtype}",
-                           f"a list of {kind} numbers becomes a mask by mask = np.zeros({n}, bool); mask[numbers] = True")
+        raise origin.data(
+            f"expected a bool mask, got dtype {mask.dtype}",
+            f"a list of {kind} numbers becomes a mask by mask = np.zeros({n}, bool); mask[numbers] = True",
+        )
     if mask.ndim not in (1, 2) or (mask.ndim == 2 and not mask.shape[1]):
-        raise origin.shape(f"expected shape [{n}], or [{n}, S] for S splits, got {list(mask.shape)}", f"give one entry per {kind}")
+        raise origin.shape(
+            f"expected shape [{n}], or [{n}, S] for S splits, got {list(mask.shape)}",
+            f"give one entry per {kind}",
+        )
     check_rows(mask, n, kind, origin)
     return private(mask, given)
 
 
 def count_splits(masks: dict[str, np.ndarray | None], where: str) -> int:
     """The number of splits, of which a mask [n, S] has one in each column; 1 without such masks."""
-    wide = [(name, mask.shape[1]) for name, mask in masks.items() if mask is not None and mask.ndim == 2]
+    wide = [
+        (name, mask.shape[1]) for name, mask in masks.items() if mask is not None and mask.ndim == 2
+    ]
     for name, n in wide:
         if n != wide[0][1]:
-            raise Origin(where, name).shape(f"{n} columns, but {wide[0][0]} has {wide[0][1]}", "give all masks a column for each split")
+            raise Origin(where, name).shape(
+                f"{n} columns, but {wide[0][0]} has {wide[0][1]}",
+                "give all masks a column for each split",
+            )
     return wide[0][1] if wide else 1
 
 
@@ -421,25 +517,33 @@ def check_disjoint(masks: dict[str, np.ndarray | None], kind: str, where: str) -
     """No row is in two masks of a split."""
     given = [(name, splits_of(mask)) for name, mask in masks.items() if mask is not None]
     for i, (first, a) in enumerate(given):
-        for second, b in given[i + 1:]:
+        for second, b in given[i + 1 :]:
             both = np.flatnonzero((a & b).any(axis=1))
             if len(both):
                 raise Origin(where, f"{first} and {second}").data(
-                    f"{len(both)} {kind}s are in both, the first is {kind} {int(both[0])}", "a row may be in only one of the masks")
+                    f"{len(both)} {kind}s are in both, the first is {kind} {int(both[0])}",
+                    "a row may be in only one of the masks",
+                )
 
 
-def check_labelled(y: np.ndarray | None, masks: dict[str, np.ndarray | None], kind: str, field: str, where: str) -> None:
+def check_labelled(
+    y: np.ndarray | None, masks: dict[str, np.ndarray | None], kind: str, field: str, where: str
+) -> None:
     """Every row in a mask has a label or target."""
     if y is None:
         return
-    missing = y < 0 if y.dtype.kind == "i" else np.isnan(y) if y.ndim == 1 else np.isnan(y).all(axis=1)
+    missing = (
+        y < 0 if y.dtype.kind == "i" else np.isnan(y) if y.ndim == 1 else np.isnan(y).all(axis=1)
+    )
     if not missing.any():
         return
     for name, mask in masks.items():
         bad = np.flatnonzero(missing if mask is None else splits_of(mask).any(axis=1) & missing)
         if mask is not None and len(bad):
-            raise Origin(where, name).data(f"{kind} {int(bad[0])} is in the mask but has no {field} ({len(bad)} such {kind}s)",
-                                          f"take {kind}s without {field} out of the mask")
+            raise Origin(where, name).data(
+                f"{kind} {int(bad[0])} is in the mask but has no {field} ({len(bad)} such {kind}s)",
+                f"take {kind}s without {field} out of the mask",
+            )
 
 
 def check_node_ids(ids: Any, n: int, where: str) -> np.ndarray | None:
@@ -450,9 +554,14 @@ def check_node_ids(ids: Any, n: int, where: str) -> np.ndarray | None:
     given = ids
     ids = ids if hasattr(ids, "dtype") and in_files(ids) else as_array(ids, origin)
     if ids.dtype.kind not in "iuU":
-        raise origin.data(f"expected integers or strings, got dtype {ids.dtype}", "convert the ids, for example with str()")
+        raise origin.data(
+            f"expected integers or strings, got dtype {ids.dtype}",
+            "convert the ids, for example with str()",
+        )
     if ids.dtype.kind == "u" and largest(ids) > np.iinfo(np.int64).max:
-        raise origin.data(f"the id {ids.max()} is beyond int64", "give the ids as texts, ids.astype(str)")
+        raise origin.data(
+            f"the id {ids.max()} is beyond int64", "give the ids as texts, ids.astype(str)"
+        )
     if ids.ndim != 1:
         raise origin.shape(f"expected shape [{n}], got {list(ids.shape)}", "give one id per node")
     check_rows(ids, n, "node", origin)
@@ -461,6 +570,8 @@ def check_node_ids(ids: Any, n: int, where: str) -> np.ndarray | None:
     unique, first, count = np.unique(ids, return_index=True, return_counts=True)
     if len(unique) != n:
         again = int(np.argmax(count > 1))
-        raise origin.data(f"id {unique[again]} belongs to {int(count[again])} nodes, first to node {int(first[again])}",
-                          "original ids must be unique")
+        raise origin.data(
+            f"id {unique[again]} belongs to {int(count[again])} nodes, first to node {int(first[again])}",
+            "original ids must be unique",
+        )
     return private(ids.astype(np.int64) if ids.dtype.kind in "iu" else ids, given)

@@ -3,6 +3,7 @@
 Each function takes the path of its file and its options, and returns a graph.
 :mod:`graphtheta.graph.datasets.dataset` finds the file and applies the options common to all.
 """
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -20,7 +21,17 @@ from graphtheta.graph.datasets.reader_npz import ArrayFile, read_edges, read_met
 from graphtheta.graph.splits.nodes import masks_of
 from graphtheta.graph.splits.regions import region_split
 
-ATOM = ("atomic_number", "chirality", "degree", "charge", "hydrogens", "radicals", "hybridisation", "aromatic", "ring")
+ATOM = (
+    "atomic_number",
+    "chirality",
+    "degree",
+    "charge",
+    "hydrogens",
+    "radicals",
+    "hybridisation",
+    "aromatic",
+    "ring",
+)
 BOND = ("type", "stereo", "conjugated")
 # an element with fewer atoms in training molecules is "other"
 COMMON = 100
@@ -66,7 +77,9 @@ def one_hot(column: np.ndarray, where: str) -> np.ndarray:
     """
     values, which = np.unique(column, return_inverse=True)
     if len(values) > MOST_VALUES:
-        raise FormatError(f"{where} has {len(values)} different values, expected at most {MOST_VALUES}; {AGAIN}")
+        raise FormatError(
+            f"{where} has {len(values)} different values, expected at most {MOST_VALUES}; {AGAIN}"
+        )
     return np.eye(len(values), dtype=np.float32)[which.ravel()]
 
 
@@ -91,11 +104,21 @@ def read_molecules(path: Path) -> Molecules:
         ends, meta = read_edges(file), read_meta(file)
         atom, bond = file.read("node_attr", "iu", 2), file.read("edge_attr", "iu", 2)
         # values beyond int64 become negative and are rejected below
-        bounds, split = file.read("graph_ptr", "iu", 1).astype(np.int64), file.read("graph_split", "iu", 1)
-    whole = len(bounds) == len(split) + 1 and bounds[0] == 0 and bounds[-1] == len(atom) and bool((np.diff(bounds) >= 0).all())
+        bounds, split = (
+            file.read("graph_ptr", "iu", 1).astype(np.int64),
+            file.read("graph_split", "iu", 1),
+        )
+    whole = (
+        len(bounds) == len(split) + 1
+        and bounds[0] == 0
+        and bounds[-1] == len(atom)
+        and bool((np.diff(bounds) >= 0).all())
+    )
     if not whole or atom.shape[1] != len(ATOM) or bond.shape[1] != len(BOND):
-        raise FormatError(f"{path}: node_attr {list(atom.shape)}, edge_attr {list(bond.shape)}, graph_ptr {list(bounds.shape)} and "
-                          f"graph_split {list(split.shape)} do not describe molecules; {AGAIN}")
+        raise FormatError(
+            f"{path}: node_attr {list(atom.shape)}, edge_attr {list(bond.shape)}, graph_ptr {list(bounds.shape)} and "
+            f"graph_split {list(split.shape)} do not describe molecules; {AGAIN}"
+        )
     return Molecules(ends, atom, bond, bounds, split, meta)
 
 
@@ -118,18 +141,41 @@ def atoms(path: Path, hide: str = "") -> Graph:
     hidden = {name for name in hide.split("+") if name}
     if hidden - set(ATOM[1:]):
         unknown = ", ".join(sorted(hidden - set(ATOM[1:])))
-        raise ConfigError(f"{path.stem}: hide names {unknown}; choose from {', '.join(ATOM[1:])}, joined by '+'")
+        raise ConfigError(
+            f"{path.stem}: hide names {unknown}; choose from {', '.join(ATOM[1:])}, joined by '+'"
+        )
     ends, atom, bond, bounds, split, meta = read_molecules(path)
     part = np.repeat(split, np.diff(bounds))
     y, elements = element_classes(atom[:, 0], part == 0)
-    shown = [one_hot(atom[:, i], f"{path}: {name} in node_attr") for i, name in enumerate(ATOM) if i and name not in hidden]
+    shown = [
+        one_hot(atom[:, i], f"{path}: {name} in node_attr")
+        for i, name in enumerate(ATOM)
+        if i and name not in hidden
+    ]
     x = np.concatenate(shown or [np.ones((len(atom), 1), np.float32)], axis=1)
-    attr = np.concatenate([one_hot(bond[:, i], f"{path}: {name} in edge_attr") for i, name in enumerate(BOND)], axis=1)
+    attr = np.concatenate(
+        [one_hot(bond[:, i], f"{path}: {name} in edge_attr") for i, name in enumerate(BOND)], axis=1
+    )
     # the file counts elements from 0 (hydrogen)
-    meta |= {"class_names": [f"Z={int(z) + 1}" for z in elements] + ["other"], "hidden": ["atomic_number", *sorted(hidden)]}
+    meta |= {
+        "class_names": [f"Z={int(z) + 1}" for z in elements] + ["other"],
+        "hidden": ["atomic_number", *sorted(hidden)],
+    }
     train, val, test = masks_of(part)
-    return Graph(ends, len(atom), x=x, y=y, n_classes=len(elements) + 1, edge_attr=attr, train=train, val=val, test=test, name=path.stem,
-                 meta=meta, where=str(path))
+    return Graph(
+        ends,
+        len(atom),
+        x=x,
+        y=y,
+        n_classes=len(elements) + 1,
+        edge_attr=attr,
+        train=train,
+        val=val,
+        test=test,
+        name=path.stem,
+        meta=meta,
+        where=str(path),
+    )
 
 
 def element_classes(number: np.ndarray, training: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -142,7 +188,9 @@ def element_classes(number: np.ndarray, training: np.ndarray) -> tuple[np.ndarra
     return np.where(elements[index] == number, index, len(elements)), elements
 
 
-def traffic(path: Path, target: str = "flow", coordinates: bool = False, regions: int = 64, seed: int = 0) -> Graph:
+def traffic(
+    path: Path, target: str = "flow", coordinates: bool = False, regions: int = 64, seed: int = 0
+) -> Graph:
     """A road network; the target of each link is its traffic flow.
 
     Edge attributes are log(1 + capacity), log(1 + length), log(1 + free-flow time), speed, toll
@@ -171,16 +219,24 @@ def traffic(path: Path, target: str = "flow", coordinates: bool = False, regions
         raise ConfigError(f"{path.stem}: target is 'flow' or 'log', not {target!r}")
     with ArrayFile(path) as file:
         (src, dst), meta = read_edges(file), read_meta(file)
-        attr, position = file.read("edge_attr", "f", 2).astype(np.float64), file.read("node_xy", "f", 2)
+        attr, position = (
+            file.read("edge_attr", "f", 2).astype(np.float64),
+            file.read("node_xy", "f", 2),
+        )
         flow = file.read("edge_target_flow", "f", 1)
     if attr.shape != (len(src), 8) or len(flow) != len(src):
-        raise FormatError(f"{path}: edge_attr {list(attr.shape)} and edge_target_flow {list(flow.shape)} do not fit {len(src)} links of "
-                          f"8 columns; {AGAIN}")
+        raise FormatError(
+            f"{path}: edge_attr {list(attr.shape)} and edge_target_flow {list(flow.shape)} do not fit {len(src)} links of "
+            f"8 columns; {AGAIN}"
+        )
     n = len(position)
     graph = Graph((src, dst), n, name=path.stem, meta=meta, where=str(path))
     train, val, test = region_split(graph, position, n_regions=regions, seed=seed)
     kind = attr[:, 7]
-    columns = np.concatenate((np.log1p(attr[:, :3]), attr[:, 5:7], one_hot(kind, f"{path}: link type in edge_attr")), axis=1)
+    columns = np.concatenate(
+        (np.log1p(attr[:, :3]), attr[:, 5:7], one_hot(kind, f"{path}: link type in edge_attr")),
+        axis=1,
+    )
     # links of type 3 connect zones and roads; a zone has no others
     zone = np.zeros(n)
     zone[dst[kind == 3]] = 1
@@ -192,8 +248,16 @@ def traffic(path: Path, target: str = "flow", coordinates: bool = False, regions
     y = np.log1p(flow) if target == "log" else flow.astype(np.float64)
     mean, deviation = float(y[train].mean()), float(y[train].std())
     meta |= {"target": target, "target_mean": mean, "target_deviation": deviation}
-    return graph.replace(x=standardise(x, at_training), edge_attr=standardise(columns, train), edge_y=(y - mean) / deviation,
-                         edge_train=train, edge_val=val, edge_test=test, meta=meta, where=str(path))
+    return graph.replace(
+        x=standardise(x, at_training),
+        edge_attr=standardise(columns, train),
+        edge_y=(y - mean) / deviation,
+        edge_train=train,
+        edge_val=val,
+        edge_test=test,
+        meta=meta,
+        where=str(path),
+    )
 
 
 def ratings(path: Path, target: str = "rating") -> Graph:
@@ -210,16 +274,31 @@ def ratings(path: Path, target: str = "rating") -> Graph:
         (src, dst), meta = read_edges(file), read_meta(file)
         attr, ids = file.read("edge_attr", "f", 2), file.read("orig_id", "iu", 1)
     if attr.shape != (len(src), 2):
-        raise FormatError(f"{path}: edge_attr {list(attr.shape)} does not hold rating and time of {len(src)} edges; {AGAIN}")
+        raise FormatError(
+            f"{path}: edge_attr {list(attr.shape)} does not hold rating and time of {len(src)} edges; {AGAIN}"
+        )
     graph = Graph((src, dst), len(ids), node_ids=ids, name=path.stem, meta=meta, where=str(path))
     rank = np.empty(len(src), np.int64)
     rank[np.argsort(attr[:, 1], kind="stable")] = np.arange(len(src))
-    train, val, test = masks_of(np.searchsorted([0.6 * len(src), 0.8 * len(src)], rank, side="right"))
+    train, val, test = masks_of(
+        np.searchsorted([0.6 * len(src), 0.8 * len(src)], rank, side="right")
+    )
     degrees = [np.log1p(np.bincount(end[train], minlength=len(ids))) for end in (dst, src)]
     y = attr[:, 0] / 10 if target == "rating" else attr[:, 0] > 0
-    x, times = np.stack([*degrees, np.ones(len(ids))], axis=1), {"time": attr[:, 1].astype(np.int64)}
-    return graph.replace(x=x, edge_attr=standardise(attr[:, 1:], train), edge_y=y, edge_columns=times, edge_train=train, edge_val=val,
-                         edge_test=test, where=str(path))
+    x, times = (
+        np.stack([*degrees, np.ones(len(ids))], axis=1),
+        {"time": attr[:, 1].astype(np.int64)},
+    )
+    return graph.replace(
+        x=x,
+        edge_attr=standardise(attr[:, 1:], train),
+        edge_y=y,
+        edge_columns=times,
+        edge_train=train,
+        edge_val=val,
+        edge_test=test,
+        where=str(path),
+    )
 
 
 def knowledge(path: Path, features: int = 32, relations: str = "auto") -> Graph:
@@ -230,20 +309,41 @@ def knowledge(path: Path, features: int = 32, relations: str = "auto") -> Graph:
     ``code`` or ``none``.
     """
     if relations not in ("auto", "onehot", "code", "none"):
-        raise ConfigError(f"{path.stem}: relations is auto, onehot, code or none, not {relations!r}")
+        raise ConfigError(
+            f"{path.stem}: relations is auto, onehot, code or none, not {relations!r}"
+        )
     with ArrayFile(path) as file:
         ends, meta = read_edges(file), read_meta(file)
         kind, split = file.read("edge_type", "iu", 1), file.read("edge_split", "iu", 1)
         ids, names = file.read("entity_names", "U", 1), file.read("relation_names", "U", 1)
     if len(kind) and (kind.min() < 0 or kind.max() >= len(names)):
-        raise FormatError(f"{path}: edge_type runs from {kind.min()} to {kind.max()}, but there are {len(names)} relation_names; {AGAIN}")
+        raise FormatError(
+            f"{path}: edge_type runs from {kind.min()} to {kind.max()}, but there are {len(names)} relation_names; {AGAIN}"
+        )
     how = ("onehot" if len(names) <= 64 else "code") if relations == "auto" else relations
-    table = np.eye(len(names), dtype=np.float32) if how == "onehot" else random_code(len(names), CODE_WIDTH) if how == "code" else None
+    table = (
+        np.eye(len(names), dtype=np.float32)
+        if how == "onehot"
+        else random_code(len(names), CODE_WIDTH)
+        if how == "code"
+        else None
+    )
     train, val, test = masks_of(split)
     x = random_features(len(ids), features) if features else None
-    return Graph(ends, len(ids), x=x, edge_attr=None if table is None else table[kind], edge_columns={"relation": kind}, edge_train=train,
-                 edge_val=val, edge_test=test, node_ids=ids, name=path.stem,
-                 meta={**meta, "relation_names": names.tolist()}, where=str(path))
+    return Graph(
+        ends,
+        len(ids),
+        x=x,
+        edge_attr=None if table is None else table[kind],
+        edge_columns={"relation": kind},
+        edge_train=train,
+        edge_val=val,
+        edge_test=test,
+        node_ids=ids,
+        name=path.stem,
+        meta={**meta, "relation_names": names.tolist()},
+        where=str(path),
+    )
 
 
 def colleges(path: Path, target: str = "year", colleges: int = 89) -> Graph:
@@ -260,31 +360,50 @@ def colleges(path: Path, target: str = "year", colleges: int = 89) -> Graph:
     if target not in ("year", "gender"):
         raise ConfigError(f"{path.stem}: target is 'year' or 'gender', not {target!r}")
     with ArrayFile(path) as file:
-        degree, delta = file.read("upper_degree", "iu", 1).astype(np.int64), file.read("delta", "iu", 1)
+        degree, delta = (
+            file.read("upper_degree", "iu", 1).astype(np.int64),
+            file.read("delta", "iu", 1),
+        )
         info, bounds = file.read("info", "iu", 2), file.read("school_ptr", "iu", 1).astype(np.int64)
     if not 1 <= colleges < len(bounds):
         raise ConfigError(f"{path.stem}: colleges must lie in 1..{len(bounds) - 1}, got {colleges}")
     whole = bounds[0] == 0 and bounds[-1] == len(degree) and bool((np.diff(bounds) >= 0).all())
     whole &= degree.min(initial=0) >= 0 and degree.max(initial=0) <= len(delta)
     if not whole or info.shape != (len(degree), 7) or degree.sum() != len(delta):
-        raise FormatError(f"{path}: upper_degree, delta, info and school_ptr do not fit together; {AGAIN}")
+        raise FormatError(
+            f"{path}: upper_degree, delta, info and school_ptr do not fit together; {AGAIN}"
+        )
     n = int(bounds[colleges])
-    src, dst = unpack(degree[:n], delta[:degree[:n].sum()], str(path))
+    src, dst = unpack(degree[:n], delta[: degree[:n].sum()], str(path))
     info = info[:n].astype(np.int64)
     college = np.searchsorted(bounds, np.arange(n), side="right") - 1
     n_years = LAST_YEAR - FIRST_YEAR + 1
-    year = np.where((info[:, 5] >= FIRST_YEAR) & (info[:, 5] <= LAST_YEAR), info[:, 5] - FIRST_YEAR + 1, 0)
+    year = np.where(
+        (info[:, 5] >= FIRST_YEAR) & (info[:, 5] <= LAST_YEAR), info[:, 5] - FIRST_YEAR + 1, 0
+    )
     label, other = (year, info[:, 1]) if target == "year" else (info[:, 1], year)
     columns = [np.minimum(info[:, 0], 6) + 1, other]
     for i in (2, 3, 4, 6):
         # codes are local to a college
         code = college << 32 | info[:, i] & 0xFFFFFFFF
-        columns.append(np.where(info[:, i] != 0, 1 + integers(key(0, Purpose.DATA, i), code, BUCKETS), 0))
+        columns.append(
+            np.where(info[:, i] != 0, 1 + integers(key(0, Purpose.DATA, i), code, BUCKETS), 0)
+        )
     widths = [7, 2 if target == "year" else n_years] + [BUCKETS] * 4
     if info[:, :2].min(initial=0) < 0 or info[:, 1].max(initial=0) > 2:
-        raise FormatError(f"{path}: field 'info' has a status below 0 or a gender outside 0..2; {AGAIN}")
-    return Graph((src, dst), n, x=indicator(columns, widths), y=label - 1, n_classes=n_years if target == "year" else 2, name="facebook100",
-                 meta={"kind": f"node classification of {target}", "colleges": colleges}, where=str(path))
+        raise FormatError(
+            f"{path}: field 'info' has a status below 0 or a gender outside 0..2; {AGAIN}"
+        )
+    return Graph(
+        (src, dst),
+        n,
+        x=indicator(columns, widths),
+        y=label - 1,
+        n_classes=n_years if target == "year" else 2,
+        name="facebook100",
+        meta={"kind": f"node classification of {target}", "colleges": colleges},
+        where=str(path),
+    )
 
 
 def unpack(degree: np.ndarray, delta: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
@@ -320,7 +439,12 @@ def indicator(columns: list[np.ndarray], widths: list[int]) -> Any:
     import scipy.sparse as sp
 
     offset = np.cumsum([0, *widths])
-    index = np.stack([np.where(c > 0, c - 1 + o, -1) for c, o in zip(columns, offset, strict=False)], axis=1)
+    index = np.stack(
+        [np.where(c > 0, c - 1 + o, -1) for c, o in zip(columns, offset, strict=False)], axis=1
+    )
     filled = index >= 0
     bounds = np.concatenate(([0], np.cumsum(filled.sum(axis=1))))
-    return sp.csr_array((np.ones(int(bounds[-1]), np.float32), index[filled], bounds), shape=(len(index), int(offset[-1])))
+    return sp.csr_array(
+        (np.ones(int(bounds[-1]), np.float32), index[filled], bounds),
+        shape=(len(index), int(offset[-1])),
+    )

@@ -3,6 +3,7 @@
 A name may carry options: ``rmat:scale=17,edge_factor=8`` or ``mol_tox21:hide=degree+ring``. The same options can be given
 as keyword arguments of :func:`load`.
 """
+
 from __future__ import annotations
 
 import os
@@ -54,46 +55,154 @@ class Entry:
     seeded: bool = False
 
 
-PLANETOID: dict[str, Any] = {"per_class": {"train_per_class": 20, "n_val": 500, "n_test": 1000}, "common": {"normalise_features": "row"}}
-PITFALLS: dict[str, Any] = {"split": "random", "per_class": {"train_per_class": 20, "val_per_class": 30},
-                            "common": {"symmetric": True, "largest_component": True}}
+PLANETOID: dict[str, Any] = {
+    "per_class": {"train_per_class": 20, "n_val": 500, "n_test": 1000},
+    "common": {"normalise_features": "row"},
+}
+PITFALLS: dict[str, Any] = {
+    "split": "random",
+    "per_class": {"train_per_class": 20, "val_per_class": 30},
+    "common": {"symmetric": True, "largest_component": True},
+}
 FEATURES: dict[str, type] = {"features": int}
 
 ENTRIES: dict[str, Entry] = {
-    "sbm": Entry("stochastic block model, features and edge attributes depend on the block; the default job", generate.sbm, options={
-        "n_nodes": int, "n_edges": int, "classes": int, "features": int, "edge_features": int, "inside": float, "signal": float,
-        "edge_signal": float, "skew": float, "graph_seed": int}),
-    "rmat": Entry("R-MAT, heavy hubs", generate.rmat, options={
-        "scale": int, "edge_factor": int, "features": int, "classes": int, "edge_features": int, "a": float, "b": float, "c": float,
-        "directed": bool, "graph_seed": int}),
-    "ring": Entry("nodes in a circle", generate.ring, options={"n": int, "features": int, "graph_seed": int}),
-    "star": Entry("one hub and its leaves", generate.star, options={"n": int, "features": int, "graph_seed": int}),
+    "sbm": Entry(
+        "stochastic block model, features and edge attributes depend on the block; the default job",
+        generate.sbm,
+        options={
+            "n_nodes": int,
+            "n_edges": int,
+            "classes": int,
+            "features": int,
+            "edge_features": int,
+            "inside": float,
+            "signal": float,
+            "edge_signal": float,
+            "skew": float,
+            "graph_seed": int,
+        },
+    ),
+    "rmat": Entry(
+        "R-MAT, heavy hubs",
+        generate.rmat,
+        options={
+            "scale": int,
+            "edge_factor": int,
+            "features": int,
+            "classes": int,
+            "edge_features": int,
+            "a": float,
+            "b": float,
+            "c": float,
+            "directed": bool,
+            "graph_seed": int,
+        },
+    ),
+    "ring": Entry(
+        "nodes in a circle", generate.ring, options={"n": int, "features": int, "graph_seed": int}
+    ),
+    "star": Entry(
+        "one hub and its leaves",
+        generate.star,
+        options={"n": int, "features": int, "graph_seed": int},
+    ),
     "cora": Entry("citations, 7 classes, public split", builder.plain, "cora.npz", **PLANETOID),
-    "citeseer": Entry("citations, 6 classes, public split", builder.plain, "citeseer.npz", **PLANETOID),
-    "amazon_photo": Entry("co-purchases, 8 classes", builder.bag_of_words, "amazon_photo.npz", **PITFALLS),
-    "amazon_computers": Entry("co-purchases, 10 classes", builder.bag_of_words, "amazon_computers.npz", **PITFALLS),
-    "coauthor_cs": Entry("co-authors, 15 classes", builder.bag_of_words, "coauthor_cs.npz", **PITFALLS),
-    "mol_tox21": Entry("145,459 atoms: which element? level=graphs: 7,831 molecules, 12 assays", whole.molecules, "mol_tox21.npz",
-                       {"level": str, "hide": str}),
-    "mol_hiv": Entry("1,049,163 atoms: which element? level=graphs: 41,127 molecules, active or not", whole.molecules, "mol_hiv.npz",
-                     {"level": str, "hide": str}),
-    "tu_mutag": Entry("188 molecules: mutagenic or not, ten folds", whole.chemical, "tu_mutag.npz", {"fold": int}),
-    "tu_proteins": Entry("1,113 proteins: enzyme or not, ten folds", whole.chemical, "tu_proteins.npz", {"fold": int}),
-    "traffic_chicago_regional": Entry("roads: flow of each link (edge regression), split by region", builder.traffic,
-                                      "traffic_chicago_regional.npz", {"target": str, "coordinates": bool, "regions": int}, seeded=True),
-    "bitcoin_otc": Entry("trust ratings over time (edge regression or sign)", builder.ratings, "bitcoin_otc.npz", {"target": str}),
-    "fb15k_237": Entry("237 relations (link prediction)", builder.knowledge, "fb15k_237.npz", {"features": int, "relations": str}),
-    "wn18rr": Entry("11 relations (link prediction)", builder.knowledge, "wn18rr.npz", {"features": int, "relations": str}),
-    "hetero_acm": Entry("papers, authors and subjects: field of each paper", heterogeneous, "hetero_acm.npz",
-                        {"labels": int, "inverse": bool}),
-    "hetero_movielens100k": Entry("users, movies and ratings, without labels", heterogeneous, "hetero_movielens100k.npz",
-                                  {"labels": int, "inverse": bool}, "none"),
-    "graphchallenge_sbm_50k": Entry("50,000 nodes in 44 known blocks", builder.topology, "graphchallenge_sbm_50k.npz", FEATURES, "random"),
-    "biogrid_all": Entry("protein interactions, topology only", builder.topology, "biogrid_all.npz", FEATURES, "none"),
-    "cnr_2000": Entry("web crawl, topology only, directed", builder.topology, "cnr_2000.npz", FEATURES, "none"),
-    "road_usa_bay": Entry("roads, topology only, huge diameter", builder.topology, "road_usa_bay.npz", FEATURES, "none"),
-    "facebook100": Entry("89 college networks, 66,596,166 edges: year or gender", builder.colleges, "facebook100_packed.npz",
-                         {"target": str, "colleges": int}, "fraction"),
+    "citeseer": Entry(
+        "citations, 6 classes, public split", builder.plain, "citeseer.npz", **PLANETOID
+    ),
+    "amazon_photo": Entry(
+        "co-purchases, 8 classes", builder.bag_of_words, "amazon_photo.npz", **PITFALLS
+    ),
+    "amazon_computers": Entry(
+        "co-purchases, 10 classes", builder.bag_of_words, "amazon_computers.npz", **PITFALLS
+    ),
+    "coauthor_cs": Entry(
+        "co-authors, 15 classes", builder.bag_of_words, "coauthor_cs.npz", **PITFALLS
+    ),
+    "mol_tox21": Entry(
+        "145,459 atoms: which element? level=graphs: 7,831 molecules, 12 assays",
+        whole.molecules,
+        "mol_tox21.npz",
+        {"level": str, "hide": str},
+    ),
+    "mol_hiv": Entry(
+        "1,049,163 atoms: which element? level=graphs: 41,127 molecules, active or not",
+        whole.molecules,
+        "mol_hiv.npz",
+        {"level": str, "hide": str},
+    ),
+    "tu_mutag": Entry(
+        "188 molecules: mutagenic or not, ten folds", whole.chemical, "tu_mutag.npz", {"fold": int}
+    ),
+    "tu_proteins": Entry(
+        "1,113 proteins: enzyme or not, ten folds", whole.chemical, "tu_proteins.npz", {"fold": int}
+    ),
+    "traffic_chicago_regional": Entry(
+        "roads: flow of each link (edge regression), split by region",
+        builder.traffic,
+        "traffic_chicago_regional.npz",
+        {"target": str, "coordinates": bool, "regions": int},
+        seeded=True,
+    ),
+    "bitcoin_otc": Entry(
+        "trust ratings over time (edge regression or sign)",
+        builder.ratings,
+        "bitcoin_otc.npz",
+        {"target": str},
+    ),
+    "fb15k_237": Entry(
+        "237 relations (link prediction)",
+        builder.knowledge,
+        "fb15k_237.npz",
+        {"features": int, "relations": str},
+    ),
+    "wn18rr": Entry(
+        "11 relations (link prediction)",
+        builder.knowledge,
+        "wn18rr.npz",
+        {"features": int, "relations": str},
+    ),
+    "hetero_acm": Entry(
+        "papers, authors and subjects: field of each paper",
+        heterogeneous,
+        "hetero_acm.npz",
+        {"labels": int, "inverse": bool},
+    ),
+    "hetero_movielens100k": Entry(
+        "users, movies and ratings, without labels",
+        heterogeneous,
+        "hetero_movielens100k.npz",
+        {"labels": int, "inverse": bool},
+        "none",
+    ),
+    "graphchallenge_sbm_50k": Entry(
+        "50,000 nodes in 44 known blocks",
+        builder.topology,
+        "graphchallenge_sbm_50k.npz",
+        FEATURES,
+        "random",
+    ),
+    "biogrid_all": Entry(
+        "protein interactions, topology only", builder.topology, "biogrid_all.npz", FEATURES, "none"
+    ),
+    "cnr_2000": Entry(
+        "web crawl, topology only, directed", builder.topology, "cnr_2000.npz", FEATURES, "none"
+    ),
+    "road_usa_bay": Entry(
+        "roads, topology only, huge diameter",
+        builder.topology,
+        "road_usa_bay.npz",
+        FEATURES,
+        "none",
+    ),
+    "facebook100": Entry(
+        "89 college networks, 66,596,166 edges: year or gender",
+        builder.colleges,
+        "facebook100_packed.npz",
+        {"target": str, "colleges": int},
+        "fraction",
+    ),
 }
 
 # any graph without an entry
@@ -101,9 +210,19 @@ FILE = Entry("a file", read_npz)
 
 
 @checked
-def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[str] | None = None, split: str | None = None, seed: int = 0,
-         symmetric: bool | str | None = None, largest_component: bool | str | None = None, self_loops: bool | str | None = None,
-         normalise_features: bool | str | None = None, split_index: int = 0, **options: Any) -> Graph:
+def load(
+    name_or_path: str | os.PathLike[str],
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    split: str | None = None,
+    seed: int = 0,
+    symmetric: bool | str | None = None,
+    largest_component: bool | str | None = None,
+    self_loops: bool | str | None = None,
+    normalise_features: bool | str | None = None,
+    split_index: int = 0,
+    **options: Any,
+) -> Graph:
     """Load a graph by name, from an npz file, from a store, or from original Planetoid files.
 
     Args:
@@ -139,28 +258,47 @@ def load(name_or_path: str | os.PathLike[str], *, data_dir: str | os.PathLike[st
     name, options = parse(name_or_path, options)
     given = [k for k in ("train_per_class", "val_per_class") if options.get(k)]
     per_class = class_counts(name, options)
-    common = {"symmetric": symmetric, "largest_component": largest_component, "self_loops": self_loops,
-              "normalise_features": normalise_features}
+    common = {
+        "symmetric": symmetric,
+        "largest_component": largest_component,
+        "self_loops": self_loops,
+        "normalise_features": normalise_features,
+    }
     common |= {k: options.pop(k) for k in common if k in options}
     chosen = options.pop("split", split)
-    split, seed = "auto" if chosen is None else str(chosen), convert(name, "seed", options.pop("seed", seed), int)
+    split, seed = (
+        "auto" if chosen is None else str(chosen),
+        convert(name, "seed", options.pop("seed", seed), int),
+    )
     split_index = convert(name, "split_index", options.pop("split_index", split_index), int)
     entry = ENTRIES.get(name)
     if entry is None:
         graph = read_path(name, data_dir, options)
         entry = FILE
         own = graph.train is not None or graph.edge_train is not None
-        usual = "public" if own else "fraction" if graph.y is not None and chosen is not None else "none"
+        usual = (
+            "public"
+            if own
+            else "fraction"
+            if graph.y is not None and chosen is not None
+            else "none"
+        )
     else:
         graph, usual = build(name, entry, data_dir, seed, options), entry.split
     choices = {k: entry.common.get(k) if v in (None, "auto") else v for k, v in common.items()}
     graph = prepare(graph, choices)
     split = usual if split == "auto" else split
     if given and split != "random":
-        raise ConfigError(f"{name}: {given[0]} has no meaning with the split '{split}'; choose split='random' (--split random)")
+        raise ConfigError(
+            f"{name}: {given[0]} has no meaning with the split '{split}'; choose split='random' (--split random)"
+        )
     if split_index and split != "public":
-        raise ConfigError(f"{name}: split_index has no meaning with the split '{split}'; drop it, or choose split='public'")
-    return scale(with_masks(graph, split, split_index, seed, per_class), choices["normalise_features"])
+        raise ConfigError(
+            f"{name}: split_index has no meaning with the split '{split}'; drop it, or choose split='public'"
+        )
+    return scale(
+        with_masks(graph, split, split_index, seed, per_class), choices["normalise_features"]
+    )
 
 
 def preparation(name_or_path: str | os.PathLike[str], **given: Any) -> dict[str, str]:
@@ -172,14 +310,19 @@ def preparation(name_or_path: str | os.PathLike[str], **given: Any) -> dict[str,
     """
     name, options = parse(name_or_path, given)
     usual = ENTRIES.get(name, FILE).common
-    chosen = {key: usual.get(key) if options.get(key) in (None, "auto") else options[key]
-              for key in ("symmetric", "self_loops", "normalise_features")}
+    chosen = {
+        key: usual.get(key) if options.get(key) in (None, "auto") else options[key]
+        for key in ("symmetric", "self_loops", "normalise_features")
+    }
     scaling = chosen["normalise_features"]
     if scaling not in ("row", "standard"):
         scaling = "row" if flag("normalise_features", scaling) else "none"
     loops = flag("self_loops", chosen["self_loops"])
-    return {"symmetric": "yes" if flag("symmetric", chosen["symmetric"]) else "no", "normalise_features": scaling,
-            **({} if loops is None else {"self_loops": "yes" if loops else "no"})}
+    return {
+        "symmetric": "yes" if flag("symmetric", chosen["symmetric"]) else "no",
+        "normalise_features": scaling,
+        **({} if loops is None else {"self_loops": "yes" if loops else "no"}),
+    }
 
 
 def with_masks(graph: Graph, split: str, index: int, seed: int, per_class: dict[str, int]) -> Graph:
@@ -207,12 +350,22 @@ def class_counts(name: str, options: dict[str, Any]) -> dict[str, int]:
     return sizes
 
 
-def build(name: str, entry: Entry, data_dir: str | os.PathLike[str] | None, seed: int, options: dict[str, Any]) -> Graph:
+def build(
+    name: str,
+    entry: Entry,
+    data_dir: str | os.PathLike[str] | None,
+    seed: int,
+    options: dict[str, Any],
+) -> Graph:
     """Make a named graph with its own options."""
     check_options(name, options, entry.options)
     arguments = {k: convert(name, k, v, entry.options[k]) for k, v in options.items()}
     if entry.file is not None:
-        return entry.build(find_file(name, entry.file, data_dir), **arguments, **({"seed": seed} if entry.seeded else {}))
+        return entry.build(
+            find_file(name, entry.file, data_dir),
+            **arguments,
+            **({"seed": seed} if entry.seeded else {}),
+        )
     if "graph_seed" in arguments:
         arguments["seed"] = arguments.pop("graph_seed")
     if "directed" in arguments:
@@ -235,7 +388,11 @@ def prepare(graph: Graph, choices: dict[str, Any]) -> Graph:
 def scale(graph: Graph, how: Any) -> Graph:
     """Scale the node features, as chosen."""
     if how in ("row", "standard"):
-        return graph.with_row_normalised_features() if how == "row" else graph.with_standardised_features()
+        return (
+            graph.with_row_normalised_features()
+            if how == "row"
+            else graph.with_standardised_features()
+        )
     return graph.with_row_normalised_features() if flag("normalise_features", how) else graph
 
 
@@ -249,7 +406,9 @@ def flag(name: str, value: Any) -> bool | None:
     raise ConfigError(f"{name} must be yes, no or auto{more}, got {value!r}")
 
 
-def parse(name_or_path: str | os.PathLike[str], options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def parse(
+    name_or_path: str | os.PathLike[str], options: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
     """Split ``name:key=value,...`` into the name and all options; a path that exists is taken whole."""
     text = os.fspath(name_or_path)
     name, colon, rest = text.partition(":")
@@ -259,7 +418,9 @@ def parse(name_or_path: str | os.PathLike[str], options: dict[str, Any]) -> tupl
     for item in filter(None, rest.split(",")):
         key, equals, value = item.partition("=")
         if not equals:
-            raise ConfigError(f"{text}: '{item}' is not key=value; write {name}:key=value,key=value")
+            raise ConfigError(
+                f"{text}: '{item}' is not key=value; write {name}:key=value,key=value"
+            )
         out[key.strip()] = value.strip()
     return name, out
 
@@ -302,8 +463,10 @@ def find_file(name: str, file: str, data_dir: str | os.PathLike[str] | None) -> 
     for folder in folders:
         if (folder / file).is_file():
             return folder / file
-    raise ConfigError(f"{name}: {file} is not in {' or '.join(map(str, folders))}; set {DATA_VARIABLE} or data_dir to the folder "
-                      f"that has it, or use a generated graph ({', '.join(generated())})")
+    raise ConfigError(
+        f"{name}: {file} is not in {' or '.join(map(str, folders))}; set {DATA_VARIABLE} or data_dir to the folder "
+        f"that has it, or use a generated graph ({', '.join(generated())})"
+    )
 
 
 def read_path(name: str, data_dir: str | os.PathLike[str] | None, options: dict[str, Any]) -> Graph:
@@ -311,16 +474,32 @@ def read_path(name: str, data_dir: str | os.PathLike[str] | None, options: dict[
     check_options(name, options, {})
     path = Path(name)
     if not path.exists() and os.sep not in name:
-        path = next((folder / f"{name}.npz" for folder in data_dirs(data_dir) if (folder / f"{name}.npz").is_file()), path)
+        path = next(
+            (
+                folder / f"{name}.npz"
+                for folder in data_dirs(data_dir)
+                if (folder / f"{name}.npz").is_file()
+            ),
+            path,
+        )
     if is_store(path):
         return read_store(path)
     if path.is_dir() or (path.name.startswith("ind.") and path.exists()):
         return read_planetoid(path)
     if path.exists() or path.suffix == ".npz":
         return read_npz(path)
-    here = sorted({file.stem for folder in data_dirs(data_dir) if folder.is_dir() for file in folder.glob("*.npz")})
-    raise ConfigError(f"there is no dataset or file {name!r}; generated: {', '.join(generated())}; "
-                      f"in {' or '.join(map(str, data_dirs(data_dir)))}: {', '.join(here) or 'nothing'}")
+    here = sorted(
+        {
+            file.stem
+            for folder in data_dirs(data_dir)
+            if folder.is_dir()
+            for file in folder.glob("*.npz")
+        }
+    )
+    raise ConfigError(
+        f"there is no dataset or file {name!r}; generated: {', '.join(generated())}; "
+        f"in {' or '.join(map(str, data_dirs(data_dir)))}: {', '.join(here) or 'nothing'}"
+    )
 
 
 def generated() -> list[str]:

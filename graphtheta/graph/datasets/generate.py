@@ -1,4 +1,5 @@
 """Generated graphs: made in memory from hashes only, so that every rank makes the same graph."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -15,8 +16,19 @@ BLOCK, DEGREE, SOURCE, DESTINATION, INSIDE, CENTRE, FEATURE, EDGE, NUMBERING = r
 LEVEL = 100
 
 
-def sbm(n_nodes: int = 5000, n_edges: int = 50_000, classes: int = 8, features: int = 32, edge_features: int = 4, *,
-        inside: float = 0.5, signal: float = 0.25, edge_signal: float = 1.5, skew: float = 0.4, seed: int = 0) -> Graph:
+def sbm(
+    n_nodes: int = 5000,
+    n_edges: int = 50_000,
+    classes: int = 8,
+    features: int = 32,
+    edge_features: int = 4,
+    *,
+    inside: float = 0.5,
+    signal: float = 0.25,
+    edge_signal: float = 1.5,
+    skew: float = 0.4,
+    seed: int = 0,
+) -> Graph:
     """Degree-corrected stochastic block model with informative features and edge attributes.
 
     A node's block is its class. A share ``inside`` of the edges joins nodes of one block; all
@@ -48,8 +60,10 @@ def sbm(n_nodes: int = 5000, n_edges: int = 50_000, classes: int = 8, features: 
     """
     check_counts("sbm", n_nodes=n_nodes, classes=classes, features=features)
     if not 0 <= inside <= 1 or not 0 <= skew < 1 or n_edges < 0 or edge_features < 0:
-        raise ConfigError("sbm: inside must lie in 0..1 and skew in [0, 1), counts must not be negative; got "
-                          f"inside={inside}, skew={skew}, n_edges={n_edges}, edge_features={edge_features}")
+        raise ConfigError(
+            "sbm: inside must lie in 0..1 and skew in [0, 1), counts must not be negative; got "
+            f"inside={inside}, skew={skew}, n_edges={n_edges}, edge_features={edge_features}"
+        )
     nodes = np.arange(n_nodes)
     y = integers(stream(seed, BLOCK), nodes, classes)
     weight = np.maximum(uniform(stream(seed, DEGREE), nodes), 1 / n_nodes) ** -skew
@@ -57,18 +71,36 @@ def sbm(n_nodes: int = 5000, n_edges: int = 50_000, classes: int = 8, features: 
     centre = normal(stream(seed, CENTRE), np.arange(classes), features)
     x = signal * centre[y] + normal(stream(seed, FEATURE), nodes, features)
     # keyed by the pair, so that both directions carry the same attributes
-    noise = normal(stream(seed, EDGE), pair_key(low, high, n_nodes), edge_features) if edge_features else None
+    noise = (
+        normal(stream(seed, EDGE), pair_key(low, high, n_nodes), edge_features)
+        if edge_features
+        else None
+    )
     if noise is not None:
         informative = (edge_features + 1) // 2
         noise[:, :informative] += edge_signal * ((y[low] == y[high]) - 0.5)[:, None]
         noise = np.concatenate((noise, noise))
     ends = np.concatenate((low, high)), np.concatenate((high, low))
     train, val, test = fraction_split(n_nodes, 0.2, 0.2, seed=seed)
-    return Graph(ends, n_nodes, x=x, y=y, n_classes=classes, edge_attr=noise, train=train, val=val, test=test, name="sbm",
-                 meta={"kind": "degree-corrected stochastic block model", "seed": seed}, where="sbm")
+    return Graph(
+        ends,
+        n_nodes,
+        x=x,
+        y=y,
+        n_classes=classes,
+        edge_attr=noise,
+        train=train,
+        val=val,
+        test=test,
+        name="sbm",
+        meta={"kind": "degree-corrected stochastic block model", "seed": seed},
+        where="sbm",
+    )
 
 
-def sbm_pairs(y: np.ndarray, weight: np.ndarray, n_pairs: int, inside: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def sbm_pairs(
+    y: np.ndarray, weight: np.ndarray, n_pairs: int, inside: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Distinct pairs (low, high): the first end by weight, the second by weight inside its block or outside."""
     # a few more, for those lost to self loops and duplicates
     draw = np.arange(int(n_pairs * 1.15) + 8)
@@ -91,8 +123,19 @@ def sbm_pairs(y: np.ndarray, weight: np.ndarray, n_pairs: int, inside: float, se
     return low[keep], high[keep]
 
 
-def rmat(scale: int = 12, edge_factor: int = 8, features: int = 16, classes: int = 8, edge_features: int = 0, *, a: float = 0.57,
-         b: float = 0.19, c: float = 0.19, symmetric: bool = True, seed: int = 0) -> Graph:
+def rmat(
+    scale: int = 12,
+    edge_factor: int = 8,
+    features: int = 16,
+    classes: int = 8,
+    edge_features: int = 0,
+    *,
+    a: float = 0.57,
+    b: float = 0.19,
+    c: float = 0.19,
+    symmetric: bool = True,
+    seed: int = 0,
+) -> Graph:
     """R-MAT graph: heavy hubs, for measuring communication volume and load balance.
 
     Labels are random and independent of the edges; features are noise plus the one-hot class.
@@ -117,8 +160,10 @@ def rmat(scale: int = 12, edge_factor: int = 8, features: int = 16, classes: int
     """
     check_counts("rmat", scale=scale, edge_factor=edge_factor, features=features, classes=classes)
     if min(a, b, c) < 0 or a + b + c > 1 or scale > 30 or classes > features or edge_features < 0:
-        raise ConfigError(f"rmat: a, b, c must be probabilities, scale at most 30 and classes at most features; got a={a}, b={b}, c={c}, "
-                          f"scale={scale}, classes={classes}, features={features}, edge_features={edge_features}")
+        raise ConfigError(
+            f"rmat: a, b, c must be probabilities, scale at most 30 and classes at most features; got a={a}, b={b}, c={c}, "
+            f"scale={scale}, classes={classes}, features={features}, edge_features={edge_features}"
+        )
     n, draw = 1 << scale, np.arange(edge_factor << scale)
     src, dst = np.zeros_like(draw), np.zeros_like(draw)
     for level in range(scale):
@@ -137,10 +182,24 @@ def rmat(scale: int = 12, edge_factor: int = 8, features: int = 16, classes: int
     y = integers(stream(seed, BLOCK), np.arange(n), classes)
     x = normal(stream(seed, FEATURE), np.arange(n), features)
     x[np.arange(n), y] += 1
-    attr = normal(stream(seed, EDGE), pair_key(src, dst, n), edge_features) if edge_features else None
+    attr = (
+        normal(stream(seed, EDGE), pair_key(src, dst, n), edge_features) if edge_features else None
+    )
     train, val, test = fraction_split(n, seed=seed)
-    return Graph((src, dst), n, x=x, y=y, n_classes=classes, edge_attr=attr, train=train, val=val, test=test, name="rmat",
-                 meta={"kind": "R-MAT", "seed": seed}, where="rmat")
+    return Graph(
+        (src, dst),
+        n,
+        x=x,
+        y=y,
+        n_classes=classes,
+        edge_attr=attr,
+        train=train,
+        val=val,
+        test=test,
+        name="rmat",
+        meta={"kind": "R-MAT", "seed": seed},
+        where="rmat",
+    )
 
 
 def ring(n: int = 12, features: int = 4, *, seed: int = 0) -> Graph:
@@ -148,7 +207,9 @@ def ring(n: int = 12, features: int = 4, *, seed: int = 0) -> Graph:
     check_counts("ring", n=n, features=features)
     nodes = np.arange(n)
     ahead = (nodes + 1) % n
-    return tiny("ring", np.concatenate((nodes, ahead)), np.concatenate((ahead, nodes)), n, features, seed)
+    return tiny(
+        "ring", np.concatenate((nodes, ahead)), np.concatenate((ahead, nodes)), n, features, seed
+    )
 
 
 def star(n: int = 12, features: int = 4, *, seed: int = 0) -> Graph:
@@ -156,15 +217,29 @@ def star(n: int = 12, features: int = 4, *, seed: int = 0) -> Graph:
     check_counts("star", n=n, features=features)
     leaves = np.arange(1, n)
     hub = np.zeros_like(leaves)
-    return tiny("star", np.concatenate((hub, leaves)), np.concatenate((leaves, hub)), n, features, seed)
+    return tiny(
+        "star", np.concatenate((hub, leaves)), np.concatenate((leaves, hub)), n, features, seed
+    )
 
 
 def tiny(name: str, src: np.ndarray, dst: np.ndarray, n: int, features: int, seed: int) -> Graph:
     """A small graph for tests and examples; training, validation and test nodes alternate."""
     nodes = np.arange(n)
     attr = normal(stream(seed, EDGE), np.arange(len(src)), 1)
-    return Graph((src, dst), n, x=normal(stream(seed, FEATURE), nodes, features), y=nodes % 2, n_classes=2, edge_attr=attr,
-                 train=nodes % 3 == 0, val=nodes % 3 == 1, test=nodes % 3 == 2, name=name, meta={"kind": name, "seed": seed}, where=name)
+    return Graph(
+        (src, dst),
+        n,
+        x=normal(stream(seed, FEATURE), nodes, features),
+        y=nodes % 2,
+        n_classes=2,
+        edge_attr=attr,
+        train=nodes % 3 == 0,
+        val=nodes % 3 == 1,
+        test=nodes % 3 == 2,
+        name=name,
+        meta={"kind": name, "seed": seed},
+        where=name,
+    )
 
 
 def random_features(n: int, width: int, seed: int = 0) -> np.ndarray:
@@ -174,7 +249,9 @@ def random_features(n: int, width: int, seed: int = 0) -> np.ndarray:
 
 def random_code(n: int, width: int, seed: int = 0) -> np.ndarray:
     """One vector of random signs per kind, [n, width] float32 of length 1."""
-    sign = (bits(stream(seed, CENTRE), np.arange(n), width) & np.uint64(1)).astype(np.float32) * 2 - 1
+    sign = (bits(stream(seed, CENTRE), np.arange(n), width) & np.uint64(1)).astype(
+        np.float32
+    ) * 2 - 1
     return sign / np.float32(np.sqrt(width))
 
 

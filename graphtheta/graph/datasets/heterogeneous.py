@@ -4,6 +4,7 @@ Field names are ``edge_index__SRC__NAME__DST``, ``edge_attr__SRC__NAME__DST`` an
 parts of a CSR matrix as ``x__TYPE__data`` and so on. ``meta`` has the number of nodes of each type,
 ``node_types``, and perhaps the type with labels, ``target``.
 """
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -33,31 +34,67 @@ def heterogeneous(path: Path, labels: int = 0, inverse: bool = True) -> Graph:
     with ArrayFile(path) as file:
         meta = read_meta(file)
         counts = {kind: int(n) for kind, n in meta.get("node_types", {}).items()}
-        triples = {name: tuple(name.split("__")[1:]) for name in file.fields if name.startswith("edge_index__")}
-        if not counts or any(len(t) != 3 or not {t[0], t[2]} <= counts.keys() for t in triples.values()):
-            raise FormatError(f"{path}: meta has no node_types for the fields {', '.join(triples)}; {AGAIN}")
+        triples = {
+            name: tuple(name.split("__")[1:])
+            for name in file.fields
+            if name.startswith("edge_index__")
+        }
+        if not counts or any(
+            len(t) != 3 or not {t[0], t[2]} <= counts.keys() for t in triples.values()
+        ):
+            raise FormatError(
+                f"{path}: meta has no node_types for the fields {', '.join(triples)}; {AGAIN}"
+            )
         edges = {t: file.read(name, "iu", 2) for name, t in triples.items()}
-        x = {kind: read_features(file, f"x__{kind}" if f"x__{kind}" in file else f"x__{kind}_") for kind in counts}
-        attr = {t: standardise(file.read(name, "f", 2).astype(np.float64), None) for t in triples.values()
-                if (name := "edge_attr__" + "__".join(t)) in file}
+        x = {
+            kind: read_features(file, f"x__{kind}" if f"x__{kind}" in file else f"x__{kind}_")
+            for kind in counts
+        }
+        attr = {
+            t: standardise(file.read(name, "f", 2).astype(np.float64), None)
+            for t in triples.values()
+            if (name := "edge_attr__" + "__".join(t)) in file
+        }
         known = _labels(file, meta.get("target"), counts, labels, path)
-    graph = Graph(edges, counts, x={kind: sp.eye_array(n, format="csr") if x[kind] is None else x[kind] for kind, n in counts.items()},
-                  edge_attr=attr or None, name=path.stem, meta=meta, where=str(path), **known)
+    graph = Graph(
+        edges,
+        counts,
+        x={
+            kind: sp.eye_array(n, format="csr") if x[kind] is None else x[kind]
+            for kind, n in counts.items()
+        },
+        edge_attr=attr or None,
+        name=path.stem,
+        meta=meta,
+        where=str(path),
+        **known,
+    )
     return graph.with_inverse_relations() if inverse else graph
 
 
-def _labels(file: ArrayFile, target: Any, counts: dict[str, int], labels: int, path: Path) -> dict[str, Any]:
+def _labels(
+    file: ArrayFile, target: Any, counts: dict[str, int], labels: int, path: Path
+) -> dict[str, Any]:
     """Labels and masks of the type that has them."""
     if target is None:
         return {}
-    sizes = sorted(int(name.rsplit("_", 1)[1]) for name in file.fields if name.startswith("train_idx_"))
+    sizes = sorted(
+        int(name.rsplit("_", 1)[1]) for name in file.fields if name.startswith("train_idx_")
+    )
     if target not in counts or not sizes:
-        raise FormatError(f"{path}: meta names the target {target!r}, but there are no labels with a split; {AGAIN}")
+        raise FormatError(
+            f"{path}: meta names the target {target!r}, but there are no labels with a split; {AGAIN}"
+        )
     if labels and labels not in sizes:
-        raise ConfigError(f"{path.stem}: labels={labels} is not among its splits, {', '.join(map(str, sizes))}")
+        raise ConfigError(
+            f"{path.stem}: labels={labels} is not among its splits, {', '.join(map(str, sizes))}"
+        )
     masks = {}
     for split in SPLITS:
-        rows, mask = file.read(f"{split}_idx_{labels or sizes[-1]}", "iu", 1), np.zeros(counts[target], bool)
+        rows, mask = (
+            file.read(f"{split}_idx_{labels or sizes[-1]}", "iu", 1),
+            np.zeros(counts[target], bool),
+        )
         if len(rows) and not 0 <= rows.min() <= rows.max() < len(mask):
             raise FormatError(f"{path}: a {split} index lies outside 0..{len(mask) - 1}; {AGAIN}")
         mask[rows] = True

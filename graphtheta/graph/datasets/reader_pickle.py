@@ -5,6 +5,7 @@ list only, and records a call instead of making it; arrays are made from the rec
 once they are checked. Memory is bounded by the size of the file: one byte makes at most one
 object, and the bytes of all arrays together are those of the file.
 """
+
 from __future__ import annotations
 
 import codecs
@@ -14,18 +15,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-ARRAY_MODULES = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core._multiarray_umath", "numpy._core._multiarray_umath")
+ARRAY_MODULES = (
+    "numpy.core.multiarray",
+    "numpy._core.multiarray",
+    "numpy.core._multiarray_umath",
+    "numpy._core._multiarray_umath",
+)
 # the kind of object that a call of each name makes; names of kind "" occur as arguments only
 NAMES: dict[tuple[str, str], str] = {
     **{(module, "_reconstruct"): "array" for module in ARRAY_MODULES},
-    **{(module, name): "csr" for module in ("scipy.sparse.csr", "scipy.sparse._csr") for name in ("csr_matrix", "csr_array")},
+    **{
+        (module, name): "csr"
+        for module in ("scipy.sparse.csr", "scipy.sparse._csr")
+        for name in ("csr_matrix", "csr_array")
+    },
     ("numpy", "ndarray"): "",
     ("numpy", "dtype"): "dtype",
     ("collections", "defaultdict"): "pairs",
     ("_codecs", "encode"): "encode",
     **{(module, "_reconstructor"): "object" for module in ("copy_reg", "copyreg")},
     **{(module, "bytes"): "bytes" for module in ("__builtin__", "builtins")},
-    **{(module, name): "" for module in ("__builtin__", "builtins") for name in ("list", "dict", "int", "object")},
+    **{
+        (module, name): ""
+        for module in ("__builtin__", "builtins")
+        for name in ("list", "dict", "int", "object")
+    },
 }
 # decimal digits of a number of 64 bits, with sign, L and a margin
 DIGITS = 24
@@ -80,7 +94,11 @@ class Made:
         if not isinstance(code, str) or len(code) > 8 or np.dtype(code).kind not in "fiub":
             raise Refused("an array of another dtype than numbers")
         order = self.state[1] if self.state else "="
-        return np.dtype(f"{order}{code}") if order in ("<", ">") and code[0].isalpha() else np.dtype(code)
+        return (
+            np.dtype(f"{order}{code}")
+            if order in ("<", ">") and code[0].isalpha()
+            else np.dtype(code)
+        )
 
     def parts(self) -> dict[str, Any]:
         """The parts of a CSR matrix by name."""
@@ -120,9 +138,11 @@ class Reader:
     def take(self, n: int) -> bytes:
         """The next n bytes."""
         if not 0 <= n <= len(self.data) - self.at:
-            raise ValueError(f"it ends at byte {len(self.data)} and states {n} bytes from {self.at} on")
+            raise ValueError(
+                f"it ends at byte {len(self.data)} and states {n} bytes from {self.at} on"
+            )
         self.at += n
-        return self.data[self.at - n:self.at]
+        return self.data[self.at - n : self.at]
 
     def line(self) -> bytes:
         """The bytes up to the end of the line."""
@@ -233,7 +253,11 @@ def push(value: Callable[[Reader], Any]) -> Callable[[Reader], None]:
 
 def text(n: Callable[[Reader], int], encoding: str) -> Callable[[Reader], None]:
     """An action that puts a text of stated length on the stack."""
-    return push(lambda r: r.take(n(r)).decode(encoding, "surrogatepass" if encoding == "utf-8" else "strict"))
+    return push(
+        lambda r: r.take(n(r)).decode(
+            encoding, "surrogatepass" if encoding == "utf-8" else "strict"
+        )
+    )
 
 
 def size(form: str) -> Callable[[Reader], Any]:
@@ -248,28 +272,57 @@ def remember(r: Reader, at: int) -> None:
 
 # by opcode, as in the module pickle; Planetoid files use no others
 ACTIONS: dict[bytes, Callable[[Reader], None]] = {
-    b"\x80": lambda r: r.number("<B"), b"\x95": lambda r: r.number("<Q"),
-    b"N": push(lambda r: None), b"\x88": push(lambda r: True), b"\x89": push(lambda r: False),
-    b"I": push(Reader.digits), b"L": push(Reader.digits), b"K": push(size("<B")), b"M": push(size("<H")), b"J": push(size("<i")),
-    b"\x8a": push(lambda r: r.long(r.number("<B"))), b"\x8b": push(lambda r: r.long(r.number("<i"))),
-    b"F": push(lambda r: float(r.line())), b"G": push(size(">d")),
+    b"\x80": lambda r: r.number("<B"),
+    b"\x95": lambda r: r.number("<Q"),
+    b"N": push(lambda r: None),
+    b"\x88": push(lambda r: True),
+    b"\x89": push(lambda r: False),
+    b"I": push(Reader.digits),
+    b"L": push(Reader.digits),
+    b"K": push(size("<B")),
+    b"M": push(size("<H")),
+    b"J": push(size("<i")),
+    b"\x8a": push(lambda r: r.long(r.number("<B"))),
+    b"\x8b": push(lambda r: r.long(r.number("<i"))),
+    b"F": push(lambda r: float(r.line())),
+    b"G": push(size(">d")),
     b"S": push(lambda r: codecs.escape_decode(r.line()[1:-1])[0].decode("latin1")),
-    b"T": text(size("<i"), "latin1"), b"U": text(size("<B"), "latin1"),
+    b"T": text(size("<i"), "latin1"),
+    b"U": text(size("<B"), "latin1"),
     b"V": push(lambda r: r.line().decode("raw-unicode-escape")),
-    b"X": text(size("<I"), "utf-8"), b"\x8c": text(size("<B"), "utf-8"), b"\x8d": text(size("<Q"), "utf-8"),
-    b"B": push(lambda r: r.take(r.number("<I"))), b"C": push(lambda r: r.take(r.number("<B"))),
+    b"X": text(size("<I"), "utf-8"),
+    b"\x8c": text(size("<B"), "utf-8"),
+    b"\x8d": text(size("<Q"), "utf-8"),
+    b"B": push(lambda r: r.take(r.number("<I"))),
+    b"C": push(lambda r: r.take(r.number("<B"))),
     b"\x8e": push(lambda r: r.take(r.number("<Q"))),
-    b"(": lambda r: r.marks.append(len(r.stack)), b"0": lambda r: last(r, 1).clear(), b"1": lambda r: r.since_mark().clear(),
+    b"(": lambda r: r.marks.append(len(r.stack)),
+    b"0": lambda r: last(r, 1).clear(),
+    b"1": lambda r: r.since_mark().clear(),
     b"2": push(lambda r: r.stack[-1]),
-    b"]": push(lambda r: []), b"l": push(Reader.since_mark),
-    b"a": lambda r: r.extend(list, last(r, 1)), b"e": lambda r: r.extend(list, r.since_mark()),
-    b"}": push(lambda r: Pairs()), b"d": push(lambda r: Pairs(pairs(r.since_mark()))),
-    b"s": lambda r: r.extend(Pairs, pairs(last(r, 2))), b"u": lambda r: r.extend(Pairs, pairs(r.since_mark())),
-    b")": push(lambda r: ()), b"t": push(lambda r: tuple(r.since_mark())), b"\x85": push(lambda r: tuple(last(r, 1))),
-    b"\x86": push(lambda r: tuple(last(r, 2))), b"\x87": push(lambda r: tuple(last(r, 3))),
-    b"p": lambda r: remember(r, r.digits()), b"q": lambda r: remember(r, r.number("<B")), b"r": lambda r: remember(r, r.number("<I")),
+    b"]": push(lambda r: []),
+    b"l": push(Reader.since_mark),
+    b"a": lambda r: r.extend(list, last(r, 1)),
+    b"e": lambda r: r.extend(list, r.since_mark()),
+    b"}": push(lambda r: Pairs()),
+    b"d": push(lambda r: Pairs(pairs(r.since_mark()))),
+    b"s": lambda r: r.extend(Pairs, pairs(last(r, 2))),
+    b"u": lambda r: r.extend(Pairs, pairs(r.since_mark())),
+    b")": push(lambda r: ()),
+    b"t": push(lambda r: tuple(r.since_mark())),
+    b"\x85": push(lambda r: tuple(last(r, 1))),
+    b"\x86": push(lambda r: tuple(last(r, 2))),
+    b"\x87": push(lambda r: tuple(last(r, 3))),
+    b"p": lambda r: remember(r, r.digits()),
+    b"q": lambda r: remember(r, r.number("<B")),
+    b"r": lambda r: remember(r, r.number("<I")),
     b"\x94": lambda r: remember(r, len(r.memo)),
-    b"g": push(lambda r: r.memo[r.digits()]), b"h": push(lambda r: r.memo[r.number("<B")]), b"j": push(lambda r: r.memo[r.number("<I")]),
-    b"c": push(lambda r: r.name(r.line().decode(), r.line().decode())), b"\x93": push(Reader.named),
-    b"R": Reader.call, b"\x81": lambda r: r.new(last(r, 2)[0]), b"b": Reader.build,
+    b"g": push(lambda r: r.memo[r.digits()]),
+    b"h": push(lambda r: r.memo[r.number("<B")]),
+    b"j": push(lambda r: r.memo[r.number("<I")]),
+    b"c": push(lambda r: r.name(r.line().decode(), r.line().decode())),
+    b"\x93": push(Reader.named),
+    b"R": Reader.call,
+    b"\x81": lambda r: r.new(last(r, 2)[0]),
+    b"b": Reader.build,
 }

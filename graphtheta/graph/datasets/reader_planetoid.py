@@ -6,6 +6,7 @@ Unpickling can run any code, so :mod:`graphtheta.graph.datasets.reader_pickle` r
 
 Source: https://github.com/kimiyoung/planetoid (layout), https://github.com/tkipf/gcn (order of the test nodes)
 """
+
 from __future__ import annotations
 
 import os
@@ -33,8 +34,10 @@ def read_pickle(path: Path) -> Any:
         FormatError: Missing, damaged, or the pickle names anything else.
     """
     if not path.is_file():
-        raise FormatError(f"{path}: the file does not exist; a Planetoid data set needs ind.NAME.{{{','.join(PICKLED)},test.index}} "
-                          "in one folder")
+        raise FormatError(
+            f"{path}: the file does not exist; a Planetoid data set needs ind.NAME.{{{','.join(PICKLED)},test.index}} "
+            "in one folder"
+        )
     try:
         content = Reader(path.read_bytes()).read()
         return content.array() if isinstance(content, Made) and content.kind == "array" else content
@@ -42,14 +45,22 @@ def read_pickle(path: Path) -> Any:
         raise FormatError(f"{path}: refused: it holds {error}; {REMEDY}") from error
     # damaged bytes can raise any error
     except Exception as error:
-        raise FormatError(f"{path}: cannot be unpickled ({type(error).__name__}: {error}); {AGAIN}") from error
+        raise FormatError(
+            f"{path}: cannot be unpickled ({type(error).__name__}: {error}); {AGAIN}"
+        ) from error
 
 
 def kind_of(content: Any) -> str:
     """The type of some content, for messages."""
     if isinstance(content, np.ndarray):
         return f"{content.dtype}{list(content.shape)}"
-    return "dictionary" if isinstance(content, Pairs) else content.kind if isinstance(content, Made) else type(content).__name__
+    return (
+        "dictionary"
+        if isinstance(content, Pairs)
+        else content.kind
+        if isinstance(content, Made)
+        else type(content).__name__
+    )
 
 
 def read_matrix(path: Path) -> Any:
@@ -63,8 +74,10 @@ def read_matrix(path: Path) -> Any:
         height, width = map(int, parts.get("_shape") or parts["shape"])
     # an untrusted state can raise any error
     except Exception as error:
-        raise FormatError(f"{path}: the CSR matrix lacks data, indices, indptr or shape ({type(error).__name__}: {error}); "
-                          f"{AGAIN}") from error
+        raise FormatError(
+            f"{path}: the CSR matrix lacks data, indices, indptr or shape ({type(error).__name__}: {error}); "
+            f"{AGAIN}"
+        ) from error
     kinds = values.dtype.kind in "fiu" and indices.dtype.kind in "iu" and indptr.dtype.kind in "iu"
     if not kinds or {values.ndim, indices.ndim, indptr.ndim} != {1}:
         raise FormatError(f"{path}: the CSR matrix has parts of the wrong dtype or shape; {AGAIN}")
@@ -74,29 +87,46 @@ def read_matrix(path: Path) -> Any:
 def read_labels(path: Path, rows: int) -> np.ndarray:
     """One-hot labels, [rows, n_classes]."""
     labels = read_pickle(path)
-    if not isinstance(labels, np.ndarray) or labels.ndim != 2 or labels.dtype.kind not in "fiub" or len(labels) != rows:
-        raise FormatError(f"{path}: expected {rows} rows of one-hot labels, got {kind_of(labels)}; {AGAIN}")
+    if (
+        not isinstance(labels, np.ndarray)
+        or labels.ndim != 2
+        or labels.dtype.kind not in "fiub"
+        or len(labels) != rows
+    ):
+        raise FormatError(
+            f"{path}: expected {rows} rows of one-hot labels, got {kind_of(labels)}; {AGAIN}"
+        )
     return labels
 
 
 def read_edges(path: Path, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """The adjacency lists as edges, both directions, without duplicates, sorted by source."""
     found = read_pickle(path)
-    if not isinstance(found, Pairs) or not all(isinstance(neighbours, list) for _, neighbours in found):
+    if not isinstance(found, Pairs) or not all(
+        isinstance(neighbours, list) for _, neighbours in found
+    ):
         raise FormatError(f"{path}: expected a dictionary of lists of neighbours; {AGAIN}")
     degree = np.fromiter((len(neighbours) for _, neighbours in found), np.int64, len(found))
     # a hostile file can repeat one list many times; otherwise a neighbour takes at least one byte
     if degree.sum() > path.stat().st_size:
-        raise FormatError(f"{path}: refused: {int(degree.sum())} neighbours are more than its bytes; {REMEDY}")
+        raise FormatError(
+            f"{path}: refused: {int(degree.sum())} neighbours are more than its bytes; {REMEDY}"
+        )
     try:
         src = np.repeat(np.fromiter((node for node, _ in found), np.int64, len(found)), degree)
-        dst = np.fromiter((v for _, neighbours in found for v in neighbours), np.int64, int(degree.sum()))
+        dst = np.fromiter(
+            (v for _, neighbours in found for v in neighbours), np.int64, int(degree.sum())
+        )
     except (TypeError, ValueError, OverflowError) as error:
-        raise FormatError(f"{path}: nodes and neighbours must be integers ({error}); {AGAIN}") from error
+        raise FormatError(
+            f"{path}: nodes and neighbours must be integers ({error}); {AGAIN}"
+        ) from error
     src, dst = np.concatenate((src, dst)), np.concatenate((dst, src))
     if len(src) and (src.min() < 0 or src.max() >= n_nodes):
         bad = int(src[(src < 0) | (src >= n_nodes)][0])
-        raise FormatError(f"{path}: node {bad} is outside 0..{n_nodes - 1}, the nodes that allx and test.index name; {AGAIN}")
+        raise FormatError(
+            f"{path}: node {bad} is outside 0..{n_nodes - 1}, the nodes that allx and test.index name; {AGAIN}"
+        )
     keys = pair_key(src, dst, n_nodes)
     first = first_of_each(keys)
     first = first[np.argsort(keys[first])]
@@ -109,8 +139,16 @@ def read_test_index(path: Path, n_all: int, n_test: int) -> np.ndarray:
         rows = np.array([int(line) for line in path.read_text().split()], np.int64)
     except (OSError, ValueError, OverflowError) as error:
         raise FormatError(f"{path}: expected one node number a line ({error}); {AGAIN}") from error
-    if len(rows) != n_test or not n_test or len(np.unique(rows)) != n_test or rows.min() < n_all or rows.max() > n_all + 100 * n_test:
-        raise FormatError(f"{path}: expected {n_test} different node numbers from {n_all} on, got {len(rows)}; {AGAIN}")
+    if (
+        len(rows) != n_test
+        or not n_test
+        or len(np.unique(rows)) != n_test
+        or rows.min() < n_all
+        or rows.max() > n_all + 100 * n_test
+    ):
+        raise FormatError(
+            f"{path}: expected {n_test} different node numbers from {n_all} on, got {len(rows)}; {AGAIN}"
+        )
     return rows
 
 
@@ -121,11 +159,19 @@ def find_name(path: Path) -> tuple[Path, str]:
         if len(names) == 1:
             return path, names[0]
         if not names:
-            raise FormatError(f"{path}: no Planetoid files (ind.NAME.graph and others) in this folder; name a folder that has them "
-                              "or an npz file")
-        raise FormatError(f"{path}: several data sets ({', '.join(names)}); give a file of one of them, such as "
-                          f"{path / f'ind.{names[0]}.graph'}")
-    stem = path.name.removesuffix(".test.index") if path.name.endswith(".test.index") else path.name.rpartition(".")[0]
+            raise FormatError(
+                f"{path}: no Planetoid files (ind.NAME.graph and others) in this folder; name a folder that has them "
+                "or an npz file"
+            )
+        raise FormatError(
+            f"{path}: several data sets ({', '.join(names)}); give a file of one of them, such as "
+            f"{path / f'ind.{names[0]}.graph'}"
+        )
+    stem = (
+        path.name.removesuffix(".test.index")
+        if path.name.endswith(".test.index")
+        else path.name.rpartition(".")[0]
+    )
     return path.parent, stem.removeprefix("ind.")
 
 
@@ -151,18 +197,24 @@ def read_planetoid(path: str | os.PathLike[str]) -> Graph:
     known, unseen = read_matrix(file["allx"]), read_matrix(file["tx"])
     n_all, n_test = known.shape[0], unseen.shape[0]
     if known.shape[1] != unseen.shape[1]:
-        raise FormatError(f"{file['tx']}: {unseen.shape[1]} features, but allx has {known.shape[1]}; {AGAIN}")
+        raise FormatError(
+            f"{file['tx']}: {unseen.shape[1]} features, but allx has {known.shape[1]}; {AGAIN}"
+        )
     labels = [read_labels(file["ally"], n_all), read_labels(file["ty"], n_test)]
     n_train = read_matrix(file["x"]).shape[0]
     read_labels(file["y"], n_train)
     if labels[0].shape[1] != labels[1].shape[1]:
-        raise FormatError(f"{file['ty']}: {labels[1].shape[1]} classes, but ally has {labels[0].shape[1]}; {AGAIN}")
+        raise FormatError(
+            f"{file['ty']}: {labels[1].shape[1]} classes, but ally has {labels[0].shape[1]}; {AGAIN}"
+        )
     rows = read_test_index(file["test.index"], n_all, n_test)
     n = int(rows.max()) + 1
     src, dst = read_edges(file["graph"], n)
     # the row of x that each stacked row of (allx, tx) goes to
     to = np.concatenate((np.arange(n_all), rows))
-    scatter = sp.csr_array((np.ones(len(to), np.float32), (to, np.arange(len(to)))), shape=(n, len(to)))
+    scatter = sp.csr_array(
+        (np.ones(len(to), np.float32), (to, np.arange(len(to)))), shape=(n, len(to))
+    )
     x = scatter @ sp.vstack((known, unseen), format="csr").astype(np.float32)
     one_hot = np.concatenate(labels)
     y = np.full(n, -1, np.int64)
@@ -170,6 +222,16 @@ def read_planetoid(path: str | os.PathLike[str]) -> Graph:
     node = np.arange(n)
     test = np.zeros(n, bool)
     test[rows] = True
-    return Graph((src, dst), n, x=x, y=y, n_classes=one_hot.shape[1], train=node < n_train,
-                 val=(node >= n_train) & (node < min(n_train + N_VAL, n_all)), test=test & (y >= 0), name=name,
-                 meta={"kind": "node classification, public Planetoid split"}, where=str(folder / f"ind.{name}"))
+    return Graph(
+        (src, dst),
+        n,
+        x=x,
+        y=y,
+        n_classes=one_hot.shape[1],
+        train=node < n_train,
+        val=(node >= n_train) & (node < min(n_train + N_VAL, n_all)),
+        test=test & (y >= 0),
+        name=name,
+        meta={"kind": "node classification, public Planetoid split"},
+        where=str(folder / f"ind.{name}"),
+    )

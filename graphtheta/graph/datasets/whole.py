@@ -1,4 +1,5 @@
 """Builds graphs whose targets are whole graphs: molecules and proteins."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -33,17 +34,32 @@ def molecules(path: Path, level: str = ATOMS, hide: str = "") -> Graph:
     if level == ATOMS:
         return builder.atoms(path, hide)
     if hide:
-        raise ConfigError(f"{path.stem}: hide={hide} is for level={ATOMS}, whose targets are attributes of atoms; leave it out")
+        raise ConfigError(
+            f"{path.stem}: hide={hide} is for level={ATOMS}, whose targets are attributes of atoms; leave it out"
+        )
     file = builder.read_molecules(path)
     with ArrayFile(path) as arrays:
         y = arrays.read("graph_y", "f")
     x = one_hot_rows(file.atom)
-    attr = np.concatenate([builder.one_hot(file.bond[:, i], f"{path}: {name} in edge_attr") for i, name in enumerate(builder.BOND)], axis=1)
+    attr = np.concatenate(
+        [
+            builder.one_hot(file.bond[:, i], f"{path}: {name} in edge_attr")
+            for i, name in enumerate(builder.BOND)
+        ],
+        axis=1,
+    )
     base = Graph(file.ends, len(file.atom), x=x, edge_attr=attr, name=path.stem, meta=file.meta)
     classes = y.ndim == 1
     train, val, test = masks_of(file.split)
-    return whole_graphs(base, y.astype(np.int64) if classes else y, graph_of=np.repeat(np.arange(len(file.split)), np.diff(file.bounds)),
-                        train=train, val=val, test=test, multilabel=None if classes else True)
+    return whole_graphs(
+        base,
+        y.astype(np.int64) if classes else y,
+        graph_of=np.repeat(np.arange(len(file.split)), np.diff(file.bounds)),
+        train=train,
+        val=val,
+        test=test,
+        multilabel=None if classes else True,
+    )
 
 
 def chemical(path: Path, fold: int = 0) -> Graph:
@@ -57,17 +73,33 @@ def chemical(path: Path, fold: int = 0) -> Graph:
     """
     with ArrayFile(path) as file:
         ends, meta, y = read_edges(file), read_meta(file), file.read("graph_y", "iu", 1)
-        bounds, label = file.read("graph_ptr", "iu", 1).astype(np.int64), file.read("node_label", "iu", 1)
+        bounds, label = (
+            file.read("graph_ptr", "iu", 1).astype(np.int64),
+            file.read("node_label", "iu", 1),
+        )
         folds = file.read("fold_is_test", "iu", 2).astype(bool)
-    if len(folds) != len(y) or len(bounds) != len(y) + 1 or bounds[-1] != len(label) or np.any(np.diff(bounds) < 0):
-        raise FormatError(f"{path}: graph_y {list(y.shape)}, graph_ptr {list(bounds.shape)}, node_label {list(label.shape)} and "
-                          f"fold_is_test {list(folds.shape)} do not describe graphs; {AGAIN}")
+    if (
+        len(folds) != len(y)
+        or len(bounds) != len(y) + 1
+        or bounds[-1] != len(label)
+        or np.any(np.diff(bounds) < 0)
+    ):
+        raise FormatError(
+            f"{path}: graph_y {list(y.shape)}, graph_ptr {list(bounds.shape)}, node_label {list(label.shape)} and "
+            f"fold_is_test {list(folds.shape)} do not describe graphs; {AGAIN}"
+        )
     if not 0 <= fold < folds.shape[1]:
         raise ConfigError(f"{path.stem}: fold is {fold}, expected 0 to {folds.shape[1] - 1}")
     test, val = folds[:, fold], folds[:, (fold + 1) % folds.shape[1]] & ~folds[:, fold]
     x = builder.one_hot(label, f"{path}: node_label")
-    return whole_graphs(Graph(ends, len(label), x=x, name=path.stem, meta=meta), np.unique(y, return_inverse=True)[1],
-                        graph_of=np.repeat(np.arange(len(y)), np.diff(bounds)), train=~test & ~val, val=val, test=test)
+    return whole_graphs(
+        Graph(ends, len(label), x=x, name=path.stem, meta=meta),
+        np.unique(y, return_inverse=True)[1],
+        graph_of=np.repeat(np.arange(len(y)), np.diff(bounds)),
+        train=~test & ~val,
+        val=val,
+        test=test,
+    )
 
 
 def one_hot_rows(values: np.ndarray) -> Any:
@@ -80,4 +112,6 @@ def one_hot_rows(values: np.ndarray) -> Any:
         found, codes[:, i] = np.unique(values[:, i], return_inverse=True)
         codes[:, i] += first
         first += len(found)
-    return sp.csr_array((np.ones(codes.size, np.float32), codes.ravel(), np.arange(n + 1) * width), shape=(n, first))
+    return sp.csr_array(
+        (np.ones(codes.size, np.float32), codes.ravel(), np.arange(n + 1) * width), shape=(n, first)
+    )

@@ -5,6 +5,7 @@ joined to it by edges of the relation "member". A task of whole graphs is then a
 targets, batches, masks and predictions are those of readout nodes, and strategies, partitioners and
 samplers know nothing of it.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -27,9 +28,21 @@ EDGE, MEMBER = (NODE, "edge", NODE), (NODE, "member", GRAPH)
 
 
 @checked
-def whole_graphs(graphs: Graph | Sequence[Graph], y: Any = None, *, graph_of: Any = None, n_graphs: int | None = None, ids: Any = None,
-                 train: Any = None, val: Any = None, test: Any = None, multilabel: bool | None = None, n_classes: int | None = None,
-                 name: str = "", meta: dict[str, Any] | None = None) -> Graph:
+def whole_graphs(
+    graphs: Graph | Sequence[Graph],
+    y: Any = None,
+    *,
+    graph_of: Any = None,
+    n_graphs: int | None = None,
+    ids: Any = None,
+    train: Any = None,
+    val: Any = None,
+    test: Any = None,
+    multilabel: bool | None = None,
+    n_classes: int | None = None,
+    name: str = "",
+    meta: dict[str, Any] | None = None,
+) -> Graph:
     """One graph of many, whose labels and masks are those of whole graphs.
 
     Args:
@@ -57,7 +70,9 @@ def whole_graphs(graphs: Graph | Sequence[Graph], y: Any = None, *, graph_of: An
     """
     given = {"y": y, "ids": ids, "train": train, "val": val, "test": test}
     of_graphs = {
-        field: as_array(rows, Origin("", field)) for field, rows in given.items() if rows is not None
+        field: as_array(rows, Origin("", field))
+        for field, rows in given.items()
+        if rows is not None
     }
     if isinstance(graphs, Graph):
         base = graphs
@@ -70,26 +85,51 @@ def whole_graphs(graphs: Graph | Sequence[Graph], y: Any = None, *, graph_of: An
     where = base.name or "the graph"
     of = as_array(of, Origin(where, "graph_of"))
     if of.shape != (base.n_nodes,) or of.dtype.kind not in "iu":
-        raise ShapeError(f"{where}: graph_of has shape {list(of.shape)} and type {of.dtype}; give the number of the graph of each of the "
-                         f"{base.n_nodes} nodes")
-    stated = next((len(of_graphs[field]) for field in ("y", "ids") if field in of_graphs and of_graphs[field].ndim), None)
+        raise ShapeError(
+            f"{where}: graph_of has shape {list(of.shape)} and type {of.dtype}; give the number of the graph of each of the "
+            f"{base.n_nodes} nodes"
+        )
+    stated = next(
+        (
+            len(of_graphs[field])
+            for field in ("y", "ids")
+            if field in of_graphs and of_graphs[field].ndim
+        ),
+        None,
+    )
     stated = int(of.max(initial=-1)) + 1 if stated is None else stated
     total = stated if n_graphs is None else n_graphs
     _check(base, of, total, where)
     known = check_node_ids(of_graphs.pop("ids", None), total, f"{where}: graphs")
     numbered = known is None or known.dtype.kind == "i"
-    node_ids = {kind: rows for kind, rows in ((NODE, names), (GRAPH, known)) if rows is not None} or None
+    node_ids = {
+        kind: rows for kind, rows in ((NODE, names), (GRAPH, known)) if rows is not None
+    } or None
     targets: dict[str, Any] = {field: {GRAPH: rows} for field, rows in of_graphs.items()}
     # edges to readout nodes have the weight of an edge without one
-    weight = None if base.edge_weight is None else {EDGE: base.edge_weight, MEMBER: np.ones(base.n_nodes)}
-    return Graph({EDGE: (base.src, base.dst), MEMBER: (np.arange(base.n_nodes), of)}, {NODE: base.n_nodes, GRAPH: total},
-                 x=None if base.x is None else {NODE: base.x}, edge_weight=weight,
-                 edge_attr=None if base.edge_attr is None else {EDGE: base.edge_attr},
-                 **targets, node_ids=node_ids,
-                 node_columns={**{key: {NODE: x} for key, x in base.node_columns.items()}, READOUT: {GRAPH: np.ones(total, np.int32)}},
-                 edge_columns={key: {EDGE: x} for key, x in base.edge_columns.items()},
-                 multilabel=multilabel, n_classes=n_classes, name=name or base.name,
-                 meta={**(base.meta if meta is None else meta), IDS: "int" if numbered else "text"})
+    weight = (
+        None
+        if base.edge_weight is None
+        else {EDGE: base.edge_weight, MEMBER: np.ones(base.n_nodes)}
+    )
+    return Graph(
+        {EDGE: (base.src, base.dst), MEMBER: (np.arange(base.n_nodes), of)},
+        {NODE: base.n_nodes, GRAPH: total},
+        x=None if base.x is None else {NODE: base.x},
+        edge_weight=weight,
+        edge_attr=None if base.edge_attr is None else {EDGE: base.edge_attr},
+        **targets,
+        node_ids=node_ids,
+        node_columns={
+            **{key: {NODE: x} for key, x in base.node_columns.items()},
+            READOUT: {GRAPH: np.ones(total, np.int32)},
+        },
+        edge_columns={key: {EDGE: x} for key, x in base.edge_columns.items()},
+        multilabel=multilabel,
+        n_classes=n_classes,
+        name=name or base.name,
+        meta={**(base.meta if meta is None else meta), IDS: "int" if numbered else "text"},
+    )
 
 
 def graph_ids(graph: Graph) -> tuple[np.ndarray, np.ndarray] | None:
@@ -107,19 +147,29 @@ def graph_ids(graph: Graph) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _check(base: Graph, of: np.ndarray, total: int, where: str) -> None:
-    taken = [key for key in ("type", READOUT) if key in base.node_columns] + ["relation"] * ("relation" in base.edge_columns)
+    taken = [key for key in ("type", READOUT) if key in base.node_columns] + ["relation"] * (
+        "relation" in base.edge_columns
+    )
     if taken:
-        raise DataError(f"{where} has the column {taken[0]!r} already; rename it: whole graphs have types and relations of their own")
+        raise DataError(
+            f"{where} has the column {taken[0]!r} already; rename it: whole graphs have types and relations of their own"
+        )
     if is_column(base.x):
-        raise DataError(f"{where}: x is a feature store that is read by rows, and cannot have rows for readout nodes; give x as an array")
+        raise DataError(
+            f"{where}: x is a feature store that is read by rows, and cannot have rows for readout nodes; give x as an array"
+        )
     bad = np.flatnonzero((of < 0) | (of >= total))
     if len(bad):
-        raise DataError(f"{where}: node {bad[0]} is in graph {of[bad[0]]}, outside 0..{total - 1}; correct graph_of, or give n_graphs")
+        raise DataError(
+            f"{where}: node {bad[0]} is in graph {of[bad[0]]}, outside 0..{total - 1}; correct graph_of, or give n_graphs"
+        )
     across = np.flatnonzero(of[base.src] != of[base.dst])
     if len(across):
         src, dst = int(base.src[across[0]]), int(base.dst[across[0]])
-        raise DataError(f"{where}: edge {across[0]} joins node {src} of graph {of[src]} and node {dst} of graph {of[dst]}; "
-                        "graphs have no edges between them")
+        raise DataError(
+            f"{where}: edge {across[0]} joins node {src} of graph {of[src]} and node {dst} of graph {of[dst]}; "
+            "graphs have no edges between them"
+        )
 
 
 def _ids_in(graphs: Sequence[Graph], ids: np.ndarray | None) -> list[str] | None:
@@ -128,7 +178,11 @@ def _ids_in(graphs: Sequence[Graph], ids: np.ndarray | None) -> list[str] | None
         return None
     checked_ids = check_node_ids(ids, len(graphs), "graphs")
     names = range(len(graphs)) if checked_ids is None else checked_ids.tolist()
-    return [f"{name}:{node}" for name, graph in zip(names, graphs, strict=True) for node in graph.original_ids.tolist()]
+    return [
+        f"{name}:{node}"
+        for name, graph in zip(names, graphs, strict=True)
+        for node in graph.original_ids.tolist()
+    ]
 
 
 def _union(graphs: Sequence[Graph]) -> tuple[Graph, np.ndarray]:
@@ -139,19 +193,25 @@ def _union(graphs: Sequence[Graph]) -> tuple[Graph, np.ndarray]:
     first, kinds = np.cumsum(sizes) - sizes, [_columns(g) for g in graphs]
     for i, kind in enumerate(kinds):
         if kind != kinds[0]:
-            raise DataError(f"graph {i} has the columns {', '.join(sorted(kind))}, graph 0 {', '.join(sorted(kinds[0]))}; "
-                            "give all graphs the same")
+            raise DataError(
+                f"graph {i} has the columns {', '.join(sorted(kind))}, graph 0 {', '.join(sorted(kinds[0]))}; "
+                "give all graphs the same"
+            )
 
     def joined(field: str) -> Any:
         found = [getattr(g, field) for g in graphs]
         if found[0] is None:
             return None
         if any(map(is_column, found)):
-            raise DataError(f"whole_graphs: {field} of a graph is read from a file; give it as an array")
+            raise DataError(
+                f"whole_graphs: {field} of a graph is read from a file; give it as an array"
+            )
         for i, rows in enumerate(found):
             if rows.shape[1:] != found[0].shape[1:]:
-                raise ShapeError(f"{field} of graph {i} has rows of shape {list(rows.shape[1:])}, of graph 0 "
-                                 f"{list(found[0].shape[1:])}; give all graphs the same")
+                raise ShapeError(
+                    f"{field} of graph {i} has rows of shape {list(rows.shape[1:])}, of graph 0 "
+                    f"{list(found[0].shape[1:])}; give all graphs the same"
+                )
         if not any(map(is_sparse, found)):
             return np.concatenate(found)
         import scipy.sparse as sp
@@ -159,14 +219,28 @@ def _union(graphs: Sequence[Graph]) -> tuple[Graph, np.ndarray]:
         return sp.vstack(found, format="csr")
 
     def named(field: str) -> dict[str, np.ndarray]:
-        return {key: np.concatenate([getattr(g, field)[key] for g in graphs]) for key in getattr(graphs[0], field)}
+        return {
+            key: np.concatenate([getattr(g, field)[key] for g in graphs])
+            for key in getattr(graphs[0], field)
+        }
 
-    ends = tuple(np.concatenate([getattr(g, end) + a for g, a in zip(graphs, first, strict=True)]) for end in ("src", "dst"))
-    union = Graph(ends, int(sizes.sum()), **{field: joined(field) for field in ("x", "edge_attr", "edge_weight")},
-                  node_columns=named("node_columns"), edge_columns=named("edge_columns"), name=graphs[0].name)
+    ends = tuple(
+        np.concatenate([getattr(g, end) + a for g, a in zip(graphs, first, strict=True)])
+        for end in ("src", "dst")
+    )
+    union = Graph(
+        ends,
+        int(sizes.sum()),
+        **{field: joined(field) for field in ("x", "edge_attr", "edge_weight")},
+        node_columns=named("node_columns"),
+        edge_columns=named("edge_columns"),
+        name=graphs[0].name,
+    )
     return union, np.repeat(np.arange(len(graphs)), sizes)
 
 
 def _columns(graph: Graph) -> set[str]:
-    fields = {field for field in ("x", "edge_attr", "edge_weight") if getattr(graph, field) is not None}
+    fields = {
+        field for field in ("x", "edge_attr", "edge_weight") if getattr(graph, field) is not None
+    }
     return fields | set(graph.node_columns) | set(graph.edge_columns)

@@ -2,6 +2,7 @@
 
 What was derived from the graph that a model was trained on is applied and not computed again.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
@@ -43,29 +44,54 @@ def conformed(graph: Graph, schema: Schema, read: Collection[str]) -> Graph:
     where = f"{graph.name or 'the graph'}, unlike {schema.name}, on which the model was trained"
     fields: dict[str, Any] = {"meta": _meta(graph, schema)}
     for group, known in (("node", schema.node_columns), ("edge", schema.edge_columns)):
-        fields[f"{group}_columns"] = MappingProxyType(_columns(graph, schema, group, known, read, where))
+        fields[f"{group}_columns"] = MappingProxyType(
+            _columns(graph, schema, group, known, read, where)
+        )
     if "node.x" in read:
         fields["x"] = _features(graph, schema, where)
     if "edge.attr" in read:
         fields["edge_attr"] = _attributes(graph, schema, where)
     if "edge.weight" in read and (graph.edge_weight is not None) != schema.has_edge_weight:
-        here, remedy = ("no edge weights", "give them, or ones") if schema.has_edge_weight else ("edge weights", "drop them")
-        raise DataError(f"{where}, has {here}; {remedy}: graph.replace(edge_weight={'ones' if schema.has_edge_weight else None})")
+        here, remedy = (
+            ("no edge weights", "give them, or ones")
+            if schema.has_edge_weight
+            else ("edge weights", "drop them")
+        )
+        raise DataError(
+            f"{where}, has {here}; {remedy}: graph.replace(edge_weight={'ones' if schema.has_edge_weight else None})"
+        )
     fields |= _labels(graph, schema, where) | _edge_labels(graph, schema, where)
     changed = {name: x for name, x in fields.items() if x is not getattr(graph, name)}
     return graph.derived(**changed)
 
 
 def _meta(graph: Graph, schema: Schema) -> dict[str, Any]:
-    names = {"node_types": schema.node_types, "relations": [list(r) for r in schema.relations], "type_widths": schema.type_widths,
-             "relation_widths": schema.relation_widths}
+    names = {
+        "node_types": schema.node_types,
+        "relations": [list(r) for r in schema.relations],
+        "type_widths": schema.type_widths,
+        "relation_widths": schema.relation_widths,
+    }
     counts = {"n_types": schema.n_types, "n_relations": schema.n_relations}
-    categories = {f"{group}_categories": {name: c.categories for name, c in columns.items() if c.categories}
-                  for group, columns in (("node", schema.node_columns), ("edge", schema.edge_columns))}
-    return {**graph.meta, **{key: x for key, x in {**names, **counts, **categories}.items() if x}, **schema.meta}
+    categories = {
+        f"{group}_categories": {name: c.categories for name, c in columns.items() if c.categories}
+        for group, columns in (("node", schema.node_columns), ("edge", schema.edge_columns))
+    }
+    return {
+        **graph.meta,
+        **{key: x for key, x in {**names, **counts, **categories}.items() if x},
+        **schema.meta,
+    }
 
 
-def _columns(graph: Graph, schema: Schema, group: str, known: dict[str, Column], read: Collection[str], where: str) -> dict[str, Any]:
+def _columns(
+    graph: Graph,
+    schema: Schema,
+    group: str,
+    known: dict[str, Column],
+    read: Collection[str],
+    where: str,
+) -> dict[str, Any]:
     """The named columns, those with codes of names in the codes of the schema."""
     given = graph.node_columns if group == "node" else graph.edge_columns
     found = dict(given)
@@ -73,13 +99,19 @@ def _columns(graph: Graph, schema: Schema, group: str, known: dict[str, Column],
         if f"{group}.{name}" not in read:
             continue
         if name not in given:
-            raise DataError(f"{where}, has no {group} column {name!r}, which the model reads as {wanted.text}; it has "
-                            f"{', '.join(given) or 'none'}; add it {ADDED.format(f'{group}_columns')}")
+            raise DataError(
+                f"{where}, has no {group} column {name!r}, which the model reads as {wanted.text}; it has "
+                f"{', '.join(given) or 'none'}; add it {ADDED.format(f'{group}_columns')}"
+            )
         x = given[name]
-        form = Column(whole=x.dtype.kind == "i", width=0 if x.ndim == 1 else int(x.shape[1]), categories=[])
+        form = Column(
+            whole=x.dtype.kind == "i", width=0 if x.ndim == 1 else int(x.shape[1]), categories=[]
+        )
         if (form.whole, form.width) != (wanted.whole, wanted.width):
-            raise DataError(f"{where}, has {form.text} of {x.dtype} in the {group} column {name!r}; expected {wanted.text}; convert the "
-                            "column")
+            raise DataError(
+                f"{where}, has {form.text} of {x.dtype} in the {group} column {name!r}; expected {wanted.text}; convert the "
+                "column"
+            )
         _check_unit(group, name, wanted.unit, unit_of(graph, group, name), where)
         found[name] = _codes(graph, schema, group, name, wanted, where)
     return found
@@ -93,21 +125,34 @@ def _check_unit(group: str, name: str, wanted: str, unit: str, where: str) -> No
     """
     if wanted and unit and wanted != unit:
         word = next(word for word, of_word in TIME_UNITS.items() if of_word == wanted)
-        raise DataError(f"{where}, has times in {unit} in the {group} column {name!r}; expected {wanted}: import its table with --types "
-                        f"{name}:{word}, or import both tables with one type and train again")
+        raise DataError(
+            f"{where}, has times in {unit} in the {group} column {name!r}; expected {wanted}: import its table with --types "
+            f"{name}:{word}, or import both tables with one type and train again"
+        )
 
 
 def _codes(graph: Graph, schema: Schema, group: str, name: str, wanted: Column, where: str) -> Any:
     """A column in the codes of the schema."""
     x = (graph.node_columns if group == "node" else graph.edge_columns)[name]
     if (group, name) == ("node", TYPE):
-        return _translated(x, graph.node_types, schema.node_types, f"{where}, has nodes of the type", schema.n_types)
+        return _translated(
+            x,
+            graph.node_types,
+            schema.node_types,
+            f"{where}, has nodes of the type",
+            schema.n_types,
+        )
     if (group, name) == ("edge", RELATION) and not wanted.categories:
-        own, names = (of.relations or meta.get("relation_names", ()) for of, meta in ((graph, graph.meta), (schema, schema.meta)))
+        own, names = (
+            of.relations or meta.get("relation_names", ())
+            for of, meta in ((graph, graph.meta), (schema, schema.meta))
+        )
         return _translated(x, own, names, f"{where}, has edges of the relation", schema.n_relations)
     if wanted.categories:
         what = f"{where}, has in the {group} column {name!r} the value"
-        return _translated(x, graph.categories(group, name), wanted.categories, what, len(wanted.categories))
+        return _translated(
+            x, graph.categories(group, name), wanted.categories, what, len(wanted.categories)
+        )
     return x
 
 
@@ -132,12 +177,18 @@ def _translated(codes: Any, own: Sequence[Any], wanted: Sequence[Any], what: str
         return codes
     occurring = np.unique(np.asarray(codes))
     occurring = occurring[occurring >= 0]
-    unknown = occurring[(occurring >= len(table)) | (table[np.minimum(occurring, len(table) - 1)] < 0)] if len(table) else occurring
+    unknown = (
+        occurring[(occurring >= len(table)) | (table[np.minimum(occurring, len(table) - 1)] < 0)]
+        if len(table)
+        else occurring
+    )
     if len(unknown):
         code = int(unknown[0])
         shown = repr(own[code]) if code < len(own) else f"with code {code}"
         known = listed([str(name) for name in wanted]) or f"the codes 0 to {n - 1}"
-        raise DataError(f"{what} {shown}, which the model does not know; it knows {known}; leave such rows out, or train with them")
+        raise DataError(
+            f"{what} {shown}, which the model does not know; it knows {known}; leave such rows out, or train with them"
+        )
     if not named:
         return codes
 
@@ -151,19 +202,35 @@ def _features(graph: Graph, schema: Schema, where: str) -> Any:
     """x with the columns of each type where the model expects them, and in its scale."""
     wanted = schema.n_features - len(schema.meta.get("structural_scale", ()))
     x, own, scale = graph.x, Scale.of(graph.meta, "x"), schema.scale("x")
-    kind = _types(graph, schema, where) if any(s is not None and s.widths for s in (own, scale)) else None
+    kind = (
+        _types(graph, schema, where)
+        if any(s is not None and s.widths for s in (own, scale))
+        else None
+    )
     if own is not None and list(graph.node_types) != schema.node_types:
         # its columns are in the order of its own types
         x, own = rescaled(x, own, None, graph.node_columns[TYPE] if own.widths else None), None
     x, own = _one_hot(x, own, graph.meta.get("one_hot"), schema.meta.get("one_hot"), where)
-    x = _blocks(x, graph.node_types, type_widths(graph), schema.node_types, schema.type_widths, "x of type", where)
+    x = _blocks(
+        x,
+        graph.node_types,
+        type_widths(graph),
+        schema.node_types,
+        schema.type_widths,
+        "x of type",
+        where,
+    )
     width = 0 if x is None else int(x.shape[1])
     if width != wanted:
-        raise DataError(f"{where}, has {width or 'no'} node features in x; expected {wanted}; give the same columns in the same order")
+        raise DataError(
+            f"{where}, has {width or 'no'} node features in x; expected {wanted}; give the same columns in the same order"
+        )
     return None if x is None else rescaled(x, own, scale, kind)
 
 
-def _one_hot(x: Any, own: Scale | None, names: Any, wanted: Any, where: str) -> tuple[Any, Scale | None]:
+def _one_hot(
+    x: Any, own: Scale | None, names: Any, wanted: Any, where: str
+) -> tuple[Any, Scale | None]:
     """x with the one-hot columns of the names that the model expects, in their order, and its scale.
 
     Args:
@@ -179,28 +246,40 @@ def _one_hot(x: Any, own: Scale | None, names: Any, wanted: Any, where: str) -> 
     if x is None or names is None or wanted is None or names == wanted:
         return x, own
     if list(names) != list(wanted):
-        raise DataError(f"{where}, has one-hot features of {', '.join(names)}; expected {', '.join(wanted)}; give the same columns in the "
-                        "same order")
+        raise DataError(
+            f"{where}, has one-hot features of {', '.join(names)}; expected {', '.join(wanted)}; give the same columns in the "
+            "same order"
+        )
     begin = x.shape[1] - sum(map(len, names.values()))
     columns = list(range(begin))
     for column, own_names in names.items():
         unknown = [name for name in own_names if name not in wanted[column]]
         if unknown:
-            raise DataError(f"{where}, has in the one-hot column {column!r} the value {unknown[0]!r}, which the model does not "
-                            f"know; it knows {listed(wanted[column])}; leave such rows out, or train with them")
+            raise DataError(
+                f"{where}, has in the one-hot column {column!r} the value {unknown[0]!r}, which the model does not "
+                f"know; it knows {listed(wanted[column])}; leave such rows out, or train with them"
+            )
         at = {name: begin + k for k, name in enumerate(own_names)}
         columns += [at.get(name, -1) for name in wanted[column]]
         begin += len(own_names)
     order = np.array(columns, np.int64)
-    scale = None if own is None else Scale(np.where(order < 0, 0, own.mean[order]), np.where(order < 0, 1, own.deviation[order]))
+    scale = (
+        None
+        if own is None
+        else Scale(
+            np.where(order < 0, 0, own.mean[order]), np.where(order < 0, 1, own.deviation[order])
+        )
+    )
     return picked(x, order), scale
 
 
 def _types(graph: Graph, schema: Schema, where: str) -> np.ndarray:
     """Type of each node in the codes of the schema; a type that it does not have gets a code behind them."""
     if TYPE not in graph.node_columns:
-        raise DataError(f"{where}, has no types of nodes, but the features of each type have a scale of their own; give the types of "
-                        f"nodes {ADDED.format('node_columns')} {TYPE!r}, or the graph as dicts by type")
+        raise DataError(
+            f"{where}, has no types of nodes, but the features of each type have a scale of their own; give the types of "
+            f"nodes {ADDED.format('node_columns')} {TYPE!r}, or the graph as dicts by type"
+        )
     codes, own = np.asarray(graph.node_columns[TYPE]), list(graph.node_types)
     if not own or not schema.node_types or own == schema.node_types[: len(own)]:
         return codes
@@ -211,34 +290,64 @@ def _types(graph: Graph, schema: Schema, where: str) -> np.ndarray:
 def _attributes(graph: Graph, schema: Schema, where: str) -> Any:
     """edge_attr with the columns of each relation where the model expects them, and in its scale."""
     x, own, scale = graph.edge_attr, Scale.of(graph.meta, "edge_attr"), schema.scale("edge_attr")
-    kind = _relations(graph, schema, where) if any(s is not None and s.widths for s in (own, scale)) else None
+    kind = (
+        _relations(graph, schema, where)
+        if any(s is not None and s.widths for s in (own, scale))
+        else None
+    )
     if own is not None and list(graph.relations) != schema.relations:
         # its columns are in the order of its own relations
-        codes = relation_of_columns(graph.edge_columns[RELATION], graph.n_relations, len(own.widths)) if own.widths else None
+        codes = (
+            relation_of_columns(graph.edge_columns[RELATION], graph.n_relations, len(own.widths))
+            if own.widths
+            else None
+        )
         x, own = rescaled(x, own, None, codes), None
-    x = _blocks(x, graph.relations, graph.meta.get("relation_widths", []), schema.relations, schema.relation_widths,
-                "edge_attr of relation", where)
+    x = _blocks(
+        x,
+        graph.relations,
+        graph.meta.get("relation_widths", []),
+        schema.relations,
+        schema.relation_widths,
+        "edge_attr of relation",
+        where,
+    )
     width = 0 if x is None else int(x.shape[1])
     if width != schema.n_edge_features:
-        raise DataError(f"{where}, has {width or 'no'} edge attributes in edge_attr; expected {schema.n_edge_features}; give the same "
-                        "columns in the same order")
+        raise DataError(
+            f"{where}, has {width or 'no'} edge attributes in edge_attr; expected {schema.n_edge_features}; give the same "
+            "columns in the same order"
+        )
     return None if x is None else rescaled(x, own, scale, kind, EDGES)
 
 
 def _relations(graph: Graph, schema: Schema, where: str) -> np.ndarray:
     """For each edge the relation that has its columns, in the codes of the schema; one that it does not have gets a code behind them."""
     if RELATION not in graph.edge_columns:
-        raise DataError(f"{where}, has no relations, but the attributes of each relation have a scale of their own; give the relations of "
-                        f"edges {ADDED.format('edge_columns')} {RELATION!r}, or the graph as dicts by relation")
-    codes, own, widths = np.asarray(graph.edge_columns[RELATION]), list(graph.relations), schema.relation_widths
+        raise DataError(
+            f"{where}, has no relations, but the attributes of each relation have a scale of their own; give the relations of "
+            f"edges {ADDED.format('edge_columns')} {RELATION!r}, or the graph as dicts by relation"
+        )
+    codes, own, widths = (
+        np.asarray(graph.edge_columns[RELATION]),
+        list(graph.relations),
+        schema.relation_widths,
+    )
     if own and schema.relations and own != schema.relations[: len(own)]:
         number = {name: code for code, name in enumerate(schema.relations)}
         codes = np.array([number.get(name, len(number)) for name in own])[codes]
     return relation_of_columns(codes, schema.n_relations, len(widths)) if widths else codes
 
 
-def _blocks(x: Any, own: Sequence[Any], own_widths: Sequence[int], wanted: Sequence[Any], widths: Sequence[int], what: str,
-            where: str) -> Any:
+def _blocks(
+    x: Any,
+    own: Sequence[Any],
+    own_widths: Sequence[int],
+    wanted: Sequence[Any],
+    widths: Sequence[int],
+    what: str,
+    where: str,
+) -> Any:
     """Columns of types side by side, in the order that the model expects."""
     # inverse relations follow those whose columns they have
     own, wanted = list(own)[: len(own_widths)], list(wanted)[: len(widths)]
@@ -248,27 +357,37 @@ def _blocks(x: Any, own: Sequence[Any], own_widths: Sequence[int], wanted: Seque
     width_of = dict(zip(own, own_widths, strict=True))
     for name, width in zip(wanted, widths, strict=True):
         if width_of.get(name, 0) not in (0, width):
-            raise DataError(f"{where}, has {width_of[name]} columns in {what} {name!r}; expected {width}; give the same columns in "
-                            "the same order")
+            raise DataError(
+                f"{where}, has {width_of[name]} columns in {what} {name!r}; expected {width}; give the same columns in "
+                "the same order"
+            )
         taken += [at[name] + k for k in range(width)] if width_of.get(name, 0) else [-1] * width
     if isinstance(x, TypedRows) and len(wanted) < MOST_TYPES:
         return _reordered(x, own, wanted, widths)
     import scipy.sparse as sp
 
     # a last column of zeros, for types that the graph does not have
-    padded = sp.hstack([x.tocsr(), sp.csr_array((x.shape[0], 1), dtype=x.dtype)], format="csc") if is_sparse(x) else \
-        np.concatenate((np.asarray(x), np.zeros((x.shape[0], 1), x.dtype)), axis=1)
+    padded = (
+        sp.hstack([x.tocsr(), sp.csr_array((x.shape[0], 1), dtype=x.dtype)], format="csc")
+        if is_sparse(x)
+        else np.concatenate((np.asarray(x), np.zeros((x.shape[0], 1), x.dtype)), axis=1)
+    )
     found = padded[:, taken]
     return sp.csr_array(found) if is_sparse(found) else frozen(np.ascontiguousarray(found))
 
 
-def _reordered(x: TypedRows, own: Sequence[Any], wanted: Sequence[Any], widths: Sequence[int]) -> TypedRows:
+def _reordered(
+    x: TypedRows, own: Sequence[Any], wanted: Sequence[Any], widths: Sequence[int]
+) -> TypedRows:
     """Rows with the types in another order; those of types that are not wanted have no columns."""
     number = {name: code for code, name in enumerate(wanted)}
     kind = np.array([number.get(name, len(wanted)) for name in own], KIND)[x.kind]
     given = {name: block for name, block in zip(own, x.blocks, strict=True) if block.shape[1]}
     count = np.bincount(kind, minlength=len(wanted) + 1)
-    blocks = [given.get(name, np.zeros((n, width), x.dtype)) for name, width, n in zip(wanted, widths, count, strict=False)]
+    blocks = [
+        given.get(name, np.zeros((n, width), x.dtype))
+        for name, width, n in zip(wanted, widths, count, strict=False)
+    ]
     return TypedRows(kind, [*blocks, *([np.zeros((count[-1], 0), x.dtype)] if count[-1] else [])])
 
 
@@ -280,16 +399,26 @@ def _labels(graph: Graph, schema: Schema, where: str) -> dict[str, Any]:
     one = schema.label_kind == "classes"
     form = {"n_classes": schema.n_classes, "multilabel": schema.label_kind == "multilabel"}
     if graph.y is None:
-        unknown = np.broadcast_to(np.int64(-1), (n,)) if one else np.broadcast_to(np.float32(np.nan), (n, classes))
+        unknown = (
+            np.broadcast_to(np.int64(-1), (n,))
+            if one
+            else np.broadcast_to(np.float32(np.nan), (n, classes))
+        )
         return {"y": unknown, "train": None, "val": None, "test": None, **form}
     y = graph.y
     names = schema.meta.get("class_names", ())
-    if graph.label_kind == schema.label_kind == "multilabel" and graph.class_names and len(names) == classes:
+    if (
+        graph.label_kind == schema.label_kind == "multilabel"
+        and graph.class_names
+        and len(names) == classes
+    ):
         y = _label_columns(y, graph.class_names, names, f"{where}, has nodes with the label")
     if graph.label_kind != schema.label_kind or (not one and y.shape[1] != classes):
         width = "" if graph.y.ndim == 1 else f" with {graph.y.shape[1]} columns"
-        raise DataError(f"{where}, has labels of kind {graph.label_kind}{width}; expected {schema.label_kind}, {classes}; give such "
-                        "labels, or drop them to predict without: graph.replace(y=None)")
+        raise DataError(
+            f"{where}, has labels of kind {graph.label_kind}{width}; expected {schema.label_kind}, {classes}; give such "
+            "labels, or drop them to predict without: graph.replace(y=None)"
+        )
     if one:
         y = _translated(y, graph.class_names, names, f"{where}, has nodes of the class", classes)
     masks = (graph.train, graph.val, graph.test)
@@ -298,7 +427,9 @@ def _labels(graph: Graph, schema: Schema, where: str) -> dict[str, Any]:
     return {"y": y, "test": y >= 0 if one else ~np.isnan(np.asarray(y)).all(axis=1), **form}
 
 
-def _label_columns(y: np.ndarray, own: Sequence[str], wanted: Sequence[str], what: str) -> np.ndarray:
+def _label_columns(
+    y: np.ndarray, own: Sequence[str], wanted: Sequence[str], what: str
+) -> np.ndarray:
     """Several labels a node, [n, len(wanted)], in another order; no node has a label that the graph does not name.
 
     Raises:
@@ -310,10 +441,14 @@ def _label_columns(y: np.ndarray, own: Sequence[str], wanted: Sequence[str], wha
     known = np.asarray(y)
     for name in sorted(at.keys() - set(wanted)):
         if (known[:, at[name]] == 1).any():
-            raise DataError(f"{what} {name!r}, which the model does not know; it knows "
-                            f"{listed(list(wanted))}; leave the label out, or train with it")
+            raise DataError(
+                f"{what} {name!r}, which the model does not know; it knows "
+                f"{listed(list(wanted))}; leave the label out, or train with it"
+            )
     unnamed = np.where(np.isnan(known).all(axis=1), np.float32(np.nan), np.float32(0))
-    return frozen(np.stack([known[:, at[name]] if name in at else unnamed for name in wanted], axis=1))
+    return frozen(
+        np.stack([known[:, at[name]] if name in at else unnamed for name in wanted], axis=1)
+    )
 
 
 def _edge_labels(graph: Graph, schema: Schema, where: str) -> dict[str, Any]:
@@ -323,10 +458,17 @@ def _edge_labels(graph: Graph, schema: Schema, where: str) -> dict[str, Any]:
         return {}
     shape = (graph.n_edges, width) if width else (graph.n_edges,)
     if graph.edge_y is None:
-        return {"edge_y": np.broadcast_to(np.float32(np.nan), shape), "edge_train": None, "edge_val": None, "edge_test": None}
+        return {
+            "edge_y": np.broadcast_to(np.float32(np.nan), shape),
+            "edge_train": None,
+            "edge_val": None,
+            "edge_test": None,
+        }
     if graph.edge_y.shape != shape:
-        raise DataError(f"{where}, has edge targets of shape {list(graph.edge_y.shape)}; expected {list(shape)}; give such targets, "
-                        "or drop them to predict without: graph.replace(edge_y=None)")
+        raise DataError(
+            f"{where}, has edge targets of shape {list(graph.edge_y.shape)}; expected {list(shape)}; give such targets, "
+            "or drop them to predict without: graph.replace(edge_y=None)"
+        )
     if any(mask is not None for mask in (graph.edge_train, graph.edge_val, graph.edge_test)):
         return {}
     known = ~np.isnan(np.asarray(graph.edge_y))

@@ -1,4 +1,5 @@
 """The nodes of a training graph that learned features of their own, and where they are in other graphs."""
+
 from __future__ import annotations
 
 from hashlib import blake2b
@@ -35,7 +36,11 @@ class LearnedNodes(BaseModel):
         nodes = _nodes(graph, type)
         begins = np.flatnonzero(np.diff(nodes, prepend=-2) != 1)
         ends = np.append(begins[1:], len(nodes)) - 1
-        runs = [(int(a), int(b) + 1) for a, b in zip(nodes[begins], nodes[ends], strict=True)] if len(nodes) else []
+        runs = (
+            [(int(a), int(b) + 1) for a, b in zip(nodes[begins], nodes[ends], strict=True)]
+            if len(nodes)
+            else []
+        )
         return cls(type=type, runs=runs, ids=_hash(_identities(graph, nodes)))
 
     def check(self, graph: Graph, trained_on: str) -> None:
@@ -51,16 +56,27 @@ class LearnedNodes(BaseModel):
         ids, n = _identities(graph, _nodes(graph, self.type)), sum(b - a for a, b in self.runs)
         if len(ids) == n and _hash(ids) == self.ids:
             return
-        of, option = f" of the type {self.type!r}" if self.type else "", "--embedding-types" if self.type else "--embedding"
+        of, option = (
+            f" of the type {self.type!r}" if self.type else "",
+            "--embedding-types" if self.type else "--embedding",
+        )
         if len(ids) > n and _hash(ids[:n]) == self.ids:
             name = "number" if self.type and graph.node_ids is None else "node"
             more = f" and {len(ids) - n - 1:,} more" if len(ids) > n + 1 else ""
-            what, remedy = f"{name} {ids[n].item()!r}{more}{of}", f"leave {'it' if not more else 'them'} out, or train again with "
+            what, remedy = (
+                f"{name} {ids[n].item()!r}{more}{of}",
+                f"leave {'it' if not more else 'them'} out, or train again with ",
+            )
             remedy += "the new nodes"
         else:
-            what, remedy = f"other nodes{of}", f"give the {n:,} nodes{of} it was trained on, in their order"
-        raise DataError(f"{graph.name or 'the graph'} has {what}, for which the training on {trained_on} learned no features ({option}); "
-                        f"{remedy}, or train a model that reads features")
+            what, remedy = (
+                f"other nodes{of}",
+                f"give the {n:,} nodes{of} it was trained on, in their order",
+            )
+        raise DataError(
+            f"{graph.name or 'the graph'} has {what}, for which the training on {trained_on} learned no features ({option}); "
+            f"{remedy}, or train a model that reads features"
+        )
 
     def rows(self, graph: Graph, nodes: np.ndarray) -> np.ndarray:
         """The numbers in the training graph of some of these nodes of another graph, for which ``check`` passes.
@@ -85,7 +101,9 @@ def _nodes(graph: Graph, type: str) -> np.ndarray:
 
 
 def _identities(graph: Graph, nodes: np.ndarray) -> np.ndarray:
-    return np.arange(len(nodes)) if graph.node_ids is None else np.asarray(graph.original_ids)[nodes]
+    return (
+        np.arange(len(nodes)) if graph.node_ids is None else np.asarray(graph.original_ids)[nodes]
+    )
 
 
 def _hash(ids: np.ndarray) -> str:

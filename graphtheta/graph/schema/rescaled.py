@@ -1,4 +1,5 @@
 """Values in the scale of another graph, those in files computed when they are read."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -77,6 +78,7 @@ def picked(x: Any, columns: np.ndarray) -> Any:
         x: The features, [n, d] in any form.
         columns: Number of each column, [k]; -1 for one of zeros.
     """
+
     def change(values: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         return np.where(columns < 0, np.float32(0), values[:, columns])
 
@@ -85,7 +87,13 @@ def picked(x: Any, columns: np.ndarray) -> Any:
     return frozen(change(x.toarray() if is_sparse(x) else x))
 
 
-def rescaled(x: Any, own: Scale | None, wanted: Scale | None, kind: np.ndarray | None = None, of: tuple[str, str, str, str] = NODES) -> Any:
+def rescaled(
+    x: Any,
+    own: Scale | None,
+    wanted: Scale | None,
+    kind: np.ndarray | None = None,
+    of: tuple[str, str, str, str] = NODES,
+) -> Any:
     """Values in another scale; as they are if it is the same.
 
     Args:
@@ -110,17 +118,32 @@ def rescaled(x: Any, own: Scale | None, wanted: Scale | None, kind: np.ndarray |
         return _of_types(x, own, wanted)
     if is_column(x) or in_files(x):
         return Rescaled(x, change)
-    if own is None and wanted is not None and wanted.widths and kind is not None and not isinstance(x, TypedRows):
+    if (
+        own is None
+        and wanted is not None
+        and wanted.widths
+        and kind is not None
+        and not isinstance(x, TypedRows)
+    ):
         # rows of a type that the scale does not have have no columns
         widths = [*wanted.widths, *([0] if kind.max(initial=0) >= len(wanted.widths) else [])]
-        parts, blocks = [*wanted.parts, Scale(np.zeros(0), np.zeros(0))], blocks_of(x, kind, widths, "the graph", of)
-        return of_blocks(kind, [part.scaled(block) for part, block in zip(parts, blocks, strict=False)], dense=not is_sparse(x))
+        parts, blocks = (
+            [*wanted.parts, Scale(np.zeros(0), np.zeros(0))],
+            blocks_of(x, kind, widths, "the graph", of),
+        )
+        return of_blocks(
+            kind,
+            [part.scaled(block) for part, block in zip(parts, blocks, strict=False)],
+            dense=not is_sparse(x),
+        )
     return frozen(change(x.toarray() if is_sparse(x) else x, None))
 
 
 def _of_types(x: TypedRows, own: Scale | None, wanted: Scale | None) -> TypedRows:
     """Rows of types in another scale of types; those in files are scaled when they are read."""
-    scales = [[None] * len(x.blocks) if scale is None else [*scale.parts, None] for scale in (own, wanted)]
+    scales = [
+        [None] * len(x.blocks) if scale is None else [*scale.parts, None] for scale in (own, wanted)
+    ]
 
     def changed(block: Any, before: Scale | None, after: Scale | None) -> Any:
         def change(rows: np.ndarray) -> np.ndarray:

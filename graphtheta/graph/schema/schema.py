@@ -1,4 +1,5 @@
 """The schema of a graph: what a model that was trained on it expects of other graphs."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -11,7 +12,14 @@ from graphtheta.graph.data.scale import Scale
 from graphtheta.graph.schema.learned import LearnedNodes
 
 # entries of ``meta`` that a graph in this form has too
-KEPT = ("class_names", "one_hot", "feature_scale", "edge_attr_scale", "structural_scale", "relation_names")
+KEPT = (
+    "class_names",
+    "one_hot",
+    "feature_scale",
+    "edge_attr_scale",
+    "structural_scale",
+    "relation_names",
+)
 
 
 class Column(BaseModel):
@@ -88,14 +96,29 @@ class Schema(BaseModel):
         """
         several = graph.label_kind in ("multilabel", "regression") and graph.y is not None
         return cls(
-            name=graph.name or "the graph", n_features=graph.n_features, n_edge_features=graph.n_edge_features,
-            has_edge_weight=graph.edge_weight is not None, node_columns=_columns(graph, "node"), edge_columns=_columns(graph, "edge"),
-            node_types=list(graph.node_types), relations=list(graph.relations), n_types=graph.n_types, n_relations=graph.n_relations,
-            type_widths=graph.meta.get("type_widths", []), relation_widths=graph.meta.get("relation_widths", []),
-            label_kind=graph.label_kind, n_classes=graph.y.shape[1] if several and graph.y is not None else graph.n_classes,
-            edge_label_width=-1 if graph.edge_y is None else 0 if graph.edge_y.ndim == 1 else graph.edge_y.shape[1],
-            meta={key: graph.meta[key] for key in KEPT if key in graph.meta}, n_nodes=graph.n_nodes,
-            learned={name: LearnedNodes.of(graph, type) for name, type in (learned or {}).items()})
+            name=graph.name or "the graph",
+            n_features=graph.n_features,
+            n_edge_features=graph.n_edge_features,
+            has_edge_weight=graph.edge_weight is not None,
+            node_columns=_columns(graph, "node"),
+            edge_columns=_columns(graph, "edge"),
+            node_types=list(graph.node_types),
+            relations=list(graph.relations),
+            n_types=graph.n_types,
+            n_relations=graph.n_relations,
+            type_widths=graph.meta.get("type_widths", []),
+            relation_widths=graph.meta.get("relation_widths", []),
+            label_kind=graph.label_kind,
+            n_classes=graph.y.shape[1] if several and graph.y is not None else graph.n_classes,
+            edge_label_width=-1
+            if graph.edge_y is None
+            else 0
+            if graph.edge_y.ndim == 1
+            else graph.edge_y.shape[1],
+            meta={key: graph.meta[key] for key in KEPT if key in graph.meta},
+            n_nodes=graph.n_nodes,
+            learned={name: LearnedNodes.of(graph, type) for name, type in (learned or {}).items()},
+        )
 
     def scale(self, field: str) -> Scale | None:
         """Means and deviations of a field; None if its values are as they were given."""
@@ -104,5 +127,12 @@ class Schema(BaseModel):
 
 def _columns(graph: Graph, group: str) -> dict[str, Column]:
     columns = graph.node_columns if group == "node" else graph.edge_columns
-    return {name: Column(whole=x.dtype.kind == "i", width=0 if x.ndim == 1 else int(x.shape[1]),
-                         categories=list(graph.categories(group, name)), unit=unit_of(graph, group, name)) for name, x in columns.items()}
+    return {
+        name: Column(
+            whole=x.dtype.kind == "i",
+            width=0 if x.ndim == 1 else int(x.shape[1]),
+            categories=list(graph.categories(group, name)),
+            unit=unit_of(graph, group, name),
+        )
+        for name, x in columns.items()
+    }

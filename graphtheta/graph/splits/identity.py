@@ -1,4 +1,5 @@
 """Numbers of nodes for the draws of splits, which stay the same when nodes are appended or come in another order."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -31,7 +32,7 @@ def identities(graph: Graph) -> Callable[[np.ndarray], np.ndarray]:
     if ids.dtype.kind != "U":
         return lambda rows: np.asarray(ids[rows]).astype(np.int64)
     ranges = range(0, graph.n_nodes, CHUNK)
-    hashes = [hash_of_texts(np.asarray(ids[a: a + CHUNK])) for a in ranges]
+    hashes = [hash_of_texts(np.asarray(ids[a : a + CHUNK])) for a in ranges]
     return np.concatenate([np.zeros(0, np.int64), *hashes]).__getitem__
 
 
@@ -49,8 +50,13 @@ def hash_of_texts(texts: np.ndarray) -> np.ndarray:
 
 def _in_type(graph: Graph) -> np.ndarray:
     """The identity of each node of a graph with types, [n_nodes] int64."""
-    codes, kinds, counts = np.unique(np.asarray(graph.node_columns[TYPE]), return_inverse=True, return_counts=True)
-    names = [graph.node_types[code] if 0 <= code < len(graph.node_types) else str(code) for code in codes.tolist()]
+    codes, kinds, counts = np.unique(
+        np.asarray(graph.node_columns[TYPE]), return_inverse=True, return_counts=True
+    )
+    names = [
+        graph.node_types[code] if 0 <= code < len(graph.node_types) else str(code)
+        for code in codes.tolist()
+    ]
     of_types = hash_of_texts(np.array(names, str)).view(np.uint64)
     order = np.argsort(kinds, kind="stable")
     number = np.empty(len(kinds), np.int64)

@@ -3,6 +3,7 @@
 The part of an edge is a hash of the seed and the original ids of its ends, so that all ranks agree,
 and an edge keeps its part in a graph that has grown.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -70,8 +71,9 @@ def link_split(graph: Graph, val: float = 0.05, test: float = 0.1, *, seed: int 
     return LinkSplit(message, held[0], held[1], int((part == DROPPED).sum()))
 
 
-def link_parts(graph: Graph, val: float = 0.05, test: float = 0.1, seed: int = 0,
-               relation: int | None = None) -> Callable[[int, int], np.ndarray]:
+def link_parts(
+    graph: Graph, val: float = 0.05, test: float = 0.1, seed: int = 0, relation: int | None = None
+) -> Callable[[int, int], np.ndarray]:
     """The parts of edges; see ``link_split``. With edge masks or a relation, keys of all held-out edges are in memory.
 
     Args:
@@ -89,8 +91,10 @@ def link_parts(graph: Graph, val: float = 0.05, test: float = 0.1, seed: int = 0
     """
     check_shares(val, test)
     if graph.n_splits > 1:
-        raise DataError(f"{graph.name}: the graph has {graph.n_splits} splits; choose one with "
-                        "graphtheta.graph.splits.several.choose_split")
+        raise DataError(
+            f"{graph.name}: the graph has {graph.n_splits} splits; choose one with "
+            "graphtheta.graph.splits.several.choose_split"
+        )
     number_of = identities(graph)
     draws = key(seed, Purpose.SPLIT, LINK)
     masks = [mask for mask in (graph.edge_val, graph.edge_test) if mask is not None]
@@ -132,11 +136,15 @@ def message_graph(graph: Graph, part_of: Callable[[int, int], np.ndarray]) -> Gr
         DataError: There are none.
     """
     if not graph.n_edges:
-        raise DataError(f"{graph.name} has no edges; links are predicted from other links, so give a graph with edges")
+        raise DataError(
+            f"{graph.name} has no edges; links are predicted from other links, so give a graph with edges"
+        )
     message = keep_where(graph, lambda begin, end: part_of(begin, end) == MESSAGE)[0]
     if not message.n_edges:
-        raise DataError(f"{graph.name}: all {graph.n_edges} edges are held out, or join the same nodes as held-out ones, and none is left "
-                        "for message passing; hold out fewer by the masks edge_val and edge_test")
+        raise DataError(
+            f"{graph.name}: all {graph.n_edges} edges are held out, or join the same nodes as held-out ones, and none is left "
+            "for message passing; hold out fewer by the masks edge_val and edge_test"
+        )
     return message.derived(**dict.fromkeys(EDGE_MASKS))
 
 

@@ -3,6 +3,7 @@
 Every choice is a hash of the seed and of the row number, or of the original id of a node, so that
 all ranks agree and the order of calls does not matter.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -20,8 +21,15 @@ CLASS, FRACTION, REST, LINK, REGION = range(5)
 Masks = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def class_split(y: np.ndarray, train_per_class: int = 20, val_per_class: int = 30, *, n_val: int | None = None,
-                n_test: int | None = None, seed: int = 0) -> Masks:
+def class_split(
+    y: np.ndarray,
+    train_per_class: int = 20,
+    val_per_class: int = 30,
+    *,
+    n_val: int | None = None,
+    n_test: int | None = None,
+    seed: int = 0,
+) -> Masks:
     """Equally many random training nodes of each class.
 
     Args:
@@ -42,10 +50,12 @@ def class_split(y: np.ndarray, train_per_class: int = 20, val_per_class: int = 3
     """
     y = np.asarray(y)
     if y.ndim != 1 or y.dtype.kind not in "iu":
-        raise DataError(f"a split by class needs one integer class per node, got {y.dtype}{list(y.shape)}; use split=\"fraction\"")
+        raise DataError(
+            f'a split by class needs one integer class per node, got {y.dtype}{list(y.shape)}; use split="fraction"'
+        )
     nodes = np.arange(len(y))
     order = np.lexsort((nodes, bits(key(seed, Purpose.SPLIT, CLASS), nodes), y))
-    order = order[np.searchsorted(y[order], 0):]
+    order = order[np.searchsorted(y[order], 0) :]
     first = np.searchsorted(y[order], y[order])
     position = np.empty(len(y), np.int64)
     position[order] = np.arange(len(order)) - first
@@ -54,9 +64,11 @@ def class_split(y: np.ndarray, train_per_class: int = 20, val_per_class: int = 3
     sizes = np.bincount(y[labelled])
     small = np.flatnonzero((sizes > 0) & (sizes < train_per_class + of_class))
     if len(small):
-        raise DataError(f"class {int(small[0])} has {int(sizes[small[0]])} labelled nodes, but the split needs {train_per_class} "
-                        f"training and {of_class} validation nodes of each class; lower train_per_class "
-                        "and val_per_class or use split=\"fraction\"")
+        raise DataError(
+            f"class {int(small[0])} has {int(sizes[small[0]])} labelled nodes, but the split needs {train_per_class} "
+            f"training and {of_class} validation nodes of each class; lower train_per_class "
+            'and val_per_class or use split="fraction"'
+        )
     train = labelled & (position < train_per_class)
     val = labelled & ~train & (position < train_per_class + of_class)
     rest = labelled & ~train & ~val
@@ -69,14 +81,23 @@ def take(rest: np.ndarray, n: int, seed: int, what: str) -> tuple[np.ndarray, np
     """Move n random rows out of a mask: (taken, left)."""
     rows = np.flatnonzero(rest)
     if len(rows) < n:
-        raise DataError(f"the split needs {n} {what} nodes, but only {len(rows)} are left; lower the number")
+        raise DataError(
+            f"the split needs {n} {what} nodes, but only {len(rows)} are left; lower the number"
+        )
     taken = np.zeros_like(rest)
     taken[rows[np.lexsort((rows, bits(key(seed, Purpose.SPLIT, REST), rows)))[:n]]] = True
     return taken, rest & ~taken
 
 
-def fraction_split(n: int, train: float = 0.6, val: float = 0.2, *, labelled: np.ndarray | None = None, seed: int = 0,
-                   ids: np.ndarray | None = None) -> Masks:
+def fraction_split(
+    n: int,
+    train: float = 0.6,
+    val: float = 0.2,
+    *,
+    labelled: np.ndarray | None = None,
+    seed: int = 0,
+    ids: np.ndarray | None = None,
+) -> Masks:
     """Assign each row independently to training, validation or test.
 
     Args:
@@ -101,7 +122,9 @@ def fraction_split(n: int, train: float = 0.6, val: float = 0.2, *, labelled: np
 def check_shares(*shares: float) -> None:
     """Check that shares are not negative and add up to at most 1."""
     if not (min(shares) >= 0 and sum(shares) <= 1 + 1e-9):
-        raise ConfigError(f"shares of a split must lie in 0..1 and add up to at most 1, got {', '.join(map(str, shares))}")
+        raise ConfigError(
+            f"shares of a split must lie in 0..1 and add up to at most 1, got {', '.join(map(str, shares))}"
+        )
 
 
 def masks_of(part: np.ndarray) -> Masks:
@@ -117,16 +140,24 @@ def split_nodes(graph: Graph, kind: str, seed: int, options: dict[str, Any]) -> 
     """
     if kind == "public":
         if graph.train is None and graph.edge_train is None:
-            raise ConfigError(f"{graph.name} has no split of its own; choose split=\"random\" or split=\"fraction\"")
+            raise ConfigError(
+                f'{graph.name} has no split of its own; choose split="random" or split="fraction"'
+            )
         return graph
     if kind == "random":
         if graph.y is None:
-            raise ConfigError(f"{graph.name} has no node labels to split by; split links with graphtheta.graph.splits.links.link_split")
+            raise ConfigError(
+                f"{graph.name} has no node labels to split by; split links with graphtheta.graph.splits.links.link_split"
+            )
         return graph.with_masks(*class_split(graph.y, seed=seed, **options))
     if kind == "fraction":
         if graph.y is None:
-            raise ConfigError(f"{graph.name} has no node labels to split; choose split=\"auto\" or split=\"none\"")
+            raise ConfigError(
+                f'{graph.name} has no node labels to split; choose split="auto" or split="none"'
+            )
         labelled = ~np.isnan(graph.y).all(axis=1) if graph.y.ndim == 2 else graph.y >= 0
         ids = identities(graph)(np.arange(graph.n_nodes))
-        return graph.with_masks(*fraction_split(graph.n_nodes, labelled=labelled, seed=seed, ids=ids))
+        return graph.with_masks(
+            *fraction_split(graph.n_nodes, labelled=labelled, seed=seed, ids=ids)
+        )
     raise ConfigError(f"unknown split {kind!r}; choose auto, public, random, fraction or time")

@@ -1,4 +1,5 @@
 """Edges split by the regions of their ends."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -24,7 +25,9 @@ def region_of(position: np.ndarray, n_regions: int = 64) -> np.ndarray:
     """
     n = len(position)
     if n_regions < 1 or n_regions & (n_regions - 1) or n_regions > n:
-        raise ConfigError(f"the number of regions must be a power of two and at most the number of nodes ({n}), got {n_regions}")
+        raise ConfigError(
+            f"the number of regions must be a power of two and at most the number of nodes ({n}), got {n_regions}"
+        )
     region = np.zeros(n, np.int64)
     for level in range(n_regions.bit_length() - 1):
         axis = widest_axis(position, region, 1 << level)
@@ -48,7 +51,15 @@ def widest_axis(position: np.ndarray, region: np.ndarray, n_regions: int) -> np.
     return np.argmax(high - low, axis=1)
 
 
-def region_split(graph: Graph, position: np.ndarray, train: float = 0.6, val: float = 0.2, *, n_regions: int = 64, seed: int = 0) -> Masks:
+def region_split(
+    graph: Graph,
+    position: np.ndarray,
+    train: float = 0.6,
+    val: float = 0.2,
+    *,
+    n_regions: int = 64,
+    seed: int = 0,
+) -> Masks:
     """Edge masks by region: a region is in one part; edges between two parts are in no mask.
 
     Args:

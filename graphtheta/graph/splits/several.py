@@ -1,4 +1,5 @@
 """Graphs with several splits: masks [n, S], whose columns are splits."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -27,10 +28,17 @@ def choose_split(graph: G, index: int) -> G:
         return graph
     if not 0 <= index < n:
         has = f"{n} splits, numbered from 0" if n > 1 else "one split"
-        raise ConfigError(f"{graph.name}: there is no split {index}, the graph has {has}; correct split_index (--split-index), or drop it")
+        raise ConfigError(
+            f"{graph.name}: there is no split {index}, the graph has {has}; correct split_index (--split-index), or drop it"
+        )
     logger.info(f"{graph.name} has {n} splits; split {index} is used (--split-index)")
-    return graph.derived(**{name: _column(mask, index) for name in (*NODE_MASKS, *EDGE_MASKS)
-                            if (mask := getattr(graph, name)) is not None and mask.ndim == 2})
+    return graph.derived(
+        **{
+            name: _column(mask, index)
+            for name in (*NODE_MASKS, *EDGE_MASKS)
+            if (mask := getattr(graph, name)) is not None and mask.ndim == 2
+        }
+    )
 
 
 def _column(masks: np.ndarray, k: int) -> np.ndarray:

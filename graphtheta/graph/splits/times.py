@@ -1,4 +1,5 @@
 """Sets by time: the earliest rows train, later ones validate, and the latest test."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -16,7 +17,9 @@ LINK_SHARES = 0.85, 0.05
 
 
 @checked
-def time_split(times: np.ndarray, train: float = 0.6, val: float = 0.2, *, use: np.ndarray | None = None) -> Masks:
+def time_split(
+    times: np.ndarray, train: float = 0.6, val: float = 0.2, *, use: np.ndarray | None = None
+) -> Masks:
     """Split rows by time. Rows of the same time are in the same part, so shares are not exact.
 
     Shares that add up to 1 leave no rows for testing.
@@ -41,18 +44,29 @@ def time_split(times: np.ndarray, train: float = 0.6, val: float = 0.2, *, use: 
     rows = times.shape[:1]
     use = np.ones(rows, bool) if use is None else as_array(use, Origin("", "use"))
     if use.dtype != bool or use.shape != rows:
-        raise DataError(f"use: expected a bool mask of shape {list(rows)}, got {use.dtype}{list(use.shape)}; give one entry for each time")
+        raise DataError(
+            f"use: expected a bool mask of shape {list(rows)}, got {use.dtype}{list(use.shape)}; give one entry for each time"
+        )
     if times.ndim != 1 or times.dtype.kind not in "iuf" or not np.isfinite(times[use]).all():
-        raise DataError(f"a split by time needs one finite number per row, got {times.dtype}{list(times.shape)}; give times such as "
-                        "seconds or days, and leave rows without a time out with use=")
+        raise DataError(
+            f"a split by time needs one finite number per row, got {times.dtype}{list(times.shape)}; give times such as "
+            "seconds or days, and leave rows without a time out with use="
+        )
     ordered = np.sort(times[use])
     first, second = (_before(times, ordered, share) for share in (train, train + val))
     masks = use & first, use & second & ~first, use & ~second
-    empty = [name for name, mask, share in zip(("training", "validation", "test"), masks, (train, val, 1 - train - val), strict=True)
-             if share > 1e-9 and not mask.any()]
+    empty = [
+        name
+        for name, mask, share in zip(
+            ("training", "validation", "test"), masks, (train, val, 1 - train - val), strict=True
+        )
+        if share > 1e-9 and not mask.any()
+    ]
     if empty:
-        raise DataError(f"a split by time leaves no rows for {' and '.join(empty)}: {len(ordered)} rows have {len(np.unique(ordered))} "
-                        "different times, and rows of the same time stay together; change the shares")
+        raise DataError(
+            f"a split by time leaves no rows for {' and '.join(empty)}: {len(ordered)} rows have {len(np.unique(ordered))} "
+            "different times, and rows of the same time stay together; change the shares"
+        )
     return masks
 
 
@@ -78,7 +92,9 @@ def labelled_nodes(graph: Graph) -> np.ndarray:
     return ~np.isnan(graph.y).all(axis=1) if graph.y.ndim == 2 else np.asarray(graph.y) >= 0
 
 
-def check_stated(graph: Graph, group: str, column: str, at: str, rows: np.ndarray | None = None) -> None:
+def check_stated(
+    graph: Graph, group: str, column: str, at: str, rows: np.ndarray | None = None
+) -> None:
     """Check that some rows have times of their own, and not the 0 of a type or relation without times.
 
     Args:
@@ -97,8 +113,10 @@ def check_stated(graph: Graph, group: str, column: str, at: str, rows: np.ndarra
     if bad is not None and bad.any():
         names, codes = names_and_codes(graph, group)
         without = names[int(codes[int(np.argmax(bad))])]
-        raise DataError(f"{at}: {without!r} has no values in the {group} column {column!r}; give them, such as a time before all others "
-                        f"for {group}s that are known from the start")
+        raise DataError(
+            f"{at}: {without!r} has no values in the {group} column {column!r}; give them, such as a time before all others "
+            f"for {group}s that are known from the start"
+        )
 
 
 def split_by_time(graph: Graph) -> Graph:
@@ -108,10 +126,14 @@ def split_by_time(graph: Graph) -> Graph:
         ConfigError: There is no such column.
         DataError: As for ``time_split``, or a type or a relation has no times.
     """
-    what, columns = ("node", graph.node_columns) if graph.y is not None else ("edge", graph.edge_columns)
+    what, columns = (
+        ("node", graph.node_columns) if graph.y is not None else ("edge", graph.edge_columns)
+    )
     if TIME not in columns:
-        raise ConfigError(f"{graph.name}: split=time needs the {what} column {TIME!r}; add it with graph.replace({what}_columns="
-                          f"{{{TIME!r}: times}}), or choose another --split")
+        raise ConfigError(
+            f"{graph.name}: split=time needs the {what} column {TIME!r}; add it with graph.replace({what}_columns="
+            f"{{{TIME!r}: times}}), or choose another --split"
+        )
     times = np.asarray(columns[TIME])
     labelled = None if graph.y is None else labelled_nodes(graph)
     check_stated(graph, what, TIME, f"{graph.name}: split=time", labelled)

@@ -3,6 +3,7 @@
 A block has two. Sums of pages are computed at the speed of memory, so that every read compares
 them; ``info --verify`` compares BLAKE2b.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -30,7 +31,7 @@ def block_sums(values: np.ndarray, rows: int, blocks: range) -> list[str]:
         rows: Rows of a block.
         blocks: Their numbers.
     """
-    return [_sum(_bytes(values[b * rows: (b + 1) * rows])) for b in blocks]
+    return [_sum(_bytes(values[b * rows : (b + 1) * rows])) for b in blocks]
 
 
 def file_sums(path: Path, begin: int, size: int, blocks: range) -> list[tuple[str, int]]:
@@ -75,7 +76,13 @@ class PageSums:
         damaged: Makes the error for a block that differs.
     """
 
-    def __init__(self, values: np.ndarray, rows: int, sums: Sequence[int], damaged: Callable[[int], Exception]):
+    def __init__(
+        self,
+        values: np.ndarray,
+        rows: int,
+        sums: Sequence[int],
+        damaged: Callable[[int], Exception],
+    ):
         self._values, self._rows, self._sums, self._damaged = values, rows, sums, damaged
         self._open = np.ones(len(sums), bool)
 
@@ -95,7 +102,10 @@ class PageSums:
         else:
             blocks = np.unique(rows // self._rows)
         for b in blocks[self._open[blocks]].tolist():
-            if page_sum(_bytes(self._values[b * self._rows: (b + 1) * self._rows])) != self._sums[b]:
+            if (
+                page_sum(_bytes(self._values[b * self._rows : (b + 1) * self._rows]))
+                != self._sums[b]
+            ):
                 raise self._damaged(b)
             self._open[b] = False
 

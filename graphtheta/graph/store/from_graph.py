@@ -1,4 +1,5 @@
 """Writes a graph in memory as a store."""
+
 from __future__ import annotations
 
 import os
@@ -21,7 +22,9 @@ from graphtheta.graph.store.text import text_parts
 from graphtheta.graph.store.writer import ColumnWriter, StoreWriter
 
 
-def write_store(graph: Graph, folder: str | os.PathLike[str], comm: Comm, features: str = "stored") -> Rounding | None:
+def write_store(
+    graph: Graph, folder: str | os.PathLike[str], comm: Comm, features: str = "stored"
+) -> Rounding | None:
     """Write a graph as a store. Each worker writes its share of the rows.
 
     Args:
@@ -45,18 +48,32 @@ def write_store(graph: Graph, folder: str | os.PathLike[str], comm: Comm, featur
     if features not in FEATURES:
         raise ConfigError(f"features is {' or '.join(FEATURES)}, got {features!r}")
     if features != "stored" and graph.x is None:
-        raise DataError(f"{graph.name}: the graph has no node features to store as {features}; leave --features out")
+        raise DataError(
+            f"{graph.name}: the graph has no node features to store as {features}; leave --features out"
+        )
     if is_column(graph.x) and graph.x.sparse:
-        raise DataError(f"{graph.name}: x is a column of sparse rows, which a store does not take; give x as a SciPy matrix")
+        raise DataError(
+            f"{graph.name}: x is a column of sparse rows, which a store does not take; give x as a SciPy matrix"
+        )
     rounding, narrow = None, list[tuple[str, Any]]()
     if features != "stored":
         narrow, rounding = narrowed(graph.x, features, comm, graph.name)
     with StoreWriter(folder, comm) as writer:
         for group, name, values in columns_of(graph, narrow):
-            write_rows(values, writer.column(group, name, len_of(values), values.shape[1:], values.dtype), comm)
+            write_rows(
+                values,
+                writer.column(group, name, len_of(values), values.shape[1:], values.dtype),
+                comm,
+            )
         known = graph.label_kind in ("none", "classes")
-        writer.finish(graph.n_nodes, graph.n_edges, graph.meta, name=graph.name, n_classes=graph.n_classes if known else None,
-                      multilabel=graph.multilabel)
+        writer.finish(
+            graph.n_nodes,
+            graph.n_edges,
+            graph.meta,
+            name=graph.name,
+            n_classes=graph.n_classes if known else None,
+            multilabel=graph.multilabel,
+        )
     return rounding
 
 
@@ -66,7 +83,10 @@ def write_rows(values: Any, writer: ColumnWriter, comm: Comm) -> None:
     Collective: all ranks of comm.
     """
     error: GraphThetaError | None = None
-    rows, step = share(len_of(values), comm.rank, comm.size), rows_per_block(writer.shape, writer.dtype)
+    rows, step = (
+        share(len_of(values), comm.rank, comm.size),
+        rows_per_block(writer.shape, writer.dtype),
+    )
     try:
         for a in range(rows.start, rows.stop, step):
             writer.write(a, rows_of(values, np.arange(a, min(a + step, rows.stop))))
@@ -84,17 +104,30 @@ def columns_of(graph: Graph, narrow: list[tuple[str, Any]]) -> Iterator[tuple[st
     """
     yield from (("edge", name, getattr(graph, name)) for name in ("src", "dst"))
     for group, names in FIELDS.items():
-        yield from ((group, name, getattr(graph, field)) for name, field in names.items() if getattr(graph, field) is not None)
-        yield from ((group, f"columns.{name}", x) for name, x in getattr(graph, f"{group}_columns").items())
+        yield from (
+            (group, name, getattr(graph, field))
+            for name, field in names.items()
+            if getattr(graph, field) is not None
+        )
+        yield from (
+            (group, f"columns.{name}", x) for name, x in getattr(graph, f"{group}_columns").items()
+        )
     yield from (("node", f"x{part}", values) for part, values in narrow)
-    features: tuple[tuple[str, str, Any], ...] = (("node", "x", None if narrow else graph.x), ("edge", "attr", graph.edge_attr))
+    features: tuple[tuple[str, str, Any], ...] = (
+        ("node", "x", None if narrow else graph.x),
+        ("edge", "attr", graph.edge_attr),
+    )
     for group, name, x in features:
         if isinstance(x, TypedRows):
             yield group, f"{name}.type", x.kind
-            yield from ((group, f"{name}.{code}.rows", block) for code, block in enumerate(x.blocks))
+            yield from (
+                (group, f"{name}.{code}.rows", block) for code, block in enumerate(x.blocks)
+            )
         elif is_sparse(x):
             parts = (x.data, x.indices, x.indptr, np.array(x.shape, np.int64))
-            yield from ((group, name + part, values) for part, values in zip(CSR_PARTS, parts, strict=True))
+            yield from (
+                (group, name + part, values) for part, values in zip(CSR_PARTS, parts, strict=True)
+            )
         elif x is not None:
             yield group, name, x
     if graph.node_ids is not None and graph.node_ids.dtype.kind == "U":

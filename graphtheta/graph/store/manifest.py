@@ -1,4 +1,5 @@
 """The manifest of a store: format version, counts, and the columns with their types, shapes and checksums."""
+
 from __future__ import annotations
 
 import json
@@ -9,7 +10,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
 
 from graphtheta.base.strict_json import to_json
 from graphtheta.errors import DataError, FormatError
@@ -55,11 +64,17 @@ class Column(BaseModel):
     @model_validator(mode="after")
     def _consistent(self) -> Column:
         if self.file != file_name(self.group, self.name):
-            raise ValueError(f"the file of column {self.group}.{self.name} is {self.file!r}, expected {file_name(self.group, self.name)!r}")
+            raise ValueError(
+                f"the file of column {self.group}.{self.name} is {self.file!r}, expected {file_name(self.group, self.name)!r}"
+            )
         if len(self.checksums) != -(-self.shape[0] // self.rows_per_block):
-            raise ValueError(f"column {self.group}.{self.name} has {len(self.checksums)} checksums, which do not fit its rows")
+            raise ValueError(
+                f"column {self.group}.{self.name} has {len(self.checksums)} checksums, which do not fit its rows"
+            )
         if self.page_sums and len(self.page_sums) != len(self.checksums):
-            raise ValueError(f"column {self.group}.{self.name} has {len(self.page_sums)} sums of pages, which do not fit its rows")
+            raise ValueError(
+                f"column {self.group}.{self.name} has {len(self.page_sums)} sums of pages, which do not fit its rows"
+            )
         return self
 
     @property
@@ -105,7 +120,9 @@ class Manifest(BaseModel):
         for c in self.columns:
             n = self.n_nodes if c.group == "node" else self.n_edges
             if c.shape[0] != n and (c.name.startswith("columns.") or not c.name.endswith(PARTS)):
-                raise ValueError(f"column {c.group}.{c.name} has {c.shape[0]} rows, but the graph has {n} {c.group}s")
+                raise ValueError(
+                    f"column {c.group}.{c.name} has {c.shape[0]} rows, but the graph has {n} {c.group}s"
+                )
         return self
 
     def text(self) -> str:
@@ -117,8 +134,9 @@ class Manifest(BaseModel):
         try:
             return to_json(self.model_dump() | {"checksum": self.computed_checksum()}, indent=1)
         except (TypeError, ValueError, RecursionError) as error:
-            raise DataError(f"meta cannot be stored as JSON ({error}); give texts, numbers, lists and dicts by text") from None
-
+            raise DataError(
+                f"meta cannot be stored as JSON ({error}); give texts, numbers, lists and dicts by text"
+            ) from None
 
     def computed_checksum(self) -> int:
         """CRC-32 of all fields but the checksum."""
@@ -131,12 +149,21 @@ def check_column(group: str, name: str, shape: tuple[int, ...], dtype: str) -> N
     Raises:
         FormatError: A store takes no such column.
     """
-    record = {"group": group, "name": name, "file": file_name(group, name), "dtype": dtype, "shape": [0, *shape[1:]], "rows_per_block": 1,
-              "checksums": []}
+    record = {
+        "group": group,
+        "name": name,
+        "file": file_name(group, name),
+        "dtype": dtype,
+        "shape": [0, *shape[1:]],
+        "rows_per_block": 1,
+        "checksums": [],
+    }
     try:
         Column.model_validate(record)
     except ValidationError as error:
-        raise FormatError(f"a store takes no column {group}.{name} of {dtype}: {_first(error)}; choose another name or type") from None
+        raise FormatError(
+            f"a store takes no column {group}.{name} of {dtype}: {_first(error)}; choose another name or type"
+        ) from None
 
 
 def file_name(group: str, name: str) -> str:
@@ -157,22 +184,32 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / FILE
     if not path.is_file():
-        raise FormatError(f"{path}: the file does not exist, so {folder} is no complete store; {AGAIN}")
+        raise FormatError(
+            f"{path}: the file does not exist, so {folder} is no complete store; {AGAIN}"
+        )
     try:
         if path.stat().st_size > MOST_BYTES:
             raise FormatError(f"{path}: the file has more than {MOST_BYTES} bytes; {AGAIN}")
         record = json.loads(path.read_bytes())
     except OSError as error:
-        raise FormatError(f"{path}: cannot be read: {error.strerror or error}; check the path") from None
+        raise FormatError(
+            f"{path}: cannot be read: {error.strerror or error}; check the path"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{path}: not JSON ({error}); {AGAIN}") from None
     if not isinstance(record, Mapping) or record.get("format") != FORMAT:
-        raise FormatError(f"{path}: not the manifest of a store (its format is not {FORMAT!r}); {AGAIN}")
+        raise FormatError(
+            f"{path}: not the manifest of a store (its format is not {FORMAT!r}); {AGAIN}"
+        )
     if record.get("version") != VERSION:
-        raise FormatError(f"{path}: a store of version {record.get('version')!r:.20}, but this GraphTheta reads version {VERSION}; {AGAIN}")
+        raise FormatError(
+            f"{path}: a store of version {record.get('version')!r:.20}, but this GraphTheta reads version {VERSION}; {AGAIN}"
+        )
     manifest = checked_manifest(record, str(path))
     if manifest.checksum not in (None, manifest.computed_checksum()):
-        raise FormatError(f"{path}: damaged: its fields differ from the checksum; copy the folder again, or {AGAIN}")
+        raise FormatError(
+            f"{path}: damaged: its fields differ from the checksum; copy the folder again, or {AGAIN}"
+        )
     return manifest
 
 

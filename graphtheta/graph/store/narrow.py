@@ -1,4 +1,5 @@
 """Features in fewer bits: what is stored, and by how much values change."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -37,8 +38,10 @@ class Rounding:
 
     def __str__(self) -> str:
         of = "the range of its column" if self.features == "int8" else "its size"
-        return (f"features stored as {self.features}: a value changes by at most {self.largest:.3g} (half a step), {self.relative:.2g} "
-                f"of {of}")
+        return (
+            f"features stored as {self.features}: a value changes by at most {self.largest:.3g} (half a step), {self.relative:.2g} "
+            f"of {of}"
+        )
 
 
 class Encoded:
@@ -65,7 +68,9 @@ class Encoded:
         return Ready(np.clip(codes, LOWEST, LOWEST + STEPS).astype(np.int8))
 
 
-def narrowed(x: Any, features: str, comm: Comm, where: str) -> tuple[list[tuple[str, Any]], Rounding]:
+def narrowed(
+    x: Any, features: str, comm: Comm, where: str
+) -> tuple[list[tuple[str, Any]], Rounding]:
     """The columns that store features in fewer bits.
 
     Args:
@@ -86,8 +91,10 @@ def narrowed(x: Any, features: str, comm: Comm, where: str) -> tuple[list[tuple[
     size = float(max(-low.min(initial=0), high.max(initial=0)))
     if features == "float16":
         if size > float(HALF.max):
-            raise DataError(f"{where}: x reaches {size:.4g}, but float16 ends at {HALF.max:.0f}; rescale the features, or store them "
-                            "as int8")
+            raise DataError(
+                f"{where}: x reaches {size:.4g}, but float16 ends at {HALF.max:.0f}; rescale the features, or store them "
+                "as int8"
+            )
         # a step is the distance of two numbers of that size; small ones are no closer than the smallest number
         step = float(np.spacing(np.nextafter(np.float16(size), np.float16(0))))
         return [("", Encoded(x))], Rounding(features, step / 2, float(HALF.eps) / 2)
@@ -100,21 +107,31 @@ def narrowed(x: Any, features: str, comm: Comm, where: str) -> tuple[list[tuple[
     beyond = np.flatnonzero(~np.isfinite(ends).all(axis=0))
     if len(beyond):
         column = int(beyond[0])
-        raise DataError(f"{where}: x, column {column} reaches from {low[column]:.4g} to {high[column]:.4g}, where codes of 8 bits would "
-                        "exceed float32; rescale the features, or leave --features out")
+        raise DataError(
+            f"{where}: x, column {column} reaches from {low[column]:.4g} to {high[column]:.4g}, where codes of 8 bits would "
+            "exceed float32; rescale the features, or leave --features out"
+        )
     # half a step, and the rounding of scale, offset and result; the largest number has no spacing
     size32 = np.nextafter(np.maximum(-low, high).astype(np.float32), np.float32(0))
-    change = scale * (0.5 + STEPS * INWARD) + STEPS * np.spacing(scale).astype(np.float64) + 8.0 * np.spacing(size32)
+    change = (
+        scale * (0.5 + STEPS * INWARD)
+        + STEPS * np.spacing(scale).astype(np.float64)
+        + 8.0 * np.spacing(size32)
+    )
     # a range whose steps float32 does not hold has one value
     change = np.where(scale > 0, change, high - low)
     spread = np.maximum(high - low, np.finfo(np.float32).tiny)
-    return ([(".codes", Encoded(x, (scale, zero))), (".scale", scale), (".zero", zero)],
-            Rounding(features, float(change.max(initial=0)), float((change / spread).max(initial=0))))
+    return (
+        [(".codes", Encoded(x, (scale, zero))), (".scale", scale), (".zero", zero)],
+        Rounding(features, float(change.max(initial=0)), float((change / spread).max(initial=0))),
+    )
 
 
 def rows_of(values: Any, rows: np.ndarray) -> np.ndarray:
     """Rows of an array or column, ascending and adjacent."""
-    read: np.ndarray = values.read_begin(rows).end() if is_column(values) else values[rows[0]: rows[-1] + 1]
+    read: np.ndarray = (
+        values.read_begin(rows).end() if is_column(values) else values[rows[0] : rows[-1] + 1]
+    )
     return read
 
 
@@ -127,14 +144,21 @@ def _ranges(x: Any, comm: Comm, where: str) -> tuple[np.ndarray, np.ndarray]:
     found = [np.full(x.shape[1], np.inf), np.full(x.shape[1], -np.inf)]
     try:
         if is_sparse(x) or (is_column(x) and x.sparse):
-            raise DataError(f"{where}: x is sparse, and only its entries other than 0 are stored; leave --features out")
+            raise DataError(
+                f"{where}: x is sparse, and only its entries other than 0 are stored; leave --features out"
+            )
         for rows in _parts(x, comm):
             values = rows_of(x, rows)
-            found = [np.minimum(found[0], values.min(axis=0)), np.maximum(found[1], values.max(axis=0))]
+            found = [
+                np.minimum(found[0], values.min(axis=0)),
+                np.maximum(found[1], values.max(axis=0)),
+            ]
             if not np.isfinite(found).all():
                 row, column = np.argwhere(~np.isfinite(values))[0].tolist()
-                raise DataError(f"{where}: x: node {rows[0] + row}, column {column} is {values[row, column]}; replace or drop values that "
-                                "are not finite first")
+                raise DataError(
+                    f"{where}: x: node {rows[0] + row}, column {column} is {values[row, column]}; replace or drop values that "
+                    "are not finite first"
+                )
     except GraphThetaError as e:
         error = e
     comm.agree(error)
@@ -142,5 +166,8 @@ def _ranges(x: Any, comm: Comm, where: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _parts(x: Any, comm: Comm) -> Iterator[np.ndarray]:
-    rows, step = share(x.shape[0], comm.rank, comm.size), max(1, BLOCK_BYTES // max(1, 4 * x.shape[1]))
+    rows, step = (
+        share(x.shape[0], comm.rank, comm.size),
+        max(1, BLOCK_BYTES // max(1, 4 * x.shape[1])),
+    )
     yield from (np.arange(a, min(a + step, rows.stop)) for a in range(rows.start, rows.stop, step))

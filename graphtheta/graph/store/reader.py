@@ -1,4 +1,5 @@
 """Reads a store: a graph whose arrays are mapped into memory."""
+
 from __future__ import annotations
 
 import os
@@ -96,23 +97,51 @@ class Columns:
 
     def __init__(self, folder: Path):
         self.folder, self.manifest = folder, read_manifest(folder)
-        self._known: dict[tuple[str, str], Column] = {(c.group, c.name): c for c in self.manifest.columns}
+        self._known: dict[tuple[str, str], Column] = {
+            (c.group, c.name): c for c in self.manifest.columns
+        }
         self._unused = {f"{c.group}.{c.name}": None for c in self.manifest.columns}
 
     def graph(self) -> Graph:
         """The graph of all columns."""
         m = self.manifest
-        fields: dict[str, Any] = {"edge_index": (self.array("edge", "src"), self.array("edge", "dst"))}
-        fields |= {field: self.array(group, name) for group, names in FIELDS.items() for name, field in names.items()}
+        fields: dict[str, Any] = {
+            "edge_index": (self.array("edge", "src"), self.array("edge", "dst"))
+        }
+        fields |= {
+            field: self.array(group, name)
+            for group, names in FIELDS.items()
+            for name, field in names.items()
+        }
         fields["x"] = self.features("node", "x")
-        fields["edge_attr"] = self.array("edge", "attr") if ("edge", "attr") in self._known else self.sparse("edge", "attr")
-        fields["node_ids"] = self.texts("node", "ids") if ("node", "ids.bytes") in self._known else self.array("node", "ids")
+        fields["edge_attr"] = (
+            self.array("edge", "attr")
+            if ("edge", "attr") in self._known
+            else self.sparse("edge", "attr")
+        )
+        fields["node_ids"] = (
+            self.texts("node", "ids")
+            if ("node", "ids.bytes") in self._known
+            else self.array("node", "ids")
+        )
         for group in FIELDS:
-            named = [name for kind, name in self._known if kind == group and name.startswith("columns.")]
-            fields[f"{group}_columns"] = {name.partition(".")[2]: self.array(group, name) for name in named}
+            named = [
+                name for kind, name in self._known if kind == group and name.startswith("columns.")
+            ]
+            fields[f"{group}_columns"] = {
+                name.partition(".")[2]: self.array(group, name) for name in named
+            }
         unused = {"unused_fields": list(self._unused)} if self._unused else {}
-        return Graph(n_nodes=m.n_nodes, name=m.name, n_classes=m.n_classes, multilabel=m.multilabel, meta={**m.meta, **unused},
-                     where=str(self.folder), folder=str(self.folder), **fields)
+        return Graph(
+            n_nodes=m.n_nodes,
+            name=m.name,
+            n_classes=m.n_classes,
+            multilabel=m.multilabel,
+            meta={**m.meta, **unused},
+            where=str(self.folder),
+            folder=str(self.folder),
+            **fields,
+        )
 
     def array(self, group: str, name: str) -> np.ndarray | None:
         """A mapped array whose bytes have been compared with the sums of their pages; None if there is no such column."""
@@ -134,7 +163,9 @@ class Columns:
             return self.sparse(group, name)
         scale, zero = self.array(group, f"{name}.scale"), self.array(group, f"{name}.zero")
         if scale is None or zero is None:
-            raise FormatError(f"{self.folder}: column {group}.{name}.codes needs {name}.scale and {name}.zero; {AGAIN}")
+            raise FormatError(
+                f"{self.folder}: column {group}.{name}.codes needs {name}.scale and {name}.zero; {AGAIN}"
+            )
         try:
             return QuantisedColumn(self.column(group, f"{name}.codes"), scale, zero)
         except FormatError as error:
@@ -144,7 +175,9 @@ class Columns:
         """A column that is read by rows."""
         c = self._take(group, name)
         path = self.folder / file_name(group, name)
-        column = MappedColumn(path, None if c is None or not c.page_sums else partial(_page_sums, self.folder, c))
+        column = MappedColumn(
+            path, None if c is None or not c.page_sums else partial(_page_sums, self.folder, c)
+        )
         _compare(self.folder, c, column)
         return column
 
@@ -157,9 +190,13 @@ class Columns:
         if len(parts) < len(found):
             missing = next(part for part, values in found.items() if values is None)
             raise FormatError(f"{self.folder}: column {group}.{name}{missing} is missing; {AGAIN}")
-        if any(values.ndim != 1 for values in parts) or any(values.dtype.kind != "i" for values in parts[1:]):
-            raise FormatError(f"{self.folder}: the parts of column {group}.{name} need one axis each, and all but {name}.data integers; "
-                              f"{AGAIN}")
+        if any(values.ndim != 1 for values in parts) or any(
+            values.dtype.kind != "i" for values in parts[1:]
+        ):
+            raise FormatError(
+                f"{self.folder}: the parts of column {group}.{name} need one axis each, and all but {name}.data integers; "
+                f"{AGAIN}"
+            )
         data, indices, indptr, shape = parts
         return csr(data, indices, indptr, shape, f"{self.folder}: column {group}.{name}")
 
@@ -168,18 +205,35 @@ class Columns:
         kind, blocks = self.array(group, f"{name}.type"), list[np.ndarray]()
         while (block := self.array(group, f"{name}.{len(blocks)}.rows")) is not None:
             blocks.append(block)
-        if kind is None or kind.ndim != 1 or kind.dtype != KIND or any(x.ndim != 2 or x.dtype != blocks[0].dtype for x in blocks) or \
-                np.bincount(kind, minlength=len(blocks)).tolist() != [len(x) for x in blocks] or not blocks:
-            raise FormatError(f"{self.folder}: columns {group}.{name}.type, {name}.0.rows, {name}.1.rows and so on do not fit together; "
-                              f"{AGAIN}")
+        if (
+            kind is None
+            or kind.ndim != 1
+            or kind.dtype != KIND
+            or any(x.ndim != 2 or x.dtype != blocks[0].dtype for x in blocks)
+            or np.bincount(kind, minlength=len(blocks)).tolist() != [len(x) for x in blocks]
+            or not blocks
+        ):
+            raise FormatError(
+                f"{self.folder}: columns {group}.{name}.type, {name}.0.rows, {name}.1.rows and so on do not fit together; "
+                f"{AGAIN}"
+            )
         return TypedRows(kind, blocks)
 
     def texts(self, group: str, name: str) -> StoredTexts:
         """Texts, which are read when they are needed."""
         data, bounds = self.array(group, f"{name}.bytes"), self.array(group, f"{name}.offsets")
-        if data is None or bounds is None or data.dtype != np.uint8 or bounds.dtype != np.int64 or data.ndim != 1 or bounds.ndim != 1:
-            raise FormatError(f"{self.folder}: texts need {group}.{name}.bytes [n_bytes] of uint8 and {group}.{name}.offsets [n + 1] of "
-                              f"int64; {AGAIN}")
+        if (
+            data is None
+            or bounds is None
+            or data.dtype != np.uint8
+            or bounds.dtype != np.int64
+            or data.ndim != 1
+            or bounds.ndim != 1
+        ):
+            raise FormatError(
+                f"{self.folder}: texts need {group}.{name}.bytes [n_bytes] of uint8 and {group}.{name}.offsets [n + 1] of "
+                f"int64; {AGAIN}"
+            )
         return StoredTexts(data, bounds, f"{self.folder}: column {group}.{name}")
 
     def _take(self, group: str, name: str) -> Column | None:
@@ -196,8 +250,10 @@ def _mapped(folder: Path, c: Column) -> np.ndarray:
 def _compare(folder: Path, c: Column | None, found: Any) -> None:
     """Compare a file with what the manifest says about it."""
     if c is not None and (found.dtype != c.type or list(found.shape) != c.shape):
-        raise FormatError(f"{folder / c.file}: holds {list(found.shape)} of {found.dtype}, but the manifest says {c.shape} of {c.dtype}; "
-                          f"{AGAIN}")
+        raise FormatError(
+            f"{folder / c.file}: holds {list(found.shape)} of {found.dtype}, but the manifest says {c.shape} of {c.dtype}; "
+            f"{AGAIN}"
+        )
 
 
 def _verify(folder: Path, c: Column, blocks: range) -> None:
@@ -217,5 +273,7 @@ def _damaged(folder: Path, c: Column, block: int) -> FormatError:
     """The error for a block of a column."""
     first = block * c.rows_per_block
     last = min(first + c.rows_per_block, c.shape[0]) - 1
-    return FormatError(f"{folder / c.file}: rows {first} to {last} are damaged: their bytes differ from the checksum; copy the folder "
-                       f"again, or {AGAIN}")
+    return FormatError(
+        f"{folder / c.file}: rows {first} to {last} are damaged: their bytes differ from the checksum; copy the folder "
+        f"again, or {AGAIN}"
+    )

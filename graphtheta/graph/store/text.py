@@ -1,4 +1,5 @@
 """Texts as two arrays: the UTF-8 bytes of all, and where each begins."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -26,8 +27,12 @@ def text_parts(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     try:
         encoded = [text.encode() for text in texts.tolist()]
     except UnicodeEncodeError as error:
-        raise DataError(f"the text {error.object!r} contains codes that are not characters; replace them") from None
-    bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum([len(data) for data in encoded], dtype=np.int64)))
+        raise DataError(
+            f"the text {error.object!r} contains codes that are not characters; replace them"
+        ) from None
+    bounds = np.concatenate(
+        (np.zeros(1, np.int64), np.cumsum([len(data) for data in encoded], dtype=np.int64))
+    )
     return np.frombuffer(b"".join(encoded), np.uint8), bounds
 
 
@@ -44,10 +49,23 @@ class StoredTexts(LazyArray):
     """
 
     def __init__(self, data: np.ndarray, bounds: np.ndarray, at: str):
-        if not len(bounds) or bounds[0] != 0 or bounds[-1] != len(data) or (bounds[1:] < bounds[:-1]).any():
-            raise FormatError(f"{at}: the offsets of texts must rise from 0 to {len(data)}; {AGAIN}")
+        if (
+            not len(bounds)
+            or bounds[0] != 0
+            or bounds[-1] != len(data)
+            or (bounds[1:] < bounds[:-1]).any()
+        ):
+            raise FormatError(
+                f"{at}: the offsets of texts must rise from 0 to {len(data)}; {AGAIN}"
+            )
         self._data, self._bounds, self._at, n = data, bounds, at, len(bounds) - 1
-        longest = max((int(self._codes(np.arange(a, min(a + ROWS_AT_ONCE, n)))[1].max()) for a in range(0, n, ROWS_AT_ONCE)), default=0)
+        longest = max(
+            (
+                int(self._codes(np.arange(a, min(a + ROWS_AT_ONCE, n)))[1].max())
+                for a in range(0, n, ROWS_AT_ONCE)
+            ),
+            default=0,
+        )
         super().__init__((n,), f"U{max(longest, 1)}")
 
     def read(self, rows: np.ndarray) -> np.ndarray:
@@ -60,7 +78,9 @@ class StoredTexts(LazyArray):
         """The characters of some texts, one text after another, and the number of each."""
         begin, sizes = self._bounds[rows], self._bounds[rows + 1] - self._bounds[rows]
         ends = np.cumsum(sizes)
-        data = self._data[np.repeat(begin - ends + sizes, sizes) + np.arange(ends[-1] if len(ends) else 0)]
+        data = self._data[
+            np.repeat(begin - ends + sizes, sizes) + np.arange(ends[-1] if len(ends) else 0)
+        ]
         try:
             codes = np.frombuffer(data.tobytes().decode().encode("utf-32-le"), np.uint32)
         except UnicodeDecodeError as error:
@@ -68,4 +88,6 @@ class StoredTexts(LazyArray):
         starts = (data & 0xC0) != 0x80
         if not starts[(ends - sizes)[sizes > 0]].all():
             raise FormatError(f"{self._at}: a text begins within a character; {AGAIN}")
-        return codes, np.diff(np.concatenate((np.zeros(1, np.int64), np.cumsum(starts)))[np.append(0, ends)])
+        return codes, np.diff(
+            np.concatenate((np.zeros(1, np.int64), np.cumsum(starts)))[np.append(0, ends)]
+        )

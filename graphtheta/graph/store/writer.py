@@ -1,4 +1,5 @@
 """Writes a store: each worker writes the rows that it has, in any order, and the last step makes a complete folder of them."""
+
 from __future__ import annotations
 
 import io
@@ -27,7 +28,15 @@ from graphtheta.base.atomic import (
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, FormatError, GraphThetaError, ShapeError
 from graphtheta.graph.store.checksum import file_sums, rows_per_block, share
-from graphtheta.graph.store.manifest import FILE, FORMAT, VERSION, Column, check_column, checked_manifest, file_name
+from graphtheta.graph.store.manifest import (
+    FILE,
+    FORMAT,
+    VERSION,
+    Column,
+    check_column,
+    checked_manifest,
+    file_name,
+)
 
 SHARED = "check the free space, and that all workers see the folder"
 # files of a store, and the folders of workers for rows that wait
@@ -61,14 +70,25 @@ class ColumnWriter:
             FormatError: They cannot be written; on this rank only, so ``comm.agree`` must follow.
         """
         rows = np.ascontiguousarray(rows)
-        if rows.dtype != self.dtype or rows.ndim != len(self.shape) or rows.shape[1:] != self.shape[1:]:
-            raise ShapeError(f"{self.path.name}: got rows {list(rows.shape)} of {rows.dtype}, expected {['m', *self.shape[1:]]} of "
-                             f"{self.dtype}; convert them first")
+        if (
+            rows.dtype != self.dtype
+            or rows.ndim != len(self.shape)
+            or rows.shape[1:] != self.shape[1:]
+        ):
+            raise ShapeError(
+                f"{self.path.name}: got rows {list(rows.shape)} of {rows.dtype}, expected {['m', *self.shape[1:]]} of "
+                f"{self.dtype}; convert them first"
+            )
         if begin < 0 or begin + len(rows) > self.shape[0]:
-            raise ShapeError(f"{self.path.name}: rows {begin} to {begin + len(rows) - 1} are outside of the {self.shape[0]} rows of the "
-                             "column")
+            raise ShapeError(
+                f"{self.path.name}: rows {begin} to {begin + len(rows) - 1} are outside of the {self.shape[0]} rows of the "
+                "column"
+            )
         self.written += len(rows)
-        data, at = rows.reshape(-1).view(np.uint8).data if rows.size else memoryview(b""), self._begin + begin * self._row_bytes
+        data, at = (
+            rows.reshape(-1).view(np.uint8).data if rows.size else memoryview(b""),
+            self._begin + begin * self._row_bytes,
+        )
         try:
             while data:
                 done = os.pwrite(self._file.fileno(), data, at)
@@ -130,7 +150,9 @@ class StoreWriter:
     def __exit__(self, *error: object) -> None:
         self.abort()
 
-    def column(self, group: str, name: str, n_rows: int, trailing_shape: Sequence[int], dtype: Any) -> ColumnWriter:
+    def column(
+        self, group: str, name: str, n_rows: int, trailing_shape: Sequence[int], dtype: Any
+    ) -> ColumnWriter:
         """Add a column.
 
         Args:
@@ -149,9 +171,13 @@ class StoreWriter:
         check_column(group, name, shape, kind.name)
         path = self._part / file_name(group, name)
         if (group, name) in self._columns:
-            raise ConfigError(f"{self.folder}: the column {group}.{name} is added twice; choose another name")
+            raise ConfigError(
+                f"{self.folder}: the column {group}.{name} is added twice; choose another name"
+            )
         self._together(lambda: _make_file(path, shape, kind), rank=0)
-        self._together(lambda: self._columns.update({(group, name): ColumnWriter(path, shape, kind)}))
+        self._together(
+            lambda: self._columns.update({(group, name): ColumnWriter(path, shape, kind)})
+        )
         return self._columns[group, name]
 
     def waiting_folder(self) -> Path:
@@ -178,14 +204,23 @@ class StoreWriter:
 
         Collective: all ranks of comm.
         """
+
         def work() -> None:
             link_or_copy(source, self._part / column.file)
 
         self._together(work, rank=0)
         self._linked.append(column.model_dump())
 
-    def finish(self, n_nodes: int, n_edges: int, meta: dict[str, Any] | None = None, *, name: str = "graph",
-               n_classes: int | None = None, multilabel: bool | None = None) -> None:
+    def finish(
+        self,
+        n_nodes: int,
+        n_edges: int,
+        meta: dict[str, Any] | None = None,
+        *,
+        name: str = "graph",
+        n_classes: int | None = None,
+        multilabel: bool | None = None,
+    ) -> None:
         """Compute the checksums, write the manifest, and give the folder its name.
 
         Args:
@@ -201,14 +236,31 @@ class StoreWriter:
         Collective: all ranks of comm.
         """
         self._together(self._close)
-        written = self._comm.all_sum(np.array([c.written for c in self._columns.values()], np.int64))
+        written = self._comm.all_sum(
+            np.array([c.written for c in self._columns.values()], np.int64)
+        )
         for c, n in zip(self._columns.values(), written.tolist(), strict=True):
             if n != c.shape[0]:
-                raise FormatError(f"{self.folder}: {n} rows of {c.path.name} were written, expected {c.shape[0]}, each once")
-        records = self._linked + [self._record(group, column, c) for (group, column), c in self._columns.items()]
-        manifest = {"format": FORMAT, "version": VERSION, "n_nodes": n_nodes, "n_edges": n_edges, "name": name, "n_classes": n_classes,
-                    "multilabel": multilabel, "meta": meta or {}, "columns": records}
-        self._together(lambda: self._publish(checked_manifest(manifest, str(self.folder)).text()), rank=0)
+                raise FormatError(
+                    f"{self.folder}: {n} rows of {c.path.name} were written, expected {c.shape[0]}, each once"
+                )
+        records = self._linked + [
+            self._record(group, column, c) for (group, column), c in self._columns.items()
+        ]
+        manifest = {
+            "format": FORMAT,
+            "version": VERSION,
+            "n_nodes": n_nodes,
+            "n_edges": n_edges,
+            "name": name,
+            "n_classes": n_classes,
+            "multilabel": multilabel,
+            "meta": meta or {},
+            "columns": records,
+        }
+        self._together(
+            lambda: self._publish(checked_manifest(manifest, str(self.folder)).text()), rank=0
+        )
 
     def abort(self) -> None:
         """Close all files and remove what was written; nothing after ``finish``. Not collective: every rank calls it for itself."""
@@ -245,7 +297,9 @@ class StoreWriter:
         try:
             self._lock = claim(self._part, NAMES)
         except Taken:
-            raise ConfigError(f"{self._part}: another process writes this store; wait until it ends, or choose another folder") from None
+            raise ConfigError(
+                f"{self._part}: another process writes this store; wait until it ends, or choose another folder"
+            ) from None
 
     def _close(self) -> None:
         for c in self._columns.values():
@@ -260,8 +314,16 @@ class StoreWriter:
         blocks = share(-(-c.shape[0] // rows), self._comm.rank, self._comm.size)
         self._together(lambda: sums.extend(c.sums(rows, blocks)))
         found = [pair for part in self._comm.all_gather(sums) for pair in part]
-        return {"group": group, "name": name, "file": c.path.name, "dtype": c.dtype.name, "shape": list(c.shape), "rows_per_block": rows,
-                "checksums": [checksum for checksum, _ in found], "page_sums": [page_sum for _, page_sum in found]}
+        return {
+            "group": group,
+            "name": name,
+            "file": c.path.name,
+            "dtype": c.dtype.name,
+            "shape": list(c.shape),
+            "rows_per_block": rows,
+            "checksums": [checksum for checksum, _ in found],
+            "page_sums": [page_sum for _, page_sum in found],
+        }
 
     def _publish(self, text: str) -> None:
         with atomic_file(self._part / FILE) as f:
@@ -277,7 +339,9 @@ class StoreWriter:
 def header(shape: tuple[int, ...], dtype: np.dtype) -> bytes:
     """The beginning of a .npy file."""
     stream = io.BytesIO()
-    npy.write_array_header_1_0(stream, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape})
+    npy.write_array_header_1_0(
+        stream, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    )
     return stream.getvalue()
 
 

@@ -1,4 +1,5 @@
 """The fields that most columns become: ids, real numbers, classes and codes."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +12,20 @@ import pyarrow.compute as pc
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import DataError
 from graphtheta.graph.data.validation import MOST_CLASSES, WHOLE32, WHOLE64, first_rounded, largest
-from graphtheta.importing.tables.arrow import BOOL, FLOAT, TEXT, WHOLE, absent, flags, integers, is_list, lengths, null, numbers, one
+from graphtheta.importing.tables.arrow import (
+    BOOL,
+    FLOAT,
+    TEXT,
+    WHOLE,
+    absent,
+    flags,
+    integers,
+    is_list,
+    lengths,
+    null,
+    numbers,
+    one,
+)
 
 # rows that are wrong, and what is wrong with a row
 Wrong = tuple[np.ndarray, Callable[[int], str]]
@@ -115,13 +129,38 @@ class Numbers(Base):
         remedy: Where values belong that float32 would round.
     """
 
-    def __init__(self, name: str, columns: Sequence[str], types: Mapping[str, Any], width: int | None = None, *, vector: bool = False,
-                 missing: bool = False, dtype: Any = np.float32, remedy: str = ""):
+    def __init__(
+        self,
+        name: str,
+        columns: Sequence[str],
+        types: Mapping[str, Any],
+        width: int | None = None,
+        *,
+        vector: bool = False,
+        missing: bool = False,
+        dtype: Any = np.float32,
+        remedy: str = "",
+    ):
         if width == 0:
-            raise DataError(f"column '{columns[0]}': the first list is empty; give a list of as many numbers in every row, at least one")
-        read = {column: BOOL if pa.types.is_boolean(element(types[column])) else FLOAT for column in columns}
-        self.inputs: dict[str, Any] = read if width is None else {column: pa.large_list(kind) for column, kind in read.items()}
-        self._name, self._width, self._vector, self._missing, self._remedy = name, width, vector, missing, remedy
+            raise DataError(
+                f"column '{columns[0]}': the first list is empty; give a list of as many numbers in every row, at least one"
+            )
+        read = {
+            column: BOOL if pa.types.is_boolean(element(types[column])) else FLOAT
+            for column in columns
+        }
+        self.inputs: dict[str, Any] = (
+            read
+            if width is None
+            else {column: pa.large_list(kind) for column, kind in read.items()}
+        )
+        self._name, self._width, self._vector, self._missing, self._remedy = (
+            name,
+            width,
+            vector,
+            missing,
+            remedy,
+        )
         self._dtype = np.dtype(dtype)
         whole = [pa.types.is_integer(element(types[column])) for column in columns]
         self._whole = whole if width is None else whole * width
@@ -138,10 +177,21 @@ class Numbers(Base):
                 yield self._refused(values), no_number(name, values)
             else:
                 sizes = lengths(column)
-                yield (sizes != self._width) & ~(self._missing & (sizes < 0)), no_list(name, sizes, self._width)
+                yield (
+                    (sizes != self._width) & ~(self._missing & (sizes < 0)),
+                    no_list(name, sizes, self._width),
+                )
                 owner = np.repeat(np.arange(len(column)), np.maximum(sizes, 0))
-                bad = np.bincount(owner[self._refused(numbers(column.flatten()))], minlength=len(column)) > 0
-                yield bad, says(f"column '{name}' has a list with numbers that are missing or infinite")
+                bad = (
+                    np.bincount(
+                        owner[self._refused(numbers(column.flatten()))], minlength=len(column)
+                    )
+                    > 0
+                )
+                yield (
+                    bad,
+                    says(f"column '{name}' has a list with numbers that are missing or infinite"),
+                )
 
     def _refused(self, values: np.ndarray) -> np.ndarray:
         beyond = np.abs(values) > np.finfo(np.float32).max
@@ -156,7 +206,9 @@ class Numbers(Base):
             # integers are read as float64, which rounds those above 2^53
             beyond = self._whole[i] and largest(x) >= WHOLE64
             if not self._fractions[i] and len(x):
-                self._fractions[i] = (largest(x) > WHOLE64 and not beyond) or not np.array_equal(x, np.rint(x))
+                self._fractions[i] = (largest(x) > WHOLE64 and not beyond) or not np.array_equal(
+                    x, np.rint(x)
+                )
             if not self._fractions[i] and i not in self._rounded and largest(x) > WHOLE32:
                 at = int(np.argmax(np.abs(x))) if beyond else first_rounded(x)
                 if at is not None:
@@ -165,14 +217,18 @@ class Numbers(Base):
     def agree(self, comm: Comm, n: int) -> None:
         """Refuse lists that are all empty, and columns of integers that float32 rounds."""
         if self._width == 0 and n:
-            raise DataError(f"column '{next(iter(self.inputs))}' has empty lists only; leave it out")
+            raise DataError(
+                f"column '{next(iter(self.inputs))}' has empty lists only; leave it out"
+            )
         found = comm.all_gather([self._fractions.tolist(), sorted(self._rounded.items())])
         names = list(self.inputs)
         for _, rounded in found:
             for i, value in rounded:
                 if not any(fractions[i] for fractions, _ in found):
-                    raise DataError(f"column '{names[0 if self._width else i]}' has integers such as {value}, which float32 would round to "
-                                    f"{int(np.float32(value))}; {self._remedy}")
+                    raise DataError(
+                        f"column '{names[0 if self._width else i]}' has integers such as {value}, which float32 would round to "
+                        f"{int(np.float32(value))}; {self._remedy}"
+                    )
 
     def outputs(self) -> list[Output]:
         """Rows of floats."""
@@ -208,16 +264,27 @@ class Codes(Base):
         missing: Code of rows without a value; None refuses such rows.
     """
 
-    def __init__(self, name: str, column: str, key: tuple[str, ...], dtype: Any, missing: int | None = None):
+    def __init__(
+        self, name: str, column: str, key: tuple[str, ...], dtype: Any, missing: int | None = None
+    ):
         self.inputs = {column: TEXT}
-        self._name, self._column, self._key, self._dtype, self._missing = name, column, key, dtype, missing
+        self._name, self._column, self._key, self._dtype, self._missing = (
+            name,
+            column,
+            key,
+            dtype,
+            missing,
+        )
         self._seen: set[str] = set()
         self._values: list[str] = []
 
     def wrong(self, table: pa.Table) -> Iterator[Wrong]:
         """Rows without a value."""
         if self._missing is None:
-            yield absent(one(table.column(self._column))), says(f"column '{self._column}' has no value")
+            yield (
+                absent(one(table.column(self._column))),
+                says(f"column '{self._column}' has no value"),
+            )
 
     def observe(self, table: pa.Table) -> None:
         """Collect the values."""
@@ -236,7 +303,9 @@ class Codes(Base):
 
     def rows(self, table: pa.Table) -> list[np.ndarray]:
         """One code a row."""
-        found = pc.index_in(one(table.column(self._column)), pa.array(self._values, TEXT)).fill_null(-1)
+        found = pc.index_in(
+            one(table.column(self._column)), pa.array(self._values, TEXT)
+        ).fill_null(-1)
         return [integers(found).astype(self._dtype)]
 
     def missing(self, table: pa.Table) -> np.ndarray:
@@ -266,10 +335,16 @@ class Ids(Base):
         """Rows without an id."""
         for name, kind in self.inputs.items():
             column = one(table.column(name))
-            yield absent(column) if kind == TEXT else null(column), says(f"column '{name}' has no id")
+            yield (
+                absent(column) if kind == TEXT else null(column),
+                says(f"column '{name}' has no id"),
+            )
             if kind == TEXT:
                 # arrays of texts end at such a character
-                yield flags(pc.match_substring(column, "\0")), says(f"column '{name}' has an id with the character 0")
+                yield (
+                    flags(pc.match_substring(column, "\0")),
+                    says(f"column '{name}' has an id with the character 0"),
+                )
 
 
 def element(kind: Any) -> Any:
@@ -289,13 +364,20 @@ def says(text: str) -> Callable[[int], str]:
 
 def no_number(name: str, values: np.ndarray) -> Callable[[int], str]:
     """What is wrong with a number."""
-    return lambda row: f"column '{name}' has no value" if np.isnan(values[row]) else f"column '{name}': {values[row]} is no float32 number"
+    return lambda row: (
+        f"column '{name}' has no value"
+        if np.isnan(values[row])
+        else f"column '{name}': {values[row]} is no float32 number"
+    )
 
 
 def no_list(name: str, sizes: np.ndarray, width: int) -> Callable[[int], str]:
     """What is wrong with a list of another length, -1 for none."""
-    return lambda row: (f"column '{name}' has no list" if sizes[row] < 0
-                        else f"column '{name}' has a list of {sizes[row]} numbers, expected {width}")
+    return lambda row: (
+        f"column '{name}' has no list"
+        if sizes[row] < 0
+        else f"column '{name}' has a list of {sizes[row]} numbers, expected {width}"
+    )
 
 
 def check_categories(column: str, n: int) -> None:
@@ -305,4 +387,6 @@ def check_categories(column: str, n: int) -> None:
         DataError: They are ids rather than names.
     """
     if n > MOST_CLASSES:
-        raise DataError(f"column '{column}' has more than {MOST_CLASSES:,} different texts; codes are for names of kinds, so leave it out")
+        raise DataError(
+            f"column '{column}' has more than {MOST_CLASSES:,} different texts; codes are for names of kinds, so leave it out"
+        )

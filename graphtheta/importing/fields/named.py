@@ -1,4 +1,5 @@
 """Fields for named columns and for splits, and the choice of a field for a column by its type."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,11 +12,40 @@ import pyarrow.compute as pc
 from graphtheta.base.wording import did_you_mean
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.columns import TAKEN, TIME_UNITS, is_attribute
-from graphtheta.importing.fields.base import Base, Codes, Field, Numbers, Output, Wrong, no_list, read_as, says
+from graphtheta.importing.fields.base import (
+    Base,
+    Codes,
+    Field,
+    Numbers,
+    Output,
+    Wrong,
+    no_list,
+    read_as,
+    says,
+)
 from graphtheta.importing.fields.scaled import Scaled
-from graphtheta.importing.tables.arrow import TEXT, WHOLE, flags, integers, is_list, is_text, lengths, null, one
+from graphtheta.importing.tables.arrow import (
+    TEXT,
+    WHOLE,
+    flags,
+    integers,
+    is_list,
+    is_text,
+    lengths,
+    null,
+    one,
+)
 
-SPLITS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2, "testing": 2}
+SPLITS = {
+    "train": 0,
+    "training": 0,
+    "val": 1,
+    "valid": 1,
+    "validation": 1,
+    "dev": 1,
+    "test": 2,
+    "testing": 2,
+}
 MASKS = ("train", "val", "test")
 KINDS = ("int", "float", "text", *TIME_UNITS)
 
@@ -31,7 +61,11 @@ class Integers(Base):
 
     def __init__(self, name: str, column: str, kind: Any):
         self.inputs, self._name, self._column = {column: read_as(kind)}, name, column
-        self._dtype = np.int32 if pa.types.is_boolean(kind) or (kind.bit_width < 64 and kind != pa.uint32()) else np.int64
+        self._dtype = (
+            np.int32
+            if pa.types.is_boolean(kind) or (kind.bit_width < 64 and kind != pa.uint32())
+            else np.int64
+        )
 
     def wrong(self, table: pa.Table) -> Iterator[Wrong]:
         """Rows without a value."""
@@ -96,7 +130,10 @@ class Words(Base):
 
     def outputs(self) -> list[Output]:
         """Three masks."""
-        return [Output(mask, (len(self.inputs),) if len(self.inputs) > 1 else (), np.bool_) for mask in MASKS]
+        return [
+            Output(mask, (len(self.inputs),) if len(self.inputs) > 1 else (), np.bool_)
+            for mask in MASKS
+        ]
 
     def rows(self, table: pa.Table) -> list[np.ndarray]:
         """Three masks."""
@@ -106,7 +143,9 @@ class Words(Base):
 
     def _codes(self, table: pa.Table, name: str) -> np.ndarray:
         words = pc.utf8_lower(one(table.column(name)))
-        return np.array([*SPLITS.values(), -1])[integers(pc.index_in(words, pa.array(list(SPLITS), TEXT)).fill_null(-1))]
+        return np.array([*SPLITS.values(), -1])[
+            integers(pc.index_in(words, pa.array(list(SPLITS), TEXT)).fill_null(-1))
+        ]
 
 
 class Marks(Base):
@@ -124,16 +163,28 @@ class Marks(Base):
     def __init__(self, columns: Sequence[str], types: dict[str, Any], widths: dict[str, int]):
         self._widths = {name: widths[name] for name in columns if is_list(types[name])}
         if len(set(self._widths.values())) > 1:
-            raise ConfigError(f"the splits {', '.join(f'{name} ({n})' for name, n in self._widths.items())} have lists of different "
-                              "lengths; give all a value for each split")
+            raise ConfigError(
+                f"the splits {', '.join(f'{name} ({n})' for name, n in self._widths.items())} have lists of different "
+                "lengths; give all a value for each split"
+            )
         if 0 in self._widths.values():
-            raise ConfigError(f"the split '{next(iter(self._widths))}' has empty lists only; give a value for each split")
-        self.inputs = {name: pa.large_list(read_as(types[name].value_type)) if name in self._widths else read_as(types[name])
-                       for name in columns}
+            raise ConfigError(
+                f"the split '{next(iter(self._widths))}' has empty lists only; give a value for each split"
+            )
+        self.inputs = {
+            name: pa.large_list(read_as(types[name].value_type))
+            if name in self._widths
+            else read_as(types[name])
+            for name in columns
+        }
         words = [SPLITS.get(name.lower().removesuffix("_mask")) for name in columns]
-        self._masks = [MASKS[i if None in words or word is None else word] for i, word in enumerate(words)]
+        self._masks = [
+            MASKS[i if None in words or word is None else word] for i, word in enumerate(words)
+        ]
         if len(set(self._masks)) < len(columns):
-            raise ConfigError(f"the columns {', '.join(columns)} of the split name a set twice; give one for each of {', '.join(MASKS)}")
+            raise ConfigError(
+                f"the columns {', '.join(columns)} of the split name a set twice; give one for each of {', '.join(MASKS)}"
+            )
 
     def wrong(self, table: pa.Table) -> Iterator[Wrong]:
         """Missing values, other numbers, and rows of several splits."""
@@ -142,26 +193,42 @@ class Marks(Base):
             yield sizes != width, no_list(name, sizes, width)
         for name in self.inputs:
             values = self._values(table, name)
-            yield ((values != 0) & (values != 1)).any(axis=1), says(f"column '{name}' is neither true nor false")
-        yield (sum(self._values(table, name) == 1 for name in self.inputs) > 1).any(axis=1), says(
-            f"more than one of {', '.join(self.inputs)} is true")
+            yield (
+                ((values != 0) & (values != 1)).any(axis=1),
+                says(f"column '{name}' is neither true nor false"),
+            )
+        yield (
+            (sum(self._values(table, name) == 1 for name in self.inputs) > 1).any(axis=1),
+            says(f"more than one of {', '.join(self.inputs)} is true"),
+        )
 
     def outputs(self) -> list[Output]:
         """A mask for each column."""
-        return [Output(mask, (self._widths[name],) if name in self._widths else (), np.bool_)
-                for mask, name in zip(self._masks, self.inputs, strict=True)]
+        return [
+            Output(mask, (self._widths[name],) if name in self._widths else (), np.bool_)
+            for mask, name in zip(self._masks, self.inputs, strict=True)
+        ]
 
     def rows(self, table: pa.Table) -> list[np.ndarray]:
         """A mask for each column."""
-        return [values if name in self._widths else values[:, 0] for name in self.inputs for values in [self._values(table, name) == 1]]
+        return [
+            values if name in self._widths else values[:, 0]
+            for name in self.inputs
+            for values in [self._values(table, name) == 1]
+        ]
 
     def _values(self, table: pa.Table, name: str) -> np.ndarray:
         """[n, 1], or [n, S] of lists; -1 where there is no value."""
         column = one(table.column(name))
         if name not in self._widths:
             return integers(column.cast(WHOLE).fill_null(-1))[:, None]
-        out, right = np.full((len(column), self._widths[name]), -1, np.int64), lengths(column) == self._widths[name]
-        out[right] = integers(column.filter(pa.array(right)).flatten().cast(WHOLE).fill_null(-1)).reshape(-1, self._widths[name])
+        out, right = (
+            np.full((len(column), self._widths[name]), -1, np.int64),
+            lengths(column) == self._widths[name],
+        )
+        out[right] = integers(
+            column.filter(pa.array(right)).flatten().cast(WHOLE).fill_null(-1)
+        ).reshape(-1, self._widths[name])
         return out
 
 
@@ -181,8 +248,10 @@ def named_field(group: str, column: str, types: dict[str, Any], width: int) -> F
     """
     kind, name = types[column], f"columns.{column}"
     if not is_attribute(column) or column in TAKEN:
-        raise ConfigError(f"{group} column '{column}': models could not read {group}.{column}; rename it to a Python identifier that is "
-                          f"no keyword of Python and not one of {', '.join(sorted(TAKEN))}")
+        raise ConfigError(
+            f"{group} column '{column}': models could not read {group}.{column}; rename it to a Python identifier that is "
+            f"no keyword of Python and not one of {', '.join(sorted(TAKEN))}"
+        )
     remedy = f"state its type with --types {column}:int"
     if is_list(kind):
         return Numbers(name, [column], types, width, remedy=remedy)
@@ -193,14 +262,25 @@ def named_field(group: str, column: str, types: dict[str, Any], width: int) -> F
         dtype = np.float64 if pa.types.is_float64(kind) else np.float32
         return Numbers(name, [column], types, vector=True, dtype=dtype, remedy=remedy)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        return Times(name, column, group, kind if pa.types.is_timestamp(kind) else pa.timestamp("s"))
+        return Times(
+            name, column, group, kind if pa.types.is_timestamp(kind) else pa.timestamp("s")
+        )
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return Integers(name, column, kind)
-    raise ConfigError(f"{group} column '{column}' has type {kind}; columns are numbers, texts, times or lists of numbers. State another "
-                      f"type with --types {column}:text")
+    raise ConfigError(
+        f"{group} column '{column}' has type {kind}; columns are numbers, texts, times or lists of numbers. State another "
+        f"type with --types {column}:text"
+    )
 
 
-def number_field(name: str, columns: Sequence[str], types: dict[str, Any], widths: dict[str, int], remedy: str, **options: bool) -> Field:
+def number_field(
+    name: str,
+    columns: Sequence[str],
+    types: dict[str, Any],
+    widths: dict[str, int],
+    remedy: str,
+    **options: bool,
+) -> Field:
     """A field of real numbers.
 
     Raises:
@@ -209,7 +289,13 @@ def number_field(name: str, columns: Sequence[str], types: dict[str, Any], width
     return Numbers(name, columns, types, _width(columns, types, widths), remedy=remedy, **options)
 
 
-def scaled_field(name: str, columns: Sequence[str], types: dict[str, Any], widths: dict[str, int], split: Field | None) -> Field:
+def scaled_field(
+    name: str,
+    columns: Sequence[str],
+    types: dict[str, Any],
+    widths: dict[str, int],
+    split: Field | None,
+) -> Field:
     """A field of standardised numbers; see ``Scaled``.
 
     Raises:
@@ -222,7 +308,9 @@ def _width(columns: Sequence[str], types: dict[str, Any], widths: dict[str, int]
     """Length of the lists of the only column; None for columns of numbers."""
     lists = [column for column in columns if is_list(types[column])]
     if lists and len(columns) > 1:
-        raise ConfigError(f"the column '{lists[0]}' has lists; give it alone, or columns of numbers only")
+        raise ConfigError(
+            f"the column '{lists[0]}' has lists; give it alone, or columns of numbers only"
+        )
     return widths[columns[0]] if lists else None
 
 
@@ -237,15 +325,25 @@ def split_field(columns: Sequence[str], types: dict[str, Any], widths: dict[str,
     Raises:
         ConfigError: Columns of both kinds, of neither, or too many.
     """
-    values = {name: types[name].value_type if is_list(types[name]) else types[name] for name in columns}
-    marks = [name for name, kind in values.items() if pa.types.is_boolean(kind) or pa.types.is_integer(kind)]
+    values = {
+        name: types[name].value_type if is_list(types[name]) else types[name] for name in columns
+    }
+    marks = [
+        name
+        for name, kind in values.items()
+        if pa.types.is_boolean(kind) or pa.types.is_integer(kind)
+    ]
     if not marks and not any(is_list(types[name]) for name in columns):
         return Words(columns)
     if len(marks) < len(columns):
-        raise ConfigError(f"the split has the columns {', '.join(f'{name} of {types[name]}' for name in columns)}; give columns of words, "
-                          "one for each split, or up to three columns of true and false, or of lists of them")
+        raise ConfigError(
+            f"the split has the columns {', '.join(f'{name} of {types[name]}' for name in columns)}; give columns of words, "
+            "one for each split, or up to three columns of true and false, or of lists of them"
+        )
     if len(columns) > len(MASKS):
-        raise ConfigError(f"a split has at most three columns of true and false, for train, val and test; got {', '.join(columns)}")
+        raise ConfigError(
+            f"a split has at most three columns of true and false, for train, val and test; got {', '.join(columns)}"
+        )
     return Marks(columns, types, widths)
 
 
@@ -255,11 +353,19 @@ def stated(types: dict[str, Any], given: dict[str, str], where: str) -> dict[str
     Raises:
         ConfigError: Another word.
     """
-    kinds = dict(zip(KINDS, (WHOLE, pa.float64(), TEXT, *map(pa.timestamp, TIME_UNITS.values())), strict=True))
+    kinds = dict(
+        zip(
+            KINDS, (WHOLE, pa.float64(), TEXT, *map(pa.timestamp, TIME_UNITS.values())), strict=True
+        )
+    )
     for column, word in given.items():
         if word not in kinds:
-            raise ConfigError(f"{where}: the type of '{column}' is '{word}'{did_you_mean(word, kinds)}; choose {', '.join(KINDS)}")
-    return {column: kinds[given[column]] if column in given else kind for column, kind in types.items()}
+            raise ConfigError(
+                f"{where}: the type of '{column}' is '{word}'{did_you_mean(word, kinds)}; choose {', '.join(KINDS)}"
+            )
+    return {
+        column: kinds[given[column]] if column in given else kind for column, kind in types.items()
+    }
 
 
 def require(columns: Sequence[str], types: dict[str, Any], where: str, flag: str) -> None:
@@ -270,9 +376,13 @@ def require(columns: Sequence[str], types: dict[str, Any], where: str, flag: str
     """
     for column in columns:
         if column not in types:
-            raise DataError(f"{where}: there is no column '{column}'{did_you_mean(column, types)}; the columns are {', '.join(types)}; "
-                            f"choose one with {flag}, or read a file without a header with --no-header (header=False)")
+            raise DataError(
+                f"{where}: there is no column '{column}'{did_you_mean(column, types)}; the columns are {', '.join(types)}; "
+                f"choose one with {flag}, or read a file without a header with --no-header (header=False)"
+            )
         if all(map(pa.types.is_null, types.values())):
             raise DataError(f"{where}: there are no rows; check the file")
         if pa.types.is_null(types[column]):
-            raise DataError(f"{where}: the column '{column}' has no values at the beginning; state its type with --types {column}:int")
+            raise DataError(
+                f"{where}: the column '{column}' has no values at the beginning; state its type with --types {column}:int"
+            )

@@ -1,4 +1,5 @@
 """Columns of names as features: a number for each name, 1 for that of the row and 0 for the others."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -31,8 +32,10 @@ class OneHot(Codes):
         """Sort the names of all workers, and refuse many."""
         super().agree(comm, n)
         if len(self._values) > MOST_NAMES:
-            raise DataError(f"column '{self._column}' has {len(self._values):,} different names, and --one-hot makes a feature of each; "
-                            f"name at most {MOST_NAMES:,}, or give the column as --node-columns, for gt.embedding")
+            raise DataError(
+                f"column '{self._column}' has {len(self._values):,} different names, and --one-hot makes a feature of each; "
+                f"name at most {MOST_NAMES:,}, or give the column as --node-columns, for gt.embedding"
+            )
 
     def outputs(self) -> list[Output]:
         """A number for each name."""
@@ -88,8 +91,13 @@ class Beside(Base):
             for key, value in part.meta().items():
                 out[key] = {**out.get(key, {}), **value}
         if SCALE in out:
-            scales = [part.meta().get(SCALE, as_it_is(part.outputs()[0].trailing[0])) for part in self._parts]
-            out[SCALE] = {key: [x for scale in scales for x in scale[key]] for key in ("mean", "deviation")}
+            scales = [
+                part.meta().get(SCALE, as_it_is(part.outputs()[0].trailing[0]))
+                for part in self._parts
+            ]
+            out[SCALE] = {
+                key: [x for scale in scales for x in scale[key]] for key in ("mean", "deviation")
+            }
         return out
 
 

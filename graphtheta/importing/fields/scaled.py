@@ -1,4 +1,5 @@
 """Features with mean 0 and deviation 1, found while the rows are read."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -24,11 +25,20 @@ class Scaled(Numbers):
         ConfigError: There are several splits.
     """
 
-    def __init__(self, name: str, columns: Sequence[str], types: Mapping[str, Any], width: int | None, split: Field | None):
+    def __init__(
+        self,
+        name: str,
+        columns: Sequence[str],
+        types: Mapping[str, Any],
+        width: int | None,
+        split: Field | None,
+    ):
         super().__init__(name, columns, types, width)
         if split is not None and split.outputs()[0].trailing:
-            raise ConfigError("scale=standard needs one training set, but the columns of split (--split) make several; name one "
-                              "split, or scale the features of the table beforehand")
+            raise ConfigError(
+                "scale=standard needs one training set, but the columns of split (--split) make several; name one "
+                "split, or scale the features of the table beforehand"
+            )
         self._split = split
         # of each block, the number of training nodes and of all nodes, their means, and the sums of squares around these
         self._blocks: list[list[tuple[float, ...]]] = [[], []]
@@ -40,7 +50,9 @@ class Scaled(Numbers):
         for found, rows in zip(self._blocks, (x[train], x), strict=True):
             if len(rows):
                 mean = rows.mean(axis=0)
-                found.append((len(rows), *mean.tolist(), *((rows - mean) ** 2).sum(axis=0).tolist()))
+                found.append(
+                    (len(rows), *mean.tolist(), *((rows - mean) ** 2).sum(axis=0).tolist())
+                )
 
     def agree(self, comm: Comm, n: int) -> None:
         """Combine the moments of all blocks, sorted, so that they do not depend on who read which block."""
@@ -69,8 +81,8 @@ def _moments(blocks: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
     """
     count, mean, squares = 0.0, np.zeros(d), np.zeros(d)
     for block in blocks:
-        total, step = count + block[0], block[1: 1 + d] - mean
+        total, step = count + block[0], block[1 : 1 + d] - mean
         mean = mean + step * (block[0] / total)
-        squares = squares + block[1 + d:] + step**2 * (count * block[0] / total)
+        squares = squares + block[1 + d :] + step**2 * (count * block[0] / total)
         count = total
     return mean, np.sqrt(squares / max(count, 1.0))

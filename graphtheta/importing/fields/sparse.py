@@ -1,4 +1,5 @@
 """Sparse features from two columns of lists: the features of a row that are not 0, and their values."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -30,8 +31,10 @@ class SparseRows(Base):
     def __init__(self, columns: Sequence[str], types: dict[str, Any], width: int | None):
         if len(columns) != 2 or not all(is_list(types[name]) for name in columns):
             got = ", ".join(f"{name} of {types[name]}" for name in columns)
-            raise ConfigError("sparse_features (--sparse-features) needs two columns of lists, of numbers of features and of their values; "
-                              f"got {got}")
+            raise ConfigError(
+                "sparse_features (--sparse-features) needs two columns of lists, of numbers of features and of their values; "
+                f"got {got}"
+            )
         self._at, self._value = columns
         self.inputs = {self._at: pa.large_list(WHOLE), self._value: pa.large_list(FLOAT)}
         self._given, self._largest = width, -1
@@ -48,26 +51,41 @@ class SparseRows(Base):
     def wrong(self, table: pa.Table) -> Iterator[Wrong]:
         """Lists of different lengths, numbers that are no features or are listed twice, values that are no float32."""
         sizes, others = (lengths(one(table.column(name))) for name in self.inputs)
-        yield (sizes < 0) | (sizes != others), lambda row: (
-            f"columns '{self._at}' and '{self._value}' have lists of {max(sizes[row], 0)} and {max(others[row], 0)} numbers"
-            if sizes[row] >= 0 <= others[row] else f"column '{self._at if sizes[row] < 0 else self._value}' has no list")
+        yield (
+            (sizes < 0) | (sizes != others),
+            lambda row: (
+                f"columns '{self._at}' and '{self._value}' have lists of {max(sizes[row], 0)} and {max(others[row], 0)} numbers"
+                if sizes[row] >= 0 <= others[row]
+                else f"column '{self._at if sizes[row] < 0 else self._value}' has no list"
+            ),
+        )
         limit = WIDEST if self._given is None else self._given
         owner, at = self._flat(table, self._at, sizes)
         bad = (at < 0) | (at >= limit)
-        yield rows_with(owner[bad], table), says(f"column '{self._at}' has a number outside 0..{limit - 1}")
+        yield (
+            rows_with(owner[bad], table),
+            says(f"column '{self._at}' has a number outside 0..{limit - 1}"),
+        )
         order = np.lexsort((at, owner))
         again = (np.diff(at[order]) == 0) & (np.diff(owner[order]) == 0)
-        yield rows_with(owner[order[1:]][again], table), says(f"column '{self._at}' lists a feature twice")
+        yield (
+            rows_with(owner[order[1:]][again], table),
+            says(f"column '{self._at}' lists a feature twice"),
+        )
         owner, value = self._flat(table, self._value, others)
-        yield rows_with(owner[~(np.abs(value) <= np.finfo(np.float32).max)], table), says(
-            f"column '{self._value}' has a list with numbers that are missing or infinite")
+        yield (
+            rows_with(owner[~(np.abs(value) <= np.finfo(np.float32).max)], table),
+            says(f"column '{self._value}' has a list with numbers that are missing or infinite"),
+        )
 
     def observe(self, table: pa.Table) -> None:
         """Find the largest number, and integers that float32 rounds."""
         _, at, value = self._sorted(table)
         self._largest = max(self._largest, int(at.max(initial=-1)))
         # integers are read as float64, which rounds those above 2^53
-        fraction = (value != np.rint(value)) | (np.abs(value) > (np.inf if self._whole else WHOLE64))
+        fraction = (value != np.rint(value)) | (
+            np.abs(value) > (np.inf if self._whole else WHOLE64)
+        )
         self._fractions.update(np.unique(at[fraction]).tolist())
         large = ~fraction & (np.abs(value) > WHOLE32)
         for column in np.unique(at[large]).tolist():
@@ -79,15 +97,21 @@ class SparseRows(Base):
 
     def agree(self, comm: Comm, n: int) -> None:
         """Agree on the number of features; refuse features of integers that float32 rounds."""
-        found = comm.all_gather([self._largest, sorted(self._fractions), sorted(self._rounded.items())])
+        found = comm.all_gather(
+            [self._largest, sorted(self._fractions), sorted(self._rounded.items())]
+        )
         self._largest = max(largest for largest, _, _ in found)
         fractions = {column for _, columns, _ in found for column in columns}
         for column, value in sorted(item for _, _, rounded in found for item in rounded):
             if column not in fractions:
-                raise DataError(f"column '{self._value}': feature {column} has integers such as {value}, which float32 would round to "
-                                f"{int(np.float32(value))}; give codes, ids and times as --node-columns, and rescale measured quantities")
+                raise DataError(
+                    f"column '{self._value}': feature {column} has integers such as {value}, which float32 would round to "
+                    f"{int(np.float32(value))}; give codes, ids and times as --node-columns, and rescale measured quantities"
+                )
         if not self.width:
-            raise DataError(f"column '{self._at}': all lists are empty; state the number of features with n_features (--n-features)")
+            raise DataError(
+                f"column '{self._at}': all lists are empty; state the number of features with n_features (--n-features)"
+            )
 
     def entries(self, table: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Entries of each row, [n] int64, and the features, ascending in a row, and values of all, [nnz] int64 and float32."""

@@ -2,6 +2,7 @@
 
 Ids are pyarrow arrays, of int64 or of texts.
 """
+
 from __future__ import annotations
 
 from functools import lru_cache
@@ -34,15 +35,29 @@ def hashes(ids: Any) -> np.ndarray:
     """
     if ids.type == WHOLE:
         return bits(0, integers(ids))
-    return np.concatenate([np.empty(0, np.uint64), *(_text_hashes(ids.slice(a, TEXTS_AT_ONCE)) for a in range(0, len(ids), TEXTS_AT_ONCE))])
+    return np.concatenate(
+        [
+            np.empty(0, np.uint64),
+            *(_text_hashes(ids.slice(a, TEXTS_AT_ONCE)) for a in range(0, len(ids), TEXTS_AT_ONCE)),
+        ]
+    )
 
 
 def _text_hashes(ids: Any) -> np.ndarray:
     """The bytes of each text as digits of a number, modulo 2^64; mixed with its length."""
     data, bounds = text_parts(ids)
     size = 1 << len(data).bit_length()
-    sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum((data + np.uint64(1)) * _powers(BASE, size)[: len(data)], dtype=np.uint64)))
-    return bits(0, (sums[bounds[1:]] - sums[bounds[:-1]]) * _powers(INVERSE, size)[bounds[:-1]] + np.diff(bounds).astype(np.uint64))
+    sums = np.concatenate(
+        (
+            np.zeros(1, np.uint64),
+            np.cumsum((data + np.uint64(1)) * _powers(BASE, size)[: len(data)], dtype=np.uint64),
+        )
+    )
+    return bits(
+        0,
+        (sums[bounds[1:]] - sums[bounds[:-1]]) * _powers(INVERSE, size)[bounds[:-1]]
+        + np.diff(bounds).astype(np.uint64),
+    )
 
 
 @lru_cache(4)
@@ -58,9 +73,9 @@ def text_parts(ids: Any) -> tuple[np.ndarray, np.ndarray]:
     if not len(ids):
         return np.empty(0, np.uint8), np.zeros(1, np.int64)
     _, offsets, data = ids.buffers()
-    bounds = np.frombuffer(offsets, np.int64)[ids.offset: ids.offset + len(ids) + 1]
+    bounds = np.frombuffer(offsets, np.int64)[ids.offset : ids.offset + len(ids) + 1]
     raw = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-    return raw[bounds[0]: bounds[-1]], bounds - bounds[0]
+    return raw[bounds[0] : bounds[-1]], bounds - bounds[0]
 
 
 def texts_of(data: np.ndarray, lengths: np.ndarray) -> Any:
@@ -95,7 +110,10 @@ def exchange(comm: Comm, parts: list[Any]) -> list[Any]:
         return [pa.array(part) for part in comm.all_to_all([integers(part) for part in parts])]
     halves = [text_parts(part) for part in parts]
     lengths = comm.all_to_all([np.diff(bounds) for _, bounds in halves])
-    return [texts_of(data, n) for data, n in zip(comm.all_to_all([data for data, _ in halves]), lengths, strict=True)]
+    return [
+        texts_of(data, n)
+        for data, n in zip(comm.all_to_all([data for data, _ in halves]), lengths, strict=True)
+    ]
 
 
 class Routes(Route):
@@ -107,7 +125,9 @@ class Routes(Route):
     """
 
     def __init__(self, comm: Comm, found: np.ndarray):
-        super().__init__(((found >> np.uint64(32)) % np.uint64(comm.size)).astype(np.int32), comm.size)
+        super().__init__(
+            ((found >> np.uint64(32)) % np.uint64(comm.size)).astype(np.int32), comm.size
+        )
 
     def ids(self, ids: Any) -> list[Any]:
         """The ids of each worker."""
@@ -127,7 +147,12 @@ class Directory:
     def __init__(self, comm: Comm, ids: Any, numbers: np.ndarray):
         found = hashes(ids)
         order = np.argsort(found, kind="stable")
-        self._comm, self._hashes, self._ids, self._numbers = comm, found[order], ids.take(pa.array(order)), numbers[order]
+        self._comm, self._hashes, self._ids, self._numbers = (
+            comm,
+            found[order],
+            ids.take(pa.array(order)),
+            numbers[order],
+        )
 
     def find(self, ids: Any) -> np.ndarray:
         """Numbers of ids; -1 for ids that are not known.
@@ -143,7 +168,9 @@ class Directory:
         coded = ids.dictionary_encode()
         different = coded.dictionary
         routes = Routes(self._comm, hashes(different))
-        answers = self._comm.all_to_all([self._here(part) for part in exchange(self._comm, routes.ids(different))])
+        answers = self._comm.all_to_all(
+            [self._here(part) for part in exchange(self._comm, routes.ids(different))]
+        )
         numbers = routes.back(answers)
         return numbers[coded.indices.to_numpy()] if len(ids) else np.empty(0, np.int64)
 

@@ -4,6 +4,7 @@ Steps: each worker reads its share of the tables into a spool; nodes are numbere
 and missing reverse edges are found; everything is written. Between reading and writing, a worker holds its share of the ids
 and a few blocks of rows.
 """
+
 from __future__ import annotations
 
 import os
@@ -31,7 +32,14 @@ from graphtheta.importing.ingest.options import Options, edge_fields, id_kind, n
 from graphtheta.importing.ingest.pairs import mark
 from graphtheta.importing.ingest.spool import Spool, begins, in_step
 from graphtheta.importing.ingest.tables import Table
-from graphtheta.importing.ingest.write import FieldWriter, together, write_ids, write_runs, write_sparse, write_typed
+from graphtheta.importing.ingest.write import (
+    FieldWriter,
+    together,
+    write_ids,
+    write_runs,
+    write_sparse,
+    write_typed,
+)
 from graphtheta.importing.tables.arrow import integers, one
 from graphtheta.importing.tables.progress import Progress
 
@@ -40,8 +48,17 @@ WAITING = re.compile(r"\w+")
 
 
 @checked
-def import_graph(edges: Any, nodes: Any = None, *, to: str | os.PathLike[str], comm: Comm | None = None, separator: str | None = None,
-                 header: bool = True, progress: bool = False, **options: Any) -> Path:
+def import_graph(
+    edges: Any,
+    nodes: Any = None,
+    *,
+    to: str | os.PathLike[str],
+    comm: Comm | None = None,
+    separator: str | None = None,
+    header: bool = True,
+    progress: bool = False,
+    **options: Any,
+) -> Path:
     """Import tables of edges and nodes as a store, which ``gt.load`` reads.
 
     Args:
@@ -76,7 +93,9 @@ def import_graph(edges: Any, nodes: Any = None, *, to: str | os.PathLike[str], c
     comm = start() if comm is None else comm
     unknown = sorted(set(options) - set(Options.__dataclass_fields__))
     if unknown:
-        raise ConfigError(f"import_graph has no option '{unknown[0]}'; it has {', '.join(Options.__dataclass_fields__)}")
+        raise ConfigError(
+            f"import_graph has no option '{unknown[0]}'; it has {', '.join(Options.__dataclass_fields__)}"
+        )
     found, error = None, None
     try:
         found = open_tables(edges, nodes, Options(**options), separator, header)
@@ -104,8 +123,16 @@ class _Import:
         progress: Shows how far it is.
     """
 
-    def __init__(self, tables: Tables, writer: StoreWriter, comm: Comm, folder: Path, progress: Progress):
-        self._tables, self._options, self._writer, self._comm, self._progress = tables, tables.options, writer, comm, progress
+    def __init__(
+        self, tables: Tables, writer: StoreWriter, comm: Comm, folder: Path, progress: Progress
+    ):
+        self._tables, self._options, self._writer, self._comm, self._progress = (
+            tables,
+            tables.options,
+            writer,
+            comm,
+            progress,
+        )
         self._folder = folder
         self._counts: dict[str, int] = {}
 
@@ -126,30 +153,49 @@ class _Import:
         numbered = self._number(edges, nodes)
         numbers = self._resolve(edges, numbered.directory)
         if not numbered.n:
-            raise DataError(f"{edges.name}: there are no rows; check the file, or give a table of the nodes (--nodes) or their number "
-                            "(--n-nodes)")
+            raise DataError(
+                f"{edges.name}: there are no rows; check the file, or give a table of the nodes (--nodes) or their number "
+                "(--n-nodes)"
+            )
         self._write_nodes(numbered)
         n_edges = self._write_edges(edges, numbers, numbered.n)
-        meta: dict[str, Any] = {**self._tables.meta, "source": self._tables.source, "import": self._counts}
+        meta: dict[str, Any] = {
+            **self._tables.meta,
+            "source": self._tables.source,
+            "import": self._counts,
+        }
         labels = dict(self._tables.labels)
         for field in (*edges.fields, *numbered.fields):
             for key, value in field.meta().items():
-                meta[key] = {**meta[key], **value} if isinstance(value, dict) and key in meta else value
+                meta[key] = (
+                    {**meta[key], **value} if isinstance(value, dict) and key in meta else value
+                )
             labels |= field.labels()
         name = self._options.name or self._tables.name
         _remove_waiting(self._folder)
         self._writer.finish(numbered.n, n_edges, meta, name=name, **labels)
         if self._progress.shown:
-            counts = "".join(f", {n:,} {what.replace('_', ' ')}" for what, n in self._counts.items() if n)
+            counts = "".join(
+                f", {n:,} {what.replace('_', ' ')}" for what, n in self._counts.items() if n
+            )
             say(f"{numbered.n:,} nodes, {n_edges:,} edges{counts}; in {self._writer.folder}")
 
     def _open(self) -> tuple[Table, Table | None]:
         options, source, nodes = self._options, self._tables.edges, self._tables.nodes
         if options.scale != "none" and (nodes is None or not options.features):
-            raise ConfigError(f"scale={options.scale} (--scale) scales features, but none are named; name them with --features")
+            raise ConfigError(
+                f"scale={options.scale} (--scale) scales features, but none are named; name them with --features"
+            )
         self._kind = id_kind(options, source, nodes)
-        edges = Table(source, edge_fields(options, source, self._kind), self._folder / "edges", may_be_empty=True)
-        return edges, None if nodes is None else Table(nodes, node_fields(options, nodes, self._kind), self._folder / "nodes")
+        edges = Table(
+            source,
+            edge_fields(options, source, self._kind),
+            self._folder / "edges",
+            may_be_empty=True,
+        )
+        return edges, None if nodes is None else Table(
+            nodes, node_fields(options, nodes, self._kind), self._folder / "nodes"
+        )
 
     def _number(self, edges: Table, nodes: Table | None) -> Positions:
         """Read the tables and number the nodes.
@@ -168,7 +214,10 @@ class _Import:
             return Positions(options.n_nodes)
         if numbered is None:
             self._progress.step("numbering nodes")
-            ends = (joined([one(table.column(options.src)), one(table.column(options.dst))]) for table in edges.spool.blocks())
+            ends = (
+                joined([one(table.column(options.src)), one(table.column(options.dst))])
+                for table in edges.spool.blocks()
+            )
             return SortedIds(comm, ends, self._kind)
         return numbered
 
@@ -181,26 +230,44 @@ class _Import:
         self._progress.step("resolving ends of edges")
         numbers, loops = Spool(self._folder / "numbers"), 0
         for i, table in enumerate(in_step(comm, edges.spool.blocks())):
-            both = empty(self._kind) if table is None else joined([one(table.column(name)) for name in (options.src, options.dst)])
+            both = (
+                empty(self._kind)
+                if table is None
+                else joined([one(table.column(name)) for name in (options.src, options.dst)])
+            )
             src, dst = np.split(directory.find(both), 2)
             error: GraphThetaError | None = None
             try:
                 if table is not None:
                     for name, ends in ((options.src, src), (options.dst, dst)):
                         first = ends < 0 if name == options.src else (ends < 0) & (src >= 0)
-                        edges.add_fault(i, np.flatnonzero(first), lambda row, name=name, table=table: (
-                            f"column '{name}': no node has the id '{table.column(name)[row].as_py()}'"))
+                        edges.add_fault(
+                            i,
+                            np.flatnonzero(first),
+                            lambda row, name=name, table=table: (
+                                f"column '{name}': no node has the id '{table.column(name)[row].as_py()}'"
+                            ),
+                        )
                     gone = (src < 0) | (dst < 0)
                     if options.self_loops == "drop":
                         loops += int((~gone & (src == dst)).sum())
                         gone |= src == dst
-                    numbers.add(edges.spool.at[i], pa.table({"src": np.where(gone, -1, src), "dst": np.where(gone, -1, dst)}))
+                    numbers.add(
+                        edges.spool.at[i],
+                        pa.table({"src": np.where(gone, -1, src), "dst": np.where(gone, -1, dst)}),
+                    )
             except GraphThetaError as e:
                 error = e
             comm.agree(error)
         numbers.close()
-        self._counts["bad_edge_rows"] = edges.finish(comm, options.skip, lambda: (
-            (table, _ends(pair)[0] >= 0) for table, pair in zip(edges.spool.blocks(), numbers.blocks(), strict=True)))
+        self._counts["bad_edge_rows"] = edges.finish(
+            comm,
+            options.skip,
+            lambda: (
+                (table, _ends(pair)[0] >= 0)
+                for table, pair in zip(edges.spool.blocks(), numbers.blocks(), strict=True)
+            ),
+        )
         self._counts["self_loops_dropped"] = int(comm.all_sum(np.array([loops]))[0])
         return numbers
 
@@ -219,7 +286,14 @@ class _Import:
         together(self._comm, write)
         for field in numbered.fields:
             if isinstance(field, SparseRows) and self._tables.widths:
-                write_typed(self._writer, self._comm, numbered.n, numbered.blocks, field, self._tables.widths)
+                write_typed(
+                    self._writer,
+                    self._comm,
+                    numbered.n,
+                    numbered.blocks,
+                    field,
+                    self._tables.widths,
+                )
             elif isinstance(field, SparseRows):
                 write_sparse(self._writer, self._comm, numbered.n, numbered.blocks, field)
 
@@ -235,11 +309,15 @@ class _Import:
         more, extra = begins(comm, at, [int(rows.sum()) for rows in added])
         self._counts["reverse_added"] = extra
         self._progress.step(f"writing {n + extra:,} edges")
-        src, dst = (self._writer.column("edge", name, n + extra, (), np.int64) for name in ("src", "dst"))
+        src, dst = (
+            self._writer.column("edge", name, n + extra, (), np.int64) for name in ("src", "dst")
+        )
         fields = FieldWriter(self._writer, "edge", n + extra, edges.fields)
 
         def write() -> None:
-            for i, (table, pair) in enumerate(zip(edges.spool.blocks(), numbers.blocks(), strict=True)):
+            for i, (table, pair) in enumerate(
+                zip(edges.spool.blocks(), numbers.blocks(), strict=True)
+            ):
                 runs = [(first[i], kept[i]), (n + more[i], added[i])]
                 fields.write(table, runs)
                 own, other = _ends(pair)
@@ -250,7 +328,9 @@ class _Import:
         together(comm, write)
         return n + extra
 
-    def _runs(self, edges: Table, numbers: Spool, n_nodes: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def _runs(
+        self, edges: Table, numbers: Spool, n_nodes: int
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """For each block which rows are written, and which reversed rows, [n] bool each.
 
         Collective: all ranks of comm.
@@ -260,9 +340,17 @@ class _Import:
         one_way = [np.broadcast_to(np.False_, len(rows)) for rows in stay]
         if options.duplicates == "drop" or options.reverse == "add":
             self._progress.step("comparing edges")
-            coded = [field for field in edges.fields for output in field.outputs() if output.name == f"columns.{RELATION}"]
+            coded = [
+                field
+                for field in edges.fields
+                for output in field.outputs()
+                if output.name == f"columns.{RELATION}"
+            ]
             codes = (coded[0].rows(table)[0] if coded else None for table in edges.spool.blocks())
-            blocks = ((begin, *_ends(table), code) for begin, table, code in zip(edges.begins, numbers.blocks(), codes, strict=True))
+            blocks = (
+                (begin, *_ends(table), code)
+                for begin, table, code in zip(edges.begins, numbers.blocks(), codes, strict=True)
+            )
             marked = mark(self._comm, blocks, n_nodes, bool(coded))
             again = sum(int(flags.sum()) for flags in marked.again)
             if options.duplicates == "drop":

@@ -1,4 +1,5 @@
 """Nodes and their numbers: rows of a node table, ids that edges have, or numbers that are ids."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -91,11 +92,18 @@ class NodeTable(Positions):
     def __init__(self, comm: Comm, table: Table, options: Options, kind: Any):
         self._table, self._id, again = table, options.id, np.empty(0, np.int64)
         if options.id is not None:
-            blocks = ((begin, one(rows.column(options.id))) for begin, rows in zip(table.begins, table.spool.blocks(), strict=True))
+            blocks = (
+                (begin, one(rows.column(options.id)))
+                for begin, rows in zip(table.begins, table.spool.blocks(), strict=True)
+            )
             ids, first, again = first_of_each(comm, blocks, kind)
             self._add_faults(again)
         self._dropped = np.sort(np.concatenate(comm.all_gather(again)))
-        self.bad = table.finish(comm, options.skip and options.id is not None, lambda: ((rows, kept) for rows, _, kept in self.blocks()))
+        self.bad = table.finish(
+            comm,
+            options.skip and options.id is not None,
+            lambda: ((rows, kept) for rows, _, kept in self.blocks()),
+        )
         super().__init__(table.n_rows - len(self._dropped))
         self.fields = table.fields
         if options.id is not None:
@@ -118,10 +126,17 @@ class NodeTable(Positions):
         """Count rows whose id is that of an earlier row."""
         if not len(again):
             return
-        for i, (begin, rows) in enumerate(zip(self._table.begins, self._table.spool.blocks(), strict=True)):
+        for i, (begin, rows) in enumerate(
+            zip(self._table.begins, self._table.spool.blocks(), strict=True)
+        ):
             ids = rows.column(self._id)
-            self._table.add_fault(i, _inside(again, begin, rows.num_rows), lambda row, ids=ids: (
-                f"column '{self._id}': an earlier row has the id '{ids[row].as_py()}' too"))
+            self._table.add_fault(
+                i,
+                _inside(again, begin, rows.num_rows),
+                lambda row, ids=ids: (
+                    f"column '{self._id}': an earlier row has the id '{ids[row].as_py()}' too"
+                ),
+            )
 
 
 def _inside(rows: np.ndarray, begin: int, n: int) -> np.ndarray:

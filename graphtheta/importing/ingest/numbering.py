@@ -1,4 +1,5 @@
 """Numbers of nodes: their order in the node table, or the sorted order of the ids that edges have."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -88,9 +89,17 @@ def number_sorted(comm: Comm, ids: Any) -> Numbered:
     every = SAMPLES * comm.size
     picked = ids.take(pa.array(np.linspace(0, len(ids) - 1, min(every, len(ids))).astype(np.int64)))
     samples = sorted(value for part in comm.all_gather(picked.to_pylist()) for value in part)
-    limits = [samples[len(samples) * q // comm.size] for q in range(1, comm.size)] if samples else []
+    limits = (
+        [samples[len(samples) * q // comm.size] for q in range(1, comm.size)] if samples else []
+    )
     below = [int(flags(pc.less(ids, pa.scalar(limit, ids.type))).sum()) for limit in limits]
-    received = exchange(comm, [ids.slice(a, b - a) for a, b in pairwise([0, *below, *[len(ids)] * (comm.size - len(limits))])])
+    received = exchange(
+        comm,
+        [
+            ids.slice(a, b - a)
+            for a, b in pairwise([0, *below, *[len(ids)] * (comm.size - len(limits))])
+        ],
+    )
     together = joined(received)
     order = pc.sort_indices(together).to_numpy()
     counts = comm.all_gather(len(together))
@@ -98,10 +107,17 @@ def number_sorted(comm: Comm, ids: Any) -> Numbered:
     numbers = np.empty(len(together), np.int64)
     numbers[order] = begin + np.arange(len(together))
     back = comm.all_to_all(np.split(numbers, np.cumsum([len(part) for part in received])[:-1]))
-    return Numbered(Directory(comm, ids, np.concatenate(back)), sum(counts), begin, together.take(pa.array(order)))
+    return Numbered(
+        Directory(comm, ids, np.concatenate(back)),
+        sum(counts),
+        begin,
+        together.take(pa.array(order)),
+    )
 
 
-def first_of_each(comm: Comm, blocks: Iterator[tuple[int, Any]], kind: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+def first_of_each(
+    comm: Comm, blocks: Iterator[tuple[int, Any]], kind: Any
+) -> tuple[Any, np.ndarray, np.ndarray]:
     """Find ids that several rows of a table have.
 
     Args:
@@ -124,7 +140,11 @@ def first_of_each(comm: Comm, blocks: Iterator[tuple[int, Any]], kind: Any) -> t
         parts += arrived
         rows += numbers
         senders += [np.full(len(part), q) for q, part in enumerate(numbers)]
-    coded, row, sender = joined(parts).dictionary_encode(), np.concatenate(rows), np.concatenate(senders)
+    coded, row, sender = (
+        joined(parts).dictionary_encode(),
+        np.concatenate(rows),
+        np.concatenate(senders),
+    )
     codes = coded.indices.to_numpy()
     order = np.lexsort((row, codes))
     is_first = np.diff(codes[order], prepend=-1) > 0

@@ -1,4 +1,5 @@
 """Finds what the edges and nodes of an import are: two tables, or a whole graph."""
+
 from __future__ import annotations
 
 import os
@@ -41,7 +42,9 @@ class Tables:
     labels: Mapping[str, Any] = field(default_factory=dict)
 
 
-def open_tables(edges: Any, nodes: Any, options: Options, separator: str | None = None, header: bool = True) -> Tables:
+def open_tables(
+    edges: Any, nodes: Any, options: Options, separator: str | None = None, header: bool = True
+) -> Tables:
     """Find the tables of an import; see ``import_graph``.
 
     Raises:
@@ -49,7 +52,9 @@ def open_tables(edges: Any, nodes: Any, options: Options, separator: str | None 
         FormatError: There is no such file, or it is damaged.
     """
     if nodes is not None and options.n_nodes is not None:
-        raise ConfigError("n_nodes and a node table both state the number of nodes; give one of them")
+        raise ConfigError(
+            "n_nodes and a node table both state the number of nodes; give one of them"
+        )
     names = [str(x) for x in (edges, nodes) if isinstance(x, (str, os.PathLike))]
     source = ", ".join(Path(name).name for name in names) or type(edges).__name__
     name = Path(names[0]).name.partition(".")[0] if names else "graph"
@@ -62,9 +67,24 @@ def open_tables(edges: Any, nodes: Any, options: Options, separator: str | None 
     if found is not None:
         if nodes is not None:
             raise ConfigError(f"{source}: the graph has nodes of its own; leave the node table out")
-        if found.meta.get("relations") and (options.duplicates == "drop" or options.reverse == "add"):
-            raise ConfigError(f"{source}: duplicates=drop and reverse=add compare edges without their relations; make a gt.Graph of the "
-                              "types, change it with deduplicated() or symmetrised(), and import that")
-        return Tables(found.edges, found.nodes, replace(options, **found.options), source, name, found.meta, found.widths, found.labels)
+        if found.meta.get("relations") and (
+            options.duplicates == "drop" or options.reverse == "add"
+        ):
+            raise ConfigError(
+                f"{source}: duplicates=drop and reverse=add compare edges without their relations; make a gt.Graph of the "
+                "types, change it with deduplicated() or symmetrised(), and import that"
+            )
+        return Tables(
+            found.edges,
+            found.nodes,
+            replace(options, **found.options),
+            source,
+            name,
+            found.meta,
+            found.widths,
+            found.labels,
+        )
     table = None if nodes is None else open_table("nodes", nodes, separator, header, options.used)
-    return Tables(open_table("edges", edges, separator, header, options.used), table, options, source, name)
+    return Tables(
+        open_table("edges", edges, separator, header, options.used), table, options, source, name
+    )

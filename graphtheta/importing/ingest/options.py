@@ -1,4 +1,5 @@
 """What an import is asked to do, and the tables and fields that follow from it."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -13,20 +14,60 @@ from graphtheta.base.wording import did_you_mean
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.importing.fields.base import Field, Ids
 from graphtheta.importing.fields.labels import Labelled, label_field
-from graphtheta.importing.fields.named import named_field, number_field, require, scaled_field, split_field, stated
+from graphtheta.importing.fields.named import (
+    named_field,
+    number_field,
+    require,
+    scaled_field,
+    split_field,
+    stated,
+)
 from graphtheta.importing.fields.one_hot import Beside, OneHot
 from graphtheta.importing.fields.sparse import SparseRows
-from graphtheta.importing.tables.arrow import FLOAT, TEXT, WHOLE, flags, is_list, is_text, lengths, one
+from graphtheta.importing.tables.arrow import (
+    FLOAT,
+    TEXT,
+    WHOLE,
+    flags,
+    is_list,
+    is_text,
+    lengths,
+    one,
+)
 from graphtheta.importing.tables.faults import Faults
 from graphtheta.importing.tables.source import Source
-from graphtheta.importing.tables.text import DISGUISED, POINTED, LineBreaks, TextSource, without_point
+from graphtheta.importing.tables.text import (
+    DISGUISED,
+    POINTED,
+    LineBreaks,
+    TextSource,
+    without_point,
+)
 
-CHOICES = {"id_type": ("auto", "int", "text"), "duplicates": ("keep", "drop"), "self_loops": ("keep", "drop"),
-           "reverse": ("keep", "add"), "on_bad_row": ("fail", "skip"), "scale": ("none", "standard")}
-FLAGS = {"src": "--src", "dst": "--dst", "edge_attr": "--edge-attr", "edge_weight": "--edge-weight", "edge_label": "--edge-label",
-         "edge_split": "--edge-split", "edge_columns": "--edge-columns", "id": "--id", "features": "--features",
-         "one_hot": "--one-hot", "sparse_features": "--sparse-features", "label": "--label",
-         "split": "--split", "node_columns": "--node-columns"}
+CHOICES = {
+    "id_type": ("auto", "int", "text"),
+    "duplicates": ("keep", "drop"),
+    "self_loops": ("keep", "drop"),
+    "reverse": ("keep", "add"),
+    "on_bad_row": ("fail", "skip"),
+    "scale": ("none", "standard"),
+}
+FLAGS = {
+    "src": "--src",
+    "dst": "--dst",
+    "edge_attr": "--edge-attr",
+    "edge_weight": "--edge-weight",
+    "edge_label": "--edge-label",
+    "edge_split": "--edge-split",
+    "edge_columns": "--edge-columns",
+    "id": "--id",
+    "features": "--features",
+    "one_hot": "--one-hot",
+    "sparse_features": "--sparse-features",
+    "label": "--label",
+    "split": "--split",
+    "node_columns": "--node-columns",
+}
 
 
 @dataclass(frozen=True)
@@ -68,17 +109,27 @@ class Options:
         for key, allowed in CHOICES.items():
             value = getattr(self, key)
             if value not in allowed:
-                raise ConfigError(f"{key}: unknown value {value!r}{did_you_mean(value, allowed)}; allowed: {', '.join(allowed)}")
+                raise ConfigError(
+                    f"{key}: unknown value {value!r}{did_you_mean(value, allowed)}; allowed: {', '.join(allowed)}"
+                )
         for item in fields(self):
             value = getattr(self, item.name)
             if item.type == "Sequence[str]":
-                object.__setattr__(self, item.name, (value,) if isinstance(value, str) else tuple(value or ()))
+                object.__setattr__(
+                    self, item.name, (value,) if isinstance(value, str) else tuple(value or ())
+                )
         if self.n_features is not None and (self.n_features < 1 or not self.sparse_features):
-            raise ConfigError(f"n_features: got {self.n_features}; give at least 1, with sparse_features (--sparse-features)")
+            raise ConfigError(
+                f"n_features: got {self.n_features}; give at least 1, with sparse_features (--sparse-features)"
+            )
         if (self.features or self.one_hot) and self.sparse_features:
-            raise ConfigError("sparse_features are all features of a graph; give them, or features and one_hot")
+            raise ConfigError(
+                "sparse_features are all features of a graph; give them, or features and one_hot"
+            )
         if twice := sorted(set(self.features) & set(self.one_hot)):
-            raise ConfigError(f"the column '{twice[0]}' is named by features (numbers) and one_hot (names); give it once")
+            raise ConfigError(
+                f"the column '{twice[0]}' is named by features (numbers) and one_hot (names); give it once"
+            )
         if self.n_nodes is not None and self.n_nodes < 1:
             raise ConfigError(f"n_nodes: got {self.n_nodes}, expected at least 1")
 
@@ -86,7 +137,9 @@ class Options:
     def used(self) -> set[str]:
         """Names of all columns that are asked for, of edges and of nodes."""
         given = [getattr(self, key) for key in FLAGS]
-        return {name for value in given for name in ([value] if isinstance(value, str) else value or ())}
+        return {
+            name for value in given for name in ([value] if isinstance(value, str) else value or ())
+        }
 
     @property
     def skip(self) -> bool:
@@ -105,25 +158,51 @@ def edge_fields(options: Options, source: Source, kind: Any) -> list[Field]:
     Raises:
         ConfigError, DataError: A column is missing, or has a type that does not fit.
     """
-    types = checked_types(options, source, ("src", "dst", "edge_attr", "edge_weight", "edge_label", "edge_split", "edge_columns"),
-                          may_be_empty=True)
+    types = checked_types(
+        options,
+        source,
+        ("src", "dst", "edge_attr", "edge_weight", "edge_label", "edge_split", "edge_columns"),
+        may_be_empty=True,
+    )
     widths = list_widths(source, {column: types[column] for column in options.used & types.keys()})
     remedy = "give codes, ids and times as --edge-columns, and rescale measured quantities"
     found: list[Field] = [Ids((options.src, options.dst), kind)]
     if options.edge_attr:
         found.append(number_field("attr", options.edge_attr, types, widths, remedy))
     if options.edge_weight:
-        found.append(number_field("weight", [options.edge_weight], types, widths, remedy, vector=True))
+        found.append(
+            number_field("weight", [options.edge_weight], types, widths, remedy, vector=True)
+        )
     if options.edge_label:
-        found.append(number_field("y", options.edge_label, types, widths, remedy, vector=len(options.edge_label) == 1, missing=True))
+        found.append(
+            number_field(
+                "y",
+                options.edge_label,
+                types,
+                widths,
+                remedy,
+                vector=len(options.edge_label) == 1,
+                missing=True,
+            )
+        )
     if options.edge_split:
         found.append(split_field(options.edge_split, types, widths))
-    return found + [named_field("edge", column, types, widths.get(column, 0)) for column in options.edge_columns]
+    return found + [
+        named_field("edge", column, types, widths.get(column, 0)) for column in options.edge_columns
+    ]
 
 
 def node_fields(options: Options, source: Source, kind: Any) -> list[Field]:
     """The fields of a node table; the arguments are those of ``edge_fields``."""
-    named = ("features", "one_hot", "sparse_features", "label", "split", "node_columns", *(("id",) if options.id is not None else ()))
+    named = (
+        "features",
+        "one_hot",
+        "sparse_features",
+        "label",
+        "split",
+        "node_columns",
+        *(("id",) if options.id is not None else ()),
+    )
     types = checked_types(options, source, named)
     widths = list_widths(source, {column: types[column] for column in options.used & types.keys()})
     found: list[Field] = [] if options.id is None else [Ids((options.id,), kind)]
@@ -131,8 +210,12 @@ def node_fields(options: Options, source: Source, kind: Any) -> list[Field]:
     features: list[Field] = [OneHot(column) for column in options.one_hot]
     if options.features:
         remedy = "give codes, ids and times as --node-columns, and rescale measured quantities"
-        features.insert(0, number_field("x", options.features, types, widths, remedy) if options.scale == "none" else
-                        scaled_field("x", options.features, types, widths, split))
+        features.insert(
+            0,
+            number_field("x", options.features, types, widths, remedy)
+            if options.scale == "none"
+            else scaled_field("x", options.features, types, widths, split),
+        )
     if features:
         found.append(Beside(features) if len(features) > 1 else features[0])
     if options.sparse_features:
@@ -142,7 +225,9 @@ def node_fields(options: Options, source: Source, kind: Any) -> list[Field]:
     if options.label:
         label = label_field(options.label, types, widths.get(options.label[0], 0))
         found += [label, *([Labelled(label, split)] if split is not None else [])]
-    return found + [named_field("node", column, types, widths.get(column, 0)) for column in options.node_columns]
+    return found + [
+        named_field("node", column, types, widths.get(column, 0)) for column in options.node_columns
+    ]
 
 
 def id_kind(options: Options, edges: Source, nodes: Source | None) -> Any:
@@ -154,17 +239,31 @@ def id_kind(options: Options, edges: Source, nodes: Source | None) -> Any:
     numbered = options.n_nodes is not None or (nodes is not None and options.id is None)
     if options.id_type == "text" and not numbered:
         return TEXT
-    columns = [(edges, options.src), (edges, options.dst), *([(nodes, options.id)] if nodes is not None and options.id else [])]
-    found = [(source, column, checked_types(options, source, ())[column]) for source, column in columns if column in source.types()]
+    columns = [
+        (edges, options.src),
+        (edges, options.dst),
+        *([(nodes, options.id)] if nodes is not None and options.id else []),
+    ]
+    found = [
+        (source, column, checked_types(options, source, ())[column])
+        for source, column in columns
+        if column in source.types()
+    ]
     # columns without rows have no type
     found = [item for item in found if not pa.types.is_null(item[2])]
-    texts = [(source, column, kind) for source, column, kind in found if isinstance(source, TextSource)]
+    texts = [
+        (source, column, kind) for source, column, kind in found if isinstance(source, TextSource)
+    ]
     if options.id_type == "auto" and not numbered:
         typed = [item for item in found if item[0].typed]
         for source, column, kind in typed:
             if not (is_text(kind) or may_be_whole(kind)):
-                raise DataError(f"{source.name}: the ids in column '{column}' have type {kind}; ids are integers or texts")
-        if not all(may_be_whole(kind) for _, _, kind in typed) or not all(are_whole(*item) for item in texts):
+                raise DataError(
+                    f"{source.name}: the ids in column '{column}' have type {kind}; ids are integers or texts"
+                )
+        if not all(may_be_whole(kind) for _, _, kind in typed) or not all(
+            are_whole(*item) for item in texts
+        ):
             return TEXT
         for source, column, _ in texts:
             source.plain.add(column)
@@ -176,7 +275,9 @@ def id_kind(options: Options, edges: Source, nodes: Source | None) -> Any:
 
 def may_be_whole(kind: Any) -> bool:
     """Whether a type is one of numbers, which are ids if they are whole."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    )
 
 
 def are_whole(source: TextSource, column: str, kind: Any) -> bool:
@@ -185,7 +286,11 @@ def are_whole(source: TextSource, column: str, kind: Any) -> bool:
         return False
     try:
         piece = next(iter(source.pieces()), None)
-        rows = None if piece is None else next(source.read(piece, {column: TEXT}, lambda block: block == 0, Faults()), None)
+        rows = (
+            None
+            if piece is None
+            else next(source.read(piece, {column: TEXT}, lambda block: block == 0, Faults()), None)
+        )
     except LineBreaks:
         source.with_line_breaks()
         return are_whole(source, column, kind)
@@ -199,13 +304,21 @@ def are_whole(source: TextSource, column: str, kind: Any) -> bool:
     return not flags(pc.match_substring_regex(ids, DISGUISED)).any()
 
 
-def checked_types(options: Options, source: Source, named: Sequence[str], may_be_empty: bool = False) -> dict[str, Any]:
+def checked_types(
+    options: Options, source: Source, named: Sequence[str], may_be_empty: bool = False
+) -> dict[str, Any]:
     """Types of the columns of a table, in which all that are named exist; numbers for those of a table without rows, if it may be empty."""
     found = source.types()
-    types = stated(found, {column: word for column, word in options.types.items() if column in found}, source.name)
+    types = stated(
+        found,
+        {column: word for column, word in options.types.items() if column in found},
+        source.name,
+    )
     # a text file without rows has no types but those that are stated
     if may_be_empty and (source.typed or all(map(pa.types.is_null, found.values()))):
-        types = {column: FLOAT if pa.types.is_null(kind) else kind for column, kind in types.items()}
+        types = {
+            column: FLOAT if pa.types.is_null(kind) else kind for column, kind in types.items()
+        }
     for key in named:
         value = getattr(options, key)
         require([value] if isinstance(value, str) else value or (), types, source.name, FLAGS[key])
@@ -214,8 +327,14 @@ def checked_types(options: Options, source: Source, named: Sequence[str], may_be
 
 def list_widths(source: Source, types: dict[str, Any]) -> dict[str, int]:
     """Lengths of the lists of some columns: those of their type, or of the first list that is not empty; 0 if there is none."""
-    lists = {column: pa.large_list(kind.value_type) for column, kind in types.items() if is_list(kind)}
-    widths = {column: types[column].list_size for column in lists if pa.types.is_fixed_size_list(types[column])}
+    lists = {
+        column: pa.large_list(kind.value_type) for column, kind in types.items() if is_list(kind)
+    }
+    widths = {
+        column: types[column].list_size
+        for column in lists
+        if pa.types.is_fixed_size_list(types[column])
+    }
     for piece in source.pieces() if len(widths) < len(lists) else ():
         rest = {column: kind for column, kind in lists.items() if column not in widths}
         for rows in source.read(piece, rest, lambda block: True, Faults()):

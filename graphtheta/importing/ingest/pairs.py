@@ -1,4 +1,5 @@
 """Edges with the same ends and relation, and edges without their reverse, found by the worker that the two ends hash to."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -47,8 +48,10 @@ def mark(comm: Comm, blocks: Iterator[Block], n_nodes: int, relations: bool = Fa
     Collective: all ranks of comm.
     """
     if n_nodes > MOST_NODES:
-        raise ConfigError(f"{n_nodes:,} nodes are more than the {MOST_NODES:,} for which edges are compared; use duplicates=keep and "
-                          "reverse=keep")
+        raise ConfigError(
+            f"{n_nodes:,} nodes are more than the {MOST_NODES:,} for which edges are compared; use duplicates=keep and "
+            "reverse=keep"
+        )
     empty = np.empty(0, np.int64)
     keys, rows, codes, rounds = [empty], [empty], [empty], list[list[int]]()
     sent: list[tuple[Routes, np.ndarray, int]] = []
@@ -70,11 +73,15 @@ def mark(comm: Comm, blocks: Iterator[Block], n_nodes: int, relations: bool = Fa
     del keys
     all_rows = np.concatenate(rows)
     del rows
-    again, one_way = _compare(all_keys, all_rows, np.concatenate(codes) if relations else None, n_nodes)
+    again, one_way = _compare(
+        all_keys, all_rows, np.concatenate(codes) if relations else None, n_nodes
+    )
     del all_keys, all_rows, codes
     found, at = Marked(), 0
     for counts, (routes, kept, n) in zip(rounds, sent, strict=True):
-        parts = np.split(np.stack((again, one_way), axis=1)[at: at + sum(counts)], np.cumsum(counts)[:-1])
+        parts = np.split(
+            np.stack((again, one_way), axis=1)[at : at + sum(counts)], np.cumsum(counts)[:-1]
+        )
         at += sum(counts)
         flags = np.zeros((max(n, 0), 2), bool)
         flags[kept] = routes.back(comm.all_to_all(parts))
@@ -84,7 +91,9 @@ def mark(comm: Comm, blocks: Iterator[Block], n_nodes: int, relations: bool = Fa
     return found
 
 
-def _compare(keys: np.ndarray, rows: np.ndarray, codes: np.ndarray | None, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+def _compare(
+    keys: np.ndarray, rows: np.ndarray, codes: np.ndarray | None, n_nodes: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Whether an edge repeats an earlier one; and whether it is the first of its kind and no edge of its relation is its reverse."""
     again, one_way = np.zeros(len(keys), bool), np.zeros(len(keys), bool)
     reverse = keys % n_nodes * n_nodes + keys // n_nodes

@@ -1,4 +1,5 @@
 """Rows that wait on disk until all workers have read theirs, because row numbers are known only then."""
+
 from __future__ import annotations
 
 import os
@@ -47,8 +48,10 @@ class Spool:
             for batch in table.combine_chunks().to_batches():
                 self._writer.write_batch(batch)
         except OSError as error:
-            raise FormatError(f"{self._path}: cannot be written: {os.strerror(error.errno) if error.errno else error}; check the free "
-                              "space") from None
+            raise FormatError(
+                f"{self._path}: cannot be written: {os.strerror(error.errno) if error.errno else error}; check the free "
+                "space"
+            ) from None
         self.at.append(at)
         self.counts.append(table.num_rows)
 
@@ -88,7 +91,9 @@ def begins(comm: Comm, at: list[tuple[int, int]], counts: Any) -> tuple[list[int
 
     Collective: all ranks of comm.
     """
-    own = np.array([(*where, n) for where, n in zip(at, counts, strict=True)], np.int64).reshape(-1, 3)
+    own = np.array([(*where, n) for where, n in zip(at, counts, strict=True)], np.int64).reshape(
+        -1, 3
+    )
     parts = comm.all_gather(own)
     every = np.concatenate(parts)
     order = np.lexsort((every[:, 1], every[:, 0]))

@@ -1,4 +1,5 @@
 """Reads a table into a spool: each worker its share, rows checked, bad ones counted."""
+
 from __future__ import annotations
 
 import shutil
@@ -40,8 +41,15 @@ class Table:
         begins: First row of each block of the spool.
     """
 
-    def __init__(self, source: Source, fields: Sequence[Field], path: Path, may_be_empty: bool = False):
-        self.name, self.fields, self._source, self._may_be_empty = source.name, list(fields), source, may_be_empty
+    def __init__(
+        self, source: Source, fields: Sequence[Field], path: Path, may_be_empty: bool = False
+    ):
+        self.name, self.fields, self._source, self._may_be_empty = (
+            source.name,
+            list(fields),
+            source,
+            may_be_empty,
+        )
         # before they observe any rows
         self._fresh = deepcopy(self.fields)
         self.spool, self.faults, self._folder = Spool(path), Faults(), path.parent
@@ -52,7 +60,9 @@ class Table:
         for field in fields:
             for column, kind in field.inputs.items():
                 if self._inputs.setdefault(column, kind) != kind:
-                    raise ConfigError(f"{self.name}: the column '{column}' is used as {self._inputs[column]} and as {kind}; use it once")
+                    raise ConfigError(
+                        f"{self.name}: the column '{column}' is used as {self._inputs[column]} and as {kind}; use it once"
+                    )
 
     def read(self, comm: Comm, progress: Progress, skip: bool) -> None:
         """Read this worker's share.
@@ -87,12 +97,16 @@ class Table:
         mine: list[tuple[Piece, Callable[[int], bool]]] = []
         try:
             pieces = self._source.pieces()
-            check_room(self.name, sum(piece.rows for piece in pieces), self._inputs.values(), self._folder)
+            check_room(
+                self.name, sum(piece.rows for piece in pieces), self._inputs.values(), self._folder
+            )
             mine = share(pieces, comm.rank, comm.size, self._source.rank0)
         except GraphThetaError as e:
             error = e
         comm.agree(error)
-        progress.begin(self.name, int(comm.all_sum(np.array([sum(piece.weight for piece, _ in mine)]))[0]))
+        progress.begin(
+            self.name, int(comm.all_sum(np.array([sum(piece.weight for piece, _ in mine)]))[0])
+        )
         for done in in_step(comm, self._read(mine)):
             n_bytes, n_rows, broken = comm.all_sum(np.array(done or (0, 0, 0))).tolist()
             if broken:
@@ -100,7 +114,9 @@ class Table:
             progress.add(n_bytes, n_rows)
         return True
 
-    def finish(self, comm: Comm, skip: bool, used: Callable[[], Iterator[tuple[pa.Table, np.ndarray]]]) -> int:
+    def finish(
+        self, comm: Comm, skip: bool, used: Callable[[], Iterator[tuple[pa.Table, np.ndarray]]]
+    ) -> int:
         """The number of bad rows; makes the fields ready.
 
         Args:
@@ -116,7 +132,9 @@ class Table:
         """
         bad = self.faults.agree(comm, skip, self.name)
         if not self.n_rows and (bad or not self._may_be_empty):
-            raise DataError(f"{self.name}: there are no rows{f' but {bad:,} bad ones' if bad else ''}; check the file")
+            raise DataError(
+                f"{self.name}: there are no rows{f' but {bad:,} bad ones' if bad else ''}; check the file"
+            )
         if comm.all_max(np.array([self._late]))[0]:
             self._observe_again(used())
         for field in self.fields:
@@ -135,7 +153,9 @@ class Table:
             text: What is wrong with a row, by its number.
         """
         self._late |= len(rows) > 0
-        self.faults.add(self.spool.at[block], rows, lambda: self._locate(self.spool.at[block]), text)
+        self.faults.add(
+            self.spool.at[block], rows, lambda: self._locate(self.spool.at[block]), text
+        )
 
     def _observe_again(self, blocks: Iterator[tuple[pa.Table, np.ndarray]]) -> None:
         """Let new fields observe the rows that are used alone; what is read of the spool is read once more."""
@@ -145,7 +165,9 @@ class Table:
             for field in self.fields if rows.num_rows else ():
                 field.observe(rows)
 
-    def _read(self, pieces: list[tuple[Piece, Callable[[int], bool]]]) -> Iterator[tuple[int, int, bool]]:
+    def _read(
+        self, pieces: list[tuple[Piece, Callable[[int], bool]]]
+    ) -> Iterator[tuple[int, int, bool]]:
         """Read rows into the spool; yields the bytes and rows of each block, and whether lines turned out to be no rows."""
         try:
             for piece, turn in pieces:
@@ -178,7 +200,13 @@ class Table:
     def _locate(self, at: tuple[int, int]) -> tuple[str, np.ndarray]:
         """File and unit, and the lines of the rows of a block that are in the spool; reads the block again."""
         piece = self._source.pieces()[at[0]]
-        rows = next(rows for rows in self._source.read(piece, self._inputs, lambda block: block == at[1], Faults()) if rows.at == at)
+        rows = next(
+            rows
+            for rows in self._source.read(
+                piece, self._inputs, lambda block: block == at[1], Faults()
+            )
+            if rows.at == at
+        )
         place, lines = rows.locate()
         return place, lines[~self._bad(rows, Faults())]
 
@@ -198,5 +226,7 @@ def check_room(name: str, n_rows: int, kinds: Iterable[Any], folder: Path) -> No
     needed = n_rows * sum(1 / 8 if kind == BOOL else 8 for kind in kinds)
     free = shutil.disk_usage(folder).free
     if needed > free:
-        raise FormatError(f"{name}: {n_rows:,} rows are declared, which take {amount(needed)} or more in {folder.parent} while they wait, "
-                          f"where {amount(free)} are free; check the file, or write the store where there is more room")
+        raise FormatError(
+            f"{name}: {n_rows:,} rows are declared, which take {amount(needed)} or more in {folder.parent} while they wait, "
+            f"where {amount(free)} are free; check the file, or write the store where there is more room"
+        )

@@ -1,4 +1,5 @@
 """Writes the rows of spools as columns of a store."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,7 +38,10 @@ class FieldWriter:
 
     def __init__(self, writer: StoreWriter, group: str, n: int, fields: Sequence[Field]):
         self._fields = fields
-        self._columns = [[writer.column(group, out.name, n, out.trailing, out.dtype) for out in field.outputs()] for field in self._fields]
+        self._columns = [
+            [writer.column(group, out.name, n, out.trailing, out.dtype) for out in field.outputs()]
+            for field in self._fields
+        ]
 
     def write(self, table: pa.Table, runs: Runs) -> None:
         """Write rows of a block."""
@@ -53,7 +57,13 @@ def write_runs(column: ColumnWriter, rows: np.ndarray, runs: Runs) -> None:
             column.write(begin, rows if picked.all() else rows[picked])
 
 
-def write_ids(writer: StoreWriter, comm: Comm, n: int, blocks: Callable[[], Iterable[tuple[int, Any]]], kind: Any) -> None:
+def write_ids(
+    writer: StoreWriter,
+    comm: Comm,
+    n: int,
+    blocks: Callable[[], Iterable[tuple[int, Any]]],
+    kind: Any,
+) -> None:
     """Write the ids of nodes, unless they are the numbers of the nodes.
 
     Args:
@@ -69,7 +79,9 @@ def write_ids(writer: StoreWriter, comm: Comm, n: int, blocks: Callable[[], Iter
     Collective: all ranks of comm.
     """
     if kind == WHOLE:
-        same = all(np.array_equal(integers(ids), begin + np.arange(len(ids))) for begin, ids in blocks())
+        same = all(
+            np.array_equal(integers(ids), begin + np.arange(len(ids))) for begin, ids in blocks()
+        )
         if all(comm.all_gather(same)):
             return
         column = writer.column("node", "ids", n, (), np.int64)
@@ -96,8 +108,13 @@ def write_ids(writer: StoreWriter, comm: Comm, n: int, blocks: Callable[[], Iter
     together(comm, write)
 
 
-def write_sparse(writer: StoreWriter, comm: Comm, n: int, blocks: Callable[[], Iterable[tuple[pa.Table, int, np.ndarray]]],
-                 field: SparseRows) -> None:
+def write_sparse(
+    writer: StoreWriter,
+    comm: Comm,
+    n: int,
+    blocks: Callable[[], Iterable[tuple[pa.Table, int, np.ndarray]]],
+    field: SparseRows,
+) -> None:
     """Write the sparse features of nodes as the parts of a CSR matrix.
 
     Args:
@@ -112,14 +129,20 @@ def write_sparse(writer: StoreWriter, comm: Comm, n: int, blocks: Callable[[], I
 
     Collective: all ranks of comm.
     """
+
     def parts() -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray, np.ndarray]]]:
         for table, begin, kept in blocks():
             yield begin, field.entries(table.filter(pa.array(kept)))
 
     counts = [(begin, len(at)) for begin, (_, at, _) in parts()]
-    starts, size = begins(comm, [(begin, i) for i, (begin, _) in enumerate(counts)], [m for _, m in counts])
+    starts, size = begins(
+        comm, [(begin, i) for i, (begin, _) in enumerate(counts)], [m for _, m in counts]
+    )
     whole = np.int32 if size <= WIDEST else np.int64
-    data, indices = (writer.column("node", f"x.{part}", size, (), kind) for part, kind in (("data", np.float32), ("indices", whole)))
+    data, indices = (
+        writer.column("node", f"x.{part}", size, (), kind)
+        for part, kind in (("data", np.float32), ("indices", whole))
+    )
     indptr = writer.column("node", "x.indptr", n + 1, (), whole)
     shape = writer.column("node", "x.shape", 2, (), np.int64)
 
@@ -135,8 +158,14 @@ def write_sparse(writer: StoreWriter, comm: Comm, n: int, blocks: Callable[[], I
     together(comm, write)
 
 
-def write_typed(writer: StoreWriter, comm: Comm, n: int, blocks: Callable[[], Iterable[tuple[pa.Table, int, np.ndarray]]],
-                field: SparseRows, widths: Sequence[int]) -> None:
+def write_typed(
+    writer: StoreWriter,
+    comm: Comm,
+    n: int,
+    blocks: Callable[[], Iterable[tuple[pa.Table, int, np.ndarray]]],
+    field: SparseRows,
+    widths: Sequence[int],
+) -> None:
     """Write features of nodes that have all columns of their type at the width of each type; see ``graphtheta.base.typed_rows``.
 
     Args:
@@ -149,6 +178,7 @@ def write_typed(writer: StoreWriter, comm: Comm, n: int, blocks: Callable[[], It
 
     Collective: all ranks of comm.
     """
+
     def parts() -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
         for table, begin, kept in blocks():
             rows = table.filter(pa.array(kept))
@@ -157,10 +187,14 @@ def write_typed(writer: StoreWriter, comm: Comm, n: int, blocks: Callable[[], It
 
     found = [(begin, np.bincount(kind, minlength=len(widths))) for begin, kind, _, _ in parts()]
     at = [(begin, i) for i, (begin, _) in enumerate(found)]
-    placed = [begins(comm, at, [int(counts[code]) for _, counts in found]) for code in range(len(widths))]
+    placed = [
+        begins(comm, at, [int(counts[code]) for _, counts in found]) for code in range(len(widths))
+    ]
     types = writer.column("node", "x.type", n, (), KIND)
-    columns = [writer.column("node", f"x.{code}.rows", size, (width,), np.float32)
-               for code, ((_, size), width) in enumerate(zip(placed, widths, strict=True))]
+    columns = [
+        writer.column("node", f"x.{code}.rows", size, (width,), np.float32)
+        for code, ((_, size), width) in enumerate(zip(placed, widths, strict=True))
+    ]
 
     def write() -> None:
         for i, (begin, kind, sizes, values) in enumerate(parts()):

@@ -1,4 +1,5 @@
 """Writes columns of a store into another one, some rows at a time."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,15 @@ from graphtheta.importing.rewriting.nodes import Runs
 Blocks = Callable[[], Iterator[tuple[slice, Runs]]]
 
 
-def write_rows(writer: StoreWriter, comm: Comm, group: str, name: str, values: np.ndarray, blocks: Blocks, n: int) -> None:
+def write_rows(
+    writer: StoreWriter,
+    comm: Comm,
+    group: str,
+    name: str,
+    values: np.ndarray,
+    blocks: Blocks,
+    n: int,
+) -> None:
     """Write a column with a row for each node or edge.
 
     Args:
@@ -37,8 +46,15 @@ def write_rows(writer: StoreWriter, comm: Comm, group: str, name: str, values: n
     together(comm, work)
 
 
-def write_lists(writer: StoreWriter, comm: Comm, group: str, bounds: tuple[str, np.ndarray], parts: Sequence[tuple[str, np.ndarray]],
-                blocks: Blocks, n: int) -> None:
+def write_lists(
+    writer: StoreWriter,
+    comm: Comm,
+    group: str,
+    bounds: tuple[str, np.ndarray],
+    parts: Sequence[tuple[str, np.ndarray]],
+    blocks: Blocks,
+    n: int,
+) -> None:
     """Write a column of rows of different lengths: the entries of CSR rows, or the bytes of texts.
 
     Args:
@@ -51,7 +67,7 @@ def write_lists(writer: StoreWriter, comm: Comm, group: str, bounds: tuple[str, 
     where, old = bounds
     own = np.zeros(2, np.int64)
     for rows, runs in blocks():
-        lengths = np.diff(old[rows.start: rows.stop + 1])
+        lengths = np.diff(old[rows.start : rows.stop + 1])
         own[: len(runs)] += [int(lengths[picked].sum()) for _, picked in runs]
     every = np.array(comm.all_gather(own))
     # added rows come behind those of all workers that stay
@@ -66,13 +82,13 @@ def write_lists(writer: StoreWriter, comm: Comm, group: str, bounds: tuple[str, 
             index.write(0, np.zeros(1, kind))
         at = list(starts)
         for rows, runs in blocks():
-            block = old[rows.start: rows.stop + 1].astype(np.int64)
+            block = old[rows.start : rows.stop + 1].astype(np.int64)
             lengths = np.diff(block)
             for k, (begin, picked) in enumerate(runs):
                 index.write(begin + 1, (at[k] + np.cumsum(lengths[picked])).astype(kind))
                 entries = np.repeat(picked, lengths)
                 for column, x in columns:
-                    column.write(at[k], x[block[0]: block[-1]][entries])
+                    column.write(at[k], x[block[0] : block[-1]][entries])
                 at[k] += int(lengths[picked].sum())
 
     together(comm, work)

@@ -1,4 +1,5 @@
 """The edges that a new store has: those that stay, and added reverses behind them."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -34,7 +35,9 @@ class Edges:
     Collective: all ranks of comm.
     """
 
-    def __init__(self, graph: Graph, comm: Comm, kept: Kept, self_loops: str, duplicates: str, reverse: str):
+    def __init__(
+        self, graph: Graph, comm: Comm, kept: Kept, self_loops: str, duplicates: str, reverse: str
+    ):
         self.slice = share(graph.n_edges, comm.rank, comm.size)
         ends: list[list[np.ndarray]] = [[], []]
         empty = np.empty(0, np.int64)
@@ -44,27 +47,49 @@ class Edges:
         self.src, self.dst = (np.concatenate([empty, *found]) for found in ends)
         self.stay = (self.src >= 0) & (self.dst >= 0)
         outside = int((~self.stay).sum())
-        loops = self.stay & (self.src == self.dst) if self_loops == "drop" else np.zeros(len(self.stay), bool)
+        loops = (
+            self.stay & (self.src == self.dst)
+            if self_loops == "drop"
+            else np.zeros(len(self.stay), bool)
+        )
         self.stay &= ~loops
         self.reversed = np.zeros(len(self.stay), bool)
         again = self.reversed
         if duplicates == "drop" or reverse == "add":
             where = np.where(self.stay, self.src, -1)
             codes = graph.edge_columns.get(RELATION)
-            blocks = ((rows.start, where[self._at(rows)], self.dst[self._at(rows)], None if codes is None else np.asarray(codes[rows]))
-                      for rows in self.blocks())
+            blocks = (
+                (
+                    rows.start,
+                    where[self._at(rows)],
+                    self.dst[self._at(rows)],
+                    None if codes is None else np.asarray(codes[rows]),
+                )
+                for rows in self.blocks()
+            )
             marked = mark(comm, blocks, kept.total, codes is not None)
             if duplicates == "drop":
                 again = np.concatenate([again[:0], *marked.again])
             if reverse == "add":
                 self.reversed = np.concatenate([again[:0], *marked.one_way])
         self.stay = self.stay & ~again
-        own = [outside, int(loops.sum()), int(again.sum()), int(self.stay.sum()), int(self.reversed.sum())]
+        own = [
+            outside,
+            int(loops.sum()),
+            int(again.sum()),
+            int(self.stay.sum()),
+            int(self.reversed.sum()),
+        ]
         every = np.array(comm.all_gather(own))
         left, dropped, repeated, stay, added = every.sum(axis=0).tolist()
         before = every[: comm.rank].sum(axis=0).tolist()
         self.first, self.added, self.total = before[3], stay + before[4], stay + added
-        self.counts = {"outside_dropped": left, "self_loops_dropped": dropped, "duplicates_dropped": repeated, "reverse_added": added}
+        self.counts = {
+            "outside_dropped": left,
+            "self_loops_dropped": dropped,
+            "duplicates_dropped": repeated,
+            "reverse_added": added,
+        }
 
     def blocks(self) -> Iterator[slice]:
         """The slice, in blocks."""

@@ -1,4 +1,5 @@
 """The nodes that a new store keeps, and their new numbers."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -45,7 +46,9 @@ class Kept:
         self._mask, self._begin, self.total = mask, sum(counts[: comm.rank]), sum(counts)
         self.all = self.total == n_nodes
         new = self._begin + np.arange(counts[comm.rank])
-        self._table = None if self.all else Table(comm, self._slice.start + np.flatnonzero(mask), new)
+        self._table = (
+            None if self.all else Table(comm, self._slice.start + np.flatnonzero(mask), new)
+        )
 
     def numbers(self, nodes: np.ndarray) -> np.ndarray:
         """New numbers of nodes, [n] int64; -1 for those that are not kept.
@@ -59,7 +62,7 @@ class Kept:
         begin = self._begin
         for a in range(self._slice.start, self._slice.stop, BLOCK):
             rows = slice(a, min(a + BLOCK, self._slice.stop))
-            picked = self._mask[rows.start - self._slice.start: rows.stop - self._slice.start]
+            picked = self._mask[rows.start - self._slice.start : rows.stop - self._slice.start]
             yield rows, [(begin, picked)]
             begin += int(picked.sum())
 
@@ -79,17 +82,23 @@ def chosen(graph: Graph, nodes: str | np.ndarray, comm: Comm) -> np.ndarray:
     if isinstance(nodes, str) and nodes in SPLITS:
         mask, where = getattr(graph, nodes), f"the split '{nodes}' of {graph.name}"
         if mask is None:
-            raise ConfigError(f"nodes={nodes}: {graph.name} has no such split; give a .npy file with a mask")
+            raise ConfigError(
+                f"nodes={nodes}: {graph.name} has no such split; give a .npy file with a mask"
+            )
     elif isinstance(nodes, str):
         if not Path(nodes).is_file():
-            raise ConfigError(f"nodes={nodes}: there is no such file; give {', '.join(SPLITS)}, or a .npy file with a mask")
+            raise ConfigError(
+                f"nodes={nodes}: there is no such file; give {', '.join(SPLITS)}, or a .npy file with a mask"
+            )
         mask, where = map_npy(Path(nodes)), nodes
     else:
         mask, where = as_array(nodes, Origin("", "nodes")), "nodes"
     if mask.shape != (graph.n_nodes,) or mask.dtype != np.bool_:
-        raise DataError(f"{where}: expected a mask of {graph.n_nodes} truth values, got {mask.dtype} {list(mask.shape)}")
+        raise DataError(
+            f"{where}: expected a mask of {graph.n_nodes} truth values, got {mask.dtype} {list(mask.shape)}"
+        )
     slice_ = share(graph.n_nodes, comm.rank, comm.size)
-    return np.array(mask[slice_.start: slice_.stop])
+    return np.array(mask[slice_.start : slice_.stop])
 
 
 def largest_component(graph: Graph, comm: Comm) -> np.ndarray:

@@ -1,4 +1,5 @@
 """``gt.transform_store``: a store made of some nodes and edges of another one."""
+
 from __future__ import annotations
 
 import os
@@ -21,15 +22,28 @@ from graphtheta.importing.rewriting.columns import Blocks, write_lists, write_on
 from graphtheta.importing.rewriting.edges import Edges
 from graphtheta.importing.rewriting.nodes import Kept, chosen, largest_component
 
-CHOICES = {"component": ("all", "largest"), "self_loops": ("keep", "drop"), "duplicates": ("keep", "drop"), "reverse": ("keep", "add")}
+CHOICES = {
+    "component": ("all", "largest"),
+    "self_loops": ("keep", "drop"),
+    "duplicates": ("keep", "drop"),
+    "reverse": ("keep", "add"),
+}
 # columns of rows of different lengths: the ending of their bounds, and those of their entries
 LISTS = {".indptr": (".data", ".indices"), ".offsets": (".bytes",)}
 
 
 @checked
-def transform_store(store: str | os.PathLike[str], *, to: str | os.PathLike[str], nodes: str | np.ndarray | None = None,
-                    component: str = "all", self_loops: str = "keep", duplicates: str = "keep", reverse: str = "keep",
-                    comm: Comm | None = None) -> Path:
+def transform_store(
+    store: str | os.PathLike[str],
+    *,
+    to: str | os.PathLike[str],
+    nodes: str | np.ndarray | None = None,
+    component: str = "all",
+    self_loops: str = "keep",
+    duplicates: str = "keep",
+    reverse: str = "keep",
+    comm: Comm | None = None,
+) -> Path:
     """Make a store of some nodes and edges of another one, in this order of steps: nodes, self loops, duplicates, reverse edges.
 
     Nodes and edges keep their order, and nodes their original ids; they are numbered anew from 0. Each worker reads and writes a
@@ -58,7 +72,12 @@ def transform_store(store: str | os.PathLike[str], *, to: str | os.PathLike[str]
     Collective: all ranks of comm.
     """
     comm = start() if comm is None else comm
-    given = {"component": component, "self_loops": self_loops, "duplicates": duplicates, "reverse": reverse}
+    given = {
+        "component": component,
+        "self_loops": self_loops,
+        "duplicates": duplicates,
+        "reverse": reverse,
+    }
     columns, graph, mask = None, None, None
     error: GraphThetaError | None = None
     try:
@@ -81,19 +100,32 @@ def transform_store(store: str | os.PathLike[str], *, to: str | os.PathLike[str]
     with StoreWriter(to, comm) as writer:
         _write(columns, graph, kept, edges, writer, comm)
         known = graph.label_kind in ("none", "classes")
-        meta = {**columns.manifest.meta, "transform": {"nodes_dropped": graph.n_nodes - kept.total, **edges.counts}}
-        writer.finish(kept.total, edges.total, meta, name=graph.name, n_classes=graph.n_classes if known else None,
-                      multilabel=graph.multilabel)
+        meta = {
+            **columns.manifest.meta,
+            "transform": {"nodes_dropped": graph.n_nodes - kept.total, **edges.counts},
+        }
+        writer.finish(
+            kept.total,
+            edges.total,
+            meta,
+            name=graph.name,
+            n_classes=graph.n_classes if known else None,
+            multilabel=graph.multilabel,
+        )
     return writer.folder
 
 
 def _check(store: Path, given: dict[str, str], nodes: Any) -> None:
     for key, value in given.items():
         if value not in CHOICES[key]:
-            raise ConfigError(f"transform_store: {key} is {' or '.join(CHOICES[key])}, got {value!r}")
+            raise ConfigError(
+                f"transform_store: {key} is {' or '.join(CHOICES[key])}, got {value!r}"
+            )
     if nodes is not None and given["component"] == "largest":
-        raise ConfigError("transform_store: component=largest is that of the whole graph; choose the nodes in one step and the component "
-                          "in the next")
+        raise ConfigError(
+            "transform_store: component=largest is that of the whole graph; choose the nodes in one step and the component "
+            "in the next"
+        )
     if not is_store(store):
         raise FormatError(f"{store} is no store; make one with graphtheta import")
 
@@ -101,27 +133,43 @@ def _check(store: Path, given: dict[str, str], nodes: Any) -> None:
 def _check_types(store: Any, graph: Graph, fewer_nodes: bool) -> None:
     """Refuse what does not regard types."""
     if isinstance(graph.x, TypedRows) and fewer_nodes:
-        raise ConfigError(f"{store}: the features of each type are stored apart, and nodes cannot be left out in the store; use subset() "
-                          "or largest_component() of the graph, and import that")
+        raise ConfigError(
+            f"{store}: the features of each type are stored apart, and nodes cannot be left out in the store; use subset() "
+            "or largest_component() of the graph, and import that"
+        )
 
 
-def _write(columns: Columns, graph: Graph, kept: Kept, edges: Edges, writer: StoreWriter, comm: Comm) -> None:
+def _write(
+    columns: Columns, graph: Graph, kept: Kept, edges: Edges, writer: StoreWriter, comm: Comm
+) -> None:
     """Write all columns.
 
     Collective: all ranks of comm.
     """
-    sides: dict[str, tuple[bool, Blocks, int]] = {"node": (kept.all, kept.runs, kept.total), "edge": (edges.same, edges.runs, edges.total)}
+    sides: dict[str, tuple[bool, Blocks, int]] = {
+        "node": (kept.all, kept.runs, kept.total),
+        "edge": (edges.same, edges.runs, edges.total),
+    }
     known = {(c.group, c.name): c for c in columns.manifest.columns}
     for c in columns.manifest.columns:
         same, blocks, n = sides[c.group]
-        ending = "" if c.name.startswith("columns.") else next((part for part in PARTS if c.name.endswith(part)), "")
+        ending = (
+            ""
+            if c.name.startswith("columns.")
+            else next((part for part in PARTS if c.name.endswith(part)), "")
+        )
         if same or ending in (".scale", ".zero"):
             writer.link(columns.folder / c.file, c)
         elif ending == ".shape":
-            write_once(writer, comm, c.group, c.name, np.array([n, _values(columns, c)[1]], np.int64))
+            write_once(
+                writer, comm, c.group, c.name, np.array([n, _values(columns, c)[1]], np.int64)
+            )
         elif ending in LISTS:
             base = c.name.removesuffix(ending)
-            parts = [(base + part, _values(columns, known[c.group, base + part])) for part in LISTS[ending]]
+            parts = [
+                (base + part, _values(columns, known[c.group, base + part]))
+                for part in LISTS[ending]
+            ]
             write_lists(writer, comm, c.group, (c.name, _values(columns, c)), parts, blocks, n)
         elif not ending and (c.group, c.name) not in (("edge", "src"), ("edge", "dst")):
             write_rows(writer, comm, c.group, c.name, _values(columns, c), blocks, n)

@@ -1,4 +1,5 @@
 """Tables: text files, Parquet, Feather, queries and graph objects, read in pieces by several workers."""
+
 from __future__ import annotations
 
 from graphtheta.errors import ConfigError
@@ -6,4 +7,6 @@ from graphtheta.errors import ConfigError
 try:
     import pyarrow as pyarrow
 except ImportError:
-    raise ConfigError("importing tables needs pyarrow; install it with: pip install 'graphtheta[tables]'") from None
+    raise ConfigError(
+        "importing tables needs pyarrow; install it with: pip install 'graphtheta[tables]'"
+    ) from None

@@ -1,4 +1,5 @@
 """Arrow arrays as NumPy arrays, and their types."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -25,7 +26,9 @@ def plain_type(kind: Any) -> Any:
         return TEXT
     if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
         return pa.large_list(plain_type(kind.value_type))
-    if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and plain_type(kind.value_type) != kind.value_type:
+    if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and plain_type(
+        kind.value_type
+    ) != kind.value_type:
         return pa.large_list(plain_type(kind.value_type))
     return kind
 
@@ -47,7 +50,9 @@ def plain(column: Any) -> Any:
     if pa.types.is_string_view(kind):
         return column.cast(TEXT)
     ends = np.cumsum(np.maximum(lengths(column), 0))
-    return pa.LargeListArray.from_arrays(np.concatenate(([0], ends)), plain(column.flatten()), mask=column.is_null())
+    return pa.LargeListArray.from_arrays(
+        np.concatenate(([0], ends)), plain(column.flatten()), mask=column.is_null()
+    )
 
 
 def integers(column: Any) -> np.ndarray:
@@ -57,7 +62,9 @@ def integers(column: Any) -> np.ndarray:
 
 def numbers(column: Any) -> np.ndarray:
     """Numbers of a column, 1 and 0 of one of bools, [n] float64; NaN where there is none."""
-    return np.asarray(column.cast(FLOAT).fill_null(np.nan).to_numpy(zero_copy_only=False), np.float64)
+    return np.asarray(
+        column.cast(FLOAT).fill_null(np.nan).to_numpy(zero_copy_only=False), np.float64
+    )
 
 
 def flags(column: Any) -> np.ndarray:
@@ -87,4 +94,6 @@ def is_text(kind: Any) -> bool:
 
 def is_list(kind: Any) -> bool:
     """Whether a type is a list."""
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )

@@ -1,4 +1,5 @@
 """Tables with types of their own: Parquet, Feather (Arrow IPC), and tables in memory."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,18 +37,26 @@ def converted(table: pa.Table, columns: dict[str, Any], where: str) -> pa.Table:
     for name, kind in columns.items():
         count = table.column_names.count(name)
         if not count:
-            raise FormatError(f"{where}: the column '{name}' is missing; there are {', '.join(table.column_names)}"
-                              f"{did_you_mean(name, table.column_names)}")
+            raise FormatError(
+                f"{where}: the column '{name}' is missing; there are {', '.join(table.column_names)}"
+                f"{did_you_mean(name, table.column_names)}"
+            )
         if count > 1:
-            raise FormatError(f"{where}: {count} columns have the name '{name}'; rename all but one")
+            raise FormatError(
+                f"{where}: {count} columns have the name '{name}'; rename all but one"
+            )
         column = table.column(name)
         try:
             out[name] = _cast(plain(column), kind)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            remedy = ("whole numbers have 64 bits and no fractions: round them, or read ids as texts with --id-type text (id_type=\"text\")"
-                      if kind == WHOLE else "choose another column, or convert it")
-            raise FormatError(f"{where}: the column '{name}' has type {column.type} and cannot be read as {kind} ({error}); {remedy}"
-                              ) from None
+            remedy = (
+                'whole numbers have 64 bits and no fractions: round them, or read ids as texts with --id-type text (id_type="text")'
+                if kind == WHOLE
+                else "choose another column, or convert it"
+            )
+            raise FormatError(
+                f"{where}: the column '{name}' has type {column.type} and cannot be read as {kind} ({error}); {remedy}"
+            ) from None
     return pa.table(out)
 
 
@@ -76,14 +85,25 @@ class TypedSource:
     def with_line_breaks(self) -> None:
         """Nothing is read as text."""
 
-    def read(self, piece: Piece, columns: dict[str, Any], mine: Callable[[int], bool], faults: Faults) -> Iterator[Rows]:
+    def read(
+        self, piece: Piece, columns: dict[str, Any], mine: Callable[[int], bool], faults: Faults
+    ) -> Iterator[Rows]:
         """Read a piece; see ``Source``."""
         first, begin = True, piece.part[1]
         for k, batch in enumerate(self.batches(piece, list(columns))):
-            table, numbers = converted(batch, columns, piece.file), begin + 1 + np.arange(batch.num_rows)
+            table, numbers = (
+                converted(batch, columns, piece.file),
+                begin + 1 + np.arange(batch.num_rows),
+            )
             begin += batch.num_rows
             if batch.num_rows:
-                yield Rows((piece.number, k), f"{piece.file}, row", table, partial(np.asarray, numbers), piece.weight if first else 0)
+                yield Rows(
+                    (piece.number, k),
+                    f"{piece.file}, row",
+                    table,
+                    partial(np.asarray, numbers),
+                    piece.weight if first else 0,
+                )
                 first = False
 
     def batches(self, piece: Piece, columns: list[str]) -> Iterator[pa.Table]:
@@ -122,14 +142,20 @@ class ParquetSource(TypedFiles):
             unpacked, begin = sum(group.total_byte_size for group in groups), 0
             for i, group in enumerate(groups):
                 weight = size * group.total_byte_size // max(1, unpacked)
-                found.append(Piece(len(found), str(path), (path, begin, i), weight, rows=group.num_rows))
+                found.append(
+                    Piece(len(found), str(path), (path, begin, i), weight, rows=group.num_rows)
+                )
                 begin += group.num_rows
         return found
 
     def batches(self, piece: Piece, columns: list[str]) -> Iterator[pa.Table]:
         """The rows of a row group."""
         path, _, i = piece.part
-        with reading(path), pa.OSFile(fsencode(path)) as raw, pq.ParquetFile(raw, pre_buffer=False) as file:
+        with (
+            reading(path),
+            pa.OSFile(fsencode(path)) as raw,
+            pq.ParquetFile(raw, pre_buffer=False) as file,
+        ):
             group, known = file.metadata.row_group(i), set(file.schema_arrow.names)
             rows = max(1024, min(ROWS, BLOCK * 4 * group.num_rows // max(1, group.total_byte_size)))
             wanted = [name for name in columns if name in known]
@@ -145,7 +171,9 @@ class FeatherSource(TypedFiles):
     def types(self) -> dict[str, Any]:
         """Names and types of the columns of the first file."""
         with reading(self._files[0]), pa.memory_map(fsencode(self._files[0])) as f:
-            return types_of((pa.ipc.open_stream(f) if in_stream_form(f) else pa.ipc.open_file(f)).schema)
+            return types_of(
+                (pa.ipc.open_stream(f) if in_stream_form(f) else pa.ipc.open_file(f)).schema
+            )
 
     def pieces(self) -> list[Piece]:
         """All record batches. ``part`` is file, first row, batch; no batch if the file has no list of them, as a stream."""
@@ -159,7 +187,15 @@ class FeatherSource(TypedFiles):
                 file = pa.ipc.open_file(f)
                 for i in range(file.num_record_batches):
                     batch = file.get_batch(i)
-                    found.append(Piece(len(found), str(path), (path, begin, i), batch.nbytes, rows=batch.num_rows))
+                    found.append(
+                        Piece(
+                            len(found),
+                            str(path),
+                            (path, begin, i),
+                            batch.nbytes,
+                            rows=batch.num_rows,
+                        )
+                    )
                     begin += batch.num_rows
         return found
 
@@ -201,8 +237,10 @@ class MemorySource(TypedSource):
     def pieces(self) -> list[Piece]:
         """Ranges of rows. ``part`` is nothing and the first row."""
         width = self._table.nbytes // max(1, self._table.num_rows)
-        return [Piece(i, self.name, (None, begin), width * min(ROWS, self._table.num_rows - begin))
-                for i, begin in enumerate(range(0, self._table.num_rows, ROWS))]
+        return [
+            Piece(i, self.name, (None, begin), width * min(ROWS, self._table.num_rows - begin))
+            for i, begin in enumerate(range(0, self._table.num_rows, ROWS))
+        ]
 
     def batches(self, piece: Piece, columns: list[str]) -> Iterator[pa.Table]:
         """The rows of a range."""

@@ -1,4 +1,5 @@
 """Bad rows: where they are, how many, and what happens then."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -14,10 +15,10 @@ SHOWN = 5
 # what helps, by what a message says of a value
 ADVICE = {
     "is not a number": "texts of nodes become features with --one-hot, other texts and times named columns with --node-columns or "
-                       "--edge-columns",
+    "--edge-columns",
     "is not a whole number": "ids that are names, or integers beyond 64 bits, are read as texts with --id-type text",
     "invalid UTF8 data": "the file is in another encoding than UTF-8; convert it, for example with "
-                         "iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW",
+    "iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW",
     "is not a time in whole": "state a finer unit of the times with --types COLUMN:time, which is nanoseconds",
     "has no value": "only labels and splits may be missing: fill in other values, or leave out the column",
 }
@@ -48,8 +49,13 @@ class Faults:
         self.count = 0
         self._first: list[Fault] = []
 
-    def add(self, piece: tuple[int, int], rows: np.ndarray, locate: Callable[[], tuple[str, np.ndarray]],
-            text: Callable[[int], str]) -> None:
+    def add(
+        self,
+        piece: tuple[int, int],
+        rows: np.ndarray,
+        locate: Callable[[], tuple[str, np.ndarray]],
+        text: Callable[[int], str],
+    ) -> None:
         """Add rows of a piece.
 
         Args:
@@ -62,7 +68,10 @@ class Faults:
         self.count += len(rows)
         if len(rows) and sum(fault.piece < piece for fault in self._first) < SHOWN:
             place, lines = locate()
-            new = [Fault(piece, int(lines[row]), f"{place} {lines[row]}: {text(int(row))}") for row in rows[:SHOWN]]
+            new = [
+                Fault(piece, int(lines[row]), f"{place} {lines[row]}: {text(int(row))}")
+                for row in rows[:SHOWN]
+            ]
             self._first = sorted([*self._first, *new])[:SHOWN]
 
     def agree(self, comm: Comm, skip: bool, what: str) -> int:
@@ -78,13 +87,17 @@ class Faults:
 
         Collective: all ranks of comm.
         """
-        found = comm.all_gather([self.count, [[*fault.piece, fault.line, fault.text] for fault in self._first]])
+        found = comm.all_gather(
+            [self.count, [[*fault.piece, fault.line, fault.text] for fault in self._first]]
+        )
         count = sum(own for own, _ in found)
         if count and not skip:
             first = sorted(row for _, rows in found for row in rows)[:SHOWN]
             more = f"\n... and {count - len(first):,} more" if count > len(first) else ""
             told = "\n".join(row[-1] for row in first) + more
             advice = "".join(f"\n{text}" for said, text in ADVICE.items() if said in told)
-            raise DataError(f"{what}: {count:,} bad row{'s' * (count > 1)}; correct {'them' if count > 1 else 'it'}, or leave bad rows out "
-                            f"with --on-bad-row skip (on_bad_row=\"skip\")\n{told}{advice}")
+            raise DataError(
+                f"{what}: {count:,} bad row{'s' * (count > 1)}; correct {'them' if count > 1 else 'it'}, or leave bad rows out "
+                f'with --on-bad-row skip (on_bad_row="skip")\n{told}{advice}'
+            )
         return count

@@ -1,4 +1,5 @@
 """Errors of files of tables."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -22,4 +23,6 @@ def reading(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise FormatError(f"{path}: the file does not exist; check the path") from None
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise FormatError(f"{path}: the file cannot be read ({error}); it is damaged or incomplete, copy or create it again") from None
+        raise FormatError(
+            f"{path}: the file cannot be read ({error}); it is damaged or incomplete, copy or create it again"
+        ) from None

@@ -2,6 +2,7 @@
 
 Objects are recognised by what they have; no library is imported for it.
 """
+
 from __future__ import annotations
 
 import os
@@ -30,13 +31,41 @@ from graphtheta.importing.tables.source import Source
 
 MASKS = ("train", "val", "test")
 # names of values of PyG and DGL, and the field they are
-NODE_VALUES = {"x": "x", "feat": "x", "y": "y", "label": "y", **{f"{mask}_mask": mask for mask in MASKS}}
-EDGE_VALUES = {"edge_attr": "edge_attr", "feat": "edge_attr", "edge_weight": "edge_weight", "weight": "edge_weight", "w": "edge_weight"}
+NODE_VALUES = {
+    "x": "x",
+    "feat": "x",
+    "y": "y",
+    "label": "y",
+    **{f"{mask}_mask": mask for mask in MASKS},
+}
+EDGE_VALUES = {
+    "edge_attr": "edge_attr",
+    "feat": "edge_attr",
+    "edge_weight": "edge_weight",
+    "weight": "edge_weight",
+    "w": "edge_weight",
+}
 # fields that stay matrices if they have one column
 WIDE = ("x", "edge_attr")
 # what is kept of the facts of a gt.Graph
-KEPT = ("node_types", "relations", "class_names", "type_widths", "relation_widths", "graph_ids", "one_hot", "feature_scale",
-        "edge_attr_scale", "relation_names", "node_categories", "edge_categories", "node_lacks", "edge_lacks", "node_units", "edge_units")
+KEPT = (
+    "node_types",
+    "relations",
+    "class_names",
+    "type_widths",
+    "relation_widths",
+    "graph_ids",
+    "one_hot",
+    "feature_scale",
+    "edge_attr_scale",
+    "relation_names",
+    "node_categories",
+    "edge_categories",
+    "node_lacks",
+    "edge_lacks",
+    "node_units",
+    "edge_units",
+)
 # parts of the names of what PyG counts among attributes, but are numbers of nodes
 TOPOLOGY = ("index", "adj", "face")
 # our own columns beside named ones, which are identifiers
@@ -76,7 +105,11 @@ def whole_graph(graph: Any, used: Collection[str] = ()) -> Whole:
     """
     if isinstance(graph, (str, os.PathLike)):
         path = Path(graph)
-        return of_graph(read_npz(path), str(path)) if path.suffix == ".npz" else of_fields(from_scipy(read_market(path), {}), str(path))
+        return (
+            of_graph(read_npz(path), str(path))
+            if path.suffix == ".npz"
+            else of_fields(from_scipy(read_market(path), {}), str(path))
+        )
     name = type(graph).__name__
     if hasattr(graph, "tocoo"):
         return of_fields(from_scipy(graph, {}), name)
@@ -86,14 +119,20 @@ def whole_graph(graph: Any, used: Collection[str] = ()) -> Whole:
         return of_types(*pyg_types(graph), name)
     if len(getattr(graph, "ntypes", ())) > 1 or len(getattr(graph, "canonical_etypes", ())) > 1:
         return of_types(*dgl_types(graph), name)
-    if hasattr(graph, "ndata") and hasattr(graph, "edata") and callable(getattr(graph, "edges", None)):
+    if (
+        hasattr(graph, "ndata")
+        and hasattr(graph, "edata")
+        and callable(getattr(graph, "edges", None))
+    ):
         return of_fields(of_dgl(graph), name)
     if isinstance(graph, GraphArrays):
         return of_graph(graph, name)
     if hasattr(graph, "node_attrs") and hasattr(graph, "num_nodes"):
         return of_pyg(graph, name)
-    raise ConfigError(f"cannot import a {name}; give paths, a table, gt.Query, or a graph of SciPy, networkx, PyG or DGL; many graphs of "
-                      "PyG are one Batch.from_data_list(graphs)")
+    raise ConfigError(
+        f"cannot import a {name}; give paths, a table, gt.Query, or a graph of SciPy, networkx, PyG or DGL; many graphs of "
+        "PyG are one Batch.from_data_list(graphs)"
+    )
 
 
 def of_graph(graph: GraphArrays, name: str) -> Whole:
@@ -112,7 +151,9 @@ def read_market(path: Path) -> Any:
     try:
         return mmread(str(path))
     except UNREADABLE as error:
-        raise FormatError(f"{path}: not a readable Matrix Market file ({error}); create it again with scipy.io.mmwrite") from None
+        raise FormatError(
+            f"{path}: not a readable Matrix Market file ({error}); create it again with scipy.io.mmwrite"
+        ) from None
 
 
 def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
@@ -123,27 +164,51 @@ def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
     """
     given = {key: value for key, value in fields.items() if value is not None}
     if is_sparse(given.get("edge_attr")):
-        raise ConfigError(f"{name}: sparse edge attributes are no column of a table; make them dense with toarray()")
+        raise ConfigError(
+            f"{name}: sparse edge attributes are no column of a table; make them dense with toarray()"
+        )
     if is_column(given.get("x")):
-        raise ConfigError(f"{name}: features that are read by rows are no column of a table; the graph is in a store already, and "
-                          "gt.transform_store makes another one of it")
-    widths = tuple(block.shape[1] for block in given["x"].blocks) if isinstance(given.get("x"), TypedRows) else ()
+        raise ConfigError(
+            f"{name}: features that are read by rows are no column of a table; the graph is in a store already, and "
+            "gt.transform_store makes another one of it"
+        )
+    widths = (
+        tuple(block.shape[1] for block in given["x"].blocks)
+        if isinstance(given.get("x"), TypedRows)
+        else ()
+    )
     x = given.pop("x").tocsr() if is_sparse(given.get("x")) else None
     options: dict[str, Any] = {"src": "src", "dst": "dst", "id_type": "auto"}
     edges = {"src": np.asarray(given["edge_index"][0]), "dst": np.asarray(given["edge_index"][1])}
-    edges |= {key.removeprefix("edge_"): value for key, value in given.items() if key.startswith("edge_") and key.endswith(MASKS)}
+    edges |= {
+        key.removeprefix("edge_"): value
+        for key, value in given.items()
+        if key.startswith("edge_") and key.endswith(MASKS)
+    }
     options["edge_split"] = tuple(mask for mask in MASKS if mask in edges)
-    for key, option in (("edge_attr", "edge_attr"), ("edge_weight", "edge_weight"), ("edge_y", "edge_label")):
+    for key, option in (
+        ("edge_attr", "edge_attr"),
+        ("edge_weight", "edge_weight"),
+        ("edge_y", "edge_label"),
+    ):
         if key in given:
             edges[key], options[option] = given[key], (key,) if option != "edge_weight" else key
     edges |= given.get("edge_columns", {})
     options["edge_columns"] = tuple(given.get("edge_columns", {}))
-    nodes = {key: given[key] for key in ("x", "y", *MASKS) if key in given} | dict(given.get("node_columns", {}))
-    options |= {"features": ("x",) if "x" in nodes else (), "label": ("y",) if "y" in nodes else (),
-                "split": tuple(mask for mask in MASKS if mask in nodes), "node_columns": tuple(given.get("node_columns", {}))}
+    nodes = {key: given[key] for key in ("x", "y", *MASKS) if key in given} | dict(
+        given.get("node_columns", {})
+    )
+    options |= {
+        "features": ("x",) if "x" in nodes else (),
+        "label": ("y",) if "y" in nodes else (),
+        "split": tuple(mask for mask in MASKS if mask in nodes),
+        "node_columns": tuple(given.get("node_columns", {})),
+    }
     if x is not None:
-        nodes |= {part: pa.LargeListArray.from_arrays(x.indptr.astype(np.int64), pa.array(values))
-                  for part, values in ((INDICES, x.indices), (VALUES, x.data))}
+        nodes |= {
+            part: pa.LargeListArray.from_arrays(x.indptr.astype(np.int64), pa.array(values))
+            for part, values in ((INDICES, x.indices), (VALUES, x.data))
+        }
         options |= {"sparse_features": (INDICES, VALUES), "n_features": x.shape[1]}
     ids = given.get("node_ids")
     if ids is not None:
@@ -158,7 +223,9 @@ def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
     return Whole(memory_source(f"{name}: edges", edges), node_table, options, widths=widths)
 
 
-def memory_source(name: str, columns: Mapping[str, Any], used: Collection[str] | None = None) -> MemorySource:
+def memory_source(
+    name: str, columns: Mapping[str, Any], used: Collection[str] | None = None
+) -> MemorySource:
     """A table of arrays [n], which become columns of values, or [n, d], which become columns of lists.
 
     Args:
@@ -170,11 +237,17 @@ def memory_source(name: str, columns: Mapping[str, Any], used: Collection[str] |
         DataError: A column has values of several types, or of a type that no table has.
         ShapeError: Columns have different lengths, or more than two axes.
     """
-    taken = {key: column_of(f"{name}: the column '{key}'", value) for key, value in columns.items() if used is None or key in used}
+    taken = {
+        key: column_of(f"{name}: the column '{key}'", value)
+        for key, value in columns.items()
+        if used is None or key in used
+    }
     sizes = {key: len(column) for key, column in taken.items()}
     if len(set(sizes.values())) > 1:
-        raise ShapeError(f"{name}: columns of different lengths, {', '.join(f'{key} {n}' for key, n in sizes.items())}; give each a value "
-                         "for every row")
+        raise ShapeError(
+            f"{name}: columns of different lengths, {', '.join(f'{key} {n}' for key, n in sizes.items())}; give each a value "
+            "for every row"
+        )
     return MemorySource(name, pa.table(taken), [key for key in columns if key not in taken])
 
 
@@ -184,19 +257,31 @@ def column_of(what: str, value: Any) -> Any:
         return value
     if is_sparse(value):
         raise DataError(f"{what} is a sparse matrix; make it dense with toarray()")
-    x = value if hasattr(value, "__arrow_c_stream__") or hasattr(value, "to_numpy") else array_of(value)
+    x = (
+        value
+        if hasattr(value, "__arrow_c_stream__") or hasattr(value, "to_numpy")
+        else array_of(value)
+    )
     if isinstance(x, np.ndarray) and x.ndim > 2:
-        raise ShapeError(f"{what} has shape {list(x.shape)}; give each row one list of values, such as x.reshape(len(x), -1)")
+        raise ShapeError(
+            f"{what} has shape {list(x.shape)}; give each row one list of values, such as x.reshape(len(x), -1)"
+        )
     if isinstance(x, np.ndarray) and x.ndim == 2 and not x.shape[1]:
         raise ShapeError(f"{what} has shape {list(x.shape)}, rows without values; leave it out")
     try:
         if isinstance(x, np.ndarray) and x.ndim == 2:
             return pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), x.shape[1])
-        return pa.array(x.tolist(), TEXT) if isinstance(x, np.ndarray) and x.dtype.kind == "U" else pa.array(x, from_pandas=True)
+        return (
+            pa.array(x.tolist(), TEXT)
+            if isinstance(x, np.ndarray) and x.dtype.kind == "U"
+            else pa.array(x, from_pandas=True)
+        )
     except (pa.ArrowException, ValueError, OverflowError, TypeError) as error:
         kind = f" of type {x.dtype}" if hasattr(x, "dtype") else ""
-        raise DataError(f"{what} has values{kind} that no table has ({error}); give all rows one type of real numbers or texts, or "
-                        "leave it out") from None
+        raise DataError(
+            f"{what} has values{kind} that no table has ({error}); give all rows one type of real numbers or texts, or "
+            "leave it out"
+        ) from None
 
 
 def array_of(value: Any) -> np.ndarray:
@@ -206,7 +291,9 @@ def array_of(value: Any) -> np.ndarray:
     except ValueError:
         # lists of different lengths
         x = in_cells(value)
-    whole = x.dtype.kind == "u" or (x.dtype.kind == "O" and all(isinstance(item, int) for item in x.flat))
+    whole = x.dtype.kind == "u" or (
+        x.dtype.kind == "O" and all(isinstance(item, int) for item in x.flat)
+    )
     if whole and x.size and x.max() > np.iinfo(np.int64).max:
         return x.astype(np.str_)
     return x.astype(x.dtype.newbyteorder("="), copy=False)
@@ -228,13 +315,19 @@ def of_networkx(graph: Any, name: str, used: Collection[str]) -> Whole:
     ends = [(ids[u], ids[v], data) for u, v, data in links]
     if not graph.is_directed():
         ends += [(v, u, data) for u, v, data in ends if u != v]
-    edges, nodes = (_attributes(rows) for rows in ([data for _, _, data in ends], [data for _, data in graph.nodes(data=True)]))
+    edges, nodes = (
+        _attributes(rows)
+        for rows in ([data for _, _, data in ends], [data for _, data in graph.nodes(data=True)])
+    )
     src, dst, key = _free("src", edges), _free("dst", edges), _free("id", nodes)
     edges |= {src: [u for u, _, _ in ends], dst: [v for _, v, _ in ends]}
     nodes[key] = list(ids.values())
     used = {*used, src, dst, key}
-    return Whole(memory_source(f"{name}: edges", edges, used), memory_source(f"{name}: nodes", nodes, used),
-                 {"src": src, "dst": dst, "id": key})
+    return Whole(
+        memory_source(f"{name}: edges", edges, used),
+        memory_source(f"{name}: nodes", nodes, used),
+        {"src": src, "dst": dst, "id": key},
+    )
 
 
 def of_pyg(data: Any, name: str) -> Whole:
@@ -249,7 +342,9 @@ def of_pyg(data: Any, name: str) -> Whole:
     nodes, edges = pyg_values(data, data.node_attrs()), pyg_values(data, data.edge_attrs())
     ends, adjacency = getattr(data, "edge_index", None), getattr(data, "adj_t", None)
     if ends is None and adjacency is None:
-        raise ConfigError(f"a {name} without edge_index; give one, of shape [2, 0] if there are no edges")
+        raise ConfigError(
+            f"a {name} without edge_index; give one, of shape [2, 0] if there are no edges"
+        )
     n_nodes = int(data.num_nodes)
     fields: dict[str, Any] = {"n_nodes": n_nodes}
     if ends is None:
@@ -258,36 +353,62 @@ def of_pyg(data: Any, name: str) -> Whole:
         fields["edge_index"] = as_array(ends)
     labels = None if data.y is None else as_array(data.y)
     if labels is None or len(labels) == n_nodes:
-        return of_fields({**fields, **_named(nodes | ({} if labels is None else {"y": labels}), edges)}, name)
+        return of_fields(
+            {**fields, **_named(nodes | ({} if labels is None else {"y": labels}), edges)}, name
+        )
     if len(labels) != getattr(data, "num_graphs", 1):
-        raise ShapeError(f"{name}: y has {len(labels)} rows, expected one for each of the {n_nodes} nodes, or for each graph of a Batch")
+        raise ShapeError(
+            f"{name}: y has {len(labels)} rows, expected one for each of the {n_nodes} nodes, or for each graph of a Batch"
+        )
     graph_of = as_array(nodes.pop("batch", np.zeros(n_nodes, np.int64)))
-    return of_graph(whole_graphs(Graph(**fields, **_named(nodes, edges)), labels, graph_of=graph_of), name)
+    return of_graph(
+        whole_graphs(Graph(**fields, **_named(nodes, edges)), labels, graph_of=graph_of), name
+    )
 
 
 def pyg_values(data: Any, keys: Collection[str]) -> dict[str, Any]:
     """Attributes of PyG that have a value for each node or edge, and not numbers of nodes, or labels of pairs of nodes."""
     pairs = {key.removesuffix("_index") for key in keys if "index" in key}
-    return {key: data[key] for key in keys if key != "ptr" and key not in pairs and not any(part in key for part in TOPOLOGY)}
+    return {
+        key: data[key]
+        for key in keys
+        if key != "ptr" and key not in pairs and not any(part in key for part in TOPOLOGY)
+    }
 
 
 def of_dgl(graph: Any) -> dict[str, Any]:
     """Fields of a DGL graph; data of nodes and edges with other names are named columns."""
     src, dst = graph.edges()[:2]
-    return {"edge_index": (as_array(src), as_array(dst)), "n_nodes": int(graph.num_nodes()), **_named(graph.ndata, graph.edata)}
+    return {
+        "edge_index": (as_array(src), as_array(dst)),
+        "n_nodes": int(graph.num_nodes()),
+        **_named(graph.ndata, graph.edata),
+    }
 
 
 def pyg_types(data: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
     """Of a ``HeteroData`` object of PyG: number and values of the nodes of each type, ends and values of the edges of each."""
-    nodes = {kind: (int(data[kind].num_nodes), pyg_values(data[kind], data[kind].node_attrs())) for kind in data.node_types}
-    edges = {relation: (data[relation].edge_index, pyg_values(data[relation], data[relation].edge_attrs())) for relation in data.edge_types}
+    nodes = {
+        kind: (int(data[kind].num_nodes), pyg_values(data[kind], data[kind].node_attrs()))
+        for kind in data.node_types
+    }
+    edges = {
+        relation: (
+            data[relation].edge_index,
+            pyg_values(data[relation], data[relation].edge_attrs()),
+        )
+        for relation in data.edge_types
+    }
     return nodes, edges
 
 
 def dgl_types(graph: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
     """The same of a heterogeneous DGL graph."""
     nodes = {kind: (int(graph.num_nodes(kind)), graph.nodes[kind].data) for kind in graph.ntypes}
-    edges = {relation: (graph.edges(etype=relation), graph.edges[relation].data) for relation in graph.canonical_etypes}
+    edges = {
+        relation: (graph.edges(etype=relation), graph.edges[relation].data)
+        for relation in graph.canonical_etypes
+    }
     return nodes, edges
 
 
@@ -295,27 +416,39 @@ def of_types(nodes: dict[str, Any], edges: dict[Any, Any], name: str) -> Whole:
     """The tables of a heterogeneous graph; see ``graphtheta.graph.data.typed`` for how types become columns."""
     fields: dict[str, Any] = {}
     named = {kind: _named(values, {}) for kind, (_, values) in nodes.items()} | {
-        kind: _named({}, values) for kind, (_, values) in edges.items()}
+        kind: _named({}, values) for kind, (_, values) in edges.items()
+    }
     for kind, values in named.items():
-        columns = {key: values.pop(key) for key in ("node_columns", "edge_columns") if key in values}
+        columns = {
+            key: values.pop(key) for key in ("node_columns", "edge_columns") if key in values
+        }
         for key, x in values.items():
             fields.setdefault(key, {})[kind] = x
         for key, found in columns.items():
             for column, x in found.items():
                 fields.setdefault(key, {}).setdefault(column, {})[kind] = x
     ends = {relation: tuple(map(as_array, pair)) for relation, (pair, _) in edges.items()}
-    return of_graph(GraphArrays(ends, {kind: n for kind, (n, _) in nodes.items()}, name=name, **fields), name)
+    return of_graph(
+        GraphArrays(ends, {kind: n for kind, (n, _) in nodes.items()}, name=name, **fields), name
+    )
 
 
 def _named(nodes: Mapping[str, Any], edges: Mapping[str, Any]) -> dict[str, Any]:
     """Tensors of nodes and edges by fields of ``gt.Graph``; those of other names are named columns."""
     fields: dict[str, Any] = {}
-    for values, names, columns in ((nodes, NODE_VALUES, "node_columns"), (edges, EDGE_VALUES, "edge_columns")):
+    for values, names, columns in (
+        (nodes, NODE_VALUES, "node_columns"),
+        (edges, EDGE_VALUES, "edge_columns"),
+    ):
         for key, value in values.items():
             if names.get(key) in fields:
-                raise ConfigError(f"{key!r} is a second {names[key]!r} of the graph; leave out one of them, or rename it")
+                raise ConfigError(
+                    f"{key!r} is a second {names[key]!r} of the graph; leave out one of them, or rename it"
+                )
             if key in names:
-                fields[names[key]] = as_array(value) if names[key] in WIDE else _flat(as_array(value))
+                fields[names[key]] = (
+                    as_array(value) if names[key] in WIDE else _flat(as_array(value))
+                )
             # names with an underscore in front are numbers that DGL keeps of a larger graph
             elif not key.startswith("_"):
                 fields.setdefault(columns, {})[key] = _flat(as_array(value))
@@ -337,12 +470,29 @@ def _free(name: str, taken: Collection[str]) -> str:
 def _attributes(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Attributes by name, None where a row has none; numpy values as plain ones, and lists as lists of any length."""
     names = dict.fromkeys(str(key) for row in rows for key in row)
-    plain = [{str(key): value.tolist() if hasattr(value, "tolist") else value for key, value in row.items()} for row in rows]
+    plain = [
+        {
+            str(key): value.tolist() if hasattr(value, "tolist") else value
+            for key, value in row.items()
+        }
+        for row in rows
+    ]
     return {name: in_cells([row.get(name) for row in plain]) for name in names}
 
 
 def _fields(graph: Any) -> dict[str, Any]:
     """Fields of a ``gt.Graph``."""
-    names = ("n_nodes", "x", "y", *MASKS, "edge_attr", "edge_weight", "edge_y", *(f"edge_{mask}" for mask in MASKS), "node_ids",
-             "node_columns", "edge_columns")
+    names = (
+        "n_nodes",
+        "x",
+        "y",
+        *MASKS,
+        "edge_attr",
+        "edge_weight",
+        "edge_y",
+        *(f"edge_{mask}" for mask in MASKS),
+        "node_ids",
+        "node_columns",
+        "edge_columns",
+    )
     return {"edge_index": (graph.src, graph.dst), **{name: getattr(graph, name) for name in names}}

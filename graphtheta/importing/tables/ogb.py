@@ -1,4 +1,5 @@
 """OGB's raw layout of a node dataset: files of edges, features, labels and splits without headers."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,12 @@ from graphtheta.importing.tables.source import Piece, Rows, Source
 from graphtheta.importing.tables.text import TextSource
 
 MASKS = ("train", "val", "test")
-EDGES, COUNT, FEATURES, LABELS = "edge.csv.gz", "num-node-list.csv.gz", "node-feat.csv.gz", "node-label.csv.gz"
+EDGES, COUNT, FEATURES, LABELS = (
+    "edge.csv.gz",
+    "num-node-list.csv.gz",
+    "node-feat.csv.gz",
+    "node-label.csv.gz",
+)
 SPLITS = dict(zip(MASKS, ("train.csv.gz", "valid.csv.gz", "test.csv.gz"), strict=True))
 
 
@@ -47,13 +53,17 @@ def ogb(folder: Path, split: Sequence[str]) -> Whole:
     extra: dict[str, Any] = {}
     if (raw / LABELS).is_file():
         labels = columns_of(raw / LABELS)
-        extra |= {"label" if len(labels) == 1 else f"label{i}": column for i, column in enumerate(labels)}
+        extra |= {
+            "label" if len(labels) == 1 else f"label{i}": column for i, column in enumerate(labels)
+        }
     label = tuple(extra)
     masks = splits_of(raw.parent / "split", n, split)
     extra |= masks
     for name, column in extra.items():
         if len(column) != n:
-            raise FormatError(f"{raw}: {len(column)} rows of {name} for {n} nodes; copy or download it again")
+            raise FormatError(
+                f"{raw}: {len(column)} rows of {name} for {n} nodes; copy or download it again"
+            )
     names = {"src": "0", "dst": "1", "id": None, "label": label, "split": tuple(masks)}
     if (raw / FEATURES).is_file():
         inner = TextSource(str(raw / FEATURES), [raw / FEATURES], ",", header=False)
@@ -66,7 +76,11 @@ def columns_of(path: Path) -> list[Any]:
     """All columns of a small file."""
     source = TextSource(str(path), [path], ",", header=False)
     types, faults = source.types(), Faults()
-    tables = [rows.table for piece in source.pieces() for rows in source.read(piece, types, lambda block: True, faults)]
+    tables = [
+        rows.table
+        for piece in source.pieces()
+        for rows in source.read(piece, types, lambda block: True, faults)
+    ]
     if faults.count or not tables:
         raise FormatError(f"{path}: {faults.count} bad rows; copy or download it again")
     return [pa.concat_tables(tables).column(name).combine_chunks() for name in types]
@@ -77,12 +91,16 @@ def splits_of(folder: Path, n: int, names: Sequence[str]) -> dict[str, Any]:
     found = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
     chosen = [path for path in found if not names or path.name in names]
     if len(chosen) > 1 or (found and not chosen):
-        raise ConfigError(f"{folder}: choose one of the splits {', '.join(path.name for path in found)} with --split")
+        raise ConfigError(
+            f"{folder}: choose one of the splits {', '.join(path.name for path in found)} with --split"
+        )
     masks = {}
     for mask, file in SPLITS.items() if chosen else ():
         rows = integers(columns_of(chosen[0] / file)[0].cast(WHOLE))
         if len(rows) and not 0 <= rows.min() <= rows.max() < n:
-            raise FormatError(f"{chosen[0] / file}: node {rows.max()} of {n}; copy or download it again")
+            raise FormatError(
+                f"{chosen[0] / file}: node {rows.max()} of {n}; copy or download it again"
+            )
         masks[mask] = np.zeros(n, bool)
         masks[mask][rows] = True
     return {mask: pa.array(values) for mask, values in masks.items()}
@@ -103,7 +121,10 @@ class Beside:
 
     def types(self) -> dict[str, Any]:
         """Names and types of all columns."""
-        return {**self._inner.types(), **{name: column.type for name, column in self._extra.items()}}
+        return {
+            **self._inner.types(),
+            **{name: column.type for name, column in self._extra.items()},
+        }
 
     def with_line_breaks(self) -> None:
         """As of the table."""
@@ -113,7 +134,9 @@ class Beside:
         """The pieces of the table."""
         return self._inner.pieces()
 
-    def read(self, piece: Piece, columns: dict[str, Any], mine: Callable[[int], bool], faults: Faults) -> Iterator[Rows]:
+    def read(
+        self, piece: Piece, columns: dict[str, Any], mine: Callable[[int], bool], faults: Faults
+    ) -> Iterator[Rows]:
         """Read a piece; see ``Source``."""
         own = {name: kind for name, kind in columns.items() if name not in self._extra}
         begin = 0
@@ -121,8 +144,12 @@ class Beside:
             table, n = rows.table, rows.table.num_rows
             for name in columns:
                 if name in self._extra and begin + n <= len(self._extra[name]):
-                    table = table.append_column(name, self._extra[name].slice(begin, n).cast(columns[name]))
+                    table = table.append_column(
+                        name, self._extra[name].slice(begin, n).cast(columns[name])
+                    )
             begin += n
             yield rows._replace(table=table)
         if not faults.count and any(len(column) != begin for column in self._extra.values()):
-            raise FormatError(f"{self.name}: {begin} rows of features for {len(next(iter(self._extra.values())))} nodes; download it again")
+            raise FormatError(
+                f"{self.name}: {begin} rows of features for {len(next(iter(self._extra.values())))} nodes; download it again"
+            )

@@ -1,4 +1,5 @@
 """Finds what a table is: files by their names, objects by what they have."""
+
 from __future__ import annotations
 
 import os
@@ -12,7 +13,14 @@ import pyarrow as pa
 from graphtheta.base.wording import shown
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.importing.tables.binary import FeatherSource, MemorySource, ParquetSource
-from graphtheta.importing.tables.formats import ARROW, ARROW_STREAM, PARQUET, begin_of, compression, refuse_foreign
+from graphtheta.importing.tables.formats import (
+    ARROW,
+    ARROW_STREAM,
+    PARQUET,
+    begin_of,
+    compression,
+    refuse_foreign,
+)
 from graphtheta.importing.tables.objects import memory_source
 from graphtheta.importing.tables.query import is_stream, stream_source
 from graphtheta.importing.tables.source import Source
@@ -24,7 +32,9 @@ PACKED = (".gz", ".gzip", ".zst", ".zstd", ".bz2", ".lz4")
 TEXT = (".csv", ".tsv", ".tab", ".txt", ".edges", ".edgelist")
 
 
-def open_table(what: str, table: Any, separator: str | None, header: bool, used: Collection[str]) -> Source:
+def open_table(
+    what: str, table: Any, separator: str | None, header: bool, used: Collection[str]
+) -> Source:
     """One table.
 
     Args:
@@ -47,7 +57,9 @@ def open_table(what: str, table: Any, separator: str | None, header: bool, used:
     makers = {maker_of(path) for path in files}
     packed = {bool(compression(path)) for path in files}
     if len(makers) > 1 or len(packed) > 1:
-        raise ConfigError(f"{name}: files of several kinds, {', '.join(sorted(suffixes))}; import files of one kind, such as '*.parquet'")
+        raise ConfigError(
+            f"{name}: files of several kinds, {', '.join(sorted(suffixes))}; import files of one kind, such as '*.parquet'"
+        )
     (maker,) = makers
     return TextSource(name, files, separator, header) if maker is TextSource else maker(name, files)
 
@@ -63,7 +75,10 @@ def maker_of(path: Path) -> Any:
         return TextSource
     refuse_foreign(path, begin)
     # a damaged file says what it should be by its name
-    named = {**dict.fromkeys(PARQUET_FILES, ParquetSource), **dict.fromkeys(ARROW_FILES, FeatherSource)}
+    named = {
+        **dict.fromkeys(PARQUET_FILES, ParquetSource),
+        **dict.fromkeys(ARROW_FILES, FeatherSource),
+    }
     return named.get(path.suffix.lower(), TextSource)
 
 
@@ -71,7 +86,9 @@ def files_of(table: Any) -> list[Path]:
     """The files of a table, in the order of their names, or as they are listed."""
     if not is_path(table):
         if not isinstance(table, Sequence):
-            raise ConfigError(f"got {shown(table)} as a table; give a path, a list of paths, a table or a dict of arrays")
+            raise ConfigError(
+                f"got {shown(table)} as a table; give a path, a list of paths, a table or a dict of arrays"
+            )
         found = [path for item in table for path in files_of(item)]
         if not found:
             raise ConfigError("an empty list of files; give at least one")
@@ -79,10 +96,17 @@ def files_of(table: Any) -> list[Path]:
     path = Path(table)
     if path.is_dir():
         known = (*PARQUET_FILES, *ARROW_FILES, *TEXT)
-        found = sorted(file for file in path.rglob("*") if file.is_file() and stem(file).suffix.lower() in known
-                       and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts))
+        found = sorted(
+            file
+            for file in path.rglob("*")
+            if file.is_file()
+            and stem(file).suffix.lower() in known
+            and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
+        )
         if not found:
-            raise FormatError(f"{path}: the folder has no tables; expected files {', '.join(known)}")
+            raise FormatError(
+                f"{path}: the folder has no tables; expected files {', '.join(known)}"
+            )
         return found
     if not path.exists() and any(mark in str(path) for mark in "*?["):
         found = sorted(map(Path, glob(str(path), recursive=True)))
@@ -125,5 +149,7 @@ def columns_of(what: str, frame: Any, used: Collection[str]) -> dict[str, Any]:
     names = list(map(str, frame.columns))
     again = next((name for name in names if name in used and names.count(name) > 1), None)
     if again is not None:
-        raise FormatError(f"{what}: {names.count(again)} columns have the name '{again}'; rename all but one")
+        raise FormatError(
+            f"{what}: {names.count(again)} columns have the name '{again}'; rename all but one"
+        )
     return {name: frame.iloc[:, i] for i, name in enumerate(names)}

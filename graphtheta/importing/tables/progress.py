@@ -1,4 +1,5 @@
 """Progress of an import: a bar with rates on rank 0, or lines in a log file."""
+
 from __future__ import annotations
 
 import sys
@@ -34,7 +35,9 @@ class Progress:
         """Some rows were read, by all workers together."""
         self._bytes, self._rows = self._bytes + n_bytes, self._rows + n_rows
         if self._bar is not None:
-            self._bar.set_postfix_str(f"{self._rows / max(1e-9, perf_counter() - self._clock):,.0f} rows/s", refresh=False)
+            self._bar.set_postfix_str(
+                f"{self._rows / max(1e-9, perf_counter() - self._clock):,.0f} rows/s", refresh=False
+            )
             self._bar.update(n_bytes)
 
     def end(self) -> None:
@@ -44,8 +47,10 @@ class Progress:
             self._bar = None
         if self.shown:
             seconds = max(1e-9, perf_counter() - self._clock)
-            say(f"{self._name}: {self._rows:,} rows in {seconds:.1f} s, {self._rows / seconds:,.0f} rows/s, "
-                f"{amount(self._bytes / seconds)}/s")
+            say(
+                f"{self._name}: {self._rows:,} rows in {seconds:.1f} s, {self._rows / seconds:,.0f} rows/s, "
+                f"{amount(self._bytes / seconds)}/s"
+            )
 
     def step(self, text: str) -> None:
         """Another step has begun."""

@@ -2,6 +2,7 @@
 
 Databases are recognised by what they have; no library is imported for it.
 """
+
 from __future__ import annotations
 
 import tempfile
@@ -55,9 +56,18 @@ def stream_source(name: str, table: Any, used: Collection[str]) -> StreamSource:
     if isinstance(table, Query):
         return StreamSource(name, lambda: run(table, used), True, f"check the query: {table.sql}")
     if hasattr(table, "__arrow_c_stream__"):
-        return StreamSource(name, lambda: arrow_stream(table), not isinstance(table, pa.RecordBatchReader), "check what it computes")
-    return StreamSource(name, lambda: (cursor_batches(table, table, used), lambda: None), False,
-                        "execute a query first and pass its cursor, or give gt.Query(connection, sql)")
+        return StreamSource(
+            name,
+            lambda: arrow_stream(table),
+            not isinstance(table, pa.RecordBatchReader),
+            "check what it computes",
+        )
+    return StreamSource(
+        name,
+        lambda: (cursor_batches(table, table, used), lambda: None),
+        False,
+        "execute a query first and pass its cursor, or give gt.Query(connection, sql)",
+    )
 
 
 def run(query: Query, used: Collection[str]) -> Stream:
@@ -89,7 +99,9 @@ def cursor_batches(done: Any, cursor: Any, used: Collection[str]) -> Any:
     Returns:
         A reader of Arrow batches.
     """
-    given = next((getattr(x, way) for way in ARROW for x in (done, cursor) if hasattr(x, way)), None)
+    given = next(
+        (getattr(x, way) for way in ARROW for x in (done, cursor) if hasattr(x, way)), None
+    )
     if given is not None:
         return given()
     if cursor.description is None:
@@ -100,7 +112,9 @@ def cursor_batches(done: Any, cursor: Any, used: Collection[str]) -> Any:
         try:
             return pa.array(values, kind) if name in used else pa.nulls(len(values))
         except (pa.ArrowException, OverflowError) as error:
-            raise DataError(f"the column '{name}' has values of several types ({error}); let the query CAST it to one type") from None
+            raise DataError(
+                f"the column '{name}' has values of several types ({error}); let the query CAST it to one type"
+            ) from None
 
     def batch(rows: list[Any], schema: Any = None) -> Any:
         columns = zip(*rows, strict=True) if rows else [()] * len(names)
@@ -179,9 +193,15 @@ class StreamSource(TypedSource):
         except DataError as error:
             raise DataError(f"{self.name}: {error}; {self._remedy}") from None
         except pa.ArrowInvalid as error:
-            raise DataError(f"{self.name}: {error}; let the query CAST columns to one type; {self._remedy}") from None
+            raise DataError(
+                f"{self.name}: {error}; let the query CAST columns to one type; {self._remedy}"
+            ) from None
         except OSError as error:
-            raise FormatError(f"{self.name}: rows cannot be written to {tempfile.gettempdir()}: {error.strerror or error}; check the free "
-                              "space, or set TMPDIR to another folder") from None
+            raise FormatError(
+                f"{self.name}: rows cannot be written to {tempfile.gettempdir()}: {error.strerror or error}; check the free "
+                "space, or set TMPDIR to another folder"
+            ) from None
         except Exception as error:
-            raise DataError(f"{self.name}: {type(error).__name__}: {error}; {self._remedy}") from None
+            raise DataError(
+                f"{self.name}: {type(error).__name__}: {error}; {self._remedy}"
+            ) from None

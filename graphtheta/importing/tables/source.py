@@ -1,4 +1,5 @@
 """What a table is to the import: pieces in a fixed order, which workers read independently."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -79,7 +80,9 @@ class Source(Protocol):
     def pieces(self) -> list[Piece]:
         """All pieces, in the order of the input; the same on all workers."""
 
-    def read(self, piece: Piece, columns: dict[str, Any], mine: Callable[[int], bool], faults: Faults) -> Iterator[Rows]:
+    def read(
+        self, piece: Piece, columns: dict[str, Any], mine: Callable[[int], bool], faults: Faults
+    ) -> Iterator[Rows]:
         """Read a piece.
 
         Args:
@@ -93,7 +96,9 @@ class Source(Protocol):
         """
 
 
-def share(pieces: list[Piece], rank: int, size: int, rank0: bool = False) -> list[tuple[Piece, Callable[[int], bool]]]:
+def share(
+    pieces: list[Piece], rank: int, size: int, rank0: bool = False
+) -> list[tuple[Piece, Callable[[int], bool]]]:
     """The pieces that a worker reads, and which of their blocks.
 
     Pieces are dealt in contiguous runs of about equal weight. If there are fewer compressed files than workers, every

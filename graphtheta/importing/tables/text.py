@@ -7,6 +7,7 @@ values are no part of them.
 
 Lines of comments before the rows are passed over. Later ones, and the header again where files were joined, are bad rows.
 """
+
 from __future__ import annotations
 
 import codecs
@@ -57,10 +58,19 @@ MOST_BLOCKS = 16
 # stands behind the last line where it is to be known whether that one ends a row
 END = "\x01"
 # what pyarrow says of a value, without its advice
-WRONG = re.compile(r"CSV column #(\d+): .*?CSV conversion error to ([\w\[\]]+): (?:invalid value '(.*)'|(.*))", re.DOTALL)
-KINDS = {"int64": "a whole number", "double": "a number", "bool": "true or false",
-         "timestamp[s]": "a time in whole seconds", "timestamp[ms]": "a time in whole milliseconds",
-         "timestamp[us]": "a time in whole microseconds", "timestamp[ns]": "a time"}
+WRONG = re.compile(
+    r"CSV column #(\d+): .*?CSV conversion error to ([\w\[\]]+): (?:invalid value '(.*)'|(.*))",
+    re.DOTALL,
+)
+KINDS = {
+    "int64": "a whole number",
+    "double": "a number",
+    "bool": "true or false",
+    "timestamp[s]": "a time in whole seconds",
+    "timestamp[ms]": "a time in whole milliseconds",
+    "timestamp[us]": "a time in whole microseconds",
+    "timestamp[ns]": "a time",
+}
 
 
 class Head(NamedTuple):
@@ -112,7 +122,9 @@ class TextSource:
 
     typed = rank0 = False
 
-    def __init__(self, name: str, files: list[Path], separator: str | None = None, header: bool = True):
+    def __init__(
+        self, name: str, files: list[Path], separator: str | None = None, header: bool = True
+    ):
         self.name, self._files, self._separator, self._header = name, files, separator, header
         self._heads: dict[Path, Head] = {}
         self.plain: set[str] = set()
@@ -131,8 +143,10 @@ class TextSource:
                 text = read_all(stream, HEAD)
             refuse_foreign(path, text[:BEGIN])
             if b"\n" not in text and b"\r" in text.rstrip():
-                raise FormatError(f"{path}, line 1: lines end in a carriage return alone, as on old Macs; convert them: "
-                                  "tr '\\r' '\\n' < OLD > NEW")
+                raise FormatError(
+                    f"{path}, line 1: lines end in a carriage return alone, as on old Macs; convert them: "
+                    "tr '\\r' '\\n' < OLD > NEW"
+                )
             more = len(text) == HEAD
             if more:
                 text = text[: text.rfind(b"\n") + 1] or text
@@ -143,23 +157,44 @@ class TextSource:
             # the first line, or the one below it, does not end in what was read
             if more and (not text.endswith(b"\n") or (self._header and end == len(text))):
                 at = lines + (2 if text.endswith(b"\n") else 1)
-                raise FormatError(f"{path}, line {at}: the line has more than {HEAD >> 20} MiB; check that lines end in a line feed, or "
-                                  "give the table as Parquet or Feather")
+                raise FormatError(
+                    f"{path}, line {at}: the line has more than {HEAD >> 20} MiB; check that lines end in a line feed, or "
+                    "give the table as Parquet or Feather"
+                )
             separator = self._separator or separator_of(path, decoded(text[start:end]))
-            breaks = any(line.count(b'"') % 2 for line in text[start:].split(b"\n")) if b'"' in text else False
+            breaks = (
+                any(line.count(b'"') % 2 for line in text[start:].split(b"\n"))
+                if b'"' in text
+                else False
+            )
             if breaks:
                 rows, whole = rows_of(path, text[start:], separator)
                 if not rows:
-                    raise FormatError(f"{path}: after line {lines}: a quote is not closed; correct it")
+                    raise FormatError(
+                        f"{path}: after line {lines}: a quote is not closed; correct it"
+                    )
                 breaks = any(b"\n" in row for _, row in rows)
                 text, end = text[: start + whole], start + len(rows[0][1]) + 1
             first = decoded(text[start:end]).strip("\r\n")
             if not first.strip():
-                raise FormatError(f"{path}: the file is empty; expected {'column names and ' * self._header}rows")
+                raise FormatError(
+                    f"{path}: the file is empty; expected {'column names and ' * self._header}rows"
+                )
             try:
-                names = [name.strip() for name in next(reader(io.StringIO(first, newline=""), delimiter=separator, skipinitialspace=True))]
+                names = [
+                    name.strip()
+                    for name in next(
+                        reader(
+                            io.StringIO(first, newline=""),
+                            delimiter=separator,
+                            skipinitialspace=True,
+                        )
+                    )
+                ]
             except CsvError as error:
-                raise FormatError(f"{path}, line {lines + 1}: no names of columns ({error}); correct it") from None
+                raise FormatError(
+                    f"{path}, line {lines + 1}: no names of columns ({error}); correct it"
+                ) from None
             header = text[start:end].rstrip(b"\r\n") if self._header else b""
             if self._header:
                 start, lines = min(end, len(text)), lines + text[start:end].count(b"\n")
@@ -167,7 +202,9 @@ class TextSource:
                 names = [str(i) for i in range(len(names))]
             again = next((name for name, count in Counter(names).items() if count > 1), None)
             if again is not None:
-                raise FormatError(f"{path}: two columns have the name '{again}'; rename one, or read the file without a header")
+                raise FormatError(
+                    f"{path}: two columns have the name '{again}'; rename one, or read the file without a header"
+                )
             self._breaks |= breaks
             self._heads[path] = Head(names, separator, start, lines, header, text[start:], breaks)
         return self._heads[path]
@@ -184,7 +221,12 @@ class TextSource:
             types = _inferred(text, head)
             # texts such as nan and NA are no values unless there is nothing else
             if any(map(pa.types.is_null, types.values())):
-                types |= _inferred(text, head, [name for name, kind in types.items() if pa.types.is_null(kind)], null_values=[""])
+                types |= _inferred(
+                    text,
+                    head,
+                    [name for name, kind in types.items() if pa.types.is_null(kind)],
+                    null_values=[""],
+                )
         return types
 
     def types(self) -> dict[str, Any]:
@@ -201,37 +243,66 @@ class TextSource:
             if self._breaks or path not in heads:
                 parts.append((path, (0, size), True))
             else:
-                parts += [(path, (begin, min(begin + BLOCK, size)), False) for begin in range(heads[path].start, size, BLOCK)]
+                parts += [
+                    (path, (begin, min(begin + BLOCK, size)), False)
+                    for begin in range(heads[path].start, size, BLOCK)
+                ]
         whole = any(part[2] for part in parts)
-        return [Piece(i, str(path), (path, *span), span[1] - span[0], whole) for i, (path, span, _) in enumerate(parts)]
+        return [
+            Piece(i, str(path), (path, *span), span[1] - span[0], whole)
+            for i, (path, span, _) in enumerate(parts)
+        ]
 
-    def read(self, piece: Piece, columns: dict[str, Any], mine: Callable[[int], bool], faults: Faults) -> Iterator[Rows]:
+    def read(
+        self, piece: Piece, columns: dict[str, Any], mine: Callable[[int], bool], faults: Faults
+    ) -> Iterator[Rows]:
         """Read a piece; see ``Source``."""
         path, begin, end = piece.part
         head = self.head(path)
         known = set(head.names)
         missing = next((name for name in columns if name not in known), None)
         if missing is not None:
-            raise FormatError(f"{path}: the column '{missing}' is missing; the file has {', '.join(head.names)}"
-                              f"{did_you_mean(missing, head.names)}")
+            raise FormatError(
+                f"{path}: the column '{missing}' is missing; the file has {', '.join(head.names)}"
+                f"{did_you_mean(missing, head.names)}"
+            )
         with reading(path):
-            for k, nbytes, text, before in (whole_lines(path, head, self._breaks) if piece.whole else
-                                            range_of_lines(path, head, begin, end)):
+            for k, nbytes, text, before in (
+                whole_lines(path, head, self._breaks)
+                if piece.whole
+                else range_of_lines(path, head, begin, end)
+            ):
                 if mine(k):
-                    block = Block(path, head, columns, text, before, self.plain & columns.keys(), self.pointed & columns.keys(),
-                                  breaks=self._breaks)
+                    block = Block(
+                        path,
+                        head,
+                        columns,
+                        text,
+                        before,
+                        self.plain & columns.keys(),
+                        self.pointed & columns.keys(),
+                        breaks=self._breaks,
+                    )
                     at = (piece.number, k)
                     table = block.parse(at, faults)
                     if table.num_rows:
                         yield Rows(at, f"{path}, line", table, block.lines, nbytes)
 
 
-def _inferred(text: bytes, head: Head, columns: list[str] | None = None, **options: Any) -> dict[str, Any]:
+def _inferred(
+    text: bytes, head: Head, columns: list[str] | None = None, **options: Any
+) -> dict[str, Any]:
     """Types of columns, as some rows suggest; ``options`` are those of pyarrow."""
-    table = csv.read_csv(pa.BufferReader(text), csv.ReadOptions(column_names=head.names, block_size=4 * HEAD),
-                         csv.ParseOptions(delimiter=head.separator, invalid_row_handler=lambda row: "skip",
-                                          newlines_in_values=head.breaks),
-                         csv.ConvertOptions(include_columns=columns or head.names, **options))
+    table = csv.read_csv(
+        pa.BufferReader(text),
+        csv.ReadOptions(column_names=head.names, block_size=4 * HEAD),
+        csv.ParseOptions(
+            delimiter=head.separator,
+            invalid_row_handler=lambda row: "skip",
+            newlines_in_values=head.breaks,
+        ),
+        csv.ConvertOptions(include_columns=columns or head.names, **options),
+    )
     return {field.name: field.type for field in table.schema}
 
 
@@ -248,10 +319,28 @@ class Block:
         breaks: Whether quoted values may have line breaks.
     """
 
-    def __init__(self, path: Path, head: Head, columns: dict[str, Any], text: bytes, before: Callable[[], int],
-                 plain: Collection[str] = (), pointed: Collection[str] = (), *, breaks: bool = False):
-        self._path, self._head, self._columns, self._text, self._before = path, head, columns, text, before
-        self._plain, self._pointed = ([name for name in names if columns[name] == pa.int64()] for names in (plain, pointed))
+    def __init__(
+        self,
+        path: Path,
+        head: Head,
+        columns: dict[str, Any],
+        text: bytes,
+        before: Callable[[], int],
+        plain: Collection[str] = (),
+        pointed: Collection[str] = (),
+        *,
+        breaks: bool = False,
+    ):
+        self._path, self._head, self._columns, self._text, self._before = (
+            path,
+            head,
+            columns,
+            text,
+            before,
+        )
+        self._plain, self._pointed = (
+            [name for name in names if columns[name] == pa.int64()] for names in (plain, pointed)
+        )
         self._breaks = breaks
         self._spaced = may_have_spaces(text, head.separator.encode())
         self._kept: np.ndarray | None = None
@@ -267,30 +356,45 @@ class Block:
         if not self._text.strip():
             return self._empty()
         # the last value may go on in the next block
-        if not self._breaks and self._text.count(b'"') % 2 and rows_of(self._path, self._text, self._head.separator)[1] < len(self._text):
+        if (
+            not self._breaks
+            and self._text.count(b'"') % 2
+            and rows_of(self._path, self._text, self._head.separator)[1] < len(self._text)
+        ):
             raise LineBreaks(self._path)
         # columns of other types refuse the names of columns by themselves
         texts = all(pa.types.is_large_string(kind) for kind in self._columns.values())
-        if self._may_have(*COMMENTS) or (texts and self._head.header and self._head.header in self._text):
+        if self._may_have(*COMMENTS) or (
+            texts and self._head.header and self._head.header in self._text
+        ):
             return self._without_disguise(self._careful(at, faults), at, faults)
         try:
             table = self._table(self._text)
         except pa.ArrowInvalid:
             return self._without_disguise(self._careful(at, faults), at, faults)
         lines = self._text.count(b"\n") + (not self._text.endswith(b"\n"))
-        self._check_breaks(table.num_rows, lines if table.num_rows == lines and not self._breaks else len(self._rows))
+        self._check_breaks(
+            table.num_rows,
+            lines if table.num_rows == lines and not self._breaks else len(self._rows),
+        )
         return self._without_disguise(table, at, faults)
 
     def _may_have(self, *begins: bytes) -> bool:
         """Whether a line begins with one of these."""
         # a single byte is found much faster than two
-        return self._text.startswith(begins) or any(begin[:1] in self._text and b"\n" + begin in self._text for begin in begins)
+        return self._text.startswith(begins) or any(
+            begin[:1] in self._text and b"\n" + begin in self._text for begin in begins
+        )
 
     def _aside(self, line: bytes) -> str:
         """Why a line is no row; empty if it is one."""
         if line.startswith(COMMENTS):
             return f"the line begins with '{line[:1].decode()}', as comments do; quote its first value if it is none"
-        return "the header again" if self._head.header and line.rstrip(b"\r") == self._head.header else ""
+        return (
+            "the header again"
+            if self._head.header and line.rstrip(b"\r") == self._head.header
+            else ""
+        )
 
     def _without_disguise(self, table: pa.Table, at: tuple[int, int], faults: Faults) -> pa.Table:
         """The rows whose ids are written as integers; others, such as 007, are added to ``faults``."""
@@ -299,12 +403,25 @@ class Block:
         kept = self._kept
         lines = [row for _, row in self._rows]
         as_text = self._alike(dict.fromkeys(self._plain, pa.large_string()))
-        texts = as_text._table(b"\n".join(lines if kept is None else [lines[i] for i in kept]) + b"\n", threads=False)
+        texts = as_text._table(
+            b"\n".join(lines if kept is None else [lines[i] for i in kept]) + b"\n", threads=False
+        )
         numbers, bad = self.lines(), np.zeros(table.num_rows, bool)
         for name in self._plain:
-            values = without_point(texts.column(name).combine_chunks()) if name in self._pointed else texts.column(name).combine_chunks()
-            wrong = np.asarray(pc.match_substring_regex(values, DISGUISED).to_numpy(zero_copy_only=False), bool)
-            faults.add(at, np.flatnonzero(wrong & ~bad), lambda: (f"{self._path}, line", numbers), disguised(name, values))
+            values = (
+                without_point(texts.column(name).combine_chunks())
+                if name in self._pointed
+                else texts.column(name).combine_chunks()
+            )
+            wrong = np.asarray(
+                pc.match_substring_regex(values, DISGUISED).to_numpy(zero_copy_only=False), bool
+            )
+            faults.add(
+                at,
+                np.flatnonzero(wrong & ~bad),
+                lambda: (f"{self._path}, line", numbers),
+                disguised(name, values),
+            )
             bad |= wrong
         if not bad.any():
             return table
@@ -323,8 +440,10 @@ class Block:
             return
         if not self._breaks:
             raise LineBreaks(self._path)
-        raise FormatError(f"{self._path}: after line {self._before()}: {lines} rows are read as {rows}; a quote within a value is not "
-                          "doubled, correct it")
+        raise FormatError(
+            f"{self._path}: after line {self._before()}: {lines} rows are read as {rows}; a quote within a value is not "
+            "doubled, correct it"
+        )
 
     def lines(self) -> np.ndarray:
         """The line of each row in the file."""
@@ -346,15 +465,31 @@ class Block:
             raise FormatError(f"{self._path}, line {line}: a quote is not closed; correct it")
         return [(line, row) for line, row in rows if row not in (b"", b"\r")]
 
-    def _table(self, text: bytes, invalid: Callable[[Any], str] | None = None, threads: bool = True) -> pa.Table:
-        kinds = {name: pa.large_string() if name in self._pointed else kind for name, kind in self._columns.items()}
-        table = csv.read_csv(pa.BufferReader(text), csv.ReadOptions(column_names=self._head.names, use_threads=threads),
-                             csv.ParseOptions(delimiter=self._head.separator, invalid_row_handler=invalid, newlines_in_values=self._breaks),
-                             csv.ConvertOptions(column_types=kinds, include_columns=list(kinds), strings_can_be_null=False))
+    def _table(
+        self, text: bytes, invalid: Callable[[Any], str] | None = None, threads: bool = True
+    ) -> pa.Table:
+        kinds = {
+            name: pa.large_string() if name in self._pointed else kind
+            for name, kind in self._columns.items()
+        }
+        table = csv.read_csv(
+            pa.BufferReader(text),
+            csv.ReadOptions(column_names=self._head.names, use_threads=threads),
+            csv.ParseOptions(
+                delimiter=self._head.separator,
+                invalid_row_handler=invalid,
+                newlines_in_values=self._breaks,
+            ),
+            csv.ConvertOptions(
+                column_types=kinds, include_columns=list(kinds), strings_can_be_null=False
+            ),
+        )
         for i, (name, kind) in enumerate(kinds.items() if self._spaced or self._pointed else ()):
             if pa.types.is_large_string(kind):
                 column = trimmed(table.column(name)) if self._spaced else table.column(name)
-                table = table.set_column(i, name, self._whole(name, column) if name in self._pointed else column)
+                table = table.set_column(
+                    i, name, self._whole(name, column) if name in self._pointed else column
+                )
         return table
 
     def _whole(self, name: str, column: Any) -> Any:
@@ -362,7 +497,9 @@ class Block:
         column = without_point(column)
         bad = column.filter(pc.invert(pc.match_substring_regex(column, r"^-?\d{1,19}$|^$")))
         if len(bad):
-            raise pa.ArrowInvalid(f"CSV column #{self._head.names.index(name)}: CSV conversion error to int64: invalid value '{bad[0]}'")
+            raise pa.ArrowInvalid(
+                f"CSV column #{self._head.names.index(name)}: CSV conversion error to int64: invalid value '{bad[0]}'"
+            )
         return pc.if_else(pc.equal(column, ""), None, column).cast(pa.int64())
 
     def _careful(self, at: tuple[int, int], faults: Faults) -> pa.Table:
@@ -373,7 +510,9 @@ class Block:
 
         def invalid(row: Any) -> str:
             found = int(row.actual_columns)
-            wrong[given[int(row.number) - 1]] = f"{found} column{'s' * (found != 1)}, expected {row.expected_columns}"
+            wrong[given[int(row.number) - 1]] = (
+                f"{found} column{'s' * (found != 1)}, expected {row.expected_columns}"
+            )
             return "skip"
 
         as_bytes = self._alike(dict.fromkeys(self._columns, pa.binary()))
@@ -384,22 +523,37 @@ class Block:
                 text = b"\n".join(texts[i] for i in given) + b"\n"
                 rows = as_bytes._table(decoded(text).encode(), invalid, threads=False).num_rows
         except pa.ArrowInvalid as error:
-            raise FormatError(f"{self._path}: after line {self._before()}: {error}; correct the file") from None
+            raise FormatError(
+                f"{self._path}: after line {self._before()}: {error}; correct the file"
+            ) from None
         self._check_breaks(rows, len(texts) - len(wrong))
         if len(given) > FEW_LINES and 2 * (len(wrong) - n_aside) > len(given):
-            raise FormatError(f"{self._path}: after line {self._before()}: {len(wrong) - n_aside:,} of {len(given):,} "
-                              f"lines have another number of columns than the first line, {len(self._head.names)} "
-                              f"({', '.join(self._head.names[:5])}); remove lines before the table, or state the separator "
-                              "with --separator")
-        kept, tables, values = [i for i in range(len(texts)) if i not in wrong], list[pa.Table](), dict[int, str]()
+            raise FormatError(
+                f"{self._path}: after line {self._before()}: {len(wrong) - n_aside:,} of {len(given):,} "
+                f"lines have another number of columns than the first line, {len(self._head.names)} "
+                f"({', '.join(self._head.names[:5])}); remove lines before the table, or state the separator "
+                "with --separator"
+            )
+        kept, tables, values = (
+            [i for i in range(len(texts)) if i not in wrong],
+            list[pa.Table](),
+            dict[int, str](),
+        )
         self._halve(texts, kept, values, tables)
         wrong |= values
         self._kept = np.array([i for i in kept if i not in wrong], np.int64)
         numbers, bad = self._numbers(), np.array(sorted(wrong), np.int64)
-        faults.add(at, bad, lambda: (f"{self._path}, line", self._before() + numbers), lambda row: wrong[row])
+        faults.add(
+            at,
+            bad,
+            lambda: (f"{self._path}, line", self._before() + numbers),
+            lambda row: wrong[row],
+        )
         return pa.concat_tables([self._empty(), *tables])
 
-    def _halve(self, texts: list[bytes], rows: list[int], wrong: dict[int, str], tables: list[pa.Table]) -> None:
+    def _halve(
+        self, texts: list[bytes], rows: list[int], wrong: dict[int, str], tables: list[pa.Table]
+    ) -> None:
         """Parse rows; where that fails, parse the halves."""
         if not rows:
             return
@@ -410,8 +564,10 @@ class Block:
             if len(rows) == 1:
                 wrong[rows[0]] = self._why(str(error))
                 if len(wrong) > MOST_WRONG:
-                    raise DataError(f"{self._path}, line {self._before() + int(self._numbers()[rows[0]])}: {wrong[rows[0]]}, and more than "
-                                    f"{MOST_WRONG:,} values before; choose another column, or state its type with --types") from None
+                    raise DataError(
+                        f"{self._path}, line {self._before() + int(self._numbers()[rows[0]])}: {wrong[rows[0]]}, and more than "
+                        f"{MOST_WRONG:,} values before; choose another column, or state its type with --types"
+                    ) from None
                 return
         middle = len(rows) // 2
         self._halve(texts, rows[:middle], wrong, tables)
@@ -422,15 +578,23 @@ class Block:
         if not found:
             return message
         name, kind = self._head.names[int(found[1])], KINDS.get(found[2], found[2])
-        return f"column '{name}': {found[4]}" if found[3] is None else f"column '{name}': '{found[3]}' is not {kind}"
+        return (
+            f"column '{name}': {found[4]}"
+            if found[3] is None
+            else f"column '{name}': '{found[3]}' is not {kind}"
+        )
 
 
 def may_have_spaces(text: bytes, separator: bytes) -> bool:
     """Whether there may be spaces around values."""
     spaces = [space for space in (b" ", b"\t") if separator not in (b" ", space) and space in text]
     edges = (separator, b"\n", b"\r\n")
-    return any(text.startswith(space) or text.endswith(space) or any(space + edge in text or edge + space in text for edge in edges)
-               for space in spaces)
+    return any(
+        text.startswith(space)
+        or text.endswith(space)
+        or any(space + edge in text or edge + space in text for edge in edges)
+        for space in spaces
+    )
 
 
 def trimmed(column: Any) -> Any:
@@ -442,8 +606,10 @@ def trimmed(column: Any) -> Any:
 
 def disguised(name: str, values: Any) -> Callable[[int], str]:
     """What is wrong with an id that is written in another way than its digits."""
-    return lambda row: (f"column '{name}': '{values[row].as_py()}' has zeros, a sign or 0x in front, and ids before it are "
-                        "integers; state whether it is a name or a number with --id-type text or --id-type int")
+    return lambda row: (
+        f"column '{name}': '{values[row].as_py()}' has zeros, a sign or 0x in front, and ids before it are "
+        "integers; state whether it is a name or a number with --id-type text or --id-type int"
+    )
 
 
 def may_have_disguises(text: bytes) -> bool:
@@ -454,7 +620,7 @@ def may_have_disguises(text: bytes) -> bool:
         return True
     data = np.frombuffer(text, np.uint8)
     for begin in range(0, len(data), CACHED):
-        part = data[begin: begin + CACHED + 2]
+        part = data[begin : begin + CACHED + 2]
         # digits are 0 to 9 from here on, and all else is more
         digits = part - np.uint8(ord("0"))
         found = digits[1:-1] == 0
@@ -504,7 +670,9 @@ def rows_of(path: Path, text: bytes, separator: str) -> tuple[list[tuple[int, by
             ends.append(parsed.line_num)
             final = row
     except CsvError as error:
-        raise FormatError(f"{path}: after {len(ends) - 1} rows of {len(lines)} lines: {error}; correct the file") from None
+        raise FormatError(
+            f"{path}: after {len(ends) - 1} rows of {len(lines)} lines: {error}; correct the file"
+        ) from None
     # the row of the end mark, and the one that it completes if a quote is open
     rows = [(a + 1, b"\n".join(lines[a:b])) for a, b in pairwise(ends[:-1])]
     if final == [END]:
@@ -531,16 +699,27 @@ def read_all(stream: Any, n: int) -> bytes:
 
 def separator_of(path: Path, line: str) -> str:
     """The separator that the name of a file suggests, or another one that its first line has instead."""
-    usual = next((SEPARATORS[suffix] for suffix in map(str.lower, path.suffixes[-2:]) if suffix in SEPARATORS), None)
+    usual = next(
+        (
+            SEPARATORS[suffix]
+            for suffix in map(str.lower, path.suffixes[-2:])
+            if suffix in SEPARATORS
+        ),
+        None,
+    )
     marks = (usual, *"\t;|") if usual else "\t;|, "
     found = next((mark for mark in marks if mark in line), usual or ",")
     if (found == " " or found not in line) and "  " in line.strip():
-        raise FormatError(f"{path}: columns are separated by several spaces; make it one: "
-                          "sed 's/^ *//; s/  */ /g' < OLD > NEW, and give --separator ' '")
+        raise FormatError(
+            f"{path}: columns are separated by several spaces; make it one: "
+            "sed 's/^ *//; s/  */ /g' < OLD > NEW, and give --separator ' '"
+        )
     return found
 
 
-def range_of_lines(path: Path, head: Head, begin: int, end: int) -> Iterator[tuple[int, int, bytes, Callable[[], int]]]:
+def range_of_lines(
+    path: Path, head: Head, begin: int, end: int
+) -> Iterator[tuple[int, int, bytes, Callable[[], int]]]:
     """The lines that begin in a range of bytes of a plain file, as one block."""
     with path.open("rb") as stream:
         if begin > head.start:
@@ -556,14 +735,19 @@ def range_of_lines(path: Path, head: Head, begin: int, end: int) -> Iterator[tup
     yield 0, len(text), text, lambda: count_lines(path, begin)
 
 
-def whole_lines(path: Path, head: Head, breaks: bool) -> Iterator[tuple[int, int, bytes, Callable[[], int]]]:
+def whole_lines(
+    path: Path, head: Head, breaks: bool
+) -> Iterator[tuple[int, int, bytes, Callable[[], int]]]:
     """All lines of a file, in blocks of whole rows; bytes are counted as they are in the file.
 
     Raises:
         FormatError: A quote is not closed.
     """
     lines, k, rest, packed = head.lines, 0, b"", compression(path)
-    with pa.OSFile(fsencode(path)) as file, pa.CompressedInputStream(file, packed) if packed else nullcontext(file) as stream:
+    with (
+        pa.OSFile(fsencode(path)) as file,
+        pa.CompressedInputStream(file, packed) if packed else nullcontext(file) as stream,
+    ):
         read_all(stream, head.start)
         told = 0
         while True:

@@ -1,4 +1,5 @@
 """How the layers of other libraries are called, each with what it reads of the graph, and results in the shape of ours."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -59,7 +60,9 @@ class Given:
     def of_edges(self, chosen: Any) -> Given:
         """The graph with some of its edges, for layers of PyTorch Geometric; chosen: [edges] bool."""
         ends = self.graph[:, chosen]
-        weight, attr = (None if x is None else x[chosen] for x in (self.edge_weight, self.edge_attr))
+        weight, attr = (
+            None if x is None else x[chosen] for x in (self.edge_weight, self.edge_attr)
+        )
         return replace(self, graph=ends, ends=ends, edge_weight=weight, edge_attr=attr)
 
 
@@ -79,7 +82,9 @@ def checked_codes(codes: Any, n: int, name: str, reader: str, kinds: str) -> Any
     if codes is None:
         raise DataError(f"{reader} reads {kinds}; give {name}, their codes")
     if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < n:
-        raise DataError(f"{name} has codes from {int(codes.min())} to {int(codes.max())}; {reader} has {n} {kinds}")
+        raise DataError(
+            f"{name} has codes from {int(codes.min())} to {int(codes.max())}; {reader} has {n} {kinds}"
+        )
     return codes.long()
 
 
@@ -111,7 +116,9 @@ def _gcn(layer: GCN, module: Any, h: Any, given: Given) -> Any:
     factor = degree.clamp(min=1) ** NORMALISATIONS[layer.norm] * degree.clamp(max=1)
     weight = factor[dst] * (factor[src] if layer.norm == "sym" else 1)
     weight = weight if given.edge_weight is None else weight * given.edge_weight
-    return module(h, given.graph, weight) if given.pyg else module(given.graph, h, edge_weight=weight)
+    return (
+        module(h, given.graph, weight) if given.pyg else module(given.graph, h, edge_weight=weight)
+    )
 
 
 def _gat(layer: GAT, module: Any, h: Any, given: Given) -> Any:
@@ -129,7 +136,9 @@ def _with_attributes(layer: Any, module: Any, h: Any, given: Given) -> Any:
 def _rgcn(layer: RGCN, module: Any, h: Any, given: Given) -> Any:
     if given.pyg:
         if given.edge_weight is not None and bool((given.edge_weight != 1).any()):
-            raise DataError("RGCNConv of PyTorch Geometric reads no edge weights, by which rgcn multiplies messages; export to dgl")
+            raise DataError(
+                "RGCNConv of PyTorch Geometric reads no edge weights, by which rgcn multiplies messages; export to dgl"
+            )
         backend = import_module("torch_geometric.backend")
         # with pyg-lib, a product over segments takes one mean over the edges of all relations
         before, backend.use_segment_matmul = backend.use_segment_matmul, False  # type: ignore[attr-defined]
@@ -140,7 +149,9 @@ def _rgcn(layer: RGCN, module: Any, h: Any, given: Given) -> Any:
     relations = module.linear_r.num_types
     relation, norm = given.relation(relations), given.edge_weight
     if layer.aggregator == "mean":
-        _, pair, counts = (given.ends[1] * relations + relation).unique(return_inverse=True, return_counts=True)
+        _, pair, counts = (given.ends[1] * relations + relation).unique(
+            return_inverse=True, return_counts=True
+        )
         norm = (1 if norm is None else norm) / counts[pair].to(h.dtype)
     return module(given.graph, h, relation, None if norm is None else norm[:, None])
 
@@ -151,7 +162,9 @@ def _rgat(layer: RGAT, module: Any, h: Any, given: Given) -> Any:
 
 def _simple_hgn(layer: SimpleHGN, module: Any, h: Any, given: Given) -> Any:
     one_hot = import_module("torch").nn.functional.one_hot
-    return module(h, given.graph, one_hot(given.relation(module.edge_dim), module.edge_dim).to(h.dtype))
+    return module(
+        h, given.graph, one_hot(given.relation(module.edge_dim), module.edge_dim).to(h.dtype)
+    )
 
 
 def _hgt(layer: HGT, module: Any, h: Any, given: Given) -> Any:
@@ -160,13 +173,17 @@ def _hgt(layer: HGT, module: Any, h: Any, given: Given) -> Any:
     codes = {name: i for i, name in enumerate(module.node_types)}
     leads = relation.new_tensor([[codes[name[0]], codes[name[2]]] for name in module.edge_types])
     if bool((node_type[given.graph] != leads[relation].T).any()):
-        raise DataError("an edge has ends of other types than its relation in metadata; give names of types and relations in the order "
-                        "of their codes")
+        raise DataError(
+            "an edge has ends of other types than its relation in metadata; give names of types and relations in the order "
+            "of their codes"
+        )
     rows = {name: (node_type == i).nonzero().ravel() for name, i in codes.items()}
     number = relation.new_zeros(len(h))
     for own in rows.values():
         number[own] = relation.new_ones(len(own)).cumsum(0) - 1
-    edges = {name: number[given.graph[:, relation == i]] for i, name in enumerate(module.edge_types)}
+    edges = {
+        name: number[given.graph[:, relation == i]] for i, name in enumerate(module.edge_types)
+    }
     made = module({name: h[own] for name, own in rows.items()}, edges)
     out = h.new_zeros(len(h), module.out_channels)
     for name, own in rows.items():
@@ -177,7 +194,9 @@ def _hgt(layer: HGT, module: Any, h: Any, given: Given) -> Any:
 def _per_relation(layer: PerRelation, module: Any, h: Any, given: Given) -> Any:
     """The layers of ``HeteroConv`` on the nodes of all types, each at those that its relation leads to."""
     torch, relation, counts, made = import_module("torch"), given.relation(layer.relations), [], []
-    for i, ((code, part), conv) in enumerate(zip(layer.layers.items(), module.convs.values(), strict=True)):
+    for i, ((code, part), conv) in enumerate(
+        zip(layer.layers.items(), module.convs.values(), strict=True)
+    ):
         counts.append(h.new_ones(len(h), dtype=torch.bool))
         if layer.applies is not None:
             counts[i] = torch.as_tensor(layer.applies[i], device=h.device)[
@@ -194,14 +213,33 @@ def _per_relation(layer: PerRelation, module: Any, h: Any, given: Given) -> Any:
 def _readout(layer: Readout | Set2Set, module: Any, h: Any, given: Given) -> Any:
     if not given.pyg:
         if given.batch is not None or given.batch_size is not None:
-            raise DataError("a DGLGraph knows the graph of each node; give one of dgl.batch, without batch and batch_size")
+            raise DataError(
+                "a DGLGraph knows the graph of each node; give one of dgl.batch, without batch and batch_size"
+            )
         return module(given.graph, h)
     batch = given.ends.new_zeros(len(h)) if given.batch is None else given.batch
-    size = given.batch_size if given.batch_size is not None else 1 if given.batch is None else int(batch.max()) + 1 if len(batch) else 0
+    size = (
+        given.batch_size
+        if given.batch_size is not None
+        else 1
+        if given.batch is None
+        else int(batch.max()) + 1
+        if len(batch)
+        else 0
+    )
     return module(h, batch, dim_size=size)
 
 
 CALLS: dict[type, Callable[[Any, Any, Any, Given], Any]] = {
-    GCN: _gcn, GAT: _gat, GATE: _with_attributes, GINE: _with_attributes, RGCN: _rgcn, RGAT: _rgat, SimpleHGN: _simple_hgn, HGT: _hgt,
-    PerRelation: _per_relation, Readout: _readout, Set2Set: _readout,
+    GCN: _gcn,
+    GAT: _gat,
+    GATE: _with_attributes,
+    GINE: _with_attributes,
+    RGCN: _rgcn,
+    RGAT: _rgat,
+    SimpleHGN: _simple_hgn,
+    HGT: _hgt,
+    PerRelation: _per_relation,
+    Readout: _readout,
+    Set2Set: _readout,
 }

@@ -2,6 +2,7 @@
 
 Only NumPy is needed. ``Counterpart.make`` imports the other library.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -44,12 +45,23 @@ class Counterpart:
             torch = import_module("torch")
             home = import_module(LIBRARIES.get(self.library, "torch.nn"))
         except ImportError as error:
-            raise ConfigError(f"{self.name} is a layer of a library that cannot be imported ({error}); install it, or read the weights "
-                              "from .state") from None
+            raise ConfigError(
+                f"{self.name} is a layer of a library that cannot be imported ({error}); install it, or read the weights "
+                "from .state"
+            ) from None
         first = self.options.get("*", ())
-        made = getattr(home, self.name)(*map(_made, first), **{name: _made(x) for name, x in self.options.items() if name != "*"})
-        made = made.to(torch.float64 if any(x.dtype == np.float64 for x in self.state.values()) else torch.float32).eval()
-        made.load_state_dict({name: torch.from_numpy(np.array(x)) for name, x in self.state.items()})
+        made = getattr(home, self.name)(
+            *map(_made, first),
+            **{name: _made(x) for name, x in self.options.items() if name != "*"},
+        )
+        made = made.to(
+            torch.float64
+            if any(x.dtype == np.float64 for x in self.state.values())
+            else torch.float32
+        ).eval()
+        made.load_state_dict(
+            {name: torch.from_numpy(np.array(x)) for name, x in self.state.items()}
+        )
         return made
 
 

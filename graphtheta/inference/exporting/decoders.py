@@ -2,6 +2,7 @@
 
 A model of learned features and a decoder, without an encoder, is also one of ``torch_geometric.nn.kge``: ``with_nodes``.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -38,7 +39,9 @@ class Pairs:
 
     def codes(self, relations: int) -> Any:
         """Codes of relations, checked; DataError if they are missing or too large."""
-        return checked_codes(self.relation, relations, "edge_label_type", "the decoder", "relations")
+        return checked_codes(
+            self.relation, relations, "edge_label_type", "the decoder", "relations"
+        )
 
 
 def score(layer: Module, module: Any, pairs: Pairs) -> Any:
@@ -57,6 +60,7 @@ def score(layer: Module, module: Any, pairs: Pairs) -> Any:
 
 # ---- counterparts
 
+
 def dot(layer: DotDecoder, library: str) -> Counterpart:
     """Without weights."""
     return Counterpart("torch", "Identity", {}, {})
@@ -69,10 +73,18 @@ def edge(layer: EdgeDecoder, mlp: Counterpart) -> Counterpart:
         layer: The decoder.
         mlp: Counterpart of its perceptron.
     """
-    parts = [array_of(p) for p in (layer.mlp.weights[0], layer.weight_dst, layer.weight_edge) if p is not None]
+    parts = [
+        array_of(p)
+        for p in (layer.mlp.weights[0], layer.weight_dst, layer.weight_edge)
+        if p is not None
+    ]
     weight = np.concatenate(parts).T
     first, *others = mlp.options["*"]
-    first = replace(first, options={**first.options, "in_features": weight.shape[1]}, state={**first.state, "weight": weight})
+    first = replace(
+        first,
+        options={**first.options, "in_features": weight.shape[1]},
+        state={**first.state, "weight": weight},
+    )
     return replace(mlp, options={"*": [first, *others]}, state={**mlp.state, "0.weight": weight})
 
 
@@ -81,21 +93,32 @@ def transe(layer: TransE, library: str) -> Counterpart:
     if library != "dgl":
         return vectors(layer.relation)
     relations, width = layer.relation.shape
-    return Counterpart(library, "TransE", {"num_rels": relations, "feats": width, "p": layer.norm},
-                       {"rel_emb.weight": array_of(layer.relation)})
+    return Counterpart(
+        library,
+        "TransE",
+        {"num_rels": relations, "feats": width, "p": layer.norm},
+        {"rel_emb.weight": array_of(layer.relation)},
+    )
 
 
 def vectors(*parts: Parameter) -> Counterpart:
     """Rows of relations, of parts side by side."""
     weight = np.concatenate([array_of(p) for p in parts], axis=1)
-    return Counterpart("torch", "Embedding", {"num_embeddings": weight.shape[0], "embedding_dim": weight.shape[1]}, {"weight": weight})
+    return Counterpart(
+        "torch",
+        "Embedding",
+        {"num_embeddings": weight.shape[0], "embedding_dim": weight.shape[1]},
+        {"weight": weight},
+    )
 
 
 # ---- models of PyTorch Geometric with the features of nodes
 
 # decoders whose model of that name computes something else
-OTHERS = {TransE: "whose TransE divides the vectors of nodes by their norms",
-          RotatE: "whose RotatE takes one Euclidean norm of all components, not the sum of the moduli of the complex numbers"}
+OTHERS = {
+    TransE: "whose TransE divides the vectors of nodes by their norms",
+    RotatE: "whose RotatE takes one Euclidean norm of all components, not the sum of the moduli of the complex numbers",
+}
 
 
 def with_nodes(layer: Any, library: str, nodes: np.ndarray) -> Counterpart:
@@ -112,21 +135,39 @@ def with_nodes(layer: Any, library: str, nodes: np.ndarray) -> Counterpart:
     """
     kind = type(layer)
     if library != "pyg" or kind not in (DistMult, ComplEx):
-        reason = OTHERS.get(kind, "which has models of triples for DistMult and ComplEx only") if library == "pyg" else \
-            "which has no models that hold the features of nodes"
-        raise ConfigError(f"{kind.__name__} with nodes has no counterpart in {library}, {reason}; leave out nodes, and give the "
-                          "network to gt.to_torch")
-    relations: State = {"": array_of(layer.relation)} if kind is DistMult else \
-        {"": array_of(layer.real), "_im": array_of(layer.imaginary)}
+        reason = (
+            OTHERS.get(kind, "which has models of triples for DistMult and ComplEx only")
+            if library == "pyg"
+            else "which has no models that hold the features of nodes"
+        )
+        raise ConfigError(
+            f"{kind.__name__} with nodes has no counterpart in {library}, {reason}; leave out nodes, and give the "
+            "network to gt.to_torch"
+        )
+    relations: State = (
+        {"": array_of(layer.relation)}
+        if kind is DistMult
+        else {"": array_of(layer.real), "_im": array_of(layer.imaginary)}
+    )
     (count, k), nodes = relations[""].shape, np.asarray(nodes)
     if nodes.ndim != 2 or nodes.shape[1] != k * len(relations):
-        raise ShapeError(f"nodes has shape {list(nodes.shape)}; {kind.__name__} reads a row of {k * len(relations)} numbers for each node")
+        raise ShapeError(
+            f"nodes has shape {list(nodes.shape)}; {kind.__name__} reads a row of {k * len(relations)} numbers for each node"
+        )
     state: State = {f"rel_emb{part}.weight": x for part, x in relations.items()}
-    state |= {f"node_emb{part}.weight": nodes[:, i * k: (i + 1) * k] for i, part in enumerate(relations)}
-    return Counterpart(library, kind.__name__, {"num_nodes": len(nodes), "num_relations": count, "hidden_channels": k}, state)
+    state |= {
+        f"node_emb{part}.weight": nodes[:, i * k : (i + 1) * k] for i, part in enumerate(relations)
+    }
+    return Counterpart(
+        library,
+        kind.__name__,
+        {"num_nodes": len(nodes), "num_relations": count, "hidden_channels": k},
+        state,
+    )
 
 
 # ---- scores
+
 
 def _dot(layer: DotDecoder, module: Any, pairs: Pairs) -> Any:
     return (pairs.src * pairs.dst).sum(-1)
@@ -140,7 +181,9 @@ def _edge(layer: EdgeDecoder, module: Any, pairs: Pairs) -> Any:
     parts = [pairs.src, pairs.dst]
     if layer.weight_edge is not None:
         if pairs.attr is None:
-            raise DataError("the decoder reads edge attributes; give edge_label_attr, a row for each pair")
+            raise DataError(
+                "the decoder reads edge attributes; give edge_label_attr, a row for each pair"
+            )
         parts.append(pairs.attr)
     out = module(_beside(parts))
     return out[..., 0] if layer.single else out
@@ -155,7 +198,7 @@ def _transe(layer: TransE, module: Any, pairs: Pairs) -> Any:
     if type(module).__name__ == "TransE":
         return layer.margin + module(pairs.src, pairs.dst, relation)
     off = pairs.src + module(relation) - pairs.dst
-    return layer.margin - (off.abs().sum(-1) if layer.norm == 1 else _root((off ** 2).sum(-1)))
+    return layer.margin - (off.abs().sum(-1) if layer.norm == 1 else _root((off**2).sum(-1)))
 
 
 def _complex(layer: ComplEx, module: Any, pairs: Pairs) -> Any:
@@ -166,7 +209,7 @@ def _complex(layer: ComplEx, module: Any, pairs: Pairs) -> Any:
 def _rotate(layer: RotatE, module: Any, pairs: Pairs) -> Any:
     phase = module(pairs.codes(layer.phase.shape[0]))
     a, b = _halves(_beside(_turned(pairs, phase.cos(), phase.sin())) - pairs.dst)
-    return layer.margin - _root(a ** 2 + b ** 2).sum(-1)
+    return layer.margin - _root(a**2 + b**2).sum(-1)
 
 
 def _turned(pairs: Pairs, real: Any, imaginary: Any) -> list[Any]:
@@ -189,6 +232,11 @@ def _root(x: Any) -> Any:
 
 
 SCORES: dict[type, Callable[[Any, Any, Pairs], Any]] = {
-    DotDecoder: _dot, HadamardDecoder: _hadamard, EdgeDecoder: _edge, DistMult: _distmult, TransE: _transe, ComplEx: _complex,
+    DotDecoder: _dot,
+    HadamardDecoder: _hadamard,
+    EdgeDecoder: _edge,
+    DistMult: _distmult,
+    TransE: _transe,
+    ComplEx: _complex,
     RotatE: _rotate,
 }

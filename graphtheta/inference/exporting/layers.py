@@ -1,4 +1,5 @@
 """Layers of PyTorch Geometric and DGL that compute what a published layer computes, with its weights by name."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,10 +11,24 @@ from graphtheta.base.arguments import checked
 from graphtheta.engine.layer.layer import Layer
 from graphtheta.engine.layer.module import Module
 from graphtheta.errors import ConfigError
-from graphtheta.inference.exporting.counterpart import LIBRARIES, Counterpart, State, array_of, linear, refusal
+from graphtheta.inference.exporting.counterpart import (
+    LIBRARIES,
+    Counterpart,
+    State,
+    array_of,
+    linear,
+    refusal,
+)
 from graphtheta.inference.exporting.decoders import dot, edge, transe, vectors, with_nodes
 from graphtheta.inference.exporting.readouts import readout, set2set
-from graphtheta.inference.exporting.relational import Metadata, hgt, per_relation, rgat, rgcn, simple_hgn
+from graphtheta.inference.exporting.relational import (
+    Metadata,
+    hgt,
+    per_relation,
+    rgat,
+    rgcn,
+    simple_hgn,
+)
 from graphtheta.models.decoder import DotDecoder, EdgeDecoder, HadamardDecoder, NodeHead
 from graphtheta.models.gat import GAT
 from graphtheta.models.gat_e import GATE
@@ -33,11 +48,20 @@ from graphtheta.models.triples import ComplEx, DistMult, RotatE, TransE
 from graphtheta.ops.autodiff.tape import Parameter
 
 # activations as modules of torch.nn
-ACTIVATIONS = {"relu": "ReLU", "elu": "ELU", "leaky_relu": "LeakyReLU", "tanh": "Tanh", "gelu": "GELU", "none": "Identity"}
+ACTIVATIONS = {
+    "relu": "ReLU",
+    "elu": "ELU",
+    "leaky_relu": "LeakyReLU",
+    "tanh": "Tanh",
+    "gelu": "GELU",
+    "none": "Identity",
+}
 
 
 @checked
-def counterpart(layer: Module, library: str, metadata: Metadata | None = None, nodes: np.ndarray | None = None) -> Counterpart:
+def counterpart(
+    layer: Module, library: str, metadata: Metadata | None = None, nodes: np.ndarray | None = None
+) -> Counterpart:
     """The layer of another library that computes what a layer computes.
 
     Args:
@@ -59,11 +83,19 @@ def counterpart(layer: Module, library: str, metadata: Metadata | None = None, n
     # a class that is derived from a published one may compute something else
     of = CONVERTERS.get(type(layer))
     if of is None:
-        raise ConfigError(f"{type(layer).__name__} has no counterpart in {library}; layers with one are "
-                          f"{', '.join(kind.__name__ for kind in CONVERTERS)}")
+        raise ConfigError(
+            f"{type(layer).__name__} has no counterpart in {library}; layers with one are "
+            f"{', '.join(kind.__name__ for kind in CONVERTERS)}"
+        )
     if isinstance(layer, Layer) and layer.direction != "in":
-        raise ConfigError(f"{type(layer).__name__} runs along {layer.direction} edges, layers of {library} along in-edges only")
-    return of(layer, library, metadata) if isinstance(layer, (HGT, PerRelation)) else of(layer, library)
+        raise ConfigError(
+            f"{type(layer).__name__} runs along {layer.direction} edges, layers of {library} along in-edges only"
+        )
+    return (
+        of(layer, library, metadata)
+        if isinstance(layer, (HGT, PerRelation))
+        else of(layer, library)
+    )
 
 
 def _gcn(layer: GCN, library: str) -> Counterpart:
@@ -71,9 +103,20 @@ def _gcn(layer: GCN, library: str) -> Counterpart:
     options: dict[str, Any]
     bias = {} if layer.bias is None else {"bias": array_of(layer.bias)}
     if library == "pyg":
-        options = {"in_channels": d_in, "out_channels": d_out, "normalize": False, "bias": bool(bias)}
+        options = {
+            "in_channels": d_in,
+            "out_channels": d_out,
+            "normalize": False,
+            "bias": bool(bias),
+        }
         return Counterpart(library, "GCNConv", options, linear("lin.", layer.weight) | bias)
-    options = {"in_feats": d_in, "out_feats": d_out, "norm": "none", "bias": bool(bias), "allow_zero_in_degree": True}
+    options = {
+        "in_feats": d_in,
+        "out_feats": d_out,
+        "norm": "none",
+        "bias": bool(bias),
+        "allow_zero_in_degree": True,
+    }
     return Counterpart(library, "GraphConv", options, {"weight": array_of(layer.weight), **bias})
 
 
@@ -81,79 +124,170 @@ def _sage(layer: SAGE, library: str) -> Counterpart:
     d_in, d_out = layer.root.shape
     options: dict[str, Any]
     if library == "pyg":
-        options = {"in_channels": d_in, "out_channels": d_out, "aggr": layer.sum, "bias": layer.bias is not None}
-        return Counterpart(library, "SAGEConv", options, linear("lin_l.", layer.neighbour, layer.bias) | linear("lin_r.", layer.root))
+        options = {
+            "in_channels": d_in,
+            "out_channels": d_out,
+            "aggr": layer.sum,
+            "bias": layer.bias is not None,
+        }
+        return Counterpart(
+            library,
+            "SAGEConv",
+            options,
+            linear("lin_l.", layer.neighbour, layer.bias) | linear("lin_r.", layer.root),
+        )
     if layer.sum != "mean":
         raise refusal(layer, f"aggregator={layer.sum!r}", library)
-    options = {"in_feats": d_in, "out_feats": d_out, "aggregator_type": "mean", "bias": layer.bias is not None}
-    return Counterpart(library, "SAGEConv", options, linear("fc_neigh.", layer.neighbour) | linear("fc_self.", layer.root, layer.bias))
+    options = {
+        "in_feats": d_in,
+        "out_feats": d_out,
+        "aggregator_type": "mean",
+        "bias": layer.bias is not None,
+    }
+    return Counterpart(
+        library,
+        "SAGEConv",
+        options,
+        linear("fc_neigh.", layer.neighbour) | linear("fc_self.", layer.root, layer.bias),
+    )
 
 
 def _gin(layer: GIN, library: str) -> Counterpart:
     inner, trained = counterpart(layer.mlp, library), isinstance(layer.eps, Parameter)
-    eps = np.asarray(array_of(layer.eps) if trained else layer.eps, array_of(layer.mlp.weights[0]).dtype).reshape(1)
-    name, at, options = ("GINConv", "nn", {"eps": float(eps[0]), "train_eps": trained}) if library == "pyg" else \
-        ("GINConv", "apply_func", {"aggregator_type": "sum", "init_eps": float(eps[0]), "learn_eps": trained})
+    eps = np.asarray(
+        array_of(layer.eps) if trained else layer.eps, array_of(layer.mlp.weights[0]).dtype
+    ).reshape(1)
+    name, at, options = (
+        ("GINConv", "nn", {"eps": float(eps[0]), "train_eps": trained})
+        if library == "pyg"
+        else (
+            "GINConv",
+            "apply_func",
+            {"aggregator_type": "sum", "init_eps": float(eps[0]), "learn_eps": trained},
+        )
+    )
     state = {f"{at}.{key}": x for key, x in inner.state.items()} | {"eps": eps}
     return Counterpart(library, name, {at: inner, **options}, state)
 
 
 def _gine(layer: GINE, library: str) -> Counterpart:
     if library != "pyg":
-        raise ConfigError(f"GINE has no counterpart in {library}, whose GINEConv does not project edge attributes; choose pyg")
+        raise ConfigError(
+            f"GINE has no counterpart in {library}, whose GINEConv does not project edge attributes; choose pyg"
+        )
     inner, trained = counterpart(layer.mlp, library), isinstance(layer.eps, Parameter)
     d_edge, width = layer.weight_edge.shape
-    eps = np.asarray(array_of(layer.eps) if trained else layer.eps, array_of(layer.weight_edge).dtype).reshape(1)
-    state = {f"nn.{key}": x for key, x in inner.state.items()} | {"eps": eps} | linear("lin.", layer.weight_edge)
+    eps = np.asarray(
+        array_of(layer.eps) if trained else layer.eps, array_of(layer.weight_edge).dtype
+    ).reshape(1)
+    state = (
+        {f"nn.{key}": x for key, x in inner.state.items()}
+        | {"eps": eps}
+        | linear("lin.", layer.weight_edge)
+    )
     # the bias of the projection is left out here
     state["lin.bias"] = np.zeros(width, array_of(layer.weight_edge).dtype)
-    return Counterpart(library, "GINEConv", {"nn": inner, "eps": float(eps[0]), "train_eps": trained, "edge_dim": d_edge}, state)
+    return Counterpart(
+        library,
+        "GINEConv",
+        {"nn": inner, "eps": float(eps[0]), "train_eps": trained, "edge_dim": d_edge},
+        state,
+    )
 
 
 def _attention(layer: GAT | GATE, library: str) -> tuple[State, State]:
     """Weights of an attention layer and those of its edge term, by names of the library."""
     heads, pyg = layer.att_src.shape[0], library == "pyg"
-    names = ("lin.", "att_src", "att_dst", "lin_edge.", "att_edge") if pyg else ("fc.", "attn_l", "attn_r", "fc_edge.", "attn_edge")
+    names = (
+        ("lin.", "att_src", "att_dst", "lin_edge.", "att_edge")
+        if pyg
+        else ("fc.", "attn_l", "attn_r", "fc_edge.", "attn_edge")
+    )
     state = linear(names[0], layer.weight)
-    state |= {name: array_of(p)[None] for name, p in ((names[1], layer.att_src), (names[2], layer.att_dst))}
+    state |= {
+        name: array_of(p)[None]
+        for name, p in ((names[1], layer.att_src), (names[2], layer.att_dst))
+    }
     if layer.bias is not None:
         # DGL adds it before heads are averaged
         again = heads if not pyg and not layer.concat else 1
         state["bias"] = np.tile(array_of(layer.bias), again)
-    edge = {} if isinstance(layer, GAT) else linear(names[3], layer.weight_edge) | {names[4]: array_of(layer.att_edge)[None]}
+    edge = (
+        {}
+        if isinstance(layer, GAT)
+        else linear(names[3], layer.weight_edge) | {names[4]: array_of(layer.att_edge)[None]}
+    )
     return state, edge
 
 
 def _gat(layer: GAT, library: str) -> Counterpart:
     if layer.weight_dst is not None:
         raise refusal(layer, "separate=True", library)
-    (heads, width), (state, _), d_in = layer.att_src.shape, _attention(layer, library), layer.weight.shape[0]
+    (heads, width), (state, _), d_in = (
+        layer.att_src.shape,
+        _attention(layer, library),
+        layer.weight.shape[0],
+    )
     options: dict[str, Any]
     if library == "pyg":
-        options = {"in_channels": d_in, "out_channels": width, "heads": heads, "concat": layer.concat, "negative_slope": layer.slope,
-                   "add_self_loops": False, "bias": layer.bias is not None}
+        options = {
+            "in_channels": d_in,
+            "out_channels": width,
+            "heads": heads,
+            "concat": layer.concat,
+            "negative_slope": layer.slope,
+            "add_self_loops": False,
+            "bias": layer.bias is not None,
+        }
         return Counterpart(library, "GATConv", options, state)
-    options = {"in_feats": d_in, "out_feats": width, "num_heads": heads, "negative_slope": layer.slope, "allow_zero_in_degree": True,
-               "bias": layer.bias is not None}
+    options = {
+        "in_feats": d_in,
+        "out_feats": width,
+        "num_heads": heads,
+        "negative_slope": layer.slope,
+        "allow_zero_in_degree": True,
+        "bias": layer.bias is not None,
+    }
     return Counterpart(library, "GATConv", options, state)
 
 
 def _gat_e(layer: GATE, library: str) -> Counterpart:
     if library != "pyg":
-        raise ConfigError(f"GATE has no counterpart in {library}, whose EdgeGATConv also adds edge attributes to messages; choose pyg")
+        raise ConfigError(
+            f"GATE has no counterpart in {library}, whose EdgeGATConv also adds edge attributes to messages; choose pyg"
+        )
     (heads, width), (state, edge) = layer.att_src.shape, _attention(layer, library)
-    options = {"in_channels": layer.weight.shape[0], "out_channels": width, "heads": heads, "concat": layer.concat,
-               "negative_slope": layer.slope, "add_self_loops": False, "bias": layer.bias is not None,
-               "edge_dim": layer.weight_edge.shape[0], "residual": layer.root is not None}
-    return Counterpart(library, "GATConv", options, state | edge | ({} if layer.root is None else linear("res.", layer.root)))
+    options = {
+        "in_channels": layer.weight.shape[0],
+        "out_channels": width,
+        "heads": heads,
+        "concat": layer.concat,
+        "negative_slope": layer.slope,
+        "add_self_loops": False,
+        "bias": layer.bias is not None,
+        "edge_dim": layer.weight_edge.shape[0],
+        "residual": layer.root is not None,
+    }
+    return Counterpart(
+        library,
+        "GATConv",
+        options,
+        state | edge | ({} if layer.root is None else linear("res.", layer.root)),
+    )
 
 
 def _mlp(layer: MLP, library: str) -> Counterpart:
     parts: list[Counterpart] = []
     for i, (weight, bias) in enumerate(zip(layer.weights, layer.biases, strict=True)):
         d_in, d_out = weight.shape[0], int(np.prod(weight.shape[1:]))
-        parts.append(Counterpart("torch", "Linear", {"in_features": d_in, "out_features": d_out, "bias": bias is not None},
-                                 linear("", weight, bias)))
+        parts.append(
+            Counterpart(
+                "torch",
+                "Linear",
+                {"in_features": d_in, "out_features": d_out, "bias": bias is not None},
+                linear("", weight, bias),
+            )
+        )
         if i < len(layer.norms):
             norm = layer.norms[i]
             parts += [] if norm is None else [counterpart(norm, library)]
@@ -164,8 +298,13 @@ def _mlp(layer: MLP, library: str) -> Counterpart:
 
 def _batch_norm(layer: BatchNorm, library: str) -> Counterpart:
     stats = layer.stats
-    state = {"weight": array_of(layer.gamma), "bias": array_of(layer.beta), "running_mean": np.asarray(stats.mean),
-             "running_var": np.asarray(stats.var), "num_batches_tracked": np.asarray(0)}
+    state = {
+        "weight": array_of(layer.gamma),
+        "bias": array_of(layer.beta),
+        "running_mean": np.asarray(stats.mean),
+        "running_var": np.asarray(stats.var),
+        "num_batches_tracked": np.asarray(0),
+    }
     return Counterpart("torch", "BatchNorm1d", {"num_features": layer.gamma.shape[0]}, state)
 
 
@@ -179,12 +318,29 @@ def _per_relation(layer: PerRelation, library: str, metadata: Metadata | None) -
 
 
 CONVERTERS: dict[type, Callable[..., Counterpart]] = {
-    GCN: _gcn, SAGE: _sage, GIN: _gin, GINE: _gine, GAT: _gat, GATE: _gat_e, RGCN: rgcn, RGAT: rgat, SimpleHGN: simple_hgn, HGT: hgt,
+    GCN: _gcn,
+    SAGE: _sage,
+    GIN: _gin,
+    GINE: _gine,
+    GAT: _gat,
+    GATE: _gat_e,
+    RGCN: rgcn,
+    RGAT: rgat,
+    SimpleHGN: simple_hgn,
+    HGT: hgt,
     PerRelation: _per_relation,
-    MLP: _mlp, NodeHead: _mlp, Dense: lambda layer, library: _mlp(layer.mlp, library), BatchNorm: _batch_norm, LayerNorm: _layer_norm,
-    Readout: readout, Set2Set: set2set,
-    DotDecoder: dot, HadamardDecoder: lambda layer, library: _mlp(layer.mlp, library),
+    MLP: _mlp,
+    NodeHead: _mlp,
+    Dense: lambda layer, library: _mlp(layer.mlp, library),
+    BatchNorm: _batch_norm,
+    LayerNorm: _layer_norm,
+    Readout: readout,
+    Set2Set: set2set,
+    DotDecoder: dot,
+    HadamardDecoder: lambda layer, library: _mlp(layer.mlp, library),
     EdgeDecoder: lambda layer, library: edge(layer, _mlp(layer.mlp, library)),
-    DistMult: lambda layer, library: vectors(layer.relation), TransE: transe,
-    ComplEx: lambda layer, library: vectors(layer.real, layer.imaginary), RotatE: lambda layer, library: vectors(layer.phase),
+    DistMult: lambda layer, library: vectors(layer.relation),
+    TransE: transe,
+    ComplEx: lambda layer, library: vectors(layer.real, layer.imaginary),
+    RotatE: lambda layer, library: vectors(layer.phase),
 }

@@ -1,4 +1,5 @@
 """``gt.to_torch``: a trained network as a PyTorch module with layers of PyTorch Geometric or DGL."""
+
 from __future__ import annotations
 
 from importlib import import_module
@@ -30,13 +31,21 @@ def counterparts(model: Network, library: str, metadata: Metadata | None = None)
         ConfigError: A part has no counterpart.
     """
     if type(model) is not Network:
-        raise ConfigError(f"{type(model).__name__} cannot be exported; expected a published network. gt.counterpart exports single layers")
+        raise ConfigError(
+            f"{type(model).__name__} cannot be exported; expected a published network. gt.counterpart exports single layers"
+        )
 
     def of(part: Any) -> Counterpart | None:
         return None if part is None else counterpart(part, library, metadata)
 
-    return {"embed": of(model.embed), "layers": [of(layer) for layer in model.layers], "norms": [of(norm) for norm in model.norms],
-            "readout": of(model.readout), "head": of(model.head), "decoder": of(model.decoder)}
+    return {
+        "embed": of(model.embed),
+        "layers": [of(layer) for layer in model.layers],
+        "norms": [of(norm) for norm in model.norms],
+        "readout": of(model.readout),
+        "head": of(model.head),
+        "decoder": of(model.decoder),
+    }
 
 
 @checked
@@ -65,8 +74,10 @@ def to_torch(model: Network, library: str = "pyg", metadata: Metadata | None = N
     try:
         import torch
     except ImportError:
-        raise ConfigError(f"gt.to_torch needs torch and {LIBRARIES[library].partition('.')[0]}; install them, or read the weights "
-                          "of layers with gt.counterpart") from None
+        raise ConfigError(
+            f"gt.to_torch needs torch and {LIBRARIES[library].partition('.')[0]}; install them, or read the weights "
+            "of layers with gt.counterpart"
+        ) from None
 
     class Exported(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         """The network of ``models/network.py`` in evaluation mode."""
@@ -75,25 +86,74 @@ def to_torch(model: Network, library: str = "pyg", metadata: Metadata | None = N
             super().__init__()
             for name, part in parts.items():
                 if isinstance(part, list):
-                    setattr(self, name, torch.nn.ModuleList(torch.nn.Identity() if one is None else one.make() for one in part))
+                    setattr(
+                        self,
+                        name,
+                        torch.nn.ModuleList(
+                            torch.nn.Identity() if one is None else one.make() for one in part
+                        ),
+                    )
                 else:
                     setattr(self, name, None if part is None else part.make())
             self.activation = getattr(torch.nn, ACTIVATIONS[model.activation])()
 
-        def forward(self, x: Any, graph: Any = None, edge_weight: Any = None, edge_attr: Any = None, edge_type: Any = None,
-                    node_type: Any = None, *, batch: Any = None, batch_size: int | None = None, edge_label_index: Any = None,
-                    edge_label_attr: Any = None, edge_label_type: Any = None) -> Any:
-            h = self.encode(x, graph, edge_weight, edge_attr, edge_type, node_type, batch=batch, batch_size=batch_size)
-            return h if model.decoder is None else self.decode(h, edge_label_index, edge_label_attr, edge_label_type)
+        def forward(
+            self,
+            x: Any,
+            graph: Any = None,
+            edge_weight: Any = None,
+            edge_attr: Any = None,
+            edge_type: Any = None,
+            node_type: Any = None,
+            *,
+            batch: Any = None,
+            batch_size: int | None = None,
+            edge_label_index: Any = None,
+            edge_label_attr: Any = None,
+            edge_label_type: Any = None,
+        ) -> Any:
+            h = self.encode(
+                x,
+                graph,
+                edge_weight,
+                edge_attr,
+                edge_type,
+                node_type,
+                batch=batch,
+                batch_size=batch_size,
+            )
+            return (
+                h
+                if model.decoder is None
+                else self.decode(h, edge_label_index, edge_label_attr, edge_label_type)
+            )
 
-        def encode(self, x: Any, graph: Any = None, edge_weight: Any = None, edge_attr: Any = None, edge_type: Any = None,
-                   node_type: Any = None, *, batch: Any = None, batch_size: int | None = None) -> Any:
+        def encode(
+            self,
+            x: Any,
+            graph: Any = None,
+            edge_weight: Any = None,
+            edge_attr: Any = None,
+            edge_type: Any = None,
+            node_type: Any = None,
+            *,
+            batch: Any = None,
+            batch_size: int | None = None,
+        ) -> Any:
             """What the network computes before its decoder."""
             ends = graph if library == "pyg" or graph is None else graph.edges()
-            given = Given(graph, ends, edge_weight, edge_attr, edge_type, node_type, batch, batch_size)
+            given = Given(
+                graph, ends, edge_weight, edge_attr, edge_type, node_type, batch, batch_size
+            )
             return _encoded(model, self, x, given)
 
-        def decode(self, h: Any, edge_label_index: Any, edge_label_attr: Any = None, edge_label_type: Any = None) -> Any:
+        def decode(
+            self,
+            h: Any,
+            edge_label_index: Any,
+            edge_label_attr: Any = None,
+            edge_label_type: Any = None,
+        ) -> Any:
             """What the decoder computes from the node values."""
             return _decoded(model, self, h, edge_label_index, edge_label_attr, edge_label_type)
 

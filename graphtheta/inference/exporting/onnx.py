@@ -3,6 +3,7 @@
 An operation becomes one or a few operators of ONNX (opset 18), registered by its name below. Row
 axes are free: "rows" in the shapes of inputs and outputs.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -27,8 +28,14 @@ DTYPES = ("float32", "float64", "float16")
 
 
 @checked
-def to_onnx(part: Any, widths: int | Mapping[str, int | Shape], path: str | PathLike[str] | None = None, *, stage: str = "",
-            dtype: str = "float32") -> Any:
+def to_onnx(
+    part: Any,
+    widths: int | Mapping[str, int | Shape],
+    path: str | PathLike[str] | None = None,
+    *,
+    stage: str = "",
+    dtype: str = "float32",
+) -> Any:
     """A dense part of a model in evaluation mode as an ``onnx.ModelProto``.
 
     Args:
@@ -56,7 +63,9 @@ def to_onnx(part: Any, widths: int | Mapping[str, int | Shape], path: str | Path
     try:
         onnx = import_module("onnx")
     except ImportError as error:
-        raise ConfigError(f"gt.to_onnx needs the package onnx, which cannot be imported ({error}); install it: pip install onnx") from None
+        raise ConfigError(
+            f"gt.to_onnx needs the package onnx, which cannot be imported ({error}); install it: pip install onnx"
+        ) from None
     made = _Graph(onnx, tracer.operands, np.dtype(dtype))
     order = ordered(outputs.values())
     used = {name: e for name, e in inputs.items() if any(e is x for x in order)}
@@ -66,10 +75,17 @@ def to_onnx(part: Any, widths: int | Mapping[str, int | Shape], path: str | Path
         made.emit("Identity", [made.names[id(e)]], name=name)
 
     def described(values: Mapping[str, Expr]) -> list[Any]:
-        return [onnx.helper.make_tensor_value_info(name, made.kind(e.dtype), ["rows", *e.dims]) for name, e in values.items()]
+        return [
+            onnx.helper.make_tensor_value_info(name, made.kind(e.dtype), ["rows", *e.dims])
+            for name, e in values.items()
+        ]
 
-    graph = onnx.helper.make_graph(made.nodes, type(part).__name__, described(used), described(outputs), made.constants)
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)], producer_name="graphtheta")
+    graph = onnx.helper.make_graph(
+        made.nodes, type(part).__name__, described(used), described(outputs), made.constants
+    )
+    model = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)], producer_name="graphtheta"
+    )
     model.ir_version = FORMAT
     onnx.checker.check_model(model, full_check=True)
     if path is not None:
@@ -106,7 +122,9 @@ class _Graph:
     def constant(self, x: Any) -> str:
         """The name of a constant."""
         name = f"c{len(self.constants)}"
-        self.constants.append(self.onnx.numpy_helper.from_array(np.ascontiguousarray(x).reshape(np.shape(x)), name))
+        self.constants.append(
+            self.onnx.numpy_helper.from_array(np.ascontiguousarray(x).reshape(np.shape(x)), name)
+        )
         return name
 
     def integers(self, *x: int) -> str:
@@ -131,7 +149,9 @@ class _Graph:
             return
         assert e.prim is not None
         if e.prim.name not in OPERATORS:
-            raise ConfigError(f"the operation {e.prim.name} has no counterpart in ONNX here; compute it outside of the exported part")
+            raise ConfigError(
+                f"the operation {e.prim.name} has no counterpart in ONNX here; compute it outside of the exported part"
+            )
         self.names[id(e)] = OPERATORS[e.prim.name](self, e, *(self.names[id(a)] for a in e.args))
 
     def shaped(self, e: Expr, x: str) -> str:
@@ -151,13 +171,17 @@ def _square(g: _Graph, e: Expr, x: str) -> str:
 
 
 def _reduced(operator: str) -> Operator:
-    return lambda g, e, x: g.emit(operator, [x, g.integers(*e.static["axis"])], keepdims=int(e.static["keepdims"]))
+    return lambda g, e, x: g.emit(
+        operator, [x, g.integers(*e.static["axis"])], keepdims=int(e.static["keepdims"])
+    )
 
 
 def _gelu(g: _Graph, e: Expr, x: str) -> str:
     """x times the normal distribution function, by the error function."""
     inner = g.emit("Erf", [g.emit("Mul", [x, g.number(2**-0.5, e)])])
-    return g.emit("Mul", [g.emit("Mul", [x, g.number(0.5, e)]), g.emit("Add", [inner, g.number(1, e)])])
+    return g.emit(
+        "Mul", [g.emit("Mul", [x, g.number(0.5, e)]), g.emit("Add", [inner, g.number(1, e)])]
+    )
 
 
 def _clip(g: _Graph, e: Expr, x: str) -> str:
@@ -180,7 +204,9 @@ def _standardise(g: _Graph, e: Expr, x: str) -> str:
 
     centred = g.emit("Sub", [x, mean(x)])
     variance = mean(g.emit("Mul", [centred, centred]))
-    return g.emit("Div", [centred, g.emit("Sqrt", [g.emit("Add", [variance, g.number(e.static["eps"], e)])])])
+    return g.emit(
+        "Div", [centred, g.emit("Sqrt", [g.emit("Add", [variance, g.number(e.static["eps"], e)])])]
+    )
 
 
 def _getitem(g: _Graph, e: Expr, x: str) -> str:
@@ -189,7 +215,9 @@ def _getitem(g: _Graph, e: Expr, x: str) -> str:
     keys = [key for key in e.static["key"] if key[0] != "new"]
     axes = len(source.dims) + source.rows
     at = keys.index(("...",)) if ("...",) in keys else len(keys)
-    placed = dict(enumerate(keys[:at])) | {axes - len(keys[at + 1:]) + i: key for i, key in enumerate(keys[at + 1:])}
+    placed = dict(enumerate(keys[:at])) | {
+        axes - len(keys[at + 1 :]) + i: key for i, key in enumerate(keys[at + 1 :])
+    }
     for axis in sorted(placed, reverse=True):
         kind, *rest = placed[axis]
         if kind == "int":
@@ -213,29 +241,73 @@ def _cast(g: _Graph, e: Expr, x: str) -> str:
 
 def _arithmetic(operator: str) -> Operator:
     """An operation on numbers, in whose arguments a mask is 0 or 1."""
+
     def made(g: _Graph, e: Expr, *xs: str) -> str:
-        cast = [g.emit("Cast", [x], to=g.kind(e.dtype)) if a.dtype != e.dtype and a.rows else x for a, x in zip(e.args, xs, strict=True)]
+        cast = [
+            g.emit("Cast", [x], to=g.kind(e.dtype)) if a.dtype != e.dtype and a.rows else x
+            for a, x in zip(e.args, xs, strict=True)
+        ]
         return g.emit(operator, cast)
 
     return made
 
 
 OPERATORS: dict[str, Operator] = {
-    **{name: _arithmetic(operator) for name, operator in (
-        ("add", "Add"), ("sub", "Sub"), ("mul", "Mul"), ("div", "Div"), ("maximum", "Max"), ("minimum", "Min"), ("pow", "Pow"))},
-    **{name: _plain(operator) for name, operator in (
-        ("neg", "Neg"), ("exp", "Exp"), ("log", "Log"), ("sqrt", "Sqrt"), ("sin", "Sin"), ("cos", "Cos"), ("absolute", "Abs"),
-        ("relu", "Relu"), ("sigmoid", "Sigmoid"), ("tanh", "Tanh"), ("softplus", "Softplus"), ("stop_gradient", "Identity"),
-        ("to_dense", "Identity"), ("logical_and", "And"), ("logical_not", "Not"), ("where", "Where"), ("less", "Less"),
-        ("less_equal", "LessOrEqual"), ("equal", "Equal"))},
-    "square": _square, "gelu": _gelu, "clip": _clip, "matmul": _matmul, "standardise": _standardise, "getitem": _getitem, "cast": _cast,
-    "repeat_rows": _repeat_rows, "sum": _reduced("ReduceSum"), "max": _reduced("ReduceMax"), "min": _reduced("ReduceMin"),
+    **{
+        name: _arithmetic(operator)
+        for name, operator in (
+            ("add", "Add"),
+            ("sub", "Sub"),
+            ("mul", "Mul"),
+            ("div", "Div"),
+            ("maximum", "Max"),
+            ("minimum", "Min"),
+            ("pow", "Pow"),
+        )
+    },
+    **{
+        name: _plain(operator)
+        for name, operator in (
+            ("neg", "Neg"),
+            ("exp", "Exp"),
+            ("log", "Log"),
+            ("sqrt", "Sqrt"),
+            ("sin", "Sin"),
+            ("cos", "Cos"),
+            ("absolute", "Abs"),
+            ("relu", "Relu"),
+            ("sigmoid", "Sigmoid"),
+            ("tanh", "Tanh"),
+            ("softplus", "Softplus"),
+            ("stop_gradient", "Identity"),
+            ("to_dense", "Identity"),
+            ("logical_and", "And"),
+            ("logical_not", "Not"),
+            ("where", "Where"),
+            ("less", "Less"),
+            ("less_equal", "LessOrEqual"),
+            ("equal", "Equal"),
+        )
+    },
+    "square": _square,
+    "gelu": _gelu,
+    "clip": _clip,
+    "matmul": _matmul,
+    "standardise": _standardise,
+    "getitem": _getitem,
+    "cast": _cast,
+    "repeat_rows": _repeat_rows,
+    "sum": _reduced("ReduceSum"),
+    "max": _reduced("ReduceMax"),
+    "min": _reduced("ReduceMin"),
     "power": lambda g, e, x: g.emit("Pow", [x, g.number(e.static["exponent"], e)]),
     "leaky_relu": lambda g, e, x: g.emit("LeakyRelu", [x], alpha=float(e.static["slope"])),
     "elu": lambda g, e, x: g.emit("Elu", [x], alpha=float(e.static["alpha"])),
     "reshape": lambda g, e, x: g.shaped(e, x),
     "expand_last": lambda g, e, x: g.shaped(e, x),
-    "broadcast_to": lambda g, e, x: g.emit("Expand", [x, g.integers(*([1] if e.rows else []), *e.dims)]),
+    "broadcast_to": lambda g, e, x: g.emit(
+        "Expand", [x, g.integers(*([1] if e.rows else []), *e.dims)]
+    ),
     "concat": lambda g, e, *xs: g.emit("Concat", list(xs), axis=e.static["axis"]),
     # in evaluation nothing is dropped
     "dropout": lambda g, e, x, ids, key: x,

@@ -1,4 +1,5 @@
 """Counterparts of layers that read relations of edges and types of nodes: R-GCN, R-GAT, Simple-HGN, HGT, and layers by relation."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -30,7 +31,11 @@ BY_ENDS = (SAGE, GIN, GINE, GAT, GATE)
 
 def rgcn(layer: RGCN, library: str) -> Counterpart:
     """``RGCNConv`` of PyTorch Geometric; ``RelGraphConv`` of DGL, which is given the mean of each relation as norms of edges."""
-    weight, blocks, bases = array_of(layer.weight), layer.blocks, 0 if layer.comp is None else layer.comp.shape[1]
+    weight, blocks, bases = (
+        array_of(layer.weight),
+        layer.blocks,
+        0 if layer.comp is None else layer.comp.shape[1],
+    )
     relations = layer.weight.shape[1] if layer.comp is None else layer.comp.shape[0]
     d_in, d_out = weight.shape[0] * max(blocks, 1), prod(weight.shape[2:])
     if not blocks:
@@ -41,29 +46,59 @@ def rgcn(layer: RGCN, library: str) -> Counterpart:
         weight = weight.transpose(1, 2, 0, 3)
     options: dict[str, Any]
     if library == "pyg":
-        options = {"in_channels": d_in, "out_channels": d_out, "num_relations": relations, "num_bases": bases or None,
-                   "num_blocks": blocks or None, "aggr": layer.aggregator, "root_weight": layer.root is not None,
-                   "bias": layer.bias is not None}
+        options = {
+            "in_channels": d_in,
+            "out_channels": d_out,
+            "num_relations": relations,
+            "num_bases": bases or None,
+            "num_blocks": blocks or None,
+            "aggr": layer.aggregator,
+            "root_weight": layer.root is not None,
+            "bias": layer.bias is not None,
+        }
         name, names = "RGCNConv", ("weight", "comp", "root", "bias")
     else:
-        options = {"in_feat": d_in, "out_feat": d_out, "num_rels": relations, "num_bases": bases or blocks or None,
-                   "regularizer": "basis" if bases else "bdd" if blocks else None, "self_loop": layer.root is not None,
-                   "bias": layer.bias is not None}
+        options = {
+            "in_feat": d_in,
+            "out_feat": d_out,
+            "num_rels": relations,
+            "num_bases": bases or blocks or None,
+            "regularizer": "basis" if bases else "bdd" if blocks else None,
+            "self_loop": layer.root is not None,
+            "bias": layer.bias is not None,
+        }
         name, names = "RelGraphConv", ("linear_r.W", "linear_r.coeff", "loop_weight", "h_bias")
         weight = weight.reshape(relations, -1) if blocks else weight
     others = zip(names[1:], (layer.comp, layer.root, layer.bias), strict=True)
-    return Counterpart(library, name, options, {names[0]: weight} | {key: array_of(p) for key, p in others if p is not None})
+    return Counterpart(
+        library,
+        name,
+        options,
+        {names[0]: weight} | {key: array_of(p) for key, p in others if p is not None},
+    )
 
 
 def rgat(layer: RGAT, library: str) -> Counterpart:
     """``RGATConv`` of PyTorch Geometric."""
     if library != "pyg":
-        raise ConfigError(f"RGAT has no counterpart in {library}, which has no attention with a matrix for each relation; choose pyg")
+        raise ConfigError(
+            f"RGAT has no counterpart in {library}, which has no attention with a matrix for each relation; choose pyg"
+        )
     d_in, count, heads, width = layer.weight.shape
     weight = array_of(layer.weight).transpose(1, 0, 2, 3).reshape(count, d_in, -1)
-    options = {"in_channels": d_in, "out_channels": width, "num_relations": count, "heads": heads, "concat": layer.concat,
-               "negative_slope": layer.slope, "bias": layer.bias is not None}
-    state: State = {"q": _mixing(layer, array_of(layer.query)), "k": _mixing(layer, array_of(layer.key))}
+    options = {
+        "in_channels": d_in,
+        "out_channels": width,
+        "num_relations": count,
+        "heads": heads,
+        "concat": layer.concat,
+        "negative_slope": layer.slope,
+        "bias": layer.bias is not None,
+    }
+    state: State = {
+        "q": _mixing(layer, array_of(layer.query)),
+        "k": _mixing(layer, array_of(layer.key)),
+    }
     if layer.comp is None:
         state["weight"] = weight
     else:
@@ -73,7 +108,13 @@ def rgat(layer: RGAT, library: str) -> Counterpart:
         state["bias"] = array_of(layer.bias)
     # weights of other modes of attention, which are not read here: with their first values
     ones, zeros = np.ones((1, width), weight.dtype), np.zeros((1, width), weight.dtype)
-    state |= {"w": ones[0], "l1": ones, "b1": zeros, "l2": np.full((width, width), 1 / width, weight.dtype), "b2": zeros}
+    state |= {
+        "w": ones[0],
+        "l1": ones,
+        "b1": zeros,
+        "l2": np.full((width, width), 1 / width, weight.dtype),
+        "b2": zeros,
+    }
     return Counterpart(library, "RGATConv", options, state)
 
 
@@ -94,44 +135,90 @@ def simple_hgn(layer: SimpleHGN, library: str) -> Counterpart:
     of the columns that the layer has for each head.
     """
     if library != "pyg":
-        raise ConfigError(f"SimpleHGN has no counterpart in {library}, whose EdgeGATConv also adds edge attributes to messages; choose pyg")
+        raise ConfigError(
+            f"SimpleHGN has no counterpart in {library}, whose EdgeGATConv also adds edge attributes to messages; choose pyg"
+        )
     if layer.beta:
-        raise refusal(layer, f"beta={layer.beta}, which reads attention weights of an earlier layer,", library)
+        raise refusal(
+            layer, f"beta={layer.beta}, which reads attention weights of an earlier layer,", library
+        )
     (heads, width), relations = layer.att_src.shape, layer.relations.shape[0]
-    term = array_of(layer.relations) @ (array_of(layer.weight_edge) * array_of(layer.att_edge)).sum(-1)
-    columns, first = np.zeros((heads, width, relations), term.dtype), np.zeros((1, heads, width), term.dtype)
+    term = array_of(layer.relations) @ (array_of(layer.weight_edge) * array_of(layer.att_edge)).sum(
+        -1
+    )
+    columns, first = (
+        np.zeros((heads, width, relations), term.dtype),
+        np.zeros((1, heads, width), term.dtype),
+    )
     columns[:, 0], first[..., 0] = term.T, 1
-    options = {"in_channels": layer.weight.shape[0], "out_channels": width, "heads": heads, "concat": layer.concat,
-               "negative_slope": layer.slope, "add_self_loops": False, "bias": layer.bias is not None, "edge_dim": relations,
-               "residual": layer.root is not None}
-    state = linear("lin.", layer.weight) | {"lin_edge.weight": columns.reshape(-1, relations), "att_edge": first}
+    options = {
+        "in_channels": layer.weight.shape[0],
+        "out_channels": width,
+        "heads": heads,
+        "concat": layer.concat,
+        "negative_slope": layer.slope,
+        "add_self_loops": False,
+        "bias": layer.bias is not None,
+        "edge_dim": relations,
+        "residual": layer.root is not None,
+    }
+    state = linear("lin.", layer.weight) | {
+        "lin_edge.weight": columns.reshape(-1, relations),
+        "att_edge": first,
+    }
     state |= {"att_src": array_of(layer.att_src)[None], "att_dst": array_of(layer.att_dst)[None]}
     state |= {} if layer.root is None else linear("res.", layer.root)
-    return Counterpart(library, "GATConv", options, state if layer.bias is None else state | {"bias": array_of(layer.bias)})
+    return Counterpart(
+        library,
+        "GATConv",
+        options,
+        state if layer.bias is None else state | {"bias": array_of(layer.bias)},
+    )
 
 
 def hgt(layer: HGT, library: str, metadata: Metadata | None) -> Counterpart:
     """``HGTConv`` of PyTorch Geometric, whose weights have the names of types and relations."""
     if library != "pyg":
-        raise ConfigError(f"HGT has no counterpart in {library}, whose HGTConv has no gelu and no biases; choose pyg")
-    types, relations = _named("HGT", "HGTConv", (layer.weight.shape[0], layer.prior.shape[0]), metadata)
+        raise ConfigError(
+            f"HGT has no counterpart in {library}, whose HGTConv has no gelu and no biases; choose pyg"
+        )
+    types, relations = _named(
+        "HGT", "HGTConv", (layer.weight.shape[0], layer.prior.shape[0]), metadata
+    )
     # HGTConv has no values for types without messages, so each gets a relation, which has no edges
     silent = [(t, "none", t) for t in types if t not in {r[2] for r in relations}]
-    options = {"in_channels": layer.weight.shape[1], "out_channels": layer.out.shape[1], "heads": layer.prior.shape[1],
-               "metadata": (types, relations + silent)}
+    options = {
+        "in_channels": layer.weight.shape[1],
+        "out_channels": layer.out.shape[1],
+        "heads": layer.prior.shape[1],
+        "metadata": (types, relations + silent),
+    }
     weight, bias, out = (array_of(p) for p in (layer.weight, layer.bias, layer.out))
     # HGTConv always has these biases
     out_bias = (
         np.zeros(out.shape[:2], out.dtype) if layer.out_bias is None else array_of(layer.out_bias)
     )
     skip = np.ones(len(types), weight.dtype) if layer.skip is None else array_of(layer.skip)
-    state: State = {"k_rel.weight": _by_head(layer.key, len(silent)), "v_rel.weight": _by_head(layer.value, len(silent))}
+    state: State = {
+        "k_rel.weight": _by_head(layer.key, len(silent)),
+        "v_rel.weight": _by_head(layer.value, len(silent)),
+    }
     for i, name in enumerate(types):
-        state |= {f"kqv_lin.lins.{name}.weight": weight[i].reshape(weight.shape[1], -1).T, f"kqv_lin.lins.{name}.bias": bias[i].reshape(-1),
-                  f"out_lin.lins.{name}.weight": out[i].T, f"out_lin.lins.{name}.bias": out_bias[i], f"skip.{name}": skip[i: i + 1]}
-    prior = np.concatenate([array_of(layer.prior), np.ones((len(silent), layer.prior.shape[1]), weight.dtype)])
+        state |= {
+            f"kqv_lin.lins.{name}.weight": weight[i].reshape(weight.shape[1], -1).T,
+            f"kqv_lin.lins.{name}.bias": bias[i].reshape(-1),
+            f"out_lin.lins.{name}.weight": out[i].T,
+            f"out_lin.lins.{name}.bias": out_bias[i],
+            f"skip.{name}": skip[i : i + 1],
+        }
+    prior = np.concatenate(
+        [array_of(layer.prior), np.ones((len(silent), layer.prior.shape[1]), weight.dtype)]
+    )
     # names of parameters have no dots
-    state |= {f"p_rel.{'__'.join(name).replace('.', '#')}": row[None] for name, row in zip(relations + silent, prior, strict=True)}
+    state |= {
+        f"p_rel.{'__'.join(name).replace('.', '#')}": row[None]
+        for name, row in zip(relations + silent, prior, strict=True)
+    }
     return Counterpart(library, "HGTConv", options, state)
 
 
@@ -141,7 +228,12 @@ def _by_head(p: Any, silent: int) -> np.ndarray:
     return x.reshape(-1, *x.shape[2:])
 
 
-def per_relation(layer: PerRelation, library: str, metadata: Metadata | None, convert: Callable[[Layer], Counterpart]) -> Counterpart:
+def per_relation(
+    layer: PerRelation,
+    library: str,
+    metadata: Metadata | None,
+    convert: Callable[[Layer], Counterpart],
+) -> Counterpart:
     """``HeteroConv`` of PyTorch Geometric.
 
     Args:
@@ -151,7 +243,9 @@ def per_relation(layer: PerRelation, library: str, metadata: Metadata | None, co
         convert: Gives the counterpart of one of the layers.
     """
     if library != "pyg":
-        raise ConfigError(f"PerRelation has no converter to {library}; choose pyg, or export its layers one by one")
+        raise ConfigError(
+            f"PerRelation has no converter to {library}; choose pyg, or export its layers one by one"
+        )
     if layer.combine == "attention":
         raise refusal(layer, "combine='attention'", library)
     n_types = None if layer.applies is None else layer.applies.shape[1]
@@ -159,19 +253,29 @@ def per_relation(layer: PerRelation, library: str, metadata: Metadata | None, co
     own = {relations[code]: part for code, part in layer.layers.items()}
     leads = np.array([[name[2] == t for t in types] for name in own])
     if not np.array_equal(leads, np.ones_like(leads) if layer.applies is None else layer.applies):
-        raise ConfigError("PerRelation: layers of HeteroConv count at the nodes that their relation in metadata leads to, those of this "
-                          "module at others; give types to gt.per_relation, and metadata in the order of their codes")
+        raise ConfigError(
+            "PerRelation: layers of HeteroConv count at the nodes that their relation in metadata leads to, those of this "
+            "module at others; give types to gt.per_relation, and metadata in the order of their codes"
+        )
     for part in own.values():
         if not isinstance(part, BY_ENDS):
-            raise ConfigError(f"PerRelation with {type(part).__name__} has no counterpart in pyg: HeteroConv gives layers the features of "
-                              f"two types and edge attributes; layers with which it has one are {', '.join(x.__name__ for x in BY_ENDS)}")
+            raise ConfigError(
+                f"PerRelation with {type(part).__name__} has no counterpart in pyg: HeteroConv gives layers the features of "
+                f"two types and edge attributes; layers with which it has one are {', '.join(x.__name__ for x in BY_ENDS)}"
+            )
     convs = {name: convert(part) for name, part in own.items()}
     # as ``ModuleDict`` of PyTorch Geometric names its modules
-    state = {f"convs.<{'___'.join(name).replace('.', '#')}>.{key}": x for name, conv in convs.items() for key, x in conv.state.items()}
+    state = {
+        f"convs.<{'___'.join(name).replace('.', '#')}>.{key}": x
+        for name, conv in convs.items()
+        for key, x in conv.state.items()
+    }
     return Counterpart(library, "HeteroConv", {"convs": convs, "aggr": layer.combine}, state)
 
 
-def _named(of: str, other: str, sizes: tuple[int | None, int], metadata: Metadata | None) -> tuple[list[str], list[tuple[str, str, str]]]:
+def _named(
+    of: str, other: str, sizes: tuple[int | None, int], metadata: Metadata | None
+) -> tuple[list[str], list[tuple[str, str, str]]]:
     """Names of types and relations, checked.
 
     Args:
@@ -180,15 +284,25 @@ def _named(of: str, other: str, sizes: tuple[int | None, int], metadata: Metadat
         metadata: The names.
     """
     if metadata is None:
-        raise ConfigError(f"{of}: {other} of PyTorch Geometric has weights by names of types and relations; give "
-                          "metadata=(graph.node_types, graph.relations)")
+        raise ConfigError(
+            f"{of}: {other} of PyTorch Geometric has weights by names of types and relations; give "
+            "metadata=(graph.node_types, graph.relations)"
+        )
     types, relations = list(metadata[0]), [tuple(name) for name in metadata[1]]
     n_types = len(types) if sizes[0] is None else sizes[0]
-    if (len(types), len(relations)) != (n_types, sizes[1]) or len(set(types)) < n_types or len(set(relations)) < sizes[1] or any(
-            len(name) != 3 or not {name[0], name[2]} <= set(types) for name in relations):
-        raise ConfigError(f"{of} has {n_types} types and {sizes[1]} relations; metadata must have distinct names of as many, relations as "
-                          f"(source type, name, destination type), but is {types}, {relations}")
+    if (
+        (len(types), len(relations)) != (n_types, sizes[1])
+        or len(set(types)) < n_types
+        or len(set(relations)) < sizes[1]
+        or any(len(name) != 3 or not {name[0], name[2]} <= set(types) for name in relations)
+    ):
+        raise ConfigError(
+            f"{of} has {n_types} types and {sizes[1]} relations; metadata must have distinct names of as many, relations as "
+            f"(source type, name, destination type), but is {types}, {relations}"
+        )
     if any("." in name for name in types):
-        raise ConfigError(f"{of}: names of types in PyTorch Geometric have no dots; give others in metadata, in the order of "
-                          f"{', '.join(types)}")
+        raise ConfigError(
+            f"{of}: names of types in PyTorch Geometric have no dots; give others in metadata, in the order of "
+            f"{', '.join(types)}"
+        )
     return types, relations  # type: ignore[return-value]

@@ -1,4 +1,5 @@
 """The dense parts of a model as expressions: what its functions compute for each row, traced once with symbols."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -63,11 +64,15 @@ class Columns:
         if name.startswith("__"):
             raise AttributeError(name)
         if name not in self._columns:
-            raise ColumnError(f"{self._owner} reads {name}, whose width is not given; give it, widths={{..., {name!r}: width}}")
+            raise ColumnError(
+                f"{self._owner} reads {name}, whose width is not given; give it, widths={{..., {name!r}: width}}"
+            )
         return self._columns[name]
 
 
-def trace(part: Any, widths: int | Mapping[str, int | Shape], stage: str, dtype: Any) -> tuple[Tracer, dict[str, Expr], dict[str, Expr]]:
+def trace(
+    part: Any, widths: int | Mapping[str, int | Shape], stage: str, dtype: Any
+) -> tuple[Tracer, dict[str, Expr], dict[str, Expr]]:
     """Inputs and outputs of a part of a model by name, and the scope that has its parameters.
 
     Args:
@@ -83,13 +88,17 @@ def trace(part: Any, widths: int | Mapping[str, int | Shape], stage: str, dtype:
     given = {"x": widths} if isinstance(widths, int) else dict(widths)
     run = _function(_frozen(part), stage)
     with Tape(record=False, training=False), Tracer() as tracer:
-        inputs = {name: tracer.leaf("node", name, _shape(width), dtype) for name, width in given.items()}
+        inputs = {
+            name: tracer.leaf("node", name, _shape(width), dtype) for name, width in given.items()
+        }
         made = run(inputs)
     outputs = made if isinstance(made, dict) else {"out": made}
     for name, e in outputs.items():
         if not isinstance(e, Expr) or not e.rows:
-            raise ConfigError(f"{type(part).__name__} returns {name} = {type(e).__name__}; expected a value for each row that depends on "
-                              "the inputs")
+            raise ConfigError(
+                f"{type(part).__name__} returns {name} = {type(e).__name__}; expected a value for each row that depends on "
+                "the inputs"
+            )
     return tracer, inputs, outputs
 
 
@@ -101,24 +110,38 @@ def _function(part: Any, stage: str) -> Callable[[dict[str, Any]], Any]:
     """What computes the outputs from symbols by name."""
     owner = type(part).__name__
     if stage and (stage not in STAGES or not isinstance(part, Layer)):
-        raise ConfigError(f"stage={stage!r} of {owner}: layers have the dense stages {', '.join(STAGES)}; leave it out for other parts")
+        raise ConfigError(
+            f"stage={stage!r} of {owner}: layers have the dense stages {', '.join(STAGES)}; leave it out for other parts"
+        )
     if stage == "transform":
         return lambda given: part.transform(Columns(owner, given))
     if stage == "apply":
         return lambda given: part.apply(Columns(owner, given), _total(owner, given))
     if isinstance(part, Layer):
         if part.sum is not None:
-            raise ConfigError(f"{owner} sums over edges, which ONNX has no operator for; export its stages, stage='transform' and "
-                              "stage='apply', or use gt.to_torch")
+            raise ConfigError(
+                f"{owner} sums over edges, which ONNX has no operator for; export its stages, stage='transform' and "
+                "stage='apply', or use gt.to_torch"
+            )
         return lambda given: _decoded(part, given)
     if isinstance(part, Network):
-        layers = [layer for layer in (*part.layers, part.readout, part.decoder) if layer is not None and not isinstance(layer, Dense)]
+        layers = [
+            layer
+            for layer in (*part.layers, part.readout, part.decoder)
+            if layer is not None and not isinstance(layer, Dense)
+        ]
         if layers:
-            raise ConfigError(f"the network has {type(layers[0]).__name__}, which reads edges; export its parts: .embed, .head, .decoder, "
-                              "and stages of its layers")
-        return lambda given: part.forward(SimpleNamespace(x=Columns(owner, given).x, settings=pass_settings()))  # type: ignore[arg-type]
+            raise ConfigError(
+                f"the network has {type(layers[0]).__name__}, which reads edges; export its parts: .embed, .head, .decoder, "
+                "and stages of its layers"
+            )
+        return lambda given: part.forward(
+            SimpleNamespace(x=Columns(owner, given).x, settings=pass_settings())
+        )  # type: ignore[arg-type]
     if not (isinstance(part, Module) and callable(part)):
-        raise ConfigError(f"to_onnx: {shown(part)} is no part of a model; give a gt.Module, such as an MLP or the head of a network")
+        raise ConfigError(
+            f"to_onnx: {shown(part)} is no part of a model; give a gt.Module, such as an MLP or the head of a network"
+        )
     return lambda given: part(Columns(owner, given).x)
 
 
@@ -127,7 +150,9 @@ def _decoded(decoder: Layer, given: dict[str, Any]) -> Any:
     owner = type(decoder).__name__
     ends = {}
     for end in ("src", "dst"):
-        columns = {name.partition(".")[2]: x for name, x in given.items() if name.startswith(f"{end}.")}
+        columns = {
+            name.partition(".")[2]: x for name, x in given.items() if name.startswith(f"{end}.")
+        }
         ends[end] = Columns(owner, {**columns, **decoder.transform(Columns(owner, columns))})
     values = {name.partition(".")[2]: x for name, x in given.items() if name.startswith("edge.")}
     made = decoder.gather(Columns(owner, {**ends, **values}))
@@ -138,7 +163,9 @@ def _total(owner: str, given: dict[str, Any]) -> Any:
     """The total, or several by name, "total.mean"."""
     several = {name.partition(".")[2]: x for name, x in given.items() if name.startswith("total.")}
     if not several and "total" not in given:
-        raise ColumnError(f"apply of {owner} reads its total; give its width, widths={{..., 'total': width}}, or 'total.NAME' of several")
+        raise ColumnError(
+            f"apply of {owner} reads its total; give its width, widths={{..., 'total': width}}, or 'total.NAME' of several"
+        )
     return Totals(owner, several) if several else given["total"]
 
 

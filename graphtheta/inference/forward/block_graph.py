@@ -1,4 +1,5 @@
 """One forward pass that computes some layers for a block of nodes and reads the others' values from files."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -46,7 +47,11 @@ class _Shapes(ActiveGraph):
         self._sent: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
 
     def sent(self, columns: dict[str, Any], names: list[str], level: Level) -> dict[str, Any]:
-        self._sent = {name: (columns[name].shape[1:], columns[name].dtype) for name in names if not isinstance(columns[name], StoredRows)}
+        self._sent = {
+            name: (columns[name].shape[1:], columns[name].dtype)
+            for name in names
+            if not isinstance(columns[name], StoredRows)
+        }
         return columns
 
     def carry(self, outputs: dict[str, Var], level: Level) -> None:
@@ -121,8 +126,15 @@ class BlockGraph(ActiveGraph):
         edge_results: New edge values by their name in a spill, with the storage positions of their edges.
     """
 
-    def __init__(self, view: GraphView, made: Sequence[Made], running: Sequence[int], spill: Values, sent: Sent | None = None,
-                 n: int | None = None):
+    def __init__(
+        self,
+        view: GraphView,
+        made: Sequence[Made],
+        running: Sequence[int],
+        spill: Values,
+        sent: Sent | None = None,
+        n: int | None = None,
+    ):
         super().__init__(view)
         self.n = self.n if n is None else n
         self.sent_results: dict[str, Var] = {}
@@ -135,7 +147,11 @@ class BlockGraph(ActiveGraph):
 
     def known(self, layer: Stages) -> Var | None:
         number = len(self.directions)
-        if layer.sum is None or self.settings.ingredients(layer) is not None or number in self._levels:
+        if (
+            layer.sum is None
+            or self.settings.ingredients(layer) is not None
+            or number in self._levels
+        ):
             return None
         self.directions.append(layer.direction)
         self.supersteps.append(Superstep(type(layer).__name__, layer.direction, made_by=layer))
@@ -143,7 +159,11 @@ class BlockGraph(ActiveGraph):
             self._carry_stored(number, next(iter(self._levels.values())))
         shape, dtype = self._made[number].value
         name, n = value_name(number), self.n
-        value = self._spill.read(name, self._rows[:n]) if name in self._spill else np.broadcast_to(np.zeros((), dtype), (n, *shape))
+        value = (
+            self._spill.read(name, self._rows[:n])
+            if name in self._spill
+            else np.broadcast_to(np.zeros((), dtype), (n, *shape))
+        )
         return Var(value, self.space(n))
 
     def counts(self, level: Level) -> Counts:
@@ -160,14 +180,18 @@ class BlockGraph(ActiveGraph):
             if self._sent.keeps and not stored:
                 self.sent_results[file] = x
             if x.shape[0] < level.n_in:
-                found[name] = self.node(x.name.removeprefix("node."), level.n_in) if stored else self._with_kept(x, file, level.n_in)
+                found[name] = (
+                    self.node(x.name.removeprefix("node."), level.n_in)
+                    if stored
+                    else self._with_kept(x, file, level.n_in)
+                )
         return found
 
     def _with_kept(self, x: Var, file: str, n: int) -> Var:
         """The first n rows of a column, of which the spill has those that are not given."""
         given, out = x.shape[0], empty((n, *x.shape[1:]), x.dtype)
         out[:given] = x.value
-        self._spill.read(file, self._rows[given: n], out[given:])
+        self._spill.read(file, self._rows[given:n], out[given:])
         return Var(out, self.space(n))
 
     def _carry_stored(self, number: int, level: Level) -> None:
@@ -175,7 +199,10 @@ class BlockGraph(ActiveGraph):
         for name in self._made[number].edges:
             stored = edge_name(number, name)
             if stored in self._spill:
-                self._carried[name] = Var(self._spill.read(stored, level.stored), self.edge_space(level)), level
+                self._carried[name] = (
+                    Var(self._spill.read(stored, level.stored), self.edge_space(level)),
+                    level,
+                )
 
     def next_level(self, layer: Stages) -> Level:
         number = len(self.directions)
@@ -183,7 +210,9 @@ class BlockGraph(ActiveGraph):
             return super().next_level(layer)
         self.directions.append(layer.direction)
         level = self._levels[number]
-        return level if self._along is None else level.of_code(self._stored("relation"), *self._along)
+        return (
+            level if self._along is None else level.of_code(self._stored("relation"), *self._along)
+        )
 
     def carry(self, outputs: dict[str, Var], level: Level) -> None:
         super().carry(outputs, level)

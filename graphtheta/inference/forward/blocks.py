@@ -1,4 +1,5 @@
 """Division of a worker's nodes into blocks that fit into its memory."""
+
 from __future__ import annotations
 
 import os
@@ -38,7 +39,9 @@ def free_now(limit: int) -> int:
     return free if allowed == resource.RLIM_INFINITY else min(free, allowed - data * page)
 
 
-def divided(partition: Partition, probe: Probe, itemsize: int, limit: int, hops: list[Hop]) -> list[np.ndarray]:
+def divided(
+    partition: Partition, probe: Probe, itemsize: int, limit: int, hops: list[Hop]
+) -> list[np.ndarray]:
     """Blocks of masters, in order, of about the same number of edges.
 
     Args:
@@ -59,7 +62,11 @@ def divided(partition: Partition, probe: Probe, itemsize: int, limit: int, hops:
     comm, n = partition.halo_comm, partition.n_masters
     edges = _edges(partition, hops)
     per_row = (VALUES_ALIVE * probe.widest + probe.halo_width) * itemsize + ROW_BYTES
-    per_edge = (SEARCH_BYTES_PER_EDGE + LIST_BYTES_PER_EDGE + 2 * probe.edge_width * itemsize) if hops else 0
+    per_edge = (
+        (SEARCH_BYTES_PER_EDGE + LIST_BYTES_PER_EDGE + 2 * probe.edge_width * itemsize)
+        if hops
+        else 0
+    )
     left = free_now(limit)
     free = left - CHUNKS_ALIVE * CHUNK_BYTES
     # edges are stored at any worker, so all of them have about the mean
@@ -71,9 +78,14 @@ def divided(partition: Partition, probe: Probe, itemsize: int, limit: int, hops:
 
     while needed(parts) > free and parts < n:
         parts = min(2 * parts, n)
-    error = None if not n or needed(parts) <= free else MemoryLimitError(
-        f"inference_memory={limit / 2**30:.4g}: a block of one node needs about {amount(needed(parts) + CHUNKS_ALIVE * CHUNK_BYTES)} "
-        f"beside the {amount(limit - left)} that the graph and the program use; raise the limit or use more workers")
+    error = (
+        None
+        if not n or needed(parts) <= free
+        else MemoryLimitError(
+            f"inference_memory={limit / 2**30:.4g}: a block of one node needs about {amount(needed(parts) + CHUNKS_ALIVE * CHUNK_BYTES)} "
+            f"beside the {amount(limit - left)} that the graph and the program use; raise the limit or use more workers"
+        )
+    )
     comm.agree(error)
     parts = int(comm.all_max(np.array(parts)))
     weight = np.cumsum(edges + 1)
@@ -84,4 +96,7 @@ def divided(partition: Partition, probe: Probe, itemsize: int, limit: int, hops:
 def _edges(partition: Partition, hops: list[Hop]) -> np.ndarray:
     """Number of edges into each master that some layers read, [n_masters] int64."""
     names = sorted({name for hop in hops for name in DEGREES[hop.direction]})
-    return sum((partition.node.read(name).astype(np.int64) for name in names), np.zeros(partition.n_masters, np.int64))
+    return sum(
+        (partition.node.read(name).astype(np.int64) for name in names),
+        np.zeros(partition.n_masters, np.int64),
+    )

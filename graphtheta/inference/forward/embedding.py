@@ -1,4 +1,5 @@
 """Node embeddings: values of a layer inside a model, for all nodes of the graph."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -29,17 +30,29 @@ def superstep_of(model: Model, probe: Probe, layer: int | str | Stages) -> int:
     Raises:
         ConfigError: No such layer of the model returns values of nodes.
     """
-    summing = [i for i, step in enumerate(probe.supersteps) if step.made_by is not None and step.made_by.sum is not None]
+    summing = [
+        i
+        for i, step in enumerate(probe.supersteps)
+        if step.made_by is not None and step.made_by.sum is not None
+    ]
     if isinstance(layer, int):
         if not -len(summing) <= layer < len(summing):
-            raise ConfigError(f"embed: layer {layer} is out of range; {type(model).__name__} runs {len(summing)} layers that sum messages")
+            raise ConfigError(
+                f"embed: layer {layer} is out of range; {type(model).__name__} runs {len(summing)} layers that sum messages"
+            )
         return summing[layer]
     wanted = dict(model.named_modules()).get(layer) if isinstance(layer, str) else layer
     found = [i for i in summing if probe.supersteps[i].made_by is wanted]
     if not found:
-        paths = [path for path, module in model.named_modules() if any(probe.supersteps[i].made_by is module for i in summing)]
+        paths = [
+            path
+            for path, module in model.named_modules()
+            if any(probe.supersteps[i].made_by is module for i in summing)
+        ]
         name = layer if isinstance(layer, str) else type(layer).__name__
-        raise ConfigError(f"embed: {name!r} is not a layer of {type(model).__name__} that sums messages; choose from {', '.join(paths)}")
+        raise ConfigError(
+            f"embed: {name!r} is not a layer of {type(model).__name__} that sums messages; choose from {', '.join(paths)}"
+        )
     return found[-1]
 
 
@@ -51,7 +64,9 @@ def embedded(model: Model, partition: Partition, probe: Probe, superstep: int) -
     none = np.zeros(0, np.int64)
     # a decoder at the end of the model runs on zero pairs
     pairs = PairPlan(partition, Pairs(none, none, none, none, np.zeros(0)))
-    graph = ActiveGraph(whole(partition, probe.layers, Seeds(np.ones(partition.n_masters, bool), pairs)))
+    graph = ActiveGraph(
+        whole(partition, probe.layers, Seeds(np.ones(partition.n_masters, bool), pairs))
+    )
     graph.wanted = superstep
     with Tape(record=False, training=False, all_sum=partition.halo_comm.all_sum):
         model.run(graph)
@@ -74,10 +89,14 @@ def asked_ids(ids: np.ndarray, nodes: Any) -> np.ndarray:
         # texts of other libraries are objects
         asked = np.array(asked.tolist()) if asked.dtype == object else asked
         if asked.size and asked.dtype.kind not in "iuU":
-            raise ConfigError(f"nodes: got values of type {asked.dtype}; give original ids, as predict returns them, or a mask")
+            raise ConfigError(
+                f"nodes: got values of type {asked.dtype}; give original ids, as predict returns them, or a mask"
+            )
         return asked.reshape(-1)
     if asked.shape != ids.shape:
-        raise ConfigError(f"a mask of shape {list(asked.shape)} chooses from {len(ids)} nodes; give a value for each node, or original ids")
+        raise ConfigError(
+            f"a mask of shape {list(asked.shape)} chooses from {len(ids)} nodes; give a value for each node, or original ids"
+        )
     return ids[asked]
 
 
@@ -99,5 +118,7 @@ def of_nodes(ids: np.ndarray, out: np.ndarray, nodes: Any = None) -> tuple[np.nd
     at = order[np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)]
     unknown = wanted[ids[at] != wanted]
     if len(unknown):
-        raise ConfigError(f"the graph has no node {unknown[0].item()!r}; give original ids, as predict returns them")
+        raise ConfigError(
+            f"the graph has no node {unknown[0].item()!r}; give original ids, as predict returns them"
+        )
     return wanted, out[at]

@@ -8,6 +8,7 @@ last layer. Nothing is sampled, so the results are those of a pass over the whol
 The idea is that of layer-wise inference of GraphSAGE, https://arxiv.org/abs/1706.02216, as DGL and
 PyTorch Geometric apply it; any ``forward`` takes part here, with no code of its own.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -26,7 +27,16 @@ from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.hop import Hop, depth
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError, FormatError
-from graphtheta.inference.forward.block_graph import BlockGraph, Finished, Made, Sent, edge_name, sent_name, shapes, value_name
+from graphtheta.inference.forward.block_graph import (
+    BlockGraph,
+    Finished,
+    Made,
+    Sent,
+    edge_name,
+    sent_name,
+    shapes,
+    value_name,
+)
 from graphtheta.inference.forward.spill import Values
 from graphtheta.ops.autodiff.space import RowSpace
 from graphtheta.ops.autodiff.tape import Tape, Var
@@ -53,8 +63,16 @@ class LayerWise:
         made: What each layer makes.
     """
 
-    def __init__(self, model: Model, partition: Partition, probe: Probe, spill: Values, blocks: Callable[[list[Hop]], Blocks],
-                 sent: Sent | None = None, made: list[Made] | None = None):
+    def __init__(
+        self,
+        model: Model,
+        partition: Partition,
+        probe: Probe,
+        spill: Values,
+        blocks: Callable[[list[Hop]], Blocks],
+        sent: Sent | None = None,
+        made: list[Made] | None = None,
+    ):
         self._sent = sent
         self._model, self._partition, self._spill, self._blocks = model, partition, spill, blocks
         self._layers, self._supersteps = probe.layers, probe.supersteps
@@ -70,8 +88,13 @@ class LayerWise:
 
         Collective: all ranks of the partition.
         """
-        summing = [i for i, step in enumerate(self._supersteps) if step.made_by is not None and step.made_by.sum is not None
-                   and pass_settings().ingredients(step.made_by) is None]
+        summing = [
+            i
+            for i, step in enumerate(self._supersteps)
+            if step.made_by is not None
+            and step.made_by.sum is not None
+            and pass_settings().ingredients(step.made_by) is None
+        ]
         if superstep not in summing:
             # its total was computed before, so that it reads no neighbours
             return self._by_rows(lambda view: self._passed(view, superstep))
@@ -89,8 +112,10 @@ class LayerWise:
         """
         p = self._partition
         if view.rows is not None:
-            raise ConfigError("inference_memory: passes over a part of the graph, which evaluate targets at their times, have no limit; "
-                              "drop it")
+            raise ConfigError(
+                "inference_memory: passes over a part of the graph, which evaluate targets at their times, have no limit; "
+                "drop it"
+            )
         self.run(0)
         if view.pairs is not None:
             return self._passed(replace(view, levels=[]))
@@ -108,12 +133,18 @@ class LayerWise:
         """Values of all masters, computed for views of some of them without edges."""
         out = None
         for rows, value in self._in_blocks(values):
-            out = np.empty((self._partition.n_masters, *value.shape[1:]), value.dtype) if out is None else out
+            out = (
+                np.empty((self._partition.n_masters, *value.shape[1:]), value.dtype)
+                if out is None
+                else out
+            )
             out[rows] = value
         assert out is not None
         return out
 
-    def _in_blocks(self, values: Callable[[GraphView], Var]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _in_blocks(
+        self, values: Callable[[GraphView], Var]
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The masters of each block, and values that are computed for a view of them without edges."""
         p = self._partition
         for rows in self._blocks([]):
@@ -142,25 +173,39 @@ class LayerWise:
                 shape, dtype = self.made[i].value
                 self._spill.create(value_name(i), (self._partition.n_masters, *shape), dtype)
                 for name, (shape, dtype) in self.made[i].edges.items():
-                    self._spill.create(edge_name(i, name), (self._partition.n_local_edges, *shape), dtype)
-                for name, (shape, dtype) in self.made[i].sent.items() if self._sent is not None and self._sent.keeps else ():
-                    self._spill.create(sent_name(i, name), (self._partition.n_masters, *shape), dtype)
+                    self._spill.create(
+                        edge_name(i, name), (self._partition.n_local_edges, *shape), dtype
+                    )
+                for name, (shape, dtype) in (
+                    self.made[i].sent.items() if self._sent is not None and self._sent.keeps else ()
+                ):
+                    self._spill.create(
+                        sent_name(i, name), (self._partition.n_masters, *shape), dtype
+                    )
         except FormatError as e:
             error = e
         self._partition.halo_comm.agree(error)
 
     def _compute(self, running: list[int], rows: np.ndarray) -> None:
         """Compute some layers for some masters, in ascending order."""
-        fresh = None if self._sent is None or self._sent.fresh is None else self._sent.fresh(self._layers[running[0]].from_end)
+        fresh = (
+            None
+            if self._sent is None or self._sent.fresh is None
+            else self._sent.fresh(self._layers[running[0]].from_end)
+        )
         view = self._view(rows, [Hop(self._layers[i].direction, 0) for i in running], fresh)
         self.rows += len(rows)
         self.edges += sum(level.n_edges for level in {id(x): x for x in view.levels}.values())
         n = None
         if fresh is not None:
             assert view.rows is not None
-            n = len(rows) + int(np.count_nonzero(fresh[view.rows[len(rows):]]))
+            n = len(rows) + int(np.count_nonzero(fresh[view.rows[len(rows) :]]))
         graph = BlockGraph(view, self.made, running, self._spill, self._sent, n)
-        with np.errstate(**QUIET), Tape(record=False, training=False, all_sum=refused), suppress(Finished):
+        with (
+            np.errstate(**QUIET),
+            Tape(record=False, training=False, all_sum=refused),
+            suppress(Finished),
+        ):
             self._model.run(graph)
         for i, x in graph.results.items():
             self._spill.write(value_name(i), rows, np.asarray(x.value[: len(rows)]))
@@ -205,5 +250,7 @@ class LayerWise:
 
 def refused(_: np.ndarray) -> NoReturn:
     """Sums over all nodes in a pass over some of them: always a ConfigError."""
-    raise ConfigError("the model reads a sum over all nodes (gt.graph_sum, gt.graph_mean), which a pass over some of them cannot compute; "
-                      "run it without a memory limit")
+    raise ConfigError(
+        "the model reads a sum over all nodes (gt.graph_sum, gt.graph_mean), which a pass over some of them cannot compute; "
+        "run it without a memory limit"
+    )

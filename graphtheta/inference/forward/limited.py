@@ -1,4 +1,5 @@
 """The memory limit of a job: whether a pass over the whole graph fits, and passes by blocks if it does not."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -104,8 +105,10 @@ def limited(job: Job, partition: Partition, probe: Probe) -> Limited | None:
     if most <= limit:
         return None
     if comm.rank == 0:
-        logger.info(f"inference_memory={job.inference_memory:g}: a pass over the whole graph needs about {most / GIB:.2f} GiB on a worker, "
-                    "so it runs layer by layer over blocks of nodes")
+        logger.info(
+            f"inference_memory={job.inference_memory:g}: a pass over the whole graph needs about {most / GIB:.2f} GiB on a worker, "
+            "so it runs layer by layer over blocks of nodes"
+        )
     return Limited(job, partition, probe)
 
 
@@ -113,4 +116,6 @@ def whole_bytes(partition: Partition, probe: Probe, itemsize: int) -> int:
     """Most bytes of the values of a pass over the whole graph without training, on this worker."""
     extent = Extent.of(partition)
     halo = probe.halo_width * (2 * extent.mirrors + extent.sent)
-    return (VALUES_ALIVE * probe.widest * extent.rows + halo + 2 * probe.edge_width * extent.edges) * itemsize
+    return (
+        VALUES_ALIVE * probe.widest * extent.rows + halo + 2 * probe.edge_width * extent.edges
+    ) * itemsize

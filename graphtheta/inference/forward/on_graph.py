@@ -1,4 +1,5 @@
 """A model on a graph: its metrics, predictions and embeddings. The base class of ``gt.Inference``, ``gt.Trainer`` and ``gt.Run``."""
+
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
@@ -121,7 +122,9 @@ class ModelOnGraph:
         Collective: all ranks.
         """
         if split not in SPLITS:
-            raise ConfigError(f"unknown split {split!r}{did_you_mean(split, SPLITS)}; choose from {', '.join(SPLITS)}")
+            raise ConfigError(
+                f"unknown split {split!r}{did_you_mean(split, SPLITS)}; choose from {', '.join(SPLITS)}"
+            )
         return {n: v for n, v in self.measure().items() if n.startswith(f"{split}_")}
 
     @np.errstate(**QUIET)
@@ -174,7 +177,9 @@ class ModelOnGraph:
         Collective: all ranks.
         """
         with self.setup.scope():
-            return predictions(self.model, self.setup.evaluator, self.setup.kind, self.setup.info, whole)
+            return predictions(
+                self.model, self.setup.evaluator, self.setup.kind, self.setup.info, whole
+            )
 
     @checked
     def write_predictions(self, folder: str | Path, format: str = "parquet") -> int:
@@ -201,8 +206,16 @@ class ModelOnGraph:
 
     @np.errstate(**QUIET)
     @checked
-    def top(self, nodes: Any = None, k: int = 10, *, relation: Any = None, side: str = "tail", candidates: Any = None,
-            keep_known: bool = False) -> tuple[np.ndarray, np.ndarray] | None:
+    def top(
+        self,
+        nodes: Any = None,
+        k: int = 10,
+        *,
+        relation: Any = None,
+        side: str = "tail",
+        candidates: Any = None,
+        keep_known: bool = False,
+    ) -> tuple[np.ndarray, np.ndarray] | None:
         """The nodes that score highest as the other ends of links, or of triples: the best items of users, answers to (head, relation, ?).
 
         Known links and triples of all splits are left out, and for links the node itself. Equal scores are in the order of the graph.
@@ -237,7 +250,9 @@ class ModelOnGraph:
         with self.comm.ledger.stage("evaluate"), self.setup.scope():
             return top(self.setup, asked, whole)
 
-    def embed(self, nodes: Any = None, layer: int | str | Stages = -1) -> tuple[np.ndarray, np.ndarray] | None:
+    def embed(
+        self, nodes: Any = None, layer: int | str | Stages = -1
+    ) -> tuple[np.ndarray, np.ndarray] | None:
         """What a layer inside the model returns for nodes of the graph, without dropout.
 
         Args:
@@ -258,14 +273,20 @@ class ModelOnGraph:
         out = self.setup.evaluator.gathered(self.partition.masters, values)
         found, error = None, None
         try:
-            found = None if out is None else of_nodes(self.setup.info.ids(np.arange(len(out))), out, nodes)
+            found = (
+                None
+                if out is None
+                else of_nodes(self.setup.info.ids(np.arange(len(out))), out, nodes)
+            )
         except GraphThetaError as e:
             error = e
         self.comm.agree(error)
         return found
 
     @checked
-    def write_embeddings(self, folder: str | Path, format: str = "parquet", layer: int | str | Stages = -1) -> int:
+    def write_embeddings(
+        self, folder: str | Path, format: str = "parquet", layer: int | str | Stages = -1
+    ) -> int:
         """Write what ``embed`` returns for all nodes to a folder; each worker writes a part with its own nodes.
 
         Args:
@@ -291,7 +312,9 @@ class ModelOnGraph:
 
         Collective: all ranks.
         """
-        return embedding_rows(self.partition.masters, self._embedded(layer), self.comm, self.setup.info, whole)
+        return embedding_rows(
+            self.partition.masters, self._embedded(layer), self.comm, self.setup.info, whole
+        )
 
     def _embedded(self, layer: int | str | Stages) -> np.ndarray:
         """What a layer returns for the masters of this worker."""
@@ -303,4 +326,6 @@ class ModelOnGraph:
 
     def _check_labels(self) -> None:
         if self._unlabelled:
-            raise DataError(f"{self._unlabelled}, so there is nothing to measure; give them, or use predict or embed, which need none")
+            raise DataError(
+                f"{self._unlabelled}, so there is nothing to measure; give them, or use predict or embed, which need none"
+            )

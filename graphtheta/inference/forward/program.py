@@ -3,6 +3,7 @@
 Two models with equal weights and equal texts compute the same values. Names of variables and layers, comments and the
 place of the code do not count; operations, their order, keywords and constants do.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,19 @@ from graphtheta.ops.edge.symbolic import SymbolicTrace
 from graphtheta.run.checkpoints.tensors import checksum
 
 OWN = __name__.partition(".")[0]
-PLAIN = (bool, int, float, complex, str, bytes, type(None), slice, type(Ellipsis), np.dtype, np.generic)
+PLAIN = (
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type(None),
+    slice,
+    type(Ellipsis),
+    np.dtype,
+    np.generic,
+)
 
 
 class _Listing(Tape):
@@ -36,7 +49,14 @@ class _Listing(Tape):
         # values are held, so that no other one gets the id of an earlier one
         self._seen: dict[int, tuple[int, Var]] = {}
 
-    def add(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var], vjp: Vjp, call: Called = None) -> None:
+    def add(
+        self,
+        name: str,
+        inputs: Sequence[Any],
+        outputs: Sequence[Var],
+        vjp: Vjp,
+        call: Called = None,
+    ) -> None:
         made_by = [] if call is None else [self.code(call[0].forward), self.text(call[1])]
         self.lines.append([name, made_by, self.text(inputs), self.text(outputs)])
         super().add(name, inputs, outputs, vjp, call)
@@ -63,22 +83,48 @@ class _Listing(Tape):
         assert traced is not None
         order = traced.order
         number = {id(e): i for i, e in enumerate(order)}
-        nodes = [self._leaf(traced, e) if e.prim is None else
-                 [e.prim.name, self.code(e.prim.forward), self.text(e.static), [number[id(a)] for a in e.args]] for e in order]
-        roots = [{name: number[id(e)] for name, e in found.items()} for found in (traced.messages, traced.outputs)]
-        sums = {name: [type(a).__qualname__, self.methods(type(a)), self.text(vars(a))] for name, a in traced.sums.items()}
+        nodes = [
+            self._leaf(traced, e)
+            if e.prim is None
+            else [
+                e.prim.name,
+                self.code(e.prim.forward),
+                self.text(e.static),
+                [number[id(a)] for a in e.args],
+            ]
+            for e in order
+        ]
+        roots = [
+            {name: number[id(e)] for name, e in found.items()}
+            for found in (traced.messages, traced.outputs)
+        ]
+        sums = {
+            name: [type(a).__qualname__, self.methods(type(a)), self.text(vars(a))]
+            for name, a in traced.sums.items()
+        }
         return [step.direction, step.along, nodes, roots, sums]
 
     def code(self, function: Any) -> Any:
         """What a function of the user runs, with the constants that it was defined with; that of this package belongs to its version."""
-        if not isinstance(function, FunctionType) or (function.__module__ or "").split(".")[0] == OWN:
+        if (
+            not isinstance(function, FunctionType)
+            or (function.__module__ or "").split(".")[0] == OWN
+        ):
             return ""
         cells = [cell.cell_contents for cell in function.__closure__ or ()]
-        return [_code(function.__code__), self.text([function.__defaults__, function.__kwdefaults__, cells])]
+        return [
+            _code(function.__code__),
+            self.text([function.__defaults__, function.__kwdefaults__, cells]),
+        ]
 
     def methods(self, kind: type) -> dict[str, Any]:
         """The code of the methods of a class of the user."""
-        found = {name: x for base in reversed(kind.__mro__) for name, x in vars(base).items() if isinstance(x, FunctionType)}
+        found = {
+            name: x
+            for base in reversed(kind.__mro__)
+            for name, x in vars(base).items()
+            if isinstance(x, FunctionType)
+        }
         return {name: self.code(x) for name, x in sorted(found.items())}
 
     def _leaf(self, traced: SymbolicTrace, e: Any) -> Any:

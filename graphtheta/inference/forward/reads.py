@@ -1,4 +1,5 @@
 """The stored columns that a model reads, found by a pass over an empty graph."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -34,7 +35,11 @@ class _Reading(ActiveGraph):
         super().read_begin(names, n)
 
     def edges(self, names: list[str], level: Level) -> Any:
-        self.columns |= {f"edge.{name}" for name in names if name not in self._carried and name not in level.given}
+        self.columns |= {
+            f"edge.{name}"
+            for name in names
+            if name not in self._carried and name not in level.given
+        }
         return super().edges(names, level)
 
     def _stored(self, name: str) -> Any:

@@ -1,4 +1,5 @@
 """Self loops of a job: added, dropped, or left alone as the model wants it."""
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -44,11 +45,15 @@ def with_loops(graph: Graph, loops: str, model: Model, hidden: Hidden | None = N
         hidden: Edges that the sampler hides; None if it hides none.
     """
     edges, n_edges, unknown = None, graph.n_edges, frozenset[str]()
-    if loops == "yes" or (loops == "auto" and any(m.self_loops for m in model.modules() if isinstance(m, Layer))):
+    if loops == "yes" or (
+        loops == "auto" and any(m.self_loops for m in model.modules() if isinstance(m, Layer))
+    ):
         whole = frozenset(name for name, x in graph.edge_columns.items() if x.dtype.kind == "i")
         shown = {} if hidden is None else hidden.of_loops(graph.edge_columns)
         fill = "mean" if hidden is None else "zeros"
-        graph = add_self_loops(graph, fill, dict.fromkeys(whole, NO_CODE) | shown, every=hidden is not None)
+        graph = add_self_loops(
+            graph, fill, dict.fromkeys(whole, NO_CODE) | shown, every=hidden is not None
+        )
         unknown = whole | shown.keys() if graph.n_edges > n_edges else unknown
     elif loops == "no":
         graph, edges = drop_self_loops(graph)
@@ -65,8 +70,12 @@ def check_loops(model: Model, partition: Partition, unknown: frozenset[str]) -> 
     made: set[str] = set()
     for step in probe(model, partition).supersteps if unknown else ():
         phases = step.program.phases if step.program is not None else []
-        for name in (n for phase in phases for n in phase.reads["edge"] if n in unknown and n not in made):
-            raise DataError(f"{step.layer} reads edge.{name}, a column without a value for the self loops that the job adds; "
-                            f"add them beforehand with graph.with_self_loops(columns={{{name!r}: VALUE}}), or choose "
-                            "self_loops='no' (--self-loops no)")
+        for name in (
+            n for phase in phases for n in phase.reads["edge"] if n in unknown and n not in made
+        ):
+            raise DataError(
+                f"{step.layer} reads edge.{name}, a column without a value for the self loops that the job adds; "
+                f"add them beforehand with graph.with_self_loops(columns={{{name!r}: VALUE}}), or choose "
+                "self_loops='no' (--self-loops no)"
+            )
         made |= {n for phase in phases for n in phase.outputs}

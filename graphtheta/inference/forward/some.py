@@ -1,4 +1,5 @@
 """Predictions for some nodes, computed from their k-hop neighbourhoods alone."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -17,7 +18,9 @@ from graphtheta.tasks.evaluation.evaluate import Evaluator, NodeEvaluator
 from graphtheta.tasks.kinds.kind import GraphInfo
 
 
-def predicted(model: Model, evaluator: Evaluator, info: GraphInfo, nodes: Any) -> tuple[np.ndarray, np.ndarray] | None:
+def predicted(
+    model: Model, evaluator: Evaluator, info: GraphInfo, nodes: Any
+) -> tuple[np.ndarray, np.ndarray] | None:
     """What a model returns for some nodes. Work is proportional to the rows and edges of their k-hop in-neighbourhoods.
 
     Args:
@@ -35,7 +38,9 @@ def predicted(model: Model, evaluator: Evaluator, info: GraphInfo, nodes: Any) -
     """
     p = evaluator.partition
     if type(evaluator) is not NodeEvaluator:
-        raise ConfigError("predict(nodes) needs a task with outputs of nodes, evaluated without times; call predict() and choose rows")
+        raise ConfigError(
+            "predict(nodes) needs a task with outputs of nodes, evaluated without times; call predict() and choose rows"
+        )
     reported, known = info.reported(p.n_nodes)
     ids, numbers = of_nodes(known, reported, nodes)
     wanted, position = np.unique(numbers, return_inverse=True)

@@ -1,4 +1,5 @@
 """Values of a worker's rows in files, for arrays that do not fit into its memory."""
+
 from __future__ import annotations
 
 import os
@@ -48,8 +49,12 @@ class ArrayFiles:
         remedy: What helps if there is no space, for messages.
     """
 
-    def __init__(self, folder: Path, arrays: Mapping[str, tuple[tuple[int, ...], np.dtype]] | None = None,
-                 remedy: str = "choose a folder on a larger disk"):
+    def __init__(
+        self,
+        folder: Path,
+        arrays: Mapping[str, tuple[tuple[int, ...], np.dtype]] | None = None,
+        remedy: str = "choose a folder on a larger disk",
+    ):
         self._folder, self._arrays, self._remedy = folder, dict(arrays or {}), remedy
 
     def _about(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
@@ -59,7 +64,9 @@ class ArrayFiles:
             FormatError: The folder has no such array.
         """
         if name not in self._arrays:
-            raise FormatError(f"{self._folder}: the array '{name}' is missing; compute the values of layers again")
+            raise FormatError(
+                f"{self._folder}: the array '{name}' is missing; compute the values of layers again"
+            )
         return self._arrays[name]
 
     def __contains__(self, name: str) -> bool:
@@ -82,8 +89,10 @@ class ArrayFiles:
                 if size:
                     os.posix_fallocate(file.fileno(), 0, size)
         except OSError as e:
-            raise FormatError(f"{self._folder}: values of a layer need {size / 2**30:.2f} GiB beside the {self.nbytes / 2**30:.2f} GiB of "
-                              f"others: {e.strerror or e}; {self._remedy}") from None
+            raise FormatError(
+                f"{self._folder}: values of a layer need {size / 2**30:.2f} GiB beside the {self.nbytes / 2**30:.2f} GiB of "
+                f"others: {e.strerror or e}; {self._remedy}"
+            ) from None
         self._arrays[name] = shape, np.dtype(dtype)
 
     def write(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
@@ -92,20 +101,25 @@ class ArrayFiles:
         first = int(rows[0]) if len(rows) else 0
         if not np.array_equal(rows, np.arange(first, first + len(rows))):
             for a in range(0, len(rows), step):
-                self._mapped(name, writes=True)[rows[a: a + step]] = values[a: a + step]
+                self._mapped(name, writes=True)[rows[a : a + step]] = values[a : a + step]
             return
         # the system keeps what is written as a whole in large pages, which are mapped in a quarter of the time
         with reopen(f"{self._folder}/{name}") as file:
             file.seek(first * prod(shape[1:]) * dtype.itemsize)
             for a in range(0, len(rows), step):
-                file.write(np.ascontiguousarray(values[a: a + step], dtype).reshape(-1).view(np.uint8).data)
+                file.write(
+                    np.ascontiguousarray(values[a : a + step], dtype)
+                    .reshape(-1)
+                    .view(np.uint8)
+                    .data
+                )
 
     def read(self, name: str, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """A copy of some rows, [n] int64; in ``out``, [n, ...], contiguous, if it is given."""
         (shape, dtype), step = self._about(name), self._step(name)
         out = empty((len(rows), *shape[1:]), dtype) if out is None else out
         for a in range(0, len(rows), step):
-            self._copy(name, rows[a: a + step], out[a: a + step])
+            self._copy(name, rows[a : a + step], out[a : a + step])
         return out
 
     def _copy(self, name: str, rows: np.ndarray, out: np.ndarray) -> None:
@@ -143,8 +157,10 @@ class Spill(ArrayFiles):
         try:
             made = temporary_folder(folder)
         except OSError as e:
-            raise FormatError(f"{folder or gettempdir()}: values of layers cannot be written: {e.strerror or e}; make the folder "
-                              "writable, or set TMPDIR to another one") from None
+            raise FormatError(
+                f"{folder or gettempdir()}: values of layers cannot be written: {e.strerror or e}; make the folder "
+                "writable, or set TMPDIR to another one"
+            ) from None
         super().__init__(made, remedy="set TMPDIR to a folder on a larger disk")
 
     def __enter__(self) -> Spill:

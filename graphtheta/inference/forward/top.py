@@ -3,6 +3,7 @@
 Each worker scores its own nodes for the same block of queries, see ``triples/ranking.py``, and keeps the
 k best of each query. The worker that owns the node of a query merges those of all workers.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -67,12 +68,18 @@ class Top(NamedTuple):
     def ids(self, info: GraphInfo) -> np.ndarray:
         """Original ids of the nodes, [n, k]; -1, or an empty text, where there are no more."""
         found = info.ids(np.maximum(self.nodes, 0))
-        return np.where(self.nodes < 0, found.dtype.type("" if found.dtype.kind == "U" else -1), found)
+        return np.where(
+            self.nodes < 0, found.dtype.type("" if found.dtype.kind == "U" else -1), found
+        )
 
     def rows(self, kind: LinkKind, info: GraphInfo) -> Rows:
         """A row for each answer, with the ids of its link or triple."""
         query, place = np.nonzero(self.nodes >= 0)
-        return Rows("score", kind.ids_of(info, self.queries[query], self.nodes[query, place]), self.scores[query, place])
+        return Rows(
+            "score",
+            kind.ids_of(info, self.queries[query], self.nodes[query, place]),
+            self.scores[query, place],
+        )
 
 
 def top(setup: Any, asked: Asked, whole: bool = True) -> Top | None:
@@ -95,7 +102,9 @@ def top(setup: Any, asked: Asked, whole: bool = True) -> Top | None:
     _check(setup, asked)
     comm, n, side, given = p.halo_comm, p.n_nodes, SIDES[asked.side], None
     if asked.nodes is None:
-        queries = np.concatenate([kind.held_queries(held, side) for held in evaluator.links.values()])
+        queries = np.concatenate(
+            [kind.held_queries(held, side) for held in evaluator.links.values()]
+        )
     else:
         nodes = numbers_of(p, setup.info, asked.nodes, asked.where, "nodes")
         given = kind.queries(nodes, asked.relation, side, asked.where)
@@ -108,7 +117,9 @@ def top(setup: Any, asked: Asked, whole: bool = True) -> Top | None:
     ranked = Ranked.sent(p, own, number, node, np.zeros(len(node), bool))
     chosen = None
     if asked.candidates is not None:
-        chosen = np.isin(p.masters, numbers_of(p, setup.info, asked.candidates, asked.where, "candidates"))
+        chosen = np.isin(
+            p.masters, numbers_of(p, setup.info, asked.candidates, asked.where, "candidates")
+        )
     outside = _outside(kind, p, side, chosen)
     found = in_order(comm, [own, *_best(evaluator, setup.model, ranked, asked.k, outside)], whole)
     if found is None:
@@ -117,7 +128,9 @@ def top(setup: Any, asked: Asked, whole: bool = True) -> Top | None:
     return Top(*(x[at] for x in found))
 
 
-def numbers_of(partition: Partition, info: GraphInfo, ids: Any, where: Callable[[str, int], str], field: str) -> np.ndarray:
+def numbers_of(
+    partition: Partition, info: GraphInfo, ids: Any, where: Callable[[str, int], str], field: str
+) -> np.ndarray:
     """Numbers of nodes, [n] int64.
 
     Args:
@@ -143,23 +156,31 @@ def numbers_of(partition: Partition, info: GraphInfo, ids: Any, where: Callable[
     numbers = np.asarray(partition.halo_comm.all_max(found))[at]
     if np.any(numbers < 0):
         i = int(np.argmax(numbers < 0))
-        raise ConfigError(f"{where(field, i)}: the graph has no node {wanted[at[i]].item()!r}; give original ids, as predict returns them")
+        raise ConfigError(
+            f"{where(field, i)}: the graph has no node {wanted[at[i]].item()!r}; give original ids, as predict returns them"
+        )
     return numbers
 
 
 def _check(setup: Any, asked: Asked) -> None:
     if not isinstance(setup.kind, LinkKind) or not isinstance(setup.evaluator, LinkEvaluator):
-        raise ConfigError(f"top finds the best ends of links and triples, but the model has task={setup.kind.name}; call predict for its "
-                          "outputs")
+        raise ConfigError(
+            f"top finds the best ends of links and triples, but the model has task={setup.kind.name}; call predict for its "
+            "outputs"
+        )
     if asked.side not in SIDES:
         raise ConfigError(f"side={asked.side!r}: choose from {', '.join(SIDES)}")
     if asked.nodes is None and not any(held.n_links for held in setup.evaluator.links.values()):
-        raise ConfigError("top asks for the ends of held-out links without nodes, but no links are held out; give nodes (--of FILE)")
+        raise ConfigError(
+            "top asks for the ends of held-out links without nodes, but no links are held out; give nodes (--of FILE)"
+        )
     if not isinstance(asked.k, int | np.integer) or asked.k < 1:
         raise ConfigError(f"k={asked.k!r}: expected a whole number, at least 1")
 
 
-def _check_types(kind: LinkKind, nodes: np.ndarray, side: int, where: Callable[[str, int], str]) -> None:
+def _check_types(
+    kind: LinkKind, nodes: np.ndarray, side: int, where: Callable[[str, int], str]
+) -> None:
     """Check that links lead from nodes, or to them.
 
     Raises:
@@ -168,8 +189,10 @@ def _check_types(kind: LinkKind, nodes: np.ndarray, side: int, where: Callable[[
     without = ~np.any(kind.leads(side)[kind.types_of(nodes)], axis=1)
     if without.any():
         other = "head" if side == TAIL else "tail"
-        raise ConfigError(f"{where('nodes', int(np.argmax(without)))}: no links lead {'from' if side == TAIL else 'to'} nodes of its type; "
-                          f"give side={other}, or candidates")
+        raise ConfigError(
+            f"{where('nodes', int(np.argmax(without)))}: no links lead {'from' if side == TAIL else 'to'} nodes of its type; "
+            f"give side={other}, or candidates"
+        )
 
 
 def _view(evaluator: LinkEvaluator) -> GraphView:
@@ -178,11 +201,15 @@ def _view(evaluator: LinkEvaluator) -> GraphView:
         return evaluator.every()
     times = np.concatenate(list(evaluator.times.values()))
     if not len(times):
-        raise ConfigError("top sees what the latest held-out link does, but no links are held out; give masks edge_val or edge_test")
+        raise ConfigError(
+            "top sees what the latest held-out link does, but no links are held out; give masks edge_val or edge_test"
+        )
     return evaluator.every(times.max())
 
 
-def _outside(kind: LinkKind, partition: Partition, side: int, chosen: np.ndarray | None) -> Callable[[np.ndarray], np.ndarray]:
+def _outside(
+    kind: LinkKind, partition: Partition, side: int, chosen: np.ndarray | None
+) -> Callable[[np.ndarray], np.ndarray]:
     """The function from queries to the masters that cannot be their answers, [q or 1, n_masters] bool.
 
     Args:
@@ -195,8 +222,13 @@ def _outside(kind: LinkKind, partition: Partition, side: int, chosen: np.ndarray
     return lambda queries: ~allowed[kind.types_of(anchor_of(queries, partition.n_nodes))][:, types]
 
 
-def _best(evaluator: LinkEvaluator, model: Any, ranked: Ranked, k: int,
-          outside: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def _best(
+    evaluator: LinkEvaluator,
+    model: Any,
+    ranked: Ranked,
+    k: int,
+    outside: Callable[[np.ndarray], np.ndarray],
+) -> tuple[np.ndarray, np.ndarray]:
     """The best nodes of this worker's queries among the masters of all workers, and their scores, [q, k] each; see ``Top``.
 
     Raises:
@@ -218,13 +250,22 @@ def _best(evaluator: LinkEvaluator, model: Any, ranked: Ranked, k: int,
         scores[missing] = -np.inf
         columns = highest(scores, partition.masters, k)
         cut = np.clip(bounds - block.begin, 0, len(scores))
-        nodes, best = (_received(comm, x, cut) for x in (partition.masters[columns], np.take_along_axis(scores, columns, axis=1)))
+        nodes, best = (
+            _received(comm, x, cut)
+            for x in (partition.masters[columns], np.take_along_axis(scores, columns, axis=1))
+        )
         found.append(merged(nodes, best, k))
 
     score_blocks(evaluator, _view(evaluator), model, ranked, take)
     if comm.all_max(np.array(broken)):
-        raise DataError("scores are not numbers (NaN), so none is highest; check the features, and the weights of the model")
-    nodes, scores = (np.concatenate(x) for x in zip(*found, strict=True)) if found else (np.zeros((0, k), np.int64), np.zeros((0, k)))
+        raise DataError(
+            "scores are not numbers (NaN), so none is highest; check the features, and the weights of the model"
+        )
+    nodes, scores = (
+        (np.concatenate(x) for x in zip(*found, strict=True))
+        if found
+        else (np.zeros((0, k), np.int64), np.zeros((0, k)))
+    )
     return nodes, scores
 
 

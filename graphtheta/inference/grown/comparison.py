@@ -1,4 +1,5 @@
 """How a graph is compared with an earlier one: by fingerprints of its nodes, or by their degrees alone."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -38,16 +39,23 @@ def fingerprints(model: ModelOnGraph, values: bool = True) -> dict[str, np.ndarr
     Collective: all ranks.
     """
     if type(model.setup.evaluator) is not NodeEvaluator:
-        raise ConfigError("layers are kept of a task with outputs of nodes, evaluated without times; for another task, run it on the whole "
-                          "graph")
+        raise ConfigError(
+            "layers are kept of a task with outputs of nodes, evaluated without times; for another task, run it on the whole "
+            "graph"
+        )
     p, layers = model.partition, model.probe.layers
     found = {name: p.node.read(name) for name in DEGREES.values()}
     if not values:
         return found
     read = model.columns_read
-    of_nodes, of_edges = ([name.partition(".")[2] for name in read if name.startswith(f"{kind}.")] for kind in ("node", "edge"))
+    of_nodes, of_edges = (
+        [name.partition(".")[2] for name in read if name.startswith(f"{kind}.")]
+        for kind in ("node", "edge")
+    )
     found[OWN], ids = column_hashes(p.node, of_nodes), identity(model)
-    return found | {EDGES[reverse]: edge_hashes(p, of_edges, ids, reverse) for reverse in directions_of(layers)}
+    return found | {
+        EDGES[reverse]: edge_hashes(p, of_edges, ids, reverse) for reverse in directions_of(layers)
+    }
 
 
 def directions_of(layers: list[Hop]) -> list[bool]:
@@ -59,7 +67,9 @@ def weights_hash(model: ModelOnGraph) -> str:
     """A hash of weights, running statistics and options of a model, and of its precision."""
     texts = {name: checksum(x) for name, x in sorted(model.model.state().items())}
     job = model.job
-    options = {key: job.as_text(key) for key in (*ModelKeys.model_fields, "dtype")} | job.extra_options
+    options = {
+        key: job.as_text(key) for key in (*ModelKeys.model_fields, "dtype")
+    } | job.extra_options
     steps = [(step.layer, step.direction) for step in model.probe.supersteps]
     return blake2b(to_json([texts, options, steps]).encode(), digest_size=16).hexdigest()
 
@@ -77,10 +87,14 @@ def check_comparison(model: ModelOnGraph, compare: str) -> None:
         ConfigError: There is no such comparison, or it would miss changes.
     """
     if compare not in COMPARISONS:
-        raise ConfigError(f"compare={compare!r} is unknown{did_you_mean(compare, COMPARISONS)}; choose from {', '.join(COMPARISONS)}")
+        raise ConfigError(
+            f"compare={compare!r} is unknown{did_you_mean(compare, COMPARISONS)}; choose from {', '.join(COMPARISONS)}"
+        )
     if compare == "degrees" and model.job.structural_features:
-        raise ConfigError("compare=degrees would miss changes of structural features, which depend on the whole graph; choose "
-                          "compare=values")
+        raise ConfigError(
+            "compare=degrees would miss changes of structural features, which depend on the whole graph; choose "
+            "compare=values"
+        )
 
 
 def degrees_read_by(model: ModelOnGraph) -> set[str]:
@@ -88,7 +102,9 @@ def degrees_read_by(model: ModelOnGraph) -> set[str]:
     return {name.partition(".")[2] for name in model.columns_read} & set(DEGREES.values())
 
 
-def changes_since(kept: Kept, now: dict[str, np.ndarray], degrees_read: set[str], directions: list[bool]) -> Changes:
+def changes_since(
+    kept: Kept, now: dict[str, np.ndarray], degrees_read: set[str], directions: list[bool]
+) -> Changes:
     """What differs from the earlier graph.
 
     Args:
@@ -97,12 +113,15 @@ def changes_since(kept: Kept, now: dict[str, np.ndarray], degrees_read: set[str]
         degrees_read: Names of the degrees that are values of the node.
         directions: Whether layers read in-edges (False), and out-edges (True).
     """
+
     @cache
     def differs(name: str) -> np.ndarray:
         return kept.differs(name, now[name])
 
     if OWN in now:
-        return Changes(differs(OWN), {reverse: differs(name) for reverse, name in EDGES.items() if name in now})
+        return Changes(
+            differs(OWN), {reverse: differs(name) for reverse, name in EDGES.items() if name in now}
+        )
     values = ~kept.known
     for name in degrees_read:
         values = values | differs(name)
@@ -133,7 +152,11 @@ def identity(model: ModelOnGraph) -> Callable[[np.ndarray], np.ndarray]:
         return info.ids
     comm, kind = p.halo_comm, p.node.read(TYPE).astype(np.int64)
     types = int(comm.all_max(np.array(kind.max(initial=0)))) + 1
-    first, last, count = np.full(types, p.n_nodes), np.full(types, -1), np.bincount(kind, minlength=types)
+    first, last, count = (
+        np.full(types, p.n_nodes),
+        np.full(types, -1),
+        np.bincount(kind, minlength=types),
+    )
     np.minimum.at(first, kind, p.masters)
     np.maximum.at(last, kind, p.masters)
     first, last, count = comm.all_min(first), comm.all_max(last), comm.all_sum(count)

@@ -8,6 +8,7 @@ edges of a node is the sum of theirs.
 Source: Dietzfelbinger, Universal hashing and k-wise independent random variables via integer
 arithmetic without primes, STACS 1996.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -56,7 +57,9 @@ def array_hash(hashes: np.ndarray, places: np.ndarray, n: int) -> str:
     return f"{int(hash_placed(hashes, places, n)):016x}"
 
 
-def take_rows_checked(x: np.ndarray, rows: np.ndarray, hashes: np.ndarray, out: np.ndarray) -> int | None:
+def take_rows_checked(
+    x: np.ndarray, rows: np.ndarray, hashes: np.ndarray, out: np.ndarray
+) -> int | None:
     """Copy rows of an array on all threads, and compare them with their hashes on the way.
 
     Args:
@@ -93,11 +96,16 @@ def column_hashes(store: ColumnStore, names: Iterable[str]) -> np.ndarray:
         block = np.zeros(len(rows), np.uint64)
         for name in names:
             block += row_hashes(store.read(name, rows), name)
-        out[a: a + BLOCK] = _mixed(block)
+        out[a : a + BLOCK] = _mixed(block)
     return out
 
 
-def edge_hashes(partition: Partition, names: Iterable[str], ids: Callable[[np.ndarray], np.ndarray], reverse: bool) -> np.ndarray:
+def edge_hashes(
+    partition: Partition,
+    names: Iterable[str],
+    ids: Callable[[np.ndarray], np.ndarray],
+    reverse: bool,
+) -> np.ndarray:
     """A hash of the in-edges of each master, or with ``reverse`` of its out-edges, [n_masters] uint64; 0 without any.
 
     Args:
@@ -111,12 +119,26 @@ def edge_hashes(partition: Partition, names: Iterable[str], ids: Callable[[np.nd
     relation, of_node = partition.relations[EDGE], row_hashes(ids(partition.gid))
     names = list(names)
     columns = column_hashes(partition.edge, names) if names else np.zeros(0, np.uint64)
-    found = {MASTER: np.zeros(partition.n_masters, np.uint64), MIRROR: np.zeros(partition.n_mirrors, np.uint64)}
+    found = {
+        MASTER: np.zeros(partition.n_masters, np.uint64),
+        MIRROR: np.zeros(partition.n_mirrors, np.uint64),
+    }
     for block in relation.blocks:
         sender, receiver = block.kinds(reverse)
-        ptr, others, edges = ((block.out_indptr, block.out_dst, block.out_edge) if reverse else
-                              (block.in_indptr, block.in_src, IN_ORDER))
-        hash_edges(ptr, others, edges, block.start, of_node[sender * partition.n_masters:], columns, found[receiver])
+        ptr, others, edges = (
+            (block.out_indptr, block.out_dst, block.out_edge)
+            if reverse
+            else (block.in_indptr, block.in_src, IN_ORDER)
+        )
+        hash_edges(
+            ptr,
+            others,
+            edges,
+            block.start,
+            of_node[sender * partition.n_masters :],
+            columns,
+            found[receiver],
+        )
     plan, mirrors = relation.served(reverse)[1]
     lookup = halo_map(partition, mirrors)
     halo = found[MIRROR] if lookup is None else found[MIRROR][mirrors]

@@ -1,4 +1,5 @@
 """The rows that inference on a grown graph computes: those whose values may differ, as far as they are needed."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -52,8 +53,13 @@ def changed_rows(partition: Partition, layers: Sequence[Hop], changes: Changes) 
     return found[::-1]
 
 
-def needed_rows(partition: Partition, layers: Sequence[Hop], changed: Sequence[np.ndarray], wanted: np.ndarray,
-                carrying: set[int]) -> list[np.ndarray]:
+def needed_rows(
+    partition: Partition,
+    layers: Sequence[Hop],
+    changed: Sequence[np.ndarray],
+    wanted: np.ndarray,
+    carrying: set[int],
+) -> list[np.ndarray]:
     """The masters to compute at each hop, so that the final values of some masters are found, [n_masters] bool each, the last hop first.
 
     Args:

@@ -5,6 +5,7 @@ model reads at it, and of its edges. On the grown graph, nodes without values or
 fingerprints are changed, and from hop to hop the nodes that receive from changed ones. Values of
 all others are read. The result is that of a pass over the whole graph, up to the rounding of sums.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -70,9 +71,11 @@ class Work(NamedTuple):
     computing: float
 
     def __str__(self) -> str:
-        return (f"{self.appended:,} appended and {self.changed - self.appended:,} changed nodes: computed {self.rows:,} of "
-                f"{self.all_rows:,} rows and {self.edges:,} of {self.all_edges:,} edges of all layers, in {self.computing:.2f} s after "
-                f"{self.comparing:.2f} s of comparing")
+        return (
+            f"{self.appended:,} appended and {self.changed - self.appended:,} changed nodes: computed {self.rows:,} of "
+            f"{self.all_rows:,} rows and {self.edges:,} of {self.all_edges:,} edges of all layers, in {self.computing:.2f} s after "
+            f"{self.comparing:.2f} s of comparing"
+        )
 
 
 class _Found:
@@ -149,13 +152,23 @@ class Grown:
             now = fingerprints(model, values=compare == "values")
             kept, error = None, None
             try:
-                kept = Kept(Path(folder), ids_of(model), ranks_of(model), weights_hash(model), program_hash(model))
+                kept = Kept(
+                    Path(folder),
+                    ids_of(model),
+                    ranks_of(model),
+                    weights_hash(model),
+                    program_hash(model),
+                )
                 changes = changes_since(kept, now, degrees_read_by(model), directions_of(layers))
             except GraphThetaError as e:
                 error = e
             model.comm.agree(error)
             assert kept is not None
-            self._kept, self._given, self._changed = kept, changes.values, changed_rows(p, layers, changes)
+            self._kept, self._given, self._changed = (
+                kept,
+                changes.values,
+                changed_rows(p, layers, changes),
+            )
         new = ~kept.known
         any_change = changes.values | np.logical_or.reduce(list(changes.edges.values()))
         total = model.comm.all_sum(np.array([new.sum(), any_change.sum()]))
@@ -163,7 +176,9 @@ class Grown:
         self._new, self._seconds = new, perf_counter() - began
         self.appended = np.asarray(model.setup.info.ids(p.masters[new]))
 
-    def predict(self, nodes: Any = None, *, appended: bool = False) -> tuple[np.ndarray, np.ndarray] | None:
+    def predict(
+        self, nodes: Any = None, *, appended: bool = False
+    ) -> tuple[np.ndarray, np.ndarray] | None:
         """Original ids and outputs, on rank 0; None elsewhere.
 
         Args:
@@ -177,7 +192,9 @@ class Grown:
         found = self.predictions(self._wanted(nodes, appended, predicted=True))
         return self._in_order(found, nodes)
 
-    def embed(self, nodes: Any = None, layer: Any = -1, *, appended: bool = False) -> tuple[np.ndarray, np.ndarray] | None:
+    def embed(
+        self, nodes: Any = None, layer: Any = -1, *, appended: bool = False
+    ) -> tuple[np.ndarray, np.ndarray] | None:
         """What a layer inside the model returns; arguments and result as of ``predict``, and ``layer`` as of ``Trainer.embed``."""
         nodes = self._asked(nodes)
         return self._in_order(self.embeddings(self._wanted(nodes, appended), layer), nodes)
@@ -193,7 +210,9 @@ class Grown:
         setup = self._on.setup
         return named_rows(rows, out, setup.evaluator, setup.kind, setup.info, whole)
 
-    def embeddings(self, wanted: np.ndarray | None = None, layer: Any = -1, *, whole: bool = True) -> Rows | None:
+    def embeddings(
+        self, wanted: np.ndarray | None = None, layer: Any = -1, *, whole: bool = True
+    ) -> Rows | None:
         """Embeddings; arguments as of ``predictions``, and ``layer`` as of ``Trainer.embed``."""
         on = self._on
         rows, out = self._computed(wanted, superstep_of(on.model, on.probe, layer))
@@ -214,7 +233,9 @@ class Grown:
         """
         on, p = self._on, self._on.partition
         if Path(folder).resolve() == self._folder:
-            raise ConfigError(f"{folder}: later calls read the earlier values from this folder; choose another one")
+            raise ConfigError(
+                f"{folder}: later calls read the earlier values from this folder; choose another one"
+            )
         every = np.arange(p.n_masters)
         with on.setup.scope(), _writing(on, folder) as files:
             passes, found, needed = self._passes(np.ones(p.n_masters, bool), keeps=True)
@@ -226,18 +247,34 @@ class Grown:
                     files.write(name, every, values)
             files.add(OUTPUTS, out, ranks_of(on))
 
-    def _passes(self, wanted: np.ndarray, keeps: bool = False) -> tuple[LayerWise, _Found, list[np.ndarray]]:
+    def _passes(
+        self, wanted: np.ndarray, keeps: bool = False
+    ) -> tuple[LayerWise, _Found, list[np.ndarray]]:
         """Passes over the rows that some masters need, the values that they find, and these rows by hop."""
         on, found, needed = self._on, _Found(self._kept), list[np.ndarray]()
         # values that a layer reads are changed where they were computed one hop before
         sent = Sent(keeps, lambda hop: needed[hop + 1] if hop + 1 < len(needed) else self._given)
-        passes = LayerWise(on.model, on.partition, on.probe, found, lambda hops: self._blocks(needed, hops), sent, on.made)
-        carrying = {hop.from_end for hop, made in zip(on.probe.layers, passes.made, strict=True) if made.edges}
+        passes = LayerWise(
+            on.model,
+            on.partition,
+            on.probe,
+            found,
+            lambda hops: self._blocks(needed, hops),
+            sent,
+            on.made,
+        )
+        carrying = {
+            hop.from_end
+            for hop, made in zip(on.probe.layers, passes.made, strict=True)
+            if made.edges
+        }
         needed += needed_rows(on.partition, on.probe.layers, self._changed, wanted, carrying)
         return passes, found, needed
 
     @np.errstate(**QUIET)
-    def _computed(self, wanted: np.ndarray | None, superstep: int | None) -> tuple[np.ndarray, np.ndarray]:
+    def _computed(
+        self, wanted: np.ndarray | None, superstep: int | None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of the wanted masters, and their outputs, or the values of a superstep."""
         on, began = self._on, perf_counter()
         p, layers = on.partition, on.probe.layers
@@ -250,18 +287,34 @@ class Grown:
         with on.setup.scope():
             passes, found, needed = self._passes(wanted)
             if self._share(needed) > MOST:
-                out = np.asarray(embedded(on.model, p, on.probe, superstep) if superstep is not None else
-                                 on.setup.evaluator.run(on.model, whole_view(p, layers)).value)[rows]
-                self.work = Work(*self._counts, *whole_work(p, layers) * 2, self._seconds, perf_counter() - began)
+                out = np.asarray(
+                    embedded(on.model, p, on.probe, superstep)
+                    if superstep is not None
+                    else on.setup.evaluator.run(on.model, whole_view(p, layers)).value
+                )[rows]
+                self.work = Work(
+                    *self._counts, *whole_work(p, layers) * 2, self._seconds, perf_counter() - began
+                )
                 return p.masters[rows], out
             if superstep is None:
                 out = self._outputs(passes, needed[0] if needed else wanted, rows)
             else:
-                number = [i for i, step in enumerate(on.probe.supersteps) if step.made_by is not None and step.made_by.sum is not None]
+                number = [
+                    i
+                    for i, step in enumerate(on.probe.supersteps)
+                    if step.made_by is not None and step.made_by.sum is not None
+                ]
                 passes.run(layers[number.index(superstep)].from_end)
                 out = found.read(value_name(number.index(superstep)), rows)
         n_rows, n_edges = on.comm.all_sum(np.array([passes.rows, passes.edges])).tolist()
-        self.work = Work(*self._counts, n_rows, n_edges, *whole_work(p, layers), self._seconds, perf_counter() - began)
+        self.work = Work(
+            *self._counts,
+            n_rows,
+            n_edges,
+            *whole_work(p, layers),
+            self._seconds,
+            perf_counter() - began,
+        )
         return p.masters[rows], out
 
     def _share(self, needed: list[np.ndarray]) -> float:
@@ -269,7 +322,11 @@ class Grown:
         p, layers = self._on.partition, self._on.probe.layers
         degrees = {reverse: p.node.read(name) for reverse, name in DEGREES.items()}
         each = {(hop.from_end, hop.direction) for hop in layers}
-        read = sum(float(degrees[reverse][needed[hop]].sum()) for hop, direction in each for reverse in READ[direction])
+        read = sum(
+            float(degrees[reverse][needed[hop]].sum())
+            for hop, direction in each
+            for reverse in READ[direction]
+        )
         total = whole_work(p, layers)[1]
         share = float(self._on.comm.all_sum(np.array(read))) / total if total else 0.0
         return share if self._on.setup.limit is None else 0.0
@@ -294,7 +351,11 @@ class Grown:
         n = self._on.partition.n_masters
         rows = needed[hops[0].from_end if hops else 0] if needed else np.ones(n, bool)
         limit = self._on.setup.limit
-        return [np.flatnonzero(rows)] if limit is None else [block[rows[block]] for block in limit.divided(hops)]
+        return (
+            [np.flatnonzero(rows)]
+            if limit is None
+            else [block[rows[block]] for block in limit.divided(hops)]
+        )
 
     def _ids(self, predicted: bool) -> tuple[np.ndarray, np.ndarray]:
         """Numbers and ids of the nodes that have predictions, or of all."""
@@ -346,9 +407,15 @@ def keep_layers(model: ModelOnGraph, folder: str | Path) -> None:
     refuse("keep_layers", model.setup.job, "keep_layers")
     p, limit = model.partition, model.setup.limit
     with model.setup.scope(), _writing(model, folder) as files:
-        blocks: Callable[[list[Hop]], Blocks] = (lambda _: [np.arange(p.n_masters)]) if limit is None else limit.divided
+        blocks: Callable[[list[Hop]], Blocks] = (
+            (lambda _: [np.arange(p.n_masters)]) if limit is None else limit.divided
+        )
         passes = LayerWise(model.model, p, model.probe, files, blocks, Sent(keeps=True))
-        files.add(OUTPUTS, np.asarray(passes.outputs(whole_view(p, model.probe.layers)).value), ranks_of(model))
+        files.add(
+            OUTPUTS,
+            np.asarray(passes.outputs(whole_view(p, model.probe.layers)).value),
+            ranks_of(model),
+        )
         _drop_edge_values(passes, files)
 
 
@@ -357,7 +424,9 @@ def _writing(model: ModelOnGraph, folder: str | Path) -> Iterator[LayerFiles]:
     """The files of this worker, with ids and fingerprints; see ``writing``."""
     p, ranks = model.partition, ranks_of(model)
     found = {"ids": ids_of(model), ROW: np.arange(p.n_masters), **fingerprints(model)}
-    with writing(Path(folder), weights_hash(model), program_hash(model), p.n_nodes, model.comm) as files:
+    with writing(
+        Path(folder), weights_hash(model), program_hash(model), p.n_nodes, model.comm
+    ) as files:
         for name, values in found.items():
             files.add(name, values, ranks)
         yield files
@@ -373,4 +442,6 @@ def _drop_edge_values(passes: LayerWise, files: LayerFiles) -> None:
 def whole_work(partition: Partition, layers: list[Hop]) -> tuple[int, int]:
     """Rows and edges of the layers of a pass over the whole graph, of all workers; layers side by side count once."""
     each = {(hop.from_end, hop.direction) for hop in layers}
-    return depth(layers) * partition.n_nodes, sum(len(READ[direction]) for _, direction in each) * partition.n_edges
+    return depth(layers) * partition.n_nodes, sum(
+        len(READ[direction]) for _, direction in each
+    ) * partition.n_edges

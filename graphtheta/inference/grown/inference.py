@@ -1,4 +1,5 @@
 """``gt.Inference``: a trained model on another graph than it was trained on."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -90,14 +91,32 @@ class Inference(ModelOnGraph):
     Collective: all ranks of comm, here and in every method.
     """
 
-    def __init__(self, job: Job, trained: Trained, graph: Callable[[], Graph], comm: Comm, make: Make, arrays: Arrays):
+    def __init__(
+        self,
+        job: Job,
+        trained: Trained,
+        graph: Callable[[], Graph],
+        comm: Comm,
+        make: Make,
+        arrays: Arrays,
+    ):
         given, kind, looped, model = _prepared(job, trained, graph, comm, make)
-        pair = pair_for(job.partitioner, job.masters, looped.graph, Work(job.layers, job.hidden, 1, job.seed), comm)
-        partition = build_partition(looped.graph, comm, pair.partitioner, pair.masters, job.seed, np.dtype(job.dtype))
+        pair = pair_for(
+            job.partitioner,
+            job.masters,
+            looped.graph,
+            Work(job.layers, job.hidden, 1, job.seed),
+            comm,
+        )
+        partition = build_partition(
+            looped.graph, comm, pair.partitioner, pair.masters, job.seed, np.dtype(job.dtype)
+        )
         partition, _, tables = with_embedding(job, looped.graph, partition)
         error: GraphThetaError | None = None
         try:
-            rows = {t.name: trained.graph.learned[t.name].rows(looped.graph, t.masters) for t in tables}
+            rows = {
+                t.name: trained.graph.learned[t.name].rows(looped.graph, t.masters) for t in tables
+            }
             rest = load_values(tables, trained.graph.n_nodes, arrays, rows)
             if rest:
                 model.load_state(rest)
@@ -117,13 +136,21 @@ class Inference(ModelOnGraph):
             evaluator.threshold = trained.threshold(evaluator.positive) or evaluator.threshold
         limit = limited(job, partition, found)
         evaluator.by_blocks = None if limit is None else limit.outputs
-        super().__init__(_Setup(job, comm, model, looped.info, partition, found, kind, evaluator, limit), _unlabelled(given, kind))
-        self._trained, self._arrays = trained, {name: x for name, x in arrays.items() if name not in rest}
+        super().__init__(
+            _Setup(job, comm, model, looped.info, partition, found, kind, evaluator, limit),
+            _unlabelled(given, kind),
+        )
+        self._trained, self._arrays = (
+            trained,
+            {name: x for name, x in arrays.items() if name not in rest},
+        )
 
     @checked
     def on(self, graph: Graph) -> Inference:
         """The same model on another graph."""
-        return Inference(self.job, self._trained, lambda: graph, self.comm, lambda *_: self.model, self._arrays)
+        return Inference(
+            self.job, self._trained, lambda: graph, self.comm, lambda *_: self.model, self._arrays
+        )
 
     def keep_layers(self, folder: str | Path) -> None:
         """Compute the values of all layers and keep them in a folder, for inference on this graph when it has grown; see ``since``."""
@@ -138,7 +165,9 @@ class Inference(ModelOnGraph):
         return Grown(self, folder, compare)
 
 
-def _prepared(job: Job, trained: Trained, load: Callable[[], Graph], comm: Comm, make: Make) -> tuple[Graph, TaskKind, Looped, Model]:
+def _prepared(
+    job: Job, trained: Trained, load: Callable[[], Graph], comm: Comm, make: Make
+) -> tuple[Graph, TaskKind, Looped, Model]:
     """The graph as it was given and with the self loops of the job, the kind of task, and the model.
 
     Collective: all ranks of comm.
@@ -166,7 +195,9 @@ def _prepared(job: Job, trained: Trained, load: Callable[[], Graph], comm: Comm,
         return conformed(given, trained.graph, [*trained.read, *times])
 
     def made() -> tuple[TaskKind, Looped, Model]:
-        whole = with_structural_features(job, in_form, comm, applied(), trained.graph.meta.get(SCALE, ()))
+        whole = with_structural_features(
+            job, in_form, comm, applied(), trained.graph.meta.get(SCALE, ())
+        )
         kind = applied()
         taken = kind.take(whole)
         model = make(taken, kind)

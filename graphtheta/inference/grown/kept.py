@@ -8,6 +8,7 @@ Ids, fingerprints and outputs are in the order of the numbers of the nodes, so t
 graph begin with them. Values of layers are in the order in which the worker has its nodes: those
 with many edges, which many read, may lie together.
 """
+
 from __future__ import annotations
 
 import json
@@ -85,7 +86,9 @@ class LayerFiles(ArrayFiles):
 
     def __init__(self, folder: Path, listed: Mapping[str, Array] | None = None):
         listed = listed or {}
-        super().__init__(folder, {name: (tuple(x.shape), np.dtype(x.dtype)) for name, x in listed.items()})
+        super().__init__(
+            folder, {name: (tuple(x.shape), np.dtype(x.dtype)) for name, x in listed.items()}
+        )
         self._hashes = {name: x.hash for name, x in listed.items()}
         # ranks that were looked up last, and their rows: layers often have the same senders
         self._found = np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -115,7 +118,9 @@ class LayerFiles(ArrayFiles):
         """
         wrong = take_rows_checked(self._mapped(name), rows, self._mapped(name + CHECK), out)
         if wrong is not None:
-            raise FormatError(f"{self._folder / name}: row {wrong} is damaged: it does not match its checksum; {AGAIN}")
+            raise FormatError(
+                f"{self._folder / name}: row {wrong} is damaged: it does not match its checksum; {AGAIN}"
+            )
 
     def remove(self, name: str) -> None:
         """Remove an array."""
@@ -145,12 +150,16 @@ class LayerFiles(ArrayFiles):
     @property
     def listed(self) -> dict[str, Array]:
         """Its arrays."""
-        return {name: Array(shape=list(shape), dtype=dtype.str, hash=self._hashes.get(name, ""))
-                for name, (shape, dtype) in self._arrays.items()}
+        return {
+            name: Array(shape=list(shape), dtype=dtype.str, hash=self._hashes.get(name, ""))
+            for name, (shape, dtype) in self._arrays.items()
+        }
 
 
 @contextmanager
-def writing(folder: Path, weights: str, program: str, n_nodes: int, comm: Comm) -> Iterator[LayerFiles]:
+def writing(
+    folder: Path, weights: str, program: str, n_nodes: int, comm: Comm
+) -> Iterator[LayerFiles]:
     """The files of this worker's part of a folder, which replaces an earlier one when the block ends without an error.
 
     Args:
@@ -177,7 +186,15 @@ def writing(folder: Path, weights: str, program: str, n_nodes: int, comm: Comm) 
                 remove_folder(aside / part, IN_PART)
             raise
         parts = comm.all_gather({name: array.model_dump() for name, array in files.listed.items()})
-        mark = Mark.model_validate({"version": VERSION, "weights": weights, "program": program, "n_nodes": n_nodes, "parts": parts})
+        mark = Mark.model_validate(
+            {
+                "version": VERSION,
+                "weights": weights,
+                "program": program,
+                "n_nodes": n_nodes,
+                "parts": parts,
+            }
+        )
         together(comm, folder, WHAT, lambda: _finish(folder, aside, mark), comm.rank == 0)
 
 
@@ -185,19 +202,27 @@ def _check_replaceable(folder: Path) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if not (folder / MARK).is_file():
-        raise FormatError(f"{folder} holds something else than values of layers (there is no {MARK}); choose another folder")
+        raise FormatError(
+            f"{folder} holds something else than values of layers (there is no {MARK}); choose another folder"
+        )
     listed = {MARK: {}, **{f"part-{k:05}": part for k, part in enumerate(_read_mark(folder).parts)}}
     for path in folder.rglob("*"):
         name = path.relative_to(folder)
-        if name.parts[0] not in listed or (len(name.parts) > 1 and name.parts[1] not in listed[name.parts[0]]):
-            raise FormatError(f"{path} belongs to no values of layers; choose another folder, or move this file")
+        if name.parts[0] not in listed or (
+            len(name.parts) > 1 and name.parts[1] not in listed[name.parts[0]]
+        ):
+            raise FormatError(
+                f"{path} belongs to no values of layers; choose another folder, or move this file"
+            )
 
 
 def _finish(folder: Path, aside: Path, mark: Mark) -> None:
     for k in range(len(mark.parts)):
         if not (aside / f"part-{k:05}").is_dir():
-            raise FormatError(f"{aside}: rank 0 does not find the part of worker {k}; choose a folder on a file system that all workers "
-                              "share")
+            raise FormatError(
+                f"{aside}: rank 0 does not find the part of worker {k}; choose a folder on a file system that all workers "
+                "share"
+            )
     with atomic_file(aside / MARK) as file:
         file.write((mark.model_dump_json(indent=1) + "\n").encode())
     if folder.exists():
@@ -223,20 +248,30 @@ class Kept:
         ConfigError: The values are those of another model, or of other code of its layers, or the ids of another kind.
     """
 
-    def __init__(self, folder: Path, ids: np.ndarray, ranks: np.ndarray, weights: str, program: str):
+    def __init__(
+        self, folder: Path, ids: np.ndarray, ranks: np.ndarray, weights: str, program: str
+    ):
         mark = _read_mark(folder)
         if mark.weights != weights:
-            raise ConfigError(f"{folder}: the values of layers were computed with other weights, layers or precision; {AGAIN} for this "
-                              "model")
+            raise ConfigError(
+                f"{folder}: the values of layers were computed with other weights, layers or precision; {AGAIN} for this "
+                "model"
+            )
         if mark.program != program:
-            raise ConfigError(f"{folder}: the code of the network has changed since the values of layers were computed; {AGAIN}")
+            raise ConfigError(
+                f"{folder}: the code of the network has changed since the values of layers were computed; {AGAIN}"
+            )
         self.n_nodes = mark.n_nodes
         for k, part in enumerate(mark.parts):
             _check(folder, k, part)
-        self._files = [LayerFiles(folder / f"part-{k:05}", part) for k, part in enumerate(mark.parts)]
+        self._files = [
+            LayerFiles(folder / f"part-{k:05}", part) for k, part in enumerate(mark.parts)
+        ]
         hashes, self._ranks = row_hashes(ids), ranks
         # the usual case: nodes were appended, and the worker is the same, so that its first ids are those of a part
-        same = next((k for k, files in enumerate(self._files) if files.has("ids", hashes, ranks)), None)
+        same = next(
+            (k for k, files in enumerate(self._files) if files.has("ids", hashes, ranks)), None
+        )
         self._same = None if same is None else self._files[same]
         self.known = ranks < (0 if same is None else mark.parts[same]["ids"].shape[0])
         self._rest = ~self.known
@@ -258,8 +293,10 @@ class Kept:
             if k != same and len(rest):
                 given = files.read("ids", np.arange(files.listed["ids"].shape[0]))
                 if given.dtype.kind != ids.dtype.kind and len(given):
-                    raise ConfigError(f"{folder}: the nodes had {_kind(given)} as ids, and those of this graph are {_kind(ids)}; give "
-                                      "the graph that has grown, with the same ids")
+                    raise ConfigError(
+                        f"{folder}: the nodes had {_kind(given)} as ids, and those of this graph are {_kind(ids)}; give "
+                        "the graph that has grown, with the same ids"
+                    )
                 mine, rows = _matched(ids[rest], given)
                 found = rest[mine]
                 self._part[found], self._rank[found], self.known[found] = k, rows, True
@@ -296,7 +333,9 @@ class Kept:
         assert out is not None
         return out
 
-    def _read(self, files: LayerFiles, name: str, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    def _read(
+        self, files: LayerFiles, name: str, rows: np.ndarray, out: np.ndarray | None = None
+    ) -> np.ndarray:
         """Values of nodes of one part."""
         return files.read(name, files.at(name, self._rank[rows]), out)
 
@@ -306,8 +345,11 @@ def _matched(ids: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, np.ndarray
     n = len(given)
     if not n:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    if ids.dtype.kind == given.dtype.kind == "i" and min(ids.min(initial=0), given.min()) >= 0 and (
-            largest := int(max(ids.max(initial=0), given.max()))) <= DENSE * n:
+    if (
+        ids.dtype.kind == given.dtype.kind == "i"
+        and min(ids.min(initial=0), given.min()) >= 0
+        and (largest := int(max(ids.max(initial=0), given.max()))) <= DENSE * n
+    ):
         row_of = np.full(largest + 1, -1, np.int32)
         row_of[given] = np.arange(n, dtype=np.int32)
         at = row_of[ids]
@@ -329,12 +371,16 @@ def _read_mark(folder: Path) -> Mark:
         mark = Mark.model_validate(json.loads(read_regular(folder / MARK, LARGEST_MARK)))
     except OSError as error:
         why = error.strerror or error
-        raise FormatError(f"{folder} holds no complete values of layers ({MARK} cannot be read: {why}); give the folder of an earlier "
-                          f"inference, or {AGAIN}") from None
+        raise FormatError(
+            f"{folder} holds no complete values of layers ({MARK} cannot be read: {why}); give the folder of an earlier "
+            f"inference, or {AGAIN}"
+        ) from None
     except (ValueError, ValidationError, RecursionError):
         raise FormatError(f"{folder / MARK}: damaged; {AGAIN}") from None
     if mark.version != VERSION:
-        raise FormatError(f"{folder}: the format has version {mark.version}, this program reads {VERSION}; {AGAIN}")
+        raise FormatError(
+            f"{folder}: the format has version {mark.version}, this program reads {VERSION}; {AGAIN}"
+        )
     return mark
 
 
@@ -347,7 +393,15 @@ def _check(folder: Path, k: int, part: Mapping[str, Array]) -> None:
         except (TypeError, ValueError, SyntaxError):
             raise FormatError(f"{folder / MARK}: damaged; {AGAIN}") from None
         size = int(np.prod(shape)) * dtype.itemsize
-        if "/" in name or dtype.hasobject or min(shape, default=0) < 0 or not path.is_file() or path.stat().st_size != size:
+        if (
+            "/" in name
+            or dtype.hasobject
+            or min(shape, default=0) < 0
+            or not path.is_file()
+            or path.stat().st_size != size
+        ):
             raise FormatError(f"{path}: expected a file of {size} bytes; {AGAIN}")
     if "ids" not in part or len({tuple(array.shape[:1]) for array in part.values()}) != 1:
-        raise FormatError(f"{folder / MARK}: damaged: the arrays of part {k} have different numbers of rows; {AGAIN}")
+        raise FormatError(
+            f"{folder / MARK}: damaged: the arrays of part {k} have different numbers of rows; {AGAIN}"
+        )

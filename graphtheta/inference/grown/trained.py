@@ -1,4 +1,5 @@
 """What a trained model carries from the graph that it was trained on to other graphs; stored with its weights."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -67,13 +68,17 @@ class Trained(BaseModel):
             FormatError: It is damaged.
         """
         if not text:
-            raise ConfigError(f"{where} does not say which graph the model was trained on, because an earlier version wrote it; train "
-                              "again, or open the run in Python: gt.Trainer(job=...), then load the weights and call on(graph)")
+            raise ConfigError(
+                f"{where} does not say which graph the model was trained on, because an earlier version wrote it; train "
+                "again, or open the run in Python: gt.Trainer(job=...), then load the weights and call on(graph)"
+            )
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            raise FormatError(f"{where}: damaged, or written by another version: what it says about the graph is not valid "
-                              f"({error.errors()[0]['msg']}); train again") from None
+            raise FormatError(
+                f"{where}: damaged, or written by another version: what it says about the graph is not valid "
+                f"({error.errors()[0]['msg']}); train again"
+            ) from None
 
     def check_nodes(self, graph: Graph) -> None:
         """Check that nodes of a graph whose features are learned are those of the training.

@@ -1,4 +1,5 @@
 """One file with all rows, for outputs that fit into the memory of one worker."""
+
 from __future__ import annotations
 
 import re
@@ -26,8 +27,14 @@ def check_name(path: Path, form: str | None) -> None:
         ConfigError: The ending does not fit.
     """
     if (path.suffix in FILE_ENDINGS) == bool(form):
-        remedy = f"; for parts in this format: --to {path.with_suffix('')} --format {path.suffix[1:]}" if path.suffix[1:] in FORMATS else ""
-        raise ConfigError(f"--to {path}: expected a name that ends in .npz or .csv, or a folder and --format{'' if form else remedy}")
+        remedy = (
+            f"; for parts in this format: --to {path.with_suffix('')} --format {path.suffix[1:]}"
+            if path.suffix[1:] in FORMATS
+            else ""
+        )
+        raise ConfigError(
+            f"--to {path}: expected a name that ends in .npz or .csv, or a folder and --format{'' if form else remedy}"
+        )
 
 
 def write_file(path: Path, rows: Rows) -> None:

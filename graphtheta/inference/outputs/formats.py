@@ -1,4 +1,5 @@
 """Formats of predictions and embeddings: rows with their original ids as CSV, Parquet or NumPy arrays."""
+
 from __future__ import annotations
 
 import csv
@@ -36,7 +37,11 @@ class Rows(NamedTuple):
     @property
     def ids_by_column(self) -> dict[str, np.ndarray]:
         """The ids as columns: "id", or "id_0", "id_1", ... for links and triples."""
-        return {"id": self.ids} if self.ids.ndim == 1 else {f"id_{k}": self.ids[:, k] for k in range(self.ids.shape[1])}
+        return (
+            {"id": self.ids}
+            if self.ids.ndim == 1
+            else {f"id_{k}": self.ids[:, k] for k in range(self.ids.shape[1])}
+        )
 
     @property
     def keys(self) -> dict[str, np.ndarray]:
@@ -53,7 +58,11 @@ class Rows(NamedTuple):
         """The rows, some at a time."""
         for a in range(0, len(self.ids), BLOCK):
             some = slice(a, a + BLOCK)
-            yield self._replace(ids=self.ids[some], values=self.values[some], classes=None if self.classes is None else self.classes[some])
+            yield self._replace(
+                ids=self.ids[some],
+                values=self.values[some],
+                classes=None if self.classes is None else self.classes[some],
+            )
 
 
 Write = Callable[[BinaryIO, Rows], None]
@@ -62,15 +71,26 @@ Write = Callable[[BinaryIO, Rows], None]
 def write_csv(file: BinaryIO, rows: Rows) -> None:
     """Write a line of titles and a line for each row. Text with special characters is in quotes; numbers are read back exactly."""
     flat = rows.flat
-    titles = [*rows.keys, *([rows.name] if flat.ndim == 1 else [f"{rows.name}_{k}" for k in rows.columns or range(flat.shape[1])])]
+    titles = [
+        *rows.keys,
+        *(
+            [rows.name]
+            if flat.ndim == 1
+            else [f"{rows.name}_{k}" for k in rows.columns or range(flat.shape[1])]
+        ),
+    ]
     text = io.TextIOWrapper(file, "utf-8", newline="")
     # before Python 3.13 the module does not quote a text because of a carriage return
     texts = [x for x in (np.array(titles), *rows.keys.values()) if x.dtype.kind == "U"]
     quoted = any((np.char.find(x, "\r") >= 0).any() for x in texts)
-    lines = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC if quoted else csv.QUOTE_MINIMAL, lineterminator="\n")
+    lines = csv.writer(
+        text, quoting=csv.QUOTE_NONNUMERIC if quoted else csv.QUOTE_MINIMAL, lineterminator="\n"
+    )
     lines.writerow(titles)
     for block in rows.blocks():
-        columns = [_numbers(x) for x in (*block.keys.values(), *block.flat.reshape(len(block.ids), -1).T)]
+        columns = [
+            _numbers(x) for x in (*block.keys.values(), *block.flat.reshape(len(block.ids), -1).T)
+        ]
         lines.writerows(zip(*columns, strict=True))
     # the caller closes the file
     text.detach()
@@ -83,13 +103,22 @@ def write_parquet(file: BinaryIO, rows: Rows) -> None:
 
     flat = rows.flat
     kind = pa.from_numpy_dtype(flat.dtype)
-    schema = {name: pa.string() if ids.dtype.kind == "U" else pa.int64() for name, ids in rows.keys.items()}
+    schema = {
+        name: pa.string() if ids.dtype.kind == "U" else pa.int64()
+        for name, ids in rows.keys.items()
+    }
     schema[rows.name] = kind if flat.ndim == 1 else pa.list_(kind, flat.shape[1])
     with pq.ParquetWriter(file, pa.schema(schema)) as table:
         for block in rows.blocks():
-            columns = {name: pa.array(ids.tolist(), schema[name]) for name, ids in block.keys.items()}
+            columns = {
+                name: pa.array(ids.tolist(), schema[name]) for name, ids in block.keys.items()
+            }
             values = pa.array(block.flat.reshape(-1))
-            columns[rows.name] = values if flat.ndim == 1 else pa.FixedSizeListArray.from_arrays(values, flat.shape[1])
+            columns[rows.name] = (
+                values
+                if flat.ndim == 1
+                else pa.FixedSizeListArray.from_arrays(values, flat.shape[1])
+            )
             table.write_table(pa.table(columns, pa.schema(schema)))
 
 
@@ -110,14 +139,20 @@ def write_classes(file: BinaryIO, rows: Rows) -> None:
 
 # files of a part by format, with {} for the name of the values
 FORMATS: dict[str, dict[str, Write]] = {
-    "parquet": {".parquet": write_parquet}, "csv": {".csv": write_csv},
-    "npy": {".id.npy": write_ids, ".class.npy": write_classes, ".{}.npy": write_values}}
+    "parquet": {".parquet": write_parquet},
+    "csv": {".csv": write_csv},
+    "npy": {".id.npy": write_ids, ".class.npy": write_classes, ".{}.npy": write_values},
+}
 
 
 def files_of(form: str, rows: Rows) -> dict[str, Write]:
     """The files of a part: what writes each, by the ending of its name."""
     files = FORMATS[form].items()
-    return {ending.format(rows.name): write for ending, write in files if write is not write_classes or rows.classes is not None}
+    return {
+        ending.format(rows.name): write
+        for ending, write in files
+        if write is not write_classes or rows.classes is not None
+    }
 
 
 def check_format(name: str) -> None:
@@ -127,9 +162,13 @@ def check_format(name: str) -> None:
         ConfigError: There is no such format, or its library is not installed.
     """
     if name not in FORMATS:
-        raise ConfigError(f"format: unknown format {name!r}{did_you_mean(name, FORMATS)}; choose from {', '.join(FORMATS)}")
+        raise ConfigError(
+            f"format: unknown format {name!r}{did_you_mean(name, FORMATS)}; choose from {', '.join(FORMATS)}"
+        )
     if name == "parquet" and find_spec("pyarrow") is None:
-        raise ConfigError("format=parquet needs pyarrow: pip install 'graphtheta[tables]', or choose csv or npy")
+        raise ConfigError(
+            "format=parquet needs pyarrow: pip install 'graphtheta[tables]', or choose csv or npy"
+        )
 
 
 def _numbers(x: np.ndarray) -> list[Any]:

@@ -3,6 +3,7 @@
 The parts are written to FOLDER.part. When all are complete, the file ``_SUCCESS`` lists them, and
 the folder is renamed; it replaces an earlier output. Readers of data sets skip ``_SUCCESS``.
 """
+
 from __future__ import annotations
 
 import json
@@ -47,7 +48,9 @@ class PartFolder:
     def __init__(self, folder: str | Path, form: str, comm: Comm):
         # the part lies beside the folder that a link points to
         self._folder, self._form, self._comm = Path(os.path.realpath(folder)), form, comm
-        self._aside, self._old = (self._folder.with_name(self._folder.name + ending) for ending in (".part", ".replaced"))
+        self._aside, self._old = (
+            self._folder.with_name(self._folder.name + ending) for ending in (".part", ".replaced")
+        )
         together(comm, self._folder, WHAT, lambda: check_format(form))
         together(comm, self._folder, WHAT, self._check, comm.rank == 0)
 
@@ -71,7 +74,12 @@ class PartFolder:
             together(comm, self._folder, WHAT, self._check, comm.rank == 0)
             together(comm, self._folder, WHAT, lambda: written.extend(self._write_part(rows)))
             files = [file for part in comm.all_gather(written) for file in part]
-            mark: dict[str, Any] = {"values": rows.name, "format": self._form, "rows": total, "files": files}
+            mark: dict[str, Any] = {
+                "values": rows.name,
+                "format": self._form,
+                "rows": total,
+                "files": files,
+            }
             if rows.columns:
                 mark["columns"] = rows.columns
             together(comm, self._folder, WHAT, lambda: self._finish(mark), comm.rank == 0)
@@ -91,7 +99,9 @@ class PartFolder:
                 with atomic_file(path) as file:
                     write(file, rows)
             except ValueError as error:
-                raise FormatError(f"{path}: cannot be written: {error}; choose another format") from error
+                raise FormatError(
+                    f"{path}: cannot be written: {error}; choose another format"
+                ) from error
             listed.append({"name": path.name, "rows": len(rows.ids), "bytes": path.stat().st_size})
         return listed
 
@@ -100,8 +110,10 @@ class PartFolder:
         for file in mark["files"]:
             path = self._aside / file["name"]
             if not path.is_file() or path.stat().st_size != file["bytes"]:
-                raise FormatError(f"{path}: a worker wrote {file['bytes']} bytes to this file, which rank 0 does not find; choose a "
-                                  "folder on a file system that all workers share")
+                raise FormatError(
+                    f"{path}: a worker wrote {file['bytes']} bytes to this file, which rank 0 does not find; choose a "
+                    "folder on a file system that all workers share"
+                )
         with atomic_file(self._aside / MARK) as stream:
             stream.write((to_json(mark, indent=1) + "\n").encode())
         if self._old.exists():
@@ -122,11 +134,19 @@ def _check_replaceable(folder: Path) -> None:
         return
     listed = _listed(folder / MARK)
     if listed is None:
-        raise FormatError(f"{folder} holds files and no {MARK} of graphtheta, so it is not an earlier output; choose another folder, or "
-                          "empty this one")
-    foreign = [path.name for path in sorted(folder.iterdir()) if path.name not in (*listed, MARK) or not path.is_file()]
+        raise FormatError(
+            f"{folder} holds files and no {MARK} of graphtheta, so it is not an earlier output; choose another folder, or "
+            "empty this one"
+        )
+    foreign = [
+        path.name
+        for path in sorted(folder.iterdir())
+        if path.name not in (*listed, MARK) or not path.is_file()
+    ]
     if foreign:
-        raise FormatError(f"{folder} holds {foreign[0]}, which belongs to no output; choose another folder, or move this file")
+        raise FormatError(
+            f"{folder} holds {foreign[0]}, which belongs to no output; choose another folder, or move this file"
+        )
 
 
 def _listed(mark: Path) -> list[str] | None:

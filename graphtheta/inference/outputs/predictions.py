@@ -1,4 +1,5 @@
 """Predictions of a model: outputs by original id, and of a task with classes the class of each row."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -13,7 +14,9 @@ from graphtheta.tasks.evaluation.evaluate import Evaluator, RowEvaluator
 from graphtheta.tasks.kinds.kind import GraphInfo, TaskKind
 
 
-def predictions(model: Model, evaluator: Evaluator, kind: TaskKind, info: GraphInfo, whole: bool) -> Rows | None:
+def predictions(
+    model: Model, evaluator: Evaluator, kind: TaskKind, info: GraphInfo, whole: bool
+) -> Rows | None:
     """Predictions, in the order of the numbers of the nodes, edges or links.
 
     Args:
@@ -25,7 +28,14 @@ def predictions(model: Model, evaluator: Evaluator, kind: TaskKind, info: GraphI
     return named_rows(*evaluator.outputs(model), evaluator, kind, info, whole)
 
 
-def named_rows(rows: np.ndarray, out: np.ndarray, evaluator: Evaluator, kind: TaskKind, info: GraphInfo, whole: bool) -> Rows | None:
+def named_rows(
+    rows: np.ndarray,
+    out: np.ndarray,
+    evaluator: Evaluator,
+    kind: TaskKind,
+    info: GraphInfo,
+    whole: bool,
+) -> Rows | None:
     """Predictions by original id, in the order of the numbers of the nodes, edges or links.
 
     Args:
@@ -39,17 +49,27 @@ def named_rows(rows: np.ndarray, out: np.ndarray, evaluator: Evaluator, kind: Ta
     codes = _codes(evaluator, out)
     columns = [rows, out, *([] if codes is None else [codes])]
     shown = kind.reported(info, rows)
-    found = in_order(evaluator.job_comm, columns if shown.all() else [x[shown] for x in columns], whole)
+    found = in_order(
+        evaluator.job_comm, columns if shown.all() else [x[shown] for x in columns], whole
+    )
     if found is None:
         return None
     rows, out, codes = found[0], found[1], None if codes is None else found[2]
     ids, out = kind.named(info, rows, out)
     names = np.array(kind.class_names)
     classes = codes if codes is None or not len(names) else names[codes]
-    return Rows("prediction", ids, out, classes, tuple(names.tolist()) if out.shape[1:] == names.shape else ())
+    return Rows(
+        "prediction",
+        ids,
+        out,
+        classes,
+        tuple(names.tolist()) if out.shape[1:] == names.shape else (),
+    )
 
 
-def embedding_rows(rows: np.ndarray, out: np.ndarray, comm: Comm, info: GraphInfo, whole: bool) -> Rows | None:
+def embedding_rows(
+    rows: np.ndarray, out: np.ndarray, comm: Comm, info: GraphInfo, whole: bool
+) -> Rows | None:
     """Embeddings by original id, in the order of the numbers of the nodes; arguments as of ``named_rows``.
 
     Collective: all ranks of comm.
@@ -78,8 +98,10 @@ def check_finite(comm: Comm, rows: np.ndarray, out: np.ndarray, what: str) -> No
     if not np.isfinite(out.sum()):
         bad = np.flatnonzero(~np.isfinite(out.reshape(len(out), -1)).all(axis=1))
         if len(bad):
-            error = DataError(f"the {what} number {int(rows[bad[0]])} is not finite ({len(bad):,} such rows of {len(out):,}); features "
-                              "near it are NaN or infinite, or training has diverged")
+            error = DataError(
+                f"the {what} number {int(rows[bad[0]])} is not finite ({len(bad):,} such rows of {len(out):,}); features "
+                "near it are NaN or infinite, or training has diverged"
+            )
     comm.agree(error)
 
 
@@ -89,7 +111,11 @@ def in_order(comm: Comm, arrays: Sequence[np.ndarray], whole: bool) -> list[np.n
         parts = [comm.gather_rows(x) for x in arrays]
         if parts[0] is None:
             return None
-        arrays = [part[0] if len(part) == 1 else np.concatenate(part) for part in parts if part is not None]
+        arrays = [
+            part[0] if len(part) == 1 else np.concatenate(part)
+            for part in parts
+            if part is not None
+        ]
     if np.all(arrays[0][1:] > arrays[0][:-1]):
         # numbers of nodes belong to the partition
         return [arrays[0].copy(), *arrays[1:]]

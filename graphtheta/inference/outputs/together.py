@@ -1,4 +1,5 @@
 """Work on files of a folder that all workers share, whose errors are raised on all of them."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -9,7 +10,9 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import GraphThetaError
 
 
-def together(comm: Comm, folder: Path, what: str, work: Callable[[], object], here: bool = True) -> None:
+def together(
+    comm: Comm, folder: Path, what: str, work: Callable[[], object], here: bool = True
+) -> None:
     """Do work that writes files; an error is raised on all ranks.
 
     Args:
@@ -32,6 +35,11 @@ def together(comm: Comm, folder: Path, what: str, work: Callable[[], object], he
     except GraphThetaError as e:
         error = e
     except OSError as e:
-        error = unwritable(e.filename or folder, what, e, "free disk space, or choose a folder that is writable and on a file system that "
-                           "all workers share")
+        error = unwritable(
+            e.filename or folder,
+            what,
+            e,
+            "free disk space, or choose a folder that is writable and on a file system that "
+            "all workers share",
+        )
     comm.agree(error)

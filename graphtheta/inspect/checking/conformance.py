@@ -3,6 +3,7 @@
 The runs themselves are made by ``trial``. They use the reference back end, which compiles nothing;
 the last check compares one run on the fused back end with it.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -56,11 +57,17 @@ class Report:
     notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return "\n".join([f"gradients against finite differences: {self.gradients:.1e}", f"renumbered nodes: {self.permutation:.1e}",
-                          f"1 to 4 workers, {', '.join(PLACEMENTS)}: {self.workers:.1e}",
-                          f"importance weights against repeated edges: {self.weights:.1e}",
-                          f"fused against reference back end: {self.backends:.1e}",
-                          f"edge program against gather on arrays of edges: {self.eager:.1e}", *self.notes])
+        return "\n".join(
+            [
+                f"gradients against finite differences: {self.gradients:.1e}",
+                f"renumbered nodes: {self.permutation:.1e}",
+                f"1 to 4 workers, {', '.join(PLACEMENTS)}: {self.workers:.1e}",
+                f"importance weights against repeated edges: {self.weights:.1e}",
+                f"fused against reference back end: {self.backends:.1e}",
+                f"edge program against gather on arrays of edges: {self.eager:.1e}",
+                *self.notes,
+            ]
+        )
 
 
 @checked
@@ -158,8 +165,12 @@ class _Subject:
         outside.restore()
         found = fitting.probe
         with backend_scope("fused"):
-            slow = dict.fromkeys(fallback_text(step.layer, reason) for step in found.supersteps if step.program is not None
-                                 for reason in fallbacks(step.program))
+            slow = dict.fromkeys(
+                fallback_text(step.layer, reason)
+                for step in found.supersteps
+                if step.program is not None
+                for reason in fallbacks(step.program)
+            )
         model = trial.copied(layer)
         trial.make_double(model)
         trial.move_parameters(model, 0)
@@ -178,7 +189,9 @@ class _Subject:
         """A model that has not run."""
         return deepcopy(self.model)
 
-    def run(self, model: Model | None = None, case: Case | None = None, training: bool = False) -> Numbers:
+    def run(
+        self, model: Model | None = None, case: Case | None = None, training: bool = False
+    ) -> Numbers:
         return trial.run(model or self.copy(), case or self.case, self.layers, training=training)
 
     def fail(self, text: str) -> None:
@@ -195,8 +208,10 @@ class _Subject:
         """The constructor makes the same layer whenever it is called."""
         names = differences(layer)
         if names:
-            self.fail(f"its constructor draws {listed(names)} anew each time, so that every worker would have a layer of its own: draw "
-                      "parameters by gt.Parameter.glorot, and other values from a generator with a fixed seed")
+            self.fail(
+                f"its constructor draws {listed(names)} anew each time, so that every worker would have a layer of its own: draw "
+                "parameters by gt.Parameter.glorot, and other values from a generator with a fixed seed"
+            )
 
     def check_finite(self) -> None:
         """Values and gradients are finite, also at nodes without edges and at self loops."""
@@ -205,8 +220,10 @@ class _Subject:
                 bad = np.argwhere(~np.isfinite(x))
                 if len(bad):
                     verb = "are" if name == "values" else "is"
-                    self.fail(f"its {name} {verb} not finite: {x[tuple(bad[0])]} {self._where(name, bad[0])}; look for 0 / 0, log(0), and "
-                              "the gradient of sqrt or of a norm at 0, and clip what goes in, as in gt.sqrt(gt.maximum(x, 1e-12))")
+                    self.fail(
+                        f"its {name} {verb} not finite: {x[tuple(bad[0])]} {self._where(name, bad[0])}; look for 0 / 0, log(0), and "
+                        "the gradient of sqrt or of a norm at 0, and clip what goes in, as in gt.sqrt(gt.maximum(x, 1e-12))"
+                    )
 
     def _where(self, name: str, at: np.ndarray) -> str:
         if name not in ("values", "gradient of x"):
@@ -219,22 +236,36 @@ class _Subject:
         """A pass depends on parameters, settings and inputs only, not on earlier passes."""
         for training in (False, True):
             used = self.copy()
-            first, other, again = self.run(used, training=training), self.run(training=training), self.run(used, training=training)
+            first, other, again = (
+                self.run(used, training=training),
+                self.run(training=training),
+                self.run(used, training=training),
+            )
             if trial.furthest(first, other)[0] > SAME:
-                self.fail("two equal models compute different values in their first pass: the layer draws random numbers, which differ "
-                          "from worker to worker (use gt.dropout, which does not), or keeps state outside of itself")
+                self.fail(
+                    "two equal models compute different values in their first pass: the layer draws random numbers, which differ "
+                    "from worker to worker (use gt.dropout, which does not), or keeps state outside of itself"
+                )
             if trial.furthest(first, again)[0] > SAME:
-                self.fail(f"a second call computes other values{self._changed(used)}: the layer keeps state between calls; what a "
-                          "pass computes must depend on parameters, settings and inputs only")
+                self.fail(
+                    f"a second call computes other values{self._changed(used)}: the layer keeps state between calls; what a "
+                    "pass computes must depend on parameters, settings and inputs only"
+                )
         used, fresh = self.copy(), self.copy()
         self.run(used)
         for name, put in _changes(used, fresh):
             put()
             # a copy, so that ``fresh`` itself never runs
             outcomes = [self._outcome(model) for model in (used, deepcopy(fresh))]
-            if isinstance(outcomes[0], dict) and isinstance(outcomes[1], dict) and trial.furthest(*outcomes)[0] > SAME:
-                self.fail(f"a change of {name} has another effect on a layer that has run than on a new one: the layer caches something "
-                          "computed from it in an earlier call; compute it in each call")
+            if (
+                isinstance(outcomes[0], dict)
+                and isinstance(outcomes[1], dict)
+                and trial.furthest(*outcomes)[0] > SAME
+            ):
+                self.fail(
+                    f"a change of {name} has another effect on a layer that has run than on a new one: the layer caches something "
+                    "computed from it in an earlier call; compute it in each call"
+                )
 
     def check_history(self) -> None:
         """What a pass computes does not depend on an earlier pass over another graph."""
@@ -276,25 +307,40 @@ class _Subject:
     def check_trained(self) -> None:
         """Every parameter that is trained has a gradient above rounding errors at one point at least."""
         if self.unread:
-            self.fail(f"no operation reads {', '.join(self.unread)}, so it is not trained; pass the gt.Parameter itself to "
-                      "functions of gt: its .value is a constant")
+            self.fail(
+                f"no operation reads {', '.join(self.unread)}, so it is not trained; pass the gt.Parameter itself to "
+                "functions of gt: its .value is a constant"
+            )
         left = {p.name: 0.0 for p in self.model.parameters() if p.requires_grad}
         for point in range(POINTS):
             model = self.copy()
             trial.move_parameters(model, point, 0.3)
             found = self.run(model, training=True)
-            largest = max(float(np.max(np.abs(g), initial=0)) for name, g in found.items() if name != "values")
-            sizes = {name: float(np.max(np.abs(found[f"gradient of {name}"]), initial=0)) for name in left}
-            left = {name: max(size, left[name]) for name, size in sizes.items() if size <= NOTHING * largest}
+            largest = max(
+                float(np.max(np.abs(g), initial=0)) for name, g in found.items() if name != "values"
+            )
+            sizes = {
+                name: float(np.max(np.abs(found[f"gradient of {name}"]), initial=0))
+                for name in left
+            }
+            left = {
+                name: max(size, left[name])
+                for name, size in sizes.items()
+                if size <= NOTHING * largest
+            }
             if not left:
                 return
         exact = [name for name, size in left.items() if size == 0]
         if exact:
-            self.fail(f"the gradient of {', '.join(exact)} is zero, so it is not trained: the values do not depend on it, or an "
-                      "operation on the path has None as its gradient rule")
-        self.fail(f"the gradient of {', '.join(left)} is zero up to rounding errors, which Adam would turn into steps: a later "
-                  "operation cancels it, as batch norm cancels a bias in front of it, and softmax a term that all in-edges of a node "
-                  "share; leave it out, as in GCN(d_in, d_out, bias=False)")
+            self.fail(
+                f"the gradient of {', '.join(exact)} is zero, so it is not trained: the values do not depend on it, or an "
+                "operation on the path has None as its gradient rule"
+            )
+        self.fail(
+            f"the gradient of {', '.join(left)} is zero up to rounding errors, which Adam would turn into steps: a later "
+            "operation cancels it, as batch norm cancels a bias in front of it, and softmax a term that all in-edges of a node "
+            "share; leave it out, as in GCN(d_in, d_out, bias=False)"
+        )
 
     def check_gradients(self, tolerance: float) -> float:
         """Central differences along one random direction of every trained parameter and input."""
@@ -311,24 +357,40 @@ class _Subject:
             numeric = (value(put(step * d)) - value(put(-step * d))) / (2 * step)
             put(0 * d)
             error = abs(numeric - float((exact[name] * d).sum())) / max(1.0, abs(numeric))
-            worst = max(worst, self.bound(error, tolerance, f"its {name} differs from finite differences"))
+            worst = max(
+                worst, self.bound(error, tolerance, f"its {name} differs from finite differences")
+            )
         return worst
 
     def check_permutation(self) -> float:
         renumbered, number = self.case.renumbered()
         error = trial.difference(self.run()["values"], self.run(case=renumbered)["values"][number])
-        return self.bound(error, ROUNDING, "its values change when nodes are renumbered; it depends on ids or on the order of edges")
+        return self.bound(
+            error,
+            ROUNDING,
+            "its values change when nodes are renumbered; it depends on ids or on the order of edges",
+        )
 
     def check_workers(self) -> float:
         """Values and gradients, with dropout on, against one worker."""
         expected, worst = self.run(training=True), 0.0
         for size in (2, 3, 4):
             for placement in PLACEMENTS:
+
                 def program(comm: Comm, placement: str = placement) -> Numbers:
-                    return trial.run(self.copy(), self.case, self.layers, comm, placement, training=True)
+                    return trial.run(
+                        self.copy(), self.case, self.layers, comm, placement, training=True
+                    )
 
                 error, name = trial.furthest(expected, run_simulated(size, program)[0])
-                worst = max(worst, self.bound(error, ROUNDING, f"its {name} changes with the number of workers or the partition"))
+                worst = max(
+                    worst,
+                    self.bound(
+                        error,
+                        ROUNDING,
+                        f"its {name} changes with the number of workers or the partition",
+                    ),
+                )
         return worst
 
     def check_weights(self) -> float:
@@ -354,8 +416,12 @@ class _Subject:
         expected = self.run()
         with pass_scope(eager.settings()):
             error, name = trial.furthest(expected, self.run())
-        return self.bound(error, ROUNDING, f"its {name} differs from gather on arrays of edges: a fault of graphtheta, if gather calls "
-                          "functions of gt only")
+        return self.bound(
+            error,
+            ROUNDING,
+            f"its {name} differs from gather on arrays of edges: a fault of graphtheta, if gather calls "
+            "functions of gt only",
+        )
 
     def check_backends(self) -> float:
         """The fused back end against the reference."""
@@ -363,11 +429,14 @@ class _Subject:
             expected = self.run(training=True)
         with backend_scope("fused"):
             error, name = trial.furthest(expected, self.run(training=True))
-        return self.bound(error, ROUNDING, f"its {name} differs between the back ends: a fault of graphtheta")
+        return self.bound(
+            error, ROUNDING, f"its {name} differs between the back ends: a fault of graphtheta"
+        )
 
 
 def _changes(*models: Model) -> Iterator[tuple[str, Any]]:
     """Changes of parameters and numeric settings: the name, and a function that applies it."""
+
     def parameters() -> None:
         for model in models:
             trial.move_parameters(model, POINTS)
@@ -377,7 +446,13 @@ def _changes(*models: Model) -> Iterator[tuple[str, Any]]:
         for name, old in list(vars(found[0]).items()):
             if not isinstance(old, (bool, int, float)):
                 continue
-            new = not old if isinstance(old, bool) else old + 1 if isinstance(old, int) else 0.5 * old + 0.125
+            new = (
+                not old
+                if isinstance(old, bool)
+                else old + 1
+                if isinstance(old, int)
+                else 0.5 * old + 0.125
+            )
 
             def put(value: Any, name: str = name, modules: tuple[Module, ...] = found) -> None:
                 for module in modules:

@@ -1,4 +1,5 @@
 """``gt.forward`` and ``gt.gradients``: a model on a whole graph in this process, without a trainer."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -41,8 +42,9 @@ def forward(model: Model, graph: Graph, *, training: bool = False, seed: int = 0
 
 
 @checked
-def gradients(loss: Callable[[Any], Any], model: Model, graph: Graph, *, training: bool = False,
-              seed: int = 0) -> tuple[float, dict[str, np.ndarray]]:
+def gradients(
+    loss: Callable[[Any], Any], model: Model, graph: Graph, *, training: bool = False, seed: int = 0
+) -> tuple[float, dict[str, np.ndarray]]:
     """A loss of the values of all nodes, and its gradients, in this process; arguments and errors as for ``forward``.
 
     Args:
@@ -57,26 +59,34 @@ def gradients(loss: Callable[[Any], Any], model: Model, graph: Graph, *, trainin
         out, parameters = _passed(model, graph, tape)
         values = loss(out)
         if not isinstance(values, Var) or not values.value.size:
-            raise ConfigError(f"gt.gradients: the loss returned {values!r}; expected a value computed from the outputs by functions of gt")
+            raise ConfigError(
+                f"gt.gradients: the loss returned {values!r}; expected a value computed from the outputs by functions of gt"
+            )
         size = values.value.size if values.space is not None else 1
         found = tape.backward(values, np.full(values.shape, 1 / size))
         # the pass is an experiment: running statistics stay as they are
         tape.changes = []
     made = {p.name: found.of(p) for p in parameters}
-    return float(values.value.sum() / size), {p.name: np.zeros_like(p.value) if made[p.name] is None else made[p.name] for p in parameters}
+    return float(values.value.sum() / size), {
+        p.name: np.zeros_like(p.value) if made[p.name] is None else made[p.name] for p in parameters
+    }
 
 
 def _passed(model: Model, graph: Graph, tape: Tape) -> tuple[Var, list[Any]]:
     """The outputs of a pass that a tape records, and the parameters of the model."""
     if not isinstance(model, Model) or not isinstance(graph, Graph):
-        raise ConfigError(f"expected a model object and a gt.Graph, got {type(model).__name__} and {type(graph).__name__}; a layer runs "
-                          "inside a gt.Model, whose forward(self, graph) returns self.layer(graph, graph.x)")
+        raise ConfigError(
+            f"expected a model object and a gt.Graph, got {type(model).__name__} and {type(graph).__name__}; a layer runs "
+            "inside a gt.Model, whose forward(self, graph) returns self.layer(graph, graph.x)"
+        )
     parameters = model.parameters()
     dtype = parameters[0].dtype if parameters else np.dtype(np.float32)
     partition = build_partition(graph, SerialComm(), dtype=dtype)
     found = probe(model, partition)
     if found.per_edge:
-        raise ConfigError(f"{type(model).__name__} returns values of edges or links; use gt.Trainer(...).predict() for those")
+        raise ConfigError(
+            f"{type(model).__name__} returns values of edges or links; use gt.Trainer(...).predict() for those"
+        )
     view = whole(partition, found.layers)
     with np.errstate(**QUIET):
         if tape.record:

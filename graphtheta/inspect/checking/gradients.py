@@ -3,6 +3,7 @@
 For a random direction v and a random weight u, the derivative of ``<u, f(x + t v)>`` at t = 0 is compared with
 ``<v, vjp(u)>``. Meant for float64.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -19,7 +20,9 @@ from graphtheta.ops.autodiff.tape import Parameter, Tape, Var, needs_grad
 
 
 @checked
-def check_vjp(f: Callable[..., Any], *args: Any, eps: float = 1e-6, tol: float = 1e-6, seed: int = 0) -> None:
+def check_vjp(
+    f: Callable[..., Any], *args: Any, eps: float = 1e-6, tol: float = 1e-6, seed: int = 0
+) -> None:
     """Check the gradient of f for every differentiable argument.
 
     Args:
@@ -33,12 +36,17 @@ def check_vjp(f: Callable[..., Any], *args: Any, eps: float = 1e-6, tol: float =
     Raises:
         CheckError: A gradient is wrong or missing; names the position of the argument.
     """
-    prepared = [Var(a.copy(), None, True) if isinstance(a, np.ndarray) and a.dtype.kind == "f" else a for a in args]
+    prepared = [
+        Var(a.copy(), None, True) if isinstance(a, np.ndarray) and a.dtype.kind == "f" else a
+        for a in args
+    ]
     with Tape(seed=seed) as tape:
         out = f(*prepared)
     if not isinstance(out, Var):
-        raise ConfigError(f"check_vjp: the function returned {shown(out)}, which depends on no argument; give arrays of floats, and return "
-                          "a value that is computed from them")
+        raise ConfigError(
+            f"check_vjp: the function returned {shown(out)}, which depends on no argument; give arrays of floats, and return "
+            "a value that is computed from them"
+        )
     weight = _direction(out.shape, seed, 0)
     grads = tape.backward(out, weight)
 
@@ -49,12 +57,25 @@ def check_vjp(f: Callable[..., Any], *args: Any, eps: float = 1e-6, tol: float =
     for i, a in enumerate(prepared):
         if needs_grad(a):
             v = _direction(a.shape, seed, i + 1)
-            _compare(f"argument {i} of {getattr(f, '__name__', repr(f))}", grads.of(a), v, _slope(value, a, v, eps), tol)
+            _compare(
+                f"argument {i} of {getattr(f, '__name__', repr(f))}",
+                grads.of(a),
+                v,
+                _slope(value, a, v, eps),
+                tol,
+            )
 
 
 @checked
-def check_gradients(loss: Callable[[], Var], parameters: Sequence[Parameter | Var], *, eps: float = 1e-6, tol: float = 1e-6, seed: int = 0,
-                    all_sum: Callable[[np.ndarray], np.ndarray] | None = None) -> None:
+def check_gradients(
+    loss: Callable[[], Var],
+    parameters: Sequence[Parameter | Var],
+    *,
+    eps: float = 1e-6,
+    tol: float = 1e-6,
+    seed: int = 0,
+    all_sum: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> None:
     """Check the gradients of a whole computation for each parameter.
 
     Args:
@@ -72,7 +93,9 @@ def check_gradients(loss: Callable[[], Var], parameters: Sequence[Parameter | Va
     with Tape(seed=seed, all_sum=all_sum) as tape:
         out = loss()
     if not isinstance(out, Var) or out.shape:
-        raise ConfigError(f"check_gradients: the loss returned {shown(out)}; it must return one number, such as gt.mean of all values")
+        raise ConfigError(
+            f"check_gradients: the loss returned {shown(out)}; it must return one number, such as gt.mean of all values"
+        )
     grads = tape.backward(out)
 
     def value() -> float:
@@ -87,7 +110,9 @@ def check_gradients(loss: Callable[[], Var], parameters: Sequence[Parameter | Va
 
 
 def _direction(shape: tuple[int, ...], seed: int, number: int) -> np.ndarray:
-    return rng.normal(rng.key(seed, Purpose.CHECK, number), np.arange(int(np.prod(shape)))).reshape(shape)
+    return rng.normal(rng.key(seed, Purpose.CHECK, number), np.arange(int(np.prod(shape)))).reshape(
+        shape
+    )
 
 
 def _slope(value: Callable[[], float], x: Any, v: np.ndarray, eps: float) -> float:
@@ -106,5 +131,7 @@ def _slope(value: Callable[[], float], x: Any, v: np.ndarray, eps: float) -> flo
 def _compare(what: str, g: Any, v: np.ndarray, slope: float, tol: float) -> None:
     found = 0.0 if g is None else float(np.vdot(g, v))
     if not abs(found - slope) <= tol * max(1.0, abs(slope)):
-        raise CheckError(f"the gradient of {what} is wrong: in a random direction its rule gives {found:.9g}, differences give {slope:.9g}"
-                         + (" (no gradient was computed)" if g is None else ""))
+        raise CheckError(
+            f"the gradient of {what} is wrong: in a random direction its rule gives {found:.9g}, differences give {slope:.9g}"
+            + (" (no gradient was computed)" if g is None else "")
+        )

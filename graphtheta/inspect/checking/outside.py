@@ -185,8 +185,7 @@ class _Space:
         return [
             self._variables.prefix + name
             for name in sorted(now.keys() | self._values.keys())
-            if now.get(name) is not self._values.get(name)
-            or not self._is_unchanged(name)
+            if now.get(name) is not self._values.get(name) or not self._is_unchanged(name)
         ]
 
     def restore(self) -> None:

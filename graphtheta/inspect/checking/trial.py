@@ -3,6 +3,7 @@
 Everything is float64, and the results of a run are ordered by global id, so that runs can be
 compared.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -53,8 +54,13 @@ class Case:
         )
         number = np.empty_like(order)
         number[order] = np.arange(N_NODES)
-        columns = take_rows(self.graph.node_columns, order), take_rows(self.graph.edge_columns, edges)
-        return _with_inputs(number[self.graph.edge_index][:, edges], self.x[order], self.attr[edges], columns), number
+        columns = (
+            take_rows(self.graph.node_columns, order),
+            take_rows(self.graph.edge_columns, edges),
+        )
+        return _with_inputs(
+            number[self.graph.edge_index][:, edges], self.x[order], self.attr[edges], columns
+        ), number
 
     def with_loops(self, loops: str, model: Model) -> tuple[Case, frozenset[str]]:
         """The case with the self loops that a job adds or drops.
@@ -69,7 +75,7 @@ class Case:
         looped = with_loops(self.graph, loops, model)
         # also float64
         kept = self.attr if looped.info.edges is None else self.attr[looped.info.edges]
-        added = mean_of_in_edges(self.graph, self.attr, looped.graph.dst[looped.info.n_edges:])
+        added = mean_of_in_edges(self.graph, self.attr, looped.graph.dst[looped.info.n_edges :])
         return replace(self, graph=looped.graph, attr=np.concatenate((kept, added))), looped.unknown
 
 
@@ -101,7 +107,9 @@ def make_double(model: Model) -> None:
 def move_parameters(model: Model, draw: int, size: float = 0.1) -> None:
     """Perturb all parameters, away from zeros and ones, where gradients may vanish by chance."""
     for i, p in enumerate(model.parameters()):
-        p.value = p.value + size * normal(key(5 + draw, Purpose.CHECK, i), np.arange(p.value.size)).reshape(p.shape)
+        p.value = p.value + size * normal(
+            key(5 + draw, Purpose.CHECK, i), np.arange(p.value.size)
+        ).reshape(p.shape)
 
 
 def sample(columns: Mapping[str, Any] | None, kind: str) -> dict[str, np.ndarray]:
@@ -113,7 +121,9 @@ def sample(columns: Mapping[str, Any] | None, kind: str) -> dict[str, np.ndarray
     found = {name: np.asarray(rows) for name, rows in (columns or {}).items()}
     for name, rows in found.items():
         if not rows.ndim or not len(rows):
-            raise DataError(f"{kind}_columns[{name!r}] has no rows to draw from; give an array of the values it may have, such as range(4)")
+            raise DataError(
+                f"{kind}_columns[{name!r}] has no rows to draw from; give an array of the values it may have, such as range(4)"
+            )
     return found
 
 
@@ -158,10 +168,14 @@ def fitting(
             except (ShapeError, UserFunctionError) as error:
                 reasons.setdefault(str(error), error)
     first = next(iter(reasons.values()))
-    if (d_in is not None and d_edge is not None) or (len(reasons) == 1 and isinstance(first, UserFunctionError)):
+    if (d_in is not None and d_edge is not None) or (
+        len(reasons) == 1 and isinstance(first, UserFunctionError)
+    ):
         raise first
-    raise ConfigError(f"the layer does not run with inputs of width {d_in or sizes} and edge attributes of width {d_edge or sizes}: "
-                      f"{first}; give gt.check(layer, d_in=..., d_edge=...)")
+    raise ConfigError(
+        f"the layer does not run with inputs of width {d_in or sizes} and edge attributes of width {d_edge or sizes}: "
+        f"{first}; give gt.check(layer, d_in=..., d_edge=...)"
+    )
 
 
 def _case(d_in: int, d_edge: int, samples: Samples, draw: int) -> Case:
@@ -171,16 +185,31 @@ def _case(d_in: int, d_edge: int, samples: Samples, draw: int) -> Case:
     src[25:29] = dst[25:29]
     src[30:35], dst[30:35] = src[40:45], dst[40:45]
     columns = _drawn(samples[0], nodes, draw), _drawn(samples[1], edges, draw)
-    return _with_inputs(np.stack((src, dst)), normal(k + 1, nodes, d_in), normal(k + 2, edges, d_edge), columns)
+    return _with_inputs(
+        np.stack((src, dst)), normal(k + 1, nodes, d_in), normal(k + 2, edges, d_edge), columns
+    )
 
 
 def _drawn(columns: dict[str, np.ndarray], ids: np.ndarray, draw: int) -> dict[str, np.ndarray]:
-    return {name: rows[integers(key(2 + 10 * draw, Purpose.CHECK, len(ids), i), ids, len(rows))]
-            for i, (name, rows) in enumerate(columns.items())}
+    return {
+        name: rows[integers(key(2 + 10 * draw, Purpose.CHECK, len(ids), i), ids, len(rows))]
+        for i, (name, rows) in enumerate(columns.items())
+    }
 
 
 def _with_inputs(edge_index: np.ndarray, x: np.ndarray, attr: np.ndarray, columns: Samples) -> Case:
-    return Case(Graph(edge_index, N_NODES, x=x, edge_attr=attr, node_columns=columns[0], edge_columns=columns[1]), x, attr)
+    return Case(
+        Graph(
+            edge_index,
+            N_NODES,
+            x=x,
+            edge_attr=attr,
+            node_columns=columns[0],
+            edge_columns=columns[1],
+        ),
+        x,
+        attr,
+    )
 
 
 def run(
@@ -214,14 +243,18 @@ def run(
         targets = rows_of[: out.shape[0]]
         gradients = tape.backward(out, weights(targets, out.shape), final=total.add)
     found: Numbers = {}
-    for name, ids, like, rows in (("values", targets, None, out.value),
-                                  ("gradient of x", rows_of, case.x, gradients.of(x)),
-                                  ("gradient of edge.attr", partition.edge_gid, case.attr, gradients.of(attr))):
+    for name, ids, like, rows in (
+        ("values", targets, None, out.value),
+        ("gradient of x", rows_of, case.x, gradients.of(x)),
+        ("gradient of edge.attr", partition.edge_gid, case.attr, gradients.of(attr)),
+    ):
         everywhere = np.zeros((N_NODES, *out.shape[1:])) if like is None else np.zeros_like(like)
         if rows is not None:
             everywhere[ids] = rows
         found[name] = comm.all_sum(everywhere)
-    return found | {f"gradient of {p.name}": g for p, g in zip(parameters, total.finish(gradients), strict=True)}
+    return found | {
+        f"gradient of {p.name}": g for p, g in zip(parameters, total.finish(gradients), strict=True)
+    }
 
 
 def weights(ids: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -229,18 +262,28 @@ def weights(ids: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return normal(key(1, Purpose.CHECK), ids, int(np.prod(shape[1:]))).reshape(shape)
 
 
-def directions(model: Model, case: Case) -> Iterator[tuple[str, np.ndarray, Callable[[np.ndarray], Case]]]:
+def directions(
+    model: Model, case: Case
+) -> Iterator[tuple[str, np.ndarray, Callable[[np.ndarray], Case]]]:
     """Of each trained parameter and input: its gradient's name, random unit direction, shift."""
+
     def parameter(p: Parameter, start: np.ndarray) -> Callable[[np.ndarray], Case]:
         def put(d: np.ndarray) -> Case:
             p.value = start + d
             return case
+
         return put
 
     movable: list[tuple[str, tuple[int, ...], Callable[[np.ndarray], Case]]]
-    movable = [(f"gradient of {p.name}", p.shape, parameter(p, p.value)) for p in model.parameters() if p.requires_grad]
-    movable += [("gradient of x", case.x.shape, lambda d: replace(case, x=case.x + d)),
-                ("gradient of edge.attr", case.attr.shape, lambda d: replace(case, attr=case.attr + d))]
+    movable = [
+        (f"gradient of {p.name}", p.shape, parameter(p, p.value))
+        for p in model.parameters()
+        if p.requires_grad
+    ]
+    movable += [
+        ("gradient of x", case.x.shape, lambda d: replace(case, x=case.x + d)),
+        ("gradient of edge.attr", case.attr.shape, lambda d: replace(case, attr=case.attr + d)),
+    ]
     for name, shape, put in movable:
         d = normal(key(2, Purpose.CHECK), np.arange(int(np.prod(shape)))).reshape(shape)
         yield name, d / max(float(np.linalg.norm(d)), 1e-300), put

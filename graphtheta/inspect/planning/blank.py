@@ -1,4 +1,5 @@
 """Columns without values, which stand for those of nodes in jobs that are counted and do not run."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -34,7 +35,9 @@ class BlankTable(BlankColumn):
 
     name = "x"
 
-    def row_gradients(self, rows: np.ndarray | None, gradient: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    def row_gradients(
+        self, rows: np.ndarray | None, gradient: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
         rows = np.arange(self.shape[0]) if rows is None else rows
         return rows, self.values(rows)
 

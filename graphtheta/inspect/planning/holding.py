@@ -1,4 +1,5 @@
 """What a worker holds in memory, from counts: its part of the graph, and the largest view."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -25,7 +26,9 @@ ID_BYTES, BOUND_BYTES = 8, 32
 GRADIENTS = 1
 
 
-def largest_bound(job: Job, held: Skeleton, placement: Placement, works: Sequence[Work]) -> MemoryBound:
+def largest_bound(
+    job: Job, held: Skeleton, placement: Placement, works: Sequence[Work]
+) -> MemoryBound:
     """Bytes by purpose of the worker that needs most, for the largest of some views.
 
     Args:
@@ -35,7 +38,11 @@ def largest_bound(job: Job, held: Skeleton, placement: Placement, works: Sequenc
         works: The views.
     """
     parts = partition_bytes(held, placement)
-    found = [_bound(job, held, placement, work, rank, int(parts[rank])) for work in works for rank in range(placement.size)]
+    found = [
+        _bound(job, held, placement, work, rank, int(parts[rank]))
+        for work in works
+        for rank in range(placement.size)
+    ]
     return max(found, key=lambda bound: bound.total)
 
 
@@ -48,7 +55,13 @@ def partition_bytes(held: Skeleton, placement: Placement) -> np.ndarray:
     topology = ID_BYTES + sum(x.itemsize for x in (core.in_src, core.out_dst, core.out_edge))
     # four blocks have one bound more than rows, at each of both ends
     bounds = (masters + placement.mirrors) * (ID_BYTES + BOUND_BYTES) + 8 * ID_BYTES
-    found: np.ndarray = p.directory.nbytes + bounds + ID_BYTES * placement.planned + edges * (topology + edge) + masters * node
+    found: np.ndarray = (
+        p.directory.nbytes
+        + bounds
+        + ID_BYTES * placement.planned
+        + edges * (topology + edge)
+        + masters * node
+    )
     return found
 
 
@@ -58,16 +71,35 @@ def _column_bytes(held: Skeleton) -> tuple[float, float]:
     return p.node.nbytes / max(p.n_nodes, 1) + held.feature_bytes, p.edge.nbytes / max(p.n_edges, 1)
 
 
-def _bound(job: Job, held: Skeleton, placement: Placement, work: Work, rank: int, partition: int) -> MemoryBound:
+def _bound(
+    job: Job, held: Skeleton, placement: Placement, work: Work, rank: int, partition: int
+) -> MemoryBound:
     node, edge = _column_bytes(held)
-    mirrors, edges, sent = (max((int(x[rank]) for x in each), default=0) for each in (
-        [share.mirrors for share in work.shares], [share.edges for share in work.shares], [share.sent for share in work.shares]))
-    extent = Extent(int(work.nodes[rank]), mirrors, edges, sent, int(work.nodes.sum()),
-                    max((share.counts.edges for share in work.shares), default=0), node, edge)
+    mirrors, edges, sent = (
+        max((int(x[rank]) for x in each), default=0)
+        for each in (
+            [share.mirrors for share in work.shares],
+            [share.edges for share in work.shares],
+            [share.sent for share in work.shares],
+        )
+    )
+    extent = Extent(
+        int(work.nodes[rank]),
+        mirrors,
+        edges,
+        sent,
+        int(work.nodes.sum()),
+        max((share.counts.edges for share in work.shares), default=0),
+        node,
+        edge,
+    )
     # a dry run over levels of known sizes has sums and products in the order of the step
     stored = replace(work.found, node_width=_stored_width(held, work), deferred_width=0)
     scored = held.prepared.kind.scored()
-    bound, values = (memory_of(job, partition, extent, found, rank, placement.size, scored, GRADIENTS) for found in (work.found, stored))
+    bound, values = (
+        memory_of(job, partition, extent, found, rank, placement.size, scored, GRADIENTS)
+        for found in (work.found, stored)
+    )
     bound = replace(bound, views=bound.views if work.searched else 0, values=values.values)
     with backend_scope(job.backend):
         return bound if _in_chunks(work.found) else replace(bound, chunks=0)
@@ -78,10 +110,20 @@ def _stored_width(held: Skeleton, work: Work) -> int:
     # values of width 1, such as factors by degree, do not end a run of elementwise operations
     wide = [o for o in work.found.operations if prod(o.outputs[0]) > 1]
     # of such a run only the result is stored
-    kept = [o for o, then in pairwise([*wide, None]) if o is not None and (then is None or not (_fuses(o) and _fuses(then)))]
+    kept = [
+        o
+        for o, then in pairwise([*wide, None])
+        if o is not None and (then is None or not (_fuses(o) and _fuses(then)))
+    ]
     features = list(takewhile(lambda o: not is_product(o), kept))
-    before, after = (sum(prod(y) for o in each for y in o.outputs) for each in (features, kept[len(features):]))
-    copied = held.feature_bytes / np.dtype(held.job.dtype).itemsize if work.searched and copies_features(work.found) else 0.0
+    before, after = (
+        sum(prod(y) for o in each for y in o.outputs) for each in (features, kept[len(features) :])
+    )
+    copied = (
+        held.feature_bytes / np.dtype(held.job.dtype).itemsize
+        if work.searched and copies_features(work.found)
+        else 0.0
+    )
     # segments that are computed again store less
     return round(copied + held.density * before + min(after, work.found.node_width))
 
@@ -94,4 +136,9 @@ def _fuses(o: Operation) -> bool:
 
 def _in_chunks(found: Probe) -> bool:
     """Whether a phase runs on the reference back end, which stores values of a chunk of edges."""
-    return not all(usable(phase) for step in found.supersteps if step.program is not None for phase in step.program.phases)
+    return not all(
+        usable(phase)
+        for step in found.supersteps
+        if step.program is not None
+        for phase in step.program.phases
+    )

@@ -7,6 +7,7 @@ follow from steps on all threads. What messages cost, and what workers that comp
 cost each other, is measured on two workers (``messages.py``). The result is stored beside the
 compiled kernels.
 """
+
 from __future__ import annotations
 
 import json
@@ -43,7 +44,14 @@ WAKES, CROWDED = np.geomspace(1e-5, 2e-3, 48), np.linspace(1.0, 2.0, 41)
 # parts that read memory
 MEMORY = [NODES, EDGES]
 # where two workers cannot be started
-GUESS = messages.Pair(message=3e-4, collective=5e-5, latency=3e-5, byte=4e-10, wire=2e-10, ratios=(1.0,) * len(samples.TOGETHER))
+GUESS = messages.Pair(
+    message=3e-4,
+    collective=5e-5,
+    latency=3e-5,
+    byte=4e-10,
+    wire=2e-10,
+    ratios=(1.0,) * len(samples.TOGETHER),
+)
 # seconds that MPICH takes to send and receive a message between two processes of a machine, with
 # what the interpreter does for a message
 POST = 8e-6
@@ -86,10 +94,19 @@ class Machine:
         reading, other = self.together if workers > 1 else (1.0, 1.0)
         speed[:] *= other
         speed[MEMORY] *= reading / other
-        found: np.ndarray = _on_threads(load, speed, threads, self.wake, max(self.crowded / reading, 1.0)) * max(1.0, workers / self.cores)
+        found: np.ndarray = _on_threads(
+            load, speed, threads, self.wake, max(self.crowded / reading, 1.0)
+        ) * max(1.0, workers / self.cores)
         return found
 
-    def transfer(self, sent: np.ndarray, messages: np.ndarray, workers: int, collectives: float = 0.0, counted: bool = False) -> float:
+    def transfer(
+        self,
+        sent: np.ndarray,
+        messages: np.ndarray,
+        workers: int,
+        collectives: float = 0.0,
+        counted: bool = False,
+    ) -> float:
         """Seconds in which workers send, if ``workers`` of them share the machine.
 
         They are of bytes, of the start and latency of each move, of its further messages, and of
@@ -104,7 +121,11 @@ class Machine:
         """
         most = float(messages.max())
         moves = most / max(len(messages) - 1, 1)
-        start, each, byte, posted = (0.0, 0.0, self.wire, most) if counted else (self.message, self.collective, self.byte, most - moves)
+        start, each, byte, posted = (
+            (0.0, 0.0, self.wire, most)
+            if counted
+            else (self.message, self.collective, self.byte, most - moves)
+        )
         found = float(sent.max()) * byte + moves * (start + self.latency) + posted * POST
         # in each round of a collective workers wait for others
         found += collectives * (each + (len(messages) - 1).bit_length() * self.latency)
@@ -145,7 +166,9 @@ def write(found: Machine, path: Path) -> None:
 def read(path: Path) -> Machine:
     """The speed of a machine from a file."""
     held = json.loads(read_regular(path, 1 << 20))
-    return Machine(**{**held, **{name: tuple(map(float, held[name])) for name in ("seconds", "together")}})
+    return Machine(
+        **{**held, **{name: tuple(map(float, held[name])) for name in ("seconds", "together")}}
+    )
 
 
 def measured() -> Machine:
@@ -157,7 +180,9 @@ def measured() -> Machine:
     jobs = [samples.sample(number) for number in range(len(samples.JOBS))]
     loads, cores, threads = [_load(*job) for job in jobs], len(available_cores()), pool.threads()
     trainers = [Trainer(graph=graph, job=job, comm=SerialComm()) for job, graph in jobs]
-    steps = np.min([[_seconds(trainer, threads) for trainer in trainers] for _ in range(ROUNDS)], axis=0)
+    steps = np.min(
+        [[_seconds(trainer, threads) for trainer in trainers] for _ in range(ROUNDS)], axis=0
+    )
     work, seconds = np.array([load.total for load in loads]), steps[:, 0]
     # relative errors, so that short steps count as much as long ones
     scaled = work / seconds[:, None]
@@ -168,8 +193,19 @@ def measured() -> Machine:
     pair = messages.measured() or GUESS
     reading = work[list(samples.TOGETHER)] * found
     together = shared(reading[:, MEMORY].sum(axis=1) / reading.sum(axis=1), np.array(pair.ratios))
-    return Machine(tuple(found.tolist()), crowded, wake, together, pair.message, pair.collective, pair.latency, pair.byte, pair.wire, cores,
-                   error)
+    return Machine(
+        tuple(found.tolist()),
+        crowded,
+        wake,
+        together,
+        pair.message,
+        pair.collective,
+        pair.latency,
+        pair.byte,
+        pair.wire,
+        cores,
+        error,
+    )
 
 
 def shared(reading: np.ndarray, ratios: np.ndarray) -> tuple[float, float]:
@@ -185,7 +221,9 @@ def shared(reading: np.ndarray, ratios: np.ndarray) -> tuple[float, float]:
     return 1 + float(more[0]), 1 + float(more[1])
 
 
-def _on_threads(load: Load, unit: np.ndarray, threads: int, wake: float, crowded: float) -> np.ndarray:
+def _on_threads(
+    load: Load, unit: np.ndarray, threads: int, wake: float, crowded: float
+) -> np.ndarray:
     """Seconds of some work, [size].
 
     Args:
@@ -195,7 +233,9 @@ def _on_threads(load: Load, unit: np.ndarray, threads: int, wake: float, crowded
         wake: Seconds until they do.
         crowded: How many times as long reading memory takes on all of them.
     """
-    one, reading = (load.parts[..., parts] @ unit[parts] / load.kernels for parts in (slice(None), MEMORY))
+    one, reading = (
+        load.parts[..., parts] @ unit[parts] / load.kernels for parts in (slice(None), MEMORY)
+    )
     several = np.clip(np.floor(load.blocks), 1, threads)
     # threads that wake up later share what is left
     left = np.where(several > 1, np.maximum(one - wake, 0), 0)
@@ -204,7 +244,9 @@ def _on_threads(load: Load, unit: np.ndarray, threads: int, wake: float, crowded
     return found
 
 
-def _threads(loads: Sequence[Load], steps: np.ndarray, unit: np.ndarray, threads: int) -> tuple[float, float]:
+def _threads(
+    loads: Sequence[Load], steps: np.ndarray, unit: np.ndarray, threads: int
+) -> tuple[float, float]:
     """Seconds until other threads take part in a kernel, and how many times as long reading memory takes when all threads do.
 
     Args:
@@ -216,10 +258,16 @@ def _threads(loads: Sequence[Load], steps: np.ndarray, unit: np.ndarray, threads
     if threads == 1:
         return 0.0, 1.0
     # errors of the fit belong to the job
-    units = [unit * seconds / (load.total @ unit) for load, seconds in zip(loads, steps[:, 0], strict=True)]
+    units = [
+        unit * seconds / (load.total @ unit)
+        for load, seconds in zip(loads, steps[:, 0], strict=True)
+    ]
 
     def error(wake: float, crowded: float) -> float:
-        found = [_on_threads(load, its, threads, wake, crowded)[0] for load, its in zip(loads, units, strict=True)]
+        found = [
+            _on_threads(load, its, threads, wake, crowded)[0]
+            for load, its in zip(loads, units, strict=True)
+        ]
         return float(np.square(found / steps[:, 1] - 1).sum())
 
     wake, crowded = min(product(WAKES.tolist(), CROWDED.tolist()), key=lambda pair: error(*pair))

@@ -8,6 +8,7 @@ programs change little: of a step on two workers, without waiting, less that of 
 worker and half of the graph. Besides, a worker waits until a message has arrived, which is found with
 a small move. Waiting is taken from processor time too, because it polls at first.
 """
+
 from __future__ import annotations
 
 import json
@@ -92,7 +93,7 @@ def measured() -> Pair | None:
     found = [line for line in done.stdout.splitlines() if line.startswith(BEGIN)]
     if not found:
         return None
-    held = json.loads(found[0][len(BEGIN):])
+    held = json.loads(found[0][len(BEGIN) :])
     return Pair(**{**held, "ratios": tuple(held["ratios"])})
 
 
@@ -103,7 +104,12 @@ def message_seconds(talks: list[Talk], byte: float, collective: float) -> float:
         talks: The jobs.
         byte, collective: As those of a ``Pair``.
     """
-    return max(median((t.two - t.one - t.sent * byte - t.collectives * collective) / t.messages for t in talks), 0.0)
+    return max(
+        median(
+            (t.two - t.one - t.sent * byte - t.collectives * collective) / t.messages for t in talks
+        ),
+        0.0,
+    )
 
 
 class Working(WrappedComm):
@@ -124,7 +130,9 @@ class Working(WrappedComm):
     def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
         self._counted(lambda: self.inner._broadcast_flat(x, root))
 
-    def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
+    def _post(
+        self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool
+    ) -> Callable[[], None]:
         receive = self.inner._post(sends, recvs, tag, at_most)
         return lambda: self._counted(receive)
 
@@ -133,7 +141,9 @@ class Working(WrappedComm):
         wait()
         self.waited += thread_time() - began
 
-    def least(self, run: Callable[[], Any], clock: Callable[[], float] = thread_time) -> tuple[float, float]:
+    def least(
+        self, run: Callable[[], Any], clock: Callable[[], float] = thread_time
+    ) -> tuple[float, float]:
         """Seconds of the shortest of some runs, without and with waiting: of the processor, or on another clock both with it."""
         times = []
         for _ in range(WARM + TIMED):
@@ -157,12 +167,25 @@ def program(comm: Comm) -> Pair:
 
     working = Working(comm)
     large, small = (_exchange(working, n) for n in (LARGE, SMALL))
-    rows = {large: np.zeros((LARGE, WIDTH), np.float32), small: np.zeros((SMALL, WIDTH), np.float32)}
-    talking = [(Trainer(graph=graph("tiny"), job=Job(**keys, keep=0), comm=working),
-                Trainer(graph=graph("half"), job=Job(**keys, keep=0), comm=SerialComm())) for keys in TALKING]
-    together = [Trainer(graph=its_graph, job=job, comm=SerialComm()) for job, its_graph in map(sample, TOGETHER)]
-    calls: list[Callable[[], Any]] = [*(partial(move.to_mirrors, {"": x}) for move, x in rows.items()),
-                                      partial(working.all_sum, np.zeros(2))]
+    rows = {
+        large: np.zeros((LARGE, WIDTH), np.float32),
+        small: np.zeros((SMALL, WIDTH), np.float32),
+    }
+    talking = [
+        (
+            Trainer(graph=graph("tiny"), job=Job(**keys, keep=0), comm=working),
+            Trainer(graph=graph("half"), job=Job(**keys, keep=0), comm=SerialComm()),
+        )
+        for keys in TALKING
+    ]
+    together = [
+        Trainer(graph=its_graph, job=job, comm=SerialComm())
+        for job, its_graph in map(sample, TOGETHER)
+    ]
+    calls: list[Callable[[], Any]] = [
+        *(partial(move.to_mirrors, {"": x}) for move, x in rows.items()),
+        partial(working.all_sum, np.zeros(2)),
+    ]
     counts = [_loaded(working, two, one) for two, one in talking]
     for trainer in together:
         _load(trainer)
@@ -170,18 +193,39 @@ def program(comm: Comm) -> Pair:
     clock = thread_time if pool.threads() == 1 else perf_counter
     rounds: list[tuple[Any, Any, Any]] = []
     began = perf_counter()
-    while len(rounds) < ROUNDS and not comm.broadcast(len(rounds) > 1 and perf_counter() - began > LONGEST, 0):
-        rounds.append((
-            [working.least(run) for run in calls],
-            [[working.least(partial(trainer.train_epoch, 0))[0] for trainer in pair] for pair in talking],
-            [_alone_and_together(working, partial(trainer.train_epoch, 0), clock) for trainer in together]))
+    while len(rounds) < ROUNDS and not comm.broadcast(
+        len(rounds) > 1 and perf_counter() - began > LONGEST, 0
+    ):
+        rounds.append(
+            (
+                [working.least(run) for run in calls],
+                [
+                    [working.least(partial(trainer.train_epoch, 0))[0] for trainer in pair]
+                    for pair in talking
+                ],
+                [
+                    _alone_and_together(working, partial(trainer.train_epoch, 0), clock)
+                    for trainer in together
+                ],
+            )
+        )
     # the least of each rank, and the mean of the ranks
-    moves, steps, shared = (np.mean(comm.all_gather(np.min(each, axis=0)), axis=0).tolist() for each in zip(*rounds, strict=True))
+    moves, steps, shared = (
+        np.mean(comm.all_gather(np.min(each, axis=0)), axis=0).tolist()
+        for each in zip(*rounds, strict=True)
+    )
     (packing, total), (work, arrived), (collective, _) = moves
     n_bytes, latency = rows[large].nbytes, max(arrived - work, 0.0)
     byte, wire = total / n_bytes, max(total - packing, 0.0) / n_bytes
     talks = [Talk(two, one, *count) for (two, one), count in zip(steps, counts, strict=True)]
-    return Pair(message_seconds(talks, byte, collective), collective, latency, byte, wire, tuple(both / alone for alone, both in shared))
+    return Pair(
+        message_seconds(talks, byte, collective),
+        collective,
+        latency,
+        byte,
+        wire,
+        tuple(both / alone for alone, both in shared),
+    )
 
 
 def _exchange(comm: Comm, n: int) -> Exchange:
@@ -202,13 +246,20 @@ def _loaded(comm: Comm, two: Trainer, one: Trainer) -> tuple[float, float, float
     _load(two)
     before, to_other = comm.ledger.snapshot(), comm.ledger.receivers(comm.size)[:, 1].sum()
     two.train_epoch(0)
-    since, to_other = comm.ledger.since(before), comm.ledger.receivers(comm.size)[:, 1].sum() - to_other
+    since, to_other = (
+        comm.ledger.since(before),
+        comm.ledger.receivers(comm.size)[:, 1].sum() - to_other,
+    )
     both, sent = (sum(book[field] for book in since.values()) for field in ("messages", "bytes"))
-    messages, collectives, sent = np.mean(comm.all_gather([to_other, both - to_other, sent]), axis=0).tolist()
+    messages, collectives, sent = np.mean(
+        comm.all_gather([to_other, both - to_other, sent]), axis=0
+    ).tolist()
     return messages, collectives, sent
 
 
-def _alone_and_together(comm: Working, step: Callable[[], Any], clock: Callable[[], float]) -> tuple[float, float]:
+def _alone_and_together(
+    comm: Working, step: Callable[[], Any], clock: Callable[[], float]
+) -> tuple[float, float]:
     """Seconds of a step while the other worker is idle, and while it does the same."""
     alone = 0.0
     for rank in range(comm.size):

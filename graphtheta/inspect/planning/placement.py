@@ -4,6 +4,7 @@ A master is copied to every other worker that has an edge at it. The counts of a
 its nodes and edges and from the workers that these are assigned to; the workers themselves are not
 needed, because a view has the same nodes and edges on any number of them.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -101,7 +102,9 @@ class Placement(Placed):
             CommError: The partitioner communicates.
         """
         if size > graph.n_nodes:
-            raise PartitionError(f"the graph has {graph.n_nodes} nodes; plan at most {graph.n_nodes} workers")
+            raise PartitionError(
+                f"the graph has {graph.n_nodes} nodes; plan at most {graph.n_nodes} workers"
+            )
         made = cls(graph, size)
         made.place(*assign(GraphEdges(graph), OneOf(size), partitioner, masters, seed))
         return made
@@ -113,10 +116,15 @@ class Placement(Placed):
             edges, ends = self._pairs(level)
         else:
             parts = [self._pass(p) for p in level.passes]
-            edges, ends = sum((part[0] for part in parts), np.zeros(self.size, np.int64)), [part[1] for part in parts]
+            edges, ends = (
+                sum((part[0] for part in parts), np.zeros(self.size, np.int64)),
+                [part[1] for part in parts],
+            )
         counts = level.counts
         if view.rows is not None:
-            counts = counts._replace(moved=int(sum(e.senders.sum() + e.receivers.sum() for e in ends)))
+            counts = counts._replace(
+                moved=int(sum(e.senders.sum() + e.receivers.sum() for e in ends))
+            )
         return Share(rows_in, rows_out, edges, ends, counts)
 
     @cached_property
@@ -134,7 +142,9 @@ class Placement(Placed):
         edges = np.zeros(self.size, np.int64)
         for gid in _chunks(p):
             edges += np.bincount(self.workers[gid], minlength=self.size)
-        sources, destinations = self.ends((self._graph.src[gid], self._graph.dst[gid], self.workers[gid]) for gid in _chunks(p))
+        sources, destinations = self.ends(
+            (self._graph.src[gid], self._graph.dst[gid], self.workers[gid]) for gid in _chunks(p)
+        )
         return edges, Ends(destinations, sources) if p.reverse else Ends(sources, destinations)
 
     def _pairs(self, level: PairLevel) -> tuple[np.ndarray, list[Ends]]:
@@ -158,8 +168,13 @@ def moved(traffic: Traffic, again: bool, share: Share) -> tuple[np.ndarray, np.n
     back = traffic.learned and not again
     # a message for each pair of workers, where there are rows to send
     found = []
-    for widths, ends in ((traffic.widths, share.ends),
-                         (traffic.widths.messages, [Ends(np.minimum(e.senders, 1), np.minimum(e.receivers, 1)) for e in share.ends])):
+    for widths, ends in (
+        (traffic.widths, share.ends),
+        (
+            traffic.widths.messages,
+            [Ends(np.minimum(e.senders, 1), np.minimum(e.receivers, 1)) for e in share.ends],
+        ),
+    ):
         both = [e.moved(widths) for e in ends]
         found.append(np.sum([forward + back * backward for forward, backward in both], axis=0))
     return found[0], found[1]
@@ -169,5 +184,9 @@ def _chunks(p: Pass) -> Iterator[np.ndarray]:
     """Global ids of the edges of a pass."""
     for s in p.selections:
         for a in range(0, s.n_edges, CHUNK):
-            stored = np.arange(a, min(a + CHUNK, s.n_edges)) if s.edges is None else s.edges[a: a + CHUNK].astype(np.int64)
+            stored = (
+                np.arange(a, min(a + CHUNK, s.n_edges))
+                if s.edges is None
+                else s.edges[a : a + CHUNK].astype(np.int64)
+            )
             yield s.gid[s.start + stored]

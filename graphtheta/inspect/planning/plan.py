@@ -1,4 +1,5 @@
 """Plans of a job: for each strategy, mode, number of workers and partitioner, what a worker holds, sends and needs of time."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -96,9 +97,18 @@ class Row:
         return f"--strategy {self.strategy}{mode} --partitioner {self.partitioner} --masters {self.masters} on {self.workers} worker(s)"
 
 
-def planned(held: Skeleton, jobs: Sequence[Job], workers: Sequence[int], machine: Machine, modes: Sequence[str] = MODES,
-            per_machine: int = 0, views: int = SAMPLED_VIEWS, limit: int | None = None, rehearsed: int = 0,
-            warm: bool = False) -> list[Row]:
+def planned(
+    held: Skeleton,
+    jobs: Sequence[Job],
+    workers: Sequence[int],
+    machine: Machine,
+    modes: Sequence[str] = MODES,
+    per_machine: int = 0,
+    views: int = SAMPLED_VIEWS,
+    limit: int | None = None,
+    rehearsed: int = 0,
+    warm: bool = False,
+) -> list[Row]:
     """Predict a job in several ways, in this process, without running it.
 
     Args:
@@ -130,8 +140,18 @@ def planned(held: Skeleton, jobs: Sequence[Job], workers: Sequence[int], machine
             key = size, job.partitioner, job.masters
             if key not in placed:
                 placed[key] = _placed(job, held, size)
-            way = _Way(job, held, sampled[job.strategy], *placed[key], machine, per_machine or size, views, limit, rehearsed,
-                       warm)
+            way = _Way(
+                job,
+                held,
+                sampled[job.strategy],
+                *placed[key],
+                machine,
+                per_machine or size,
+                views,
+                limit,
+                rehearsed,
+                warm,
+            )
             rows += way.rows(modes)
     return rows
 
@@ -139,7 +159,11 @@ def planned(held: Skeleton, jobs: Sequence[Job], workers: Sequence[int], machine
 def _placed(job: Job, held: Skeleton, size: int) -> tuple[Pair, Placement]:
     """The pair that divides the graph among some workers, and the division."""
     work = Training(job.layers, job.hidden, job.epochs, job.seed)
-    pair = choose(held.graph, size, work) if job.partitioner == AUTO else pair_of(job.partitioner, job.masters)
+    pair = (
+        choose(held.graph, size, work)
+        if job.partitioner == AUTO
+        else pair_of(job.partitioner, job.masters)
+    )
     return pair, Placement.of(held.graph, size, pair.partitioner, pair.masters, job.seed)
 
 
@@ -162,8 +186,11 @@ class _Way:
     def rows(self, modes: Sequence[str]) -> Iterator[Row]:
         """A row for each mode."""
         size = self.placement.size
-        works = [exchanged(self.held, self.job, self.pair, size)] if self.job.exchange != EXACT and size > 1 else \
-            [work_of(self.held, view, self.placement) for _, view in self.sampled.views]
+        works = (
+            [exchanged(self.held, self.job, self.pair, size)]
+            if self.job.exchange != EXACT and size > 1
+            else [work_of(self.held, view, self.placement) for _, view in self.sampled.views]
+        )
         one = self.job.strategy == "global" or size == 1
         for mode in [""] if one else modes:
             # cooperative workers fetch no features
@@ -176,13 +203,21 @@ class _Way:
         # gradients are summed for each group of views
         groups = _groups(job, views, size) if alone else views
         loads = [work.alone if alone else work.load for work in works]
-        moved = np.zeros((2, size)) if alone else views * np.mean([(work.sent, work.messages) for work in works], axis=0)
-        summed = groups * np.array(reduced(self.held.order, list(self.held.prepared.model.parameters()), size))
+        moved = (
+            np.zeros((2, size))
+            if alone
+            else views * np.mean([(work.sent, work.messages) for work in works], axis=0)
+        )
+        summed = groups * np.array(
+            reduced(self.held.order, list(self.held.prepared.model.parameters()), size)
+        )
         spent = [self.machine.compute(load, self.together) for load in loads]
         each_view = [float(each.max()) for each in spent]
         # independent workers wait for the one with the largest view of a group
         side = min(size, len(works)) if alone else 1
-        compute = groups * float(np.mean([max(each_view[i: i + side]) for i in range(0, len(works), side)]))
+        compute = groups * float(
+            np.mean([max(each_view[i : i + side]) for i in range(0, len(works), side)])
+        )
         most = largest_bound(job, self.held, self.placement, works)
         memory = self._memory(most)
         rehearsal = self._rehearsed(job, works, memory)
@@ -191,42 +226,104 @@ class _Way:
         sent, messages = moved + summed
         counted = min(len(works), rehearsal.views if works[0].searched and size > 1 else views)
         sums = 0 if alone else views * self.held.sums
-        transfer, carried = (self.machine.transfer(sent, x, self.together, n) if size > 1 else 0.0 for x, n in (
-            (messages, sums), (0 * messages, 0)))
+        transfer, carried = (
+            self.machine.transfer(sent, x, self.together, n) if size > 1 else 0.0
+            for x, n in ((messages, sums), (0 * messages, 0))
+        )
         # the threads besides those of the workers, and these, which work or poll
-        others = max(0.0, self.sampled.processor - self.sampled.seconds + float(np.mean([
-            load.total @ self.machine.seconds - each.sum() for load, each in zip(loads, spent, strict=True)])))
-        processor = views * others + (compute + build + transfer) * size * min(1.0, self.machine.cores / self.together)
-        return Row(job.strategy, mode, size, self.pair.partitioner, self.pair.masters, memory + int(rehearsal.held.max()), most,
-                   -(-views // each), views, counted, round(moved[0].sum()), round(summed[0].sum()),
-                   round(built[0].sum()), round((moved + summed + built)[1].sum()), rehearsal.hits, rehearsal.misses, rehearsal.macrobatch,
-                   compute, build, transfer, carried, processor, _loads(works, alone, (moved + summed) / views))
+        others = max(
+            0.0,
+            self.sampled.processor
+            - self.sampled.seconds
+            + float(
+                np.mean(
+                    [
+                        load.total @ self.machine.seconds - each.sum()
+                        for load, each in zip(loads, spent, strict=True)
+                    ]
+                )
+            ),
+        )
+        processor = views * others + (compute + build + transfer) * size * min(
+            1.0, self.machine.cores / self.together
+        )
+        return Row(
+            job.strategy,
+            mode,
+            size,
+            self.pair.partitioner,
+            self.pair.masters,
+            memory + int(rehearsal.held.max()),
+            most,
+            -(-views // each),
+            views,
+            counted,
+            round(moved[0].sum()),
+            round(summed[0].sum()),
+            round(built[0].sum()),
+            round((moved + summed + built)[1].sum()),
+            rehearsal.hits,
+            rehearsal.misses,
+            rehearsal.macrobatch,
+            compute,
+            build,
+            transfer,
+            carried,
+            processor,
+            _loads(works, alone, (moved + summed) / views),
+        )
 
     def _memory(self, most: MemoryBound) -> int:
         """Bytes of the worker that needs most, without caches and macrobatches."""
         process, sampled, held = self.held.process, self.sampled, self.held
         # one worker reads the features from the array of the graph
-        shares = self.placement.size == 1 and "x" in held.blank and not held.job.embedding and \
-            held.partition.node.column("x").dtype == held.graph.x.dtype
+        shares = (
+            self.placement.size == 1
+            and "x" in held.blank
+            and not held.job.embedding
+            and held.partition.node.column("x").dtype == held.graph.x.dtype
+        )
         made = most.partition - shares * held.blank.get("x", 0) * held.graph.n_nodes
         # the graph is freed before the first step
-        return max(process.loading, process.building + made, process.holding + made + sampled.peak,
-                   process.base + sampled.libraries + most.total) + (MESSAGE_BYTES if self.placement.size > 1 else 0)
+        return max(
+            process.loading,
+            process.building + made,
+            process.holding + made + sampled.peak,
+            process.base + sampled.libraries + most.total,
+        ) + (MESSAGE_BYTES if self.placement.size > 1 else 0)
 
     def _rehearsed(self, job: Job, works: list[Work], memory: int) -> Rehearsal:
         """What making the views sends."""
-        size, searched, none = self.placement.size, works[0].searched, np.zeros(self.placement.size, np.int64)
+        size, searched, none = (
+            self.placement.size,
+            works[0].searched,
+            np.zeros(self.placement.size, np.int64),
+        )
         ahead = job.macrobatch != "1" or (job.feature_cache, job.machine_cache) != ("0", "0")
         if not searched or (size == 1 and not ahead):
             return Rehearsal(1, none, none, none, none + self.sampled.seconds, none, 0, 0, 1)
-        room = max((available_bytes() // self.together if self.limit is None else self.limit) - memory, 0)
-        views, fewer = self.sampled.steps if ahead else self.views, min(size, self.rehearsed or size)
+        room = max(
+            (available_bytes() // self.together if self.limit is None else self.limit) - memory, 0
+        )
+        views, fewer = (
+            self.sampled.steps if ahead else self.views,
+            min(size, self.rehearsed or size),
+        )
         found = rehearse(self.held, job, self.pair, fewer, views, self.together, room, self.warm)
         if fewer == size:
             return found
         alone, steps = job.mode == "independent", self.sampled.steps
-        groups = _groups(job, steps, size) / steps / (_groups(job, found.views, fewer) / found.views) if alone else 1.0
-        return found.on(size, self._growth(works, fewer, alone), groups, 0.0 if alone else self.sampled.seconds * found.views)
+        groups = (
+            _groups(job, steps, size) / steps / (_groups(job, found.views, fewer) / found.views)
+            if alone
+            else 1.0
+        )
+        return found.on(
+            size,
+            self._growth(works, fewer, alone),
+            groups,
+            0.0 if alone else self.sampled.seconds * found.views,
+        )
 
     def _growth(self, works: list[Work], fewer: int, alone: bool) -> float:
         """How many times as many bytes all workers send to make a view as fewer workers do.
@@ -237,8 +334,12 @@ class _Way:
         size = self.placement.size
         if alone:
             return (size - 1) / size * fewer / (fewer - 1)
-        placement = Placement.of(self.held.graph, fewer, self.pair.partitioner, self.pair.masters, self.job.seed)
-        before = sum(work_of(self.held, view, placement).sent.sum() for _, view in self.sampled.views)
+        placement = Placement.of(
+            self.held.graph, fewer, self.pair.partitioner, self.pair.masters, self.job.seed
+        )
+        before = sum(
+            work_of(self.held, view, placement).sent.sum() for _, view in self.sampled.views
+        )
         return float(sum(work.sent.sum() for work in works) / max(before, 1))
 
     def _build(self, rehearsal: Rehearsal) -> float:
@@ -246,8 +347,13 @@ class _Way:
         share = self.sampled.steps / rehearsal.views
         seconds = float(rehearsal.seconds.max()) * max(1.0, self.together / self.machine.cores)
         # simulated workers spent the interpreter's time around their messages
-        waits = self.machine.transfer(rehearsal.sent, rehearsal.messages - rehearsal.collectives, self.together,
-                                      float(rehearsal.collectives.max()), True)
+        waits = self.machine.transfer(
+            rehearsal.sent,
+            rehearsal.messages - rehearsal.collectives,
+            self.together,
+            float(rehearsal.collectives.max()),
+            True,
+        )
         return share * (seconds + waits)
 
 
@@ -268,9 +374,11 @@ def _loads(works: Sequence[Work], alone: bool, sent: np.ndarray) -> dict[str, tu
     found = dict(zip(("bytes", "messages"), sent[:, None], strict=True))
     # of a model without layers
     none = np.zeros(sent.shape[1], np.int64)
-    for name, each in (("rows", [sum((share.rows_out for share in work.shares), none) for work in works]),
-                       ("edges", [sum((share.edges for share in work.shares), none) for work in works]),
-                       ("flops", [work.load.parts[:, :, [PRODUCT, SPARSE]].sum(axis=(1, 2)) for work in works])):
+    for name, each in (
+        ("rows", [sum((share.rows_out for share in work.shares), none) for work in works]),
+        ("edges", [sum((share.edges for share in work.shares), none) for work in works]),
+        ("flops", [work.load.parts[:, :, [PRODUCT, SPARSE]].sum(axis=(1, 2)) for work in works]),
+    ):
         held = np.array(each)
         found[name] = held.sum(axis=1, keepdims=True) if alone else held
     return {name: (float(x.max(axis=1).mean()), float(x.mean())) for name, x in found.items()}

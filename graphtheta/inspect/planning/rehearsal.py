@@ -5,6 +5,7 @@ that they read, and what caches and macrobatches do with them are known before i
 of a rehearsal are built and make their views by the code of the run, and their ledgers count. They
 hold the structure of the graph once more, and columns of zeros that take no memory.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -85,15 +86,33 @@ class Rehearsal:
         fewer, seconds = len(self.sent), float(self.seconds.max())
         shared = min(max(alone - seconds, 0.0) / (1 - 1 / max(fewer, 2)), seconds * fewer)
         others = (size - 1) / max(fewer - 1, 1)
-        messages = round(groups * (others * (self.messages - self.collectives).max() + self.collectives.max()))
+        messages = round(
+            groups * (others * (self.messages - self.collectives).max() + self.collectives.max())
+        )
         seconds += shared / size - shared / fewer
-        return Rehearsal(self.views, np.full(size, round(self.sent.max() * growth * fewer / size)), np.full(size, messages),
-                         np.full(size, round(groups * self.collectives.max())), np.full(size, groups * seconds),
-                         np.full(size, self.held.max()), self.hits, self.misses, self.macrobatch)
+        return Rehearsal(
+            self.views,
+            np.full(size, round(self.sent.max() * growth * fewer / size)),
+            np.full(size, messages),
+            np.full(size, round(groups * self.collectives.max())),
+            np.full(size, groups * seconds),
+            np.full(size, self.held.max()),
+            self.hits,
+            self.misses,
+            self.macrobatch,
+        )
 
 
-def rehearse(held: Skeleton, job: Job, pair: Pair, size: int, views: int, per_machine: int = 0, room: int | None = None,
-             warm: bool = False) -> Rehearsal:
+def rehearse(
+    held: Skeleton,
+    job: Job,
+    pair: Pair,
+    size: int,
+    views: int,
+    per_machine: int = 0,
+    room: int | None = None,
+    warm: bool = False,
+) -> Rehearsal:
     """Make the first views of the first epoch.
 
     Args:
@@ -109,10 +128,21 @@ def rehearse(held: Skeleton, job: Job, pair: Pair, size: int, views: int, per_ma
     Raises:
         GraphThetaError: Job and graph do not fit together.
     """
-    found = np.array(run_simulated(size, _worker, held, job, pair, views, per_machine or size, room, warm))
+    found = np.array(
+        run_simulated(size, _worker, held, job, pair, views, per_machine or size, room, warm)
+    )
     made, sent, messages, collectives, seconds, n_bytes, hits, misses, macrobatch = found.T
-    return Rehearsal(int(made[0]), sent.astype(np.int64), messages.astype(np.int64), collectives.astype(np.int64), seconds,
-                     n_bytes.astype(np.int64), int(hits.sum()), int(misses.sum()), int(macrobatch[0]))
+    return Rehearsal(
+        int(made[0]),
+        sent.astype(np.int64),
+        messages.astype(np.int64),
+        collectives.astype(np.int64),
+        seconds,
+        n_bytes.astype(np.int64),
+        int(hits.sum()),
+        int(misses.sum()),
+        int(macrobatch[0]),
+    )
 
 
 class _Maker(Training):
@@ -126,7 +156,15 @@ class _Maker(Training):
         super().__init__(*given, **settings)
         self.seconds: list[float] = []
 
-    def _compute(self, make: Callable[[], GraphView], n: int, number: int, step: int, position: int, groups: int) -> list[float]:
+    def _compute(
+        self,
+        make: Callable[[], GraphView],
+        n: int,
+        number: int,
+        step: int,
+        position: int,
+        groups: int,
+    ) -> list[float]:
         comm = self.job_comm
         assert isinstance(comm, _Posts)
         began = thread_time() - comm.waited
@@ -144,15 +182,25 @@ class _Maker(Training):
 class _Posts(Working):
     """Counts the processor seconds of messages, which simulated workers copy and check; real workers take less to send them."""
 
-    def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
+    def _post(
+        self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool
+    ) -> Callable[[], None]:
         began = thread_time()
         receive = super()._post(sends, recvs, tag, at_most)
         self.waited += thread_time() - began
         return receive
 
 
-def _worker(inner: Comm, held: Skeleton, job: Job, pair: Pair, views: int, per_machine: int, room: int | None,
-            warm: bool) -> list[float]:
+def _worker(
+    inner: Comm,
+    held: Skeleton,
+    job: Job,
+    pair: Pair,
+    views: int,
+    per_machine: int,
+    room: int | None,
+    warm: bool,
+) -> list[float]:
     """The figures of a worker, in the order in which ``rehearse`` reads them."""
     # of this thread, which is that of the worker
     pool.set_threads(1)
@@ -167,9 +215,25 @@ def _worker(inner: Comm, held: Skeleton, job: Job, pair: Pair, views: int, per_m
         ahead = make_macrobatches(job, strategy, caches, each, independent, room)
         x = strategy.partition.node.column("x") if "x" in strategy.partition.node else None
         tables = [x] if isinstance(x, BlankTable) else []
-        return _Maker(held.prepared.model, strategy, SGD([], 1.0), comm, seed=job.seed, views_per_step=each, settings=held.settings,
-                      stored=held.found.stored, independent=independent, features=caches.features, ahead=ahead, tables=tables,
-                      foresight=dry_runs(caches, ahead)), caches, ahead
+        return (
+            _Maker(
+                held.prepared.model,
+                strategy,
+                SGD([], 1.0),
+                comm,
+                seed=job.seed,
+                views_per_step=each,
+                settings=held.settings,
+                stored=held.found.stored,
+                independent=independent,
+                features=caches.features,
+                ahead=ahead,
+                tables=tables,
+                foresight=dry_runs(caches, ahead),
+            ),
+            caches,
+            ahead,
+        )
 
     maker, caches, ahead = made()
     n = min(-(-views // each) * each, maker.strategy.steps_per_epoch)
@@ -181,14 +245,31 @@ def _worker(inner: Comm, held: Skeleton, job: Job, pair: Pair, views: int, per_m
         maker, caches, ahead = made()
     before, to_others, counts = comm.ledger.snapshot(), _to_others(comm), np.array(caches.counts())
     seconds = _timed(maker, n)
-    since, to_others, counts = comm.ledger.since(before), _to_others(comm) - to_others, np.array(caches.counts()) - counts
+    since, to_others, counts = (
+        comm.ledger.since(before),
+        _to_others(comm) - to_others,
+        np.array(caches.counts()) - counts,
+    )
     if again:
         # workers take turns
         most = LONGEST / max(float(comm.all_sum(seconds.sum())), 1e-9)
-        seconds = np.min([seconds, *(_timed(maker, n) for _ in range(int(min(TIMES, most)) - 1))], axis=0)
+        seconds = np.min(
+            [seconds, *(_timed(maker, n) for _ in range(int(min(TIMES, most)) - 1))], axis=0
+        )
     sent = [_total(since, field) for field in ("bytes", "messages")]
-    n_bytes, macrobatch = caches.nbytes + (0 if ahead is None else ahead.nbytes), 1 if ahead is None else ahead.size
-    return [n, *sent, sent[1] - to_others, float(seconds.sum()), n_bytes, *counts.tolist(), macrobatch]
+    n_bytes, macrobatch = (
+        caches.nbytes + (0 if ahead is None else ahead.nbytes),
+        1 if ahead is None else ahead.size,
+    )
+    return [
+        n,
+        *sent,
+        sent[1] - to_others,
+        float(seconds.sum()),
+        n_bytes,
+        *counts.tolist(),
+        macrobatch,
+    ]
 
 
 def _total(since: Snapshot, field: str) -> int:
@@ -214,7 +295,9 @@ def _timed(maker: _Maker, n: int) -> np.ndarray:
 def _strategy(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> Strategy:
     graph, dtype = held.graph, np.dtype(job.dtype)
     halo_comm = MergedComm(comm) if merges(job) else comm
-    partition = build_partition(graph, halo_comm, pair.partitioner, pair.masters, job.seed, dtype, job_comm=comm)
+    partition = build_partition(
+        graph, halo_comm, pair.partitioner, pair.masters, job.seed, dtype, job_comm=comm
+    )
     partition = with_cached_columns(job, held.blanked(partition))
     task = copy(held.kind).objective(graph, partition)
     with pass_scope(held.settings):
@@ -248,12 +331,26 @@ class _Level(NamedTuple):
 def _levels(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> tuple[int, list[_Level]]:
     """Rows and levels of a worker."""
     view = _strategy(comm, held, job, pair).batch(0, 0)
-    return view.space.n, [_Level(level.n_in, level.n_out, level.n_edges, [
-        [np.diff(end.plan.send_ptr) for end in (p.senders, p.receivers)] for p in level.passes], level.counts) for level in view.levels]
+    return view.space.n, [
+        _Level(
+            level.n_in,
+            level.n_out,
+            level.n_edges,
+            [
+                [np.diff(end.plan.send_ptr) for end in (p.senders, p.receivers)]
+                for p in level.passes
+            ],
+            level.counts,
+        )
+        for level in view.levels
+    ]
 
 
 def _share(*same: _Level) -> Share:
     """A level, from that of each worker."""
     rows_in, rows_out, edges, sent, counts = zip(*same, strict=True)
-    ends = [Ends(*(np.array([worker[end] for worker in workers]) for end in (0, 1))) for workers in zip(*sent, strict=True)]
+    ends = [
+        Ends(*(np.array([worker[end] for worker in workers]) for end in (0, 1)))
+        for workers in zip(*sent, strict=True)
+    ]
     return Share(np.array(rows_in), np.array(rows_out), np.array(edges), ends, counts[0])

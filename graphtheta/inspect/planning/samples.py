@@ -3,6 +3,7 @@
 Each is dominated by another part of the work: products, products of sparse features, operations at
 nodes, edges that read rows, edges that compute, or the interpreter.
 """
+
 from __future__ import annotations
 
 from functools import cache
@@ -43,8 +44,14 @@ JOBS: list[tuple[str, dict[str, Any]]] = [
     ("edges", {"model": "gat", "hidden": 32, "heads": 4}),
     ("large", {"model": "gcn", "hidden": 96}),
     ("tiny", {"model": "gcn", "hidden": 16, "strategy": "mini", "batch_size": 64, "fanout": "5,5"}),
-    ("large", {"model": "gcn", "hidden": 96, "strategy": "mini", "batch_size": 200, "fanout": "8,4"}),
-    ("large", {"model": "sage", "hidden": 64, "strategy": "mini", "batch_size": 800, "fanout": "8,8"}),
+    (
+        "large",
+        {"model": "gcn", "hidden": 96, "strategy": "mini", "batch_size": 200, "fanout": "8,4"},
+    ),
+    (
+        "large",
+        {"model": "sage", "hidden": 64, "strategy": "mini", "batch_size": 800, "fanout": "8,8"},
+    ),
     ("large", {"model": "gcn", "hidden": 64, "strategy": "cluster", "clusters": 8}),
     ("edges", {"model": "gcn", "hidden": 64, "strategy": "cluster", "clusters": 4}),
     ("sparse", {"model": "mlp", "hidden": 64}),
@@ -65,7 +72,14 @@ def graph(name: str) -> Graph:
     """One of ``GRAPHS``."""
     made = load(GRAPHS[name])
     if name == "sparse":
-        features = scipy.sparse.random(made.n_nodes, SPARSE_WIDTH, SPARSE_DENSITY, format="csr", dtype=np.float32, random_state=0)
+        features = scipy.sparse.random(
+            made.n_nodes,
+            SPARSE_WIDTH,
+            SPARSE_DENSITY,
+            format="csr",
+            dtype=np.float32,
+            random_state=0,
+        )
         made = made.replace(x=scipy.sparse.csr_array(features))
     return made
 

@@ -1,4 +1,5 @@
 """A job in one process without its node features: the model, the targets and the views, to be counted."""
+
 from __future__ import annotations
 
 import ctypes
@@ -136,13 +137,17 @@ class Skeleton:
     def blanked(self, partition: Partition) -> Partition:
         """A worker's part of the graph with the blank columns, which count as rows in its memory."""
         like, n = self.partition.node, partition.n_masters
-        found = {name: (like.role(name), _blank(like.role(name), n, like.column(name), width * n))
-                 for name, width in self.blank.items()}
+        found = {
+            name: (like.role(name), _blank(like.role(name), n, like.column(name), width * n))
+            for name, width in self.blank.items()
+        }
         return replace(partition, node=partition.node.joined(ColumnStore(n, found)))
 
     def strategy(self, job: Job) -> Strategy:
         """The strategy of a job that differs from this one in keys of the strategy only."""
-        return build_strategy(job, self.graph, self.partition, self.found.layers, self.task, self.precomputed)
+        return build_strategy(
+            job, self.graph, self.partition, self.found.layers, self.task, self.precomputed
+        )
 
     def sampled(self, job: Job, most: int = SAMPLED_VIEWS) -> Sampled:
         """Some views of the first epoch of a job that differs from this one in keys of the strategy only; ``most`` bounds their number."""
@@ -185,13 +190,19 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
     """
     _check_predictable(job)
     held, dtype = graph.x, np.dtype(job.dtype)
-    blank = {"x": int(np.prod(held.shape[1:])) * dtype.itemsize} if isinstance(held, np.ndarray) else {}
-    prepared = prepare(job, graph.replace(x=BlankColumn(held.shape, held.dtype)) if blank else graph, model)
+    blank = (
+        {"x": int(np.prod(held.shape[1:])) * dtype.itemsize} if isinstance(held, np.ndarray) else {}
+    )
+    prepared = prepare(
+        job, graph.replace(x=BlankColumn(held.shape, held.dtype)) if blank else graph, model
+    )
     made, kind, loading = prepared.model, copy(prepared.kind), resident_bytes()
     partition = build_partition(prepared.graph, SerialComm(), dtype=dtype, seed=job.seed)
     if job.embedding:
         partition, blank["x"] = _with_learned(job, prepared.graph, partition)
-    settings = PassSettings(frozenset(map(id, made.checkpoint_segments())) if job.recompute else frozenset())
+    settings = PassSettings(
+        frozenset(map(id, made.checkpoint_segments())) if job.recompute else frozenset()
+    )
     with backend_scope(job.backend), pass_scope(settings):
         check_loops(made, partition, prepared.unknown)
         partition, settings, saving = first_totals(job, prepared, made, partition)
@@ -201,15 +212,45 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
         blank[PRECOMPUTED] = saving.width * totals.dtype.itemsize
         partition = partition.overlay({PRECOMPUTED: BlankColumn(totals.shape, totals.dtype)}, {})
     with backend_scope(job.backend), halo_scope(job.halo), pass_scope(settings):
-        found, order, sums = probe(made, partition), gradient_order(made, partition), sums_of_a_pass(made, partition)
+        found, order, sums = (
+            probe(made, partition),
+            gradient_order(made, partition),
+            sums_of_a_pass(made, partition),
+        )
     prepared.kind.check_output(made, found)
     # learned features and those beside them are read as dense rows
-    density = held.nnz / max(int(np.prod(held.shape)), 1) if is_sparse(held) and not job.embedding else 1.0
-    part, arrays = partition.nbytes(), graph.nbytes + (prepared.graph.nbytes if prepared.graph.src is not graph.src else 0)
+    density = (
+        held.nnz / max(int(np.prod(held.shape)), 1)
+        if is_sparse(held) and not job.embedding
+        else 1.0
+    )
+    part, arrays = (
+        partition.nbytes(),
+        graph.nbytes + (prepared.graph.nbytes if prepared.graph.src is not graph.src else 0),
+    )
     now, peak = current_bytes(), resident_bytes()
-    process = Process(now - part - arrays + KERNEL_BYTES, loading, (peak if peak > loading else now) - part, now - part)
+    process = Process(
+        now - part - arrays + KERNEL_BYTES,
+        loading,
+        (peak if peak > loading else now) - part,
+        now - part,
+    )
     task, _ = prepared.build_task(partition, found.layers)
-    return Skeleton(job, prepared, kind, partition, settings, saving is not None, found, task, order, sums + 1, blank, density, process)
+    return Skeleton(
+        job,
+        prepared,
+        kind,
+        partition,
+        settings,
+        saving is not None,
+        found,
+        task,
+        order,
+        sums + 1,
+        blank,
+        density,
+        process,
+    )
 
 
 def _with_learned(job: Job, graph: Graph, partition: Partition) -> tuple[Partition, int]:
@@ -218,12 +259,16 @@ def _with_learned(job: Job, graph: Graph, partition: Partition) -> tuple[Partiti
     stored = partition.node.column("x").nbytes if "x" in partition.node else 0
     each = round((stored + learned_bytes(job, graph)) / max(n, 1))
     x = BlankTable((n, width_of(job, graph)), np.dtype(job.dtype))
-    return replace(partition, node=partition.node.joined(ColumnStore(n, {"x": (Role.LEARNED, x)}))), each
+    return replace(
+        partition, node=partition.node.joined(ColumnStore(n, {"x": (Role.LEARNED, x)}))
+    ), each
 
 
 def _blank(role: Role, n: int, like: Column, nbytes: int) -> BlankColumn:
     """A blank column of n rows in place of another one."""
-    return (BlankTable if role is Role.LEARNED else BlankColumn)((n, *like.shape[1:]), like.dtype, nbytes)
+    return (BlankTable if role is Role.LEARNED else BlankColumn)(
+        (n, *like.shape[1:]), like.dtype, nbytes
+    )
 
 
 def _check_predictable(job: Job) -> None:
@@ -234,10 +279,14 @@ def _check_predictable(job: Job) -> None:
     """
     exchange = make_exchange(job.exchange, job.seed)
     if exchange is not None and exchange.by_values:
-        raise ConfigError(f"graphtheta plan does not predict exchange={job.exchange}, whose messages depend on values; with "
-                          "--exchange exact it predicts the most that is sent")
+        raise ConfigError(
+            f"graphtheta plan does not predict exchange={job.exchange}, whose messages depend on values; with "
+            "--exchange exact it predicts the most that is sent"
+        )
     if job.history.partition(":")[0] == "hec":
-        raise ConfigError("graphtheta plan does not predict history=hec, whose workers have views of their own; give another --history")
+        raise ConfigError(
+            "graphtheta plan does not predict history=hec, whose workers have views of their own; give another --history"
+        )
 
 
 def release() -> None:

@@ -1,4 +1,5 @@
 """What a step computes and sends, worker by worker, in the units of the cost model."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -25,10 +26,38 @@ from graphtheta.partitioners.report import OneOf
 # "node bytes" are those of elementwise operations and of updates, "drawn" those of operations that draw
 # random numbers, "combined" those of all others. A view that is made for a step has edges that are listed
 # anew, and levels that nothing was prepared for
-PARTS = ("product flops", "sparse product flops", "node bytes", "drawn bytes", "combined bytes", "edge bytes", "edges",
-         "listed edges", "levels", "operations", "passes", "expressions", "parameters", "steps")
-(PRODUCT, SPARSE, NODES, DRAWN, COMBINED, EDGES, EDGE_COUNT, LISTED, LEVELS, OPERATIONS, PASSES, EXPRESSIONS, PARAMETERS,
- STEPS) = range(len(PARTS))
+PARTS = (
+    "product flops",
+    "sparse product flops",
+    "node bytes",
+    "drawn bytes",
+    "combined bytes",
+    "edge bytes",
+    "edges",
+    "listed edges",
+    "levels",
+    "operations",
+    "passes",
+    "expressions",
+    "parameters",
+    "steps",
+)
+(
+    PRODUCT,
+    SPARSE,
+    NODES,
+    DRAWN,
+    COMBINED,
+    EDGES,
+    EDGE_COUNT,
+    LISTED,
+    LEVELS,
+    OPERATIONS,
+    PASSES,
+    EXPRESSIONS,
+    PARAMETERS,
+    STEPS,
+) = range(len(PARTS))
 # parts that grow with the graph
 GROWING = slice(LISTED + 1)
 # passes over the parameters in an update: gradient, two slots, value, read and written
@@ -96,10 +125,18 @@ def work_of(skeleton: Skeleton, view: GraphView, placement: Placement) -> Work:
     """
     levels = {id(level): placement.share(view, level) for level in view.levels}
     pairs = None if view.pairs is None else placement.share(view, view.pairs)
-    return divided(skeleton, [levels[id(level)] for level in view.levels], pairs, placement.owned(view.space.gid), view.rows is not None)
+    return divided(
+        skeleton,
+        [levels[id(level)] for level in view.levels],
+        pairs,
+        placement.owned(view.space.gid),
+        view.rows is not None,
+    )
 
 
-def divided(skeleton: Skeleton, shares: list[Share], pairs: Share | None, nodes: np.ndarray, searched: bool) -> Work:
+def divided(
+    skeleton: Skeleton, shares: list[Share], pairs: Share | None, nodes: np.ndarray, searched: bool
+) -> Work:
     """Count a view that is divided among workers.
 
     Args:
@@ -126,25 +163,36 @@ def divided(skeleton: Skeleton, shares: list[Share], pairs: Share | None, nodes:
         loads.add({LISTED: share.edges, LEVELS: 1})
     if searched and copies_features(found):
         # rows of the features are copied into the frame of the view
-        loads.add({NODES: 2 * skeleton.feature_bytes * nodes},
-                  skeleton.feature_bytes * nodes / np.dtype(skeleton.job.dtype).itemsize / LEAST_BLOCK)
+        loads.add(
+            {NODES: 2 * skeleton.feature_bytes * nodes},
+            skeleton.feature_bytes * nodes / np.dtype(skeleton.job.dtype).itemsize / LEAST_BLOCK,
+        )
     return Work(*loads.loads(), sent, messages, shares, nodes, found, searched)
 
 
-def _loads(skeleton: Skeleton, found: Probe, by_step: dict[int, Share], nodes: np.ndarray) -> _Loads:
+def _loads(
+    skeleton: Skeleton, found: Probe, by_step: dict[int, Share], nodes: np.ndarray
+) -> _Loads:
     """What each worker computes."""
     itemsize, loads = np.dtype(skeleton.job.dtype).itemsize, _Loads(len(nodes))
     first, learned = True, bool(skeleton.job.embedding)
     for o in found.operations:
         if o.name == "gather":
             continue
-        rows, cost = _rows(o, by_step, nodes), node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, itemsize)
+        rows, cost = (
+            _rows(o, by_step, nodes),
+            node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, itemsize),
+        )
         blocks = max(map(prod, [o.inputs[0], *o.outputs])) * rows / LEAST_BLOCK
         # before the first product values are features, which may be sparse, and need no gradient unless they are learned
         stored = skeleton.density if first else 1.0
         if is_product(o):
             products = 2 if first and not learned else 3
-            loads.add({SPARSE if stored < 1 else PRODUCT: stored * products * cost.flops * rows}, blocks, products)
+            loads.add(
+                {SPARSE if stored < 1 else PRODUCT: stored * products * cost.flops * rows},
+                blocks,
+                products,
+            )
             first = False
         else:
             passes = 1 if first and not learned else 2
@@ -152,7 +200,10 @@ def _loads(skeleton: Skeleton, found: Probe, by_step: dict[int, Share], nodes: n
     for again, entries in ((False, found.traffic), (True, found.again)):
         numbers_of: dict[int, int] = {}
         for entry in entries:
-            program, at = found.supersteps[entry.superstep].program, numbers_of.get(entry.superstep, 0)
+            program, at = (
+                found.supersteps[entry.superstep].program,
+                numbers_of.get(entry.superstep, 0),
+            )
             assert program is not None
             numbers_of[entry.superstep] = at + 1
             phase, edges = program.phases[at], by_step[entry.superstep].edges
@@ -163,7 +214,9 @@ def _loads(skeleton: Skeleton, found: Probe, by_step: dict[int, Share], nodes: n
                 # a gradient of the matrices, and one of the values where they need it
                 products = 1 if again else 2 + entry.learned
                 loads.add({PRODUCT: products * product.flops * pairs}, blocks, products)
-            loads.add({EDGES: sweeps * each.bytes * edges, EDGE_COUNT: sweeps * edges}, blocks, sweeps)
+            loads.add(
+                {EDGES: sweeps * each.bytes * edges, EDGE_COUNT: sweeps * edges}, blocks, sweeps
+            )
             loads.add({PASSES: sweeps, EXPRESSIONS: sweeps * len(phase.order)})
     loads.add({NODES: UPDATE_PASSES * found.parameters * itemsize})
     loads.add({OPERATIONS: len(found.operations), PARAMETERS: len(skeleton.order), STEPS: 1})
@@ -189,13 +242,21 @@ class _Loads:
         parts = np.zeros((self._size + 1, len(PARTS)))
         for part, amount in work.items():
             parts[:, part] = np.append(np.broadcast_to(amount, self._size), np.sum(amount))
-        self._each.append((parts, np.append(np.broadcast_to(blocks, self._size), np.sum(blocks)).astype(float), kernels))
+        self._each.append(
+            (
+                parts,
+                np.append(np.broadcast_to(blocks, self._size), np.sum(blocks)).astype(float),
+                kernels,
+            )
+        )
 
     def loads(self) -> tuple[Load, Load]:
         """What each worker computes, and what one with a view of its own does."""
         parts, blocks, kernels = zip(*self._each, strict=True)
         held, at = np.stack(parts, axis=1), np.stack(blocks, axis=1)
-        every, alone = (Load(held[rows], at[rows], np.array(kernels)) for rows in (slice(-1), slice(-1, None)))
+        every, alone = (
+            Load(held[rows], at[rows], np.array(kernels)) for rows in (slice(-1), slice(-1, None))
+        )
         return every, alone
 
 
@@ -222,7 +283,9 @@ def _rows(o: Operation, by_step: dict[int, Share], nodes: np.ndarray) -> np.ndar
     return share.rows_in if o.stage == "transform" else share.rows_out
 
 
-def reduced(order: Sequence[Parameter], parameters: list[Parameter], size: int) -> tuple[np.ndarray, np.ndarray]:
+def reduced(
+    order: Sequence[Parameter], parameters: list[Parameter], size: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Bytes and messages that each worker sends to sum the gradients of a step, [size] int64 each.
 
     Args:

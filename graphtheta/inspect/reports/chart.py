@@ -1,4 +1,5 @@
 """The charts of a report, as self-contained SVG elements of an HTML page."""
+
 from __future__ import annotations
 
 import io
@@ -12,8 +13,23 @@ from graphtheta.errors import ConfigError
 from graphtheta.inspect.reports.profile import Profile
 from graphtheta.train.reuse.staleness.audit import AUDIT, ERRORS
 
-COLOURS = dict(zip(STAGES, ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2",
-                            "#ff9da6", "#9d755d", "#bab0ac"), strict=True))
+COLOURS = dict(
+    zip(
+        STAGES,
+        (
+            "#4c78a8",
+            "#f58518",
+            "#54a24b",
+            "#b279a2",
+            "#e45756",
+            "#72b7b2",
+            "#ff9da6",
+            "#9d755d",
+            "#bab0ac",
+        ),
+        strict=True,
+    )
+)
 SPLITS = (("train", "#7a8ca3"), ("val", "#0b6bcb"), ("test", "#d9822b"))
 WIDTH, ROW = 9.6, 0.36
 WAITING = {"color": "#f3f3f3", "edgecolor": "#999999", "hatch": "////", "lw": 0.6}
@@ -26,16 +42,37 @@ def curves(rows: list[dict[str, Any]], best_epoch: int) -> str:
         rows: One per evaluated epoch.
         best_epoch: Epoch to mark.
     """
-    names = list(dict.fromkeys(["loss", *(key.partition("_")[2] for key in rows[0] if key.startswith(("train_", "val_", "test_")))]))
+    names = list(
+        dict.fromkeys(
+            [
+                "loss",
+                *(
+                    key.partition("_")[2]
+                    for key in rows[0]
+                    if key.startswith(("train_", "val_", "test_"))
+                ),
+            ]
+        )
+    )
     lines = -(-len(names) // 2)
     fig = _figure(3.2 * lines)
-    for axes, name in zip(fig.subplots(lines, 2, squeeze=False).flat, [*names, *[""] * (2 * lines - len(names))], strict=True):
+    for axes, name in zip(
+        fig.subplots(lines, 2, squeeze=False).flat,
+        [*names, *[""] * (2 * lines - len(names))],
+        strict=True,
+    ):
         if not name:
             axes.set_visible(False)
             continue
         _plot_curve(axes, rows, name, best_epoch)
         if not axes.get_lines()[1:]:
-            axes.plot([row["epoch"] for row in rows], [row[name] for row in rows], color="#7a8ca3", lw=1.6, label="train")
+            axes.plot(
+                [row["epoch"] for row in rows],
+                [row[name] for row in rows],
+                color="#7a8ca3",
+                lw=1.6,
+                label="train",
+            )
         axes.legend(frameon=False, loc="best")
     return _svg(fig, "loss and metrics by epoch")
 
@@ -44,7 +81,13 @@ def _plot_curve(axes: Any, rows: list[dict[str, Any]], name: str, best_epoch: in
     """Plot the loss or a metric of every split, and mark the best epoch."""
     for split, colour in SPLITS:
         if f"{split}_{name}" in rows[0]:
-            axes.plot([row["epoch"] for row in rows], [row[f"{split}_{name}"] for row in rows], color=colour, lw=1.6, label=split)
+            axes.plot(
+                [row["epoch"] for row in rows],
+                [row[f"{split}_{name}"] for row in rows],
+                color=colour,
+                lw=1.6,
+                label=split,
+            )
     axes.set_title(name.replace("_", " "), loc="left", fontweight="bold")
     axes.set_xlabel("epoch")
     axes.xaxis.get_major_locator().set_params(integer=True)
@@ -54,7 +97,9 @@ def _plot_curve(axes: Any, rows: list[dict[str, Any]], name: str, best_epoch: in
     best = next((row.get(f"val_{name}") for row in rows if row["epoch"] == best_epoch), None)
     if best is not None:
         axes.plot(best_epoch, best, "o", color="#0b6bcb", ms=4.5)
-        axes.set_title(f"val {best:.4g} at epoch {best_epoch}", loc="right", fontsize=9, color="#555555")
+        axes.set_title(
+            f"val {best:.4g} at epoch {best_epoch}", loc="right", fontsize=9, color="#555555"
+        )
 
 
 def audits(rows: list[dict[str, Any]]) -> str:
@@ -66,10 +111,19 @@ def audits(rows: list[dict[str, Any]]) -> str:
     names = [key for key in rows[0] if key.startswith(AUDIT)]
     errors = [name for name in names if name in ERRORS]
     fig = _figure(3.2)
-    for axes, title, shown in zip(fig.subplots(1, 2), ("relative error", "reads and messages"),
-                                  (errors, [name for name in names if name not in ERRORS]), strict=True):
+    for axes, title, shown in zip(
+        fig.subplots(1, 2),
+        ("relative error", "reads and messages"),
+        (errors, [name for name in names if name not in ERRORS]),
+        strict=True,
+    ):
         for name in shown:
-            axes.plot([row["epoch"] for row in rows], [row[name] for row in rows], lw=1.6, label=name.removeprefix(AUDIT).replace("_", " "))
+            axes.plot(
+                [row["epoch"] for row in rows],
+                [row[name] for row in rows],
+                lw=1.6,
+                label=name.removeprefix(AUDIT).replace("_", " "),
+            )
         axes.set_title(title, loc="left", fontweight="bold")
         axes.set_xlabel("epoch")
         axes.xaxis.get_major_locator().set_params(integer=True)
@@ -87,7 +141,9 @@ def time_bars(profile: Profile) -> str:
     for stage, book in profile.stages.items():
         ms = 1e3 * np.array(book.seconds) / profile.epochs
         if ms.any():
-            axes.barh(names, ms, left=left, height=0.7, color=COLOURS.get(stage, "#888888"), label=stage)
+            axes.barh(
+                names, ms, left=left, height=0.7, color=COLOURS.get(stage, "#888888"), label=stage
+            )
             left = left + ms
     wait = 1e3 * np.sum([book.wait for book in profile.stages.values()], axis=0) / profile.epochs
     if np.any(wait):
@@ -102,8 +158,12 @@ def memory_bars(profile: Profile) -> str:
     """Memory of each rank: measured, and predicted before training."""
     fig = _figure(1.1 + ROW * profile.ranks)
     axes, names = fig.subplots(), _ranks(profile)
-    axes.barh(names, np.array(profile.predicted) / 2**20, height=0.7, label="predicted at most", **WAITING)
-    axes.barh(names, np.array(profile.measured) / 2**20, height=0.4, color="#4c78a8", label="measured")
+    axes.barh(
+        names, np.array(profile.predicted) / 2**20, height=0.7, label="predicted at most", **WAITING
+    )
+    axes.barh(
+        names, np.array(profile.measured) / 2**20, height=0.4, color="#4c78a8", label="measured"
+    )
     axes.set_xlabel("MiB of the process")
     _tidy(axes)
     fig.legend(loc="outside upper left", ncols=2, frameon=False)
@@ -118,7 +178,9 @@ def _figure(height: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ConfigError("a report needs matplotlib for its charts: pip install 'graphtheta[plot]'") from None
+        raise ConfigError(
+            "a report needs matplotlib for its charts: pip install 'graphtheta[plot]'"
+        ) from None
     return Figure(figsize=(WIDTH, height), layout="constrained")
 
 
@@ -138,7 +200,13 @@ def _svg(fig: Any, about: str) -> str:
     out = io.StringIO()
     # the salt names clip paths: different for each chart of a page, and the same in every run
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": about}):
-        fig.savefig(out, format="svg", metadata={"Creator": None, "Date": None, "Format": None, "Type": None})
+        fig.savefig(
+            out,
+            format="svg",
+            metadata={"Creator": None, "Date": None, "Format": None, "Type": None},
+        )
     text = out.getvalue()
-    text = re.sub(r' xmlns(:\w+)?="[^"]*"| version="1.1"', "", text[text.index("<svg"):])
-    return re.sub(r'<svg width="[^"]*" height="[^"]*"', f'<svg role="img" aria-label="{about}"', text, count=1)
+    text = re.sub(r' xmlns(:\w+)?="[^"]*"| version="1.1"', "", text[text.index("<svg") :])
+    return re.sub(
+        r'<svg width="[^"]*" height="[^"]*"', f'<svg role="img" aria-label="{about}"', text, count=1
+    )

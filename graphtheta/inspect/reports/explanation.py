@@ -1,4 +1,5 @@
 """``gt.explain``: the execution plan of a job, with communication, operations and memory."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -44,12 +45,18 @@ class Sizes:
     def of(cls, partition: Partition) -> Sizes:
         """Summed over all workers. Collective."""
         edges = partition.relations[EDGE]
-        moved = partition.halo_comm.all_sum(np.array([len(x.plan.rows) for x in (edges.sources, edges.destinations)]))
+        moved = partition.halo_comm.all_sum(
+            np.array([len(x.plan.rows) for x in (edges.sources, edges.destinations)])
+        )
         return cls(partition.n_nodes, partition.n_edges, int(moved[0]), int(moved[1]))
 
 
 @checked
-def explain(model: Trainer | str | Model | Callable[..., Model] | None = None, graph: Graph | None = None, **keys: Any) -> str:
+def explain(
+    model: Trainer | str | Model | Callable[..., Model] | None = None,
+    graph: Graph | None = None,
+    **keys: Any,
+) -> str:
     """Describe the forward pass of a job over all nodes, as text.
 
     Args:
@@ -70,25 +77,36 @@ def explain(model: Trainer | str | Model | Callable[..., Model] | None = None, g
     Collective: all ranks.
     """
     if isinstance(model, Trainer) and (graph is not None or keys):
-        raise ConfigError("gt.explain(TRAINER) takes no graph or keys: the trainer has them already; drop them")
+        raise ConfigError(
+            "gt.explain(TRAINER) takes no graph or keys: the trainer has them already; drop them"
+        )
     trainer = model if isinstance(model, Trainer) else Trainer(model, graph, **keys)
     sizes, found = Sizes.of(trainer.partition), trainer.probe
     peak = trainer.comm.all_gather(trainer.predicted_peak())
     job = trainer.job
-    parts = [f"{type(trainer.model).__name__} over {sizes.nodes:,} nodes and {sizes.edges:,} edges, {trainer.comm.size} worker(s), "
-             f"{job.dtype}"]
+    parts = [
+        f"{type(trainer.model).__name__} over {sizes.nodes:,} nodes and {sizes.edges:,} edges, {trainer.comm.size} worker(s), "
+        f"{job.dtype}"
+    ]
     titles, orders = _titles(found), _orders(trainer)
     with backend_scope(job.backend):
-        parts += [_layer(i, titles[i], step, trainer, sizes, orders.get(id(step), [])) for i, step in enumerate(found.supersteps)]
+        parts += [
+            _layer(i, titles[i], step, trainer, sizes, orders.get(id(step), []))
+            for i, step in enumerate(found.supersteps)
+        ]
     between = sum((_dense(trainer, i, "other") for i in range(-1, len(found.supersteps))), Cost())
     if between.flops:
-        parts.append("between layers\n" + table(HEADER, [_row("dense", sizes.nodes, "nodes", between)]))
+        parts.append(
+            "between layers\n" + table(HEADER, [_row("dense", sizes.nodes, "nodes", between)])
+        )
     twice = "runs most of it twice (recompute) and " if job.recompute else ""
-    parts.append("bytes and operations of one forward pass over the whole graph; "
-                 f"a training step {twice}adds the backward pass, about twice as much\n"
-                 + f"{trainer.setup.pair.reason}\n" * bool(trainer.setup.pair.reason)
-                 + f"{trainer.setup.mode_line}\n" * bool(trainer.setup.mode_line)
-                 + f"memory: at most {amount(max(peak))} a worker")
+    parts.append(
+        "bytes and operations of one forward pass over the whole graph; "
+        f"a training step {twice}adds the backward pass, about twice as much\n"
+        + f"{trainer.setup.pair.reason}\n" * bool(trainer.setup.pair.reason)
+        + f"{trainer.setup.mode_line}\n" * bool(trainer.setup.mode_line)
+        + f"memory: at most {amount(max(peak))} a worker"
+    )
     return "\n\n".join(parts)
 
 
@@ -99,7 +117,9 @@ def _titles(found: Probe) -> list[str]:
         if step.program is not None and _decodes(step.program):
             titles.append(f"decoder: {step.layer}")
         else:
-            hop = "" if step.program is None else f", hop {next(hops).from_end + 1} from the targets"
+            hop = (
+                "" if step.program is None else f", hop {next(hops).from_end + 1} from the targets"
+            )
             titles.append(f"layer {i + 1}: {step.layer}, direction {step.direction}{hop}")
     return titles
 
@@ -109,10 +129,14 @@ def _orders(trainer: Trainer) -> dict[int, list[str]]:
     found = [step for step in trainer.probe.summing if step.orders]
     lines = {id(step): [f"order    {line}" for line in step.order(NO_ROWS)] for step in found}
     if trainer.job.strategy == "mini" and found:
-        for step, level in zip(trainer.probe.summing, trainer.strategy.batch(0, 0).levels, strict=True):
+        for step, level in zip(
+            trainer.probe.summing, trainer.strategy.batch(0, 0).levels, strict=True
+        ):
             n = level.counts
-            lines[id(step)] = [f"order    first batch: {line}, {n.rows_in:,} nodes to {n.rows_out:,} along {n.edges:,} edges"
-                               for line in step.order(n)]
+            lines[id(step)] = [
+                f"order    first batch: {line}, {n.rows_in:,} nodes to {n.rows_out:,} along {n.edges:,} edges"
+                for line in step.order(n)
+            ]
     return lines
 
 
@@ -120,25 +144,51 @@ def _decodes(program: EdgeProgram) -> bool:
     return "" in program.phases[-1].outputs
 
 
-def _layer(i: int, title: str, step: Superstep, trainer: Trainer, sizes: Sizes, order: list[str]) -> str:
+def _layer(
+    i: int, title: str, step: Superstep, trainer: Trainer, sizes: Sizes, order: list[str]
+) -> str:
     program = step.program
     if program is None:
-        dense = [_row(stage, sizes.nodes, "nodes", _dense(trainer, i, stage)) for stage in ("transform", "apply")]
-        return "\n".join([title, f"  {trainer.setup.saving}", *(f"  {line}" for line in table(HEADER, dense).splitlines())])
-    decodes, notes = _decodes(program), [*order, *(f"planned  {note}" for note in planner_notes(program))]
+        dense = [
+            _row(stage, sizes.nodes, "nodes", _dense(trainer, i, stage))
+            for stage in ("transform", "apply")
+        ]
+        return "\n".join(
+            [
+                title,
+                f"  {trainer.setup.saving}",
+                *(f"  {line}" for line in table(HEADER, dense).splitlines()),
+            ]
+        )
+    decodes, notes = (
+        _decodes(program),
+        [*order, *(f"planned  {note}" for note in planner_notes(program))],
+    )
     lines = [title, *(f"  {note}" for note in notes)]
     rows = [_row("transform", sizes.nodes, "nodes", _dense(trainer, i, "transform"))]
     passes = 2 if step.direction == "both" else 1
     for number, phase in enumerate(program.phases):
         which = f" {number + 1}" if len(program.phases) > 1 else ""
-        lines += [f"  phase{which}", *(f"    {line}" for line in [*_phase(phase, program), *_rows(phase, step, trainer)])]
+        lines += [
+            f"  phase{which}",
+            *(f"    {line}" for line in [*_phase(phase, program), *_rows(phase, step, trainer)]),
+        ]
         rows += _moves(phase, which, step.direction, sizes)
         if decodes:
             rows.append(_row("gather", sizes.edges, "pairs", edge_cost(phase)))
         else:
             if phase.grouped:
-                rows.append(_row("products, at most", passes * int(most_pairs(phase, sizes.nodes, sizes.edges)), "pairs", pair_cost(phase)))
-            rows.append(_row(f"gather and sum{which}", passes * sizes.edges, "edges", edge_cost(phase)))
+                rows.append(
+                    _row(
+                        "products, at most",
+                        passes * int(most_pairs(phase, sizes.nodes, sizes.edges)),
+                        "pairs",
+                        pair_cost(phase),
+                    )
+                )
+            rows.append(
+                _row(f"gather and sum{which}", passes * sizes.edges, "edges", edge_cost(phase))
+            )
     if not decodes:
         rows.append(_row("apply", sizes.nodes, "nodes", _dense(trainer, i, "apply")))
     return "\n".join([*lines, *(f"  {line}" for line in table(HEADER, rows).splitlines())])
@@ -152,13 +202,27 @@ def _phase(phase: Phase, program: EdgeProgram) -> list[str]:
         groups: dict[tuple[Expr, ...], list[str]] = {}
         for name, parts in phase.parts.items():
             groups.setdefault(tuple(parts), []).append(phase.aggregators[name].name)
-        lines += [f"sum      {' and '.join(names)} of {', '.join(written(e, program.operands) for e in parts)}{into}"
-                  for parts, names in groups.items()]
-    lines += [f"new      {f'edge.{n}' if n else 'value'} = {written(e, program.operands)}" for n, e in phase.outputs.items()]
-    reads = [f"{end}.{name.replace(' ', '_')} [{width}]" for end in ("src", "dst", "edge") for name, width in widths(phase, end).items()]
+        lines += [
+            f"sum      {' and '.join(names)} of {', '.join(written(e, program.operands) for e in parts)}{into}"
+            for parts, names in groups.items()
+        ]
+    lines += [
+        f"new      {f'edge.{n}' if n else 'value'} = {written(e, program.operands)}"
+        for n, e in phase.outputs.items()
+    ]
+    reads = [
+        f"{end}.{name.replace(' ', '_')} [{width}]"
+        for end in ("src", "dst", "edge")
+        for name, width in widths(phase, end).items()
+    ]
     lines.append(f"reads    {', '.join(reads)}")
     reason = obstacle(phase)
-    return [*lines, "back end fused" if usable(phase) else f"back end reference{f', many times slower: {reason}' if reason else ''}"]
+    return [
+        *lines,
+        "back end fused"
+        if usable(phase)
+        else f"back end reference{f', many times slower: {reason}' if reason else ''}",
+    ]
 
 
 def _rows(phase: Phase, step: Superstep, trainer: Trainer) -> list[str]:
@@ -185,21 +249,41 @@ def _moves(phase: Phase, which: str, direction: str, sizes: Sizes) -> list[Row]:
     if direction == "both":
         moved = dict.fromkeys(moved, sizes.src_moved + sizes.dst_moved)
     each = Widths.of(phase, frozenset())
-    found = (("src", ends[0], each.src), ("dst", ends[1], each.dst), ("totals", ends[1], each.partial),
-             ("of further passes", ends[1], each.shared + each.returned))
-    return [_row(f"move {what}{which}", moved[end], "mirrors", Cost(width)) for what, end, width in found if width and moved[end]]
+    found = (
+        ("src", ends[0], each.src),
+        ("dst", ends[1], each.dst),
+        ("totals", ends[1], each.partial),
+        ("of further passes", ends[1], each.shared + each.returned),
+    )
+    return [
+        _row(f"move {what}{which}", moved[end], "mirrors", Cost(width))
+        for what, end, width in found
+        if width and moved[end]
+    ]
 
 
 def _dense(trainer: Trainer, superstep: int, stage: str) -> Cost:
     """Cost per node of the node operations in a stage."""
     itemsize = np.dtype(trainer.job.dtype).itemsize
-    found = [o for o in trainer.probe.operations if o.superstep == superstep and o.stage == stage and o.name != "gather"]
-    return sum((node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, itemsize) for o in found), Cost())
+    found = [
+        o
+        for o in trainer.probe.operations
+        if o.superstep == superstep and o.stage == stage and o.name != "gather"
+    ]
+    return sum(
+        (node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, itemsize) for o in found), Cost()
+    )
 
 
 def _row(stage: str, n: int, of: str, each: Cost) -> Row:
     total = each.times(n)
-    return stage, f"{n:,} {of}", f"{each.bytes} B, {each.flops} flops", amount(total.bytes), _count(total.flops)
+    return (
+        stage,
+        f"{n:,} {of}",
+        f"{each.bytes} B, {each.flops} flops",
+        amount(total.bytes),
+        _count(total.flops),
+    )
 
 
 def _count(flops: int) -> str:

@@ -1,4 +1,5 @@
 """The profile of a run: time, traffic and memory of each rank, as a JSON file in its folder."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -71,7 +72,9 @@ class Profile(BaseModel):
         for book in self.stages.values():
             lists += [book.seconds, book.wait, book.bytes, book.messages]
         if self.ranks < 1 or self.epochs < 1 or any(len(x) != self.ranks for x in lists):
-            raise ValueError(f"expected at least one epoch and one number for each of {self.ranks} ranks")
+            raise ValueError(
+                f"expected at least one epoch and one number for each of {self.ranks} ranks"
+            )
         if any(rank >= self.ranks for pair in self.largest for rank in pair[:2]):
             raise ValueError(f"expected pairs of {self.ranks} ranks")
         return self
@@ -98,6 +101,10 @@ class Profile(BaseModel):
         try:
             return cls.model_validate_json(read_regular(path, LARGEST_FILE))
         except OSError as e:
-            raise FormatError(f"{path}: cannot be read: {e.strerror or e}; check the file") from None
+            raise FormatError(
+                f"{path}: cannot be read: {e.strerror or e}; check the file"
+            ) from None
         except ValidationError as e:
-            raise FormatError(f"{path}: not the profile of a run ({e.errors()[0]['msg']}); delete it, or train again") from None
+            raise FormatError(
+                f"{path}: not the profile of a run ({e.errors()[0]['msg']}); delete it, or train again"
+            ) from None

@@ -1,4 +1,5 @@
 """Reads the output folder of a run."""
+
 from __future__ import annotations
 
 import json
@@ -63,32 +64,48 @@ def read_run(folder: Path) -> Run:
     for name in (JOB_FILE, METRICS_FILE):
         if not (folder / name).is_file():
             if seeds:
-                raise ConfigError(f"{folder} holds runs of several seeds; give one of them, such as {seeds[0]}")
+                raise ConfigError(
+                    f"{folder} holds runs of several seeds; give one of them, such as {seeds[0]}"
+                )
             raise missing(folder, name)
-    rows = [_record(line, f"{folder / METRICS_FILE}: line {i}", ROW) for i, line in enumerate(_text(folder / METRICS_FILE).splitlines(), 1)]
+    rows = [
+        _record(line, f"{folder / METRICS_FILE}: line {i}", ROW)
+        for i, line in enumerate(_text(folder / METRICS_FILE).splitlines(), 1)
+    ]
     other = next((i for i, row in enumerate(rows, 1) if set(row) != set(rows[0])), None)
     if other is not None:
-        raise FormatError(f"{folder / METRICS_FILE}: line {other} has other columns than line 1; delete it, or train again")
+        raise FormatError(
+            f"{folder / METRICS_FILE}: line {other} has other columns than line 1; delete it, or train again"
+        )
     result = folder / RESULT_FILE
     record = _record(_text(result), str(result), RESULT) if result.exists() else None
-    return Run(folder, Job.from_yaml(folder / JOB_FILE), rows, record,
-               Profile.read(folder / PROFILE_FILE) if (folder / PROFILE_FILE).exists() else None,
-               _classes(record, result) if record is not None and "classes" in record else None,
-               [path.name for path in files_of(folder / TRACE_FILE)])
+    return Run(
+        folder,
+        Job.from_yaml(folder / JOB_FILE),
+        rows,
+        record,
+        Profile.read(folder / PROFILE_FILE) if (folder / PROFILE_FILE).exists() else None,
+        _classes(record, result) if record is not None and "classes" in record else None,
+        [path.name for path in files_of(folder / TRACE_FILE)],
+    )
 
 
 def _classes(record: dict[str, Any], path: Path) -> ClassReport:
     try:
         return ClassReport.model_validate(record["classes"])
     except ValidationError as error:
-        raise FormatError(f"{path}: classes: {error.errors()[0]['msg']}; delete the file, or train again") from None
+        raise FormatError(
+            f"{path}: classes: {error.errors()[0]['msg']}; delete the file, or train again"
+        ) from None
 
 
 def _text(path: Path) -> str:
     try:
         return read_regular(path, LARGEST_FILE).decode("utf-8")
     except OSError as error:
-        raise FormatError(f"{path}: cannot be read: {error.strerror or error}; check the file") from None
+        raise FormatError(
+            f"{path}: cannot be read: {error.strerror or error}; check the file"
+        ) from None
     except UnicodeDecodeError as error:
         raise FormatError(f"{path}: cannot be read: {error}; delete it, or train again") from None
 
@@ -103,11 +120,19 @@ def _record(text: str, where: str, names: tuple[str, ...]) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{where}: damaged ({error}); delete it, or train again") from None
     if not isinstance(record, dict) or not set(names) <= set(record) or len(record) > MOST_NAMES:
-        raise FormatError(f"{where}: expected a mapping with {', '.join(names)}; delete it, or train again")
+        raise FormatError(
+            f"{where}: expected a mapping with {', '.join(names)}; delete it, or train again"
+        )
     record = {name: float("nan") if value is None else value for name, value in record.items()}
-    wrong = [name for name, value in record.items() if not _plain(name, value) and (name in names or not isinstance(value, dict))]
+    wrong = [
+        name
+        for name, value in record.items()
+        if not _plain(name, value) and (name in names or not isinstance(value, dict))
+    ]
     if wrong:
-        raise FormatError(f"{where}: {wrong[0]:.60} is not a number, or is out of range; delete it, or train again")
+        raise FormatError(
+            f"{where}: {wrong[0]:.60} is not a number, or is out of range; delete it, or train again"
+        )
     return record
 
 
@@ -117,4 +142,6 @@ def _plain(name: str, value: Any) -> bool:
         return isinstance(value, str)
     if name in COUNTS:
         return type(value) is int and 0 <= value <= LARGEST
-    return type(value) in (int, float) and (not abs(value) > LARGEST or value in (float("inf"), -float("inf")))
+    return type(value) in (int, float) and (
+        not abs(value) > LARGEST or value in (float("inf"), -float("inf"))
+    )

@@ -1,4 +1,5 @@
 """Writes the output folder of a run: metrics as JSON lines, job and profile."""
+
 from __future__ import annotations
 
 import sys
@@ -70,14 +71,20 @@ class RunLog:
             try:
                 make_folder(job.folder)
                 # results of an earlier run must not pass for this one's if it does not finish
-                for old in (job.folder / RESULT_FILE, job.folder / PROFILE_FILE, *files_of(job.folder / TRACE_FILE)):
+                for old in (
+                    job.folder / RESULT_FILE,
+                    job.folder / PROFILE_FILE,
+                    *files_of(job.folder / TRACE_FILE),
+                ):
                     remove_file(old)
                 with atomic_file(job.folder / JOB_FILE) as file:
                     file.write(job.to_yaml().encode())
                 self._file = started_file(job.folder / METRICS_FILE)
                 self._write(history)
             except OSError as e:
-                error = unwritable(job.folder, "the folder for results", e, "choose another with --out")
+                error = unwritable(
+                    job.folder, "the folder for results", e, "choose another with --out"
+                )
         self.comm.agree(error)
         if self.comm.rank == 0 and sys.stderr.isatty():
             self._bar = tqdm(total=self._goal, unit=self._unit, leave=False)
@@ -85,7 +92,12 @@ class RunLog:
     def __enter__(self) -> RunLog:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._bar is not None:
             self._bar.close()
         if self._file is not None:
@@ -103,7 +115,7 @@ class RunLog:
     @property
     def _new(self) -> list[dict[str, Any]]:
         """Rows of this process."""
-        return self.rows[self._earlier:]
+        return self.rows[self._earlier :]
 
     def epoch(self, row: dict[str, Any]) -> dict[str, Any]:
         """Record an evaluated epoch: epoch, step, loss, seconds and the metrics of each split.
@@ -126,14 +138,24 @@ class RunLog:
             self._sent_before, self._clock_before = self._sent, self._clock
         self._sent, self._clock = self.comm.ledger.receivers(self.comm.size), perf_counter()
         mean = ranks.mean(axis=0).tolist()
-        times = {"time": {stage: dict(zip(FIELDS, values, strict=True)) for stage, values in zip(STAGES, mean, strict=True)}}
+        times = {
+            "time": {
+                stage: dict(zip(FIELDS, values, strict=True))
+                for stage, values in zip(STAGES, mean, strict=True)
+            }
+        }
         self.rows.append({**row, **times})
         error = None
         if self._file is not None:
             try:
                 self._write(self.rows[-1:])
             except OSError as e:
-                error = unwritable(self.job.folder / METRICS_FILE, "the metrics", e, "free disk space, and go on with --resume")
+                error = unwritable(
+                    self.job.folder / METRICS_FILE,
+                    "the metrics",
+                    e,
+                    "free disk space, and go on with --resume",
+                )
             self._show(row)
         self.comm.agree(error)
         return times
@@ -162,16 +184,31 @@ class RunLog:
         sent = self._sent - self._sent_before
         most = np.argsort(-sent[:, 0], kind="stable")[:LISTED]
         most = most[sent[most, 1] > 0]
-        largest = self.comm.gather_rows(np.stack((np.full(len(most), self.comm.rank), most, *sent[most].T), axis=1))
-        memory = np.array(self.comm.all_gather([predicted, resident_bytes(), *sent.sum(axis=0).tolist()]))
+        largest = self.comm.gather_rows(
+            np.stack((np.full(len(most), self.comm.rank), most, *sent[most].T), axis=1)
+        )
+        memory = np.array(
+            self.comm.all_gather([predicted, resident_bytes(), *sent.sum(axis=0).tolist()])
+        )
         error = None
         if largest is not None:
-            books = [Book(**dict(zip(FIELDS, times.T.tolist(), strict=True))) for times in self._times.swapaxes(0, 1)]
-            profile = Profile(ranks=self.comm.size, epochs=self._epochs(), steps=self.rows[-1]["step"],
-                              elapsed=self._clock - self._clock_before, first_left_out=len(self._new) > 1,
-                              stages=dict(zip(STAGES, books, strict=True)),
-                              sent=memory[:, 2:].tolist(), largest=np.concatenate(largest).tolist(),
-                              predicted=memory[:, 0].tolist(), measured=memory[:, 1].tolist(), fallbacks=fallbacks)
+            books = [
+                Book(**dict(zip(FIELDS, times.T.tolist(), strict=True)))
+                for times in self._times.swapaxes(0, 1)
+            ]
+            profile = Profile(
+                ranks=self.comm.size,
+                epochs=self._epochs(),
+                steps=self.rows[-1]["step"],
+                elapsed=self._clock - self._clock_before,
+                first_left_out=len(self._new) > 1,
+                stages=dict(zip(STAGES, books, strict=True)),
+                sent=memory[:, 2:].tolist(),
+                largest=np.concatenate(largest).tolist(),
+                predicted=memory[:, 0].tolist(),
+                measured=memory[:, 1].tolist(),
+                fallbacks=fallbacks,
+            )
             try:
                 profile.write(self.job.folder / PROFILE_FILE)
             except FormatError as e:
@@ -179,7 +216,11 @@ class RunLog:
         self.comm.agree(error)
 
     def _show(self, row: dict[str, Any]) -> None:
-        shown = {"loss": row["loss"]} | {name: row[name] for name in (f"train_{self.metric}", f"val_{self.metric}") if name in row}
+        shown = {"loss": row["loss"]} | {
+            name: row[name]
+            for name in (f"train_{self.metric}", f"val_{self.metric}")
+            if name in row
+        }
         text = "  ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in shown.items())
         done = row[self._unit]
         if self._bar is not None:
@@ -192,15 +233,27 @@ class RunLog:
     def time_table(self) -> str:
         """Table of an epoch by stage: mean time, slowest rank, waiting, bytes, messages sent."""
         times = self._times / self._epochs()
-        lines = [self._line(stage, times[:, i]) for i, stage in enumerate(STAGES) if times[:, i].any()]
-        which = "per epoch, without the first" if len(self._new) > 1 else "per epoch, with the first"
-        return f"\ntime {which}\n" + table(("stage", "mean ms", "slowest ms", "waiting ms", "sent", "messages"),
-                                          [*lines, self._line("total", times.sum(axis=1))])
+        lines = [
+            self._line(stage, times[:, i]) for i, stage in enumerate(STAGES) if times[:, i].any()
+        ]
+        which = (
+            "per epoch, without the first" if len(self._new) > 1 else "per epoch, with the first"
+        )
+        return f"\ntime {which}\n" + table(
+            ("stage", "mean ms", "slowest ms", "waiting ms", "sent", "messages"),
+            [*lines, self._line("total", times.sum(axis=1))],
+        )
 
     def _epochs(self) -> int:
         """Number of epochs that the accumulated times cover; a row may cover several."""
         rows = self._new
-        before = rows[0] if len(rows) > 1 else self.rows[self._earlier - 1] if self._earlier else {"epoch": 0}
+        before = (
+            rows[0]
+            if len(rows) > 1
+            else self.rows[self._earlier - 1]
+            if self._earlier
+            else {"epoch": 0}
+        )
         return max(1, int(rows[-1]["epoch"] - before["epoch"]))
 
     def _line(self, name: str, times: np.ndarray) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
 """Machines of one kind with a network between them, in the units of the cost model."""
+
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
@@ -28,8 +29,17 @@ class Cluster(Machine):
     slowest: float
 
     @classmethod
-    def of(cls, machine: Machine, latency: float, bandwidth: float, *, cores: int = 0, post: float = POST, congestion: float = 1.0,
-           slowest: float = 1.0) -> Cluster:
+    def of(
+        cls,
+        machine: Machine,
+        latency: float,
+        bandwidth: float,
+        *,
+        cores: int = 0,
+        post: float = POST,
+        congestion: float = 1.0,
+        slowest: float = 1.0,
+    ) -> Cluster:
         """A cluster of machines like one that was measured.
 
         Args:
@@ -37,8 +47,13 @@ class Cluster(Machine):
             latency, bandwidth, post, congestion, slowest: As the attributes.
             cores: Cores of each; 0 for those of the machine.
         """
-        return cls(**{**asdict(machine), "cores": cores or machine.cores, "latency": latency}, bandwidth=bandwidth, post=post,
-                   congestion=congestion, slowest=slowest)
+        return cls(
+            **{**asdict(machine), "cores": cores or machine.cores, "latency": latency},
+            bandwidth=bandwidth,
+            post=post,
+            congestion=congestion,
+            slowest=slowest,
+        )
 
     def compute(self, load: Load, workers: int) -> np.ndarray:
         """Seconds in which workers compute, [size]; the one with most work is the slowest.
@@ -50,7 +65,14 @@ class Cluster(Machine):
         found[found.argmax()] *= self.slowest
         return found
 
-    def transfer(self, sent: np.ndarray, messages: np.ndarray, workers: int, collectives: float = 0.0, counted: bool = False) -> float:
+    def transfer(
+        self,
+        sent: np.ndarray,
+        messages: np.ndarray,
+        workers: int,
+        collectives: float = 0.0,
+        counted: bool = False,
+    ) -> float:
         """Seconds in which workers send: bytes, which are packed and unpacked besides, over the link of their machine, the start and
         latency of each move and collective, and each message.
 
@@ -65,7 +87,15 @@ class Cluster(Machine):
         """
         most, crowd = float(messages.max()), max(1.0, workers / self.cores)
         moves = most / max(len(messages) - 1, 1)
-        start, each, packed = (0.0, 0.0, 0.0) if counted else (self.message * crowd, self.collective * crowd, self.byte - self.wire)
-        together = collectives * (each + (len(messages) - 1).bit_length() * (self.latency + self.post * crowd))
-        carried = float(sent.max()) * (min(workers, len(sent)) * self.congestion / self.bandwidth + packed * crowd)
+        start, each, packed = (
+            (0.0, 0.0, 0.0)
+            if counted
+            else (self.message * crowd, self.collective * crowd, self.byte - self.wire)
+        )
+        together = collectives * (
+            each + (len(messages) - 1).bit_length() * (self.latency + self.post * crowd)
+        )
+        carried = float(sent.max()) * (
+            min(workers, len(sent)) * self.congestion / self.bandwidth + packed * crowd
+        )
         return carried + moves * (start + self.latency) + most * self.post * crowd + together

@@ -1,4 +1,5 @@
 """Simulated jobs as a table and as a picture."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -13,8 +14,21 @@ from graphtheta.inspect.simulation.simulate import Point
 # what says in a picture of a format that graphtheta made it, and how such a file begins
 MADE_BY = {".png": "Software", ".svg": "Creator"}
 BEGINNING = rb"(?s).{0,2000}graphtheta"
-HEADER = ("strategy", "mode", "partitioner", "masters", "workers", "step s", "epoch s", "speed-up", "limit", "share", "memory", "sent",
-          "messages")
+HEADER = (
+    "strategy",
+    "mode",
+    "partitioner",
+    "masters",
+    "workers",
+    "step s",
+    "epoch s",
+    "speed-up",
+    "limit",
+    "share",
+    "memory",
+    "sent",
+    "messages",
+)
 
 
 def by_way(points: Sequence[Point]) -> dict[str, list[Point]]:
@@ -28,7 +42,9 @@ def by_way(points: Sequence[Point]) -> dict[str, list[Point]]:
             same = [found for found in ways.values() if _strategy(found[0]) == _strategy(point)]
             for found in same or [ways.setdefault(_way(point), [])]:
                 found.append(point)
-    return {name: sorted(found, key=lambda point: point.row.workers) for name, found in ways.items()}
+    return {
+        name: sorted(found, key=lambda point: point.row.workers) for name, found in ways.items()
+    }
 
 
 def report(points: Sequence[Point], cluster: Cluster) -> str:
@@ -40,15 +56,31 @@ def report(points: Sequence[Point], cluster: Cluster) -> str:
             row, parts = point.row, point.parts
             about = "~" if row.counted < row.views else ""
             speed = base.row.seconds / row.seconds
-            lines.append((row.strategy, row.mode, row.partitioner, row.masters, str(row.workers), f"{point.step:.3g}", f"{row.seconds:.3g}",
-                          f"{speed:.2f}", point.limit, f"{parts[point.limit] / row.seconds:.0%}", amount(row.memory),
-                          about + amount(row.sent), about + figure(row.messages)))
-    return (f"{table(HEADER, lines)}\n\n"
-            f"seconds without evaluation, on machines with {cluster.cores} core(s) like this one, links of "
-            f"{cluster.bandwidth * 8e-9:g} Gbit/s and {cluster.latency * 1e6:g} us, {cluster.post * 1e6:.3g} us a message, congestion "
-            f"{cluster.congestion:g}, the slowest worker {cluster.slowest:g} times as slow\n"
-            "speed-up is relative to the fewest workers of the same way; limit is the part that takes most of the time, with its share\n"
-            "~ scaled from some views of an epoch; with many workers, what making views sends is estimated from fewer")
+            lines.append(
+                (
+                    row.strategy,
+                    row.mode,
+                    row.partitioner,
+                    row.masters,
+                    str(row.workers),
+                    f"{point.step:.3g}",
+                    f"{row.seconds:.3g}",
+                    f"{speed:.2f}",
+                    point.limit,
+                    f"{parts[point.limit] / row.seconds:.0%}",
+                    amount(row.memory),
+                    about + amount(row.sent),
+                    about + figure(row.messages),
+                )
+            )
+    return (
+        f"{table(HEADER, lines)}\n\n"
+        f"seconds without evaluation, on machines with {cluster.cores} core(s) like this one, links of "
+        f"{cluster.bandwidth * 8e-9:g} Gbit/s and {cluster.latency * 1e6:g} us, {cluster.post * 1e6:.3g} us a message, congestion "
+        f"{cluster.congestion:g}, the slowest worker {cluster.slowest:g} times as slow\n"
+        "speed-up is relative to the fewest workers of the same way; limit is the part that takes most of the time, with its share\n"
+        "~ scaled from some views of an epoch; with many workers, what making views sends is estimated from fewer"
+    )
 
 
 def draw(points: Sequence[Point], path: Path) -> None:
@@ -65,12 +97,20 @@ def draw(points: Sequence[Point], path: Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ConfigError("--plot: a picture needs matplotlib: pip install 'graphtheta[plot]'") from None
+        raise ConfigError(
+            "--plot: a picture needs matplotlib: pip install 'graphtheta[plot]'"
+        ) from None
     ways = by_way(points)
     fig = Figure(figsize=(9.6, 3.8), layout="constrained")
     scaling, parts = fig.subplots(1, 2)
     for name, found in ways.items():
-        scaling.plot([p.row.workers for p in found], [found[0].row.seconds / p.row.seconds for p in found], marker="o", ms=3, label=name)
+        scaling.plot(
+            [p.row.workers for p in found],
+            [found[0].row.seconds / p.row.seconds for p in found],
+            marker="o",
+            ms=3,
+            label=name,
+        )
     few, most = (bound(p.row.workers for p in points) for bound in (min, max))
     scaling.plot([few, most], [1, most / few], color="#999999", ls=":", label="linear")
     scaling.set_xscale("log", base=2)
@@ -87,7 +127,15 @@ def draw(points: Sequence[Point], path: Path) -> None:
     parts.set_title(f"share of the time on {most} workers", loc="left", fontweight="bold", pad=22)
     parts.invert_yaxis()
     scaling.legend(frameon=False, fontsize=8)
-    parts.legend(frameon=False, fontsize=8, ncols=5, loc="lower left", bbox_to_anchor=(-0.02, 0.99), handlelength=1, columnspacing=1)
+    parts.legend(
+        frameon=False,
+        fontsize=8,
+        ncols=5,
+        loc="lower left",
+        bbox_to_anchor=(-0.02, 0.99),
+        handlelength=1,
+        columnspacing=1,
+    )
     for axes in (scaling, parts):
         axes.grid(alpha=0.25, lw=0.6)
         axes.spines[["top", "right"]].set_visible(False)
@@ -107,4 +155,6 @@ def _strategy(point: Point) -> tuple[str, str, str]:
 
 
 def _way(point: Point) -> str:
-    return " ".join(filter(None, (point.row.strategy, point.row.mode, point.row.partitioner, point.row.masters)))
+    return " ".join(
+        filter(None, (point.row.strategy, point.row.mode, point.row.partitioner, point.row.masters))
+    )

@@ -3,6 +3,7 @@
 The plan (``graphtheta/inspect/planning``) divides the graph with the job's own partitioner, and counts rows,
 edges, operations, bytes and messages of each worker for views that the job's own strategy makes.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -47,8 +48,13 @@ class Point:
         """
         row = self.row
         share = min(self.alone / row.workers, row.compute)
-        return {"computing": share, "imbalance": row.compute - share, "views": row.build, "bytes": row.carried,
-                "messages": row.transfer - row.carried}
+        return {
+            "computing": share,
+            "imbalance": row.compute - share,
+            "views": row.build,
+            "bytes": row.carried,
+            "messages": row.transfer - row.carried,
+        }
 
     @property
     def limit(self) -> str:
@@ -57,11 +63,25 @@ class Point:
 
     def figures(self) -> dict[str, Any]:
         """All figures by name."""
-        return {**self.row.figures(), "step": self.step, "limit": self.limit, **{f"seconds of {name}": s for name, s in self.parts.items()}}
+        return {
+            **self.row.figures(),
+            "step": self.step,
+            "limit": self.limit,
+            **{f"seconds of {name}": s for name, s in self.parts.items()},
+        }
 
 
-def simulated(held: Skeleton, jobs: Sequence[Job], workers: Sequence[int], cluster: Cluster, modes: Sequence[str], per_machine: int = 1,
-              views: int = VIEWS, rehearsed: int = REHEARSED, warm: bool = False) -> list[Point]:
+def simulated(
+    held: Skeleton,
+    jobs: Sequence[Job],
+    workers: Sequence[int],
+    cluster: Cluster,
+    modes: Sequence[str],
+    per_machine: int = 1,
+    views: int = VIEWS,
+    rehearsed: int = REHEARSED,
+    warm: bool = False,
+) -> list[Point]:
     """Count a job on several numbers of workers, in this process.
 
     Args:
@@ -80,7 +100,16 @@ def simulated(held: Skeleton, jobs: Sequence[Job], workers: Sequence[int], clust
     points = []
     for job in jobs:
         one = planned(held, [job], [1], cluster, views=views)[0]
-        rows = planned(held, [job], [p for p in workers if p > 1], cluster, modes, per_machine, views, rehearsed=rehearsed,
-                       warm=warm)
+        rows = planned(
+            held,
+            [job],
+            [p for p in workers if p > 1],
+            cluster,
+            modes,
+            per_machine,
+            views,
+            rehearsed=rehearsed,
+            warm=warm,
+        )
         points += [Point(row, one.compute) for row in ([one] if 1 in workers else []) + rows]
     return points

@@ -1,4 +1,5 @@
 """Values of nodes that are sent along the edges, from blocks of ids to blocks of ids."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -34,11 +35,15 @@ class HomeEdges:
     def __init__(self, source: EdgeSource, comm: Comm):
         self.source, self.comm, self.blocks = source, comm, Blocks(comm, source.n_nodes)
         if comm.size > 1:
-            self._ptr, self._near = neighbour_lists(source, self.blocks, block_degrees(source, comm))
+            self._ptr, self._near = neighbour_lists(
+                source, self.blocks, block_degrees(source, comm)
+            )
             # without a copy
             self._near.resize(drop_repeats(self._ptr, self._near), refcheck=False)
 
-    def along(self, columns: Sequence[np.ndarray], sends: np.ndarray | None = None) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    def along(
+        self, columns: Sequence[np.ndarray], sends: np.ndarray | None = None
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """What the nodes of this worker's block receive from their neighbours, one column at a time.
 
         Args:
@@ -57,9 +62,14 @@ class HomeEdges:
                 yield from ((number, to, column[at]) for number, column in enumerate(columns))
                 continue
             route = self.blocks.route(to)
-            nodes = [part.astype(np.int64) - self.blocks.first for part in self.comm.all_to_all(route.parts(to))]
+            nodes = [
+                part.astype(np.int64) - self.blocks.first
+                for part in self.comm.all_to_all(route.parts(to))
+            ]
             for number, column in enumerate(columns):
-                for part, values in zip(nodes, self.comm.all_to_all(route.parts(column[at])), strict=True):
+                for part, values in zip(
+                    nodes, self.comm.all_to_all(route.parts(column[at])), strict=True
+                ):
                     yield number, part, values
 
     def _read(self, sends: np.ndarray | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -3,6 +3,7 @@
 Each worker has the values of the nodes of its block of ids, and all have those of the coarse
 blocks, which are few. No result depends on the order of the edges or on the number of workers.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -20,7 +21,9 @@ from graphtheta.partitioners.streaming.components import components
 GROUP = 512
 
 
-def searched(edges: HomeEdges, n_sources: int, hops: int, key: int) -> tuple[np.ndarray, np.ndarray]:
+def searched(
+    edges: HomeEdges, n_sources: int, hops: int, key: int
+) -> tuple[np.ndarray, np.ndarray]:
     """A node that names the coarse block of each node, [n_block] int64, and which nodes are sources, [n_block] bool.
 
     It is a source of a breadth-first search; beyond the search it is the lowest id of the connected
@@ -68,7 +71,9 @@ def _between(edges: HomeEdges, inside: np.ndarray) -> Iterator[tuple[np.ndarray,
         yield nodes[kept] + first, x[kept]
 
 
-def sized(blocks: Blocks, name: np.ndarray, is_source: np.ndarray, small: int, largest: int) -> tuple[np.ndarray, np.ndarray]:
+def sized(
+    blocks: Blocks, name: np.ndarray, is_source: np.ndarray, small: int, largest: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Coarse blocks of at most ``largest`` nodes, numbered by falling size: larger ones are split by ids, and small ones joined.
 
     Args:
@@ -121,11 +126,18 @@ def _groups(comm: Comm, size: np.ndarray, is_source: np.ndarray, small: int) -> 
 
     Collective: all ranks of comm.
     """
-    is_small, is_large, group, end = (size > 0) & (size < small), size >= small, np.zeros(len(size), np.int64), 0
+    is_small, is_large, group, end = (
+        (size > 0) & (size < small),
+        size >= small,
+        np.zeros(len(size), np.int64),
+        0,
+    )
     for kind in (is_source, ~is_source):
         within = np.where(is_small & kind, size, 0)
         counts = np.array(comm.all_gather(int(within.sum())))
-        group += np.where(within > 0, end + (counts[: comm.rank].sum() + np.cumsum(within) - within) // small, 0)
+        group += np.where(
+            within > 0, end + (counts[: comm.rank].sum() + np.cumsum(within) - within) // small, 0
+        )
         end += int(counts.sum()) // small + 1
     used = np.zeros(end, np.int64)
     used[group[is_small]] = 1
@@ -134,7 +146,9 @@ def _groups(comm: Comm, size: np.ndarray, is_source: np.ndarray, small: int) -> 
     return np.where(is_small, number[group], number[-1] + before + np.cumsum(is_large))
 
 
-def near_blocks(edges: HomeEdges, block: np.ndarray, n_blocks: int, second: float) -> Iterator[np.ndarray]:
+def near_blocks(
+    edges: HomeEdges, block: np.ndarray, n_blocks: int, second: float
+) -> Iterator[np.ndarray]:
     """For each coarse block b, the nodes of each that are one hop from b, plus ``second`` times those two hops from b.
 
     Nodes send once or, unless ``second`` is 0, twice for each group of coarse blocks.

@@ -1,4 +1,5 @@
 """Connected components that all workers find together, and parts made of whole ones."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -39,7 +40,10 @@ def components(blocks: Blocks, pairs: Pairs) -> np.ndarray:
             join(a, b, parent)
         return _shortened(blocks, parent)
     keys = free_keys(max(2 * len(parent), FEWEST), blocks.kind)
-    above, used = np.empty(len(keys), np.int32 if len(keys) <= np.iinfo(np.int32).max else np.int64), 0
+    above, used = (
+        np.empty(len(keys), np.int32 if len(keys) <= np.iinfo(np.int32).max else np.int64),
+        0,
+    )
     for a, b in pairs:
         begin = 0
         while True:
@@ -103,7 +107,9 @@ def _shortened(blocks: Blocks, parent: np.ndarray) -> np.ndarray:
         parent = above
 
 
-def whole_components(blocks: Blocks, component: np.ndarray, size: int, room: int) -> np.ndarray | None:
+def whole_components(
+    blocks: Blocks, component: np.ndarray, size: int, room: int
+) -> np.ndarray | None:
     """Parts that cut no edge, [n_block] int32, made of components by falling size; None if one of them is too large for its part.
 
     Each goes to the part of fewest nodes. Only the numbers of components of each size are known to
@@ -132,7 +138,9 @@ def whole_components(blocks: Blocks, component: np.ndarray, size: int, room: int
         if load.max() > room:
             return None
         own = np.flatnonzero(nodes == nodes_each)
-        part[own] = np.searchsorted(np.cumsum(given), sum(have[: comm.rank]) + np.arange(len(own)), side="right")
+        part[own] = np.searchsorted(
+            np.cumsum(given), sum(have[: comm.rank]) + np.arange(len(own)), side="right"
+        )
     return blocks.look_up(part, component)
 
 

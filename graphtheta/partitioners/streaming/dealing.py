@@ -1,4 +1,5 @@
 """Rounds in which streams give items to parts of limited room, without seeing what others give."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -27,7 +28,9 @@ def share_of_room(room: np.ndarray, stream: int) -> np.ndarray:
     return found
 
 
-def settle(comm: Comm, streams: list[int], found: list[np.ndarray], load: np.ndarray, capacity: int) -> np.ndarray:
+def settle(
+    comm: Comm, streams: list[int], found: list[np.ndarray], load: np.ndarray, capacity: int
+) -> np.ndarray:
     """The loads after a round, [size] int64. Items that found no room in the shares of their streams go to the least loaded parts.
 
     Args:
@@ -49,6 +52,8 @@ def settle(comm: Comm, streams: list[int], found: list[np.ndarray], load: np.nda
     by_load = np.argsort(load, kind="stable")
     ends = np.cumsum((capacity - load)[by_load])
     for stream, out in zip(streams, found, strict=True):
-        out[out < 0] = by_load[np.searchsorted(ends, left[:stream].sum() + np.arange(left[stream]), side="right")]
+        out[out < 0] = by_load[
+            np.searchsorted(ends, left[:stream].sum() + np.arange(left[stream]), side="right")
+        ]
     load[by_load] += np.diff(np.minimum(ends, left.sum()), prepend=0)
     return load

@@ -1,4 +1,5 @@
 """Shares of the edges, and the degrees of blocks of nodes."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -30,7 +31,9 @@ def shared_chunks(source: EdgeSource, comm: Comm) -> Iterator[EdgeChunk]:
         yield NO_EDGES if chunk is None else chunk
 
 
-def block_degrees(source: EdgeSource, comm: Comm, incoming: bool = True, outgoing: bool = True) -> np.ndarray:
+def block_degrees(
+    source: EdgeSource, comm: Comm, incoming: bool = True, outgoing: bool = True
+) -> np.ndarray:
     """Edges of each node of this worker's block of ids, [n] int64; a loop that is both incoming and outgoing counts twice.
 
     Args:

@@ -3,6 +3,7 @@
 The copies and degrees of a node are stored by the worker that has the node's block of ids. A stream
 looks up those of the ends of the edges that it reads in a round, and sends what it changed.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -34,9 +35,23 @@ class EdgeStreams:
         degree: Their degrees for the loop, [n] int64; changed.
     """
 
-    def __init__(self, source: EdgeSource, comm: Comm, size: int, loop: Callable[..., None], settings: tuple[Any, ...],
-                 copies: np.ndarray, degree: np.ndarray):
-        self._source, self._comm, self._size, self._loop, self._settings = source, comm, size, loop, settings
+    def __init__(
+        self,
+        source: EdgeSource,
+        comm: Comm,
+        size: int,
+        loop: Callable[..., None],
+        settings: tuple[Any, ...],
+        copies: np.ndarray,
+        degree: np.ndarray,
+    ):
+        self._source, self._comm, self._size, self._loop, self._settings = (
+            source,
+            comm,
+            size,
+            loop,
+            settings,
+        )
         self._blocks, self._copies, self._degree = Blocks(comm, source.n_nodes), copies, degree
         self._own = range(size) if comm.size == 1 else range(comm.rank, comm.rank + 1)
 
@@ -48,14 +63,20 @@ class EdgeStreams:
 
         Collective: all ranks.
         """
-        n_edges, size, rounds = self._source.n_edges, self._size, min(n_rounds(self._size), max(self._source.n_edges // self._size, 1))
+        n_edges, size, rounds = (
+            self._source.n_edges,
+            self._size,
+            min(n_rounds(self._size), max(self._source.n_edges // self._size, 1)),
+        )
         first, last = (n_edges * part // size for part in (self._own.start, self._own.stop))
         workers, load = np.empty(last - first, np.int32), np.zeros(size, np.int64)
         for number in range(rounds):
             chunks = [self._read(stream * rounds + number, size * rounds) for stream in self._own]
             found, changes = [], []
             for stream, chunk in zip(self._own, chunks, strict=True):
-                out, changed = self._placed(chunk, load.copy(), share_of_room(capacity - load, stream))
+                out, changed = self._placed(
+                    chunk, load.copy(), share_of_room(capacity - load, stream)
+                )
                 found.append(out)
                 changes.append(changed)
             left = [np.flatnonzero(out < 0) for out in found]
@@ -72,13 +93,18 @@ class EdgeStreams:
         read = list(self._source.share(part, parts)) or [NO_EDGES]
         return EdgeChunk(*(np.concatenate(columns) for columns in zip(*read, strict=True)))
 
-    def _placed(self, chunk: EdgeChunk, load: np.ndarray, room: np.ndarray) -> tuple[np.ndarray, Changes]:
+    def _placed(
+        self, chunk: EdgeChunk, load: np.ndarray, room: np.ndarray
+    ) -> tuple[np.ndarray, Changes]:
         """Workers of some edges, -1 for those that are left; and what changes.
 
         Collective: all ranks.
         """
         ids, at = np.unique(np.concatenate((chunk.src, chunk.dst)), return_inverse=True)
-        copies, before = self._blocks.look_up(self._copies, ids), self._blocks.look_up(self._degree, ids)
+        copies, before = (
+            self._blocks.look_up(self._copies, ids),
+            self._blocks.look_up(self._degree, ids),
+        )
         degree, out, n = before.copy(), np.empty(len(chunk.ids), np.int32), len(chunk.ids)
         self._loop(chunk.ids, at[:n], at[n:], copies, degree, load, room, self._settings, out)
         return out, (ids, copies, degree - before)
@@ -88,6 +114,8 @@ class EdgeStreams:
 
         Collective: all ranks.
         """
-        for nodes, bits, more in zip(*(self._blocks.received(ids, x) for x in (ids, copies, grown)), strict=True):
+        for nodes, bits, more in zip(
+            *(self._blocks.received(ids, x) for x in (ids, copies, grown)), strict=True
+        ):
             self._copies[nodes - self._blocks.first] |= bits
             self._degree[nodes - self._blocks.first] += more

@@ -4,6 +4,7 @@ As many streams as parts move the nodes, each those of a block of ids, in steps:
 own moves at once, and those of others after the step. Results do not depend on the number of
 workers that compute the streams: one, or one for each.
 """
+
 from __future__ import annotations
 
 from copy import copy
@@ -14,7 +15,12 @@ import numpy as np
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import block_bounds, block_owner
-from graphtheta.ops.kernels.partition.label_moves import contract, favourites, merge_rows, move_nodes
+from graphtheta.ops.kernels.partition.label_moves import (
+    contract,
+    favourites,
+    merge_rows,
+    move_nodes,
+)
 from graphtheta.ops.kernels.partition.neighbours import fill_lists
 from graphtheta.ops.kernels.partition.refine import cut_weight
 from graphtheta.partitioners.streaming.blocks import Blocks
@@ -103,14 +109,19 @@ class OfClusters:
         self._blocks, self.mass, self._size, self._room = blocks, mass, size, room
 
     def left(self, names: np.ndarray, stream: int) -> np.ndarray:
-        free, number = self._room - self._blocks.look_up(self.mass, names), (stream + names) % self._size
+        free, number = (
+            self._room - self._blocks.look_up(self.mass, names),
+            (stream + names) % self._size,
+        )
         shares: np.ndarray = free * (number + 1) // self._size - free * number // self._size
         return shares
 
     def add(self, names: np.ndarray, mass: np.ndarray) -> None:
         changed = np.flatnonzero(mass)
         names, mass = names[changed], mass[changed]
-        for part, more in zip(self._blocks.received(names), self._blocks.received(names, mass), strict=True):
+        for part, more in zip(
+            self._blocks.received(names), self._blocks.received(names, mass), strict=True
+        ):
             self.mass[part - self._blocks.first] += more
 
 
@@ -133,22 +144,44 @@ class Level:
     Collective: all ranks of comm.
     """
 
-    def __init__(self, comm: Comm, n: int, size: int, ptr: np.ndarray, near: np.ndarray, weight: np.ndarray, mass: np.ndarray):
-        self.n, self.size, self.mass, self.blocks, self.degree = n, size, mass, Blocks(comm, n), np.diff(ptr)
+    def __init__(
+        self,
+        comm: Comm,
+        n: int,
+        size: int,
+        ptr: np.ndarray,
+        near: np.ndarray,
+        weight: np.ndarray,
+        mass: np.ndarray,
+    ):
+        self.n, self.size, self.mass, self.blocks, self.degree = (
+            n,
+            size,
+            mass,
+            Blocks(comm, n),
+            np.diff(ptr),
+        )
         self.n_entries, self._comm = int(comm.all_sum(np.array(len(near)))), comm
         streams = range(size) if comm.size == 1 else range(comm.rank, comm.rank + 1)
         made = [self._rows(stream, ptr, near, weight) for stream in streams]
         self._steps = list(zip(*made, strict=True))
 
-    def _rows(self, stream: int, ptr: np.ndarray, near: np.ndarray, weight: np.ndarray) -> list[Rows]:
+    def _rows(
+        self, stream: int, ptr: np.ndarray, near: np.ndarray, weight: np.ndarray
+    ) -> list[Rows]:
         """The nodes of a stream in steps of about as many neighbours; neighbours are numbered in place."""
         begin, end = (at - self.blocks.first for at in block_bounds(self.n, stream, self.size))
-        ends = begin + np.searchsorted(ptr[begin: end + 1], ptr[begin] + (ptr[end] - ptr[begin]) * np.arange(1, STEPS) // STEPS)
+        ends = begin + np.searchsorted(
+            ptr[begin : end + 1],
+            ptr[begin] + (ptr[end] - ptr[begin]) * np.arange(1, STEPS) // STEPS,
+        )
         rows = []
         for a, b in zip([begin, *ends], [*ends, end], strict=True):
             here, first = slice(ptr[a], ptr[b]), self.blocks.first + int(a)
             others = numbered(near[here], first, first + int(b - a), self.n)
-            rows.append(Rows(stream, first, ptr[a: b + 1] - ptr[a], near[here], weight[here], others))
+            rows.append(
+                Rows(stream, first, ptr[a : b + 1] - ptr[a], near[here], weight[here], others)
+            )
         return rows
 
     def within(self, part: np.ndarray) -> Level:
@@ -160,8 +193,18 @@ class Level:
         made._steps = []
         for step in self._steps:
             seen = [self._seen(part, rows) for rows in step]
-            made._steps.append(tuple(rows._replace(weight=np.where(np.repeat(of[: len(rows.ptr) - 1], np.diff(rows.ptr)) == of[rows.near],
-                                                                   rows.weight, np.int32(0))) for rows, of in zip(step, seen, strict=True)))
+            made._steps.append(
+                tuple(
+                    rows._replace(
+                        weight=np.where(
+                            np.repeat(of[: len(rows.ptr) - 1], np.diff(rows.ptr)) == of[rows.near],
+                            rows.weight,
+                            np.int32(0),
+                        )
+                    )
+                    for rows, of in zip(step, seen, strict=True)
+                )
+            )
         return made
 
     def visit(self, label: np.ndarray, loads: Loads, key: int) -> int:
@@ -182,7 +225,9 @@ class Level:
                 names = numbered(at, 0, 0, len(at))
                 left = loads.left(names, rows.stream)
                 before, graph = left.copy(), (rows.first, rows.ptr, rows.near, rows.weight)
-                moves += move_nodes(*graph, self.mass[self._here(rows)], at, names, left, np.uint64(key))
+                moves += move_nodes(
+                    *graph, self.mass[self._here(rows)], at, names, left, np.uint64(key)
+                )
                 moved.append((rows, names[at[: len(rows.ptr) - 1]], names, before - left))
             for rows, found, names, more in moved:
                 label[self._here(rows)] = found
@@ -203,7 +248,16 @@ class Level:
             for rows in step:
                 at = self._seen(label, rows)
                 names = numbered(at, 0, 0, len(at))
-                favourites(rows.first, rows.ptr, rows.near, rows.weight, at, names, np.uint64(key), best[self._here(rows)])
+                favourites(
+                    rows.first,
+                    rows.ptr,
+                    rows.near,
+                    rows.weight,
+                    at,
+                    names,
+                    np.uint64(key),
+                    best[self._here(rows)],
+                )
         own = np.flatnonzero((label == ids) & (loads.mass == self.mass) & (2 * self.mass <= room))
         none = best[own] < 0
         waits = np.where(none, -1 - block_owner(self.n, self.size)(ids[own]), best[own])
@@ -235,8 +289,13 @@ class Level:
         for part in self.blocks.received(np.unique(label)):
             used[part - self.blocks.first] = True
         counts = self._comm.all_gather(int(used.sum()))
-        inside = self.blocks.look_up((sum(counts[: self._comm.rank]) + np.cumsum(used) - 1).astype(kind), label)
-        blocks, steps = Blocks(self._comm, sum(counts)), [rows for step in self._steps for rows in step]
+        inside = self.blocks.look_up(
+            (sum(counts[: self._comm.rank]) + np.cumsum(used) - 1).astype(kind), label
+        )
+        blocks, steps = (
+            Blocks(self._comm, sum(counts)),
+            [rows for step in self._steps for rows in step],
+        )
         ptr = np.zeros(blocks.last - blocks.first + 1, np.int64)
         # computed twice, because lists of all rows with their sums would take more than twice the memory
         for rows in steps:
@@ -269,7 +328,19 @@ class Level:
         labels, bounds = np.empty(n, at.dtype), np.empty(n + 1, np.int64)
         near, sums = np.empty(len(rows.near), at.dtype), np.empty(len(rows.near), np.int32)
         of = at[:n].copy()
-        n, end = contract(of, rows.ptr, rows.near, rows.weight, at, len(names), np.argsort(of, kind="stable"), labels, bounds, near, sums)
+        n, end = contract(
+            of,
+            rows.ptr,
+            rows.near,
+            rows.weight,
+            at,
+            len(names),
+            np.argsort(of, kind="stable"),
+            labels,
+            bounds,
+            near,
+            sums,
+        )
         own = np.repeat(names[labels[:n]], np.diff(bounds[: n + 1]))
         return np.stack((own, names[near[:end]], sums[:end].astype(own.dtype)), axis=1)
 
@@ -279,10 +350,26 @@ class Level:
         Collective: all ranks.
         """
         own = sorted((rows for step in self._steps for rows in step), key=lambda rows: rows.first)
-        near = [np.concatenate((np.arange(rows.first, rows.first + len(rows.ptr) - 1, dtype=rows.others.dtype), rows.others))[rows.near]
-                for rows in own]
-        parts = self._comm.all_gather([self.degree, np.concatenate(near), np.concatenate([rows.weight for rows in own]), self.mass])
-        degree, near_all, weight, mass = (np.concatenate(column) for column in zip(*parts, strict=True))
+        near = [
+            np.concatenate(
+                (
+                    np.arange(rows.first, rows.first + len(rows.ptr) - 1, dtype=rows.others.dtype),
+                    rows.others,
+                )
+            )[rows.near]
+            for rows in own
+        ]
+        parts = self._comm.all_gather(
+            [
+                self.degree,
+                np.concatenate(near),
+                np.concatenate([rows.weight for rows in own]),
+                self.mass,
+            ]
+        )
+        degree, near_all, weight, mass = (
+            np.concatenate(column) for column in zip(*parts, strict=True)
+        )
         return Contracted(np.append(0, np.cumsum(degree)), near_all, weight, mass)
 
     def loads(self, part: np.ndarray) -> np.ndarray:
@@ -300,12 +387,18 @@ class Level:
 
         Collective: all ranks.
         """
-        total = sum(int(cut_weight(rows.ptr, rows.near, rows.weight, self._seen(part, rows))) for step in self._steps for rows in step)
+        total = sum(
+            int(cut_weight(rows.ptr, rows.near, rows.weight, self._seen(part, rows)))
+            for step in self._steps
+            for rows in step
+        )
         return int(self._comm.all_sum(np.array(total)))
 
     def _here(self, rows: Rows) -> slice:
         """Positions of the nodes of some rows in this worker's block."""
-        return slice(rows.first - self.blocks.first, rows.first - self.blocks.first + len(rows.ptr) - 1)
+        return slice(
+            rows.first - self.blocks.first, rows.first - self.blocks.first + len(rows.ptr) - 1
+        )
 
     def _seen(self, values: np.ndarray, rows: Rows) -> np.ndarray:
         """Values of the nodes of some rows, and of their neighbours, [n + n_others].
@@ -326,7 +419,15 @@ def of_source(source: EdgeSource, comm: Comm, size: int) -> Level:
     Collective: all ranks of comm.
     """
     ptr, near = neighbour_lists(source, Blocks(comm, source.n_nodes), block_degrees(source, comm))
-    return Level(comm, source.n_nodes, size, ptr, near, np.broadcast_to(np.int32(1), len(near)), np.broadcast_to(np.int64(1), len(ptr) - 1))
+    return Level(
+        comm,
+        source.n_nodes,
+        size,
+        ptr,
+        near,
+        np.broadcast_to(np.int32(1), len(near)),
+        np.broadcast_to(np.int64(1), len(ptr) - 1),
+    )
 
 
 def _sums(blocks: Blocks, ids: np.ndarray, x: np.ndarray) -> np.ndarray:

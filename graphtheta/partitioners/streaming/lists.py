@@ -1,4 +1,5 @@
 """Neighbours of the nodes of a block of ids, from edges that all workers read and send; and their numbers."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -12,7 +13,9 @@ from graphtheta.partitioners.streaming.blocks import Blocks
 from graphtheta.partitioners.streaming.degrees import shared_chunks
 
 
-def neighbour_lists(source: EdgeSource, blocks: Blocks, degree: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def neighbour_lists(
+    source: EdgeSource, blocks: Blocks, degree: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """The neighbours of some nodes along edges of both directions; a loop gives two.
 
     Args:
@@ -43,7 +46,9 @@ def _both_ways(source: EdgeSource, blocks: Blocks) -> Iterator[tuple[np.ndarray,
             if blocks.comm.size == 1:
                 yield at, other
                 continue
-            for part in blocks.received(at, np.stack((at, other), axis=1, dtype=blocks.kind, casting="same_kind")):
+            for part in blocks.received(
+                at, np.stack((at, other), axis=1, dtype=blocks.kind, casting="same_kind")
+            ):
                 yield part[:, 0], part[:, 1]
 
 
@@ -56,4 +61,6 @@ def numbered(ids: np.ndarray, first: int, last: int, n: int) -> np.ndarray:
         n: The most others.
     """
     keys, names = free_keys(min(len(ids), n), ids.dtype), np.empty(len(ids), ids.dtype)
-    return names[: number_ids(ids, first, last, keys, np.empty(len(keys), ids.dtype), names, ids)].copy()
+    return names[
+        : number_ids(ids, first, last, keys, np.empty(len(keys), ids.dtype), names, ids)
+    ].copy()

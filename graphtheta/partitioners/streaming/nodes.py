@@ -3,6 +3,7 @@
 A stream reads the nodes of a block of ids in ascending order, some in each round. A worker computes
 all streams, or one of as many as there are workers.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -56,7 +57,10 @@ class NodeStreams:
 
     def __init__(self, source: EdgeSource, comm: Comm, size: int, at_most: int = NEIGHBOURS):
         n = source.n_nodes
-        self.blocks, self.own = Blocks(comm, n), range(size) if comm.size == 1 else range(comm.rank, comm.rank + 1)
+        self.blocks, self.own = (
+            Blocks(comm, n),
+            range(size) if comm.size == 1 else range(comm.rank, comm.rank + 1),
+        )
         self._source, self._comm = source, comm
         self._degree = block_degrees(source, comm)
         self._at_most = max(at_most, 2 * len(self._degree))
@@ -75,25 +79,35 @@ class NodeStreams:
             for number in range(begin, end):
                 chunks = []
                 for stream, (a, b) in zip(self.own, self._reached(number, number + 1), strict=True):
-                    ptr = start[a - self.blocks.first: b - self.blocks.first + 1]
+                    ptr = start[a - self.blocks.first : b - self.blocks.first + 1]
                     # a copy: a view would keep all neighbours in memory while the next ones are read
-                    chunks.append(Chunk(stream, a, ptr - ptr[0], near[ptr[0]: ptr[-1]].copy()))
+                    chunks.append(Chunk(stream, a, ptr - ptr[0], near[ptr[0] : ptr[-1]].copy()))
                 yield chunks
             del near
 
     def _reached(self, begin: int, end: int) -> list[tuple[int, int]]:
         """The first node that each stream reads in some rounds, and the first one beyond."""
-        return [(min(first + begin * self._step, last), min(first + end * self._step, last)) for first, last in self._bounds]
+        return [
+            (min(first + begin * self._step, last), min(first + end * self._step, last))
+            for first, last in self._bounds
+        ]
 
     def _groups(self) -> Iterator[tuple[int, int]]:
         """The rounds whose neighbours fit into memory on all workers."""
         total = np.append(0, np.cumsum(self._degree))
-        counts = [sum(int(total[b - self.blocks.first] - total[a - self.blocks.first]) for a, b in self._reached(number, number + 1))
-                  for number in range(self._rounds)]
+        counts = [
+            sum(
+                int(total[b - self.blocks.first] - total[a - self.blocks.first])
+                for a, b in self._reached(number, number + 1)
+            )
+            for number in range(self._rounds)
+        ]
         bounds = np.append(0, np.cumsum(self._comm.all_max(np.array(counts, np.int64))))
         at_most, begin = int(self._comm.all_min(np.array(self._at_most))), 0
         while begin < self._rounds:
-            end = max(int(np.searchsorted(bounds, bounds[begin] + at_most, side="right")) - 1, begin + 1)
+            end = max(
+                int(np.searchsorted(bounds, bounds[begin] + at_most, side="right")) - 1, begin + 1
+            )
             yield begin, end
             begin = end
 
@@ -101,5 +115,5 @@ class NodeStreams:
         """The neighbours that are read in some rounds, and where those of each node begin; no other node has any."""
         used = np.zeros(len(self._degree), bool)
         for a, b in self._reached(begin, end):
-            used[a - self.blocks.first: b - self.blocks.first] = True
+            used[a - self.blocks.first : b - self.blocks.first] = True
         return neighbour_lists(self._source, self.blocks, np.where(used, self._degree, 0))

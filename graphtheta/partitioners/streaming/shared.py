@@ -3,6 +3,7 @@
 The result depends on the number of parts, and not on the number of workers that compute it: either
 one alone, for a graph in memory or a report, or one for each part, for edges in files.
 """
+
 from __future__ import annotations
 
 from abc import abstractmethod
@@ -49,7 +50,9 @@ class SharedPlacement(EdgePlacement):
     """An edge placement that workers compute together."""
 
     @abstractmethod
-    def workers(self, source: EdgeSource, owner: Owners, comm: Comm, size: int) -> Callable[[EdgeChunk], np.ndarray]:
+    def workers(
+        self, source: EdgeSource, owner: Owners, comm: Comm, size: int
+    ) -> Callable[[EdgeChunk], np.ndarray]:
         """Prepare to place the edges.
 
         Args:
@@ -65,8 +68,12 @@ class SharedPlacement(EdgePlacement):
         Collective: all ranks of comm.
         """
 
-    def place(self, source: EdgeSource, owners: np.ndarray, size: int) -> Callable[[EdgeChunk], np.ndarray]:
+    def place(
+        self, source: EdgeSource, owners: np.ndarray, size: int
+    ) -> Callable[[EdgeChunk], np.ndarray]:
         return self.workers(source, lambda ids: taken(owners, ids), SerialComm(), size)
 
-    def share(self, source: EdgeSource, owner: Owners, comm: Comm) -> Callable[[EdgeChunk], np.ndarray]:
+    def share(
+        self, source: EdgeSource, owner: Owners, comm: Comm
+    ) -> Callable[[EdgeChunk], np.ndarray]:
         return self.workers(source, owner, comm, comm.size)

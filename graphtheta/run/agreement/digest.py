@@ -4,6 +4,7 @@ Arrays in memory are read whole, on all threads: checksums release the interpret
 in files, and of those that are computed from them when they are read, some rows are read, evenly
 spread; a store also says itself what its files hold.
 """
+
 from __future__ import annotations
 
 import json
@@ -37,7 +38,15 @@ IN_FILES = " in files"
 # name of the digest of all that a store holds
 STORE = "store"
 # entries of ``meta`` that a run reads
-META = ("node_types", "relations", "n_relations", "n_types", "class_names", "node_categories", "edge_categories")
+META = (
+    "node_types",
+    "relations",
+    "n_relations",
+    "n_types",
+    "class_names",
+    "node_categories",
+    "edge_categories",
+)
 # attributes of a model that are digested beside its arrays
 PLAIN = (bool, int, float, complex, str, bytes, np.generic)
 
@@ -62,7 +71,9 @@ def graph_digests(graph: Graph, threads: int = 1) -> Digests:
         }
         for name, parts in of_parts.items():
             digests[name] = zlib.crc32(np.array([part.result() for part in parts], np.uint32).data)
-    digests |= {f"meta[{name!r}]": of_text(repr(graph.meta[name])) for name in META if name in graph.meta}
+    digests |= {
+        f"meta[{name!r}]": of_text(repr(graph.meta[name])) for name in META if name in graph.meta
+    }
     return digests
 
 

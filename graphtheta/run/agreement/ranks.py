@@ -3,6 +3,7 @@
 Each computes with its own copy of these. Without the check, ranks with other labels or another
 learning rate train on, and the result belongs to no job that anybody could repeat.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -72,8 +73,10 @@ def check_graphs(digests: Digests, comm: Comm) -> None:
     Collective: all ranks of comm.
     """
     if why := _difference(comm, digests):
-        raise DataError(f"the graph: {why}; give all ranks the same graph: load the same file, or draw from the same seed, in the same "
-                        "order")
+        raise DataError(
+            f"the graph: {why}; give all ranks the same graph: load the same file, or draw from the same seed, in the same "
+            "order"
+        )
 
 
 def check_models(model: Model, settings: Mapping[str, Any], comm: Comm) -> None:
@@ -93,8 +96,10 @@ def check_models(model: Model, settings: Mapping[str, Any], comm: Comm) -> None:
     if comm.size > 1:
         own |= model_digests(model)
     if why := _difference(comm, own):
-        raise ConfigError(f"the model {type(model).__name__}: {why}; make it alike on all ranks, with the same arguments: draw parameters "
-                          "by gt.Parameter.glorot, and other values from a generator with a fixed seed")
+        raise ConfigError(
+            f"the model {type(model).__name__}: {why}; make it alike on all ranks, with the same arguments: draw parameters "
+            "by gt.Parameter.glorot, and other values from a generator with a fixed seed"
+        )
 
 
 def _difference(comm: Comm, own: Mapping[str, Any]) -> str:
@@ -111,7 +116,9 @@ def _difference(comm: Comm, own: Mapping[str, Any]) -> str:
         return ""
     every = comm.all_gather(dict(own))
     names = dict.fromkeys(name for one in every for name in one)
-    differing = [name for name in names if any(one.get(name) != every[0].get(name) for one in every)]
+    differing = [
+        name for name in names if any(one.get(name) != every[0].get(name) for one in every)
+    ]
     return _described(differing[0], every) + _others(differing[1:])
 
 

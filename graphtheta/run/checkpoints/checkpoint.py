@@ -5,6 +5,7 @@ RUN/checkpoints/step-00000120 holds ``arrays.safetensors``, every array of the r
 job, and a checksum of its own. The content does not depend on the number of ranks or on the
 partition. Reading checks all content before it is used, and executes nothing.
 """
+
 from __future__ import annotations
 
 import os
@@ -20,14 +21,26 @@ import msgpack
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from graphtheta.base.atomic import NotOurs, create, make_new_folder, remove_folder, rename_own, sync_folder
+from graphtheta.base.atomic import (
+    NotOurs,
+    create,
+    make_new_folder,
+    remove_folder,
+    rename_own,
+    sync_folder,
+)
 from graphtheta.base.regular import read_regular
 from graphtheta.engine.comm.codec import HALVES
 from graphtheta.errors import FormatError
 from graphtheta.run.checkpoints.progress import Progress
 from graphtheta.run.checkpoints.tensors import TABLES, checksum, read_tensors, write_tensors
 
-CHECKPOINTS, ARRAYS, MANIFEST, ASIDE = "checkpoints", "arrays.safetensors", "manifest.msgpack", ".part-"
+CHECKPOINTS, ARRAYS, MANIFEST, ASIDE = (
+    "checkpoints",
+    "arrays.safetensors",
+    "manifest.msgpack",
+    ".part-",
+)
 # bytes of a manifest, which has a row for each evaluated epoch
 LARGEST_MANIFEST = 1 << 28
 STEP = re.compile(r"step-(\d{8,18})")
@@ -133,8 +146,11 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
 def steps_in(folder: Path) -> list[tuple[int, Path]]:
     """Steps and folders of all checkpoints below ``folder``, newest first, damaged or not; symbolic links are none."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        found = [(int(m[1]), path) for path in folder.iterdir() if (m := STEP.fullmatch(path.name)) and path.is_dir()
-                 and not path.is_symlink()]
+        found = [
+            (int(m[1]), path)
+            for path in folder.iterdir()
+            if (m := STEP.fullmatch(path.name)) and path.is_dir() and not path.is_symlink()
+        ]
         return sorted(found, reverse=True)
     return []
 
@@ -152,20 +168,28 @@ def read_manifest(path: Path) -> Manifest:
         raise FormatError(f"{file}: cannot be read: {e.strerror or e}") from None
     try:
         outer = msgpack.unpackb(data)
-        if not isinstance(outer, dict) or set(outer) != {"checksum", "body"} or not isinstance(outer["body"], bytes):
+        if (
+            not isinstance(outer, dict)
+            or set(outer) != {"checksum", "body"}
+            or not isinstance(outer["body"], bytes)
+        ):
             raise ValueError("expected a checksum and a body")
         if zlib.crc32(outer["body"]) != outer["checksum"]:
             raise FormatError(f"{file}: damaged: checksum: it does not match the body")
         manifest = Manifest.model_validate(msgpack.unpackb(outer["body"], unicode_errors=HALVES))
     except ValidationError as e:
         first = e.errors(include_url=False)[0]
-        raise FormatError(f"{file}: damaged or of another version: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise FormatError(
+            f"{file}: damaged or of another version: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        ) from None
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as e:
         if isinstance(e, FormatError):
             raise
         raise FormatError(f"{file}: damaged: body: {e}") from None
     if path.name != f"step-{manifest.step:08d}":
-        raise FormatError(f"{file}: damaged: step: it is {manifest.step}, which does not match the name of the folder")
+        raise FormatError(
+            f"{file}: damaged: step: it is {manifest.step}, which does not match the name of the folder"
+        )
     return manifest
 
 
@@ -243,10 +267,18 @@ def check_own(folder: Path, resumes: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise NotOurs(folder, "there is a file")
     for path in folder.iterdir() if folder.is_dir() else ():
-        if not (STEP.fullmatch(path.name) or path.name.startswith(ASIDE)) or path.is_symlink() or not path.is_dir():
+        if (
+            not (STEP.fullmatch(path.name) or path.name.startswith(ASIDE))
+            or path.is_symlink()
+            or not path.is_dir()
+        ):
             raise NotOurs(path, "there is something that graphtheta did not write")
         for inside in path.iterdir():
-            if not NAMES.fullmatch(inside.name) or not inside.is_file() or not (resumes or _begins(inside)):
+            if (
+                not NAMES.fullmatch(inside.name)
+                or not inside.is_file()
+                or not (resumes or _begins(inside))
+            ):
                 raise NotOurs(inside, "there is a file that graphtheta did not write")
 
 

@@ -1,4 +1,5 @@
 """Writes checkpoints of a run in the background, and finds the one to resume from."""
+
 from __future__ import annotations
 
 import hashlib
@@ -32,9 +33,33 @@ from graphtheta.run.job.job import Job, flag
 MINUTE = 60.0
 # keys that may differ in a resumed run: they change numbers by rounding only, or only its length;
 # a trainer compares views_per_step itself, whose default depends on mode and workers
-FREE = ("out", "resume", "checkpoint_every", "keep", "log_level", "trace", "save_predictions", "inference_memory", "data_dir",
-        "partitioner", "masters", "mode", "views_per_step", "views_in_flight", "pipeline", "macrobatch", "fetch_batch", "feature_cache",
-        "machine_cache", "cache_policy", "recompute", "backend", "epochs", "steps", "patience")
+FREE = (
+    "out",
+    "resume",
+    "checkpoint_every",
+    "keep",
+    "log_level",
+    "trace",
+    "save_predictions",
+    "inference_memory",
+    "data_dir",
+    "partitioner",
+    "masters",
+    "mode",
+    "views_per_step",
+    "views_in_flight",
+    "pipeline",
+    "macrobatch",
+    "fetch_batch",
+    "feature_cache",
+    "machine_cache",
+    "cache_policy",
+    "recompute",
+    "backend",
+    "epochs",
+    "steps",
+    "patience",
+)
 
 
 class Keeper:
@@ -53,7 +78,12 @@ class Keeper:
     """
 
     def __init__(self, job: Job, active: bool, step: int = 0):
-        self.folder, self.every, self.keep, self.active = job.folder / CHECKPOINTS, job.checkpoint_every, job.keep, active
+        self.folder, self.every, self.keep, self.active = (
+            job.folder / CHECKPOINTS,
+            job.checkpoint_every,
+            job.keep,
+            active,
+        )
         self.failure: str | None = None
         self._written, self._last = step, monotonic()
         self._waiting: Checkpoint | None = None
@@ -63,7 +93,12 @@ class Keeper:
     def __enter__(self) -> Keeper:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         # a second Ctrl-C ends the process at once
         if kind is not KeyboardInterrupt:
             self.close()
@@ -107,9 +142,15 @@ class Keeper:
             except Exception as e:
                 why = str(getattr(e, "strerror", None) or str(e) or type(e).__name__)
                 if why != self.failure:
-                    there = f"the newest one is of step {self._written}" if self._written else "this run has none yet"
-                    complain(f"{self.folder}: the checkpoint of step {step} cannot be written: {why}; {there}; "
-                             "training continues and retries: free disk space or make the folder writable")
+                    there = (
+                        f"the newest one is of step {self._written}"
+                        if self._written
+                        else "this run has none yet"
+                    )
+                    complain(
+                        f"{self.folder}: the checkpoint of step {step} cannot be written: {why}; {there}; "
+                        "training continues and retries: free disk space or make the folder writable"
+                    )
                 self.failure = why
 
     def _write_one(self, checkpoint: Checkpoint, step: int) -> None:
@@ -143,9 +184,13 @@ def find_checkpoint(job: Job, comm: Comm) -> Checkpoint | None:
         except GraphThetaError as e:
             error = e
         except OSError as e:
-            error = FormatError(f"{job.folder / CHECKPOINTS}: cannot be read: {e.strerror or e}; choose another folder with --out")
+            error = FormatError(
+                f"{job.folder / CHECKPOINTS}: cannot be read: {e.strerror or e}; choose another folder with --out"
+            )
     comm.agree(error)
-    whole = None if found is None else {"manifest": found.manifest.model_dump(), "arrays": found.shared}
+    whole = (
+        None if found is None else {"manifest": found.manifest.model_dump(), "arrays": found.shared}
+    )
     whole = comm.broadcast(whole)
     if whole is None or comm.rank == 0:
         return found
@@ -162,8 +207,10 @@ def _find(job: Job) -> Checkpoint | None:
         return None
     found = newest_good(folder, complain)
     if found is None and steps_in(folder):
-        raise FormatError(f"{folder}: none of the checkpoints can be read; choose another folder with --out, or delete this one to "
-                          "start from the beginning")
+        raise FormatError(
+            f"{folder}: none of the checkpoints can be read; choose another folder with --out, or delete this one to "
+            "start from the beginning"
+        )
     if found is None:
         say(f"{folder}: there is no checkpoint to resume from; starting from the beginning")
         return None
@@ -186,10 +233,14 @@ def refuse_to_overwrite(job: Job) -> None:
             continue
         if manifest.progress.over:
             return
-        raise ConfigError(f"{job.folder} holds a run that stopped in epoch {manifest.progress.epoch + 1}, after step {manifest.step}; "
-                          "resume it with --resume, choose another folder with --out, or delete it")
+        raise ConfigError(
+            f"{job.folder} holds a run that stopped in epoch {manifest.progress.epoch + 1}, after step {manifest.step}; "
+            "resume it with --resume, choose another folder with --out, or delete it"
+        )
     if damaged is not None:
-        raise ConfigError(f"{damaged}; this may be a run that has not finished: choose another folder with --out, or delete it")
+        raise ConfigError(
+            f"{damaged}; this may be a run that has not finished: choose another folder with --out, or delete it"
+        )
 
 
 def check_same(job: Job, manifest: Manifest, folder: Path) -> None:
@@ -207,10 +258,15 @@ def check_same(job: Job, manifest: Manifest, folder: Path) -> None:
         theirs = manifest.job.get(key, defaults.get(key))
         if key in FREE or own == theirs:
             continue
-        own_text, shown = "not given" if own is None else _shown(own), "not given" if theirs is None else _shown(theirs)
+        own_text, shown = (
+            "not given" if own is None else _shown(own),
+            "not given" if theirs is None else _shown(theirs),
+        )
         remedy = f"drop {flag(key)}" if theirs is None else f"give {flag(key)} {shown}"
-        raise ConfigError(f"{key}={own_text}, but the run in {folder} has {key}={shown}; {remedy} to resume it, all of its keys with "
-                          f"--config {folder / 'job.yaml'}, or choose another folder with --out")
+        raise ConfigError(
+            f"{key}={own_text}, but the run in {folder} has {key}={shown}; {remedy} to resume it, all of its keys with "
+            f"--config {folder / 'job.yaml'}, or choose another folder with --out"
+        )
 
 
 def job_hash(job: Job) -> str:

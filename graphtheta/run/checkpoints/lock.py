@@ -3,6 +3,7 @@
 The lock is that of the marker of ``graphtheta.base.atomic``, which the system releases when the process
 dies. A file whose existence is the lock would outlive the process.
 """
+
 from __future__ import annotations
 
 import os
@@ -11,7 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from graphtheta.base.atomic import MARKER, NotOurs, Taken, claim, locked, make_folder, open_marker, sign, unwritable
+from graphtheta.base.atomic import (
+    MARKER,
+    NotOurs,
+    Taken,
+    claim,
+    locked,
+    make_folder,
+    open_marker,
+    sign,
+    unwritable,
+)
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import FormatError
 
@@ -20,7 +31,9 @@ PATIENCE = 5.0
 
 
 @contextmanager
-def exclusive(folder: Path, comm: Comm, flag: str = "--out", names: re.Pattern[str] | None = None) -> Iterator[None]:
+def exclusive(
+    folder: Path, comm: Comm, flag: str = "--out", names: re.Pattern[str] | None = None
+) -> Iterator[None]:
     """Lock a folder for this job until the block or its process ends.
 
     Has no effect if the file system does not support locks or is not writable.
@@ -76,7 +89,9 @@ def check_free(folder: Path) -> None:
 
 def taken(folder: Path, flag: str = "--out") -> FormatError:
     """The error for a locked folder."""
-    return FormatError(f"{folder}: another job is writing to this folder; wait until it ends, or choose another folder with {flag}")
+    return FormatError(
+        f"{folder}: another job is writing to this folder; wait until it ends, or choose another folder with {flag}"
+    )
 
 
 def _run_lock(folder: Path) -> int:

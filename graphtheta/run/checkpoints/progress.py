@@ -1,4 +1,5 @@
 """Progress of a run: what a resumed run continues from, beside parameters and optimiser."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -135,7 +136,9 @@ class Progress(BaseModel):
 
     def frozen(self) -> Progress:
         """A copy that later progress does not change; items of lists are shared and immutable."""
-        return self.model_copy(update={"losses": self.losses.copy(), "history": self.history.copy()})
+        return self.model_copy(
+            update={"losses": self.losses.copy(), "history": self.history.copy()}
+        )
 
     def result(self, positive: str = "") -> Result:
         """The result of the run; ``positive`` is the name of the positive class."""
@@ -163,4 +166,6 @@ class Pace:
     def adapt(self, updates: int, seconds: float) -> None:
         """Adapt to the time that some updates took; both numbers are the same on every rank."""
         # the first updates compile, and take longer than all others
-        self._updates = max(1, min(2 * self._updates, int(updates * CHECK_EVERY / max(seconds, 1e-9))))
+        self._updates = max(
+            1, min(2 * self._updates, int(updates * CHECK_EVERY / max(seconds, 1e-9)))
+        )

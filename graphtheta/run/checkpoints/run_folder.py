@@ -1,4 +1,5 @@
 """What the folder of a run may hold before the run writes to it."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -24,8 +25,18 @@ def check_run_folder(folder: Path, resumes: bool) -> None:
         FormatError: A name is taken by something that GraphTheta did not write, or cannot be looked up.
     """
     if folder.absolute() == Path(folder.absolute().anchor):
-        raise ConfigError(f"{folder} is the root of the file system; choose another folder with --out")
-    names = (JOB_FILE, METRICS_FILE, RESULT_FILE, PROFILE_FILE, WEIGHTS, PREDICTIONS_FILE, TRACE_FILE)
+        raise ConfigError(
+            f"{folder} is the root of the file system; choose another folder with --out"
+        )
+    names = (
+        JOB_FILE,
+        METRICS_FILE,
+        RESULT_FILE,
+        PROFILE_FILE,
+        WEIGHTS,
+        PREDICTIONS_FILE,
+        TRACE_FILE,
+    )
     try:
         if folder.exists() and not folder.is_dir():
             raise NotOurs(folder, "there is a file")

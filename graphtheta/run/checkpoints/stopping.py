@@ -1,4 +1,5 @@
 """Requests to stop: SIGTERM, which schedulers send before they end a job, SIGHUP of a terminal that is closed, and Ctrl-C."""
+
 from __future__ import annotations
 
 import signal
@@ -32,11 +33,20 @@ class Stop:
     def __enter__(self) -> Stop:
         if self._listens:
             # a signal that is ignored, as under nohup, stays ignored
-            wanted = [number for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT) if signal.getsignal(number) != signal.SIG_IGN]
+            wanted = [
+                number
+                for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+                if signal.getsignal(number) != signal.SIG_IGN
+            ]
             self._before = {number: signal.signal(number, self._note) for number in wanted}
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler or signal.SIG_DFL)
 
@@ -47,7 +57,10 @@ class Stop:
 
     def flags(self) -> list[float]:
         """Requests to this rank as two numbers to sum over all ranks: SIGTERM or SIGHUP, Ctrl-C."""
-        return [float(self.asked in numbers) for numbers in ((signal.SIGTERM, signal.SIGHUP), (signal.SIGINT,))]
+        return [
+            float(self.asked in numbers)
+            for numbers in ((signal.SIGTERM, signal.SIGHUP), (signal.SIGINT,))
+        ]
 
 
 def code_of(terminated: float, interrupted: float) -> int:

@@ -6,6 +6,7 @@ OSError and that arrays which are mapped from other files are not copied into me
 
 Source: https://github.com/huggingface/safetensors
 """
+
 from __future__ import annotations
 
 import json
@@ -25,8 +26,20 @@ from graphtheta.errors import FormatError
 METADATA = "__metadata__"
 # arrays whose names begin so have a row for each node; they may be larger than memory, and are mapped when they are read
 TABLES = ("embedding/", "best_embedding/")
-TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1", "U64": "<u8", "U32": "<u4",
-         "U16": "<u2", "U8": "|u1", "BOOL": "|b1"}
+TYPES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "|i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "|u1",
+    "BOOL": "|b1",
+}
 NAMES = {text: name for name, text in TYPES.items()}
 # bytes written at a time
 CHUNK = 1 << 24
@@ -41,7 +54,9 @@ def checksum(x: np.ndarray) -> int:
     return zlib.crc32(_raw(x).data, zlib.crc32(f"{x.dtype.str}{list(x.shape)}".encode()))
 
 
-def write_tensors(f: BinaryIO, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
+def write_tensors(
+    f: BinaryIO, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]
+) -> None:
     """Write a file of arrays.
 
     Args:
@@ -59,8 +74,14 @@ def write_tensors(f: BinaryIO, arrays: Mapping[str, np.ndarray], metadata: Mappi
     for name in order:
         x = arrays[name]
         if x.dtype.str not in NAMES:
-            raise FormatError(f"{name}: an array of dtype {x.dtype} cannot be written; convert it to numbers first")
-        head[name] = {"dtype": NAMES[x.dtype.str], "shape": list(x.shape), "data_offsets": [end, end + x.nbytes]}
+            raise FormatError(
+                f"{name}: an array of dtype {x.dtype} cannot be written; convert it to numbers first"
+            )
+        head[name] = {
+            "dtype": NAMES[x.dtype.str],
+            "shape": list(x.shape),
+            "data_offsets": [end, end + x.nbytes],
+        }
         end += x.nbytes
     text = to_json(head, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
@@ -68,7 +89,7 @@ def write_tensors(f: BinaryIO, arrays: Mapping[str, np.ndarray], metadata: Mappi
     for name in order:
         raw = _raw(arrays[name])
         for begin in range(0, len(raw), CHUNK):
-            f.write(raw[begin: begin + CHUNK].data)
+            f.write(raw[begin : begin + CHUNK].data)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
@@ -84,21 +105,33 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
             names = list(file.keys())
             for entry in (head[name] for name in names):
                 if entry["dtype"] not in TYPES:
-                    raise FormatError(f"{path}: holds numbers of type {entry['dtype']}, which NumPy does not support; convert them before "
-                                      "they are saved")
-            arrays = {name: _mapped(path, 8 + length, head[name]) if name.startswith(TABLES) else file.get_tensor(name)
-                      for name in names}
+                    raise FormatError(
+                        f"{path}: holds numbers of type {entry['dtype']}, which NumPy does not support; convert them before "
+                        "they are saved"
+                    )
+            arrays = {
+                name: _mapped(path, 8 + length, head[name])
+                if name.startswith(TABLES)
+                else file.get_tensor(name)
+                for name in names
+            }
     except OSError as e:
         raise FormatError(f"{path}: cannot be read: {e.strerror or e}") from None
     except SafetensorError as e:
-        raise FormatError(f"{path}: damaged: {str(e).removeprefix('Error while deserializing header: ')}") from None
+        raise FormatError(
+            f"{path}: damaged: {str(e).removeprefix('Error while deserializing header: ')}"
+        ) from None
     return head.get(METADATA) or {}, arrays
 
 
 def _mapped(path: Path, begin: int, entry: Mapping[str, Any]) -> np.ndarray:
     dtype, shape = np.dtype(TYPES[entry["dtype"]]), tuple(entry["shape"])
     # nothing cannot be mapped
-    return np.memmap(path, dtype, "r", begin + entry["data_offsets"][0], shape) if prod(shape) else np.zeros(shape, dtype)
+    return (
+        np.memmap(path, dtype, "r", begin + entry["data_offsets"][0], shape)
+        if prod(shape)
+        else np.zeros(shape, dtype)
+    )
 
 
 def _raw(x: np.ndarray) -> np.ndarray:

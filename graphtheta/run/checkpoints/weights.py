@@ -1,4 +1,5 @@
 """The weights of a trained model, with its job, in one safetensors file."""
+
 from __future__ import annotations
 
 import json
@@ -34,8 +35,13 @@ class Saved(NamedTuple):
     trained: str
 
 
-def write_weights(path: Path, job: Job, weights: Mapping[str, np.ndarray], failure: OSError | None = None,
-                  trained: str = "") -> None:
+def write_weights(
+    path: Path,
+    job: Job,
+    weights: Mapping[str, np.ndarray],
+    failure: OSError | None = None,
+    trained: str = "",
+) -> None:
     """Write weights and job; the file appears whole or not at all.
 
     Args:
@@ -76,11 +82,15 @@ def read_saved(path: str | Path) -> Saved:
     path = Path(path)
     try:
         texts, weights = read_tensors(path)
-        if set(texts) - {"trained"} != {"job", "checksums", "checksum"} or texts.pop("checksum") != _of_texts(texts):
+        if set(texts) - {"trained"} != {"job", "checksums", "checksum"} or texts.pop(
+            "checksum"
+        ) != _of_texts(texts):
             raise FormatError(f"{path}: damaged: job and checksums do not match their checksum")
         known = json.loads(texts["checksums"])
         if {name: checksum(x) for name, x in weights.items()} != known:
-            wrong = next((name for name, x in weights.items() if known.get(name) != checksum(x)), "header")
+            wrong = next(
+                (name for name, x in weights.items() if known.get(name) != checksum(x)), "header"
+            )
             raise FormatError(f"{path}: damaged: {wrong}: it does not match its checksum")
         return Saved(Job(**json.loads(texts["job"])), weights, texts.get("trained", ""))
     except FormatError as e:

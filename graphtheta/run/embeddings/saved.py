@@ -4,6 +4,7 @@ No worker holds the rows of all: rank 0 gathers a block of nodes at a time and w
 temporary file, whose mapped arrays go into the checkpoint. A resumed run reads them in blocks too,
 of which each worker gets its own rows.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +39,9 @@ class Spooled(NamedTuple):
     failure: OSError | None
 
 
-def gathered_tables(tables: Sequence[EmbeddingTable], partition: Partition, best: Sequence[np.ndarray], folder: Path) -> Spooled:
+def gathered_tables(
+    tables: Sequence[EmbeddingTable], partition: Partition, best: Sequence[np.ndarray], folder: Path
+) -> Spooled:
     """Values and states of tables, and the values of the best model, for a checkpoint.
 
     Args:
@@ -49,21 +52,29 @@ def gathered_tables(tables: Sequence[EmbeddingTable], partition: Partition, best
 
     Collective: all ranks of the partition.
     """
-    own = {t.name: {f"{PREFIX}{t.name}/{name}": x for name, x in t.arrays().items()} for t in tables}
+    own = {
+        t.name: {f"{PREFIX}{t.name}/{name}": x for name, x in t.arrays().items()} for t in tables
+    }
     for t, values in zip(tables, best, strict=False):
         own[t.name][BEST + t.name] = values
     return _spooled(tables, partition, own, folder)
 
 
-def gathered_values(tables: Sequence[EmbeddingTable], partition: Partition, folder: Path) -> Spooled:
+def gathered_values(
+    tables: Sequence[EmbeddingTable], partition: Partition, folder: Path
+) -> Spooled:
     """Values of tables for a file of weights; arguments as for ``gathered_tables``.
 
     Collective: all ranks of the partition.
     """
-    return _spooled(tables, partition, {t.name: {PREFIX + t.name: t.arrays()["value"]} for t in tables}, folder)
+    return _spooled(
+        tables, partition, {t.name: {PREFIX + t.name: t.arrays()["value"]} for t in tables}, folder
+    )
 
 
-def load_tables(tables: Sequence[EmbeddingTable], partition: Partition, found: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+def load_tables(
+    tables: Sequence[EmbeddingTable], partition: Partition, found: Mapping[str, np.ndarray]
+) -> list[np.ndarray]:
     """Load this worker's rows from the arrays of a checkpoint; returns the values of the best model, if there are any.
 
     Args:
@@ -79,20 +90,37 @@ def load_tables(tables: Sequence[EmbeddingTable], partition: Partition, found: M
     if not tables:
         return []
     comm, best = partition.halo_comm, []
-    heads = comm.broadcast({name: (x.dtype.str, x.shape) for name, x in found.items() if name.startswith(TABLES)})
-    like = {name: np.broadcast_to(np.zeros((), dtype), shape) for name, (dtype, shape) in heads.items()}
+    heads = comm.broadcast(
+        {name: (x.dtype.str, x.shape) for name, x in found.items() if name.startswith(TABLES)}
+    )
+    like = {
+        name: np.broadcast_to(np.zeros((), dtype), shape) for name, (dtype, shape) in heads.items()
+    }
     for t in tables:
         at = f"{PREFIX}{t.name}/"
-        names = {name[len(at):]: name for name in like if name.startswith(at) and "/" not in name[len(at):]}
+        names = {
+            name[len(at) :]: name
+            for name in like
+            if name.startswith(at) and "/" not in name[len(at) :]
+        }
         t.check({name: like[whole] for name, whole in names.items()})
-        t.load({name: _rows_of(comm, t, found.get(whole, like[whole])) for name, whole in names.items()})
+        t.load(
+            {
+                name: _rows_of(comm, t, found.get(whole, like[whole]))
+                for name, whole in names.items()
+            }
+        )
         if BEST + t.name in like:
             best.append(_rows_of(comm, t, found.get(BEST + t.name, like[BEST + t.name])))
     return best
 
 
-def load_values(tables: Sequence[EmbeddingTable], n_nodes: int, found: Mapping[str, np.ndarray],
-                rows: Mapping[str, np.ndarray] | None = None) -> Arrays:
+def load_values(
+    tables: Sequence[EmbeddingTable],
+    n_nodes: int,
+    found: Mapping[str, np.ndarray],
+    rows: Mapping[str, np.ndarray] | None = None,
+) -> Arrays:
     """Load this worker's rows from the arrays of a file of weights; returns the other arrays.
 
     Args:
@@ -108,15 +136,19 @@ def load_values(tables: Sequence[EmbeddingTable], n_nodes: int, found: Mapping[s
         x, wanted = found.get(PREFIX + t.name), (n_nodes, *t.shape[1:])
         if x is None or x.shape != wanted:
             got = "no such array" if x is None else f"{list(x.shape)}"
-            raise ConfigError(f"the weights have {got} as {PREFIX}{t.name}, expected {list(wanted)}, a row for each node; give the graph "
-                              "and the width the weights were trained with")
+            raise ConfigError(
+                f"the weights have {got} as {PREFIX}{t.name}, expected {list(wanted)}, a row for each node; give the graph "
+                "and the width the weights were trained with"
+            )
     for t in tables:
         t.set_values(found[PREFIX + t.name][t.masters if rows is None else rows[t.name]])
     names = {PREFIX + t.name for t in tables}
     return {name: x for name, x in found.items() if name not in names}
 
 
-def _blocks(table: EmbeddingTable, n_nodes: int, row_bytes: int) -> Iterator[tuple[int, int, np.ndarray]]:
+def _blocks(
+    table: EmbeddingTable, n_nodes: int, row_bytes: int
+) -> Iterator[tuple[int, int, np.ndarray]]:
     """Bounds of blocks of node ids, and the rows of this worker in them, by id."""
     order, step = np.argsort(table.masters), max(BLOCK // max(row_bytes, 1), 1)
     ids = table.masters[order]
@@ -125,7 +157,9 @@ def _blocks(table: EmbeddingTable, n_nodes: int, row_bytes: int) -> Iterator[tup
         yield a, min(a + step, n_nodes), order[first:last]
 
 
-def _spooled(tables: Sequence[EmbeddingTable], partition: Partition, own: Mapping[str, Arrays], folder: Path) -> Spooled:
+def _spooled(
+    tables: Sequence[EmbeddingTable], partition: Partition, own: Mapping[str, Arrays], folder: Path
+) -> Spooled:
     """Arrays of all nodes by node id, from those of each worker's rows by table and name. A node without a row has 0.
 
     Collective: all ranks of the partition.
@@ -136,7 +170,9 @@ def _spooled(tables: Sequence[EmbeddingTable], partition: Partition, own: Mappin
             if comm.rank == 0:
                 spool = spool or Spool(folder)
                 spool.begin(name, x.dtype, (partition.n_nodes, *x.shape[1:]))
-            for a, b, rows in _blocks(t, partition.n_nodes, x.dtype.itemsize * int(np.prod(x.shape[1:]))):
+            for a, b, rows in _blocks(
+                t, partition.n_nodes, x.dtype.itemsize * int(np.prod(x.shape[1:]))
+            ):
                 ids, parts = comm.gather_rows(t.masters[rows]), comm.gather_rows(x[rows])
                 if spool is not None and ids is not None and parts is not None:
                     block = np.zeros((b - a, *x.shape[1:]), x.dtype)
@@ -154,7 +190,11 @@ def _rows_of(comm: Comm, table: EmbeddingTable, x: np.ndarray) -> np.ndarray:
     out = np.empty((len(table.masters), *x.shape[1:]), x.dtype)
     for a, b, rows in _blocks(table, len(x), x.dtype.itemsize * int(np.prod(x.shape[1:]))):
         wanted, block = comm.gather_rows(table.masters[rows]), x[a:b]
-        parts = [block[:0]] * comm.size if wanted is None else [np.asarray(block[ids - a]) for ids in wanted]
+        parts = (
+            [block[:0]] * comm.size
+            if wanted is None
+            else [np.asarray(block[ids - a]) for ids in wanted]
+        )
         out[rows] = comm.all_to_all(parts)[0]
     return out
 
@@ -194,5 +234,12 @@ class Spool:
             self._file.flush()
         except OSError as e:
             return Spooled({}, e)
-        return Spooled({name: np.memmap(self._file, dtype, "r", begin, shape) if np.prod(shape) else np.zeros(shape, dtype)
-                        for name, (begin, dtype, shape) in self._heads.items()}, None)
+        return Spooled(
+            {
+                name: np.memmap(self._file, dtype, "r", begin, shape)
+                if np.prod(shape)
+                else np.zeros(shape, dtype)
+                for name, (begin, dtype, shape) in self._heads.items()
+            },
+            None,
+        )

@@ -1,4 +1,5 @@
 """Learned features of the nodes of some types, beside the features that the graph has."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -32,12 +33,16 @@ def widths_of(text: str, width: int, graph: Graph) -> dict[int, int]:
     where = f"embedding_types={text}"
     for name, given, own in (part.partition("=") for part in text.split(",")):
         if name not in graph.node_types:
-            raise ConfigError(f"{where}: the graph has no node type {name!r}; its types are {', '.join(graph.node_types) or 'none'}")
+            raise ConfigError(
+                f"{where}: the graph has no node type {name!r}; its types are {', '.join(graph.node_types) or 'none'}"
+            )
         code = graph.node_types.index(name)
         if code in found:
             raise ConfigError(f"{where} names the type {name} twice; drop one of them")
         if given and not (own.isdecimal() and int(own)):
-            raise ConfigError(f"{where}: type {name} has width {own!r}; give a whole number of at least 1")
+            raise ConfigError(
+                f"{where}: type {name} has width {own!r}; give a whole number of at least 1"
+            )
         found[code] = int(own) if given else width
     return found
 
@@ -53,7 +58,11 @@ class _Beside:
         if self.stored is None:
             return self.learned
         found = self.stored.end()
-        return np.concatenate((found.toarray() if is_sparse(found) else found, self.learned), axis=1, dtype=self.learned.dtype)
+        return np.concatenate(
+            (found.toarray() if is_sparse(found) else found, self.learned),
+            axis=1,
+            dtype=self.learned.dtype,
+        )
 
 
 class TypedFeatures:
@@ -71,7 +80,13 @@ class TypedFeatures:
     name = "x"
     sparse = False
 
-    def __init__(self, n_masters: int, stored: Column | None, tables: Sequence[EmbeddingTable], rows: Sequence[np.ndarray]):
+    def __init__(
+        self,
+        n_masters: int,
+        stored: Column | None,
+        tables: Sequence[EmbeddingTable],
+        rows: Sequence[np.ndarray],
+    ):
         self._stored, self._tables = stored, tables
         self._at = np.full((len(tables), n_masters), -1, ROW_NUMBER)
         for at, own in zip(self._at, rows, strict=True):
@@ -83,13 +98,19 @@ class TypedFeatures:
 
     @property
     def nbytes(self) -> int:
-        return self._at.nbytes + sum(t.nbytes for t in self._tables) + (0 if self._stored is None else self._stored.nbytes)
+        return (
+            self._at.nbytes
+            + sum(t.nbytes for t in self._tables)
+            + (0 if self._stored is None else self._stored.nbytes)
+        )
 
     def read_begin(self, rows: np.ndarray | None) -> Read:
         at = self._at if rows is None else self._at[:, rows]
         learned = np.zeros((at.shape[1], self._bounds[-1] - self._bounds[0]), self.dtype)
         for table, own, begin, end in self._each(at):
-            learned[own >= 0, begin - self._bounds[0]: end - self._bounds[0]] = table.values(own[own >= 0])
+            learned[own >= 0, begin - self._bounds[0] : end - self._bounds[0]] = table.values(
+                own[own >= 0]
+            )
         return _Beside(None if self._stored is None else self._stored.read_begin(rows), learned)
 
     def values(self, rows: np.ndarray | None = None) -> np.ndarray:
@@ -97,10 +118,14 @@ class TypedFeatures:
         found: np.ndarray = self.read_begin(rows).end()
         return found
 
-    def row_gradients(self, rows: np.ndarray | None, gradient: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    def row_gradients(
+        self, rows: np.ndarray | None, gradient: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The arguments of ``add`` after a pass that read ``rows``; the gradient is None if backward did not reach them."""
         rows = np.arange(self.shape[0]) if rows is None else rows
-        return rows, np.zeros((len(rows), self.shape[1]), self.dtype) if gradient is None else gradient
+        return rows, np.zeros(
+            (len(rows), self.shape[1]), self.dtype
+        ) if gradient is None else gradient
 
     def add(self, rows: np.ndarray, gradient: np.ndarray) -> None:
         """Add gradients of rows to those of the next update of the tables that have them."""

@@ -3,6 +3,7 @@
 Sources are read for a help, and not by each process that imports the options, which would take a
 tenth of the time of all imports.
 """
+
 from __future__ import annotations
 
 import ast
@@ -26,12 +27,21 @@ def described(*kinds: type[Options]) -> dict[str, str]:
         kinds: Classes of the options of a user's model.
     """
     found: dict[str, str] = {}
-    every: list[type[Options]] = [*(design.options for design in PUBLISHED.values()), Choice, *SECTIONS, *kinds]
+    every: list[type[Options]] = [
+        *(design.options for design in PUBLISHED.values()),
+        Choice,
+        *SECTIONS,
+        *kinds,
+    ]
     for kind in every:
         for cls in reversed(kind.__mro__):
             if issubclass(cls, Options):
                 found |= _texts(cls)
-        found |= {name: field.description for name, field in kind.model_fields.items() if field.description}
+        found |= {
+            name: field.description
+            for name, field in kind.model_fields.items()
+            if field.description
+        }
     return found
 
 
@@ -44,6 +54,12 @@ def _texts(cls: type[Options]) -> dict[str, str]:
         return {}
     (declared,) = ast.parse(textwrap.dedent(source)).body
     assert isinstance(declared, ast.ClassDef)
-    return {field.target.id: inspect.cleandoc(text.value.value) for field, text in pairwise(declared.body)
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr)
-            and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)}
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for field, text in pairwise(declared.body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }

@@ -1,4 +1,5 @@
 """Command-line flags: one for each key of a job. Types and checks are those of the job."""
+
 from __future__ import annotations
 
 import argparse
@@ -28,10 +29,16 @@ class Parser(argparse.ArgumentParser):
     """A parser of one command that raises instead of printing."""
 
     def __init__(self, command: str, summary: str, example: str, words: str = ""):
-        super().__init__(prog=f"graphtheta {command}",
-                         usage=f"graphtheta {command} {words}[flags]", description=summary, epilog=f"example: {example}",
-                         allow_abbrev=False,
-                         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30, width=110))
+        super().__init__(
+            prog=f"graphtheta {command}",
+            usage=f"graphtheta {command} {words}[flags]",
+            description=summary,
+            epilog=f"example: {example}",
+            allow_abbrev=False,
+            formatter_class=lambda prog: argparse.HelpFormatter(
+                prog, max_help_position=30, width=110
+            ),
+        )
         self.keys: set[str] = set()
         # keys whose help has its line
         self.told: set[str] = set()
@@ -51,15 +58,21 @@ class Parser(argparse.ArgumentParser):
         texts = described() if self.outside[0] is None else described(declared(self.outside[0]))
         for action in self._actions:
             if action.dest in self.keys - self.told:
-                action.help = " ".join(f"{texts.get(action.dest, '').replace('%', '%%')} {action.help}".split())
+                action.help = " ".join(
+                    f"{texts.get(action.dest, '').replace('%', '%%')} {action.help}".split()
+                )
         self.told |= self.keys
         return super().format_help()
 
     def add_job_keys(self) -> None:
         """Add ``--config``, ``--preset`` and one flag per key of the job, in its sections."""
-        given = self.add_argument_group("Configuration; flags override keys of the file, the file overrides keys of the preset")
+        given = self.add_argument_group(
+            "Configuration; flags override keys of the file, the file overrides keys of the preset"
+        )
         given.add_argument("--config", metavar="FILE", help="YAML file of keys")
-        given.add_argument("--preset", metavar="NAME", help=f"published settings: {', '.join(PRESETS)}")
+        given.add_argument(
+            "--preset", metavar="NAME", help=f"published settings: {', '.join(PRESETS)}"
+        )
         for section in SECTIONS:
             self._add_keys(str(section.__doc__), section.model_fields)
 
@@ -67,21 +80,46 @@ class Parser(argparse.ArgumentParser):
         group = self.add_argument_group(title)
         for key, field in fields.items():
             if key in (action.dest for action in self._actions):
-                raise ConfigError(f"{title}: {self.prog} uses the name '{key}' itself; choose another one")
+                raise ConfigError(
+                    f"{title}: {self.prog} uses the name '{key}' itself; choose another one"
+                )
             shown, allowed = as_text(field.default), choices(key, field)
             text = f"[{shown}]".replace("%", "%%") if shown else ""
             if field.annotation is bool:
-                group.add_argument(flag(key), dest=key, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
+                group.add_argument(
+                    flag(key),
+                    dest=key,
+                    action=argparse.BooleanOptionalAction,
+                    default=argparse.SUPPRESS,
+                    help=text,
+                )
             else:
-                metavar = "{" + ",".join(allowed) + "}" if allowed else "N" if field.annotation is int else "X"
-                alone: dict[str, Any] = {"nargs": "?", "const": "yes"} if field.default == "no" else {}
-                group.add_argument(flag(key), dest=key, metavar=metavar, default=argparse.SUPPRESS, help=text, **alone)
+                metavar = (
+                    "{" + ",".join(allowed) + "}"
+                    if allowed
+                    else "N"
+                    if field.annotation is int
+                    else "X"
+                )
+                alone: dict[str, Any] = (
+                    {"nargs": "?", "const": "yes"} if field.default == "no" else {}
+                )
+                group.add_argument(
+                    flag(key),
+                    dest=key,
+                    metavar=metavar,
+                    default=argparse.SUPPRESS,
+                    help=text,
+                    **alone,
+                )
             self.keys.add(key)
 
     def _add_extra_keys(self, words: list[str]) -> None:
         """Add flags of a user's model; a model file is run only for unknown flags or the help."""
         config, model = last(words, "--config"), last(words, "--model")
-        unknown = {word.partition("=")[0] for word in words if word.startswith("--")} - self._option_string_actions.keys()
+        unknown = {
+            word.partition("=")[0] for word in words if word.startswith("--")
+        } - self._option_string_actions.keys()
         if not self.keys or not (unknown or {"-h", "--help"} & set(words)):
             return
         name = str(model or (read_mapping(config).get("model") if config else None))
@@ -112,11 +150,15 @@ class Parser(argparse.ArgumentParser):
             if rest[0].startswith("-"):
                 word = rest[0].partition("=")[0]
                 self.error(f"unknown flag {word}{did_you_mean(word, known)}")
-            self.error(f"unexpected argument '{rest[0]}', which is not the value of any flag{with_commas(words, rest[0])}")
+            self.error(
+                f"unexpected argument '{rest[0]}', which is not the value of any flag{with_commas(words, rest[0])}"
+            )
         own = {name: value for name, value in vars(options).items() if name not in self.keys}
         keys = {name: value for name, value in vars(options).items() if name in self.keys}
         # options of a model file are parsed here, because the job does not know their types
-        keys |= read_extra(*self.outside, {key: value for key, value in keys.items() if key in self.extra})
+        keys |= read_extra(
+            *self.outside, {key: value for key, value in keys.items() if key in self.extra}
+        )
         from_file = read_keys(own["config"], keys.get("model")) if own.get("config") else {}
         from_preset = preset(own["preset"]) if own.get("preset") else {}
         given = {**from_file, **keys}
@@ -134,8 +176,17 @@ def fitting(keys: dict[str, Any], model: str | None) -> dict[str, Any]:
 def with_commas(words: list[str], word: str) -> str:
     """How a list is written, if a word follows the value of a flag; else nothing."""
     at = words.index(word)
-    flag_before = at >= 2 and words[at - 2].startswith("--") and "=" not in words[at - 2] and not words[at - 1].startswith("-")
-    return f"; several values are separated by commas: {words[at - 2]} {words[at - 1]},{word}" if flag_before else ""
+    flag_before = (
+        at >= 2
+        and words[at - 2].startswith("--")
+        and "=" not in words[at - 2]
+        and not words[at - 1].startswith("-")
+    )
+    return (
+        f"; several values are separated by commas: {words[at - 2]} {words[at - 1]},{word}"
+        if flag_before
+        else ""
+    )
 
 
 def last(words: list[str], name: str) -> str | None:

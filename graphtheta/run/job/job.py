@@ -3,6 +3,7 @@
 The keys are declared in :mod:`graphtheta.run.job.keys`; values from all three sources are checked
 alike.
 """
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -67,19 +68,27 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         extra = {key: value for key, value in values.items() if key not in Job.model_fields}
         for key, value in extra.items():
             if hasattr(Job, key):
-                raise ConfigError(f"{key}: the name is reserved in jobs; rename the option of {model}")
+                raise ConfigError(
+                    f"{key}: the name is reserved in jobs; rename the option of {model}"
+                )
             if not isinstance(value, (bool, int, float, str)):
-                raise ConfigError(f"{key}: got {value!r:.40}, expected a number, text or truth value as an option of {model}")
+                raise ConfigError(
+                    f"{key}: got {value!r:.40}, expected a number, text or truth value as an option of {model}"
+                )
         if extra and not in_file(model):
             values |= read_extra(MODELS[model], model, extra)
         for key, value in values.items():
             if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
-                raise ConfigError(f"{key}: got a number of {value.bit_length()} bits, expected at most {LONGEST_INTEGER}")
+                raise ConfigError(
+                    f"{key}: got a number of {value.bit_length()} bits, expected at most {LONGEST_INTEGER}"
+                )
         try:
             super().__init__(**values)
         except ValidationError as error:
             registered = {key: registry.what for key, registry in REGISTRIES.items()}
-            raise ConfigError("\n".join(explain(e, choices, registered) for e in error.errors(include_url=False))) from None
+            raise ConfigError(
+                "\n".join(explain(e, choices, registered) for e in error.errors(include_url=False))
+            ) from None
 
     @field_validator("*", mode="before")
     @classmethod
@@ -91,22 +100,36 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         if literals(field.annotation) and word in literals(field.annotation):
             return word
         words: dict[Any, str] = {int: "a whole number", float: "a number"}
-        raise ValueError(f"expected {words.get(field.annotation, 'another value')}, not true or false")
+        raise ValueError(
+            f"expected {words.get(field.annotation, 'another value')}, not true or false"
+        )
 
     @field_validator("fanout", mode="before")
     @classmethod
     def _read_fanout(cls, value: Any) -> Any:
-        items = value.replace(" ", "").split(",") if isinstance(value, str) else value if isinstance(value, (list, tuple)) else [value]
+        items = (
+            value.replace(" ", "").split(",")
+            if isinstance(value, str)
+            else value
+            if isinstance(value, (list, tuple))
+            else [value]
+        )
         items = [ALL_NEIGHBOURS if item == "all" else item for item in items if item != ""]
         whole = all(str(item).lstrip("-").isdecimal() for item in items)
-        if not whole or any(int(item) != ALL_NEIGHBOURS and int(item) not in SAMPLED for item in items):
-            raise ValueError("expected numbers of at least 1, or all, separated by commas, such as 10,10")
+        if not whole or any(
+            int(item) != ALL_NEIGHBOURS and int(item) not in SAMPLED for item in items
+        ):
+            raise ValueError(
+                "expected numbers of at least 1, or all, separated by commas, such as 10,10"
+            )
         return tuple(int(item) for item in items)
 
     @field_validator("macrobatch", mode="before")
     @classmethod
     def _check_macrobatch(cls, value: Any) -> Any:
-        if str(value) != "auto" and not (str(value).isdecimal() and 1 <= int(value) <= LARGEST_NUMBER):
+        if str(value) != "auto" and not (
+            str(value).isdecimal() and 1 <= int(value) <= LARGEST_NUMBER
+        ):
             raise ValueError("expected a number of at least 1, or auto")
         return str(value)
 
@@ -122,7 +145,9 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
     @classmethod
     def _check_threshold(cls, value: Any) -> Any:
         if str(value) not in GOALS and not (is_number(str(value)) and 0 < float(value) < 1):
-            raise ValueError(f"expected a number between 0 and 1, {' or '.join(GOALS)}{did_you_mean(str(value), GOALS)}")
+            raise ValueError(
+                f"expected a number between 0 and 1, {' or '.join(GOALS)}{did_you_mean(str(value), GOALS)}"
+            )
         return str(value)
 
     @field_validator("positive", mode="before")
@@ -137,7 +162,9 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
     @classmethod
     def _check_method(cls, value: str) -> str:
         if value not in METHODS and not value.endswith(".npy"):
-            raise ValueError(f"expected {', '.join(METHODS)} or a .npy file{did_you_mean(value, METHODS)}")
+            raise ValueError(
+                f"expected {', '.join(METHODS)} or a .npy file{did_you_mean(value, METHODS)}"
+            )
         return value
 
     @field_validator("feature_cache", "machine_cache", mode="before")
@@ -163,63 +190,101 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
     @model_validator(mode="after")
     def _check_together(self) -> Job:
         for key in Job.model_fields:
-            if type(getattr(self, key)) is int and getattr(self, key) > LARGEST_NUMBER and key != "seed":
-                raise ConfigError(f"{key}: got {getattr(self, key)}, expected at most {LARGEST_NUMBER}")
-        of_tasks = [(key, ("task", (*kinds, "auto"))) for key, kinds in readers().items() if ":" not in self.task]
+            if (
+                type(getattr(self, key)) is int
+                and getattr(self, key) > LARGEST_NUMBER
+                and key != "seed"
+            ):
+                raise ConfigError(
+                    f"{key}: got {getattr(self, key)}, expected at most {LARGEST_NUMBER}"
+                )
+        of_tasks = [
+            (key, ("task", (*kinds, "auto")))
+            for key, kinds in readers().items()
+            if ":" not in self.task
+        ]
         for key, (other, values) in [*NEEDS.items(), *of_tasks]:
             # every strategy can have one view in a step
             if key == "views_per_step" and self.views_per_step == 1:
                 continue
             if not self.is_default(key) and getattr(self, other) not in values:
-                raise ConfigError(f"{key}={self.as_text(key)} has no meaning with {other}={getattr(self, other)}, only with "
-                                  f"{' or '.join(values)}; drop {flag(key)} or give {flag(other)} {values[0]}")
+                raise ConfigError(
+                    f"{key}={self.as_text(key)} has no meaning with {other}={getattr(self, other)}, only with "
+                    f"{' or '.join(values)}; drop {flag(key)} or give {flag(other)} {values[0]}"
+                )
         if len(self.fanout) not in (0, 1, self.layers) and ":" not in self.model:
-            raise ConfigError(f"fanout={self.as_text('fanout')} has {len(self.fanout)} numbers and layers={self.layers}; give one for each")
+            raise ConfigError(
+                f"fanout={self.as_text('fanout')} has {len(self.fanout)} numbers and layers={self.layers}; give one for each"
+            )
         for key in ("replace", "share_sample"):
             if not self.is_default(key) and not self.fanout:
-                raise ConfigError(f"{key} configures neighbour sampling, but no fanout is given; give --fanout, or drop {flag(key)}")
+                raise ConfigError(
+                    f"{key} configures neighbour sampling, but no fanout is given; give --fanout, or drop {flag(key)}"
+                )
         if self.feature_cache == self.machine_cache == "0" and not self.is_default("cache_policy"):
-            raise ConfigError(f"cache_policy={self.cache_policy} has no meaning without a cache; give its size with "
-                              "--feature-cache or --machine-cache, or drop --cache-policy")
+            raise ConfigError(
+                f"cache_policy={self.cache_policy} has no meaning without a cache; give its size with "
+                "--feature-cache or --machine-cache, or drop --cache-policy"
+            )
         if self.macrobatch != "auto" and self.fetch_batch > int(self.macrobatch):
-            raise ConfigError(f"fetch_batch={self.fetch_batch} is more than macrobatch={self.macrobatch}; raise --macrobatch, or lower "
-                              "--fetch-batch")
+            raise ConfigError(
+                f"fetch_batch={self.fetch_batch} is more than macrobatch={self.macrobatch}; raise --macrobatch, or lower "
+                "--fetch-batch"
+            )
         if self.pipeline == "auto" and self.views_in_flight == 1:
-            raise ConfigError("pipeline=auto chooses the number of views in flight up to views_in_flight, which is 1; give "
-                              "--views-in-flight, such as 8, or drop --pipeline")
+            raise ConfigError(
+                "pipeline=auto chooses the number of views in flight up to views_in_flight, which is 1; give "
+                "--views-in-flight, such as 8, or drop --pipeline"
+            )
         for key in ("embedding_types", "embedding_optimiser", "embedding_lr"):
             if not self.embedding and not self.is_default(key):
-                raise ConfigError(f"{key}={self.as_text(key)} configures learned node features; give their width with --embedding, or drop "
-                                  f"{flag(key)}")
+                raise ConfigError(
+                    f"{key}={self.as_text(key)} configures learned node features; give their width with --embedding, or drop "
+                    f"{flag(key)}"
+                )
         if self.mode == "independent" and self.halo != "exact":
-            raise ConfigError(f"halo={self.halo} rounds the values that layers send between workers, but with mode=independent they send "
-                              "none; drop --halo or --mode")
+            raise ConfigError(
+                f"halo={self.halo} rounds the values that layers send between workers, but with mode=independent they send "
+                "none; drop --halo or --mode"
+            )
         if self.exchange != "exact" and self.recompute:
-            raise ConfigError(f"exchange={self.exchange} reuses the values of each message once in an epoch, but recompute sends them "
-                              "twice; drop --exchange or --recompute")
+            raise ConfigError(
+                f"exchange={self.exchange} reuses the values of each message once in an epoch, but recompute sends them "
+                "twice; drop --exchange or --recompute"
+            )
         if self.audit and self.exchange == "exact" and self.history == "none":
-            raise ConfigError("audit compares reused values with exact ones, but no values are reused; give --exchange or --history, or "
-                              "drop --audit")
+            raise ConfigError(
+                "audit compares reused values with exact ones, but no values are reused; give --exchange or --history, or "
+                "drop --audit"
+            )
         if self.audit_limit and not self.audit:
             raise ConfigError("audit_limit needs an audit; give --audit with a number of steps")
         if self.history != "none":
             for key, wanted in (("recompute", False), ("precompute", "no"), ("views_in_flight", 1)):
                 if getattr(self, key) != wanted:
-                    raise ConfigError(f"history={self.history} stores values of one batch after another, each computed once, and cannot be "
-                                      f"combined with {key}={self.as_text(key)}; drop {flag(key)} or --history")
+                    raise ConfigError(
+                        f"history={self.history} stores values of one batch after another, each computed once, and cannot be "
+                        f"combined with {key}={self.as_text(key)}; drop {flag(key)} or --history"
+                    )
         check_pair(self.partitioner, self.masters)
         if self.cluster_method == "metis" and not self.clusters:
             raise ConfigError("cluster_method=metis needs the number of clusters; give --clusters")
         if self.clusters and self.clusters_per_batch > self.clusters:
-            raise ConfigError(f"clusters_per_batch={self.clusters_per_batch} is more than clusters={self.clusters}; lower "
-                              "--clusters-per-batch or raise --clusters")
+            raise ConfigError(
+                f"clusters_per_batch={self.clusters_per_batch} is more than clusters={self.clusters}; lower "
+                "--clusters-per-batch or raise --clusters"
+            )
         if self.lr_schedule != "constant" and not self.lr_decay_updates:
-            raise ConfigError(f"lr_schedule={self.lr_schedule} needs a number of updates; give --lr-decay-updates")
+            raise ConfigError(
+                f"lr_schedule={self.lr_schedule} needs a number of updates; give --lr-decay-updates"
+            )
         metric, task = REGISTRIES["metric"].get(self.metric), TASKS.get(self.task)
         if metric is not None and task is not None and not metric.fits(task.label_kinds):
             fitting = [kind.name for kind in TASKS.values() if metric.fits(kind.label_kinds)]
-            raise ConfigError(f"metric={self.metric} does not measure task={self.task}; give --task {' or '.join(fitting)}, "
-                              "or another --metric")
+            raise ConfigError(
+                f"metric={self.metric} does not measure task={self.task}; give --task {' or '.join(fitting)}, "
+                "or another --metric"
+            )
         return self
 
     def change(self, **values: Any) -> Job:
@@ -229,7 +294,9 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
     def without_dataset(self) -> Job:
         """The job for a graph that was loaded already: without the keys that choose and prepare a dataset."""
         # a graph that was loaded has the masks of one split
-        return self.change(**{key: Job.model_fields[key].default for key in (*OF_DATASET, "split_index")})
+        return self.change(
+            **{key: Job.model_fields[key].default for key in (*OF_DATASET, "split_index")}
+        )
 
     def as_text(self, key: str) -> str:
         """The value of a key as one would write it as a flag or in YAML."""
@@ -242,7 +309,13 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
     def sections(self) -> list[tuple[str, list[str]]]:
         """Titles of the sections and their keys; options of a user's model come last."""
         extra = list(self.extra_options)
-        return [(str(section.__doc__), [*section.model_fields, *(extra if section is ModelKeys else [])]) for section in SECTIONS]
+        return [
+            (
+                str(section.__doc__),
+                [*section.model_fields, *(extra if section is ModelKeys else [])],
+            )
+            for section in SECTIONS
+        ]
 
     @property
     def extra_options(self) -> dict[str, Any]:
@@ -259,11 +332,15 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         """
         if self.fanout and self.readout != "none":
             of_readout = readout_hops(self.readout)
-            return (-1,) * of_readout + self.model_copy(update={"readout": "none"}).fanouts(hops - of_readout)
+            return (-1,) * of_readout + self.model_copy(update={"readout": "none"}).fanouts(
+                hops - of_readout
+            )
         per_hop = self.fanout * hops if len(self.fanout) == 1 else self.fanout
         if per_hop and len(per_hop) != hops:
-            raise ConfigError(f"fanout={self.as_text('fanout')} has {len(per_hop)} numbers and the model has {hops} hop(s); "
-                              "give one number per hop, or one for all hops; parallel layers count as one hop")
+            raise ConfigError(
+                f"fanout={self.as_text('fanout')} has {len(per_hop)} numbers and the model has {hops} hop(s); "
+                "give one number per hop, or one for all hops; parallel layers count as one hop"
+            )
         return per_hop
 
     @property
@@ -277,7 +354,9 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         """All keys, by section, as a file that ``--config`` reads."""
         lines = []
         for title, keys in self.sections():
-            values = {key: self.as_text(key) if key == "fanout" else getattr(self, key) for key in keys}
+            values = {
+                key: self.as_text(key) if key == "fanout" else getattr(self, key) for key in keys
+            }
             lines += [f"# {title}", write_mapping(values)]
         return "\n".join(lines)
 

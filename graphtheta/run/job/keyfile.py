@@ -3,6 +3,7 @@
 Values are those of YAML 1.2, and not of 1.1 as PyYAML reads it: 010 is ten, 1:30, on, no and dates are
 texts, and 1e-5 is a number.
 """
+
 from __future__ import annotations
 
 import re
@@ -20,7 +21,15 @@ LARGEST_FILE, DEEPEST = 1 << 16, 8
 # largest value of a key that counts something; rows are counted in 32 bits
 LARGEST_NUMBER = 2**31 - 1
 # besides its own errors, PyYAML passes on those of converting numbers and dates
-UNREADABLE = (OSError, yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, OverflowError)
+UNREADABLE = (
+    OSError,
+    yaml.YAMLError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+)
 
 
 # the core schema of YAML 1.2: tag, how a value without quotes is written, and with what it begins
@@ -28,7 +37,11 @@ CORE = (
     ("null", r"|~|null|Null|NULL", ["", *"~nN"]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
     ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
-    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", list("-+.0123456789")),
+    (
+        "float",
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        list("-+.0123456789"),
+    ),
 )
 
 
@@ -41,10 +54,15 @@ class KeyLoader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if event.anchor is not None:
-            raise yaml.MarkedYAMLError(problem="anchors (&) and aliases (*) are not supported", problem_mark=event.start_mark)
+            raise yaml.MarkedYAMLError(
+                problem="anchors (&) and aliases (*) are not supported",
+                problem_mark=event.start_mark,
+            )
         self.depth += 1
         if self.depth > DEEPEST:
-            raise yaml.MarkedYAMLError(problem="it is nested too deeply", problem_mark=event.start_mark)
+            raise yaml.MarkedYAMLError(
+                problem="it is nested too deeply", problem_mark=event.start_mark
+            )
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
@@ -53,7 +71,9 @@ class KeyLoader(yaml.SafeLoader):
         seen = set()
         for key, _ in node.value:
             if str(key.value) in seen:
-                raise yaml.MarkedYAMLError(problem=f"'{key.value}' is given twice", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(
+                    problem=f"'{key.value}' is given twice", problem_mark=key.start_mark
+                )
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)
 
@@ -72,7 +92,9 @@ def whole_number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
 
 for kind, pattern, begins in CORE:
     for reader in (KeyLoader, KeyDumper):
-        reader.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", re.compile(f"^(?:{pattern})$"), begins)
+        reader.add_implicit_resolver(
+            f"tag:yaml.org,2002:{kind}", re.compile(f"^(?:{pattern})$"), begins
+        )
 KeyLoader.add_constructor("tag:yaml.org,2002:int", whole_number)
 
 
@@ -98,7 +120,9 @@ def read_mapping(path: str | Path) -> dict[Any, Any]:
         values = yaml.load(text.decode("utf-8"), KeyLoader)
     except UNREADABLE as error:
         why = " ".join(str(error).replace(' in "<unicode string>",', " in").split())
-        raise FormatError(f"{path}: cannot be read as a job: {why}; write one 'key: value' a line") from None
+        raise FormatError(
+            f"{path}: cannot be read as a job: {why}; write one 'key: value' a line"
+        ) from None
     if values is None:
         return {}
     if not isinstance(values, dict):

@@ -3,6 +3,7 @@
 The title of a section is its docstring, and the text under a key is its line in ``--help``. The
 keys of the section Model are declared by the models.
 """
+
 from __future__ import annotations
 
 from copy import copy
@@ -21,8 +22,13 @@ from graphtheta.samplers.orders.registry import ORDERS
 from graphtheta.tasks.kinds.registry import TASKS
 
 # keys whose values are "auto" if that is the default, a name in a registry, or FILE.py:NAME
-REGISTRIES: dict[str, Registry[Any]] = {"task": TASKS, "metric": METRICS, "partitioner": EDGE_PLACEMENTS, "masters": PARTITIONERS,
-                                         "order": ORDERS}
+REGISTRIES: dict[str, Registry[Any]] = {
+    "task": TASKS,
+    "metric": METRICS,
+    "partitioner": EDGE_PLACEMENTS,
+    "masters": PARTITIONERS,
+    "order": ORDERS,
+}
 # a key that is used only with certain values of another key
 NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "batch_size": ("strategy", ("mini",)),
@@ -61,7 +67,7 @@ OF_DATASET: dict[str, str] = {
     "dataset": "leave the graph out",
     "data_dir": "leave the graph out",
     "split": "give the graph the masks: gt.load(..., split=...), graph.with_masks(train, val, test), or class_split and fraction_split of "
-             "graphtheta.graph.splits.nodes, split_by_time of graphtheta.graph.splits.times",
+    "graphtheta.graph.splits.nodes, split_by_time of graphtheta.graph.splits.times",
     "train_per_class": "give the graph masks, with class_split of graphtheta.graph.splits.nodes",
     "val_per_class": "give the graph masks, with class_split of graphtheta.graph.splits.nodes",
     "symmetric": "give graph.symmetrised()",
@@ -69,13 +75,63 @@ OF_DATASET: dict[str, str] = {
     "normalise_features": "give graph.with_row_normalised_features() or graph.with_standardised_features()",
 }
 # keys that change nothing of a model that was trained already
-OF_TRAINING = frozenset((
-    "embedding_optimiser", "embedding_lr", "dropout", "attention_dropout", "feature_dropout", "edge_drop", "strategy", "batch_size",
-    "vertex_limit", "order", "clusters", "clusters_per_batch", "cluster_method", "boundary_hops", "degrees", "diagonal", "history", "mode",
-    "views_in_flight", "pipeline", "macrobatch", "fetch_batch", "machine_cache", "audit", "audit_limit", "recompute", "halo", "exchange",
-    "epochs", "steps", "views_per_step", "staleness", "lr", "lr_schedule", "lr_decay_updates", "lr_decay", "lr_warmup_updates",
-    "clip_norm", "optimiser", "momentum", "weight_decay", "decay_first_layer_only", "negative_groups", "negatives_from", "patience",
-    "eval_every", "seeds", "out", "checkpoint_every", "keep", "resume", "save_predictions", "trace"))
+OF_TRAINING = frozenset(
+    (
+        "embedding_optimiser",
+        "embedding_lr",
+        "dropout",
+        "attention_dropout",
+        "feature_dropout",
+        "edge_drop",
+        "strategy",
+        "batch_size",
+        "vertex_limit",
+        "order",
+        "clusters",
+        "clusters_per_batch",
+        "cluster_method",
+        "boundary_hops",
+        "degrees",
+        "diagonal",
+        "history",
+        "mode",
+        "views_in_flight",
+        "pipeline",
+        "macrobatch",
+        "fetch_batch",
+        "machine_cache",
+        "audit",
+        "audit_limit",
+        "recompute",
+        "halo",
+        "exchange",
+        "epochs",
+        "steps",
+        "views_per_step",
+        "staleness",
+        "lr",
+        "lr_schedule",
+        "lr_decay_updates",
+        "lr_decay",
+        "lr_warmup_updates",
+        "clip_norm",
+        "optimiser",
+        "momentum",
+        "weight_decay",
+        "decay_first_layer_only",
+        "negative_groups",
+        "negatives_from",
+        "patience",
+        "eval_every",
+        "seeds",
+        "out",
+        "checkpoint_every",
+        "keep",
+        "resume",
+        "save_predictions",
+        "trace",
+    )
+)
 
 
 def _declared(where: type[Options], key: str) -> Any:
@@ -246,8 +302,11 @@ class ComputeKeys(Options):
 class TrainKeys(Options):
     """Training"""
 
-    task: str = Field("auto", description=f"Task: {', '.join(f'{kind.summary} ({name})' for name, kind in TASKS.items())}; "
-                                          "your own as FILE.py:Class; auto chooses by the labels of the dataset.")
+    task: str = Field(
+        "auto",
+        description=f"Task: {', '.join(f'{kind.summary} ({name})' for name, kind in TASKS.items())}; "
+        "your own as FILE.py:Class; auto chooses by the labels of the dataset.",
+    )
     metric: str = "auto"
     """Metric on the validation set that selects the best model; auto uses the task's default; give your own as FILE.py:NAME."""
     class_weights: str = "none"
@@ -343,5 +402,15 @@ class OutputKeys(Options):
     """Lowest level of log messages that are shown."""
 
 
-SECTIONS: tuple[type[Options], ...] = (DataKeys, ModelKeys, StrategyKeys, PartitionKeys, ComputeKeys, TrainKeys, OutputKeys)
-FIELDS: dict[str, FieldInfo] = {key: field for section in SECTIONS for key, field in section.model_fields.items()}
+SECTIONS: tuple[type[Options], ...] = (
+    DataKeys,
+    ModelKeys,
+    StrategyKeys,
+    PartitionKeys,
+    ComputeKeys,
+    TrainKeys,
+    OutputKeys,
+)
+FIELDS: dict[str, FieldInfo] = {
+    key: field for section in SECTIONS for key, field in section.model_fields.items()
+}

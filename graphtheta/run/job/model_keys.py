@@ -1,4 +1,5 @@
 """The keys of the section Model: the name of the model, and options of the published models."""
+
 from __future__ import annotations
 
 from copy import copy
@@ -10,9 +11,30 @@ from graphtheta.models.design import NetworkOptions, Options
 from graphtheta.models.registry import PUBLISHED
 
 # order in the help and in job files; other keys follow
-ORDER = ("model", "layers", "hidden", "heads", "out_heads", "dropout", "attention_dropout", "residual", "norm", "jumping", "aggregator",
-         "activation", "feature_dropout", "edge_drop", "normalisation", "separate", "train_eps", "reduce", "direction", "decoder", "margin",
-         "reciprocal")
+ORDER = (
+    "model",
+    "layers",
+    "hidden",
+    "heads",
+    "out_heads",
+    "dropout",
+    "attention_dropout",
+    "residual",
+    "norm",
+    "jumping",
+    "aggregator",
+    "activation",
+    "feature_dropout",
+    "edge_drop",
+    "normalisation",
+    "separate",
+    "train_eps",
+    "reduce",
+    "direction",
+    "decoder",
+    "margin",
+    "reciprocal",
+)
 # options of networks that belong to another section
 ELSEWHERE = ("decay_first_layer_only",)
 
@@ -20,7 +42,10 @@ ELSEWHERE = ("decay_first_layer_only",)
 class Choice(Options):
     """The keys of this section that no model declares."""
 
-    model: str = Field("gcn", description=f"A published model ({', '.join(PUBLISHED)}), or your own as FILE.py:Class.")
+    model: str = Field(
+        "gcn",
+        description=f"A published model ({', '.join(PUBLISHED)}), or your own as FILE.py:Class.",
+    )
     decoder: Literal["auto", "dot", "hadamard", "distmult", "transe", "complex", "rotate"] = "auto"
     """How the score of a link is made from its two ends: dot or hadamard for links, distmult, transe, complex or rotate for triples; auto
     is the first of them."""
@@ -36,16 +61,22 @@ def _published() -> Any:
     found = dict(Choice.model_fields)
     for design in PUBLISHED.values():
         found |= design.options.model_fields
-    names = sorted((name for name in found if name not in ELSEWHERE), key=lambda name: (*ORDER, name).index(name))
+    names = sorted(
+        (name for name in found if name not in ELSEWHERE),
+        key=lambda name: (*ORDER, name).index(name),
+    )
     fields: dict[str, Any] = {name: (found[name].annotation, copy(found[name])) for name in names}
     return create_model("ModelKeys", __base__=Options, __doc__="Model", **fields)
 
 
 if TYPE_CHECKING:
+
     class ModelKeys(NetworkOptions, Choice):
         """For type checkers: the options that every model has."""
 else:
     ModelKeys = _published()
 
 # the keys that a job offers to every model
-OPTIONS = tuple(key for key in (*ModelKeys.model_fields, *ELSEWHERE) if key not in Choice.model_fields)
+OPTIONS = tuple(
+    key for key in (*ModelKeys.model_fields, *ELSEWHERE) if key not in Choice.model_fields
+)

@@ -1,4 +1,5 @@
 """Keys that a user's model adds to a job: options of a registered model or a model in a file."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -33,13 +34,21 @@ def extra_keys(model: Design | Callable[..., Any] | None, name: str) -> dict[str
     fields = {} if model is None else declared(model).model_fields
     for key in fields.keys() & FIELDS.keys() if isinstance(model, Design) else ():
         mine, theirs = fields[key], FIELDS[key]
-        if (mine.annotation, mine.default, mine.metadata) != (theirs.annotation, theirs.default, theirs.metadata):
-            raise ConfigError(f"option {key!r} of {name} is already a key of every job, with another type, default or range; "
-                              "rename the option")
+        if (mine.annotation, mine.default, mine.metadata) != (
+            theirs.annotation,
+            theirs.default,
+            theirs.metadata,
+        ):
+            raise ConfigError(
+                f"option {key!r} of {name} is already a key of every job, with another type, default or range; "
+                "rename the option"
+            )
     return {key: field for key, field in fields.items() if key not in FIELDS}
 
 
-def read_extra(model: Design | Callable[..., Any] | None, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def read_extra(
+    model: Design | Callable[..., Any] | None, name: str, given: Mapping[str, Any]
+) -> dict[str, Any]:
     """Check the values of such keys.
 
     Args:
@@ -69,11 +78,20 @@ def check_keys(keys: Iterable[Any], model: Any, where: str = "") -> None:
     Raises:
         ConfigError: A key is neither.
     """
-    now = [key for key in keys if not (in_file(model) and isinstance(key, str) and key.isidentifier())]
-    refuse_unknown(now, extra_keys(MODELS.get(model) if isinstance(model, str) else None, str(model)), str(model), where)
+    now = [
+        key for key in keys if not (in_file(model) and isinstance(key, str) and key.isidentifier())
+    ]
+    refuse_unknown(
+        now,
+        extra_keys(MODELS.get(model) if isinstance(model, str) else None, str(model)),
+        str(model),
+        where,
+    )
 
 
-def refuse_unknown(keys: Iterable[Any], extra: Mapping[str, Any], model: str, where: str = "") -> None:
+def refuse_unknown(
+    keys: Iterable[Any], extra: Mapping[str, Any], model: str, where: str = ""
+) -> None:
     """Reject keys that are neither keys of every job nor options of the model.
 
     Args:
@@ -89,7 +107,11 @@ def refuse_unknown(keys: Iterable[Any], extra: Mapping[str, Any], model: str, wh
         if key in FIELDS or key in extra:
             continue
         if isinstance(key, str) and readers(key):
-            raise ConfigError(f"{where}{key} has no meaning with model={model}, only with {', '.join(readers(key))}; drop it, or choose a "
-                              "model that reads it")
+            raise ConfigError(
+                f"{where}{key} has no meaning with model={model}, only with {', '.join(readers(key))}; drop it, or choose a "
+                "model that reads it"
+            )
         near = did_you_mean(key, [*FIELDS, *extra])
-        raise ConfigError(f"{where}unknown key '{key!s:.40}'{near}; all keys: graphtheta train --help")
+        raise ConfigError(
+            f"{where}unknown key '{key!s:.40}'{near}; all keys: graphtheta train --help"
+        )

@@ -1,4 +1,5 @@
 """Names of the files of a run in its folder, beside ``job.yaml``, weights, timelines and checkpoints."""
+
 from __future__ import annotations
 
 from pathlib import Path

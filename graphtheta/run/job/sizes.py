@@ -1,4 +1,5 @@
 """Sizes of caches as jobs give them: rows, bytes, or a share of the nodes."""
+
 from __future__ import annotations
 
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}

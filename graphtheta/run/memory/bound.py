@@ -4,6 +4,7 @@ Every node and edge of the worker is assumed to take part in every superstep, wh
 strategy. Without sampling, a deep mini-batch on a graph with hubs comes close to the bound and
 never exceeds it.
 """
+
 from __future__ import annotations
 
 import os
@@ -92,14 +93,35 @@ class Extent:
     @classmethod
     def of(cls, p: Partition) -> Extent:
         """All of a worker's part."""
-        sent = sum(len(x.plan.rows) for r in p.relations.values() for x in (r.sources, r.destinations))
-        return cls(p.n_masters, p.n_mirrors, p.n_local_edges, sent, p.n_nodes, p.n_edges,
-                   p.node.nbytes / max(p.n_masters, 1), p.edge.nbytes / max(p.n_local_edges, 1))
+        sent = sum(
+            len(x.plan.rows) for r in p.relations.values() for x in (r.sources, r.destinations)
+        )
+        return cls(
+            p.n_masters,
+            p.n_mirrors,
+            p.n_local_edges,
+            sent,
+            p.n_nodes,
+            p.n_edges,
+            p.node.nbytes / max(p.n_masters, 1),
+            p.edge.nbytes / max(p.n_local_edges, 1),
+        )
 
 
-def memory_bound(partition_bytes: int, extent: Extent, probe: Probe, itemsize: int, fanout: int = 0, in_flight: int = 1, staleness: int = 0,
-                 checkpoints: int = 0, batches: bool = False, dealt: int = 1, gradients: int = GRADIENTS_ALIVE,
-                 scored: PairCounts = NO_PAIRS) -> MemoryBound:
+def memory_bound(
+    partition_bytes: int,
+    extent: Extent,
+    probe: Probe,
+    itemsize: int,
+    fanout: int = 0,
+    in_flight: int = 1,
+    staleness: int = 0,
+    checkpoints: int = 0,
+    batches: bool = False,
+    dealt: int = 1,
+    gradients: int = GRADIENTS_ALIVE,
+    scored: PairCounts = NO_PAIRS,
+) -> MemoryBound:
     """The most that training holds on this worker.
 
     Args:
@@ -127,10 +149,23 @@ def memory_bound(partition_bytes: int, extent: Extent, probe: Probe, itemsize: i
     # a halo column is stored at the mirrors and, during a move, packed at both ends
     deferred = probe.deferred_width if batches else 0
     halo = (probe.halo_width + deferred) * (2 * mirrors + extent.sent)
-    residuals = max((saved_width(phase) for step in probe.supersteps if step.program for phase in step.program.phases), default=0)
+    residuals = max(
+        (
+            saved_width(phase)
+            for step in probe.supersteps
+            if step.program
+            for phase in step.program.phases
+        ),
+        default=0,
+    )
     # values of pairs of nodes and codes, and their gradients
-    of_pairs = sum(2 * int(most_pairs(phase, rows + mirrors, edges)) * pair_cost(phase).bytes
-                   for step in probe.supersteps if step.program for phase in step.program.phases if phase.grouped)
+    of_pairs = sum(
+        2 * int(most_pairs(phase, rows + mirrors, edges)) * pair_cost(phase).bytes
+        for step in probe.supersteps
+        if step.program
+        for phase in step.program.phases
+        if phase.grouped
+    )
     search = edges * SEARCH_BYTES_PER_EDGE + (rows + mirrors) * fanout * SAMPLE_BYTES
     search += len(set(probe.layers)) * (edges * LIST_BYTES_PER_EDGE + (rows + 3 * mirrors) * 20)
     if dealt > 1:
@@ -141,11 +176,17 @@ def memory_bound(partition_bytes: int, extent: Extent, probe: Probe, itemsize: i
     score = (2 * probe.edge_width + residuals) * itemsize
     # a pair is at the owner of one of its ends or, if it is a stored edge, where that is
     share = max(rows / max(extent.whole_rows, 1), edges / max(extent.whole_edges, 1))
-    pairs = share * (in_flight * scored.batch * (DRAWN_PAIR_BYTES + score) + scored.held * (HELD_PAIR_BYTES + score))
+    pairs = share * (
+        in_flight * scored.batch * (DRAWN_PAIR_BYTES + score)
+        + scored.held * (HELD_PAIR_BYTES + score)
+    )
     pairs += scored.ranked * (RANKED_PAIR_BYTES + score)
     return MemoryBound(
         partition_bytes,
-        in_flight * (probe.node_width + deferred + gradients * (probe.widest + deferred)) * rows * itemsize,
+        in_flight
+        * (probe.node_width + deferred + gradients * (probe.widest + deferred))
+        * rows
+        * itemsize,
         in_flight * halo * itemsize,
         in_flight * (score * edges + of_pairs),
         round(pairs),
@@ -154,7 +195,8 @@ def memory_bound(partition_bytes: int, extent: Extent, probe: Probe, itemsize: i
         PARAMETER_COPIES * parameters,
         # versions that stale views use, gradients of views that finish before their turn, and
         # copies in checkpoints
-        (staleness + 2 * (in_flight - 1) + checkpoints * (CHECKPOINT_COPIES + staleness)) * parameters,
+        (staleness + 2 * (in_flight - 1) + checkpoints * (CHECKPOINT_COPIES + staleness))
+        * parameters,
     )
 
 
@@ -178,7 +220,9 @@ def available_bytes() -> int:
     """Bytes that processes of this machine, container or Slurm job may still allocate."""
     try:
         with open("/proc/meminfo", encoding="ascii") as f:
-            free = next(int(line.split()[1]) * 1024 for line in f if line.startswith("MemAvailable"))
+            free = next(
+                int(line.split()[1]) * 1024 for line in f if line.startswith("MemAvailable")
+            )
     except (OSError, StopIteration):
         free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     left = memory_left()
@@ -202,9 +246,13 @@ def check_memory(bound: MemoryBound, partition: Partition, whole: bool) -> None:
     comm = partition.job_comm
     needed = bound.parameters + bound.pairs + whole * (bound.values + bound.halo)
     total = int(comm.all_sum(np.asarray(needed)))
-    available = int(comm.all_min(np.asarray(available_bytes()))) if comm.size > 1 else available_bytes()
+    available = (
+        int(comm.all_min(np.asarray(available_bytes()))) if comm.size > 1 else available_bytes()
+    )
     hosts = len(set(comm.all_gather(socket.gethostname())))
     if total > available * hosts:
-        raise MemoryLimitError(f"a step of this job needs about {total / 2**30:.1f} GiB in all, and {hosts} machine(s) have "
-                               f"{available / 2**30:.1f} GiB free each; use --recompute, fewer or narrower layers, "
-                               "fewer negatives, or more machines")
+        raise MemoryLimitError(
+            f"a step of this job needs about {total / 2**30:.1f} GiB in all, and {hosts} machine(s) have "
+            f"{available / 2**30:.1f} GiB free each; use --recompute, fewer or narrower layers, "
+            "fewer negatives, or more machines"
+        )

@@ -1,4 +1,5 @@
 """Batches with equal numbers of targets of each class."""
+
 from __future__ import annotations
 
 from typing import ClassVar
@@ -50,6 +51,8 @@ class BalancedOrder:
                 again = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
                 targets.append(np.repeat(own, times))
                 places.append((np.repeat(first, times) + again * n) * len(present) + turn)
-            return np.concatenate([np.zeros(0, np.int64), *targets]), np.concatenate([np.zeros(0, np.int64), *places])
+            return np.concatenate([np.zeros(0, np.int64), *targets]), np.concatenate(
+                [np.zeros(0, np.int64), *places]
+            )
 
         return positions

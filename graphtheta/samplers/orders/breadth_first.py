@@ -6,6 +6,7 @@ found. The searches of all components run at the same time, level by level. The 
 follows from its component, its level, the order of its earliest neighbour in the level before, and
 its id, so it is the same on any number of workers and under any partitioner.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +43,16 @@ def breadth_first(partition: Partition, roots: Sequence[int]) -> Iterator[np.nda
         core, row_of = partition.relations[EDGE].blocks[0], np.argsort(partition.masters)
         for root in roots:
             position = np.empty(partition.n_masters, np.int64)
-            search_order(core.out_indptr, core.out_dst, core.in_indptr, core.in_src, partition.masters, row_of, root, position)
+            search_order(
+                core.out_indptr,
+                core.out_dst,
+                core.in_indptr,
+                core.in_src,
+                partition.masters,
+                row_of,
+                root,
+                position,
+            )
             yield position
         return
     component = _components(partition)
@@ -80,9 +90,16 @@ def _by_level(partition: Partition, component: np.ndarray, root: int) -> np.ndar
     position = level.copy()
     rows, keys, depth = np.flatnonzero(start == after_root), [after_root], 0
     while comm.all_max(np.array(len(rows))):
-        level[rows], position[rows] = depth, ranks_among_all(partition, *(key[rows] for key in keys))
+        level[rows], position[rows] = (
+            depth,
+            ranks_among_all(partition, *(key[rows] for key in keys)),
+        )
         earliest = _least_near(partition, rows, position)
-        rows, keys, depth = np.flatnonzero((earliest < NONE) & (level < 0)), [earliest, masters], depth + 1
+        rows, keys, depth = (
+            np.flatnonzero((earliest < NONE) & (level < 0)),
+            [earliest, masters],
+            depth + 1,
+        )
     return ranks_among_all(partition, start, level, position)
 
 
@@ -103,14 +120,24 @@ def _least_near(partition: Partition, rows: np.ndarray, values: np.ndarray) -> n
     return out
 
 
-def _lower_along(partition: Partition, relation: StoredRelation, reverse: bool, rows: np.ndarray, chosen: np.ndarray,
-                 values: np.ndarray, out: np.ndarray) -> None:
+def _lower_along(
+    partition: Partition,
+    relation: StoredRelation,
+    reverse: bool,
+    rows: np.ndarray,
+    chosen: np.ndarray,
+    values: np.ndarray,
+    out: np.ndarray,
+) -> None:
     """Lower ``out`` to the values at the chosen ends of edges, which count as receiving, for the other ends."""
     comm = partition.halo_comm
     (send, senders), (receive, receivers) = relation.served(reverse)
     narrow, halo = receive.narrow(comm, chosen)
     ends = {MASTER: rows, MIRROR: receivers[halo]}
-    known = {MASTER: values[rows], MIRROR: Exchange(comm, narrow).to_mirrors({"value": values})["value"]}
+    known = {
+        MASTER: values[rows],
+        MIRROR: Exchange(comm, narrow).to_mirrors({"value": values})["value"],
+    }
     lowered = {MASTER: out, MIRROR: np.full(partition.n_mirrors, NONE)}
     for block in relation.blocks:
         to, at = block.kinds(reverse)

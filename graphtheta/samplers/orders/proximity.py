@@ -2,6 +2,7 @@
 
 Source: BGL, https://arxiv.org/abs/2112.08541
 """
+
 from __future__ import annotations
 
 from typing import ClassVar

@@ -1,4 +1,5 @@
 """Orders of targets by name."""
+
 from __future__ import annotations
 
 from inspect import isclass
@@ -13,10 +14,16 @@ from graphtheta.samplers.orders.proximity import ProximityOrder
 
 def is_order(x: Any) -> bool:
     """Whether x is a class of orders."""
-    return isclass(x) and isinstance(getattr(x, "name", None), str) and callable(getattr(x, "positions", None))
+    return (
+        isclass(x)
+        and isinstance(getattr(x, "name", None), str)
+        and callable(getattr(x, "positions", None))
+    )
 
 
-ORDERS: Registry[type[Order]] = Registry("order", is_order, (), (RandomOrder, ProximityOrder, BalancedOrder))
+ORDERS: Registry[type[Order]] = Registry(
+    "order", is_order, (), (RandomOrder, ProximityOrder, BalancedOrder)
+)
 
 
 def make_order(text: str) -> Order:

@@ -1,4 +1,5 @@
 """Evaluation and prediction over the whole graph, with the views and supersteps of training."""
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -108,8 +109,10 @@ class Evaluator(ABC):
         """Log, once and on rank 0, that the loss of a split is not defined."""
         if self.job_comm.rank == 0 and "loss" not in self._told:
             self._told.add("loss")
-            logger.warning("the loss of a set whose rows all weigh 0 is not defined (NaN); give some of "
-                           "its rows a weight with --sample-weights or --class-weights")
+            logger.warning(
+                "the loss of a set whose rows all weigh 0 is not defined (NaN); give some of "
+                "its rows a weight with --sample-weights or --class-weights"
+            )
 
     @abstractmethod
     def measured(self, model: Model) -> Iterator[tuple[str, Metrics]]:
@@ -141,8 +144,16 @@ class Evaluator(ABC):
         # a new variable, which is a constant in passes that compute metrics
         return Var(out.value, out.space)
 
-    def score(self, y: np.ndarray, out: Any, rows: np.ndarray, grouping: Grouping | None = None, *, weights: np.ndarray | None = None,
-              decided: np.ndarray | None = None) -> Metrics:
+    def score(
+        self,
+        y: np.ndarray,
+        out: Any,
+        rows: np.ndarray,
+        grouping: Grouping | None = None,
+        *,
+        weights: np.ndarray | None = None,
+        decided: np.ndarray | None = None,
+    ) -> Metrics:
         """Loss and metrics of some rows of all workers.
 
         Args:
@@ -158,8 +169,11 @@ class Evaluator(ABC):
         Collective: all ranks of job_comm.
         """
         with Tape(record=False, training=False, all_sum=self.job_comm.all_sum):
-            share = (self.task.mean_loss(out, y, rows, weights) if grouping is None else
-                     self.task.group_loss(out, y, grouping, weights))
+            share = (
+                self.task.mean_loss(out, y, rows, weights)
+                if grouping is None
+                else self.task.group_loss(out, y, grouping, weights)
+            )
             loss = float(self.job_comm.all_sum(np.asarray(share.value, np.float64)))
         if weights is not None and not self.job_comm.all_sum(np.asarray(weights[rows].sum())):
             # the share of a batch without weight is 0, but a mean of nothing is not defined
@@ -213,9 +227,20 @@ class RowEvaluator(Evaluator):
     Collective: all ranks of job_comm.
     """
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task, view: GraphView, *, ids: np.ndarray, y: np.ndarray,
-                 masks: dict[str, np.ndarray], weights: np.ndarray | None = None,
-                 threshold: Threshold | None = None, positive: int = 1):
+    def __init__(
+        self,
+        partition: Partition,
+        layers: Layers,
+        task: Task,
+        view: GraphView,
+        *,
+        ids: np.ndarray,
+        y: np.ndarray,
+        masks: dict[str, np.ndarray],
+        weights: np.ndarray | None = None,
+        threshold: Threshold | None = None,
+        positive: int = 1,
+    ):
         super().__init__(partition, layers, task)
         self._view = view
         self._ids = ids
@@ -223,7 +248,11 @@ class RowEvaluator(Evaluator):
         self._weights = weights
         self.threshold = threshold
         self.positive = positive
-        used = {split: mask for split, mask in masks.items() if self.job_comm.all_sum(np.asarray(np.count_nonzero(mask))) > 0}
+        used = {
+            split: mask
+            for split, mask in masks.items()
+            if self.job_comm.all_sum(np.asarray(np.count_nonzero(mask))) > 0
+        }
         known = y >= 0 if task.kind == "classes" else np.ones(len(y), bool)
         self._masks = {split: mask & known for split, mask in used.items()}
 
@@ -257,7 +286,13 @@ class RowEvaluator(Evaluator):
         decided, thresholds = self.decided(out)
         out = out if decided is None else decided
         count = COUNTED[self.task.kind]
-        return Decisions({split: self.job_comm.all_sum(count(self._y[mask], out[mask])) for split, mask in self._masks.items()}, thresholds)
+        return Decisions(
+            {
+                split: self.job_comm.all_sum(count(self._y[mask], out[mask]))
+                for split, mask in self._masks.items()
+            },
+            thresholds,
+        )
 
     def outputs(self, model: Model) -> tuple[np.ndarray, np.ndarray]:
         """Global ids and outputs of this worker's rows.
@@ -270,25 +305,50 @@ class RowEvaluator(Evaluator):
 class NodeEvaluator(RowEvaluator):
     """Evaluator of node labels: the column ``y`` and the masks of the partition."""
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task,
-                 threshold: Threshold | None = None, positive: int = 1):
+    def __init__(
+        self,
+        partition: Partition,
+        layers: Layers,
+        task: Task,
+        threshold: Threshold | None = None,
+        positive: int = 1,
+    ):
         masks = {split: partition.node.read(split) for split in SPLITS if split in partition.node}
         y = partition.node.read("y")
-        super().__init__(partition, layers, task, whole(partition, layers), ids=partition.masters, y=y,
-                         masks=masks, weights=task.weights_of(y, partition.node.read),
-                         threshold=threshold, positive=positive)
+        super().__init__(
+            partition,
+            layers,
+            task,
+            whole(partition, layers),
+            ids=partition.masters,
+            y=y,
+            masks=masks,
+            weights=task.weights_of(y, partition.node.read),
+            threshold=threshold,
+            positive=positive,
+        )
 
 
 class EdgeEvaluator(RowEvaluator):
     """Evaluator of edge labels; ``masks`` are by split, over the local edges in storage order."""
 
-    def __init__(self, partition: Partition, layers: Layers, task: EdgeTask, masks: dict[str, np.ndarray]):
+    def __init__(
+        self, partition: Partition, layers: Layers, task: EdgeTask, masks: dict[str, np.ndarray]
+    ):
         view = whole(partition, layers, task.masked(np.ones(partition.n_local_edges, bool)))
         pairs = view.pairs
         assert pairs is not None
         masks = {split: mask[pairs.stored] for split, mask in masks.items()}
-        super().__init__(partition, layers, task, view, ids=pairs.gid, y=pairs.label, masks=masks,
-                         weights=task.pair_weights(partition, pairs))
+        super().__init__(
+            partition,
+            layers,
+            task,
+            view,
+            ids=pairs.gid,
+            y=pairs.label,
+            masks=masks,
+            weights=task.pair_weights(partition, pairs),
+        )
 
 
 class LinkEvaluator(Evaluator):
@@ -302,10 +362,20 @@ class LinkEvaluator(Evaluator):
     Collective: all ranks of the partition.
     """
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task, links: Mapping[str, Positives], past: Past | None = None):
+    def __init__(
+        self,
+        partition: Partition,
+        layers: Layers,
+        task: Task,
+        links: Mapping[str, Positives],
+        past: Past | None = None,
+    ):
         super().__init__(partition, layers, task)
         self.links, self.past = links, past
-        self._pairs = {split: positives.pairs(partition, np.arange(len(positives.src))) for split, positives in links.items()}
+        self._pairs = {
+            split: positives.pairs(partition, np.arange(len(positives.src)))
+            for split, positives in links.items()
+        }
         self.times, self._views = dict[str, np.ndarray](), dict[str, GraphView]()
         for split, positives in links.items():
             if past is None:
@@ -321,8 +391,13 @@ class LinkEvaluator(Evaluator):
                 continue
             out, per = self.scored(model, split), self.links[split].negatives + 1
             rows, grouping = np.ones(len(out), bool), Grouping(np.arange(len(out)), per)
-            found = self.score(pairs.label.reshape(out.shape), Var(out, RowSpace(pairs.gid, "edge")), rows, grouping,
-                               weights=pairs.columns.get(WEIGHT))
+            found = self.score(
+                pairs.label.reshape(out.shape),
+                Var(out, RowSpace(pairs.gid, "edge")),
+                rows,
+                grouping,
+                weights=pairs.columns.get(WEIGHT),
+            )
             drawn = ~np.isnan(pairs.label)
             rank = self.ranks(model, split, out.reshape(-1, per), drawn.reshape(-1, per))
             yield split, found | measure(self.job_comm, "ranks", rank[rank != NO_RANK])
@@ -359,7 +434,11 @@ class LinkEvaluator(Evaluator):
 
         Collective: all ranks of the partition.
         """
-        return self._whole if self.past is None else self.past.view(Seeds(np.ones(self.partition.n_masters, bool)), time)
+        return (
+            self._whole
+            if self.past is None
+            else self.past.view(Seeds(np.ones(self.partition.n_masters, bool)), time)
+        )
 
     @cached_property
     def _whole(self) -> GraphView:

@@ -1,4 +1,5 @@
 """Views of what was known at a time, for evaluation: messages of later edges reach no metric and no prediction."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -31,7 +32,11 @@ class Past:
     """
 
     def __init__(self, partition: Partition, layers: Layers, sampler: Timed):
-        self._partition, self._layers, self._sampler = partition, layers, sampler.complete(depth(layers))
+        self._partition, self._layers, self._sampler = (
+            partition,
+            layers,
+            sampler.complete(depth(layers)),
+        )
 
     def times(self, cutoffs: np.ndarray) -> np.ndarray:
         """The different cutoffs of the targets of all workers, ascending.
@@ -44,8 +49,10 @@ class Past:
         comm = self._partition.halo_comm
         found = np.unique(np.concatenate(comm.all_gather(np.unique(cutoffs))))
         if len(found) > MANY and comm.rank == 0:
-            logger.warning(f"targets have {len(found):,} different times, and an evaluation computes a view for each; round the times "
-                           "with the option grain of the sampler, or evaluate less often with --eval-every")
+            logger.warning(
+                f"targets have {len(found):,} different times, and an evaluation computes a view for each; round the times "
+                "with the option grain of the sampler, or evaluate less often with --eval-every"
+            )
         return found
 
     def view(self, seeds: Seeds, time: Any) -> GraphView:
@@ -54,4 +61,9 @@ class Past:
         Collective: all ranks of the partition.
         """
         cutoff = np.full(np.count_nonzero(seeds.nodes), time)
-        return with_pairs(k_hop_view(self._partition, seeds.nodes, self._layers, sampler=self._sampler, cutoff=cutoff), seeds)
+        return with_pairs(
+            k_hop_view(
+                self._partition, seeds.nodes, self._layers, sampler=self._sampler, cutoff=cutoff
+            ),
+            seeds,
+        )

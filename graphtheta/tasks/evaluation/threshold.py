@@ -1,4 +1,5 @@
 """Thresholds: the probability above which a label, or the positive class of two, is predicted."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -22,8 +23,9 @@ class Threshold:
     value: float | tuple[float, ...] = 0.5
     goal: str = ""
 
-    def decided(self, comm: Comm, y: np.ndarray, out: np.ndarray, chosen: np.ndarray,
-                positive: int) -> tuple[np.ndarray, np.ndarray]:
+    def decided(
+        self, comm: Comm, y: np.ndarray, out: np.ndarray, chosen: np.ndarray, positive: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Decisions, as outputs that are 1 for what is predicted and -1 for the rest.
 
         Args:
@@ -53,7 +55,9 @@ class Threshold:
             signs = np.concatenate((-signs, signs) if positive else (signs, -signs), axis=1)
         return signs, scipy.special.expit(cut)
 
-    def _chosen(self, comm: Comm, y: np.ndarray, margin: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    def _chosen(
+        self, comm: Comm, y: np.ndarray, margin: np.ndarray, chosen: np.ndarray
+    ) -> np.ndarray:
         labels = comm.gather_rows(y[chosen])
         margins = comm.gather_rows(margin[chosen])
         best = None

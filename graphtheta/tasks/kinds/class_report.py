@@ -1,4 +1,5 @@
 """Precision, recall, F1 and support of each class or label."""
+
 from __future__ import annotations
 
 from typing import Annotated
@@ -56,7 +57,9 @@ class ClassReport(BaseModel):
         """The report of counted decisions; classes without names are numbered."""
         splits = {}
         for split, counts in found.counts.items():
-            splits[split] = Columns(**{name: x.tolist() for name, x in class_report(counts).items()})
+            splits[split] = Columns(
+                **{name: x.tolist() for name, x in class_report(counts).items()}
+            )
         n = max((len(counts) for counts in found.counts.values()), default=0)
         thresholds = [] if found.thresholds is None else found.thresholds.tolist()
         known = [*names] or [str(i) for i in range(n)]
@@ -65,7 +68,10 @@ class ClassReport(BaseModel):
     def rows(self, split: str) -> list[tuple[str, ...]]:
         """Cells of a table: each class, and its numbers of a split."""
         columns = self.splits[split]
-        return [(name, *map(figure, numbers)) for name, *numbers in zip(self.names, *(x for _, x in columns), strict=True)]
+        return [
+            (name, *map(figure, numbers))
+            for name, *numbers in zip(self.names, *(x for _, x in columns), strict=True)
+        ]
 
     def text(self, split: str) -> str:
         """A table of a split."""

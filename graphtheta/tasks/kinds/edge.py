@@ -1,4 +1,5 @@
 """The task ``edge``: predicts values of edges."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -37,7 +38,9 @@ class EdgeKind(TaskKind):
     def take(self, graph: Graph) -> Graph:
         name = graph.name or "the graph"
         if graph.edge_y is None:
-            raise DataError(f"{name} has no labels for task '{self.name}'; give it edge_y, or choose another --task")
+            raise DataError(
+                f"{name} has no labels for task '{self.name}'; give it edge_y, or choose another --task"
+            )
         if self.trains and (graph.edge_train is None or not graph.edge_train.any()):
             raise DataError(f"{name} has no training edges; give it an edge_train mask")
         self.width = graph.edge_y.shape[1] if graph.edge_y.ndim == 2 else 1
@@ -53,8 +56,15 @@ class EdgeKind(TaskKind):
         return "edge"
 
     def objective(self, graph: Graph, partition: Partition) -> EdgeTask:
-        train = partition.edge.read("train") if "train" in partition.edge else np.zeros(partition.n_local_edges, bool)
-        task, self._sampler = EdgeTask(partition, train, self.labels), timed_pairs(self.job, partition)
+        train = (
+            partition.edge.read("train")
+            if "train" in partition.edge
+            else np.zeros(partition.n_local_edges, bool)
+        )
+        task, self._sampler = (
+            EdgeTask(partition, train, self.labels),
+            timed_pairs(self.job, partition),
+        )
         if self._sampler is not None:
             task.cutoffs = self._sampler.edge_cutoffs(task.column_of_targets, earlier=False)
         return task
@@ -69,7 +79,9 @@ class EdgeKind(TaskKind):
             return EdgeEvaluator(partition, layers, task, masks)
         return TimedEdgeEvaluator(partition, layers, task, masks, self._sampler)
 
-    def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def named(
+        self, info: GraphInfo, rows: np.ndarray, out: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of edges, and their outputs; added self loops, which come last, are left out."""
         rows = rows[: np.searchsorted(rows, info.n_edges)]
         return rows if info.edges is None else info.edges[rows], out[: len(rows)]

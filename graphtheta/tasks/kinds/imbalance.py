@@ -1,4 +1,5 @@
 """Weights, thresholds and the positive class of a job, for classes that are rare."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -32,8 +33,10 @@ def numbers_of(text: str) -> np.ndarray:
     except ValueError:
         numbers = np.zeros(0)
     if not (np.isfinite(numbers).all() and (numbers >= 0).all() and numbers.any()):
-        raise ValueError(f"expected {', '.join(WEIGHTS)}, or a number of at least 0 for each class, separated by commas, such as 1,4.5"
-                         f"{did_you_mean(text, WEIGHTS)}")
+        raise ValueError(
+            f"expected {', '.join(WEIGHTS)}, or a number of at least 0 for each class, separated by commas, such as 1,4.5"
+            f"{did_you_mean(text, WEIGHTS)}"
+        )
     return numbers
 
 
@@ -54,21 +57,33 @@ def check_weights(job: Any, labels: str, width: int, columns: Mapping[str, Any])
         DataError: A weight in the column is negative or not finite, or it has several numbers a row.
     """
     if job.class_weights != "none" and labels == "values":
-        raise ConfigError(f"class_weights={job.class_weights} has no meaning for real values; drop --class-weights")
+        raise ConfigError(
+            f"class_weights={job.class_weights} has no meaning for real values; drop --class-weights"
+        )
     if job.class_weights not in WEIGHTS and len(numbers := numbers_of(job.class_weights)) != width:
-        raise ConfigError(f"class_weights={job.class_weights} has {len(numbers)} number(s), but the data has {width} {labels}; "
-                          "give one for each")
+        raise ConfigError(
+            f"class_weights={job.class_weights} has {len(numbers)} number(s), but the data has {width} {labels}; "
+            "give one for each"
+        )
     name = job.sample_weights
     if not name:
         return
     if name not in columns:
-        raise ConfigError(f"sample_weights={name}: the graph has no such column{did_you_mean(name, columns)}; "
-                          f"it has {', '.join(columns) or 'none'}; add one with gt.Graph(..., node_columns=...) or edge_columns=...")
+        raise ConfigError(
+            f"sample_weights={name}: the graph has no such column{did_you_mean(name, columns)}; "
+            f"it has {', '.join(columns) or 'none'}; add one with gt.Graph(..., node_columns=...) or edge_columns=..."
+        )
     values = np.asarray(columns[name])
     wrong = np.flatnonzero(~(values >= 0) | ~np.isfinite(values))
     if values.ndim != 1 or len(wrong):
-        what = f"its shape is {list(values.shape)}" if values.ndim != 1 else f"row {wrong[0]} is {values[wrong[0]]}"
-        raise DataError(f"sample_weights={name}: {what}; expected one finite number of at least 0 for each row")
+        what = (
+            f"its shape is {list(values.shape)}"
+            if values.ndim != 1
+            else f"row {wrong[0]} is {values[wrong[0]]}"
+        )
+        raise DataError(
+            f"sample_weights={name}: {what}; expected one finite number of at least 0 for each row"
+        )
 
 
 def weighting_of(job: Any, task: NodeTask, partition: Partition, width: int) -> Weighting | None:
@@ -90,7 +105,11 @@ def weighting_of(job: Any, task: NodeTask, partition: Partition, width: int) -> 
     y, comm, classes = task.labels_of_targets(), partition.halo_comm, None
     one_each = task.kind == "classes"
     if job.class_weights == "balanced":
-        counts = np.bincount(y[y >= 0], minlength=width) if one_each else np.stack([(y == value).sum(axis=0) for value in (0, 1)])
+        counts = (
+            np.bincount(y[y >= 0], minlength=width)
+            if one_each
+            else np.stack([(y == value).sum(axis=0) for value in (0, 1)])
+        )
         classes = balanced(comm.all_sum(counts))
     elif job.class_weights != "none":
         given = numbers_of(job.class_weights)
@@ -98,7 +117,9 @@ def weighting_of(job: Any, task: NodeTask, partition: Partition, width: int) -> 
     made = Weighting(classes, job.sample_weights)
     weights = made.of(y, task.column_of_targets(job.sample_weights) if job.sample_weights else None)
     known = y >= 0 if one_each else ~np.isnan(y)
-    weights = np.broadcast_to(weights.reshape(len(y), *[1] * (y.ndim - weights.ndim), *weights.shape[1:]), y.shape)[known]
+    weights = np.broadcast_to(
+        weights.reshape(len(y), *[1] * (y.ndim - weights.ndim), *weights.shape[1:]), y.shape
+    )[known]
     total, n = comm.all_sum(np.array([weights.sum(), len(weights)], np.float64))
     check_total(total)
     return replace(made, mean=total / n)
@@ -107,7 +128,9 @@ def weighting_of(job: Any, task: NodeTask, partition: Partition, width: int) -> 
 def check_total(weight: float) -> None:
     """Check what the training targets of all workers weigh together; DataError if it is 0."""
     if not weight:
-        raise DataError("all training targets weigh 0; raise the weights of their classes or rows with --class-weights or --sample-weights")
+        raise DataError(
+            "all training targets weigh 0; raise the weights of their classes or rows with --class-weights or --sample-weights"
+        )
 
 
 def threshold_of(text: str, labels: str, width: int) -> Threshold | None:
@@ -119,8 +142,10 @@ def threshold_of(text: str, labels: str, width: int) -> Threshold | None:
     if text not in GOALS and float(text) == 0.5:
         return None
     if labels == "values" or (labels == "classes" and width != 2):
-        raise ConfigError(f"threshold={text} decides between two classes, or on each of several labels; the data has "
-                          f"{'real values' if labels == 'values' else f'{width} classes'}; drop --threshold")
+        raise ConfigError(
+            f"threshold={text} decides between two classes, or on each of several labels; the data has "
+            f"{'real values' if labels == 'values' else f'{width} classes'}; drop --threshold"
+        )
     return Threshold(goal=text) if text in GOALS else Threshold(float(text))
 
 
@@ -140,13 +165,17 @@ def positive_of(given: str, labels: str, names: Sequence[str], width: int) -> in
         return None
     if labels != "classes" or width != 2:
         others = {"values": "real values", "labels": "several labels, whose positive value is 1"}
-        raise ConfigError(f"positive={given} chooses one of two classes, but the data has "
-                          f"{others.get(labels, f'{width} classes')}; drop --positive")
+        raise ConfigError(
+            f"positive={given} chooses one of two classes, but the data has "
+            f"{others.get(labels, f'{width} classes')}; drop --positive"
+        )
     # a name that is a number comes before the number
     known = [*names, *(str(i) for i in range(width) if str(i) not in names)]
     if given not in known:
-        raise ConfigError(f"positive={given}: there is no such class{did_you_mean(given, known)}; "
-                          f"the classes are {', '.join(names or known)}")
+        raise ConfigError(
+            f"positive={given}: there is no such class{did_you_mean(given, known)}; "
+            f"the classes are {', '.join(names or known)}"
+        )
     return known.index(given) if given in names else int(given)
 
 

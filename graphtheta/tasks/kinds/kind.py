@@ -1,4 +1,5 @@
 """Base class of kinds of task: labels, split, objective, evaluation, decoder, ids of outputs."""
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -163,7 +164,9 @@ class TaskKind(ABC):
         """
 
     @abstractmethod
-    def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def named(
+        self, info: GraphInfo, rows: np.ndarray, out: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The ids of predictions, and the predictions that users receive.
 
         Args:
@@ -188,9 +191,13 @@ class TaskKind(ABC):
         name = type(model).__name__
         if probe.per_edge != self.of_pairs:
             per, want = ("edges", "nodes") if probe.per_edge else ("nodes", "pairs of nodes")
-            raise ConfigError(f"{name} returns values of {per}, the task '{self.name}' needs values of {want}; "
-                              "end forward with a decoder for edges, or choose another --task")
+            raise ConfigError(
+                f"{name} returns values of {per}, the task '{self.name}' needs values of {want}; "
+                "end forward with a decoder for edges, or choose another --task"
+            )
         wanted = max(self.width, 1)
         if int(np.prod(probe.output)) != wanted or len(probe.output) > 1:
-            raise ConfigError(f"{name} returns rows of shape {list(probe.output)}, but the data has {wanted} "
-                              f"{WORDS.get(self.labels, self.labels)}; build the model with output width {wanted}")
+            raise ConfigError(
+                f"{name} returns rows of shape {list(probe.output)}, but the data has {wanted} "
+                f"{WORDS.get(self.labels, self.labels)}; build the model with output width {wanted}"
+            )

@@ -1,4 +1,5 @@
 """The task ``link``: predicts whether two nodes are linked."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -32,8 +33,16 @@ from graphtheta.tasks.retrieval.evaluator import RetrievalEvaluator
 from graphtheta.tasks.triples.known import TAIL, anchor_of, side_of
 from graphtheta.tasks.triples.ranking import BLOCK
 
-SCORED_KEYS = ("negatives", "eval_negatives", "negative_groups", "negatives_from", "link_loss", "adversarial_temperature", "decoder",
-               "sample_weights")
+SCORED_KEYS = (
+    "negatives",
+    "eval_negatives",
+    "negative_groups",
+    "negatives_from",
+    "link_loss",
+    "adversarial_temperature",
+    "decoder",
+    "sample_weights",
+)
 
 
 class LinkKind(TaskKind):
@@ -70,10 +79,19 @@ class LinkKind(TaskKind):
 
     def take(self, graph: Graph) -> Graph:
         name = self.job.link_relation
-        self._relation = relation_code(graph.relation_names, name, "link_relation") if name else None
+        self._relation = (
+            relation_code(graph.relation_names, name, "link_relation") if name else None
+        )
         check_weights(self.job, self.labels, self.width, graph.edge_columns)
-        self._graph, self._part_of = graph, link_parts(graph, seed=self.job.seed, relation=self._relation)
-        self._types = first_of_types(graph.node_columns[TYPE], graph.n_types, graph.name) if graph.n_types > 1 else ()
+        self._graph, self._part_of = (
+            graph,
+            link_parts(graph, seed=self.job.seed, relation=self._relation),
+        )
+        self._types = (
+            first_of_types(graph.node_columns[TYPE], graph.n_types, graph.name)
+            if graph.n_types > 1
+            else ()
+        )
         messages = message_graph(graph, self._part_of)
         self._counts = messages.n_edges, graph.n_edges - messages.n_edges
         self._n_nodes = graph.n_nodes
@@ -83,7 +101,9 @@ class LinkKind(TaskKind):
         links, held = self._counts
         batch = supervised(links) if self.job.strategy == "global" else self.in_batch(links)
         ranked = min(BLOCK, held * self._n_nodes) if self.ranks_nodes else 0
-        return PairCounts(batch * (1 + self.job.negatives), held * (1 + self.job.eval_negatives), ranked)
+        return PairCounts(
+            batch * (1 + self.job.negatives), held * (1 + self.job.eval_negatives), ranked
+        )
 
     @property
     def ranks_nodes(self) -> bool:
@@ -103,7 +123,9 @@ class LinkKind(TaskKind):
         """
         name = str(self.job.decoder)
         if name not in ("auto", *self.decoders):
-            raise ConfigError(f"decoder={name} does not score targets of task={self.name}; choose from {', '.join(self.decoders)}")
+            raise ConfigError(
+                f"decoder={name} does not score targets of task={self.name}; choose from {', '.join(self.decoders)}"
+            )
         return self.decoders[0] if name == "auto" else name
 
     @property
@@ -114,21 +136,43 @@ class LinkKind(TaskKind):
 
     def objective(self, graph: Graph, partition: Partition) -> Task:
         self._known = known_keys(self._graph, partition)
+
         def chosen(begin: int, end: int) -> np.ndarray:
             found = graph.src[begin:end] != graph.dst[begin:end]
-            return found if self._relation is None else found & (graph.edge_columns[RELATION][begin:end] == self._relation)
+            return (
+                found
+                if self._relation is None
+                else found & (graph.edge_columns[RELATION][begin:end] == self._relation)
+            )
 
         self._sampler = timed_pairs(self.job, partition)
-        positive = distinct_links(graph, chosen, partition.halo_comm, self._sampler, self.job.sample_weights)
-        links = positive.links(partition, self._known, self.job.negatives, self.job.seed, self.job.negative_groups, self._types)
+        positive = distinct_links(
+            graph, chosen, partition.halo_comm, self._sampler, self.job.sample_weights
+        )
+        links = positive.links(
+            partition,
+            self._known,
+            self.job.negatives,
+            self.job.seed,
+            self.job.negative_groups,
+            self._types,
+        )
         self._leads = np.zeros((len(self._types) + 1,) * 2, bool)
         self._add_types(links)
         return link_task(self.job, partition, links)
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
         comm = partition.halo_comm
-        held = {split: self._held(part, comm).links(partition, self._known, self.job.eval_negatives, self.job.seed + i, types=self._types)
-                for i, (split, part) in enumerate({"val": VAL, "test": TEST}.items())}
+        held = {
+            split: self._held(part, comm).links(
+                partition,
+                self._known,
+                self.job.eval_negatives,
+                self.job.seed + i,
+                types=self._types,
+            )
+            for i, (split, part) in enumerate({"val": VAL, "test": TEST}.items())
+        }
         for links in held.values():
             self._add_types(links)
         self._leads = comm.all_max(self._leads.astype(np.int8)) > 0
@@ -147,7 +191,9 @@ class LinkKind(TaskKind):
         chosen = lambda begin, end: self._part_of(begin, end) == part
         return distinct_links(self._graph, chosen, comm, self._sampler, self.job.sample_weights)
 
-    def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def named(
+        self, info: GraphInfo, rows: np.ndarray, out: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Original ids of both ends of test links, and their scores."""
         numbers, *ends = self._test
         return info.ids(np.stack(ends, axis=1)[np.searchsorted(numbers, rows)]), out
@@ -168,7 +214,9 @@ class LinkKind(TaskKind):
         """
         return self._leads if side == TAIL else self._leads.T
 
-    def queries(self, nodes: np.ndarray, relation: Any, side: int, where: Callable[[str, int], str]) -> np.ndarray:
+    def queries(
+        self, nodes: np.ndarray, relation: Any, side: int, where: Callable[[str, int], str]
+    ) -> np.ndarray:
         """Numbers of the queries for one side of some nodes, [n] int64, see ``triples/known.py``; links have relation 0.
 
         Args:
@@ -181,7 +229,9 @@ class LinkKind(TaskKind):
             ConfigError: There is no such relation.
         """
         if relation is not None:
-            raise ConfigError(f"{where('relation', 0)}: links of task={self.name} are asked for without a relation; drop it")
+            raise ConfigError(
+                f"{where('relation', 0)}: links of task={self.name} are asked for without a relation; drop it"
+            )
         return side * np.int64(self._n_nodes) + nodes
 
     def held_queries(self, held: Any, side: int) -> np.ndarray:
@@ -207,7 +257,9 @@ class LinkKind(TaskKind):
     def ids_of(self, info: GraphInfo, queries: np.ndarray, nodes: np.ndarray) -> np.ndarray:
         """Original ids of the ends of links, [n, 2]: the answers ``nodes`` to queries."""
         side, ends = side_of(queries, self._n_nodes), (anchor_of(queries, self._n_nodes), nodes)
-        return info.ids(np.stack([np.where(side == TAIL, a, b) for a, b in (ends, ends[::-1])], axis=1))
+        return info.ids(
+            np.stack([np.where(side == TAIL, a, b) for a, b in (ends, ends[::-1])], axis=1)
+        )
 
 
 def supervised(links: int) -> int:

@@ -1,4 +1,5 @@
 """Links of a graph, found by all workers together: each reads a slice of the edges, and no worker has all links."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -36,8 +37,15 @@ class Slice(NamedTuple):
     cutoff: np.ndarray | None = None
     weight: np.ndarray | None = None
 
-    def links(self, partition: Partition, known: np.ndarray, negatives: int, draws: int, groups: int = 0,
-              types: tuple[int, ...] = ()) -> Links:
+    def links(
+        self,
+        partition: Partition,
+        known: np.ndarray,
+        negatives: int,
+        draws: int,
+        groups: int = 0,
+        types: tuple[int, ...] = (),
+    ) -> Links:
         """The links at the owners of their sources.
 
         Args:
@@ -52,9 +60,16 @@ class Slice(NamedTuple):
         comm = partition.halo_comm
         route = Route(partition.directory.owner(self.src), comm.size)
         # slices of higher ranks have higher numbers
-        numbers, src, dst = np.ascontiguousarray(np.concatenate(comm.all_to_all(route.parts(np.stack(self[:3], axis=1)))).T)
-        cutoff, weight = (None if x is None else np.concatenate(comm.all_to_all(route.parts(x))) for x in (self.cutoff, self.weight))
-        return Links(numbers, src, dst, self.n_links, known, negatives, draws, groups, types, cutoff, weight)
+        numbers, src, dst = np.ascontiguousarray(
+            np.concatenate(comm.all_to_all(route.parts(np.stack(self[:3], axis=1)))).T
+        )
+        cutoff, weight = (
+            None if x is None else np.concatenate(comm.all_to_all(route.parts(x)))
+            for x in (self.cutoff, self.weight)
+        )
+        return Links(
+            numbers, src, dst, self.n_links, known, negatives, draws, groups, types, cutoff, weight
+        )
 
 
 def bounds(graph: Graph, comm: Comm) -> tuple[int, int]:
@@ -62,8 +77,13 @@ def bounds(graph: Graph, comm: Comm) -> tuple[int, int]:
     return graph.n_edges * comm.rank // comm.size, graph.n_edges * (comm.rank + 1) // comm.size
 
 
-def distinct_links(graph: Graph, chosen: Callable[[int, int], np.ndarray], comm: Comm, sampler: TimedPairs | None = None,
-                   weight: str = "") -> Slice:
+def distinct_links(
+    graph: Graph,
+    chosen: Callable[[int, int], np.ndarray],
+    comm: Comm,
+    sampler: TimedPairs | None = None,
+    weight: str = "",
+) -> Slice:
     """One directed edge for each unordered pair among some edges; see ``distinct_pairs``.
 
     Args:
@@ -89,13 +109,26 @@ def distinct_links(graph: Graph, chosen: Callable[[int, int], np.ndarray], comm:
     mine = route.back(comm.all_to_all(_like(asked, first)))
     counts, cutoff = comm.all_gather(int(mine.sum())), None
     if sampler is not None:
-        own = sampler.edge_cutoffs(lambda name: graph.edge_columns[name][begin:end][edges - begin], earlier=True)
+        own = sampler.edge_cutoffs(
+            lambda name: graph.edge_columns[name][begin:end][edges - begin], earlier=True
+        )
         lowest = np.concatenate(comm.all_to_all(route.parts(own)))
         starts = np.flatnonzero(first[order])
         lowest[order[starts]] = np.minimum.reduceat(lowest[order], starts)
         cutoff = route.back(comm.all_to_all(_like(asked, lowest)))[mine]
-    weights = np.asarray(graph.edge_columns[weight][begin:end][edges - begin][mine], np.float64) if weight else None
-    return Slice(sum(counts[: comm.rank]) + np.arange(counts[comm.rank]), src[mine], dst[mine], sum(counts), cutoff, weights)
+    weights = (
+        np.asarray(graph.edge_columns[weight][begin:end][edges - begin][mine], np.float64)
+        if weight
+        else None
+    )
+    return Slice(
+        sum(counts[: comm.rank]) + np.arange(counts[comm.rank]),
+        src[mine],
+        dst[mine],
+        sum(counts),
+        cutoff,
+        weights,
+    )
 
 
 def _like(parts: list[np.ndarray], x: np.ndarray) -> list[np.ndarray]:
@@ -113,4 +146,6 @@ def known_keys(graph: Graph, partition: Partition) -> np.ndarray:
     ends = graph.src[begin:end], graph.dst[begin:end]
     src, dst = np.concatenate(ends), np.concatenate(ends[::-1])
     route = Route(partition.directory.owner(src), comm.size)
-    return np.unique(np.concatenate(comm.all_to_all(route.parts(src * np.int64(graph.n_nodes) + dst))))
+    return np.unique(
+        np.concatenate(comm.all_to_all(route.parts(src * np.int64(graph.n_nodes) + dst)))
+    )

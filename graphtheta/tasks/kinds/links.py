@@ -1,4 +1,5 @@
 """Links that a model learns to predict: positives at the owners of their sources; negatives."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -8,7 +9,13 @@ import numpy as np
 from graphtheta.base.rng import Purpose, key
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.sampling.cluster_nodes import Members
-from graphtheta.engine.strategy.positives import draw_others, edges_by_key, labels_of, sharing, weights_of_pairs
+from graphtheta.engine.strategy.positives import (
+    draw_others,
+    edges_by_key,
+    labels_of,
+    sharing,
+    weights_of_pairs,
+)
 from graphtheta.engine.view.scored_pairs import Pairs
 
 
@@ -44,7 +51,15 @@ class Links:
     weight: np.ndarray | None = None
 
     @classmethod
-    def of(cls, partition: Partition, src: np.ndarray, dst: np.ndarray, known: np.ndarray, negatives: int, key: int) -> Links:
+    def of(
+        cls,
+        partition: Partition,
+        src: np.ndarray,
+        dst: np.ndarray,
+        known: np.ndarray,
+        negatives: int,
+        key: int,
+    ) -> Links:
         """This worker's part of links that all workers hold in memory.
 
         Args:
@@ -70,7 +85,9 @@ class Links:
         Collective: all ranks of the partition.
         """
         n = partition.n_nodes
-        return edges_by_key(partition, _unordered(self.src, self.dst, n), _unordered(*partition.edge_ends(), n))
+        return edges_by_key(
+            partition, _unordered(self.src, self.dst, n), _unordered(*partition.edge_ends(), n)
+        )
 
     def pairs(self, partition: Partition, own: np.ndarray, among: Members | None = None) -> Pairs:
         """Positives, each followed by its negatives; see ``Positives``."""
@@ -82,7 +99,9 @@ class Links:
         weights = weights_of_pairs(self.weight, own, self.negatives)
         return Pairs(src.ravel(), dst.ravel(), gid.ravel(), None, labels_of(taken).ravel(), weights)
 
-    def draw(self, own: np.ndarray, n_nodes: int, among: Members | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def draw(
+        self, own: np.ndarray, n_nodes: int, among: Members | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Draw the other ends of the negatives of some positives.
 
         A draw is a hash of the positive's number, or of its group; pairs that are links or self loops, and
@@ -102,7 +121,13 @@ class Links:
         slots = (keyed[:, None] * self.negatives + np.arange(self.negatives)).ravel()
         own = np.repeat(own, self.negatives)
         kind, ends = self._type(self.dst[own]), np.array([0, *self.types, n_nodes])
-        found = draw_others(self.key, slots, (ends[kind], ends[kind + 1]), among, lambda at, nodes: self.taken(own[at], nodes, n_nodes))
+        found = draw_others(
+            self.key,
+            slots,
+            (ends[kind], ends[kind + 1]),
+            among,
+            lambda at, nodes: self.taken(own[at], nodes, n_nodes),
+        )
         nodes, taken = (x.reshape(-1, self.negatives) for x in found)
         return nodes, taken
 

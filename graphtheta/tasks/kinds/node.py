@@ -1,4 +1,5 @@
 """The task ``node``: predicts labels of nodes."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -43,7 +44,9 @@ class NodeKind(TaskKind):
 
     def take(self, graph: Graph) -> Graph:
         if graph.y is None:
-            raise DataError(f"{graph.name or 'the graph'} has no labels for task '{self.name}'; give it y, or choose another --task")
+            raise DataError(
+                f"{graph.name or 'the graph'} has no labels for task '{self.name}'; give it y, or choose another --task"
+            )
         if self.trains:
             graph.require_training()
         self.labels = label_kind(graph.y, graph.multilabel)
@@ -56,7 +59,11 @@ class NodeKind(TaskKind):
 
     @property
     def measured(self) -> tuple[str, ...]:
-        return (self.labels, "binary") if self.labels == "classes" and self.width == 2 else (self.labels,)
+        return (
+            (self.labels, "binary")
+            if self.labels == "classes" and self.width == 2
+            else (self.labels,)
+        )
 
     def objective(self, graph: Graph, partition: Partition) -> Task:
         return NodeTask(partition, self.labels)
@@ -86,14 +93,18 @@ class NodeKind(TaskKind):
         found = np.unique(y[~np.isnan(y)]).tolist()
         if not 2 <= len(found) <= FEW or found != list(range(len(found))):
             return ""
-        return (f"the labels are the floating-point numbers 0 to {len(found) - 1}, so values are predicted and not classes; if they are "
-                "classes, give them as integers, and -1 for nodes without a label")
+        return (
+            f"the labels are the floating-point numbers 0 to {len(found) - 1}, so values are predicted and not classes; if they are "
+            "classes, give them as integers, and -1 for nodes without a label"
+        )
 
     def reported(self, info: GraphInfo, rows: np.ndarray) -> np.ndarray:
         """All nodes; of whole graphs their readout nodes."""
         return np.ones(len(rows), bool) if info.whole is None else np.isin(rows, info.whole[0])
 
-    def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def named(
+        self, info: GraphInfo, rows: np.ndarray, out: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Original ids of nodes or of whole graphs, and their outputs."""
         if info.whole is None:
             return info.ids(rows), out

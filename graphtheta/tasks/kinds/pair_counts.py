@@ -1,4 +1,5 @@
 """How many pairs of nodes a kind of task scores, for the memory bound and plans."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
 """The registry of kinds of task."""
+
 from __future__ import annotations
 
 import inspect
@@ -17,7 +18,9 @@ def is_kind(x: object) -> bool:
     return inspect.isclass(x) and issubclass(x, TaskKind) and not inspect.isabstract(x)
 
 
-TASKS: Registry[type[TaskKind]] = Registry("kind of task", is_kind, ("auto",), (NodeKind, LinkKind, TripleKind, EdgeKind))
+TASKS: Registry[type[TaskKind]] = Registry(
+    "kind of task", is_kind, ("auto",), (NodeKind, LinkKind, TripleKind, EdgeKind)
+)
 
 
 def kind_for(name: str, graph: Graph) -> type[TaskKind]:
@@ -26,7 +29,11 @@ def kind_for(name: str, graph: Graph) -> type[TaskKind]:
     Raises:
         ConfigError: There is no kind of that name.
     """
-    return TASKS.find(name) if name != "auto" else next(kind for kind in reversed(list(TASKS.values())) if kind.fits(graph))
+    return (
+        TASKS.find(name)
+        if name != "auto"
+        else next(kind for kind in reversed(list(TASKS.values())) if kind.fits(graph))
+    )
 
 
 def readers() -> dict[str, list[str]]:

@@ -1,4 +1,5 @@
 """Evaluation of nodes and edges at their times."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -23,9 +24,15 @@ from graphtheta.tasks.evaluation.threshold import Threshold
 
 def timed_sampler(job: Any) -> Timed | None:
     """The sampler of a job if it looks at times, and None otherwise."""
-    if job.strategy != "mini" or not job.fanout or not issubclass(SAMPLERS.find(name_and_options(job.sampler)[0]), Timed):
+    if (
+        job.strategy != "mini"
+        or not job.fanout
+        or not issubclass(SAMPLERS.find(name_and_options(job.sampler)[0]), Timed)
+    ):
         return None
-    return make_sampler(job.sampler, {"fanouts": (-1,), "seed": job.seed, "replace": False, "shared": False})[0]  # type: ignore[return-value]
+    return make_sampler(
+        job.sampler, {"fanouts": (-1,), "seed": job.seed, "replace": False, "shared": False}
+    )[0]  # type: ignore[return-value]
 
 
 def timed_pairs(job: Any, partition: Partition) -> TimedPairs | None:
@@ -58,8 +65,15 @@ class TimedNodeEvaluator(NodeEvaluator):
     Collective: all ranks of job_comm.
     """
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task,
-                 threshold: Threshold | None, sampler: Timed, positive: int = 1):
+    def __init__(
+        self,
+        partition: Partition,
+        layers: Layers,
+        task: Task,
+        threshold: Threshold | None,
+        sampler: Timed,
+        positive: int = 1,
+    ):
         super().__init__(partition, layers, task, threshold, positive)
         if isinstance(sampler, Checked):
             sampler.check(partition)
@@ -73,7 +87,9 @@ class TimedNodeEvaluator(NodeEvaluator):
         for time in self._times:
             chosen = self._cutoffs == time
             value = super().run(model, self._past.view(Seeds(chosen), time)).value
-            found = np.zeros((len(chosen), *value.shape[1:]), value.dtype) if found is None else found
+            found = (
+                np.zeros((len(chosen), *value.shape[1:]), value.dtype) if found is None else found
+            )
             found[chosen] = value
         assert found is not None
         return Var(found, view.space)
@@ -89,7 +105,14 @@ class TimedEdgeEvaluator(EdgeEvaluator):
     Collective: all ranks of job_comm.
     """
 
-    def __init__(self, partition: Partition, layers: Layers, task: EdgeTask, masks: dict[str, np.ndarray], sampler: TimedPairs):
+    def __init__(
+        self,
+        partition: Partition,
+        layers: Layers,
+        task: EdgeTask,
+        masks: dict[str, np.ndarray],
+        sampler: TimedPairs,
+    ):
         super().__init__(partition, layers, task, masks)
         self._edges, self._past = task, Past(partition, layers, sampler)
         self._cutoffs = sampler.edge_cutoffs(partition.edge.exact, earlier=False)
@@ -102,7 +125,11 @@ class TimedEdgeEvaluator(EdgeEvaluator):
             past = self._past.view(self._edges.masked(self._cutoffs == time), time)
             value = super().run(model, past).value
             assert past.pairs is not None
-            found = np.zeros((len(self._cutoffs), *value.shape[1:]), value.dtype) if found is None else found
+            found = (
+                np.zeros((len(self._cutoffs), *value.shape[1:]), value.dtype)
+                if found is None
+                else found
+            )
             found[past.pairs.stored] = value
         assert found is not None and view.pairs is not None
         return Var(found[view.pairs.stored], RowSpace(view.pairs.gid, "edge"))

@@ -1,4 +1,5 @@
 """The task ``triple``: predicts the tail of (head, relation, ?) and the head of (?, relation, tail)."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -25,7 +26,16 @@ from graphtheta.tasks.kinds.imbalance import check_weights
 from graphtheta.tasks.kinds.kind import GraphInfo
 from graphtheta.tasks.kinds.link import SCORED_KEYS, LinkKind, link_task
 from graphtheta.tasks.kinds.timed import timed_pairs, timed_sampler
-from graphtheta.tasks.triples.known import HEAD, TAIL, AnswerTable, Triples, relation_of, side_of, slice_of, without_reciprocal
+from graphtheta.tasks.triples.known import (
+    HEAD,
+    TAIL,
+    AnswerTable,
+    Triples,
+    relation_of,
+    side_of,
+    slice_of,
+    without_reciprocal,
+)
 from graphtheta.tasks.triples.positives import TriplePositives
 from graphtheta.tasks.triples.ranking import TripleEvaluator
 
@@ -57,10 +67,14 @@ class TripleKind(LinkKind):
     def take(self, graph: Graph) -> Graph:
         name = graph.name or "the graph"
         if RELATION not in graph.edge_columns:
-            raise DataError(f"{name} has no relations; give their codes with gt.Graph(..., edge_columns={{'relation': codes}}), or choose "
-                            "--task link")
+            raise DataError(
+                f"{name} has no relations; give their codes with gt.Graph(..., edge_columns={{'relation': codes}}), or choose "
+                "--task link"
+            )
         if graph.n_types > 1:
-            raise DataError(f"{name} has nodes of several types, which the task '{self.name}' cannot rank; give it with nodes of one type")
+            raise DataError(
+                f"{name} has nodes of several types, which the task '{self.name}' cannot rank; give it with nodes of one type"
+            )
         # every worker knows all answers
         graph = edges_in_memory(graph)
         check_weights(self.job, self.labels, self.width, graph.edge_columns)
@@ -74,7 +88,11 @@ class TripleKind(LinkKind):
         self._graph = graph = keep_edges(graph, kept)
         self._parts = parts[kept]
         self._cutoffs = self._times(graph)
-        names = graph.meta.get("relation_names") or [name for _, name, _ in graph.relations] or graph.categories("edge", RELATION)
+        names = (
+            graph.meta.get("relation_names")
+            or [name for _, name, _ in graph.relations]
+            or graph.categories("edge", RELATION)
+        )
         self.relations = tuple(names) or tuple(range(graph.n_relations))
         messages = message_graph(graph, self._part_of)
         asked = 1 + self.job.reciprocal
@@ -89,8 +107,10 @@ class TripleKind(LinkKind):
     def warning(self, graph: Graph) -> str:
         if not self._in_several:
             return ""
-        return (f"{self._in_several:,} triples are also in a later one of the sets for training, validation and test, and only count "
-                "there; if that is not meant, make the masks of edges anew")
+        return (
+            f"{self._in_several:,} triples are also in a later one of the sets for training, validation and test, and only count "
+            "there; if that is not meant, make the masks of edges anew"
+        )
 
     def _parts_of(self, graph: Graph) -> np.ndarray:
         """The part of each triple, [n_edges] int8."""
@@ -105,13 +125,16 @@ class TripleKind(LinkKind):
 
     def _times(self, graph: Graph) -> np.ndarray | None:
         """The cutoffs of triples that are told apart by them, [n_edges]; None if the job looks at no times."""
+
         def column(name: str) -> np.ndarray:
             found = graph.edge_columns.get(name)
             # columns that cannot be times are refused once the graph is partitioned
             return np.zeros(graph.n_edges) if found is None or found.ndim > 1 else found
 
         sampler = timed_sampler(self.job)
-        return sampler.edge_cutoffs(column, earlier=True) if isinstance(sampler, TimedPairs) else None
+        return (
+            sampler.edge_cutoffs(column, earlier=True) if isinstance(sampler, TimedPairs) else None
+        )
 
     def _part_of(self, begin: int, end: int) -> np.ndarray:
         return self._parts[begin:end]
@@ -121,7 +144,9 @@ class TripleKind(LinkKind):
         """Function from the width of node values to the decoder."""
         name = self.chosen_decoder
         settings = {"margin": self.job.margin} if name in ("transe", "rotate") else {}
-        return lambda width: TRIPLE_DECODERS[name](width, len(self.relations) * (1 + self.job.reciprocal), **settings)
+        return lambda width: TRIPLE_DECODERS[name](
+            width, len(self.relations) * (1 + self.job.reciprocal), **settings
+        )
 
     def _asked(self, triples: Triples) -> Triples:
         """Triples, with their reciprocal ones if the job has them."""
@@ -130,11 +155,15 @@ class TripleKind(LinkKind):
     def _answers(self, comm: Comm, chosen: np.ndarray | None = None) -> AnswerTable:
         return AnswerTable(comm, self._asked(slice_of(self._graph, comm, chosen)), self._n_nodes)
 
-    def _positives(self, numbers: np.ndarray, triples: Triples, total: int, table: AnswerTable, **draws: int) -> TriplePositives:
+    def _positives(
+        self, numbers: np.ndarray, triples: Triples, total: int, table: AnswerTable, **draws: int
+    ) -> TriplePositives:
         """Positives of this worker; see ``TriplePositives``."""
         if self.job.reciprocal:
             numbers, total = np.concatenate((numbers, numbers + total)), 2 * total
-        return TriplePositives.of(numbers, self._asked(triples), total, table, self._n_nodes, **draws)
+        return TriplePositives.of(
+            numbers, self._asked(triples), total, table, self._n_nodes, **draws
+        )
 
     def objective(self, graph: Graph, partition: Partition) -> Task:
         comm, sampler = partition.halo_comm, timed_pairs(self.job, partition)
@@ -147,49 +176,85 @@ class TripleKind(LinkKind):
         stored = stored[np.argsort(partition.edge_gid[stored], kind="stable")]
         src, dst = (end[stored].astype(np.int64) for end in partition.edge_ends())
         total = int(comm.all_sum(np.array(len(stored))))
-        read: Callable[[str], np.ndarray] = lambda name: np.asarray(partition.edge.exact(name, stored))
+        read: Callable[[str], np.ndarray] = lambda name: np.asarray(
+            partition.edge.exact(name, stored)
+        )
         cutoff = None if sampler is None else sampler.edge_cutoffs(read, earlier=True)
-        weight = read(self.job.sample_weights).astype(np.float64) if self.job.sample_weights else None
+        weight = (
+            read(self.job.sample_weights).astype(np.float64) if self.job.sample_weights else None
+        )
         triples = Triples(src, relation[stored].astype(np.int64), dst, cutoff=cutoff, weight=weight)
-        positives = self._positives(partition.edge_gid[stored], triples, total, table,
-                                    negatives=self.job.negatives, draws=self.job.seed, groups=self.job.negative_groups)
+        positives = self._positives(
+            partition.edge_gid[stored],
+            triples,
+            total,
+            table,
+            negatives=self.job.negatives,
+            draws=self.job.seed,
+            groups=self.job.negative_groups,
+        )
         return link_task(self.job, partition, positives)
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
         comm, held = partition.halo_comm, {}
         self._table = table = self._answers(comm)
         for i, (split, part) in enumerate({"val": VAL, "test": TEST}.items()):
-            triples = slice_of(self._graph, comm, self._parts == part, self._cutoffs, self.job.sample_weights)
+            triples = slice_of(
+                self._graph, comm, self._parts == part, self._cutoffs, self.job.sample_weights
+            )
             counts = comm.all_gather(len(triples.head))
             numbers = sum(counts[: comm.rank]) + np.arange(len(triples.head))
-            held[split] = self._positives(numbers, triples, sum(counts), table, negatives=self.job.eval_negatives,
-                                          draws=self.job.seed + i)
-        self._test = np.stack((self._graph.src, self._graph.edge_columns[RELATION], self._graph.dst))[:, self._parts == TEST]
+            held[split] = self._positives(
+                numbers,
+                triples,
+                sum(counts),
+                table,
+                negatives=self.job.eval_negatives,
+                draws=self.job.seed + i,
+            )
+        self._test = np.stack(
+            (self._graph.src, self._graph.edge_columns[RELATION], self._graph.dst)
+        )[:, self._parts == TEST]
         if self._sampler is None:
             found = TripleEvaluator(partition, layers, task, held, lambda time: table)
         else:
             # an answer of another time may be wrong at this one
             of_time = lambda time: self._answers(comm, self._cutoffs == time)
-            found = TripleEvaluator(partition, layers, task, held, of_time, Past(partition, layers, self._sampler))
+            found = TripleEvaluator(
+                partition, layers, task, held, of_time, Past(partition, layers, self._sampler)
+            )
         del self._graph, self._parts, self._cutoffs
         return found
 
-    def named(self, info: GraphInfo, rows: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def named(
+        self, info: GraphInfo, rows: np.ndarray, out: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Head, relation and tail of test triples, [n, 3], and their scores; relations are codes, or names if ids are text."""
         head, relation, tail = self._test[:, rows]
         return self._ids(info.ids(np.stack((head, tail), axis=1)), relation), out
 
     def _ids(self, ends: np.ndarray, relation: np.ndarray) -> np.ndarray:
-        kind = np.array(list(map(str, self.relations)))[relation] if ends.dtype.kind == "U" else relation
+        kind = (
+            np.array(list(map(str, self.relations)))[relation]
+            if ends.dtype.kind == "U"
+            else relation
+        )
         return np.stack((ends[:, 0], kind, ends[:, 1]), axis=1)
 
-    def queries(self, nodes: np.ndarray, relation: Any, side: int, where: Callable[[str, int], str]) -> np.ndarray:
+    def queries(
+        self, nodes: np.ndarray, relation: Any, side: int, where: Callable[[str, int], str]
+    ) -> np.ndarray:
         given = np.asarray(relation).astype(str).reshape(-1)
         if relation is None or (np.ndim(relation) and len(given) != len(nodes)):
-            raise ConfigError(f"relation: got {'none' if relation is None else len(given)} for {len(nodes)} nodes of task={self.name}; "
-                              "give the name or the code of one, or one for each node")
+            raise ConfigError(
+                f"relation: got {'none' if relation is None else len(given)} for {len(nodes)} nodes of task={self.name}; "
+                "give the name or the code of one, or one for each node"
+            )
         names, first, each = np.unique(given, return_index=True, return_inverse=True)
-        codes = [relation_code(self.relations, str(name), where("relation", i)) for name, i in zip(names, first.tolist(), strict=True)]
+        codes = [
+            relation_code(self.relations, str(name), where("relation", i))
+            for name, i in zip(names, first.tolist(), strict=True)
+        ]
         relations = np.array(codes, np.int64)[each]
         if self.job.reciprocal and side == HEAD:
             relations, side = relations + len(self.relations), TAIL
@@ -197,7 +262,14 @@ class TripleKind(LinkKind):
 
     def held_queries(self, held: Any, side: int) -> np.ndarray:
         queries = held.triples.queries(self._n_nodes).ravel()
-        return np.asarray(queries[side_of(without_reciprocal(queries, self._n_nodes, len(self.relations)), self._n_nodes) == side])
+        return np.asarray(
+            queries[
+                side_of(
+                    without_reciprocal(queries, self._n_nodes, len(self.relations)), self._n_nodes
+                )
+                == side
+            ]
+        )
 
     def left_out(self, queries: np.ndarray, keep_known: bool) -> tuple[np.ndarray, np.ndarray]:
         """Position of the query and number of each known answer, none with ``keep_known``; see ``LinkKind``."""

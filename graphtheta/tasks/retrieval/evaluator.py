@@ -4,6 +4,7 @@ A candidate is a node of a type to which links of the source lead, other than th
 earlier split links with it: those of training do not count, and in testing neither do those of
 validation. Each worker scores its own nodes, see ``triples/ranking.py``.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -40,8 +41,16 @@ class RetrievalEvaluator(LinkEvaluator):
     Collective: all ranks of the partition.
     """
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task, links: Mapping[str, Positives], known: np.ndarray,
-                 types: tuple[int, ...] = (), past: Past | None = None):
+    def __init__(
+        self,
+        partition: Partition,
+        layers: Layers,
+        task: Task,
+        links: Mapping[str, Positives],
+        known: np.ndarray,
+        types: tuple[int, ...] = (),
+        past: Past | None = None,
+    ):
         super().__init__(partition, layers, task, links, past)
         later, asked = np.zeros(0, np.int64), {}
         for split in reversed(list(links)):
@@ -49,7 +58,11 @@ class RetrievalEvaluator(LinkEvaluator):
             keys = held.src * np.int64(partition.n_nodes) + held.dst
             # links of later splits are not known yet
             own, until = np.unique(keys), np.union1d(known[~np.isin(known, later)], keys)
-            groups = [(None, own)] if past is None else [(time, np.unique(keys[held.cutoff == time])) for time in self.times[split]]
+            groups = (
+                [(None, own)]
+                if past is None
+                else [(time, np.unique(keys[held.cutoff == time])) for time in self.times[split]]
+            )
             asked[split] = [(time, _asked(partition, targets, until)) for time, targets in groups]
             later = np.union1d(later, np.concatenate((own, _reversed(partition, held))))
         self._asked = {split: asked[split] for split in links}
@@ -65,11 +78,20 @@ class RetrievalEvaluator(LinkEvaluator):
         Collective: all ranks of the partition.
         """
         nothing = retrieved(*gains(np.zeros(0), np.zeros(0, np.int64), 0))
-        found = [nothing, *(part for time, asked in self._asked[split] for part in self._retrieved(model, self.every(time), asked))]
+        found = [
+            nothing,
+            *(
+                part
+                for time, asked in self._asked[split]
+                for part in self._retrieved(model, self.every(time), asked)
+            ),
+        ]
         recall, ndcg = (np.concatenate(x) for x in zip(*found, strict=True))
         return recall, ndcg
 
-    def _retrieved(self, model: Model, view: GraphView, asked: Ranked) -> list[tuple[np.ndarray, np.ndarray]]:
+    def _retrieved(
+        self, model: Model, view: GraphView, asked: Ranked
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
         """Recall and NDCG of this worker's sources among some, by block."""
         comm, found = self.partition.halo_comm, []
         kind = np.searchsorted(self._types, self.partition.masters, side="right")
@@ -123,7 +145,9 @@ def _reversed(partition: Partition, links: Positives) -> np.ndarray:
     Collective: all ranks of the partition.
     """
     comm, keys = partition.halo_comm, links.dst * np.int64(partition.n_nodes) + links.src
-    return np.concatenate(comm.all_to_all(Route(partition.directory.owner(links.dst), comm.size).parts(keys)))
+    return np.concatenate(
+        comm.all_to_all(Route(partition.directory.owner(links.dst), comm.size).parts(keys))
+    )
 
 
 def _asked(partition: Partition, own: np.ndarray, known: np.ndarray) -> Ranked:

@@ -1,4 +1,5 @@
 """The level on which a decoder scores queries against all nodes of this worker."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -44,12 +45,22 @@ class CandidateLevel(PairLevel):
             anchor, kind = found.row[chosen].astype(np.int32), MIRROR if remote else MASTER
             senders = found.plan.n_halo if remote else masters
             if asked == TAIL:
-                made = Selection((kind, MASTER), every, np.arange(masters + 1) * len(chosen), np.tile(anchor, masters), senders, gid, at)
+                made = Selection(
+                    (kind, MASTER),
+                    every,
+                    np.arange(masters + 1) * len(chosen),
+                    np.tile(anchor, masters),
+                    senders,
+                    gid,
+                    at,
+                )
                 values.append(np.tile(relation[chosen], masters))
             else:
                 row, first = np.unique(anchor, return_index=True)
                 bounds = np.append(first, len(chosen)) * masters
-                made = Selection((MASTER, kind), row, bounds, np.tile(every, len(chosen)), masters, gid, at)
+                made = Selection(
+                    (MASTER, kind), row, bounds, np.tile(every, len(chosen)), masters, gid, at
+                )
                 values.append(np.repeat(relation[chosen], masters))
             selections.append(made)
             self._parts.append(chosen)
@@ -64,9 +75,13 @@ class CandidateLevel(PairLevel):
         """Scores in the order of the level as [queries, masters]."""
         out, at = np.empty(self._shape, scores.dtype), 0
         for chosen in self._parts:
-            part = scores[at: at + len(chosen) * self._shape[1]]
+            part = scores[at : at + len(chosen) * self._shape[1]]
             at += len(part)
-            out[chosen] = part.reshape(self._shape[1], -1).T if self._asked[chosen[0]] == TAIL else part.reshape(len(chosen), -1)
+            out[chosen] = (
+                part.reshape(self._shape[1], -1).T
+                if self._asked[chosen[0]] == TAIL
+                else part.reshape(len(chosen), -1)
+            )
         return out
 
 
@@ -86,7 +101,12 @@ class CandidateSweep(CandidateLevel):
 
     values: Any = None
 
-    def __init__(self, partition: Partition, blocks: Iterable[np.ndarray], take: Callable[[np.ndarray, np.ndarray], None]):
+    def __init__(
+        self,
+        partition: Partition,
+        blocks: Iterable[np.ndarray],
+        take: Callable[[np.ndarray, np.ndarray], None],
+    ):
         super().__init__(partition, np.zeros(0, np.int64))
         self._partition, self._blocks, self._take = partition, blocks, take
 

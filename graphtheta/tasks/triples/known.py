@@ -5,6 +5,7 @@ A query is a number: (2 relation + side) n_nodes + anchor, where the anchor is t
 relations (https://arxiv.org/abs/1806.07297, section 3) the head of (?, r, t) is asked for as the tail of
 (t, r + R, ?), where R is the number of relations.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -42,7 +43,9 @@ class Triples(NamedTuple):
     def queries(self, n_nodes: int) -> np.ndarray:
         """The queries about each, for the tail and for the head, [n, number of sides] int64."""
         anchors = self.head, self.tail
-        return np.stack([(2 * self.relation + side) * n_nodes + anchors[side] for side in self.sides], axis=1)
+        return np.stack(
+            [(2 * self.relation + side) * n_nodes + anchors[side] for side in self.sides], axis=1
+        )
 
     def answers(self) -> np.ndarray:
         """The answers to these queries, [n, number of sides] int64."""
@@ -52,7 +55,9 @@ class Triples(NamedTuple):
     def some(self, rows: np.ndarray) -> Triples:
         """Some of these, given by a mask or by their positions."""
         cutoff, weight = (None if x is None else x[rows] for x in (self.cutoff, self.weight))
-        return Triples(self.head[rows], self.relation[rows], self.tail[rows], self.sides, cutoff, weight)
+        return Triples(
+            self.head[rows], self.relation[rows], self.tail[rows], self.sides, cutoff, weight
+        )
 
     def with_reciprocal(self, relations: int) -> Triples:
         """These triples, and then their reciprocal ones; only tails are asked for.
@@ -62,7 +67,14 @@ class Triples(NamedTuple):
         """
         ends = np.concatenate((self.head, self.tail)), np.concatenate((self.tail, self.head))
         cutoff, weight = (None if x is None else np.tile(x, 2) for x in (self.cutoff, self.weight))
-        return Triples(ends[0], np.concatenate((self.relation, self.relation + relations)), ends[1], (TAIL,), cutoff, weight)
+        return Triples(
+            ends[0],
+            np.concatenate((self.relation, self.relation + relations)),
+            ends[1],
+            (TAIL,),
+            cutoff,
+            weight,
+        )
 
 
 def anchor_of(query: np.ndarray, n_nodes: int) -> np.ndarray:
@@ -88,10 +100,18 @@ def without_reciprocal(query: np.ndarray, n_nodes: int, relations: int) -> np.nd
         n_nodes: Nodes of the graph.
         relations: Number of relations.
     """
-    return np.where(relation_of(query, n_nodes) >= relations, query + (HEAD - 2 * relations) * n_nodes, query)
+    return np.where(
+        relation_of(query, n_nodes) >= relations, query + (HEAD - 2 * relations) * n_nodes, query
+    )
 
 
-def slice_of(graph: Graph, comm: Comm, chosen: np.ndarray | None = None, cutoff: np.ndarray | None = None, weight: str = "") -> Triples:
+def slice_of(
+    graph: Graph,
+    comm: Comm,
+    chosen: np.ndarray | None = None,
+    cutoff: np.ndarray | None = None,
+    weight: str = "",
+) -> Triples:
     """The triples of this worker's slice of the edges.
 
     Args:
@@ -103,9 +123,20 @@ def slice_of(graph: Graph, comm: Comm, chosen: np.ndarray | None = None, cutoff:
     """
     begin, end = (graph.n_edges * (comm.rank + i) // comm.size for i in (0, 1))
     rows = slice(None) if chosen is None else chosen[begin:end]
-    head, relation, tail = (np.asarray(x[begin:end])[rows].astype(np.int64) for x in (graph.src, graph.edge_columns[RELATION], graph.dst))
-    weights = np.asarray(graph.edge_columns[weight][begin:end][rows], np.float64) if weight else None
-    return Triples(head, relation, tail, cutoff=None if cutoff is None else cutoff[begin:end][rows], weight=weights)
+    head, relation, tail = (
+        np.asarray(x[begin:end])[rows].astype(np.int64)
+        for x in (graph.src, graph.edge_columns[RELATION], graph.dst)
+    )
+    weights = (
+        np.asarray(graph.edge_columns[weight][begin:end][rows], np.float64) if weight else None
+    )
+    return Triples(
+        head,
+        relation,
+        tail,
+        cutoff=None if cutoff is None else cutoff[begin:end][rows],
+        weight=weights,
+    )
 
 
 @dataclass(frozen=True)

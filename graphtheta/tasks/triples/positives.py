@@ -1,4 +1,5 @@
 """Positive triples, and their negatives: the head or the tail is replaced."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -9,7 +10,13 @@ from graphtheta.base.rng import Purpose, key
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.partition.relation import RELATION
 from graphtheta.engine.sampling.cluster_nodes import Members
-from graphtheta.engine.strategy.positives import draw_others, edges_by_key, labels_of, sharing, weights_of_pairs
+from graphtheta.engine.strategy.positives import (
+    draw_others,
+    edges_by_key,
+    labels_of,
+    sharing,
+    weights_of_pairs,
+)
 from graphtheta.engine.view.scored_pairs import Pairs
 from graphtheta.tasks.triples.known import HEAD, TAIL, Answers, AnswerTable, Triples
 
@@ -43,8 +50,18 @@ class TriplePositives:
     known: Answers
 
     @classmethod
-    def of(cls, numbers: np.ndarray, triples: Triples, n_links: int, table: AnswerTable, n_nodes: int, *, negatives: int, draws: int,
-           groups: int = 0) -> TriplePositives:
+    def of(
+        cls,
+        numbers: np.ndarray,
+        triples: Triples,
+        n_links: int,
+        table: AnswerTable,
+        n_nodes: int,
+        *,
+        negatives: int,
+        draws: int,
+        groups: int = 0,
+    ) -> TriplePositives:
         """Positives of this worker.
 
         Args:
@@ -56,7 +73,16 @@ class TriplePositives:
         Collective: all ranks of the table.
         """
         queries, each = np.unique(triples.queries(n_nodes), return_inverse=True)
-        return cls(numbers, triples, n_links, negatives, draws, groups, each.reshape(-1, len(triples.sides)), table.answers(queries))
+        return cls(
+            numbers,
+            triples,
+            n_links,
+            negatives,
+            draws,
+            groups,
+            each.reshape(-1, len(triples.sides)),
+            table.answers(queries),
+        )
 
     @property
     def src(self) -> np.ndarray:
@@ -90,8 +116,14 @@ class TriplePositives:
         Collective: all ranks of the partition.
         """
         loop, reciprocal = partition.edge.read(RELATION) < 0, len(self.triples.sides) == 1
-        total, numbers = (self.n_links // 2, self.numbers[: len(self.numbers) // 2]) if reciprocal else (self.n_links, self.numbers)
-        ptr, stored, worker = edges_by_key(partition, numbers, np.where(loop, -1, partition.edge_gid % max(total, 1)))
+        total, numbers = (
+            (self.n_links // 2, self.numbers[: len(self.numbers) // 2])
+            if reciprocal
+            else (self.n_links, self.numbers)
+        )
+        ptr, stored, worker = edges_by_key(
+            partition, numbers, np.where(loop, -1, partition.edge_gid % max(total, 1))
+        )
         if not reciprocal:
             return ptr, stored, worker
         return np.concatenate((ptr, ptr[1:] + ptr[-1])), np.tile(stored, 2), np.tile(worker, 2)
@@ -103,12 +135,30 @@ class TriplePositives:
         slots = (sharing(self.key, numbers, self.groups)[:, None] * k + np.arange(k)).ravel()
         # each step exchanges the slots that replace heads and those that replace tails
         asked = (slots + self.key % 2) % len(self.triples.sides)
-        query, ends = np.repeat(self.query[own], k, axis=0)[np.arange(len(slots)), asked], (self.src[own], self.dst[own])
+        query, ends = (
+            np.repeat(self.query[own], k, axis=0)[np.arange(len(slots)), asked],
+            (self.src[own], self.dst[own]),
+        )
         side = np.array(self.triples.sides)[asked]
-        drawn, taken = draw_others(self.key, slots, (0, n), among, lambda at, nodes: self.known.has(query[at], nodes))
-        replaced = [np.where(side == s, drawn, np.repeat(end, k)).reshape(-1, k) for s, end in zip((HEAD, TAIL), ends, strict=True)]
-        src, dst = (np.concatenate((end[:, None], x), axis=1).ravel() for end, x in zip(ends, replaced, strict=True))
+        drawn, taken = draw_others(
+            self.key, slots, (0, n), among, lambda at, nodes: self.known.has(query[at], nodes)
+        )
+        replaced = [
+            np.where(side == s, drawn, np.repeat(end, k)).reshape(-1, k)
+            for s, end in zip((HEAD, TAIL), ends, strict=True)
+        ]
+        src, dst = (
+            np.concatenate((end[:, None], x), axis=1).ravel()
+            for end, x in zip(ends, replaced, strict=True)
+        )
         label = labels_of(taken.reshape(-1, k))
         gid = (numbers[:, None] * (k + 1) + np.arange(k + 1)).ravel()
         relation = np.repeat(self.triples.relation[own], k + 1).astype(np.int32)
-        return Pairs(src, dst, gid, None, label.ravel(), {RELATION: relation} | weights_of_pairs(self.weight, own, k))
+        return Pairs(
+            src,
+            dst,
+            gid,
+            None,
+            label.ravel(),
+            {RELATION: relation} | weights_of_pairs(self.weight, own, k),
+        )

@@ -9,6 +9,7 @@ Each worker scores its own nodes. Blocks of queries are the same on every worker
 Source of the filtered setting: https://papers.nips.cc/paper/5071, section 4.1. A rank is the mean of
 those that a tie leaves open, "realistic" in https://arxiv.org/abs/2002.06914, section 3.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -29,7 +30,14 @@ from graphtheta.ops.functions.metrics.ranking import NO_RANK, ranking_sums
 from graphtheta.tasks.evaluation.evaluate import LinkEvaluator
 from graphtheta.tasks.evaluation.past import Past
 from graphtheta.tasks.triples.candidates import CandidateSweep
-from graphtheta.tasks.triples.known import SIDES, AnswerTable, Triples, relation_of, side_of, without_reciprocal
+from graphtheta.tasks.triples.known import (
+    SIDES,
+    AnswerTable,
+    Triples,
+    relation_of,
+    side_of,
+    without_reciprocal,
+)
 from graphtheta.tasks.triples.positives import TriplePositives
 
 # pairs that a worker scores at a time
@@ -67,7 +75,14 @@ class Ranked(NamedTuple):
         return cls.sent(partition, own.queries, number, node, wanted.has(number, node))
 
     @classmethod
-    def sent(cls, partition: Partition, queries: np.ndarray, number: np.ndarray, node: np.ndarray, target: np.ndarray) -> Ranked:
+    def sent(
+        cls,
+        partition: Partition,
+        queries: np.ndarray,
+        number: np.ndarray,
+        node: np.ndarray,
+        target: np.ndarray,
+    ) -> Ranked:
         """Queries of this worker, whose answers are sent to the owners of these nodes.
 
         Args:
@@ -84,14 +99,16 @@ class Ranked(NamedTuple):
         rows = np.stack((first + number, node, target), axis=1)
         owner = partition.directory.owner(node)
         query, node, target = np.concatenate(comm.all_to_all(Route(owner, comm.size).parts(rows))).T
-        return cls(queries, first, sum(counts), query, partition.directory.row(node), target.astype(bool))
+        return cls(
+            queries, first, sum(counts), query, partition.directory.row(node), target.astype(bool)
+        )
 
     def block(self, comm: Comm, begin: int, end: int) -> np.ndarray:
         """The queries of these numbers, on every rank.
 
         Collective: all ranks of comm.
         """
-        own = self.queries[max(begin - self.first, 0): max(end - self.first, 0)]
+        own = self.queries[max(begin - self.first, 0) : max(end - self.first, 0)]
         return np.concatenate(comm.all_gather(own))
 
 
@@ -119,16 +136,27 @@ class TripleEvaluator(LinkEvaluator):
     Collective: all ranks of the partition.
     """
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task, links: Mapping[str, TriplePositives],
-                 known: Callable[[Any], AnswerTable], past: Past | None = None):
+    def __init__(
+        self,
+        partition: Partition,
+        layers: Layers,
+        task: Task,
+        links: Mapping[str, TriplePositives],
+        known: Callable[[Any], AnswerTable],
+        past: Past | None = None,
+    ):
         super().__init__(partition, layers, task, links, past)
         self._ranked = dict[str, list[tuple[Any, Ranked]]]()
         for split, held in links.items():
             if past is None:
                 self._ranked[split] = [(None, Ranked.of(partition, held.triples, known(None)))]
                 continue
-            of_times = [(time, held.triples.some(held.cutoff == time)) for time in self.times[split]]
-            self._ranked[split] = [(time, Ranked.of(partition, triples, known(time))) for time, triples in of_times]
+            of_times = [
+                (time, held.triples.some(held.cutoff == time)) for time in self.times[split]
+            ]
+            self._ranked[split] = [
+                (time, Ranked.of(partition, triples, known(time))) for time, triples in of_times
+            ]
         self._reciprocal = links["test"].triples.sides != SIDES
 
     def ranks(self, model: Model, split: str, scores: np.ndarray, drawn: np.ndarray) -> np.ndarray:
@@ -155,7 +183,10 @@ class TripleEvaluator(LinkEvaluator):
 
         Collective: all ranks of job_comm.
         """
-        n, sums = self.partition.n_nodes, np.stack([np.stack([ranking_sums(np.zeros(0)) for _ in SIDES])] * relations)
+        n, sums = (
+            self.partition.n_nodes,
+            np.stack([np.stack([ranking_sums(np.zeros(0)) for _ in SIDES])] * relations),
+        )
         for found in self.blocks(model, split):
             query = without_reciprocal(found.query, n, relations)
             relation, side = relation_of(query, n), side_of(query, n)
@@ -200,7 +231,13 @@ class Block(NamedTuple):
     target: np.ndarray
 
 
-def score_blocks(evaluator: LinkEvaluator, view: GraphView, model: Model, ranked: Ranked, take: Callable[[Block], None]) -> None:
+def score_blocks(
+    evaluator: LinkEvaluator,
+    view: GraphView,
+    model: Model,
+    ranked: Ranked,
+    take: Callable[[Block], None],
+) -> None:
     """Score all queries against all nodes, block by block.
 
     Args:
@@ -223,17 +260,38 @@ def score_blocks(evaluator: LinkEvaluator, view: GraphView, model: Model, ranked
     def of_block(queries: np.ndarray, scores: np.ndarray) -> None:
         begin = next(begins)
         first, last = np.searchsorted(ranked.query, (begin, begin + size))
-        take(Block(begin, queries, scores, ranked.query[first:last] - begin, ranked.row[first:last], ranked.target[first:last]))
+        take(
+            Block(
+                begin,
+                queries,
+                scores,
+                ranked.query[first:last] - begin,
+                ranked.row[first:last],
+                ranked.target[first:last],
+            )
+        )
 
-    level = CandidateSweep(partition, (ranked.block(comm, begin, begin + size) for begin in range(0, ranked.n_queries, size)), of_block)
+    level = CandidateSweep(
+        partition,
+        (ranked.block(comm, begin, begin + size) for begin in range(0, ranked.n_queries, size)),
+        of_block,
+    )
     out = evaluator.run(model, replace(view, pairs=level))
     if out.value is not level.values.value:
-        raise ConfigError(f"forward of {type(model).__name__} changes the scores of its decoder; to rank all nodes, end it with "
-                          "return self.decoder(graph, h), and change scores in the decoder")
+        raise ConfigError(
+            f"forward of {type(model).__name__} changes the scores of its decoder; to rank all nodes, end it with "
+            "return self.decoder(graph, h), and change scores in the decoder"
+        )
 
 
-def rank_block(comm: Comm, scores: np.ndarray, query: np.ndarray, row: np.ndarray,
-               target: np.ndarray, outside: np.ndarray | None = None) -> np.ndarray:
+def rank_block(
+    comm: Comm,
+    scores: np.ndarray,
+    query: np.ndarray,
+    row: np.ndarray,
+    target: np.ndarray,
+    outside: np.ndarray | None = None,
+) -> np.ndarray:
     """Ranks of the true answers of this worker among all nodes of all workers that are no known answers.
 
     Args:
@@ -255,8 +313,8 @@ def rank_block(comm: Comm, scores: np.ndarray, query: np.ndarray, row: np.ndarra
     begin = sum(counts[: comm.rank])
     true = np.zeros(sum(counts), scores.dtype)
     of = np.zeros(sum(counts), np.int64)
-    true[begin: begin + len(own)] = own
-    of[begin: begin + len(own)] = query[target]
+    true[begin : begin + len(own)] = own
+    of[begin : begin + len(own)] = query[target]
     true = comm.all_sum(true)
     of = comm.all_sum(of)
     if outside is not None:
@@ -273,4 +331,4 @@ def rank_block(comm: Comm, scores: np.ndarray, query: np.ndarray, row: np.ndarra
     above, up_to = comm.all_sum(counted).T
     rank = np.where(candidates[of] > 0, 1 + (above + up_to) / 2, NO_RANK)
     rank[broken[of] > 0] = np.nan
-    return rank[begin: begin + len(own)]
+    return rank[begin : begin + len(own)]

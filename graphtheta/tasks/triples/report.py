@@ -1,4 +1,5 @@
 """Ranks by relation, for heads and for tails."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -37,18 +38,33 @@ def relation_report(trainer: Any, split: str = "test") -> Report:
         raise ConfigError(f"relation_report: trainer is {shown(trainer)}; expected a gt.Trainer")
     setup = trainer.setup
     if not isinstance(setup.evaluator, TripleEvaluator):
-        raise ConfigError(f"relation_report ranks heads and tails of triples, but the trainer has task={setup.kind.name}")
+        raise ConfigError(
+            f"relation_report ranks heads and tails of triples, but the trainer has task={setup.kind.name}"
+        )
     if split not in setup.evaluator.links:
-        raise ConfigError(f"relation_report: unknown split {split!r}; choose from {', '.join(setup.evaluator.links)}")
+        raise ConfigError(
+            f"relation_report: unknown split {split!r}; choose from {', '.join(setup.evaluator.links)}"
+        )
     names = setup.kind.relations
     with setup.scope():
         found = setup.evaluator.by_relation(trainer.model, split, len(names))
-    return {(name, SIDE_NAMES[side]): {"triples": int(sums[0]), "mrr": mrr(sums), **{f"hits{k}": hits(sums, k) for k in KS}}
-            for name, sides in zip(names, found, strict=True) for side, sums in enumerate(sides) if sums[0]}
+    return {
+        (name, SIDE_NAMES[side]): {
+            "triples": int(sums[0]),
+            "mrr": mrr(sums),
+            **{f"hits{k}": hits(sums, k) for k in KS},
+        }
+        for name, sides in zip(names, found, strict=True)
+        for side, sums in enumerate(sides)
+        if sums[0]
+    }
 
 
 def report_text(report: Report) -> str:
     """A table of a report."""
     columns = ("triples", "mrr", *(f"hits{k}" for k in KS))
-    rows = [(str(name), side, *(figure(row[c]) for c in columns)) for (name, side), row in report.items()]
+    rows = [
+        (str(name), side, *(figure(row[c]) for c in columns))
+        for (name, side), row in report.items()
+    ]
     return table(("relation", "of", *columns), rows)

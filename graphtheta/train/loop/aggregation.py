@@ -2,6 +2,7 @@
 
 Source: BatchGNN, https://arxiv.org/abs/2306.13814
 """
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -58,8 +59,10 @@ def first_totals(job: Job, prepared: Prepared, model: Model, partition: Partitio
     if job.precompute == "auto" and job.strategy == "mini":
         before, added = _rows(job, prepared, model, partition)
         if rank == 0:
-            logger.info(f"precompute=auto: {'on' if before < added else 'off'}; in the first batches, the first layer reads {added:,} rows "
-                        f"of neighbours, and would read {before:,} totals")
+            logger.info(
+                f"precompute=auto: {'on' if before < added else 'off'}; in the first batches, the first layer reads {added:,} rows "
+                f"of neighbours, and would read {before:,} totals"
+            )
         if before >= added:
             return without
     try:
@@ -83,7 +86,9 @@ def _rows(job: Job, prepared: Prepared, model: Model, partition: Partition) -> t
     layers = probe(model, partition).layers
     task, _ = prepared.build_task(partition, layers)
     strategy = build_strategy(job, prepared.graph, partition, layers, task)
-    first = next((i for i, hop in enumerate(hops(layers)) if hop.from_end == depth(layers) - 1), None)
+    first = next(
+        (i for i, hop in enumerate(hops(layers)) if hop.from_end == depth(layers) - 1), None
+    )
     if first is None:
         return 0, 0
     batches = (strategy.batch(0, i) for i in range(min(MEASURED, strategy.steps_per_epoch)))

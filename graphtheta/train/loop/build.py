@@ -1,4 +1,5 @@
 """Builds a run from a job, a graph and a model: all that does not change during training."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -39,7 +40,13 @@ from graphtheta.run.agreement.digest import Digests, graph_digests
 from graphtheta.run.agreement.ranks import agreed, check_graphs, check_jobs, check_models
 from graphtheta.run.embeddings.setup import learned_types, with_embedding
 from graphtheta.run.job.job import Job
-from graphtheta.run.memory.bound import GRADIENTS_ALIVE, Extent, MemoryBound, check_memory, memory_bound
+from graphtheta.run.memory.bound import (
+    GRADIENTS_ALIVE,
+    Extent,
+    MemoryBound,
+    check_memory,
+    memory_bound,
+)
 from graphtheta.samplers.hidden import hidden_by, refuse
 from graphtheta.tasks.evaluation.evaluate import Evaluator
 from graphtheta.tasks.kinds.kind import GraphInfo, TaskKind
@@ -86,7 +93,9 @@ class Choices:
             model: The model.
             frozen: Its parameters that are not trained.
         """
-        rates_of = rates(model, model.parameters(), self.groups or {}, dict.fromkeys(SETTINGS, -1.0))
+        rates_of = rates(
+            model, model.parameters(), self.groups or {}, dict.fromkeys(SETTINGS, -1.0)
+        )
         names = [name for name, p in model.named_parameters() if p in frozen]
         factor = None if self.schedule is None else self.schedule(0)
         return {"groups": rates_of, "freeze": names, "lr_schedule": factor}
@@ -156,7 +165,11 @@ class RunSetup:
     @property
     def mode_line(self) -> str:
         """How workers share the views of a step, and why; empty if the job leaves no choice."""
-        return "" if self.modes is None else f"mode={'independent' if self.independent else 'cooperative'}; {self.modes}"
+        return (
+            ""
+            if self.modes is None
+            else f"mode={'independent' if self.independent else 'cooperative'}; {self.modes}"
+        )
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -167,7 +180,12 @@ class RunSetup:
     def optimiser(self) -> Optimiser:
         """A new optimiser."""
         job = self.job
-        found = rates(self.model, self.parameters, self.choices.groups or {}, {"lr": job.lr, "weight_decay": job.weight_decay})
+        found = rates(
+            self.model,
+            self.parameters,
+            self.choices.groups or {},
+            {"lr": job.lr, "weight_decay": job.weight_decay},
+        )
         lr, decay = found["lr"], found["weight_decay"]
         if job.optimiser == "sgd":
             return SGD(self.parameters, lr, decay, momentum=job.momentum)
@@ -178,26 +196,50 @@ class RunSetup:
 
         Collective: all ranks of comm.
         """
-        return make_caches(self.job, self.strategy, self.views_per_step, self.independent and not self.strategy.alone)
+        return make_caches(
+            self.job,
+            self.strategy,
+            self.views_per_step,
+            self.independent and not self.strategy.alone,
+        )
 
     def macrobatches(self, caches: Caches) -> Macrobatches | None:
         """New macrobatches; None if views are made one by one.
 
         Collective: all ranks of comm.
         """
-        return make_macrobatches(self.job, self.strategy, caches, self.views_per_step, self.independent)
+        return make_macrobatches(
+            self.job, self.strategy, caches, self.views_per_step, self.independent
+        )
 
     def training(self, caches: Caches, ahead: Macrobatches | None) -> Training:
         """A new training, before its first update."""
         job = self.job
-        return Training(self.model, self.strategy, self.optimiser(), self.comm, seed=job.seed, backend=job.backend, halo=job.halo,
-                        views_per_step=self.views_per_step, views_in_flight=job.views_in_flight, staleness=job.staleness,
-                        settings=self.settings, rule=self.rule, stored=self.probe.stored, independent=self.independent,
-                        features=caches.features, ahead=ahead, tables=self.learned,
-                        foresight=dry_runs(caches, ahead))
+        return Training(
+            self.model,
+            self.strategy,
+            self.optimiser(),
+            self.comm,
+            seed=job.seed,
+            backend=job.backend,
+            halo=job.halo,
+            views_per_step=self.views_per_step,
+            views_in_flight=job.views_in_flight,
+            staleness=job.staleness,
+            settings=self.settings,
+            rule=self.rule,
+            stored=self.probe.stored,
+            independent=self.independent,
+            features=caches.features,
+            ahead=ahead,
+            tables=self.learned,
+            foresight=dry_runs(caches, ahead),
+        )
 
 
-def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Comm, choices: Choices) -> RunSetup:
+def build(
+    job: Job, graph: Graph | None, model: Model | Factory | None, comm: Comm, choices: Choices
+) -> RunSetup:
     """Build a run.
 
     Args:
@@ -213,7 +255,11 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     Collective: all ranks of comm.
     """
     check_jobs(job, comm)
-    whole = agreed(comm, lambda: load_graph(job) if graph is None else choose_split(graph, job.split_index), IN_PARTS)
+    whole = agreed(
+        comm,
+        lambda: load_graph(job) if graph is None else choose_split(graph, job.split_index),
+        IN_PARTS,
+    )
     digests = graph_digests(whole, comm.cores)
     check_graphs(digests, comm)
 
@@ -227,11 +273,22 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     prepared, schema, frozen, described = agreed(comm, made_ready, SMALLER)
     check_models(prepared.model, described, comm)
     made, dtype = prepared.model, np.dtype(job.dtype)
-    pair = pair_for(job.partitioner, job.masters, prepared.graph, Work(job.layers, job.hidden, job.epochs, job.seed), comm)
+    pair = pair_for(
+        job.partitioner,
+        job.masters,
+        prepared.graph,
+        Work(job.layers, job.hidden, job.epochs, job.seed),
+        comm,
+    )
     halo_comm = MergedComm(comm) if merges(job) else comm
-    partition = build_partition(prepared.graph, halo_comm, pair.partitioner, pair.masters, job.seed, dtype, job_comm=comm)
+    partition = build_partition(
+        prepared.graph, halo_comm, pair.partitioner, pair.masters, job.seed, dtype, job_comm=comm
+    )
     partition, learned, tables = with_embedding(job, prepared.graph, partition)
-    settings = PassSettings(frozenset(map(id, made.checkpoint_segments())) if job.recompute else frozenset(), frozen=frozen)
+    settings = PassSettings(
+        frozenset(map(id, made.checkpoint_segments())) if job.recompute else frozenset(),
+        frozen=frozen,
+    )
     with pass_scope(settings), backend_scope(job.backend):
         check_loops(made, partition, prepared.unknown)
         partition, settings, saving = first_totals(job, prepared, made, partition)
@@ -241,29 +298,79 @@ def build(job: Job, graph: Graph | None, model: Model | Factory | None, comm: Co
     prepared.kind.check_output(made, found)
     _check_degrees(job, made, partition, found, settings)
     _report(prepared, found, comm)
-    bound = memory_of(job, partition.nbytes(), Extent.of(partition), found, comm.rank, comm.size, prepared.kind.scored())
+    bound = memory_of(
+        job,
+        partition.nbytes(),
+        Extent.of(partition),
+        found,
+        comm.rank,
+        comm.size,
+        prepared.kind.scored(),
+    )
     check_memory(bound, partition, job.strategy == "global")
     task, evaluator = prepared.build_task(partition, found.layers)
     limit = limited(job, partition, found)
     evaluator.by_blocks = None if limit is None else limit.outputs
     if choices.loss is not None:
         task.own_loss = RowLoss(choices.loss)
-    strategy = build_strategy(job, prepared.graph, partition, found.layers, task, saving is not None)
+    strategy = build_strategy(
+        job, prepared.graph, partition, found.layers, task, saving is not None
+    )
     views = job.views_per_step or (comm.size if job.mode == "independent" else 1)
     compared = job.mode != "cooperative" and comm.size > 1 and not strategy.alone
     modes = count_modes(strategy, found, views, dtype.itemsize) if compared else None
-    independent = strategy.alone or (modes is not None and "independent" in (job.mode, modes.faster))
+    independent = strategy.alone or (
+        modes is not None and "independent" in (job.mode, modes.faster)
+    )
     if strategy.alone and views % comm.size:
-        raise ConfigError(f"views_per_step={views}: each of the {comm.size} workers computes batches of its own, so a step has as many of "
-                          f"each; give a multiple of {comm.size}, or drop --views-per-step")
-    rule = UpdateRule(schedule_of(job) if choices.schedule is None else choices.schedule, job.clip_norm)
-    return RunSetup(job, comm, made, prepared.info, pair, partition, settings, saving, found, bound, prepared.kind, task, evaluator,
-                    prepared.metric, strategy, tuple(p for p in made.parameters() if p not in frozen), rule, views, independent, modes,
-                    choices, learned, tables, limit, schema, choices_of(job) if graph is None else {}, digests)
+        raise ConfigError(
+            f"views_per_step={views}: each of the {comm.size} workers computes batches of its own, so a step has as many of "
+            f"each; give a multiple of {comm.size}, or drop --views-per-step"
+        )
+    rule = UpdateRule(
+        schedule_of(job) if choices.schedule is None else choices.schedule, job.clip_norm
+    )
+    return RunSetup(
+        job,
+        comm,
+        made,
+        prepared.info,
+        pair,
+        partition,
+        settings,
+        saving,
+        found,
+        bound,
+        prepared.kind,
+        task,
+        evaluator,
+        prepared.metric,
+        strategy,
+        tuple(p for p in made.parameters() if p not in frozen),
+        rule,
+        views,
+        independent,
+        modes,
+        choices,
+        learned,
+        tables,
+        limit,
+        schema,
+        choices_of(job) if graph is None else {},
+        digests,
+    )
 
 
-def memory_of(job: Job, partition_bytes: int, extent: Extent, found: Probe, rank: int, size: int,
-              scored: PairCounts, gradients: int = GRADIENTS_ALIVE) -> MemoryBound:
+def memory_of(
+    job: Job,
+    partition_bytes: int,
+    extent: Extent,
+    found: Probe,
+    rank: int,
+    size: int,
+    scored: PairCounts,
+    gradients: int = GRADIENTS_ALIVE,
+) -> MemoryBound:
     """The memory bound of a worker of a job.
 
     Args:
@@ -274,26 +381,48 @@ def memory_of(job: Job, partition_bytes: int, extent: Extent, found: Probe, rank
         rank, size: The worker, and the number of workers.
         scored, gradients: Arguments of ``memory_bound``.
     """
-    fanout, in_flight = max(job.fanout, default=0), 1 if job.strategy == "global" else job.views_in_flight
+    fanout, in_flight = (
+        max(job.fanout, default=0),
+        1 if job.strategy == "global" else job.views_in_flight,
+    )
     # copies of the state: one waiting; one being written, with its bytes by array and as a file
     checkpoints = 4 * (rank == 0 and job.keep > 0)
-    return memory_bound(partition_bytes, extent, found, np.dtype(job.dtype).itemsize, fanout, in_flight, job.staleness, checkpoints,
-                        batches=job.strategy == "mini", dealt=size if job.mode != "cooperative" else 1, gradients=gradients, scored=scored)
+    return memory_bound(
+        partition_bytes,
+        extent,
+        found,
+        np.dtype(job.dtype).itemsize,
+        fanout,
+        in_flight,
+        job.staleness,
+        checkpoints,
+        batches=job.strategy == "mini",
+        dealt=size if job.mode != "cooperative" else 1,
+        gradients=gradients,
+        scored=scored,
+    )
 
 
 def _report(prepared: Prepared, found: Probe, comm: Comm) -> None:
     """Log, on rank 0, what is probably a mistake in the labels or in the model."""
     if comm.rank:
         return
-    text, names = prepared.kind.warning(prepared.graph) if prepared.kind.trains else "", found.unread
+    text, names = (
+        prepared.kind.warning(prepared.graph) if prepared.kind.trains else "",
+        found.unread,
+    )
     if text:
         logger.warning(text)
     if names:
-        logger.warning(f"no operation in forward of {type(prepared.model).__name__} reads {', '.join(names)}, so it is not trained; "
-                       "pass the gt.Parameter itself to functions of gt: its .value is a constant")
+        logger.warning(
+            f"no operation in forward of {type(prepared.model).__name__} reads {', '.join(names)}, so it is not trained; "
+            "pass the gt.Parameter itself to functions of gt: its .value is a constant"
+        )
 
 
-def _check_degrees(job: Job, model: Model, partition: Partition, found: Probe, settings: PassSettings) -> None:
+def _check_degrees(
+    job: Job, model: Model, partition: Partition, found: Probe, settings: PassSettings
+) -> None:
     """Refuse a model that reads degrees where the sampler hides edges, which they count.
 
     Raises:
@@ -302,6 +431,10 @@ def _check_degrees(job: Job, model: Model, partition: Partition, found: Probe, s
     if hidden_by(job) is None:
         return
     with pass_scope(settings), backend_scope(job.backend):
-        read = [name for name in columns_read(model, partition, found.layers) if name.partition(".")[2] in ("in_degree", "out_degree")]
+        read = [
+            name
+            for name in columns_read(model, partition, found.layers)
+            if name.partition(".")[2] in ("in_degree", "out_degree")
+        ]
     if read:
         refuse("degrees", job, f"the model reads {' and '.join(read)}")

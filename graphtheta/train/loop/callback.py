@@ -1,4 +1,5 @@
 """``gt.Callback``: user functions that ``Trainer.fit`` calls during training."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -78,8 +79,10 @@ class Callbacks:
         self._callbacks = list(callbacks)
         for callback in self._callbacks:
             if not isinstance(callback, Callback):
-                raise ConfigError(f"fit(callbacks=...) holds a value of type {type(callback).__name__}; derive its class from gt.Callback "
-                                  "and give an object of it")
+                raise ConfigError(
+                    f"fit(callbacks=...) holds a value of type {type(callback).__name__}; derive its class from gt.Callback "
+                    "and give an object of it"
+                )
         self.every_step = any(type(c).on_step is not Callback.on_step for c in self._callbacks)
 
     def call(self, method: str, run: Progress, step: int) -> bool:

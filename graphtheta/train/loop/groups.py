@@ -1,4 +1,5 @@
 """Groups of parameters with their own settings, and frozen parameters, by name or module."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -29,13 +30,17 @@ def chosen(model: Model, choice: Choice, what: str) -> set[Parameter]:
     """
     named = dict(model.named_parameters())
     if isinstance(choice, Module):
-        inside = {p for _, p in choice.named_parameters()} if choice in list(model.modules()) else set()
+        inside = (
+            {p for _, p in choice.named_parameters()} if choice in list(model.modules()) else set()
+        )
         wanted = f"the {type(choice).__name__} given in {what}"
     else:
         inside = {p for name, p in named.items() if fnmatchcase(name, choice)}
         wanted = f"{what}: the pattern {choice!r}"
     if not inside:
-        raise ConfigError(f"{wanted} matches no parameter of {type(model).__name__}; its parameters are {', '.join(named)}")
+        raise ConfigError(
+            f"{wanted} matches no parameter of {type(model).__name__}; its parameters are {', '.join(named)}"
+        )
     return inside
 
 
@@ -49,7 +54,9 @@ def frozen_parameters(model: Model, freeze: Iterable[Choice]) -> frozenset[Param
     return frozenset(frozen).union(*(chosen(model, choice, "freeze") for choice in freeze))
 
 
-def rates(model: Model, parameters: Iterable[Parameter], groups: Groups, default: Mapping[str, float]) -> dict[str, list[float]]:
+def rates(
+    model: Model, parameters: Iterable[Parameter], groups: Groups, default: Mapping[str, float]
+) -> dict[str, list[float]]:
     """The settings of each parameter: those of its first group; defaults for those not given.
 
     Args:
@@ -67,7 +74,9 @@ def rates(model: Model, parameters: Iterable[Parameter], groups: Groups, default
     for choice, given in groups.items():
         for name in given:
             if name not in SETTINGS:
-                raise ConfigError(f"groups: {choice!r} sets {name!r}{did_you_mean(name, SETTINGS)}; choose from {', '.join(SETTINGS)}")
+                raise ConfigError(
+                    f"groups: {choice!r} sets {name!r}{did_you_mean(name, SETTINGS)}; choose from {', '.join(SETTINGS)}"
+                )
     members = [(chosen(model, choice, "groups"), given) for choice, given in groups.items()]
     of = [next((given for inside, given in members if p in inside), {}) for p in parameters]
     return {name: [float(given.get(name, default[name])) for given in of] for name in SETTINGS}

@@ -1,4 +1,5 @@
 """Clusters that are kept beside a store, so that they are computed once for any number of jobs and workers."""
+
 from __future__ import annotations
 
 import hashlib
@@ -25,17 +26,23 @@ def clusters_of(graph: Graph, method: str, n_clusters: int = 0, seed: int = 0) -
         FormatError: A file does not have one integer for each node.
     """
     if not graph.folder or method not in METHODS:
-        return find_clusters(np.asarray(graph.src), np.asarray(graph.dst), graph.n_nodes, method, n_clusters, seed)
+        return find_clusters(
+            np.asarray(graph.src), np.asarray(graph.dst), graph.n_nodes, method, n_clusters, seed
+        )
     path = clusters_file(graph, method, n_clusters, seed)
     if path.exists():
         return find_clusters(graph.src, graph.dst, graph.n_nodes, str(path))
-    found = find_clusters(np.asarray(graph.src), np.asarray(graph.dst), graph.n_nodes, method, n_clusters, seed)
+    found = find_clusters(
+        np.asarray(graph.src), np.asarray(graph.dst), graph.n_nodes, method, n_clusters, seed
+    )
     try:
         make_folder(path.parent)
         with atomic_file(path) as file:
             np.save(file, found)
     except OSError as error:
-        logger.warning(f"{path}: clusters cannot be kept ({error.strerror}) and will be computed again by the next job")
+        logger.warning(
+            f"{path}: clusters cannot be kept ({error.strerror}) and will be computed again by the next job"
+        )
     return found
 
 
@@ -51,4 +58,7 @@ def clusters_file(graph: Graph, method: str, n_clusters: int, seed: int) -> Path
         for end in (chunk.src, chunk.dst):
             sums.update(np.ascontiguousarray(end, "<i8").data)
     folder = Path(graph.folder)
-    return folder.with_name(f"{folder.name}.clusters") / f"{method}-{n_clusters}-{seed}-{sums.hexdigest()}.npy"
+    return (
+        folder.with_name(f"{folder.name}.clusters")
+        / f"{method}-{n_clusters}-{seed}-{sums.hexdigest()}.npy"
+    )

@@ -1,4 +1,5 @@
 """Callbacks that send the metrics of a run to TensorBoard or MLflow."""
+
 from __future__ import annotations
 
 from importlib import import_module
@@ -20,7 +21,11 @@ def _library(name: str, package: str) -> Any:
 
 def _numbers(now: Now) -> dict[str, float]:
     """The loss and the metrics of the last evaluation."""
-    return {name: float(x) for name, x in now.row.items() if isinstance(x, (int, float)) and name not in ("epoch", "step")}
+    return {
+        name: float(x)
+        for name, x in now.row.items()
+        if isinstance(x, (int, float)) and name not in ("epoch", "step")
+    }
 
 
 class TensorBoard(Callback):
@@ -38,7 +43,9 @@ class TensorBoard(Callback):
     def __init__(self, trainer: Session, folder: str | Path | None = None):
         folder = trainer.job.folder / "tensorboard" if folder is None else folder
         writes = trainer.comm.rank == 0
-        self._writer = _library("tensorboardX", "tensorboardX").SummaryWriter(str(folder)) if writes else None
+        self._writer = (
+            _library("tensorboardX", "tensorboardX").SummaryWriter(str(folder)) if writes else None
+        )
 
     def on_evaluation(self, now: Now) -> None:
         """Write a scalar for each metric, with names such as ``val/accuracy``."""
@@ -75,7 +82,13 @@ class MLflow(Callback):
             if experiment:
                 self._mlflow.set_experiment(experiment)
             self._mlflow.start_run(run_name=trainer.job.folder.name)
-            self._mlflow.log_params({key: trainer.job.as_text(key) for _, keys in trainer.job.sections() for key in keys})
+            self._mlflow.log_params(
+                {
+                    key: trainer.job.as_text(key)
+                    for _, keys in trainer.job.sections()
+                    for key in keys
+                }
+            )
 
     def on_evaluation(self, now: Now) -> None:
         """Log the metrics."""

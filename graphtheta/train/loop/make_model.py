@@ -1,4 +1,5 @@
 """Makes the model of a job: published, registered, from a file, or given in Python."""
+
 from __future__ import annotations
 
 import inspect
@@ -28,7 +29,9 @@ from graphtheta.tasks.kinds.kind import TaskKind
 Factory = Callable[..., Model]
 
 
-def make_model(job: Job, graph: Graph, kind: TaskKind, given: Model | Factory | None = None) -> Model:
+def make_model(
+    job: Job, graph: Graph, kind: TaskKind, given: Model | Factory | None = None
+) -> Model:
     """The model of a job, with weights drawn from its seed.
 
     Args:
@@ -40,11 +43,22 @@ def make_model(job: Job, graph: Graph, kind: TaskKind, given: Model | Factory | 
     Raises:
         ConfigError: It cannot be made.
     """
-    sizes = {"d_in": width_of(job, graph), "d_out": max(kind.width, 1), "d_edge": graph.n_edge_features,
-             "relations": graph.n_relations, "types": graph.n_types}
+    sizes = {
+        "d_in": width_of(job, graph),
+        "d_out": max(kind.width, 1),
+        "d_edge": graph.n_edge_features,
+        "relations": graph.n_relations,
+        "types": graph.n_types,
+    }
     named = {"relation_names": graph.relation_names, "type_names": graph.node_types}
     with dtype_scope(job.dtype), init_scope(job.seed):
-        found = given if given is not None else load_user(job.model) if in_file(job.model) else find_model(job.model)
+        found = (
+            given
+            if given is not None
+            else load_user(job.model)
+            if in_file(job.model)
+            else find_model(job.model)
+        )
         if isinstance(found, Design):
             return _of_design(found, job, sizes, kind.decoder, READOUT in graph.node_columns)
         _check_factory(found)
@@ -54,23 +68,48 @@ def make_model(job: Job, graph: Graph, kind: TaskKind, given: Model | Factory | 
         return _check_dtype(_of_factory(found, name, job, {**sizes, **named}), job)
 
 
-def _of_design(design: Design, job: Job, sizes: dict[str, int], decoder: str | Callable[[int], Layer], whole: bool) -> Model:
+def _of_design(
+    design: Design,
+    job: Job,
+    sizes: dict[str, int],
+    decoder: str | Callable[[int], Layer],
+    whole: bool,
+) -> Model:
     extra = read_extra(design, job.model, job.extra_options)
     own = design.options.model_fields
-    refuse_unread(job, (key for key in OPTIONS if key not in own), f"model={job.model}", "choose a model that reads it")
-    options = read_options(design.options, {key: getattr(job, key) for key in own if key in FIELDS} | extra)
+    refuse_unread(
+        job,
+        (key for key in OPTIONS if key not in own),
+        f"model={job.model}",
+        "choose a model that reads it",
+    )
+    options = read_options(
+        design.options, {key: getattr(job, key) for key in own if key in FIELDS} | extra
+    )
     if whole != (options.readout != "none"):
-        raise ConfigError("the labels are those of whole graphs; choose how the values of nodes become one of their graph, "
-                          f"--readout {', '.join(READOUTS)}" if whole else
-                          f"readout={options.readout} makes values of whole graphs, and the graph has none; drop --readout, or make it "
-                          "with gt.whole_graphs")
+        raise ConfigError(
+            "the labels are those of whole graphs; choose how the values of nodes become one of their graph, "
+            f"--readout {', '.join(READOUTS)}"
+            if whole
+            else f"readout={options.readout} makes values of whole graphs, and the graph has none; drop --readout, or make it "
+            "with gt.whole_graphs"
+        )
     return assemble(job.model, design, **sizes, decoder=decoder, o=options)
 
 
 def _of_factory(factory: Factory, name: str, job: Job, sizes: dict[str, Any]) -> Model:
-    offered = {**sizes, **{key: getattr(job, key) for key in OPTIONS}, **read_extra(factory, name, job.extra_options)}
+    offered = {
+        **sizes,
+        **{key: getattr(job, key) for key in OPTIONS},
+        **read_extra(factory, name, job.extra_options),
+    }
     taken = accepted(name, factory, offered)
-    refuse_unread(job, set(offered) - set(taken), f"{name}, whose constructor has no such parameter", "add the parameter")
+    refuse_unread(
+        job,
+        set(offered) - set(taken),
+        f"{name}, whose constructor has no such parameter",
+        "add the parameter",
+    )
     with naming(f"constructor of {name}"):
         made = factory(**taken)
     if not isinstance(made, Model):
@@ -80,25 +119,39 @@ def _of_factory(factory: Factory, name: str, job: Job, sizes: dict[str, Any]) ->
 
 def _made_already(model: Model, job: Job) -> Model:
     read_extra(None, job.model, job.extra_options)
-    refuse_unread(job, OPTIONS, "a model object",
-                  f"give the class, gt.Trainer({type(model).__name__}, ...), so that the job creates it")
+    refuse_unread(
+        job,
+        OPTIONS,
+        "a model object",
+        f"give the class, gt.Trainer({type(model).__name__}, ...), so that the job creates it",
+    )
     return _check_dtype(model, job)
 
 
 def _check_factory(given: Any) -> None:
-    layer = given if isinstance(given, Layer) else given if inspect.isclass(given) and issubclass(given, Layer) else None
+    layer = (
+        given
+        if isinstance(given, Layer)
+        else given
+        if inspect.isclass(given) and issubclass(given, Layer)
+        else None
+    )
     if layer is not None:
         name = layer.__name__ if inspect.isclass(layer) else type(layer).__name__
-        raise ConfigError(f"{name} is a layer, and a layer runs inside a model: write a gt.Model whose forward(self, graph) returns "
-                          f"self.layer(graph, graph.x), with self.layer = {name}(...)")
+        raise ConfigError(
+            f"{name} is a layer, and a layer runs inside a model: write a gt.Model whose forward(self, graph) returns "
+            f"self.layer(graph, graph.x), with self.layer = {name}(...)"
+        )
 
 
 def _check_dtype(model: Model, job: Job) -> Model:
     for name, p in model.named_parameters():
         if p.dtype != job.dtype:
-            raise ConfigError(f"{name} of {type(model).__name__} has dtype {p.dtype}, but the job has dtype={job.dtype}; give the "
-                              f"class, gt.Trainer({type(model).__name__}, ...), or a function that makes it, so that the job "
-                              "creates it in its dtype")
+            raise ConfigError(
+                f"{name} of {type(model).__name__} has dtype {p.dtype}, but the job has dtype={job.dtype}; give the "
+                f"class, gt.Trainer({type(model).__name__}, ...), or a function that makes it, so that the job "
+                "creates it in its dtype"
+            )
     return model
 
 
@@ -116,8 +169,14 @@ def refuse_unread(job: Job, keys: Iterable[str], by: str, remedy: str) -> None:
     """
     unread = set(keys)
     for key in (k for k in FIELDS if k in unread and not job.is_default(k)):
-        others = f", only with {', '.join(readers(key))}" if key in OPTIONS and by.startswith("model=") else ""
-        raise ConfigError(f"{key}={job.as_text(key)} has no meaning with {by}{others}; drop {flag(key)}, or {remedy}")
+        others = (
+            f", only with {', '.join(readers(key))}"
+            if key in OPTIONS and by.startswith("model=")
+            else ""
+        )
+        raise ConfigError(
+            f"{key}={job.as_text(key)} has no meaning with {by}{others}; drop {flag(key)}, or {remedy}"
+        )
 
 
 def source_of(model: Any) -> str:

@@ -9,6 +9,7 @@ sums, from counts over all workers, so every worker decides alike:
     independent   the largest work of a view + DEALT x its edges + MOVED x the most numbers a worker sends
                   + PHASE x phases + GROUP
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -62,11 +63,18 @@ class ModeCounts:
         return min(("cooperative", "independent"), key=lambda mode: self.cost[mode])
 
     def __str__(self) -> str:
-        nodes, edges = (f"{n:,} {what} ({1 - unique / max(n, 1):.0%} duplicates)" for n, unique, what in (
-            (self.nodes, self.unique_nodes, "nodes"), (self.edges, self.unique_edges, "edges")))
+        nodes, edges = (
+            f"{n:,} {what} ({1 - unique / max(n, 1):.0%} duplicates)"
+            for n, unique, what in (
+                (self.nodes, self.unique_nodes, "nodes"),
+                (self.edges, self.unique_edges, "edges"),
+            )
+        )
         sent, cost = ([of["independent"], of["cooperative"]] for of in (self.sent, self.cost))
-        return (f"first {self.views} view(s): {nodes}, {edges}; independent workers send {sent[0] / 2**20:.2f} MiB, cooperative ones "
-                f"{sent[1] / 2**20:.2f} MiB, and the estimated times are {cost[0] / max(cost[1], 1):.2f} : 1")
+        return (
+            f"first {self.views} view(s): {nodes}, {edges}; independent workers send {sent[0] / 2**20:.2f} MiB, cooperative ones "
+            f"{sent[1] / 2**20:.2f} MiB, and the estimated times are {cost[0] / max(cost[1], 1):.2f} : 1"
+        )
 
 
 def count_modes(strategy: Strategy, probe: Probe, views: int, itemsize: int) -> ModeCounts:
@@ -81,39 +89,74 @@ def count_modes(strategy: Strategy, probe: Probe, views: int, itemsize: int) -> 
     Collective: all ranks of the partition.
     """
     comm = strategy.partition.halo_comm
-    group = [make() for make in strategy.makers(0, 0, min(views, comm.size, strategy.steps_per_epoch))]
+    group = [
+        make() for make in strategy.makers(0, 0, min(views, comm.size, strategy.steps_per_epoch))
+    ]
     own = [_counts(view, probe, itemsize) for view in group]
     # [workers, views, (work, edges, bytes)], and of each worker what it sends to deal the views
     each = np.array(comm.all_gather(np.array(own, np.float64)))
     dealt = np.array(comm.all_gather(dealt_bytes(group, strategy.layers)))
     work, edges, sent = np.moveaxis(each, 2, 0)
-    phases = PHASE * sum(len(step.program.phases) for step in probe.supersteps if step.program is not None)
-    cost = {"cooperative": float(np.sum(work.max(axis=0) + MOVED * sent.max(axis=0) / itemsize + phases)),
-            "independent": float(np.max(work.sum(axis=0) + DEALT * edges.sum(axis=0)) + MOVED * dealt.max() / itemsize + phases + GROUP)}
-    nodes, used, unique_nodes, unique_edges = comm.all_sum(np.array(_unique(group), np.int64)).tolist()
-    return ModeCounts(len(group), nodes, used, unique_nodes, unique_edges,
-                      {"cooperative": int(sent.sum()), "independent": int(dealt.sum())}, cost)
+    phases = PHASE * sum(
+        len(step.program.phases) for step in probe.supersteps if step.program is not None
+    )
+    cost = {
+        "cooperative": float(
+            np.sum(work.max(axis=0) + MOVED * sent.max(axis=0) / itemsize + phases)
+        ),
+        "independent": float(
+            np.max(work.sum(axis=0) + DEALT * edges.sum(axis=0))
+            + MOVED * dealt.max() / itemsize
+            + phases
+            + GROUP
+        ),
+    }
+    nodes, used, unique_nodes, unique_edges = comm.all_sum(
+        np.array(_unique(group), np.int64)
+    ).tolist()
+    return ModeCounts(
+        len(group),
+        nodes,
+        used,
+        unique_nodes,
+        unique_edges,
+        {"cooperative": int(sent.sum()), "independent": int(dealt.sum())},
+        cost,
+    )
 
 
 def _unique(group: list[GraphView]) -> tuple[int, int, int, int]:
     """Nodes and edges of all views on this worker, and those without what several views have in common."""
     nodes = np.concatenate([view.space.gid for view in group])
     # by sweep, the edges of every view
-    used = [[np.concatenate([np.zeros(0, np.int64), *(s.stored for s in p.selections)]) for p in same]
-            for same in zip(*map(sweeps_of, group), strict=True)]
-    return (len(nodes), sum(len(x) for same in used for x in same), len(np.unique(nodes)),
-            sum(len(np.unique(np.concatenate(same))) for same in used))
+    used = [
+        [np.concatenate([np.zeros(0, np.int64), *(s.stored for s in p.selections)]) for p in same]
+        for same in zip(*map(sweeps_of, group), strict=True)
+    ]
+    return (
+        len(nodes),
+        sum(len(x) for same in used for x in same),
+        len(np.unique(nodes)),
+        sum(len(np.unique(np.concatenate(same))) for same in used),
+    )
 
 
 def _counts(view: GraphView, probe: Probe, itemsize: int) -> tuple[float, int, int]:
     """Multiply-adds, edges, and bytes sent of this worker's part of a view."""
     work, sent = 0.0, 0
     for number, level, widths in _levels(view, probe):
-        work += _flops(probe, number, "transform") * level.n_in + _flops(probe, number, "apply") * level.n_out
+        work += (
+            _flops(probe, number, "transform") * level.n_in
+            + _flops(probe, number, "apply") * level.n_out
+        )
         work += GATHERED * level.n_edges * sum(each.src + each.dst for each in widths) / itemsize
         sent += sum(sum(each.sent(level)) for each in widths)
     between = sum(_flops(probe, number, "other") for number in range(-1, len(probe.supersteps)))
-    return PASSES * (work + between * view.n_targets), sum(level.n_edges for level in view.levels), sent
+    return (
+        PASSES * (work + between * view.n_targets),
+        sum(level.n_edges for level in view.levels),
+        sent,
+    )
 
 
 def _levels(view: GraphView, probe: Probe) -> Iterator[tuple[int, Level, list[Widths]]]:
@@ -128,5 +171,9 @@ def _levels(view: GraphView, probe: Probe) -> Iterator[tuple[int, Level, list[Wi
 
 def _flops(probe: Probe, superstep: int, stage: str) -> float:
     """Multiply-adds of the node operations of a stage, for each row."""
-    found = [o for o in probe.operations if o.superstep == superstep and o.stage == stage and o.name != "gather"]
+    found = [
+        o
+        for o in probe.operations
+        if o.superstep == superstep and o.stage == stage and o.name != "gather"
+    ]
     return sum(operation_flops(PRIMITIVES.get(o.name), o.inputs, o.outputs[0]) for o in found) / 2

@@ -1,4 +1,5 @@
 """``gt.open_run``: the model of a finished run on another graph, or on its own."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -39,21 +40,33 @@ def job_of(run: str | Path, keys: dict[str, Any], trust: bool = False) -> Job:
     seeds = sorted(Path(run).glob("seed-*"))
     for name in (JOB_FILE, WEIGHTS):
         if seeds and not Path(run, name).is_file():
-            raise ConfigError(f"{run} holds runs of several seeds; give one of them, such as {seeds[0]}")
+            raise ConfigError(
+                f"{run} holds runs of several seeds; give one of them, such as {seeds[0]}"
+            )
         if not Path(run, name).is_file():
             raise missing(run, name)
     job = Job.from_yaml(Path(run, JOB_FILE))
     check_trusted(job.model_dump(), keys, str(Path(run, JOB_FILE)), trust)
     changed = job.change(**keys)
-    for key in (key for key in keys if key in OF_TRAINING and getattr(changed, key) != getattr(job, key)):
-        raise ConfigError(f"{key}={changed.as_text(key)} has no meaning for {run}, whose training is over; drop {flag(key)}, or train with "
-                          "it: graphtheta train")
+    for key in (
+        key for key in keys if key in OF_TRAINING and getattr(changed, key) != getattr(job, key)
+    ):
+        raise ConfigError(
+            f"{key}={changed.as_text(key)} has no meaning for {run}, whose training is over; drop {flag(key)}, or train with "
+            "it: graphtheta train"
+        )
     return changed
 
 
 @checked
-def open_run(run: str | Path, graph: Graph | None = None, *, comm: Comm | None = None, trust: bool = False,
-             **keys: Any) -> Inference:
+def open_run(
+    run: str | Path,
+    graph: Graph | None = None,
+    *,
+    comm: Comm | None = None,
+    trust: bool = False,
+    **keys: Any,
+) -> Inference:
     """The model of a finished run on another graph.
 
     Args:
@@ -82,8 +95,14 @@ def open_run(run: str | Path, graph: Graph | None = None, *, comm: Comm | None =
         error = e
     comm.agree(error)
     assert saved is not None and trained is not None
-    return Inference(job, trained, lambda: _loaded(job, trained, keys) if graph is None else graph, comm,
-                     lambda taken, kind: make_model(job, taken, kind), saved.weights)
+    return Inference(
+        job,
+        trained,
+        lambda: _loaded(job, trained, keys) if graph is None else graph,
+        comm,
+        lambda taken, kind: make_model(job, taken, kind),
+        saved.weights,
+    )
 
 
 def _loaded(job: Job, trained: Trained, keys: dict[str, Any]) -> Graph:
@@ -93,11 +112,17 @@ def _loaded(job: Job, trained: Trained, keys: dict[str, Any]) -> Graph:
         ConfigError: The run was trained on a graph that has no name.
     """
     # the scale of the training is applied later
-    prepared = trained.prepared | {"normalise_features": "row" if trained.prepared.get("normalise_features") == "row" else "none"}
+    prepared = trained.prepared | {
+        "normalise_features": "row"
+        if trained.prepared.get("normalise_features") == "row"
+        else "none"
+    }
     options: dict[str, Any] = {**prepared, "largest_component": "no", "split": "stored"}
     if "dataset" not in keys:
         if not trained.prepared:
-            raise ConfigError("the run was trained on a graph that was given in Python, not on a dataset; give the graph, or a dataset")
+            raise ConfigError(
+                "the run was trained on a graph that was given in Python, not on a dataset; give the graph, or a dataset"
+            )
         options |= {key: getattr(job, key) for key in OWN}
     options |= {key: getattr(job, key) for key in OWN if key in keys}
     return load(job.dataset, data_dir=job.data_dir or None, seed=job.seed, **options)

@@ -1,4 +1,5 @@
 """Prepares a job: loads its graph, makes its model, and chooses task, metric and strategy."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -35,7 +36,9 @@ from graphtheta.train.reuse.staleness.registry import make_exchange, make_histor
 from graphtheta.train.reuse.staleness.stale_batch import StaleBatch
 
 # keys that have no meaning where a sampler chooses the nodes of a batch
-NO_NODE_SETS = frozenset({"batch_size", "vertex_limit", "fanout", "replace", "share_sample", "precompute", "order"})
+NO_NODE_SETS = frozenset(
+    {"batch_size", "vertex_limit", "fanout", "replace", "share_sample", "precompute", "order"}
+)
 # keys that have no meaning where neighbours outside of a batch are read from histories
 NO_HISTORIES = frozenset({"vertex_limit", "boundary_hops", "degrees", "diagonal", "order"})
 # clusters that rank 0 sends to all workers at a time
@@ -80,15 +83,23 @@ def load_graph(job: Job) -> Graph:
     Raises:
         ConfigError, FormatError, DataError: The dataset cannot be loaded.
     """
-    options: dict[str, Any] = {"split": job.split, "seed": job.seed, "symmetric": job.symmetric, "largest_component": job.largest_component,
-                               "normalise_features": job.normalise_features, "split_index": job.split_index}
+    options: dict[str, Any] = {
+        "split": job.split,
+        "seed": job.seed,
+        "symmetric": job.symmetric,
+        "largest_component": job.largest_component,
+        "normalise_features": job.normalise_features,
+        "split_index": job.split_index,
+    }
     options |= {n: getattr(job, n) for n in ("train_per_class", "val_per_class") if getattr(job, n)}
     return load(job.dataset, data_dir=job.data_dir or None, **options)
 
 
 def choices_of(job: Job) -> dict[str, str]:
     """How ``load_graph`` prepares the dataset; see ``preparation``."""
-    return preparation(job.dataset, symmetric=job.symmetric, normalise_features=job.normalise_features)
+    return preparation(
+        job.dataset, symmetric=job.symmetric, normalise_features=job.normalise_features
+    )
 
 
 def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Prepared:
@@ -99,8 +110,10 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Pre
     """
     check_embedding(job, graph)
     if graph.x is None and not graph.node_columns and not job.embedding:
-        raise DataError(f"{graph.name or 'the graph'} has no node features x and no node columns; give it x, for example node degrees, or "
-                        "learn them with --embedding WIDTH")
+        raise DataError(
+            f"{graph.name or 'the graph'} has no node features x and no node columns; give it x, for example node degrees, or "
+            "learn them with --embedding WIDTH"
+        )
     kind = kind_for(job.task, graph)(job)
     for key, names in readers().items():
         if kind.name not in names:
@@ -114,7 +127,14 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Pre
     return Prepared(job, looped.graph, model, looped.info, kind, metric.name, looped.unknown)
 
 
-def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers, task: Task, precomputed: bool = False) -> Strategy:
+def build_strategy(
+    job: Job,
+    graph: Graph,
+    partition: Partition,
+    layers: Layers,
+    task: Task,
+    precomputed: bool = False,
+) -> Strategy:
     """The batching strategy of a job.
 
     Args:
@@ -129,44 +149,84 @@ def build_strategy(job: Job, graph: Graph, partition: Partition, layers: Layers,
     """
     if job.strategy == "global":
         exchange = make_exchange(job.exchange, job.seed)
-        return GlobalBatch(partition, layers, task, job.seed) if exchange is None else \
-            StaleBatch(partition, layers, task, job.seed, exchange=exchange)
+        return (
+            GlobalBatch(partition, layers, task, job.seed)
+            if exchange is None
+            else StaleBatch(partition, layers, task, job.seed, exchange=exchange)
+        )
     history = make_history(job.history)
     if history is not None and history.strategy != job.strategy:
-        raise ConfigError(f"history={job.history} stores values in batches of strategy={history.strategy}, not of strategy={job.strategy}; "
-                          f"give --strategy {history.strategy}, or another --history")
+        raise ConfigError(
+            f"history={job.history} stores values in batches of strategy={history.strategy}, not of strategy={job.strategy}; "
+            f"give --strategy {history.strategy}, or another --history"
+        )
     if history is not None and job.mode not in history.modes:
-        raise ConfigError(f"history={job.history} needs --mode {' or '.join(history.modes)}, and not {job.mode}; drop --mode or --history")
+        raise ConfigError(
+            f"history={job.history} needs --mode {' or '.join(history.modes)}, and not {job.mode}; drop --mode or --history"
+        )
     if history is not None and job.macrobatch != "1":
-        tightened = "an audit may change the knob, which views made ahead would not see" if job.audit_limit else ""
+        tightened = (
+            "an audit may change the knob, which views made ahead would not see"
+            if job.audit_limit
+            else ""
+        )
         if why := history.one_by_one or tightened:
-            raise ConfigError(f"history={job.history} cannot be combined with macrobatch={job.macrobatch}: {why}; drop --macrobatch")
+            raise ConfigError(
+                f"history={job.history} cannot be combined with macrobatch={job.macrobatch}: {why}; drop --macrobatch"
+            )
     if history is not None:
         refuse_unread(job, NO_HISTORIES, f"history={job.history}", "drop --history")
     if job.strategy == "mini":
         sampler = build_sampler(job, depth(layers), precomputed, graph.relation_names)
         if isinstance(sampler, NodeSetSampler):
             if history is not None:
-                raise ConfigError(f"history={job.history} needs a sampler of neighbours, but sampler={job.sampler} chooses nodes; choose "
-                                  "another --sampler, or drop --history")
+                raise ConfigError(
+                    f"history={job.history} needs a sampler of neighbours, but sampler={job.sampler} chooses nodes; choose "
+                    "another --sampler, or drop --history"
+                )
             return NodeSetBatch(partition, layers, task, job.seed, sampler=sampler)
         size = job.batch_size or task.n_targets
         if history is not None:
             mode = {"independent": True} if job.mode == "independent" else {}
-            return history.open(partition, layers, task, job.seed, batch_size=size, sampler=sampler, **mode)
-        strategy = MiniBatch(partition, layers, task, job.seed, batch_size=size, sampler=sampler, vertex_limit=job.vertex_limit,
-                             order=None if job.is_default("order") else make_order(job.order))
+            return history.open(
+                partition, layers, task, job.seed, batch_size=size, sampler=sampler, **mode
+            )
+        strategy = MiniBatch(
+            partition,
+            layers,
+            task,
+            job.seed,
+            batch_size=size,
+            sampler=sampler,
+            vertex_limit=job.vertex_limit,
+            order=None if job.is_default("order") else make_order(job.order),
+        )
         if job.vertex_limit and partition.halo_comm.rank == 0:
-            logger.info(f"vertex_limit={job.vertex_limit}: batches of {strategy.batch_size} targets, {strategy.steps_per_epoch} an epoch")
+            logger.info(
+                f"vertex_limit={job.vertex_limit}: batches of {strategy.batch_size} targets, {strategy.steps_per_epoch} an epoch"
+            )
         return strategy
     clusters = _clusters(job, graph, partition)
     if history is not None:
-        return history.open(partition, layers, task, job.seed, clusters=clusters, per_batch=job.clusters_per_batch)
-    return ClusterBatch(partition, layers, task, job.seed, clusters=clusters, per_batch=job.clusters_per_batch,
-                        boundary_hops=job.boundary_hops, degrees=job.degrees, diagonal=job.diagonal)
+        return history.open(
+            partition, layers, task, job.seed, clusters=clusters, per_batch=job.clusters_per_batch
+        )
+    return ClusterBatch(
+        partition,
+        layers,
+        task,
+        job.seed,
+        clusters=clusters,
+        per_batch=job.clusters_per_batch,
+        boundary_hops=job.boundary_hops,
+        degrees=job.degrees,
+        diagonal=job.diagonal,
+    )
 
 
-def build_sampler(job: Job, hops: int, precomputed: bool = False, relations: Sequence[Any] = ()) -> Sampler | NodeSetSampler | None:
+def build_sampler(
+    job: Job, hops: int, precomputed: bool = False, relations: Sequence[Any] = ()
+) -> Sampler | NodeSetSampler | None:
     """The sampler of a job for a model of ``hops`` hops; None for all neighbours.
 
     Args:
@@ -182,16 +242,30 @@ def build_sampler(job: Job, hops: int, precomputed: bool = False, relations: Seq
     fanouts = job.fanouts(hops + precomputed)[:hops][::-1]
     if not fanouts and (job.fanout or job.is_default("sampler")):
         return None
-    sampler, taken = make_sampler(job.sampler, {
-        "fanouts": fanouts, "seed": job.seed, "replace": job.replace, "shared": job.share_sample, "relation_names": relations})
+    sampler, taken = make_sampler(
+        job.sampler,
+        {
+            "fanouts": fanouts,
+            "seed": job.seed,
+            "replace": job.replace,
+            "shared": job.share_sample,
+            "relation_names": relations,
+        },
+    )
     if isinstance(sampler, NodeSetSampler):
         refuse_unread(job, NO_NODE_SETS, f"sampler={job.sampler}", "choose another sampler")
         return sampler
     if not fanouts:
-        raise ConfigError("sampler configures neighbour sampling, but no fanout is given; give --fanout, or drop --sampler")
+        raise ConfigError(
+            "sampler configures neighbour sampling, but no fanout is given; give --fanout, or drop --sampler"
+        )
     unread = {"replace": "replace", "shared": "share_sample"}
-    refuse_unread(job, {key for name, key in unread.items() if name not in taken}, f"sampler={job.sampler}",
-                  "choose a sampler that reads it")
+    refuse_unread(
+        job,
+        {key for name, key in unread.items() if name not in taken},
+        f"sampler={job.sampler}",
+        "choose a sampler that reads it",
+    )
     return sampler
 
 
@@ -208,5 +282,7 @@ def _clusters(job: Job, graph: Graph, partition: Partition) -> np.ndarray:
     own = np.empty(len(masters), np.int64)
     for begin in range(0, partition.n_nodes, CLUSTERS_SENT):
         inside = (masters >= begin) & (masters < begin + CLUSTERS_SENT)
-        own[inside] = comm.broadcast(None if found is None else found[begin: begin + CLUSTERS_SENT])[masters[inside] - begin]
+        own[inside] = comm.broadcast(
+            None if found is None else found[begin : begin + CLUSTERS_SENT]
+        )[masters[inside] - begin]
     return own

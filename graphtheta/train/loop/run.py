@@ -1,4 +1,5 @@
 """``gt.Run``: the steps of training, for a custom training loop."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -29,9 +30,33 @@ class Run(Session):
     Collective: all ranks of comm, here and in every method.
     """
 
-    unread = ("seeds", "epochs", "steps", "patience", "eval_every", "views_per_step", "mode", "macrobatch", "fetch_batch", "machine_cache",
-              "views_in_flight", "pipeline", "staleness", "checkpoint_every", "keep", "resume", "trace", "save_predictions", "exchange",
-              "history", "audit", "audit_limit", "embedding", "metric", "out")
+    unread = (
+        "seeds",
+        "epochs",
+        "steps",
+        "patience",
+        "eval_every",
+        "views_per_step",
+        "mode",
+        "macrobatch",
+        "fetch_batch",
+        "machine_cache",
+        "views_in_flight",
+        "pipeline",
+        "staleness",
+        "checkpoint_every",
+        "keep",
+        "resume",
+        "trace",
+        "save_predictions",
+        "exchange",
+        "history",
+        "audit",
+        "audit_limit",
+        "embedding",
+        "metric",
+        "out",
+    )
     _tape: Tape | None = None
 
     def __init__(self, *args: Any, **keys: Any):
@@ -39,7 +64,11 @@ class Run(Session):
         self._pending: list[tuple[list[np.ndarray], list[Change]]] = []
 
     def _remedy(self, key: str) -> str:
-        return super()._remedy(key) if key == "seeds" else "a custom loop does not read it; drop it, or use gt.Trainer"
+        return (
+            super()._remedy(key)
+            if key == "seeds"
+            else "a custom loop does not read it; drop it, or use gt.Trainer"
+        )
 
     @property
     def updates(self) -> int:
@@ -92,7 +121,9 @@ class Run(Session):
         """
         tape = self._tape
         if tape is None:
-            raise TapeError("backward: there is no recorded forward pass; call forward(view) first, and backward once for each forward")
+            raise TapeError(
+                "backward: there is no recorded forward pass; call forward(view) first, and backward once for each forward"
+            )
         try:
             with np.errstate(**QUIET), self.training.scope():
                 gradients, changes, _ = self.training.backward(tape, loss)

@@ -3,6 +3,7 @@
 A schedule depends only on the number of the update, counted from 0, so that a resumed run
 continues it and all workers agree.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable

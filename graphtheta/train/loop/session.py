@@ -1,4 +1,5 @@
 """The base class of ``Trainer`` and ``Run``: a model on a graph, partitioned over the workers."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -85,9 +86,19 @@ class Session(ModelOnGraph):
     unread: tuple[str, ...] = ("seeds",)
 
     @checked
-    def __init__(self, model: str | Model | Callable[..., Model] | None = None, graph: Graph | None = None, *, job: Job | None = None,
-                 comm: Comm | None = None, loss: Callable[..., Any] | None = None, lr_schedule: str | Schedule | None = None,
-                 groups: Groups | None = None, freeze: Choice | Sequence[Choice] = (), **keys: Any):
+    def __init__(
+        self,
+        model: str | Model | Callable[..., Model] | None = None,
+        graph: Graph | None = None,
+        *,
+        job: Job | None = None,
+        comm: Comm | None = None,
+        loss: Callable[..., Any] | None = None,
+        lr_schedule: str | Schedule | None = None,
+        groups: Groups | None = None,
+        freeze: Choice | Sequence[Choice] = (),
+        **keys: Any,
+    ):
         if model is not None:
             keys["model"] = model if isinstance(model, str) else source_of(model)
         if isinstance(lr_schedule, str):
@@ -102,29 +113,51 @@ class Session(ModelOnGraph):
                 refuse_unread(job, {key}, "a graph that is given", remedy)
         if not job.is_default("log_level"):
             start_logging(job.log_level, comm.rank, comm.size)
-        setup = build(job, graph, None if isinstance(model, str) else model, comm, Choices(loss, schedule, groups, freeze))
+        setup = build(
+            job,
+            graph,
+            None if isinstance(model, str) else model,
+            comm,
+            Choices(loss, schedule, groups, freeze),
+        )
         super().__init__(setup)
         self.setup, self.strategy = setup, setup.strategy
         self.caches = self.setup.caches()
         self.macrobatches = self.setup.macrobatches(self.caches)
         self.training = self.setup.training(self.caches, self.macrobatches)
         chosen = job.pipeline == "auto"
-        self.pipeline = Pipeline(self.training, 0 if self.macrobatches is None else self.macrobatches.size) if chosen else None
+        self.pipeline = (
+            Pipeline(self.training, 0 if self.macrobatches is None else self.macrobatches.size)
+            if chosen
+            else None
+        )
 
     def _refuse_unread(self, job: Job) -> None:
         for key in self.unread:
             if getattr(job, key) != Job.model_fields[key].default:
-                raise ConfigError(f"{key}={job.as_text(key)} has no meaning for gt.{type(self).__name__}; {self._remedy(key)}")
+                raise ConfigError(
+                    f"{key}={job.as_text(key)} has no meaning for gt.{type(self).__name__}; {self._remedy(key)}"
+                )
 
     def _remedy(self, key: str) -> str:
-        return "make one trainer for each seed=..., or use graphtheta train" if key == "seeds" else "drop it"
+        return (
+            "make one trainer for each seed=..., or use graphtheta train"
+            if key == "seeds"
+            else "drop it"
+        )
 
     @property
     def fallbacks(self) -> list[str]:
         """Layers on the reference back end although the fused one is chosen, with reasons."""
         with backend_scope(self.job.backend):
-            return list(dict.fromkeys(fallback_text(step.layer, reason) for step in self.probe.supersteps if step.program is not None
-                                      for reason in fallbacks(step.program)))
+            return list(
+                dict.fromkeys(
+                    fallback_text(step.layer, reason)
+                    for step in self.probe.supersteps
+                    if step.program is not None
+                    for reason in fallbacks(step.program)
+                )
+            )
 
     def predicted_peak(self) -> int:
         """Upper bound of this process's peak memory in bytes; to be called before training."""
@@ -132,7 +165,9 @@ class Session(ModelOnGraph):
         held = self.caches.nbytes + (0 if self.macrobatches is None else self.macrobatches.nbytes)
         return resident_bytes() + self.setup.bound.total - self.setup.bound.partition + held
 
-    def summed(self, losses: np.ndarray, first: int, more: list[float]) -> tuple[np.ndarray, list[float]]:
+    def summed(
+        self, losses: np.ndarray, first: int, more: list[float]
+    ) -> tuple[np.ndarray, list[float]]:
         """Losses of views, and further numbers, summed over the ranks in one message.
 
         Args:
@@ -166,10 +201,18 @@ class Session(ModelOnGraph):
         Collective: all ranks.
         """
         rows = gathered_values(self.setup.tables, self.partition, Path(gettempdir()))
-        self.comm.agree(None if rows.failure is None else FormatError(f"{gettempdir()}: learned features of nodes cannot be written: "
-                                                                      f"{rows.failure}; set TMPDIR to a folder on a larger disk"))
+        self.comm.agree(
+            None
+            if rows.failure is None
+            else FormatError(
+                f"{gettempdir()}: learned features of nodes cannot be written: "
+                f"{rows.failure}; set TMPDIR to a folder on a larger disk"
+            )
+        )
         arrays = self.comm.broadcast({name: np.array(x) for name, x in rows.arrays.items()})
-        return Inference(self.job, self.trained(), lambda: graph, self.comm, lambda *_: self.model, arrays)
+        return Inference(
+            self.job, self.trained(), lambda: graph, self.comm, lambda *_: self.model, arrays
+        )
 
     def learned(self) -> np.ndarray | None:
         """Learned node features as layers read them, with those of the graph beside them if it has some.
@@ -183,7 +226,9 @@ class Session(ModelOnGraph):
         Collective: all ranks.
         """
         if not self.setup.tables:
-            raise ConfigError("the model learns no node features, and those of the graph are graph.x; give --embedding to learn some")
+            raise ConfigError(
+                "the model learns no node features, and those of the graph are graph.x; give --embedding to learn some"
+            )
         return self.setup.evaluator.gathered(self.partition.masters, self.partition.node.read("x"))
 
     @np.errstate(**QUIET)
@@ -197,13 +242,22 @@ class Session(ModelOnGraph):
             with setup.scope():
                 thresholds = setup.evaluator.decisions(self.model).thresholds
         with pass_scope(PassSettings()), backend_scope(self.job.backend):
-            read = columns_read(self.model, self.partition, probe(self.model, self.partition).layers)
+            read = columns_read(
+                self.model, self.partition, probe(self.model, self.partition).layers
+            )
         weights = weighting or Weighting()
-        return Trained(graph=setup.schema, read=read, task=setup.kind.name, weighted=weighting is not None,
-                       class_weights=None if weights.classes is None else weights.classes.tolist(), weight_column=weights.column,
-                       weight_mean=weights.mean,
-                       thresholds=None if thresholds is None else thresholds.tolist(),
-                       positive=setup.evaluator.positive, prepared=setup.prepared)
+        return Trained(
+            graph=setup.schema,
+            read=read,
+            task=setup.kind.name,
+            weighted=weighting is not None,
+            class_weights=None if weights.classes is None else weights.classes.tolist(),
+            weight_column=weights.column,
+            weight_mean=weights.mean,
+            thresholds=None if thresholds is None else thresholds.tolist(),
+            positive=setup.evaluator.positive,
+            prepared=setup.prepared,
+        )
 
     @checked
     def save(self, path: str | Path) -> None:
@@ -214,10 +268,20 @@ class Session(ModelOnGraph):
 
         Collective: all ranks.
         """
-        error, rows, trained = None, gathered_values(self.setup.tables, self.partition, Path(path).parent), self.trained()
+        error, rows, trained = (
+            None,
+            gathered_values(self.setup.tables, self.partition, Path(path).parent),
+            self.trained(),
+        )
         try:
             if self.comm.rank == 0:
-                write_weights(Path(path), self.job, self.model.state() | rows.arrays, rows.failure, trained.model_dump_json())
+                write_weights(
+                    Path(path),
+                    self.job,
+                    self.model.state() | rows.arrays,
+                    rows.failure,
+                    trained.model_dump_json(),
+                )
         except FormatError as e:
             error = e
         self.comm.agree(error)

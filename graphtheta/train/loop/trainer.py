@@ -2,6 +2,7 @@
 
 The loop is the same for every strategy, task and number of workers.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -186,8 +187,10 @@ class Trainer(Session):
         own = [name for name, x in arrays.items() if not is_finite(x)]
         names = dict.fromkeys(name for of_rank in self.comm.all_gather(own) for name in of_rank)
         if names:
-            raise DivergedError(f"after step {self.step} the model has NaN or infinite values in "
-                                f"{listed(list(names))}; {CALMER}")
+            raise DivergedError(
+                f"after step {self.step} the model has NaN or infinite values in "
+                f"{listed(list(names))}; {CALMER}"
+            )
 
     def _train(self, run: Progress, log: Log | None, calls: Callbacks, keeps: bool) -> None:
         """Train to the end of the run, a few updates at a time."""
@@ -199,18 +202,29 @@ class Trainer(Session):
                 if not self._is_done(run):
                     code, due = self._train_some(run, pace, stop, keeper, calls.every_step)
                     ends = calls.call("on_step", run, self.step)
-                if not code and (self._is_done(run) or len(run.losses) >= self.strategy.steps_per_epoch):
+                if not code and (
+                    self._is_done(run) or len(run.losses) >= self.strategy.steps_per_epoch
+                ):
                     ends |= self._end_epoch(run, log, calls)
                 run.ended = calls.agree(ends, self.comm)
                 over = run.over = self._is_over(run)
                 if code or over or due:
                     self._check_finite()
                     # the state of other workers is gathered, so all ranks take part
-                    held = {} if self._memory is None or not keeps else gathered(self.partition, self._memory.held())
+                    held = (
+                        {}
+                        if self._memory is None or not keeps
+                        else gathered(self.partition, self._memory.held())
+                    )
                     best = self._best if run.before is None else self._best_before
                     rows = () if best is None else best.rows
-                    tables = gathered_tables(self.setup.tables if keeps else (), self.partition, rows, keeper.folder)
-                    held |= tables.arrays | {f"best/{name}": x for name, x in ({} if best is None else best.state).items()}
+                    tables = gathered_tables(
+                        self.setup.tables if keeps else (), self.partition, rows, keeper.folder
+                    )
+                    held |= tables.arrays | {
+                        f"best/{name}": x
+                        for name, x in ({} if best is None else best.state).items()
+                    }
                     keeper.offer(partial(self._checkpoint, run, held, tables.failure))
                 if code:
                     self._leave(keeper, code)
@@ -229,7 +243,9 @@ class Trainer(Session):
             run.next_epoch()
         return ends
 
-    def _train_some(self, run: Progress, pace: Pace, stop: Stop, keeper: Keeper, slowly: bool) -> tuple[int, bool]:
+    def _train_some(
+        self, run: Progress, pace: Pace, stop: Stop, keeper: Keeper, slowly: bool
+    ) -> tuple[int, bool]:
         """Train on some more views; returns the exit code of a request to stop, or 0, and whether a checkpoint is due."""
         first, last, per_step = len(run.losses), self._views(run.epoch), self.setup.views_per_step
         if first == 0:
@@ -267,12 +283,16 @@ class Trainer(Session):
         memory, n = self._memory, self.strategy.steps_per_epoch
         assert memory is not None
         ended = len(run.losses) >= n
-        run.audit = audited(self.training, memory, run.epoch + ended, 0 if ended else len(run.losses))
+        run.audit = audited(
+            self.training, memory, run.epoch + ended, 0 if ended else len(run.losses)
+        )
         error, limit = run.audit[OUTPUTS], self.job.audit_limit
         tighter = memory.tighten() if limit and error > limit else None
         if tighter is not None and self.comm.rank == 0:
-            logger.warning(f"step {self.step}: old values change the outputs by {error:.2g}, more than audit_limit={limit:g}; "
-                           f"{f'from now on {tighter}' if tighter else 'there is no tighter setting'}")
+            logger.warning(
+                f"step {self.step}: old values change the outputs by {error:.2g}, more than audit_limit={limit:g}; "
+                f"{f'from now on {tighter}' if tighter else 'there is no tighter setting'}"
+            )
 
     @property
     def _memory(self) -> Approximate | None:
@@ -293,8 +313,15 @@ class Trainer(Session):
         self._check_losses(metrics)
         if self.job.audit and not run.audit:
             self._audit(run)
-        row: dict[str, Any] = {"epoch": epoch, "step": self.step, "loss": loss, "seconds": seconds, **metrics, **run.audit,
-                               **self._cache_counts()}
+        row: dict[str, Any] = {
+            "epoch": epoch,
+            "step": self.step,
+            "loss": loss,
+            "seconds": seconds,
+            **metrics,
+            **run.audit,
+            **self._cache_counts(),
+        }
         if log is not None:
             row.update(log.epoch(row))
         self._best_before = self._best
@@ -315,32 +342,48 @@ class Trainer(Session):
         losses = [metrics[name] for split in SPLITS if (name := f"{split}_loss") in metrics]
         judged = losses[:1] if "train_loss" in metrics else losses
         if judged and not np.isfinite(judged).any():
-            raise DivergedError(f"after step {self.step} the loss of an evaluation is {judged[0]}; {CALMER}")
+            raise DivergedError(
+                f"after step {self.step} the loss of an evaluation is {judged[0]}; {CALMER}"
+            )
 
     def _cache_counts(self) -> dict[str, int]:
         """Rows that the caches of all workers held, and did not hold, since the last evaluation; empty without caches.
 
         Collective: all ranks.
         """
-        levels = {"cache": bool(self.caches.caches), "machine_cache": self.caches.machine is not None}
+        levels = {
+            "cache": bool(self.caches.caches),
+            "machine_cache": self.caches.machine is not None,
+        }
         if not any(levels.values()):
             return {}
         now = np.array([self.caches.counts(), self.caches.machine_counts()])
         found = self.comm.all_sum(now - self._counted)
         self._counted = now
-        return {f"{level}_{what}": int(n) for (level, used), counts in zip(levels.items(), found, strict=True) if used
-                for what, n in zip(("hits", "misses"), counts, strict=True)}
+        return {
+            f"{level}_{what}": int(n)
+            for (level, used), counts in zip(levels.items(), found, strict=True)
+            if used
+            for what, n in zip(("hits", "misses"), counts, strict=True)
+        }
 
     def _leave(self, keeper: Keeper, code: int) -> None:
         """Stop the run once its checkpoint is written."""
         keeper.close()
-        error = None if keeper.failure is None else FormatError(
-            f"{keeper.folder}: the run was asked to stop after step {self.step} and its checkpoint cannot be "
-            f"written: {keeper.failure}; free disk space or make the folder writable, and resume from "
-            "the previous checkpoint with --resume")
+        error = (
+            None
+            if keeper.failure is None
+            else FormatError(
+                f"{keeper.folder}: the run was asked to stop after step {self.step} and its checkpoint cannot be "
+                f"written: {keeper.failure}; free disk space or make the folder writable, and resume from "
+                "the previous checkpoint with --resume"
+            )
+        )
         self.comm.agree(error)
         if self.comm.rank == 0:
-            complain(f"{'pre-empted' if code == PREEMPTED else 'interrupted'} at step {self.step}; continue with --resume")
+            complain(
+                f"{'pre-empted' if code == PREEMPTED else 'interrupted'} at step {self.step}; continue with --resume"
+            )
         raise Stopped(code)
 
     @property
@@ -351,7 +394,11 @@ class Trainer(Session):
     def _views(self, epoch: int) -> int:
         """Number of views to run in an epoch."""
         n = self.strategy.steps_per_epoch
-        return min(n, (self.job.steps - epoch * self._updates) * self.setup.views_per_step) if self.job.steps else n
+        return (
+            min(n, (self.job.steps - epoch * self._updates) * self.setup.views_per_step)
+            if self.job.steps
+            else n
+        )
 
     @property
     def _goal(self) -> int:
@@ -360,26 +407,50 @@ class Trainer(Session):
 
     def _is_done(self, run: Progress) -> bool:
         """Whether the run has made its updates, or more."""
-        return run.epoch * self._updates + -(-len(run.losses) // self.setup.views_per_step) >= self._goal
+        return (
+            run.epoch * self._updates + -(-len(run.losses) // self.setup.views_per_step)
+            >= self._goal
+        )
 
     def _is_over(self, run: Progress) -> bool:
         """Whether the run is finished: updates done, patience exhausted, or ended by callback."""
         waited = 0 < self.job.patience <= run.waited
         return self._goal == 0 or run.ended or (run.measured and (self._is_done(run) or waited))
 
-    def _checkpoint(self, run: Progress, held: dict[str, Any], failure: OSError | None) -> Checkpoint:
+    def _checkpoint(
+        self, run: Progress, held: dict[str, Any], failure: OSError | None
+    ) -> Checkpoint:
         content = {GRAPH + name: digest for name, digest in self.setup.digests.items()}
-        state = self.training.state() | self._sizes | content | {EPOCH: self.strategy.steps_per_epoch} | held
-        manifest = Manifest(step=self.step, counters={name: x for name, x in state.items() if isinstance(x, int)}, progress=run.frozen(),
-                            job=self.job.model_dump(mode="json"), job_hash=job_hash(self.job))
-        return Checkpoint(manifest, {name: x for name, x in state.items() if not isinstance(x, int)}, failure)
+        state = (
+            self.training.state()
+            | self._sizes
+            | content
+            | {EPOCH: self.strategy.steps_per_epoch}
+            | held
+        )
+        manifest = Manifest(
+            step=self.step,
+            counters={name: x for name, x in state.items() if isinstance(x, int)},
+            progress=run.frozen(),
+            job=self.job.model_dump(mode="json"),
+            job_hash=job_hash(self.job),
+        )
+        return Checkpoint(
+            manifest, {name: x for name, x in state.items() if not isinstance(x, int)}, failure
+        )
 
     @property
     def _sizes(self) -> dict[str, int]:
         """Sizes of the graph and of a step, stored so that a run is not resumed with others."""
-        scales = [scale for field in SCALES if (scale := self.setup.schema.scale(field)) is not None]
-        return {"nodes": self.partition.n_nodes, "edges": self.partition.n_edges, "views_per_step": self.setup.views_per_step,
-                "scaled_types": sum(len(scale.widths) for scale in scales)}
+        scales = [
+            scale for field in SCALES if (scale := self.setup.schema.scale(field)) is not None
+        ]
+        return {
+            "nodes": self.partition.n_nodes,
+            "edges": self.partition.n_edges,
+            "views_per_step": self.setup.views_per_step,
+            "scaled_types": sum(len(scale.widths) for scale in scales),
+        }
 
     def _check_same(self, manifest: Manifest) -> None:
         """Check that a checkpoint belongs to this graph and to these batches.
@@ -394,28 +465,40 @@ class Trainer(Session):
             if stored == n:
                 continue
             if name == "views_per_step":
-                raise ConfigError(f"views_per_step={n}, but the run in {folder} has views_per_step={stored}; give "
-                                  f"--views-per-step {stored} to resume it, {elsewhere}")
+                raise ConfigError(
+                    f"views_per_step={n}, but the run in {folder} has views_per_step={stored}; give "
+                    f"--views-per-step {stored} to resume it, {elsewhere}"
+                )
             if name == "scaled_types":
                 # runs of earlier versions have one scale for all types
-                raise ConfigError(f"{n} types of nodes and edges have features in a scale of their own, but {stored} have in the run in "
-                                  f"{folder}, which was begun with another scale of the same features; start anew in another "
-                                  "folder with --out, or resume it with the version of graphtheta and the graph that it was begun with")
-            raise ConfigError(f"the graph has {n:,} {name}, but the graph of the run in {folder} had {stored:,}; give the same dataset, "
-                              f"{elsewhere}")
+                raise ConfigError(
+                    f"{n} types of nodes and edges have features in a scale of their own, but {stored} have in the run in "
+                    f"{folder}, which was begun with another scale of the same features; start anew in another "
+                    "folder with --out, or resume it with the version of graphtheta and the graph that it was begun with"
+                )
+            raise ConfigError(
+                f"the graph has {n:,} {name}, but the graph of the run in {folder} had {stored:,}; give the same dataset, "
+                f"{elsewhere}"
+            )
         # earlier versions stored neither digests nor batches of an epoch
-        content = {name.removeprefix(GRAPH): x for name, x in counters.items() if name.startswith(GRAPH)}
+        content = {
+            name.removeprefix(GRAPH): x for name, x in counters.items() if name.startswith(GRAPH)
+        }
         names = changed(self.setup.digests, content) if content else []
         if names:
             verb = "differs" if len(names) == 1 else "differ"
-            raise ConfigError(f"the graph has changed since the run in {folder} was begun: {listed(names)} {verb}; give the same "
-                              f"graph, with its nodes and edges in the same order, {elsewhere}")
+            raise ConfigError(
+                f"the graph has changed since the run in {folder} was begun: {listed(names)} {verb}; give the same "
+                f"graph, with its nodes and edges in the same order, {elsewhere}"
+            )
         n = self.strategy.steps_per_epoch
         stored = counters.get(EPOCH, n)
         # between two epochs no batch is missed or repeated
         if stored != n and (manifest.progress.losses or self.job.steps):
-            raise ConfigError(f"an epoch has {n} batches with {self.comm.size} worker(s), but {stored} with those of the run in {folder}, "
-                              f"which stopped inside an epoch; resume it with as many workers as it had, {elsewhere}")
+            raise ConfigError(
+                f"an epoch has {n} batches with {self.comm.size} worker(s), but {stored} with those of the run in {folder}, "
+                f"which stopped inside an epoch; resume it with as many workers as it had, {elsewhere}"
+            )
 
     def _restored(self, found: Checkpoint) -> Progress:
         """Restore a checkpoint; returns the progress of the run."""
@@ -426,8 +509,14 @@ class Trainer(Session):
         self.training.load_state({**found.manifest.counters, **found.arrays})
         rows = load_tables(self.setup.tables, self.partition, found.arrays)
         if self._memory is not None:
-            self._memory.hold(scattered(self.partition, found.arrays, found.manifest.counters.get(PARTITION, 0)))
-        best = {name.removeprefix("best/"): x for name, x in found.arrays.items() if name.startswith("best/")}
+            self._memory.hold(
+                scattered(self.partition, found.arrays, found.manifest.counters.get(PARTITION, 0))
+            )
+        best = {
+            name.removeprefix("best/"): x
+            for name, x in found.arrays.items()
+            if name.startswith("best/")
+        }
         self._best = self._best_before = Weights(best, rows) if best else None
         if run.before is not None and not (run.ended or self._is_done(run)):
             run.without_last()

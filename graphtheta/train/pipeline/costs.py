@@ -14,6 +14,7 @@ is the least over all divisions of the cores among the stages.
 
 Source: the minimax of BGL, https://arxiv.org/abs/2112.08541 (section 3.4)
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -84,5 +85,7 @@ class Costs:
         times = [self.seconds(flight, cores, together) for flight in range(1, most + 1)]
         fewest = next(i for i, t in enumerate(times, start=1) if t <= min(times) * (1 + WORTH))
         bounds = self.bounds(fewest, cores, together)
-        limit = next(name for name, t in zip(LIMITS, bounds, strict=True) if t * (1 + WORTH) >= max(bounds))
+        limit = next(
+            name for name, t in zip(LIMITS, bounds, strict=True) if t * (1 + WORTH) >= max(bounds)
+        )
         return min(SPARE * fewest, most) if fewest > 1 else 1, limit

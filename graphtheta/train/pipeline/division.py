@@ -6,6 +6,7 @@ share the cores of one group here.
 
 Source: the minimax of BGL, https://arxiv.org/abs/2112.08541 (section 3.4)
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,10 @@ class Division(NamedTuple):
 
     def slowest(self, seconds: Sequence[float]) -> int:
         """Which group limits, given the seconds of each stage."""
-        return max(range(len(self.groups)), key=lambda i: sum(seconds[slice(*self.groups[i][:2])]) / self.groups[i][2])
+        return max(
+            range(len(self.groups)),
+            key=lambda i: sum(seconds[slice(*self.groups[i][:2])]) / self.groups[i][2],
+        )
 
 
 def divide(seconds: Sequence[float], cores: int) -> Division:
@@ -36,7 +40,10 @@ def divide(seconds: Sequence[float], cores: int) -> Division:
         seconds: Processor time of a view in each stage.
         cores: At least 1.
     """
-    return min((_spread(seconds, ends, cores) for ends in _groups(len(seconds), cores)), key=lambda d: (d.seconds, len(d.groups)))
+    return min(
+        (_spread(seconds, ends, cores) for ends in _groups(len(seconds), cores)),
+        key=lambda d: (d.seconds, len(d.groups)),
+    )
 
 
 def _groups(n: int, most: int) -> Iterator[list[int]]:
@@ -53,4 +60,7 @@ def _spread(seconds: Sequence[float], bounds: list[int], cores: int) -> Division
     for _ in range(cores - len(work)):
         longest = max(range(len(work)), key=lambda i: work[i] / given[i])
         given[longest] += 1
-    return Division(list(zip(bounds[:-1], bounds[1:], given, strict=True)), max(w / c for w, c in zip(work, given, strict=True)))
+    return Division(
+        list(zip(bounds[:-1], bounds[1:], given, strict=True)),
+        max(w / c for w, c in zip(work, given, strict=True)),
+    )

@@ -1,4 +1,5 @@
 """Training whose first steps are profiled, to choose the number of views in flight."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -11,8 +12,11 @@ from graphtheta.train.pipeline.division import divide
 # steps before the profile, in which caches fill and loops are compiled, and steps of the profile
 WARM, PROFILED = 2, 8
 FIELDS = ("seconds", "wait")
-SAID = {"cores": "the processor limits", "updates": "the updates limit, since each needs the one before",
-        "flight": "the number of views in flight limits"}
+SAID = {
+    "cores": "the processor limits",
+    "updates": "the updates limit, since each needs the one before",
+    "flight": "the number of views in flight limits",
+}
 
 
 class Pipeline:
@@ -28,7 +32,11 @@ class Pipeline:
     """
 
     def __init__(self, training: Training, least: int = 1):
-        self._training, self._most, self._left = training, training.queue.in_flight, WARM + max(PROFILED, least)
+        self._training, self._most, self._left = (
+            training,
+            training.queue.in_flight,
+            WARM + max(PROFILED, least),
+        )
         self._warm, self._counted, self._views = WARM, np.zeros((len(STAGES), len(FIELDS))), 0
         self.line = ""
         self.costs: Costs | None = None
@@ -49,13 +57,21 @@ class Pipeline:
     def foreseen(self, views: int) -> float:
         """Seconds of so many views of all workers with what was chosen; 0 before that."""
         training = self._training
-        seconds = 0.0 if self.costs is None else self.costs.seconds(training.queue.in_flight, training.job_comm.cores, self._together)
+        seconds = (
+            0.0
+            if self.costs is None
+            else self.costs.seconds(
+                training.queue.in_flight, training.job_comm.cores, self._together
+            )
+        )
         return seconds * -(-views // training.width)
 
     @property
     def _together(self) -> int:
         """Views of this worker that need no update of each other."""
-        return -(-self._training.views_per_step // self._training.width) * (1 + self._training.versions.staleness)
+        return -(-self._training.views_per_step // self._training.width) * (
+            1 + self._training.versions.staleness
+        )
 
     def _count(self, books: dict[str, dict[str, float]], views: int) -> None:
         """Take the times of a step; after the last one to profile, choose.
@@ -76,17 +92,25 @@ class Pipeline:
         training = self._training
         # the slowest worker decides
         counted = training.job_comm.all_max(self._counted)
-        stages = {stage: dict(zip(FIELDS, values, strict=True)) for stage, values in zip(STAGES, counted.tolist(), strict=True)}
+        stages = {
+            stage: dict(zip(FIELDS, values, strict=True))
+            for stage, values in zip(STAGES, counted.tolist(), strict=True)
+        }
         self.costs = costs = Costs.of(stages, self._views)
         cores, together = training.job_comm.cores, self._together
         flight, limit = costs.best(self._most, cores, together)
         training.queue.in_flight = flight
-        parts = ", ".join(f"{stage} {_ms(book['seconds'] / self._views)} and {_ms(book['wait'] / self._views)} waiting"
-                          for stage, book in stages.items() if stage in PREPARE and sum(book.values()))
-        self.line = (f"pipeline=auto: a view takes {_ms(costs.prepare)} to prepare ({parts}), {_ms(costs.compute)} to compute and "
-                     f"{_ms(costs.compute_wait)} waiting for that; {flight} of at most {self._most} views in flight take about "
-                     f"{_ms(costs.seconds(flight, cores, together))} each, one after another {_ms(costs.whole)}; {SAID[limit]}; "
-                     f"{_divided([stages[stage]['seconds'] / self._views for stage in PREPARE] + [costs.compute], cores)}")
+        parts = ", ".join(
+            f"{stage} {_ms(book['seconds'] / self._views)} and {_ms(book['wait'] / self._views)} waiting"
+            for stage, book in stages.items()
+            if stage in PREPARE and sum(book.values())
+        )
+        self.line = (
+            f"pipeline=auto: a view takes {_ms(costs.prepare)} to prepare ({parts}), {_ms(costs.compute)} to compute and "
+            f"{_ms(costs.compute_wait)} waiting for that; {flight} of at most {self._most} views in flight take about "
+            f"{_ms(costs.seconds(flight, cores, together))} each, one after another {_ms(costs.whole)}; {SAID[limit]}; "
+            f"{_divided([stages[stage]['seconds'] / self._views for stage in PREPARE] + [costs.compute], cores)}"
+        )
 
 
 def _divided(seconds: list[float], cores: int) -> str:
@@ -94,8 +118,10 @@ def _divided(seconds: list[float], cores: int) -> str:
     names, found = (*PREPARE, "compute"), divide(seconds, cores)
     groups = [f"{' and '.join(names[a:b])} {n}" for a, b, n in found.groups]
     slowest = groups[found.slowest(seconds)].rpartition(" ")[0]
-    return (f"with cores of their own ({', '.join(groups)}) stages would take {_ms(found.seconds)} of processor, limited by {slowest}, and "
-            f"with any core for any stage {_ms(sum(seconds) / cores)}")
+    return (
+        f"with cores of their own ({', '.join(groups)}) stages would take {_ms(found.seconds)} of processor, limited by {slowest}, and "
+        f"with any core for any stage {_ms(sum(seconds) / cores)}"
+    )
 
 
 def _ms(seconds: float) -> str:

@@ -5,6 +5,7 @@ number of threads. A hub with more edges than a block would occupy one thread wh
 idle, so it is split into parts. The first part sums into the row itself, later ones into spill
 rows that are merged in order afterwards. Where rows are split depends on the edges alone.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field

@@ -5,6 +5,7 @@ threads of this process, and no two threads write the same row. Sums over all ed
 parameters) are partial sums per block, or per group of blocks that run in turn if they are large,
 added in the order of blocks. So results do not depend on the number of threads.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -84,35 +85,59 @@ def usable(phase: Phase) -> bool:
 def obstacle(phase: Phase) -> str:
     """What keeps a phase from the fused back end, and the remedy; empty if nothing does."""
     if "_obstacle" not in phase.__dict__:
-        phase.__dict__["_obstacle"] = unsupported(phase.grouped.product_first if phase.grouped else phase)
+        phase.__dict__["_obstacle"] = unsupported(
+            phase.grouped.product_first if phase.grouped else phase
+        )
     return str(phase.__dict__["_obstacle"])
 
 
 def fallbacks(program: EdgeProgram) -> list[str]:
     """Why phases of a program run on the reference back end although the fused one is chosen, each reason once."""
-    found = dict.fromkeys(obstacle(phase) for phase in program.phases) if backend() == "fused" else {}
+    found = (
+        dict.fromkeys(obstacle(phase) for phase in program.phases) if backend() == "fused" else {}
+    )
     return [reason for reason in found if reason]
 
 
 def saved_width(phase: Phase) -> int:
     """Numbers per edge that backward saves at most, from the kernel by receivers to the kernel by senders."""
-    return saved_at_most(phase.grouped.product_first if phase.grouped else phase) if usable(phase) else 0
+    return (
+        saved_at_most(phase.grouped.product_first if phase.grouped else phase)
+        if usable(phase)
+        else 0
+    )
 
 
-def forward(phase: Phase, columns: Columns, receivers: EdgeLists, edge_gid: np.ndarray, states: Mapping[str, State],
-            outputs: Arrays, fresh: bool = False) -> None:
+def forward(
+    phase: Phase,
+    columns: Columns,
+    receivers: EdgeLists,
+    edge_gid: np.ndarray,
+    states: Mapping[str, State],
+    outputs: Arrays,
+    fresh: bool = False,
+) -> None:
     """Sum the messages into states and write new edge values.
 
     If ``fresh``, all aggregators are sums, every row has edges, and the states of rows hold anything.
     """
-    variant = replace(_variant(phase, columns, receivers, "forward", frozenset(), ((), ())), fresh=fresh)
+    variant = replace(
+        _variant(phase, columns, receivers, "forward", frozenset(), ((), ())), fresh=fresh
+    )
     values = _constants(phase, columns)
     arrays = {f"state_{name}_{c}": x for name, state in states.items() for c, x in state.items()}
     arrays |= {f"out_{name}": x for name, x in outputs.items()}
     spilled, hubs = {}, receivers.traversal.hubs
     if len(hubs):
-        spilled = {name: agg.beside({c: states[name][c][hubs] for c in agg.shared}, len(hubs), phase.shapes(name), variant.dtype)
-                   for name, agg in phase.aggregators.items()}
+        spilled = {
+            name: agg.beside(
+                {c: states[name][c][hubs] for c in agg.shared},
+                len(hubs),
+                phase.shapes(name),
+                variant.dtype,
+            )
+            for name, agg in phase.aggregators.items()
+        }
     spill = {f"state_{name}_{c}": x for name, state in spilled.items() for c, x in state.items()}
     try:
         _run(phase, variant, columns, receivers, edge_gid, values, arrays, spill=spill)
@@ -121,43 +146,81 @@ def forward(phase: Phase, columns: Columns, receivers: EdgeLists, edge_gid: np.n
         raise
     for i, row in enumerate(hubs):
         for name, state in spilled.items():
-            phase.aggregators[name].merge(states[name], np.array([row]), {c: x[i: i + 1] for c, x in state.items()})
+            phase.aggregators[name].merge(
+                states[name], np.array([row]), {c: x[i : i + 1] for c, x in state.items()}
+            )
 
 
-def backward(phase: Phase, columns: Columns, receivers: EdgeLists, senders: EdgeLists | None, edge_gid: np.ndarray,
-             backward_states: Mapping[str, State], output_grads: Arrays, grads: Columns) -> None:
+def backward(
+    phase: Phase,
+    columns: Columns,
+    receivers: EdgeLists,
+    senders: EdgeLists | None,
+    edge_gid: np.ndarray,
+    backward_states: Mapping[str, State],
+    output_grads: Arrays,
+    grads: Columns,
+) -> None:
     """Add the gradients of all values that edges read to ``grads``.
 
     ``senders`` may be None if no source column requires a gradient.
     """
     values = _constants(phase, columns)
     have = (tuple(backward_states), tuple(output_grads))
-    arrays = {f"spread_{name}_{c}": np.ascontiguousarray(x) for name, state in backward_states.items() for c, x in state.items()}
+    arrays = {
+        f"spread_{name}_{c}": np.ascontiguousarray(x)
+        for name, state in backward_states.items()
+        for c, x in state.items()
+    }
     arrays |= {f"gout_{name}": np.ascontiguousarray(x) for name, x in output_grads.items()}
     learned = _learned(phase, grads)
-    mine = {("dst", n) for n in grads.dst} | {("edge", n) for n in grads.edge} | {("const", n) for n in learned}
-    sweeps = [(lists, _variant(phase, columns, lists, mode, frozenset(wanted), have))
-              for lists, mode, wanted in ((receivers, "receiver", mine), (senders, "sender", {("src", n) for n in grads.src}))
-              if wanted and lists is not None and int(lists.ptr[-1])]
+    mine = (
+        {("dst", n) for n in grads.dst}
+        | {("edge", n) for n in grads.edge}
+        | {("const", n) for n in learned}
+    )
+    sweeps = [
+        (lists, _variant(phase, columns, lists, mode, frozenset(wanted), have))
+        for lists, mode, wanted in (
+            (receivers, "receiver", mine),
+            (senders, "sender", {("src", n) for n in grads.src}),
+        )
+        if wanted and lists is not None and int(lists.ptr[-1])
+    ]
     residuals = _residuals(phase, *(variant for _, variant in sweeps)) if len(sweeps) == 2 else ()
     if residuals:
-        arrays["kept"] = buffers.empty((int(receivers.ptr[-1]), numbers(phase, residuals)), sweeps[0][1].dtype)
+        arrays["kept"] = buffers.empty(
+            (int(receivers.ptr[-1]), numbers(phase, residuals)), sweeps[0][1].dtype
+        )
     for lists, variant in sweeps:
-        mode, wanted, variant = variant.mode, variant.wanted, replace(variant, residuals=residuals) if residuals else variant
+        mode, wanted, variant = (
+            variant.mode,
+            variant.wanted,
+            replace(variant, residuals=residuals) if residuals else variant,
+        )
         into = dict(arrays)
         for i, e in enumerate(phase.order):
             if e.leaf is not None and e.leaf in wanted:
                 into[f"g{e.leaf[0]}{i}"] = getattr(grads, e.leaf[0])[e.leaf[1]]
         sums = {}
         at_the_row = "gdst" if mode == "receiver" else "gsrc"
-        spill = {n: np.zeros((len(lists.traversal.hubs), *x.shape[1:]), variant.dtype) for n, x in into.items() if n.startswith(at_the_row)}
+        spill = {
+            n: np.zeros((len(lists.traversal.hubs), *x.shape[1:]), variant.dtype)
+            for n, x in into.items()
+            if n.startswith(at_the_row)
+        }
         if mode == "receiver":
             sums = _partial_sums(phase, variant, learned, lists.traversal.n_blocks)
         _run(phase, variant, columns, lists, edge_gid, values, into, sums, spill)
         for i, row in enumerate(lists.traversal.hubs):
             for name, x in spill.items():
                 into[name][row] += x[i]
-        _return_constants(phase, values, {name: x.sum(axis=0).astype(variant.dtype) for name, x in sums.items()}, grads)
+        _return_constants(
+            phase,
+            values,
+            {name: x.sum(axis=0).astype(variant.dtype) for name, x in sums.items()},
+            grads,
+        )
 
 
 def _name_index(phase: Phase, columns: Columns, constants: dict[int, Any]) -> None:
@@ -210,13 +273,15 @@ def _learned(phase: Phase, grads: Columns) -> list[int]:
     return sorted(number[i] for i in leads & read)
 
 
-def _return_constants(phase: Phase, values: dict[int, Any], sums: dict[str, np.ndarray], grads: Columns) -> None:
+def _return_constants(
+    phase: Phase, values: dict[int, Any], sums: dict[str, np.ndarray], grads: Columns
+) -> None:
     """Backpropagate from rowless expressions to operands."""
     number = {id(e): i for i, e in enumerate(phase.order)}
     gradients: dict[int, np.ndarray] = {}
     for name, g in sums.items():
         transposed = name.startswith("gct")
-        n = int(name[3 if transposed else 2:])
+        n = int(name[3 if transposed else 2 :])
         shape = phase.order[n].dims
         g = (g.reshape(-1, shape[0]).T if transposed else g).reshape(shape)
         gradients[n] = gradients[n] + g if n in gradients else g
@@ -241,22 +306,48 @@ def _return_constants(phase: Phase, values: dict[int, Any], sums: dict[str, np.n
 # ---- running a kernel
 
 
-def _partial_sums(phase: Phase, variant: Variant, learned: list[int], n_blocks: int) -> dict[str, np.ndarray]:
+def _partial_sums(
+    phase: Phase, variant: Variant, learned: list[int], n_blocks: int
+) -> dict[str, np.ndarray]:
     """Zeros for the gradients of rowless expressions, by block or by group of blocks."""
     summed = _kernel(phase, variant)[0].summed
-    shapes = {f"{kind}{n}": _matrix(phase.order[n].dims, kind == "gct")
-              for n in learned for kind in ("gc", "gct") if f"{kind}{n}" in summed}
+    shapes = {
+        f"{kind}{n}": _matrix(phase.order[n].dims, kind == "gct")
+        for n in learned
+        for kind in ("gc", "gct")
+        if f"{kind}{n}" in summed
+    }
     size = sum(map(prod, shapes.values())) * np.dtype(np.float64).itemsize
     count = max(1, min(n_blocks, MOST_PARTIAL // max(size, 1)))
     return {name: np.zeros((count, *shape)) for name, shape in shapes.items()}
 
 
-def _variant(phase: Phase, columns: Columns, lists: EdgeLists, mode: str, wanted: frozenset[tuple[str, Any]],
-             have: tuple[tuple[str, ...], tuple[str, ...]]) -> Variant:
-    in_place = frozenset((end, name) for end in ("src", "dst") for name in phase.reads[end]
-                         if isinstance(getattr(columns, end)[name], RowList))
-    return Variant(mode, lists.positions is not None, columns.key is not None, lists.weight is not None, columns.carried, wanted, have,
-                   phase.dtype_name, in_place=in_place, in_order=mode != "sender" or not len(lists.at))
+def _variant(
+    phase: Phase,
+    columns: Columns,
+    lists: EdgeLists,
+    mode: str,
+    wanted: frozenset[tuple[str, Any]],
+    have: tuple[tuple[str, ...], tuple[str, ...]],
+) -> Variant:
+    in_place = frozenset(
+        (end, name)
+        for end in ("src", "dst")
+        for name in phase.reads[end]
+        if isinstance(getattr(columns, end)[name], RowList)
+    )
+    return Variant(
+        mode,
+        lists.positions is not None,
+        columns.key is not None,
+        lists.weight is not None,
+        columns.carried,
+        wanted,
+        have,
+        phase.dtype_name,
+        in_place=in_place,
+        in_order=mode != "sender" or not len(lists.at),
+    )
 
 
 def _residuals(phase: Phase, receiver: Variant, sender: Variant) -> Residuals:
@@ -275,17 +366,36 @@ def _kernel(phase: Phase, variant: Variant) -> tuple[Kernel, Any]:
     return known[variant]
 
 
-def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edge_gid: np.ndarray, constants: dict[int, Any],
-         arrays: dict[str, np.ndarray], partial: dict[str, np.ndarray] | None = None, spill: dict[str, np.ndarray] | None = None) -> None:
+def _run(
+    phase: Phase,
+    variant: Variant,
+    columns: Columns,
+    lists: EdgeLists,
+    edge_gid: np.ndarray,
+    constants: dict[int, Any],
+    arrays: dict[str, np.ndarray],
+    partial: dict[str, np.ndarray] | None = None,
+    spill: dict[str, np.ndarray] | None = None,
+) -> None:
     if not int(lists.ptr[-1]):
         return
     kernel, function = _kernel(phase, variant)
     traversal = lists.traversal
     given: dict[str, Any] = {
-        "ptr": traversal.ptr, "row": traversal.row, "target": traversal.row, "other": lists.other, "at": lists.at,
-        "start": lists.start, "offset": lists.offset,
-        "positions": lists.at[:0] if lists.positions is None else lists.positions, "tie_shift": lists.tie_shift, "edge_gid": edge_gid,
-        "scale": lists.weight, "reversed": np.int32(columns.reversed), **kernel.maps}
+        "ptr": traversal.ptr,
+        "row": traversal.row,
+        "target": traversal.row,
+        "other": lists.other,
+        "at": lists.at,
+        "start": lists.start,
+        "offset": lists.offset,
+        "positions": lists.at[:0] if lists.positions is None else lists.positions,
+        "tie_shift": lists.tie_shift,
+        "edge_gid": edge_gid,
+        "scale": lists.weight,
+        "reversed": np.int32(columns.reversed),
+        **kernel.maps,
+    }
     given |= {name: _flat(x) for name, x in arrays.items()}
     for i, e in enumerate(phase.order):
         given |= _inputs(i, e, columns, constants, variant.dtype, kernel)
@@ -297,9 +407,16 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
     instead |= _tables(phase, kernel, instead)
     # blocks that share partial sums run one after another
     shares = min((len(x) for x in (partial or {}).values()), default=traversal.n_blocks)
-    given |= {"turn": turns(), "shares": shares, "blocks": traversal.blocks, "spilling": traversal.spilling,
-              "ahead": edges_ahead(sum(given[name].nbytes for name in kernel.scattered))}
-    arguments = [given.get(name) for name in kernel.arguments] + [instead.get(name, given[name]) for name in kernel.spilled]
+    given |= {
+        "turn": turns(),
+        "shares": shares,
+        "blocks": traversal.blocks,
+        "spilling": traversal.spilling,
+        "ahead": edges_ahead(sum(given[name].nbytes for name in kernel.scattered)),
+    }
+    arguments = [given.get(name) for name in kernel.arguments] + [
+        instead.get(name, given[name]) for name in kernel.spilled
+    ]
 
     def work(place: int) -> None:
         mine = list(arguments)
@@ -307,19 +424,27 @@ def _run(phase: Phase, variant: Variant, columns: Columns, lists: EdgeLists, edg
         for i, size, dtype in kernel.scratch:
             mine[i] = np.empty((1, size), dtype)
         for near, whole in kernel.near.items():
-            mine[kernel.arguments.index(near)] = np.zeros((partial or {})[whole].shape[1:], variant.dtype)
+            mine[kernel.arguments.index(near)] = np.zeros(
+                (partial or {})[whole].shape[1:], variant.dtype
+            )
         function(*mine)
 
     run_threads(work, shares)
 
 
-def _inputs(i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype: str, kernel: Kernel) -> dict[str, Any]:
+def _inputs(
+    i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype: str, kernel: Kernel
+) -> dict[str, Any]:
     """The arrays of one expression, by the names of the kernel's arguments."""
     if e.traits.random and columns.key is not None:
         return {f"key{i}": np.uint64(rng.key(int(columns.key), Purpose.DROPOUT, e.static["site"]))}
     if i in constants:
         value = np.asarray(constants[i])
-        value = value.astype(dtype, copy=False) if value.dtype.kind in "fb" or e.dtype.kind == "f" else value
+        value = (
+            value.astype(dtype, copy=False)
+            if value.dtype.kind in "fb" or e.dtype.kind == "f"
+            else value
+        )
         if not e.dims:
             return {f"c{i}": value[()]}
         # kernels read on from one row to the next, also of a part of a parameter such as w[..., 0]
@@ -343,8 +468,15 @@ def _tables(phase: Phase, kernel: Kernel, given: dict[str, Any]) -> dict[str, An
     if not kernel.tables:
         return {}
     columns = {name: name.removesuffix(TABLES) for name in kernel.tables}
-    width = {name: prod(phase.order[int(column.lstrip("gsrcdte"))].dims[1:]) for name, column in columns.items()}
-    return {name: given[column].reshape(-1, width[name]) for name, column in columns.items() if column in given}
+    width = {
+        name: prod(phase.order[int(column.lstrip("gsrcdte"))].dims[1:])
+        for name, column in columns.items()
+    }
+    return {
+        name: given[column].reshape(-1, width[name])
+        for name, column in columns.items()
+        if column in given
+    }
 
 
 def _matrix(shape: tuple[int, ...], transposed: bool = False) -> tuple[int, int]:

@@ -5,6 +5,7 @@ Products run once for each pair of a node and a code, code by code, in blocks of
 same row and the rows stay in its cache. The parts depend on the pairs alone, so results do not
 depend on the number of threads.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -25,8 +26,14 @@ from .pairs import Pairs
 from .reference import Columns
 
 
-def forward(phase: Phase, columns: Columns, pairs: Pairs, product_first: bool, edge_gid: np.ndarray,
-            states: Mapping[str, State]) -> np.ndarray:
+def forward(
+    phase: Phase,
+    columns: Columns,
+    pairs: Pairs,
+    product_first: bool,
+    edge_gid: np.ndarray,
+    states: Mapping[str, State],
+) -> np.ndarray:
     """Sum the messages into states.
 
     Args:
@@ -43,8 +50,17 @@ def forward(phase: Phase, columns: Columns, pairs: Pairs, product_first: bool, e
     form = _form(phase)
     weight = _matrices(form, columns)
     if product_first:
-        products = _rows_times(columns.src[form.column], pairs, weight).reshape(pairs.n, *form.shape)
-        fused.forward(form.product_first, replace(columns, src={PRODUCT: products}), pairs.receivers, edge_gid, states, {})
+        products = _rows_times(columns.src[form.column], pairs, weight).reshape(
+            pairs.n, *form.shape
+        )
+        fused.forward(
+            form.product_first,
+            replace(columns, src={PRODUCT: products}),
+            pairs.receivers,
+            edge_gid,
+            states,
+            {},
+        )
         return products
     assert form.sum_first is not None
     (name,) = states
@@ -53,23 +69,48 @@ def forward(phase: Phase, columns: Columns, pairs: Pairs, product_first: bool, e
     # edges are in the order of pairs, in which their values would be read at scattered positions
     copied = _may_be_copied(form.sum_first)
     lists = pairs.in_order("receivers") if copied else pairs.receivers
-    fused.forward(form.sum_first, _ordered(form.sum_first, columns, pairs, "receivers") if copied else columns, lists, edge_gid,
-                  {name: {"sum": sums}}, {}, fresh=True)
+    fused.forward(
+        form.sum_first,
+        _ordered(form.sum_first, columns, pairs, "receivers") if copied else columns,
+        lists,
+        edge_gid,
+        {name: {"sum": sums}},
+        {},
+        fresh=True,
+    )
     _times_onto(sums, pairs, weight, states[name]["sum"])
     return sums
 
 
-def backward(phase: Phase, columns: Columns, pairs: Pairs, product_first: bool, edge_gid: np.ndarray, kept: np.ndarray,
-             backward_states: Mapping[str, State], grads: Columns) -> None:
+def backward(
+    phase: Phase,
+    columns: Columns,
+    pairs: Pairs,
+    product_first: bool,
+    edge_gid: np.ndarray,
+    kept: np.ndarray,
+    backward_states: Mapping[str, State],
+    grads: Columns,
+) -> None:
     """Add the gradients of all values that edges read to ``grads``; ``kept`` is what ``forward`` returned."""
     form = _form(phase)
     into, weight = grads.src.get(form.column), _matrices(form, columns)
     rest = {n: g for n, g in grads.operands.items() if n != form.weight}
     learned = grads.operands.get(form.weight)
     if product_first:
-        products = {} if into is None and learned is None else {PRODUCT: buffers.full(kept.shape, 0, kept.dtype)}
-        _backward_to_products(form.product_first, replace(columns, src={PRODUCT: kept}), pairs, edge_gid, backward_states,
-                              replace(grads, src=products, operands=rest))
+        products = (
+            {}
+            if into is None and learned is None
+            else {PRODUCT: buffers.full(kept.shape, 0, kept.dtype)}
+        )
+        _backward_to_products(
+            form.product_first,
+            replace(columns, src={PRODUCT: kept}),
+            pairs,
+            edge_gid,
+            backward_states,
+            replace(grads, src=products, operands=rest),
+        )
         if not products:
             return
         g = products[PRODUCT].reshape(pairs.n, weight.shape[2])
@@ -84,19 +125,50 @@ def backward(phase: Phase, columns: Columns, pairs: Pairs, product_first: bool, 
         _add_matrices(learned, pairs, kept, state["g"], g_of_rows=True)
     if into is not None or grads.edge or rest:
         sums = {name: {"g": _rows_times(state["g"], pairs, weight.transpose(0, 2, 1))}}
-        fused.backward(form.sum_first, columns, pairs.receivers, pairs.senders if into is not None else None, edge_gid, sums, {},
-                       replace(grads, dst={}, operands=rest))
+        fused.backward(
+            form.sum_first,
+            columns,
+            pairs.receivers,
+            pairs.senders if into is not None else None,
+            edge_gid,
+            sums,
+            {},
+            replace(grads, dst={}, operands=rest),
+        )
 
 
-def _backward_to_products(phase: Phase, columns: Columns, pairs: Pairs, edge_gid: np.ndarray, backward_states: Mapping[str, State],
-                          grads: Columns) -> None:
+def _backward_to_products(
+    phase: Phase,
+    columns: Columns,
+    pairs: Pairs,
+    edge_gid: np.ndarray,
+    backward_states: Mapping[str, State],
+    grads: Columns,
+) -> None:
     """Add the gradients of the products, and of all else that edges read."""
     alone = not (grads.dst or grads.edge or grads.operands)
     if alone and all(a.linear for a in phase.aggregators.values()) and _may_be_copied(phase):
-        fused.backward(phase, _ordered(phase, columns, pairs, "senders"), pairs.receivers, pairs.in_order("senders"), edge_gid,
-                       backward_states, {}, grads)
+        fused.backward(
+            phase,
+            _ordered(phase, columns, pairs, "senders"),
+            pairs.receivers,
+            pairs.in_order("senders"),
+            edge_gid,
+            backward_states,
+            {},
+            grads,
+        )
     else:
-        fused.backward(phase, columns, pairs.receivers, pairs.senders if grads.src else None, edge_gid, backward_states, {}, grads)
+        fused.backward(
+            phase,
+            columns,
+            pairs.receivers,
+            pairs.senders if grads.src else None,
+            edge_gid,
+            backward_states,
+            {},
+            grads,
+        )
 
 
 def _may_be_copied(phase: Phase) -> bool:
@@ -106,7 +178,9 @@ def _may_be_copied(phase: Phase) -> bool:
 
 def _ordered(phase: Phase, columns: Columns, pairs: Pairs, end: str) -> Columns:
     """Columns with the edge values in the order of senders or receivers, which are read one after another."""
-    ordered = {n: pairs.ordered(end, n, columns.edge[n], n in columns.carried) for n in phase.reads["edge"]}
+    ordered = {
+        n: pairs.ordered(end, n, columns.edge[n], n in columns.carried) for n in phase.reads["edge"]
+    }
     return replace(columns, edge=ordered, carried=frozenset())
 
 
@@ -118,7 +192,9 @@ def _form(phase: Phase) -> Grouped:
 def _matrices(form: Grouped, columns: Columns) -> np.ndarray:
     """The matrices, [k, d, numbers of a product]."""
     weight = value_of(columns.operands[form.weight])
-    return np.ascontiguousarray(weight.reshape(form.width, form.count, prod(form.shape)).transpose(1, 0, 2))
+    return np.ascontiguousarray(
+        weight.reshape(form.width, form.count, prod(form.shape)).transpose(1, 0, 2)
+    )
 
 
 def _rows_times(x: Rows, pairs: Pairs, weight: np.ndarray) -> np.ndarray:
@@ -133,7 +209,9 @@ def _times_onto(x: np.ndarray, pairs: Pairs, weight: np.ndarray, into: np.ndarra
     times(x, pairs.numbers, weight, pairs.by_row, into, pairs.row)
 
 
-def _add_matrices(into: np.ndarray, pairs: Pairs, x: np.ndarray, rows: Rows, *, g_of_rows: bool) -> None:
+def _add_matrices(
+    into: np.ndarray, pairs: Pairs, x: np.ndarray, rows: Rows, *, g_of_rows: bool
+) -> None:
     """Add the gradient of the matrices, the sum over the pairs of a code of value times gradient, to [d, k, ...].
 
     Args:
@@ -145,11 +223,16 @@ def _add_matrices(into: np.ndarray, pairs: Pairs, x: np.ndarray, rows: Rows, *, 
     value, g = (x, pairs.numbers), located(rows, pairs.row)
     value, g = (value, g) if g_of_rows else (g, value)
     swap = value[0].shape[1] > g[0].shape[1]
-    products = outer_sums(*g, *value, pairs.by_code) if swap else outer_sums(*value, *g, pairs.by_code)
+    products = (
+        outer_sums(*g, *value, pairs.by_code) if swap else outer_sums(*value, *g, pairs.by_code)
+    )
     # in the order of the blocks; a code without pairs has none
     codes, first = pairs.by_code.codes, pairs.by_code.first
     total = np.add.reduceat(products, first, axis=0) if len(first) < len(codes) else products
-    into, total = into.reshape(value[0].shape[1], len(pairs.bounds) - 1, g[0].shape[1]), total.transpose((2, 0, 1) if swap else (1, 0, 2))
+    into, total = (
+        into.reshape(value[0].shape[1], len(pairs.bounds) - 1, g[0].shape[1]),
+        total.transpose((2, 0, 1) if swap else (1, 0, 2)),
+    )
     if len(first) == into.shape[1]:
         into += total
     else:

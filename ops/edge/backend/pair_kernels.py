@@ -6,6 +6,7 @@ processor's registers or on which pairs are in a block. Nothing is copied, and a
 run in one call, which the interpreter lock does not interrupt; BLAS would be called for each code of
 each part of the rows, on copied rows.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -33,7 +34,10 @@ class Blocks:
     def __init__(self, shares: list[list[tuple[int, int, int]]]):
         self.n = len(shares)
         blocks = np.array([block for share in shares for block in share], np.int64).reshape(-1, 3)
-        self.arrays = np.append(0, np.cumsum([len(share) for share in shares], dtype=np.int64)), blocks
+        self.arrays = (
+            np.append(0, np.cumsum([len(share) for share in shares], dtype=np.int64)),
+            blocks,
+        )
 
     @property
     def codes(self) -> np.ndarray:
@@ -46,7 +50,14 @@ class Blocks:
         return np.flatnonzero(np.diff(self.codes, prepend=-1))
 
 
-def times(x: np.ndarray, at: np.ndarray, weight: np.ndarray, blocks: Blocks, out: np.ndarray, to: np.ndarray | None) -> None:
+def times(
+    x: np.ndarray,
+    at: np.ndarray,
+    weight: np.ndarray,
+    blocks: Blocks,
+    out: np.ndarray,
+    to: np.ndarray | None,
+) -> None:
     """Multiply a row for each pair by the matrix of its code.
 
     Args:
@@ -62,7 +73,9 @@ def times(x: np.ndarray, at: np.ndarray, weight: np.ndarray, blocks: Blocks, out
     _run(kernel, blocks, _read(x), at, matrices, out, at if to is None else to)
 
 
-def outer_sums(x: np.ndarray, at_x: np.ndarray, y: np.ndarray, at_y: np.ndarray, blocks: Blocks) -> np.ndarray:
+def outer_sums(
+    x: np.ndarray, at_x: np.ndarray, y: np.ndarray, at_y: np.ndarray, blocks: Blocks
+) -> np.ndarray:
     """The sum of the outer products of the rows of x and y of each pair in a block, [n_blocks, d_x, d_y].
 
     Args:
@@ -86,7 +99,9 @@ def _read(x: np.ndarray) -> np.ndarray:
 
 def _run(kernel: Callable[..., None], blocks: Blocks, *arrays: np.ndarray) -> None:
     counters = turns()
-    run_threads(lambda place: kernel(counters, place % 2, blocks.n, *blocks.arrays, *arrays), blocks.n)
+    run_threads(
+        lambda place: kernel(counters, place % 2, blocks.n, *blocks.arrays, *arrays), blocks.n
+    )
 
 
 # ---- sources
@@ -118,10 +133,16 @@ class _Writer:
     def __init__(self, arguments: str, dtype: str):
         self.lanes = 64 // np.dtype(dtype).itemsize
         self._functions = {"load1 = lanes.loader(1)": None}
-        self._lines = ["@kernel_form", f"def kernel(turn, side, shares, ptr, blocks, {arguments}):", "    while True:",
-                       "        s = next_turn(turn, shares, side)", "        if s >= shares:", "            break",
-                       "        for b in range(ptr[s], ptr[s + 1]):",
-                       "            code, begin, end = blocks[b, 0], blocks[b, 1], blocks[b, 2]"]
+        self._lines = [
+            "@kernel_form",
+            f"def kernel(turn, side, shares, ptr, blocks, {arguments}):",
+            "    while True:",
+            "        s = next_turn(turn, shares, side)",
+            "        if s >= shares:",
+            "            break",
+            "        for b in range(ptr[s], ptr[s + 1]):",
+            "            code, begin, end = blocks[b, 0], blocks[b, 1], blocks[b, 2]",
+        ]
 
     def put(self, depth: int, *lines: str) -> None:
         self._lines += ["    " * (2 + depth) + line for line in lines]
@@ -138,12 +159,24 @@ class _Writer:
         self._functions[f"zeros{active} = lanes.zeros({active}, ELEMENT)"] = None
         self.put(depth, f"{name} = zeros{active}()")
 
-    def products(self, depth: int, rows: int, vectors: list[int], numbers: Callable[[int], str], array: str, row: str) -> None:
+    def products(
+        self,
+        depth: int,
+        rows: int,
+        vectors: list[int],
+        numbers: Callable[[int], str],
+        array: str,
+        row: str,
+    ) -> None:
         """Add one number of each row, times a row of vectors, to the tile."""
         for j, active in enumerate(vectors):
             self.put(depth, f"v{j} = {self.load(active, array, row, j)}")
         for r in range(rows):
-            self.put(depth, f"n = {numbers(r)}", *(f"t{r}_{j} = t{r}_{j} + n * v{j}" for j in range(len(vectors))))
+            self.put(
+                depth,
+                f"n = {numbers(r)}",
+                *(f"t{r}_{j} = t{r}_{j} + n * v{j}" for j in range(len(vectors))),
+            )
 
     def compiled(self, dtype: str) -> Callable[..., None]:
         return compiled("\n".join([*self._functions, "", "", *self._lines]) + "\n", dtype, HEADER)
@@ -182,7 +215,10 @@ def _outer_sums(height: int, width: int, type_: np.dtype) -> Callable[..., None]
     for loop, vectors, most in _panels(width, dtype):
         whole = height // most * most
         w.put(2, loop)
-        for rows, bounds in ((most, f"0, {whole}, {most}"), (height - whole, f"{whole}, {whole + 1}")):
+        for rows, bounds in (
+            (most, f"0, {whole}, {most}"),
+            (height - whole, f"{whole}, {whole + 1}"),
+        ):
             if not rows or (rows == most and not whole):
                 continue
             w.put(3, f"for f in range({bounds}):")

@@ -1,4 +1,5 @@
 """Pairs of a node and a code that have an edge, and the edges grouped by them."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -21,7 +22,11 @@ FEW_PARTS, LEAST_PAIRS = 8, 64
 
 def same_array(x: np.ndarray | None, y: np.ndarray) -> bool:
     """Whether both are the same memory, as repeated reads of a column in memory are, and not only equal numbers."""
-    return x is y or (x is not None and x.ctypes.data == y.ctypes.data and (x.shape, x.strides, x.dtype) == (y.shape, y.strides, y.dtype))
+    return x is y or (
+        x is not None
+        and x.ctypes.data == y.ctypes.data
+        and (x.shape, x.strides, x.dtype) == (y.shape, y.strides, y.dtype)
+    )
 
 
 @dataclass
@@ -52,8 +57,14 @@ class Pairs:
         """The same edges by "senders" or "receivers" as if they were stored in this order; for values that ``ordered`` returns."""
         if end not in self._in_order:
             lists = getattr(self, end)
-            weight = lists.weight[lists.at] if lists.weight is not None and len(lists.at) else lists.weight
-            self._in_order[end] = EdgeLists(lists.ptr, lists.row, lists.other, IN_ORDER, None, 0, 0, lists.tie_shift, weight)
+            weight = (
+                lists.weight[lists.at]
+                if lists.weight is not None and len(lists.at)
+                else lists.weight
+            )
+            self._in_order[end] = EdgeLists(
+                lists.ptr, lists.row, lists.other, IN_ORDER, None, 0, 0, lists.tie_shift, weight
+            )
         return self._in_order[end]
 
     def ordered(self, end: str, name: str, values: np.ndarray, carried: bool) -> np.ndarray:
@@ -69,7 +80,11 @@ class Pairs:
         if copied is None or not same_array(of, values):
             lists: EdgeLists = getattr(self, end)
             at = lists.at if len(lists.at) else np.arange(lists.ptr[-1])
-            rows = lists.offset + at if carried else lists.start + (at if lists.positions is None else lists.positions[at])
+            rows = (
+                lists.offset + at
+                if carried
+                else lists.start + (at if lists.positions is None else lists.positions[at])
+            )
             copied = values[rows]
             self._ordered[end, name] = values, copied
         return copied
@@ -93,17 +108,41 @@ class Pairs:
         k, n = len(self.bounds) - 1, int(self.row.max(initial=-1)) + 1
         count = max(1, self.n // (PAIRS_PER_BLOCK * k), min(FEW_PARTS, self.n // (LEAST_PAIRS * k)))
         cuts = np.arange(1, count) * n // count
-        ends = np.stack([self.bounds[c] + np.concatenate(
-            ([0], np.searchsorted(self.row[self.bounds[c]: self.bounds[c + 1]], cuts), [self.bounds[c + 1] - self.bounds[c]]))
-            for c in range(k)]).astype(np.int64).tolist()
-        return Blocks([[(c, ends[c][p], ends[c][p + 1]) for c in range(k) if ends[c][p] < ends[c][p + 1]] for p in range(count)])
+        ends = (
+            np.stack(
+                [
+                    self.bounds[c]
+                    + np.concatenate(
+                        (
+                            [0],
+                            np.searchsorted(self.row[self.bounds[c] : self.bounds[c + 1]], cuts),
+                            [self.bounds[c + 1] - self.bounds[c]],
+                        )
+                    )
+                    for c in range(k)
+                ]
+            )
+            .astype(np.int64)
+            .tolist()
+        )
+        return Blocks(
+            [
+                [(c, ends[c][p], ends[c][p + 1]) for c in range(k) if ends[c][p] < ends[c][p + 1]]
+                for p in range(count)
+            ]
+        )
 
     @cached_property
     def by_code(self) -> Blocks:
         """Blocks of pairs of ascending codes, each of which is a share."""
         bounds = self.bounds.tolist()
-        return Blocks([[(c, a, min(a + 4 * PAIRS_PER_BLOCK, end))] for c, (begin, end) in enumerate(pairwise(bounds))
-                       for a in range(begin, end, 4 * PAIRS_PER_BLOCK)])
+        return Blocks(
+            [
+                [(c, a, min(a + 4 * PAIRS_PER_BLOCK, end))]
+                for c, (begin, end) in enumerate(pairwise(bounds))
+                for a in range(begin, end, 4 * PAIRS_PER_BLOCK)
+            ]
+        )
 
 
 def pairs_of_senders(receivers: EdgeLists, senders: EdgeLists, codes: np.ndarray, k: int) -> Pairs:
@@ -119,8 +158,12 @@ def pairs_of_senders(receivers: EdgeLists, senders: EdgeLists, codes: np.ndarray
     pair = np.empty(len(codes), np.int32)
     pair[at] = np.repeat(np.arange(len(row), dtype=np.int32), np.diff(ptr))
     receivers_of, numbers = senders.other[order], np.arange(len(row), dtype=np.int32)
-    return Pairs(row, bounds, _lists(receivers, receivers.ptr, receivers.row, pair, IN_ORDER),
-                 lambda: _lists(receivers, ptr, numbers, receivers_of, at))
+    return Pairs(
+        row,
+        bounds,
+        _lists(receivers, receivers.ptr, receivers.row, pair, IN_ORDER),
+        lambda: _lists(receivers, ptr, numbers, receivers_of, at),
+    )
 
 
 def pairs_of_receivers(receivers: EdgeLists, n_senders: int, codes: np.ndarray, k: int) -> Pairs:
@@ -133,7 +176,17 @@ def pairs_of_receivers(receivers: EdgeLists, n_senders: int, codes: np.ndarray, 
     numbers, other = np.arange(len(row), dtype=np.int32), receivers.other[order]
 
     def lists(ptr: np.ndarray, row: np.ndarray, other: np.ndarray, at: np.ndarray) -> EdgeLists:
-        return EdgeLists(ptr, row, other, at, positions, receivers.start, receivers.offset, receivers.tie_shift, weight)
+        return EdgeLists(
+            ptr,
+            row,
+            other,
+            at,
+            positions,
+            receivers.start,
+            receivers.offset,
+            receivers.tie_shift,
+            weight,
+        )
 
     def by_sender() -> EdgeLists:
         bounds, first, at = group(ptr, numbers, other, n_senders)
@@ -142,6 +195,10 @@ def pairs_of_receivers(receivers: EdgeLists, n_senders: int, codes: np.ndarray, 
     return Pairs(row, bounds, lists(ptr, numbers, other, IN_ORDER), by_sender)
 
 
-def _lists(like: EdgeLists, ptr: np.ndarray, row: np.ndarray, other: np.ndarray, at: np.ndarray) -> EdgeLists:
+def _lists(
+    like: EdgeLists, ptr: np.ndarray, row: np.ndarray, other: np.ndarray, at: np.ndarray
+) -> EdgeLists:
     """Other groups of the same edges, of which those by receiver are in the same order."""
-    return EdgeLists(ptr, row, other, at, like.positions, like.start, like.offset, like.tie_shift, like.weight)
+    return EdgeLists(
+        ptr, row, other, at, like.positions, like.start, like.offset, like.tie_shift, like.weight
+    )

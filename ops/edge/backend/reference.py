@@ -3,6 +3,7 @@
 It evaluates an expression primitive by primitive on a chunk, and backpropagates with the gradient
 rules of the tape. It is slow and easy to verify: the oracle of the compiled back end.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -68,18 +69,36 @@ def chunk_size(phase: Phase, itemsize: int) -> int:
     return min(max(CHUNK_BYTES // max(1, 2 * phase.width * itemsize), 256), 1 << 17)
 
 
-def forward(phase: Phase, columns: Columns, chunks: Iterable[Chunk], states: dict[str, State], outputs: Arrays) -> None:
+def forward(
+    phase: Phase,
+    columns: Columns,
+    chunks: Iterable[Chunk],
+    states: dict[str, State],
+    outputs: Arrays,
+) -> None:
     """Sum the messages of the chunks into states and write new edge values."""
     for chunk in chunks:
         values = _evaluate(phase, columns, chunk)
         for name, agg in phase.aggregators.items():
-            agg.accumulate(states[name], chunk.groups, [values[id(e)] for e in phase.parts[name]], chunk.tie, chunk.weight)
+            agg.accumulate(
+                states[name],
+                chunk.groups,
+                [values[id(e)] for e in phase.parts[name]],
+                chunk.tie,
+                chunk.weight,
+            )
         for name, e in phase.outputs.items():
             outputs[name][chunk.carried] = values[id(e)]
 
 
-def backward(phase: Phase, columns: Columns, chunks: Iterable[Chunk], backward_states: dict[str, State], output_grads: Arrays,
-             grads: Columns) -> None:
+def backward(
+    phase: Phase,
+    columns: Columns,
+    chunks: Iterable[Chunk],
+    backward_states: dict[str, State],
+    output_grads: Arrays,
+    grads: Columns,
+) -> None:
     """Add the gradients of everything the chunks read into ``grads``."""
     for chunk in chunks:
         values = _evaluate(phase, columns, chunk)
@@ -89,7 +108,11 @@ def backward(phase: Phase, columns: Columns, chunks: Iterable[Chunk], backward_s
                 continue
             per_edge = {c: v[chunk.groups.of_edge] for c, v in backward_states[name].items()}
             parts = [values[id(e)] for e in phase.parts[name]]
-            for e, g in zip(phase.parts[name], agg.backward(per_edge, parts, chunk.tie, chunk.weight), strict=True):
+            for e, g in zip(
+                phase.parts[name],
+                agg.backward(per_edge, parts, chunk.tie, chunk.weight),
+                strict=True,
+            ):
                 _add(gradients, e, g)
         for name, g in output_grads.items():
             _add(gradients, phase.outputs[name], g[chunk.carried])

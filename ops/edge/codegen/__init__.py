@@ -17,6 +17,7 @@ lowering, registered by operation (``lowering``) or by aggregator (``aggregate``
 are imported here. ``boundary`` decides which residuals the kernel by receivers saves for the one
 by senders.
 """
+
 if __name__ != "graphtheta.ops.edge.codegen":
     raise ImportError("import graphtheta.ops.edge.codegen, not ops.codegen")
 
@@ -42,6 +43,16 @@ from .values import TABLES
 from .variant import Residuals, Variant
 
 __all__ = [
-    "FIXED", "TABLES", "Kernel", "Residuals", "Variant", "edges_ahead", "generate", "lowering_of", "numbers", "saved_at_most",
-    "unsupported", "worth_saving",
+    "FIXED",
+    "TABLES",
+    "Kernel",
+    "Residuals",
+    "Variant",
+    "edges_ahead",
+    "generate",
+    "lowering_of",
+    "numbers",
+    "saved_at_most",
+    "unsupported",
+    "worth_saving",
 ]

@@ -2,6 +2,7 @@
 
 An aggregator without a lowering runs on the reference back end.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -48,7 +49,9 @@ def register_aggregate(aggregator: Aggregator, lowering: AggregateLowering) -> N
     _LOWERINGS[aggregator] = lowering
 
 
-def register_aggregates(kind: type[Aggregator], lowering: Callable[[Any], AggregateLowering]) -> None:
+def register_aggregates(
+    kind: type[Aggregator], lowering: Callable[[Any], AggregateLowering]
+) -> None:
     """Register a function that makes the lowering of an aggregator of a class with settings."""
     _BY_CLASS[kind] = lowering
 

@@ -5,6 +5,7 @@ scores. To recompute them it would read columns and edge values at scattered row
 receivers, which runs before it, has them in registers; one row per edge with these saved residuals
 replaces several scattered reads.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -31,10 +32,15 @@ def paths(values: Values) -> set[int]:
     variant, path = values.variant, set[int]()
     for e in values.phase.order:
         n = values.number[id(e)]
-        wanted = (e.leaf in variant.wanted or ("gradient", n) in variant.residuals if e.rows
-                  else e.requires_grad and ("const", n) in variant.wanted)
+        wanted = (
+            e.leaf in variant.wanted or ("gradient", n) in variant.residuals
+            if e.rows
+            else e.requires_grad and ("const", n) in variant.wanted
+        )
         # no gradient flows into integers and masks
-        if wanted or (e.rows and e.prim is not None and e.dtype.kind == "f" and _passes(e, e.prim, path)):
+        if wanted or (
+            e.rows and e.prim is not None and e.dtype.kind == "f" and _passes(e, e.prim, path)
+        ):
             path.add(id(e))
     return path
 
@@ -72,7 +78,9 @@ class Boundary:
             if e.leaf is not None and e.leaf in values.variant.wanted:
                 self._gradient(e)
         evaluated = {values.number[id(e)] for e in self.values}
-        saved = tuple((kind, n) for kind, n in sorted(found) if kind != "value" or n not in evaluated)
+        saved = tuple(
+            (kind, n) for kind, n in sorted(found) if kind != "value" or n not in evaluated
+        )
         self.residuals: Residuals = saved if numbers(values.phase, saved) <= MOST_SAVED else ()
 
     def _narrow(self, e: Expr) -> bool:
@@ -92,7 +100,9 @@ class Boundary:
             return
         for u in self._users.get(id(e), []):
             assert u.prim is not None
-            if id(u) in self._on_path and any(a is e and u.prim.rule(k) is not None for k, a in enumerate(u.args)):
+            if id(u) in self._on_path and any(
+                a is e and u.prim.rule(k) is not None for k, a in enumerate(u.args)
+            ):
                 self._gradient(u)
                 self._rule(u, e)
         self._seed(e)
@@ -133,7 +143,9 @@ class Boundary:
     def _value(self, e: Expr, here: bool = False) -> None:
         if not e.rows or e.prim is None:
             return
-        if self._v.is_alias(e) or (not here and e.traits.structural and _size(e) == _size(e.args[0])):
+        if self._v.is_alias(e) or (
+            not here and e.traits.structural and _size(e) == _size(e.args[0])
+        ):
             self._value(e.args[0])
             return
         free = e.traits.constant is not None or self._v.fixed(e)

@@ -1,4 +1,5 @@
 """Lowering of concatenation."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -40,7 +41,10 @@ def joined(e: Expr) -> list[np.ndarray]:
     """Position in a joined value of each number of its parts."""
     axis = len(e.dims) + e.static["axis"]
     cuts = np.cumsum([a.dims[axis] for a in e.args])[:-1]
-    return [part.ravel() for part in np.split(np.arange(int(np.prod(e.dims))).reshape(e.dims), cuts, axis)]
+    return [
+        part.ravel()
+        for part in np.split(np.arange(int(np.prod(e.dims))).reshape(e.dims), cuts, axis)
+    ]
 
 
 register(concat_p, Concat())

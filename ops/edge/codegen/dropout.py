@@ -1,4 +1,5 @@
 """Lowering of dropout."""
+
 from __future__ import annotations
 
 from ...autodiff.expr import Expr
@@ -17,8 +18,13 @@ class Dropout(Lowering):
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
         s, v = r.source, r.values
         x, n, rate = e.args[0], v.number[id(e)], e.static["rate"]
-        factor, buffer = RegisterBuffer.best(s, f"f{n}", e.dims), RegisterBuffer.best(s, name, e.dims)
-        s.put(f"h{n} = mix(np.uint64(entry({s.arg('edge_gid')}, se)) * GOLDEN + {s.arg(f'key{n}')})")
+        factor, buffer = (
+            RegisterBuffer.best(s, f"f{n}", e.dims),
+            RegisterBuffer.best(s, name, e.dims),
+        )
+        s.put(
+            f"h{n} = mix(np.uint64(entry({s.arg('edge_gid')}, se)) * GOLDEN + {s.arg(f'key{n}')})"
+        )
         limit = f"np.uint64({min(int(rate * 2.0**64), 2**64 - 1)}), T({1 / (1 - rate)!r})"
         for cell in s.slices(e.dims):
             draw = s.function(f"draw{cell.active}", f"lane_tools.dropout_factors({cell.active})")
@@ -29,7 +35,13 @@ class Dropout(Lowering):
 
     def backward(self, to: Gradients, e: Expr, g: Text) -> None:
         v, n = to.values, to.values.number[id(e)]
-        to.add(e.args[0], e.dims, (lambda p: f"unless_dropped({v.intermediates[n].get(p)}, {g(p)})") if v.variant.training else g)
+        to.add(
+            e.args[0],
+            e.dims,
+            (lambda p: f"unless_dropped({v.intermediates[n].get(p)}, {g(p)})")
+            if v.variant.training
+            else g,
+        )
 
 
 register(dropout_p, Dropout())

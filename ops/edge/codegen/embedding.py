@@ -1,4 +1,5 @@
 """Lowering of rows of tables by number."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -45,7 +46,12 @@ class Embedding(Lowering):
             for cell in s.slices((width,)):
                 buffer.add(cell, g(cell.through(np.arange(width) + p * width)))
 
-    def check(self, e: Expr, constants: Callable[[Expr], np.ndarray], column: Callable[[Expr], np.ndarray | None]) -> None:
+    def check(
+        self,
+        e: Expr,
+        constants: Callable[[Expr], np.ndarray],
+        column: Callable[[Expr], np.ndarray | None],
+    ) -> None:
         check_range(column(e.args[1]), len(constants(e.args[0])), **e.static)
 
 
@@ -65,7 +71,9 @@ class OwnEmbedding(Lowering):
             return
         assert table.leaf is not None
         kind = table.leaf[0]
-        buffer = self._row(v, e, to.source.name("own"), f"g{kind}", "tr" if kind == v.fixed_end else v.row(table))
+        buffer = self._row(
+            v, e, to.source.name("own"), f"g{kind}", "tr" if kind == v.fixed_end else v.row(table)
+        )
         for cell in to.source.slices(e.dims):
             buffer.add(cell, g(cell))
 
@@ -75,7 +83,12 @@ class OwnEmbedding(Lowering):
         at = s.once(f"{row} * {table.dims[0]} + {rows_of(v, e)[0]}")
         return RegisterBuffer(s, name, e.dims, (s.arg(f"{kind}{v.number[id(table)]}{TABLES}"), at))
 
-    def check(self, e: Expr, constants: Callable[[Expr], np.ndarray], column: Callable[[Expr], np.ndarray | None]) -> None:
+    def check(
+        self,
+        e: Expr,
+        constants: Callable[[Expr], np.ndarray],
+        column: Callable[[Expr], np.ndarray | None],
+    ) -> None:
         check_range(column(e.args[1]), e.args[0].dims[0], **e.static)
 
 
@@ -83,8 +96,12 @@ def rows_of(v: Values, e: Expr) -> list[str]:
     """The rows of its table that an embedding reads."""
     table, which = e.args
     s = v.source
-    return [s.once(f"inside_table(number({v.text(which, LaneSlice(np.array([p]), 1))}), {table.dims[0]})")
-            for p in range(int(np.prod(which.dims)))]
+    return [
+        s.once(
+            f"inside_table(number({v.text(which, LaneSlice(np.array([p]), 1))}), {table.dims[0]})"
+        )
+        for p in range(int(np.prod(which.dims)))
+    ]
 
 
 register(embedding_p, Embedding())

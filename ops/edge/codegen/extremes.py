@@ -1,4 +1,5 @@
 """Lowerings of the largest and the smallest message."""
+
 from __future__ import annotations
 
 from ...autodiff.expr import Expr
@@ -32,7 +33,9 @@ class ExtremeLowering(AggregateLowering):
 
     def backward(self, m: Messages, name: str, parts: list[Expr]) -> None:
         g, edge = m.column(name, "g"), m.column(name, "edge")
-        m.gradients.add(parts[0], parts[0].dims, lambda p: f"where(same({edge(p)}, tie), {g(p)}, single(ZERO))")
+        m.gradients.add(
+            parts[0], parts[0].dims, lambda p: f"where(same({edge(p)}, tie), {g(p)}, single(ZERO))"
+        )
 
 
 register_aggregate(MAX, ExtremeLowering(""))

@@ -1,4 +1,5 @@
 """Backpropagation for one edge, from the message to the gradients that the kernel computes."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -32,7 +33,11 @@ class Gradients:
         # gradients that are saved residuals, by number: read by this kernel, or written by it
         self.loaded: set[int] = set()
         variant = self.values.variant
-        self.stored = {n for kind, n in variant.residuals if kind == "gradient"} if variant.mode == "receiver" else set()
+        self.stored = (
+            {n for kind, n in variant.residuals if kind == "gradient"}
+            if variant.mode == "receiver"
+            else set()
+        )
         self.weights: dict[int, RegisterBuffer] = {}
 
     # ---- saved residuals
@@ -42,7 +47,13 @@ class Gradients:
         first = 0
         for kind, n in self.values.variant.residuals:
             e = self.values.phase.order[n]
-            yield kind, e, RegisterBuffer(self.source, f"kept{n}", e.dims, (self.source.arg("kept"), "en"), first)
+            yield (
+                kind,
+                e,
+                RegisterBuffer(
+                    self.source, f"kept{n}", e.dims, (self.source.arg("kept"), "en"), first
+                ),
+            )
             first += int(np.prod(e.dims))
 
     def load_residuals(self) -> list[Expr]:
@@ -67,7 +78,11 @@ class Gradients:
             if kind == "gradient":
                 self.buffer(e).fill_up()
             for cell in self.source.slices(e.dims):
-                text = self.values.text(e, cell) if kind == "value" else (self.buffers if kind == "gradient" else self.weights)[n].get(cell)
+                text = (
+                    self.values.text(e, cell)
+                    if kind == "value"
+                    else (self.buffers if kind == "gradient" else self.weights)[n].get(cell)
+                )
                 saved.set(cell, text)
 
     # ---- where gradients go
@@ -86,7 +101,9 @@ class Gradients:
             return
         if not straight:
             where = broadcast(a.dims, shape) if where is None else where
-            text = self.registers.fold(where, shape, text, self.registers.total(self.source.name("s"), a.dims)).get
+            text = self.registers.fold(
+                where, shape, text, self.registers.total(self.source.name("s"), a.dims)
+            ).get
         target = self.target(a)
         for cell in self.source.slices(a.dims):
             target.add(cell, text(cell))
@@ -101,8 +118,11 @@ class Gradients:
             if a.leaf[0] != self.values.fixed_end:
                 return RegisterBuffer(self.source, name, a.dims, (name, self.values.row(a)))
             # rows of tables are added in memory
-            return RegisterBuffer(self.source, name, a.dims, (name, "tr")) if id(a) in self.values.tables else \
-                self.registers.row_sum(name, a.dims, additive=True)
+            return (
+                RegisterBuffer(self.source, name, a.dims, (name, "tr"))
+                if id(a) in self.values.tables
+                else self.registers.row_sum(name, a.dims, additive=True)
+            )
         return self.buffer(a)
 
     def buffer(self, e: Expr) -> RegisterBuffer:
@@ -121,9 +141,17 @@ class Gradients:
         if n not in self.buffers and not parts:
             return None
         lowering = lowering_of(e)
-        once = sum(id(a) in self.on_path for a in e.args) == 1 and not (lowering is not None and lowering.repeats)
+        once = sum(id(a) in self.on_path for a in e.args) == 1 and not (
+            lowering is not None and lowering.repeats
+        )
         self.steps = max((steps for _, steps in parts), default=0)
-        if n not in self.buffers and len(parts) == 1 and once and n not in self.stored and self.steps < MOST_STEPS:
+        if (
+            n not in self.buffers
+            and len(parts) == 1
+            and once
+            and n not in self.stored
+            and self.steps < MOST_STEPS
+        ):
             return parts[0][0]
         self.steps = 0
         if parts:

@@ -1,4 +1,5 @@
 """Generates a kernel: its parts inside loops over rows and edges, and its arguments in order."""
+
 from __future__ import annotations
 
 import re
@@ -22,7 +23,22 @@ from .variant import Residuals, Variant
 
 # most vectors of a value in variables; wider values are processed in loops over scratch space
 MOST_VECTORS = 64
-FIXED = ("turn", "side", "shares", "blocks", "spilling", "ptr", "row", "target", "other", "at", "positions", "start", "offset", "tie_shift")
+FIXED = (
+    "turn",
+    "side",
+    "shares",
+    "blocks",
+    "spilling",
+    "ptr",
+    "row",
+    "target",
+    "other",
+    "at",
+    "positions",
+    "start",
+    "offset",
+    "tie_shift",
+)
 # edges of which sums are added to those of all edges
 STRETCH = 512
 # arrays with rows for receivers or senders, which blocks with a later part of a hub replace by spill rows
@@ -60,7 +76,11 @@ class Kernel:
     tables: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.scratch = [(i, *self.buffers[name]) for i, name in enumerate(self.arguments) if name in self.buffers]
+        self.scratch = [
+            (i, *self.buffers[name])
+            for i, name in enumerate(self.arguments)
+            if name in self.buffers
+        ]
         self.tables = [name for name in self.arguments if name.endswith(TABLES)]
 
 
@@ -73,16 +93,30 @@ def unsupported(phase: Phase) -> str:
     """
     dtype = phase.dtype
     computed = [(e, e.prim) for e in phase.order if e.prim is not None and e.rows]
-    other = {f"{prim.name} in {e.dtype}" for e, prim in computed if e.dtype not in (dtype, bool) and not _integer(e)}
-    other |= {f"{prim.name} of {a.dtype}" for e, prim in computed for a in e.args
-              if a.dtype.kind in "iu" and prim.scalar is not None and not prim.traits.integers}
+    other = {
+        f"{prim.name} in {e.dtype}"
+        for e, prim in computed
+        if e.dtype not in (dtype, bool) and not _integer(e)
+    }
+    other |= {
+        f"{prim.name} of {a.dtype}"
+        for e, prim in computed
+        for a in e.args
+        if a.dtype.kind in "iu" and prim.scalar is not None and not prim.traits.integers
+    }
     if other:
-        return (f"its gather computes {', '.join(sorted(other))}, and compiled gathers compute in {dtype} only; compute it in "
-                "transform, or store it with the graph, as one of its edge_columns")
-    unknown = {prim.name for e, prim in computed if prim.form(e.static) is None and lowering_of(e) is None}
+        return (
+            f"its gather computes {', '.join(sorted(other))}, and compiled gathers compute in {dtype} only; compute it in "
+            "transform, or store it with the graph, as one of its edge_columns"
+        )
+    unknown = {
+        prim.name for e, prim in computed if prim.form(e.static) is None and lowering_of(e) is None
+    }
     if unknown:
-        return (f"its gather uses {', '.join(sorted(unknown))}, which has no compiled form; write it with the functions of gt, or compute "
-                "it in transform")
+        return (
+            f"its gather uses {', '.join(sorted(unknown))}, which has no compiled form; write it with the functions of gt, or compute "
+            "it in transform"
+        )
     sums = {a.name for a in phase.aggregators.values() if aggregate_of(a) is None}
     if sums:
         return f"its sum is {', '.join(sorted(sums))}, which has no compiled form; sum, mean, max, min, var, std, median and TopK have one"
@@ -100,9 +134,17 @@ def _integer(e: Expr) -> bool:
 
 def saved_at_most(phase: Phase) -> int:
     """Residuals per edge between the two backward kernels, if all source columns get a gradient."""
-    wanted = frozenset(e.leaf for e in phase.order if e.leaf is not None and e.leaf[0] == "src" and e.requires_grad)
+    wanted = frozenset(
+        e.leaf for e in phase.order if e.leaf is not None and e.leaf[0] == "src" and e.requires_grad
+    )
     totals = tuple(phase.aggregators), tuple(phase.outputs)
-    return numbers(phase, residuals_of(phase, Variant("sender", False, True, False, frozenset(), wanted, totals, phase.dtype.name)))
+    return numbers(
+        phase,
+        residuals_of(
+            phase,
+            Variant("sender", False, True, False, frozenset(), wanted, totals, phase.dtype.name),
+        ),
+    )
 
 
 def residuals_of(phase: Phase, sender: Variant) -> Residuals:
@@ -119,7 +161,10 @@ def worth_saving(phase: Phase, receiver: Variant, sender: Variant) -> Residuals:
     residuals = residuals_of(phase, sender)
     if not residuals:
         return ()
-    plain, saving = (sum(generate(phase, replace(v, residuals=found)).lines for v in (receiver, sender)) for found in ((), residuals))
+    plain, saving = (
+        sum(generate(phase, replace(v, residuals=found)).lines for v in (receiver, sender))
+        for found in ((), residuals)
+    )
     return residuals if saving < plain else ()
 
 
@@ -152,7 +197,10 @@ def _roots(phase: Phase, variant: Variant, gradients: Gradients) -> list[Expr]:
     """The values that a backward kernel evaluates."""
     if variant.mode == "sender" and variant.residuals:
         return gradients.load_residuals()
-    roots = [*(e for n in variant.totals[0] for e in phase.parts[n]), *(phase.outputs[n] for n in variant.totals[1])]
+    roots = [
+        *(e for n in variant.totals[0] for e in phase.parts[n]),
+        *(phase.outputs[n] for n in variant.totals[1]),
+    ]
     return roots + [phase.order[n] for kind, n in variant.residuals if kind == "value"]
 
 
@@ -160,23 +208,47 @@ def _assembled(values: Values) -> Kernel:
     """The sections in their loops: over shares of the blocks, blocks, rows and edges."""
     source, head = values.source, _head(values)
     arguments = [*FIXED, *source.arguments]
-    spilled = ["target", *(name for name in source.arguments if name.startswith(AT_THE_ROW[values.variant.mode]))]
+    spilled = [
+        "target",
+        *(name for name in source.arguments if name.startswith(AT_THE_ROW[values.variant.mode])),
+    ]
     summed = [name for name in source.arguments if re.fullmatch(r"gct?\d+", name)]
     rows = _loops(values, head, bool(summed))
-    lines = ["    n_blocks = len(blocks) - 1", "    while True:", "        share = next_turn(turn, shares, side)",
-             "        if share >= shares:", "            break", *(f"        {name} = all_{name}[share]" for name in summed),
-             "        for b in range(-(-share * n_blocks // shares), -(-(share + 1) * n_blocks // shares)):",
-             "            lo, hi = blocks[b], blocks[b + 1]",
-             *(f"            {name} = spill_{name} if spilling[b] else own_{name}" for name in spilled)]
+    lines = [
+        "    n_blocks = len(blocks) - 1",
+        "    while True:",
+        "        share = next_turn(turn, shares, side)",
+        "        if share >= shares:",
+        "            break",
+        *(f"        {name} = all_{name}[share]" for name in summed),
+        "        for b in range(-(-share * n_blocks // shares), -(-(share + 1) * n_blocks // shares)):",
+        "            lo, hi = blocks[b], blocks[b + 1]",
+        *(f"            {name} = spill_{name} if spilling[b] else own_{name}" for name in spilled),
+    ]
     lines += ["        " + line for line in rows]
     prefix = {**dict.fromkeys(spilled, "own_"), **dict.fromkeys(summed, "all_")}
-    given = [*(prefix.get(name, "") + name for name in arguments), *(f"spill_{name}" for name in spilled)]
+    given = [
+        *(prefix.get(name, "") + name for name in arguments),
+        *(f"spill_{name}" for name in spilled),
+    ]
     functions = [f"{name} = {made}" for name, made in sorted(source.functions.items())]
-    text = "\n".join([*functions, "", "", "@kernel_form", f"def kernel({', '.join(given)}):", *lines]) + "\n"
+    text = (
+        "\n".join([*functions, "", "", "@kernel_form", f"def kernel({', '.join(given)}):", *lines])
+        + "\n"
+    )
     maps = {name: where.reshape(1, -1) for name, where in source.maps.items()}
     scattered = [name for name, _, _ in scattered_reads(values)]
-    return Kernel(source=text, arguments=arguments, spilled=spilled, summed=summed, near=source.near, maps=maps, buffers=source.buffers,
-                  lines=lines_of_edge(values), scattered=scattered)
+    return Kernel(
+        source=text,
+        arguments=arguments,
+        spilled=spilled,
+        summed=summed,
+        near=source.near,
+        maps=maps,
+        buffers=source.buffers,
+        lines=lines_of_edge(values),
+        scattered=scattered,
+    )
 
 
 def _loops(values: Values, head: list[str], sums: bool) -> list[str]:
@@ -190,17 +262,39 @@ def _loops(values: Values, head: list[str], sums: bool) -> list[str]:
     source = values.source
     sections = source.sections
     own = "        sr = row[r]" if values.variant.mode == "sender" else "        dr = row[r]"
-    rows = [*sections["top"], "    last = ptr[hi] - 1", *(["    since = 0"] if sums else []), "    for r in range(lo, hi):", own,
-            "        tr = target[r]"]
+    rows = [
+        *sections["top"],
+        "    last = ptr[hi] - 1",
+        *(["    since = 0"] if sums else []),
+        "    for r in range(lo, hi):",
+        own,
+        "        tr = target[r]",
+    ]
     # a row without edges keeps what it has, and its columns may hold what no edge may read
-    rows += [f"        for begin in range(ptr[r], ptr[r + 1], {STRETCH}):", f"            beyond = min(begin + {STRETCH}, ptr[r + 1])"]
-    rows += _deeper(1, [*sections["row"], "        for k in range(begin, beyond):", *head, *sections["edge"], *sections["end"]])
+    rows += [
+        f"        for begin in range(ptr[r], ptr[r + 1], {STRETCH}):",
+        f"            beyond = min(begin + {STRETCH}, ptr[r + 1])",
+    ]
+    rows += _deeper(
+        1,
+        [
+            *sections["row"],
+            "        for k in range(begin, beyond):",
+            *head,
+            *sections["edge"],
+            *sections["end"],
+        ],
+    )
     if not sums:
         return rows
     added = [*sections["bottom"]]
     for near, whole in source.near.items():
-        added += [f"    for i in range({near}.shape[0]):", f"        for j in range({near}.shape[1]):",
-                  f"            {whole}[i, j] += {near}[i, j]", f"            {near}[i, j] = ZERO"]
+        added += [
+            f"    for i in range({near}.shape[0]):",
+            f"        for j in range({near}.shape[1]):",
+            f"            {whole}[i, j] += {near}[i, j]",
+            f"            {near}[i, j] = ZERO",
+        ]
     rows += ["            since += beyond - begin", f"            if since >= {STRETCH}:"]
     return [*rows, *_deeper(3, [*added, *sections["top"], "    since = 0"]), *added]
 
@@ -213,8 +307,14 @@ def _head(values: Values) -> list[str]:
     """Lines that locate an edge, after the prefetches for a later one."""
     v, lines = values.variant, prefetches(values)
     sender = v.mode == "sender"
-    lines += ["en = entry(at, k)" if sender and not v.in_order else "en = k", "dr = entry(other, k)" if sender else "sr = entry(other, k)"]
-    lines += ["se = start + entry(positions, en)" if v.listed else "se = start + en", "ce = offset + en"]
+    lines += [
+        "en = entry(at, k)" if sender and not v.in_order else "en = k",
+        "dr = entry(other, k)" if sender else "sr = entry(other, k)",
+    ]
+    lines += [
+        "se = start + entry(positions, en)" if v.listed else "se = start + en",
+        "ce = offset + en",
+    ]
     if any(compiled_form(a).ties for a in values.phase.aggregators.values()):
         lines.append(f"tie = entry({values.source.arg('edge_gid')}, se) + tie_shift")
     return ["            " + line for line in lines]

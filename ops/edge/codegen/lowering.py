@@ -3,6 +3,7 @@
 A lowering gives the forward text and the gradient text of an operation. Operations without one, and without a scalar form, run on
 the reference back end.
 """
+
 from __future__ import annotations
 
 from typing import Any

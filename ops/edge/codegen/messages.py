@@ -1,4 +1,5 @@
 """Messages of a kernel: added to totals and written as edge values, and their gradients."""
+
 from __future__ import annotations
 
 from ..source.lane_slice import Shape
@@ -47,9 +48,17 @@ class Messages:
 
     def column(self, name: str, column: str) -> Text:
         """A column of the backward state of the edge's destination."""
-        array, s, fixed = self.source.arg(f"spread_{name}_{column}"), self.source, self.values.fixed_end == "dst"
+        array, s, fixed = (
+            self.source.arg(f"spread_{name}_{column}"),
+            self.source,
+            self.values.fixed_end == "dst",
+        )
         return lambda p: s.once(s.read(array, "dr", p), "row" if fixed and p.start == "0" else "")
 
     def weighted(self, text: str) -> str:
         """A value times the importance weight of the edge."""
-        return f"{text} * as_float(entry({self.source.arg('scale')}, en))" if self.values.variant.weighted else text
+        return (
+            f"{text} * as_float(entry({self.source.arg('scale')}, en))"
+            if self.values.variant.weighted
+            else text
+        )

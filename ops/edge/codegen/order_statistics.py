@@ -1,4 +1,5 @@
 """Lowerings of the k largest messages and of the median."""
+
 from __future__ import annotations
 
 from ...autodiff.expr import Expr
@@ -21,7 +22,10 @@ class TopKLowering(AggregateLowering):
 
     def forward(self, m: Messages, name: str, parts: list[Expr]) -> None:
         s, x = m.source, parts[0]
-        places = [(m.state(name, f"best{i}", x.dims), m.state(name, f"edge{i}", x.dims)) for i in range(self.k)]
+        places = [
+            (m.state(name, f"best{i}", x.dims), m.state(name, f"edge{i}", x.dims))
+            for i in range(self.k)
+        ]
         for cell in s.slices(x.dims):
             mine, at = s.name("x"), "tie"
             s.put(f"{mine} = {m.values.text(x, cell)}")
@@ -37,7 +41,11 @@ class TopKLowering(AggregateLowering):
     def backward(self, m: Messages, name: str, parts: list[Expr]) -> None:
         for i in range(self.k):
             g, edge = m.column(name, f"g{i}"), m.column(name, f"edge{i}")
-            m.gradients.add(parts[0], parts[0].dims, lambda p, g=g, edge=edge: f"where(same({edge(p)}, tie), {g(p)}, single(ZERO))")  # type: ignore[misc]
+            m.gradients.add(
+                parts[0],
+                parts[0].dims,
+                lambda p, g=g, edge=edge: f"where(same({edge(p)}, tie), {g(p)}, single(ZERO))",
+            )  # type: ignore[misc]
 
 
 class MedianLowering(AggregateLowering):
@@ -47,19 +55,25 @@ class MedianLowering(AggregateLowering):
 
     def forward(self, m: Messages, name: str, parts: list[Expr]) -> None:
         s, x = m.source, parts[0]
-        count, below, edge, pivot = (m.state(name, column, x.dims) for column in ("count", "below", "edge", "pivot"))
+        count, below, edge, pivot = (
+            m.state(name, column, x.dims) for column in ("count", "below", "edge", "pivot")
+        )
         for cell in s.slices(x.dims):
             mine, wins = s.name("x"), s.name("w")
             s.put(f"{mine} = {m.values.text(x, cell)}")
             # a number is equal to itself
             count.add(cell, f"where(equal({mine}, {mine}), np.int64(1), np.int64({1 + NAN}))")
             below.add(cell, f"where(less({mine}, {pivot.get(cell)}), np.int64(1), np.int64(0))")
-            s.put(f"{wins} = beats(equal({mine}, {pivot.get(cell)}), single(ONE), tie, {edge.get(cell)})")
+            s.put(
+                f"{wins} = beats(equal({mine}, {pivot.get(cell)}), single(ONE), tie, {edge.get(cell)})"
+            )
             edge.set(cell, f"where({wins}, tie, {edge.get(cell)})")
 
     def backward(self, m: Messages, name: str, parts: list[Expr]) -> None:
         g, edge = m.column(name, "g"), m.column(name, "edge")
-        m.gradients.add(parts[0], parts[0].dims, lambda p: f"where(same({edge(p)}, tie), {g(p)}, single(ZERO))")
+        m.gradients.add(
+            parts[0], parts[0].dims, lambda p: f"where(same({edge(p)}, tie), {g(p)}, single(ZERO))"
+        )
 
 
 register_aggregates(TopK, lambda aggregator: TopKLowering(aggregator.k))

@@ -1,4 +1,5 @@
 """Prefetching: which arrays edges read at scattered rows, and the lines that fetch them ahead."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -19,13 +20,26 @@ def prefetches(values: Values) -> list[str]:
     if not scattered:
         return []
     # with rows that stay in the cache ``ahead`` is beyond all edges
-    lines = [f"later = k + {values.source.arg('ahead')}", "if later <= last:", "    far = entry(other, later)"]
+    lines = [
+        f"later = k + {values.source.arg('ahead')}",
+        "if later <= last:",
+        "    far = entry(other, later)",
+    ]
     if any("el" in row or "sl" in row for _, row, _ in scattered):
-        lines += ["    el = later" if values.variant.in_order or values.variant.mode != "sender" else "    el = entry(at, later)",
-                  "    sl = start + entry(positions, el)" if values.variant.listed else "    sl = start + el"]
+        lines += [
+            "    el = later"
+            if values.variant.in_order or values.variant.mode != "sender"
+            else "    el = entry(at, later)",
+            "    sl = start + entry(positions, el)"
+            if values.variant.listed
+            else "    sl = start + el",
+        ]
     for name, row, size in scattered:
         lines.append(f"    far_{name} = {row}")
-        lines += [f"    prefetch({name}, far_{name}, {line})" for line in range(min(MOST_LINES, -(-size // LINE)))]
+        lines += [
+            f"    prefetch({name}, far_{name}, {line})"
+            for line in range(min(MOST_LINES, -(-size // LINE)))
+        ]
     return lines
 
 
@@ -48,14 +62,24 @@ def scattered_reads(values: Values) -> list[tuple[str, str, int]]:
             continue
         kind, name = e.leaf
         size = e.dtype.itemsize * int(np.prod(e.dims))
-        if id(e) in values.tables and f"{kind}{n}{TABLES}" in arguments and (row := _table_row(values, e)):
+        if (
+            id(e) in values.tables
+            and f"{kind}{n}{TABLES}" in arguments
+            and (row := _table_row(values, e))
+        ):
             found.append((f"{kind}{n}{TABLES}", row, size // e.dims[0]))
         if f"{kind}{n}" not in arguments:
             continue
         if kind == "edge" and sender and not variant.in_order:
             found.append((f"{kind}{n}", "offset + el" if name in variant.carried else "sl", size))
         elif kind not in ("edge", values.fixed_end):
-            found.append((f"{kind}{n}", f"entry(rows_{kind}{n}, far)" if e.leaf in variant.in_place else "far", size))
+            found.append(
+                (
+                    f"{kind}{n}",
+                    f"entry(rows_{kind}{n}, far)" if e.leaf in variant.in_place else "far",
+                    size,
+                )
+            )
     if sender:
         for name in arguments:
             if name.startswith("spread_"):
@@ -69,7 +93,18 @@ def scattered_reads(values: Values) -> list[tuple[str, str, int]]:
 
 def _table_row(values: Values, table: Expr) -> str:
     """The row of all tables that a later edge reads; empty if a scattered read would be needed to find it."""
-    index, at_end = values.tables[id(table)], table.leaf is not None and table.leaf[0] not in ("edge", values.fixed_end)
+    index, at_end = (
+        values.tables[id(table)],
+        table.leaf is not None and table.leaf[0] not in ("edge", values.fixed_end),
+    )
     at_end = at_end and table.leaf not in values.variant.in_place
-    stored = index.leaf is not None and index.leaf[0] == "edge" and index.leaf[1] not in values.variant.carried | COMPUTED
-    return f"far * {table.dims[0]} + edge{values.number[id(index)]}[sl, 0]" if at_end and stored else ""
+    stored = (
+        index.leaf is not None
+        and index.leaf[0] == "edge"
+        and index.leaf[1] not in values.variant.carried | COMPUTED
+    )
+    return (
+        f"far * {table.dims[0]} + edge{values.number[id(index)]}[sl, 0]"
+        if at_end and stored
+        else ""
+    )

@@ -1,4 +1,5 @@
 """Lowering of the product of edge values with a matrix."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -35,7 +36,11 @@ class Product(Lowering):
                     s.put(f"x{line}_{name} = {one}({array}, {row}, {line * k} + k_{name})")
                 for cell in s.slices(e.dims):
                     line, start = divmod(int(cell.at[0]), inner)
-                    entry = s.read(matrix, f"k_{name}", LaneSlice(np.arange(start, start + cell.active), cell.active))
+                    entry = s.read(
+                        matrix,
+                        f"k_{name}",
+                        LaneSlice(np.arange(start, start + cell.active), cell.active),
+                    )
                     buffer.add(cell, f"x{line}_{name} * {entry}")
             return buffer
         for line in range(lead):
@@ -62,7 +67,9 @@ class Product(Lowering):
                 for line in range(lead):
                     s.put(f"x_{name} = {s.loads(1)}({array}, {source}, {line * k} + k_{name})")
                     for cell in s.slices((inner,)):
-                        buffer.add(cell, f"x_{name} * {g(cell.through(np.arange(inner) + line * inner))}")
+                        buffer.add(
+                            cell, f"x_{name} * {g(cell.through(np.arange(inner) + line * inner))}"
+                        )
 
     def _transposed(self, to: Gradients, e: Expr, g: Text) -> None:
         s, v, r = to.source, to.values, to.registers
@@ -72,7 +79,10 @@ class Product(Lowering):
 
         def text(p: LaneSlice) -> str:
             matrix = s.arg(f"ct{n}")
-            terms = [f"{g(p.through(line * inner + j))} * {s.read(matrix, '0', p.through(j * k + at))}" for j in range(inner)]
+            terms = [
+                f"{g(p.through(line * inner + j))} * {s.read(matrix, '0', p.through(j * k + at))}"
+                for j in range(inner)
+            ]
             return f"({' + '.join(terms)})"
 
         to.add(x, x.dims, text)
@@ -82,7 +92,10 @@ class Product(Lowering):
         column, along = np.divmod(np.arange(inner * k), k)
         for row in range(lead):
             for cell in s.slices((inner, k)):
-                target.add(cell, f"{g(cell.through(row * inner + column))} * {v.text(x, cell.through(row * k + along))}")
+                target.add(
+                    cell,
+                    f"{g(cell.through(row * inner + column))} * {v.text(x, cell.through(row * k + along))}",
+                )
 
     def _left(self, to: Gradients, e: Expr, g: Text) -> None:
         """The gradient of the left factor: an inner product with each row of the matrix."""
@@ -127,7 +140,9 @@ def products(r: Registers, e: Expr) -> Text:
     lead, inner, k = product_shape(e)
     line, column, at = np.indices((lead, inner, k)).reshape(3, -1)
     matrix = s.arg(f"ct{v.number[id(w)]}")
-    return lambda p: f"{v.text(x, p.through(line * k + at))} * {s.read(matrix, '0', p.through(column * k + at))}"
+    return lambda p: (
+        f"{v.text(x, p.through(line * k + at))} * {s.read(matrix, '0', p.through(column * k + at))}"
+    )
 
 
 register(matmul_p, Product())

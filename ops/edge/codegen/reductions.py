@@ -1,4 +1,5 @@
 """Lowerings of sums, and of largest and smallest values, over axes."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -42,7 +43,10 @@ class ExtremeOverAxes(Lowering):
         s, v = r.source, r.values
         a, n = e.args[0], v.number[id(e)]
         buffer = RegisterBuffer.scratch(s, name, e.dims)
-        winner, values = s.buffer(f"w{n}", int(np.prod(e.dims)), "int64"), RegisterBuffer.scratch(s, f"all{n}", a.dims)
+        winner, values = (
+            s.buffer(f"w{n}", int(np.prod(e.dims)), "int64"),
+            RegisterBuffer.scratch(s, f"all{n}", a.dims),
+        )
         for cell in s.slices(a.dims):
             values.set(cell, v.text(a, cell))
         order = np.argsort(reduced(e), kind="stable")
@@ -63,7 +67,10 @@ class ExtremeOverAxes(Lowering):
     def backward(self, to: Gradients, e: Expr, g: Text) -> None:
         s, v = to.source, to.values
         a, n, size = e.args[0], v.number[id(e)], int(np.prod(e.dims))
-        mine, scattered = RegisterBuffer.scratch(s, f"gmax{n}", e.dims), RegisterBuffer.scratch(s, f"gall{n}", a.dims)
+        mine, scattered = (
+            RegisterBuffer.scratch(s, f"gmax{n}", e.dims),
+            RegisterBuffer.scratch(s, f"gall{n}", a.dims),
+        )
         scattered.clear()
         for cell in s.slices(e.dims):
             mine.set(cell, g(cell))

@@ -1,4 +1,5 @@
 """Decides which values are saved in register buffers, and writes them and sums over positions."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -45,7 +46,9 @@ class Registers:
             if id(e) not in needed or not e.rows or e.prim is None or self.values.is_alias(e):
                 continue
             steps[id(e)] = 1 + max(steps.get(id(a), 0) for a in e.args)
-            if self.must_save(e, uses.get(id(e), []), any(e is root for root in roots), steps[id(e)]):
+            if self.must_save(
+                e, uses.get(id(e), []), any(e is root for root in roots), steps[id(e)]
+            ):
                 steps[id(e)] = 0
                 if self.values.fixed(e):
                     with self.source.within("row"):
@@ -64,7 +67,12 @@ class Registers:
             return False
         size = int(np.prod(e.dims))
         wider = any(int(np.prod(u.dims)) > size for u in uses)
-        return count > 1 or wider or steps > MOST_STEPS or (code.costly and self.values.variant.mode != "forward")
+        return (
+            count > 1
+            or wider
+            or steps > MOST_STEPS
+            or (code.costly and self.values.variant.mode != "forward")
+        )
 
     def save_one(self, e: Expr) -> None:
         """Write a value into a register buffer."""
@@ -77,7 +85,9 @@ class Registers:
             buffer.set(cell, self.values.text(e, cell))
         self.values.saved[n] = buffer
 
-    def fold(self, where: np.ndarray, shape: Shape, text: Text, made: RegisterBuffer) -> RegisterBuffer:
+    def fold(
+        self, where: np.ndarray, shape: Shape, text: Text, made: RegisterBuffer
+    ) -> RegisterBuffer:
         """Add up the numbers of a value of ``shape`` at the positions that a map gives them."""
         if self.source.rolled:
             self.fold_in_memory(where, shape, text, made)
@@ -104,8 +114,14 @@ class Registers:
         made.fill_up()
         return made
 
-    def move(self, moved: list[tuple[LaneSlice, LaneSlice]], text: Text, out: list[LaneSlice], made: RegisterBuffer,
-             dots: dict[int, str]) -> None:
+    def move(
+        self,
+        moved: list[tuple[LaneSlice, LaneSlice]],
+        text: Text,
+        out: list[LaneSlice],
+        made: RegisterBuffer,
+        dots: dict[int, str],
+    ) -> None:
         """Add vectors to positions neither along nor across those of the result, such as a part of a row that begins in a vector.
 
         Args:
@@ -131,9 +147,13 @@ class Registers:
         for cell, q in moved:
             lanes = self.source.scratch(text(cell), cell.active)
             for i, p in enumerate(q.at):
-                dots[int(p)] = self.source.add_up(dots.get(int(p)), 1, f"{self.source.loads(1)}({lanes}, 0, {i})")
+                dots[int(p)] = self.source.add_up(
+                    dots.get(int(p)), 1, f"{self.source.loads(1)}({lanes}, 0, {i})"
+                )
 
-    def fold_in_memory(self, where: np.ndarray, shape: Shape, text: Text, made: RegisterBuffer) -> None:
+    def fold_in_memory(
+        self, where: np.ndarray, shape: Shape, text: Text, made: RegisterBuffer
+    ) -> None:
         """The same in a loop over scratch space."""
         assert made.backing is not None
         array, row = made.backing
@@ -144,7 +164,9 @@ class Registers:
                 continue
             x, i = self.source.scratch(text(cell), cell.active), self.source.name("i")
             with self.source.block(f"for {i} in range({cell.active}):"):
-                self.source.put(f"{array}[{row}, {self.source.map(q.at)}[0, {cell.start} + {i}]] += {x}[0, {i}]")
+                self.source.put(
+                    f"{array}[{row}, {self.source.map(q.at)}[0, {cell.start} + {i}]] += {x}[0, {i}]"
+                )
 
     def total(self, name: str, shape: Shape) -> RegisterBuffer:
         """A buffer of zeros to add to."""
@@ -244,5 +266,10 @@ class Registers:
                 with self.source.within("top"):
                     buffer.set(cell, self.source.zeros(cell))
                 with self.source.within("bottom"):
-                    self.source.write(name, "0", cell, f"{self.source.read(name, '0', cell)} + as_float64({buffer.get(cell)})")
+                    self.source.write(
+                        name,
+                        "0",
+                        cell,
+                        f"{self.source.read(name, '0', cell)} + as_float64({buffer.get(cell)})",
+                    )
         return self.sums[name]

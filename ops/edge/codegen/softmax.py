@@ -1,4 +1,5 @@
 """Lowerings of softmax-weighted sums and of the normaliser of an edge softmax."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -37,17 +38,23 @@ class SoftmaxSumLowering(AggregateLowering):
     def backward(self, m: Messages, name: str, parts: list[Expr]) -> None:
         s, v, r, to = m.source, m.values, m.registers, m.gradients
         z, x = parts
-        if not (to.needs_gradient(z) or to.needs_gradient(x) or ("weight", v.number[id(z)]) in v.variant.residuals):
+        if not (
+            to.needs_gradient(z)
+            or to.needs_gradient(x)
+            or ("weight", v.number[id(z)]) in v.variant.residuals
+        ):
             return
         weights, g = _attention(m, name, z), m.column(name, "g")
-        heads = np.repeat(np.arange(int(np.prod(z.dims))), int(np.prod(x.dims[len(z.dims):])))
+        heads = np.repeat(np.arange(int(np.prod(z.dims))), int(np.prod(x.dims[len(z.dims) :])))
         if to.needs_gradient(z):
             inner, products = m.column(name, "inner"), r.total(s.name("q"), z.dims)
             r.fold(heads, x.dims, lambda p: f"{g(p)} * {v.text(x, p)}", products)
             score_grad = RegisterBuffer.best(s, s.name("q"), z.dims)
             for cell in s.slices(z.dims):
                 weight = weights.get(cell)
-                score_grad.set(cell, f"unless_one({weight}, {weight} * ({products.get(cell)} - {inner(cell)}))")
+                score_grad.set(
+                    cell, f"unless_one({weight}, {weight} * ({products.get(cell)} - {inner(cell)}))"
+                )
             to.add(z, z.dims, score_grad.get)
         to.add(x, x.dims, lambda p: f"({weights.get(p.through(heads))} * {g(p)})")
 
@@ -57,8 +64,15 @@ def _accumulate(m: Messages, name: str, z: Expr, x: Expr | None) -> None:
     s, v = m.source, m.values
     scores, top, sums = _score(m, z), m.state(name, "max", z.dims), m.state(name, "sum", z.dims)
     totals = None if x is None else m.state(name, "total", x.dims)
-    weights, shrink = RegisterBuffer.best(s, s.name("e"), z.dims), RegisterBuffer.scratch(s, s.name("f"), z.dims)
-    heads = None if x is None else np.repeat(np.arange(int(np.prod(z.dims))), int(np.prod(x.dims[len(z.dims):])))
+    weights, shrink = (
+        RegisterBuffer.best(s, s.name("e"), z.dims),
+        RegisterBuffer.scratch(s, s.name("f"), z.dims),
+    )
+    heads = (
+        None
+        if x is None
+        else np.repeat(np.arange(int(np.prod(z.dims))), int(np.prod(x.dims[len(z.dims) :])))
+    )
     new = s.name("new")
     s.put(f"{new} = False")
     for cell in s.slices(z.dims):
@@ -99,11 +113,17 @@ def _attention(m: Messages, name: str, z: Expr) -> RegisterBuffer:
     if n in to.weights:
         return to.weights[n]
     scores, top, mass = _score(m, z), m.column(name, "top"), m.column(name, "mass")
-    buffer, tolerance = RegisterBuffer.best(s, s.name("p"), z.dims), ONE_TOLERANCE * float(np.finfo(v.variant.dtype).eps)
+    buffer, tolerance = (
+        RegisterBuffer.best(s, s.name("p"), z.dims),
+        ONE_TOLERANCE * float(np.finfo(v.variant.dtype).eps),
+    )
     for cell in s.slices(z.dims):
         # n exp(z) = exp(z + log n)
         scale = f" - log(as_float(entry({s.arg('scale')}, en)))" if v.variant.weighted else ""
-        buffer.set(cell, f"softmax_share({scores.get(cell)}, {top(cell)}, {mass(cell)}{scale}, T({tolerance!r}))")
+        buffer.set(
+            cell,
+            f"softmax_share({scores.get(cell)}, {top(cell)}, {mass(cell)}{scale}, T({tolerance!r}))",
+        )
     to.weights[n] = buffer
     return buffer
 

@@ -1,4 +1,5 @@
 """Lowering of standardisation over the last axis."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -23,13 +24,21 @@ class Standardise(Lowering):
         s, v = r.source, r.values
         x, d = e.args[0], e.dims[-1]
         lead = np.repeat(np.arange(int(np.prod(e.dims[:-1]))), d)
-        mean = r.fold(lead, e.dims, lambda p: f"{v.text(x, p)} * T({1 / d!r})", r.total(f"a{name}", e.dims[:-1]))
+        mean = r.fold(
+            lead,
+            e.dims,
+            lambda p: f"{v.text(x, p)} * T({1 / d!r})",
+            r.total(f"a{name}", e.dims[:-1]),
+        )
         centred = RegisterBuffer.best(s, f"b{name}", e.dims)
         for cell in s.slices(e.dims):
             centred.set(cell, f"{v.text(x, cell)} - {mean.get(cell.through(lead))}")
         square = lambda p: f"square({centred.get(p)}) * T({1 / d!r})"
         variance = r.fold(lead, e.dims, square, r.total(f"v{name}", e.dims[:-1]))
-        inverse, buffer = RegisterBuffer.best(s, f"d{name}", e.dims[:-1]), RegisterBuffer.best(s, name, e.dims)
+        inverse, buffer = (
+            RegisterBuffer.best(s, f"d{name}", e.dims[:-1]),
+            RegisterBuffer.best(s, name, e.dims),
+        )
         for cell in s.slices(e.dims[:-1]):
             inverse.set(cell, f"T(1) / sqrt({variance.get(cell)} + T({e.static['eps']!r}))")
         for cell in s.slices(e.dims):
@@ -42,8 +51,15 @@ class Standardise(Lowering):
         v, r = to.values, to.registers
         n, d = v.number[id(e)], e.dims[-1]
         lead = np.repeat(np.arange(int(np.prod(e.dims[:-1]))), d)
-        mean = r.fold(lead, e.dims, lambda p: f"{g(p)} * T({1 / d!r})", r.total(f"ga{n}", e.dims[:-1]))
-        slope = r.fold(lead, e.dims, lambda p: f"{g(p)} * {v.text(e, p)} * T({1 / d!r})", r.total(f"gb{n}", e.dims[:-1]))
+        mean = r.fold(
+            lead, e.dims, lambda p: f"{g(p)} * T({1 / d!r})", r.total(f"ga{n}", e.dims[:-1])
+        )
+        slope = r.fold(
+            lead,
+            e.dims,
+            lambda p: f"{g(p)} * {v.text(e, p)} * T({1 / d!r})",
+            r.total(f"gb{n}", e.dims[:-1]),
+        )
 
         def text(p: LaneSlice) -> str:
             q = p.through(lead)

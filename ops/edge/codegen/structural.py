@@ -1,4 +1,5 @@
 """Lowerings of operations that only move numbers and keep their order: gradients pass through them where they are used."""
+
 from __future__ import annotations
 
 from ...functions.dense import to_dense_p

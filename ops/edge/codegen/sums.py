@@ -1,4 +1,5 @@
 """Lowerings of sums and means."""
+
 from __future__ import annotations
 
 from ...autodiff.expr import Expr

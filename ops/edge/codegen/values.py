@@ -1,4 +1,5 @@
 """Values of expressions as text, lane slice by lane slice."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -33,7 +34,9 @@ class Values:
         self.saved: dict[int, RegisterBuffer] = {}
         self.intermediates: dict[int, RegisterBuffer] = {}
         self.fixed_end = "src" if variant.mode == "sender" else "dst"
-        self.tables = {id(e.args[0]): e.args[1] for e in phase.order if e.prim is own_embedding_p and e.rows}
+        self.tables = {
+            id(e.args[0]): e.args[1] for e in phase.order if e.prim is own_embedding_p and e.rows
+        }
 
     def uses(self) -> dict[int, list[Expr]]:
         """The uses of each expression; those of an alias instead of the alias."""
@@ -59,7 +62,11 @@ class Values:
         """The value of an expression at some positions, as the text of a vector."""
         n = self.number[id(e)]
         if not e.rows:
-            return self.source.read(self.source.arg(f"c{n}"), "0", cell) if e.dims else f"single({self.source.arg(f'c{n}')})"
+            return (
+                self.source.read(self.source.arg(f"c{n}"), "0", cell)
+                if e.dims
+                else f"single({self.source.arg(f'c{n}')})"
+            )
         if e.leaf is not None:
             return self.leaf(e, cell)
         if n in self.saved:
@@ -75,7 +82,10 @@ class Values:
 
     def arguments_of(self, code: str, e: Expr, cell: LaneSlice) -> list[str]:
         """The arguments of e as code names them: nothing for one that it does not read."""
-        return [self.text(a, self.narrow(a, e, cell)) if f"{{{i}}}" in code else "" for i, a in enumerate(e.args)]
+        return [
+            self.text(a, self.narrow(a, e, cell)) if f"{{{i}}}" in code else ""
+            for i, a in enumerate(e.args)
+        ]
 
     def narrow(self, a: Expr, e: Expr, cell: LaneSlice) -> LaneSlice:
         """The positions in an argument that is broadcast to e."""
@@ -86,7 +96,9 @@ class Values:
         assert e.prim is not None
         a, *others = e.args
         positions = np.arange(int(np.prod(a.dims))).reshape(((1,) if a.rows else ()) + a.dims)
-        return np.asarray(e.prim.forward(positions, *(np.zeros((1, *x.dims)) for x in others), **e.static)).ravel()
+        return np.asarray(
+            e.prim.forward(positions, *(np.zeros((1, *x.dims)) for x in others), **e.static)
+        ).ravel()
 
     def leaf(self, e: Expr, cell: LaneSlice) -> str:
         """A column, read once: before the edges if it belongs to the row that they share."""
@@ -107,11 +119,19 @@ class Values:
         kind, name = e.leaf
         if e.leaf in self.variant.in_place:
             rows = self.source.arg(f"rows_{kind}{self.number[id(e)]}")
-            return self.source.once(f"entry({rows}, {kind[0]}r)", "row" if kind == self.fixed_end else "")
-        return {"src": "sr", "dst": "dr"}.get(kind) or ("ce" if name in self.variant.carried else "se")
+            return self.source.once(
+                f"entry({rows}, {kind[0]}r)", "row" if kind == self.fixed_end else ""
+            )
+        return {"src": "sr", "dst": "dr"}.get(kind) or (
+            "ce" if name in self.variant.carried else "se"
+        )
 
     def fixed(self, e: Expr) -> bool:
         """Whether a value is the same for all edges of the row."""
         if e.leaf is not None:
             return e.leaf[0] == self.fixed_end or not e.rows
-        return not self.source.rolled and (not e.traits.random or self.is_alias(e)) and all(self.fixed(a) for a in e.args)
+        return (
+            not self.source.rolled
+            and (not e.traits.random or self.is_alias(e))
+            and all(self.fixed(a) for a in e.args)
+        )

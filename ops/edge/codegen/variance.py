@@ -1,4 +1,5 @@
 """Lowering of the variance and the standard deviation of messages."""
+
 from __future__ import annotations
 
 from ...autodiff.expr import Expr
@@ -15,7 +16,11 @@ class VarianceLowering(AggregateLowering):
     def forward(self, m: Messages, name: str, parts: list[Expr]) -> None:
         s, v = m.source, m.values
         x = parts[0]
-        weight, mean, squares = m.state(name, "weight", ()), m.state(name, "mean", x.dims), m.state(name, "squares", x.dims)
+        weight, mean, squares = (
+            m.state(name, "weight", ()),
+            m.state(name, "mean", x.dims),
+            m.state(name, "squares", x.dims),
+        )
         share = s.name("v")
         for cell in s.slices(()):
             weight.add(cell, m.weighted("single(ONE)"))

@@ -1,4 +1,5 @@
 """Variants: what a kernel is specialised for."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
 """Lane slices: which numbers of a value a vector holds."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -49,8 +50,11 @@ def slices(shape: Shape, lanes: int) -> list[LaneSlice]:
     """The vectors of a value: along its last axis longer than 1, so that what is broadcast along it is one number."""
     size = int(np.prod(shape))
     last = next((d for d in reversed(shape) if d != 1), 1)
-    return [LaneSlice(np.arange(o + s, o + min(s + lanes, last)), min(lanes, last - s))
-            for o in range(0, size, max(last, 1)) for s in range(0, last, lanes)]
+    return [
+        LaneSlice(np.arange(o + s, o + min(s + lanes, last)), min(lanes, last - s))
+        for o in range(0, size, max(last, 1))
+        for s in range(0, last, lanes)
+    ]
 
 
 def broadcast(a: Shape, shape: Shape) -> np.ndarray:

@@ -1,4 +1,5 @@
 """Register buffers: values that outlive the line they are made in, in variables, one for each vector, or in a row of an array."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -19,7 +20,15 @@ class RegisterBuffer:
         dtype: Of its numbers; by default that of the kernel.
     """
 
-    def __init__(self, source: Source, name: str, shape: Shape, backing: tuple[str, str] | None = None, first: int = 0, dtype: str = ""):
+    def __init__(
+        self,
+        source: Source,
+        name: str,
+        shape: Shape,
+        backing: tuple[str, str] | None = None,
+        first: int = 0,
+        dtype: str = "",
+    ):
         self.source, self.name, self.shape, self.dtype = source, name, shape, dtype
         self.backing, self.first = backing, first
         self.filled: set[int] = set()
@@ -29,12 +38,18 @@ class RegisterBuffer:
     @classmethod
     def scratch(cls, source: Source, name: str, shape: Shape, dtype: str = "") -> RegisterBuffer:
         """One in scratch space."""
-        return cls(source, name, shape, (source.buffer(name, int(np.prod(shape)), dtype), "0"), dtype=dtype)
+        return cls(
+            source, name, shape, (source.buffer(name, int(np.prod(shape)), dtype), "0"), dtype=dtype
+        )
 
     @classmethod
     def best(cls, source: Source, name: str, shape: Shape, dtype: str = "") -> RegisterBuffer:
         """One in variables, unless the kernel works in loops."""
-        return cls.scratch(source, name, shape, dtype) if source.rolled else cls(source, name, shape, dtype=dtype)
+        return (
+            cls.scratch(source, name, shape, dtype)
+            if source.rolled
+            else cls(source, name, shape, dtype=dtype)
+        )
 
     def get(self, cell: LaneSlice) -> str:
         """The numbers of a lane slice."""
@@ -63,7 +78,9 @@ class RegisterBuffer:
             self.source.write(*self.backing, cell, f"{self.get(cell)} + {text}")
             return
         variable, start = self.variable(cell), int(cell.at[0])
-        self.source.put(f"{variable} = {variable} + {text}" if start in self.filled else f"{variable} = {text}")
+        self.source.put(
+            f"{variable} = {variable} + {text}" if start in self.filled else f"{variable} = {text}"
+        )
         self.filled.add(start)
 
     def variable(self, cell: LaneSlice) -> str:

@@ -1,4 +1,5 @@
 """Source of a kernel: lines by section, names, arguments, scratch space, and vectors read and written."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -129,7 +130,9 @@ class Source:
     def write(self, array: str, row: str, cell: LaneSlice, text: str) -> None:
         """Lanes of a vector into a row."""
         assert cell.run is not None
-        self.put(f"{self.function(f'store{cell.active}', f'lanes.storer({cell.active})')}({array}, {row}, {cell.run}, {text})")
+        self.put(
+            f"{self.function(f'store{cell.active}', f'lanes.storer({cell.active})')}({array}, {row}, {cell.run}, {text})"
+        )
 
     def once(self, text: str, section: str = "") -> str:
         """A variable with this value; the same one where it is known already."""

@@ -1,4 +1,5 @@
 """Losses of links beside their negatives: a value for each row (score of the link, scores of its negatives)."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -39,4 +40,8 @@ def adversarial_loss(out: Any, y: Any, temperature: float = 1.0) -> Any:
 
 
 # by name in jobs; "binary" is the cross entropy of each score as a label of its own
-LINK_LOSSES: dict[str, Callable[[Any, Any], Any] | None] = {"binary": None, "softmax": softmax_loss, "adversarial": adversarial_loss}
+LINK_LOSSES: dict[str, Callable[[Any, Any], Any] | None] = {
+    "binary": None,
+    "softmax": softmax_loss,
+    "adversarial": adversarial_loss,
+}

@@ -3,6 +3,7 @@
 A row counts if the mask, if given, is true there and its label is known: class labels below 0 and
 NaN targets are missing. A rank without rows that count has the loss 0.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -37,7 +38,9 @@ def _softmax_cross_entropy(logits: Any, labels: Any, used: Any, *, total: float)
     return _share(parts, total, logits.dtype)
 
 
-def _softmax_cross_entropy_vjp(g: Any, y: Any, logits: Any, labels: Any, used: Any, total: float) -> Any:
+def _softmax_cross_entropy_vjp(
+    g: Any, y: Any, logits: Any, labels: Any, used: Any, total: float
+) -> Any:
     from ...kernels.loss import cross_entropy_slope
 
     out = empty(logits.shape, logits.dtype)
@@ -75,13 +78,27 @@ def _scattered(like: Any, used: Any, values: Any, g: Any, total: float) -> Any:
 
 
 defvjp(_softmax_cross_entropy, logits=_softmax_cross_entropy_vjp, labels=None, used=None)
-defvjp(_binary_cross_entropy, targets=None, used=None, logits=lambda g, y, logits, targets, used, total: _scattered(
-    logits, used, scipy.special.expit(logits[used]) - targets[used], g, total))
-defvjp(_mean_squared_error, targets=None, used=None,
-       predictions=lambda g, y, x, targets, used, total: _scattered(x, used, 2 * (x[used] - targets[used]), g, total))
+defvjp(
+    _binary_cross_entropy,
+    targets=None,
+    used=None,
+    logits=lambda g, y, logits, targets, used, total: _scattered(
+        logits, used, scipy.special.expit(logits[used]) - targets[used], g, total
+    ),
+)
+defvjp(
+    _mean_squared_error,
+    targets=None,
+    used=None,
+    predictions=lambda g, y, x, targets, used, total: _scattered(
+        x, used, 2 * (x[used] - targets[used]), g, total
+    ),
+)
 
 
-def softmax_cross_entropy(logits: Any, labels: Any, mask: Any = None, total: float | None = None) -> Any:
+def softmax_cross_entropy(
+    logits: Any, labels: Any, mask: Any = None, total: float | None = None
+) -> Any:
     """Cross entropy of class labels.
 
     Args:
@@ -101,18 +118,24 @@ def softmax_cross_entropy(logits: Any, labels: Any, mask: Any = None, total: flo
     """
     logits, labels, mask = _rows("softmax_cross_entropy", logits, labels, mask)
     if len(logits.shape) != 2 or labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise ShapeError(f"softmax_cross_entropy: expected logits [n, n_classes] and integer labels [n], got {list(logits.shape)} and "
-                         f"{labels.dtype} {list(labels.shape)}")
+        raise ShapeError(
+            f"softmax_cross_entropy: expected logits [n, n_classes] and integer labels [n], got {list(logits.shape)} and "
+            f"{labels.dtype} {list(labels.shape)}"
+        )
     counts = labels >= 0 if mask is None else mask & (labels >= 0)
     used = np.flatnonzero(counts)
     if len(used) and labels[used].max() >= logits.shape[1]:
-        raise DataError(f"a label is {labels[used].max()}, but the model has {logits.shape[1]} classes (0 to {logits.shape[1] - 1})")
+        raise DataError(
+            f"a label is {labels[used].max()}, but the model has {logits.shape[1]} classes (0 to {logits.shape[1] - 1})"
+        )
     # one kernel for all integer types
     labels = labels.astype(np.int64, copy=False)
     return _softmax_cross_entropy(logits, labels, used, total=_total(total, len(used)))
 
 
-def binary_cross_entropy(logits: Any, targets: Any, mask: Any = None, total: float | None = None) -> Any:
+def binary_cross_entropy(
+    logits: Any, targets: Any, mask: Any = None, total: float | None = None
+) -> Any:
     """Binary cross entropy of independent labels, from logits.
 
     Args:
@@ -134,14 +157,18 @@ def binary_cross_entropy(logits: Any, targets: Any, mask: Any = None, total: flo
     return _binary_cross_entropy(logits, targets, used, total=_total(total, len(used[0])))
 
 
-def mean_squared_error(predictions: Any, targets: Any, mask: Any = None, total: float | None = None) -> Any:
+def mean_squared_error(
+    predictions: Any, targets: Any, mask: Any = None, total: float | None = None
+) -> Any:
     """Mean of squared differences; arguments, result and errors as for ``binary_cross_entropy``."""
     predictions, targets, mask = _rows("mean_squared_error", predictions, targets, mask)
     used, targets = _present("mean_squared_error", predictions, targets, mask)
     return _mean_squared_error(predictions, targets, used, total=_total(total, len(used[0])))
 
 
-def _rows(function: str, x: Any, targets: Any, mask: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
+def _rows(
+    function: str, x: Any, targets: Any, mask: Any
+) -> tuple[Any, np.ndarray, np.ndarray | None]:
     """Cut all three to the same rows; targets and mask as plain arrays."""
     if isinstance(x, Expr):
         raise UserFunctionError(f"{function} is a sum over rows and cannot be used inside gather")
@@ -150,14 +177,20 @@ def _rows(function: str, x: Any, targets: Any, mask: Any) -> tuple[Any, np.ndarr
     mask = None if mask is None else np.asarray(value_of(mask), bool)
     for name, given in (("targets", targets), ("mask", mask)):
         if given is not None and given.shape[:1] != x.shape[:1]:
-            raise ShapeError(f"{function}: {name} has shape {list(given.shape)}, but there are {x.shape[0]} rows")
+            raise ShapeError(
+                f"{function}: {name} has shape {list(given.shape)}, but there are {x.shape[0]} rows"
+            )
     return x, targets, mask
 
 
-def _present(function: str, x: Any, targets: np.ndarray, mask: np.ndarray | None) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+def _present(
+    function: str, x: Any, targets: np.ndarray, mask: np.ndarray | None
+) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """Indices of the entries that count, and the targets in the type of x."""
     if targets.shape != x.shape:
-        raise ShapeError(f"{function}: targets {list(targets.shape)} must have the shape {list(x.shape)} of the predictions")
+        raise ShapeError(
+            f"{function}: targets {list(targets.shape)} must have the shape {list(x.shape)} of the predictions"
+        )
     targets = targets.astype(x.dtype, copy=False)
     present = ~np.isnan(targets)
     if mask is not None:

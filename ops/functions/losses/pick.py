@@ -1,4 +1,5 @@
 """Functions for user-defined losses: an entry of each row, and logarithms of probabilities."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -46,14 +47,20 @@ def pick(x: Any, index: Any) -> Any:
         UserFunctionError: It is used inside gather.
     """
     if isinstance(x, Expr) or isinstance(index, Expr):
-        raise UserFunctionError("pick cannot be used inside gather; index with constants, or look up with gt.embedding")
+        raise UserFunctionError(
+            "pick cannot be used inside gather; index with constants, or look up with gt.embedding"
+        )
     x, index = same_rows(x, index)
     rows = np.asarray(value_of(index))
     if rows.dtype.kind not in "iu" or rows.shape != tuple(x.shape[:-1]):
-        raise ShapeError(f"pick: expected integers of shape {list(x.shape[:-1])} for values of shape {list(x.shape)}, got {rows.dtype} "
-                         f"{list(rows.shape)}")
+        raise ShapeError(
+            f"pick: expected integers of shape {list(x.shape[:-1])} for values of shape {list(x.shape)}, got {rows.dtype} "
+            f"{list(rows.shape)}"
+        )
     if rows.size and not 0 <= rows.min() <= rows.max() < x.shape[-1]:
-        raise ShapeError(f"pick: the index holds numbers from {rows.min()} to {rows.max()}; expected 0 to {x.shape[-1] - 1}")
+        raise ShapeError(
+            f"pick: the index holds numbers from {rows.min()} to {rows.max()}; expected 0 to {x.shape[-1] - 1}"
+        )
     out = _pick(x, rows)
     if space_of(x) is not None:
         out.space = x.space
@@ -64,7 +71,9 @@ def pick(x: Any, index: Any) -> Any:
 def log_softmax(x: Any) -> Any:
     """Logarithms of the probabilities whose logits are the last axis, [n, ..., k] -> the same shape; not for gather."""
     if isinstance(x, Expr):
-        raise UserFunctionError("log_softmax cannot be used inside gather; gt.softmax normalises over the neighbours there")
+        raise UserFunctionError(
+            "log_softmax cannot be used inside gather; gt.softmax normalises over the neighbours there"
+        )
     x = as_floats(x)
     z = x - _last(max(x), x)
     return z - _last(log(sum(exp(z))), x)

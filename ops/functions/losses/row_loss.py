@@ -1,4 +1,5 @@
 """User-defined losses: a function computes a value for each row, and the engine takes the mean."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -36,8 +37,13 @@ def _weighted_share(values: Any, weights: Any, *, total: float) -> Any:
     return np.asarray(np.sum(terms, dtype=np.float64) / total if total else 0.0, values.dtype)
 
 
-defvjp(_weighted_share, weights=None,
-       values=lambda g, y, values, weights, total: (weights * (g / total if total else 0.0)).astype(values.dtype))
+defvjp(
+    _weighted_share,
+    weights=None,
+    values=lambda g, y, values, weights, total: (weights * (g / total if total else 0.0)).astype(
+        values.dtype
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -63,8 +69,14 @@ class RowLoss:
 
     function: Callable[[Var, Var], Any]
 
-    def __call__(self, out: Var, y: np.ndarray, mask: np.ndarray | None, importance: np.ndarray | None = None,
-                 total: float | None = None) -> Var:
+    def __call__(
+        self,
+        out: Var,
+        y: np.ndarray,
+        mask: np.ndarray | None,
+        importance: np.ndarray | None = None,
+        total: float | None = None,
+    ) -> Var:
         """This worker's share of the mean.
 
         Args:
@@ -89,7 +101,11 @@ class RowLoss:
         rows = _rows(out, used)
         assert rows.space is not None
         filled = _filled(y[used], known[used])
-        labels = Var(filled if y.dtype.kind in "iu" else filled.astype(out.dtype, copy=False), rows.space, name="y")
+        labels = Var(
+            filled if y.dtype.kind in "iu" else filled.astype(out.dtype, copy=False),
+            rows.space,
+            name="y",
+        )
         name = getattr(self.function, "__name__", type(self.function).__name__)
         with naming(f"the loss {name}"):
             values, weights = self._checked(self.function(rows, labels), name, rows.space)
@@ -104,21 +120,35 @@ class RowLoss:
         return share
 
     def _checked(self, made: Any, name: str, space: RowSpace) -> tuple[Var, np.ndarray]:
-        values, weights = made if isinstance(made, tuple) and len(made) == 2 else (made, np.ones(space.n))
+        values, weights = (
+            made if isinstance(made, tuple) and len(made) == 2 else (made, np.ones(space.n))
+        )
         if not isinstance(values, Var) or values.space is not space:
-            got = f"values of shape {list(values.shape)} that belong to no rows" if isinstance(values, Var) else type(values).__name__
-            raise UserFunctionError(f"the loss {name} returned {got}; expected a value for each row of out, computed from out and y with "
-                                    "functions of gt, or (values, weights): the engine takes the mean over all rows of all workers")
+            got = (
+                f"values of shape {list(values.shape)} that belong to no rows"
+                if isinstance(values, Var)
+                else type(values).__name__
+            )
+            raise UserFunctionError(
+                f"the loss {name} returned {got}; expected a value for each row of out, computed from out and y with "
+                "functions of gt, or (values, weights): the engine takes the mean over all rows of all workers"
+            )
         weights = np.asarray(value_of(weights))
         if weights.shape not in ((space.n,), values.shape):
-            raise ShapeError(f"the loss {name} returned weights of shape {list(weights.shape)} for values of shape {list(values.shape)}; "
-                             "expected the same shape, or one weight for each row")
+            raise ShapeError(
+                f"the loss {name} returned weights of shape {list(weights.shape)} for values of shape {list(values.shape)}; "
+                "expected the same shape, or one weight for each row"
+            )
         if not (weights >= 0).all():
-            raise UserFunctionError(f"the loss {name} returned a negative weight or NaN; expected numbers of at least 0")
+            raise UserFunctionError(
+                f"the loss {name} returned a negative weight or NaN; expected numbers of at least 0"
+            )
         return as_floats(values), weights
 
 
-def grouped(out: Var, y: np.ndarray, grouping: Grouping, weights: np.ndarray | None = None) -> tuple[Var, np.ndarray, np.ndarray | None]:
+def grouped(
+    out: Var, y: np.ndarray, grouping: Grouping, weights: np.ndarray | None = None
+) -> tuple[Var, np.ndarray, np.ndarray | None]:
     """Outputs, labels and weights with a row for each group.
 
     Args:

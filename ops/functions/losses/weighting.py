@@ -1,4 +1,5 @@
 """Weights of rows in the loss: by class, by a column of the graph, or by both."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -46,4 +47,6 @@ def balanced(counts: np.ndarray) -> np.ndarray:
         counts: Targets of each class, [C] or [C, ...]; classes are the first axis.
     """
     n, occurring = counts.sum(axis=0), (counts > 0).sum(axis=0)
-    return np.asarray(np.where(counts > 0, n / (np.maximum(counts, 1) * np.maximum(occurring, 1)), 1.0))
+    return np.asarray(
+        np.where(counts > 0, n / (np.maximum(counts, 1) * np.maximum(occurring, 1)), 1.0)
+    )

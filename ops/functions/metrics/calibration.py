@@ -2,6 +2,7 @@
 
 Source: Guo et al., On Calibration of Modern Neural Networks, https://arxiv.org/abs/1706.04599, section 2
 """
+
 from __future__ import annotations
 
 import numpy as np

@@ -11,6 +11,7 @@ report                 precision, recall, F1 and support of each class, of the s
 Counts are integers, so values are equal on any number of workers. Classes that do not occur are
 treated as scikit-learn does; each function says how.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -57,7 +58,10 @@ def label_counts(labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     """
     same_shape(labels, predicted)
     yes, no, said = labels == 1, labels == 0, predicted.astype(bool)
-    return np.stack([(a & b).sum(axis=0) for a, b in ((yes, said), (no, said), (yes, ~said), (no, ~said))], axis=1).astype(np.int64)
+    return np.stack(
+        [(a & b).sum(axis=0) for a, b in ((yes, said), (no, said), (yes, ~said), (no, ~said))],
+        axis=1,
+    ).astype(np.int64)
 
 
 def class_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -98,7 +102,11 @@ def f1(counts: np.ndarray, average: str = "micro") -> float:
         counts = counts.sum(axis=0, keepdims=True)
     true, wrong = counts[:, 0].astype(np.float64), counts[:, 1:3].sum(axis=1)
     occurs = true + wrong > 0
-    return float(np.mean(2 * true[occurs] / (2 * true[occurs] + wrong[occurs]))) if occurs.any() else float("nan")
+    return (
+        float(np.mean(2 * true[occurs] / (2 * true[occurs] + wrong[occurs])))
+        if occurs.any()
+        else float("nan")
+    )
 
 
 def class_recalls(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -122,7 +130,11 @@ def balanced_accuracy(recalls: np.ndarray) -> float:
         The mean over the first axis of the mean over the classes that occur; NaN if none does.
     """
     rows = recalls.sum(axis=2)
-    found = [float(np.mean(of[occurs, 0] / n[occurs])) for of, n in zip(recalls, rows, strict=True) if (occurs := n > 0).any()]
+    found = [
+        float(np.mean(of[occurs, 0] / n[occurs]))
+        for of, n in zip(recalls, rows, strict=True)
+        if (occurs := n > 0).any()
+    ]
     return float(np.mean(found)) if found else float("nan")
 
 
@@ -136,5 +148,9 @@ def class_report(counts: np.ndarray) -> dict[str, np.ndarray]:
     def share(below: np.ndarray, above: np.ndarray = true) -> np.ndarray:
         return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
 
-    return {"precision": share(true + wrong), "recall": share(true + missed), "f1": share(2 * true + wrong + missed, 2 * true),
-            "support": counts[:, 0] + counts[:, 2]}
+    return {
+        "precision": share(true + wrong),
+        "recall": share(true + missed),
+        "f1": share(2 * true + wrong + missed, 2 * true),
+        "support": counts[:, 0] + counts[:, 2],
+    }

@@ -1,4 +1,5 @@
 """Quality of the first k of a ranking with several relevant items: recall@k and NDCG@k."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -11,7 +12,9 @@ from .shared import ratio
 TOPS = (10, 20, 50)
 
 
-def gains(rank: np.ndarray, group: np.ndarray, n: int, ks: Sequence[int] = TOPS) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def gains(
+    rank: np.ndarray, group: np.ndarray, n: int, ks: Sequence[int] = TOPS
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Relevant items of each group, those among the first k, and their discounted gain; adds up over workers.
 
     Args:
@@ -31,10 +34,12 @@ def gains(rank: np.ndarray, group: np.ndarray, n: int, ks: Sequence[int] = TOPS)
         inside = np.where(rank > k, 0, 1 + 0 * rank)
         np.add.at(found[1 + i], group, inside)
         np.add.at(found[1 + len(ks) + i], group, inside / np.log2(1 + rank))
-    return found[0], found[1: 1 + len(ks)].T, found[1 + len(ks):].T
+    return found[0], found[1 : 1 + len(ks)].T, found[1 + len(ks) :].T
 
 
-def retrieved(counts: np.ndarray, hits: np.ndarray, gain: np.ndarray, ks: Sequence[int] = TOPS) -> tuple[np.ndarray, np.ndarray]:
+def retrieved(
+    counts: np.ndarray, hits: np.ndarray, gain: np.ndarray, ks: Sequence[int] = TOPS
+) -> tuple[np.ndarray, np.ndarray]:
     """Recall and NDCG of each group at each k, [n, len(ks)]; arguments as :func:`gains` returns them, counts above 0.
 
     Recall is the share of the relevant items among the first k. NDCG divides the gain by that of the

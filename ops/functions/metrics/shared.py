@@ -1,4 +1,5 @@
 """What the measures share."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -14,4 +15,6 @@ def ratio(a: float, b: float) -> float:
 def same_shape(a: np.ndarray, b: np.ndarray) -> None:
     """Check that labels and predictions have the same shape."""
     if a.shape != b.shape:
-        raise ShapeError(f"metric: labels have shape {list(a.shape)} and predictions {list(b.shape)}; give one prediction per label")
+        raise ShapeError(
+            f"metric: labels have shape {list(a.shape)} and predictions {list(b.shape)}; give one prediction per label"
+        )

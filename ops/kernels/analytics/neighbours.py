@@ -3,6 +3,7 @@
 Columns are the masters of a worker, then nodes of others whose values or neighbours it has fetched.
 ``first`` and ``last`` select the rows of one thread.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -65,7 +66,9 @@ def frequent_labels(indptr, near, label, out, first, last):  # type: ignore[no-u
         best, most = np.int64(-1), 0
         for e in range(begin, begin + degree):
             x = label[near[e]]
-            at = (np.uint64(x) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)) & np.uint64(size - 1)
+            at = (np.uint64(x) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)) & np.uint64(
+                size - 1
+            )
             while keys[at] != x and keys[at] >= 0:
                 at = (at + np.uint64(1)) & np.uint64(size - 1)
             keys[at] = x

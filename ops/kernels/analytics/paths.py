@@ -1,4 +1,5 @@
 """Searches from sources: breadth-first searches by level or in one go, Dijkstra's algorithm, dependencies of shortest paths."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -190,7 +191,12 @@ def all_dependencies(indptr, near, source, unit, delta):  # type: ignore[no-unty
         delta: [n_rows] float64, all 0; changed.
     """
     n = len(delta)
-    level, queue, paths, passed = np.full(n, -1, np.int32), np.empty(n, np.int32), np.zeros(n), np.empty(n)
+    level, queue, paths, passed = (
+        np.full(n, -1, np.int32),
+        np.empty(n, np.int32),
+        np.zeros(n),
+        np.empty(n),
+    )
     queue[0], level[source], paths[source] = source, 0, 1.0
     begin, end = 0, 1
     while begin < end:

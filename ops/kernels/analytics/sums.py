@@ -2,6 +2,7 @@
 
 ``first`` and ``last`` select the rows of one thread.
 """
+
 from __future__ import annotations
 
 import numpy as np

@@ -3,6 +3,7 @@
 Source: Sutton, Ben-Nun and Barak, Afforest, IPDPS 2018, for linking few neighbours of each row
 first; a read-only pass, which threads share, then finds the few rows that are left.
 """
+
 from __future__ import annotations
 
 from ...compile.jit import jit

@@ -4,6 +4,7 @@ Slots with equally many uses are a bucket: a list from the last to the first use
 list by rising number of uses. The state is one array of int32 for each of: the uses of a bucket,
 its neighbours, its first and last slot; the bucket of a slot and its neighbours there.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -25,7 +26,7 @@ def lfu_state(capacity: int) -> tuple[np.ndarray, np.ndarray]:
     slots[BUCKET], slots[BEFORE], slots[AFTER] = 1, np.arange(capacity) - 1, np.arange(capacity) + 1
     slots[AFTER, -1:] = NONE
     buckets[:, 1] = 0, 0, 0, 0, capacity - 1
-    buckets[BUCKET_BEFORE:BUCKET_AFTER + 1, 0] = 1
+    buckets[BUCKET_BEFORE : BUCKET_AFTER + 1, 0] = 1
     buckets[BUCKET_AFTER, 2:-1] = np.arange(3, capacity + 3)
     buckets[FIRST, 0] = 2
     return buckets, slots

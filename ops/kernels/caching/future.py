@@ -6,6 +6,7 @@ number k.
 Source: Belady, A study of replacement algorithms for a virtual-storage computer, IBM Systems
 Journal 5(2), 1966, https://doi.org/10.1147/sj.52.0078
 """
+
 from __future__ import annotations
 
 import numpy as np

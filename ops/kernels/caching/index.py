@@ -3,6 +3,7 @@
 A table is as in ``kernels/lookup.py``: it has a power of two of entries, at least twice as many as
 slots; an entry is a slot, or -1. ``held`` has the key of each slot, -1 for an empty one.
 """
+
 from __future__ import annotations
 
 import numpy as np

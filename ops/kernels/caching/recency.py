@@ -1,4 +1,5 @@
 """Evictions by the time of the last use: LRU exactly, CLOCK by a bit for each slot."""
+
 from __future__ import annotations
 
 from numba import njit

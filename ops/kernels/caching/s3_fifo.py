@@ -6,6 +6,7 @@ back while its ghost is there goes to the main queue at once.
 Source: Yang et al., FIFO queues are all you need for cache eviction, SOSP 2023,
 https://doi.org/10.1145/3600006.3613147
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -85,7 +86,9 @@ def s3_place(state, small, main, uses, own, ghosts, table, shift, most_small, ke
             slot = np.int64(state[FILLED])
             state[FILLED] += 1
         else:
-            slot = np.int64(evicted(state, small, main, uses, own, ghosts, table, shift, most_small))
+            slot = np.int64(
+                evicted(state, small, main, uses, own, ghosts, table, shift, most_small)
+            )
         own[slot], uses[slot], out[i] = keys[i], 0, slot
         if seen:
             push(main, state, MAIN, slot)

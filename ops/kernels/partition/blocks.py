@@ -1,4 +1,5 @@
 """Blocks of connected nodes, and which nodes are near which blocks. No result depends on the order of the edges."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -26,7 +27,9 @@ def claim(nodes, blocks, first, block, claimed, key):  # type: ignore[no-untyped
         v, b = nodes[i], blocks[i]
         if block[v] < 0 and claimed[v] != b:
             old, drawn = claimed[v], draw(key, first + v)
-            if old < 0 or mix(drawn + np.uint64(b + 1) * COLUMN) < mix(drawn + np.uint64(old + 1) * COLUMN):
+            if old < 0 or mix(drawn + np.uint64(b + 1) * COLUMN) < mix(
+                drawn + np.uint64(old + 1) * COLUMN
+            ):
                 claimed[v] = b
 
 

@@ -1,4 +1,5 @@
 """Which nodes have copies on which workers."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -30,5 +31,7 @@ def count_pairs(copies, owners, counts):  # type: ignore[no-untyped-def]
     for v in range(len(copies)):
         for p in range(len(counts)):
             if p != owners[v]:
-                counts[owners[v], p] += np.int64(copies[v, p >> 6] >> np.uint64(p & 63) & np.uint64(1))
+                counts[owners[v], p] += np.int64(
+                    copies[v, p >> 6] >> np.uint64(p & 63) & np.uint64(1)
+                )
     return counts

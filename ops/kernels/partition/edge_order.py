@@ -2,6 +2,7 @@
 
 ``first`` and ``last`` select the edges of one thread.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -75,7 +76,9 @@ def deal(high, low, numbers, bucket_of, shift, free, keys, order, first, last): 
 
 
 @jit()
-def sort_bucket(keys, order, spare_keys, spare_order, digits, width, rows, bounds, out_low, out_order):  # type: ignore[no-untyped-def]
+def sort_bucket(
+    keys, order, spare_keys, spare_order, digits, width, rows, bounds, out_low, out_order
+):  # type: ignore[no-untyped-def]
     """Sort the pairs of a bucket by high key and the last digits of the low one; equal pairs stay in order.
 
     Args:

@@ -3,6 +3,7 @@
 A table has ``keys`` [2**k], -1 for free slots; at most about half of them are used. Consecutive
 ids have consecutive slots, as in an array, so that loops over edges of near nodes stay in the cache.
 """
+
 from __future__ import annotations
 
 import numpy as np

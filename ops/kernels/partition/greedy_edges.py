@@ -3,6 +3,7 @@
 ``copies`` has a bit for each worker, [n_nodes, n_words] uint64. A worker without room takes no more
 edges; an edge is left, with -1 in ``out``, if none has any. Ties are broken by a hash of the edge id.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -39,7 +40,9 @@ def place_by_score(ids, src, dst, copies, degree, load, room, settings, out):  #
         for p in range(len(load)):
             word, bit = p >> 6, np.uint64(p & 63)
             score[p] = balance * (most - load[p]) / (1 + most - least)
-            score[p] += of_u * ((copies[u, word] >> bit) & one) + of_v * ((copies[v, word] >> bit) & one)
+            score[p] += of_u * ((copies[u, word] >> bit) & one) + of_v * (
+                (copies[v, word] >> bit) & one
+            )
             if room[p] <= 0:
                 score[p] = -2.0
             ties = 1 if score[p] > highest else ties + (score[p] == highest)
@@ -75,8 +78,12 @@ def place_by_load(ids, src, dst, copies, degree, load, room, settings, out):  # 
         settings: Key of ties.
         out: Worker of each edge; changed.
     """
-    key, = settings
-    allowed, one, everywhere = np.zeros(copies.shape[1], np.uint64), np.uint64(1), np.uint64(0xFFFFFFFFFFFFFFFF)
+    (key,) = settings
+    allowed, one, everywhere = (
+        np.zeros(copies.shape[1], np.uint64),
+        np.uint64(1),
+        np.uint64(0xFFFFFFFFFFFFFFFF),
+    )
     for e in range(len(ids)):
         u, v = src[e], dst[e]
         low, high = (u, v) if degree[u] <= degree[v] else (v, u)
@@ -85,7 +92,13 @@ def place_by_load(ids, src, dst, copies, degree, load, room, settings, out):  # 
             both |= copies[u, w] & copies[v, w] != 0
             one_end |= copies[low, w] != 0
         for w in range(len(allowed)):
-            allowed[w] = copies[u, w] & copies[v, w] if both else copies[low, w] if one_end else copies[high, w]
+            allowed[w] = (
+                copies[u, w] & copies[v, w]
+                if both
+                else copies[low, w]
+                if one_end
+                else copies[high, w]
+            )
         best, ties = -1, 0
         for _attempt in range(2):
             for p in range(len(load)):
@@ -99,8 +112,17 @@ def place_by_load(ids, src, dst, copies, degree, load, room, settings, out):  # 
         if best < 0:
             continue
         lowest, skip = load[best], draw(key, ids[e]) % np.uint64(ties)
-        while load[best] != lowest or room[best] <= 0 or not (allowed[best >> 6] >> np.uint64(best & 63)) & one or skip > 0:
-            skip -= np.uint64(load[best] == lowest and room[best] > 0 and (allowed[best >> 6] >> np.uint64(best & 63)) & one)
+        while (
+            load[best] != lowest
+            or room[best] <= 0
+            or not (allowed[best >> 6] >> np.uint64(best & 63)) & one
+            or skip > 0
+        ):
+            skip -= np.uint64(
+                load[best] == lowest
+                and room[best] > 0
+                and (allowed[best >> 6] >> np.uint64(best & 63)) & one
+            )
             best += 1
         out[e] = best
         load[best] += 1

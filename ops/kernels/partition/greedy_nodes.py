@@ -1,4 +1,5 @@
 """Greedy streaming over nodes: each goes to the part with the best score."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -5,6 +5,7 @@ A graph is given as nodes and their neighbours: ``ptr`` [n + 1] bounds the neigh
 numbers of the nodes themselves, from 0 on, and of further ones behind. ``mass`` [n] are the weights
 of the nodes.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -43,7 +44,10 @@ def move_nodes(first, ptr, near, weight, mass, label, names, left, key):  # type
     """
     found, seen, moves = np.zeros(len(left), np.int64), np.empty(len(left), np.int64), 0
     for v in range(len(ptr) - 1):
-        old, n_seen = label[v], _count_labels(v, ptr[v], ptr[v + 1], near, weight, label, found, seen)
+        old, n_seen = (
+            label[v],
+            _count_labels(v, ptr[v], ptr[v + 1], near, weight, label, found, seen),
+        )
         drawn = draw(key, first + v)
         best, most, tie = old, found[old], mix(drawn ^ np.uint64(names[old]))
         for s in range(n_seen):
@@ -99,7 +103,11 @@ def join_nodes(ptr, near, weight, mass, within, order, label, load, room):  # ty
         room: The most mass of a label.
     """
     n = len(load)
-    found, seen, waiting = np.zeros(n, np.int64), np.empty(n, np.int64), np.full(n + 1, -1, np.int64)
+    found, seen, waiting = (
+        np.zeros(n, np.int64),
+        np.empty(n, np.int64),
+        np.full(n + 1, -1, np.int64),
+    )
     for v in order:
         if label[v] != v or load[v] != mass[v]:
             continue
@@ -126,7 +134,9 @@ def join_nodes(ptr, near, weight, mass, within, order, label, load, room):  # ty
 
 
 @jit()
-def contract(of_row, ptr, near, weight, label, n_labels, order, out_label, out_ptr, out_near, out_weight):  # type: ignore[no-untyped-def]
+def contract(
+    of_row, ptr, near, weight, label, n_labels, order, out_label, out_ptr, out_near, out_weight
+):  # type: ignore[no-untyped-def]
     """Sum the weights of rows by pairs of different labels; returns the number of rows and of entries made.
 
     Args:
@@ -174,7 +184,7 @@ def merge_rows(ptr, near, weight, out_ptr):  # type: ignore[no-untyped-def]
     end = 0
     out_ptr[0] = 0
     for v in range(len(ptr) - 1):
-        order = np.argsort(near[ptr[v]: ptr[v + 1]]) + ptr[v]
+        order = np.argsort(near[ptr[v] : ptr[v + 1]]) + ptr[v]
         others, sums = near[order], weight[order]
         for i in range(len(order)):
             if i and others[i] == others[i - 1]:

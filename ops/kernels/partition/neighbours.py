@@ -1,4 +1,5 @@
 """Degrees and neighbourhoods of some nodes, from chunks of edges."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -40,7 +41,7 @@ def drop_repeats(ptr, near):  # type: ignore[no-untyped-def]
     """
     begin = end = 0
     for v in range(len(ptr) - 1):
-        found = np.sort(near[begin: ptr[v + 1]])
+        found = np.sort(near[begin : ptr[v + 1]])
         begin = ptr[v + 1]
         for i in range(len(found)):
             if i == 0 or found[i] != found[i - 1]:

@@ -1,4 +1,5 @@
 """Sorts of pairs of keys on all threads: by buckets that fit into cache, and within these by digits."""
+
 from __future__ import annotations
 
 from itertools import pairwise
@@ -65,11 +66,16 @@ def dealt_pairs(high: np.ndarray, low: np.ndarray, numbers: np.ndarray, n: int) 
     # a thread writes its pairs of a bucket after those of the threads before it
     free[:] = ends.T - free
     keys, order = empty(high.shape, np.int64), empty(high.shape, numbers.dtype)
-    run_blocks(lambda b: deal(high, low, numbers, bucket_of, shift, free[b], keys, order, *parts[b]), len(parts))
+    run_blocks(
+        lambda b: deal(high, low, numbers, bucket_of, shift, free[b], keys, order, *parts[b]),
+        len(parts),
+    )
     return Dealt(keys, order, np.append(0, ends[:, -1]), rows)
 
 
-def sorted_pairs(dealt: Dealt, most: int, dtype: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def sorted_pairs(
+    dealt: Dealt, most: int, dtype: Any = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sort pairs of keys; equal ones stay in order. Each bucket is sorted by digits.
 
     Args:
@@ -83,13 +89,26 @@ def sorted_pairs(dealt: Dealt, most: int, dtype: Any = None) -> tuple[np.ndarray
     keys, numbers, at, rows = dealt
     bits = int(most - 1).bit_length()
     digits = -(-bits // DIGIT)
-    bounds, out_low, out_numbers = np.zeros(rows[-1] + 1, np.int64), empty(keys.shape, np.int32), empty(keys.shape, dtype or numbers.dtype)
+    bounds, out_low, out_numbers = (
+        np.zeros(rows[-1] + 1, np.int64),
+        empty(keys.shape, np.int32),
+        empty(keys.shape, dtype or numbers.dtype),
+    )
 
     def sort(b: int) -> None:
         part = slice(at[b], at[b + 1])
         spare = [empty(x[part].shape, x.dtype) if digits else x[:0] for x in (keys, numbers)]
-        sort_bucket(keys[part], numbers[part], *spare, digits, -(-bits // max(digits, 1)), (rows[b], rows[b + 1], at[b]), bounds, out_low,
-                    out_numbers)
+        sort_bucket(
+            keys[part],
+            numbers[part],
+            *spare,
+            digits,
+            -(-bits // max(digits, 1)),
+            (rows[b], rows[b + 1], at[b]),
+            bounds,
+            out_low,
+            out_numbers,
+        )
 
     run_blocks(sort, len(rows) - 1)
     return bounds, out_low, out_numbers
@@ -102,7 +121,9 @@ def _buckets(keys: np.ndarray, n: int) -> tuple[np.ndarray, int, np.ndarray]:
     entries = max(-(-n // (1 << shift)), 1)
     found = np.bincount(keys[:: max(len(keys) // SAMPLED, 1)] >> shift, minlength=entries)
     before = np.cumsum(found) - found
-    _, first, bucket_of = np.unique(before * wanted // max(int(found.sum()), 1), return_index=True, return_inverse=True)
+    _, first, bucket_of = np.unique(
+        before * wanted // max(int(found.sum()), 1), return_index=True, return_inverse=True
+    )
     return bucket_of.astype(np.int16), shift, np.append(first << shift, n)
 
 

@@ -3,6 +3,7 @@
 A graph is given as the neighbours of its nodes: ``ptr`` [n + 1], ``near`` and ``weight`` [ptr[n]],
 with the weights ``mass`` [n] of the nodes. All loops search all nodes for each move.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -43,8 +44,15 @@ def _best_part(links, mine, most, load, room):  # type: ignore[no-untyped-def]
     """The other part with room for ``most`` of most links, the emptiest of these; -1 if there is none."""
     best = -1
     for p in range(len(load)):
-        if p != mine and load[p] + most <= room[p] and (best < 0 or links[p] > links[best] or (
-                links[p] == links[best] and load[p] - room[p] < load[best] - room[best])):
+        if (
+            p != mine
+            and load[p] + most <= room[p]
+            and (
+                best < 0
+                or links[p] > links[best]
+                or (links[p] == links[best] and load[p] - room[p] < load[best] - room[best])
+            )
+        ):
             best = p
     return best
 
@@ -71,7 +79,14 @@ def climb(ptr, near, weight, mass, part, load, room, patience):  # type: ignore[
     to, nodes, parts = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     for v in range(n):
         to[v] = _best_part(links[v], part[v], mass[v], load, room)
-    moved, over, m, best_m, gain, best_gain = np.zeros(n, np.bool_), np.int64(0), 0, 0, np.int64(0), np.int64(0)
+    moved, over, m, best_m, gain, best_gain = (
+        np.zeros(n, np.bool_),
+        np.int64(0),
+        0,
+        0,
+        np.int64(0),
+        np.int64(0),
+    )
     for p in range(n_parts):
         over += max(load[p] - room[p], 0)
     best_over = over

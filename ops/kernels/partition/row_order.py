@@ -1,4 +1,5 @@
 """Which of two orders of rows has better cache locality, by a sample of the edges."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -22,4 +23,9 @@ def votes(by_degree: np.ndarray, src: np.ndarray, dst: np.ndarray) -> np.ndarray
         by_degree: Rows of the sources in the order by degree, [n] int32.
         src, dst: Rows of the sources and destinations in the order by id, [n] int32.
     """
-    return np.array([np.count_nonzero(by_degree < CACHED_ROWS), np.count_nonzero(np.abs(src - dst) < CACHED_ROWS)])
+    return np.array(
+        [
+            np.count_nonzero(by_degree < CACHED_ROWS),
+            np.count_nonzero(np.abs(src - dst) < CACHED_ROWS),
+        ]
+    )

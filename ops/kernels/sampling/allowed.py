@@ -3,6 +3,7 @@
 ``begin``, ``end``, ``edges`` and ``others`` are groups of edges as for ``batch.expand``; ``values``
 has a number for each position.
 """
+
 from __future__ import annotations
 
 import numpy as np

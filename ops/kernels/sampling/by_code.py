@@ -1,4 +1,5 @@
 """Edges of rows split by a code of theirs, and lists of edges of the same rows joined."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -57,7 +58,11 @@ def join(ptr, at, far, weight):  # type: ignore[no-untyped-def]
     bounds, first = np.zeros(n + 1, np.int64), np.zeros(n_lists, np.int64)
     for c in range(1, n_lists):
         first[c] = first[c - 1] + ptr[c - 1, n]
-    out_at, out_far, out_weight = np.empty(len(at), np.int32), np.empty(len(at), np.int32), np.empty(len(at), np.float64)
+    out_at, out_far, out_weight = (
+        np.empty(len(at), np.int32),
+        np.empty(len(at), np.int32),
+        np.empty(len(at), np.float64),
+    )
     k = 0
     for g in range(n):
         for c in range(n_lists):

@@ -2,6 +2,7 @@
 
 Such a list may come in several parts, each with the bounds of the views in it.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -49,7 +50,11 @@ def number_by_view(known, ptr, items, bounds):  # type: ignore[no-untyped-def]
         bits += 1
     shift = np.uint64(WORD_BITS - bits)
     table, used = np.full(1 << bits, FREE, np.int32), np.empty(most, np.int32)
-    found, begin, number = np.empty(total, np.int64), np.empty(views + 1, np.int64), np.empty(len(items), np.int32)
+    found, begin, number = (
+        np.empty(total, np.int64),
+        np.empty(views + 1, np.int64),
+        np.empty(len(items), np.int32),
+    )
     begin[0] = 0
     for v in range(views):
         first, n = begin[v], 0

@@ -3,6 +3,7 @@
 A row with d edges over all workers draws numbers below d, its positions. They depend on the key,
 the global id of the row and d, so that every worker draws the same positions.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -143,7 +144,12 @@ def _room_for(k, replace):  # type: ignore[no-untyped-def]
     size = 1 if replace or k > FEW else 0
     while 0 < size < 2 * k:
         size *= 2
-    return np.empty(k, np.int64), np.ones(k, np.int32), np.empty(size, np.int64), np.empty(size, np.int32)
+    return (
+        np.empty(k, np.int64),
+        np.ones(k, np.int32),
+        np.empty(size, np.int64),
+        np.empty(size, np.int32),
+    )
 
 
 @njit(inline="always")
@@ -199,7 +205,11 @@ def choose(groups, places, rows, keys, views, k, replace, out, first, last):  # 
         before = n
         if a < b and (replace or d > k):
             h = draw(keys[view], ids[row_of[g]])
-            m = _with(h, k, d, drawn, times, table, number) if replace else _without(h, k, d, drawn, table)
+            m = (
+                _with(h, k, d, drawn, times, table, number)
+                if replace
+                else _without(h, k, d, drawn, table)
+            )
             each = d / k
             for i in range(m):
                 e = a + drawn[i] if d == b - a else _find(position, a, b, drawn[i])

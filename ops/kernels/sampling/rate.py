@@ -3,6 +3,7 @@
 All operations are additions, multiplications, divisions and shifts in a fixed order, so that ranks
 are equal to the bit on every machine; the logarithm of the C library is not.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -21,6 +22,7 @@ MANTISSA, EXPONENT_OF_1, BIAS = np.uint64((1 << 52) - 1), np.uint64(1023 << 52),
 @intrinsic
 def _bits_of(typing: Any, number: Any) -> Any:
     """The bit pattern of a double precision number."""
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.IntType(64))
 
@@ -30,6 +32,7 @@ def _bits_of(typing: Any, number: Any) -> Any:
 @intrinsic
 def _number_of(typing: Any, bits: Any) -> Any:
     """The double precision number of a bit pattern."""
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.DoubleType())
 

@@ -3,6 +3,7 @@
 Rows and positions are int32, bounds int64. A use is an edge that a sweep runs over; it has the number
 of the edge among those of its sender.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -59,7 +60,11 @@ def by_receiver(uses, chosen, receive, send, marks, n):  # type: ignore[no-untyp
             groups += 1
         bounds[r + 1] += bounds[r]
     ptr[groups] = bounds[n]
-    other, edges, use = np.empty(len(uses), np.int32), np.empty(len(uses), np.int32), np.empty(len(uses), np.int32)
+    other, edges, use = (
+        np.empty(len(uses), np.int32),
+        np.empty(len(uses), np.int32),
+        np.empty(len(uses), np.int32),
+    )
     for e in range(len(marks)):
         if marks[e] != NONE:
             k = bounds[receive[e]]

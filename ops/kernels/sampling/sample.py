@@ -11,6 +11,7 @@ are computed again where they are needed again: a hash costs less than a store a
     high            mask, uint64: a rank has these bits; the others are those of the edge's global id, so that ranks differ
     rates           positive rate of each position, by which drawn ranks are divided (``rate.py``); empty for none
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -69,7 +70,11 @@ def shortlist(begin, end, others, ranks, fanout, each):  # type: ignore[no-untyp
     ptr = np.zeros(len(begin) + 1, np.int64)
     for g in range(len(begin)):
         ptr[g + 1] = ptr[g] + min(end[g] - begin[g], fanout)
-    at, far, often = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.int32)
+    at, far, often = (
+        np.empty(ptr[-1], np.int32),
+        np.empty(ptr[-1], np.int32),
+        np.empty(ptr[-1], np.int32),
+    )
     low, which = np.empty(fanout, np.uint64), np.empty(fanout, np.int64)
     n = 0
     for g in range(len(begin)):
@@ -79,7 +84,11 @@ def shortlist(begin, end, others, ranks, fanout, each):  # type: ignore[no-untyp
             which[: end[g] - begin[g]] = np.arange(begin[g], end[g])
         else:
             for e in range(begin[g], end[g]):
-                h, rate, tie = _value(index, values, key, drawn, e), _rate(edges, rates, e), _tie(edges, gid, high, e)
+                h, rate, tie = (
+                    _value(index, values, key, drawn, e),
+                    _rate(edges, rates, e),
+                    _tie(edges, gid, high, e),
+                )
                 if each:
                     _put_each(low, which, h, rate, high, tie, e)
                     continue
@@ -160,7 +169,11 @@ def lowest_each(ptr, ranks, low):  # type: ignore[no-untyped-def]
     edges, gid, index, values, key, drawn, high, rates = ranks
     for g in range(len(ptr) - 1):
         for e in range(ptr[g], ptr[g + 1]):
-            h, rate, tie = _value(index, values, key, drawn, e), _rate(edges, rates, e), _tie(edges, gid, high, e)
+            h, rate, tie = (
+                _value(index, values, key, drawn, e),
+                _rate(edges, rates, e),
+                _tie(edges, gid, high, e),
+            )
             for column in range(low.shape[1]):
                 low[g, column] = min(low[g, column], _rank_of_column(h, column, rate, high, tie))
 
@@ -172,7 +185,11 @@ def times_each(ptr, ranks, low):  # type: ignore[no-untyped-def]
     times = np.zeros(ptr[-1], np.int32)
     for g in range(len(ptr) - 1):
         for e in range(ptr[g], ptr[g + 1]):
-            h, rate, tie = _value(index, values, key, drawn, e), _rate(edges, rates, e), _tie(edges, gid, high, e)
+            h, rate, tie = (
+                _value(index, values, key, drawn, e),
+                _rate(edges, rates, e),
+                _tie(edges, gid, high, e),
+            )
             for column in range(low.shape[1]):
                 times[e] += _rank_of_column(h, column, rate, high, tie) == low[g, column]
     return times

@@ -9,6 +9,7 @@ Edge e of row g has the inclusion probability min(1, 1 / (x[g] * rho)), where rh
 Sums are made in integers, so they are the same for every partition: a term is multiplied by the
 ``scale`` of its row, a power of two, and rounded.
 """
+
 from __future__ import annotations
 
 from math import cos, erfc, log1p, pi, sqrt
@@ -107,9 +108,13 @@ def poisson(groups, draws, ids, upper, limit, first, last):  # type: ignore[no-u
                     found[n] = e
                     n += ONE
         ptr[g - first + 1] = n
-    at, far, weight = found[: ptr[-1]].copy(), np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.float64)
+    at, far, weight = (
+        found[: ptr[-1]].copy(),
+        np.empty(ptr[-1], np.int32),
+        np.empty(ptr[-1], np.float64),
+    )
     for g in range(first, last):
-        weight[ptr[g - first]: ptr[g - first + 1]] = 2.0**UPPER_BITS / limit[g]
+        weight[ptr[g - first] : ptr[g - first + 1]] = 2.0**UPPER_BITS / limit[g]
     # loops of their own, so that many reads are under way at a time
     for i in range(len(at)):
         far[i] = others[at[i]]
@@ -229,7 +234,10 @@ def thinned(begin, end, index, edges, others, r, rho, by_edge, x):  # type: igno
         short = n + end[g] - begin[g] - len(at)
         if short > 0:
             more = short + len(at)
-            at, far = np.concatenate((at, np.empty(more, np.int32))), np.concatenate((far, np.empty(more, np.int32)))
+            at, far = (
+                np.concatenate((at, np.empty(more, np.int32))),
+                np.concatenate((far, np.empty(more, np.int32))),
+            )
             weight = np.concatenate((weight, np.empty(more, np.float64)))
         for e in range(begin[g], end[g]):
             y = max(1.0, x[g] * rho[e if by_edge else index[e]])

@@ -7,6 +7,7 @@ of sum(output * probe) as grad/x and grad/param/NAME. Inputs are common to all c
 The graph has self loops, duplicate edges, isolated nodes, a hub, and a relation without edges. The case hgt has edges of its own,
 between nodes of three types.
 """
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -38,19 +39,33 @@ class SimpleHGN(nn.Module):
         super().__init__()
         self.heads, self.width, self.beta = heads, width, beta
         for i, (d, concat) in enumerate(((D, True), (heads * width, False))):
-            shapes = {"weight": (d, heads, width), "weight_edge": (d_relation, heads, d_relation), "relations": (R, d_relation),
-                      "att_src": (heads, width), "att_dst": (heads, width), "att_edge": (heads, d_relation),
-                      "root": (d, heads * width if concat else width)}
+            shapes = {
+                "weight": (d, heads, width),
+                "weight_edge": (d_relation, heads, d_relation),
+                "relations": (R, d_relation),
+                "att_src": (heads, width),
+                "att_dst": (heads, width),
+                "att_edge": (heads, d_relation),
+                "root": (d, heads * width if concat else width),
+            }
             for name, shape in shapes.items():
                 self.register_parameter(f"{name}{i}", nn.Parameter(torch.empty(shape)))
 
     def forward(self, x: torch.Tensor, edges: torch.Tensor, relation: torch.Tensor) -> torch.Tensor:
         (src, dst), before = edges, None
         for i in range(2):
-            p = {name[:-1]: value for name, value in self.named_parameters() if name.endswith(str(i))}
+            p = {
+                name[:-1]: value for name, value in self.named_parameters() if name.endswith(str(i))
+            }
             z = torch.einsum("nd,dhf->nhf", x, p["weight"])
-            of_relation = (torch.einsum("rd,dhf->rhf", p["relations"], p["weight_edge"]) * p["att_edge"]).sum(-1)
-            score = (z * p["att_src"]).sum(-1)[src] + (z * p["att_dst"]).sum(-1)[dst] + of_relation[relation]
+            of_relation = (
+                torch.einsum("rd,dhf->rhf", p["relations"], p["weight_edge"]) * p["att_edge"]
+            ).sum(-1)
+            score = (
+                (z * p["att_src"]).sum(-1)[src]
+                + (z * p["att_dst"]).sum(-1)[dst]
+                + of_relation[relation]
+            )
             alpha = softmax(nn.functional.leaky_relu(score, 0.2), dst, num_nodes=len(x))
             alpha = alpha if before is None else (1 - self.beta) * alpha + self.beta * before
             out = scatter(alpha[..., None] * z[src], dst, dim_size=len(x))
@@ -72,7 +87,13 @@ CASES = {
 
 # nodes of each type in one numbering, and the types that relations lead from and to
 TYPES = {"a": (0, 12), "b": (12, 30), "c": (30, N)}
-TRIPLES = [("a", "to", "b"), ("b", "to", "a"), ("b", "to", "c"), ("c", "to", "a"), ("a", "near", "a")]
+TRIPLES = [
+    ("a", "to", "b"),
+    ("b", "to", "a"),
+    ("b", "to", "c"),
+    ("c", "to", "a"),
+    ("a", "near", "a"),
+]
 
 
 class HGT(nn.Module):
@@ -84,14 +105,19 @@ class HGT(nn.Module):
 
     def forward(self, x: torch.Tensor, edges: torch.Tensor, relation: torch.Tensor) -> torch.Tensor:
         first = {name: bounds[0] for name, bounds in TYPES.items()}
-        by_relation = {triple: edges[:, relation == r] - torch.tensor([[first[triple[0]]], [first[triple[2]]]])
-                       for r, triple in enumerate(TRIPLES)}
+        by_relation = {
+            triple: edges[:, relation == r] - torch.tensor([[first[triple[0]]], [first[triple[2]]]])
+            for r, triple in enumerate(TRIPLES)
+        }
         out = self.layer({name: x[a:b] for name, (a, b) in TYPES.items()}, by_relation)
         return torch.cat([out[name] for name in TYPES])
 
 
 def typed_graph() -> tuple[np.ndarray, np.ndarray]:
-    rng, relation = np.random.default_rng(8), np.sort(np.random.default_rng(9).integers(0, len(TRIPLES), E))
+    rng, relation = (
+        np.random.default_rng(8),
+        np.sort(np.random.default_rng(9).integers(0, len(TRIPLES), E)),
+    )
     ends = [[rng.integers(*TYPES[TRIPLES[r][end]]) for r in relation] for end in (0, 2)]
     return np.array(ends), relation
 
@@ -100,22 +126,36 @@ def main() -> None:
     edges, relation = graph()
     torch.manual_seed(1)
     inputs = torch.randn(N, D)
-    arrays = {"edge_index": edges.astype(np.int16), "relation": relation.astype(np.int8), "x": inputs.numpy()}
+    arrays = {
+        "edge_index": edges.astype(np.int16),
+        "relation": relation.astype(np.int8),
+        "x": inputs.numpy(),
+    }
     for name, make in {**CASES, "hgt": HGT}.items():
         if name == "hgt":
             edges, relation = typed_graph()
-            arrays |= {"hgt/edge_index": edges.astype(np.int16), "hgt/relation": relation.astype(np.int8)}
+            arrays |= {
+                "hgt/edge_index": edges.astype(np.int16),
+                "hgt/relation": relation.astype(np.int8),
+            }
         layer, x = make(), inputs.clone().requires_grad_()
         for p in layer.parameters():
             nn.init.normal_(p, std=0.4)
         out = layer(x, torch.from_numpy(edges), torch.from_numpy(relation))
         probe = torch.randn_like(out)
         (out * probe).sum().backward()
-        arrays |= {f"{name}/output": out.detach().numpy(), f"{name}/probe": probe.numpy(), f"{name}/grad/x": x.grad.numpy()}
+        arrays |= {
+            f"{name}/output": out.detach().numpy(),
+            f"{name}/probe": probe.numpy(),
+            f"{name}/grad/x": x.grad.numpy(),
+        }
         # parameters of other modes of attention are not read
         for which, p in layer.named_parameters():
             if p.grad is not None:
-                arrays |= {f"{name}/param/{which}": p.detach().numpy(), f"{name}/grad/param/{which}": p.grad.numpy()}
+                arrays |= {
+                    f"{name}/param/{which}": p.detach().numpy(),
+                    f"{name}/grad/param/{which}": p.grad.numpy(),
+                }
     np.savez_compressed(Path(__file__).with_name("relational.npz"), **arrays)
 
 

@@ -1,4 +1,5 @@
 """Tells caches what the next batches will read, some groups of batches at a time."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

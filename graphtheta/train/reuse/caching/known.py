@@ -1,4 +1,5 @@
 """Cache policies that know what batches read: static ones, by degree and by probability, and Belady's."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -63,7 +64,11 @@ class Belady(CachePolicy):
 
     def __init__(self, capacity: int, window: int = 64):
         self.window = max(1, window)
-        self._heap, self._at, self._filled = np.empty(capacity, np.int32), np.empty(capacity, np.int32), np.zeros(1, np.int64)
+        self._heap, self._at, self._filled = (
+            np.empty(capacity, np.int32),
+            np.empty(capacity, np.int32),
+            np.zeros(1, np.int64),
+        )
         # of the row in each slot: next use, last use, key
         self._when, self._last, self._own = (np.empty(capacity, np.int64) for _ in range(3))
         self._now = 0
@@ -77,8 +82,13 @@ class Belady(CachePolicy):
         # as batches come in the order of time, so do the uses of a key in a stable sort
         order = np.argsort(keys, kind="stable")
         known, first = np.unique(keys[order], return_index=True)
-        self._times = np.repeat(self._now + 1 + np.arange(len(batches)), [len(x) for x in batches])[order].astype(np.int64)
-        self._ptr, self._cursor = np.append(first, len(keys)).astype(np.int64), first.astype(np.int64)
+        self._times = np.repeat(self._now + 1 + np.arange(len(batches)), [len(x) for x in batches])[
+            order
+        ].astype(np.int64)
+        self._ptr, self._cursor = (
+            np.append(first, len(keys)).astype(np.int64),
+            first.astype(np.int64),
+        )
         self._numbers = LocalDirectory(known)
         n = int(self._filled[0])
         self._when[:n] = self._next(self._own[:n], self._last[:n])
@@ -87,12 +97,21 @@ class Belady(CachePolicy):
         self._at[self._heap[:n]] = np.arange(n)
 
     def hit(self, slots: np.ndarray, keys: np.ndarray) -> None:
-        belady_hit(self._heap, self._at, self._when, int(self._filled[0]), slots, self._next(keys, self._now))
+        belady_hit(
+            self._heap,
+            self._at,
+            self._when,
+            int(self._filled[0]),
+            slots,
+            self._next(keys, self._now),
+        )
         self._last[slots] = self._now
 
     def place(self, keys: np.ndarray) -> np.ndarray:
         out = np.empty(len(keys), np.int32)
-        belady_place(self._heap, self._at, self._when, self._filled, self._next(keys, self._now), out)
+        belady_place(
+            self._heap, self._at, self._when, self._filled, self._next(keys, self._now), out
+        )
         stored = np.flatnonzero(out >= 0)
         self._own[out[stored]], self._last[out[stored]] = keys[stored], self._now
         return out

@@ -1,4 +1,5 @@
 """Cache policies that know the past: FIFO, LRU, LFU, CLOCK, S3-FIFO."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -97,5 +98,15 @@ class S3Fifo(CachePolicy):
 
     def place(self, keys: np.ndarray) -> np.ndarray:
         out = np.empty(len(keys), np.int32)
-        s3_place(self._state, self._small, self._main, self._uses, self._own, *self._ghosts, self._most_small, keys, out)
+        s3_place(
+            self._state,
+            self._small,
+            self._main,
+            self._uses,
+            self._own,
+            *self._ghosts,
+            self._most_small,
+            keys,
+            out,
+        )
         return out

@@ -1,4 +1,5 @@
 """Cache policies by name."""
+
 from __future__ import annotations
 
 from inspect import isclass
@@ -18,4 +19,5 @@ def is_policy(x: Any) -> bool:
 # The constructor of a policy receives those of these arguments that it names: ``capacity``, the
 # number of slots, and ``scout``, which tells what batches will read
 CACHE_POLICIES: Registry[type[CachePolicy]] = Registry(
-    "cache policy", is_policy, (), (Fifo, Lru, Lfu, Clock, S3Fifo, Degree, Probability, Belady))
+    "cache policy", is_policy, (), (Fifo, Lru, Lfu, Clock, S3Fifo, Degree, Probability, Belady)
+)

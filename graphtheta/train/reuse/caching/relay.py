@@ -11,6 +11,7 @@ No worker reads a slot while its agent changes it. An agent changes slots only b
 of a fetch and its answer; by then all its mates have ended the fetch before, since workers fetch in
 turns, and wait for the answer. Rows fetched now are therefore stored at the next fetch.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -54,8 +55,14 @@ class Agents:
         for workers in on:
             position[workers] = np.arange(len(workers))
         own = comm.machines[comm.rank]
-        self.asked = np.where(comm.machines == own, np.arange(comm.size), self.mates[position % len(self.mates)])
-        self.of_others = [int(workers[position[comm.rank] % len(workers)]) for workers in on if workers[0] not in self.mates]
+        self.asked = np.where(
+            comm.machines == own, np.arange(comm.size), self.mates[position % len(self.mates)]
+        )
+        self.of_others = [
+            int(workers[position[comm.rank] % len(workers)])
+            for workers in on
+            if workers[0] not in self.mates
+        ]
         self.far = comm.machines != own
 
     def requests(self, owner: np.ndarray, row: np.ndarray) -> tuple[Route, list[np.ndarray]]:
@@ -77,7 +84,9 @@ class Agents:
         comm = self.comm
         others = [int(q) for q in self.mates if q != comm.rank]
         n = {q: np.zeros(1, np.int64) for q in others}
-        comm.move_begin([(q, np.array([len(parts[q])])) for q in others], list(n.items()), Tag.ROWS).end()
+        comm.move_begin(
+            [(q, np.array([len(parts[q])])) for q in others], list(n.items()), Tag.ROWS
+        ).end()
         got = {q: np.empty(int(n[q][0]), parts[q].dtype) for q in others}
         comm.move_begin([(q, parts[q]) for q in others], list(got.items()), Tag.ROWS).end()
         return [parts[q] if q == comm.rank else got[int(q)] for q in self.mates]
@@ -101,11 +110,15 @@ class MachineCache:
         parts: The slots of each worker of this machine.
     """
 
-    def __init__(self, partition: Partition, agents: Agents, cache: RowCache, parts: Sequence[Slots]):
+    def __init__(
+        self, partition: Partition, agents: Agents, cache: RowCache, parts: Sequence[Slots]
+    ):
         self._partition, self._agents, self.cache, self._parts = partition, agents, cache, parts
         self._new: tuple[np.ndarray, dict[str, Any]] | None = None
 
-    def rows(self, fetch: Fetch, owner: np.ndarray, row: np.ndarray, batches: int) -> dict[str, Any]:
+    def rows(
+        self, fetch: Fetch, owner: np.ndarray, row: np.ndarray, batches: int
+    ) -> dict[str, Any]:
         """The wide columns of some nodes; see ``Relay.rows``.
 
         Collective: all ranks of the partition, in the same order of calls.
@@ -118,16 +131,31 @@ class MachineCache:
         keys, number = np.unique(np.concatenate(arrived), return_inverse=True)
         slots, far = self._found(keys, batches)
         rest = np.flatnonzero(slots < 0)
-        fetched = fetch((keys[rest] >> ROW_BITS).astype(np.int32), (keys[rest] & (1 << ROW_BITS) - 1).astype(np.int32))
+        fetched = fetch(
+            (keys[rest] >> ROW_BITS).astype(np.int32),
+            (keys[rest] & (1 << ROW_BITS) - 1).astype(np.int32),
+        )
         is_far = far[rest]
-        self._new = keys[rest[is_far]], {name: take_rows(x, np.flatnonzero(is_far)) for name, x in fetched.items()}
+        self._new = (
+            keys[rest[is_far]],
+            {name: take_rows(x, np.flatnonzero(is_far)) for name, x in fetched.items()},
+        )
         place = np.full(len(keys), -1, np.int64)
         place[rest] = np.arange(len(rest))
         by_mate = np.split(number, pointers([len(x) for x in arrived])[1:-1])
         answers: list[np.ndarray] = [np.zeros(0, np.int64)] * comm.size
         for q, own in zip(mates, by_mate, strict=True):
             answers[q] = own
-        slot = Move(comm, {"slot": slots[np.concatenate(answers)]}, pointers(list(map(len, answers))), route.bounds).end().columns["slot"]
+        slot = (
+            Move(
+                comm,
+                {"slot": slots[np.concatenate(answers)]},
+                pointers(list(map(len, answers))),
+                route.bounds,
+            )
+            .end()
+            .columns["slot"]
+        )
         sent = [place[x][slots[x] < 0] for x in answers]
         given = np.append(0, np.cumsum(slot < 0))[route.bounds]
         answered = {name: take_rows(x, np.concatenate(sent)) for name, x in fetched.items()}
@@ -150,7 +178,7 @@ class MachineCache:
         """
         pieces = []
         for q, part in zip(self._agents.mates, self._parts, strict=True):
-            begin, end = route.bounds[q: q + 2]
+            begin, end = route.bounds[q : q + 2]
             at = begin + np.flatnonzero(slot[begin:end] >= 0)
             pieces.append((route.order[at], part.read(slot[at])))
         return pieces
@@ -162,4 +190,3 @@ class MachineCache:
         """
         locate = self._partition.directory.locate
         self.cache.foresee([self._agents.served(*locate(ids)) for ids in batches])
-

@@ -1,4 +1,5 @@
 """What the batches of a run will read, found before they run: all draws of samplers are hashes, so the sampler can be run ahead."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -43,7 +44,11 @@ class Scout:
     """
 
     def __init__(self, strategy: Strategy, views_per_step: int, independent: bool, own: bool):
-        self._strategy, self._partition, self._per_step = strategy, strategy.partition, views_per_step
+        self._strategy, self._partition, self._per_step = (
+            strategy,
+            strategy.partition,
+            views_per_step,
+        )
         self._independent, self._own = independent, own
 
     @property
@@ -77,7 +82,11 @@ class Scout:
         """
         for at, begin, end in self.groups_from(epoch, first, n):
             makers = self._strategy.makers(at, begin, end)
-            yield self._of_nodes(members(parts_of(self._strategy, at, begin, end))) if self._independent else self._of_view(makers[0]())
+            yield (
+                self._of_nodes(members(parts_of(self._strategy, at, begin, end)))
+                if self._independent
+                else self._of_view(makers[0]())
+            )
 
     def reads(self, view: GraphView) -> np.ndarray:
         """Keys of the rows that this worker reads for a view, [n] int64.
@@ -91,14 +100,22 @@ class Scout:
 
     def _of_view(self, view: GraphView) -> np.ndarray:
         """Keys of the rows of a view that all workers compute together."""
-        return np.arange(self._partition.n_masters) if view.rows is None else view.rows.astype(np.int64, copy=False)
+        return (
+            np.arange(self._partition.n_masters)
+            if view.rows is None
+            else view.rows.astype(np.int64, copy=False)
+        )
 
     def _of_nodes(self, ids: np.ndarray) -> np.ndarray:
         """Keys of the rows of some nodes, [n] int64, that this worker computes alone.
 
         Collective: all ranks of the partition.
         """
-        return ids if self._own else ids[self._partition.directory.owner(ids) != self._partition.halo_comm.rank]
+        return (
+            ids
+            if self._own
+            else ids[self._partition.directory.owner(ids) != self._partition.halo_comm.rank]
+        )
 
     def most_connected(self, n: int) -> np.ndarray:
         """Keys of the n rows of the largest out-degrees that this worker may read, [n] int64; among equals those of lower ids.
@@ -111,8 +128,16 @@ class Scout:
         if not self._independent:
             return best.astype(np.int64)
         comm = p.halo_comm
-        ids, degrees = (np.concatenate([x for q, x in enumerate(comm.all_to_all([x[best]] * comm.size)) if self._own or q != comm.rank])
-                        for x in (p.masters, degree))
+        ids, degrees = (
+            np.concatenate(
+                [
+                    x
+                    for q, x in enumerate(comm.all_to_all([x[best]] * comm.size))
+                    if self._own or q != comm.rank
+                ]
+            )
+            for x in (p.masters, degree)
+        )
         found: np.ndarray = ids[np.lexsort((ids, -degrees))[:n]]
         return found
 
@@ -146,9 +171,15 @@ class MachineScout:
     def most_connected(self, n: int) -> np.ndarray:
         """See ``Reader.most_connected``."""
         p, comm = self._scout.partition, self._agents.comm
-        best, degree = np.lexsort((p.masters, -p.node.read("out_degree")))[: int(comm.all_max(np.array(n)))], p.node.read("out_degree")
+        best, degree = (
+            np.lexsort((p.masters, -p.node.read("out_degree")))[: int(comm.all_max(np.array(n)))],
+            p.node.read("out_degree"),
+        )
         keys = comm.rank << ROW_BITS | best.astype(np.int64)
-        sent = [[x if q in self._agents.of_others else x[:0] for q in range(comm.size)] for x in (keys, degree[best], p.masters[best])]
+        sent = [
+            [x if q in self._agents.of_others else x[:0] for q in range(comm.size)]
+            for x in (keys, degree[best], p.masters[best])
+        ]
         found, degrees, ids = (np.concatenate(comm.all_to_all(x)) for x in sent)
         chosen: np.ndarray = found[np.lexsort((ids, -degrees))[:n]]
         return chosen

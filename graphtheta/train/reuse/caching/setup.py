@@ -1,4 +1,5 @@
 """The caches of a run: of features that other workers hold, and of features on disk."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -72,7 +73,11 @@ def with_cached_columns(job: Job, partition: Partition) -> Partition:
     """The partition, with columns that a cache can be attached to where rows are not in memory."""
     if job.feature_cache == "0":
         return partition
-    outside = {name: CachedColumn(name, column) for name, column in _wide(partition).items() if not _in_memory(column)}
+    outside = {
+        name: CachedColumn(name, column)
+        for name, column in _wide(partition).items()
+        if not _in_memory(column)
+    }
     return partition.overlay(outside, {})
 
 
@@ -95,7 +100,11 @@ def make_caches(job: Job, strategy: Strategy, views_per_step: int, independent: 
     if job.feature_cache == job.machine_cache == "0":
         return Caches(Features(partition))
     wide = {name: partition.node.coded(name).column for name in partition.node.wide()}
-    outside = {name: column for name, column in _wide(partition).items() if isinstance(column, CachedColumn)}
+    outside = {
+        name: column
+        for name, column in _wide(partition).items()
+        if isinstance(column, CachedColumn)
+    }
     for column in outside.values():
         column.cache = None
     scout = Scout(strategy, views_per_step, independent, bool(outside))
@@ -107,15 +116,27 @@ def make_caches(job: Job, strategy: Strategy, views_per_step: int, independent: 
     if independent and job.machine_cache != "0":
         machine, more = _of_machine(job, partition, wide, longest, scout)
         line = f"{line}; {more}" if line else more
-    features = Features(partition, caches[0] if independent and caches else None, bool(outside), machine)
-    windows = [cache.policy.window for cache in (*caches, *([] if machine is None else [machine.cache])) if cache.policy is not None]
+    features = Features(
+        partition, caches[0] if independent and caches else None, bool(outside), machine
+    )
+    windows = [
+        cache.policy.window
+        for cache in (*caches, *([] if machine is None else [machine.cache]))
+        if cache.policy is not None
+    ]
     foreseeing: list[Foreseeing] = [*caches, *([] if machine is None else [machine])]
     foresight = Foresight(scout, foreseeing, max(windows)) if any(windows) else None
     return Caches(features, foresight, caches, machine, line)
 
 
-def _own(job: Job, partition: Partition, wide: Mapping[str, Column], outside: Mapping[str, CachedColumn], longest: Mapping[str, int],
-         scout: Scout) -> tuple[list[RowCache], str]:
+def _own(
+    job: Job,
+    partition: Partition,
+    wide: Mapping[str, Column],
+    outside: Mapping[str, CachedColumn],
+    longest: Mapping[str, int],
+    scout: Scout,
+) -> tuple[list[RowCache], str]:
     """The caches of this worker alone, and what they hold.
 
     Args:
@@ -129,22 +150,43 @@ def _own(job: Job, partition: Partition, wide: Mapping[str, Column], outside: Ma
     if job.feature_cache == "0":
         return [], ""
     if not cached:
-        return [], "feature cache: not used, as each worker has the features that it reads in its memory"
-    most = partition.n_nodes if wide else int(partition.halo_comm.all_max(np.array(partition.n_masters)))
+        return (
+            [],
+            "feature cache: not used, as each worker has the features that it reads in its memory",
+        )
+    most = (
+        partition.n_nodes
+        if wide
+        else int(partition.halo_comm.all_max(np.array(partition.n_masters)))
+    )
     width = Slots.row_bytes(cached, longest)
     capacity = min(rows_of(job.feature_cache, width, partition.n_nodes), most)
     caches = []
-    for columns in ([wide] if wide else [{name: column} for name, column in cached.items()]):
+    for columns in [wide] if wide else [{name: column} for name, column in cached.items()]:
         own = {name: n for name, n in longest.items() if name in columns}
-        caches.append(RowCache(capacity, make_policy(job.cache_policy, capacity, scout), Slots(capacity, columns, own)))
+        caches.append(
+            RowCache(
+                capacity,
+                make_policy(job.cache_policy, capacity, scout),
+                Slots(capacity, columns, own),
+            )
+        )
         if not wide:
             outside[next(iter(columns))].cache = caches[-1]
     what = "other workers" if wide and partition.halo_comm.size > 1 else "files"
-    return caches, f"feature cache: up to {capacity:,} rows of {what} per worker, {amount(capacity * width)}, policy {job.cache_policy}"
+    return (
+        caches,
+        f"feature cache: up to {capacity:,} rows of {what} per worker, {amount(capacity * width)}, policy {job.cache_policy}",
+    )
 
 
-def _of_machine(job: Job, partition: Partition, wide: Mapping[str, Column], longest: Mapping[str, int],
-                scout: Scout) -> tuple[MachineCache | None, str]:
+def _of_machine(
+    job: Job,
+    partition: Partition,
+    wide: Mapping[str, Column],
+    longest: Mapping[str, int],
+    scout: Scout,
+) -> tuple[MachineCache | None, str]:
     """The cache of this worker's machine, and what it holds; None if there is only one machine.
 
     Collective: all ranks of the partition.
@@ -163,8 +205,10 @@ def _of_machine(job: Job, partition: Partition, wide: Mapping[str, Column], long
     slots = [Slots(n, wide, longest, part) for n, part in zip(capacities, parts, strict=True)]
     own = slots[int(np.searchsorted(agents.mates, comm.rank))]
     policy = make_policy(job.cache_policy, capacity, MachineScout(scout, agents))
-    line = (f"machine cache: up to {sum(capacities):,} rows of other machines in memory that {len(agents.mates)} workers share, "
-            f"{amount(sum(x.nbytes for x in slots))}, policy {job.cache_policy}")
+    line = (
+        f"machine cache: up to {sum(capacities):,} rows of other machines in memory that {len(agents.mates)} workers share, "
+        f"{amount(sum(x.nbytes for x in slots))}, policy {job.cache_policy}"
+    )
     return MachineCache(partition, agents, RowCache(capacity, policy, own), slots), line
 
 
@@ -176,7 +220,11 @@ def _longest(partition: Partition) -> dict[str, int]:
     found = {}
     for name, column in _wide(partition).items():
         if coded(column).column.sparse:
-            some = np.unique(np.linspace(0, partition.n_masters - 1, min(MEASURED_ROWS, partition.n_masters)).astype(np.int64))
+            some = np.unique(
+                np.linspace(
+                    0, partition.n_masters - 1, min(MEASURED_ROWS, partition.n_masters)
+                ).astype(np.int64)
+            )
             lengths = np.diff(partition.node.read(name, some).indptr)
             own = int(np.quantile(lengths, SHARE_OF_ROWS, method="higher")) if len(lengths) else 0
             found[name] = max(1, int(partition.halo_comm.all_max(np.array(own))))

@@ -4,6 +4,7 @@ Each worker gives a part, which it alone can change: the others map it read-only
 files of a file system in memory that have no names once they are mapped, so the operating system
 frees them when the last process ends, however it ends.
 """
+
 from __future__ import annotations
 
 import mmap
@@ -53,8 +54,10 @@ def share(comm: Comm, n_bytes: int) -> list[np.ndarray]:
             os.posix_fallocate(opened.fileno(), 0, max(n_bytes, 1))
             own = np.frombuffer(mmap.mmap(opened.fileno(), max(n_bytes, 1)), np.uint8)
         except OSError as e:
-            error = MemoryLimitError(f"{folder} has no room for {n_bytes:,} bytes that the workers of a machine share ({e.strerror}); make "
-                                     "--machine-cache smaller, or enlarge that file system")
+            error = MemoryLimitError(
+                f"{folder} has no room for {n_bytes:,} bytes that the workers of a machine share ({e.strerror}); make "
+                "--machine-cache smaller, or enlarge that file system"
+            )
         comm.agree(error)
         paths, error = comm.all_gather(path), None
         try:
@@ -63,10 +66,16 @@ def share(comm: Comm, n_bytes: int) -> list[np.ndarray]:
                     parts.append(own)
                     continue
                 with open(paths[rank], "rb") as other:
-                    parts.append(np.frombuffer(mmap.mmap(other.fileno(), 0, access=mmap.ACCESS_READ), np.uint8))
+                    parts.append(
+                        np.frombuffer(
+                            mmap.mmap(other.fileno(), 0, access=mmap.ACCESS_READ), np.uint8
+                        )
+                    )
         except OSError as e:
-            error = MemoryLimitError(f"memory of rank {rank} cannot be shared ({e.strerror}), although it is on this machine; drop "
-                                     "--machine-cache if they are in different containers")
+            error = MemoryLimitError(
+                f"memory of rank {rank} cannot be shared ({e.strerror}), although it is on this machine; drop "
+                "--machine-cache if they are in different containers"
+            )
         # nobody removes a file that another one has yet to open
         comm.agree(error)
     return parts

@@ -6,6 +6,7 @@ first work item of a macrobatch expands all its views in lockstep (``merged.py``
 mode it also deals their structure. Features of F of these groups at a time are fetched by the first
 of them.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
@@ -48,15 +49,35 @@ class Macrobatches:
         expanded: Views expanded so far.
     """
 
-    def __init__(self, strategy: Strategy, features: Features | None, views_per_step: int, size: int, fetched: int, *,
-                 foresight: Foresight | None = None, nbytes: int = 0, line: str = ""):
+    def __init__(
+        self,
+        strategy: Strategy,
+        features: Features | None,
+        views_per_step: int,
+        size: int,
+        fetched: int,
+        *,
+        foresight: Foresight | None = None,
+        nbytes: int = 0,
+        line: str = "",
+    ):
         comm = strategy.partition.halo_comm
         assert isinstance(comm, MergedComm)
-        self.comm, self.strategy, self.features, self.size, self.fetched = comm, strategy, features, size, fetched
+        self.comm, self.strategy, self.features, self.size, self.fetched = (
+            comm,
+            strategy,
+            features,
+            size,
+            fetched,
+        )
         self.foresight, self.nbytes, self.line = foresight, nbytes, line
         self.expanded, self._rows = 0, np.zeros(2, np.int64)
         width = 1 if features is None else comm.size
-        self._groups = [group for step in groups_of(strategy.steps_per_epoch, views_per_step, width) for group in step]
+        self._groups = [
+            group
+            for step in groups_of(strategy.steps_per_epoch, views_per_step, width)
+            for group in step
+        ]
         self._number = {group: i for i, group in enumerate(self._groups)}
         self._last: _Macrobatch | None = None
 
@@ -71,11 +92,13 @@ class Macrobatches:
         Collective: all ranks of the partition.
         """
         made: list[Callable[[], GraphView]] = []
-        for k, same in groupby((self._number[group] for group in groups), lambda number: number // self.size):
+        for k, same in groupby(
+            (self._number[group] for group in groups), lambda number: number // self.size
+        ):
             numbers = list(same)
             if self._last is None or not self._last.holds(epoch, numbers):
                 until = min((k + 1) * self.size, len(self._groups))
-                self._last = _Macrobatch(self, epoch, numbers[0], self._groups[numbers[0]: until])
+                self._last = _Macrobatch(self, epoch, numbers[0], self._groups[numbers[0] : until])
             made += self._last.takers(numbers)
         return made
 
@@ -90,9 +113,21 @@ class Macrobatches:
         """What was sent so far."""
         partition = self.strategy.partition
         some = row_bytes(partition, np.arange(min(partition.n_masters, MEASURED_ROWS)))
-        (alone_messages, alone_bytes), (messages, n_bytes), (rows, alone_rows) = self.comm.alone, self.comm.merged, self._rows
-        return RelayCounts(self.expanded, int(alone_messages), int(alone_bytes), int(messages), int(n_bytes), int(alone_rows), int(rows),
-                           int(some.mean()) if len(some) else 0)
+        (alone_messages, alone_bytes), (messages, n_bytes), (rows, alone_rows) = (
+            self.comm.alone,
+            self.comm.merged,
+            self._rows,
+        )
+        return RelayCounts(
+            self.expanded,
+            int(alone_messages),
+            int(alone_bytes),
+            int(messages),
+            int(n_bytes),
+            int(alone_rows),
+            int(rows),
+            int(some.mean()) if len(some) else 0,
+        )
 
 
 class _Macrobatch:
@@ -144,7 +179,11 @@ class _Macrobatch:
     def _expand(self) -> None:
         of, comm = self._of, self._of.comm
         of.expanded += len(self._makers)
-        views = comm.together(self._makers if of.features is None else [partial(self._dealt, *group) for group in self._groups])
+        views = comm.together(
+            self._makers
+            if of.features is None
+            else [partial(self._dealt, *group) for group in self._groups]
+        )
         self._makers = []
         self._views = dict(enumerate(views, start=self._first))
         if of.foresight is not None:
@@ -169,4 +208,3 @@ class _Macrobatch:
                 self._views[number] = complete(self._views[number], partition, wide)
             self._of.count_rows(ids)
         self._complete.update(numbers)
-

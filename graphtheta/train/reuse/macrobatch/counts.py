@@ -11,6 +11,7 @@ those of F views.
 
 Source: BatchGNN, https://arxiv.org/abs/2306.13814
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
@@ -56,9 +57,13 @@ class RelayCounts:
         return RelayCounts(*total.tolist())
 
     def __str__(self) -> str:
-        text = (f"{self.messages:,} messages of {amount(self.n_bytes)} expanded {self.views:,} views, in place of "
-                f"{self.alone_messages:,} of {amount(self.alone_bytes)}")
+        text = (
+            f"{self.messages:,} messages of {amount(self.n_bytes)} expanded {self.views:,} views, in place of "
+            f"{self.alone_messages:,} of {amount(self.alone_bytes)}"
+        )
         if self.alone_rows:
-            text += (f"; {self.rows:,} features of other workers' nodes ({amount(self.rows * self.row_bytes)}) were read, in place of "
-                     f"{self.alone_rows:,} ({amount(self.alone_rows * self.row_bytes)})")
+            text += (
+                f"; {self.rows:,} features of other workers' nodes ({amount(self.rows * self.row_bytes)}) were read, in place of "
+                f"{self.alone_rows:,} ({amount(self.alone_rows * self.row_bytes)})"
+            )
         return text

@@ -5,6 +5,7 @@ wait for is one *wave*: their collectives are concatenated, and their moves beco
 each pair of ranks. All ranks run the same functions, so that they agree on every wave without a
 further message; functions may have different numbers of operations.
 """
+
 from __future__ import annotations
 
 from collections import defaultdict
@@ -107,7 +108,9 @@ class MergedComm(WrappedComm):
                     part.coroutine.throw()
         if _PART.get() is None:
             sent = [book for part in parts for book in part.channel.ledger.snapshot().values()]
-            self.alone += [sum(int(book[field]) for book in sent) for field in ("messages", "bytes")]
+            self.alone += [
+                sum(int(book[field]) for book in sent) for field in ("messages", "bytes")
+            ]
         return [part.result for part in parts]
 
     def _wave(self, parts: list[_Part]) -> None:
@@ -125,7 +128,9 @@ class MergedComm(WrappedComm):
             elif key:
                 joined = np.concatenate([_raw(x, 1)[0] for (x,) in calls])
                 self._broadcast_flat(joined, key[1])
-                for (x,), values in zip(calls, _split(joined[None], [x.nbytes for (x,) in calls]), strict=True):
+                for (x,), values in zip(
+                    calls, _split(joined[None], [x.nbytes for (x,) in calls]), strict=True
+                ):
                     if self.rank != key[1]:
                         x.view(np.uint8)[...] = values[0]
         if any(part.moves for part in parts):
@@ -145,13 +150,20 @@ class MergedComm(WrappedComm):
         for part in parts:
             part.counted = 0, 0
 
-    def _joined(self, primitive: Callable[[np.ndarray, np.ndarray], None], calls: list[list[np.ndarray]], rows: int) -> None:
+    def _joined(
+        self,
+        primitive: Callable[[np.ndarray, np.ndarray], None],
+        calls: list[list[np.ndarray]],
+        rows: int,
+    ) -> None:
         """One primitive for several calls with arguments (x, out); x has so many rows."""
         raw = [_raw(x, rows) for x, _ in calls]
         x = np.concatenate(raw, axis=1)
         out = np.empty((self.size, x.shape[1]), np.uint8)
         primitive(x if rows > 1 else x[0], out)
-        for (_, into), values in zip(calls, _split(out, [part.shape[1] for part in raw]), strict=True):
+        for (_, into), values in zip(
+            calls, _split(out, [part.shape[1] for part in raw]), strict=True
+        ):
             into.reshape(self.size, -1).view(np.uint8)[...] = values
 
     def _move(self, moves: list[tuple[list[Send], list[Send], bool]]) -> None:
@@ -162,8 +174,14 @@ class MergedComm(WrappedComm):
                 out[q].append(_raw(x, 1)[0])
             for q, x in receives:
                 into[q].append((x, at_most))
-        sent = [(q, np.concatenate([np.array([x.nbytes for x in own], LENGTH).view(np.uint8), *own])) for q, own in out.items()]
-        received = [(q, np.empty(sum(LENGTH.itemsize + x.nbytes for x, _ in own), np.uint8)) for q, own in into.items()]
+        sent = [
+            (q, np.concatenate([np.array([x.nbytes for x in own], LENGTH).view(np.uint8), *own]))
+            for q, own in out.items()
+        ]
+        received = [
+            (q, np.empty(sum(LENGTH.itemsize + x.nbytes for x, _ in own), np.uint8))
+            for q, own in into.items()
+        ]
         if _PART.get() is None:
             self.merged += len(sent), sum(x.nbytes for _, x in sent)
         self.move_begin(sent, received, Tag.MERGED, at_most=True).end()
@@ -171,9 +189,11 @@ class MergedComm(WrappedComm):
             begin = LENGTH.itemsize * len(own)
             for (x, at_most), n in zip(own, message[:begin].view(LENGTH).tolist(), strict=True):
                 if n > x.nbytes or (n < x.nbytes and not at_most):
-                    raise CommError(f"move: rank {self.rank} expects {x.nbytes} bytes from rank {q}, got {n}; both sides must use the same "
-                                    "plan")
-                x.reshape(-1).view(np.uint8)[:n] = message[begin: begin + n]
+                    raise CommError(
+                        f"move: rank {self.rank} expects {x.nbytes} bytes from rank {q}, got {n}; both sides must use the same "
+                        "plan"
+                    )
+                x.reshape(-1).view(np.uint8)[:n] = message[begin : begin + n]
                 begin += n
 
     # -- passed on, or merged --------------------------------------------------------------------------------------
@@ -200,7 +220,9 @@ class MergedComm(WrappedComm):
         part = _PART.get()
         super()._broadcast_flat(x, root) if part is None else part.wait("broadcast", x, root)
 
-    def _post(self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool) -> Callable[[], None]:
+    def _post(
+        self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool
+    ) -> Callable[[], None]:
         part = _PART.get()
         if part is None:
             return super()._post(sends, recvs, tag, at_most)
@@ -210,7 +232,11 @@ class MergedComm(WrappedComm):
         return lambda: part.wait("") if any(move is other for other in part.moves) else None
 
     def _disagreement(self) -> CommError:
-        return super()._disagreement() if _PART.get() is None else CommError(mismatch([self._own_position()]))
+        return (
+            super()._disagreement()
+            if _PART.get() is None
+            else CommError(mismatch([self._own_position()]))
+        )
 
 
 def _raw(x: np.ndarray, rows: int) -> np.ndarray:

@@ -1,4 +1,5 @@
 """The macrobatches of a job."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -26,8 +27,14 @@ def merges(job: Job) -> bool:
     return job.macrobatch != "1" or job.mode != "cooperative"
 
 
-def make_macrobatches(job: Job, strategy: Strategy, caches: Caches, views_per_step: int, independent: bool,
-                      room: int | None = None) -> Macrobatches | None:
+def make_macrobatches(
+    job: Job,
+    strategy: Strategy,
+    caches: Caches,
+    views_per_step: int,
+    independent: bool,
+    room: int | None = None,
+) -> Macrobatches | None:
     """The macrobatches of a job; None if it has none.
 
     Args:
@@ -43,27 +50,48 @@ def make_macrobatches(job: Job, strategy: Strategy, caches: Caches, views_per_st
     """
     if job.macrobatch == "1":
         return None
-    comm, width = strategy.partition.halo_comm, strategy.partition.halo_comm.size if independent else 1
+    comm, width = (
+        strategy.partition.halo_comm,
+        strategy.partition.halo_comm.size if independent else 1,
+    )
     (begin, end), *_ = groups_of(strategy.steps_per_epoch, views_per_step, width)[0]
     makers = strategy.makers(0, begin, end)
-    view = structure(parts_of(strategy, 0, begin, end), strategy.layers) if independent else makers[0]()
+    view = (
+        structure(parts_of(strategy, 0, begin, end), strategy.layers)
+        if independent
+        else makers[0]()
+    )
     first = bytes_of(view, independent)
     n_bytes, line = max(int(comm.all_max(np.array(first))), 1), ""
     if job.macrobatch == "auto":
         own = int((comm.machines == comm.machines[comm.rank]).sum())
-        limit = int(comm.all_min(np.array(int(SHARE * available_bytes()) // own if room is None else room)))
+        limit = int(
+            comm.all_min(np.array(int(SHARE * available_bytes()) // own if room is None else room))
+        )
         groups = sum(map(len, groups_of(strategy.steps_per_epoch, views_per_step, width)))
         size = min(max(limit // n_bytes, 1), groups)
-        line = (f"macrobatch=auto: {size} of the {groups} groups of views of an epoch are expanded together; a group takes about "
-                f"{amount(n_bytes)} of a worker's memory, and they may take {amount(limit)}")
+        line = (
+            f"macrobatch=auto: {size} of the {groups} groups of views of an epoch are expanded together; a group takes about "
+            f"{amount(n_bytes)} of a worker's memory, and they may take {amount(limit)}"
+        )
     else:
         size = int(job.macrobatch)
     fetched = min(job.fetch_batch or size, size)
     foresight = caches.foresight
-    if foresight is not None and size < min(foresight.window, sum(map(len, groups_of(strategy.steps_per_epoch, views_per_step, width)))):
+    if foresight is not None and size < min(
+        foresight.window, sum(map(len, groups_of(strategy.steps_per_epoch, views_per_step, width)))
+    ):
         foresight = None
-    return Macrobatches(strategy, caches.features if independent else None, views_per_step, size, fetched,
-                        foresight=foresight, nbytes=size * n_bytes, line=line)
+    return Macrobatches(
+        strategy,
+        caches.features if independent else None,
+        views_per_step,
+        size,
+        fetched,
+        foresight=foresight,
+        nbytes=size * n_bytes,
+        line=line,
+    )
 
 
 def dry_runs(caches: Caches, ahead: Macrobatches | None) -> Foresight | None:

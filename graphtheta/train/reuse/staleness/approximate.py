@@ -1,4 +1,5 @@
 """What a trainer needs of a strategy that reuses old values: its state for checkpoints, its figures, its knob."""
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -65,8 +66,15 @@ def fingerprint(partition: Partition) -> int:
     Collective: all ranks of the partition.
     """
     comm = partition.halo_comm
-    mine = [bits(key(comm.size, comm.rank, kind), ids) for kind, ids in enumerate((partition.masters, partition.edge_gid))]
-    total = comm.all_sum(np.array([int(np.bitwise_xor.reduce(x, initial=np.uint64(0)) >> np.uint64(16)) for x in mine]))
+    mine = [
+        bits(key(comm.size, comm.rank, kind), ids)
+        for kind, ids in enumerate((partition.masters, partition.edge_gid))
+    ]
+    total = comm.all_sum(
+        np.array(
+            [int(np.bitwise_xor.reduce(x, initial=np.uint64(0)) >> np.uint64(16)) for x in mine]
+        )
+    )
     return int(total.sum())
 
 
@@ -98,12 +106,14 @@ def scattered(partition: Partition, found: Mapping[str, np.ndarray], mark: int) 
     comm: Comm = partition.halo_comm
     if fingerprint(partition) != mark:
         if comm.rank == 0:
-            logger.warning("the checkpoint was written with other workers or another partitioner, so its stale values and histories are "
-                           "dropped: they are computed anew, and the losses differ from those of an uninterrupted run")
+            logger.warning(
+                "the checkpoint was written with other workers or another partitioner, so its stale values and histories are "
+                "dropped: they are computed anew, and the losses differ from those of an uninterrupted run"
+            )
         return {}
     own = {}
     for name, x in found.items():
         if name.startswith(HELD) and not name.endswith(BOUNDS):
-            a, b = found[name + BOUNDS][comm.rank: comm.rank + 2]
+            a, b = found[name + BOUNDS][comm.rank : comm.rank + 2]
             own[name.removeprefix(HELD)] = x[a:b]
     return own

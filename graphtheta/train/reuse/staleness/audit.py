@@ -1,4 +1,5 @@
 """The audit: what reused values do to embeddings, outputs and gradients of one step."""
+
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -61,15 +62,20 @@ def audited(training: Training, memory: Approximate, epoch: int, i: int) -> dict
     memory.figures()
     exact = _pass(training, memory, memory.exact(epoch, i))
     comm = training.job_comm
-    found = {"outputs": _error(comm, reused[0], exact[0]), "gradients": _relative(reused[2], exact[2]),
-             "embeddings": _error(comm, reused[1], exact[1])}
+    found = {
+        "outputs": _error(comm, reused[0], exact[0]),
+        "gradients": _relative(reused[2], exact[2]),
+        "embeddings": _error(comm, reused[1], exact[1]),
+    }
     death = _death(comm, exact[0].values)
     if death:
         found = dict.fromkeys(found, float("nan"))
         if comm.rank == 0:
-            logger.warning(f"step {training.step}: the audit has no errors to show (NaN), because the "
-                           f"exact outputs {death}: the network has died, and old values do not differ "
-                           "from new ones; lower --lr, or change the model")
+            logger.warning(
+                f"step {training.step}: the audit has no errors to show (NaN), because the "
+                f"exact outputs {death}: the network has died, and old values do not differ "
+                "from new ones; lower --lr, or change the model"
+            )
     return {AUDIT + name: float(x) for name, x in {**found, **figures}.items()}
 
 
@@ -80,9 +86,16 @@ def _pass(training: Training, strategy: Strategy, view: GraphView) -> tuple[Rows
     with np.errstate(**QUIET), training.scope(), training.tape(number, view) as tape:
         graph = ActiveGraph(view)
         # the last superstep that another one reads
-        graph.wanted = max((step for step, hop in enumerate(hops(strategy.layers)) if hop.from_end == 1), default=-1)
+        graph.wanted = max(
+            (step for step, hop in enumerate(hops(strategy.layers)) if hop.from_end == 1),
+            default=-1,
+        )
         out = training.model(graph)
-        out = prefix(out, n) if out.space is not None and out.space.kind == "node" and out.space.n > n else out
+        out = (
+            prefix(out, n)
+            if out.space is not None and out.space.kind == "node" and out.space.n > n
+            else out
+        )
         gradients, *_ = training.backward(tape, strategy.task.loss(view, out))
     flat = np.concatenate([np.ravel(g).astype(np.float64) for g in gradients])
     return _rows(out, view), _rows(out if graph.found is None else graph.found, view), flat
@@ -99,8 +112,17 @@ def _rows(x: Var, view: GraphView) -> Rows:
 def _error(comm: Comm, reused: Rows, exact: Rows) -> float:
     """The error at the rows of ``exact`` of all workers; all of them are in ``reused``, in any order."""
     order = np.argsort(reused.ids)
-    mine = reused.values[order[np.searchsorted(reused.ids, exact.ids, sorter=order)]].astype(np.float64)
-    sums = comm.all_sum(np.array([np.sum(np.square(mine - exact.values)), np.sum(np.square(exact.values, dtype=np.float64))]))
+    mine = reused.values[order[np.searchsorted(reused.ids, exact.ids, sorter=order)]].astype(
+        np.float64
+    )
+    sums = comm.all_sum(
+        np.array(
+            [
+                np.sum(np.square(mine - exact.values)),
+                np.sum(np.square(exact.values, dtype=np.float64)),
+            ]
+        )
+    )
     return float(np.sqrt(ratio(sums[0], sums[1])))
 
 

@@ -8,6 +8,7 @@ Draws are keyed by seed, epoch and node, so both sides know them and no message 
 
 Source: BNS-GCN, https://arxiv.org/abs/2203.10983
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -56,7 +57,10 @@ class Bns(HaloExchange):
             return exact
         masters = exact.partition.masters
         levels = {id(level): level for level in exact.levels}
-        sampled = {i: self._level(level, masters, key(self._seed, Purpose.HALO, epoch)) for i, level in levels.items()}
+        sampled = {
+            i: self._level(level, masters, key(self._seed, Purpose.HALO, epoch))
+            for i, level in levels.items()
+        }
         return replace(exact, levels=[sampled[id(level)] for level in exact.levels])
 
     def _level(self, level: Level, masters: np.ndarray, draw: int) -> Level:
@@ -73,9 +77,17 @@ class Bns(HaloExchange):
         keep = np.zeros(plan.n_halo, bool)
         keep[halo] = True
         number = np.cumsum(keep, dtype=np.int32) - 1
-        some = [from_senders(s, keep, number=number, n_senders=len(halo), weight=weight) if s.kinds[0] == MIRROR else s
-                for s in p.selections]
-        return replace(p, selections=[s for s in some if s.n_edges], senders=Exchange(p.senders.comm, plan.subset(sent, halo)))
+        some = [
+            from_senders(s, keep, number=number, n_senders=len(halo), weight=weight)
+            if s.kinds[0] == MIRROR
+            else s
+            for s in p.selections
+        ]
+        return replace(
+            p,
+            selections=[s for s in some if s.n_edges],
+            senders=Exchange(p.senders.comm, plan.subset(sent, halo)),
+        )
 
     def _lowest(self, draws: np.ndarray, ptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The rows of the lowest draws in each group, ascending, and for all rows the inverse share of their group."""

@@ -4,6 +4,7 @@ A halo exchange changes the view of a global batch, which has the exact moves. I
 ``Exchange`` of each pass by one whose moves deliver other values, or leave out edges of mirrors.
 Evaluation has views of its own and stays exact.
 """
+
 from __future__ import annotations
 
 from abc import abstractmethod
@@ -82,14 +83,24 @@ class MovePolicy(HaloExchange):
     def view(self, exact: GraphView, epoch: int) -> GraphView:
         if self._view is None or exact is not self._exact:
             # supersteps share levels in the exact view, but each has slots of its own
-            self._exact, self._view = exact, replace(exact, levels=[self._level(i, level) for i, level in enumerate(exact.levels)])
+            self._exact, self._view = (
+                exact,
+                replace(
+                    exact, levels=[self._level(i, level) for i, level in enumerate(exact.levels)]
+                ),
+            )
         self._calls.clear()
         self.begin(epoch)
         return self._view
 
     def _level(self, superstep: int, level: Level) -> Level:
-        return replace(level, passes=[replace(p, senders=_Replaced(p.senders, self, f"{superstep}/{number}"))
-                                      for number, p in enumerate(level.passes)])
+        return replace(
+            level,
+            passes=[
+                replace(p, senders=_Replaced(p.senders, self, f"{superstep}/{number}"))
+                for number, p in enumerate(level.passes)
+            ],
+        )
 
     def slot(self, path: str) -> str:
         """The slot of the next move of a path."""
@@ -98,7 +109,11 @@ class MovePolicy(HaloExchange):
 
     def columns(self, slot: str, names: Columns) -> Columns | None:
         """The last values of a slot, for each of these names; None before there are any."""
-        return {name: self.last[f"{slot}/{name}"] for name in names} if all(f"{slot}/{name}" in self.last for name in names) else None
+        return (
+            {name: self.last[f"{slot}/{name}"] for name in names}
+            if all(f"{slot}/{name}" in self.last for name in names)
+            else None
+        )
 
     def store(self, slot: str, columns: Columns) -> None:
         """Replace the last values of a slot."""
@@ -121,9 +136,13 @@ class _Replaced(Exchange):
     def to_mirrors_begin(self, columns: Columns) -> ToMirrors:
         if not columns or not self.plan.anywhere:
             return self._exact.to_mirrors_begin(columns)
-        return self._policy.to_mirrors(self._policy.slot(f"{self._path}/forward"), self._exact, columns)
+        return self._policy.to_mirrors(
+            self._policy.slot(f"{self._path}/forward"), self._exact, columns
+        )
 
     def to_masters_begin(self, columns: Columns) -> ToMasters:
         if not columns or not self.plan.anywhere:
             return self._exact.to_masters_begin(columns)
-        return self._policy.to_masters(self._policy.slot(f"{self._path}/backward"), self._exact, columns)
+        return self._policy.to_masters(
+            self._policy.slot(f"{self._path}/backward"), self._exact, columns
+        )

@@ -8,6 +8,7 @@ dropped, so that the next batch computes them. Each worker stores the values of 
 
 Source: FreshGNN, https://arxiv.org/abs/2301.07482 (sections 4.1 and 4.2)
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -53,17 +54,23 @@ class Fresh:
     name: ClassVar = "fresh"
     strategy: ClassVar = "mini"
     modes: ClassVar[tuple[str, ...]] = ("cooperative",)
-    one_by_one: ClassVar = "which nodes a batch expands depends on what the batches before it stored"
+    one_by_one: ClassVar = (
+        "which nodes a batch expands depends on what the batches before it stored"
+    )
 
     def __init__(self, share: float = 0.9, ls: int = 200, lines: int = NO_LIMIT):
         if not 0 <= share <= 1:
             raise ConfigError(f"history=fresh: share is {share}; expected 0 to 1")
         for option, value, least in (("ls", ls, 0), ("lines", lines, 1)):
             if value < least and value != NO_LIMIT:
-                raise ConfigError(f"history=fresh: {option} is {value}; expected at least {least}, or -1 for no limit")
+                raise ConfigError(
+                    f"history=fresh: {option} is {value}; expected at least {least}, or -1 for no limit"
+                )
         self.share, self.ls, self.lines = share, ls, lines
 
-    def open(self, partition: Partition, layers: Layers, task: Task, seed: int, **arguments: Any) -> Strategy:
+    def open(
+        self, partition: Partition, layers: Layers, task: Task, seed: int, **arguments: Any
+    ) -> Strategy:
         """The strategy; arguments are those of ``MiniBatch``."""
         return FreshBatch(partition, layers, task, seed, policy=self, **arguments)
 
@@ -79,19 +86,34 @@ class FreshBatch(MiniBatch, Approximate):
         ConfigError: The targets are not nodes, or the sampler limits edges by time.
     """
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0, *, policy: Fresh, batch_size: int,
-                 sampler: Sampler | None = None):
+    def __init__(
+        self,
+        partition: Partition,
+        layers: Layers,
+        task: Task,
+        seed: int = 0,
+        *,
+        policy: Fresh,
+        batch_size: int,
+        sampler: Sampler | None = None,
+    ):
         if not isinstance(task, NodeTask):
-            raise ConfigError("history=fresh stores values of nodes in batches of nodes, and the targets of this task are edges or links; "
-                              "give --history none, or another --task")
+            raise ConfigError(
+                "history=fresh stores values of nodes in batches of nodes, and the targets of this task are edges or links; "
+                "give --history none, or another --task"
+            )
         if isinstance(sampler, Timed):
-            raise ConfigError(f"history=fresh: values depend on the time of the target with sampler={sampler.name}, so they cannot be read "
-                              "by other batches; choose another --sampler, or drop --history")
+            raise ConfigError(
+                f"history=fresh: values depend on the time of the target with sampler={sampler.name}, so they cannot be read "
+                "by other batches; choose another --sampler, or drop --history"
+            )
         super().__init__(partition, layers, task, seed, batch_size=batch_size, sampler=sampler)
         n = partition.n_masters
         self.share, self._ls, self._supersteps = policy.share, policy.ls, hops(layers)
         read = [number for number, hop in enumerate(self._supersteps) if hop.from_end]
-        self._histories = {number: History(n, n if policy.lines == NO_LIMIT else policy.lines) for number in read}
+        self._histories = {
+            number: History(n, n if policy.lines == NO_LIMIT else policy.lines) for number in read
+        }
         self._reads = Reads(read)
 
     def batch(self, epoch: int, i: int) -> GraphView:
@@ -99,13 +121,22 @@ class FreshBatch(MiniBatch, Approximate):
         # by number of hops until the end
         known = [self._known(from_end, step) for from_end in range(depth(self.layers))]
         nodes = self.task.seeds(self._order.own(epoch, i), step).nodes
-        view = k_hop_view(self.partition, nodes, self.layers, sampler=Pruned(self.sampler, known[::-1].__getitem__), step=step)
+        view = k_hop_view(
+            self.partition,
+            nodes,
+            self.layers,
+            sampler=Pruned(self.sampler, known[::-1].__getitem__),
+            step=step,
+        )
         assert view.rows is not None
         return replace(view, revise=partial(self._revise, view.rows, known, step))
 
     def _known(self, from_end: int, step: int) -> np.ndarray:
         """Mask of the masters whose results of all layers of a hop are stored and not too old."""
-        masters, oldest = np.arange(self.partition.n_masters), NEVER + 1 if self._ls == NO_LIMIT else step - self._ls
+        masters, oldest = (
+            np.arange(self.partition.n_masters),
+            NEVER + 1 if self._ls == NO_LIMIT else step - self._ls,
+        )
         known = np.full(len(masters), from_end > 0)
         for number, history in self._histories.items():
             if self._supersteps[number].from_end == from_end:
@@ -115,7 +146,9 @@ class FreshBatch(MiniBatch, Approximate):
     def exact(self, epoch: int, i: int) -> GraphView:
         return super().batch(epoch, i)
 
-    def _revise(self, rows: np.ndarray, known: list[np.ndarray], step: int, number: int, out: Var) -> Var:
+    def _revise(
+        self, rows: np.ndarray, known: list[np.ndarray], step: int, number: int, out: Var
+    ) -> Var:
         """Replace the results of a layer that are stored; those that are stable are stored by the backward pass."""
         history = self._histories.get(number)
         if history is None:
@@ -137,7 +170,15 @@ class FreshBatch(MiniBatch, Approximate):
         current().add("history", [out], [result], vjp)
         return result
 
-    def _judge(self, history: History, rows: np.ndarray, read: np.ndarray, value: np.ndarray, gradient: np.ndarray, step: int) -> None:
+    def _judge(
+        self,
+        history: History,
+        rows: np.ndarray,
+        read: np.ndarray,
+        value: np.ndarray,
+        gradient: np.ndarray,
+        step: int,
+    ) -> None:
         """Store the values that count as stable, and drop those that were read and do not.
 
         Args:
@@ -147,7 +188,11 @@ class FreshBatch(MiniBatch, Approximate):
 
         Collective: all ranks of the partition.
         """
-        size = np.linalg.norm(gradient.reshape(len(rows), -1), axis=1) if len(rows) else np.zeros(0, gradient.dtype)
+        size = (
+            np.linalg.norm(gradient.reshape(len(rows), -1), axis=1)
+            if len(rows)
+            else np.zeros(0, gradient.dtype)
+        )
         everywhere = np.sort(np.concatenate(self.partition.halo_comm.all_gather(size)))
         n = int(self.share * len(everywhere))
         stable = size <= everywhere[n - 1] if n else np.zeros(len(rows), bool)
@@ -159,12 +204,22 @@ class FreshBatch(MiniBatch, Approximate):
         return
 
     def held(self) -> Held:
-        state = {f"{number}/{name}": x for number, history in self._histories.items() for name, x in history.state().items()}
+        state = {
+            f"{number}/{name}": x
+            for number, history in self._histories.items()
+            for name, x in history.state().items()
+        }
         return {**state, SHARE: np.array([self.share])}
 
     def hold(self, held: Mapping[str, np.ndarray]) -> None:
         for number, history in self._histories.items():
-            history.load_state({name.partition("/")[2]: x for name, x in held.items() if name.startswith(f"{number}/")})
+            history.load_state(
+                {
+                    name.partition("/")[2]: x
+                    for name, x in held.items()
+                    if name.startswith(f"{number}/")
+                }
+            )
         self.share = float(held.get(SHARE, [self.share])[0])
 
     def figures(self) -> dict[str, float]:

@@ -7,6 +7,7 @@ the values of its own masters; its mirrors get them by the ordinary move.
 
 Source: GNNAutoScale, https://arxiv.org/abs/2106.05609
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -67,7 +68,9 @@ class Gas:
             raise ConfigError(f"history=gas: hops is {hops}; expected at least 0")
         self.hops = hops
 
-    def open(self, partition: Partition, layers: Layers, task: Task, seed: int, **arguments: Any) -> Strategy:
+    def open(
+        self, partition: Partition, layers: Layers, task: Task, seed: int, **arguments: Any
+    ) -> Strategy:
         """The strategy; arguments are those of ``ClusterBatch``."""
         return GasBatch(partition, layers, task, seed, n_hops=self.hops, **arguments)
 
@@ -83,12 +86,23 @@ class GasBatch(ClusterBatch, Approximate):
         ConfigError: The targets are not nodes.
     """
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0, *, clusters: np.ndarray, per_batch: int = 1,
-                 n_hops: int = 0):
+    def __init__(
+        self,
+        partition: Partition,
+        layers: Layers,
+        task: Task,
+        seed: int = 0,
+        *,
+        clusters: np.ndarray,
+        per_batch: int = 1,
+        n_hops: int = 0,
+    ):
         super().__init__(partition, layers, task, seed, clusters=clusters, per_batch=per_batch)
         if not isinstance(task, NodeTask):
-            raise ConfigError("history=gas stores values of nodes in batches of nodes, and the targets of this task are edges or links; "
-                              "give --history none, or another --task")
+            raise ConfigError(
+                "history=gas stores values of nodes in batches of nodes, and the targets of this task are edges or links; "
+                "give --history none, or another --task"
+            )
         self.n_hops = min(n_hops, max(depth(layers) - 1, 0))
         self._others = np.setdiff1d(np.arange(self._n_clusters), self._useful)
         self._reads = Reads([number for number, hop in enumerate(hops(layers)) if hop.from_end])
@@ -102,7 +116,12 @@ class GasBatch(ClusterBatch, Approximate):
     def chosen(self, epoch: int, i: int) -> np.ndarray:
         n, steps = len(self._others), self.steps_per_epoch
         order = Permutation(key(self.seed, Purpose.BATCH, epoch, 1), n)
-        return np.sort(np.append(super().chosen(epoch, i), self._others[order.item(np.arange(i * n // steps, (i + 1) * n // steps))]))
+        return np.sort(
+            np.append(
+                super().chosen(epoch, i),
+                self._others[order.item(np.arange(i * n // steps, (i + 1) * n // steps))],
+            )
+        )
 
     def batch(self, epoch: int, i: int) -> GraphView:
         p, core = self.partition, self._core(epoch, i)
@@ -112,8 +131,12 @@ class GasBatch(ClusterBatch, Approximate):
         levels = dict(zip(along, view.levels, strict=True))
         overlay = p.overlay({"train": p.node.read("train") & core}, {})
         assert view.rows is not None
-        return replace(view, partition=overlay, levels=[levels[hop.direction] for hop in supersteps],
-                       revise=partial(self._revise, view.rows, view.space, self._step(epoch, i)))
+        return replace(
+            view,
+            partition=overlay,
+            levels=[levels[hop.direction] for hop in supersteps],
+            revise=partial(self._revise, view.rows, view.space, self._step(epoch, i)),
+        )
 
     def _core(self, epoch: int, i: int) -> np.ndarray:
         """Mask of the masters in the clusters of a batch."""
@@ -137,18 +160,30 @@ class GasBatch(ClusterBatch, Approximate):
         return extended(out, more, space)
 
     def exact(self, epoch: int, i: int) -> GraphView:
-        return k_hop_view(self.partition, self.partition.node.read("train") & self._core(epoch, i), self.layers)
+        return k_hop_view(
+            self.partition, self.partition.node.read("train") & self._core(epoch, i), self.layers
+        )
 
     def settle(self) -> None:
         return
 
     def held(self) -> Held:
-        state = {f"{number}/{name}": x for number, history in self._histories.items() for name, x in history.state().items()}
+        state = {
+            f"{number}/{name}": x
+            for number, history in self._histories.items()
+            for name, x in history.state().items()
+        }
         return {**state, HOPS: np.array([self.n_hops])}
 
     def hold(self, held: Mapping[str, np.ndarray]) -> None:
         for number, history in self._histories.items():
-            history.load_state({name.partition("/")[2]: x for name, x in held.items() if name.startswith(f"{number}/")})
+            history.load_state(
+                {
+                    name.partition("/")[2]: x
+                    for name, x in held.items()
+                    if name.startswith(f"{number}/")
+                }
+            )
         self.n_hops = int(held.get(HOPS, [self.n_hops])[0])
 
     def figures(self) -> dict[str, float]:

@@ -14,6 +14,7 @@ independent mode each worker has batches of its own.
 
 Source: DistGNN-MB, https://arxiv.org/abs/2211.06385
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -76,18 +77,39 @@ class Hec:
     modes: ClassVar[tuple[str, ...]] = ("cooperative", "independent")
     one_by_one: ClassVar = "its batches are expanded among the rows of a worker without a message, so that there is nothing to merge"
 
-    def __init__(self, cs: int = 1_000_000, ls: int = 2, nc: int = 2000, d: int = 1, miss: str = "drop", features: str = "copied"):
+    def __init__(
+        self,
+        cs: int = 1_000_000,
+        ls: int = 2,
+        nc: int = 2000,
+        d: int = 1,
+        miss: str = "drop",
+        features: str = "copied",
+    ):
         for option, value, least in (("cs", cs, 1), ("ls", ls, 0), ("nc", nc, 1)):
             if value < least and value != NO_LIMIT:
-                raise ConfigError(f"history=hec: {option} is {value}; expected at least {least}, or -1 for no limit")
+                raise ConfigError(
+                    f"history=hec: {option} is {value}; expected at least {least}, or -1 for no limit"
+                )
         if d < 0:
             raise ConfigError(f"history=hec: d is {d}; expected a number of batches")
         for option, text, known in (("miss", miss, MISSES), ("features", features, KEPT)):
             if text not in known:
-                raise ConfigError(f"history=hec: {option} is {text!r}; expected {' or '.join(known)}")
-        self.cs, self.ls, self.nc, self.d, self.fetch, self.cached = cs, ls, nc, d, miss == "fetch", features == "cached"
+                raise ConfigError(
+                    f"history=hec: {option} is {text!r}; expected {' or '.join(known)}"
+                )
+        self.cs, self.ls, self.nc, self.d, self.fetch, self.cached = (
+            cs,
+            ls,
+            nc,
+            d,
+            miss == "fetch",
+            features == "cached",
+        )
 
-    def open(self, partition: Partition, layers: Layers, task: Task, seed: int, **arguments: Any) -> Strategy:
+    def open(
+        self, partition: Partition, layers: Layers, task: Task, seed: int, **arguments: Any
+    ) -> Strategy:
         """The strategy; arguments are those of ``MiniBatch``, and ``independent``."""
         return HecBatch(partition, layers, task, seed, policy=self, **arguments)
 
@@ -117,31 +139,68 @@ class HecBatch(MiniBatch, Approximate):
             cached are sparse.
     """
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0, *, policy: Hec, batch_size: int,
-                 sampler: Sampler | None = None, independent: bool = False):
+    def __init__(
+        self,
+        partition: Partition,
+        layers: Layers,
+        task: Task,
+        seed: int = 0,
+        *,
+        policy: Hec,
+        batch_size: int,
+        sampler: Sampler | None = None,
+        independent: bool = False,
+    ):
         if not isinstance(task, NodeTask):
-            raise ConfigError("history=hec stores values of nodes in batches of nodes, and the targets of this task are edges or links; "
-                              "give --history none, or another --task")
+            raise ConfigError(
+                "history=hec stores values of nodes in batches of nodes, and the targets of this task are edges or links; "
+                "give --history none, or another --task"
+            )
         if isinstance(sampler, Timed):
-            raise ConfigError(f"history=hec: values depend on the time of the target with sampler={sampler.name}, so they cannot be read "
-                              "by other batches; choose another --sampler, or drop --history")
+            raise ConfigError(
+                f"history=hec: values depend on the time of the target with sampler={sampler.name}, so they cannot be read "
+                "by other batches; choose another --sampler, or drop --history"
+            )
         check_senders(partition, layers, "history=hec")
         if policy.cached:
             for name in partition.node.wide():
                 if partition.node.column(name).sparse:
-                    raise ConfigError(f"history=hec: the node column {name!r} is sparse, and a cache holds rows of one length; give it "
-                                      "as a dense array, or features=copied")
-        super().__init__(surroundings(partition, wide=not policy.cached), layers, task, seed, batch_size=batch_size, sampler=sampler)
+                    raise ConfigError(
+                        f"history=hec: the node column {name!r} is sparse, and a cache holds rows of one length; give it "
+                        "as a dense array, or features=copied"
+                    )
+        super().__init__(
+            surroundings(partition, wide=not policy.cached),
+            layers,
+            task,
+            seed,
+            batch_size=batch_size,
+            sampler=sampler,
+        )
         self._whole, self._supersteps, self.alone = partition, hops(layers), independent
         self._width = partition.halo_comm.size if independent else 1
         if independent:
             self._order = own_batches(partition, len(task.ids), batch_size, seed)
-        sending = [relation.served(reverse)[0] for relation, reverse in all_passes(partition, self._supersteps).values()]
+        sending = [
+            relation.served(reverse)[0]
+            for relation, reverse in all_passes(partition, self._supersteps).values()
+        ]
         self._link = MirrorRows(partition, *(sending or [partition.relations[EDGE].sources])[0])
-        self.ls, self.nc, self.d, self.fetch, self.cached = policy.ls, policy.nc, policy.d, policy.fetch, policy.cached
-        n, read = partition.n_mirrors, [number for number, hop in enumerate(self._supersteps) if hop.from_end]
+        self.ls, self.nc, self.d, self.fetch, self.cached = (
+            policy.ls,
+            policy.nc,
+            policy.d,
+            policy.fetch,
+            policy.cached,
+        )
+        n, read = (
+            partition.n_mirrors,
+            [number for number, hop in enumerate(self._supersteps) if hop.from_end],
+        )
         cached = [FEATURES, *read] if self.cached else read
-        self._cache = {number: History(n, n if policy.cs == NO_LIMIT else policy.cs) for number in cached}
+        self._cache = {
+            number: History(n, n if policy.cs == NO_LIMIT else policy.cs) for number in cached
+        }
         self._own = {number: History(partition.n_masters, partition.n_masters) for number in read}
         self._waiting: list[_Message] = []
         self._reads = Reads(cached)
@@ -166,7 +225,9 @@ class HecBatch(MiniBatch, Approximate):
         if self.alone:
             # sums over the rows of a batch, such as those of batch norm, are this worker's alone
             p = replace(p, halo_comm=LocalComm(p.job_comm))
-        return replace(view, partition=p, levels=levels, revise=partial(self._revise, view.rows, levels, step))
+        return replace(
+            view, partition=p, levels=levels, revise=partial(self._revise, view.rows, levels, step)
+        )
 
     def exact(self, epoch: int, i: int) -> GraphView:
         p, layers = self._whole, self.layers
@@ -174,7 +235,10 @@ class HecBatch(MiniBatch, Approximate):
             for relation, reverse in all_passes(p, self._supersteps).values():
                 self.sampler.prepare(p, relation, reverse)
         begin, step = i - i % self._width, self._step(epoch, i)
-        views = [k_hop_view(p, self._targets(epoch, begin + q), layers, sampler=self.sampler, step=step) for q in range(self._width)]
+        views = [
+            k_hop_view(p, self._targets(epoch, begin + q), layers, sampler=self.sampler, step=step)
+            for q in range(self._width)
+        ]
         return deal(parts_of_views(views, layers), layers, Features(p)) if self.alone else views[0]
 
     # ---- before the first layer
@@ -192,7 +256,9 @@ class HecBatch(MiniBatch, Approximate):
 
     # ---- after a layer
 
-    def _revise(self, rows: np.ndarray, levels: list[Level], step: int, number: int, out: Var) -> Var:
+    def _revise(
+        self, rows: np.ndarray, levels: list[Level], step: int, number: int, out: Var
+    ) -> Var:
         """Push own rows of the result of a layer, and replace its leaves."""
         if number not in self._cache:
             return out
@@ -211,7 +277,9 @@ class HecBatch(MiniBatch, Approximate):
         current().add("history", [out], [result], lambda gs: [_zeroed(gs[0], leaves)])
         return result
 
-    def _drop(self, rows: np.ndarray, levels: list[Level], missing: np.ndarray, from_end: int) -> None:
+    def _drop(
+        self, rows: np.ndarray, levels: list[Level], missing: np.ndarray, from_end: int
+    ) -> None:
         """Remove the edges from some local rows from the levels of a hop."""
         there = np.isin(rows, missing)
         for j, hop in enumerate(self._supersteps):
@@ -228,7 +296,13 @@ class HecBatch(MiniBatch, Approximate):
         at[masters] = np.arange(len(masters))
         for a, b in pairwise(plan.send_ptr):
             theirs = plan.rows[a:b]
-            chosen.append(self._drawn(np.flatnonzero(at[theirs] >= 0), theirs, key(self.seed, Purpose.HALO, step, number)))
+            chosen.append(
+                self._drawn(
+                    np.flatnonzero(at[theirs] >= 0),
+                    theirs,
+                    key(self.seed, Purpose.HALO, step, number),
+                )
+            )
             rows.append(values[at[theirs[chosen[-1]]]])
         self._waiting.append(_Message(step, number, self._link.push(chosen, rows, self.nc)))
 
@@ -242,7 +316,10 @@ class HecBatch(MiniBatch, Approximate):
         if self.nc == NO_LIMIT or len(positions) <= self.nc:
             return positions
         rows = masters[positions]
-        degree = np.asarray(self._whole.node.read("in_degree"))[rows] + np.asarray(self._whole.node.read("out_degree"))[rows]
+        degree = (
+            np.asarray(self._whole.node.read("in_degree"))[rows]
+            + np.asarray(self._whole.node.read("out_degree"))[rows]
+        )
         # the first arrivals of exponential clocks with these rates
         clock = -np.log1p(-uniform(draw, self._whole.masters[rows])) / np.maximum(degree, 1)
         return np.sort(positions[np.argsort(clock, kind="stable")[: self.nc]])
@@ -254,23 +331,35 @@ class HecBatch(MiniBatch, Approximate):
         for m in due:
             self._cache[m.number].store(*m.end(), m.step)
 
-    def _read(self, step: int, number: int, mirrors: np.ndarray, like: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _read(
+        self, step: int, number: int, mirrors: np.ndarray, like: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Values of some mirrors, 0 where there are none, and where there are.
 
         Collective: all ranks of the partition.
         """
-        history, oldest = self._cache[number], NEVER + 1 if self.ls == NO_LIMIT or number == FEATURES else step - self.ls
-        lines, values = history.find(mirrors, oldest), np.zeros((len(mirrors), *like.shape[1:]), like.dtype)
+        history, oldest = (
+            self._cache[number],
+            NEVER + 1 if self.ls == NO_LIMIT or number == FEATURES else step - self.ls,
+        )
+        lines, values = (
+            history.find(mirrors, oldest),
+            np.zeros((len(mirrors), *like.shape[1:]), like.dtype),
+        )
         found = lines >= 0
         if found.any():
             values[found] = history.read(lines[found])
         self._reads.add(number, len(mirrors), step - history.steps(lines[found]))
         if self.fetch:
             missed = np.flatnonzero(~found)
-            values[missed], found[missed] = self._link.fetch(mirrors[missed], partial(self._answer, number, like))
+            values[missed], found[missed] = self._link.fetch(
+                mirrors[missed], partial(self._answer, number, like)
+            )
         return values, found
 
-    def _answer(self, number: int, like: np.ndarray, masters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _answer(
+        self, number: int, like: np.ndarray, masters: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Whether this worker has a value of some masters, and values, for another one that asks."""
         if number == FEATURES:
             return np.ones(len(masters), bool), packed(self._whole.node, masters)
@@ -287,23 +376,44 @@ class HecBatch(MiniBatch, Approximate):
         self._waiting = [m._replace(what=m.end()) for m in self._waiting]
 
     def held(self) -> Held:
-        parts = {f"{kind}/{number}": history.state() for kind, held in (("cache", self._cache), ("own", self._own))
-                 for number, history in held.items()}
+        parts = {
+            f"{kind}/{number}": history.state()
+            for kind, held in (("cache", self._cache), ("own", self._own))
+            for number, history in held.items()
+        }
         state = {f"{path}/{name}": x for path, held in parts.items() for name, x in held.items()}
         for j, m in enumerate(self._waiting):
             mirrors, values = m.end()
-            state |= {f"waiting/{j}/{m.step}/{m.number}/mirrors": mirrors, f"waiting/{j}/{m.step}/{m.number}/values": values}
+            state |= {
+                f"waiting/{j}/{m.step}/{m.number}/mirrors": mirrors,
+                f"waiting/{j}/{m.step}/{m.number}/values": values,
+            }
         return {**state, KNOBS: np.array([self.ls, self.nc, self.d, self.fetch], np.int64)}
 
     def hold(self, held: Mapping[str, np.ndarray]) -> None:
         for kind, histories in (("cache", self._cache), ("own", self._own)):
             for number, history in histories.items():
                 path = f"{kind}/{number}/"
-                history.load_state({name.removeprefix(path): x for name, x in held.items() if name.startswith(path)})
+                history.load_state(
+                    {
+                        name.removeprefix(path): x
+                        for name, x in held.items()
+                        if name.startswith(path)
+                    }
+                )
         self._waiting = []
-        for name in sorted((name for name in held if name.endswith("/mirrors")), key=lambda name: int(name.split("/")[1])):
+        for name in sorted(
+            (name for name in held if name.endswith("/mirrors")),
+            key=lambda name: int(name.split("/")[1]),
+        ):
             _, _, step, layer, _ = name.split("/")
-            self._waiting.append(_Message(int(step), int(layer), (held[name], held[name.removesuffix("mirrors") + "values"])))
+            self._waiting.append(
+                _Message(
+                    int(step),
+                    int(layer),
+                    (held[name], held[name.removesuffix("mirrors") + "values"]),
+                )
+            )
         if KNOBS in held:
             self.ls, self.nc, self.d, fetch = held[KNOBS].tolist()
             self.fetch = bool(fetch)

@@ -1,4 +1,5 @@
 """Wide columns of a worker's masters and of some mirrors, whose values a batch was given."""
+
 from __future__ import annotations
 
 from math import prod
@@ -51,7 +52,11 @@ class LeafColumn:
     def read_begin(self, rows: np.ndarray | None) -> Read:
         rows = np.arange(self.shape[0]) if rows is None else rows
         masters = rows < self._own.shape[0]
-        return _LeafRead(self._own.read_begin(rows[masters]), self._values[np.searchsorted(self._rows, rows[~masters])], masters)
+        return _LeafRead(
+            self._own.read_begin(rows[masters]),
+            self._values[np.searchsorted(self._rows, rows[~masters])],
+            masters,
+        )
 
 
 def packed(store: ColumnStore, rows: np.ndarray) -> np.ndarray:
@@ -62,7 +67,9 @@ def packed(store: ColumnStore, rows: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros((len(rows), 0), np.uint8), *parts], axis=1)
 
 
-def with_leaves(store: ColumnStore, own: ColumnStore, rows: np.ndarray, values: np.ndarray) -> ColumnStore:
+def with_leaves(
+    store: ColumnStore, own: ColumnStore, rows: np.ndarray, values: np.ndarray
+) -> ColumnStore:
     """A store with the wide columns of the masters and of some leaves.
 
     Args:
@@ -76,6 +83,13 @@ def with_leaves(store: ColumnStore, own: ColumnStore, rows: np.ndarray, values: 
     for name in own.wide():
         column = own.column(name)
         end = begin + prod(column.shape[1:]) * column.dtype.itemsize
-        its = np.ascontiguousarray(values[order, begin:end]).view(column.dtype).reshape(len(rows), *column.shape[1:])
-        made[name], begin = (own.role(name), LeafColumn(column, store.n_rows, rows[order], its)), end
+        its = (
+            np.ascontiguousarray(values[order, begin:end])
+            .view(column.dtype)
+            .reshape(len(rows), *column.shape[1:])
+        )
+        made[name], begin = (
+            (own.role(name), LeafColumn(column, store.n_rows, rows[order], its)),
+            end,
+        )
     return store.joined(ColumnStore(store.n_rows, made))

@@ -7,6 +7,7 @@ A message of pushed rows is
 so it needs no round for its size: both sides know the group, the rows that the receiver has as
 mirrors, which bounds it (the db_halo of DistGNN-MB).
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -51,15 +52,31 @@ class MirrorRows:
         like, sent, received = rows[0][:0], [], []
         for q, n in enumerate(np.diff(self.plan.send_ptr)):
             if n:
-                parts = (np.array([len(chosen[q])], COUNT), chosen[q].astype(POSITION), np.ascontiguousarray(rows[q]))
+                parts = (
+                    np.array([len(chosen[q])], COUNT),
+                    chosen[q].astype(POSITION),
+                    np.ascontiguousarray(rows[q]),
+                )
                 sent.append((q, np.concatenate([x.reshape(-1).view(np.uint8) for x in parts])))
         each = POSITION.itemsize + prod(like.shape[1:]) * like.dtype.itemsize
         for q, n in enumerate(np.diff(self.plan.recv_ptr).tolist()):
             if n:
-                received.append((q, np.empty(COUNT.itemsize + (n if most == NO_LIMIT else min(n, most)) * each, np.uint8)))
-        return Push(self, self.comm.move_begin(sent, received, Tag.ROWS, at_most=True), received, like)
+                received.append(
+                    (
+                        q,
+                        np.empty(
+                            COUNT.itemsize + (n if most == NO_LIMIT else min(n, most)) * each,
+                            np.uint8,
+                        ),
+                    )
+                )
+        return Push(
+            self, self.comm.move_begin(sent, received, Tag.ROWS, at_most=True), received, like
+        )
 
-    def fetch(self, mirrors: np.ndarray, answer: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    def fetch(
+        self, mirrors: np.ndarray, answer: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Values of some mirrors, from their owners, and whether these have any.
 
         Args:
@@ -75,8 +92,19 @@ class MirrorRows:
         plan, halo = self.plan, self._halo[mirrors]
         order = np.argsort(halo)
         bounds, begins = np.searchsorted(halo[order], plan.recv_ptr), plan.recv_ptr[:-1]
-        wanted = self.comm.all_to_all([halo[order[a:b]] - begin for (a, b), begin in zip(pairwise(bounds), begins, strict=True)])
-        known, rows = zip(*(answer(plan.rows[start + at]) for start, at in zip(plan.send_ptr[:-1], wanted, strict=True)), strict=True)
+        wanted = self.comm.all_to_all(
+            [
+                halo[order[a:b]] - begin
+                for (a, b), begin in zip(pairwise(bounds), begins, strict=True)
+            ]
+        )
+        known, rows = zip(
+            *(
+                answer(plan.rows[start + at])
+                for start, at in zip(plan.send_ptr[:-1], wanted, strict=True)
+            ),
+            strict=True,
+        )
         arrived = np.concatenate(self.comm.all_to_all(list(rows)))
         values, found = np.empty_like(arrived), np.empty(len(mirrors), bool)
         values[order], found[order] = arrived, np.concatenate(self.comm.all_to_all(list(known)))
@@ -108,5 +136,7 @@ class Push(NamedTuple):
             halo.append(self.of.plan.recv_ptr[q] + message[begin:end].view(POSITION))
             size = n * prod(self.like.shape[1:]) * self.like.dtype.itemsize
             # values may not be aligned in the message; they are copied below
-            values.append(message[end: end + size].view(self.like.dtype).reshape(n, *self.like.shape[1:]))
+            values.append(
+                message[end : end + size].view(self.like.dtype).reshape(n, *self.like.shape[1:])
+            )
         return self.of.mirrors[np.concatenate(halo)], np.concatenate(values)

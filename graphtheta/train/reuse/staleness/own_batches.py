@@ -1,4 +1,5 @@
 """Batches of the targets of each worker, for workers that compute batches of their own."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -27,7 +28,9 @@ def own_batches(partition: Partition, n_targets: int, batch_size: int, seed: int
     each = int(comm.all_max(np.array(-(-n_targets // batch_size))))
 
     def positions(epoch: int) -> np.ndarray:
-        place = Permutation(key(seed, Purpose.BATCH, epoch, comm.rank), max(n_targets, 1)).position(np.arange(n_targets))
+        place = Permutation(key(seed, Purpose.BATCH, epoch, comm.rank), max(n_targets, 1)).position(
+            np.arange(n_targets)
+        )
         # batch b begins at place b * n_targets // each
         return ((place + 1) * each - 1) // max(n_targets, 1) * comm.size + comm.rank
 

@@ -7,6 +7,7 @@ first epoch waits for its own messages.
 
 Source: PipeGCN, https://arxiv.org/abs/2203.10428
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -42,9 +43,13 @@ class PipeGcn(MovePolicy):
         super().__init__()
         for name, share in (("feat_corr", feat_corr), ("grad_corr", grad_corr)):
             if not 0 <= share < 1:
-                raise ConfigError(f"exchange=pipegcn: {name} is {share}; expected a number of at least 0 and below 1")
+                raise ConfigError(
+                    f"exchange=pipegcn: {name} is {share}; expected a number of at least 0 and below 1"
+                )
         if refresh < 0:
-            raise ConfigError(f"exchange=pipegcn: refresh is {refresh}; expected a number of epochs, or 0")
+            raise ConfigError(
+                f"exchange=pipegcn: refresh is {refresh}; expected a number of epochs, or 0"
+            )
         self._shares, self.refresh = (feat_corr, grad_corr), refresh
         self._waits = True
         self._pending: list[Callable[[], None]] = []
@@ -71,7 +76,10 @@ class PipeGcn(MovePolicy):
         return _OldSums(sums.rows, last)
 
     def _take(self, slot: str, old: Columns, new: Columns, share: float) -> None:
-        smooth = {n: share * old[n] + (1 - share) * x if share and x.dtype.kind == "f" else x for n, x in new.items()}
+        smooth = {
+            n: share * old[n] + (1 - share) * x if share and x.dtype.kind == "f" else x
+            for n, x in new.items()
+        }
         self.store(slot, {n: x.astype(new[n].dtype, copy=False) for n, x in smooth.items()})
 
     def settle(self) -> None:
@@ -134,8 +142,13 @@ class _Sums:
 
     def end(self) -> Columns:
         """The sum of all workers by row, [n, ...] per column."""
-        total = {name: np.zeros((len(self.rows), *x.shape[1:]), x.dtype) for name, x in self._columns.items()}
-        groups = iter([(a, b) for a, b in zip(self._bounds[:-1], self._bounds[1:], strict=True) if b > a])
+        total = {
+            name: np.zeros((len(self.rows), *x.shape[1:]), x.dtype)
+            for name, x in self._columns.items()
+        }
+        groups = iter(
+            [(a, b) for a, b in zip(self._bounds[:-1], self._bounds[1:], strict=True) if b > a]
+        )
 
         def add(rows: np.ndarray, part: Columns) -> None:
             a, b = next(groups)

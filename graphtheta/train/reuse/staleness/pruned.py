@@ -1,4 +1,5 @@
 """A sampler that expands no edges of nodes whose values are known."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -29,10 +30,18 @@ class Pruned:
     def choose(self, frontier: Frontier, *, hop: int, step: int) -> Sample:
         """Choose edges of one pass; see ``Sampler.choose``."""
         masters = self._known(hop)[frontier.rows[MASTER]]
-        known = {MASTER: masters, MIRROR: frontier.receivers.to_mirrors({"known": masters.view(np.uint8)})["known"].view(bool)}
+        known = {
+            MASTER: masters,
+            MIRROR: frontier.receivers.to_mirrors({"known": masters.view(np.uint8)})["known"].view(
+                bool
+            ),
+        }
         # the others have the edges that they would have without histories
-        chosen = [c.listed() for c in frontier.candidates] if self._inner is None else \
-            self._inner.choose(frontier, hop=hop, step=step).chosen
+        chosen = (
+            [c.listed() for c in frontier.candidates]
+            if self._inner is None
+            else self._inner.choose(frontier, hop=hop, step=step).chosen
+        )
         return Sample([_without(c, known[c.kinds[1]]) for c in chosen])
 
 

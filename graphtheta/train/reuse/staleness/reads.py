@@ -1,4 +1,5 @@
 """Counts of reads of histories."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -31,9 +32,15 @@ class Reads:
 
         Collective: all ranks of the partition.
         """
-        counts, self._counts = partition.halo_comm.all_sum(self._counts), np.zeros_like(self._counts)
+        counts, self._counts = (
+            partition.halo_comm.all_sum(self._counts),
+            np.zeros_like(self._counts),
+        )
         asked, found, ages = counts.sum(axis=0).tolist()
-        rates = {f"hit_rate_{number + 1}": _rate(*row[:2]) for number, row in zip(self._layers, counts.tolist(), strict=True)}
+        rates = {
+            f"hit_rate_{number + 1}": _rate(*row[:2])
+            for number, row in zip(self._layers, counts.tolist(), strict=True)
+        }
         return {"hit_rate": _rate(asked, found), "age": ages / max(found, 1), **rates}
 
 

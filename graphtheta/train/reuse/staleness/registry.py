@@ -1,4 +1,5 @@
 """Halo exchanges and histories by name, and by the text that describes them."""
+
 from __future__ import annotations
 
 from inspect import isclass
@@ -37,7 +38,9 @@ class HistoryPolicy(Protocol):
     modes: ClassVar[tuple[str, ...]]
     one_by_one: ClassVar[str]
 
-    def open(self, partition: Partition, layers: Layers, task: Task, seed: int, **arguments: Any) -> Strategy:
+    def open(
+        self, partition: Partition, layers: Layers, task: Task, seed: int, **arguments: Any
+    ) -> Strategy:
         """A strategy that is ``Approximate``; arguments are those of the strategy that it replaces.
 
         A policy with mode "independent" also gets ``independent``, whether workers compute batches
@@ -49,19 +52,31 @@ class HistoryPolicy(Protocol):
 
 def is_exchange(x: Any) -> bool:
     """Whether x is a class of halo exchanges."""
-    return isclass(x) and isinstance(getattr(x, "name", None), str) and callable(getattr(x, "view", None))
+    return (
+        isclass(x)
+        and isinstance(getattr(x, "name", None), str)
+        and callable(getattr(x, "view", None))
+    )
 
 
 # the constructor of an exchange receives ``seed`` if it names it
-EXCHANGES: Registry[type[HaloExchange]] = Registry("halo exchange", is_exchange, (EXACT,), (Bns, PipeGcn, Skip))
+EXCHANGES: Registry[type[HaloExchange]] = Registry(
+    "halo exchange", is_exchange, (EXACT,), (Bns, PipeGcn, Skip)
+)
 
 
 def is_history(x: Any) -> bool:
     """Whether x is a class of history policies."""
-    return isclass(x) and isinstance(getattr(x, "name", None), str) and callable(getattr(x, "open", None))
+    return (
+        isclass(x)
+        and isinstance(getattr(x, "name", None), str)
+        and callable(getattr(x, "open", None))
+    )
 
 
-HISTORIES: Registry[type[HistoryPolicy]] = Registry("history", is_history, (NONE,), (Fresh, Gas, Hec))
+HISTORIES: Registry[type[HistoryPolicy]] = Registry(
+    "history", is_history, (NONE,), (Fresh, Gas, Hec)
+)
 
 
 def make_exchange(text: str, seed: int) -> HaloExchange | None:
@@ -74,7 +89,9 @@ def make_exchange(text: str, seed: int) -> HaloExchange | None:
     Raises:
         ConfigError: Unknown name, unknown option, or a value that is not allowed.
     """
-    found: HaloExchange | None = None if text == EXACT else _made(EXCHANGES, text, "exchange", {"seed": seed})
+    found: HaloExchange | None = (
+        None if text == EXACT else _made(EXCHANGES, text, "exchange", {"seed": seed})
+    )
     return found
 
 

@@ -1,4 +1,5 @@
 """Parts of levels: the edges from some of the sending rows."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -8,8 +9,14 @@ import numpy as np
 from graphtheta.engine.view.level import Selection
 
 
-def from_senders(s: Selection, keep: np.ndarray, *, number: np.ndarray | None = None, n_senders: int | None = None,
-                 weight: np.ndarray | None = None) -> Selection:
+def from_senders(
+    s: Selection,
+    keep: np.ndarray,
+    *,
+    number: np.ndarray | None = None,
+    n_senders: int | None = None,
+    weight: np.ndarray | None = None,
+) -> Selection:
     """The edges of a selection from some of the rows that may send.
 
     Args:
@@ -25,6 +32,12 @@ def from_senders(s: Selection, keep: np.ndarray, *, number: np.ndarray | None = 
     own = None if s.weight is None else s.weight[chosen]
     if weight is not None:
         own = weight[senders] if own is None else own * weight[senders]
-    return replace(s, ptr=np.concatenate(([0], np.cumsum(on)))[s.ptr], other=senders if number is None else number[senders],
-                   n_senders=s.n_senders if n_senders is None else n_senders, edges=chosen if s.edges is None else s.edges[chosen],
-                   weight=own, grouped=None)
+    return replace(
+        s,
+        ptr=np.concatenate(([0], np.cumsum(on)))[s.ptr],
+        other=senders if number is None else number[senders],
+        n_senders=s.n_senders if n_senders is None else n_senders,
+        edges=chosen if s.edges is None else s.edges[chosen],
+        weight=own,
+        grouped=None,
+    )

@@ -6,6 +6,7 @@ others use the old rows. The decision is one bit of each worker, exchanged befor
 
 Source: in the manner of SANCUS, https://doi.org/10.14778/3538598.3538614
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -40,7 +41,9 @@ class Skip(MovePolicy):
     def __init__(self, threshold: float = 0.1):
         super().__init__()
         if not 0 <= threshold < np.inf:
-            raise ConfigError(f"exchange=skip: threshold is {threshold}; expected a number of at least 0")
+            raise ConfigError(
+                f"exchange=skip: threshold is {threshold}; expected a number of at least 0"
+            )
         self.threshold = threshold
         self._sent = [0, 0]
 
@@ -49,7 +52,9 @@ class Skip(MovePolicy):
 
     def to_mirrors(self, slot: str, exchange: Exchange, columns: Columns) -> ToMirrors:
         plan = exchange.plan
-        mine, own = self._decided(slot, {name: x[plan.rows] for name, x in columns.items()}, exchange)
+        mine, own = self._decided(
+            slot, {name: x[plan.rows] for name, x in columns.items()}, exchange
+        )
         sent, halo = self._parts(mine, own, plan.rows, plan.recv_ptr)
         some = Exchange(exchange.comm, plan.subset(sent, halo))
         return _Forward(self, slot, some.to_mirrors_begin(columns), halo, plan.n_halo)
@@ -59,7 +64,14 @@ class Skip(MovePolicy):
         mine, own = self._decided(slot, columns, exchange)
         halo, sent = self._parts(mine, own, np.arange(plan.n_halo), plan.send_ptr)
         some = Exchange(exchange.comm, plan.subset(sent, halo))
-        return _Backward(self, slot, some.to_masters_begin({n: x[halo] for n, x in columns.items()}), sent, columns, exchange)
+        return _Backward(
+            self,
+            slot,
+            some.to_masters_begin({n: x[halo] for n, x in columns.items()}),
+            sent,
+            columns,
+            exchange,
+        )
 
     def _decided(self, slot: str, rows: Columns, exchange: Exchange) -> tuple[bool, np.ndarray]:
         """Whether this worker sends these rows, and the workers that send theirs, [size] bool."""
@@ -78,9 +90,13 @@ class Skip(MovePolicy):
         return sends, comm.all_sum((np.arange(comm.size) == comm.rank) * np.int64(sends)) > 0
 
     @staticmethod
-    def _parts(mine: bool, senders: np.ndarray, own: np.ndarray, ptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _parts(
+        mine: bool, senders: np.ndarray, own: np.ndarray, ptr: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Positions of the rows that this worker sends, and of those that it receives."""
-        received = [np.arange(a, b) for on, (a, b) in zip(senders, pairwise(ptr), strict=True) if on]
+        received = [
+            np.arange(a, b) for on, (a, b) in zip(senders, pairwise(ptr), strict=True) if on
+        ]
         return np.arange(len(own)) if mine else NOTHING, np.concatenate([NOTHING, *received])
 
     def held(self) -> Held:
@@ -104,7 +120,10 @@ class Skip(MovePolicy):
 def _updated(policy: Skip, slot: str, at: np.ndarray, found: Columns, n: int) -> Columns:
     """The rows of the others: old ones, replaced where new ones were found."""
     old = policy.columns(f"{slot}/seen", found)
-    rows = {name: np.zeros((n, *x.shape[1:]), x.dtype) if old is None else old[name].copy() for name, x in found.items()}
+    rows = {
+        name: np.zeros((n, *x.shape[1:]), x.dtype) if old is None else old[name].copy()
+        for name, x in found.items()
+    }
     for name, x in found.items():
         rows[name][at] = x
     policy.store(f"{slot}/seen", rows)
@@ -124,13 +143,29 @@ class _Forward(ToMirrors):
 class _Backward(ToMasters):
     """A backward move from some of the workers."""
 
-    def __init__(self, policy: Skip, slot: str, move: ToMasters, sent: np.ndarray, columns: Columns, exchange: Exchange):
-        self._policy, self._slot, self._move, self._sent, self._plan = policy, slot, move, sent, exchange.plan
+    def __init__(
+        self,
+        policy: Skip,
+        slot: str,
+        move: ToMasters,
+        sent: np.ndarray,
+        columns: Columns,
+        exchange: Exchange,
+    ):
+        self._policy, self._slot, self._move, self._sent, self._plan = (
+            policy,
+            slot,
+            move,
+            sent,
+            exchange.plan,
+        )
         self._none = {name: x[:0] for name, x in columns.items()}
 
     def end(self, merge: Callable[[np.ndarray, Columns], None]) -> None:
         parts = [self._none]
-        self._move.end(lambda rows, part: parts.append({name: x.copy() for name, x in part.items()}))
+        self._move.end(
+            lambda rows, part: parts.append({name: x.copy() for name, x in part.items()})
+        )
         found = {name: np.concatenate([part[name] for part in parts]) for name in self._none}
         rows = _updated(self._policy, self._slot, self._sent, found, len(self._plan.rows))
         for a, b in pairwise(self._plan.send_ptr):

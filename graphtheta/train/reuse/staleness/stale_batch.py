@@ -1,4 +1,5 @@
 """The strategy of global batches whose halo rows are sampled or stale."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -28,8 +29,10 @@ def check_senders(partition: Partition, layers: Layers, by: str) -> None:
     for relation, reverse in all_passes(partition, hops(layers)).values():
         if relation.served(reverse)[1].plan.anywhere:
             given, wanted = ("against", "1d-src") if reverse else ("along", "1d-dst")
-            raise ConfigError(f"{by} reuses rows that are read by the workers of receiving nodes, but messages {given} edges are summed on "
-                              f"other workers; give --partitioner {wanted} and one --direction")
+            raise ConfigError(
+                f"{by} reuses rows that are read by the workers of receiving nodes, but messages {given} edges are summed on "
+                f"other workers; give --partitioner {wanted} and one --direction"
+            )
 
 
 class StaleBatch(GlobalBatch, Approximate):
@@ -42,11 +45,21 @@ class StaleBatch(GlobalBatch, Approximate):
         ConfigError: The task excludes edges, or messages are summed at mirrors.
     """
 
-    def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0, *, exchange: HaloExchange):
+    def __init__(
+        self,
+        partition: Partition,
+        layers: Layers,
+        task: Task,
+        seed: int = 0,
+        *,
+        exchange: HaloExchange,
+    ):
         super().__init__(partition, layers, task, seed)
         if task.excludes:
-            raise ConfigError(f"exchange={exchange.name} needs the same edges in every epoch, but a link task excludes its targets; give "
-                              "--exchange exact, or another --task")
+            raise ConfigError(
+                f"exchange={exchange.name} needs the same edges in every epoch, but a link task excludes its targets; give "
+                "--exchange exact, or another --task"
+            )
         check_senders(partition, layers, f"exchange={exchange.name}")
         self.exchange = exchange
 

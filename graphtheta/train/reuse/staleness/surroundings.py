@@ -1,4 +1,5 @@
 """A worker's masters and mirrors as one partition without mirrors, for batches that send nothing in their layers."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -29,13 +30,34 @@ def surroundings(p: Partition, wide: bool = True) -> Partition:
     blocks, stored = edge_blocks(src, dst, np.arange(len(src)), np.arange(n, dtype=np.int32), n, 0)
     ptr = np.zeros(p.halo_comm.size + 1, np.int64)
     alone = Served(MovePlan(n, NOTHING, ptr, ptr, False), NOTHING)
-    edges = StoredRelation(EDGE, p.edge_gid[stored], True, n_edges=p.n_edges, blocks=blocks, sources=alone, destinations=alone)
-    found = locate(p, p.gid[p.n_masters:])
-    node = {name: _joined(p, found.plan, found.row, p.node.read(name)) for name in p.node.names()
-            if wide or name not in p.node.wide()}
+    edges = StoredRelation(
+        EDGE,
+        p.edge_gid[stored],
+        True,
+        n_edges=p.n_edges,
+        blocks=blocks,
+        sources=alone,
+        destinations=alone,
+    )
+    found = locate(p, p.gid[p.n_masters :])
+    node = {
+        name: _joined(p, found.plan, found.row, p.node.read(name))
+        for name in p.node.names()
+        if wide or name not in p.node.wide()
+    }
     edge = {name: p.edge.read(name, stored) for name in p.edge.names()}
-    return Partition(p.halo_comm, p.n_nodes, p.n_edges, p.gid, n, p.directory, {EDGE: edges}, p.node.filled(n, node),
-                     p.edge.filled(len(stored), edge), job_comm=p.job_comm)
+    return Partition(
+        p.halo_comm,
+        p.n_nodes,
+        p.n_edges,
+        p.gid,
+        n,
+        p.directory,
+        {EDGE: edges},
+        p.node.filled(n, node),
+        p.edge.filled(len(stored), edge),
+        job_comm=p.job_comm,
+    )
 
 
 def _joined(p: Partition, plan: MovePlan, rows: np.ndarray, own: Any) -> Any:
@@ -47,7 +69,15 @@ def _joined(p: Partition, plan: MovePlan, rows: np.ndarray, own: Any) -> Any:
     sent = [own[plan.rows[a:b]] for a, b in zip(plan.send_ptr[:-1], plan.send_ptr[1:], strict=True)]
     # SciPy chooses the type of indices by the rows that it slices, which differ between workers
     index = np.int32 if own.shape[1] < 2**31 else np.int64
-    counts, at, values = (np.concatenate(comm.all_to_all(parts)) for parts in (
-        [np.diff(x.indptr).astype(np.int32) for x in sent], [x.indices.astype(index) for x in sent], [x.data for x in sent]))
-    halo = scipy.sparse.csr_array((values, at, pointers(counts.tolist())), (len(counts), own.shape[1]))
+    counts, at, values = (
+        np.concatenate(comm.all_to_all(parts))
+        for parts in (
+            [np.diff(x.indptr).astype(np.int32) for x in sent],
+            [x.indices.astype(index) for x in sent],
+            [x.data for x in sent],
+        )
+    )
+    halo = scipy.sparse.csr_array(
+        (values, at, pointers(counts.tolist())), (len(counts), own.shape[1])
+    )
     return scipy.sparse.csr_array(scipy.sparse.vstack([own, halo[rows]], format="csr"))
