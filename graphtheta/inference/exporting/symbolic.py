@@ -136,8 +136,8 @@ def _function(part: Any, stage: str) -> Callable[[dict[str, Any]], Any]:
                 "and stages of its layers"
             )
         return lambda given: part.forward(
-            SimpleNamespace(x=Columns(owner, given).x, settings=pass_settings())
-        )  # type: ignore[arg-type]
+            SimpleNamespace(x=Columns(owner, given).x, settings=pass_settings())  # type: ignore[arg-type]
+        )
     if not (isinstance(part, Module) and callable(part)):
         raise ConfigError(
             f"to_onnx: {shown(part)} is no part of a model; give a gt.Module, such as an MLP or the head of a network"

@@ -44,8 +44,10 @@ class TopKLowering(AggregateLowering):
             m.gradients.add(
                 parts[0],
                 parts[0].dims,
-                lambda p, g=g, edge=edge: f"where(same({edge(p)}, tie), {g(p)}, single(ZERO))",
-            )  # type: ignore[misc]
+                lambda p, g=g, edge=edge: (  # type: ignore[misc]
+                    f"where(same({edge(p)}, tie), {g(p)}, single(ZERO))"
+                ),
+            )
 
 
 class MedianLowering(AggregateLowering):

@@ -76,9 +76,9 @@ def deal(high, low, numbers, bucket_of, shift, free, keys, order, first, last): 
 
 
 @jit()
-def sort_bucket(
+def sort_bucket(  # type: ignore[no-untyped-def]
     keys, order, spare_keys, spare_order, digits, width, rows, bounds, out_low, out_order
-):  # type: ignore[no-untyped-def]
+):
     """Sort the pairs of a bucket by high key and the last digits of the low one; equal pairs stay in order.
 
     Args:

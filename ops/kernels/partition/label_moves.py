@@ -134,9 +134,9 @@ def join_nodes(ptr, near, weight, mass, within, order, label, load, room):  # ty
 
 
 @jit()
-def contract(
+def contract(  # type: ignore[no-untyped-def]
     of_row, ptr, near, weight, label, n_labels, order, out_label, out_ptr, out_near, out_weight
-):  # type: ignore[no-untyped-def]
+):
     """Sum the weights of rows by pairs of different labels; returns the number of rows and of entries made.
 
     Args:
