@@ -188,7 +188,7 @@ def remove_file(path: Path) -> None:
 
 
 def remove_new(path: Path) -> None:
-    """Remove a file that this process has created.
+    """Remove a file that this process, or one that it has started, created.
 
     Raises:
         OSError: It cannot be removed.

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from graphtheta.base.atomic import remove_new
+
 # of linux/prctl.h
 _PDEATHSIG, _SUBREAPER = 1, 36
 # where MPI libraries put the memory that ranks of a machine share, and the beginning of their names
@@ -128,7 +130,7 @@ class SharedMemory:
         for path, number in self._files.items():
             with suppress(OSError):
                 if path.stat().st_ino == number:
-                    path.unlink()
+                    remove_new(path)
         self._files.clear()
         self._seen.clear()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graphtheta import cgroup, npy
+from graphtheta.base import cgroup, npy
 from graphtheta.run.memory import bound as memory
 
 NO_LIMIT = str(2**63 - 4096)

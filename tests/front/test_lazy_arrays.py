@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as drawn
 
 import graphtheta as gt
-from graphtheta import lazy_array
+from graphtheta.base import lazy_array
 from graphtheta.base.lazy_array import LazyArray
 from graphtheta.base.npy import map_npy
 from graphtheta.engine.store.memory import MemoryColumn

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import graphtheta as gt
-from graphtheta import atomic
 from graphtheta.__main__ import main
+from graphtheta.base import atomic
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import FormatError

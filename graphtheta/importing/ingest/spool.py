@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from graphtheta.base.atomic import create
+from graphtheta.base.atomic import create, remove_new
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import FormatError, GraphThetaError
 
@@ -65,7 +65,7 @@ class Spool:
         """Begin again."""
         self.close()
         if self._writer is not None:
-            self._path.unlink()
+            remove_new(self._path)
         self._writer, self.at, self.counts = None, [], []
 
     def blocks(self) -> Iterator[pa.Table]:

@@ -7,7 +7,6 @@ spread; a store also says itself what its files hold.
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -63,7 +62,7 @@ def graph_digests(graph: Graph, threads: int = 1) -> Digests:
     if graph.folder and is_store(graph.folder):
         columns = read_manifest(Path(graph.folder)).columns
         held = sorted((c.group, c.name, c.dtype, c.shape, c.checksums) for c in columns)
-        digests[STORE] = of_text(json.dumps(held))
+        digests[STORE] = of_text(repr(held))
     with ThreadPoolExecutor(max(threads, 1)) as pool:
         of_parts = {
             name + IN_FILES * _is_read_in_part(x): [pool.submit(part) for part in _parts(x, name)]
