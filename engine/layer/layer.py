@@ -114,6 +114,8 @@ def _mistaken(layer: type) -> str | None:
 class Model(Module):
     """A network: ``forward`` runs layers over the graph it is given and returns node values or edge values."""
 
+    as_argument = "a gt.Model (whose forward calls layers)"
+
     def forward(self, graph: ActiveGraph) -> Var:
         """Compute the outputs of the view's targets.
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from itertools import repeat
 from numbers import Real
 from operator import index
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -97,6 +98,7 @@ def misfit(called: str, name: str, value: Any, hint: Any) -> ArgumentError:
         value: What was given.
         hint: Its annotation.
     """
+    name, value, hint = _culprit(name, value, hint)
     kinds = [kind for kind in get_args(hint) or (hint,) if isinstance(kind, type)]
     wanted = expected(hint)
     if isinstance(value, type) and issubclass(value, tuple(kinds)):
@@ -131,14 +133,37 @@ def matches(value: Any, hint: Any) -> bool:
 
 
 def _is_list(value: Any, kind: type, items: tuple[Any, ...]) -> bool:
+    hints = _places(value, kind, items)
+    return hints is not None and all(map(matches, value, hints))
+
+
+def _places(value: Any, kind: type, items: tuple[Any, ...]) -> Iterable[Any] | None:
+    """The types annotated for the items of a list; None for what is no such list."""
     listed = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
     array = isinstance(value, np.ndarray) and value.ndim == 1 and kind is not tuple
     if listed and kind is tuple and Ellipsis not in items and items:
         # one type for each place
-        return len(value) == len(items) and all(map(matches, value, items))
+        return items if len(value) == len(items) else None
     if listed or array:
-        return not items or all(matches(x, items[0]) for x in value)
-    return False
+        return repeat(items[0], len(value)) if items else ()
+    return None
+
+
+def _culprit(name: str, value: Any, hint: Any) -> tuple[str, Any, Any]:
+    """The item of a list that does not fit, if the list itself does; else the argument."""
+    union = get_origin(hint) in (Union, types.UnionType)
+    lists = [
+        hints
+        for one in (get_args(hint) if union else (hint,))
+        if (get_origin(one) or one) in LISTS
+        and (hints := _places(value, get_origin(one) or one, get_args(one))) is not None
+    ]
+    # which of several kinds of list was meant is not known
+    if len(lists) == 1:
+        for i, (item, of) in enumerate(zip(value, lists[0], strict=False)):
+            if not matches(item, of):
+                return _culprit(f"{name}[{i}]", item, of)
+    return name, value, hint
 
 
 def expected(hint: Any) -> str:

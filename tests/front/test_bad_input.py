@@ -324,7 +324,7 @@ MODELS: dict[str, Case] = {
         ConfigError,
         ["Mine is a layer", "gt.Model"],
     ),
-    "a number": (fit(3), ConfigError, ["Trainer: model is 3", "an object of type Model"]),
+    "a number": (fit(3), ConfigError, ["Trainer: model is 3", "a gt.Model"]),
     "arguments swapped": (
         lambda: gt.Trainer(graph(), Good),
         ConfigError,

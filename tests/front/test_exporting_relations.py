@@ -481,7 +481,7 @@ def test_weights_have_the_names_and_shapes_of_dgl() -> None:
             "hgt",
             "pyg",
             (METADATA[0], ["ab", "bc", "cd", "de", "ef", "fg"]),
-            "HGT has 4 types and 6 relations",
+            r"metadata\[1\]\[0\] is 'ab'; expected a tuple of 3 values",
         ),
         (
             "hgt",

@@ -399,7 +399,8 @@ def test_one_worker_may_end_the_run() -> None:
         return trainer.step
 
     assert run_simulated(3, program) == [2, 2, 2]
-    with pytest.raises(ConfigError, match=r"fit\(callbacks=...\) holds a value of type Job"):
+    wanted = r"callbacks\[0\] is a value of type Job; expected an object of a class derived from gt"
+    with pytest.raises(ConfigError, match=wanted):
         gt.Trainer(graph=GRAPH, **KEYS).fit(callbacks=[gt.Job()])
 
 

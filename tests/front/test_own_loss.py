@@ -140,7 +140,7 @@ def test_links_are_compared_with_their_negatives(size: int) -> None:
             UserFunctionError,
             "a negative weight",
         ),
-        ("mse", ConfigError, "loss='mse' is not a function"),
+        ("mse", ConfigError, "loss is 'mse'; expected a function"),
     ],
     ids=["sum", "number", "shape", "negative", "text"],
 )

@@ -295,7 +295,7 @@ def test_everything_is_escaped(here: Path) -> None:
     "change, told",
     [
         (lambda f: (f / "job.yaml").unlink(), "the folder has no job.yaml"),
-        (lambda f: (f / "metrics.jsonl").unlink(), "the folder has no metrics.jsonl"),
+        (lambda f: (f / "metrics.jsonl").unlink(), "metrics.jsonl is missing; train it again"),
         (lambda f: (f / "job.yaml").write_text("- 1"), "job.yaml: expected lines"),
         (
             lambda f: (f / "metrics.jsonl").write_text('{"epoch": 1'),

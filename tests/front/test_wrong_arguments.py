@@ -412,7 +412,7 @@ WORDS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a dict for a model": (
         lambda: gt.Trainer({"layers": 2}, graph()),
-        r"Trainer: model is \{'layers': 2\}; expected a text or an object of type Model or a function",
+        r"Trainer: model is \{'layers': 2\}; expected a text or a gt.Model \(whose forward calls layers\) or a function",
     ),
     "a path for a graph": (
         lambda: gt.Trainer("gcn", "cora.npz"),
@@ -437,7 +437,7 @@ WORDS: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "one of several": (
         lambda: gt.sample(graph(), [0], [2, "all"]),
-        r"sample: fanout is \[2, 'all'\]; expected a list, each a whole number",
+        r"sample: fanout\[1\] is 'all'; expected a whole number",
     ),
 }
 

@@ -83,11 +83,13 @@ def whole_graphs(
         names = _ids_in(graphs, of_graphs.get("ids"))
         n_graphs = len(graphs) if n_graphs is None else n_graphs
     where = base.name or "the graph"
+    remedy = f"give the number of the graph of each of the {base.n_nodes} nodes"
+    if of is None:
+        raise ShapeError(f"{where}: graph_of is missing; {remedy}")
     of = as_array(of, Origin(where, "graph_of"))
     if of.shape != (base.n_nodes,) or of.dtype.kind not in "iu":
         raise ShapeError(
-            f"{where}: graph_of has shape {list(of.shape)} and type {of.dtype}; give the number of the graph of each of the "
-            f"{base.n_nodes} nodes"
+            f"{where}: graph_of has shape {list(of.shape)} and type {of.dtype}; {remedy}"
         )
     stated = next(
         (

@@ -215,11 +215,7 @@ class Numbers(Base):
                     self._rounded[i] = int(x[at])
 
     def agree(self, comm: Comm, n: int) -> None:
-        """Refuse lists that are all empty, and columns of integers that float32 rounds."""
-        if self._width == 0 and n:
-            raise DataError(
-                f"column '{next(iter(self.inputs))}' has empty lists only; leave it out"
-            )
+        """Refuse columns of integers that float32 rounds."""
         found = comm.all_gather([self._fractions.tolist(), sorted(self._rounded.items())])
         names = list(self.inputs)
         for _, rounded in found:

@@ -74,11 +74,6 @@ def gradients(
 
 def _passed(model: Model, graph: Graph, tape: Tape) -> tuple[Var, list[Any]]:
     """The outputs of a pass that a tape records, and the parameters of the model."""
-    if not isinstance(model, Model) or not isinstance(graph, Graph):
-        raise ConfigError(
-            f"expected a model object and a gt.Graph, got {type(model).__name__} and {type(graph).__name__}; a layer runs "
-            "inside a gt.Model, whose forward(self, graph) returns self.layer(graph, graph.x)"
-        )
     parameters = model.parameters()
     dtype = parameters[0].dtype if parameters else np.dtype(np.float32)
     partition = build_partition(graph, SerialComm(), dtype=dtype)

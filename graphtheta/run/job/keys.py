@@ -74,6 +74,12 @@ OF_DATASET: dict[str, str] = {
     "largest_component": "give graph.largest_component()",
     "normalise_features": "give graph.with_row_normalised_features() or graph.with_standardised_features()",
 }
+# values of these keys that ask for nothing, which a graph that is given has done already
+ASKS_NOTHING: dict[str, str] = {
+    "symmetric": "no",
+    "largest_component": "no",
+    "normalise_features": "none",
+}
 # keys that change nothing of a model that was trained already
 OF_TRAINING = frozenset(
     (

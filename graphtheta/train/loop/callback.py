@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.errors import ConfigError
 from graphtheta.run.checkpoints.progress import Progress
 
 
@@ -49,6 +48,8 @@ class Callback:
     collective methods of the trainer, on all workers alike.
     """
 
+    as_argument = "an object of a class derived from gt.Callback"
+
     def on_step(self, now: Now) -> bool | None:
         """After every update; overriding it disables pipelining across updates."""
 
@@ -70,19 +71,10 @@ class Callbacks:
 
     Attributes:
         every_step: Whether a callback overrides ``on_step``.
-
-    Raises:
-        ConfigError: An item is no ``Callback``.
     """
 
     def __init__(self, callbacks: Sequence[Callback]):
         self._callbacks = list(callbacks)
-        for callback in self._callbacks:
-            if not isinstance(callback, Callback):
-                raise ConfigError(
-                    f"fit(callbacks=...) holds a value of type {type(callback).__name__}; derive its class from gt.Callback "
-                    "and give an object of it"
-                )
         self.every_step = any(type(c).on_step is not Callback.on_step for c in self._callbacks)
 
     def call(self, method: str, run: Progress, step: int) -> bool:

@@ -32,7 +32,7 @@ from graphtheta.ops.functions.metrics.scores import GOALS
 from graphtheta.run.checkpoints.weights import read_saved, write_weights
 from graphtheta.run.embeddings.saved import gathered_values, load_values
 from graphtheta.run.job.job import Job
-from graphtheta.run.job.keys import OF_DATASET
+from graphtheta.run.job.keys import ASKS_NOTHING, OF_DATASET
 from graphtheta.run.memory.bound import resident_bytes
 from graphtheta.train.loop.build import Choices, RunSetup, build
 from graphtheta.train.loop.groups import Choice, Groups
@@ -110,7 +110,8 @@ class Session(ModelOnGraph):
         freeze = (freeze,) if isinstance(freeze, (str, Module)) else tuple(freeze)
         if graph is not None:
             for key, remedy in OF_DATASET.items():
-                refuse_unread(job, {key}, "a graph that is given", remedy)
+                if getattr(job, key) != ASKS_NOTHING.get(key):
+                    refuse_unread(job, {key}, "a graph that is given", remedy)
         if not job.is_default("log_level"):
             start_logging(job.log_level, comm.rank, comm.size)
         setup = build(
