@@ -112,7 +112,8 @@ def of_graphs(name: str, dtype: str) -> tuple[gt.Trainer, np.ndarray]:
     trainer = trained(name.split()[0], WHOLE, *WHOLE_MODELS[name].items(), ("dtype", dtype))
     found = trainer.predict()
     assert found is not None
-    return trainer, found[1][WHOLE.nodes_of("graph")]
+    assert found[0].tolist() == list(range(len(SIZES)))
+    return trainer, found[1]
 
 
 @DTYPES

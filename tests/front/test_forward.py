@@ -67,7 +67,7 @@ def test_gradients_equal_differences_and_leave_no_trace(training, graph):
 
 
 def test_wrong_use_is_refused(graph):
-    with pytest.raises(ConfigError, match="expected a gt.Model .whose forward calls layers"):
+    with pytest.raises(ConfigError, match=r"expected a gt.Model .whose forward calls layers"):
         gt.forward(GCN(4, 3), graph)
     with pytest.raises(ConfigError, match="returns values of edges or links"):
         gt.forward(Links(), graph)

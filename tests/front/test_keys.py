@@ -18,7 +18,7 @@ from graphtheta.__main__ import main
 from graphtheta.base.logger import logger
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, GraphThetaError
-from graphtheta.run.job.keys import FIELDS, OF_DATASET, OF_TRAINING, DataKeys
+from graphtheta.run.job.keys import ASKS_NOTHING, FIELDS, OF_DATASET, OF_TRAINING, DataKeys
 
 pytestmark = pytest.mark.reference
 
@@ -302,6 +302,16 @@ def test_a_key_takes_effect_on_a_graph_or_is_an_error(key: str) -> None:
     assert str(result) != str(without)
     if isinstance(result, GraphThetaError):
         assert re.search(rf"{key}.*(drop|make|give|choose|raise)", str(result)), result
+
+
+@pytest.mark.parametrize("key", ASKS_NOTHING)
+def test_a_key_that_asks_for_nothing_is_allowed_on_a_graph(key: str) -> None:
+    one = TABLE[key]
+
+    def way(**keys: Any) -> gt.Trainer:
+        return gt.Trainer(graph=graphs()[one.on], **keys)
+
+    assert outcome(way, one, **{key: ASKS_NOTHING[key]}) == outcome(way, one)
 
 
 @pytest.mark.parametrize("key", [key for key in DataKeys.model_fields if key != "dataset"])
