@@ -389,7 +389,6 @@ def test_tensors_of_pytorch_are_named() -> None:
     torch = pytest.importorskip("torch")
     learned = torch.ones(6, 2, requires_grad=True)
     for call in (
-        lambda: gt.Graph([[0], [1]], 6, x=learned),
         lambda: gt.relu(learned),
         lambda: gt.linear(X, learned.T),
         lambda: gt.concat([learned, learned]),
