@@ -361,11 +361,10 @@ def _normaliser_names(result: str) -> tuple[str, str]:
 
 def normaliser(result: str, total: Var) -> dict[str, Var]:
     """The destination columns that a total of ``LogSumExp`` becomes, by name: the largest score, a constant, and the log of the mass."""
-    top, mass = _normaliser_names(result)
-    return {
-        top: Var(np.ascontiguousarray(total.value[..., 0]), total.space),
-        mass: getitem(total, (..., 1)),
-    }
+    largest = getitem(total, (..., 0))
+    # what is subtracted from all scores of a node has no effect on their softmax
+    largest.needs_grad = False
+    return dict(zip(_normaliser_names(result), (largest, getitem(total, (..., 1))), strict=True))
 
 
 def with_roots(phase: Phase, roots: list[Expr]) -> Phase:
