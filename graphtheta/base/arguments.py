@@ -150,11 +150,19 @@ def _places(value: Any, kind: type, items: tuple[Any, ...]) -> Iterable[Any] | N
 
 
 def _culprit(name: str, value: Any, hint: Any) -> tuple[str, Any, Any]:
-    """The item of a list that does not fit, if the list itself does; else the argument."""
+    """The item of a list or dict that does not fit, if the list or dict itself does; else the argument."""
     union = get_origin(hint) in (Union, types.UnionType)
+    options = get_args(hint) if union else (hint,)
+    for one in options:
+        origin = get_origin(one) or one
+        if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, origin):
+            item = (*get_args(one), Any)[1]
+            wrong = [key for key, x in value.items() if not matches(x, item)]
+            if wrong:
+                return _culprit(f"{name}[{wrong[0]!r}]", value[wrong[0]], item)
     lists = [
         hints
-        for one in (get_args(hint) if union else (hint,))
+        for one in options
         if (get_origin(one) or one) in LISTS
         and (hints := _places(value, get_origin(one) or one, get_args(one))) is not None
     ]

@@ -100,7 +100,7 @@ class Parameter(Operators):
     space = None
 
     @checked
-    def __init__(self, value: Any, decay: float = 1.0, name: str = ""):
+    def __init__(self, value: Any, decay: float | bool = 1.0, name: str = ""):
         try:
             self._newest = np.asarray(value)
         except (TypeError, ValueError, RuntimeError) as error:
@@ -131,31 +131,31 @@ class Parameter(Operators):
 
     @classmethod
     @checked
-    def glorot(cls, *shape: int, decay: float = 1.0) -> Parameter:
+    def glorot(cls, *shape: int, decay: float | bool = 1.0) -> Parameter:
         """Uniform with variance 2 / (fan_in + fan_out); fan_in = shape[0], fan_out = the product of the other axes."""
         return cls(init.glorot(shape), decay)
 
     @classmethod
     @checked
-    def he(cls, *shape: int, decay: float = 1.0) -> Parameter:
+    def he(cls, *shape: int, decay: float | bool = 1.0) -> Parameter:
         """Uniform with variance 2 / fan_in; fan_in = shape[0]. For layers followed by relu."""
         return cls(init.he(shape), decay)
 
     @classmethod
     @checked
-    def normal(cls, *shape: int, std: float = 1.0, decay: float = 1.0) -> Parameter:
+    def normal(cls, *shape: int, std: float = 1.0, decay: float | bool = 1.0) -> Parameter:
         """Normal with mean 0."""
         return cls(init.normal(shape, std), decay)
 
     @classmethod
     @checked
-    def zeros(cls, *shape: int, decay: float = 1.0) -> Parameter:
+    def zeros(cls, *shape: int, decay: float | bool = 1.0) -> Parameter:
         """All 0."""
         return cls(init.zeros(shape), decay)
 
     @classmethod
     @checked
-    def ones(cls, *shape: int, decay: float = 1.0) -> Parameter:
+    def ones(cls, *shape: int, decay: float | bool = 1.0) -> Parameter:
         """All 1."""
         return cls(init.ones(shape), decay)
 

@@ -43,12 +43,13 @@ class TopK(Aggregator):
 
     @checked
     def __init__(self, k: int):
-        if not isinstance(k, int) or not 1 <= k <= MOST:
+        if not 1 <= k <= MOST:
             raise ConfigError(
                 f"TopK({k!r}): expected an integer from 1 to {MOST}, because each message is a column of "
                 "the state; 'median' has no such limit"
             )
-        self.k, self.name = k, f"top{k}"
+        self.k = int(k)
+        self.name = f"top{self.k}"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TopK) and other.k == self.k

@@ -434,6 +434,10 @@ WORDS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: gt.Graph([[0], [1]], 2, node_columns=[1, 2]),
         r"Graph: node_columns is \[1, 2\]; expected a dict by name",
     ),
+    "one of a dict": (
+        lambda: gt.per_relation({"a": gt.Layer(), "b": gt.Linear(2, 2)}, ["a", "b"]),
+        r"per_relation: layers\['b'\] is a value of type Linear; expected an object of type Layer",
+    ),
     "one of several": (
         lambda: gt.sample(graph(), [0], [2, "all"]),
         r"sample: fanout\[1\] is 'all'; expected a whole number",

@@ -288,7 +288,7 @@ def layers(names=("writes",)):
         ),
         (
             lambda: gt.per_relation({"writes": gt.Linear(D, 3)}, TRIPLES),
-            "has Linear; expected a gt.Layer",
+            r"layers\['writes'\] is a value of type Linear; expected an object of type Layer",
         ),
         (lambda: gt.per_relation(layers(), TRIPLES, ("paper",)), "does not name two of the types"),
         (

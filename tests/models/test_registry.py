@@ -248,7 +248,7 @@ def test_an_option_of_several_models_is_the_same_in_all():
     [
         ("gcn", gt.Design(PUBLISHED["gcn"].layer), "published model"),
         ("my gcn", gt.Design(PUBLISHED["gcn"].layer), "letters, digits"),
-        ("mine", PUBLISHED["gcn"].layer, "expected a gt.Design"),
+        ("mine", PUBLISHED["gcn"].layer, "design is .*; expected an object of type Design"),
         ("mine", gt.Design(PUBLISHED["gcn"].layer, dict), "gt.NetworkOptions"),
     ],
 )
