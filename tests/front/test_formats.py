@@ -344,7 +344,7 @@ OBJECTS = {
     ),
     "empty lists only": (
         lambda: nodes(x=pa.array([[], [], []], pa.list_(pa.float64()))),
-        "column 'x': the first list is empty; give a list of as many numbers",
+        "column 'x': all lists are empty; give a list of as many numbers",
     ),
     "views of lists": (
         lambda: nodes(x=pa.array([[1.0], [2.0], [3.0]], pa.list_view(pa.float32()))),

@@ -482,7 +482,7 @@ def test_lists_that_are_all_empty_are_refused(kind, rank_count, tmp_path):
     def work(comm):
         edges = {"src": [0, 1], "dst": [1, 2]}
         with pytest.raises(
-            DataError, match=r"column 'z'.*(no class in any list|the first list is empty)"
+            DataError, match=r"column 'z'.*(no class in any list|all lists are empty)"
         ):
             gt.import_graph(edges, nodes, to=tmp_path / "s", comm=comm, **{option: "z"})
 

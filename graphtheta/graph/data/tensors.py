@@ -10,7 +10,7 @@ import numpy as np
 from graphtheta.base.sparse import is_sparse
 
 
-def as_array(value: Any) -> Any:
+def of_tensor(value: Any) -> Any:
     """Values as a NumPy array, or a SciPy matrix if they are a sparse matrix.
 
     Args:
@@ -35,8 +35,8 @@ def without_tensors(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: without_tensors(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)) and len(value) == 2 and any(map(is_tensor, value)):
-        return tuple(map(as_array, value))
-    return as_array(value) if is_tensor(value) else value
+        return tuple(map(of_tensor, value))
+    return of_tensor(value) if is_tensor(value) else value
 
 
 def is_tensor(value: Any) -> bool:
@@ -48,8 +48,8 @@ def _sparse(tensor: Any) -> Any:
     """A sparse tensor: a matrix of numbers as CSR, all others dense."""
     entries = tensor.to_sparse_coo().coalesce()
     if entries.ndim != 2 or entries.dense_dim():
-        return as_array(tensor.to_dense())
+        return of_tensor(tensor.to_dense())
     import scipy.sparse as sp
 
-    rows, columns = as_array(entries.indices())
-    return sp.csr_array((as_array(entries.values()), (rows, columns)), tuple(tensor.shape))
+    rows, columns = of_tensor(entries.indices())
+    return sp.csr_array((of_tensor(entries.values()), (rows, columns)), tuple(tensor.shape))

@@ -56,10 +56,6 @@ def joined(
         check_edges(pair, f"{where}: {name!r}" if where else repr(name))
         for name, pair in zip(names, edge_index.values(), strict=True)
     ]
-    if not names:
-        raise Origin(where, "edge_index").data(
-            "the dict is empty", 'give {("author", "writes", "paper"): edges}'
-        )
     fields = {
         **fields,
         **{field: _arrays(field, fields[field], where) for field in NODE_FIELDS + EDGE_FIELDS},

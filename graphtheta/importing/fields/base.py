@@ -143,7 +143,7 @@ class Numbers(Base):
     ):
         if width == 0:
             raise DataError(
-                f"column '{columns[0]}': the first list is empty; give a list of as many numbers in every row, at least one"
+                f"column '{columns[0]}': all lists are empty; give a list of as many numbers in every row, or leave the column out"
             )
         read = {
             column: BOOL if pa.types.is_boolean(element(types[column])) else FLOAT

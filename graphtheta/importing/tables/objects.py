@@ -21,7 +21,7 @@ from graphtheta.errors import ConfigError, DataError, FormatError, ShapeError
 from graphtheta.graph.data.arrays import GraphArrays
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.data.interop import from_scipy, ids_of
-from graphtheta.graph.data.tensors import as_array
+from graphtheta.graph.data.tensors import of_tensor
 from graphtheta.graph.data.validation import is_column
 from graphtheta.graph.datasets.reader_npz import read_npz
 from graphtheta.graph.graph_level.whole_graphs import whole_graphs
@@ -287,7 +287,7 @@ def column_of(what: str, value: Any) -> Any:
 def array_of(value: Any) -> np.ndarray:
     """A list or array as an array that pyarrow takes: of this machine's byte order, and texts for integers beyond 64 bits."""
     try:
-        x = np.atleast_1d(np.ascontiguousarray(as_array(value)))
+        x = np.atleast_1d(np.ascontiguousarray(of_tensor(value)))
     except ValueError:
         # lists of different lengths
         x = in_cells(value)
@@ -348,10 +348,10 @@ def of_pyg(data: Any, name: str) -> Whole:
     n_nodes = int(data.num_nodes)
     fields: dict[str, Any] = {"n_nodes": n_nodes}
     if ends is None:
-        fields = from_scipy(as_array(adjacency).T, fields)
+        fields = from_scipy(of_tensor(adjacency).T, fields)
     else:
-        fields["edge_index"] = as_array(ends)
-    labels = None if data.y is None else as_array(data.y)
+        fields["edge_index"] = of_tensor(ends)
+    labels = None if data.y is None else of_tensor(data.y)
     if labels is None or len(labels) == n_nodes:
         return of_fields(
             {**fields, **_named(nodes | ({} if labels is None else {"y": labels}), edges)}, name
@@ -360,7 +360,7 @@ def of_pyg(data: Any, name: str) -> Whole:
         raise ShapeError(
             f"{name}: y has {len(labels)} rows, expected one for each of the {n_nodes} nodes, or for each graph of a Batch"
         )
-    graph_of = as_array(nodes.pop("batch", np.zeros(n_nodes, np.int64)))
+    graph_of = of_tensor(nodes.pop("batch", np.zeros(n_nodes, np.int64)))
     return of_graph(
         whole_graphs(Graph(**fields, **_named(nodes, edges)), labels, graph_of=graph_of), name
     )
@@ -380,7 +380,7 @@ def of_dgl(graph: Any) -> dict[str, Any]:
     """Fields of a DGL graph; data of nodes and edges with other names are named columns."""
     src, dst = graph.edges()[:2]
     return {
-        "edge_index": (as_array(src), as_array(dst)),
+        "edge_index": (of_tensor(src), of_tensor(dst)),
         "n_nodes": int(graph.num_nodes()),
         **_named(graph.ndata, graph.edata),
     }
@@ -427,7 +427,7 @@ def of_types(nodes: dict[str, Any], edges: dict[Any, Any], name: str) -> Whole:
         for key, found in columns.items():
             for column, x in found.items():
                 fields.setdefault(key, {}).setdefault(column, {})[kind] = x
-    ends = {relation: tuple(map(as_array, pair)) for relation, (pair, _) in edges.items()}
+    ends = {relation: tuple(map(of_tensor, pair)) for relation, (pair, _) in edges.items()}
     return of_graph(
         GraphArrays(ends, {kind: n for kind, (n, _) in nodes.items()}, name=name, **fields), name
     )
@@ -447,11 +447,11 @@ def _named(nodes: Mapping[str, Any], edges: Mapping[str, Any]) -> dict[str, Any]
                 )
             if key in names:
                 fields[names[key]] = (
-                    as_array(value) if names[key] in WIDE else _flat(as_array(value))
+                    of_tensor(value) if names[key] in WIDE else _flat(of_tensor(value))
                 )
             # names with an underscore in front are numbers that DGL keeps of a larger graph
             elif not key.startswith("_"):
-                fields.setdefault(columns, {})[key] = _flat(as_array(value))
+                fields.setdefault(columns, {})[key] = _flat(of_tensor(value))
     return fields
 
 
