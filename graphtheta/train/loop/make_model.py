@@ -148,9 +148,9 @@ def _check_dtype(model: Model, job: Job) -> Model:
     for name, p in model.named_parameters():
         if p.dtype != job.dtype:
             raise ConfigError(
-                f"{name} of {type(model).__name__} has dtype {p.dtype}, but the job has dtype={job.dtype}; give the "
-                f"class, gt.Trainer({type(model).__name__}, ...), or a function that makes it, so that the job "
-                "creates it in its dtype"
+                f"{name} of {type(model).__name__} has dtype {p.dtype}, but the job has dtype={job.dtype}; make it by "
+                f"Parameter.zeros, ones, glorot or normal or from {job.dtype} values, in the constructor of the "
+                f"class, and give the class, gt.Trainer({type(model).__name__}, ...), so that the job creates it"
             )
     return model
 
