@@ -129,7 +129,9 @@ def assemble(
     whole = design.whole and o.layers > 0
     head_follows = whole or o.jumping != "none" or o.readout != "none"
     embed = MLP(d_in, (), o.hidden) if whole else None
-    layers, widths, width = [], [], o.hidden if whole else d_in
+    layers = []
+    widths = []
+    width = o.hidden if whole else d_in
     for i in range(o.layers):
         last = i == o.layers - 1 and not head_follows
         layer, width = design.layer(width, end if last else o.hidden, d_edge, last, o, **sizes)

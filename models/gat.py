@@ -72,16 +72,15 @@ class GAT(Layer):
         bias: bool = True,
     ):
         self.weight = Parameter.glorot(d_in, heads, d_out)
-        self.att_src, self.att_dst = Parameter.glorot(heads, d_out), Parameter.glorot(heads, d_out)
+        self.att_src = Parameter.glorot(heads, d_out)
+        self.att_dst = Parameter.glorot(heads, d_out)
         self.weight_dst = Parameter.glorot(d_in, heads, d_out) if separate else None
         shape = (heads, d_out) if separate else (heads * d_out if concat else d_out,)
         self.bias = Parameter.zeros(*shape) if bias else None
-        self.concat, self.dropout, self.attention_dropout, self.slope = (
-            concat,
-            dropout,
-            attention_dropout,
-            slope,
-        )
+        self.concat = concat
+        self.dropout = dropout
+        self.attention_dropout = attention_dropout
+        self.slope = slope
         self.activation = activation
 
     def transform(self, node: Any) -> dict[str, Any]:
@@ -89,10 +88,8 @@ class GAT(Layer):
             z = z_dst = matmul(node.h, self.weight)
         else:
             act = activation(self.activation)
-            z, z_dst = (
-                act(linear(node.h, self.weight, self.bias)),
-                act(matmul(node.h, self.weight_dst)),
-            )
+            z = act(linear(node.h, self.weight, self.bias))
+            z_dst = act(matmul(node.h, self.weight_dst))
         return {
             "z": dropout(z, self.dropout) if self.dropout else z,
             "s": sum(mul(z, self.att_src)),

@@ -61,21 +61,17 @@ class GATE(Layer):
         bias: bool = True,
     ):
         width = heads * d_out if concat else d_out
-        self.weight, self.weight_edge = (
-            Parameter.glorot(d_in, heads, d_out),
-            Parameter.glorot(d_edge, heads, d_out),
-        )
+        self.weight = Parameter.glorot(d_in, heads, d_out)
+        self.weight_edge = Parameter.glorot(d_edge, heads, d_out)
         self.att_src, self.att_dst, self.att_edge = (
             Parameter.glorot(heads, d_out) for _ in range(3)
         )
         self.root = Parameter.glorot(d_in, width) if residual else None
         self.bias = Parameter.zeros(width) if bias else None
-        self.concat, self.dropout, self.attention_dropout, self.slope = (
-            concat,
-            dropout,
-            attention_dropout,
-            slope,
-        )
+        self.concat = concat
+        self.dropout = dropout
+        self.attention_dropout = attention_dropout
+        self.slope = slope
 
     def transform(self, node: Any) -> dict[str, Any]:
         z = matmul(node.h, self.weight)

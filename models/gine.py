@@ -40,7 +40,8 @@ class GINE(Layer):
     def __init__(
         self, mlp: MLP, d_in: int, d_edge: int, *, eps: float = 0.0, train_eps: bool = False
     ):
-        self.mlp, self.weight_edge = mlp, Parameter.glorot(d_edge, d_in)
+        self.mlp = mlp
+        self.weight_edge = Parameter.glorot(d_edge, d_in)
         self.eps: Parameter | float = (
             Parameter(default_dtype().type(eps), decay=0) if train_eps else eps
         )

@@ -86,7 +86,8 @@ class GIPA(Layer):
             raise ConfigError(
                 f"GIPA: reduce {reduce!r} is not known; choose from {', '.join(REDUCES)}"
             )
-        self.embed, self.embed_bias = Parameter.he(d_edge, d_embed), Parameter.zeros(d_embed)
+        self.embed = Parameter.he(d_edge, d_embed)
+        self.embed_bias = Parameter.zeros(d_embed)
         self.prop_src, self.prop_dst = (
             MLP(d_in, prop_hidden, (heads, d_out), dropout=dropout, last_bias=bias)
             for _ in range(2)
@@ -116,7 +117,8 @@ class GIPA(Layer):
         return softmax(score + (kept - 1) * _DROPPED) * (edge.src.p * kept)
 
     def apply(self, node: Any, total: Any) -> Any:
-        q, r = flatten(self.prop_dst(node.h)), flatten(total)
+        q = flatten(self.prop_dst(node.h))
+        r = flatten(total)
         return add(r, q) if self.agg is None else self.agg(concat([q, r]))
 
 

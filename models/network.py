@@ -109,23 +109,19 @@ class Network(Model):
                 f"jumping='max' compares layers of equal width, these have {list(widths)}; use jumping='concat'"
             )
         stack: list[Any] = list(layers)
-        self.embed, self.layers, self.readout, self.head, self.decoder = (
-            embed,
-            stack,
-            readout,
-            head,
-            decoder,
-        )
+        self.embed = embed
+        self.layers = stack
+        self.readout = readout
+        self.head = head
+        self.decoder = decoder
         finished = len(self.layers) - plain_end
         self.norms = [make_norm(norm, w) for w in widths[:finished]]
         # the layers before this one
         self.activated = {"all": finished, "inner": len(self.layers) - 1, "none": 0}[activated]
-        self.activation, self.dropout, self.residual, self.jumping = (
-            activation,
-            dropout,
-            residual,
-            jumping,
-        )
+        self.activation = activation
+        self.dropout = dropout
+        self.residual = residual
+        self.jumping = jumping
 
     def forward(self, graph: ActiveGraph) -> Var:
         h = graph.x
@@ -196,7 +192,8 @@ class Network(Model):
 
     def _finish(self, i: int, z: Any, h: Any) -> Any:
         """Norm, activation and residual after layer i, which computed z from h."""
-        norm, skips = self.norms[i], self.residual != "none" and z.shape[1:] == h.shape[1:]
+        norm = self.norms[i]
+        skips = self.residual != "none" and z.shape[1:] == h.shape[1:]
         z = add(z, h) if skips and self.residual == "before" else z
         z = z if norm is None else norm(z)
         z = ACTIVATIONS[self.activation](z) if i < self.activated else z

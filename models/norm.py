@@ -31,7 +31,8 @@ class BatchNorm(Module):
 
     @checked
     def __init__(self, d: int):
-        self.gamma, self.beta = Parameter.ones(d), Parameter.zeros(d)
+        self.gamma = Parameter.ones(d)
+        self.beta = Parameter.zeros(d)
         self.stats = RunningStats(d)
 
     def __call__(self, x: Any) -> Any:
@@ -49,7 +50,8 @@ class LayerNorm(Module):
 
     @checked
     def __init__(self, d: int):
-        self.gamma, self.beta = Parameter.ones(d), Parameter.zeros(d)
+        self.gamma = Parameter.ones(d)
+        self.beta = Parameter.zeros(d)
 
     def __call__(self, x: Any) -> Any:
         return layer_norm(x, self.gamma, self.beta)

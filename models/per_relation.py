@@ -43,11 +43,9 @@ class Attention(Module):
     """
 
     def __init__(self, width: int, hidden: int = 128):
-        self.weight, self.bias, self.query = (
-            Parameter.glorot(width, hidden),
-            Parameter.zeros(hidden),
-            Parameter.glorot(hidden, 1),
-        )
+        self.weight = Parameter.glorot(width, hidden)
+        self.bias = Parameter.zeros(hidden)
+        self.query = Parameter.glorot(hidden, 1)
 
     def scores(self, h: Any) -> Any:
         """The score of one result, [n, 1]."""
@@ -66,8 +64,12 @@ class PerRelation(Module):
         combine: str,
         attention: Attention | None,
     ):
-        self.layers, self.combine, self.attention = layers, combine, attention
-        self.ends, self.types, self.relations = ends, types, relations
+        self.layers = layers
+        self.combine = combine
+        self.attention = attention
+        self.ends = ends
+        self.types = types
+        self.relations = relations
 
     @property
     def applies(self) -> np.ndarray | None:

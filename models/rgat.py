@@ -64,10 +64,14 @@ class RGAT(Layer):
         self.weight = matrices(bases or relations, d_in, heads, d_out)
         self.comp = Parameter.glorot(relations, bases) if bases else None
         shape = (heads * d_out, heads) if mixed_heads else (heads, d_out)
-        self.query, self.key = Parameter.glorot(*shape), Parameter.glorot(*shape)
+        self.query = Parameter.glorot(*shape)
+        self.key = Parameter.glorot(*shape)
         self.bias = Parameter.zeros(heads * d_out if concat else d_out) if bias else None
-        self.concat, self.mixed_heads, self.slope = concat, mixed_heads, slope
-        self.dropout, self.attention_dropout = dropout, attention_dropout
+        self.concat = concat
+        self.mixed_heads = mixed_heads
+        self.slope = slope
+        self.dropout = dropout
+        self.attention_dropout = attention_dropout
 
     def transform(self, node: Any) -> dict[str, Any]:
         z = matmul(node.h, self.weight)

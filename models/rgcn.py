@@ -145,7 +145,8 @@ class RGCN(Layer):
 
     def apply(self, node: Any, total: Any) -> Any:
         if self.blocks:
-            width, across = total.shape[-2] * total.shape[-1], self.weight.shape[-1] == self.blocks
+            width = total.shape[-2] * total.shape[-1]
+            across = self.weight.shape[-1] == self.blocks
             order = np.arange(width).reshape(-1, self.blocks).T.ravel() if across else None
             total = flatten(total) if order is None else flatten(total)[..., order]
         total = total if self.root is None else add(total, matmul(node.h, self.root))

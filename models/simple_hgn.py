@@ -67,22 +67,20 @@ class SimpleHGN(Layer):
         bias: bool = True,
     ):
         width = heads * d_out if concat else d_out
-        self.weight, self.weight_edge = (
-            Parameter.glorot(d_in, heads, d_out),
-            Parameter.glorot(d_relation, heads, d_relation),
-        )
+        self.weight = Parameter.glorot(d_in, heads, d_out)
+        self.weight_edge = Parameter.glorot(d_relation, heads, d_relation)
         self.relations = Parameter.glorot(relations, d_relation)
-        self.att_src, self.att_dst = Parameter.glorot(heads, d_out), Parameter.glorot(heads, d_out)
+        self.att_src = Parameter.glorot(heads, d_out)
+        self.att_dst = Parameter.glorot(heads, d_out)
         self.att_edge = Parameter.glorot(heads, d_relation)
         self.root = Parameter.glorot(d_in, width) if residual else None
         self.bias = Parameter.zeros(width) if bias else None
-        self.concat, self.beta, self.stores_attention, self.slope = (
-            concat,
-            beta,
-            stores_attention,
-            slope,
-        )
-        self.dropout, self.attention_dropout = dropout, attention_dropout
+        self.concat = concat
+        self.beta = beta
+        self.stores_attention = stores_attention
+        self.slope = slope
+        self.dropout = dropout
+        self.attention_dropout = attention_dropout
 
     def transform(self, node: Any) -> dict[str, Any]:
         z = matmul(node.h, self.weight)

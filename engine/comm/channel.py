@@ -119,7 +119,8 @@ class Pending:
             raise CommError(
                 f"Pending.end was called twice (second time at {call_site()}); call end once for each move_begin"
             )
-        finish, self._finish = self._finish, None
+        finish = self._finish
+        self._finish = None
         with self._ledger.waiting():
             finish()
 

@@ -19,7 +19,9 @@ from graphtheta.errors import FormatError
 LARGE = 1 << 16
 # names of files that are no text have halves of characters in Python, which UTF-8 does not have
 HALVES = "surrogatepass"
-_TUPLE, _ARRAY, _ASIDE = 1, 2, 3
+_TUPLE = 1
+_ARRAY = 2
+_ASIDE = 3
 _KINDS = "biufcSUmM"
 # longest name of a dtype of these kinds, such as <M8[25us]
 _LONGEST_DTYPE = 20

@@ -180,7 +180,8 @@ class Comm(Transport):
         heads = [decode(data) for data in self._gather_bytes(encode((x.dtype.str, x.shape)))]
         check_rows("gather_rows", [(dtype, shape[1:]) for dtype, shape in heads])
         # positions in the tree count from root on
-        place, order = (self.rank - root) % self.size, np.roll(np.arange(self.size), -root)
+        place = (self.rank - root) % self.size
+        order = np.roll(np.arange(self.size), -root)
         at = np.cumsum([0, *(heads[q][1][0] for q in order)])
         rows = np.empty((at[_subtree(place, self.size)] - at[place], *x.shape[1:]), x.dtype)
         rows[: len(x)] = x

@@ -64,7 +64,9 @@ class SlowComm(WrappedComm):
         per_machine: int = 1,
     ):
         super().__init__(inner)
-        self.latency, self.bandwidth, self.blocking = latency, bandwidth, blocking
+        self.latency = latency
+        self.bandwidth = bandwidth
+        self.blocking = blocking
         self.machines = np.arange(inner.size) // per_machine
         self._far = self.machines != self.machines[inner.rank]
         self._levels = int(np.ceil(np.log2(int(self.machines[-1]) + 1)))

@@ -22,7 +22,9 @@ Message = tuple[int, np.ndarray]
 MOST = 1_000_000
 ROWS_APART = 10_000
 # the kinds of events in the trace format
-SPAN, MARK, MOVE = "X", "i", "b"
+SPAN = "X"
+MARK = "i"
+MOVE = "b"
 
 
 class EventLog:
@@ -131,7 +133,8 @@ class EventLog:
         timed: list[tuple[int, int, str]] = []
         for number, (kind, row, category, name, began, ended, args) in enumerate(self._events):
             # whole nanoseconds: what nests before rounding nests after it
-            begin, end = round((began - origin) * 1e9), round((ended - origin) * 1e9)
+            begin = round((began - origin) * 1e9)
+            end = round((ended - origin) * 1e9)
             event: dict[str, Any] = {
                 "ph": kind,
                 "pid": rank,

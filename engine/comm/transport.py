@@ -166,7 +166,8 @@ class Transport(ABC):
         lengths = frames[:, :8].copy().view(np.int64)[:, 0]
         rest = int(lengths.max()) - FRAME
         if rest > 0:
-            tail, tails = np.zeros(rest, np.uint8), np.empty((self.size, rest), np.uint8)
+            tail = np.zeros(rest, np.uint8)
+            tails = np.empty((self.size, rest), np.uint8)
             tail[: max(len(data) - FRAME, 0)] = np.frombuffer(data[FRAME:], np.uint8)
             self._gather_into(tail, tails)
             frames = np.concatenate([frames, tails], axis=1)

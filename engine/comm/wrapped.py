@@ -21,7 +21,9 @@ class WrappedComm(Comm):
 
     def __init__(self, inner: Comm):
         super().__init__(inner.rank, inner.size)
-        self.inner, self.cores, self.machines = inner, inner.cores, inner.machines
+        self.inner = inner
+        self.cores = inner.cores
+        self.machines = inner.machines
 
     def open_channels(self, n: int) -> None:
         """Open channels until there are at least ``n`` besides channel 0; collective."""

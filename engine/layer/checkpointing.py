@@ -55,7 +55,8 @@ def recompute(function: Callable[..., Any], graph: ActiveGraph, *values: Any, **
         return [*_values(result), *graph.carried_since(begin)]
 
     def again() -> list[Var]:
-        end, graph.progress = graph.progress, begin
+        end = graph.progress
+        graph.progress = begin
         try:
             made = function(graph, *values, **named)
             return [*_values(made), *graph.carried_since(begin)]

@@ -151,7 +151,9 @@ class ActiveGraph:
                 f"the graph has no node column {name!r} for models; it has {', '.join(self.node_names())}; give it with "
                 f"gt.Graph(..., node_columns={{{name!r}: array}})"
             )
-        column, space, label = self.view.partition.node.column(name), self.space(n), f"node.{name}"
+        column = self.view.partition.node.column(name)
+        space = self.space(n)
+        label = f"node.{name}"
         if column.sparse:
             return Var(self.view.node_column(name, n), space, name=label)
         # narrow rows are copied: together they are compact
@@ -257,7 +259,8 @@ class ActiveGraph:
             raise ColumnError(
                 "the graph has no relations; give their codes with gt.Graph(..., edge_columns={'relation': codes})"
             )
-        outside, self._along = self._along, (code, share)
+        outside = self._along
+        self._along = (code, share)
         try:
             yield
         finally:
@@ -298,12 +301,10 @@ class ActiveGraph:
 
     @progress.setter
     def progress(self, at: Progress) -> None:
-        self.directions, self.supersteps, self._carried, self._along = (
-            list(at[0]),
-            list(at[1]),
-            dict(at[2]),
-            at[3],
-        )
+        self.directions = list(at[0])
+        self.supersteps = list(at[1])
+        self._carried = dict(at[2])
+        self._along = at[3]
 
     def carried_since(self, begin: Progress) -> list[Var]:
         """Edge values made since ``begin``, in the order in which layers made them."""

@@ -176,7 +176,8 @@ class _EndlessGraph(ActiveGraph):
             return super().next_level(layer)
         self.directions.append(layer.direction)
         self._running = self.flow.begin()
-        partition, direction = self.view.partition, layer.direction
+        partition = self.view.partition
+        direction = layer.direction
         counts = self._counts[len(self.directions) - 1] if self._counts else NO_ROWS
         return Level(
             0,
@@ -201,7 +202,8 @@ class _EndlessGraph(ActiveGraph):
 
     def follow(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var]) -> None:
         """Record the data flow of an operation, of the running layer or between layers."""
-        sums, step = name == "gather", self._running
+        sums = name == "gather"
+        step = self._running
         # a stage may read values that another layer has stored elsewhere, such as in an attribute
         if step is not None and (sums or self.ledger.current != "other"):
             self.flow.read(step, inputs)
@@ -227,8 +229,10 @@ def probe(model: Model, partition: Partition, counts: Sequence[Counts] = ()) -> 
         for aggregator in () if step.made_by is None else aggregators(step.made_by.sum).values():
             refuse_parameters(aggregator, step.layer)
     # before _stored_widths runs checkpoint segments again
-    operations, traffic = list(tape.seen), list(graph.traffic)
-    unread, layers = _unread(model, tape), graph.flow.hops(graph.directions)
+    operations = list(tape.seen)
+    traffic = list(graph.traffic)
+    unread = _unread(model, tape)
+    layers = graph.flow.hops(graph.directions)
     (node, edge, halo), widest = _stored_widths(tape, out.dtype.itemsize)
     per_edge = isinstance(out, Var) and out.space is not None and out.space.kind == "edge"
     deferred = sum(
@@ -307,7 +311,9 @@ def _stored_widths(tape: Tape, itemsize: int) -> tuple[np.ndarray, int]:
 
     A number has ``itemsize`` bytes; an integer of twice that size counts as two.
     """
-    now, most, widest = np.zeros(3, np.int64), np.zeros(3, np.int64), 1
+    now = np.zeros(3, np.int64)
+    most = np.zeros(3, np.int64)
+    widest = 1
     for step in tape.nodes:
         for y in step.outputs:
             if y.space is not None:
@@ -316,7 +322,8 @@ def _stored_widths(tape: Tape, itemsize: int) -> tuple[np.ndarray, int]:
         if isinstance(step, Segment):
             # one segment at a time is recomputed, when values recorded after it have been freed
             inside, wide = _stored_widths(step.rerun()[0], itemsize)
-            most, widest = np.maximum(most, now + inside), max(widest, wide)
+            most = np.maximum(most, now + inside)
+            widest = max(widest, wide)
         elif isinstance(step, Node) and step.name == "gather":
             now[2] += sum(
                 _size(x, itemsize)

@@ -104,7 +104,9 @@ class _Run:
     """One execution of a phase; stores what backward needs."""
 
     def __init__(self, phase: Phase, level: Level, inputs: Inputs):
-        self.phase, self.level, self.inputs = phase, level, inputs
+        self.phase = phase
+        self.level = level
+        self.inputs = inputs
         self.node_names = list(dict.fromkeys((*phase.reads["src"], *phase.reads["dst"])))
         self.edge_names = [n for n in phase.reads["edge"] if n not in COMPUTED]
         self.sources = [inputs.nodes[n] for n in self.node_names] + [
@@ -126,7 +128,8 @@ class _Run:
     # ---- forward
 
     def forward(self) -> tuple[Arrays, Arrays]:
-        phase, ledger = self.phase, self.level.passes[0].senders.comm.ledger
+        phase = self.phase
+        ledger = self.level.passes[0].senders.comm.ledger
         self.states = {
             name: agg.start(self.level.n_out, phase.shapes(name), self.dtype)
             for name, agg in phase.aggregators.items()
@@ -179,7 +182,8 @@ class _Run:
     def _refine(self) -> None:
         """The further passes over the edges of an aggregator that takes several."""
         ((name, agg),) = self.phase.aggregators.items()
-        state, ledger = self.states[name], self.level.passes[0].senders.comm.ledger
+        state = self.states[name]
+        ledger = self.level.passes[0].senders.comm.ledger
         for number in range(1, agg.passes(self.dtype)):
             with ledger.stage("gather"):
                 agg.refine(state, number)
@@ -288,7 +292,8 @@ class _Run:
     # ---- backward
 
     def backward(self, total_grads: Arrays, output_grads: Arrays) -> list[Any]:
-        phase, ledger = self.phase, self.level.passes[0].senders.comm.ledger
+        phase = self.phase
+        ledger = self.level.passes[0].senders.comm.ledger
         grads = self._zero_grads()
         with ledger.stage("gather"):
             at_masters = {

@@ -162,7 +162,8 @@ class Model(Module):
                 f"gt.Trainer({name}, graph).predict(); inside forward, call it as self.inner(graph), with the graph "
                 "that is the argument of forward"
             )
-        out, n = self.run(ActiveGraph(graph, **inputs)), graph.n_targets
+        out = self.run(ActiveGraph(graph, **inputs))
+        n = graph.n_targets
         assert out.space is not None
         # values that a later layer reads have more rows than the targets
         return prefix(out, n) if out.space.kind == "node" and out.space.n > n else out

@@ -84,7 +84,8 @@ class Module:
         """Parameters and running statistics by path."""
         arrays = {name: p.value for name, p in self.named_parameters()}
         for name, s in self._statistics():
-            arrays[f"{name}.mean"], arrays[f"{name}.var"] = s.mean, s.var
+            arrays[f"{name}.mean"] = s.mean
+            arrays[f"{name}.var"] = s.var
         return arrays
 
     def load_state(self, arrays: dict[str, np.ndarray]) -> None:
@@ -94,7 +95,8 @@ class Module:
             ConfigError: A name is missing or unknown, or a shape differs.
         """
         mine = self.state()
-        missing, unknown = sorted(set(mine) - set(arrays)), sorted(set(arrays) - set(mine))
+        missing = sorted(set(mine) - set(arrays))
+        unknown = sorted(set(arrays) - set(mine))
         if missing or unknown:
             raise ConfigError(
                 f"the weights do not fit the model: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}; "

@@ -53,7 +53,8 @@ class ProductOrder:
     @classmethod
     def of(cls, h: Any, weight: Any, record: bool) -> ProductOrder:
         """The order of h @ weight and a sum; ``record`` says whether a backward pass follows."""
-        rows, learned = record and needs_grad(h), record and needs_grad(weight)
+        rows = record and needs_grad(h)
+        learned = record and needs_grad(weight)
         # reading a deferred value would compute it
         sparse = not is_open(h) and holds_sparse(h)
         return cls(
@@ -79,5 +80,6 @@ class ProductOrder:
             return self.sparse or self.d_out < self.d_in
         each = GATHERED * counts.edges + MOVED * counts.moved
         row = self.d_in * self.d_out * self.products
-        first, last = self.d_out * self.sweeps[0], self.d_in * self.sweeps[1]
+        first = self.d_out * self.sweeps[0]
+        last = self.d_in * self.sweeps[1]
         return counts.rows_in * row + each * first < counts.rows_out * row + each * last

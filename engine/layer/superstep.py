@@ -58,13 +58,11 @@ class NodeColumns:
     ):
         self.precomputed = graph.settings.ingredients(layer) is not None
         self._step = step
-        self._owner, self._stage, self._columns, self._graph, self._n = (
-            type(layer).__name__,
-            stage,
-            columns,
-            graph,
-            n,
-        )
+        self._owner = type(layer).__name__
+        self._stage = stage
+        self._columns = columns
+        self._graph = graph
+        self._n = n
 
     def product_first(self, weight: Any, column: str = "h") -> bool:
         """Whether a product with a weight is cheaper before a linear sum than after it.
@@ -129,7 +127,8 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
 
     Collective: all ranks of the view's partition.
     """
-    owner, ledger = type(layer).__name__, graph.ledger
+    owner = type(layer).__name__
+    ledger = graph.ledger
     current().dtype = graph.dtype
     if (ingredients := graph.settings.ingredients(layer)) is not None:
         return _apply_precomputed(layer, ingredients, owner, graph, h)
@@ -211,12 +210,11 @@ def total_of(layer: Stages, graph: ActiveGraph) -> tuple[Var, SymbolicTrace, dic
 
     Collective: all ranks of the view's partition.
     """
-    owner, level = type(layer).__name__, graph.next_level(layer)
+    owner = type(layer).__name__
+    level = graph.next_level(layer)
     current().dtype = graph.dtype
-    given, step = (
-        {"h": graph.x},
-        Superstep(owner, layer.direction, made_by=layer, counts=level.counts),
-    )
+    given = {"h": graph.x}
+    step = Superstep(owner, layer.direction, made_by=layer, counts=level.counts)
     with naming(f"transform of {owner}"):
         made = layer.transform(NodeColumns(layer, "transform", given, graph, level.n_in, step))
     columns = _check_transform(owner, made, given, graph, level.n_in)
@@ -283,7 +281,8 @@ class _Hoisted:
 
     def columns(self, given: dict[str, Any], graph: ActiveGraph, level: Level) -> dict[str, Any]:
         """The hoisted columns; those read at destinations only have the receiving rows only."""
-        wanted, n_in = self._program.columns, min(level.n_in, graph.n)
+        wanted = self._program.columns
+        n_in = min(level.n_in, graph.n)
         if not wanted:
             return {}
         for e in ordered(wanted.values()):

@@ -143,10 +143,8 @@ def _further(phase: Phase) -> tuple[int, int, int]:
     shared = returned = passes = 0
     for one in phase.further:
         ((name, aggregator),) = one.aggregators.items()
-        state, again = (
-            aggregator.start(0, one.shapes(name), one.dtype),
-            aggregator.passes(one.dtype) - 1,
-        )
+        state = aggregator.start(0, one.shapes(name), one.dtype)
+        again = aggregator.passes(one.dtype) - 1
         shared += again * Layout({c: as_integers(state[c]) for c in aggregator.shared}).width
         returned += again * Layout(aggregator.returned(state)).width
         passes += again

@@ -43,7 +43,8 @@ def edge_blocks(
             f"{len(edges)} edges on one worker, whose positions have 32 bits, are more than {MOST_EDGES}; use more "
             "workers"
         )
-    n, sizes = n_masters + n_mirrors, (n_masters, n_mirrors)
+    n = n_masters + n_mirrors
+    sizes = (n_masters, n_mirrors)
     # what is dealt is not stored elsewhere, so that its memory serves what follows
     in_bounds, in_src, gid = pairs.sorted_pairs(
         pairs.dealt_pairs(*_keys(src, dst, edges, row_of, sizes), 2 * n), 2 * n, np.int64
@@ -60,12 +61,12 @@ def edge_blocks(
             strict=True,
         )
     ):
-        src_kind, dst_kind = number & 1, number >> 1
-        in_ptr, out_ptr = (
-            in_bounds[b : b + sizes[dst_kind] + 1],
-            out_bounds[a : a + sizes[src_kind] + 1],
-        )
-        start, part = int(in_ptr[0]), slice(in_ptr[0], in_ptr[-1])
+        src_kind = number & 1
+        dst_kind = number >> 1
+        in_ptr = in_bounds[b : b + sizes[dst_kind] + 1]
+        out_ptr = out_bounds[a : a + sizes[src_kind] + 1]
+        start = int(in_ptr[0])
+        part = slice(in_ptr[0], in_ptr[-1])
         for x, lowest in ((in_src, a), (out_dst, b), (out_edge, start)) if number else ():
             x[part] -= lowest
         blocks.append(

@@ -142,11 +142,9 @@ class LocalDirectory(Directory):
 
     def __init__(self, masters: np.ndarray):
         bits = (2 * len(masters) + 1).bit_length()
-        self._masters, self._slots, self._shift = (
-            masters,
-            np.full(1 << bits, -1, np.int32),
-            64 - bits,
-        )
+        self._masters = masters
+        self._slots = np.full(1 << bits, -1, np.int32)
+        self._shift = 64 - bits
         fill(masters, self._slots, self._shift)
 
     def find(self, ids: np.ndarray) -> np.ndarray:

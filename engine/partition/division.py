@@ -53,7 +53,9 @@ def divide(
     Collective: all ranks of comm.
     """
     placement, partitioner = find_pair(edge_placement, node_partitioner, seed)
-    n, size, first = source.n_nodes, comm.size, comm.rank == 0
+    n = source.n_nodes
+    size = comm.size
+    first = comm.rank == 0
     runs = first or not partitioner.sequential
     made = _agreed(
         comm,
@@ -86,17 +88,16 @@ def divide(
             _agreed(comm, lambda: known(ids) if runs else NO_WORKERS),
             block_owner(n, size),
         ).look_up
-    said, own = (
-        f"partitioner={placement.name}",
-        comm.broadcast(made is not None and made.worker is not None),
-    )
+    said = f"partitioner={placement.name}"
+    own = comm.broadcast(made is not None and made.worker is not None)
     worker = None if own else _agreed(comm, lambda: placement.share(source, owner, comm))
     if worker is not None:
         return Division(
             owner, partitioner.by_rule, _dealt(comm, source.share(comm.rank, size), worker, said)
         )
     if own:
-        worker, said = None if made is None else made.worker, f"masters={partitioner.name}"
+        worker = None if made is None else made.worker
+        said = f"masters={partitioner.name}"
     else:
         owners = owner(np.arange(n if first else 0))
         worker = _agreed(comm, lambda: placement.place(source, owners, size) if first else None)

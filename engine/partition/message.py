@@ -142,7 +142,8 @@ class MessageBuffer:
 
     def messages(self) -> list[Send]:
         """The messages that are not empty, with their partners."""
-        width, begin = self._layout.width, self._begin
+        width = self._layout.width
+        begin = self._begin
         return [
             (q, self._bytes[begin[q] : begin[q] + self._counts[q] * width])
             for q in np.flatnonzero(self._counts).tolist()
@@ -158,7 +159,8 @@ class MessageBuffer:
 
     def part(self, q: int) -> Columns:
         """The columns of one partner's rows, without a copy; rounded ones as float32."""
-        found, n = {}, int(self._counts[q])
+        found = {}
+        n = int(self._counts[q])
         for name, slot in self._layout.slots.items():
             begin = int(self._begin[q]) + n * slot.begin
             found[name] = (

@@ -109,7 +109,8 @@ class Partition:
 
     def edge_rows(self) -> tuple[np.ndarray, np.ndarray]:
         """Local rows of the sources and destinations of the local edges in storage order, [n_local_edges] int64 each."""
-        src, dst = np.empty(self.n_local_edges, np.int64), np.empty(self.n_local_edges, np.int64)
+        src = np.empty(self.n_local_edges, np.int64)
+        dst = np.empty(self.n_local_edges, np.int64)
         for b in self.relations[EDGE].blocks:
             at = slice(b.start, b.start + b.n_edges)
             src[at] = b.in_src + b.src_kind * self.n_masters
@@ -130,7 +131,8 @@ class Partition:
         Args:
             stored: Storage positions, [n].
         """
-        src, dst = np.empty(len(stored), np.int64), np.empty(len(stored), np.int64)
+        src = np.empty(len(stored), np.int64)
+        dst = np.empty(len(stored), np.int64)
         for b in self.relations[EDGE].blocks:
             at = np.flatnonzero((stored >= b.start) & (stored < b.start + b.n_edges))
             edges = stored[at] - b.start
@@ -147,7 +149,8 @@ class Partition:
         """
         border = sum(b.n_edges for b in self.relations[EDGE].blocks[1:])
         mine = np.array([self.n_masters, self.n_local_edges, self.n_mirrors, border], np.int64)
-        total, top = self.halo_comm.all_sum(mine), self.halo_comm.all_max(mine)
+        total = self.halo_comm.all_sum(mine)
+        top = self.halo_comm.all_max(mine)
         share = self.halo_comm.size / np.maximum(total, 1)
         return {
             "replication": 1 + total[2] / max(self.n_nodes, 1),
@@ -179,7 +182,8 @@ class Partition:
 
 def empty_partition(partition: Partition) -> Partition:
     """A partition of the empty graph on one rank, with the same columns."""
-    none, ptr = np.zeros(0, np.int64), np.zeros(1, np.int64)
+    none = np.zeros(0, np.int64)
+    ptr = np.zeros(1, np.int64)
     blocks = [
         EdgeBlock(number & 1, number >> 1, 0, ptr, none, ptr, none, none) for number in range(4)
     ]
@@ -303,7 +307,8 @@ def _edge_columns(graph: Any, comm: Comm, edge_ids: np.ndarray, dtype: Any) -> C
     made = {} if graph.edge_weight is not None else {"weight": full((len(edge_ids),), 1, dtype)}
     if RELATION in graph.edge_columns:
         # the edges of the same relation at the same node
-        codes, span = graph.edge_columns[RELATION][edge_ids].astype(np.int64), graph.n_nodes
+        codes = graph.edge_columns[RELATION][edge_ids].astype(np.int64)
+        span = graph.n_nodes
         ends = {"in_degree": graph.dst[edge_ids], "out_degree": graph.src[edge_ids]}
         made |= {
             name: occurrences_of(comm, codes * span + end).astype(dtype)

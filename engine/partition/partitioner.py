@@ -240,11 +240,9 @@ def assign(
     Collective: all ranks of comm.
     """
     placement, partitioner = find_pair(edge_placement, node_partitioner, seed)
-    made, n, name = (
-        allowed(partitioner.assign(source, comm), partitioner, edge_placement),
-        source.n_nodes,
-        partitioner.name,
-    )
+    made = allowed(partitioner.assign(source, comm), partitioner, edge_placement)
+    n = source.n_nodes
+    name = partitioner.name
     owners = checked(
         made.owner(np.arange(n)), n, comm.size, f"masters={name}: the owners of {n} nodes"
     )

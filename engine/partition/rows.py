@@ -87,7 +87,9 @@ def whole_rows(
     mirrors = _mirrors(graph, mine, edges)
     theirs, row = where.locate(mirrors)
     by_owner = np.lexsort((row, theirs))
-    mirrors, theirs, row = mirrors[by_owner], theirs[by_owner], row[by_owner]
+    mirrors = mirrors[by_owner]
+    theirs = theirs[by_owner]
+    row = row[by_owner]
     gid = np.concatenate((mine, mirrors))
     row_of = np.empty(graph.n_nodes, np.int32)
     row_of[gid] = np.arange(len(gid))
@@ -133,7 +135,8 @@ def _ordered(
         row_of[order] = np.arange(graph.n_nodes) - np.repeat(bounds[:-1], counts)
         return order, row_of
 
-    by_degree, by_number = rows(np.argsort(-degree, kind="stable")), rows(np.arange(graph.n_nodes))
+    by_degree = rows(np.argsort(-degree, kind="stable"))
+    by_number = rows(np.arange(graph.n_nodes))
     at_front, side_by_side = votes(by_degree[1][src], by_number[1][src], by_number[1][dst])
     order, row_of = by_number if side_by_side > at_front else by_degree
     return order, bounds, row_of

@@ -58,11 +58,9 @@ def sliced_rows(
         np.arange(len(nodes)),
         len(nodes) + np.arange(len(others)),
     )
-    masters, degrees, owner = (
-        nodes[order],
-        dict(zip(("in_degree", "out_degree"), degree[order].T, strict=True)),
-        mirrors.owner[by_owner],
-    )
+    masters = nodes[order]
+    degrees = dict(zip(("in_degree", "out_degree"), degree[order].T, strict=True))
+    owner = mirrors.owner[by_owner]
     # the sorts of the edges take most memory
     del nodes, mirrors, degree, by_degree, own, theirs, order
     blocks, stored = edge_blocks(
@@ -93,7 +91,9 @@ class _Mirrors:
     """
 
     def __init__(self, comm: Comm, nodes: np.ndarray, ids: np.ndarray, owner: np.ndarray):
-        self._comm, self.owner, self._route = comm, owner, Route(owner, comm.size)
+        self._comm = comm
+        self.owner = owner
+        self._route = Route(owner, comm.size)
         self._rows = [
             np.searchsorted(nodes, part) for part in comm.all_to_all(self._route.parts(ids))
         ]

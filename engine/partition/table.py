@@ -97,7 +97,8 @@ class Table:
     """
 
     def __init__(self, comm: Comm, keys: np.ndarray, values: np.ndarray, home: Home | None = None):
-        self._comm, self._home = comm, home or home_of(comm)
+        self._comm = comm
+        self._home = home or home_of(comm)
         route = Route(self._home(keys), comm.size)
         held, rows = (np.concatenate(comm.all_to_all(route.parts(x))) for x in (keys, values))
         order = np.argsort(held, kind="stable")

@@ -11,7 +11,10 @@ LEAST_SHARE = 0.02
 # Seconds over which the share is measured.
 WINDOW = 1.0
 # states of a process: waits for a disk, held by a debugger, stopped, ended
-_BLOCKED, _TRACED, _STOPPED, _ENDED = "D", "t", "T", "ZX"
+_BLOCKED = "D"
+_TRACED = "t"
+_STOPPED = "T"
+_ENDED = "ZX"
 
 
 class Liveness:
@@ -28,8 +31,10 @@ class Liveness:
 
     def check(self) -> bool:
         """Whether the process was active since the last True, or in the current window."""
-        now, seen = time.monotonic(), self._counters()
-        computed, moved = seen[0] - self._seen[0], seen[1:] != self._seen[1:]
+        now = time.monotonic()
+        seen = self._counters()
+        computed = seen[0] - self._seen[0]
+        moved = seen[1:] != self._seen[1:]
         alive = (
             moved
             or computed > LEAST_SHARE * max(now - self._since, WINDOW)
@@ -78,7 +83,9 @@ class Liveness:
         In this process the calling thread is left out: what the watchdog computes is no sign of
         life.
         """
-        computed, faults, moved = 0.0, 0.0, list[float]()
+        computed = 0.0
+        faults = 0.0
+        moved = list[float]()
         own = self._pid == os.getpid()
         try:
             # exact; the times in "stat" count clock ticks and overstate a thread that wakes at

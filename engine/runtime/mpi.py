@@ -38,7 +38,8 @@ SHORT, LONG = 1e-4, 2e-3
 FIRST_SLEEP, LONGEST_SLEEP = 1e-5, 2e-4
 # Ranks that share cores sleep for this share of the time that they have waited, up to so many seconds;
 # 64 ranks on two cores would otherwise spend half of the time polling.
-SHARE, LONGEST_SHARED = 1 / 32, 1e-2
+SHARE = 1 / 32
+LONGEST_SHARED = 1e-2
 # Longer messages are sent in pieces of this many bytes: old libraries need counts below 2^31.
 # The first shorter piece ends a message, so that its receiver need not know its length.
 PIECE = 1 << 30
@@ -305,7 +306,8 @@ class MpiComm(Comm):
 
     def poll(self, ready: Callable[[], bool], line: str) -> None:
         """Return when ``ready`` is true; polls without sleeping at first, then with pauses."""
-        waits, thread = self._watchdog.waits, get_ident()
+        waits = self._watchdog.waits
+        thread = get_ident()
         waits[thread] = line
         try:
             end = monotonic() + self._eager
@@ -377,7 +379,9 @@ class MpiComm(Comm):
             return
         self._ended = True
         self._watchdog.left = True
-        deadline, sent, pause = monotonic() + TOGETHER, False, FIRST_SLEEP
+        deadline = monotonic() + TOGETHER
+        sent = False
+        pause = FIRST_SLEEP
         while not (self._transport.all_ended() and self._control.all_sent()):
             # others may wait for this rank in an operation
             if not sent and monotonic() > deadline:

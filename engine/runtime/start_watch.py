@@ -18,15 +18,19 @@ from socket import gethostname
 # the launcher's process on each machine, by the beginning of its name
 LAUNCHER = "hydra"
 # variables of the launcher: a process's rank, and processes of the job, of all machines and of this one
-RANK, SIZE, LOCAL = "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"
+RANK = "PMI_RANK"
+SIZE = "PMI_SIZE"
+LOCAL = "MPI_LOCALNRANKS"
 # seconds between looks, and looks in a row that miss the same processes: others may be about to fail alike, and say why themselves
-PERIOD, LOOKS = 1.0, 3
+PERIOD = 1.0
+LOOKS = 3
 
 
 @contextmanager
 def watched_start() -> Iterator[None]:
     """Context in which MPI starts; if a process of the job on this machine ends before, all of it ends, with a message on its rank."""
-    local, parent = os.environ.get(LOCAL, ""), Path("/proc", str(os.getppid()))
+    local = os.environ.get(LOCAL, "")
+    parent = Path("/proc", str(os.getppid()))
     if (
         not local.isdigit()
         or not os.environ.get(RANK, "").isdigit()
@@ -62,11 +66,13 @@ def _watch(started: int, launcher: Path, local: int, rank: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # the process that waits decides, and its end closes the pipe
         signal.signal(number, signal.SIG_IGN)
-    waits, missed = os.getppid(), 0
+    waits = os.getppid()
+    missed = 0
     last: list[int] = []
     while not select.select([started], [], [], PERIOD)[0]:
         there = living(launcher)
-        missed, last = missed + 1 if there == last else 1, there
+        missed = missed + 1 if there == last else 1
+        last = there
         # the lowest rank speaks for all, and the launcher ends the others when it is killed
         if missed >= LOOKS and 0 < len(there) < local and rank == min(there):
             os.write(

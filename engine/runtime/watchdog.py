@@ -168,11 +168,15 @@ class Watchdog:
         self.waits: dict[int, str | None] = {}
         self.sizes: dict[int, int] = {}
         self.left = False
-        self._activity, self._end, self._pids = activity, end, pids
+        self._activity = activity
+        self._end = end
+        self._pids = pids
         self._pace = Pace(patience)
         self._unresponsive: dict[int, Unresponsive] = {}
         self._stop = threading.Event()
-        self._seen, self._marks, self._query_at = monotonic(), 0, 0.0
+        self._seen = monotonic()
+        self._marks = 0
+        self._query_at = 0.0
         self._thread = threading.Thread(target=self._run, name=WATCHDOG, daemon=True)
 
     def start(self) -> None:
@@ -201,7 +205,8 @@ class Watchdog:
     def _check(self, process: Liveness) -> None:
         now = monotonic()
         # the process was suspended if there is a longer time between two ticks
-        seconds, self._seen = min(now - self._seen, 2 * TICK), now
+        seconds = min(now - self._seen, 2 * TICK)
+        self._seen = now
         marks, self._marks = self._marks, self.marks
         self._pace.update(
             seconds,
@@ -240,14 +245,16 @@ class Watchdog:
 
     def position(self, channel: int | None = None) -> Position:
         """Position of this rank, for other ranks and for reports."""
-        workers, waits = self._workers(), self._waiting()
+        workers = self._workers()
+        waits = self._waiting()
         stack = next(
             (stack for ident, stack in workers.items() if waits or not self.waits.get(ident)), []
         )
         operation, number, stage = self._activity(channel)
         pace = self._pace
         if self.left:
-            stack, waits = [], True
+            stack = []
+            waits = True
         return {
             "waits": waits,
             "what": next((line for line in self.waits.values() if line), operation)
@@ -312,10 +319,8 @@ class Watchdog:
 
 def one_line(position: Position) -> str:
     """The position of a rank in one line."""
-    at, seconds = (
-        f"at {position['where']}, stage {position['stage']}",
-        f"for {position['pause']:.0f} s",
-    )
+    at = f"at {position['where']}, stage {position['stage']}"
+    seconds = f"for {position['pause']:.0f} s"
     if position["left"]:
         return f"has exited, after operation {position['number']}, {position['operation']}"
     if position["waits"]:

@@ -47,7 +47,8 @@ class Bipartite:
 
     def __init__(self, frontier: Frontier, edges: list[Chosen]):
         p = frontier.partition
-        self.edges, self.receivers = edges, Copies(frontier.receivers)
+        self.edges = edges
+        self.receivers = Copies(frontier.receivers)
         plan, mirrors = frontier.relation.served(frontier.reverse)[0]
         sending = {
             kind: np.zeros(n, bool) for kind, n in ((MASTER, p.n_masters), (MIRROR, p.n_mirrors))
@@ -55,7 +56,8 @@ class Bipartite:
         for c in edges:
             sending[c.kinds[0]][c.senders] = True
         wanted = np.flatnonzero(sending[MIRROR][mirrors])
-        plan, mirrors = plan.restrict(p.halo_comm, wanted), mirrors[wanted]
+        plan = plan.restrict(p.halo_comm, wanted)
+        mirrors = mirrors[wanted]
         sending[MASTER][plan.rows] = True
         masters = np.flatnonzero(sending[MASTER])
         number = {MASTER: np.empty(p.n_masters, np.int32), MIRROR: np.empty(p.n_mirrors, np.int32)}

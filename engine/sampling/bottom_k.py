@@ -51,7 +51,8 @@ class BottomK:
 
         Collective: all ranks of the frontier's partition.
         """
-        candidates, receivers = self.frontier.candidates, self.frontier.receivers
+        candidates = self.frontier.candidates
+        receivers = self.frontier.receivers
         found = [self._shortlist(c) for c in candidates]
         # without receiving mirrors and with one block, all edges of a row are here: the shortlist
         # is the sample
@@ -101,10 +102,8 @@ class BottomK:
 
     def _agreed(self, shorter: list[Chosen], total: dict[int, np.ndarray]) -> Sample:
         """The edges of shortlists that are still among the chosen once the ranks of all workers are merged."""
-        receivers, ranks = (
-            self.frontier.receivers,
-            [self._ranked(c).arrays(self.frontier.relation) for c in shorter],
-        )
+        receivers = self.frontier.receivers
+        ranks = [self._ranked(c).arrays(self.frontier.relation) for c in shorter]
         low = {kind: np.full((len(n), self.k + self._beyond), _LAST) for kind, n in total.items()}
         for c, r in zip(shorter, ranks, strict=True):
             (sample.lowest_each if self.replace else sample.lowest)(c.ptr, r, low[c.kinds[1]])

@@ -17,7 +17,8 @@ class Members:
     """
 
     def __init__(self, nodes: Table, start: np.ndarray, counts: np.ndarray):
-        self._nodes, self._end = nodes, np.cumsum(counts)
+        self._nodes = nodes
+        self._end = np.cumsum(counts)
         self._shift = start - (self._end - counts)
         self.n = int(counts.sum())
 
@@ -67,7 +68,8 @@ def nodes_of(partition: Partition, ids: np.ndarray) -> Members:
 
     Collective: all ranks of the partition.
     """
-    comm, nodes = partition.halo_comm, np.unique(ids)
+    comm = partition.halo_comm
+    nodes = np.unique(ids)
     nodes = np.unique(
         np.concatenate(comm.all_to_all(Route(home_of(comm)(nodes), comm.size).parts(nodes)))
     )

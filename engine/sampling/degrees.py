@@ -26,7 +26,8 @@ def degrees_of(
             count[block.kinds(reverse)[1]] += np.diff(
                 block.out_indptr if reverse else block.in_indptr
             )
-        exchange, degree = Exchange(partition.halo_comm, plan), {"degree": count[MASTER]}
+        exchange = Exchange(partition.halo_comm, plan)
+        degree = {"degree": count[MASTER]}
         exchange.to_masters_add({"degree": count[MIRROR][mirrors]}, degree)
         count[MIRROR][mirrors] = exchange.to_mirrors(degree)["degree"]
         relation.degrees[reverse] = count

@@ -58,18 +58,18 @@ class WeightedNodes:
         parts = comm.all_to_all(route.parts(np.stack((ids, weight, np.arange(len(ids))), axis=1)))
         entries = np.concatenate(parts)
         order = np.argsort(entries[:, 0])
-        block, self._weight, self._row = (
-            entries[order, 0] // width,
-            entries[order, 1],
-            entries[order, 2],
-        )
+        block = entries[order, 0] // width
+        self._weight = entries[order, 1]
+        self._row = entries[order, 2]
         self._owner = np.repeat(np.arange(comm.size), [len(part) for part in parts])[order]
-        own, end = np.zeros(n_blocks, np.int64), np.cumsum(self._weight)
+        own = np.zeros(n_blocks, np.int64)
+        end = np.cumsum(self._weight)
         np.add.at(own, block, self._weight)
         self._block_end = np.cumsum(comm.all_sum(own))
         # units before a block on all workers, minus those before it here
         shift = self._block_end - np.cumsum(own)
-        self._comm, self._end = comm, end + shift[block]
+        self._comm = comm
+        self._end = end + shift[block]
         self.total = int(self._block_end[-1])
         if not self.total:
             raise DataError(
@@ -88,10 +88,8 @@ class WeightedNodes:
         Collective: all ranks of the partition.
         """
         keys = np.asarray(key, np.uint64).reshape(-1)
-        comm, units = (
-            self._comm,
-            integers(np.repeat(keys, n), np.tile(np.arange(n), len(keys)), self.total),
-        )
+        comm = self._comm
+        units = integers(np.repeat(keys, n), np.tile(np.arange(n), len(keys)), self.total)
         number = np.flatnonzero(
             np.searchsorted(self._block_end, units, side="right") % comm.size == comm.rank
         )

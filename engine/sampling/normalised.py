@@ -20,10 +20,8 @@ def normalised(frontier: Frontier, sample: Sample) -> Sample:
 
     Collective: all ranks of the frontier's partition.
     """
-    plan, weights = (
-        frontier.receivers.plan,
-        [np.ones(len(s.edges)) if s.weight is None else s.weight for s in sample.chosen],
-    )
+    plan = frontier.receivers.plan
+    weights = [np.ones(len(s.edges)) if s.weight is None else s.weight for s in sample.chosen]
     sums = {
         kind: {"degree": np.zeros(n), "weight": np.zeros(n)}
         for kind, n in ((MASTER, plan.n_rows), (MIRROR, plan.n_halo))

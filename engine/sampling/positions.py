@@ -77,7 +77,8 @@ class _Merged(NamedTuple):
         for x in lists:
             counts[x.rows] += np.diff(x.ptr)
         ptr = np.append(0, np.cumsum(counts))
-        gid, free = np.empty(ptr[-1], np.int64), ptr[:-1].copy()
+        gid = np.empty(ptr[-1], np.int64)
+        free = ptr[:-1].copy()
         slots: list[np.ndarray] = []
         for x in lists:
             each = np.diff(x.ptr)
@@ -88,7 +89,8 @@ class _Merged(NamedTuple):
         if len(order):
             place = np.empty(len(order), np.int64)
             place[order] = np.arange(len(order))
-            gid, slots = gid[order], [place[slot] for slot in slots]
+            gid = gid[order]
+            slots = [place[slot] for slot in slots]
         return cls(ptr, gid, slots)
 
 
@@ -147,7 +149,9 @@ def _exchanged(
         Degrees of masters and of halo rows; the positions of the edges of each list of ``own``,
         and of the merged edges of ``halo``, int32.
     """
-    comm, plan, lists = exchange.comm, exchange.plan, list(own)
+    comm = exchange.comm
+    plan = exchange.plan
+    lists = list(own)
     senders = np.flatnonzero(np.diff(plan.send_ptr))
     if plan.anywhere:
         received = comm.all_to_all([halo.gid[a:b] for a, b in pairwise(halo.ptr[plan.recv_ptr])])

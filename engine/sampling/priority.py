@@ -46,11 +46,9 @@ class Ranked:
         """The ranks as arguments of kernels."""
         low = 0 if self.distinct else tie_bits(relation)
         high = np.uint64(ALL_BITS >> low << low)
-        ids, values, key = (
-            edge_ids(relation, self.edges),
-            self.values.view(np.int64),
-            np.uint64(self.key or 0),
-        )
+        ids = edge_ids(relation, self.edges)
+        values = self.values.view(np.int64)
+        key = np.uint64(self.key or 0)
         return (
             self.edges.edges,
             ids,

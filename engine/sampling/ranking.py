@@ -26,7 +26,8 @@ def ranks_among_all(partition: Partition, *keys: np.ndarray) -> np.ndarray:
 
     Collective: all ranks of the partition.
     """
-    comm, rows = partition.halo_comm, np.stack(keys, axis=1)
+    comm = partition.halo_comm
+    rows = np.stack(keys, axis=1)
     order = np.lexsort(keys[::-1])
     step = max(int(comm.all_sum(np.array(len(rows)))) // (comm.size * SAMPLES), 1)
     samples = np.concatenate(comm.all_gather(rows[order[step // 2 :: step]]))
@@ -36,7 +37,8 @@ def ranks_among_all(partition: Partition, *keys: np.ndarray) -> np.ndarray:
     )
     # the worker of a row is the number of splitters up to it
     joined = np.lexsort(np.concatenate((splitters, rows)).T[::-1])
-    is_row, worker = joined >= len(splitters), np.empty(len(rows), np.int64)
+    is_row = joined >= len(splitters)
+    worker = np.empty(len(rows), np.int64)
     worker[joined[is_row] - len(splitters)] = np.cumsum(~is_row)[is_row]
     route = Route(worker, comm.size)
     parts = comm.all_to_all(route.parts(rows))

@@ -103,7 +103,8 @@ class Found:
 
     def outside(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Those of some master rows that are not in the views, of each view, [k] int64."""
-        found, wanted = self.nodes, ByView.joined(rows)
+        found = self.nodes
+        wanted = ByView.joined(rows)
         _, number, _ = found.number([wanted])
         absent = number >= np.diff(found.ptr)[wanted.views]
         return [
@@ -122,7 +123,8 @@ class _Receiving:
         self, partition: Partition, relation: StoredRelation, reverse: bool, nodes: ByView
     ):
         self._plan, mirrors = relation.served(reverse)[1]
-        self._comm, self._route = partition.halo_comm, None
+        self._comm = partition.halo_comm
+        self._route = None
         self.rows = {MASTER: nodes, MIRROR: ByView(NOTHING, np.zeros_like(nodes.ptr))}
         if self._plan.anywhere:
             ptr, order, readers = _readers(relation, reverse, self._plan, partition.n_masters)
@@ -152,7 +154,8 @@ class _Receiving:
 
     def exchange(self, v: int) -> Exchange:
         """The moves between the rows of a view."""
-        n, size = np.diff(self.rows[MASTER].ptr)[v], self._comm.size
+        n = np.diff(self.rows[MASTER].ptr)[v]
+        size = self._comm.size
         if self._route is None:
             return Exchange(
                 self._comm,
@@ -161,7 +164,8 @@ class _Receiving:
                 ),
             )
         sent, halo = (slice(*ptr[v : v + 2]) for ptr in (self._told.ptr, self._route.ptr))
-        reader, ranks = self._reader[sent], np.arange(size + 1)
+        reader = self._reader[sent]
+        ranks = np.arange(size + 1)
         order = np.argsort(reader, kind="stable")
         rows = self._told.items[sent][order] - self.rows[MASTER].ptr[v]
         bounds, arriving = (
@@ -193,13 +197,11 @@ class Search:
         excluded: ByView | None,
         cutoff: np.ndarray | None = None,
     ):
-        self._partition, self._nodes, self._sampler, self._steps, self._excluded = (
-            partition,
-            targets,
-            sampler,
-            steps,
-            excluded,
-        )
+        self._partition = partition
+        self._nodes = targets
+        self._sampler = sampler
+        self._steps = steps
+        self._excluded = excluded
         self._hop = np.zeros(len(targets.items), np.int16)
         self._cutoff = first_cutoffs(sampler, partition, targets.items, cutoff)
 
@@ -211,7 +213,8 @@ class Search:
 
         Collective: all ranks of the partition.
         """
-        sizes, found = [len(self._hop)], []
+        sizes = [len(self._hop)]
+        found = []
         for i, along in enumerate(hops):
             passes = {key: self._pass(*x, hop=len(hops) - 1 - i) for key, x in along.items()}
             self._extend([part for one in passes.values() for part in one.senders], i + 1)
@@ -308,10 +311,8 @@ class Search:
         self._hop, known = np.full(len(self._nodes.items), hop, np.int16), self._hop
         self._hop[at] = known
         if self._cutoff is not None:
-            cutoff, self._cutoff = (
-                self._cutoff,
-                no_cutoffs(len(self._nodes.items), self._cutoff.dtype),
-            )
+            cutoff = self._cutoff
+            self._cutoff = no_cutoffs(len(self._nodes.items), self._cutoff.dtype)
             self._cutoff[at] = cutoff
 
     def _lower(self, passes: list[_Pass]) -> None:
@@ -320,7 +321,8 @@ class Search:
         Collective: all ranks of the partition.
         """
         assert self._cutoff is not None
-        start, part = self._nodes.ptr, 0
+        start = self._nodes.ptr
+        part = 0
         for one in passes:
             rows = []
             for bounds in self._bounds[part : part + len(one.senders)]:
@@ -357,7 +359,9 @@ class _Pass:
     """
 
     def __init__(self, f: Frontiers, chosen: list[Chosen], limits: dict[int, np.ndarray] | None):
-        self.chosen, self.limits, self.route = chosen, limits, None
+        self.chosen = chosen
+        self.limits = limits
+        self.route = None
         self.views = [c.ptr[f.bounds[c.kinds[1]]] for c in chosen]
         rows = [
             ByView(c.senders.astype(np.int64), views)

@@ -44,7 +44,8 @@ class UniformDraws:
 
     def _drawn(self, c: Candidates, positions: Positions) -> Chosen:
         """The drawn edges of one block, by all threads, each on some of the rows."""
-        p, kind = self.frontiers.partition, c.kinds[1]
+        p = self.frontiers.partition
+        kind = c.kinds[1]
         places, n = positions.places[c.block.kinds(False)], len(c.rows)
         rows = (
             c.rows,
@@ -63,7 +64,8 @@ class UniformDraws:
         blocks = 1 + size // EDGES_PER_BLOCK
         cuts = [0, *np.searchsorted(bounds[1:], np.arange(1, blocks) * EDGES_PER_BLOCK).tolist(), n]
         groups, keys = (c.begin, c.end, c.edges, c.senders), np.array(self.key, np.uint64)
-        views, ends = self.frontiers.bounds[kind], [0] * blocks
+        views = self.frontiers.bounds[kind]
+        ends = [0] * blocks
 
         def block(b: int) -> None:
             ends[b] = choose(
@@ -80,7 +82,8 @@ class UniformDraws:
             )
 
         run_blocks(block, blocks)
-        ptr, lists = np.append(0, np.cumsum(out[1])), list(out[2:])
+        ptr = np.append(0, np.cumsum(out[1]))
+        lists = list(out[2:])
         if ptr[-1] < size:
             parts = [slice(bounds[a], b) for a, b in zip(cuts[:-1], ends, strict=True)]
             lists = [np.concatenate([x[part] for part in parts]) for x in lists]

@@ -27,7 +27,8 @@ class ViewRoute:
     """
 
     def __init__(self, partition: Partition, ptr: np.ndarray, partner: np.ndarray, row: np.ndarray):
-        comm, views = partition.halo_comm, np.arange(len(ptr) - 1, dtype=np.int32)
+        comm = partition.halo_comm
+        views = np.arange(len(ptr) - 1, dtype=np.int32)
         # no worker has more views than fit into 16 bits, unless there are more workers
         small = np.int16 if len(views) <= 1 << 15 else np.int32
         bounds, view, sent = group(ptr, views, partner, comm.size)

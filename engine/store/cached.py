@@ -103,7 +103,9 @@ class RowCache:
         # numba takes longer to import than many programs to run
         from ...ops.kernels.caching.index import table_of
 
-        self.policy, self.counts, self.slots = policy, CacheCounts(), slots
+        self.policy = policy
+        self.counts = CacheCounts()
+        self.slots = slots
         self._held, self._table, self._shift = table_of(capacity)
         self._lock = Lock()
 
@@ -222,7 +224,9 @@ class _CachedRead:
 
     def __init__(self, name: str, column: Column, cache: RowCache, rows: np.ndarray):
         keys = rows.astype(np.int64, copy=False)
-        self._name, self._cache, self._found = name, cache, cache.look_up(keys)
+        self._name = name
+        self._cache = cache
+        self._found = cache.look_up(keys)
         self._keys = keys[self._found.rest]
         self._rest = column.read_begin(rows[self._found.rest])
 

@@ -25,7 +25,8 @@ class History:
     def __init__(self, n_rows: int, lines: int):
         lines = min(lines, n_rows)
         self._line = np.full(n_rows, -1, np.int32)
-        self._row, self._step = np.full(lines, -1, np.int64), np.full(lines, NEVER)
+        self._row = np.full(lines, -1, np.int64)
+        self._step = np.full(lines, NEVER)
         # allocated by the first store, which knows their shape
         self._values: np.ndarray | None = None
 
@@ -76,21 +77,26 @@ class History:
         lines[new] = taken = self._oldest(len(new))
         evicted = self._row[taken]
         self._line[evicted[evicted >= 0]] = -1
-        self._row[taken], self._step[taken], self._line[rows[new]] = rows[new], step, taken
+        self._row[taken] = rows[new]
+        self._step[taken] = step
+        self._line[rows[new]] = taken
         held = np.concatenate((known, new))
         self._values[lines[held]] = values[held]
 
     def drop(self, rows: np.ndarray) -> None:
         """Remove rows that are stored, [n], none twice."""
         lines = self._line[rows]
-        self._row[lines], self._step[lines], self._line[rows] = -1, NEVER, -1
+        self._row[lines] = -1
+        self._step[lines] = NEVER
+        self._line[rows] = -1
 
     def _oldest(self, n: int) -> np.ndarray:
         """The n lines that were stored longest ago."""
         if not n:
             return np.zeros(0, np.int32)
         limit = np.partition(self._step, n - 1)[n - 1]
-        older, equal = np.flatnonzero(self._step < limit), np.flatnonzero(self._step == limit)
+        older = np.flatnonzero(self._step < limit)
+        equal = np.flatnonzero(self._step == limit)
         return np.concatenate((older, equal[: n - len(older)])).astype(np.int32)
 
     def state(self) -> dict[str, np.ndarray]:
@@ -101,7 +107,10 @@ class History:
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Restore a result of ``state`` of a history of the same size."""
-        self._line[:], self._row[:], self._step[:], self._values = -1, -1, NEVER, None
+        self._line[:] = -1
+        self._row[:] = -1
+        self._step[:] = NEVER
+        self._values = None
         if "values" in state:
             lines, values = state["line"], state["values"]
             self._values = np.zeros((len(self._row), *values.shape[1:]), values.dtype)

@@ -120,7 +120,8 @@ class _RowRead:
         """Write rows, ascending, to their places in the result."""
         if self._sums is not None:
             self._sums.check(rows)
-        first, end = int(rows[0]), int(rows[-1]) + 1
+        first = int(rows[0])
+        end = int(rows[-1]) + 1
         adjacent = end - first == len(rows) and bool((rows[1:] > rows[:-1]).all())
         # both release the interpreter lock; checked indices need no second check
         self._out[at] = (

@@ -66,7 +66,8 @@ class MemoryColumn:
     def lent(self) -> RowList | None:
         """All rows where they are, for the first pass that asks; None if they are in order, and for later passes."""
         values, order = self._held
-        first, self._lent = not self._lent, True
+        first = not self._lent
+        self._lent = True
         return RowList(values, order) if first and order is not None else None
 
     def listed(self, rows: np.ndarray) -> RowList | None:

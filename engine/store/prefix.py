@@ -25,7 +25,9 @@ class PrefixReader:
     """
 
     def __init__(self, read_begin: Begin, listed: Listed, rows: np.ndarray | None):
-        self._store_begin, self._store_listed, self._rows = read_begin, listed, rows
+        self._store_begin = read_begin
+        self._store_listed = listed
+        self._rows = rows
         self._lists: dict[str, RowList | None] = {}
         self._begun: dict[str, tuple[int, Read]] = {}
         self._known: dict[str, Any] = {}

@@ -36,7 +36,9 @@ class QuantisedColumn(LazyArray):
                 f"{list(zero.shape)} of {zero.dtype} do not make a column; give integers [n_rows, d] and finite float32 [d]"
             )
         super().__init__(codes.shape, np.float32)
-        self._codes, self.scale, self.zero = codes, scale, zero
+        self._codes = codes
+        self.scale = scale
+        self.zero = zero
 
     def __reduce__(self) -> tuple[Any, ...]:
         # a copy keeps the codes

@@ -71,7 +71,10 @@ class _Checked:
     """
 
     def __init__(self, read: Read, column: SelectedColumn, owner: str, n: int):
-        self._read, self._column, self._owner, self._n = read, column, owner, n
+        self._read = read
+        self._column = column
+        self._owner = owner
+        self._n = n
 
     def end(self) -> Any:
         """The rows.
@@ -79,8 +82,10 @@ class _Checked:
         Raises:
             UserFunctionError: The result has another format or shape.
         """
-        x, column = self._read.end(), self._column
-        shape, form = (self._n, *column.shape[1:]), "csr" if column.sparse else "ndarray"
+        x = self._read.end()
+        column = self._column
+        shape = (self._n, *column.shape[1:])
+        form = "csr" if column.sparse else "ndarray"
         kind = "ndarray" if isinstance(x, np.ndarray) else getattr(x, "format", type(x).__name__)
         got = kind, tuple(getattr(x, "shape", ()))
         if got != (form, shape):

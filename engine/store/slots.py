@@ -20,7 +20,9 @@ ALIGNED = 64
 # of the length of a sparse row, and of the column of one of its entries
 INDEX = np.dtype(np.int32)
 # the arrays of a sparse column
-LENGTH, ENTRY, VALUE = "length", "entry", "value"
+LENGTH = "length"
+ENTRY = "entry"
+VALUE = "value"
 
 
 class Slots:
@@ -40,7 +42,8 @@ class Slots:
         longest: Mapping[str, int] | None = None,
         memory: np.ndarray | None = None,
     ):
-        self._columns, self._longest = dict(columns), dict(longest or {})
+        self._columns = dict(columns)
+        self._longest = dict(longest or {})
         arrays, total = _layout(capacity, columns, self._longest)
         memory = np.empty(total, np.uint8) if memory is None else memory
         self.nbytes = total

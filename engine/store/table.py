@@ -57,7 +57,9 @@ class EmbeddingTable:
     ):
         if width < 1:
             raise ConfigError(f"an embedding {name!r} of width {width}; give a width of at least 1")
-        self.name, self.masters, self.optimiser = name, masters, optimiser
+        self.name = name
+        self.masters = masters
+        self.optimiser = optimiser
         self.dtype = np.dtype(dtype)
         first = normal(
             key(seed, Purpose.EMBEDDING, crc32(name.encode())), masters, width

@@ -48,10 +48,8 @@ def neighbourhoods(
         targets = partition.halo_comm.together(
             [partial(_targets, task, *x) for x in zip(own, steps, strict=True)]
         )
-    pairs, excluded = (
-        [x for _, x, *_ in targets if x is not None],
-        [x for *_, x, _ in targets if x is not None],
-    )
+    pairs = [x for _, x, *_ in targets if x is not None]
+    excluded = [x for *_, x, _ in targets if x is not None]
     cutoffs = [x for *_, x in targets if x is not None]
     if 0 < len(excluded) < len(targets):
         return None

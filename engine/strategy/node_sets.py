@@ -26,7 +26,9 @@ from .task import IMPORTANCE, NodeTask, Task
 
 # published bounds: largest importance weight; weight of an edge into a node that was never drawn;
 # count of such a node
-LARGEST, UNKNOWN, NEVER = 1e4, 0.1, 0.1
+LARGEST = 1e4
+UNKNOWN = 0.1
+NEVER = 0.1
 # a sampler that gives so many empty sets in a row is taken for one that gives no others
 MOST_EMPTY = 100
 
@@ -80,11 +82,10 @@ def normalisation(
 
     Collective: all ranks of the partition.
     """
-    comm, began = partition.halo_comm, perf_counter()
-    nodes, edges = (
-        np.zeros(partition.n_masters, np.int64),
-        np.zeros(partition.n_local_edges, np.int64),
-    )
+    comm = partition.halo_comm
+    began = perf_counter()
+    nodes = np.zeros(partition.n_masters, np.int64)
+    edges = np.zeros(partition.n_local_edges, np.int64)
     n = drawn = said = empty = 0
     goal = coverage * partition.n_nodes
     most = max(MASKS // partition.n_nodes, 1)
@@ -109,7 +110,8 @@ def normalisation(
             )
         if comm.rank == 0 and 10 * drawn > (said + 1) * goal:
             said = int(10 * drawn / goal)
-            share, seconds = min(drawn / goal, 1), perf_counter() - began
+            share = min(drawn / goal, 1)
+            seconds = perf_counter() - began
             logger.info(
                 f"normalisation: {n} node sets counted, {share:.0%} of the nodes needed, {seconds:.1f} s"
             )
@@ -153,7 +155,8 @@ class NodeSetBatch(Strategy):
                 f"sampler={sampler.name} chooses nodes, and the targets of this task are edges or links; choose a sampler of "
                 "neighbours, or strategy=cluster"
             )
-        self.sampler, self._labels = sampler, task.n_labels
+        self.sampler = sampler
+        self._labels = task.n_labels
         self._sets: NodeSets | None = None
         self._normalised: Normalisation | None = None
 

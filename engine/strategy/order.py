@@ -50,7 +50,8 @@ class RandomOrder:
     name: ClassVar[str] = "random"
 
     def positions(self, partition: Partition, task: Task, seed: int) -> Positions:
-        numbers, n = ranks_among_all(partition, task.ids), task.n_targets
+        numbers = ranks_among_all(partition, task.ids)
+        n = task.n_targets
         return lambda epoch: Permutation(key(seed, Purpose.BATCH, epoch), n).position(numbers)
 
 
@@ -90,12 +91,10 @@ class BatchOrder:
     def __init__(
         self, positions: Positions, n_targets: int, batch_size: int, shuffle: int | None = None
     ):
-        self._positions, self._n, self._size, self._shuffle = (
-            positions,
-            n_targets,
-            batch_size,
-            shuffle,
-        )
+        self._positions = positions
+        self._n = n_targets
+        self._size = batch_size
+        self._shuffle = shuffle
         self._epoch: tuple[int, np.ndarray, np.ndarray] | None = None
 
     @property

@@ -112,13 +112,15 @@ def draw_others(
 
     Collective: all ranks of the partition, if ``among`` is given.
     """
-    ends, left = np.empty(len(slots), np.int64), np.arange(len(slots))
+    ends = np.empty(len(slots), np.int64)
+    left = np.arange(len(slots))
     first, beyond = (
         np.broadcast_to(x, len(slots)) for x in (bounds if among is None else (0, among.n))
     )
     # later rounds make more attempts, so that few rounds of messages look up the drawn nodes
     for attempts in (range(1), range(1, 8), range(8, 64)):
-        low, count = first[left], (beyond - first)[left]
+        low = first[left]
+        count = (beyond - first)[left]
         drawn = np.stack(
             [low + integers(key(draws, Purpose.NEGATIVE, i), slots[left], count) for i in attempts],
             axis=1,

@@ -28,7 +28,9 @@ from .task import NodeTask, Seeds, Task
 
 # a batch size is adapted to a number of nodes by measuring some batches, a few times; a change by a
 # smaller share ends it
-MEASURED, MOST_ROUNDS, CLOSE = 4, 12, 0.02
+MEASURED = 4
+MOST_ROUNDS = 12
+CLOSE = 0.02
 
 
 class Strategy(ABC):
@@ -55,7 +57,10 @@ class Strategy(ABC):
                 "the training set is empty; give the graph a mask of training nodes (train) or edges (edge_train), or choose a "
                 "split"
             )
-        self.partition, self.layers, self.task, self.seed = partition, layers, task, seed
+        self.partition = partition
+        self.layers = layers
+        self.task = task
+        self.seed = seed
 
     @property
     @abstractmethod
@@ -199,14 +204,16 @@ class MiniBatch(Strategy):
         def batches(size: int) -> BatchOrder:
             return BatchOrder(positions, task.n_targets, size, seed if by_time else None)
 
-        self._order, self.batch_size = batches(batch_size), batch_size
+        self._order = batches(batch_size)
+        self.batch_size = batch_size
         for _ in range(MOST_ROUNDS if vertex_limit else 0):
             wanted = min(
                 max(round(self.batch_size * vertex_limit / self._nodes()), 1), task.n_targets
             )
             if abs(wanted - self.batch_size) <= CLOSE * self.batch_size:
                 break
-            self._order, self.batch_size = batches(wanted), wanted
+            self._order = batches(wanted)
+            self.batch_size = wanted
 
     def _nodes(self) -> float:
         """Mean number of nodes, over all workers, of the first full batches of the first epoch.
@@ -236,10 +243,8 @@ class MiniBatch(Strategy):
         # a subclass may make other views
         if type(self).batch is not MiniBatch.batch:
             return None
-        own, steps = (
-            [self._order.own(epoch, i) for i in range(first, last)],
-            [self._step(epoch, i) for i in range(first, last)],
-        )
+        own = [self._order.own(epoch, i) for i in range(first, last)]
+        steps = [self._step(epoch, i) for i in range(first, last)]
         return neighbourhoods(self.partition, self.layers, self.task, own, steps, self.sampler)
 
     def batch(self, epoch: int, i: int) -> GraphView:
@@ -294,21 +299,17 @@ class ClusterBatch(Strategy):
             raise ConfigError(f"boundary_hops: got {boundary_hops}, expected 0, 1 or 2")
         if degrees not in ("graph", "view"):
             raise ConfigError(f"degrees: got {degrees!r}, expected 'graph' or 'view'")
-        self.clusters, self.boundary_hops, self.degrees, self.diagonal = (
-            clusters,
-            boundary_hops,
-            degrees,
-            diagonal,
-        )
+        self.clusters = clusters
+        self.boundary_hops = boundary_hops
+        self.degrees = degrees
+        self.diagonal = diagonal
         n = int(partition.halo_comm.all_max(np.array(clusters.max(initial=-1)))) + 1
         self._touched = task.at_nodes(clusters)
         # a batch without targets would be a step without a gradient
         inside = self._touched[(self._touched == self._touched[:, :1]).all(axis=1), 0]
         self._useful = np.flatnonzero(partition.halo_comm.all_sum(np.bincount(inside, minlength=n)))
-        self._n_clusters, self._nodes = (
-            n,
-            NodesByCluster(partition, clusters, n) if task.draws_nodes else None,
-        )
+        self._n_clusters = n
+        self._nodes = NodesByCluster(partition, clusters, n) if task.draws_nodes else None
         if not len(self._useful):
             raise DataError(
                 "no cluster holds a training target, so there is nothing to train on; an edge or a link counts only if both "
@@ -333,7 +334,8 @@ class ClusterBatch(Strategy):
         ]
 
     def batch(self, epoch: int, i: int) -> GraphView:
-        p, chosen = self.partition, self.chosen(epoch, i)
+        p = self.partition
+        chosen = self.chosen(epoch, i)
         inside = np.zeros(self._n_clusters, bool)
         inside[chosen] = True
         own = np.flatnonzero(inside[self._touched].all(axis=1))

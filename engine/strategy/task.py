@@ -201,7 +201,8 @@ class NodeTask(Task):
 
     def loss(self, view: GraphView, out: Var) -> Var:
         n = out.shape[0]
-        y, mask = view.node_column("y", n), view.node_column("train", n)
+        y = view.node_column("y", n)
+        mask = view.node_column("train", n)
         weights = self.weights_of(y, lambda name: view.node_column(name, n))
         if IMPORTANCE not in view.partition.node:
             return self.mean_loss(out, y, mask, weights)
@@ -368,8 +369,12 @@ class LinkTask(Task):
                 f"supervision: got {supervision}, expected a number above 0 and at most 1"
             )
         self._partition, self._links = partition, links
-        self._supervision, self._seed, self._in_batch = supervision, seed, in_batch
-        self.ids, self.n_targets, self.cutoffs = links.numbers, links.n_links, links.cutoff
+        self._supervision = supervision
+        self._seed = seed
+        self._in_batch = in_batch
+        self.ids = links.numbers
+        self.n_targets = links.n_links
+        self.cutoffs = links.cutoff
         if not self.n_targets:
             raise DataError(
                 "there are no links to train on: every edge is held out or joins a node to itself; give a graph with more "

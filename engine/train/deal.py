@@ -106,7 +106,8 @@ def dealt_bytes(views: Sequence[GraphView], layers: Layers) -> int:
     Collective: all ranks of the views' partition.
     """
     p = views[0].partition
-    rank, nodes = p.halo_comm.rank, p.halo_comm.all_sum(np.array([view.space.n for view in views]))
+    rank = p.halo_comm.rank
+    nodes = p.halo_comm.all_sum(np.array([view.space.n for view in views]))
     sent = bytes_of(parts_of_views(views, layers))
     fetched = sum(int(row_bytes(p, view.rows).sum()) for q, view in enumerate(views) if q != rank)
     asked = request_bytes(p, int(nodes[rank]) - views[rank].space.n) if rank < len(views) else 0
@@ -122,7 +123,8 @@ def _unpacked(parts: Parts, layers: Layers, received: list[Received]) -> GraphVi
     gid, hop = nodes.columns["gid"], nodes.columns["hop"]
     rows = np.argsort(hop.astype(np.int64) * parts.partition.n_nodes + gid)
     by_id = np.argsort(edges.columns["gid"])
-    row_of, position = _inverse(rows), _inverse(by_id)
+    row_of = _inverse(rows)
+    position = _inverse(by_id)
     local = local_partition(
         parts.partition,
         gid,
@@ -133,17 +135,16 @@ def _unpacked(parts: Parts, layers: Layers, received: list[Received]) -> GraphVi
     ends = [np.empty(len(by_id), np.int32) for _ in range(2)]
     for end, out in zip(("src", "dst"), ends, strict=True):
         place(local.directory.row(edges.columns[end]), row_of, position, out)
-    chosen, weight = _positions(uses, edges, position), uses.columns.get("weight")
+    chosen = _positions(uses, edges, position)
+    weight = uses.columns.get("weight")
     bounds, _, by_sweep = group(
         np.array([0, len(chosen)]),
         np.zeros(1, np.int32),
         uses.columns["sweep"],
         len(parts.weighted),
     )
-    sizes, marks = (
-        np.cumsum(np.bincount(hop, minlength=depth(layers) + 1)).tolist(),
-        np.full(len(by_id), NONE, np.int32),
-    )
+    sizes = np.cumsum(np.bincount(hop, minlength=depth(layers) + 1)).tolist()
+    marks = np.full(len(by_id), NONE, np.int32)
     made: list[Level] = []
     sweep = 0
     for (at, reverses), counts in zip(parts.levels, parts.counts, strict=True):

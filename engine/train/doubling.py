@@ -60,8 +60,10 @@ class PendingSum:
         """The moves of a long sum."""
         # block i of a rank is the slice that the i-th rank after it sums
         first, bounds = _slices(len(self.total), comm.size, np.array([comm.rank]))
-        begin, at = int(first[0]), bounds[0]
-        rows, arrived = np.roll(self.total, -begin), np.empty(at[comm.size // 2], self.total.dtype)
+        begin = int(first[0])
+        at = bounds[0]
+        rows = np.roll(self.total, -begin)
+        arrived = np.empty(at[comm.size // 2], self.total.dtype)
         for low, high in rounds(comm.size):
             received = arrived[: at[high - low]]
             yield comm.move_begin(
@@ -80,7 +82,8 @@ class PendingSum:
 
 def rounds(size: int) -> list[tuple[int, int]]:
     """First and last block, plus 1, that ranks exchange in each round, and the distance between them, which is the first."""
-    found, high = [], size
+    found = []
+    high = size
     while high > 1:
         low = -(-high // 2)
         found.append((low, high))
@@ -100,7 +103,8 @@ def sent(n: int, itemsize: int, size: int) -> tuple[np.ndarray, np.ndarray]:
         n, itemsize: Length of the array, and bytes of an element.
         size: Number of ranks.
     """
-    ranks, distances = np.arange(size), rounds(size)
+    ranks = np.arange(size)
+    distances = rounds(size)
     if is_short(n * itemsize, size):
         return np.full(size, (size - 1) * n * itemsize), np.full(size, len(distances) * (n > 0))
     at = _slices(n, size, ranks)[1]

@@ -87,7 +87,9 @@ class Features:
     ):
         self._partition = partition
         self._coded = {name: partition.node.coded(name) for name in partition.node.wide()}
-        self._cache, self._own, self._relay = cache, own, relay
+        self._cache = cache
+        self._own = own
+        self._relay = relay
         self.turns = Turns()
 
     def fetch(self, ids: Sequence[np.ndarray]) -> list[dict[str, Any]]:
@@ -112,7 +114,8 @@ class Features:
         if len(ids) == 1:
             return [self._decoded(self._cached(ids[0], 1))]
         together, at = np.unique(np.concatenate([np.zeros(0, np.int64), *ids]), return_inverse=True)
-        rows, bounds = self._cached(together, len(ids)), np.cumsum([len(x) for x in ids])
+        rows = self._cached(together, len(ids))
+        bounds = np.cumsum([len(x) for x in ids])
         return [
             self._decoded({name: take_rows(x, own) for name, x in rows.items()})
             for own in np.split(at, bounds)[:-1]
@@ -168,7 +171,8 @@ class Features:
         own = self._read_begin(row[mine])
         route = Route(owner[others], comm.size)
         requested = comm.all_to_all(route.parts(row[others]))
-        ptr, rows = pointers([len(part) for part in requested]), np.concatenate(requested)
+        ptr = pointers([len(part) for part in requested])
+        rows = np.concatenate(requested)
         read = {name: column.end() for name, column in self._read_begin(rows).items()}
         found = replied(comm, read, ptr, route.bounds)
         return assembled(
@@ -205,7 +209,8 @@ def replied(
     }
     found: dict[str, Any] = Move(comm, first, ptr, bounds).end().columns
     for name, x in sparse.items():
-        entries, ends = {"at": x.indices.astype(INDEX), "value": x.data}, pointers(found[name])
+        entries = {"at": x.indices.astype(INDEX), "value": x.data}
+        ends = pointers(found[name])
         got = Move(comm, entries, x.indptr[ptr], ends[bounds]).end().columns
         found[name] = scipy.sparse.csr_array(
             (got["value"], got["at"], ends), (int(bounds[-1]), x.shape[1])

@@ -71,7 +71,9 @@ class FetchedRows:
     """
 
     def __init__(self, tables: Sequence[Table], partition: Partition, view: GraphView):
-        self._tables, self._view, self._comm = tables, view, partition.halo_comm
+        self._tables = tables
+        self._view = view
+        self._comm = partition.halo_comm
         owner, row = partition.directory.locate(view.space.gid)
         self._route = Route(owner, self._comm.size)
         with self._comm.ledger.stage("fetch"):
@@ -80,7 +82,8 @@ class FetchedRows:
         self._read: dict[str, Var] = {}
 
     def read(self) -> dict[str, Var]:
-        asked, bounds = np.concatenate(self._asked), pointers([len(rows) for rows in self._asked])
+        asked = np.concatenate(self._asked)
+        bounds = pointers([len(rows) for rows in self._asked])
         with self._comm.ledger.stage("fetch"):
             found = (
                 Move(

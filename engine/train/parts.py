@@ -81,7 +81,8 @@ def parts_of_search(partition: Partition, layers: Layers, searched: Searched) ->
 
     Collective: all ranks of the partition.
     """
-    found, supersteps = searched.found, hops(layers)
+    found = searched.found
+    supersteps = hops(layers)
     # supersteps of the same hop and direction share their level
     positions = list(dict.fromkeys(supersteps))
     levels = [(x, [reverse for _, reverse in passes_of(partition, x.direction)]) for x in positions]
@@ -135,8 +136,10 @@ def parts_of_views(views: Sequence[GraphView], layers: Layers) -> Parts:
 
     Collective: all ranks of the views' partition.
     """
-    like, comm = views[0], views[0].partition.halo_comm
-    own, supersteps = levels_of(like), hops(layers)
+    like = views[0]
+    comm = views[0].partition.halo_comm
+    own = levels_of(like)
+    supersteps = hops(layers)
     of_superstep = [next(i for i, level in enumerate(own) if level is used) for used in like.levels]
     levels = [
         (supersteps[of_superstep.index(i)], [p.reverse for p in level.passes])

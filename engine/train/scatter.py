@@ -63,7 +63,8 @@ class Move:
     """
 
     def __init__(self, comm: Comm, columns: Columns, bounds: np.ndarray, ptr: np.ndarray):
-        layout, self._ptr = Layout(columns), ptr
+        layout = Layout(columns)
+        self._ptr = ptr
         self._received = MessageBuffer(layout, ptr)
         sends = MessageBuffer.of(layout, bounds, columns).messages()
         own = {q: x for q, x in sends if q == comm.rank}

@@ -40,7 +40,9 @@ class _WorkItem:
     """An active work item."""
 
     def __init__(self, number: int, channel: int, coroutine: greenlet):
-        self.number, self.channel, self.coroutine = number, channel, coroutine
+        self.number = number
+        self.channel = channel
+        self.coroutine = coroutine
         self.ready: Callable[[], bool] = lambda: True
         self.line = "starts"
         self.over = False
@@ -102,11 +104,14 @@ class _Run(Generic[T]):
         # numba takes longer to import than many programs to run
         from ...ops.parallel import pool
 
-        self.queue, self.comm, self.work = queue, queue.comm, work
+        self.queue = queue
+        self.comm = queue.comm
+        self.work = work
         self.window = WINDOW * queue.in_flight
         self.results: list[Any] = [None] * len(work)
         self.cores = min(queue.comm.cores, queue.in_flight)
-        self._pool, self._threads = pool, pool.threads()
+        self._pool = pool
+        self._threads = pool.threads()
         self._done = [False] * len(work)
         self._started = self._active = 0
         self._computing = self.cores
@@ -186,7 +191,8 @@ class _Run(Generic[T]):
         """Wait until the thread has something to do."""
         mine = self._waiting[core]
         self._compute(-1)
-        began, alone = perf_counter(), self._computing == 0
+        began = perf_counter()
+        alone = self._computing == 0
         lines = "; ".join(
             f"view {item.number} {item.line}" for items in self._waiting for item in items
         )

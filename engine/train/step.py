@@ -135,27 +135,23 @@ class Training:
         ahead: Ahead | None = None,
         tables: Sequence[Table] = (),
     ):
-        self.model, self.strategy, self.job_comm, self.seed, self.backend, self.halo = (
-            model,
-            strategy,
-            job_comm,
-            seed,
-            backend,
-            halo,
-        )
+        self.model = model
+        self.strategy = strategy
+        self.job_comm = job_comm
+        self.seed = seed
+        self.backend = backend
+        self.halo = halo
         check_tables(tables, staleness)
         names = {table.name for table in tables}
-        self.views_per_step, self.settings, self.stored = (
-            views_per_step,
-            settings or PassSettings(),
-            [n for n in stored if n not in names],
-        )
-        self.tables, self.versions = (
-            tables,
-            ParameterManager(optimiser, job_comm, staleness, rule, tables),
-        )
+        self.views_per_step = views_per_step
+        self.settings = settings or PassSettings()
+        self.stored = [n for n in stored if n not in names]
+        self.tables = tables
+        self.versions = ParameterManager(optimiser, job_comm, staleness, rule, tables)
         self.queue = WorkQueue(job_comm, views_in_flight)
-        self.independent, self.foresight, self.ahead = independent, foresight, ahead
+        self.independent = independent
+        self.foresight = foresight
+        self.ahead = ahead
         self.features = Features(strategy.partition) if features is None else features
         self.views = 0
 
@@ -248,7 +244,8 @@ class Training:
         with ledger.span("backward"):
             total = GradientSum(self.job_comm, self.versions.optimiser.parameters)
             gradients = tape.backward(loss, final=total.add)
-        changes, tape.changes = tape.changes, []
+        changes = tape.changes
+        tape.changes = []
         with ledger.span("reduce"):
             return total.finish(gradients), changes, gradients
 
@@ -298,7 +295,9 @@ class Training:
         self, steps: list[list[tuple[int, int]]], views: Sequence[Callable[[], GraphView]]
     ) -> list[float]:
         """Run the groups of some steps, whose views are made by ``views``; returns this rank's share of the loss of each view."""
-        work, made, first = [], iter(map(self._in_turn, count(), views)), steps[0][0][0]
+        work = []
+        made = iter(map(self._in_turn, count(), views))
+        first = steps[0][0][0]
         self.features.turns.restart()
         for step, groups in enumerate(steps, start=self.step):
             work += [
@@ -342,7 +341,8 @@ class Training:
         Returns:
             This rank's share of the loss of each view.
         """
-        ledger, mine = self.job_comm.ledger, self.own_view
+        ledger = self.job_comm.ledger
+        mine = self.own_view
         with ledger.span(
             f"view {number + mine + 1}", step=step + 1, version=self.versions.version_of(step)
         ):

@@ -17,11 +17,14 @@ class Turns:
     """The order of the work items of a run, which are the same on every rank."""
 
     def __init__(self) -> None:
-        self._first, self._over, self._lock = 0, set[int](), Lock()
+        self._first = 0
+        self._over = set[int]()
+        self._lock = Lock()
 
     def restart(self) -> None:
         """New work items follow, from number 0 on; none of the earlier ones is active."""
-        self._first, self._over = 0, set()
+        self._first = 0
+        self._over = set()
 
     @contextmanager
     def of(self, number: int) -> Iterator[None]:

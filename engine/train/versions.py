@@ -61,7 +61,8 @@ class _Step:
 
     def add_rows(self) -> None:
         """Add the gradients of rows to their tables, in the order of the groups."""
-        rows, self.rows = self.rows, {}
+        rows = self.rows
+        self.rows = {}
         for position in sorted(rows):
             for add, values in rows[position]:
                 add(*values)
@@ -90,12 +91,10 @@ class ParameterManager:
         rule: UpdateRule | None = None,
         tables: Sequence[Table] = (),
     ):
-        self.optimiser, self.comm, self.staleness, self.rule = (
-            optimiser,
-            comm,
-            staleness,
-            rule or UpdateRule(),
-        )
+        self.optimiser = optimiser
+        self.comm = comm
+        self.staleness = staleness
+        self.rule = rule or UpdateRule()
         self.tables = tables
         self.newest = 0
         self.most_bytes = 0

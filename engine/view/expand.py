@@ -68,7 +68,8 @@ class Frame:
         """Append those of these masters that have no row yet, ascending."""
         for rows in found:
             mark(rows, self._words)
-        n, known = len(self.rows), self.rows
+        n = len(self.rows)
+        known = self.rows
         most = min(len(self.row_of), n + sum(map(len, found)))
         self.rows = np.empty(most + 1, np.int64)
         self.rows[:n] = known
@@ -93,13 +94,11 @@ class _Sweep:
         receivers: Served,
         cutoff: dict[int, np.ndarray] | None,
     ):
-        self.partition, self.relation, self.reverse, self.chosen, self.cutoff = (
-            partition,
-            relation,
-            reverse,
-            chosen,
-            cutoff,
-        )
+        self.partition = partition
+        self.relation = relation
+        self.reverse = reverse
+        self.chosen = chosen
+        self.cutoff = cutoff
         self.receive, self.receivers = receivers
         self.send, self.senders = _restricted(
             partition,
@@ -123,10 +122,8 @@ class _Sweep:
         Collective: all ranks of the partition.
         """
         assert self.cutoff is not None
-        halo, lookup = (
-            no_cutoffs(self.send.n_halo, cutoff.dtype),
-            halo_map(self.partition, self.senders),
-        )
+        halo = no_cutoffs(self.send.n_halo, cutoff.dtype)
+        lookup = halo_map(self.partition, self.senders)
         for c in self.chosen:
             to_master = c.kinds[0] == MASTER
             rows = (
@@ -204,7 +201,8 @@ def k_hop_view(
     Collective: all ranks of the partition.
     """
     with Frame(partition, np.flatnonzero(targets)) as frame:
-        supersteps, sizes = hops(layers), [len(frame.rows)]
+        supersteps = hops(layers)
+        sizes = [len(frame.rows)]
         cutoff = first_cutoffs(sampler, partition, frame.rows, cutoff)
         found: list[dict[Key, _Sweep]] = []
         for hop in range(depth(layers) - 1, -1, -1):
@@ -263,7 +261,8 @@ def induced(
 
     Collective: all ranks of the partition.
     """
-    supersteps, n_hops = hops(layers), depth(layers)
+    supersteps = hops(layers)
+    n_hops = depth(layers)
     with Frame(partition, np.flatnonzero(nodes)) as frame:
         along = all_passes(partition, supersteps)
         sweeps = {

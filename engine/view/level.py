@@ -85,7 +85,8 @@ class Selection:
             b = min(a + limit, self.n_edges)
             first, last = np.searchsorted(self.ptr, (a, b - 1), side="right") - 1
             bounds = np.clip(self.ptr[first : last + 2], a, b)
-            counts, row = np.diff(bounds), self.row[first : last + 1]
+            counts = np.diff(bounds)
+            row = self.row[first : last + 1]
             some = counts > 0
             groups = Segments(row[some], (bounds[:-1] - a)[some], np.repeat(row, counts))
             stored = all_stored[a:b]

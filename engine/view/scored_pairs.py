@@ -47,10 +47,8 @@ class Pairs:
 
     def some(self, at: np.ndarray) -> Pairs:
         """The pairs at some positions."""
-        stored, columns = (
-            None if self.stored is None else self.stored[at],
-            {name: x[at] for name, x in self.columns.items()},
-        )
+        stored = None if self.stored is None else self.stored[at]
+        columns = {name: x[at] for name, x in self.columns.items()}
         return Pairs(self.src[at], self.dst[at], self.gid[at], stored, self.label[at], columns)
 
 
@@ -105,7 +103,8 @@ class PairPlan:
 
         Collective: all ranks of the partition.
         """
-        ends, both = self._ends, np.concatenate((cutoff, cutoff))
+        ends = self._ends
+        both = np.concatenate((cutoff, cutoff))
         own, halo = (no_cutoffs(n, cutoff.dtype) for n in (len(self.needed), ends.plan.n_halo))
         np.minimum.at(own, ends.row[~ends.remote], both[~ends.remote])
         np.minimum.at(halo, ends.row[ends.remote], both[ends.remote])
@@ -134,7 +133,8 @@ class PairPlan:
         partition, pairs = self._partition, self._pairs
         if row_of is not None:
             self.check(np.flatnonzero(self.needed & (row_of < 0)))
-        remote, row = self._ends.remote, self._ends.row.copy()
+        remote = self._ends.remote
+        row = self._ends.row.copy()
         if row_of is not None:
             row[~remote] = row_of[row[~remote]]
         (src_kind, dst_kind), (src, dst) = np.split(remote.astype(np.int8), 2), np.split(row, 2)
@@ -142,7 +142,8 @@ class PairPlan:
         order = _order(kind, dst)
         relation, stored = self._relation(order)
         plan = self._ends.plan if row_of is None else self._ends.plan.renumbered(row_of, n_in)
-        selections, at = [], 0
+        selections = []
+        at = 0
         for number, kinds in enumerate(
             ((MASTER, MASTER), (MIRROR, MASTER), (MASTER, MIRROR), (MIRROR, MIRROR))
         ):

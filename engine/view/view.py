@@ -94,7 +94,8 @@ def global_view(partition: Partition, layers: Layers) -> GraphView:
 
 
 def _full_level(partition: Partition, direction: str) -> Level:
-    n, along = partition.n_masters, passes_of(partition, direction)
+    n = partition.n_masters
+    along = passes_of(partition, direction)
     counts = Counts(
         partition.n_nodes, partition.n_nodes, sum(relation.n_edges for relation, _ in along)
     )

@@ -65,7 +65,8 @@ class Adjacency:
 
         Collective: all ranks of the partition.
         """
-        own, of = self._partition.masters[self._rows], key(0, Purpose.CHECK)
+        own = self._partition.masters[self._rows]
+        of = key(0, Purpose.CHECK)
         ends = [
             bits(of, bits(of, a) ^ b.astype(np.uint64))
             for a, b in ((own, self.ids), (self.ids, own))
@@ -101,11 +102,13 @@ class Columns:
 
     def __init__(self, partition: Partition, adjacency: Adjacency):
         nodes, each = np.unique(adjacency.ids, return_inverse=True)
-        found, n = locate(partition, nodes), adjacency.n_masters
+        found = locate(partition, nodes)
+        n = adjacency.n_masters
         column = np.where(found.remote, n + found.row, found.row).astype(np.int32)
         self.ids = np.concatenate((partition.masters, np.zeros(int(found.remote.sum()), np.int64)))
         self.ids[column] = nodes
-        self.n_masters, self.exchange = n, Exchange(partition.halo_comm, found.plan)
+        self.n_masters = n
+        self.exchange = Exchange(partition.halo_comm, found.plan)
         self.lists = Lists(adjacency.indptr, column[each])
 
     def fetch(self, x: np.ndarray) -> None:

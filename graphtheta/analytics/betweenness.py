@@ -44,9 +44,11 @@ class Betweenness(Algorithm):
             raise ConfigError(f"betweenness: sources is {self.sources}; expected at least 0")
 
     def run(self, partition: Partition, graph: Any) -> np.ndarray:
-        edges, n = LocalEdges(partition), partition.n_nodes
+        edges = LocalEdges(partition)
+        n = partition.n_nodes
         chosen = drawn(partition, min(self.sources or n, n), self.seed)
-        total, unit = np.zeros(partition.n_masters), 2.0 ** (62 - n.bit_length())
+        total = np.zeros(partition.n_masters)
+        unit = 2.0 ** (62 - n.bit_length())
         if edges.alone:
             row_of = np.argsort(partition.masters)
             for each in by_source(edges, row_of[chosen], unit):
@@ -122,16 +124,21 @@ def dependencies_of(edges: LocalEdges, source: np.ndarray, unit: float) -> np.nd
 
     Collective: all ranks.
     """
-    n_own, into, out = edges.n_masters, edges.into, edges.out
-    level, paths = np.full(edges.n_rows, -1, np.int32), np.zeros(edges.n_rows)
-    frontier, levels = source, list[np.ndarray]()
+    n_own = edges.n_masters
+    into = edges.into
+    out = edges.out
+    level = np.full(edges.n_rows, -1, np.int32)
+    paths = np.zeros(edges.n_rows)
+    frontier = source
+    levels = list[np.ndarray]()
     paths[source] = 1.0
     while most := float(edges.comm.all_max(np.array(paths[frontier].max(initial=0.0)))):
         if most == np.inf:
             raise _too_many_paths()
         level[frontier] = len(levels)
         levels.append(frontier)
-        last, total = np.zeros(edges.n_rows), np.zeros(edges.n_rows)
+        last = np.zeros(edges.n_rows)
+        total = np.zeros(edges.n_rows)
         last[frontier] = paths[frontier]
         edges.to_sources(last)
         # mirrors do not know whether their node was found, so they sum all that arrives
@@ -144,7 +151,8 @@ def dependencies_of(edges: LocalEdges, source: np.ndarray, unit: float) -> np.nd
     edges.to_sources(paths)
     edges.to_sources(level)
     for depth in range(len(levels) - 1, 0, -1):
-        passed, summed = np.zeros(edges.n_rows), np.zeros(edges.n_rows, np.int64)
+        passed = np.zeros(edges.n_rows)
+        summed = np.zeros(edges.n_rows, np.int64)
         passed[levels[depth]] = (1 + delta[levels[depth]]) / paths[levels[depth]]
         edges.to_destinations(passed)
         rows = np.flatnonzero(level == depth - 1)

@@ -28,12 +28,11 @@ class Components(Algorithm):
     gives_nodes = True
 
     def run(self, partition: Partition, graph: Any) -> np.ndarray:
-        edges, n_own = LocalEdges(partition), partition.n_masters
+        edges = LocalEdges(partition)
+        n_own = partition.n_masters
         parent = united(edges.into, edges.n_rows)
-        lowest_of, label = (
-            np.full(edges.n_rows, partition.n_nodes, np.int64),
-            partition.gid.astype(np.int64),
-        )
+        lowest_of = np.full(edges.n_rows, partition.n_nodes, np.int64)
+        label = partition.gid.astype(np.int64)
         while True:
             lowest(parent, label, lowest_of)
             new = lowest_of[parent]

@@ -38,7 +38,8 @@ class Lists(NamedTuple):
     @property
     def bounds(self) -> np.ndarray:
         """Bounds of blocks of rows with about equally many edges."""
-        n_rows, n_edges = len(self.indptr) - 1, int(self.indptr[-1])
+        n_rows = len(self.indptr) - 1
+        n_edges = int(self.indptr[-1])
         cuts = np.searchsorted(self.indptr, np.arange(EDGES, n_edges, EDGES))
         return np.unique(np.concatenate(([0], cuts, np.arange(0, n_rows, ROWS), [n_rows])))
 
@@ -61,7 +62,8 @@ class LocalEdges:
 
     def __init__(self, partition: Partition):
         self.comm: Comm = partition.halo_comm
-        self.n_masters, self.n_rows = partition.n_masters, len(partition.gid)
+        self.n_masters = partition.n_masters
+        self.n_rows = len(partition.gid)
         self._relation = partition.relations[EDGE]
 
     @property

@@ -51,7 +51,9 @@ class PageRank(Algorithm):
             )
 
     def run(self, partition: Partition, graph: Any) -> np.ndarray:
-        edges, n, one = LocalEdges(partition), partition.n_nodes, round(1 / UNIT)
+        edges = LocalEdges(partition)
+        n = partition.n_nodes
+        one = round(1 / UNIT)
         into, n_own = edges.into, edges.n_masters
         rank = np.full(n_own, one // max(n, 1), np.int64)
         share, received = np.zeros(edges.n_rows, np.int64), np.empty(edges.n_rows, np.int64)

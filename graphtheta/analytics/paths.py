@@ -30,12 +30,11 @@ class Bfs(Algorithm):
     source: str = "0"
 
     def run(self, partition: Partition, graph: Any) -> np.ndarray:
-        edges, n_own = LocalEdges(partition), partition.n_masters
+        edges = LocalEdges(partition)
+        n_own = partition.n_masters
         dist = np.full(n_own, -1, np.int32)
-        level, frontier = (
-            0,
-            np.flatnonzero(partition.masters == node_of(graph, self.source, self.name)),
-        )
+        level = 0
+        frontier = np.flatnonzero(partition.masters == node_of(graph, self.source, self.name))
         dist[frontier] = level
         narrow = n_own // WIDE_LEVELS
         queue = np.empty(n_own, np.int32)
@@ -48,7 +47,8 @@ class Bfs(Algorithm):
                 level = int(dist.max())
                 continue
             found = next_level(edges, frontier)
-            level, frontier = level + 1, np.flatnonzero((found[:n_own] > 0) & (dist < 0))
+            level = level + 1
+            frontier = np.flatnonzero((found[:n_own] > 0) & (dist < 0))
             dist[frontier] = level
         return dist
 
@@ -62,7 +62,9 @@ def next_level(edges: LocalEdges, frontier: np.ndarray) -> np.ndarray:
 
     Collective: all ranks.
     """
-    here, found, out = np.zeros(edges.n_rows, np.uint8), np.zeros(edges.n_rows, np.uint8), edges.out
+    here = np.zeros(edges.n_rows, np.uint8)
+    found = np.zeros(edges.n_rows, np.uint8)
+    out = edges.out
     here[frontier] = 1
     edges.to_sources(here)
     rows = np.flatnonzero(here)
@@ -93,14 +95,16 @@ class Sssp(Algorithm):
 
     def run(self, partition: Partition, graph: Any) -> np.ndarray:
         source = node_of(graph, self.source, self.name)
-        edges, n_own = LocalEdges(partition), partition.n_masters
+        edges = LocalEdges(partition)
+        n_own = partition.n_masters
         weight = np.asarray(partition.edge.read("weight"), np.float64)[edges.out_stored]
         least = float(-edges.comm.all_max(np.array(-weight.min(initial=0.0))))
         if not least >= 0:
             raise DataError(
                 f"sssp: an edge has weight {least:g}; lengths must be at least 0, so rescale edge_weight, or drop it"
             )
-        dist, changed = np.full(edges.n_rows, np.inf), np.zeros(edges.n_rows, np.uint8)
+        dist = np.full(edges.n_rows, np.inf)
+        changed = np.zeros(edges.n_rows, np.uint8)
         rows = np.flatnonzero(partition.gid[:n_own] == source)
         dist[rows] = 0.0
         while True:

@@ -63,7 +63,8 @@ class RandomWalks(Algorithm):
             )
 
     def run(self, partition: Partition, graph: Any) -> np.ndarray:
-        adjacency, n_own = Adjacency(partition), partition.n_masters
+        adjacency = Adjacency(partition)
+        n_own = partition.n_masters
         first = np.repeat(partition.masters, self.paths)
         number = first * self.paths + np.tile(np.arange(self.paths), n_own)
         found = np.full((len(first), self.length + 1), -1, np.int64)
@@ -84,11 +85,9 @@ class RandomWalks(Algorithm):
 
         Collective: all ranks of the partition.
         """
-        open_, attempt, highest = (
-            np.flatnonzero(paths[:, step] >= 0),
-            0,
-            max(1.0, 1 / self.p, 1 / self.q),
-        )
+        open_ = np.flatnonzero(paths[:, step] >= 0)
+        attempt = 0
+        highest = max(1.0, 1 / self.p, 1 / self.q)
         while adjacency.comm.all_max(np.array(len(open_) > 0)):
             draw = uniform(key(self.seed, Purpose.SAMPLE, step, attempt), number[open_], 2)
             here = paths[open_, step]
@@ -102,7 +101,8 @@ class RandomWalks(Algorithm):
                 (draw[:, 1] * highest < weight) | (found < 0) if step else np.ones(len(open_), bool)
             )
             paths[open_[taken], step + 1] = found[taken]
-            open_, attempt = open_[~taken], attempt + 1
+            open_ = open_[~taken]
+            attempt = attempt + 1
 
 
 def _neighbours(

@@ -67,7 +67,8 @@ class Triangles(Algorithm):
 
     def run(self, partition: Partition, graph: Any) -> np.ndarray:
         adjacency, columns = _undirected(partition, self.name)
-        n_own, degree = partition.n_masters, np.zeros(len(columns.ids), np.int64)
+        n_own = partition.n_masters
+        degree = np.zeros(len(columns.ids), np.int64)
         degree[:n_own] = adjacency.degree
         columns.fetch(degree)
         # lists of neighbours of higher degree, or of the same degree and a higher id

@@ -82,10 +82,8 @@ def unwritable(
     """
     at = path
     if isinstance(error, NotOurs):
-        at, remedy = (
-            error.filename,
-            f"move it away, or {remedy if 'another' in remedy else 'choose another name'}",
-        )
+        at = error.filename
+        remedy = f"move it away, or {remedy if 'another' in remedy else 'choose another name'}"
     return FormatError(f"{at}: {what} cannot be written: {error.strerror or error}; {remedy}")
 
 
@@ -244,7 +242,8 @@ def claim(folder: Path, names: re.Pattern[str], patience: float = 0.0) -> int:
     try:
         if not locked(lock, patience):
             raise Taken(f"{folder}: another process writes to it")
-        signed, found = bool(_signature(lock)), sorted(os.listdir(folder))
+        signed = bool(_signature(lock))
+        found = sorted(os.listdir(folder))
         # a process that is killed before it signs leaves an empty marker and nothing else
         if not signed and (found != [MARKER] or os.fstat(lock).st_size):
             raise NotOurs(

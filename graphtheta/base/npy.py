@@ -45,7 +45,8 @@ AGAIN = "the file is damaged or incomplete; copy or download it again"
 # the header of a plain array takes 118 bytes; NumPy allocates the length a damaged one declares
 HEAD = 12 + 10_000
 # first surrogate and last code of Unicode
-SURROGATES, LAST_CODE = range(0xD800, 0xE000), 0x10FFFF
+SURROGATES = range(0xD800, 0xE000)
+LAST_CODE = 0x10FFFF
 
 
 def read_array(
@@ -115,7 +116,8 @@ def map_npy(path: str | os.PathLike[str]) -> np.ndarray:
     Raises:
         FormatError: The file is missing, damaged, or holds something else.
     """
-    at, problem = f"{os.fspath(path)}: cannot be mapped as a column", ""
+    at = f"{os.fspath(path)}: cannot be mapped as a column"
+    problem = ""
     try:
         # opening a pipe would block
         if not Path(path).is_file():
@@ -145,7 +147,8 @@ def _mapped(
     at: str, stream: Any, shape: tuple[int, ...], dtype: np.dtype, begin: int
 ) -> np.ndarray:
     """The array that begins at a byte of an open file."""
-    declared, held = math.prod(shape) * dtype.itemsize, os.fstat(stream.fileno()).st_size - begin
+    declared = math.prod(shape) * dtype.itemsize
+    held = os.fstat(stream.fileno()).st_size - begin
     if min(shape) < 0 or declared != held:
         raise FormatError(
             f"{at}: the header declares shape {list(shape)} of {dtype}, {declared} bytes, but the file holds {held}; {AGAIN}"

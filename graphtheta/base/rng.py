@@ -107,7 +107,8 @@ class Permutation:
 
     def __init__(self, key: int, n: int):
         width = max(n - 1, 0).bit_length()
-        self.n, self._low = n, np.uint64(width - width // 2)
+        self.n = n
+        self._low = np.uint64(width - width // 2)
         self._masks = [np.uint64((1 << half) - 1) for half in (width - width // 2, width // 2)]
         self._rounds = [
             (i % 2, np.uint64(_mix_int((key + (i + 1) * _GOLDEN) & _MASK)))
@@ -123,7 +124,8 @@ class Permutation:
         return self._walk(items, self._rounds[::-1])
 
     def _walk(self, x: np.ndarray, rounds: list[tuple[int, np.uint64]]) -> np.ndarray:
-        out, limit = self._network(np.asarray(x).astype(np.uint64), rounds), np.uint64(self.n)
+        out = self._network(np.asarray(x).astype(np.uint64), rounds)
+        limit = np.uint64(self.n)
         outside = np.flatnonzero(out >= limit)
         while len(outside):
             again = out[outside] = self._network(out[outside], rounds)

@@ -35,9 +35,11 @@ class TypedRows:
     """
 
     def __init__(self, kind: np.ndarray, blocks: Sequence[np.ndarray]):
-        self.kind, self.blocks = kind, tuple(blocks)
+        self.kind = kind
+        self.blocks = tuple(blocks)
         self.bounds: list[int] = np.cumsum([0, *(x.shape[1] for x in blocks)]).tolist()
-        self.shape, self.dtype = (len(kind), self.bounds[-1]), self.blocks[0].dtype
+        self.shape = (len(kind), self.bounds[-1])
+        self.dtype = self.blocks[0].dtype
         self._at: np.ndarray | None = None
 
     @property
@@ -141,7 +143,8 @@ class TypedRows:
 
 
 # what has types in a graph: their field, what they are, and what their types and values are called
-NODES, EDGES = ("x", "nodes", "type", "features"), ("edge_attr", "edges", "relation", "attributes")
+NODES = ("x", "nodes", "type", "features")
+EDGES = ("edge_attr", "edges", "relation", "attributes")
 
 
 def blocks_of(
@@ -196,7 +199,8 @@ def of_blocks(kind: np.ndarray, blocks: Sequence[np.ndarray], dense: bool) -> An
         and sum(x.size for x in blocks) < WORTH * shape[0] * shape[1]
     ):
         return TypedRows(np.asarray(kind).astype(KIND), blocks)
-    out, b = np.zeros(shape, blocks[0].dtype), 0
+    out = np.zeros(shape, blocks[0].dtype)
+    b = 0
     for code, block in enumerate(blocks):
         out[kind == code, b : b + block.shape[1]] = block
         b += block.shape[1]

@@ -73,9 +73,11 @@ def explain(
     """
     if not error["loc"]:
         return str(error["msg"]).removeprefix("Value error, ")
-    key, value = str(error["loc"][0]), error["input"]
+    key = str(error["loc"][0])
+    value = error["input"]
     if error["type"] == "literal_error":
-        allowed, own = tuple(choices(key)), ", FILE.py:NAME" if key in registered else ""
+        allowed = tuple(choices(key))
+        own = ", FILE.py:NAME" if key in registered else ""
         return (
             f"{key}: unknown {registered.get(key, 'value')} {shown(value)}{did_you_mean(value, allowed)}; "
             f"allowed: {', '.join(map(str, allowed))}{own}"

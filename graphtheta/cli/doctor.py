@@ -24,7 +24,9 @@ from graphtheta.errors import ConfigError
 from graphtheta.ops.compile.cache import lasting_folder
 from graphtheta.run.job.flag import Parser
 
-OK, WARN, FAIL = "OK", "WARN", "FAIL"
+OK = "OK"
+WARN = "WARN"
+FAIL = "FAIL"
 # what a check returns: its state, what was found, and the remedy
 Finding = tuple[str, str, str]
 MINIMUM = {
@@ -99,11 +101,9 @@ def doctor(argv: list[str]) -> int:
         try:
             state, found, remedy = check()
         except Exception as error:
-            state, found, remedy = (
-                FAIL,
-                f"{type(error).__name__}: {error}",
-                "the check itself failed; please report this line",
-            )
+            state = FAIL
+            found = f"{type(error).__name__}: {error}"
+            remedy = "the check itself failed; please report this line"
         say(
             f"{state.ljust(5)}{name.ljust(11)}{found}"
             + (f"\n{' ' * 16}-> {remedy}" if remedy else "")
@@ -234,7 +234,9 @@ def own_kernels() -> set[str]:
 
 def cores() -> Finding:
     """Cores this process may use."""
-    mine, all_cores, quota = len(available_cores()), os.cpu_count() or 1, cpu_quota()
+    mine = len(available_cores())
+    all_cores = os.cpu_count() or 1
+    quota = cpu_quota()
     found = f"{mine} of {all_cores} cores available" + (f", CPU quota {quota:g}" if quota else "")
     omp = os.environ.get("OMP_NUM_THREADS", "")
     if omp.isdigit() and int(omp) > mine:

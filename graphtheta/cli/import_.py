@@ -77,7 +77,9 @@ def import_graph(
 
     Collective: all ranks of comm.
     """
-    begin, error, graph = perf_counter(), None, None
+    begin = perf_counter()
+    error = None
+    graph = None
     try:
         graph = load(source, data_dir=data_dir, split="stored")
     except GraphThetaError as e:
@@ -86,10 +88,8 @@ def import_graph(
     assert graph is not None
     rounding = write_store(graph, folder, comm, features)
     if comm.rank == 0:
-        seconds, size = (
-            perf_counter() - begin,
-            sum(path.stat().st_size for path in folder.iterdir()),
-        )
+        seconds = perf_counter() - begin
+        size = sum(path.stat().st_size for path in folder.iterdir())
         say(
             f"{graph}\n{amount(size)} in {folder}, {seconds:.1f} s"
             + (f"\n{rounding}" if rounding else "")

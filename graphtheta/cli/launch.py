@@ -57,7 +57,8 @@ FINAL = (0, 2, INTERRUPTED, 141)
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LONGEST_PAUSE = 60.0
 # seconds between two looks at the processes of a job, and looks after which ranks that are lost are given up
-LOOK, LOOKS = 1.0, 5
+LOOK = 1.0
+LOOKS = 5
 
 
 def launch(argv: list[str]) -> int:
@@ -155,7 +156,8 @@ def program_of(words: list[str]) -> tuple[list[str], Runs]:
         raise ConfigError(
             f"expected a command to run ({', '.join(COMMANDS)}) or a script; see graphtheta launch --help"
         )
-    command, rest = words[0], words[1:]
+    command = words[0]
+    rest = words[1:]
     if command.endswith(".py"):
         if not Path(command).is_file():
             raise ConfigError(f"{command}: the script does not exist; check the path")
@@ -220,14 +222,18 @@ class Restarts:
     """
 
     def __init__(self, words: list[str], most: int, runs: Runs):
-        self.words, self.most, self.runs = words, most, runs
+        self.words = words
+        self.most = most
+        self.runs = runs
         self._stop: int | None = None
         self._others = children()
 
     def run(self) -> int:
         """Run the program until it succeeds, fails for good, or is stopped; returns the code."""
         adopt_orphans()
-        before, tries, restarts = self.runs.step(), 0, 0
+        before = self.runs.step()
+        tries = 0
+        restarts = 0
         with Signals() as signals:
             while True:
                 tries += 1
@@ -275,7 +281,8 @@ class Restarts:
             start_new_session=True,
             preexec_fn=dies_with(os.getpid()),
         )
-        memory, lost = SharedMemory(), 0
+        memory = SharedMemory()
+        lost = 0
         try:
             while job.poll() is None:
                 memory.note(descendants(children() - self._others))

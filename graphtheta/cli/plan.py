@@ -233,7 +233,8 @@ def bytes_of(text: str) -> int:
     Raises:
         ConfigError: It is no size.
     """
-    number, unit = text.strip().upper().removesuffix("IB").removesuffix("B"), ""
+    number = text.strip().upper().removesuffix("IB").removesuffix("B")
+    unit = ""
     if number[-1:] in UNITS and number[-1:]:
         number, unit = number[:-1], number[-1]
     try:

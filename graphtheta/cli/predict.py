@@ -82,10 +82,8 @@ def predict(argv: list[str]) -> int:
     parser.add_job_keys()
     options, keys = parser.read(argv)
     check_flags(options)
-    job, name = (
-        job_of(options.run, keys, options.trust),
-        "score" if options.top else "embedding" if options.embed else "prediction",
-    )
+    job = job_of(options.run, keys, options.trust)
+    name = "score" if options.top else "embedding" if options.embed else "prediction"
     path = Path(options.to or Path(options.run, f"{name}s" if options.format else f"{name}s.npz"))
     check_name(path, options.format)
     if options.compare != "values" and not options.since:

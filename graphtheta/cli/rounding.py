@@ -15,7 +15,9 @@ def halo_error(trainer: Trainer) -> float:
 
     Collective: all ranks of the trainer.
     """
-    job, view, losses = trainer.job, trainer.strategy.batch(0, 0), []
+    job = trainer.job
+    view = trainer.strategy.batch(0, 0)
+    losses = []
     halo_comm = view.partition.halo_comm
     for halo in ("exact", job.halo):
         with (

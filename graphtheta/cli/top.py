@@ -129,12 +129,16 @@ def top_rows(model: Any, options: SimpleNamespace, whole: bool) -> Rows | None:
 
     Collective: all ranks.
     """
-    kind, info, comm = model.setup.kind, model.setup.info, model.comm
-    side, where = options.side or "tail", dict[str, Callable[[int], str]]()
+    kind = model.setup.kind
+    info = model.setup.info
+    comm = model.comm
+    side = options.side or "tail"
+    where = dict[str, Callable[[int], str]]()
     asked = Asked(k=options.top, side=side, keep_known=options.keep_known)
     if options.of:
         listed = on_rank_0(comm, options.of, isinstance(kind, TripleKind))
-        titles, relation = tuple(listed.columns), listed.columns.get("relation")
+        titles = tuple(listed.columns)
+        relation = listed.columns.get("relation")
         side = SIDE_OF.get(titles, side)
         if options.side not in (None, side):
             raise ConfigError(

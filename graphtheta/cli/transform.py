@@ -57,7 +57,8 @@ def transform(argv: list[str]) -> int:
         )
 
     def program() -> int:
-        comm, began = start(), perf_counter()
+        comm = start()
+        began = perf_counter()
         folder = transform_store(
             options.store,
             to=options.to,
@@ -66,7 +67,8 @@ def transform(argv: list[str]) -> int:
             **{key: getattr(options, key) for key in CHOICES},
         )
         if comm.rank == 0:
-            graph, files = read_store(folder), list(folder.iterdir())
+            graph = read_store(folder)
+            files = list(folder.iterdir())
             shared = sum(path.stat().st_size for path in files if path.stat().st_nlink > 1)
             size = sum(path.stat().st_size for path in files)
             counts = ", ".join(

@@ -23,7 +23,9 @@ from graphtheta.run.job.job import Job
 from graphtheta.train.loop.prepare import load_graph
 from graphtheta.train.loop.trainer import Trainer
 
-NODES, EDGES, BATCH = 48, 192, 8
+NODES = 48
+EDGES = 192
+BATCH = 8
 LOG = logging.getLogger("graphtheta")
 
 
@@ -84,7 +86,8 @@ def warm_up(jobs: list[Job], comm: Comm) -> tuple[int, float]:
 
     Collective: all ranks of comm.
     """
-    began, before = perf_counter(), kernels()
+    began = perf_counter()
+    before = kernels()
     for job in jobs:
         trainer = Trainer(
             graph=small(load_graph(job)), job=shortened(job).without_dataset(), comm=comm

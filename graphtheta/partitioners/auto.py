@@ -120,7 +120,8 @@ def choose(graph: Any, n_workers: int, work: Work) -> Pair:
         return Pair(
             DEFAULT_MASTERS, DEFAULT_PLACEMENT, f"partitioner={AUTO}: one worker sends nothing"
         )
-    began, sample = perf_counter(), sampled(graph, work.seed)
+    began = perf_counter()
+    sample = sampled(graph, work.seed)
     candidates = (
         one for masters in CANDIDATES for one in _measured(graph, sample, masters, n_workers, work)
     )
@@ -169,7 +170,8 @@ def sampled(graph: Any, seed: int) -> Sample:
 
 def _measured(graph: Any, sample: Sample, masters: str, size: int, work: Work) -> Iterator[_Found]:
     """Figures of a node partitioner with its candidate placements."""
-    source, comm = GraphEdges(sample), OneOf(size)
+    source = GraphEdges(sample)
+    comm = OneOf(size)
     owners = np.asarray(
         make_partitioner(masters, work.seed).assign(source, comm).owner(np.arange(sample.n_nodes)),
         np.int32,

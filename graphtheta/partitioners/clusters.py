@@ -25,10 +25,14 @@ def all_clusters(source: EdgeSource, method: str, n: int, seed: int) -> np.ndarr
 def _ends(source: EdgeSource) -> tuple[np.ndarray, np.ndarray]:
     """Sources and destinations of all edges, [n_edges] int32, or int64 from 2**31 nodes."""
     kind = np.int32 if source.n_nodes <= np.iinfo(np.int32).max else np.int64
-    src, dst, end = np.empty(source.n_edges, kind), np.empty(source.n_edges, kind), 0
+    src = np.empty(source.n_edges, kind)
+    dst = np.empty(source.n_edges, kind)
+    end = 0
     for chunk in source.chunks():
         here = slice(end, end + len(chunk.ids))
-        src[here], dst[here], end = chunk.src, chunk.dst, here.stop
+        src[here] = chunk.src
+        dst[here] = chunk.dst
+        end = here.stop
     return src, dst
 
 
@@ -44,7 +48,8 @@ def pack(cluster: np.ndarray, size: int, room: int) -> np.ndarray:
         Owner of each node, [n] int32.
     """
     sizes = np.bincount(cluster)
-    bounds, owner = np.append(0, np.cumsum(sizes)), np.empty(len(cluster), np.int32)
+    bounds = np.append(0, np.cumsum(sizes))
+    owner = np.empty(len(cluster), np.int32)
     blocks.pack(
         np.argsort(cluster, kind="stable"),
         bounds,

@@ -165,7 +165,8 @@ def _pack(found: np.ndarray, n: int, method: str) -> np.ndarray:
             f"{method.title()} found {len(sizes)} communities, fewer than the {n} clusters asked for; "
             f"set --clusters to at most {len(sizes)}, or use --clusters 0 (communities as found) or --cluster-method metis"
         )
-    load, home = np.zeros(n, np.int64), np.empty(len(sizes), np.int64)
+    load = np.zeros(n, np.int64)
+    home = np.empty(len(sizes), np.int64)
     for community in np.lexsort((np.arange(len(sizes)), -sizes)):
         home[community] = np.argmin(load)
         load[home[community]] += sizes[community]

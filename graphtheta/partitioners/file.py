@@ -33,7 +33,8 @@ class FilePartitioner(SharedPartitioner):
             raise ConfigError(
                 "masters=file needs the file of owners; give masters=file:path=owners.npy"
             )
-        given, n = map_npy(self.path), source.n_nodes
+        given = map_npy(self.path)
+        n = source.n_nodes
         if given.shape != (n,) or given.dtype.kind not in "iu":
             raise FormatError(
                 f"{self.path} holds {given.dtype} numbers of shape {list(given.shape)}; expected the owners, one integer for "

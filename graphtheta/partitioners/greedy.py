@@ -35,12 +35,10 @@ class Streamed:
     """
 
     def __init__(self, source: EdgeSource, comm: Comm, size: int, owner: np.ndarray | None = None):
-        self._comm, self._size, self._n, self._streams = (
-            comm,
-            size,
-            source.n_nodes,
-            NodeStreams(source, comm, size),
-        )
+        self._comm = comm
+        self._size = size
+        self._n = source.n_nodes
+        self._streams = NodeStreams(source, comm, size)
         blocks = self._streams.blocks
         self._owner = np.full(blocks.last - blocks.first, -1, np.int32) if owner is None else owner
 
@@ -185,7 +183,9 @@ class FennelPartitioner(SharedPartitioner):
         check_option(self, "passes", self.passes >= 1, "at least 1")
 
     def owners(self, source: EdgeSource, comm: Comm, size: int) -> Owners:
-        n, room, power = source.n_nodes, capacity(source.n_nodes, size, self.slack), self.gamma - 1
+        n = source.n_nodes
+        room = capacity(source.n_nodes, size, self.slack)
+        power = self.gamma - 1
         alpha = self.alpha or source.n_edges * size**power / max(n, 1) ** self.gamma
         # a square root is the same to the bit on every machine, other powers may not be
         raised = np.sqrt(np.arange(room)) if power == 0.5 else np.arange(room) ** power

@@ -102,14 +102,13 @@ class _Cut:
     def __init__(
         self, comm: Comm, size: int, room: int, passes: int, degrees: bool, key: int
     ) -> None:
-        self._comm, self._size, self._room, self._passes, self._degrees = (
-            comm,
-            size,
-            room,
-            passes,
-            degrees,
-        )
-        self._key, self._uses = key, 0
+        self._comm = comm
+        self._size = size
+        self._room = room
+        self._passes = passes
+        self._degrees = degrees
+        self._key = key
+        self._uses = 0
 
     def divide(self, top: Level, part: np.ndarray | None) -> np.ndarray:
         """The part of each node of this worker's block, [n_block] int32.
@@ -152,8 +151,10 @@ class _Cut:
         if best is None:
             return self._revised(top, self._blocks(top))
         while levels:
-            level, inside = levels.pop(), insides.pop()
-            best, coarse = self._revised(level, coarse.blocks.look_up(best, inside)), level
+            level = levels.pop()
+            inside = insides.pop()
+            best = self._revised(level, coarse.blocks.look_up(best, inside))
+            coarse = level
         return best
 
     def _clustered(
@@ -187,7 +188,9 @@ class _Cut:
 
         Collective: all ranks.
         """
-        comm, graph, found = self._comm, level.whole(), []
+        comm = self._comm
+        graph = level.whole()
+        found = []
         first = self._next()
 
         def attempt(number: int) -> tuple[tuple[int, int], int, np.ndarray]:
@@ -267,7 +270,8 @@ def degree_blocks(blocks: Blocks, degree: np.ndarray, size: int) -> np.ndarray:
     values, at, counts = np.unique(-degree, return_inverse=True, return_counts=True)
     known = blocks.comm.all_gather(np.stack((values, counts)))
     every = np.unique(np.concatenate([found[0] for found in known]))
-    total, before = np.zeros(len(every), np.int64), np.zeros(len(every), np.int64)
+    total = np.zeros(len(every), np.int64)
+    before = np.zeros(len(every), np.int64)
     for rank, (found, n) in enumerate(known):
         place = np.searchsorted(every, found)
         total[place] += n

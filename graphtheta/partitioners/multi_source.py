@@ -57,7 +57,8 @@ class BglPartitioner(SharedPartitioner):
             check_option(self, option, getattr(self, option) >= least, f"at least {least}")
 
     def owners(self, source: EdgeSource, comm: Comm, size: int) -> Owners:
-        n, edges = source.n_nodes, HomeEdges(source, comm)
+        n = source.n_nodes
+        edges = HomeEdges(source, comm)
         blocks = edges.blocks
         named = searched(edges, self.blocks, self.hops, key(self.seed, Purpose.PLACEMENT))
         block, nodes = sized(
@@ -90,7 +91,8 @@ class BglPartitioner(SharedPartitioner):
         """
         share = max(targets.sum() / size, 1)
         owner = np.empty(len(nodes), np.int32)
-        load, given = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        load = np.zeros(size, np.int64)
+        given = np.zeros(size, np.int64)
         for b, beside in enumerate(near):
             found = np.bincount(owner[:b], beside[:b], size)
             score = found * np.maximum(1 - given / share, 0) * (1 - load / room)

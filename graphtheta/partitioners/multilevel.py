@@ -12,7 +12,8 @@ from graphtheta.ops.kernels.partition.refine import climb, cut_weight, grow
 from graphtheta.partitioners.streaming.levels import Contracted
 
 # the graph is small below this many nodes per part; up to SEARCHED nodes, moves may increase the cut for a while
-SMALL, SEARCHED = 40, 1 << 14
+SMALL = 40
+SEARCHED = 1 << 14
 # first nodes of each division in two
 SEEDS = 8
 PATIENCE = 200
@@ -31,7 +32,11 @@ class Multilevel:
     """
 
     def __init__(self, size: int, room: int, most: int, key: int) -> None:
-        self._size, self._room, self._most, self._key, self._uses = size, room, most, key, 0
+        self._size = size
+        self._room = room
+        self._most = most
+        self._key = key
+        self._uses = 0
 
     def divide(self, level: Contracted, part: np.ndarray | None) -> np.ndarray:
         """The part of each node, [n_nodes] int32.
@@ -42,8 +47,10 @@ class Multilevel:
         """
         n = len(level.mass)
         if n > SMALL * self._size:
-            label, load = np.arange(n, dtype=level.near.dtype), level.mass.copy()
-            within, weight = np.broadcast_to(np.int32(0), n), level.weight
+            label = np.arange(n, dtype=level.near.dtype)
+            load = level.mass.copy()
+            within = np.broadcast_to(np.int32(0), n)
+            weight = level.weight
             if part is not None:
                 within = part
                 weight = np.where(
@@ -86,7 +93,8 @@ class Multilevel:
             while climb(*level, part, load, room, PATIENCE):
                 pass
             return
-        left, names = self._room - load, np.arange(self._size, dtype=level.near.dtype)
+        left = self._room - load
+        names = np.arange(self._size, dtype=level.near.dtype)
         for _ in range(VISITS):
             if not move_nodes(0, *level, part, names, left, np.uint64(self._next())):
                 break
@@ -98,7 +106,8 @@ class Multilevel:
         if size == 1 or not len(nodes):
             part[nodes] = first
             return
-        graph, left = _between(level, nodes), size // 2
+        graph = _between(level, nodes)
+        left = size // 2
         total = int(graph.mass.sum())
         # the slack that is left is divided among the divisions that follow
         slack = max(self._room * size / max(total, 1) - 1, 0) / ceil(log2(size))
@@ -157,8 +166,10 @@ def _clustered(level: Contracted, label: np.ndarray) -> tuple[Contracted, np.nda
     """
     names, inside = np.unique(label, return_inverse=True)
     inside = inside.astype(label.dtype)
-    rows, bounds = np.empty_like(inside), np.empty(len(inside) + 1, np.int64)
-    near, weight = np.empty(len(level.near), label.dtype), np.empty(len(level.near), np.int32)
+    rows = np.empty_like(inside)
+    bounds = np.empty(len(inside) + 1, np.int64)
+    near = np.empty(len(level.near), label.dtype)
+    weight = np.empty(len(level.near), np.int32)
     order = np.argsort(inside, kind="stable")
     n, end = contract(
         inside,

@@ -44,7 +44,8 @@ class Placed:
             owners: Owner of each node, [n_nodes] int32.
             workers: As of ``EdgePlacement.place``.
         """
-        self.owners, end = owners, 0
+        self.owners = owners
+        end = 0
         for chunk in self._source.chunks():
             self.workers[end : end + len(chunk.ids)] = workers(chunk)
             end += len(chunk.ids)
@@ -88,7 +89,8 @@ class Placed:
 
     def ends(self, edges: Iterable[Edges]) -> tuple[np.ndarray, np.ndarray]:
         """Nodes of worker p that worker q reads as sources of some edges, and as destinations, [size, size] int64 each."""
-        at_source, at_destination = self.no_copies(), self.no_copies()
+        at_source = self.no_copies()
+        at_destination = self.no_copies()
         for src, dst, worker in edges:
             mark_copies(src, worker, at_source)
             mark_copies(dst, worker, at_destination)
@@ -116,7 +118,8 @@ class Placed:
             seed: Seed of the batches.
         """
         targets = shuffle(key(seed, Purpose.BATCH), np.flatnonzero(train))
-        n_batches, rows = -(-len(targets) // batch_size), 0
+        n_batches = -(-len(targets) // batch_size)
+        rows = 0
         counted = min(n_batches, BATCHES)
         for b in range(counted):
             needed = np.zeros(len(self.owners), bool)

@@ -38,7 +38,8 @@ def ranges(weight: np.ndarray, comm: Comm, n: int, size: int) -> Owners:
     # for each range the first node beyond it, then the number of ranges found, and the weight in them
     found = np.zeros(size + 2, np.int64)
     for rank in range(comm.size):
-        here, following = comm.rank == rank, comm.rank == rank + 1
+        here = comm.rank == rank
+        following = comm.rank == rank + 1
         if here:
             _find_ends(found, total, first, int(weights.sum()))
         sends = [(rank + 1, found)] if here and rank + 1 < comm.size else []

@@ -114,15 +114,16 @@ def partition_report(
             f"clusters: expected {graph.n_nodes} integers, got {of.dtype}{list(of.shape)}; give the cluster of each node"
         )
     pair = pair_of(partitioner, masters)
-    source, train = (
-        GraphEdges(graph),
-        graph.train if graph.train is not None else np.zeros(graph.n_nodes, bool),
-    )
+    source = GraphEdges(graph)
+    train = graph.train if graph.train is not None else np.zeros(graph.n_nodes, bool)
     placed = Placed(source, n_workers)
     before = _status("VmRSS", reset=True)
-    began, used = perf_counter(), process_time()
+    began = perf_counter()
+    used = process_time()
     placed.place(*assign(source, OneOf(n_workers), pair.partitioner, pair.masters, seed))
-    seconds, processor, peak = perf_counter() - began, process_time() - used, _status("VmHWM")
+    seconds = perf_counter() - began
+    processor = process_time() - used
+    peak = _status("VmHWM")
     nodes, mirrors = placed.nodes, placed.mirrors
     rows = {"global": layers * placed.sent()}
     if np.any(train):

@@ -149,7 +149,8 @@ class BlockSampler:
         """Node numbers of some ids."""
         if targets.ndim != 1:
             raise DataError(f"targets: expected ids of shape [n], got {list(targets.shape)}")
-        found, known = targets, np.zeros(len(targets), bool)
+        found = targets
+        known = np.zeros(len(targets), bool)
         if self._by_id is None and targets.dtype.kind in "iu":
             known = (targets >= 0) & (targets < len(self._row))
         elif (

@@ -197,7 +197,8 @@ def why_refused(name: str, job: Any) -> str:
         name: Key in ``MECHANISMS``.
         job: The job.
     """
-    one, hidden = MECHANISMS[name], hidden_by(job)
+    one = MECHANISMS[name]
+    hidden = hidden_by(job)
     if hidden is None:
         return ""
     seen = [

@@ -56,8 +56,12 @@ class Importance:
     def __init__(
         self, graph: Bipartite, degree: np.ndarray, k: int, values: list[np.ndarray] | None
     ):
-        self._graph, self._degree, self._k, self._values = graph, degree, k, values
-        n, least = len(degree), np.clip(degree, 1, k)
+        self._graph = graph
+        self._degree = degree
+        self._k = k
+        self._values = values
+        n = len(degree)
+        least = np.clip(degree, 1, k)
         if values is None:
             self._weights = [NO_VALUES for _ in graph.edges]
             self._scale = np.ones(n)
@@ -65,7 +69,8 @@ class Importance:
         else:
             self._weights = [x * x for x in values]
             sums, scale = graph.moments(values)
-            total, squares = sums[:, 1] / scale, sums[:, 2] * 2.0**TERM_BITS / (scale * scale)
+            total = sums[:, 1] / scale
+            squares = sums[:, 2] * 2.0**TERM_BITS / (scale * scale)
             self._scale = scale * scale * 2.0**-TERM_BITS
             self._target = total * total / least - total * total / np.maximum(degree, 1) + squares
 
@@ -74,7 +79,8 @@ class Importance:
 
         Collective: all ranks of the frontier's partition.
         """
-        found, before = self._first(), 0
+        found = self._first()
+        before = 0
         while iterations:
             y = self._smallest(found)
             if iterations < 0:
@@ -105,7 +111,8 @@ class Importance:
         done = self._degree <= self._k
         x = np.where(done, 1 / np.where(top > 0, top, 1), np.inf)
         weighted = top if self._values is None else self._largest(rho, by_edge, self._weights)
-        scale, below = np.stack((self._scale, scale_of(weighted)), axis=1), np.full(n, -1)
+        scale = np.stack((self._scale, scale_of(weighted)), axis=1)
+        below = np.full(n, -1)
         while self._any(~done):
             sums = self._saturation(rho, by_edge, x, done, scale)
             moving = ~done & (sums[:, 0] != below) & (sums[:, 0] > 0)
@@ -115,7 +122,8 @@ class Importance:
                 (self._target[moving] - part[:, 1] / scale[moving, 0])
                 / (part[:, 2] / scale[moving, 1]),
             )
-            below, done = sums[:, 0], ~moving
+            below = sums[:, 0]
+            done = ~moving
         return x
 
     def _saturation(
@@ -163,7 +171,8 @@ class Importance:
 
     def _smallest(self, found: Inclusion) -> np.ndarray:
         """The smallest product of rho and x of each sender: 1 / max c_s pi_t."""
-        graph, out = self._graph, np.full(self._graph.senders.n, np.inf)
+        graph = self._graph
+        out = np.full(self._graph.senders.n, np.inf)
         for c, index, rho in zip(graph.edges, graph.index, found.rho, strict=True):
             vertex_sample.smallest(
                 c.ptr, index, rho, found.by_edge, found.x[graph.receivers.at(c.kinds[1])], out

@@ -94,7 +94,8 @@ class LaborSampler(VertexSampler):
 
         Collective: all ranks of the frontier's partition.
         """
-        frontier, fanout = self.eligible(frontier), self.fanouts[hop]
+        frontier = self.eligible(frontier)
+        fanout = self.fanouts[hop]
         if fanout < 0:
             return Sample([c.listed() for c in frontier.candidates])
         sample = self._chosen(frontier, self.draws(hop, step), fanout)
@@ -140,7 +141,8 @@ class LaborSampler(VertexSampler):
 
 def _below(frontier: Frontier, c: Candidates, draws: Draws, limit: np.ndarray) -> Chosen:
     """The edges whose senders draw a number below the limit of their row."""
-    ids, n_edges = sender_ids(frontier.partition, c), c.end - c.begin
+    ids = sender_ids(frontier.partition, c)
+    n_edges = c.end - c.begin
     # with many edges it is faster to draw once for each row of the worker than once for each edge
     upper = np.empty(len(ids) if n_edges.sum() > len(ids) else 0, np.uint32)
     by_blocks(

@@ -28,7 +28,8 @@ class LayerWiseSampler(VertexSampler):
 
         Collective: all ranks of the frontier's partition.
         """
-        frontier, n = self.eligible(frontier), self.fanouts[hop]
+        frontier = self.eligible(frontier)
+        n = self.fanouts[hop]
         edges = [c.listed() for c in frontier.candidates]
         if n < 0:
             return Sample(edges)

@@ -43,7 +43,9 @@ def repeated(frontier: Frontier, draws: Draws, k: int) -> Sample:
 
     Collective: all ranks of the frontier's partition.
     """
-    degree, edges, n_nodes = degrees(frontier), [], frontier.partition.n_nodes
+    degree = degrees(frontier)
+    edges = []
+    n_nodes = frontier.partition.n_nodes
     for c in frontier.candidates:
         listed = c.listed()
         vertex = _vertices(frontier, listed, k)
@@ -58,7 +60,8 @@ def repeated(frontier: Frontier, draws: Draws, k: int) -> Sample:
     sample = BottomK(
         replace(frontier, candidates=edges, complete=False), RepeatedPriority(draws, k), 0, k, False
     ).choose()
-    rows, chosen = Copies(frontier.receivers), []
+    rows = Copies(frontier.receivers)
+    chosen = []
     for c in sample.chosen:
         once, often = _merged(c)
         share = degree[rows.at(c.kinds[1])] / k
@@ -95,7 +98,8 @@ class ShareOfDraw(RatePriority):
 
     def rank(self, frontier: Frontier, edges: Candidates, key: int) -> Ranked:
         listed = edges.listed()
-        vertex, rates = _vertices(frontier, listed, 1), self.rates(frontier, edges)
+        vertex = _vertices(frontier, listed, 1)
+        rates = self.rates(frontier, edges)
         if not self.draw[-1]:
             return Ranked(listed, vertex, IN_ORDER, key, rates=rates)
         # the bits of positive numbers have the order of the numbers
@@ -113,7 +117,8 @@ class RepeatedPriority(Priority):
 
     def rank(self, frontier: Frontier, edges: Candidates, key: int) -> Ranked:
         listed = edges.listed()
-        vertex, n_nodes = _vertices(frontier, listed, self.k), frontier.partition.n_nodes
+        vertex = _vertices(frontier, listed, self.k)
+        n_nodes = frontier.partition.n_nodes
         return ranked_by(
             listed,
             vertex_sample.sorted_draws(
@@ -127,11 +132,9 @@ class RepeatedPriority(Priority):
 
 def _vertices(frontier: Frontier, edges: Chosen, k: int) -> np.ndarray:
     """Ids that the edges draw for, [n_edges] int64, where each id has k draws."""
-    out, ids, number = (
-        np.empty(len(edges.edges), np.int64),
-        sender_ids(frontier.partition, edges),
-        _parallel(frontier, edges),
-    )
+    out = np.empty(len(edges.edges), np.int64)
+    ids = sender_ids(frontier.partition, edges)
+    number = _parallel(frontier, edges)
     settings = edges.edges, edges.senders, ids, number, k * frontier.partition.n_nodes, out
     by_blocks(lambda b, begin, end: vertex_sample.vertices(*settings, begin, end), len(out), WORK)
     return out
@@ -139,7 +142,8 @@ def _vertices(frontier: Frontier, edges: Chosen, k: int) -> np.ndarray:
 
 def _parallel(frontier: Frontier, edges: Candidates) -> np.ndarray:
     """``parallel_of`` for the edges of a block."""
-    number, block = parallel_of(frontier.partition, frontier.relation), edges.block
+    number = parallel_of(frontier.partition, frontier.relation)
+    block = edges.block
     return number[block.start : block.start + block.n_edges] if len(number) else number
 
 

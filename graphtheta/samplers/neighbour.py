@@ -120,7 +120,8 @@ class NeighbourSampler:
 
         Collective: all ranks of the frontier's partition.
         """
-        frontier, fanout = masked(frontier, self.mask), self.fanouts[hop]
+        frontier = masked(frontier, self.mask)
+        fanout = self.fanouts[hop]
         if fanout < 0:
             return Sample([c.listed() for c in frontier.candidates])
         k = self._key(step, hop, frontier.reverse)

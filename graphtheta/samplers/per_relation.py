@@ -115,10 +115,8 @@ class PerRelationSampler:
         parts = [self._split(frontier, c) for c in frontier.candidates]
         made = []
         for code, fanouts in enumerate((*self.by_code(), (-1,) * self.hops)):
-            own, k = (
-                replace(frontier, candidates=[part[code] for part in parts], complete=False),
-                fanouts[hop],
-            )
+            own = replace(frontier, candidates=[part[code] for part in parts], complete=False)
+            k = fanouts[hop]
             if k < 0:
                 made.append(Sample([c.listed() for c in own.candidates]))
             elif k:

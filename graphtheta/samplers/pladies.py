@@ -13,7 +13,8 @@ import numpy as np
 from graphtheta.engine.sampling.bipartite import TERM_BITS, Bipartite
 from graphtheta.samplers.layer_wise import LayerWiseSampler
 
-STEPS, ENOUGH = 50, 0.9999
+STEPS = 50
+ENOUGH = 0.9999
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,8 @@ class SaintWalk(NodeSetSampler):
 
         def chosen(batch: int) -> np.ndarray:
             row, number, _ = nodes.draw(_key(self.seed, batch, 0), self.roots)
-            visited, state = [row], number[:, None]
+            visited = [row]
+            state = number[:, None]
             for step in range(self.depth):
                 row, state = neighbours.step(_key(self.seed, batch, 1, step), row, state)
                 visited.append(row)
@@ -193,7 +194,8 @@ class FrontierSets:
 
     def __init__(self, sampler: SaintFrontier, partition: Partition):
         self._sampler = sampler
-        self._n_masters, self._comm = partition.n_masters, partition.halo_comm
+        self._n_masters = partition.n_masters
+        self._comm = partition.halo_comm
         self._nodes = WeightedNodes(partition, np.ones(partition.n_masters, np.int64))
         self._neighbours = Neighbours(partition, False)
         self._rate = np.minimum(self._neighbours.degree, sampler.degree_clip)
@@ -234,20 +236,28 @@ class FrontierSets:
             row, number, batch: Row, number and batch of this worker's walkers, [k] int64; batches by position.
         """
         moves = self._sampler.budget - self._sampler.frontier
-        time, rate = np.zeros(len(row)), self._rate
+        time = np.zeros(len(row))
+        rate = self._rate
         first = np.zeros((0, 2))
-        rows, times, of = [row[:0]], [time[:0]], [batch[:0]]
+        rows = [row[:0]]
+        times = [time[:0]]
+        of = [batch[:0]]
         # when a batch has all its moves
         end = np.full(len(batches), np.inf)
         step = 0
         while moves:
             some = np.flatnonzero(rate[row])
-            row, number, batch = row[some], number[some], batch[some]
+            row = row[some]
+            number = number[some]
+            batch = batch[some]
             wait = np.log1p(-uniform(self._keys(batches, 1, step)[batch], number)) / rate[row]
             time = time[some] - wait
             # a walker that moves later than this many others is done
             some = np.flatnonzero(time <= end[batch])
-            row, number, batch, time = row[some], number[some], batch[some], time[some]
+            row = row[some]
+            number = number[some]
+            batch = batch[some]
+            time = time[some]
             moved = np.concatenate(self._comm.all_gather(np.stack((batch, time), axis=1)))
             if not len(moved):
                 break
@@ -257,11 +267,9 @@ class FrontierSets:
             of.append(batch)
             state = np.stack((number, time.view(np.int64), batch), axis=1)
             row, state = self._neighbours.step(self._keys(batches, 2, step)[batch], row, state)
-            number, time, batch = (
-                state[:, 0],
-                np.ascontiguousarray(state[:, 1]).view(np.float64),
-                state[:, 2],
-            )
+            number = state[:, 0]
+            time = np.ascontiguousarray(state[:, 1]).view(np.float64)
+            batch = state[:, 2]
             step += 1
         batch = np.concatenate(of)
         last = np.zeros(len(batches))

@@ -135,7 +135,8 @@ class TemporalSampler:
         Collective: all ranks of the partition.
         """
         check_column(partition, "edge", "time", self.time)
-        times, cutoffs = partition.edge.exact(self.time), self._target_times(partition)
+        times = partition.edge.exact(self.time)
+        cutoffs = self._target_times(partition)
         if (times.dtype.kind == "f") != (cutoffs.dtype.kind == "f"):
             raise ConfigError(
                 f"time={self.time} is {times.dtype} and target_time={self.target_time} is {cutoffs.dtype}, which round "
@@ -159,7 +160,8 @@ class TemporalSampler:
         before = -1 - times[times != lowest]
         ends = np.array([cutoffs.max(initial=lowest), before.max(initial=lowest)], np.int64)
         newest, before = (int(x) for x in partition.halo_comm.all_max(ends))
-        span, bits = newest + 1 + before, min(63, 64 - max(partition.n_edges - 1, 0).bit_length())
+        span = newest + 1 + before
+        bits = min(63, 64 - max(partition.n_edges - 1, 0).bit_length())
         if partition.n_edges and span >= 1 << bits:
             raise DataError(
                 f"time={self.time}: times span {span}, but strategy=last tells apart spans below 2**{bits} in a graph of "

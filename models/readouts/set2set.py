@@ -36,7 +36,9 @@ class Set2Set(Module):
     """
 
     def __init__(self, width: int, steps: int = STEPS):
-        self.step, self.steps, self.width = Attend(width), steps, width
+        self.step = Attend(width)
+        self.steps = steps
+        self.width = width
 
     def __call__(self, graph: ActiveGraph, h: Any) -> Any:
         nothing = mul(stop_gradient(h), 0)
@@ -54,7 +56,8 @@ class Attend(Layer):
     """
 
     def __init__(self, width: int):
-        self.weight, self.bias = Parameter.glorot(2 * width, 4, width), Parameter.zeros(4, width)
+        self.weight = Parameter.glorot(2 * width, 4, width)
+        self.bias = Parameter.zeros(4, width)
 
     def transform(self, node: Any) -> dict[str, Any]:
         width = self.weight.shape[-1]

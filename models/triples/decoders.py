@@ -130,7 +130,8 @@ class RotatE(Layer):
             embedding(cos(self.phase), edge.relation),
             embedding(sin(self.phase), edge.relation),
         )
-        a, b = a - edge.dst.h[..., : self.k], b - edge.dst.h[..., self.k :]
+        a = a - edge.dst.h[..., : self.k]
+        b = b - edge.dst.h[..., self.k :]
         return self.margin - sum(sqrt(square(a) + square(b) + TINY))
 
 
@@ -163,5 +164,6 @@ def half(width: int, name: str) -> int:
 
 def turned(edge: Any, k: int, real: Any, imaginary: Any) -> tuple[Any, Any]:
     """Real and imaginary part of the product of the head and a relation."""
-    a, b = edge.src.h[..., :k], edge.src.h[..., k:]
+    a = edge.src.h[..., :k]
+    b = edge.src.h[..., k:]
     return a * real - b * imaginary, a * imaginary + b * real

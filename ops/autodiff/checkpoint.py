@@ -26,7 +26,10 @@ class Segment:
     """
 
     def __init__(self, tape: Tape, run: Run, outputs: list[Var], parameters: list[Parameter]):
-        self.outputs, self.parameters, self._tape, self._run = outputs, parameters, tape, run
+        self.outputs = outputs
+        self.parameters = parameters
+        self._tape = tape
+        self._run = run
 
     def rerun(self) -> tuple[Tape, list[Var]]:
         """Run again and record everything; returns the tape and the outputs of this run."""
@@ -60,8 +63,10 @@ def run_segment(first: Run, again: Run) -> None:
         first: Runs it and returns its outputs.
         again: The same for the second run; it must restore all other state.
     """
-    tape, unrecorded = current(), Unrecorded()
-    part, later = tape.part(unrecorded), tape.part(True)
+    tape = current()
+    unrecorded = Unrecorded()
+    part = tape.part(unrecorded)
+    later = tape.part(True)
     with part:
         made = first()
     outputs = _outputs(part, tape, made)

@@ -149,7 +149,8 @@ class Tracer:
             if known is x:
                 return self._known[("operand", i)]
         value = value_of(x)
-        shape, dtype = np.shape(value), getattr(value, "dtype", None)
+        shape = np.shape(value)
+        dtype = getattr(value, "dtype", None)
         # a Python number adapts to the dtype of arrays, so it stays one
         self.operands.append(x)
         return self.leaf(

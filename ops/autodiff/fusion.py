@@ -97,7 +97,9 @@ class Deferred(Var):
         self.prim, self.static = prim, static
         self.args = tuple(map(_as_called, _valued(prim, args)))
         self.draw = args[len(self.args) :]
-        self._shape, self._dtype, self.space = shape, dtype, space
+        self._shape = shape
+        self._dtype = dtype
+        self.space = space
         self.tape: Tape | None = current()
         self.made_in = self.tape.number
         self.needs_grad = self.tape.record and any(map(needs_grad, args))
@@ -228,7 +230,9 @@ class _Fused:
         self.structure = Structure(tuple(self._leaf(x) for x in self.leaves), steps, tuple(unit))
         self.values = [_plain(x, root.dtype) for x in self.leaves]
         self.inputs = [x.source if isinstance(x, _Whole) else x for x in self.leaves]
-        self.n, self.shape, self.dtype = root.shape[0], root.shape, root.dtype
+        self.n = root.shape[0]
+        self.shape = root.shape
+        self.dtype = root.dtype
         self.width = max(
             prod(d.shape[1:]) for d in [*self._steps, *(a for a in root.args if isinstance(a, Var))]
         )
@@ -256,9 +260,11 @@ class _Fused:
 
     def _step(self, d: Deferred, number: dict[int, int]) -> Step:
         static = dict(d.static)
-        kind, form = d.prim.traits.lazy or "scalar", d.prim.form(static)
+        kind = d.prim.traits.lazy or "scalar"
+        form = d.prim.form(static)
         if kind == "draw":
-            rate, site = static.pop("rate"), static.pop("site")
+            rate = static.pop("rate")
+            site = static.pop("site")
             static = {"threshold": min(int(rate * 2.0**64), 2**64 - 1), "scale": 1 / (1 - rate)}
             ids, key = d.draw
             self.draws.append((ids, np.uint64(rng.key(int(key), Purpose.DROPOUT, site))))
@@ -375,9 +381,12 @@ def _plain(x: Any, dtype: np.dtype) -> Any:
 
 
 def _compute(d: Deferred) -> None:
-    tape, fused = d.tape, _Fused(d)
+    tape = d.tape
+    fused = _Fused(d)
     d._value = fused.forward()
     # the tape refers to the value; a reference back would be a cycle
-    d.tape, d.args, d.draw = None, (), ()
+    d.tape = None
+    d.args = ()
+    d.draw = ()
     assert tape is not None
     tape.add("fused", fused.inputs, [d], lambda gs: fused.backward(gs[0]))

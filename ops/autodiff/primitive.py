@@ -94,13 +94,13 @@ class Primitive(Operation):
             raise ShapeError(
                 f"{self.name} cannot take arrays of shape {shapes}: {error}"
             ) from error
-        rules, learned, variable = [], False, False
+        rules = []
+        learned = False
+        variable = False
         for i, a in enumerate(args):
             rule = self.rule(i) if needs_grad(a) else None
-            learned, variable = (
-                learned or rule is not None,
-                variable or isinstance(a, Var) or needs_grad(a),
-            )
+            learned = learned or rule is not None
+            variable = variable or isinstance(a, Var) or needs_grad(a)
             rules.append(rule)
         if not variable:
             return y

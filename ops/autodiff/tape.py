@@ -333,14 +333,12 @@ class Tape:
             marks: ``needs_grad`` of its values: True, or an ``Unrecorded`` if it is checkpointed.
         """
         part = copy(self)
-        part.nodes, part.changes, part.read, part._marks, part._token, part._whole = (
-            [],
-            [],
-            {},
-            marks,
-            None,
-            False,
-        )
+        part.nodes = []
+        part.changes = []
+        part.read = {}
+        part._marks = marks
+        part._token = None
+        part._whole = False
         return part
 
     def add_segment(self, step: Step, end: Tape) -> None:

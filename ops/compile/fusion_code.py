@@ -81,7 +81,8 @@ class FusionWriter:
         self.tab = 1
         self.order: list[_Use] = []
         self._known: dict[tuple[int, Axes], _Use] = {}
-        root, n = structure.steps[-1], len(structure.leaves)
+        root = structure.steps[-1]
+        n = len(structure.leaves)
         self.total = root.kind == "total"
         top = root.args[0] if self.total else n + len(structure.steps) - 1
         unit = structure.unit[top]
@@ -102,7 +103,8 @@ class FusionWriter:
         )
         if (number, axes) in self._known:
             return self._known[number, axes]
-        made, n = _Use(number, axes), len(self.s.leaves)
+        made = _Use(number, axes)
+        n = len(self.s.leaves)
         if number < n:
             made.requires_grad = self.s.leaves[number].requires_grad
         else:
@@ -147,7 +149,8 @@ class FusionWriter:
         return self.s.steps[u.number - n] if u.number >= n else None
 
     def write_value(self, u: _Use) -> None:
-        step, at = self._step(u), self.flat(u.axes)
+        step = self._step(u)
+        at = self.flat(u.axes)
         if step is None:
             kind = self.s.leaves[u.number].kind
             self.put(
@@ -186,7 +189,8 @@ class FusionWriter:
         return [n + k for k, step in enumerate(self.s.steps) if step.kind == "draw"]
 
     def _begin(self) -> None:
-        self.lines, self.tab = [], 1
+        self.lines = []
+        self.tab = 1
         self.put("for i in range(begin, end):")
         self.tab = 2
         for k in self._dropouts():
@@ -213,7 +217,8 @@ class FusionWriter:
 
     def _forward(self, depth: int) -> None:
         self.write_values(depth)
-        at, stop = f"out[i, {self.flat(self.out)}]", len(self.out)
+        at = f"out[i, {self.flat(self.out)}]"
+        stop = len(self.out)
         collected = self.total and not self.scattered
         if collected and depth == stop:
             self.put("total = T(0)")

@@ -89,7 +89,8 @@ def write(path: Path, content: bytes) -> None:
 
 def _way(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Folders and symbolic links from the root to a path; each of them can redirect it."""
-    done, rest = Path(path.anchor), [*reversed(path.parts[1:])]
+    done = Path(path.anchor)
+    rest = [*reversed(path.parts[1:])]
     yield done, os.lstat(done)
     while rest:
         step = done / rest.pop()
@@ -139,7 +140,8 @@ def _system_owner() -> int:
 def _own_group(group: int) -> bool:
     """Whether this user is the only member of a group: most Linux distributions make such groups."""
     try:
-        user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+        user = pwd.getpwuid(os.geteuid())
+        found = grp.getgrgid(group)
     except KeyError:
         return False
     # containers put users of any name into group 0

@@ -75,10 +75,8 @@ def constant(x: float) -> str:
 @lru_cache(maxsize=1024)
 def _called(text: str, arguments: int, gradient: bool) -> frozenset[str]:
     """The functions that a text calls, after a check of the form that ``Scalar`` describes."""
-    what, known = (
-        f"Scalar: {text!r}",
-        {str(i) for i in range(arguments)} | ({"g", "y"} if gradient else set()),
-    )
+    what = f"Scalar: {text!r}"
+    known = {str(i) for i in range(arguments)} | ({"g", "y"} if gradient else set())
     try:
         read = {name for _, name, _, _ in Formatter().parse(text) if name is not None}
         if read - known:

@@ -351,7 +351,8 @@ class SoftmaxSum(Aggregator):
 
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
         score, value = shapes
-        top, zeros = buffers.full((n, *score), -np.inf, dtype), buffers.full((n, *score), 0, dtype)
+        top = buffers.full((n, *score), -np.inf, dtype)
+        zeros = buffers.full((n, *score), 0, dtype)
         return {"max": top, "sum": zeros, "total": buffers.full((n, *value), 0, dtype)}
 
     def accumulate(
@@ -388,7 +389,8 @@ class SoftmaxSum(Aggregator):
         self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None
     ) -> list[np.ndarray]:
         z, x = parts
-        weight, g = _share(z, columns, scale), columns["g"]
+        weight = _share(z, columns, scale)
+        g = columns["g"]
         inner = (g * x).sum(axis=tuple(range(z.ndim, g.ndim)))
         # where a weight is 1, two equal numbers are subtracted, and their rounding errors would be the gradient
         return [
@@ -439,7 +441,8 @@ def _rebase(
     state: State, rows: np.ndarray, other: State
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The common maximum of two states and the factors that bring each to it."""
-    old, new = state["max"][rows], other["max"]
+    old = state["max"][rows]
+    new = other["max"]
     top = np.maximum(old, new)
     safe = _finite(top)
     return top, np.exp(old - safe), np.exp(new - safe)

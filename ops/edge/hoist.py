@@ -110,7 +110,9 @@ def hoist(
     Returns:
         The roots with columns in place of the expressions, and the names of these columns with the reasons.
     """
-    by, why, left = {}, [], left_on_edges(roots, stored)
+    by = {}
+    why = []
+    left = left_on_edges(roots, stored)
     for e, reason in chosen(roots, stored).items():
         at_node = replaced(
             scope,

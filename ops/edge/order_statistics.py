@@ -70,8 +70,10 @@ class TopK(Aggregator):
         gid: np.ndarray,
         scale: np.ndarray | None,
     ) -> None:
-        x, tie = parts[0], np.broadcast_to(expand(gid, parts[0].ndim), parts[0].shape)
-        left, found = np.ones(x.shape, bool), dict[str, np.ndarray]()
+        x = parts[0]
+        tie = np.broadcast_to(expand(gid, parts[0].ndim), parts[0].shape)
+        left = np.ones(x.shape, bool)
+        found = dict[str, np.ndarray]()
         for i in range(self.k):
             # the first NaN, or else the largest, of those that are left
             known = np.where(left, np.where(np.isnan(x), np.inf, x), -np.inf)
@@ -91,7 +93,8 @@ class TopK(Aggregator):
                 # a message that wins a place moves the one that had it on
                 wins = beats(x, edge, best, at)
                 mine[j] = np.where(wins, x, best), np.where(wins, edge, at)
-                x, edge = np.where(wins, best, x), np.where(wins, at, edge)
+                x = np.where(wins, best, x)
+                edge = np.where(wins, at, edge)
         for i, (best, at) in enumerate(mine):
             state[f"best{i}"][rows], state[f"edge{i}"][rows] = best, at
 
@@ -116,7 +119,8 @@ class TopK(Aggregator):
 
 def beats(x: np.ndarray, edge: np.ndarray, best: np.ndarray, at: np.ndarray) -> np.ndarray:
     """Whether x comes before ``best``: NaN first, then larger numbers, then lower numbers of edges."""
-    nan, other = np.isnan(x), np.isnan(best)
+    nan = np.isnan(x)
+    other = np.isnan(best)
     return np.asarray(np.where(nan == other, (x > best) | (((x == best) | nan) & (edge < at)), nan))
 
 
@@ -159,7 +163,8 @@ class Median(Aggregator):
         gid: np.ndarray,
         scale: np.ndarray | None,
     ) -> None:
-        x, pivot = parts[0], seg.broadcast(state["pivot"][seg.row])
+        x = parts[0]
+        pivot = seg.broadcast(state["pivot"][seg.row])
         edge = np.where(x == pivot, expand(gid, x.ndim), NO_EDGE)
         self.merge(
             state,
@@ -177,7 +182,8 @@ class Median(Aggregator):
         state["edge"][rows] = np.minimum(state["edge"][rows], other["edge"])
 
     def refine(self, state: State, number: int) -> None:
-        width, dtype = 8 * state["pivot"].itemsize, state["pivot"].dtype
+        width = 8 * state["pivot"].itemsize
+        dtype = state["pivot"].dtype
         one = state["bits"].dtype.type(1)
         if number == 1:
             state["nan"][...] = state["count"] >= NAN
@@ -196,7 +202,8 @@ class Median(Aggregator):
             )
         else:
             state["pivot"][...] = number_of(state["bits"])
-        state["below"][...], state["edge"][...] = 0, NO_EDGE
+        state["below"][...] = 0
+        state["edge"][...] = NO_EDGE
 
     def finish(self, state: State) -> np.ndarray:
         known = np.where(state["nan"], np.nan, state["pivot"])

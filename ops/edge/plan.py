@@ -24,8 +24,11 @@ from .rewrite import LINEAR, SIMPLIFY, SPLIT, rewrite, size
 
 def plan(program: EdgeProgram) -> EdgeProgram:
     """Rewrite a program; its totals, new edge values and gradients stay the same, except for rounding."""
-    columns, prepared = dict[str, Expr](), dict[int, Expr]()
-    phases, notes, after = [], list[Note](), dict(program.after)
+    columns = dict[str, Expr]()
+    prepared = dict[int, Expr]()
+    phases = []
+    notes = list[Note]()
+    after = dict(program.after)
     assert program.tracer is not None
     with program.tracer as scope:
         for phase in program.phases:
@@ -137,8 +140,10 @@ def _factored(scope: Tracer, e: Expr) -> tuple[Expr, Expr] | None:
     at = next((i for i, a in enumerate(e.args) if a.rows and a.traits.contraction), None)
     if at is None or at not in e.traits.linear:
         return None
-    product, factor = e.args[at], e.args[1 - at]
-    m, inside = product.args[0], len(product.args[1].dims) - 1
+    product = e.args[at]
+    factor = e.args[1 - at]
+    m = product.args[0]
+    inside = len(product.args[1].dims) - 1
     if (
         not factor.rows
         or product.dims != e.dims

@@ -239,7 +239,9 @@ def split(traced: SymbolicTrace) -> EdgeProgram:
     Raises:
         UserFunctionError: A layer without a sum takes a softmax.
     """
-    messages, outputs, sums = traced.messages, traced.outputs, traced.sums
+    messages = traced.messages
+    outputs = traced.outputs
+    sums = traced.sums
     with traced.tracer as tracer:
         if sums:
             phases, after = _plan(tracer, messages, sums, outputs)
@@ -266,11 +268,9 @@ def _plan(
     outputs: dict[str, Expr],
 ) -> tuple[list[Phase], dict[str, Expr]]:
     """Phases of a gather with a sum, and what is computed from its totals."""
-    parts, after, ways = (
-        {name: [e] for name, e in messages.items()},
-        dict[str, Expr](),
-        dict(aggregators),
-    )
+    parts = {name: [e] for name, e in messages.items()}
+    after = dict[str, Expr]()
+    ways = dict(aggregators)
     # a pass for a normaliser serves all messages that use its softmax
     if not _softmaxes([*outputs.values()]):
         found = {name: _one_pass(tracer, e, aggregators[name]) for name, e in messages.items()}
@@ -278,7 +278,8 @@ def _plan(
             for name, one in found.items():
                 if one is not None:
                     score, value, later = one
-                    parts[name], ways[name] = [score, value], SOFTMAX_SUM
+                    parts[name] = [score, value]
+                    ways[name] = SOFTMAX_SUM
                     after |= {} if later is None else {name: later}
             return [Phase(parts, ways, outputs)], after
     return _softmax_phases(tracer, parts, aggregators, outputs), after
@@ -341,7 +342,8 @@ def _softmax_phases(
     last = Phase(parts, aggregators, outputs)
     while left := _softmaxes(last.roots):
         found = left[0]
-        score, result = found.args[0], f"normaliser {len(phases)}"
+        score = found.args[0]
+        result = f"normaliser {len(phases)}"
         phases.append(Phase({"": [score]}, {"": LOG_SUM_EXP}, {}, result=result))
         top, mass = (
             tracer.leaf("dst", name, score.dims, score.dtype, requires_grad=learned)
@@ -384,7 +386,8 @@ def _coefficient(tracer: Tracer, e: Expr, weight: Expr) -> Expr | None:
     if e.prim is None:
         return None
     inside = [any(x is weight for x in ordered([a])) for a in e.args]
-    at, declared = inside.index(True), e.prim.traits
+    at = inside.index(True)
+    declared = e.prim.traits
     if (
         sum(inside) == 1
         and at in declared.linear

@@ -38,7 +38,8 @@ class ProgramCache:
         Raises:
             UserFunctionError: A layer without a sum takes a softmax.
         """
-        structure, given = traced.structure(), list(traced.operands)
+        structure = traced.structure()
+        given = list(traced.operands)
         # threads compute several views at a time
         with self._lock:
             program = self._programs.get(structure)

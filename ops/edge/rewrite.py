@@ -65,7 +65,8 @@ def rewrite(
     Returns:
         The new roots, and what was done: name of the rule, old and new expression.
     """
-    roots, done = list(roots), list[tuple[str, Expr, Expr]]()
+    roots = list(roots)
+    done = list[tuple[str, Expr, Expr]]()
     while True:
         uses = count_uses(roots)
         found = next(
@@ -117,7 +118,8 @@ def cancel(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     """-(-x), x ** 1, and a cast or reshape to the same type or shape -> x; two in a row -> one."""
     if e.prim is None or not e.args:
         return None
-    x, declared = e.args[0], e.prim.traits
+    x = e.args[0]
+    declared = e.prim.traits
     if declared.involution and e.prim is x.prim:
         return x.args[0]
     if declared.identity is not None and declared.identity(e.static) and _alike(x, e):
@@ -151,7 +153,8 @@ def contract_sum(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     """sum((x @ W) * c) -> x @ sum(W * c), also without c: a small product instead of one on every edge."""
     if e.prim is not sum_p:
         return None
-    inner, factor = e.args[0], None
+    inner = e.args[0]
+    factor = None
     if inner.traits.commutative and inner.traits.linear == (0, 1) and uses[inner] == 1:
         linear = [a for a in inner.args if _linear(a)]
         rowless = [a for a in inner.args if not a.rows]
@@ -195,7 +198,8 @@ def split_concat(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
         or end_of(e) != "both"
     ):
         return None
-    parts, w = e.args[0].args, e.args[1]
+    parts = e.args[0].args
+    w = e.args[1]
     if all(end_of(p) == "both" and p.prim is not repeat_rows_p for p in parts):
         return None
     terms: dict[str, list[Expr]] = {"src": [], "dst": [], "both": [], "": []}

@@ -80,13 +80,11 @@ class _Columns:
     def __init__(
         self, tracer: Tracer, end: str, schema: Schema, owner: str, sparse: Collection[str]
     ):
-        self._tracer, self._end, self._schema, self._owner, self._sparse = (
-            tracer,
-            end,
-            schema,
-            owner,
-            sparse,
-        )
+        self._tracer = tracer
+        self._end = end
+        self._schema = schema
+        self._owner = owner
+        self._sparse = sparse
 
     def __getattr__(self, name: str) -> Expr:
         if name.startswith("__"):
@@ -112,7 +110,9 @@ class EdgeSymbols:
     def __init__(
         self, tracer: Tracer, nodes: Schema, edges: Schema, owner: str, sparse: Collection[str]
     ):
-        self._tracer, self._edges, self._owner = tracer, edges, owner
+        self._tracer = tracer
+        self._edges = edges
+        self._owner = owner
         self.src = _Columns(tracer, "src", nodes, owner, sparse)
         self.dst = _Columns(tracer, "dst", nodes, owner, sparse)
 

@@ -47,8 +47,10 @@ class Variance(Aggregator):
         self.merge(state, seg.row, {"weight": weight, "mean": mean, "squares": squares})
 
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
-        here, there = state["weight"][rows], other["weight"]
-        both, ndim = here + there, other["mean"].ndim
+        here = state["weight"][rows]
+        there = other["weight"]
+        both = here + there
+        ndim = other["mean"].ndim
         share = expand(np.divide(there, both, out=np.zeros_like(both), where=both > 0), ndim)
         gap = other["mean"] - state["mean"][rows]
         state["squares"][rows] += other["squares"] + np.square(gap) * share * expand(here, ndim)

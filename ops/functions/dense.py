@@ -83,7 +83,8 @@ def matmul(x: Any, w: Any) -> Any:
         raise UserFunctionError(
             "matmul: the second factor has one row per node or edge; multiply elementwise and sum instead"
         )
-    inner, outer = trailing(x), trailing(w)
+    inner = trailing(x)
+    outer = trailing(w)
     if not inner or not outer:
         raise ShapeError(
             f"matmul contracts the last axis of x with the first of w, got x {_shown(x)} and w {_shown(w)}"

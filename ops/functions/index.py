@@ -125,7 +125,8 @@ def _encoded(k: Any, length: int | None) -> tuple[Any, ...]:
             )
         numbers = np.flatnonzero(numbers)
     elif length is not None and len(numbers):
-        least, most = numbers.min(), numbers.max()
+        least = numbers.min()
+        most = numbers.max()
         if not -length <= least <= most < length:
             raise ShapeError(
                 f"an index holds numbers from {least} to {most}, but the axis has the length {length}"

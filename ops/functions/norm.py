@@ -94,10 +94,13 @@ def _centre(x: Any, stats: RunningStats, momentum: float, eps: float) -> tuple[V
 
     Collective: two sums forward and one backward.
     """
-    tape, given, space = current(), value_of(x), x.space if isinstance(x, Var) else None
+    tape = current()
+    given = value_of(x)
+    space = x.space if isinstance(x, Var) else None
     rows = given.toarray() if is_sparse(given) else given
     # the tape refers to the rule; a reference back would be a cycle
-    all_sum, counted = tape.all_sum, None if space is None else space.counted
+    all_sum = tape.all_sum
+    counted = None if space is None else space.counted
     mean, var, total = statistics(rows, counted, all_sum)
     seen = np.array(total), mean, var * (total / max(total - 1, 1))
     tape.changes.append((partial(stats.update, momentum=momentum), seen))

@@ -45,7 +45,8 @@ def _prefix(x: Any, *, n: int) -> Any:
 
 def _pad_rows(g: Any, y: Any, x: Any, n: int) -> Any:
     out = buffers.empty(x.shape, g.dtype)
-    out[:n], out[n:] = g, 0
+    out[:n] = g
+    out[n:] = 0
     return out
 
 

@@ -133,7 +133,8 @@ def softmax_over(x: Any, axis: Any = -1) -> Any:
 
 def _axes(function: str, x: Any, axis: Axis) -> tuple[int, ...]:
     """Axes as negative numbers in ascending order, checked."""
-    width, rows = len(trailing(x)), has_rows(x)
+    width = len(trailing(x))
+    rows = has_rows(x)
     if axis is None and not rows:
         return tuple(range(-width, 0))
     given = axis if isinstance(axis, tuple) else (axis,)
@@ -198,7 +199,8 @@ def reshape(x: Any, *shape: int) -> Any:
     Raises:
         ShapeError: The sizes differ.
     """
-    old, new = trailing(x), list(shape)
+    old = trailing(x)
+    new = list(shape)
     if new.count(-1) == 1:
         # with no rows numpy could not infer it
         rest = -prod(new)

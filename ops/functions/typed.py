@@ -51,7 +51,8 @@ def typed_matmul_p(x: Any, w: Any, index: Any) -> Any:
 def _typed_matmul_x(g: Any, y: Any, x: Any, w: Any, index: Any) -> Any:
     if is_sparse(x):
         return None
-    out, width = empty(x.shape, g.dtype), prod(w.shape[2:])
+    out = empty(x.shape, g.dtype)
+    width = prod(w.shape[2:])
     for i, rows in _groups(index, len(w)):
         part = taken(g, rows)
         out[rows] = product(
@@ -61,7 +62,8 @@ def _typed_matmul_x(g: Any, y: Any, x: Any, w: Any, index: Any) -> Any:
 
 
 def _typed_matmul_w(g: Any, y: Any, x: Any, w: Any, index: Any) -> Any:
-    out, width = np.zeros_like(w), prod(w.shape[2:])
+    out = np.zeros_like(w)
+    width = prod(w.shape[2:])
     for i, rows in _groups(index, len(w)):
         part = taken(g, rows)
         out[i] = long_product(

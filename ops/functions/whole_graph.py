@@ -56,7 +56,8 @@ def _reduced(name: str, x: Any, mean: bool) -> Any:
         raise UserFunctionError(f"{name} takes dense values of nodes or edges, got {shown(x)}")
     tape, rows, learned = current(), x.value, needs_grad(x)
     # the tape refers to the rule; a reference back would be a cycle
-    all_sum, exact = tape.all_sum, rows.dtype.kind != "f"
+    all_sum = tape.all_sum
+    exact = rows.dtype.kind != "f"
     here = rows.sum(axis=0, dtype=np.int64) if exact else row_sums(rows)
     sums = all_sum(np.append(here.ravel(), len(rows)))
     factor = 1 / max(float(sums[-1]), 1) if mean else 1

@@ -32,7 +32,8 @@ def expand(begin, end, edges, others):  # type: ignore[no-untyped-def]
     ptr = np.zeros(len(begin) + 1, np.int64)
     for g in range(len(begin)):
         ptr[g + 1] = ptr[g] + end[g] - begin[g]
-    at, far = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.int32)
+    at = np.empty(ptr[-1], np.int32)
+    far = np.empty(ptr[-1], np.int32)
     for g in range(len(begin)):
         k = ptr[g]
         for e in range(begin[g], end[g]):
@@ -69,7 +70,8 @@ def number(number_of, words, rows, n):  # type: ignore[no-untyped-def]
             row = (w << WORD_BITS) + np.int64(lowest_bit(left))  # type: ignore[call-arg]
             left &= left - FIRST
             # without a branch, which the processor could not predict
-            known, rows[n] = number_of[row], row
+            known = number_of[row]
+            rows[n] = row
             number_of[row] = n if known == NONE else known
             n += known == NONE
     return n
@@ -100,7 +102,8 @@ def group(ptr, row, other, n):  # type: ignore[no-untyped-def]
     for r in range(n):
         bounds[r + 1] += bounds[r]
     free = bounds[:-1].copy()
-    first, at = np.empty(len(other), np.int32), np.empty(len(other), np.int32)
+    first = np.empty(len(other), np.int32)
+    at = np.empty(len(other), np.int32)
     for g in range(len(row)):
         for e in range(ptr[g], ptr[g + 1]):
             k = free[other[e]]
@@ -140,9 +143,11 @@ def split(ptr, row, visit, codes, at, k):  # type: ignore[no-untyped-def]
         free[c + 1] += 1
     for c in range(k):
         free[c + 1] += free[c]
-    order, rows = np.empty(len(codes), np.int32), np.empty(len(codes), np.int32)
+    order = np.empty(len(codes), np.int32)
+    rows = np.empty(len(codes), np.int32)
     # the last row of each code, to count the pairs
-    last, pairs = np.full(k, NONE), np.zeros(k + 1, np.int64)
+    last = np.full(k, NONE)
+    pairs = np.zeros(k + 1, np.int64)
     for i in range(len(row)):
         g = visit[i] if len(visit) else i
         for e in range(ptr[g], ptr[g + 1]):
@@ -153,7 +158,8 @@ def split(ptr, row, visit, codes, at, k):  # type: ignore[no-untyped-def]
             last[c] = row[g]
     for c in range(k):
         pairs[c + 1] += pairs[c]
-    bounds, pair_row = np.empty(pairs[k] + 1, np.int64), np.empty(pairs[k], np.int32)
+    bounds = np.empty(pairs[k] + 1, np.int64)
+    pair_row = np.empty(pairs[k], np.int32)
     p, begin = 0, 0
     for c in range(k):
         # after the loop above, free[c] is the end of the code

@@ -23,7 +23,8 @@ def sums(x, counted, out):  # type: ignore[no-untyped-def]
 def sums_by_number(x, numbers, out):  # type: ignore[no-untyped-def]
     """Add each row to the row of ``out``, [k, d] float64, that its number chooses."""
     for i in range(len(x)):
-        row, part = x[i], out[numbers[i]]
+        row = x[i]
+        part = out[numbers[i]]
         for j in range(len(part)):
             part[j] += row[j]
 

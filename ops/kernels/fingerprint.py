@@ -54,7 +54,9 @@ def take_checked(words, rows, odd, hashes, out):  # type: ignore[no-untyped-def]
     of_row = hashes.reshape(-1, 1)
     lines = min(LINES, -(-words.shape[1] * words.itemsize // LINE))
     for i in range(len(rows)):
-        row, far, total = rows[i], rows[min(i + AHEAD, len(rows) - 1)], ZERO
+        row = rows[i]
+        far = rows[min(i + AHEAD, len(rows) - 1)]
+        total = ZERO
         prefetch(of_row, far, 0)  # type: ignore[call-arg]
         for line in range(lines):
             prefetch(words, far, line)

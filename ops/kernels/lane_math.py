@@ -19,7 +19,9 @@ from numba.extending import intrinsic
 from .lanes import V, lanewise
 
 FLOAT, INT = ir.FloatType(), ir.IntType(32)
-LOG2E, LN2_HIGH, LN2_LOW = 1.44269504088896341, 0.693359375, -2.12194440e-4
+LOG2E = 1.44269504088896341
+LN2_HIGH = 0.693359375
+LN2_LOW = -2.12194440e-4
 EXP = (
     1.9875691500e-4,
     1.3981999507e-3,
@@ -43,7 +45,9 @@ TANH = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1
 
 
 # pi / 2 in two parts; Taylor polynomials are accurate to 1e-9 within a quarter of pi
-PI_HALF_HIGH, PI_HALF_LOW, LARGEST_ANGLE = 1.5707963267948966, 6.123233995736766e-17, 2.0**30
+PI_HALF_HIGH = 1.5707963267948966
+PI_HALF_LOW = 6.123233995736766e-17
+LARGEST_ANGLE = 2.0**30
 SIN = (
     2.7557319223985893e-06,
     -1.984126984126984e-04,
@@ -234,7 +238,8 @@ def _circular(x: V, name: str, quarters: int) -> V:
     r = n.call("llvm.fma", -PI_HALF_HIGH, wide)
     r = n.call("llvm.fma", -PI_HALF_LOW, r)
     z = r * r
-    sine, cosine = _polynomial(z, SIN) * z * r + r, _polynomial(z, COS) * z + 1.0
+    sine = _polynomial(z, SIN) * z * r + r
+    cosine = _polynomial(z, COS) * z + 1.0
     turn = n.to(ir.IntType(64)) + quarters
     y = (turn & 1).equals(1).choose(cosine, sine)
     near = (turn & 2).equals(2).choose(-y, y).to(FLOAT)
@@ -244,7 +249,8 @@ def _circular(x: V, name: str, quarters: int) -> V:
     some = x.b.icmp_unsigned("!=", x.b.bitcast(far, bits), ir.Constant(bits, (1 << x.n) - 1))
     before = x.b.block
     with x.b.if_then(some, likely=False):
-        exact, inside = V(x.b, far).choose(near, x.call(name)), x.b.block
+        exact = V(x.b, far).choose(near, x.call(name))
+        inside = x.b.block
     made = x.b.phi(near.value.type)
     made.add_incoming(near.value, before)
     made.add_incoming(exact.value, inside)

@@ -115,9 +115,11 @@ def comparison(how: str, element: Any) -> Any:
             )
             there = context.get_value_type(element)
             if a.floating or b.floating:
-                a, b = a.to(there), b.to(there)
+                a = a.to(there)
+                b = b.to(there)
             elif a.element != b.element:
-                a, b = a.to(ir.IntType(64)), b.to(ir.IntType(64))
+                a = a.to(ir.IntType(64))
+                b = b.to(ir.IntType(64))
             holds = a.compared(how, b)
             return builder.uitofp(holds.value, ir.VectorType(there, kind.n))
 

@@ -214,7 +214,8 @@ class V:
 
     def call(self, name: str, *more: Any) -> V:
         """An LLVM intrinsic over vectors of one type, such as "llvm.sqrt"."""
-        kind, given = self.value.type, [self.value, *(self.of(x).value for x in more)]
+        kind = self.value.type
+        given = [self.value, *(self.of(x).value for x in more)]
         return V(self.b, call(self.b, f"{name}.{_suffix(kind)}", kind, given))
 
     def each(self, function: Callable[[Any], Any]) -> V:
@@ -410,10 +411,8 @@ def picker(active: int) -> Any:
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             a, row_, map_, start = arguments
-            made, zero = (
-                ir.Constant(context.get_value_type(kind), None),
-                ir.Constant(ir.IntType(64), 0),
-            )
+            made = ir.Constant(context.get_value_type(kind), None)
+            zero = ir.Constant(ir.IntType(64), 0)
             for i in range(active):
                 at = builder.add(start, ir.Constant(ir.IntType(64), i))
                 column = builder.load(_address(context, builder, signature.args[2], map_, zero, at))

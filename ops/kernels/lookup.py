@@ -76,7 +76,8 @@ def distinct(ids: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     """
     room = min(len(ids), most)
     bits = (2 * room + 1).bit_length()
-    found, each = np.empty(room, np.int64), np.empty(len(ids), np.int32)
+    found = np.empty(room, np.int64)
+    each = np.empty(len(ids), np.int32)
     n = number(ids, np.full(1 << bits, -1, np.int32), 64 - bits, found, each)
     if n < 0:
         return np.unique(ids, return_inverse=True)

@@ -27,7 +27,10 @@ def _rounded(bits):  # type: ignore[no-untyped-def]
 @jit()
 def pack(x, rows, ptr, start, out, begin, end):  # type: ignore[no-untyped-def]
     """Write rows begin to end of a contiguous column: row i is x[rows[i]], or x[i] if ``rows`` is empty."""
-    width, flat, q, i = x.shape[1], x.reshape(-1), 0, begin
+    width = x.shape[1]
+    flat = x.reshape(-1)
+    q = 0
+    i = begin
     while i < end:
         while ptr[q + 1] <= i:
             q += 1
@@ -48,15 +51,16 @@ def pack(x, rows, ptr, start, out, begin, end):  # type: ignore[no-untyped-def]
 @jit()
 def unpack(messages, ptr, start, out, begin, end):  # type: ignore[no-untyped-def]
     """Read rows begin to end of a contiguous column."""
-    width, flat, q, i = out.shape[1], out.reshape(-1), 0, begin
+    width = out.shape[1]
+    flat = out.reshape(-1)
+    q = 0
+    i = begin
     while i < end:
         while ptr[q + 1] <= i:
             q += 1
         n = min(ptr[q + 1], end) - i
-        message, run = (
-            messages[start[q] + (i - ptr[q]) * width :],
-            flat[i * width : (i + n) * width],
-        )
+        message = messages[start[q] + (i - ptr[q]) * width :]
+        run = flat[i * width : (i + n) * width]
         for k in range(len(run)):
             run[k] = message[k]
         i += n
@@ -74,7 +78,9 @@ def add(into, rows, part, begin, end):  # type: ignore[no-untyped-def]
 @jit()
 def pack_rounded(x, rows, ptr, start, out, begin, end):  # type: ignore[no-untyped-def]
     """``pack`` for the bits of float32 numbers, rounded to their upper 16 (ties to even)."""
-    width, q, i = x.shape[1], 0, begin
+    width = x.shape[1]
+    q = 0
+    i = begin
     while i < end:
         while ptr[q + 1] <= i:
             q += 1
@@ -90,15 +96,16 @@ def pack_rounded(x, rows, ptr, start, out, begin, end):  # type: ignore[no-untyp
 @jit()
 def unpack_rounded(messages, ptr, start, out, begin, end):  # type: ignore[no-untyped-def]
     """Read rows begin to end of a column that ``pack_rounded`` wrote."""
-    width, flat, q, i = out.shape[1], out.reshape(-1), 0, begin
+    width = out.shape[1]
+    flat = out.reshape(-1)
+    q = 0
+    i = begin
     while i < end:
         while ptr[q + 1] <= i:
             q += 1
         n = min(ptr[q + 1], end) - i
-        message, run = (
-            messages[start[q] + (i - ptr[q]) * width :],
-            flat[i * width : (i + n) * width],
-        )
+        message = messages[start[q] + (i - ptr[q]) * width :]
+        run = flat[i * width : (i + n) * width]
         for k in range(len(run)):
             run[k] = np.uint32(message[k]) << np.uint32(16)
         i += n

@@ -26,15 +26,13 @@ def adam(value, g, old, new, numbers, out, begin, end):  # type: ignore[no-untyp
     keep_mean, more_mean, keep_square, more_square, divisor, eps, step, keep = numbers
     for a in range(begin, end, STEP):
         b = min(end, a + STEP)
-        x, slope, old_mean, old_square, mean, square, to = (
-            value[a:b],
-            g[a:b],
-            old[0][a:b],
-            old[1][a:b],
-            new[0][a:b],
-            new[1][a:b],
-            out[a:b],
-        )
+        x = value[a:b]
+        slope = g[a:b]
+        old_mean = old[0][a:b]
+        old_square = old[1][a:b]
+        mean = new[0][a:b]
+        square = new[1][a:b]
+        to = out[a:b]
         # a loop that writes more than one array is not vectorised
         for i in range(len(x)):
             mean[i] = keep_mean * old_mean[i] + more_mean * slope[i]
@@ -65,7 +63,10 @@ def adam_rows(value, mean, square, updates, rows, g, numbers, first, last):  # t
         updates[r] += 1
         correction[0], correction[1] = 1 - decay_mean ** updates[r], 1 - decay_square ** updates[r]
         bias_mean, bias_square = correction[0], correction[1]
-        x, slope, m, s = value[r], g[i], mean[r], square[r]
+        x = value[r]
+        slope = g[i]
+        m = mean[r]
+        s = square[r]
         # a loop that writes more than one array is not vectorised
         for j in range(len(x)):
             m[j] = keep_mean * m[j] + more_mean * (scale * slope[j])
@@ -86,7 +87,9 @@ def adagrad_rows(value, total, rows, g, numbers, first, last):  # type: ignore[n
     """
     eps, step, scale = numbers
     for i in range(first, last):
-        x, slope, t = value[rows[i]], g[i], total[rows[i]]
+        x = value[rows[i]]
+        slope = g[i]
+        t = total[rows[i]]
         for j in range(len(x)):
             t[j] += (scale * slope[j]) * (scale * slope[j])
         for j in range(len(x)):

@@ -212,7 +212,8 @@ class Adam(Optimiser):
     ) -> np.ndarray:
         """``keep`` times the value, less a step."""
         b1, b2 = self.betas
-        divisor, step = (1 - b2**self.steps) ** 0.5, lr / (1 - b1**self.steps)
+        divisor = (1 - b2**self.steps) ** 0.5
+        step = lr / (1 - b1**self.steps)
         old = slots["mean"], slots["square"]
         if value.size >= COMPILED and all(
             x.dtype == value.dtype and x.flags.c_contiguous for x in (value, g, *old)

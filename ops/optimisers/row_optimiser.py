@@ -133,7 +133,8 @@ class RowAdam(RowOptimiser):
         super().__init__(lr)
         if not all(0 <= b < 1 for b in betas):
             raise ConfigError(f"betas={betas!r} of an embedding; expected two numbers in [0, 1)")
-        self.betas, self.eps = betas, _above_zero(eps)
+        self.betas = betas
+        self.eps = _above_zero(eps)
 
     def start(self, n: int, width: int, dtype: np.dtype) -> State:
         return {
@@ -159,7 +160,9 @@ class RowAdam(RowOptimiser):
             float(b2),
             *map(values.dtype.type, (b1, b2, 1 - b1, 1 - b2, self.eps, lr, scale)),
         )
-        mean, square, updates = state["mean"], state["square"], state["updates"]
+        mean = state["mean"]
+        square = state["square"]
+        updates = state["updates"]
         by_blocks(
             lambda _, begin, end: adam_rows(
                 values, mean, square, updates, rows, g, numbers, begin, end

@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 
 # least bytes of an array that is recycled, bytes of a cache line
-LARGE, LINE = 1 << 20, 64
+LARGE = 1 << 20
+LINE = 64
 # elements a thread takes at a time; a fixed number, so that results do not depend on the number of threads
 BLOCK = 1 << 17
 # blocks that a smaller array is divided into, and least elements of each
-FEW_BLOCKS, LEAST_BLOCK = 8, 1 << 15
+FEW_BLOCKS = 8
+LEAST_BLOCK = 1 << 15
 # seconds that an elementwise pass takes for each number on one thread, as measured: it reads two and writes one
 PER_NUMBER = 3e-10
 # memory in use and free blocks may be this much more than the most that was in use at once
@@ -74,7 +76,8 @@ class Store:
         with self._lock:
             self._collect()
             self._free.clear()
-            self._unused, self._most = 0, self._used
+            self._unused = 0
+            self._most = self._used
 
     def _collect(self) -> None:
         while self.returned:
@@ -190,7 +193,8 @@ def rowwise(function: Callable[..., Any]) -> Callable[..., Any]:
             or len({len(a) for a in arrays}) > 1
         ):
             return function(*arrays, **static)
-        n, form = len(arrays[0]), function(*(a[:0] for a in arrays), **static)
+        n = len(arrays[0])
+        form = function(*(a[:0] for a in arrays), **static)
         out = empty((n, *form.shape[1:]), form.dtype)
 
         def work(b: int, begin: int, end: int) -> None:

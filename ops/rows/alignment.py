@@ -10,20 +10,23 @@ from ..autodiff.tape import Parameter, Var
 
 def are_aligned(args: tuple[Any, ...]) -> bool:
     """Whether ``align`` would leave values as they are; also False where that takes longer to find out."""
-    space, dtype, most, least = None, None, 0, None
+    space = None
+    dtype = None
+    most = 0
+    least = None
     for a in args:
         if type(a) is float or type(a) is int:
             continue
         if not isinstance(a, (Var, Parameter, Expr)):
             return False
-        rank, rows = (
-            len(a.dims) if isinstance(a, Expr) else len(a.shape),
-            isinstance(a, Expr) and a.rows,
-        )
+        rank = len(a.dims) if isinstance(a, Expr) else len(a.shape)
+        rows = isinstance(a, Expr) and a.rows
         if isinstance(a, Var) and a.space is not None:
             if space is not None and a.space is not space:
                 return False
-            space, rank, rows = a.space, rank - 1, True
+            space = a.space
+            rank = rank - 1
+            rows = True
         if dtype is None:
             dtype = a.dtype
         if a.dtype != dtype:

@@ -69,7 +69,8 @@ def sums_by_number(x: np.ndarray, numbers: np.ndarray, k: int) -> np.ndarray:
     numbers = np.ascontiguousarray(numbers, np.int64)
 
     def block(b: int, begin: int, end: int) -> None:
-        rows, of_rows = _flat(x[begin:end]), numbers[begin:end]
+        rows = _flat(x[begin:end])
+        of_rows = numbers[begin:end]
         # one kernel for arrays that may be changed and those that must not
         rows.flags.writeable = of_rows.flags.writeable = False
         add(rows, of_rows, parts[b])

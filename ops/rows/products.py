@@ -17,7 +17,10 @@ from .by_number import take_rows
 
 # a weight gradient is summed over parts of the rows: their number, least and most rows of a part,
 # and least entries per column of sparse rows
-_PARTS, _ROWS, _MOST_ROWS, _ENTRIES = 32, 512, 1 << 16, 20
+_PARTS = 32
+_ROWS = 512
+_MOST_ROWS = 1 << 16
+_ENTRIES = 20
 # rows that BLAS adds in order, in single precision, where one factor is a vector
 _ADDED = 1024
 # least rows of a block of a product: BLAS copies the second factor for each block

@@ -43,8 +43,14 @@ class StoredRows(Var):
         lent: RowList | None = None,
     ):
         self._lent = lent
-        self._read, self._shape, self._dtype, self._listed = read, shape, np.dtype(dtype), listed
-        self.space, self.needs_grad, self.name, self.made_in = space, False, name, None
+        self._read = read
+        self._shape = shape
+        self._dtype = np.dtype(dtype)
+        self._listed = listed
+        self.space = space
+        self.needs_grad = False
+        self.name = name
+        self.made_in = None
         self._value: np.ndarray | None = None
 
     @property

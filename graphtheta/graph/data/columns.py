@@ -131,7 +131,8 @@ def added_rows(columns: Columns, name: str, value: Any, n: int) -> np.ndarray:
     Raises:
         DataError: The value does not have the kind or the shape of the column.
     """
-    old, given = columns[name], np.asarray(value)
+    old = columns[name]
+    given = np.asarray(value)
     whole = old.dtype.kind == "i"
     number = (
         given.dtype.kind in "iub" and _fits(given, np.int64)

@@ -38,7 +38,8 @@ class Extended(LazyArray):
         return np.concatenate((first, more), dtype=self.dtype, casting="unsafe")
 
     def read(self, rows: np.ndarray) -> np.ndarray:
-        out, behind = np.empty((len(rows), *self.shape[1:]), self.dtype), rows >= len(self._first)
+        out = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        behind = rows >= len(self._first)
         out[~behind] = self._first[rows[~behind]]
         if behind.any():
             out[behind] = self._read_more(rows[behind] - len(self._first))
@@ -75,13 +76,17 @@ class Kept(LazyArray):
 
     def __init__(self, n: int, rule: Callable[[int, int], np.ndarray]):
         counts = [np.count_nonzero(rule(a, min(a + CHUNK, n))) for a in range(0, n, CHUNK)]
-        self._ends, self._n, self._rule = np.cumsum(counts, dtype=np.int64), n, rule
+        self._ends = np.cumsum(counts, dtype=np.int64)
+        self._n = n
+        self._rule = rule
         super().__init__((int(sum(counts)),), np.int64)
 
     def read(self, rows: np.ndarray) -> np.ndarray:
-        out, chunk = np.empty(len(rows), np.int64), np.searchsorted(self._ends, rows, side="right")
+        out = np.empty(len(rows), np.int64)
+        chunk = np.searchsorted(self._ends, rows, side="right")
         for c in np.unique(chunk).tolist():
-            here, begin = chunk == c, c * CHUNK
+            here = chunk == c
+            begin = c * CHUNK
             before = self._ends[c - 1] if c else 0
             out[here] = (
                 begin

@@ -49,7 +49,8 @@ class Scale(NamedTuple):
         known = a if rows is None or not rows.any() else a[rows]
         if not len(known):
             return cls(np.zeros(a.shape[1]), np.ones(a.shape[1]))
-        mean, deviation = known.mean(axis=0, dtype=np.float64), known.std(axis=0, dtype=np.float64)
+        mean = known.mean(axis=0, dtype=np.float64)
+        deviation = known.std(axis=0, dtype=np.float64)
         return cls(mean, np.where(varying(mean, deviation), deviation, 0.0))
 
     @classmethod

@@ -317,12 +317,15 @@ def mean_of_in_edges(graph: GraphArrays, values: np.ndarray, nodes: np.ndarray) 
     """
     nodes, each = np.unique(nodes, return_inverse=True)
     width = int(np.prod(values.shape[1:]))
-    total, count = np.zeros((len(nodes), width)), np.zeros(len(nodes), np.int64)
+    total = np.zeros((len(nodes), width))
+    count = np.zeros(len(nodes), np.int64)
     for a in range(0, graph.n_edges if len(nodes) else 0, CHUNK):
-        dst, rows = graph.dst[a : a + CHUNK], values[a : a + CHUNK]
+        dst = graph.dst[a : a + CHUNK]
+        rows = values[a : a + CHUNK]
         at = np.minimum(np.searchsorted(nodes, dst), len(nodes) - 1)
         known = np.flatnonzero(nodes[at] == dst)
-        at, rows = at[known], rows[known].reshape(len(known), width)
+        at = at[known]
+        rows = rows[known].reshape(len(known), width)
         count += np.bincount(at, minlength=len(nodes))
         for j in range(width):
             # one edge after another, so that the sum does not depend on the chunks
@@ -441,7 +444,8 @@ def standardise_features(graph: G) -> G:
         DataError: There are no features, they are in a feature store, or a graph with types has other columns than
             those of its types.
     """
-    x, widths = required(graph, "x"), type_widths(graph)
+    x = required(graph, "x")
+    widths = type_widths(graph)
     if not widths:
         return _standardised(
             graph, "x", x if isinstance(x, np.ndarray) else x.toarray(), graph.train
@@ -462,7 +466,8 @@ def standardise_edge_attr(graph: G) -> G:
     Raises:
         DataError: There are no attributes, or a graph with relations has other columns than those of its relations.
     """
-    x, widths = required(graph, "edge_attr"), relation_widths(graph)
+    x = required(graph, "edge_attr")
+    widths = relation_widths(graph)
     if not widths:
         return _standardised(graph, "edge_attr", x, graph.edge_train)
     kind = relation_of_columns(graph.edge_columns[RELATION], graph.n_relations, len(widths))

@@ -25,10 +25,8 @@ from graphtheta.graph.data.labels import LabelForm, label_form
 from graphtheta.graph.data.validation import SPARSE_BELOW, Origin, as_array, check_edges, is_column
 
 TYPE, RELATION = "type", "relation"
-NODE_FIELDS, EDGE_FIELDS = (
-    ("x", "y", "train", "val", "test", "node_ids"),
-    ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test"),
-)
+NODE_FIELDS = ("x", "y", "train", "val", "test", "node_ids")
+EDGE_FIELDS = ("edge_attr", "edge_weight", "edge_y", "edge_train", "edge_val", "edge_test")
 LISTED = 12  # relations that a message lists
 
 
@@ -191,7 +189,8 @@ def relation_code(names: Sequence[Any], text: str, where: str) -> int:
         raise ConfigError(
             f"{where}: relation {text!r} is not unique; give the code of {' or '.join(listed[code] for code in codes)}"
         )
-    near, rest = did_you_mean(text, [name[len(name) // 2] for name in parts]), len(listed) - LISTED
+    near = did_you_mean(text, [name[len(name) // 2] for name in parts])
+    rest = len(listed) - LISTED
     listed[LISTED:] = [f"and {rest} more"] * (rest > 0)
     raise ConfigError(
         f"{where}: relation {text!r} is not known{near}; the relations are {', '.join(listed) or 'none'}"
@@ -244,10 +243,8 @@ def _counts(
             raise Origin(fields["where"], f"n_nodes[{kind!r}]").data(
                 f"got {shown(n)}", "give a whole number"
             )
-    found, ends_of = (
-        {kind: int(n) for kind, n in stated.items()},
-        {kind for name in names for kind in name[::2]},
-    )
+    found = {kind: int(n) for kind, n in stated.items()}
+    ends_of = {kind for name in names for kind in name[::2]}
     for field, given in [
         *((field, fields[field]) for field in NODE_FIELDS),
         *(fields["node_columns"] or {}).items(),

@@ -241,7 +241,8 @@ def check_sparse(x: Any, n: int, kind: str, origin: Origin) -> sp.csr_array | np
     check_rows(x, n, kind, origin)
     if x.dtype.kind not in "fiub":
         raise origin.data(f"values have dtype {x.dtype}", "features must be real numbers")
-    given, x = x, sp.csr_array(x)
+    given = x
+    x = sp.csr_array(x)
     try:
         # compiled code uses the indices unchecked
         x.check_format(full_check=True)
@@ -339,7 +340,8 @@ def largest(x: np.ndarray) -> Any:
 def large_columns(a: Any) -> Iterator[tuple[int, np.ndarray | None, np.ndarray]]:
     """Columns with values beyond ``WHOLE32``: number, rows (None for all) and values of each."""
     if is_sparse(a):
-        found, a = np.unique(a.indices[np.abs(a.data) > WHOLE32]), a.tocsc()
+        found = np.unique(a.indices[np.abs(a.data) > WHOLE32])
+        a = a.tocsc()
         for column in found.tolist():
             part = slice(*a.indptr[column : column + 2])
             yield column, a.indices[part], a.data[part]

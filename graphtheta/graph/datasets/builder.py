@@ -101,13 +101,13 @@ def read_molecules(path: Path) -> Molecules:
         FormatError: Its arrays do not describe molecules.
     """
     with ArrayFile(path) as file:
-        ends, meta = read_edges(file), read_meta(file)
-        atom, bond = file.read("node_attr", "iu", 2), file.read("edge_attr", "iu", 2)
+        ends = read_edges(file)
+        meta = read_meta(file)
+        atom = file.read("node_attr", "iu", 2)
+        bond = file.read("edge_attr", "iu", 2)
         # values beyond int64 become negative and are rejected below
-        bounds, split = (
-            file.read("graph_ptr", "iu", 1).astype(np.int64),
-            file.read("graph_split", "iu", 1),
-        )
+        bounds = file.read("graph_ptr", "iu", 1).astype(np.int64)
+        split = file.read("graph_split", "iu", 1)
     whole = (
         len(bounds) == len(split) + 1
         and bounds[0] == 0
@@ -219,10 +219,8 @@ def traffic(
         raise ConfigError(f"{path.stem}: target is 'flow' or 'log', not {target!r}")
     with ArrayFile(path) as file:
         (src, dst), meta = read_edges(file), read_meta(file)
-        attr, position = (
-            file.read("edge_attr", "f", 2).astype(np.float64),
-            file.read("node_xy", "f", 2),
-        )
+        attr = file.read("edge_attr", "f", 2).astype(np.float64)
+        position = file.read("node_xy", "f", 2)
         flow = file.read("edge_target_flow", "f", 1)
     if attr.shape != (len(src), 8) or len(flow) != len(src):
         raise FormatError(
@@ -246,7 +244,8 @@ def traffic(
     at_training = np.zeros(n, bool)
     at_training[src[train]] = at_training[dst[train]] = True
     y = np.log1p(flow) if target == "log" else flow.astype(np.float64)
-    mean, deviation = float(y[train].mean()), float(y[train].std())
+    mean = float(y[train].mean())
+    deviation = float(y[train].std())
     meta |= {"target": target, "target_mean": mean, "target_deviation": deviation}
     return graph.replace(
         x=standardise(x, at_training),
@@ -272,7 +271,8 @@ def ratings(path: Path, target: str = "rating") -> Graph:
         raise ConfigError(f"{path.stem}: target is 'rating' or 'sign', not {target!r}")
     with ArrayFile(path) as file:
         (src, dst), meta = read_edges(file), read_meta(file)
-        attr, ids = file.read("edge_attr", "f", 2), file.read("orig_id", "iu", 1)
+        attr = file.read("edge_attr", "f", 2)
+        ids = file.read("orig_id", "iu", 1)
     if attr.shape != (len(src), 2):
         raise FormatError(
             f"{path}: edge_attr {list(attr.shape)} does not hold rating and time of {len(src)} edges; {AGAIN}"
@@ -285,10 +285,8 @@ def ratings(path: Path, target: str = "rating") -> Graph:
     )
     degrees = [np.log1p(np.bincount(end[train], minlength=len(ids))) for end in (dst, src)]
     y = attr[:, 0] / 10 if target == "rating" else attr[:, 0] > 0
-    x, times = (
-        np.stack([*degrees, np.ones(len(ids))], axis=1),
-        {"time": attr[:, 1].astype(np.int64)},
-    )
+    x = np.stack([*degrees, np.ones(len(ids))], axis=1)
+    times = {"time": attr[:, 1].astype(np.int64)}
     return graph.replace(
         x=x,
         edge_attr=standardise(attr[:, 1:], train),
@@ -313,9 +311,12 @@ def knowledge(path: Path, features: int = 32, relations: str = "auto") -> Graph:
             f"{path.stem}: relations is auto, onehot, code or none, not {relations!r}"
         )
     with ArrayFile(path) as file:
-        ends, meta = read_edges(file), read_meta(file)
-        kind, split = file.read("edge_type", "iu", 1), file.read("edge_split", "iu", 1)
-        ids, names = file.read("entity_names", "U", 1), file.read("relation_names", "U", 1)
+        ends = read_edges(file)
+        meta = read_meta(file)
+        kind = file.read("edge_type", "iu", 1)
+        split = file.read("edge_split", "iu", 1)
+        ids = file.read("entity_names", "U", 1)
+        names = file.read("relation_names", "U", 1)
     if len(kind) and (kind.min() < 0 or kind.max() >= len(names)):
         raise FormatError(
             f"{path}: edge_type runs from {kind.min()} to {kind.max()}, but there are {len(names)} relation_names; {AGAIN}"
@@ -360,11 +361,10 @@ def colleges(path: Path, target: str = "year", colleges: int = 89) -> Graph:
     if target not in ("year", "gender"):
         raise ConfigError(f"{path.stem}: target is 'year' or 'gender', not {target!r}")
     with ArrayFile(path) as file:
-        degree, delta = (
-            file.read("upper_degree", "iu", 1).astype(np.int64),
-            file.read("delta", "iu", 1),
-        )
-        info, bounds = file.read("info", "iu", 2), file.read("school_ptr", "iu", 1).astype(np.int64)
+        degree = file.read("upper_degree", "iu", 1).astype(np.int64)
+        delta = file.read("delta", "iu", 1)
+        info = file.read("info", "iu", 2)
+        bounds = file.read("school_ptr", "iu", 1).astype(np.int64)
     if not 1 <= colleges < len(bounds):
         raise ConfigError(f"{path.stem}: colleges must lie in 1..{len(bounds) - 1}, got {colleges}")
     whole = bounds[0] == 0 and bounds[-1] == len(degree) and bool((np.diff(bounds) >= 0).all())

@@ -266,10 +266,8 @@ def load(
     }
     common |= {k: options.pop(k) for k in common if k in options}
     chosen = options.pop("split", split)
-    split, seed = (
-        "auto" if chosen is None else str(chosen),
-        convert(name, "seed", options.pop("seed", seed), int),
-    )
+    split = "auto" if chosen is None else str(chosen)
+    seed = convert(name, "seed", options.pop("seed", seed), int)
     split_index = convert(name, "split_index", options.pop("split_index", split_index), int)
     entry = ENTRIES.get(name)
     if entry is None:
@@ -284,7 +282,8 @@ def load(
             else "none"
         )
     else:
-        graph, usual = build(name, entry, data_dir, seed, options), entry.split
+        graph = build(name, entry, data_dir, seed, options)
+        usual = entry.split
     choices = {k: entry.common.get(k) if v in (None, "auto") else v for k, v in common.items()}
     graph = prepare(graph, choices)
     split = usual if split == "auto" else split

@@ -111,13 +111,15 @@ def sbm_pairs(
     # the weights of a block are one interval [begin, end) of the running total
     edge = np.searchsorted(y[by_block], np.arange(int(y.max()) + 2))
     bound = np.concatenate(([0.0], total))[edge]
-    begin, end = bound[y[first]], bound[y[first] + 1]
+    begin = bound[y[first]]
+    end = bound[y[first] + 1]
     v = uniform(stream(seed, DESTINATION), draw)
     within = begin + v * (end - begin)
     without = (end + v * (total[-1] - (end - begin))) % total[-1]
     aim = np.where(uniform(stream(seed, INSIDE), draw) < inside, within, without)
     second = by_block[np.minimum(np.searchsorted(total, aim, side="right"), len(y) - 1)]
-    low, high = np.minimum(first, second), np.maximum(first, second)
+    low = np.minimum(first, second)
+    high = np.maximum(first, second)
     keep = np.flatnonzero(low != high)
     keep = keep[first_of_each(pair_key(low[keep], high[keep], len(y)))][:n_pairs]
     return low[keep], high[keep]
@@ -164,8 +166,10 @@ def rmat(
             f"rmat: a, b, c must be probabilities, scale at most 30 and classes at most features; got a={a}, b={b}, c={c}, "
             f"scale={scale}, classes={classes}, features={features}, edge_features={edge_features}"
         )
-    n, draw = 1 << scale, np.arange(edge_factor << scale)
-    src, dst = np.zeros_like(draw), np.zeros_like(draw)
+    n = 1 << scale
+    draw = np.arange(edge_factor << scale)
+    src = np.zeros_like(draw)
+    dst = np.zeros_like(draw)
     for level in range(scale):
         u = uniform(stream(seed, LEVEL + level), draw)
         src |= (u >= a + b).astype(np.int64) << level

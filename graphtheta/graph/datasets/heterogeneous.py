@@ -91,10 +91,8 @@ def _labels(
         )
     masks = {}
     for split in SPLITS:
-        rows, mask = (
-            file.read(f"{split}_idx_{labels or sizes[-1]}", "iu", 1),
-            np.zeros(counts[target], bool),
-        )
+        rows = file.read(f"{split}_idx_{labels or sizes[-1]}", "iu", 1)
+        mask = np.zeros(counts[target], bool)
         if len(rows) and not 0 <= rows.min() <= rows.max() < len(mask):
             raise FormatError(f"{path}: a {split} index lies outside 0..{len(mask) - 1}; {AGAIN}")
         mask[rows] = True

@@ -109,7 +109,8 @@ class ArrayFile:
             raise FormatError(
                 f"{self.path}: field '{field}' is missing; the file has {self.listed()}"
             )
-        at, member = f"{self.path}: field '{field}'", self._members[field]
+        at = f"{self.path}: field '{field}'"
+        member = self._members[field]
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise FormatError(
                 f"{at} has a compression that NumPy does not write; save it with numpy.savez_compressed"

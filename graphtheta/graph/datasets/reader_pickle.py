@@ -115,7 +115,8 @@ class Reader:
     """
 
     def __init__(self, data: bytes):
-        self.data, self.at = data, 0
+        self.data = data
+        self.at = 0
         self.stack: list[Any] = []
         self.marks: list[int] = []
         self.memo: dict[int, Any] = {}
@@ -173,7 +174,8 @@ class Reader:
 
     def named(self) -> Name:
         """A name whose module and name are on the stack."""
-        name, module = self.stack.pop(), self.stack.pop()
+        name = self.stack.pop()
+        module = self.stack.pop()
         if not isinstance(module, str) or not isinstance(name, str):
             raise Refused("a name that is not text")
         return self.name(module, name)
@@ -194,7 +196,8 @@ class Reader:
 
     def call(self) -> None:
         """Replace a name and its arguments on the stack by a record of the call."""
-        args, name = self.stack.pop(), self.stack.pop()
+        args = self.stack.pop()
+        name = self.stack.pop()
         kind = NAMES[name] if isinstance(name, Name) else ""
         if kind in ("array", "dtype"):
             self.stack.append(Made(kind, args))
@@ -226,7 +229,8 @@ class Reader:
 
     def build(self) -> None:
         """Fill a record."""
-        state, made = self.stack.pop(), self.stack[-1]
+        state = self.stack.pop()
+        made = self.stack[-1]
         if not isinstance(made, Made) or made.state is not None:
             raise Refused("a state of something else than an array or a matrix")
         made.state = state

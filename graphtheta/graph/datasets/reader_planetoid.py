@@ -194,7 +194,8 @@ def read_planetoid(path: str | os.PathLike[str]) -> Graph:
 
     folder, name = find_name(Path(path))
     file = {part: folder / f"ind.{name}.{part}" for part in (*PICKLED, "test.index")}
-    known, unseen = read_matrix(file["allx"]), read_matrix(file["tx"])
+    known = read_matrix(file["allx"])
+    unseen = read_matrix(file["tx"])
     n_all, n_test = known.shape[0], unseen.shape[0]
     if known.shape[1] != unseen.shape[1]:
         raise FormatError(

@@ -72,11 +72,11 @@ def chemical(path: Path, fold: int = 0) -> Graph:
         fold: Number of the fold, from 0.
     """
     with ArrayFile(path) as file:
-        ends, meta, y = read_edges(file), read_meta(file), file.read("graph_y", "iu", 1)
-        bounds, label = (
-            file.read("graph_ptr", "iu", 1).astype(np.int64),
-            file.read("node_label", "iu", 1),
-        )
+        ends = read_edges(file)
+        meta = read_meta(file)
+        y = file.read("graph_y", "iu", 1)
+        bounds = file.read("graph_ptr", "iu", 1).astype(np.int64)
+        label = file.read("node_label", "iu", 1)
         folds = file.read("fold_is_test", "iu", 2).astype(bool)
     if (
         len(folds) != len(y)
@@ -90,7 +90,8 @@ def chemical(path: Path, fold: int = 0) -> Graph:
         )
     if not 0 <= fold < folds.shape[1]:
         raise ConfigError(f"{path.stem}: fold is {fold}, expected 0 to {folds.shape[1] - 1}")
-    test, val = folds[:, fold], folds[:, (fold + 1) % folds.shape[1]] & ~folds[:, fold]
+    test = folds[:, fold]
+    val = folds[:, (fold + 1) % folds.shape[1]] & ~folds[:, fold]
     x = builder.one_hot(label, f"{path}: node_label")
     return whole_graphs(
         Graph(ends, len(label), x=x, name=path.stem, meta=meta),
@@ -107,7 +108,8 @@ def one_hot_rows(values: np.ndarray) -> Any:
     import scipy.sparse as sp
 
     n, width = values.shape
-    codes, first = np.empty((n, width), np.int32), 0
+    codes = np.empty((n, width), np.int32)
+    first = 0
     for i in range(width):
         found, codes[:, i] = np.unique(values[:, i], return_inverse=True)
         codes[:, i] += first

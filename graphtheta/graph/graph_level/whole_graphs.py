@@ -167,7 +167,8 @@ def _check(base: Graph, of: np.ndarray, total: int, where: str) -> None:
         )
     across = np.flatnonzero(of[base.src] != of[base.dst])
     if len(across):
-        src, dst = int(base.src[across[0]]), int(base.dst[across[0]])
+        src = int(base.src[across[0]])
+        dst = int(base.dst[across[0]])
         raise DataError(
             f"{where}: edge {across[0]} joins node {src} of graph {of[src]} and node {dst} of graph {of[dst]}; "
             "graphs have no edges between them"
@@ -192,7 +193,8 @@ def _union(graphs: Sequence[Graph]) -> tuple[Graph, np.ndarray]:
     if not graphs:
         raise DataError("whole_graphs: there are no graphs; give at least one")
     sizes = np.array([g.n_nodes for g in graphs])
-    first, kinds = np.cumsum(sizes) - sizes, [_columns(g) for g in graphs]
+    first = np.cumsum(sizes) - sizes
+    kinds = [_columns(g) for g in graphs]
     for i, kind in enumerate(kinds):
         if kind != kinds[0]:
             raise DataError(

@@ -169,7 +169,8 @@ def _translated(codes: Any, own: Sequence[Any], wanted: Sequence[Any], what: str
     Raises:
         DataError: A code that occurs has no name among the wanted ones.
     """
-    own, wanted = list(own), list(wanted)
+    own = list(own)
+    wanted = list(wanted)
     number = {name: code for code, name in enumerate(wanted)}
     named = bool(own) and bool(wanted)
     table = np.array([number.get(name, -1) for name in own] if named else range(n), np.int64)
@@ -201,7 +202,9 @@ def _translated(codes: Any, own: Sequence[Any], wanted: Sequence[Any], what: str
 def _features(graph: Graph, schema: Schema, where: str) -> Any:
     """x with the columns of each type where the model expects them, and in its scale."""
     wanted = schema.n_features - len(schema.meta.get("structural_scale", ()))
-    x, own, scale = graph.x, Scale.of(graph.meta, "x"), schema.scale("x")
+    x = graph.x
+    own = Scale.of(graph.meta, "x")
+    scale = schema.scale("x")
     kind = (
         _types(graph, schema, where)
         if any(s is not None and s.widths for s in (own, scale))
@@ -209,7 +212,8 @@ def _features(graph: Graph, schema: Schema, where: str) -> Any:
     )
     if own is not None and list(graph.node_types) != schema.node_types:
         # its columns are in the order of its own types
-        x, own = rescaled(x, own, None, graph.node_columns[TYPE] if own.widths else None), None
+        x = rescaled(x, own, None, graph.node_columns[TYPE] if own.widths else None)
+        own = None
     x, own = _one_hot(x, own, graph.meta.get("one_hot"), schema.meta.get("one_hot"), where)
     x = _blocks(
         x,
@@ -280,7 +284,8 @@ def _types(graph: Graph, schema: Schema, where: str) -> np.ndarray:
             f"{where}, has no types of nodes, but the features of each type have a scale of their own; give the types of "
             f"nodes {ADDED.format('node_columns')} {TYPE!r}, or the graph as dicts by type"
         )
-    codes, own = np.asarray(graph.node_columns[TYPE]), list(graph.node_types)
+    codes = np.asarray(graph.node_columns[TYPE])
+    own = list(graph.node_types)
     if not own or not schema.node_types or own == schema.node_types[: len(own)]:
         return codes
     number = {name: code for code, name in enumerate(schema.node_types)}
@@ -289,7 +294,9 @@ def _types(graph: Graph, schema: Schema, where: str) -> np.ndarray:
 
 def _attributes(graph: Graph, schema: Schema, where: str) -> Any:
     """edge_attr with the columns of each relation where the model expects them, and in its scale."""
-    x, own, scale = graph.edge_attr, Scale.of(graph.meta, "edge_attr"), schema.scale("edge_attr")
+    x = graph.edge_attr
+    own = Scale.of(graph.meta, "edge_attr")
+    scale = schema.scale("edge_attr")
     kind = (
         _relations(graph, schema, where)
         if any(s is not None and s.widths for s in (own, scale))
@@ -302,7 +309,8 @@ def _attributes(graph: Graph, schema: Schema, where: str) -> Any:
             if own.widths
             else None
         )
-        x, own = rescaled(x, own, None, codes), None
+        x = rescaled(x, own, None, codes)
+        own = None
     x = _blocks(
         x,
         graph.relations,
@@ -328,11 +336,9 @@ def _relations(graph: Graph, schema: Schema, where: str) -> np.ndarray:
             f"{where}, has no relations, but the attributes of each relation have a scale of their own; give the relations of "
             f"edges {ADDED.format('edge_columns')} {RELATION!r}, or the graph as dicts by relation"
         )
-    codes, own, widths = (
-        np.asarray(graph.edge_columns[RELATION]),
-        list(graph.relations),
-        schema.relation_widths,
-    )
+    codes = np.asarray(graph.edge_columns[RELATION])
+    own = list(graph.relations)
+    widths = schema.relation_widths
     if own and schema.relations and own != schema.relations[: len(own)]:
         number = {name: code for code, name in enumerate(schema.relations)}
         codes = np.array([number.get(name, len(number)) for name in own])[codes]
@@ -350,10 +356,12 @@ def _blocks(
 ) -> Any:
     """Columns of types side by side, in the order that the model expects."""
     # inverse relations follow those whose columns they have
-    own, wanted = list(own)[: len(own_widths)], list(wanted)[: len(widths)]
+    own = list(own)[: len(own_widths)]
+    wanted = list(wanted)[: len(widths)]
     if x is None or not own or not widths or own == wanted:
         return x
-    at, taken = dict(zip(own, np.cumsum([0, *own_widths]).tolist(), strict=False)), []
+    at = dict(zip(own, np.cumsum([0, *own_widths]).tolist(), strict=False))
+    taken = []
     width_of = dict(zip(own, own_widths, strict=True))
     for name, width in zip(wanted, widths, strict=True):
         if width_of.get(name, 0) not in (0, width):

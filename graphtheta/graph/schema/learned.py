@@ -53,26 +53,21 @@ class LearnedNodes(BaseModel):
         Raises:
             DataError: It has more, fewer or other nodes.
         """
-        ids, n = _identities(graph, _nodes(graph, self.type)), sum(b - a for a, b in self.runs)
+        ids = _identities(graph, _nodes(graph, self.type))
+        n = sum(b - a for a, b in self.runs)
         if len(ids) == n and _hash(ids) == self.ids:
             return
-        of, option = (
-            f" of the type {self.type!r}" if self.type else "",
-            "--embedding-types" if self.type else "--embedding",
-        )
+        of = f" of the type {self.type!r}" if self.type else ""
+        option = "--embedding-types" if self.type else "--embedding"
         if len(ids) > n and _hash(ids[:n]) == self.ids:
             name = "number" if self.type and graph.node_ids is None else "node"
             more = f" and {len(ids) - n - 1:,} more" if len(ids) > n + 1 else ""
-            what, remedy = (
-                f"{name} {ids[n].item()!r}{more}{of}",
-                f"leave {'it' if not more else 'them'} out, or train again with ",
-            )
+            what = f"{name} {ids[n].item()!r}{more}{of}"
+            remedy = f"leave {'it' if not more else 'them'} out, or train again with "
             remedy += "the new nodes"
         else:
-            what, remedy = (
-                f"other nodes{of}",
-                f"give the {n:,} nodes{of} it was trained on, in their order",
-            )
+            what = f"other nodes{of}"
+            remedy = f"give the {n:,} nodes{of} it was trained on, in their order"
         raise DataError(
             f"{graph.name or 'the graph'} has {what}, for which the training on {trained_on} learned no features ({option}); "
             f"{remedy}, or train a model that reads features"

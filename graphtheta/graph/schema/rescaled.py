@@ -127,10 +127,8 @@ def rescaled(
     ):
         # rows of a type that the scale does not have have no columns
         widths = [*wanted.widths, *([0] if kind.max(initial=0) >= len(wanted.widths) else [])]
-        parts, blocks = (
-            [*wanted.parts, Scale(np.zeros(0), np.zeros(0))],
-            blocks_of(x, kind, widths, "the graph", of),
-        )
+        parts = [*wanted.parts, Scale(np.zeros(0), np.zeros(0))]
+        blocks = blocks_of(x, kind, widths, "the graph", of)
         return of_blocks(
             kind,
             [part.scaled(block) for part, block in zip(parts, blocks, strict=False)],

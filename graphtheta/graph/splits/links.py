@@ -65,7 +65,8 @@ def link_split(graph: Graph, val: float = 0.05, test: float = 0.1, *, seed: int 
         DataError: No edges are left.
     """
     part_of = link_parts(graph, val, test, seed)
-    message, part = message_graph(graph, part_of), part_of(0, graph.n_edges)
+    message = message_graph(graph, part_of)
+    part = part_of(0, graph.n_edges)
     pair = unordered_pairs(graph, 0, graph.n_edges)
     held = [distinct_pairs(graph, pair, part == p) for p in (VAL, TEST)]
     return LinkSplit(message, held[0], held[1], int((part == DROPPED).sum()))
@@ -123,7 +124,8 @@ def link_parts(
     held = np.unique(np.concatenate([np.zeros(0, np.int64), *given]))
 
     def without_leaks(begin: int, end: int) -> np.ndarray:
-        part, leaks = held_out(begin, end), np.isin(unordered_pairs(graph, begin, end), held)
+        part = held_out(begin, end)
+        leaks = np.isin(unordered_pairs(graph, begin, end), held)
         return np.where(leaks & (part == MESSAGE), DROPPED, part).astype(np.int8)
 
     return without_leaks

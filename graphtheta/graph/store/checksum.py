@@ -83,7 +83,10 @@ class PageSums:
         sums: Sequence[int],
         damaged: Callable[[int], Exception],
     ):
-        self._values, self._rows, self._sums, self._damaged = values, rows, sums, damaged
+        self._values = values
+        self._rows = rows
+        self._sums = sums
+        self._damaged = damaged
         self._open = np.ones(len(sums), bool)
 
     def check(self, rows: np.ndarray | slice) -> None:

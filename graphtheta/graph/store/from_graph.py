@@ -55,7 +55,8 @@ def write_store(
         raise DataError(
             f"{graph.name}: x is a column of sparse rows, which a store does not take; give x as a SciPy matrix"
         )
-    rounding, narrow = None, list[tuple[str, Any]]()
+    rounding = None
+    narrow = list[tuple[str, Any]]()
     if features != "stored":
         narrow, rounding = narrowed(graph.x, features, comm, graph.name)
     with StoreWriter(folder, comm) as writer:
@@ -83,10 +84,8 @@ def write_rows(values: Any, writer: ColumnWriter, comm: Comm) -> None:
     Collective: all ranks of comm.
     """
     error: GraphThetaError | None = None
-    rows, step = (
-        share(len_of(values), comm.rank, comm.size),
-        rows_per_block(writer.shape, writer.dtype),
-    )
+    rows = share(len_of(values), comm.rank, comm.size)
+    step = rows_per_block(writer.shape, writer.dtype)
     try:
         for a in range(rows.start, rows.stop, step):
             writer.write(a, rows_of(values, np.arange(a, min(a + step, rows.stop))))

@@ -16,9 +16,11 @@ from graphtheta.graph.data.validation import is_column
 from graphtheta.graph.store.checksum import BLOCK_BYTES, share
 
 # codes of 8 bits lie this far apart at most
-STEPS, LOWEST = 255, -128
+STEPS = 255
+LOWEST = -128
 # steps of columns that reach near the largest float32 are smaller by this share
-NEAR_END, INWARD = np.finfo(np.float32).max / 2, 1e-6
+NEAR_END = np.finfo(np.float32).max / 2
+INWARD = 1e-6
 HALF = np.finfo(np.float16)
 
 
@@ -52,11 +54,13 @@ class Encoded:
         code: Scale and offset of each column, [d] float32 both; None converts to float16.
     """
 
-    sparse, nbytes = False, 0
+    sparse = False
+    nbytes = 0
 
     def __init__(self, values: Any, code: tuple[np.ndarray, np.ndarray] | None = None):
         self._values, self._code = values, code
-        self.shape, self.dtype = values.shape, np.dtype(np.float16 if code is None else np.int8)
+        self.shape = values.shape
+        self.dtype = np.dtype(np.float16 if code is None else np.int8)
 
     def read_begin(self, rows: np.ndarray) -> Read:
         """Begin to read the codes of some rows."""
@@ -166,8 +170,6 @@ def _ranges(x: Any, comm: Comm, where: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _parts(x: Any, comm: Comm) -> Iterator[np.ndarray]:
-    rows, step = (
-        share(x.shape[0], comm.rank, comm.size),
-        max(1, BLOCK_BYTES // max(1, 4 * x.shape[1])),
-    )
+    rows = share(x.shape[0], comm.rank, comm.size)
+    step = max(1, BLOCK_BYTES // max(1, 4 * x.shape[1]))
     yield from (np.arange(a, min(a + step, rows.stop)) for a in range(rows.start, rows.stop, step))

@@ -96,7 +96,8 @@ class Columns:
     """
 
     def __init__(self, folder: Path):
-        self.folder, self.manifest = folder, read_manifest(folder)
+        self.folder = folder
+        self.manifest = read_manifest(folder)
         self._known: dict[tuple[str, str], Column] = {
             (c.group, c.name): c for c in self.manifest.columns
         }
@@ -161,7 +162,8 @@ class Columns:
             return self.typed(group, name)
         if (group, f"{name}.codes") not in self._known:
             return self.sparse(group, name)
-        scale, zero = self.array(group, f"{name}.scale"), self.array(group, f"{name}.zero")
+        scale = self.array(group, f"{name}.scale")
+        zero = self.array(group, f"{name}.zero")
         if scale is None or zero is None:
             raise FormatError(
                 f"{self.folder}: column {group}.{name}.codes needs {name}.scale and {name}.zero; {AGAIN}"
@@ -202,7 +204,8 @@ class Columns:
 
     def typed(self, group: str, name: str) -> TypedRows:
         """Rows of several types, mapped."""
-        kind, blocks = self.array(group, f"{name}.type"), list[np.ndarray]()
+        kind = self.array(group, f"{name}.type")
+        blocks = list[np.ndarray]()
         while (block := self.array(group, f"{name}.{len(blocks)}.rows")) is not None:
             blocks.append(block)
         if (
@@ -221,7 +224,8 @@ class Columns:
 
     def texts(self, group: str, name: str) -> StoredTexts:
         """Texts, which are read when they are needed."""
-        data, bounds = self.array(group, f"{name}.bytes"), self.array(group, f"{name}.offsets")
+        data = self.array(group, f"{name}.bytes")
+        bounds = self.array(group, f"{name}.offsets")
         if (
             data is None
             or bounds is None

@@ -58,7 +58,10 @@ class StoredTexts(LazyArray):
             raise FormatError(
                 f"{at}: the offsets of texts must rise from 0 to {len(data)}; {AGAIN}"
             )
-        self._data, self._bounds, self._at, n = data, bounds, at, len(bounds) - 1
+        self._data = data
+        self._bounds = bounds
+        self._at = at
+        n = len(bounds) - 1
         longest = max(
             (
                 int(self._codes(np.arange(a, min(a + ROWS_AT_ONCE, n)))[1].max())
@@ -76,7 +79,8 @@ class StoredTexts(LazyArray):
 
     def _codes(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The characters of some texts, one text after another, and the number of each."""
-        begin, sizes = self._bounds[rows], self._bounds[rows + 1] - self._bounds[rows]
+        begin = self._bounds[rows]
+        sizes = self._bounds[rows + 1] - self._bounds[rows]
         ends = np.cumsum(sizes)
         data = self._data[
             np.repeat(begin - ends + sizes, sizes) + np.arange(ends[-1] if len(ends) else 0)

@@ -53,7 +53,10 @@ class ColumnWriter:
     """
 
     def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype):
-        self.path, self.shape, self.dtype, self.written = path, shape, dtype, 0
+        self.path = path
+        self.shape = shape
+        self.dtype = dtype
+        self.written = 0
         self._row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
         self._begin = len(header(shape, dtype))
         self._file = reopen(path)
@@ -85,14 +88,13 @@ class ColumnWriter:
                 "column"
             )
         self.written += len(rows)
-        data, at = (
-            rows.reshape(-1).view(np.uint8).data if rows.size else memoryview(b""),
-            self._begin + begin * self._row_bytes,
-        )
+        data = rows.reshape(-1).view(np.uint8).data if rows.size else memoryview(b"")
+        at = self._begin + begin * self._row_bytes
         try:
             while data:
                 done = os.pwrite(self._file.fileno(), data, at)
-                data, at = data[done:], at + done
+                data = data[done:]
+                at = at + done
         except OSError as error:
             raise unwritable(self.path, "the column", error, SHARED) from None
 
@@ -139,7 +141,8 @@ class StoreWriter:
         # the part lies beside the folder that a link points to
         self.folder = Path(os.path.realpath(folder))
         self._part = self.folder.with_name(self.folder.name + ".part")
-        self._comm, self._lock = comm, -1
+        self._comm = comm
+        self._lock = -1
         self._columns: dict[tuple[str, str], ColumnWriter] = {}
         self._linked: list[dict[str, Any]] = []
         self._together(self._make_folder, rank=0)
@@ -332,7 +335,8 @@ class StoreWriter:
         self._unlock()
 
     def _unlock(self) -> None:
-        lock, self._lock = self._lock, -1
+        lock = self._lock
+        self._lock = -1
         os.close(lock)
 
 

@@ -154,13 +154,11 @@ class Numbers(Base):
             if width is None
             else {column: pa.large_list(kind) for column, kind in read.items()}
         )
-        self._name, self._width, self._vector, self._missing, self._remedy = (
-            name,
-            width,
-            vector,
-            missing,
-            remedy,
-        )
+        self._name = name
+        self._width = width
+        self._vector = vector
+        self._missing = missing
+        self._remedy = remedy
         self._dtype = np.dtype(dtype)
         whole = [pa.types.is_integer(element(types[column])) for column in columns]
         self._whole = whole if width is None else whole * width
@@ -244,7 +242,8 @@ class Numbers(Base):
         columns = [one(table.column(name)) for name in self.inputs]
         if self._width is None:
             return np.stack([numbers(column) for column in columns], axis=1)
-        out, present = np.full((table.num_rows, self._width), np.nan), ~null(columns[0])
+        out = np.full((table.num_rows, self._width), np.nan)
+        present = ~null(columns[0])
         out[present] = numbers(columns[0].flatten()).reshape(int(present.sum()), self._width)
         return out
 
@@ -264,13 +263,11 @@ class Codes(Base):
         self, name: str, column: str, key: tuple[str, ...], dtype: Any, missing: int | None = None
     ):
         self.inputs = {column: TEXT}
-        self._name, self._column, self._key, self._dtype, self._missing = (
-            name,
-            column,
-            key,
-            dtype,
-            missing,
-        )
+        self._name = name
+        self._column = column
+        self._key = key
+        self._dtype = dtype
+        self._missing = missing
         self._seen: set[str] = set()
         self._values: list[str] = []
 

@@ -60,7 +60,9 @@ class Integers(Base):
     """
 
     def __init__(self, name: str, column: str, kind: Any):
-        self.inputs, self._name, self._column = {column: read_as(kind)}, name, column
+        self.inputs = {column: read_as(kind)}
+        self._name = name
+        self._column = column
         self._dtype = (
             np.int32
             if pa.types.is_boolean(kind) or (kind.bit_width < 64 and kind != pa.uint32())
@@ -91,7 +93,10 @@ class Times(Base):
     """
 
     def __init__(self, name: str, column: str, group: str, kind: Any):
-        self.inputs, self._name, self._column, self._group = {column: kind}, name, column, group
+        self.inputs = {column: kind}
+        self._name = name
+        self._column = column
+        self._group = group
         self._unit = str(kind.unit)
 
     def wrong(self, table: pa.Table) -> Iterator[Wrong]:
@@ -222,10 +227,8 @@ class Marks(Base):
         column = one(table.column(name))
         if name not in self._widths:
             return integers(column.cast(WHOLE).fill_null(-1))[:, None]
-        out, right = (
-            np.full((len(column), self._widths[name]), -1, np.int64),
-            lengths(column) == self._widths[name],
-        )
+        out = np.full((len(column), self._widths[name]), -1, np.int64)
+        right = lengths(column) == self._widths[name]
         out[right] = integers(
             column.filter(pa.array(right)).flatten().cast(WHOLE).fill_null(-1)
         ).reshape(-1, self._widths[name])
@@ -246,7 +249,8 @@ def named_field(group: str, column: str, types: dict[str, Any], width: int) -> F
         types: Types of all columns.
         width: Length of its lists, if it has lists.
     """
-    kind, name = types[column], f"columns.{column}"
+    kind = types[column]
+    name = f"columns.{column}"
     if not is_attribute(column) or column in TAKEN:
         raise ConfigError(
             f"{group} column '{column}': models could not read {group}.{column}; rename it to a Python identifier that is "

@@ -79,9 +79,12 @@ def _moments(blocks: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
 
     Source: Chan, Golub and LeVeque, The American Statistician 37 (1983).
     """
-    count, mean, squares = 0.0, np.zeros(d), np.zeros(d)
+    count = 0.0
+    mean = np.zeros(d)
+    squares = np.zeros(d)
     for block in blocks:
-        total, step = count + block[0], block[1 : 1 + d] - mean
+        total = count + block[0]
+        step = block[1 : 1 + d] - mean
         mean = mean + step * (block[0] / total)
         squares = squares + block[1 + d :] + step**2 * (count * block[0] / total)
         count = total

@@ -37,7 +37,8 @@ class SparseRows(Base):
             )
         self._at, self._value = columns
         self.inputs = {self._at: pa.large_list(WHOLE), self._value: pa.large_list(FLOAT)}
-        self._given, self._largest = width, -1
+        self._given = width
+        self._largest = -1
         self._whole = pa.types.is_integer(element(types[self._value]))
         # features with fractions, and of others the first number that float32 rounds
         self._fractions: set[int] = set()

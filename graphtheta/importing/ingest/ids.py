@@ -147,12 +147,10 @@ class Directory:
     def __init__(self, comm: Comm, ids: Any, numbers: np.ndarray):
         found = hashes(ids)
         order = np.argsort(found, kind="stable")
-        self._comm, self._hashes, self._ids, self._numbers = (
-            comm,
-            found[order],
-            ids.take(pa.array(order)),
-            numbers[order],
-        )
+        self._comm = comm
+        self._hashes = found[order]
+        self._ids = ids.take(pa.array(order))
+        self._numbers = numbers[order]
 
     def find(self, ids: Any) -> np.ndarray:
         """Numbers of ids; -1 for ids that are not known.
@@ -180,7 +178,8 @@ class Directory:
         if not len(self._hashes) or not len(ids):
             return out
         found = hashes(ids)
-        at, left = np.searchsorted(self._hashes, found), np.arange(len(ids))
+        at = np.searchsorted(self._hashes, found)
+        left = np.arange(len(ids))
         while len(left):
             # of several ids with one hash, the next
             left = left[at[left] < len(self._hashes)]

@@ -126,13 +126,11 @@ class _Import:
     def __init__(
         self, tables: Tables, writer: StoreWriter, comm: Comm, folder: Path, progress: Progress
     ):
-        self._tables, self._options, self._writer, self._comm, self._progress = (
-            tables,
-            tables.options,
-            writer,
-            comm,
-            progress,
-        )
+        self._tables = tables
+        self._options = tables.options
+        self._writer = writer
+        self._comm = comm
+        self._progress = progress
         self._folder = folder
         self._counts: dict[str, int] = {}
 
@@ -181,7 +179,9 @@ class _Import:
             say(f"{numbered.n:,} nodes, {n_edges:,} edges{counts}; in {self._writer.folder}")
 
     def _open(self) -> tuple[Table, Table | None]:
-        options, source, nodes = self._options, self._tables.edges, self._tables.nodes
+        options = self._options
+        source = self._tables.edges
+        nodes = self._tables.nodes
         if options.scale != "none" and (nodes is None or not options.features):
             raise ConfigError(
                 f"scale={options.scale} (--scale) scales features, but none are named; name them with --features"
@@ -228,7 +228,8 @@ class _Import:
         """
         comm, options = self._comm, self._options
         self._progress.step("resolving ends of edges")
-        numbers, loops = Spool(self._folder / "numbers"), 0
+        numbers = Spool(self._folder / "numbers")
+        loops = 0
         for i, table in enumerate(in_step(comm, edges.spool.blocks())):
             both = (
                 empty(self._kind)

@@ -33,7 +33,8 @@ class Positions:
     """
 
     def __init__(self, n: int):
-        self.n, self.fields = n, list[Field]()
+        self.n = n
+        self.fields = list[Field]()
         self.directory: Positions | Directory = self
 
     def find(self, ids: Any) -> np.ndarray:
@@ -64,7 +65,8 @@ class SortedIds(Positions):
     def __init__(self, comm: Comm, blocks: Iterator[Any], kind: Any):
         numbered = number_sorted(comm, collect(comm, blocks, kind))
         super().__init__(numbered.n)
-        self.directory, self._range = numbered.directory, (numbered.begin, numbered.ids)
+        self.directory = numbered.directory
+        self._range = (numbered.begin, numbered.ids)
 
     def ids(self) -> Iterator[tuple[int, Any]]:
         """First node and ids of the range of this worker."""
@@ -90,7 +92,9 @@ class NodeTable(Positions):
     """
 
     def __init__(self, comm: Comm, table: Table, options: Options, kind: Any):
-        self._table, self._id, again = table, options.id, np.empty(0, np.int64)
+        self._table = table
+        self._id = options.id
+        again = np.empty(0, np.int64)
         if options.id is not None:
             blocks = (
                 (begin, one(rows.column(options.id)))

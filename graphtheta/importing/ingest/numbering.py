@@ -25,7 +25,8 @@ class Collected:
     """The different ids that a worker keeps, of those that are added."""
 
     def __init__(self, kind: Any):
-        self._known, self._waiting = empty(kind), 0
+        self._known = empty(kind)
+        self._waiting = 0
         self._new: list[Any] = []
 
     def add(self, ids: Any) -> None:
@@ -38,7 +39,8 @@ class Collected:
     def ids(self) -> Any:
         """All different ids, in no particular order."""
         self._known = joined([self._known, *self._new]).unique()
-        self._new, self._waiting = [], 0
+        self._new = []
+        self._waiting = 0
         return self._known
 
 
@@ -131,7 +133,9 @@ def first_of_each(
 
     Collective: all ranks of comm.
     """
-    parts, rows, senders = [empty(kind)], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    parts = [empty(kind)]
+    rows = [np.empty(0, np.int64)]
+    senders = [np.empty(0, np.int64)]
     for block in in_step(comm, blocks):
         begin, ids = (0, empty(kind)) if block is None else block
         routes = Routes(comm, hashes(ids))
@@ -140,11 +144,9 @@ def first_of_each(
         parts += arrived
         rows += numbers
         senders += [np.full(len(part), q) for q, part in enumerate(numbers)]
-    coded, row, sender = (
-        joined(parts).dictionary_encode(),
-        np.concatenate(rows),
-        np.concatenate(senders),
-    )
+    coded = joined(parts).dictionary_encode()
+    row = np.concatenate(rows)
+    sender = np.concatenate(senders)
     codes = coded.indices.to_numpy()
     order = np.lexsort((row, codes))
     is_first = np.diff(codes[order], prepend=-1) > 0

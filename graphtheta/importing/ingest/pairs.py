@@ -53,7 +53,10 @@ def mark(comm: Comm, blocks: Iterator[Block], n_nodes: int, relations: bool = Fa
             "reverse=keep"
         )
     empty = np.empty(0, np.int64)
-    keys, rows, codes, rounds = [empty], [empty], [empty], list[list[int]]()
+    keys = [empty]
+    rows = [empty]
+    codes = [empty]
+    rounds = list[list[int]]()
     sent: list[tuple[Routes, np.ndarray, int]] = []
     for block in in_step(comm, blocks):
         begin, src, dst, code = (0, empty, empty, empty) if block is None else block
@@ -77,7 +80,8 @@ def mark(comm: Comm, blocks: Iterator[Block], n_nodes: int, relations: bool = Fa
         all_keys, all_rows, np.concatenate(codes) if relations else None, n_nodes
     )
     del all_keys, all_rows, codes
-    found, at = Marked(), 0
+    found = Marked()
+    at = 0
     for counts, (routes, kept, n) in zip(rounds, sent, strict=True):
         parts = np.split(
             np.stack((again, one_way), axis=1)[at : at + sum(counts)], np.cumsum(counts)[:-1]
@@ -95,7 +99,8 @@ def _compare(
     keys: np.ndarray, rows: np.ndarray, codes: np.ndarray | None, n_nodes: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Whether an edge repeats an earlier one; and whether it is the first of its kind and no edge of its relation is its reverse."""
-    again, one_way = np.zeros(len(keys), bool), np.zeros(len(keys), bool)
+    again = np.zeros(len(keys), bool)
+    one_way = np.zeros(len(keys), bool)
     reverse = keys % n_nodes * n_nodes + keys // n_nodes
     if codes is not None:
         # numbers of the pairs that occur leave room for that of a relation
@@ -109,7 +114,8 @@ def _compare(
     ordered = keys[order]
     is_first = np.ones(len(keys), bool)
     is_first[1:] = ordered[1:] != ordered[:-1]
-    different, reverse = ordered[is_first], reverse[order[is_first]]
+    different = ordered[is_first]
+    reverse = reverse[order[is_first]]
     at = np.minimum(np.searchsorted(different, reverse), len(different) - 1)
     again[order[~is_first]] = True
     one_way[order[is_first]] = different[at] != reverse

@@ -66,7 +66,9 @@ class Spool:
         self.close()
         if self._writer is not None:
             remove_new(self._path)
-        self._writer, self.at, self.counts = None, [], []
+        self._writer = None
+        self.at = []
+        self.counts = []
 
     def blocks(self) -> Iterator[pa.Table]:
         """The blocks, one after another."""

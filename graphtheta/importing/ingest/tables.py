@@ -44,16 +44,17 @@ class Table:
     def __init__(
         self, source: Source, fields: Sequence[Field], path: Path, may_be_empty: bool = False
     ):
-        self.name, self.fields, self._source, self._may_be_empty = (
-            source.name,
-            list(fields),
-            source,
-            may_be_empty,
-        )
+        self.name = source.name
+        self.fields = list(fields)
+        self._source = source
+        self._may_be_empty = may_be_empty
         # before they observe any rows
         self._fresh = deepcopy(self.fields)
-        self.spool, self.faults, self._folder = Spool(path), Faults(), path.parent
-        self.n_rows, self.begins = 0, list[int]()
+        self.spool = Spool(path)
+        self.faults = Faults()
+        self._folder = path.parent
+        self.n_rows = 0
+        self.begins = list[int]()
         # whether rows that the fields have observed turned out to be bad
         self._late = False
         self._inputs: dict[str, Any] = {}

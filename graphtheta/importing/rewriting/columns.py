@@ -72,7 +72,8 @@ def write_lists(
     every = np.array(comm.all_gather(own))
     # added rows come behind those of all workers that stay
     first, added = every[: comm.rank].sum(axis=0).tolist()
-    size, starts = int(every.sum()), (first, int(every[:, 0].sum()) + added)
+    size = int(every.sum())
+    starts = (first, int(every[:, 0].sum()) + added)
     kind = old.dtype if size <= np.iinfo(old.dtype).max else np.dtype(np.int64)
     index = writer.column(group, where, n + 1, (), kind)
     columns = [(writer.column(group, name, size, (), x.dtype), x) for name, x in parts]

@@ -83,7 +83,9 @@ class Edges:
         every = np.array(comm.all_gather(own))
         left, dropped, repeated, stay, added = every.sum(axis=0).tolist()
         before = every[: comm.rank].sum(axis=0).tolist()
-        self.first, self.added, self.total = before[3], stay + before[4], stay + added
+        self.first = before[3]
+        self.added = stay + before[4]
+        self.total = stay + added
         self.counts = {
             "outside_dropped": left,
             "self_loops_dropped": dropped,

@@ -43,7 +43,9 @@ class Kept:
         self._slice = share(n_nodes, comm.rank, comm.size)
         mask = np.ones(len(self._slice), bool) if mask is None else mask
         counts = comm.all_gather(int(mask.sum()))
-        self._mask, self._begin, self.total = mask, sum(counts[: comm.rank]), sum(counts)
+        self._mask = mask
+        self._begin = sum(counts[: comm.rank])
+        self.total = sum(counts)
         self.all = self.total == n_nodes
         new = self._begin + np.arange(counts[comm.rank])
         self._table = (
@@ -80,7 +82,8 @@ def chosen(graph: Graph, nodes: str | np.ndarray, comm: Comm) -> np.ndarray:
         DataError: It is no mask of the nodes.
     """
     if isinstance(nodes, str) and nodes in SPLITS:
-        mask, where = getattr(graph, nodes), f"the split '{nodes}' of {graph.name}"
+        mask = getattr(graph, nodes)
+        where = f"the split '{nodes}' of {graph.name}"
         if mask is None:
             raise ConfigError(
                 f"nodes={nodes}: {graph.name} has no such split; give a .npy file with a mask"
@@ -90,9 +93,11 @@ def chosen(graph: Graph, nodes: str | np.ndarray, comm: Comm) -> np.ndarray:
             raise ConfigError(
                 f"nodes={nodes}: there is no such file; give {', '.join(SPLITS)}, or a .npy file with a mask"
             )
-        mask, where = map_npy(Path(nodes)), nodes
+        mask = map_npy(Path(nodes))
+        where = nodes
     else:
-        mask, where = as_array(nodes, Origin("", "nodes")), "nodes"
+        mask = as_array(nodes, Origin("", "nodes"))
+        where = "nodes"
     if mask.shape != (graph.n_nodes,) or mask.dtype != np.bool_:
         raise DataError(
             f"{where}: expected a mask of {graph.n_nodes} truth values, got {mask.dtype} {list(mask.shape)}"

@@ -78,7 +78,9 @@ def transform_store(
         "duplicates": duplicates,
         "reverse": reverse,
     }
-    columns, graph, mask = None, None, None
+    columns = None
+    graph = None
+    mask = None
     error: GraphThetaError | None = None
     try:
         _check(Path(store), given, nodes)

@@ -89,12 +89,11 @@ class TypedSource:
         self, piece: Piece, columns: dict[str, Any], mine: Callable[[int], bool], faults: Faults
     ) -> Iterator[Rows]:
         """Read a piece; see ``Source``."""
-        first, begin = True, piece.part[1]
+        first = True
+        begin = piece.part[1]
         for k, batch in enumerate(self.batches(piece, list(columns))):
-            table, numbers = (
-                converted(batch, columns, piece.file),
-                begin + 1 + np.arange(batch.num_rows),
-            )
+            table = converted(batch, columns, piece.file)
+            numbers = begin + 1 + np.arange(batch.num_rows)
             begin += batch.num_rows
             if batch.num_rows:
                 yield Rows(
@@ -136,10 +135,12 @@ class ParquetSource(TypedFiles):
         found: list[Piece] = []
         for path in self._files:
             with reading(path):
-                meta, size = pq.read_metadata(pa.OSFile(fsencode(path))), path.stat().st_size
+                meta = pq.read_metadata(pa.OSFile(fsencode(path)))
+                size = path.stat().st_size
             # pyarrow ends the process at damaged metadata of a column, so that its compressed size is not asked for
             groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
-            unpacked, begin = sum(group.total_byte_size for group in groups), 0
+            unpacked = sum(group.total_byte_size for group in groups)
+            begin = 0
             for i, group in enumerate(groups):
                 weight = size * group.total_byte_size // max(1, unpacked)
                 found.append(
@@ -156,7 +157,8 @@ class ParquetSource(TypedFiles):
             pa.OSFile(fsencode(path)) as raw,
             pq.ParquetFile(raw, pre_buffer=False) as file,
         ):
-            group, known = file.metadata.row_group(i), set(file.schema_arrow.names)
+            group = file.metadata.row_group(i)
+            known = set(file.schema_arrow.names)
             rows = max(1024, min(ROWS, BLOCK * 4 * group.num_rows // max(1, group.total_byte_size)))
             wanted = [name for name in columns if name in known]
             if len(wanted) < len(columns):
@@ -228,7 +230,9 @@ class MemorySource(TypedSource):
     """
 
     def __init__(self, name: str, table: pa.Table, others: Sequence[str] = ()):
-        self.name, self._table, self._others = name, table, others
+        self.name = name
+        self._table = table
+        self._others = others
 
     def types(self) -> dict[str, Any]:
         """Names and types of the columns, nothing for those that are not used."""

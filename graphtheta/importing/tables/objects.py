@@ -69,7 +69,9 @@ KEPT = (
 # parts of the names of what PyG counts among attributes, but are numbers of nodes
 TOPOLOGY = ("index", "adj", "face")
 # our own columns beside named ones, which are identifiers
-ID, INDICES, VALUES = "node id", "x indices", "x values"
+ID = "node id"
+INDICES = "x indices"
+VALUES = "x values"
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,8 @@ def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
         ("edge_y", "edge_label"),
     ):
         if key in given:
-            edges[key], options[option] = given[key], (key,) if option != "edge_weight" else key
+            edges[key] = given[key]
+            options[option] = (key,) if option != "edge_weight" else key
     edges |= given.get("edge_columns", {})
     options["edge_columns"] = tuple(given.get("edge_columns", {}))
     nodes = {key: given[key] for key in ("x", "y", *MASKS) if key in given} | dict(
@@ -319,7 +322,9 @@ def of_networkx(graph: Any, name: str, used: Collection[str]) -> Whole:
         _attributes(rows)
         for rows in ([data for _, _, data in ends], [data for _, data in graph.nodes(data=True)])
     )
-    src, dst, key = _free("src", edges), _free("dst", edges), _free("id", nodes)
+    src = _free("src", edges)
+    dst = _free("dst", edges)
+    key = _free("id", nodes)
     edges |= {src: [u for u, _, _ in ends], dst: [v for _, v, _ in ends]}
     nodes[key] = list(ids.values())
     used = {*used, src, dst, key}
@@ -339,8 +344,10 @@ def of_pyg(data: Any, name: str) -> Whole:
         ConfigError: It has no edges.
         ShapeError: There are neither as many labels as nodes nor as many as graphs.
     """
-    nodes, edges = pyg_values(data, data.node_attrs()), pyg_values(data, data.edge_attrs())
-    ends, adjacency = getattr(data, "edge_index", None), getattr(data, "adj_t", None)
+    nodes = pyg_values(data, data.node_attrs())
+    edges = pyg_values(data, data.edge_attrs())
+    ends = getattr(data, "edge_index", None)
+    adjacency = getattr(data, "adj_t", None)
     if ends is None and adjacency is None:
         raise ConfigError(
             f"a {name} without edge_index; give one, of shape [2, 0] if there are no edges"

@@ -18,12 +18,10 @@ from graphtheta.importing.tables.source import Piece, Rows, Source
 from graphtheta.importing.tables.text import TextSource
 
 MASKS = ("train", "val", "test")
-EDGES, COUNT, FEATURES, LABELS = (
-    "edge.csv.gz",
-    "num-node-list.csv.gz",
-    "node-feat.csv.gz",
-    "node-label.csv.gz",
-)
+EDGES = "edge.csv.gz"
+COUNT = "num-node-list.csv.gz"
+FEATURES = "node-feat.csv.gz"
+LABELS = "node-label.csv.gz"
 SPLITS = dict(zip(MASKS, ("train.csv.gz", "valid.csv.gz", "test.csv.gz"), strict=True))
 
 
@@ -75,7 +73,8 @@ def ogb(folder: Path, split: Sequence[str]) -> Whole:
 def columns_of(path: Path) -> list[Any]:
     """All columns of a small file."""
     source = TextSource(str(path), [path], ",", header=False)
-    types, faults = source.types(), Faults()
+    types = source.types()
+    faults = Faults()
     tables = [
         rows.table
         for piece in source.pieces()
@@ -117,7 +116,9 @@ class Beside:
     typed, rank0 = False, True
 
     def __init__(self, inner: Source, extra: dict[str, Any]):
-        self.name, self._inner, self._extra = inner.name, inner, extra
+        self.name = inner.name
+        self._inner = inner
+        self._extra = extra
 
     def types(self) -> dict[str, Any]:
         """Names and types of all columns."""
@@ -141,7 +142,8 @@ class Beside:
         own = {name: kind for name, kind in columns.items() if name not in self._extra}
         begin = 0
         for rows in self._inner.read(piece, own, lambda block: True, faults):
-            table, n = rows.table, rows.table.num_rows
+            table = rows.table
+            n = rows.table.num_rows
             for name in columns:
                 if name in self._extra and begin + n <= len(self._extra[name]):
                     table = table.append_column(

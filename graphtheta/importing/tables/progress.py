@@ -21,19 +21,24 @@ class Progress:
     """
 
     def __init__(self, shown: bool):
-        self.shown, self._clock = shown, 0.0
+        self.shown = shown
+        self._clock = 0.0
         self._bar: tqdm | None = None
         self._bytes = self._rows = 0
 
     def begin(self, name: str, total: int) -> None:
         """Begin to read a table of so many bytes."""
-        self._name, self._clock, self._bytes, self._rows = name, perf_counter(), 0, 0
+        self._name = name
+        self._clock = perf_counter()
+        self._bytes = 0
+        self._rows = 0
         if self.shown and sys.stderr.isatty():
             self._bar = tqdm(total=total, unit="B", unit_scale=True, desc=name, leave=False)
 
     def add(self, n_bytes: int, n_rows: int) -> None:
         """Some rows were read, by all workers together."""
-        self._bytes, self._rows = self._bytes + n_bytes, self._rows + n_rows
+        self._bytes = self._bytes + n_bytes
+        self._rows = self._rows + n_rows
         if self._bar is not None:
             self._bar.set_postfix_str(
                 f"{self._rows / max(1e-9, perf_counter() - self._clock):,.0f} rows/s", refresh=False

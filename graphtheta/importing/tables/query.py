@@ -139,7 +139,10 @@ class StreamSource(TypedSource):
     typed = rank0 = True
 
     def __init__(self, name: str, make: Callable[[], Stream], again: bool, remedy: str):
-        self.name, self._make, self._again, self._remedy = name, make, again, remedy
+        self.name = name
+        self._make = make
+        self._again = again
+        self._remedy = remedy
         self._open: Stream | None = None
         self._types: dict[str, Any] | None = None
         self._file: Any = None

@@ -125,7 +125,10 @@ class TextSource:
     def __init__(
         self, name: str, files: list[Path], separator: str | None = None, header: bool = True
     ):
-        self.name, self._files, self._separator, self._header = name, files, separator, header
+        self.name = name
+        self._files = files
+        self._separator = separator
+        self._header = header
         self._heads: dict[Path, Head] = {}
         self.plain: set[str] = set()
         self.pointed: set[str] = set()
@@ -150,9 +153,11 @@ class TextSource:
             more = len(text) == HEAD
             if more:
                 text = text[: text.rfind(b"\n") + 1] or text
-            start, lines = len(BOM) if text.startswith(BOM) else 0, 0
+            start = len(BOM) if text.startswith(BOM) else 0
+            lines = 0
             while text.startswith(COMMENTS, start):
-                start, lines = text.find(b"\n", start) + 1 or len(text), lines + 1
+                start = text.find(b"\n", start) + 1 or len(text)
+                lines = lines + 1
             end = text.find(b"\n", start) + 1 or len(text)
             # the first line, or the one below it, does not end in what was read
             if more and (not text.endswith(b"\n") or (self._header and end == len(text))):
@@ -174,7 +179,8 @@ class TextSource:
                         f"{path}: after line {lines}: a quote is not closed; correct it"
                     )
                 breaks = any(b"\n" in row for _, row in rows)
-                text, end = text[: start + whole], start + len(rows[0][1]) + 1
+                text = text[: start + whole]
+                end = start + len(rows[0][1]) + 1
             first = decoded(text[start:end]).strip("\r\n")
             if not first.strip():
                 raise FormatError(
@@ -331,13 +337,11 @@ class Block:
         *,
         breaks: bool = False,
     ):
-        self._path, self._head, self._columns, self._text, self._before = (
-            path,
-            head,
-            columns,
-            text,
-            before,
-        )
+        self._path = path
+        self._head = head
+        self._columns = columns
+        self._text = text
+        self._before = before
         self._plain, self._pointed = (
             [name for name in names if columns[name] == pa.int64()] for names in (plain, pointed)
         )
@@ -457,7 +461,8 @@ class Block:
     @cached_property
     def _rows(self) -> list[tuple[int, bytes]]:
         """Line and text of each row; pyarrow passes over empty lines."""
-        rows, end = list(enumerate(self._text.split(b"\n"), 1)), len(self._text)
+        rows = list(enumerate(self._text.split(b"\n"), 1))
+        end = len(self._text)
         if self._breaks:
             rows, end = rows_of(self._path, self._text, self._head.separator)
         if end < len(self._text):
@@ -534,11 +539,9 @@ class Block:
                 f"({', '.join(self._head.names[:5])}); remove lines before the table, or state the separator "
                 "with --separator"
             )
-        kept, tables, values = (
-            [i for i in range(len(texts)) if i not in wrong],
-            list[pa.Table](),
-            dict[int, str](),
-        )
+        kept = [i for i in range(len(texts)) if i not in wrong]
+        tables = list[pa.Table]()
+        values = dict[int, str]()
         self._halve(texts, kept, values, tables)
         wrong |= values
         self._kept = np.array([i for i in kept if i not in wrong], np.int64)
@@ -577,7 +580,8 @@ class Block:
         found = WRONG.search(message)
         if not found:
             return message
-        name, kind = self._head.names[int(found[1])], KINDS.get(found[2], found[2])
+        name = self._head.names[int(found[1])]
+        kind = KINDS.get(found[2], found[2])
         return (
             f"column '{name}': {found[4]}"
             if found[3] is None
@@ -687,7 +691,8 @@ def opened(path: Path) -> Any:
 
 def read_all(stream: Any, n: int) -> bytes:
     """Up to n bytes; fewer at the end only."""
-    parts, held = [], 0
+    parts = []
+    held = 0
     while held < n:
         part = stream.read(n - held)
         if not part:
@@ -743,7 +748,10 @@ def whole_lines(
     Raises:
         FormatError: A quote is not closed.
     """
-    lines, k, rest, packed = head.lines, 0, b"", compression(path)
+    lines = head.lines
+    k = 0
+    rest = b""
+    packed = compression(path)
     with (
         pa.OSFile(fsencode(path)) as file,
         pa.CompressedInputStream(file, packed) if packed else nullcontext(file) as stream,
@@ -759,9 +767,12 @@ def whole_lines(
                 cut = rows_of(path, text[:cut], head.separator)[1] if breaks else cut
             text, rest = text[:cut], text[cut:]
             if text:
-                here, before = file.tell(), lines
+                here = file.tell()
+                before = lines
                 yield k, here - told, text, partial(int, before)
-                lines, k, told = lines + text.count(b"\n"), k + 1, here
+                lines = lines + text.count(b"\n")
+                k = k + 1
+                told = here
             if len(rest) > MOST_BLOCKS * BLOCK:
                 raise FormatError(f"{path}: after line {lines}: a quote is not closed; correct it")
             if len(part) < BLOCK:

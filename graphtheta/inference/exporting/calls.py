@@ -147,7 +147,8 @@ def _rgcn(layer: RGCN, module: Any, h: Any, given: Given) -> Any:
         finally:
             backend.use_segment_matmul = before  # type: ignore[attr-defined]
     relations = module.linear_r.num_types
-    relation, norm = given.relation(relations), given.edge_weight
+    relation = given.relation(relations)
+    norm = given.edge_weight
     if layer.aggregator == "mean":
         _, pair, counts = (given.ends[1] * relations + relation).unique(
             return_inverse=True, return_counts=True
@@ -169,7 +170,8 @@ def _simple_hgn(layer: SimpleHGN, module: Any, h: Any, given: Given) -> Any:
 
 def _hgt(layer: HGT, module: Any, h: Any, given: Given) -> Any:
     """With the nodes of each type and the edges of each relation by name, in the numbers of each type."""
-    relation, node_type = given.relation(layer.prior.shape[0]), given.types(len(module.node_types))
+    relation = given.relation(layer.prior.shape[0])
+    node_type = given.types(len(module.node_types))
     codes = {name: i for i, name in enumerate(module.node_types)}
     leads = relation.new_tensor([[codes[name[0]], codes[name[2]]] for name in module.edge_types])
     if bool((node_type[given.graph] != leads[relation].T).any()):
@@ -193,7 +195,10 @@ def _hgt(layer: HGT, module: Any, h: Any, given: Given) -> Any:
 
 def _per_relation(layer: PerRelation, module: Any, h: Any, given: Given) -> Any:
     """The layers of ``HeteroConv`` on the nodes of all types, each at those that its relation leads to."""
-    torch, relation, counts, made = import_module("torch"), given.relation(layer.relations), [], []
+    torch = import_module("torch")
+    relation = given.relation(layer.relations)
+    counts = []
+    made = []
     for i, ((code, part), conv) in enumerate(
         zip(layer.layers.items(), module.convs.values(), strict=True)
     ):
@@ -203,7 +208,8 @@ def _per_relation(layer: PerRelation, module: Any, h: Any, given: Given) -> Any:
                 given.types(layer.applies.shape[1])
             ]
         made.append(call(part, conv, h, given.of_edges(relation == code)))
-    found, counts = torch.stack(made), torch.stack(counts)[..., None]
+    found = torch.stack(made)
+    counts = torch.stack(counts)[..., None]
     if layer.combine == "max":
         return torch.where(counts.any(0), torch.where(counts, found, -torch.inf).amax(0), 0)
     total = torch.where(counts, found, 0).sum(0)

@@ -153,7 +153,8 @@ def _sage(layer: SAGE, library: str) -> Counterpart:
 
 
 def _gin(layer: GIN, library: str) -> Counterpart:
-    inner, trained = counterpart(layer.mlp, library), isinstance(layer.eps, Parameter)
+    inner = counterpart(layer.mlp, library)
+    trained = isinstance(layer.eps, Parameter)
     eps = np.asarray(
         array_of(layer.eps) if trained else layer.eps, array_of(layer.mlp.weights[0]).dtype
     ).reshape(1)
@@ -175,7 +176,8 @@ def _gine(layer: GINE, library: str) -> Counterpart:
         raise ConfigError(
             f"GINE has no counterpart in {library}, whose GINEConv does not project edge attributes; choose pyg"
         )
-    inner, trained = counterpart(layer.mlp, library), isinstance(layer.eps, Parameter)
+    inner = counterpart(layer.mlp, library)
+    trained = isinstance(layer.eps, Parameter)
     d_edge, width = layer.weight_edge.shape
     eps = np.asarray(
         array_of(layer.eps) if trained else layer.eps, array_of(layer.weight_edge).dtype
@@ -197,7 +199,8 @@ def _gine(layer: GINE, library: str) -> Counterpart:
 
 def _attention(layer: GAT | GATE, library: str) -> tuple[State, State]:
     """Weights of an attention layer and those of its edge term, by names of the library."""
-    heads, pyg = layer.att_src.shape[0], library == "pyg"
+    heads = layer.att_src.shape[0]
+    pyg = library == "pyg"
     names = (
         ("lin.", "att_src", "att_dst", "lin_edge.", "att_edge")
         if pyg
@@ -279,7 +282,8 @@ def _gat_e(layer: GATE, library: str) -> Counterpart:
 def _mlp(layer: MLP, library: str) -> Counterpart:
     parts: list[Counterpart] = []
     for i, (weight, bias) in enumerate(zip(layer.weights, layer.biases, strict=True)):
-        d_in, d_out = weight.shape[0], int(np.prod(weight.shape[1:]))
+        d_in = weight.shape[0]
+        d_out = int(np.prod(weight.shape[1:]))
         parts.append(
             Counterpart(
                 "torch",

@@ -174,7 +174,8 @@ def _encoded(model: Network, module: Any, x: Any, given: Given) -> Any:
     """
     if given.graph is None and not all(isinstance(layer, Dense) for layer in model.layers):
         raise DataError("the network has layers that read edges; give edge_index, or a DGLGraph")
-    h, reached = x if module.embed is None else module.activation(module.embed(x)), []
+    h = x if module.embed is None else module.activation(module.embed(x))
+    reached = []
     for i, layer in enumerate(module.layers):
         z = call(model.layers[i], layer, h, given)
         h = _finished(model, module, i, z, h) if i < len(module.norms) else z

@@ -103,7 +103,9 @@ class _Graph:
     """
 
     def __init__(self, onnx: Any, operands: list[Any], dtype: np.dtype[Any]):
-        self.onnx, self.operands, self.dtype = onnx, operands, dtype
+        self.onnx = onnx
+        self.operands = operands
+        self.dtype = dtype
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         # by the id of the expression

@@ -44,10 +44,8 @@ def set2set(layer: Set2Set, library: str) -> Counterpart:
         if library == "pyg"
         else {"input_dim": width, "n_iters": layer.steps, "n_layers": 1}
     )
-    weight, bias = (
-        array_of(step.weight)[:, GATES].reshape(2 * width, -1).T,
-        array_of(step.bias)[GATES].reshape(-1),
-    )
+    weight = array_of(step.weight)[:, GATES].reshape(2 * width, -1).T
+    bias = array_of(step.bias)[GATES].reshape(-1)
     state = {
         "lstm.weight_ih_l0": weight,
         "lstm.weight_hh_l0": np.zeros((4 * width, width), weight.dtype),

@@ -31,13 +31,12 @@ BY_ENDS = (SAGE, GIN, GINE, GAT, GATE)
 
 def rgcn(layer: RGCN, library: str) -> Counterpart:
     """``RGCNConv`` of PyTorch Geometric; ``RelGraphConv`` of DGL, which is given the mean of each relation as norms of edges."""
-    weight, blocks, bases = (
-        array_of(layer.weight),
-        layer.blocks,
-        0 if layer.comp is None else layer.comp.shape[1],
-    )
+    weight = array_of(layer.weight)
+    blocks = layer.blocks
+    bases = 0 if layer.comp is None else layer.comp.shape[1]
     relations = layer.weight.shape[1] if layer.comp is None else layer.comp.shape[0]
-    d_in, d_out = weight.shape[0] * max(blocks, 1), prod(weight.shape[2:])
+    d_in = weight.shape[0] * max(blocks, 1)
+    d_out = prod(weight.shape[2:])
     if not blocks:
         weight = weight.transpose(1, 0, 2)
     elif weight.shape[-1] == blocks:
@@ -56,7 +55,8 @@ def rgcn(layer: RGCN, library: str) -> Counterpart:
             "root_weight": layer.root is not None,
             "bias": layer.bias is not None,
         }
-        name, names = "RGCNConv", ("weight", "comp", "root", "bias")
+        name = "RGCNConv"
+        names = ("weight", "comp", "root", "bias")
     else:
         options = {
             "in_feat": d_in,
@@ -67,7 +67,8 @@ def rgcn(layer: RGCN, library: str) -> Counterpart:
             "self_loop": layer.root is not None,
             "bias": layer.bias is not None,
         }
-        name, names = "RelGraphConv", ("linear_r.W", "linear_r.coeff", "loop_weight", "h_bias")
+        name = "RelGraphConv"
+        names = ("linear_r.W", "linear_r.coeff", "loop_weight", "h_bias")
         weight = weight.reshape(relations, -1) if blocks else weight
     others = zip(names[1:], (layer.comp, layer.root, layer.bias), strict=True)
     return Counterpart(
@@ -107,7 +108,8 @@ def rgat(layer: RGAT, library: str) -> Counterpart:
     if layer.bias is not None:
         state["bias"] = array_of(layer.bias)
     # weights of other modes of attention, which are not read here: with their first values
-    ones, zeros = np.ones((1, width), weight.dtype), np.zeros((1, width), weight.dtype)
+    ones = np.ones((1, width), weight.dtype)
+    zeros = np.zeros((1, width), weight.dtype)
     state |= {
         "w": ones[0],
         "l1": ones,
@@ -146,11 +148,10 @@ def simple_hgn(layer: SimpleHGN, library: str) -> Counterpart:
     term = array_of(layer.relations) @ (array_of(layer.weight_edge) * array_of(layer.att_edge)).sum(
         -1
     )
-    columns, first = (
-        np.zeros((heads, width, relations), term.dtype),
-        np.zeros((1, heads, width), term.dtype),
-    )
-    columns[:, 0], first[..., 0] = term.T, 1
+    columns = np.zeros((heads, width, relations), term.dtype)
+    first = np.zeros((1, heads, width), term.dtype)
+    columns[:, 0] = term.T
+    first[..., 0] = 1
     options = {
         "in_channels": layer.weight.shape[0],
         "out_channels": width,
@@ -288,7 +289,8 @@ def _named(
             f"{of}: {other} of PyTorch Geometric has weights by names of types and relations; give "
             "metadata=(graph.node_types, graph.relations)"
         )
-    types, relations = list(metadata[0]), [tuple(name) for name in metadata[1]]
+    types = list(metadata[0])
+    relations = [tuple(name) for name in metadata[1]]
     n_types = len(types) if sizes[0] is None else sizes[0]
     if (
         (len(types), len(relations)) != (n_types, sizes[1])

@@ -35,7 +35,8 @@ class Affine(Module):
     """
 
     def __init__(self, norm: BatchNorm, eps: float = 1e-5):
-        gamma, beta = np.asarray(norm.gamma.value), np.asarray(norm.beta.value)
+        gamma = np.asarray(norm.gamma.value)
+        beta = np.asarray(norm.beta.value)
         self.scale = (gamma / np.sqrt(norm.stats.var + eps)).astype(gamma.dtype)
         self.shift = (beta - norm.stats.mean * self.scale).astype(gamma.dtype)
 

@@ -67,7 +67,8 @@ class _Shapes(ActiveGraph):
 
 def shapes(model: Model, partition: Partition, layers: Layers) -> list[Made]:
     """What each layer that runs over edges makes, from a pass over an empty graph."""
-    empty, none = empty_partition(partition), np.zeros(0, np.int64)
+    empty = empty_partition(partition)
+    none = np.zeros(0, np.int64)
     pairs = PairPlan(empty, Pairs(none, none, none, none, np.zeros(0)))
     graph = _Shapes(whole(empty, layers, Seeds(np.zeros(0, bool), pairs)))
     with Tape(record=False, training=False):
@@ -141,7 +142,9 @@ class BlockGraph(ActiveGraph):
         self._sent = sent
         self.results: dict[int, Var] = {}
         self.edge_results: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-        self._made, self._running, self._spill = made, list(running), spill
+        self._made = made
+        self._running = list(running)
+        self._spill = spill
         self._levels = dict(zip(running, view.levels, strict=True))
         self._rows = np.arange(view.partition.n_masters) if view.rows is None else view.rows
 
@@ -158,7 +161,8 @@ class BlockGraph(ActiveGraph):
         if self._levels:
             self._carry_stored(number, next(iter(self._levels.values())))
         shape, dtype = self._made[number].value
-        name, n = value_name(number), self.n
+        name = value_name(number)
+        n = self.n
         value = (
             self._spill.read(name, self._rows[:n])
             if name in self._spill
@@ -171,11 +175,13 @@ class BlockGraph(ActiveGraph):
         return super().counts(level) if self._sent is None else NO_ROWS
 
     def sent(self, columns: dict[str, Any], names: list[str], level: Level) -> dict[str, Any]:
-        found, number = dict(columns), len(self.directions) - 1
+        found = dict(columns)
+        number = len(self.directions) - 1
         if self._sent is None or number not in self._levels:
             return found
         for name in names:
-            x, file = columns[name], sent_name(number, name)
+            x = columns[name]
+            file = sent_name(number, name)
             stored = isinstance(x, StoredRows)
             if self._sent.keeps and not stored:
                 self.sent_results[file] = x
@@ -189,7 +195,8 @@ class BlockGraph(ActiveGraph):
 
     def _with_kept(self, x: Var, file: str, n: int) -> Var:
         """The first n rows of a column, of which the spill has those that are not given."""
-        given, out = x.shape[0], empty((n, *x.shape[1:]), x.dtype)
+        given = x.shape[0]
+        out = empty((n, *x.shape[1:]), x.dtype)
         out[:given] = x.value
         self._spill.read(file, self._rows[given:n], out[given:])
         return Var(out, self.space(n))

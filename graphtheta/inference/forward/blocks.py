@@ -70,7 +70,8 @@ def divided(
     left = free_now(limit)
     free = left - CHUNKS_ALIVE * CHUNK_BYTES
     # edges are stored at any worker, so all of them have about the mean
-    total, parts = int(edges.sum()), 1
+    total = int(edges.sum())
+    parts = 1
 
     def needed(parts: int) -> int:
         largest = max(int(edges.max(initial=0)), -(-total // parts))

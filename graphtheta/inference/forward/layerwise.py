@@ -74,7 +74,10 @@ class LayerWise:
         made: list[Made] | None = None,
     ):
         self._sent = sent
-        self._model, self._partition, self._spill, self._blocks = model, partition, spill, blocks
+        self._model = model
+        self._partition = partition
+        self._spill = spill
+        self._blocks = blocks
         self._layers, self._supersteps = probe.layers, probe.supersteps
         self.made = shapes(model, partition, probe.layers) if made is None else made
         self.rows = self.edges = 0
@@ -228,7 +231,8 @@ class LayerWise:
             same = along == hops and np.array_equal(known, rows) and np.array_equal(first, fresh)
             if p.halo_comm.all_min(np.array(same)):
                 return view
-        targets, self._viewed = np.zeros(p.n_masters, bool), None
+        targets = np.zeros(p.n_masters, bool)
+        self._viewed = None
         targets[rows] = True
         view = k_hop_view(p, targets, hops, first=fresh)
         if fresh is not None:

@@ -36,7 +36,8 @@ class Limited:
 
     def __init__(self, job: Job, partition: Partition, probe: Probe):
         self._partition, self._probe = partition, probe
-        self._limit, self._itemsize = int(job.inference_memory * GIB), np.dtype(job.dtype).itemsize
+        self._limit = int(job.inference_memory * GIB)
+        self._itemsize = np.dtype(job.dtype).itemsize
 
     @contextmanager
     def passes(self, model: Model) -> Iterator[LayerWise]:
@@ -97,7 +98,8 @@ def limited(job: Job, partition: Partition, probe: Probe) -> Limited | None:
     """
     if not job.inference_memory:
         return None
-    comm, limit = partition.halo_comm, int(job.inference_memory * GIB)
+    comm = partition.halo_comm
+    limit = int(job.inference_memory * GIB)
     # arrays from which the partition was made
     release()
     needed = limit - free_now(limit) + whole_bytes(partition, probe, np.dtype(job.dtype).itemsize)

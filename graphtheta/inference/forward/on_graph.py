@@ -86,7 +86,9 @@ class ModelOnGraph:
 
     def __init__(self, setup: Setup, unlabelled: str = ""):
         self.setup, self._unlabelled = setup, unlabelled
-        self.job, self.comm, self.model = setup.job, setup.comm, setup.model
+        self.job = setup.job
+        self.comm = setup.comm
+        self.model = setup.model
         self.partition, self.probe = setup.partition, setup.probe
 
     @cached_property

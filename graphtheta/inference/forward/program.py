@@ -140,7 +140,8 @@ def program(model: Model, partition: Partition, layers: Layers) -> list[Any]:
         partition: Has the columns that it reads.
         layers: The supersteps of the model.
     """
-    empty, none = empty_partition(partition), np.zeros(0, np.int64)
+    empty = empty_partition(partition)
+    none = np.zeros(0, np.int64)
     pairs = PairPlan(empty, Pairs(none, none, none, none, np.zeros(0)))
     graph = ActiveGraph(whole(empty, layers, Seeds(np.zeros(0, bool), pairs)))
     tape = _Listing({p: name for name, p in model.named_parameters()})

@@ -55,7 +55,8 @@ def columns_read(model: Model, partition: Partition, layers: Layers) -> list[str
         partition: Has the columns.
         layers: The supersteps of the model.
     """
-    empty, none = empty_partition(partition), np.zeros(0, np.int64)
+    empty = empty_partition(partition)
+    none = np.zeros(0, np.int64)
     pairs = PairPlan(empty, Pairs(none, none, none, none, np.zeros(0)))
     graph = _Reading(whole(empty, layers, Seeds(np.zeros(0, bool), pairs)))
     with Tape(record=False, training=False):

@@ -44,7 +44,9 @@ def with_loops(graph: Graph, loops: str, model: Model, hidden: Hidden | None = N
         model: Has the layers.
         hidden: Edges that the sampler hides; None if it hides none.
     """
-    edges, n_edges, unknown = None, graph.n_edges, frozenset[str]()
+    edges = None
+    n_edges = graph.n_edges
+    unknown = frozenset[str]()
     if loops == "yes" or (
         loops == "auto" and any(m.self_loops for m in model.modules() if isinstance(m, Layer))
     ):

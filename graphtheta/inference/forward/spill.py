@@ -55,7 +55,9 @@ class ArrayFiles:
         arrays: Mapping[str, tuple[tuple[int, ...], np.dtype]] | None = None,
         remedy: str = "choose a folder on a larger disk",
     ):
-        self._folder, self._arrays, self._remedy = folder, dict(arrays or {}), remedy
+        self._folder = folder
+        self._arrays = dict(arrays or {})
+        self._remedy = remedy
 
     def _about(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
         """Shape and type of an array.

@@ -98,9 +98,14 @@ def top(setup: Any, asked: Asked, whole: bool = True) -> Top | None:
 
     Collective: all ranks of the partition.
     """
-    kind, evaluator, p = setup.kind, setup.evaluator, setup.partition
+    kind = setup.kind
+    evaluator = setup.evaluator
+    p = setup.partition
     _check(setup, asked)
-    comm, n, side, given = p.halo_comm, p.n_nodes, SIDES[asked.side], None
+    comm = p.halo_comm
+    n = p.n_nodes
+    side = SIDES[asked.side]
+    given = None
     if asked.nodes is None:
         queries = np.concatenate(
             [kind.held_queries(held, side) for held in evaluator.links.values()]
@@ -148,7 +153,8 @@ def numbers_of(
     if asked.dtype == np.bool_:
         return asked_ids(np.arange(partition.n_nodes), asked)
     wanted, at = np.unique(asked.reshape(-1), return_inverse=True)
-    found, own = np.full(len(wanted), -1, np.int64), info.ids(partition.masters)
+    found = np.full(len(wanted), -1, np.int64)
+    own = info.ids(partition.masters)
     if len(wanted) and (wanted.dtype.kind == "U") == (own.dtype.kind == "U"):
         place = np.minimum(np.searchsorted(wanted, own), len(wanted) - 1)
         here = wanted[place] == own
@@ -236,9 +242,11 @@ def _best(
 
     Collective: all ranks of the partition.
     """
-    partition, comm = evaluator.partition, evaluator.partition.halo_comm
+    partition = evaluator.partition
+    comm = evaluator.partition.halo_comm
     bounds = np.cumsum([0, *comm.all_gather(len(ranked.queries))])
-    found, broken = list[tuple[np.ndarray, np.ndarray]](), False
+    found = list[tuple[np.ndarray, np.ndarray]]()
+    broken = False
 
     def take(block: Block) -> None:
         nonlocal broken
@@ -283,7 +291,8 @@ def highest(scores: np.ndarray, nodes: np.ndarray, k: int) -> np.ndarray:
     out = np.empty((n, k), np.int64)
     for i, row in enumerate(scores):
         last = np.partition(row, m - k)[m - k]
-        above, level = np.flatnonzero(row > last), np.flatnonzero(row == last)
+        above = np.flatnonzero(row > last)
+        level = np.flatnonzero(row == last)
         out[i] = np.concatenate((above, level[np.argsort(nodes[level])[: k - len(above)]]))
     return out
 
@@ -297,7 +306,8 @@ def merged(nodes: np.ndarray, scores: np.ndarray, k: int) -> tuple[np.ndarray, n
     """
     order = np.lexsort((nodes, -scores), axis=1)[:, :k]
     shape = len(order), k
-    best, score = np.full(shape, -1, np.int64), np.full(shape, np.nan, scores.dtype)
+    best = np.full(shape, -1, np.int64)
+    score = np.full(shape, np.nan, scores.dtype)
     found = np.take_along_axis(scores, order, axis=1)
     none = np.isneginf(found)
     best[:, : order.shape[1]] = np.where(none, -1, np.take_along_axis(nodes, order, axis=1))

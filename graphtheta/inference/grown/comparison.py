@@ -23,7 +23,8 @@ from graphtheta.run.job.model_keys import ModelKeys
 from graphtheta.tasks.evaluation.evaluate import NodeEvaluator
 
 # names of arrays that are kept: hashes of nodes and of their edges, and degrees, by whether edges are out-edges
-OWN, EDGES = "own", {False: "in-edges", True: "out-edges"}
+OWN = "own"
+EDGES = {False: "in-edges", True: "out-edges"}
 DEGREES = {False: "in_degree", True: "out_degree"}
 COMPARISONS = ("values", "degrees")
 # bits of the number of a node among those of its type
@@ -43,7 +44,8 @@ def fingerprints(model: ModelOnGraph, values: bool = True) -> dict[str, np.ndarr
             "layers are kept of a task with outputs of nodes, evaluated without times; for another task, run it on the whole "
             "graph"
         )
-    p, layers = model.partition, model.probe.layers
+    p = model.partition
+    layers = model.probe.layers
     found = {name: p.node.read(name) for name in DEGREES.values()}
     if not values:
         return found
@@ -147,10 +149,12 @@ def identity(model: ModelOnGraph) -> Callable[[np.ndarray], np.ndarray]:
 
     Collective: all ranks.
     """
-    info, p = model.setup.info, model.partition
+    info = model.setup.info
+    p = model.partition
     if info.node_ids is not None or TYPE not in p.node:
         return info.ids
-    comm, kind = p.halo_comm, p.node.read(TYPE).astype(np.int64)
+    comm = p.halo_comm
+    kind = p.node.read(TYPE).astype(np.int64)
     types = int(comm.all_max(np.array(kind.max(initial=0)))) + 1
     first, last, count = (
         np.full(types, p.n_nodes),

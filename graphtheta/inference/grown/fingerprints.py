@@ -47,7 +47,8 @@ def row_hashes(x: Any, name: str = "") -> np.ndarray:
         return _sums(row_hashes(x.data, name) * bits(seed, x.indices), x.indptr)
     if not x.size:
         return np.zeros(len(x), np.uint64)
-    out, words = empty((len(x),), np.uint64), _words(np.ascontiguousarray(x))
+    out = empty((len(x),), np.uint64)
+    words = _words(np.ascontiguousarray(x))
     hash_rows(words, _odd(seed, words), out)
     return out
 
@@ -90,7 +91,8 @@ def take_rows_checked(
 
 def column_hashes(store: ColumnStore, names: Iterable[str]) -> np.ndarray:
     """A hash of the rows of some columns together, [n_rows] uint64."""
-    names, out = list(names), np.empty(store.n_rows, np.uint64)
+    names = list(names)
+    out = np.empty(store.n_rows, np.uint64)
     for a in range(0, store.n_rows, BLOCK):
         rows = np.arange(a, min(a + BLOCK, store.n_rows))
         block = np.zeros(len(rows), np.uint64)
@@ -116,7 +118,8 @@ def edge_hashes(
 
     Collective: all ranks of the partition.
     """
-    relation, of_node = partition.relations[EDGE], row_hashes(ids(partition.gid))
+    relation = partition.relations[EDGE]
+    of_node = row_hashes(ids(partition.gid))
     names = list(names)
     columns = column_hashes(partition.edge, names) if names else np.zeros(0, np.uint64)
     found = {

@@ -36,7 +36,8 @@ def changed_rows(partition: Partition, layers: Sequence[Hop], changes: Changes) 
 
     Collective: all ranks of the partition.
     """
-    found, now = [], changes.values
+    found = []
+    now = changes.values
     # by direction, rows whose receivers were found, and these: rows only become more, so each is searched once
     searched = {x.direction: (np.zeros_like(now), np.zeros_like(now)) for x in layers}
     for hop in range(depth(layers) - 1, -1, -1):

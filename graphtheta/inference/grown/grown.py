@@ -96,7 +96,8 @@ class _Found:
         """Add rows that were computed; those of edges are in the order in which the view lists them."""
         known, old = self._found[name]
         if len(known):
-            rows, values = np.concatenate((known, rows)), np.concatenate((old, values))
+            rows = np.concatenate((known, rows))
+            values = np.concatenate((old, values))
         if np.any(rows[1:] < rows[:-1]):
             order = np.argsort(rows)
             rows, values = rows[order], values[order]
@@ -145,8 +146,11 @@ class Grown:
     work: Work
 
     def __init__(self, model: ModelOnGraph, folder: str | Path, compare: str = "values"):
-        self._on, self._folder, began = model, Path(folder).resolve(), perf_counter()
-        p, layers = model.partition, model.probe.layers
+        self._on = model
+        self._folder = Path(folder).resolve()
+        began = perf_counter()
+        p = model.partition
+        layers = model.probe.layers
         check_comparison(model, compare)
         with model.setup.scope():
             now = fingerprints(model, values=compare == "values")
@@ -164,16 +168,15 @@ class Grown:
                 error = e
             model.comm.agree(error)
             assert kept is not None
-            self._kept, self._given, self._changed = (
-                kept,
-                changes.values,
-                changed_rows(p, layers, changes),
-            )
+            self._kept = kept
+            self._given = changes.values
+            self._changed = changed_rows(p, layers, changes)
         new = ~kept.known
         any_change = changes.values | np.logical_or.reduce(list(changes.edges.values()))
         total = model.comm.all_sum(np.array([new.sum(), any_change.sum()]))
         self._counts = int(total[0]), int(total[1])
-        self._new, self._seconds = new, perf_counter() - began
+        self._new = new
+        self._seconds = perf_counter() - began
         self.appended = np.asarray(model.setup.info.ids(p.masters[new]))
 
     def predict(
@@ -231,7 +234,8 @@ class Grown:
             ConfigError: It is the folder that values are read from.
             FormatError: The folder holds other files, or cannot be written; on all ranks together.
         """
-        on, p = self._on, self._on.partition
+        on = self._on
+        p = self._on.partition
         if Path(folder).resolve() == self._folder:
             raise ConfigError(
                 f"{folder}: later calls read the earlier values from this folder; choose another one"
@@ -251,7 +255,9 @@ class Grown:
         self, wanted: np.ndarray, keeps: bool = False
     ) -> tuple[LayerWise, _Found, list[np.ndarray]]:
         """Passes over the rows that some masters need, the values that they find, and these rows by hop."""
-        on, found, needed = self._on, _Found(self._kept), list[np.ndarray]()
+        on = self._on
+        found = _Found(self._kept)
+        needed = list[np.ndarray]()
         # values that a layer reads are changed where they were computed one hop before
         sent = Sent(keeps, lambda hop: needed[hop + 1] if hop + 1 < len(needed) else self._given)
         passes = LayerWise(
@@ -276,11 +282,14 @@ class Grown:
         self, wanted: np.ndarray | None, superstep: int | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of the wanted masters, and their outputs, or the values of a superstep."""
-        on, began = self._on, perf_counter()
-        p, layers = on.partition, on.probe.layers
+        on = self._on
+        began = perf_counter()
+        p = on.partition
+        layers = on.probe.layers
         if wanted is None:
             # rows of files are in this order, and so is the result
-            wanted, rows = np.ones(p.n_masters, bool), np.empty(p.n_masters, np.int64)
+            wanted = np.ones(p.n_masters, bool)
+            rows = np.empty(p.n_masters, np.int64)
             rows[ranks_of(on)] = np.arange(p.n_masters)
         else:
             rows = np.flatnonzero(wanted)
@@ -319,7 +328,8 @@ class Grown:
 
     def _share(self, needed: list[np.ndarray]) -> float:
         """The share of the edges of all layers that the needed rows read; 0 if a pass over the whole graph exceeds the memory limit."""
-        p, layers = self._on.partition, self._on.probe.layers
+        p = self._on.partition
+        layers = self._on.probe.layers
         degrees = {reverse: p.node.read(name) for reverse, name in DEGREES.items()}
         each = {(hop.from_end, hop.direction) for hop in layers}
         read = sum(
@@ -405,7 +415,8 @@ def keep_layers(model: ModelOnGraph, folder: str | Path) -> None:
     Collective: all ranks.
     """
     refuse("keep_layers", model.setup.job, "keep_layers")
-    p, limit = model.partition, model.setup.limit
+    p = model.partition
+    limit = model.setup.limit
     with model.setup.scope(), _writing(model, folder) as files:
         blocks: Callable[[list[Hop]], Blocks] = (
             (lambda _: [np.arange(p.n_masters)]) if limit is None else limit.divided
@@ -422,7 +433,8 @@ def keep_layers(model: ModelOnGraph, folder: str | Path) -> None:
 @contextmanager
 def _writing(model: ModelOnGraph, folder: str | Path) -> Iterator[LayerFiles]:
     """The files of this worker, with ids and fingerprints; see ``writing``."""
-    p, ranks = model.partition, ranks_of(model)
+    p = model.partition
+    ranks = ranks_of(model)
     found = {"ids": ids_of(model), ROW: np.arange(p.n_masters), **fingerprints(model)}
     with writing(
         Path(folder), weights_hash(model), program_hash(model), p.n_nodes, model.comm

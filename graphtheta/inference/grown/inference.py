@@ -140,10 +140,8 @@ class Inference(ModelOnGraph):
             _Setup(job, comm, model, looped.info, partition, found, kind, evaluator, limit),
             _unlabelled(given, kind),
         )
-        self._trained, self._arrays = (
-            trained,
-            {name: x for name, x in arrays.items() if name not in rest},
-        )
+        self._trained = trained
+        self._arrays = {name: x for name, x in arrays.items() if name not in rest}
 
     @checked
     def on(self, graph: Graph) -> Inference:

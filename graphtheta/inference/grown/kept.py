@@ -30,7 +30,8 @@ from graphtheta.inference.grown.fingerprints import array_hash, row_hashes, take
 from graphtheta.inference.outputs.together import together
 from graphtheta.run.checkpoints.lock import exclusive
 
-MARK, VERSION = "layers.json", 4
+MARK = "layers.json"
+VERSION = 4
 # bytes of a mark
 LARGEST_MARK = 1 << 28
 # files of a part, and all paths of a folder
@@ -174,7 +175,8 @@ def writing(
     """
     # the part lies beside the folder that a link points to
     folder = folder.resolve()
-    aside, part = folder.with_name(folder.name + ".part"), f"part-{comm.rank:05}"
+    aside = folder.with_name(folder.name + ".part")
+    part = f"part-{comm.rank:05}"
     together(comm, folder, WHAT, lambda: _check_replaceable(folder), comm.rank == 0)
     with exclusive(aside, comm, FLAG, NAMES):
         together(comm, folder, WHAT, lambda: make_new_folder(aside / part))
@@ -267,7 +269,8 @@ class Kept:
         self._files = [
             LayerFiles(folder / f"part-{k:05}", part) for k, part in enumerate(mark.parts)
         ]
-        hashes, self._ranks = row_hashes(ids), ranks
+        hashes = row_hashes(ids)
+        self._ranks = ranks
         # the usual case: nodes were appended, and the worker is the same, so that its first ids are those of a part
         same = next(
             (k for k, files in enumerate(self._files) if files.has("ids", hashes, ranks)), None
@@ -276,7 +279,8 @@ class Kept:
         self.known = ranks < (0 if same is None else mark.parts[same]["ids"].shape[0])
         self._rest = ~self.known
         if same is None or len(self._files) > 1:
-            self._part, self._rank = np.full(len(ids), same or 0, np.int32), ranks.copy()
+            self._part = np.full(len(ids), same or 0, np.int32)
+            self._rank = ranks.copy()
             self._find(folder, ids, same)
         else:
             self._rank = ranks
@@ -299,7 +303,9 @@ class Kept:
                     )
                 mine, rows = _matched(ids[rest], given)
                 found = rest[mine]
-                self._part[found], self._rank[found], self.known[found] = k, rows, True
+                self._part[found] = k
+                self._rank[found] = rows
+                self.known[found] = True
 
     def differs(self, name: str, values: np.ndarray) -> np.ndarray:
         """Where values differ from those that are kept, or there are none, [n] bool.
@@ -312,7 +318,8 @@ class Kept:
             FormatError: A row is damaged.
         """
         equal = self._same is not None and self._same.has(name, row_hashes(values), self._ranks)
-        out, rows = ~self.known, np.flatnonzero(self.known & self._rest if equal else self.known)
+        out = ~self.known
+        rows = np.flatnonzero(self.known & self._rest if equal else self.known)
         out[rows] = self.read(name, rows) != values[rows]
         return out
 
@@ -355,7 +362,8 @@ def _matched(ids: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, np.ndarray
         at = row_of[ids]
         mine = np.flatnonzero(at >= 0)
         return mine, at[mine]
-    order, own = np.argsort(given, kind="stable"), np.argsort(ids, kind="stable")
+    order = np.argsort(given, kind="stable")
+    own = np.argsort(ids, kind="stable")
     # a search for ascending ids reads memory in order
     at = order[np.minimum(np.searchsorted(given[order], ids[own]), n - 1)]
     found = given[at] == ids[own]
@@ -389,7 +397,8 @@ def _check(folder: Path, k: int, part: Mapping[str, Array]) -> None:
     for name, array in part.items():
         path = folder / f"part-{k:05}" / name
         try:
-            shape, dtype = tuple(array.shape), np.dtype(array.dtype)
+            shape = tuple(array.shape)
+            dtype = np.dtype(array.dtype)
         except (TypeError, ValueError, SyntaxError):
             raise FormatError(f"{folder / MARK}: damaged; {AGAIN}") from None
         size = int(np.prod(shape)) * dtype.itemsize

@@ -47,7 +47,9 @@ class PartFolder:
 
     def __init__(self, folder: str | Path, form: str, comm: Comm):
         # the part lies beside the folder that a link points to
-        self._folder, self._form, self._comm = Path(os.path.realpath(folder)), form, comm
+        self._folder = Path(os.path.realpath(folder))
+        self._form = form
+        self._comm = comm
         self._aside, self._old = (
             self._folder.with_name(self._folder.name + ending) for ending in (".part", ".replaced")
         )

@@ -54,7 +54,9 @@ def named_rows(
     )
     if found is None:
         return None
-    rows, out, codes = found[0], found[1], None if codes is None else found[2]
+    rows = found[0]
+    out = found[1]
+    codes = None if codes is None else found[2]
     ids, out = kind.named(info, rows, out)
     names = np.array(kind.class_names)
     classes = codes if codes is None or not len(names) else names[codes]

@@ -40,7 +40,8 @@ def alike(a: Any, b: Any) -> bool:
             if not (x == y or x != x):
                 return False
         else:
-            of_x, of_y = parts(x), parts(y)
+            of_x = parts(x)
+            of_y = parts(y)
             if [name for name, _ in of_x] != [name for name, _ in of_y]:
                 return False
             if not of_x and not _equal_texts(x, y):

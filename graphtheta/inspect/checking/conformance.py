@@ -229,18 +229,17 @@ class _Subject:
         if name not in ("values", "gradient of x"):
             return f"at {at.tolist()}"
         node, (src, dst) = int(at[0]), self.case.graph.edge_index
-        degree, loops = int(np.sum(dst == node)), int(np.sum((src == node) & (dst == node)))
+        degree = int(np.sum(dst == node))
+        loops = int(np.sum((src == node) & (dst == node)))
         return f"at node {node}, which has {degree} in-edges, {loops} of them self loops"
 
     def check_stateless(self) -> None:
         """A pass depends on parameters, settings and inputs only, not on earlier passes."""
         for training in (False, True):
             used = self.copy()
-            first, other, again = (
-                self.run(used, training=training),
-                self.run(training=training),
-                self.run(used, training=training),
-            )
+            first = self.run(used, training=training)
+            other = self.run(training=training)
+            again = self.run(used, training=training)
             if trial.furthest(first, other)[0] > SAME:
                 self.fail(
                     "two equal models compute different values in their first pass: the layer draws random numbers, which differ "
@@ -251,7 +250,8 @@ class _Subject:
                     f"a second call computes other values{self._changed(used)}: the layer keeps state between calls; what a "
                     "pass computes must depend on parameters, settings and inputs only"
                 )
-        used, fresh = self.copy(), self.copy()
+        used = self.copy()
+        fresh = self.copy()
         self.run(used)
         for name, put in _changes(used, fresh):
             put()
@@ -373,7 +373,8 @@ class _Subject:
 
     def check_workers(self) -> float:
         """Values and gradients, with dropout on, against one worker."""
-        expected, worst = self.run(training=True), 0.0
+        expected = self.run(training=True)
+        worst = 0.0
         for size in (2, 3, 4):
             for placement in PLACEMENTS:
 

@@ -85,7 +85,8 @@ def totals_and_outputs(
     with softmax_scope(lambda score: _softmax(score, edges)):
         returned = layer.gather(_EdgeValues(columns, graph, level, edges))
     messages, outputs = returned if isinstance(returned, tuple) else (returned, {})
-    sums, space = aggregators(layer.sum), graph.space(level.n_out)
+    sums = aggregators(layer.sum)
+    space = graph.space(level.n_out)
     each = messages if isinstance(messages, dict) else dict.fromkeys(sums, messages)
     return {
         name: _total(aggregator, each[name], edges, space) for name, aggregator in sums.items()

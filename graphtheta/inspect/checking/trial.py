@@ -179,7 +179,9 @@ def fitting(
 
 
 def _case(d_in: int, d_edge: int, samples: Samples, draw: int) -> Case:
-    k, nodes, edges = key(10 * draw, Purpose.CHECK), np.arange(N_NODES), np.arange(N_EDGES)
+    k = key(10 * draw, Purpose.CHECK)
+    nodes = np.arange(N_NODES)
+    edges = np.arange(N_EDGES)
     src, dst = integers(k, edges, N_NODES - 3, 2).T
     dst[:25] = 2
     src[25:29] = dst[25:29]

@@ -79,7 +79,9 @@ class _Repeated(Aggregator):
 
     def __init__(self, inner: Aggregator):
         self.inner = inner
-        self.name, self.partial, self.shared = inner.name, inner.partial, inner.shared
+        self.name = inner.name
+        self.partial = inner.partial
+        self.shared = inner.shared
 
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
         return self.inner.start(n, shapes, dtype)

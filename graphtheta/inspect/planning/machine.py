@@ -38,7 +38,9 @@ from graphtheta.train.loop.trainer import Trainer
 VERSION = 7
 # steps of a job: some that compile and warm up, and those of which the shortest counts. They are timed
 # in several rounds over all jobs, because other programs slow a shared machine for seconds
-WARM, TIMED, ROUNDS = 2, 4, 4
+WARM = 2
+TIMED = 4
+ROUNDS = 4
 # of which are chosen: seconds until other threads take part in a kernel, and how many times as long reading memory takes on all threads
 WAKES, CROWDED = np.geomspace(1e-5, 2e-3, 48), np.linspace(1.0, 2.0, 41)
 # parts that read memory
@@ -90,7 +92,8 @@ class Machine:
             load: What each worker computes.
             workers: Workers of a machine.
         """
-        threads, speed = max(self.cores // workers, 1), np.array(self.seconds)
+        threads = max(self.cores // workers, 1)
+        speed = np.array(self.seconds)
         reading, other = self.together if workers > 1 else (1.0, 1.0)
         speed[:] *= other
         speed[MEMORY] *= reading / other
@@ -178,12 +181,15 @@ def measured() -> Machine:
     from graphtheta.ops.parallel import pool
 
     jobs = [samples.sample(number) for number in range(len(samples.JOBS))]
-    loads, cores, threads = [_load(*job) for job in jobs], len(available_cores()), pool.threads()
+    loads = [_load(*job) for job in jobs]
+    cores = len(available_cores())
+    threads = pool.threads()
     trainers = [Trainer(graph=graph, job=job, comm=SerialComm()) for job, graph in jobs]
     steps = np.min(
         [[_seconds(trainer, threads) for trainer in trainers] for _ in range(ROUNDS)], axis=0
     )
-    work, seconds = np.array([load.total for load in loads]), steps[:, 0]
+    work = np.array([load.total for load in loads])
+    seconds = steps[:, 0]
     # relative errors, so that short steps count as much as long ones
     scaled = work / seconds[:, None]
     size = np.maximum(scaled.max(axis=0), np.finfo(float).tiny)

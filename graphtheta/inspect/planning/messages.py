@@ -37,9 +37,14 @@ if TYPE_CHECKING:
 
 BEGIN = "messages "
 # rows of the large and of the small move, and their width
-LARGE, SMALL, WIDTH = 1 << 15, 16, 128
+LARGE = 1 << 15
+SMALL = 16
+WIDTH = 128
 # steps of a burst, of which the first warm caches; and bursts, until they have taken so many seconds
-WARM, TIMED, ROUNDS, LONGEST = 2, 4, 5, 20
+WARM = 2
+TIMED = 4
+ROUNDS = 5
+LONGEST = 20
 # seconds of the whole program on a busy machine, with kernels that are compiled
 PATIENCE = 240
 # the first steps load or compile kernels
@@ -147,7 +152,8 @@ class Working(WrappedComm):
         """Seconds of the shortest of some runs, without and with waiting: of the processor, or on another clock both with it."""
         times = []
         for _ in range(WARM + TIMED):
-            before, waited = clock(), self.waited
+            before = clock()
+            waited = self.waited
             run()
             total = clock() - before
             times.append((total - (self.waited - waited) * (clock is thread_time), total))
@@ -215,8 +221,10 @@ def program(comm: Comm) -> Pair:
         for each in zip(*rounds, strict=True)
     )
     (packing, total), (work, arrived), (collective, _) = moves
-    n_bytes, latency = rows[large].nbytes, max(arrived - work, 0.0)
-    byte, wire = total / n_bytes, max(total - packing, 0.0) / n_bytes
+    n_bytes = rows[large].nbytes
+    latency = max(arrived - work, 0.0)
+    byte = total / n_bytes
+    wire = max(total - packing, 0.0) / n_bytes
     talks = [Talk(two, one, *count) for (two, one), count in zip(steps, counts, strict=True)]
     return Pair(
         message_seconds(talks, byte, collective),
@@ -244,12 +252,11 @@ def _loaded(comm: Comm, two: Trainer, one: Trainer) -> tuple[float, float, float
     """Run the first steps; returns messages, collectives and bytes of a step on two workers, mean of the workers."""
     _load(one)
     _load(two)
-    before, to_other = comm.ledger.snapshot(), comm.ledger.receivers(comm.size)[:, 1].sum()
+    before = comm.ledger.snapshot()
+    to_other = comm.ledger.receivers(comm.size)[:, 1].sum()
     two.train_epoch(0)
-    since, to_other = (
-        comm.ledger.since(before),
-        comm.ledger.receivers(comm.size)[:, 1].sum() - to_other,
-    )
+    since = comm.ledger.since(before)
+    to_other = comm.ledger.receivers(comm.size)[:, 1].sum() - to_other
     both, sent = (sum(book[field] for book in since.values()) for field in ("messages", "bytes"))
     messages, collectives, sent = np.mean(
         comm.all_gather([to_other, both - to_other, sent]), axis=0

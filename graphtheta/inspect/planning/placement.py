@@ -116,10 +116,8 @@ class Placement(Placed):
             edges, ends = self._pairs(level)
         else:
             parts = [self._pass(p) for p in level.passes]
-            edges, ends = (
-                sum((part[0] for part in parts), np.zeros(self.size, np.int64)),
-                [part[1] for part in parts],
-            )
+            edges = sum((part[0] for part in parts), np.zeros(self.size, np.int64))
+            ends = [part[1] for part in parts]
         counts = level.counts
         if view.rows is not None:
             counts = counts._replace(
@@ -149,7 +147,8 @@ class Placement(Placed):
 
     def _pairs(self, level: PairLevel) -> tuple[np.ndarray, list[Ends]]:
         """The same for scored pairs, whose ends come from one plan."""
-        pairs, copies = level.pairs, self.no_copies()
+        pairs = level.pairs
+        copies = self.no_copies()
         worker = self.owners[pairs.src] if pairs.stored is None else self.workers[pairs.gid]
         for end in (pairs.src, pairs.dst):
             mark_copies(end, worker, copies)

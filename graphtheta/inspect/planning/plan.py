@@ -198,7 +198,9 @@ class _Way:
             yield self._row(self.job.change(mode=mode, **unread) if mode else self.job, mode, works)
 
     def _row(self, job: Job, mode: str, works: list[Work]) -> Row:
-        size, views, alone = self.placement.size, self.sampled.steps, mode == "independent"
+        size = self.placement.size
+        views = self.sampled.steps
+        alone = mode == "independent"
         each = job.views_per_step or (size if alone else 1)
         # gradients are summed for each group of views
         groups = _groups(job, views, size) if alone else views
@@ -275,7 +277,9 @@ class _Way:
 
     def _memory(self, most: MemoryBound) -> int:
         """Bytes of the worker that needs most, without caches and macrobatches."""
-        process, sampled, held = self.held.process, self.sampled, self.held
+        process = self.held.process
+        sampled = self.sampled
+        held = self.held
         # one worker reads the features from the array of the graph
         shares = (
             self.placement.size == 1
@@ -294,25 +298,22 @@ class _Way:
 
     def _rehearsed(self, job: Job, works: list[Work], memory: int) -> Rehearsal:
         """What making the views sends."""
-        size, searched, none = (
-            self.placement.size,
-            works[0].searched,
-            np.zeros(self.placement.size, np.int64),
-        )
+        size = self.placement.size
+        searched = works[0].searched
+        none = np.zeros(self.placement.size, np.int64)
         ahead = job.macrobatch != "1" or (job.feature_cache, job.machine_cache) != ("0", "0")
         if not searched or (size == 1 and not ahead):
             return Rehearsal(1, none, none, none, none + self.sampled.seconds, none, 0, 0, 1)
         room = max(
             (available_bytes() // self.together if self.limit is None else self.limit) - memory, 0
         )
-        views, fewer = (
-            self.sampled.steps if ahead else self.views,
-            min(size, self.rehearsed or size),
-        )
+        views = self.sampled.steps if ahead else self.views
+        fewer = min(size, self.rehearsed or size)
         found = rehearse(self.held, job, self.pair, fewer, views, self.together, room, self.warm)
         if fewer == size:
             return found
-        alone, steps = job.mode == "independent", self.sampled.steps
+        alone = job.mode == "independent"
+        steps = self.sampled.steps
         groups = (
             _groups(job, steps, size) / steps / (_groups(job, found.views, fewer) / found.views)
             if alone

@@ -44,7 +44,8 @@ from graphtheta.train.reuse.macrobatch.setup import dry_runs, make_macrobatches,
 
 # views are made so many times, while this takes less than so many seconds: the shortest time of each step
 # counts, because other programs change it least
-TIMES, LONGEST = 12, 4.0
+TIMES = 12
+LONGEST = 4.0
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ class Rehearsal:
             groups: How many times as many groups they make of the same number of views.
             alone: Processor seconds in which one worker makes the views; 0 if workers are independent.
         """
-        fewer, seconds = len(self.sent), float(self.seconds.max())
+        fewer = len(self.sent)
+        seconds = float(self.seconds.max())
         shared = min(max(alone - seconds, 0.0) / (1 - 1 / max(fewer, 2)), seconds * fewer)
         others = (size - 1) / max(fewer - 1, 1)
         messages = round(
@@ -243,13 +245,13 @@ def _worker(
     if not again:
         # empty caches, and macrobatches that begin with the epoch
         maker, caches, ahead = made()
-    before, to_others, counts = comm.ledger.snapshot(), _to_others(comm), np.array(caches.counts())
+    before = comm.ledger.snapshot()
+    to_others = _to_others(comm)
+    counts = np.array(caches.counts())
     seconds = _timed(maker, n)
-    since, to_others, counts = (
-        comm.ledger.since(before),
-        _to_others(comm) - to_others,
-        np.array(caches.counts()) - counts,
-    )
+    since = comm.ledger.since(before)
+    to_others = _to_others(comm) - to_others
+    counts = np.array(caches.counts()) - counts
     if again:
         # workers take turns
         most = LONGEST / max(float(comm.all_sum(seconds.sum())), 1e-9)
@@ -257,10 +259,8 @@ def _worker(
             [seconds, *(_timed(maker, n) for _ in range(int(min(TIMES, most)) - 1))], axis=0
         )
     sent = [_total(since, field) for field in ("bytes", "messages")]
-    n_bytes, macrobatch = (
-        caches.nbytes + (0 if ahead is None else ahead.nbytes),
-        1 if ahead is None else ahead.size,
-    )
+    n_bytes = caches.nbytes + (0 if ahead is None else ahead.nbytes)
+    macrobatch = 1 if ahead is None else ahead.size
     return [
         n,
         *sent,
@@ -293,7 +293,8 @@ def _timed(maker: _Maker, n: int) -> np.ndarray:
 
 
 def _strategy(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> Strategy:
-    graph, dtype = held.graph, np.dtype(job.dtype)
+    graph = held.graph
+    dtype = np.dtype(job.dtype)
     halo_comm = MergedComm(comm) if merges(job) else comm
     partition = build_partition(
         graph, halo_comm, pair.partitioner, pair.masters, job.seed, dtype, job_comm=comm
@@ -314,7 +315,8 @@ def exchanged(held: Skeleton, job: Job, pair: Pair, size: int) -> Work:
         GraphThetaError: Job and graph do not fit together.
     """
     each = run_simulated(size, _levels, held, job, pair)
-    nodes, levels = np.array([n for n, _ in each]), [own for _, own in each]
+    nodes = np.array([n for n, _ in each])
+    levels = [own for _, own in each]
     return divided(held, [_share(*same) for same in zip(*levels, strict=True)], None, nodes, False)
 
 

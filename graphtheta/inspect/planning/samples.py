@@ -26,7 +26,8 @@ GRAPHS = {
     "sparse": "rmat:scale=12,edge_factor=2,features=16,classes=16",
 }
 # width and share of stored numbers of the features of "sparse"
-SPARSE_WIDTH, SPARSE_DENSITY = 1000, 0.02
+SPARSE_WIDTH = 1000
+SPARSE_DENSITY = 0.02
 JOBS: list[tuple[str, dict[str, Any]]] = [
     ("tiny", {"model": "gcn", "hidden": 16}),
     ("tiny", {"model": "gcn", "hidden": 16, "layers": 4}),

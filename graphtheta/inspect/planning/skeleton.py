@@ -136,7 +136,8 @@ class Skeleton:
 
     def blanked(self, partition: Partition) -> Partition:
         """A worker's part of the graph with the blank columns, which count as rows in its memory."""
-        like, n = self.partition.node, partition.n_masters
+        like = self.partition.node
+        n = partition.n_masters
         found = {
             name: (like.role(name), _blank(like.role(name), n, like.column(name), width * n))
             for name, width in self.blank.items()
@@ -152,9 +153,11 @@ class Skeleton:
     def sampled(self, job: Job, most: int = SAMPLED_VIEWS) -> Sampled:
         """Some views of the first epoch of a job that differs from this one in keys of the strategy only; ``most`` bounds their number."""
         release()
-        before, high = current_bytes(), resident_bytes()
+        before = current_bytes()
+        high = resident_bytes()
         strategy = self.strategy(job)
-        n, libraries = strategy.steps_per_epoch, max(current_bytes() - before, 0)
+        n = strategy.steps_per_epoch
+        libraries = max(current_bytes() - before, 0)
         peak = resident_bytes() - before if resident_bytes() > high else libraries
         # compiles kernels
         strategy.batch(0, 0)
@@ -189,14 +192,17 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
         GraphThetaError: Job, graph and model do not fit together.
     """
     _check_predictable(job)
-    held, dtype = graph.x, np.dtype(job.dtype)
+    held = graph.x
+    dtype = np.dtype(job.dtype)
     blank = (
         {"x": int(np.prod(held.shape[1:])) * dtype.itemsize} if isinstance(held, np.ndarray) else {}
     )
     prepared = prepare(
         job, graph.replace(x=BlankColumn(held.shape, held.dtype)) if blank else graph, model
     )
-    made, kind, loading = prepared.model, copy(prepared.kind), resident_bytes()
+    made = prepared.model
+    kind = copy(prepared.kind)
+    loading = resident_bytes()
     partition = build_partition(prepared.graph, SerialComm(), dtype=dtype, seed=job.seed)
     if job.embedding:
         partition, blank["x"] = _with_learned(job, prepared.graph, partition)
@@ -212,11 +218,9 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
         blank[PRECOMPUTED] = saving.width * totals.dtype.itemsize
         partition = partition.overlay({PRECOMPUTED: BlankColumn(totals.shape, totals.dtype)}, {})
     with backend_scope(job.backend), halo_scope(job.halo), pass_scope(settings):
-        found, order, sums = (
-            probe(made, partition),
-            gradient_order(made, partition),
-            sums_of_a_pass(made, partition),
-        )
+        found = probe(made, partition)
+        order = gradient_order(made, partition)
+        sums = sums_of_a_pass(made, partition)
     prepared.kind.check_output(made, found)
     # learned features and those beside them are read as dense rows
     density = (
@@ -224,11 +228,10 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
         if is_sparse(held) and not job.embedding
         else 1.0
     )
-    part, arrays = (
-        partition.nbytes(),
-        graph.nbytes + (prepared.graph.nbytes if prepared.graph.src is not graph.src else 0),
-    )
-    now, peak = current_bytes(), resident_bytes()
+    part = partition.nbytes()
+    arrays = graph.nbytes + (prepared.graph.nbytes if prepared.graph.src is not graph.src else 0)
+    now = current_bytes()
+    peak = resident_bytes()
     process = Process(
         now - part - arrays + KERNEL_BYTES,
         loading,

@@ -147,7 +147,8 @@ def divided(
         searched: Whether building the view lists its edges.
     """
     found = skeleton.traced([share.counts for share in shares])
-    summing, by_step = iter(shares), {}
+    summing = iter(shares)
+    by_step = {}
     for number, step in enumerate(found.supersteps):
         if step.program is not None and step.made_by is not None:
             share = next(summing) if step.made_by.sum is not None else pairs
@@ -174,15 +175,15 @@ def _loads(
     skeleton: Skeleton, found: Probe, by_step: dict[int, Share], nodes: np.ndarray
 ) -> _Loads:
     """What each worker computes."""
-    itemsize, loads = np.dtype(skeleton.job.dtype).itemsize, _Loads(len(nodes))
-    first, learned = True, bool(skeleton.job.embedding)
+    itemsize = np.dtype(skeleton.job.dtype).itemsize
+    loads = _Loads(len(nodes))
+    first = True
+    learned = bool(skeleton.job.embedding)
     for o in found.operations:
         if o.name == "gather":
             continue
-        rows, cost = (
-            _rows(o, by_step, nodes),
-            node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, itemsize),
-        )
+        rows = _rows(o, by_step, nodes)
+        cost = node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, itemsize)
         blocks = max(map(prod, [o.inputs[0], *o.outputs])) * rows / LEAST_BLOCK
         # before the first product values are features, which may be sparse, and need no gradient unless they are learned
         stored = skeleton.density if first else 1.0
@@ -200,17 +201,18 @@ def _loads(
     for again, entries in ((False, found.traffic), (True, found.again)):
         numbers_of: dict[int, int] = {}
         for entry in entries:
-            program, at = (
-                found.supersteps[entry.superstep].program,
-                numbers_of.get(entry.superstep, 0),
-            )
+            program = found.supersteps[entry.superstep].program
+            at = numbers_of.get(entry.superstep, 0)
             assert program is not None
             numbers_of[entry.superstep] = at + 1
-            phase, edges = program.phases[at], by_step[entry.superstep].edges
-            each, blocks = edge_cost(phase), edges / EDGES_PER_BLOCK
+            phase = program.phases[at]
+            edges = by_step[entry.superstep].edges
+            each = edge_cost(phase)
+            blocks = edges / EDGES_PER_BLOCK
             sweeps = (1 if again or not entry.learned else 2) + entry.widths.passes
             if phase.grouped:
-                product, pairs = pair_cost(phase), most_pairs(phase, nodes, edges)
+                product = pair_cost(phase)
+                pairs = most_pairs(phase, nodes, edges)
                 # a gradient of the matrices, and one of the values where they need it
                 products = 1 if again else 2 + entry.learned
                 loads.add({PRODUCT: products * product.flops * pairs}, blocks, products)
@@ -253,7 +255,8 @@ class _Loads:
     def loads(self) -> tuple[Load, Load]:
         """What each worker computes, and what one with a view of its own does."""
         parts, blocks, kernels = zip(*self._each, strict=True)
-        held, at = np.stack(parts, axis=1), np.stack(blocks, axis=1)
+        held = np.stack(parts, axis=1)
+        at = np.stack(blocks, axis=1)
         every, alone = (
             Load(held[rows], at[rows], np.array(kernels)) for rows in (slice(-1), slice(-1, None))
         )

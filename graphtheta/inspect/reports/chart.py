@@ -137,7 +137,8 @@ def time_bars(profile: Profile) -> str:
     """Milliseconds of an epoch as stacked bars, one per rank: the stages, then waiting."""
     fig = _figure(1.3 + ROW * profile.ranks)
     axes = fig.subplots()
-    names, left = _ranks(profile), np.zeros(profile.ranks)
+    names = _ranks(profile)
+    left = np.zeros(profile.ranks)
     for stage, book in profile.stages.items():
         ms = 1e3 * np.array(book.seconds) / profile.epochs
         if ms.any():
@@ -157,7 +158,8 @@ def time_bars(profile: Profile) -> str:
 def memory_bars(profile: Profile) -> str:
     """Memory of each rank: measured, and predicted before training."""
     fig = _figure(1.1 + ROW * profile.ranks)
-    axes, names = fig.subplots(), _ranks(profile)
+    axes = fig.subplots()
+    names = _ranks(profile)
     axes.barh(
         names, np.array(profile.predicted) / 2**20, height=0.7, label="predicted at most", **WAITING
     )

@@ -81,14 +81,16 @@ def explain(
             "gt.explain(TRAINER) takes no graph or keys: the trainer has them already; drop them"
         )
     trainer = model if isinstance(model, Trainer) else Trainer(model, graph, **keys)
-    sizes, found = Sizes.of(trainer.partition), trainer.probe
+    sizes = Sizes.of(trainer.partition)
+    found = trainer.probe
     peak = trainer.comm.all_gather(trainer.predicted_peak())
     job = trainer.job
     parts = [
         f"{type(trainer.model).__name__} over {sizes.nodes:,} nodes and {sizes.edges:,} edges, {trainer.comm.size} worker(s), "
         f"{job.dtype}"
     ]
-    titles, orders = _titles(found), _orders(trainer)
+    titles = _titles(found)
+    orders = _orders(trainer)
     with backend_scope(job.backend):
         parts += [
             _layer(i, titles[i], step, trainer, sizes, orders.get(id(step), []))
@@ -112,7 +114,8 @@ def explain(
 
 def _titles(found: Probe) -> list[str]:
     """Name, direction and hop of each superstep; decoders and precomputed totals take no hop."""
-    hops, titles = iter(found.layers), []
+    hops = iter(found.layers)
+    titles = []
     for i, step in enumerate(found.supersteps):
         if step.program is not None and _decodes(step.program):
             titles.append(f"decoder: {step.layer}")
@@ -160,10 +163,8 @@ def _layer(
                 *(f"  {line}" for line in table(HEADER, dense).splitlines()),
             ]
         )
-    decodes, notes = (
-        _decodes(program),
-        [*order, *(f"planned  {note}" for note in planner_notes(program))],
-    )
+    decodes = _decodes(program)
+    notes = [*order, *(f"planned  {note}" for note in planner_notes(program))]
     lines = [title, *(f"  {note}" for note in notes)]
     rows = [_row("transform", sizes.nodes, "nodes", _dense(trainer, i, "transform"))]
     passes = 2 if step.direction == "both" else 1
@@ -288,8 +289,10 @@ def _row(stage: str, n: int, of: str, each: Cost) -> Row:
 
 def _count(flops: int) -> str:
     """A number of operations in a unit that fits."""
-    value, units = float(flops), iter(("", "k", "M", "G", "T"))
+    value = float(flops)
+    units = iter(("", "k", "M", "G", "T"))
     unit = next(units)
     while value >= 1000 and unit != "T":
-        value, unit = value / 1000, next(units)
+        value = value / 1000
+        unit = next(units)
     return f"{value:.3g} {unit}".strip()

@@ -181,10 +181,8 @@ def _time(profile: Profile) -> list[str]:
 
 def _stage_row(profile: Profile, stage: str) -> tuple[str, ...]:
     book = profile.stages[stage]
-    busy, wait = (
-        1e3 * np.array(book.seconds) / profile.epochs,
-        1e3 * np.array(book.wait) / profile.epochs,
-    )
+    busy = 1e3 * np.array(book.seconds) / profile.epochs
+    wait = 1e3 * np.array(book.wait) / profile.epochs
     both = busy + wait
     swatch = f'<span class="swatch" style="background:{chart.COLOURS.get(stage, "#888888")}"></span>{escape(stage)}'
     return (
@@ -251,7 +249,8 @@ def _all_pairs(profile: Profile, sent: np.ndarray) -> list[str]:
         pairs[sender, receiver] = np.array(counts) / profile.epochs
     peak = max(float(pairs[..., 0].max()), 1.0)
     unit = amount(peak).split()[1]
-    size, lines = UNITS[unit], []
+    size = UNITS[unit]
+    lines = []
     for q, row in enumerate(pairs):
         cells = "".join(
             f'<td style="{_heat(x / peak)}" title="{x:,.0f} bytes, {n:,.0f} messages">'

@@ -19,7 +19,8 @@ from graphtheta.run.job.run_files import METRICS_FILE, PROFILE_FILE, RESULT_FILE
 from graphtheta.tasks.kinds.class_report import ClassReport
 
 # numbers that every epoch and every result has
-ROW, RESULT = ("epoch", "step", "loss"), ("best_epoch", "seconds")
+ROW = ("epoch", "step", "loss")
+RESULT = ("best_epoch", "seconds")
 # those of them that are integers
 COUNTS = ("epoch", "step", "best_epoch")
 TEXTS = ("positive",)

@@ -43,7 +43,9 @@ class RunLog:
     """
 
     def __init__(self, job: Job, comm: Comm, metric: str):
-        self.job, self.comm, self.metric = job, comm, metric
+        self.job = job
+        self.comm = comm
+        self.metric = metric
         self.rows: list[dict[str, Any]] = []
         self.begun = False
         # number of rows of an earlier process, whose times are excluded
@@ -65,8 +67,11 @@ class RunLog:
 
         Collective: all ranks of comm.
         """
-        job, error = self.job, None
-        self.begun, self.rows, self._earlier = True, list(history), len(history)
+        job = self.job
+        error = None
+        self.begun = True
+        self.rows = list(history)
+        self._earlier = len(history)
         if self.comm.rank == 0:
             try:
                 make_folder(job.folder)
@@ -135,8 +140,10 @@ class RunLog:
         # the first epoch makes plans and warms caches; it is not representative
         self._times = ranks if len(self._new) < 2 else self._times + ranks
         if len(self._new) == 1:
-            self._sent_before, self._clock_before = self._sent, self._clock
-        self._sent, self._clock = self.comm.ledger.receivers(self.comm.size), perf_counter()
+            self._sent_before = self._sent
+            self._clock_before = self._clock
+        self._sent = self.comm.ledger.receivers(self.comm.size)
+        self._clock = perf_counter()
         mean = ranks.mean(axis=0).tolist()
         times = {
             "time": {

@@ -85,7 +85,8 @@ class Cluster(Machine):
             collectives: Their number.
             counted: Whether the processor time around messages is counted elsewhere.
         """
-        most, crowd = float(messages.max()), max(1.0, workers / self.cores)
+        most = float(messages.max())
+        crowd = max(1.0, workers / self.cores)
         moves = most / max(len(messages) - 1, 1)
         start, each, packed = (
             (0.0, 0.0, 0.0)

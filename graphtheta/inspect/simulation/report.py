@@ -119,7 +119,8 @@ def draw(points: Sequence[Point], path: Path) -> None:
     for axis in (scaling.xaxis, scaling.yaxis):
         axis.set_major_formatter("{x:g}")
     scaling.set_title("speed-up", loc="left", fontweight="bold")
-    last, left = [found[-1] for found in ways.values()], [0.0] * len(ways)
+    last = [found[-1] for found in ways.values()]
+    left = [0.0] * len(ways)
     for cause in last[0].parts:
         share = [p.parts[cause] / p.row.seconds for p in last]
         parts.barh(list(ways), share, left=left, height=0.6, label=cause)

@@ -33,7 +33,9 @@ class HomeEdges:
     """
 
     def __init__(self, source: EdgeSource, comm: Comm):
-        self.source, self.comm, self.blocks = source, comm, Blocks(comm, source.n_nodes)
+        self.source = source
+        self.comm = comm
+        self.blocks = Blocks(comm, source.n_nodes)
         if comm.size > 1:
             self._ptr, self._near = neighbour_lists(
                 source, self.blocks, block_degrees(source, comm)

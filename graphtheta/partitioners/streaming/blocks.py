@@ -23,7 +23,8 @@ class Blocks:
     """
 
     def __init__(self, comm: Comm, n: int):
-        self.comm, self._home = comm, block_owner(n, comm.size)
+        self.comm = comm
+        self._home = block_owner(n, comm.size)
         self.first, self.last = block_bounds(n, comm.rank, comm.size)
         self.kind = np.dtype(np.int32 if n <= np.iinfo(np.int32).max else np.int64)
 

@@ -96,7 +96,8 @@ def sized(
     group = blocks.look_up(_groups(comm, size, is_source, max(min(small, largest), 1)), name)
     n_groups = int(comm.all_max(group.max(initial=-1))) + 1
     own = np.bincount(group, minlength=n_groups)
-    sizes, before = comm.all_sum(own), np.zeros_like(own)
+    sizes = comm.all_sum(own)
+    before = np.zeros_like(own)
     large = np.flatnonzero(sizes > largest)
     before[large] = np.stack(comm.all_gather(own[large]))[: comm.rank].sum(axis=0)
     # the position of each node in its group, by ascending id; within the worker, if the group is not split
@@ -126,12 +127,10 @@ def _groups(comm: Comm, size: np.ndarray, is_source: np.ndarray, small: int) -> 
 
     Collective: all ranks of comm.
     """
-    is_small, is_large, group, end = (
-        (size > 0) & (size < small),
-        size >= small,
-        np.zeros(len(size), np.int64),
-        0,
-    )
+    is_small = (size > 0) & (size < small)
+    is_large = size >= small
+    group = np.zeros(len(size), np.int64)
+    end = 0
     for kind in (is_source, ~is_source):
         within = np.where(is_small & kind, size, 0)
         counts = np.array(comm.all_gather(int(within.sum())))

@@ -34,16 +34,15 @@ def components(blocks: Blocks, pairs: Pairs) -> np.ndarray:
 
     Collective: all ranks, at each item.
     """
-    comm, parent = blocks.comm, np.arange(blocks.first, blocks.last)
+    comm = blocks.comm
+    parent = np.arange(blocks.first, blocks.last)
     if comm.size == 1:
         for a, b in pairs:
             join(a, b, parent)
         return _shortened(blocks, parent)
     keys = free_keys(max(2 * len(parent), FEWEST), blocks.kind)
-    above, used = (
-        np.empty(len(keys), np.int32 if len(keys) <= np.iinfo(np.int32).max else np.int64),
-        0,
-    )
+    above = np.empty(len(keys), np.int32 if len(keys) <= np.iinfo(np.int32).max else np.int64)
+    used = 0
     for a, b in pairs:
         begin = 0
         while True:
@@ -130,7 +129,8 @@ def whole_components(
         nodes[part - blocks.first] += more
     sizes, counts = np.unique(nodes[nodes > 0], return_counts=True)
     known = comm.all_gather(np.stack((sizes, counts)))
-    load, part = np.zeros(size, np.int64), np.empty(len(component), np.int32)
+    load = np.zeros(size, np.int64)
+    part = np.empty(len(component), np.int32)
     for nodes_each in np.unique(np.concatenate([found[0] for found in known]))[::-1]:
         have = [int(found[1][found[0] == nodes_each].sum()) for found in known]
         given = _given(load, int(nodes_each), sum(have))
@@ -153,7 +153,8 @@ def _given(load: np.ndarray, nodes: int, n: int) -> np.ndarray:
         n: Number of components.
     """
     # the part that has the level takes another component at loads up to it
-    low, high = int(load.min()), int(load.min()) + nodes * n
+    low = int(load.min())
+    high = int(load.min()) + nodes * n
     while low < high:
         level = (low + high) // 2
         if int(np.maximum((level - load) // nodes + 1, 0).sum()) >= n:

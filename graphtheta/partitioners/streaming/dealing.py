@@ -7,7 +7,9 @@ import numpy as np
 from graphtheta.engine.comm.communicator import Comm
 
 # rounds of all streams together, and the fewest and most of one
-ROUNDS, FEWEST, MOST = 1 << 15, 16, 256
+ROUNDS = 1 << 15
+FEWEST = 16
+MOST = 256
 
 
 def n_rounds(size: int) -> int:
@@ -43,7 +45,8 @@ def settle(
     Collective: all ranks of comm.
     """
     size = len(load)
-    placed, left = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    placed = np.zeros(size, np.int64)
+    left = np.zeros(size, np.int64)
     for stream, out in zip(streams, found, strict=True):
         placed += np.bincount(out[out >= 0], minlength=size)
         left[stream] = np.count_nonzero(out < 0)

@@ -45,14 +45,14 @@ class EdgeStreams:
         copies: np.ndarray,
         degree: np.ndarray,
     ):
-        self._source, self._comm, self._size, self._loop, self._settings = (
-            source,
-            comm,
-            size,
-            loop,
-            settings,
-        )
-        self._blocks, self._copies, self._degree = Blocks(comm, source.n_nodes), copies, degree
+        self._source = source
+        self._comm = comm
+        self._size = size
+        self._loop = loop
+        self._settings = settings
+        self._blocks = Blocks(comm, source.n_nodes)
+        self._copies = copies
+        self._degree = degree
         self._own = range(size) if comm.size == 1 else range(comm.rank, comm.rank + 1)
 
     def place(self, capacity: int) -> np.ndarray:
@@ -63,13 +63,12 @@ class EdgeStreams:
 
         Collective: all ranks.
         """
-        n_edges, size, rounds = (
-            self._source.n_edges,
-            self._size,
-            min(n_rounds(self._size), max(self._source.n_edges // self._size, 1)),
-        )
+        n_edges = self._source.n_edges
+        size = self._size
+        rounds = min(n_rounds(self._size), max(self._source.n_edges // self._size, 1))
         first, last = (n_edges * part // size for part in (self._own.start, self._own.stop))
-        workers, load = np.empty(last - first, np.int32), np.zeros(size, np.int64)
+        workers = np.empty(last - first, np.int32)
+        load = np.zeros(size, np.int64)
         for number in range(rounds):
             chunks = [self._read(stream * rounds + number, size * rounds) for stream in self._own]
             found, changes = [], []
@@ -101,11 +100,11 @@ class EdgeStreams:
         Collective: all ranks.
         """
         ids, at = np.unique(np.concatenate((chunk.src, chunk.dst)), return_inverse=True)
-        copies, before = (
-            self._blocks.look_up(self._copies, ids),
-            self._blocks.look_up(self._degree, ids),
-        )
-        degree, out, n = before.copy(), np.empty(len(chunk.ids), np.int32), len(chunk.ids)
+        copies = self._blocks.look_up(self._copies, ids)
+        before = self._blocks.look_up(self._degree, ids)
+        degree = before.copy()
+        out = np.empty(len(chunk.ids), np.int32)
+        n = len(chunk.ids)
         self._loop(chunk.ids, at[:n], at[n:], copies, degree, load, room, self._settings, out)
         return out, (ids, copies, degree - before)
 

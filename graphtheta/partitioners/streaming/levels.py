@@ -84,7 +84,9 @@ class OfParts:
     """
 
     def __init__(self, comm: Comm, load: np.ndarray, room: int):
-        self._comm, self._load, self._room = comm, load, room
+        self._comm = comm
+        self._load = load
+        self._room = room
 
     def left(self, names: np.ndarray, stream: int) -> np.ndarray:
         return share_of_room(np.maximum(self._room - self._load, 0), stream)[names]
@@ -106,13 +108,14 @@ class OfClusters:
     """
 
     def __init__(self, blocks: Blocks, mass: np.ndarray, size: int, room: int):
-        self._blocks, self.mass, self._size, self._room = blocks, mass, size, room
+        self._blocks = blocks
+        self.mass = mass
+        self._size = size
+        self._room = room
 
     def left(self, names: np.ndarray, stream: int) -> np.ndarray:
-        free, number = (
-            self._room - self._blocks.look_up(self.mass, names),
-            (stream + names) % self._size,
-        )
+        free = self._room - self._blocks.look_up(self.mass, names)
+        number = (stream + names) % self._size
         shares: np.ndarray = free * (number + 1) // self._size - free * number // self._size
         return shares
 
@@ -154,14 +157,13 @@ class Level:
         weight: np.ndarray,
         mass: np.ndarray,
     ):
-        self.n, self.size, self.mass, self.blocks, self.degree = (
-            n,
-            size,
-            mass,
-            Blocks(comm, n),
-            np.diff(ptr),
-        )
-        self.n_entries, self._comm = int(comm.all_sum(np.array(len(near)))), comm
+        self.n = n
+        self.size = size
+        self.mass = mass
+        self.blocks = Blocks(comm, n)
+        self.degree = np.diff(ptr)
+        self.n_entries = int(comm.all_sum(np.array(len(near))))
+        self._comm = comm
         streams = range(size) if comm.size == 1 else range(comm.rank, comm.rank + 1)
         made = [self._rows(stream, ptr, near, weight) for stream in streams]
         self._steps = list(zip(*made, strict=True))
@@ -177,7 +179,8 @@ class Level:
         )
         rows = []
         for a, b in zip([begin, *ends], [*ends, end], strict=True):
-            here, first = slice(ptr[a], ptr[b]), self.blocks.first + int(a)
+            here = slice(ptr[a], ptr[b])
+            first = self.blocks.first + int(a)
             others = numbered(near[here], first, first + int(b - a), self.n)
             rows.append(
                 Rows(stream, first, ptr[a : b + 1] - ptr[a], near[here], weight[here], others)
@@ -224,7 +227,8 @@ class Level:
                 at = self._seen(label, rows)
                 names = numbered(at, 0, 0, len(at))
                 left = loads.left(names, rows.stream)
-                before, graph = left.copy(), (rows.first, rows.ptr, rows.near, rows.weight)
+                before = left.copy()
+                graph = (rows.first, rows.ptr, rows.near, rows.weight)
                 moves += move_nodes(
                     *graph, self.mass[self._here(rows)], at, names, left, np.uint64(key)
                 )
@@ -243,7 +247,8 @@ class Level:
 
         Collective: all ranks.
         """
-        ids, best = np.arange(self.blocks.first, self.blocks.last), np.empty(len(label), np.int64)
+        ids = np.arange(self.blocks.first, self.blocks.last)
+        best = np.empty(len(label), np.int64)
         for step in self._steps:
             for rows in step:
                 at = self._seen(label, rows)
@@ -285,17 +290,16 @@ class Level:
 
         Collective: all ranks.
         """
-        used, kind = np.zeros(len(label), bool), label.dtype
+        used = np.zeros(len(label), bool)
+        kind = label.dtype
         for part in self.blocks.received(np.unique(label)):
             used[part - self.blocks.first] = True
         counts = self._comm.all_gather(int(used.sum()))
         inside = self.blocks.look_up(
             (sum(counts[: self._comm.rank]) + np.cumsum(used) - 1).astype(kind), label
         )
-        blocks, steps = (
-            Blocks(self._comm, sum(counts)),
-            [rows for step in self._steps for rows in step],
-        )
+        blocks = Blocks(self._comm, sum(counts))
+        steps = [rows for step in self._steps for rows in step]
         ptr = np.zeros(blocks.last - blocks.first + 1, np.int64)
         # computed twice, because lists of all rows with their sums would take more than twice the memory
         for rows in steps:
@@ -303,7 +307,8 @@ class Level:
             for part, more in zip(blocks.received(own), blocks.received(own, n_sums), strict=True):
                 ptr[1 + part - blocks.first] += more
         np.cumsum(ptr, out=ptr)
-        near, weight = np.empty(ptr[-1], kind), np.empty(ptr[-1], np.int32)
+        near = np.empty(ptr[-1], kind)
+        weight = np.empty(ptr[-1], np.int32)
         free = [ptr[:-1].copy(), ptr[:-1].copy()]
         for rows in steps:
             sums = self._summed(rows, inside)
@@ -324,9 +329,12 @@ class Level:
         Collective: all ranks.
         """
         at = self._seen(inside, rows)
-        names, n = numbered(at, 0, 0, len(at)), len(rows.ptr) - 1
-        labels, bounds = np.empty(n, at.dtype), np.empty(n + 1, np.int64)
-        near, sums = np.empty(len(rows.near), at.dtype), np.empty(len(rows.near), np.int32)
+        names = numbered(at, 0, 0, len(at))
+        n = len(rows.ptr) - 1
+        labels = np.empty(n, at.dtype)
+        bounds = np.empty(n + 1, np.int64)
+        near = np.empty(len(rows.near), at.dtype)
+        sums = np.empty(len(rows.near), np.int32)
         of = at[:n].copy()
         n, end = contract(
             of,
@@ -436,7 +444,8 @@ def _sums(blocks: Blocks, ids: np.ndarray, x: np.ndarray) -> np.ndarray:
     Collective: all ranks.
     """
     names, at = np.unique(ids, return_inverse=True)
-    own, total = np.zeros(len(names), np.int64), np.zeros(blocks.last - blocks.first, np.int64)
+    own = np.zeros(len(names), np.int64)
+    total = np.zeros(blocks.last - blocks.first, np.int64)
     np.add.at(own, at, x)
     for part, more in zip(blocks.received(names), blocks.received(names, own), strict=True):
         total[part - blocks.first] += more

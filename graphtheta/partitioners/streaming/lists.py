@@ -30,7 +30,8 @@ def neighbour_lists(
     Collective: all ranks.
     """
     ptr = np.append(0, np.cumsum(degree))
-    near, free = np.empty(ptr[-1], blocks.kind), np.where(degree > 0, ptr[:-1], -1)
+    near = np.empty(ptr[-1], blocks.kind)
+    free = np.where(degree > 0, ptr[:-1], -1)
     for at, other in _both_ways(source, blocks):
         fill_lists(at, other, blocks.first, free, near)
     return ptr, near
@@ -60,7 +61,8 @@ def numbered(ids: np.ndarray, first: int, last: int, n: int) -> np.ndarray:
         first, last: Bounds of the first numbers.
         n: The most others.
     """
-    keys, names = free_keys(min(len(ids), n), ids.dtype), np.empty(len(ids), ids.dtype)
+    keys = free_keys(min(len(ids), n), ids.dtype)
+    names = np.empty(len(ids), ids.dtype)
     return names[
         : number_ids(ids, first, last, keys, np.empty(len(keys), ids.dtype), names, ids)
     ].copy()

@@ -57,10 +57,8 @@ class NodeStreams:
 
     def __init__(self, source: EdgeSource, comm: Comm, size: int, at_most: int = NEIGHBOURS):
         n = source.n_nodes
-        self.blocks, self.own = (
-            Blocks(comm, n),
-            range(size) if comm.size == 1 else range(comm.rank, comm.rank + 1),
-        )
+        self.blocks = Blocks(comm, n)
+        self.own = range(size) if comm.size == 1 else range(comm.rank, comm.rank + 1)
         self._source, self._comm = source, comm
         self._degree = block_degrees(source, comm)
         self._at_most = max(at_most, 2 * len(self._degree))
@@ -103,7 +101,8 @@ class NodeStreams:
             for number in range(self._rounds)
         ]
         bounds = np.append(0, np.cumsum(self._comm.all_max(np.array(counts, np.int64))))
-        at_most, begin = int(self._comm.all_min(np.array(self._at_most))), 0
+        at_most = int(self._comm.all_min(np.array(self._at_most)))
+        begin = 0
         while begin < self._rounds:
             end = max(
                 int(np.searchsorted(bounds, bounds[begin] + at_most, side="right")) - 1, begin + 1

@@ -125,7 +125,8 @@ def _parts(x: Any, name: str) -> list[Callable[[], int]]:
         rows = max(PART // row, 1)
         bounds = [(a, min(a + rows, len(x))) for a in range(0, len(x), rows)]
         return [partial(_of_rows, x, a, b, own, head) for a, b in bounds] or [lambda: head]
-    n, rows = x.shape[0], max(PLACE // row, 1)
+    n = x.shape[0]
+    rows = max(PLACE // row, 1)
     places = min(-(-n // rows), max(MOST_READ // (rows * row), 1))
     begins = np.linspace(0, max(n - rows, 0), places).astype(np.int64).tolist()
     if places * rows >= n:

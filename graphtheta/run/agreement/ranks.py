@@ -127,7 +127,8 @@ def _described(name: str, every: Sequence[Mapping[str, Any]]) -> str:
     values = [one.get(name) for one in every]
     usual = max(values, key=values.count)
     ranks = [rank for rank, value in enumerate(values) if value != usual]
-    other, like = values[ranks[0]], values.index(usual)
+    other = values[ranks[0]]
+    like = values.index(usual)
     if other is None:
         return f"{name} is on rank {like}, but not on {_ranks(ranks)}"
     if usual is None:

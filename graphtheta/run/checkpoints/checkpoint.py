@@ -35,12 +35,10 @@ from graphtheta.errors import FormatError
 from graphtheta.run.checkpoints.progress import Progress
 from graphtheta.run.checkpoints.tensors import TABLES, checksum, read_tensors, write_tensors
 
-CHECKPOINTS, ARRAYS, MANIFEST, ASIDE = (
-    "checkpoints",
-    "arrays.safetensors",
-    "manifest.msgpack",
-    ".part-",
-)
+CHECKPOINTS = "checkpoints"
+ARRAYS = "arrays.safetensors"
+MANIFEST = "manifest.msgpack"
+ASIDE = ".part-"
 # bytes of a manifest, which has a row for each evaluated epoch
 LARGEST_MANIFEST = 1 << 28
 STEP = re.compile(r"step-(\d{8,18})")

@@ -78,14 +78,13 @@ class Keeper:
     """
 
     def __init__(self, job: Job, active: bool, step: int = 0):
-        self.folder, self.every, self.keep, self.active = (
-            job.folder / CHECKPOINTS,
-            job.checkpoint_every,
-            job.keep,
-            active,
-        )
+        self.folder = job.folder / CHECKPOINTS
+        self.every = job.checkpoint_every
+        self.keep = job.keep
+        self.active = active
         self.failure: str | None = None
-        self._written, self._last = step, monotonic()
+        self._written = step
+        self._last = monotonic()
         self._waiting: Checkpoint | None = None
         self._thread: Thread | None = None
         self._lock = Lock()
@@ -130,14 +129,16 @@ class Keeper:
         """Run in the thread: write waiting checkpoints until there are none."""
         while True:
             with self._lock:
-                checkpoint, self._waiting = self._waiting, None
+                checkpoint = self._waiting
+                self._waiting = None
                 if checkpoint is None:
                     self._thread = None
                     return
             step = checkpoint.manifest.step
             try:
                 self._write_one(checkpoint, step)
-                self._written, self.failure = step, None
+                self._written = step
+                self.failure = None
             # training continues after any error; a run that is asked to stop reports ``failure``
             except Exception as e:
                 why = str(getattr(e, "strerror", None) or str(e) or type(e).__name__)
@@ -258,10 +259,8 @@ def check_same(job: Job, manifest: Manifest, folder: Path) -> None:
         theirs = manifest.job.get(key, defaults.get(key))
         if key in FREE or own == theirs:
             continue
-        own_text, shown = (
-            "not given" if own is None else _shown(own),
-            "not given" if theirs is None else _shown(theirs),
-        )
+        own_text = "not given" if own is None else _shown(own)
+        shown = "not given" if theirs is None else _shown(theirs)
         remedy = f"drop {flag(key)}" if theirs is None else f"give {flag(key)} {shown}"
         raise ConfigError(
             f"{key}={own_text}, but the run in {folder} has {key}={shown}; {remedy} to resume it, all of its keys with "

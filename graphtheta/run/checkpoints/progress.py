@@ -113,7 +113,9 @@ class Progress(BaseModel):
         self.waited = 0 if best is None or quality[0] > best[0] else self.waited + 1
         if best is not None and quality <= best:
             return False
-        self.quality, self.best_epoch, self.metrics = list(quality), row["epoch"], metrics
+        self.quality = list(quality)
+        self.best_epoch = row["epoch"]
+        self.metrics = metrics
         return True
 
     def standing(self) -> dict[str, Any]:
@@ -132,7 +134,8 @@ class Progress(BaseModel):
         """Begin the next epoch, after all views of this one and its evaluation if it is due."""
         self.last = [float(np.mean(self.losses)), self.epoch_seconds]
         self.epoch += 1
-        self.losses, self.epoch_seconds = [], 0.0
+        self.losses = []
+        self.epoch_seconds = 0.0
 
     def frozen(self) -> Progress:
         """A copy that later progress does not change; items of lists are shared and immutable."""

@@ -70,7 +70,8 @@ def write_tensors(
     """
     head: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
     # numbers of more bytes come first, so that all are aligned
-    order, end = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name)), 0
+    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
+    end = 0
     for name in order:
         x = arrays[name]
         if x.dtype.str not in NAMES:
@@ -125,7 +126,8 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
 
 
 def _mapped(path: Path, begin: int, entry: Mapping[str, Any]) -> np.ndarray:
-    dtype, shape = np.dtype(TYPES[entry["dtype"]]), tuple(entry["shape"])
+    dtype = np.dtype(TYPES[entry["dtype"]])
+    shape = tuple(entry["shape"])
     # nothing cannot be mapped
     return (
         np.memmap(path, dtype, "r", begin + entry["data_offsets"][0], shape)

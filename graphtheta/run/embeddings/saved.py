@@ -89,7 +89,8 @@ def load_tables(
     """
     if not tables:
         return []
-    comm, best = partition.halo_comm, []
+    comm = partition.halo_comm
+    best = []
     heads = comm.broadcast(
         {name: (x.dtype.str, x.shape) for name, x in found.items() if name.startswith(TABLES)}
     )
@@ -133,7 +134,8 @@ def load_values(
         ConfigError: An embedding is missing, or has other nodes or another width.
     """
     for t in tables:
-        x, wanted = found.get(PREFIX + t.name), (n_nodes, *t.shape[1:])
+        x = found.get(PREFIX + t.name)
+        wanted = (n_nodes, *t.shape[1:])
         if x is None or x.shape != wanted:
             got = "no such array" if x is None else f"{list(x.shape)}"
             raise ConfigError(
@@ -150,7 +152,8 @@ def _blocks(
     table: EmbeddingTable, n_nodes: int, row_bytes: int
 ) -> Iterator[tuple[int, int, np.ndarray]]:
     """Bounds of blocks of node ids, and the rows of this worker in them, by id."""
-    order, step = np.argsort(table.masters), max(BLOCK // max(row_bytes, 1), 1)
+    order = np.argsort(table.masters)
+    step = max(BLOCK // max(row_bytes, 1), 1)
     ids = table.masters[order]
     for a in range(0, n_nodes, step):
         first, last = np.searchsorted(ids, (a, a + step))
@@ -164,7 +167,8 @@ def _spooled(
 
     Collective: all ranks of the partition.
     """
-    comm, spool = partition.halo_comm, None
+    comm = partition.halo_comm
+    spool = None
     for t in tables:
         for name, x in own[t.name].items():
             if comm.rank == 0:
@@ -173,7 +177,8 @@ def _spooled(
             for a, b, rows in _blocks(
                 t, partition.n_nodes, x.dtype.itemsize * int(np.prod(x.shape[1:]))
             ):
-                ids, parts = comm.gather_rows(t.masters[rows]), comm.gather_rows(x[rows])
+                ids = comm.gather_rows(t.masters[rows])
+                parts = comm.gather_rows(x[rows])
                 if spool is not None and ids is not None and parts is not None:
                     block = np.zeros((b - a, *x.shape[1:]), x.dtype)
                     for nodes, part in zip(ids, parts, strict=True):
@@ -189,7 +194,8 @@ def _rows_of(comm: Comm, table: EmbeddingTable, x: np.ndarray) -> np.ndarray:
     """
     out = np.empty((len(table.masters), *x.shape[1:]), x.dtype)
     for a, b, rows in _blocks(table, len(x), x.dtype.itemsize * int(np.prod(x.shape[1:]))):
-        wanted, block = comm.gather_rows(table.masters[rows]), x[a:b]
+        wanted = comm.gather_rows(table.masters[rows])
+        block = x[a:b]
         parts = (
             [block[:0]] * comm.size
             if wanted is None
@@ -204,7 +210,8 @@ class Spool:
 
     def __init__(self, folder: Path):
         self._heads: dict[str, tuple[int, np.dtype, tuple[int, ...]]] = {}
-        self._end, self._failure = 0, None
+        self._end = 0
+        self._failure = None
         try:
             make_folder(folder)
             self._file = temporary_file(folder)

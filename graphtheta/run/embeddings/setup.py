@@ -109,14 +109,14 @@ def with_embedding(
     """
     if not job.embedding:
         return partition, (), ()
-    optimiser, dtype = (
-        OPTIMISERS[job.embedding_optimiser](job.embedding_lr or job.lr),
-        np.dtype(job.dtype),
-    )
+    optimiser = OPTIMISERS[job.embedding_optimiser](job.embedding_lr or job.lr)
+    dtype = np.dtype(job.dtype)
     if not job.embedding_types:
         table = EmbeddingTable("x", partition.masters, job.embedding, optimiser, job.seed, dtype)
         return _with_x(partition, table), (table,), (table,)
-    tables, rows, types = [], [], partition.node.read(TYPE)
+    tables = []
+    rows = []
+    types = partition.node.read(TYPE)
     for name, (code, width) in zip(
         learned_types(job, graph),
         widths_of(job.embedding_types, job.embedding, graph).items(),

@@ -83,7 +83,8 @@ class Parser(argparse.ArgumentParser):
                 raise ConfigError(
                     f"{title}: {self.prog} uses the name '{key}' itself; choose another one"
                 )
-            shown, allowed = as_text(field.default), choices(key, field)
+            shown = as_text(field.default)
+            allowed = choices(key, field)
             text = f"[{shown}]".replace("%", "%%") if shown else ""
             if field.annotation is bool:
                 group.add_argument(
@@ -116,7 +117,8 @@ class Parser(argparse.ArgumentParser):
 
     def _add_extra_keys(self, words: list[str]) -> None:
         """Add flags of a user's model; a model file is run only for unknown flags or the help."""
-        config, model = last(words, "--config"), last(words, "--model")
+        config = last(words, "--config")
+        model = last(words, "--model")
         unknown = {
             word.partition("=")[0] for word in words if word.startswith("--")
         } - self._option_string_actions.keys()

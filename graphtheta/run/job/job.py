@@ -278,7 +278,8 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
             raise ConfigError(
                 f"lr_schedule={self.lr_schedule} needs a number of updates; give --lr-decay-updates"
             )
-        metric, task = REGISTRIES["metric"].get(self.metric), TASKS.get(self.task)
+        metric = REGISTRIES["metric"].get(self.metric)
+        task = TASKS.get(self.task)
         if metric is not None and task is not None and not metric.fits(task.label_kinds):
             fitting = [kind.name for kind in TASKS.values() if metric.fits(kind.label_kinds)]
             raise ConfigError(

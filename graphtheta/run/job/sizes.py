@@ -17,10 +17,12 @@ def rows_of(text: str, width: int, n_nodes: int) -> int:
     Raises:
         ValueError: It is no such size.
     """
-    number, unit = text.strip(), ""
+    number = text.strip()
+    unit = ""
     for known in (*UNITS, "%"):
         if number.endswith(known):
-            number, unit = number.removesuffix(known).strip(), known
+            number = number.removesuffix(known).strip()
+            unit = known
     try:
         found = float(number) if unit else int(number)
     except ValueError:

@@ -145,7 +145,9 @@ def memory_bound(
     Returns:
         Bytes by purpose; ``partition`` counts memory that is allocated already.
     """
-    rows, mirrors, edges = extent.rows, extent.mirrors, extent.edges
+    rows = extent.rows
+    mirrors = extent.mirrors
+    edges = extent.edges
     # a halo column is stored at the mirrors and, during a move, packed at both ends
     deferred = probe.deferred_width if batches else 0
     halo = (probe.halo_width + deferred) * (2 * mirrors + extent.sent)

@@ -33,7 +33,8 @@ class BalancedOrder:
 
         Collective: all ranks of the partition.
         """
-        of, comm = task.classes_of_targets(), partition.halo_comm
+        of = task.classes_of_targets()
+        comm = partition.halo_comm
         rank = ranks_among_all(partition, of, task.ids)
         n_classes = int(comm.all_max(np.array(of.max(initial=-1)))) + 1
         counts = comm.all_sum(np.bincount(of + 1, minlength=n_classes + 1))
@@ -43,7 +44,8 @@ class BalancedOrder:
         def positions(epoch: int) -> tuple[np.ndarray, np.ndarray]:
             targets, places = [], []
             for turn, c in enumerate(present.tolist()):
-                own, n = np.flatnonzero(of == c), int(counts[c + 1])
+                own = np.flatnonzero(of == c)
+                n = int(counts[c + 1])
                 first = Permutation(key(seed, Purpose.BATCH, epoch, c), n).position(number[own])
                 # draws of this class in an epoch, and how many of them are each target's
                 draws = -(-(task.n_targets - turn) // len(present))

@@ -40,7 +40,8 @@ def breadth_first(partition: Partition, roots: Sequence[int]) -> Iterator[np.nda
     """
     if partition.halo_comm.size == 1:
         # both ends of every edge are masters
-        core, row_of = partition.relations[EDGE].blocks[0], np.argsort(partition.masters)
+        core = partition.relations[EDGE].blocks[0]
+        row_of = np.argsort(partition.masters)
         for root in roots:
             position = np.empty(partition.n_masters, np.int64)
             search_order(
@@ -65,7 +66,8 @@ def _components(partition: Partition) -> np.ndarray:
 
     Collective: all ranks of the partition.
     """
-    label, rows = partition.masters.copy(), np.arange(partition.n_masters)
+    label = partition.masters.copy()
+    rows = np.arange(partition.n_masters)
     while partition.halo_comm.all_max(np.array(len(rows))):
         found = _least_near(partition, rows, label)
         rows = np.flatnonzero(found < label)
@@ -88,18 +90,18 @@ def _by_level(partition: Partition, component: np.ndarray, root: int) -> np.ndar
     start = _least_of_group(partition, component, after_root)
     level = np.full(partition.n_masters, -1, np.int64)
     position = level.copy()
-    rows, keys, depth = np.flatnonzero(start == after_root), [after_root], 0
+    rows = np.flatnonzero(start == after_root)
+    keys = [after_root]
+    depth = 0
     while comm.all_max(np.array(len(rows))):
         level[rows], position[rows] = (
             depth,
             ranks_among_all(partition, *(key[rows] for key in keys)),
         )
         earliest = _least_near(partition, rows, position)
-        rows, keys, depth = (
-            np.flatnonzero((earliest < NONE) & (level < 0)),
-            [earliest, masters],
-            depth + 1,
-        )
+        rows = np.flatnonzero((earliest < NONE) & (level < 0))
+        keys = [earliest, masters]
+        depth = depth + 1
     return ranks_among_all(partition, start, level, position)
 
 
@@ -112,7 +114,8 @@ def _least_near(partition: Partition, rows: np.ndarray, values: np.ndarray) -> n
 
     Collective: all ranks of the partition.
     """
-    chosen, out = np.zeros(partition.n_masters, bool), np.full(partition.n_masters, NONE)
+    chosen = np.zeros(partition.n_masters, bool)
+    out = np.full(partition.n_masters, NONE)
     chosen[rows] = True
     for relation in partition.relations.values():
         for reverse in (False, True):

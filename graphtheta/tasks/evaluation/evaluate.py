@@ -67,7 +67,9 @@ class Evaluator(ABC):
     positive = 1
 
     def __init__(self, partition: Partition, layers: Layers, task: Task):
-        self.partition, self.layers, self.task = partition, layers, task
+        self.partition = partition
+        self.layers = layers
+        self.task = task
         # metrics, with their split, that the user knows not to be defined
         self._told = set[str]()
 
@@ -182,7 +184,8 @@ class Evaluator(ABC):
         value = out.value
         if self.task.kind == "labels" and value.ndim == 1:
             # links have one label each and no axis for it
-            y, value = y.reshape(-1, 1), value[:, None]
+            y = y.reshape(-1, 1)
+            value = value[:, None]
         y = y[rows]
         value = value[rows]
         decided = None if decided is None else decided[rows]
@@ -199,7 +202,8 @@ class Evaluator(ABC):
 
         Collective: all ranks of job_comm.
         """
-        order, parts = self.job_comm.gather_rows(ids), self.job_comm.gather_rows(rows)
+        order = self.job_comm.gather_rows(ids)
+        parts = self.job_comm.gather_rows(rows)
         if order is None or parts is None:
             return None
         given = np.concatenate(parts)
@@ -376,7 +380,8 @@ class LinkEvaluator(Evaluator):
             split: positives.pairs(partition, np.arange(len(positives.src)))
             for split, positives in links.items()
         }
-        self.times, self._views = dict[str, np.ndarray](), dict[str, GraphView]()
+        self.times = dict[str, np.ndarray]()
+        self._views = dict[str, GraphView]()
         for split, positives in links.items():
             if past is None:
                 plan = PairPlan(partition, self._pairs[split])
@@ -389,8 +394,10 @@ class LinkEvaluator(Evaluator):
         for split, pairs in self._pairs.items():
             if not self.links[split].n_links:
                 continue
-            out, per = self.scored(model, split), self.links[split].negatives + 1
-            rows, grouping = np.ones(len(out), bool), Grouping(np.arange(len(out)), per)
+            out = self.scored(model, split)
+            per = self.links[split].negatives + 1
+            rows = np.ones(len(out), bool)
+            grouping = Grouping(np.arange(len(out)), per)
             found = self.score(
                 pairs.label.reshape(out.shape),
                 Var(out, RowSpace(pairs.gid, "edge")),
@@ -407,7 +414,8 @@ class LinkEvaluator(Evaluator):
 
         Collective: all ranks of the partition.
         """
-        pairs, out = self._pairs[split], np.zeros(0)
+        pairs = self._pairs[split]
+        out = np.zeros(0)
         for chosen, view in self._parts(split):
             assert view.pairs is not None
             value = self.run(model, view).value
@@ -420,7 +428,8 @@ class LinkEvaluator(Evaluator):
 
         Collective: all ranks of the partition.
         """
-        pairs, per = self._pairs[split], self.links[split].negatives + 1
+        pairs = self._pairs[split]
+        per = self.links[split].negatives + 1
         if self.past is None:
             yield np.arange(len(pairs.gid)), self._views[split]
             return
@@ -465,6 +474,7 @@ class LinkEvaluator(Evaluator):
 
         Collective: all ranks of job_comm.
         """
-        pairs, per = self._pairs["test"], self.links["test"].negatives + 1
+        pairs = self._pairs["test"]
+        per = self.links["test"].negatives + 1
         positive = pairs.gid % per == 0
         return pairs.gid[positive] // per, self.scored(model, "test").reshape(-1)[positive]

@@ -32,11 +32,9 @@ class Past:
     """
 
     def __init__(self, partition: Partition, layers: Layers, sampler: Timed):
-        self._partition, self._layers, self._sampler = (
-            partition,
-            layers,
-            sampler.complete(depth(layers)),
-        )
+        self._partition = partition
+        self._layers = layers
+        self._sampler = sampler.complete(depth(layers))
 
     def times(self, cutoffs: np.ndarray) -> np.ndarray:
         """The different cutoffs of the targets of all workers, ascending.

@@ -61,10 +61,8 @@ class EdgeKind(TaskKind):
             if "train" in partition.edge
             else np.zeros(partition.n_local_edges, bool)
         )
-        task, self._sampler = (
-            EdgeTask(partition, train, self.labels),
-            timed_pairs(self.job, partition),
-        )
+        task = EdgeTask(partition, train, self.labels)
+        self._sampler = timed_pairs(self.job, partition)
         if self._sampler is not None:
             task.cutoffs = self._sampler.edge_cutoffs(task.column_of_targets, earlier=False)
         return task

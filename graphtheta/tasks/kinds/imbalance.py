@@ -102,7 +102,9 @@ def weighting_of(job: Any, task: NodeTask, partition: Partition, width: int) -> 
     """
     if job.class_weights == "none" and not job.sample_weights:
         return None
-    y, comm, classes = task.labels_of_targets(), partition.halo_comm, None
+    y = task.labels_of_targets()
+    comm = partition.halo_comm
+    classes = None
     one_each = task.kind == "classes"
     if job.class_weights == "balanced":
         counts = (

@@ -59,7 +59,8 @@ class LinkKind(TaskKind):
     decoders: ClassVar[tuple[str, ...]] = ("dot", "hadamard")
     label_kinds = ("ranks", "labels", "retrieved")
     of_pairs = True
-    labels, width = "labels", 0
+    labels = "labels"
+    width = 0
     # messages run along the first, the second are held out
     _counts: tuple[int, int]
     _graph: Graph
@@ -256,7 +257,8 @@ class LinkKind(TaskKind):
 
     def ids_of(self, info: GraphInfo, queries: np.ndarray, nodes: np.ndarray) -> np.ndarray:
         """Original ids of the ends of links, [n, 2]: the answers ``nodes`` to queries."""
-        side, ends = side_of(queries, self._n_nodes), (anchor_of(queries, self._n_nodes), nodes)
+        side = side_of(queries, self._n_nodes)
+        ends = (anchor_of(queries, self._n_nodes), nodes)
         return info.ids(
             np.stack([np.where(side == TAIL, a, b) for a, b in (ends, ends[::-1])], axis=1)
         )

@@ -98,7 +98,8 @@ def distinct_links(
     """
     begin, end = bounds(graph, comm)
     edges = begin + np.flatnonzero(chosen(begin, end))
-    src, dst = graph.src[begin:end][edges - begin], graph.dst[begin:end][edges - begin]
+    src = graph.src[begin:end][edges - begin]
+    dst = graph.dst[begin:end][edges - begin]
     pair = unordered_pairs(graph, begin, end)[edges - begin]
     route = Route((bits(HOMES, pair) % np.uint64(comm.size)).astype(np.int32), comm.size)
     asked = comm.all_to_all(route.parts(np.stack((pair, src > dst, edges), axis=1)))
@@ -107,7 +108,8 @@ def distinct_links(
     first = np.zeros(len(order), bool)
     first[order] = np.append(True, pairs[order][1:] != pairs[order][:-1])[: len(order)]
     mine = route.back(comm.all_to_all(_like(asked, first)))
-    counts, cutoff = comm.all_gather(int(mine.sum())), None
+    counts = comm.all_gather(int(mine.sum()))
+    cutoff = None
     if sampler is not None:
         own = sampler.edge_cutoffs(
             lambda name: graph.edge_columns[name][begin:end][edges - begin], earlier=True
@@ -144,7 +146,8 @@ def known_keys(graph: Graph, partition: Partition) -> np.ndarray:
     comm = partition.halo_comm
     begin, end = bounds(graph, comm)
     ends = graph.src[begin:end], graph.dst[begin:end]
-    src, dst = np.concatenate(ends), np.concatenate(ends[::-1])
+    src = np.concatenate(ends)
+    dst = np.concatenate(ends[::-1])
     route = Route(partition.directory.owner(src), comm.size)
     return np.unique(
         np.concatenate(comm.all_to_all(route.parts(src * np.int64(graph.n_nodes) + dst)))

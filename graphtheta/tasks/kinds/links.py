@@ -71,7 +71,8 @@ class Links:
 
         Collective: all ranks of the partition.
         """
-        directory, rank = partition.directory, partition.halo_comm.rank
+        directory = partition.directory
+        rank = partition.halo_comm.rank
         mine = np.flatnonzero(directory.owner(src) == rank)
         own_keys = known[directory.owner(known // partition.n_nodes) == rank]
         return cls(mine, src[mine], dst[mine], len(src), own_keys, negatives, key)
@@ -120,7 +121,8 @@ class Links:
         keyed = sharing(self.key, self.numbers[own], self.groups)
         slots = (keyed[:, None] * self.negatives + np.arange(self.negatives)).ravel()
         own = np.repeat(own, self.negatives)
-        kind, ends = self._type(self.dst[own]), np.array([0, *self.types, n_nodes])
+        kind = self._type(self.dst[own])
+        ends = np.array([0, *self.types, n_nodes])
         found = draw_others(
             self.key,
             slots,

@@ -23,7 +23,8 @@ from graphtheta.tasks.kinds.kind import GraphInfo, TaskKind
 from graphtheta.tasks.kinds.timed import TimedNodeEvaluator, timed_sampler
 
 # different labels up to which whole numbers are probably classes, and nodes whose labels are read to find out
-FEW, READ = 20, 1 << 16
+FEW = 20
+READ = 1 << 16
 
 
 class NodeKind(TaskKind):

@@ -114,7 +114,8 @@ class TimedEdgeEvaluator(EdgeEvaluator):
         sampler: TimedPairs,
     ):
         super().__init__(partition, layers, task, masks)
-        self._edges, self._past = task, Past(partition, layers, sampler)
+        self._edges = task
+        self._past = Past(partition, layers, sampler)
         self._cutoffs = sampler.edge_cutoffs(partition.edge.exact, earlier=False)
         self._times = self._past.times(self._cutoffs)
 

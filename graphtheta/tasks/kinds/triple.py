@@ -160,15 +160,18 @@ class TripleKind(LinkKind):
     ) -> TriplePositives:
         """Positives of this worker; see ``TriplePositives``."""
         if self.job.reciprocal:
-            numbers, total = np.concatenate((numbers, numbers + total)), 2 * total
+            numbers = np.concatenate((numbers, numbers + total))
+            total = 2 * total
         return TriplePositives.of(
             numbers, self._asked(triples), total, table, self._n_nodes, **draws
         )
 
     def objective(self, graph: Graph, partition: Partition) -> Task:
-        comm, sampler = partition.halo_comm, timed_pairs(self.job, partition)
+        comm = partition.halo_comm
+        sampler = timed_pairs(self.job, partition)
         self._sampler = sampler
-        self._types, self._leads = (), np.ones((1, 1), bool)
+        self._types = ()
+        self._leads = np.ones((1, 1), bool)
         # with triples of other splits among the known ones, the lack of negatives would tell which these are
         table = self._answers(comm, self._parts == MESSAGE)
         relation = partition.edge.read(RELATION)
@@ -196,7 +199,8 @@ class TripleKind(LinkKind):
         return link_task(self.job, partition, positives)
 
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
-        comm, held = partition.halo_comm, {}
+        comm = partition.halo_comm
+        held = {}
         self._table = table = self._answers(comm)
         for i, (split, part) in enumerate({"val": VAL, "test": TEST}.items()):
             triples = slice_of(
@@ -257,7 +261,8 @@ class TripleKind(LinkKind):
         ]
         relations = np.array(codes, np.int64)[each]
         if self.job.reciprocal and side == HEAD:
-            relations, side = relations + len(self.relations), TAIL
+            relations = relations + len(self.relations)
+            side = TAIL
         return (2 * relations + side) * np.int64(self._n_nodes) + nodes
 
     def held_queries(self, held: Any, side: int) -> np.ndarray:

@@ -52,12 +52,14 @@ class RetrievalEvaluator(LinkEvaluator):
         past: Past | None = None,
     ):
         super().__init__(partition, layers, task, links, past)
-        later, asked = np.zeros(0, np.int64), {}
+        later = np.zeros(0, np.int64)
+        asked = {}
         for split in reversed(list(links)):
             held = links[split]
             keys = held.src * np.int64(partition.n_nodes) + held.dst
             # links of later splits are not known yet
-            own, until = np.unique(keys), np.union1d(known[~np.isin(known, later)], keys)
+            own = np.unique(keys)
+            until = np.union1d(known[~np.isin(known, later)], keys)
             groups = (
                 [(None, own)]
                 if past is None
@@ -93,7 +95,8 @@ class RetrievalEvaluator(LinkEvaluator):
         self, model: Model, view: GraphView, asked: Ranked
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """Recall and NDCG of this worker's sources among some, by block."""
-        comm, found = self.partition.halo_comm, []
+        comm = self.partition.halo_comm
+        found = []
         kind = np.searchsorted(self._types, self.partition.masters, side="right")
 
         def take(block: Block) -> None:
@@ -144,7 +147,8 @@ def _reversed(partition: Partition, links: Positives) -> np.ndarray:
 
     Collective: all ranks of the partition.
     """
-    comm, keys = partition.halo_comm, links.dst * np.int64(partition.n_nodes) + links.src
+    comm = partition.halo_comm
+    keys = links.dst * np.int64(partition.n_nodes) + links.src
     return np.concatenate(
         comm.all_to_all(Route(partition.directory.owner(links.dst), comm.size).parts(keys))
     )

@@ -32,17 +32,21 @@ class CandidateLevel(PairLevel):
     def __init__(self, partition: Partition, queries: np.ndarray):
         n, masters = partition.n_nodes, partition.n_masters
         found = locate(partition, anchor_of(queries, n))
-        relation, side = relation_of(queries, n).astype(np.int32), side_of(queries, n)
+        relation = relation_of(queries, n).astype(np.int32)
+        side = side_of(queries, n)
         every = np.arange(masters, dtype=np.int32)
         self._parts: list[np.ndarray] = []
-        gid, values, selections = np.arange(len(queries) * masters), [np.zeros(0, np.int32)], []
+        gid = np.arange(len(queries) * masters)
+        values = [np.zeros(0, np.int32)]
+        selections = []
         at = 0
         for asked, remote in ((TAIL, False), (HEAD, False), (TAIL, True), (HEAD, True)):
             chosen = np.flatnonzero((side == asked) & (found.remote == remote))
             chosen = chosen[np.argsort(found.row[chosen], kind="stable")]
             if not len(chosen) or not masters:
                 continue
-            anchor, kind = found.row[chosen].astype(np.int32), MIRROR if remote else MASTER
+            anchor = found.row[chosen].astype(np.int32)
+            kind = MIRROR if remote else MASTER
             senders = found.plan.n_halo if remote else masters
             if asked == TAIL:
                 made = Selection(
@@ -65,15 +69,18 @@ class CandidateLevel(PairLevel):
             selections.append(made)
             self._parts.append(chosen)
             at += made.n_edges
-        self._asked, self._shape = side, (len(queries), masters)
-        exchange, none = Exchange(partition.halo_comm, found.plan), np.zeros(0, np.int64)
+        self._asked = side
+        self._shape = (len(queries), masters)
+        exchange = Exchange(partition.halo_comm, found.plan)
+        none = np.zeros(0, np.int64)
         pairs = Pairs(none, none, none, None, none, {RELATION: np.concatenate(values)})
         over = Pass(Relation(PAIR, gid, columns=False), False, selections, exchange, exchange)
         super().__init__(masters, masters, [over], "in", pairs, gid[:at])
 
     def table(self, scores: np.ndarray) -> np.ndarray:
         """Scores in the order of the level as [queries, masters]."""
-        out, at = np.empty(self._shape, scores.dtype), 0
+        out = np.empty(self._shape, scores.dtype)
+        at = 0
         for chosen in self._parts:
             part = scores[at : at + len(chosen) * self._shape[1]]
             at += len(part)
@@ -108,7 +115,9 @@ class CandidateSweep(CandidateLevel):
         take: Callable[[np.ndarray, np.ndarray], None],
     ):
         super().__init__(partition, np.zeros(0, np.int64))
-        self._partition, self._blocks, self._take = partition, blocks, take
+        self._partition = partition
+        self._blocks = blocks
+        self._take = take
 
     def swept(self, decoder: Callable[[Level], Any]) -> Any:
         """Run a decoder over the blocks, and return its values of no pairs."""

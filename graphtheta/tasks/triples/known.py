@@ -180,7 +180,8 @@ class AnswerTable:
         route = Route(home_of(comm)(rows[:, 0]), comm.size)
         held = np.unique(np.concatenate(comm.all_to_all(route.parts(rows))), axis=0)
         self.queries, ptr = np.unique(held[:, 0], return_index=True)
-        self._ptr, self._nodes = np.append(ptr, len(held)), held[:, 1]
+        self._ptr = np.append(ptr, len(held))
+        self._nodes = held[:, 1]
 
     def answers(self, queries: np.ndarray) -> Answers:
         """The answers to some queries, which are ascending, each once.

@@ -115,7 +115,8 @@ class TriplePositives:
 
         Collective: all ranks of the partition.
         """
-        loop, reciprocal = partition.edge.read(RELATION) < 0, len(self.triples.sides) == 1
+        loop = partition.edge.read(RELATION) < 0
+        reciprocal = len(self.triples.sides) == 1
         total, numbers = (
             (self.n_links // 2, self.numbers[: len(self.numbers) // 2])
             if reciprocal
@@ -135,10 +136,8 @@ class TriplePositives:
         slots = (sharing(self.key, numbers, self.groups)[:, None] * k + np.arange(k)).ravel()
         # each step exchanges the slots that replace heads and those that replace tails
         asked = (slots + self.key % 2) % len(self.triples.sides)
-        query, ends = (
-            np.repeat(self.query[own], k, axis=0)[np.arange(len(slots)), asked],
-            (self.src[own], self.dst[own]),
-        )
+        query = np.repeat(self.query[own], k, axis=0)[np.arange(len(slots)), asked]
+        ends = (self.src[own], self.dst[own])
         side = np.array(self.triples.sides)[asked]
         drawn, taken = draw_others(
             self.key, slots, (0, n), among, lambda at, nodes: self.known.has(query[at], nodes)

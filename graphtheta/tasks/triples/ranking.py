@@ -70,8 +70,10 @@ class Ranked(NamedTuple):
         """
         comm, n = partition.halo_comm, partition.n_nodes
         own = AnswerTable(comm, held, n)
-        known, wanted = table.answers(own.queries), own.answers(own.queries)
-        number, node = known.keys // n, known.keys % n
+        known = table.answers(own.queries)
+        wanted = own.answers(own.queries)
+        number = known.keys // n
+        node = known.keys % n
         return cls.sent(partition, own.queries, number, node, wanted.has(number, node))
 
     @classmethod
@@ -183,13 +185,12 @@ class TripleEvaluator(LinkEvaluator):
 
         Collective: all ranks of job_comm.
         """
-        n, sums = (
-            self.partition.n_nodes,
-            np.stack([np.stack([ranking_sums(np.zeros(0)) for _ in SIDES])] * relations),
-        )
+        n = self.partition.n_nodes
+        sums = np.stack([np.stack([ranking_sums(np.zeros(0)) for _ in SIDES])] * relations)
         for found in self.blocks(model, split):
             query = without_reciprocal(found.query, n, relations)
-            relation, side = relation_of(query, n), side_of(query, n)
+            relation = relation_of(query, n)
+            side = side_of(query, n)
             for r, s in np.unique(np.stack((relation, side), axis=1), axis=0):
                 sums[r, s] += ranking_sums(found.rank[(relation == r) & (side == s)])
         return np.asarray(self.job_comm.all_sum(sums))
@@ -252,7 +253,8 @@ def score_blocks(
 
     Collective: all ranks of the partition.
     """
-    partition, comm = evaluator.partition, evaluator.partition.halo_comm
+    partition = evaluator.partition
+    comm = evaluator.partition.halo_comm
     most = int(comm.all_max(np.array(partition.n_masters)))
     size = max(1, BLOCK // max(most, 1))
     begins = iter(range(0, ranked.n_queries, size))

@@ -272,7 +272,8 @@ def build(
 
     prepared, schema, frozen, described = agreed(comm, made_ready, SMALLER)
     check_models(prepared.model, described, comm)
-    made, dtype = prepared.model, np.dtype(job.dtype)
+    made = prepared.model
+    dtype = np.dtype(job.dtype)
     pair = pair_for(
         job.partitioner,
         job.masters,
@@ -381,10 +382,8 @@ def memory_of(
         rank, size: The worker, and the number of workers.
         scored, gradients: Arguments of ``memory_bound``.
     """
-    fanout, in_flight = (
-        max(job.fanout, default=0),
-        1 if job.strategy == "global" else job.views_in_flight,
-    )
+    fanout = max(job.fanout, default=0)
+    in_flight = 1 if job.strategy == "global" else job.views_in_flight
     # copies of the state: one waiting; one being written, with its bytes by array and as a file
     checkpoints = 4 * (rank == 0 and job.keep > 0)
     return memory_bound(
@@ -407,10 +406,8 @@ def _report(prepared: Prepared, found: Probe, comm: Comm) -> None:
     """Log, on rank 0, what is probably a mistake in the labels or in the model."""
     if comm.rank:
         return
-    text, names = (
-        prepared.kind.warning(prepared.graph) if prepared.kind.trains else "",
-        found.unread,
-    )
+    text = prepared.kind.warning(prepared.graph) if prepared.kind.trains else ""
+    names = found.unread
     if text:
         logger.warning(text)
     if names:

@@ -32,7 +32,9 @@ from graphtheta.ops.edge.cost import operation_flops
 # the worker of its view and to sort it in there, 0.2 microseconds; a phase of a superstep, forward
 # and backward, besides its work: interpreter, start of kernels, rounds of messages, 2.5 milliseconds;
 # the same for dealing a group of views
-DEALT, PHASE, GROUP = 10_000, 125_000_000, 125_000_000
+DEALT = 10_000
+PHASE = 125_000_000
+GROUP = 125_000_000
 # a backward pass computes about twice as much as the forward pass
 PASSES = 3
 
@@ -143,7 +145,8 @@ def _unique(group: list[GraphView]) -> tuple[int, int, int, int]:
 
 def _counts(view: GraphView, probe: Probe, itemsize: int) -> tuple[float, int, int]:
     """Multiply-adds, edges, and bytes sent of this worker's part of a view."""
-    work, sent = 0.0, 0
+    work = 0.0
+    sent = 0
     for number, level, widths in _levels(view, probe):
         work += (
             _flops(probe, number, "transform") * level.n_in
@@ -161,7 +164,8 @@ def _counts(view: GraphView, probe: Probe, itemsize: int) -> tuple[float, int, i
 
 def _levels(view: GraphView, probe: Probe) -> Iterator[tuple[int, Level, list[Widths]]]:
     """Number, level and widths of the phases of each superstep that runs over a level."""
-    levels, traffic = iter(view.levels), iter(probe.traffic)
+    levels = iter(view.levels)
+    traffic = iter(probe.traffic)
     for number, step in enumerate(probe.supersteps):
         if step.program is not None and step.made_by is not None:
             level = view.pairs if step.made_by.sum is None else next(levels)

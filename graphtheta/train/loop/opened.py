@@ -86,7 +86,9 @@ def open_run(
     """
     comm = comm if comm is not None else start()
     job, path = job_of(run, keys, trust), Path(run, WEIGHTS)
-    error, saved, trained = None, None, None
+    error = None
+    saved = None
+    trained = None
     try:
         saved = read_saved(path)
         trained = Trained.read_from(saved.trained, str(path))

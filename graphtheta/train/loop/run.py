@@ -141,7 +141,8 @@ class Run(Session):
         """
         if not self._pending:
             raise TapeError("step: there are no gradients; call backward(loss) first")
-        pending, self._pending = self._pending, []
+        pending = self._pending
+        self._pending = []
         for number, (gradients, changes) in enumerate(pending):
             self.training.versions.deliver(self.updates, number, len(pending), gradients, changes)
 
@@ -159,7 +160,8 @@ class Run(Session):
 
     def _end(self) -> None:
         """Stop recording; drop changes of running statistics that ``backward`` has not taken."""
-        tape, self._tape = self._tape, None
+        tape = self._tape
+        self._tape = None
         if tape is not None:
             tape.changes = []
             tape.__exit__()

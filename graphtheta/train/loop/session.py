@@ -122,7 +122,8 @@ class Session(ModelOnGraph):
             Choices(loss, schedule, groups, freeze),
         )
         super().__init__(setup)
-        self.setup, self.strategy = setup, setup.strategy
+        self.setup = setup
+        self.strategy = setup.strategy
         self.caches = self.setup.caches()
         self.macrobatches = self.setup.macrobatches(self.caches)
         self.training = self.setup.training(self.caches, self.macrobatches)
@@ -238,7 +239,9 @@ class Session(ModelOnGraph):
 
         Collective: all ranks.
         """
-        setup, weighting, thresholds = self.setup, self.setup.task.weighting, None
+        setup = self.setup
+        weighting = self.setup.task.weighting
+        thresholds = None
         if self.job.threshold in GOALS:
             with setup.scope():
                 thresholds = setup.evaluator.decisions(self.model).thresholds
@@ -269,11 +272,9 @@ class Session(ModelOnGraph):
 
         Collective: all ranks.
         """
-        error, rows, trained = (
-            None,
-            gathered_values(self.setup.tables, self.partition, Path(path).parent),
-            self.trained(),
-        )
+        error = None
+        rows = gathered_values(self.setup.tables, self.partition, Path(path).parent)
+        trained = self.trained()
         try:
             if self.comm.rank == 0:
                 write_weights(
@@ -301,7 +302,8 @@ class Session(ModelOnGraph):
 
         Collective: all ranks.
         """
-        error, trained = None, ""
+        error = None
+        trained = ""
         try:
             _, weights, trained = read_saved(path)
             self.model.load_state(load_values(self.setup.tables, self.partition.n_nodes, weights))

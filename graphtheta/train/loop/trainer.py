@@ -114,7 +114,8 @@ class Trainer(Session):
 
         Collective: all ranks.
         """
-        job, calls = self.job, Callbacks(callbacks)
+        job = self.job
+        calls = Callbacks(callbacks)
         resumable = log is not None or not all(map(job.is_default, ASKING))
         keeps = resumable and job.keep > 0
         writes = keeps or log is not None or job.save_predictions
@@ -194,10 +195,14 @@ class Trainer(Session):
 
     def _train(self, run: Progress, log: Log | None, calls: Callbacks, keeps: bool) -> None:
         """Train to the end of the run, a few updates at a time."""
-        job, pace, over = self.job, Pace(self.job.checkpoint_every), self._is_over(run)
+        job = self.job
+        pace = Pace(self.job.checkpoint_every)
+        over = self._is_over(run)
         with Keeper(job, keeps and self.comm.rank == 0, self.step) as keeper, Stop(keeps) as stop:
             while not over:
-                code, due, ends = 0, False, False
+                code = 0
+                due = False
+                ends = False
                 # a run that was asked for fewer updates than it has made is only evaluated
                 if not self._is_done(run):
                     code, due = self._train_some(run, pace, stop, keeper, calls.every_step)
@@ -247,7 +252,9 @@ class Trainer(Session):
         self, run: Progress, pace: Pace, stop: Stop, keeper: Keeper, slowly: bool
     ) -> tuple[int, bool]:
         """Train on some more views; returns the exit code of a request to stop, or 0, and whether a checkpoint is due."""
-        first, last, per_step = len(run.losses), self._views(run.epoch), self.setup.views_per_step
+        first = len(run.losses)
+        last = self._views(run.epoch)
+        per_step = self.setup.views_per_step
         if first == 0:
             self.comm.ledger.mark(f"epoch {run.epoch + 1}")
         if first >= last:
@@ -255,7 +262,8 @@ class Trainer(Session):
         began = perf_counter()
         updates = min(1 if slowly else pace.updates(self.step), self._until_audit)
         last = min(last, first + updates * per_step)
-        begin, own = self.step, self._run(run.epoch, first, last)
+        begin = self.step
+        own = self._run(run.epoch, first, last)
         seconds = perf_counter() - began
         # all ranks adapt to the clock of rank 0, which alone knows when a checkpoint is due
         more = [*stop.flags(), seconds * (self.comm.rank == 0), float(keeper.due(self.step))]
@@ -280,13 +288,15 @@ class Trainer(Session):
 
     def _audit(self, run: Progress) -> None:
         """Compare the next view with the exact one; if the error is above the limit, use less of old values from now on."""
-        memory, n = self._memory, self.strategy.steps_per_epoch
+        memory = self._memory
+        n = self.strategy.steps_per_epoch
         assert memory is not None
         ended = len(run.losses) >= n
         run.audit = audited(
             self.training, memory, run.epoch + ended, 0 if ended else len(run.losses)
         )
-        error, limit = run.audit[OUTPUTS], self.job.audit_limit
+        error = run.audit[OUTPUTS]
+        limit = self.job.audit_limit
         tighter = memory.tighten() if limit and error > limit else None
         if tighter is not None and self.comm.rank == 0:
             logger.warning(
@@ -458,7 +468,8 @@ class Trainer(Session):
         Raises:
             ConfigError: It does not.
         """
-        counters, folder = manifest.counters, self.job.folder
+        counters = manifest.counters
+        folder = self.job.folder
         elsewhere = "or choose another folder with --out"
         for name, n in self._sizes.items():
             stored = counters.get(name, 0)
@@ -534,7 +545,8 @@ class Trainer(Session):
         Collective: all ranks.
         """
         self.comm.ledger.mark(f"epoch {epoch + 1}")
-        begin, own = self.step, self._run(epoch, 0, self._views(epoch))
+        begin = self.step
+        own = self._run(epoch, 0, self._views(epoch))
         return float(np.mean(self.summed(own, begin, [])[0]))
 
     def _quality(self, metrics: dict[str, float], loss: float) -> tuple[float, float]:

@@ -48,7 +48,8 @@ class Costs:
     @classmethod
     def of(cls, stages: Mapping[str, Mapping[str, float]], views: int) -> Costs:
         """From what a ledger counted for some views."""
-        seconds, wait = np.zeros(2), np.zeros(2)
+        seconds = np.zeros(2)
+        wait = np.zeros(2)
         for stage, book in stages.items():
             kind = 0 if stage in PREPARE else 1
             seconds[kind] += book["seconds"]

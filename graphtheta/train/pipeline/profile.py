@@ -32,19 +32,20 @@ class Pipeline:
     """
 
     def __init__(self, training: Training, least: int = 1):
-        self._training, self._most, self._left = (
-            training,
-            training.queue.in_flight,
-            WARM + max(PROFILED, least),
-        )
-        self._warm, self._counted, self._views = WARM, np.zeros((len(STAGES), len(FIELDS))), 0
+        self._training = training
+        self._most = training.queue.in_flight
+        self._left = WARM + max(PROFILED, least)
+        self._warm = WARM
+        self._counted = np.zeros((len(STAGES), len(FIELDS)))
+        self._views = 0
         self.line = ""
         self.costs: Costs | None = None
         training.queue.in_flight = 1
 
     def run(self, epoch: int, first: int, last: int) -> np.ndarray:
         """As ``Training.run``, with the same numbers."""
-        training, per = self._training, self._training.views_per_step
+        training = self._training
+        per = self._training.views_per_step
         losses = []
         while self._left and first < last:
             end = min(first + per, last)
@@ -97,7 +98,8 @@ class Pipeline:
             for stage, values in zip(STAGES, counted.tolist(), strict=True)
         }
         self.costs = costs = Costs.of(stages, self._views)
-        cores, together = training.job_comm.cores, self._together
+        cores = training.job_comm.cores
+        together = self._together
         flight, limit = costs.best(self._most, cores, together)
         training.queue.in_flight = flight
         parts = ", ".join(
@@ -115,7 +117,8 @@ class Pipeline:
 
 def _divided(seconds: list[float], cores: int) -> str:
     """What cores of their own would do for sampling, fetching and computing."""
-    names, found = (*PREPARE, "compute"), divide(seconds, cores)
+    names = (*PREPARE, "compute")
+    found = divide(seconds, cores)
     groups = [f"{' and '.join(names[a:b])} {n}" for a, b, n in found.groups]
     slowest = groups[found.slowest(seconds)].rpartition(" ")[0]
     return (

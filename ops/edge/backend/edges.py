@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-EDGES_PER_BLOCK, MOST_BLOCKS = 1 << 14, 256
+EDGES_PER_BLOCK = 1 << 14
+MOST_BLOCKS = 256
 # without hubs
 NOT_SPILLING = np.zeros(MOST_BLOCKS, bool)
 
@@ -95,7 +96,8 @@ def cut(ptr: np.ndarray, row: np.ndarray) -> Traversal:
     groups = np.repeat(np.arange(len(row)), parts)
     part = np.arange(first[-1]) - first[groups]
     finer = np.append(np.minimum(ptr[groups] + part * most, ptr[groups + 1]), n_edges)
-    is_hub, later = parts[groups] > 1, part > 0
+    is_hub = parts[groups] > 1
+    later = part > 0
     spill = np.cumsum(later, dtype=np.int32) - 1
     # every part of a hub is a block of its own
     alone = np.flatnonzero(is_hub)

@@ -127,7 +127,8 @@ def forward(
     values = _constants(phase, columns)
     arrays = {f"state_{name}_{c}": x for name, state in states.items() for c, x in state.items()}
     arrays |= {f"out_{name}": x for name, x in outputs.items()}
-    spilled, hubs = {}, receivers.traversal.hubs
+    spilled = {}
+    hubs = receivers.traversal.hubs
     if len(hubs):
         spilled = {
             name: agg.beside(
@@ -193,11 +194,9 @@ def backward(
             (int(receivers.ptr[-1]), numbers(phase, residuals)), sweeps[0][1].dtype
         )
     for lists, variant in sweeps:
-        mode, wanted, variant = (
-            variant.mode,
-            variant.wanted,
-            replace(variant, residuals=residuals) if residuals else variant,
-        )
+        mode = variant.mode
+        wanted = variant.wanted
+        variant = replace(variant, residuals=residuals) if residuals else variant
         into = dict(arrays)
         for i, e in enumerate(phase.order):
             if e.leaf is not None and e.leaf in wanted:
@@ -299,7 +298,8 @@ def _return_constants(
         for k, a in enumerate(e.args):
             rule = e.prim.rule(k) if a.requires_grad else None
             if rule is not None:
-                part, n = rule(g, values[i], *args, **e.static), number[id(a)]
+                part = rule(g, values[i], *args, **e.static)
+                n = number[id(a)]
                 gradients[n] = gradients[n] + part if n in gradients else part
 
 
@@ -454,7 +454,8 @@ def _inputs(
         return found
     if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge") or e.leaf[1] in COMPUTED:
         return {}
-    name, x = f"{e.leaf[0]}{i}", getattr(columns, e.leaf[0])[e.leaf[1]]
+    name = f"{e.leaf[0]}{i}"
+    x = getattr(columns, e.leaf[0])[e.leaf[1]]
     if not isinstance(x, RowList):
         return {name: _flat(x)}
     array = _flat(x.array).view()

@@ -94,7 +94,8 @@ def backward(
 ) -> None:
     """Add the gradients of all values that edges read to ``grads``; ``kept`` is what ``forward`` returned."""
     form = _form(phase)
-    into, weight = grads.src.get(form.column), _matrices(form, columns)
+    into = grads.src.get(form.column)
+    weight = _matrices(form, columns)
     rest = {n: g for n, g in grads.operands.items() if n != form.weight}
     learned = grads.operands.get(form.weight)
     if product_first:
@@ -220,7 +221,8 @@ def _add_matrices(
         rows: The other of both, for each node.
         g_of_rows: Whether the gradients are those of the nodes.
     """
-    value, g = (x, pairs.numbers), located(rows, pairs.row)
+    value = (x, pairs.numbers)
+    g = located(rows, pairs.row)
     value, g = (value, g) if g_of_rows else (g, value)
     swap = value[0].shape[1] > g[0].shape[1]
     products = (
@@ -229,10 +231,8 @@ def _add_matrices(
     # in the order of the blocks; a code without pairs has none
     codes, first = pairs.by_code.codes, pairs.by_code.first
     total = np.add.reduceat(products, first, axis=0) if len(first) < len(codes) else products
-    into, total = (
-        into.reshape(value[0].shape[1], len(pairs.bounds) - 1, g[0].shape[1]),
-        total.transpose((2, 0, 1) if swap else (1, 0, 2)),
-    )
+    into = into.reshape(value[0].shape[1], len(pairs.bounds) - 1, g[0].shape[1])
+    total = total.transpose((2, 0, 1) if swap else (1, 0, 2))
     if len(first) == into.shape[1]:
         into += total
     else:

@@ -105,7 +105,8 @@ class Pairs:
     @cached_property
     def by_row(self) -> Blocks:
         """Blocks of pairs in parts of the rows that no two parts share."""
-        k, n = len(self.bounds) - 1, int(self.row.max(initial=-1)) + 1
+        k = len(self.bounds) - 1
+        n = int(self.row.max(initial=-1)) + 1
         count = max(1, self.n // (PAIRS_PER_BLOCK * k), min(FEW_PARTS, self.n // (LEAST_PAIRS * k)))
         cuts = np.arange(1, count) * n // count
         ends = (
@@ -173,7 +174,8 @@ def pairs_of_receivers(receivers: EdgeLists, n_senders: int, codes: np.ndarray, 
     ptr, row, bounds, order = split(receivers.ptr, receivers.row, visit, codes, IN_ORDER, k)
     positions = order if receivers.positions is None else receivers.positions[order]
     weight = None if receivers.weight is None else receivers.weight[order]
-    numbers, other = np.arange(len(row), dtype=np.int32), receivers.other[order]
+    numbers = np.arange(len(row), dtype=np.int32)
+    other = receivers.other[order]
 
     def lists(ptr: np.ndarray, row: np.ndarray, other: np.ndarray, at: np.ndarray) -> EdgeLists:
         return EdgeLists(

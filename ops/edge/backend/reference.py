@@ -157,7 +157,9 @@ def _backpropagate(phase: Phase, values: dict[int, Any], gradients: dict[int, np
     for e in reversed(phase.order):
         if e.prim is None or id(e) not in gradients:
             continue
-        g, y, args = gradients.pop(id(e)), values[id(e)], [values[id(a)] for a in e.args]
+        g = gradients.pop(id(e))
+        y = values[id(e)]
+        args = [values[id(a)] for a in e.args]
         for i, a in enumerate(e.args):
             rule = e.prim.rule(i) if a.requires_grad else None
             if rule is not None:

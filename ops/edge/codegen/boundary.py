@@ -29,7 +29,8 @@ def numbers(phase: Phase, residuals: Residuals) -> int:
 
 def paths(values: Values) -> set[int]:
     """Expressions, by id, through which a gradient reaches a wanted leaf or a saved residual."""
-    variant, path = values.variant, set[int]()
+    variant = values.variant
+    path = set[int]()
     for e in values.phase.order:
         n = values.number[id(e)]
         wanted = (
@@ -64,7 +65,9 @@ class Boundary:
     """
 
     def __init__(self, values: Values, on_path: set[int]):
-        self._v, self._on_path, self._order = values, on_path, values.phase.order
+        self._v = values
+        self._on_path = on_path
+        self._order = values.phase.order
         self._users: dict[int, list[Expr]] = {}
         for e in self._order:
             for a in dict.fromkeys(e.args):
@@ -109,7 +112,8 @@ class Boundary:
 
     def _rule(self, u: Expr, e: Expr) -> None:
         """Add what the gradient rules of u read to compute the gradient of e."""
-        form, lowering = self._v.form(u), lowering_of(u)
+        form = self._v.form(u)
+        lowering = lowering_of(u)
         if form is None:
             assert lowering is not None, u
             if lowering.saves_intermediates and not self._v.is_alias(u):
@@ -127,7 +131,8 @@ class Boundary:
         """Add what the gradient of a part of the message reads."""
         phase = self._v.phase
         for name in self._v.variant.totals[0]:
-            parts, lowering = phase.parts[name], compiled_form(phase.aggregators[name])
+            parts = phase.parts[name]
+            lowering = compiled_form(phase.aggregators[name])
             if not any(e is part for part in parts):
                 continue
             if lowering.softmax:

@@ -27,7 +27,8 @@ class Concat(Lowering):
                 if q.run is not None:
                     buffer.set(q, v.text(a, cell))
                     continue
-                x, i = s.scratch(v.text(a, cell), cell.active), s.name("i")
+                x = s.scratch(v.text(a, cell), cell.active)
+                i = s.name("i")
                 with s.block(f"for {i} in range({cell.active}):"):
                     s.put(f"{array}[{row}, {s.map(q.at)}[0, {cell.start} + {i}]] = {x}[0, {i}]")
         return buffer

@@ -17,11 +17,11 @@ class Dropout(Lowering):
 
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
         s, v = r.source, r.values
-        x, n, rate = e.args[0], v.number[id(e)], e.static["rate"]
-        factor, buffer = (
-            RegisterBuffer.best(s, f"f{n}", e.dims),
-            RegisterBuffer.best(s, name, e.dims),
-        )
+        x = e.args[0]
+        n = v.number[id(e)]
+        rate = e.static["rate"]
+        factor = RegisterBuffer.best(s, f"f{n}", e.dims)
+        buffer = RegisterBuffer.best(s, name, e.dims)
         s.put(
             f"h{n} = mix(np.uint64(entry({s.arg('edge_gid')}, se)) * GOLDEN + {s.arg(f'key{n}')})"
         )

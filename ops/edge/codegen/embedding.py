@@ -23,7 +23,8 @@ class Embedding(Lowering):
 
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
         s, v = r.source, r.values
-        table, rows = e.args[0], rows_of(v, e)
+        table = e.args[0]
+        rows = rows_of(v, e)
         if len(rows) == 1:
             return RegisterBuffer(s, name, e.dims, (s.arg(f"c{v.number[id(table)]}"), rows[0]))
         buffer = RegisterBuffer.scratch(s, name, e.dims)
@@ -39,7 +40,8 @@ class Embedding(Lowering):
         table = e.args[0]
         if id(table) not in to.on_path:
             return
-        name, width = s.arg(f"gc{v.number[id(table)]}"), int(np.prod(table.dims[1:]))
+        name = s.arg(f"gc{v.number[id(table)]}")
+        width = int(np.prod(table.dims[1:]))
         for p, row in enumerate(rows_of(v, e)):
             # few edges add to a row of a large table, so each is added in float64
             buffer = RegisterBuffer(s, name, (width,), (name, row), dtype="float64")
@@ -66,7 +68,8 @@ class OwnEmbedding(Lowering):
         return self._row(r.values, e, name, leaf[0], r.values.row(e.args[0]))
 
     def backward(self, to: Gradients, e: Expr, g: Text) -> None:
-        v, table = to.values, e.args[0]
+        v = to.values
+        table = e.args[0]
         if id(table) not in to.on_path:
             return
         assert table.leaf is not None
@@ -79,7 +82,8 @@ class OwnEmbedding(Lowering):
 
     @staticmethod
     def _row(v: Values, e: Expr, name: str, kind: str, row: str) -> RegisterBuffer:
-        s, table = v.source, e.args[0]
+        s = v.source
+        table = e.args[0]
         at = s.once(f"{row} * {table.dims[0]} + {rows_of(v, e)[0]}")
         return RegisterBuffer(s, name, e.dims, (s.arg(f"{kind}{v.number[id(table)]}{TABLES}"), at))
 

@@ -23,9 +23,11 @@ class ExtremeLowering(AggregateLowering):
     def forward(self, m: Messages, name: str, parts: list[Expr]) -> None:
         s, v = m.source, m.values
         x = parts[0]
-        best, edge = m.state(name, "best", x.dims), m.state(name, "edge", x.dims)
+        best = m.state(name, "best", x.dims)
+        edge = m.state(name, "edge", x.dims)
         for cell in s.slices(x.dims):
-            mine, wins = s.name("x"), s.name("w")
+            mine = s.name("x")
+            wins = s.name("w")
             s.put(f"{mine} = {self.sign}({v.text(x, cell)})")
             s.put(f"{wins} = beats({mine}, {best.get(cell)}, tie, {edge.get(cell)})")
             best.set(cell, f"where({wins}, {mine}, {best.get(cell)})")

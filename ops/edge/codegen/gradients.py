@@ -25,7 +25,9 @@ class Gradients:
     """
 
     def __init__(self, registers: Registers):
-        self.registers, self.values, self.source = registers, registers.values, registers.source
+        self.registers = registers
+        self.values = registers.values
+        self.source = registers.source
         self.inline: dict[int, list[tuple[Text, int]]] = {}
         self.buffers: dict[int, RegisterBuffer] = {}
         self.steps = 0
@@ -137,7 +139,8 @@ class Gradients:
 
     def gradient_of(self, e: Expr) -> Text | None:
         """The gradient of e, after those of all its uses; None if there is none."""
-        n, parts = self.values.number[id(e)], self.inline.pop(id(e), [])
+        n = self.values.number[id(e)]
+        parts = self.inline.pop(id(e), [])
         if n not in self.buffers and not parts:
             return None
         lowering = lowering_of(e)
@@ -178,7 +181,8 @@ class Gradients:
 
     def pass_on(self, e: Expr, g: Text) -> None:
         """Add the gradients of the arguments of e."""
-        form, lowering = self.values.form(e), lowering_of(e)
+        form = self.values.form(e)
+        lowering = lowering_of(e)
         if form is not None:
             self.pass_through(e, form, g)
         else:

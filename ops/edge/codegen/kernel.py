@@ -206,7 +206,8 @@ def _roots(phase: Phase, variant: Variant, gradients: Gradients) -> list[Expr]:
 
 def _assembled(values: Values) -> Kernel:
     """The sections in their loops: over shares of the blocks, blocks, rows and edges."""
-    source, head = values.source, _head(values)
+    source = values.source
+    head = _head(values)
     arguments = [*FIXED, *source.arguments]
     spilled = [
         "target",
@@ -305,7 +306,8 @@ def _deeper(steps: int, lines: list[str]) -> list[str]:
 
 def _head(values: Values) -> list[str]:
     """Lines that locate an edge, after the prefetches for a later one."""
-    v, lines = values.variant, prefetches(values)
+    v = values.variant
+    lines = prefetches(values)
     sender = v.mode == "sender"
     lines += [
         "en = entry(at, k)" if sender and not v.in_order else "en = k",

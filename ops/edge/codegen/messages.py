@@ -18,12 +18,15 @@ class Messages:
     """
 
     def __init__(self, registers: Registers, gradients: Gradients):
-        self.registers, self.values, self.source = registers, registers.values, registers.source
+        self.registers = registers
+        self.values = registers.values
+        self.source = registers.source
         self.gradients = gradients
 
     def accumulate(self) -> None:
         """Add messages to totals and write new edge values."""
-        phase, s = self.values.phase, self.source
+        phase = self.values.phase
+        s = self.source
         for name, aggregator in phase.aggregators.items():
             compiled_form(aggregator).forward(self, name, phase.parts[name])
         for name, e in phase.outputs.items():
@@ -32,12 +35,14 @@ class Messages:
 
     def seed(self) -> None:
         """Add the gradients of message parts and of new edge values."""
-        phase, s = self.values.phase, self.source
+        phase = self.values.phase
+        s = self.source
         totals, outputs = self.values.variant.totals
         for name in totals:
             compiled_form(phase.aggregators[name]).backward(self, name, phase.parts[name])
         for name in outputs:
-            e, array = phase.outputs[name], s.arg(f"gout_{name}")
+            e = phase.outputs[name]
+            array = s.arg(f"gout_{name}")
             self.gradients.add(e, e.dims, lambda p, array=array: s.read(array, "ce", p))  # type: ignore[misc]
 
     # ---- for lowerings
@@ -48,11 +53,9 @@ class Messages:
 
     def column(self, name: str, column: str) -> Text:
         """A column of the backward state of the edge's destination."""
-        array, s, fixed = (
-            self.source.arg(f"spread_{name}_{column}"),
-            self.source,
-            self.values.fixed_end == "dst",
-        )
+        array = self.source.arg(f"spread_{name}_{column}")
+        s = self.source
+        fixed = self.values.fixed_end == "dst"
         return lambda p: s.once(s.read(array, "dr", p), "row" if fixed and p.start == "0" else "")
 
     def weighted(self, text: str) -> str:

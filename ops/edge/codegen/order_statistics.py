@@ -21,16 +21,20 @@ class TopKLowering(AggregateLowering):
         self.k = k
 
     def forward(self, m: Messages, name: str, parts: list[Expr]) -> None:
-        s, x = m.source, parts[0]
+        s = m.source
+        x = parts[0]
         places = [
             (m.state(name, f"best{i}", x.dims), m.state(name, f"edge{i}", x.dims))
             for i in range(self.k)
         ]
         for cell in s.slices(x.dims):
-            mine, at = s.name("x"), "tie"
+            mine = s.name("x")
+            at = "tie"
             s.put(f"{mine} = {m.values.text(x, cell)}")
             for best, edge in places:
-                wins, next_, next_at = s.name("w"), s.name("x"), s.name("e")
+                wins = s.name("w")
+                next_ = s.name("x")
+                next_at = s.name("e")
                 s.put(f"{wins} = beats({mine}, {best.get(cell)}, {at}, {edge.get(cell)})")
                 s.put(f"{next_} = where({wins}, {best.get(cell)}, {mine})")
                 s.put(f"{next_at} = where({wins}, {edge.get(cell)}, {at})")
@@ -56,12 +60,14 @@ class MedianLowering(AggregateLowering):
     ties = True
 
     def forward(self, m: Messages, name: str, parts: list[Expr]) -> None:
-        s, x = m.source, parts[0]
+        s = m.source
+        x = parts[0]
         count, below, edge, pivot = (
             m.state(name, column, x.dims) for column in ("count", "below", "edge", "pivot")
         )
         for cell in s.slices(x.dims):
-            mine, wins = s.name("x"), s.name("w")
+            mine = s.name("x")
+            wins = s.name("w")
             s.put(f"{mine} = {m.values.text(x, cell)}")
             # a number is equal to itself
             count.add(cell, f"where(equal({mine}, {mine}), np.int64(1), np.int64({1 + NAN}))")

@@ -9,7 +9,9 @@ from .boundary import numbers
 from .values import TABLES, Values
 
 # edges between prefetch and read of a row, cache lines prefetched at most, bytes of a line
-AHEAD, MOST_LINES, LINE = 8, 16, 64
+AHEAD = 8
+MOST_LINES = 16
+LINE = 64
 # bytes of arrays that stay in a second-level cache, where a prefetch takes longer than it saves
 NEAR = 1 << 19
 
@@ -55,8 +57,11 @@ def lines_of_edge(values: Values) -> int:
 
 def scattered_reads(values: Values) -> list[tuple[str, str, int]]:
     """Arrays read at scattered rows, where a later edge reads them, and bytes of a row."""
-    variant, arguments, found = values.variant, values.source.arguments, []
-    sender, item = variant.mode == "sender", np.dtype(variant.dtype).itemsize
+    variant = values.variant
+    arguments = values.source.arguments
+    found = []
+    sender = variant.mode == "sender"
+    item = np.dtype(variant.dtype).itemsize
     for n, e in enumerate(values.phase.order):
         if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge"):
             continue
@@ -93,10 +98,8 @@ def scattered_reads(values: Values) -> list[tuple[str, str, int]]:
 
 def _table_row(values: Values, table: Expr) -> str:
     """The row of all tables that a later edge reads; empty if a scattered read would be needed to find it."""
-    index, at_end = (
-        values.tables[id(table)],
-        table.leaf is not None and table.leaf[0] not in ("edge", values.fixed_end),
-    )
+    index = values.tables[id(table)]
+    at_end = table.leaf is not None and table.leaf[0] not in ("edge", values.fixed_end)
     at_end = at_end and table.leaf not in values.variant.in_place
     stored = (
         index.leaf is not None

@@ -22,12 +22,14 @@ class Product(Lowering):
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
         s, v = r.source, r.values
         x, w = e.args
-        inner, k = int(np.prod(w.dims[1:])), x.dims[-1]
+        inner = int(np.prod(w.dims[1:]))
+        k = x.dims[-1]
         if transposed(e, s.lanes):
             return r.fold(product_at(e), product_shape(e), products(r, e), r.total(name, e.dims))
         buffer = r.total(name, e.dims)
         matrix, array, row = s.arg(f"c{v.number[id(w)]}"), *r.memory(x)
-        lead, one = int(np.prod(x.dims[:-1])), s.loads(1)
+        lead = int(np.prod(x.dims[:-1]))
+        one = s.loads(1)
         if not s.rolled:
             for cell in s.slices(e.dims):
                 buffer.add(cell, s.zeros(cell))
@@ -52,7 +54,9 @@ class Product(Lowering):
         return buffer
 
     def backward(self, to: Gradients, e: Expr, g: Text) -> None:
-        s, v, r = to.source, to.values, to.registers
+        s = to.source
+        v = to.values
+        r = to.registers
         x, w = e.args
         if transposed(e, s.lanes):
             self._transposed(to, e, g)
@@ -72,7 +76,9 @@ class Product(Lowering):
                         )
 
     def _transposed(self, to: Gradients, e: Expr, g: Text) -> None:
-        s, v, r = to.source, to.values, to.registers
+        s = to.source
+        v = to.values
+        r = to.registers
         (x, w), (lead, inner, k) = e.args, product_shape(e)
         n = v.number[id(w)]
         line, at = np.divmod(np.arange(lead * k), k)
@@ -101,7 +107,8 @@ class Product(Lowering):
         """The gradient of the left factor: an inner product with each row of the matrix."""
         s, v = to.source, to.values
         (x, w), (lead, inner, k) = e.args, product_shape(e)
-        matrix, name = s.arg(f"c{v.number[id(w)]}"), f"gx{v.number[id(e)]}"
+        matrix = s.arg(f"c{v.number[id(w)]}")
+        name = f"gx{v.number[id(e)]}"
         buffer = RegisterBuffer.scratch(s, name, x.dims)
         one = s.function("totals1", "lane_tools.totals(1)")
         for line in range(lead):
@@ -117,7 +124,8 @@ class Product(Lowering):
 def transposed(e: Expr, lanes: int) -> bool:
     """Whether a product is a few inner products: its matrix is then read transposed."""
     x, w = e.args
-    lead, inner = int(np.prod(x.dims[:-1])), int(np.prod(w.dims[1:]))
+    lead = int(np.prod(x.dims[:-1]))
+    inner = int(np.prod(w.dims[1:]))
     return inner == 1 or (x.dims[-1] >= 2 * inner and lead * inner <= lanes)
 
 

@@ -16,7 +16,8 @@ class SumOverAxes(Lowering):
     """Numbers added at the position to which they are reduced."""
 
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
-        a, v = e.args[0], r.values
+        a = e.args[0]
+        v = r.values
         return r.fold(reduced(e), a.dims, lambda p: v.text(a, p), r.total(name, e.dims))
 
     def backward(self, to: Gradients, e: Expr, g: Text) -> None:
@@ -41,17 +42,17 @@ class ExtremeOverAxes(Lowering):
 
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
         s, v = r.source, r.values
-        a, n = e.args[0], v.number[id(e)]
+        a = e.args[0]
+        n = v.number[id(e)]
         buffer = RegisterBuffer.scratch(s, name, e.dims)
-        winner, values = (
-            s.buffer(f"w{n}", int(np.prod(e.dims)), "int64"),
-            RegisterBuffer.scratch(s, f"all{n}", a.dims),
-        )
+        winner = s.buffer(f"w{n}", int(np.prod(e.dims)), "int64")
+        values = RegisterBuffer.scratch(s, f"all{n}", a.dims)
         for cell in s.slices(a.dims):
             values.set(cell, v.text(a, cell))
         order = np.argsort(reduced(e), kind="stable")
         size = int(np.prod(e.dims))
-        where, each = s.map(order), len(order) // max(size, 1)
+        where = s.map(order)
+        each = len(order) // max(size, 1)
         with s.block(f"for i in range({size}):"):
             s.put(f"which = {where}[0, i * {each}]")
             s.put(f"best = {values.name}[0, which]")
@@ -66,11 +67,11 @@ class ExtremeOverAxes(Lowering):
 
     def backward(self, to: Gradients, e: Expr, g: Text) -> None:
         s, v = to.source, to.values
-        a, n, size = e.args[0], v.number[id(e)], int(np.prod(e.dims))
-        mine, scattered = (
-            RegisterBuffer.scratch(s, f"gmax{n}", e.dims),
-            RegisterBuffer.scratch(s, f"gall{n}", a.dims),
-        )
+        a = e.args[0]
+        n = v.number[id(e)]
+        size = int(np.prod(e.dims))
+        mine = RegisterBuffer.scratch(s, f"gmax{n}", e.dims)
+        scattered = RegisterBuffer.scratch(s, f"gall{n}", a.dims)
         scattered.clear()
         for cell in s.slices(e.dims):
             mine.set(cell, g(cell))

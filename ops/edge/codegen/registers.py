@@ -58,7 +58,8 @@ class Registers:
 
     def must_save(self, e: Expr, uses: list[Expr], root: bool, steps: int) -> bool:
         """Whether a value gets a register buffer, rather than being written where it is used."""
-        code, count = self.values.form(e), len(uses) + root
+        code = self.values.form(e)
+        count = len(uses) + root
         if code is None and not e.traits.structural:
             return True
         if any(low is not None and low.reads_again for low in map(lowering_of, uses)):
@@ -76,7 +77,8 @@ class Registers:
 
     def save_one(self, e: Expr) -> None:
         """Write a value into a register buffer."""
-        n, lowering = self.values.number[id(e)], lowering_of(e)
+        n = self.values.number[id(e)]
+        lowering = lowering_of(e)
         if lowering is not None and not e.traits.structural:
             self.values.saved[n] = lowering.forward(self, e, f"t{n}")
             return
@@ -162,7 +164,8 @@ class Registers:
             if q.run is not None:
                 made.add(q, text(cell))
                 continue
-            x, i = self.source.scratch(text(cell), cell.active), self.source.name("i")
+            x = self.source.scratch(text(cell), cell.active)
+            i = self.source.name("i")
             with self.source.block(f"for {i} in range({cell.active}):"):
                 self.source.put(
                     f"{array}[{row}, {self.source.map(q.at)}[0, {cell.start} + {i}]] += {x}[0, {i}]"

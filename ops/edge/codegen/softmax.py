@@ -36,7 +36,10 @@ class SoftmaxSumLowering(AggregateLowering):
         _accumulate(m, name, parts[0], parts[1])
 
     def backward(self, m: Messages, name: str, parts: list[Expr]) -> None:
-        s, v, r, to = m.source, m.values, m.registers, m.gradients
+        s = m.source
+        v = m.values
+        r = m.registers
+        to = m.gradients
         z, x = parts
         if not (
             to.needs_gradient(z)
@@ -47,7 +50,8 @@ class SoftmaxSumLowering(AggregateLowering):
         weights, g = _attention(m, name, z), m.column(name, "g")
         heads = np.repeat(np.arange(int(np.prod(z.dims))), int(np.prod(x.dims[len(z.dims) :])))
         if to.needs_gradient(z):
-            inner, products = m.column(name, "inner"), r.total(s.name("q"), z.dims)
+            inner = m.column(name, "inner")
+            products = r.total(s.name("q"), z.dims)
             r.fold(heads, x.dims, lambda p: f"{g(p)} * {v.text(x, p)}", products)
             score_grad = RegisterBuffer.best(s, s.name("q"), z.dims)
             for cell in s.slices(z.dims):
@@ -62,12 +66,12 @@ class SoftmaxSumLowering(AggregateLowering):
 def _accumulate(m: Messages, name: str, z: Expr, x: Expr | None) -> None:
     """Add an edge with a running maximum; a new maximum rescales the sums so far."""
     s, v = m.source, m.values
-    scores, top, sums = _score(m, z), m.state(name, "max", z.dims), m.state(name, "sum", z.dims)
+    scores = _score(m, z)
+    top = m.state(name, "max", z.dims)
+    sums = m.state(name, "sum", z.dims)
     totals = None if x is None else m.state(name, "total", x.dims)
-    weights, shrink = (
-        RegisterBuffer.best(s, s.name("e"), z.dims),
-        RegisterBuffer.scratch(s, s.name("f"), z.dims),
-    )
+    weights = RegisterBuffer.best(s, s.name("e"), z.dims)
+    shrink = RegisterBuffer.scratch(s, s.name("f"), z.dims)
     heads = (
         None
         if x is None
@@ -79,7 +83,8 @@ def _accumulate(m: Messages, name: str, z: Expr, x: Expr | None) -> None:
         s.put(f"{new} = {new} or some({scores.get(cell)}, {top.get(cell)})")
     with s.block(f"if {new}:"):
         for cell in s.slices(z.dims):
-            higher, factor = s.name("m"), s.name("f")
+            higher = s.name("m")
+            factor = s.name("f")
             s.put(f"{higher} = raised({top.get(cell)}, {scores.get(cell)})")
             s.put(f"{factor} = softmax_weight({top.get(cell)}, {higher})")
             sums.set(cell, f"{sums.get(cell)} * {factor}")
@@ -108,15 +113,17 @@ def _score(m: Messages, z: Expr) -> RegisterBuffer:
 
 def _attention(m: Messages, name: str, z: Expr) -> RegisterBuffer:
     """The softmax weights, computed again in backward."""
-    s, v, to = m.source, m.values, m.gradients
+    s = m.source
+    v = m.values
+    to = m.gradients
     n = v.number[id(z)]
     if n in to.weights:
         return to.weights[n]
-    scores, top, mass = _score(m, z), m.column(name, "top"), m.column(name, "mass")
-    buffer, tolerance = (
-        RegisterBuffer.best(s, s.name("p"), z.dims),
-        ONE_TOLERANCE * float(np.finfo(v.variant.dtype).eps),
-    )
+    scores = _score(m, z)
+    top = m.column(name, "top")
+    mass = m.column(name, "mass")
+    buffer = RegisterBuffer.best(s, s.name("p"), z.dims)
+    tolerance = ONE_TOLERANCE * float(np.finfo(v.variant.dtype).eps)
     for cell in s.slices(z.dims):
         # n exp(z) = exp(z + log n)
         scale = f" - log(as_float(entry({s.arg('scale')}, en)))" if v.variant.weighted else ""

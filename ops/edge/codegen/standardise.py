@@ -22,7 +22,8 @@ class Standardise(Lowering):
 
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
         s, v = r.source, r.values
-        x, d = e.args[0], e.dims[-1]
+        x = e.args[0]
+        d = e.dims[-1]
         lead = np.repeat(np.arange(int(np.prod(e.dims[:-1]))), d)
         mean = r.fold(
             lead,
@@ -35,10 +36,8 @@ class Standardise(Lowering):
             centred.set(cell, f"{v.text(x, cell)} - {mean.get(cell.through(lead))}")
         square = lambda p: f"square({centred.get(p)}) * T({1 / d!r})"
         variance = r.fold(lead, e.dims, square, r.total(f"v{name}", e.dims[:-1]))
-        inverse, buffer = (
-            RegisterBuffer.best(s, f"d{name}", e.dims[:-1]),
-            RegisterBuffer.best(s, name, e.dims),
-        )
+        inverse = RegisterBuffer.best(s, f"d{name}", e.dims[:-1])
+        buffer = RegisterBuffer.best(s, name, e.dims)
         for cell in s.slices(e.dims[:-1]):
             inverse.set(cell, f"T(1) / sqrt({variance.get(cell)} + T({e.static['eps']!r}))")
         for cell in s.slices(e.dims):
@@ -49,7 +48,8 @@ class Standardise(Lowering):
     def backward(self, to: Gradients, e: Expr, g: Text) -> None:
         """(g - mean(g) - y mean(g y)) / deviation, over the last axis."""
         v, r = to.values, to.registers
-        n, d = v.number[id(e)], e.dims[-1]
+        n = v.number[id(e)]
+        d = e.dims[-1]
         lead = np.repeat(np.arange(int(np.prod(e.dims[:-1]))), d)
         mean = r.fold(
             lead, e.dims, lambda p: f"{g(p)} * T({1 / d!r})", r.total(f"ga{n}", e.dims[:-1])

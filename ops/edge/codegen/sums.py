@@ -13,7 +13,8 @@ class SumLowering(AggregateLowering):
 
     def forward(self, m: Messages, name: str, parts: list[Expr]) -> None:
         s, v = m.source, m.values
-        x, state = parts[0], m.state(name, "sum", parts[0].dims, additive=True)
+        x = parts[0]
+        state = m.state(name, "sum", parts[0].dims, additive=True)
         for cell in s.slices(x.dims):
             state.add(cell, m.weighted(v.text(x, cell)))
 

@@ -29,7 +29,9 @@ class Values:
     """
 
     def __init__(self, source: Source, phase: Phase, variant: Variant):
-        self.source, self.phase, self.variant = source, phase, variant
+        self.source = source
+        self.phase = phase
+        self.variant = variant
         self.number = {id(e): i for i, e in enumerate(phase.order)}
         self.saved: dict[int, RegisterBuffer] = {}
         self.intermediates: dict[int, RegisterBuffer] = {}

@@ -16,24 +16,24 @@ class VarianceLowering(AggregateLowering):
     def forward(self, m: Messages, name: str, parts: list[Expr]) -> None:
         s, v = m.source, m.values
         x = parts[0]
-        weight, mean, squares = (
-            m.state(name, "weight", ()),
-            m.state(name, "mean", x.dims),
-            m.state(name, "squares", x.dims),
-        )
+        weight = m.state(name, "weight", ())
+        mean = m.state(name, "mean", x.dims)
+        squares = m.state(name, "squares", x.dims)
         share = s.name("v")
         for cell in s.slices(()):
             weight.add(cell, m.weighted("single(ONE)"))
             s.put(f"{share} = {m.weighted('single(ONE)')} / {weight.get(cell)}")
         for cell in s.slices(x.dims):
-            mine, gap = s.name("x"), s.name("d")
+            mine = s.name("x")
+            gap = s.name("d")
             s.put(f"{mine} = {v.text(x, cell)}")
             s.put(f"{gap} = {mine} - {mean.get(cell)}")
             mean.add(cell, f"{gap} * {share}")
             squares.add(cell, m.weighted(f"{gap} * ({mine} - {mean.get(cell)})"))
 
     def backward(self, m: Messages, name: str, parts: list[Expr]) -> None:
-        v, x = m.values, parts[0]
+        v = m.values
+        x = parts[0]
         g, mean = m.column(name, "g"), m.column(name, "mean")
         m.gradients.add(x, x.dims, lambda p: m.weighted(f"({g(p)} * ({v.text(x, p)} - {mean(p)}))"))
 

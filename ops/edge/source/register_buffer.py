@@ -29,7 +29,10 @@ class RegisterBuffer:
         first: int = 0,
         dtype: str = "",
     ):
-        self.source, self.name, self.shape, self.dtype = source, name, shape, dtype
+        self.source = source
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
         self.backing, self.first = backing, first
         self.filled: set[int] = set()
         self._cells = slices(shape, source.lanes) if backing is None else []
@@ -77,7 +80,8 @@ class RegisterBuffer:
             text = f"as_float64({text})" if self.dtype == "float64" else text
             self.source.write(*self.backing, cell, f"{self.get(cell)} + {text}")
             return
-        variable, start = self.variable(cell), int(cell.at[0])
+        variable = self.variable(cell)
+        start = int(cell.at[0])
         self.source.put(
             f"{variable} = {variable} + {text}" if start in self.filled else f"{variable} = {text}"
         )

@@ -44,7 +44,8 @@ class Source:
     def within(self, section: str) -> Iterator[None]:
         """Write into another section, at its outermost level."""
         before = self.section, self.indent
-        self.section, self.indent = section, 0
+        self.section = section
+        self.indent = 0
         yield
         self.section, self.indent = before
 
@@ -53,7 +54,8 @@ class Source:
         """Lines inside a loop or a condition; variables made there are not known outside."""
         self.put(line)
         self.indent += 1
-        before, lines = dict(self.known[self.section]), len(self.sections[self.section])
+        before = dict(self.known[self.section])
+        lines = len(self.sections[self.section])
         yield
         if len(self.sections[self.section]) == lines:
             self.put("pass")

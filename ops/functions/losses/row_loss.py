@@ -96,7 +96,8 @@ class RowLoss:
         known: np.ndarray = np.asarray(y >= 0 if y.dtype.kind in "iu" else ~np.isnan(y))
         allowed = np.ones(len(y), bool) if mask is None else np.asarray(mask, bool)
         entries = known.reshape(len(known), int(np.prod(known.shape[1:])))
-        any_known, all_known = np.asarray(entries.any(axis=1)), np.asarray(entries.all(axis=1))
+        any_known = np.asarray(entries.any(axis=1))
+        all_known = np.asarray(entries.all(axis=1))
         used = np.flatnonzero(allowed & any_known)
         rows = _rows(out, used)
         assert rows.space is not None

@@ -46,7 +46,8 @@ def balanced(counts: np.ndarray) -> np.ndarray:
     Args:
         counts: Targets of each class, [C] or [C, ...]; classes are the first axis.
     """
-    n, occurring = counts.sum(axis=0), (counts > 0).sum(axis=0)
+    n = counts.sum(axis=0)
+    occurring = (counts > 0).sum(axis=0)
     return np.asarray(
         np.where(counts > 0, n / (np.maximum(counts, 1) * np.maximum(occurring, 1)), 1.0)
     )

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 # bins of equal width; confidences are summed as multiples of 1 / UNIT, so that sums do not depend on their order
-BINS, UNIT = 15, 1 << 30
+BINS = 15
+UNIT = 1 << 30
 
 
 def calibration_sums(confidence: np.ndarray, right: np.ndarray) -> np.ndarray:

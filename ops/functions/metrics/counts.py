@@ -42,7 +42,8 @@ def confusion(labels: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.n
 def counts_of(matrix: np.ndarray) -> np.ndarray:
     """Counts of each class against all others of a confusion matrix, [C, 4]."""
     true = np.diag(matrix)
-    wrong, missed = matrix.sum(axis=0) - true, matrix.sum(axis=1) - true
+    wrong = matrix.sum(axis=0) - true
+    missed = matrix.sum(axis=1) - true
     return np.stack((true, wrong, missed, matrix.sum() - true - wrong - missed), axis=1)
 
 
@@ -57,7 +58,9 @@ def label_counts(labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
         [C, 4] int64; adds up over workers.
     """
     same_shape(labels, predicted)
-    yes, no, said = labels == 1, labels == 0, predicted.astype(bool)
+    yes = labels == 1
+    no = labels == 0
+    said = predicted.astype(bool)
     return np.stack(
         [(a & b).sum(axis=0) for a, b in ((yes, said), (no, said), (yes, ~said), (no, ~said))],
         axis=1,
@@ -100,7 +103,8 @@ def f1(counts: np.ndarray, average: str = "micro") -> float:
         raise ConfigError(f"F1 is averaged 'micro' or 'macro', not {average!r}")
     if average == "micro":
         counts = counts.sum(axis=0, keepdims=True)
-    true, wrong = counts[:, 0].astype(np.float64), counts[:, 1:3].sum(axis=1)
+    true = counts[:, 0].astype(np.float64)
+    wrong = counts[:, 1:3].sum(axis=1)
     occurs = true + wrong > 0
     return (
         float(np.mean(2 * true[occurs] / (2 * true[occurs] + wrong[occurs])))

@@ -23,7 +23,8 @@ def core_sweep(indptr, near, value, first, last):  # type: ignore[no-untyped-def
     """
     changed = 0
     for v in range(first, last):
-        own, enough = value[v], 0
+        own = value[v]
+        enough = 0
         for e in range(indptr[v], indptr[v + 1]):
             if value[near[e]] >= own:
                 enough += 1
@@ -35,7 +36,8 @@ def core_sweep(indptr, near, value, first, last):  # type: ignore[no-untyped-def
         counts = np.zeros(own + 1, np.int32)
         for e in range(indptr[v], indptr[v + 1]):
             counts[min(value[near[e]], own)] += 1
-        h, above = own, counts[own]
+        h = own
+        above = counts[own]
         while above < h:
             h -= 1
             above += counts[h]
@@ -54,7 +56,8 @@ def frequent_labels(indptr, near, label, out, first, last):  # type: ignore[no-u
         out: [n_rows] int64; changed.
     """
     for v in range(first, last):
-        begin, degree = indptr[v], indptr[v + 1] - indptr[v]
+        begin = indptr[v]
+        degree = indptr[v + 1] - indptr[v]
         if degree == 0:
             out[v] = label[v]
             continue
@@ -62,8 +65,10 @@ def frequent_labels(indptr, near, label, out, first, last):  # type: ignore[no-u
         size = 2
         while size < 2 * degree:
             size *= 2
-        keys, counts = np.full(size, -1, np.int64), np.zeros(size, np.int32)
-        best, most = np.int64(-1), 0
+        keys = np.full(size, -1, np.int64)
+        counts = np.zeros(size, np.int32)
+        best = np.int64(-1)
+        most = 0
         for e in range(begin, begin + degree):
             x = label[near[e]]
             at = (np.uint64(x) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)) & np.uint64(
@@ -74,7 +79,8 @@ def frequent_labels(indptr, near, label, out, first, last):  # type: ignore[no-u
             keys[at] = x
             counts[at] += 1
             if counts[at] > most or (counts[at] == most and x < best):
-                best, most = x, counts[at]
+                best = x
+                most = counts[at]
         out[v] = best
 
 
@@ -114,7 +120,8 @@ def is_near(indptr, ids, rows, wanted, out, first, last):  # type: ignore[no-unt
         out: [n] uint8; changed.
     """
     for i in range(first, last):
-        low, high = indptr[rows[i]], indptr[rows[i] + 1]
+        low = indptr[rows[i]]
+        high = indptr[rows[i] + 1]
         while low < high:
             middle = (low + high) >> 1
             if ids[middle] < wanted[i]:

@@ -59,26 +59,33 @@ def search_order(out_bounds, out_near, in_bounds, in_near, ids, row_of, root, po
         position: [n_rows] int64; changed.
     """
     n = len(position)
-    queue, done, end = np.empty(n, np.int64), np.zeros(n, np.uint8), 0
+    queue = np.empty(n, np.int64)
+    done = np.zeros(n, np.uint8)
+    end = 0
     for k in range(n):
         start = (root + k) % n
         if done[start]:
             continue
-        queue[end], done[start] = start, 1
-        begin, end = end, end + 1
+        queue[end] = start
+        done[start] = 1
+        begin = end
+        end = end + 1
         while begin < end:
-            v, new = row_of[queue[begin]], end
+            v = row_of[queue[begin]]
+            new = end
             position[v] = begin
             begin += 1
             for e in range(out_bounds[v], out_bounds[v + 1]):
                 u = ids[out_near[e]]
                 if not done[u]:
-                    queue[end], done[u] = u, 1
+                    queue[end] = u
+                    done[u] = 1
                     end += 1
             for e in range(in_bounds[v], in_bounds[v + 1]):
                 u = ids[in_near[e]]
                 if not done[u]:
-                    queue[end], done[u] = u, 1
+                    queue[end] = u
+                    done[u] = 1
                     end += 1
             if end > new + 1:
                 queue[new:end].sort()
@@ -96,7 +103,9 @@ def settle(indptr, near, weight, rows, dist, changed):  # type: ignore[no-untype
         dist: Distances, [n_rows] float64; changed.
         changed: changed[v] = 1 for rows whose distance was lowered, [n_rows] uint8; changed.
     """
-    heap, slot, n = np.empty(len(dist), np.int32), np.full(len(dist), -1, np.int32), 0
+    heap = np.empty(len(dist), np.int32)
+    slot = np.full(len(dist), -1, np.int32)
+    n = 0
     for i in range(len(rows)):
         n = _raise(heap, slot, dist, rows[i], n)
     while n > 0:
@@ -104,7 +113,8 @@ def settle(indptr, near, weight, rows, dist, changed):  # type: ignore[no-untype
         slot[v] = -1
         n -= 1
         if n > 0:
-            last, at = heap[n], 0
+            last = heap[n]
+            at = 0
             while True:
                 child = 2 * at + 1
                 if child >= n:
@@ -118,9 +128,11 @@ def settle(indptr, near, weight, rows, dist, changed):  # type: ignore[no-untype
                 at = child
             heap[at], slot[last] = last, at
         for e in range(indptr[v], indptr[v + 1]):
-            u, d = near[e], dist[v] + weight[e]
+            u = near[e]
+            d = dist[v] + weight[e]
             if d < dist[u]:
-                dist[u], changed[u] = d, 1
+                dist[u] = d
+                changed[u] = 1
                 n = _raise(heap, slot, dist, u, n)
 
 
@@ -129,7 +141,8 @@ def _raise(heap, slot, dist, v, n):  # type: ignore[no-untyped-def]
     """Move a row up to its position in the heap, at whose end it is added if it is not there; returns the new length."""
     at = slot[v]
     if at < 0:
-        at, n = n, n + 1
+        at = n
+        n = n + 1
     while at > 0:
         above = (at - 1) >> 1
         if dist[heap[above]] <= dist[v]:
@@ -152,7 +165,8 @@ def paths_into(indptr, near, paths, rows, total, first, last):  # type: ignore[n
         total: [n_rows] float64; changed.
     """
     for i in range(first, last):
-        v, s = rows[i], 0.0
+        v = rows[i]
+        s = 0.0
         for e in range(indptr[v], indptr[v + 1]):
             s += paths[near[e]]
         total[v] = s
@@ -171,7 +185,8 @@ def dependencies(indptr, near, paths, passed, unit, rows, total, first, last):  
         total: [n_rows] int64; changed.
     """
     for i in range(first, last):
-        v, s = rows[i], np.int64(0)
+        v = rows[i]
+        s = np.int64(0)
         for e in range(indptr[v], indptr[v + 1]):
             if passed[near[e]] > 0:
                 s += np.int64(paths[v] * passed[near[e]] * unit + 0.5)
@@ -191,13 +206,13 @@ def all_dependencies(indptr, near, source, unit, delta):  # type: ignore[no-unty
         delta: [n_rows] float64, all 0; changed.
     """
     n = len(delta)
-    level, queue, paths, passed = (
-        np.full(n, -1, np.int32),
-        np.empty(n, np.int32),
-        np.zeros(n),
-        np.empty(n),
-    )
-    queue[0], level[source], paths[source] = source, 0, 1.0
+    level = np.full(n, -1, np.int32)
+    queue = np.empty(n, np.int32)
+    paths = np.zeros(n)
+    passed = np.empty(n)
+    queue[0] = source
+    level[source] = 0
+    paths[source] = 1.0
     begin, end = 0, 1
     while begin < end:
         v = queue[begin]
@@ -207,12 +222,14 @@ def all_dependencies(indptr, near, source, unit, delta):  # type: ignore[no-unty
         for e in range(indptr[v], indptr[v + 1]):
             u = near[e]
             if level[u] < 0:
-                level[u], queue[end] = level[v] + 1, u
+                level[u] = level[v] + 1
+                queue[end] = u
                 end += 1
             if level[u] == level[v] + 1:
                 paths[u] += paths[v]
     for i in range(end - 1, 0, -1):
-        v, s = queue[i], np.int64(0)
+        v = queue[i]
+        s = np.int64(0)
         for e in range(indptr[v], indptr[v + 1]):
             u = near[e]
             if level[u] == level[v] + 1:

@@ -22,7 +22,8 @@ def link(indptr, near, rows, most, parent):  # type: ignore[no-untyped-def]
     for i in range(len(rows)):
         v = rows[i]
         for e in range(indptr[v], min(indptr[v + 1], indptr[v] + most)):
-            a, b = parent[v], parent[near[e]]
+            a = parent[v]
+            b = parent[near[e]]
             while a != b:
                 if a < b:
                     a, b = b, a

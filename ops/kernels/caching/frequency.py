@@ -22,7 +22,8 @@ def lfu_state(capacity: int) -> tuple[np.ndarray, np.ndarray]:
 
     Bucket 0 is the head of the circular list of buckets. Free buckets are a list from its FIRST.
     """
-    buckets, slots = np.full((5, capacity + 3), NONE, np.int32), np.empty((3, capacity), np.int32)
+    buckets = np.full((5, capacity + 3), NONE, np.int32)
+    slots = np.empty((3, capacity), np.int32)
     slots[BUCKET], slots[BEFORE], slots[AFTER] = 1, np.arange(capacity) - 1, np.arange(capacity) + 1
     slots[AFTER, -1:] = NONE
     buckets[:, 1] = 0, 0, 0, 0, capacity - 1
@@ -35,7 +36,9 @@ def lfu_state(capacity: int) -> tuple[np.ndarray, np.ndarray]:
 @njit(inline="always")
 def leave(buckets, slots, slot):  # type: ignore[no-untyped-def]
     """Take a slot out of its bucket."""
-    b, before, after = slots[BUCKET, slot], slots[BEFORE, slot], slots[AFTER, slot]
+    b = slots[BUCKET, slot]
+    before = slots[BEFORE, slot]
+    after = slots[AFTER, slot]
     if before >= 0:
         slots[AFTER, before] = after
     else:
@@ -51,14 +54,20 @@ def enter(buckets, slots, slot, uses, behind):  # type: ignore[no-untyped-def]
     """Put a slot in front of the bucket of so many uses, which comes after bucket ``behind`` and may have to be made."""
     b = buckets[BUCKET_AFTER, behind]
     if b == 0 or buckets[USES, b] != uses:
-        after, b = b, buckets[FIRST, 0]
+        after = b
+        b = buckets[FIRST, 0]
         buckets[FIRST, 0] = buckets[BUCKET_AFTER, b]
-        buckets[USES, b], buckets[FIRST, b], buckets[LAST, b] = uses, NONE, NONE
-        buckets[BUCKET_BEFORE, b], buckets[BUCKET_AFTER, b] = behind, after
+        buckets[USES, b] = uses
+        buckets[FIRST, b] = NONE
+        buckets[LAST, b] = NONE
+        buckets[BUCKET_BEFORE, b] = behind
+        buckets[BUCKET_AFTER, b] = after
         buckets[BUCKET_AFTER, behind] = b
         buckets[BUCKET_BEFORE, after] = b
     first = buckets[FIRST, b]
-    slots[BUCKET, slot], slots[BEFORE, slot], slots[AFTER, slot] = b, NONE, first
+    slots[BUCKET, slot] = b
+    slots[BEFORE, slot] = NONE
+    slots[AFTER, slot] = first
     if first >= 0:
         slots[BEFORE, first] = slot
     else:
@@ -70,7 +79,8 @@ def enter(buckets, slots, slot, uses, behind):  # type: ignore[no-untyped-def]
 def drop_empty(buckets, b):  # type: ignore[no-untyped-def]
     """Free a bucket if it has no slots."""
     if buckets[FIRST, b] < 0:
-        before, after = buckets[BUCKET_BEFORE, b], buckets[BUCKET_AFTER, b]
+        before = buckets[BUCKET_BEFORE, b]
+        after = buckets[BUCKET_AFTER, b]
         buckets[BUCKET_AFTER, before] = after
         buckets[BUCKET_BEFORE, after] = before
         buckets[BUCKET_AFTER, b] = buckets[FIRST, 0]

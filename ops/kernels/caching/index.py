@@ -43,7 +43,8 @@ def remove(held, table, shift, key):  # type: ignore[no-untyped-def]
     if table[at] >= 0:
         held[table[at]] = EMPTY
         mask = len(table) - 1
-        hole, at = at, (at + 1) & mask
+        hole = at
+        at = (at + 1) & mask
         while table[at] >= 0:
             if ((at - home(table, shift, held[table[at]])) & mask) >= ((at - hole) & mask):
                 table[hole] = table[at]

@@ -89,7 +89,9 @@ def s3_place(state, small, main, uses, own, ghosts, table, shift, most_small, ke
             slot = np.int64(
                 evicted(state, small, main, uses, own, ghosts, table, shift, most_small)
             )
-        own[slot], uses[slot], out[i] = keys[i], 0, slot
+        own[slot] = keys[i]
+        uses[slot] = 0
+        out[i] = slot
         if seen:
             push(main, state, MAIN, slot)
         else:

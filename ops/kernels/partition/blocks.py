@@ -26,7 +26,8 @@ def claim(nodes, blocks, first, block, claimed, key):  # type: ignore[no-untyped
     for i in range(len(nodes)):
         v, b = nodes[i], blocks[i]
         if block[v] < 0 and claimed[v] != b:
-            old, drawn = claimed[v], draw(key, first + v)
+            old = claimed[v]
+            drawn = draw(key, first + v)
             if old < 0 or mix(drawn + np.uint64(b + 1) * COLUMN) < mix(
                 drawn + np.uint64(old + 1) * COLUMN
             ):
@@ -42,7 +43,8 @@ def join(a, b, parent):  # type: ignore[no-untyped-def]
         parent: Forest over the nodes, ids that do not increase towards the root; changed.
     """
     for i in range(len(a)):
-        u, v = find_root(parent, a[i]), find_root(parent, b[i])
+        u = find_root(parent, a[i])
+        v = find_root(parent, b[i])
         parent[max(u, v)] = min(u, v)
 
 

@@ -90,9 +90,11 @@ def sort_bucket(  # type: ignore[no-untyped-def]
         out_low, out_order: Low keys and numbers of all buckets in order; changed.
     """
     begin, end, at = rows
-    mask, n = (np.int64(1) << width) - 1, len(keys)
+    mask = (np.int64(1) << width) - 1
+    n = len(keys)
     for digit in range(digits):
-        shift, total = np.int64(digit * width), np.int64(0)
+        shift = np.int64(digit * width)
+        total = np.int64(0)
         free = np.zeros(mask + 1, np.int64)
         for i in range(n):
             free[keys[i] >> shift & mask] += 1

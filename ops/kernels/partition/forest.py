@@ -36,7 +36,8 @@ def number_ids(ids, first, last, keys, numbers, names, out):  # type: ignore[no-
         names: The other ids by number, [n or fewer]; changed.
         out: Number of each id, [n]; changed. It may be ``ids``.
     """
-    n, mask = 0, np.int64(len(keys) - 1)
+    n = 0
+    mask = np.int64(len(keys) - 1)
     for i in range(len(ids)):
         v = np.int64(ids[i])
         if first <= v < last:
@@ -45,7 +46,9 @@ def number_ids(ids, first, last, keys, numbers, names, out):  # type: ignore[no-
         slot = v & mask
         while keys[slot] != v:
             if keys[slot] < 0:
-                keys[slot], numbers[slot], names[n] = v, last - first + n, v
+                keys[slot] = v
+                numbers[slot] = last - first + n
+                names[n] = v
                 n += 1
             else:
                 slot = _next_slot(slot, v, mask)
@@ -71,7 +74,8 @@ def grow_forest(a, b, begin, keys, parent, used):  # type: ignore[no-untyped-def
     for i in range(begin, len(a)):
         if 2 * (used + 2) > len(keys):
             return i, used
-        u, v = np.int64(a[i]), np.int64(b[i])
+        u = np.int64(a[i])
+        v = np.int64(b[i])
         x, y = u & mask, v & mask
         while keys[x] != u:
             if keys[x] < 0:
@@ -85,7 +89,8 @@ def grow_forest(a, b, begin, keys, parent, used):  # type: ignore[no-untyped-def
                 used += 1
             else:
                 y = _next_slot(y, v, mask)
-        x, y = find_root(parent, x), find_root(parent, y)
+        x = find_root(parent, x)
+        y = find_root(parent, y)
         if keys[x] < keys[y]:
             parent[y] = x
         else:
@@ -116,7 +121,8 @@ def hook(high, low, first, parent, out):  # type: ignore[no-untyped-def]
     """
     n = 0
     for i in range(len(high)):
-        v, u = np.int64(high[i]), np.int64(low[i])
+        v = np.int64(high[i])
+        u = np.int64(low[i])
         while v != u:
             if not first <= v < first + len(parent):
                 out[n, 0], out[n, 1] = v, u
@@ -127,5 +133,6 @@ def hook(high, low, first, parent, out):  # type: ignore[no-untyped-def]
                 parent[v - first] = u
                 break
             parent[v - first] = min(p, u)
-            v, u = max(p, u), min(p, u)
+            v = max(p, u)
+            u = min(p, u)
     return n

@@ -28,17 +28,21 @@ def place_by_score(ids, src, dst, copies, degree, load, room, settings, out):  #
         out: Worker of each edge; changed.
     """
     key, balance, by_degree = settings
-    score, one = np.zeros(len(load)), np.uint64(1)
+    score = np.zeros(len(load))
+    one = np.uint64(1)
     for e in range(len(ids)):
         u, v = src[e], dst[e]
         degree[u] += 1
         degree[v] += 1
         share = degree[u] / (degree[u] + degree[v])
         of_u, of_v = (2.0 - share, 1.0 + share) if by_degree else (1.0, 1.0)
-        most, least = load.max(), load.min()
-        highest, ties = -1.0, 0
+        most = load.max()
+        least = load.min()
+        highest = -1.0
+        ties = 0
         for p in range(len(load)):
-            word, bit = p >> 6, np.uint64(p & 63)
+            word = p >> 6
+            bit = np.uint64(p & 63)
             score[p] = balance * (most - load[p]) / (1 + most - least)
             score[p] += of_u * ((copies[u, word] >> bit) & one) + of_v * (
                 (copies[v, word] >> bit) & one
@@ -79,11 +83,9 @@ def place_by_load(ids, src, dst, copies, degree, load, room, settings, out):  # 
         out: Worker of each edge; changed.
     """
     (key,) = settings
-    allowed, one, everywhere = (
-        np.zeros(copies.shape[1], np.uint64),
-        np.uint64(1),
-        np.uint64(0xFFFFFFFFFFFFFFFF),
-    )
+    allowed = np.zeros(copies.shape[1], np.uint64)
+    one = np.uint64(1)
+    everywhere = np.uint64(0xFFFFFFFFFFFFFFFF)
     for e in range(len(ids)):
         u, v = src[e], dst[e]
         low, high = (u, v) if degree[u] <= degree[v] else (v, u)
@@ -99,7 +101,8 @@ def place_by_load(ids, src, dst, copies, degree, load, room, settings, out):  # 
                 if one_end
                 else copies[high, w]
             )
-        best, ties = -1, 0
+        best = -1
+        ties = 0
         for _attempt in range(2):
             for p in range(len(load)):
                 if room[p] > 0 and (allowed[p >> 6] >> np.uint64(p & 63)) & one:
@@ -111,7 +114,8 @@ def place_by_load(ids, src, dst, copies, degree, load, room, settings, out):  # 
         out[e] = best
         if best < 0:
             continue
-        lowest, skip = load[best], draw(key, ids[e]) % np.uint64(ties)
+        lowest = load[best]
+        skip = draw(key, ids[e]) % np.uint64(ties)
         while (
             load[best] != lowest
             or room[best] <= 0

@@ -26,14 +26,16 @@ def place_nodes(first, ptr, near, seen, load, room, prefers, scale, cost, out): 
         scale, cost: By load, [capacity] float64.
         out: Part of each node, -1 for those left, [n] int32; changed.
     """
-    found, parts = np.zeros(len(load), np.int64), len(load)
+    found = np.zeros(len(load), np.int64)
+    parts = len(load)
     for i in range(len(out)):
         for e in range(ptr[i], ptr[i + 1]):
             at = near[e] - first
             part = out[at] if 0 <= at < i else seen[e]
             if at != i and part >= 0:
                 found[part] += 1
-        best, highest = -1, 0.0
+        best = -1
+        highest = 0.0
         for k in range(parts):
             p = (prefers + k) % parts
             if room[p] > 0:

@@ -42,20 +42,24 @@ def move_nodes(first, ptr, near, weight, mass, label, names, left, key):  # type
         left: What each label can still take, [n_labels] int64; changed.
         key: Key of ties.
     """
-    found, seen, moves = np.zeros(len(left), np.int64), np.empty(len(left), np.int64), 0
+    found = np.zeros(len(left), np.int64)
+    seen = np.empty(len(left), np.int64)
+    moves = 0
     for v in range(len(ptr) - 1):
-        old, n_seen = (
-            label[v],
-            _count_labels(v, ptr[v], ptr[v + 1], near, weight, label, found, seen),
-        )
+        old = label[v]
+        n_seen = _count_labels(v, ptr[v], ptr[v + 1], near, weight, label, found, seen)
         drawn = draw(key, first + v)
-        best, most, tie = old, found[old], mix(drawn ^ np.uint64(names[old]))
+        best = old
+        most = found[old]
+        tie = mix(drawn ^ np.uint64(names[old]))
         for s in range(n_seen):
             p = seen[s]
             if p != old and found[p] >= most and left[p] >= mass[v]:
                 of = mix(drawn ^ np.uint64(names[p]))
                 if found[p] > most or of > tie:
-                    best, most, tie = p, found[p], of
+                    best = p
+                    most = found[p]
+                    tie = of
         for s in range(n_seen):
             found[seen[s]] = 0
         if best != old:
@@ -74,7 +78,8 @@ def favourites(first, ptr, near, weight, label, names, key, out):  # type: ignor
         first, ptr, near, weight, label, names, key: As of ``move_nodes``; nothing is changed.
         out: [n]; changed.
     """
-    found, seen = np.zeros(len(names), np.int64), np.empty(len(names), np.int64)
+    found = np.zeros(len(names), np.int64)
+    seen = np.empty(len(names), np.int64)
     for v in range(len(ptr) - 1):
         n_seen = _count_labels(v, ptr[v], ptr[v + 1], near, weight, label, found, seen)
         drawn = draw(key, first + v)
@@ -103,16 +108,17 @@ def join_nodes(ptr, near, weight, mass, within, order, label, load, room):  # ty
         room: The most mass of a label.
     """
     n = len(load)
-    found, seen, waiting = (
-        np.zeros(n, np.int64),
-        np.empty(n, np.int64),
-        np.full(n + 1, -1, np.int64),
-    )
+    found = np.zeros(n, np.int64)
+    seen = np.empty(n, np.int64)
+    waiting = np.full(n + 1, -1, np.int64)
     for v in order:
         if label[v] != v or load[v] != mass[v]:
             continue
         n_seen = _count_labels(v, ptr[v], ptr[v + 1], near, weight, label, found, seen)
-        best, highest, first, first_score = v, 0.0, n, 0.0
+        best = v
+        highest = 0.0
+        first = n
+        first_score = 0.0
         for s in range(n_seen):
             p = seen[s]
             score = float(found[p]) * found[p] / load[p]
@@ -148,8 +154,11 @@ def contract(  # type: ignore[no-untyped-def]
         out_label, out_ptr: Label of each row made, and the bounds of its entries; changed.
         out_near, out_weight: Label at the other end, and sum, of each entry made; changed.
     """
-    found, seen = np.zeros(n_labels, np.int64), np.empty(n_labels, np.int64)
-    row, end, n_seen = 0, 0, 0
+    found = np.zeros(n_labels, np.int64)
+    seen = np.empty(n_labels, np.int64)
+    row = 0
+    end = 0
+    n_seen = 0
     out_ptr[0] = 0
     for k in range(len(order)):
         i = order[k]

@@ -16,7 +16,10 @@ KEYS_PER_THREAD = 1 << 17
 # most edges of a graph whose ids fit into int32
 WIDEST = 1 << 31
 # pairs of a bucket, which fit twice into a second-level cache; most buckets; entries of their table; pairs that are sampled to bound them
-BUCKET, MOST_BUCKETS, ENTRIES, SAMPLED = 1 << 15, 1 << 10, 1 << 14, 1 << 16
+BUCKET = 1 << 15
+MOST_BUCKETS = 1 << 10
+ENTRIES = 1 << 14
+SAMPLED = 1 << 16
 # bits of a digit at most
 DIGIT = 11
 

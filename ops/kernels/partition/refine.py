@@ -23,7 +23,9 @@ def grow(ptr, near, weight, mass, begin, target, part):  # type: ignore[no-untyp
         target: Mass of part 0.
         part: Part of each node, [n]; changed.
     """
-    gain, total, v = np.zeros(len(mass), np.int64), 0, begin
+    gain = np.zeros(len(mass), np.int64)
+    total = 0
+    v = begin
     for u in range(len(mass)):
         part[u] = 1
         for e in range(ptr[u], ptr[u + 1]):
@@ -70,43 +72,50 @@ def climb(ptr, near, weight, mass, part, load, room, patience):  # type: ignore[
         load, room: Mass of each part, and the most, [n_parts] int64; load is changed.
         patience: Moves without a better state after which the search ends.
     """
-    n, n_parts = len(mass), len(load)
+    n = len(mass)
+    n_parts = len(load)
     links = np.zeros((n, n_parts), np.int64)
     for v in range(n):
         for e in range(ptr[v], ptr[v + 1]):
             if near[e] != v:
                 links[v, part[near[e]]] += weight[e]
-    to, nodes, parts = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    to = np.empty(n, np.int64)
+    nodes = np.empty(n, np.int64)
+    parts = np.empty(n, np.int64)
     for v in range(n):
         to[v] = _best_part(links[v], part[v], mass[v], load, room)
-    moved, over, m, best_m, gain, best_gain = (
-        np.zeros(n, np.bool_),
-        np.int64(0),
-        0,
-        0,
-        np.int64(0),
-        np.int64(0),
-    )
+    moved = np.zeros(n, np.bool_)
+    over = np.int64(0)
+    m = 0
+    best_m = 0
+    gain = np.int64(0)
+    best_gain = np.int64(0)
     for p in range(n_parts):
         over += max(load[p] - room[p], 0)
     best_over = over
     while m < n and m - best_m < patience:
-        best, highest = -1, np.int64(0)
+        best = -1
+        highest = np.int64(0)
         for v in range(n):
             if moved[v] or (over > 0 and load[part[v]] <= room[part[v]]):
                 continue
             if to[v] < 0 or load[to[v]] + mass[v] > room[to[v]]:
                 to[v] = _best_part(links[v], part[v], mass[v], load, room)
             if to[v] >= 0 and (best < 0 or links[v, to[v]] - links[v, part[v]] > highest):
-                best, highest = v, links[v, to[v]] - links[v, part[v]]
+                best = v
+                highest = links[v, to[v]] - links[v, part[v]]
         if best < 0:
             break
         old, new = part[best], to[best]
         over -= min(max(load[old] - room[old], 0), mass[best])
         load[old] -= mass[best]
         load[new] += mass[best]
-        part[best], moved[best], nodes[m], parts[m] = new, True, best, old
-        gain, m = gain + highest, m + 1
+        part[best] = new
+        moved[best] = True
+        nodes[m] = best
+        parts[m] = old
+        gain = gain + highest
+        m = m + 1
         for e in range(ptr[best], ptr[best + 1]):
             u = near[e]
             if u != best:
@@ -114,7 +123,9 @@ def climb(ptr, near, weight, mass, part, load, room, patience):  # type: ignore[
                 links[u, new] += weight[e]
                 to[u] = _best_part(links[u], part[u], mass[u], load, room)
         if over < best_over or (over == best_over and gain > best_gain):
-            best_over, best_gain, best_m = over, gain, m
+            best_over = over
+            best_gain = gain
+            best_m = m
     for j in range(m - 1, best_m - 1, -1):
         v = nodes[j]
         load[part[v]] -= mass[v]

@@ -33,7 +33,8 @@ def allowed(begin, end, edges, others, values, limits):  # type: ignore[no-untyp
         for e in range(begin[g], end[g]):
             n += _allowed(values[edges[e] if len(edges) else e], limits, g)
         ptr[g + 1] = ptr[g] + n
-    at, far = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.int32)
+    at = np.empty(ptr[-1], np.int32)
+    far = np.empty(ptr[-1], np.int32)
     k = 0
     for g in range(len(begin)):
         for e in range(begin[g], end[g]):

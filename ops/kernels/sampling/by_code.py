@@ -32,7 +32,8 @@ def split(begin, end, edges, others, codes, n_codes):  # type: ignore[no-untyped
         for g in range(n):
             total += ptr[c, g + 1]
             ptr[c, g + 1] = total
-    at, far = np.empty(total, np.int32), np.empty(total, np.int32)
+    at = np.empty(total, np.int32)
+    far = np.empty(total, np.int32)
     free = ptr[:, :-1].copy()
     for g in range(n):
         for e in range(begin[g], end[g]):
@@ -54,15 +55,15 @@ def join(ptr, at, far, weight):  # type: ignore[no-untyped-def]
     Returns:
         Bounds [n_groups + 1], positions, other ends and weights.
     """
-    n_lists, n = ptr.shape[0], ptr.shape[1] - 1
-    bounds, first = np.zeros(n + 1, np.int64), np.zeros(n_lists, np.int64)
+    n_lists = ptr.shape[0]
+    n = ptr.shape[1] - 1
+    bounds = np.zeros(n + 1, np.int64)
+    first = np.zeros(n_lists, np.int64)
     for c in range(1, n_lists):
         first[c] = first[c - 1] + ptr[c - 1, n]
-    out_at, out_far, out_weight = (
-        np.empty(len(at), np.int32),
-        np.empty(len(at), np.int32),
-        np.empty(len(at), np.float64),
-    )
+    out_at = np.empty(len(at), np.int32)
+    out_far = np.empty(len(at), np.int32)
+    out_weight = np.empty(len(at), np.float64)
     k = 0
     for g in range(n):
         for c in range(n_lists):

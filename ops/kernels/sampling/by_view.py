@@ -38,26 +38,29 @@ def number_by_view(known, ptr, items, bounds):  # type: ignore[no-untyped-def]
         The items of each view by number, int64; bounds of the views in them, [views + 1]; and the
         number of each of ``items`` in its view, [m] int32.
     """
-    views, parts = len(ptr) - 1, len(bounds)
-    total, most = len(known), 0
+    views = len(ptr) - 1
+    parts = len(bounds)
+    total = len(known)
+    most = 0
     for v in range(views):
         n = ptr[v + 1] - ptr[v]
         for s in range(parts):
             n += bounds[s, v + 1] - bounds[s, v]
-        total, most = total + n - (ptr[v + 1] - ptr[v]), max(most, n)
+        total = total + n - (ptr[v + 1] - ptr[v])
+        most = max(most, n)
     bits = 1
     while (1 << bits) < 2 * most:
         bits += 1
     shift = np.uint64(WORD_BITS - bits)
-    table, used = np.full(1 << bits, FREE, np.int32), np.empty(most, np.int32)
-    found, begin, number = (
-        np.empty(total, np.int64),
-        np.empty(views + 1, np.int64),
-        np.empty(len(items), np.int32),
-    )
+    table = np.full(1 << bits, FREE, np.int32)
+    used = np.empty(most, np.int32)
+    found = np.empty(total, np.int64)
+    begin = np.empty(views + 1, np.int64)
+    number = np.empty(len(items), np.int32)
     begin[0] = 0
     for v in range(views):
-        first, n = begin[v], 0
+        first = begin[v]
+        n = 0
         for i in range(ptr[v], ptr[v + 1]):
             at = _slot(table, shift, found, first, known[i])
             table[at], used[n], found[first + n] = n, at, known[i]

@@ -36,7 +36,8 @@ def sort_rows(ptr, values, order, first, last):  # type: ignore[no-untyped-def]
     """
     ascending = True
     for r in range(first, last):
-        a, b = ptr[r], ptr[r + 1]
+        a = ptr[r]
+        b = ptr[r + 1]
         in_order = True
         for e in range(a + 1, b):
             in_order &= values[e - 1] < values[e]
@@ -63,7 +64,8 @@ def room(begin, end, k):  # type: ignore[no-untyped-def]
 @njit(inline="always")
 def _below(h, j, d):  # type: ignore[no-untyped-def]
     """Draw j of a row, 0 to d - 1, for d up to 2**31: the upper half of a product of 64 bits and d."""
-    x, d = mix(h + np.uint64(j + 1) * COLUMN), np.uint64(d)
+    x = mix(h + np.uint64(j + 1) * COLUMN)
+    d = np.uint64(d)
     return np.int64(((x >> HALF) * d + ((x & LOW) * d >> HALF)) >> HALF)
 
 
@@ -92,7 +94,8 @@ def _without(h, k, d, drawn, table):  # type: ignore[no-untyped-def]
         x = _below(h, j, top + 1)
         at = _slot(table, x)
         if table[at] != FREE:
-            x, at = top, _slot(table, top)
+            x = top
+            at = _slot(table, top)
         table[at] = drawn[j] = x
     return k
 
@@ -118,7 +121,10 @@ def _with(h, k, d, drawn, times, table, number):  # type: ignore[no-untyped-def]
         x = _below(h, j, d)
         at = _slot(table, x)
         if table[at] == FREE:
-            table[at], number[at], drawn[n], times[n] = x, n, x, 1
+            table[at] = x
+            number[at] = n
+            drawn[n] = x
+            times[n] = 1
             n += 1
         else:
             times[number[at]] += 1
@@ -220,7 +226,8 @@ def choose(groups, places, rows, keys, views, k, replace, out, first, last):  # 
                     n += 1
         else:
             for e in range(a, b):
-                at[n], weight[n] = e, 1.0
+                at[n] = e
+                weight[n] = 1.0
                 n += 1
         count[g] = n - before
         if len(listed):

@@ -64,11 +64,14 @@ def minus_log(u):  # type: ignore[no-untyped-def]
     u = 2**k * m with 1 / sqrt(2) < m <= sqrt(2), and log(m) = 2 artanh((m - 1) / (m + 1)).
     """
     bits = _bits_of(u)  # type: ignore[call-arg, var-annotated]
-    k, m = np.int64(bits >> np.uint64(52)) - BIAS, _number_of((bits & MANTISSA) | EXPONENT_OF_1)
+    k = np.int64(bits >> np.uint64(52)) - BIAS
+    m = _number_of((bits & MANTISSA) | EXPONENT_OF_1)
     if m > SQRT2:
-        k, m = k + 1, 0.5 * m
+        k = k + 1
+        m = 0.5 * m
     s = (m - 1.0) / (m + 1.0)
-    z, series = s * s, 0.0
+    z = s * s
+    series = 0.0
     for n in range(23, 0, -2):
         series = series * z + 1.0 / n
     return -(k * LN2 + 2.0 * s * series)

@@ -53,18 +53,18 @@ def by_receiver(uses, chosen, receive, send, marks, n):  # type: ignore[no-untyp
     for u in uses:
         marks[chosen[u]] = u
         bounds[receive[chosen[u]] + 1] += 1
-    row, ptr, groups = np.empty(n, np.int32), np.empty(n + 1, np.int64), 0
+    row = np.empty(n, np.int32)
+    ptr = np.empty(n + 1, np.int64)
+    groups = 0
     for r in range(n):
         if bounds[r + 1]:
             row[groups], ptr[groups] = r, bounds[r]
             groups += 1
         bounds[r + 1] += bounds[r]
     ptr[groups] = bounds[n]
-    other, edges, use = (
-        np.empty(len(uses), np.int32),
-        np.empty(len(uses), np.int32),
-        np.empty(len(uses), np.int32),
-    )
+    other = np.empty(len(uses), np.int32)
+    edges = np.empty(len(uses), np.int32)
+    use = np.empty(len(uses), np.int32)
     for e in range(len(marks)):
         if marks[e] != NONE:
             k = bounds[receive[e]]

@@ -70,12 +70,11 @@ def shortlist(begin, end, others, ranks, fanout, each):  # type: ignore[no-untyp
     ptr = np.zeros(len(begin) + 1, np.int64)
     for g in range(len(begin)):
         ptr[g + 1] = ptr[g] + min(end[g] - begin[g], fanout)
-    at, far, often = (
-        np.empty(ptr[-1], np.int32),
-        np.empty(ptr[-1], np.int32),
-        np.empty(ptr[-1], np.int32),
-    )
-    low, which = np.empty(fanout, np.uint64), np.empty(fanout, np.int64)
+    at = np.empty(ptr[-1], np.int32)
+    far = np.empty(ptr[-1], np.int32)
+    often = np.empty(ptr[-1], np.int32)
+    low = np.empty(fanout, np.uint64)
+    which = np.empty(fanout, np.int64)
     n = 0
     for g in range(len(begin)):
         low[:], which[:] = LAST, end[g]
@@ -84,11 +83,9 @@ def shortlist(begin, end, others, ranks, fanout, each):  # type: ignore[no-untyp
             which[: end[g] - begin[g]] = np.arange(begin[g], end[g])
         else:
             for e in range(begin[g], end[g]):
-                h, rate, tie = (
-                    _value(index, values, key, drawn, e),
-                    _rate(edges, rates, e),
-                    _tie(edges, gid, high, e),
-                )
+                h = _value(index, values, key, drawn, e)
+                rate = _rate(edges, rates, e)
+                tie = _tie(edges, gid, high, e)
                 if each:
                     _put_each(low, which, h, rate, high, tie, e)
                     continue
@@ -141,7 +138,8 @@ def lowest(ptr, ranks, low):  # type: ignore[no-untyped-def]
     last = low.shape[1] - 1
     for g in range(len(ptr) - 1):
         for e in range(ptr[g], ptr[g + 1]):
-            h, k = _value(index, values, key, drawn, e), last
+            h = _value(index, values, key, drawn, e)
+            k = last
             h = _rank(h, _rate(edges, rates, e), high, _tie(edges, gid, high, e))
             if h >= low[g, last]:
                 continue
@@ -169,11 +167,9 @@ def lowest_each(ptr, ranks, low):  # type: ignore[no-untyped-def]
     edges, gid, index, values, key, drawn, high, rates = ranks
     for g in range(len(ptr) - 1):
         for e in range(ptr[g], ptr[g + 1]):
-            h, rate, tie = (
-                _value(index, values, key, drawn, e),
-                _rate(edges, rates, e),
-                _tie(edges, gid, high, e),
-            )
+            h = _value(index, values, key, drawn, e)
+            rate = _rate(edges, rates, e)
+            tie = _tie(edges, gid, high, e)
             for column in range(low.shape[1]):
                 low[g, column] = min(low[g, column], _rank_of_column(h, column, rate, high, tie))
 
@@ -185,11 +181,9 @@ def times_each(ptr, ranks, low):  # type: ignore[no-untyped-def]
     times = np.zeros(ptr[-1], np.int32)
     for g in range(len(ptr) - 1):
         for e in range(ptr[g], ptr[g + 1]):
-            h, rate, tie = (
-                _value(index, values, key, drawn, e),
-                _rate(edges, rates, e),
-                _tie(edges, gid, high, e),
-            )
+            h = _value(index, values, key, drawn, e)
+            rate = _rate(edges, rates, e)
+            tie = _tie(edges, gid, high, e)
             for column in range(low.shape[1]):
                 times[e] += _rank_of_column(h, column, rate, high, tie) == low[g, column]
     return times
@@ -206,7 +200,9 @@ def keep(ptr, times, edges, others):  # type: ignore[no-untyped-def]
     for t in times:
         n += t > 0
     bounds = np.zeros(len(ptr), np.int64)
-    at, end, often = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
+    at = np.empty(n, np.int32)
+    end = np.empty(n, np.int32)
+    often = np.empty(n, np.int32)
     k = 0
     for g in range(len(ptr) - 1):
         for e in range(ptr[g], ptr[g + 1]):

@@ -89,10 +89,13 @@ def poisson(groups, draws, ids, upper, limit, first, last):  # type: ignore[no-u
     for g in range(first, last):
         n_edges += end[g] - begin[g]
     # memory that is not written is not used
-    found, n = np.empty(n_edges, np.int32), np.uint64(0)
+    found = np.empty(n_edges, np.int32)
+    n = np.uint64(0)
     for g in range(first, last):
         # unsigned numbers, since a signed index is compared with 0 first
-        a, b, below = np.uint64(begin[g]), np.uint64(end[g]), np.uint32(limit[g])
+        a = np.uint64(begin[g])
+        b = np.uint64(end[g])
+        below = np.uint32(limit[g])
         if limit[g] == 1 << UPPER_BITS:
             for e in range(a, b):
                 found[n] = e
@@ -108,11 +111,9 @@ def poisson(groups, draws, ids, upper, limit, first, last):  # type: ignore[no-u
                     found[n] = e
                     n += ONE
         ptr[g - first + 1] = n
-    at, far, weight = (
-        found[: ptr[-1]].copy(),
-        np.empty(ptr[-1], np.int32),
-        np.empty(ptr[-1], np.float64),
-    )
+    at = found[: ptr[-1]].copy()
+    far = np.empty(ptr[-1], np.int32)
+    weight = np.empty(ptr[-1], np.float64)
     for g in range(first, last):
         weight[ptr[g - first] : ptr[g - first + 1]] = 2.0**UPPER_BITS / limit[g]
     # loops of their own, so that many reads are under way at a time
@@ -160,10 +161,12 @@ def sorted_draws(ptr, edges, vertex, draws, n_ids, k):  # type: ignore[no-untype
     """
     out = np.empty(ptr[-1], np.float64)
     for g in range(len(ptr) - 1):
-        j, rest = 0, 1.0
+        j = 0
+        rest = 1.0
         for e in range(ptr[g], ptr[g + 1]):
             if e == ptr[g] or edges[e] != edges[e - 1]:
-                j, rest = 0, 1.0
+                j = 0
+                rest = 1.0
             rest = _next_draw(draws, vertex[e], j, k, n_ids, rest)
             out[e] = 1.0 - rest
             j += 1
@@ -184,8 +187,10 @@ def lowest_repeated(ptr, edges, others, vertex, draws, n_ids, k):  # type: ignor
     bounds = np.zeros(len(ptr), np.int64)
     for g in range(len(ptr) - 1):
         bounds[g + 1] = bounds[g] + (k if ptr[g + 1] > ptr[g] else 0)
-    at, far = np.empty(bounds[-1], np.int32), np.empty(bounds[-1], np.int32)
-    low, which = np.empty(k, np.float64), np.empty(k, np.int64)
+    at = np.empty(bounds[-1], np.int32)
+    far = np.empty(bounds[-1], np.int32)
+    low = np.empty(k, np.float64)
+    which = np.empty(k, np.int64)
     for g in range(len(ptr) - 1):
         if ptr[g + 1] == ptr[g]:
             continue
@@ -228,16 +233,16 @@ def thinned(begin, end, index, edges, others, r, rho, by_edge, x):  # type: igno
     """
     ptr = np.zeros(len(begin) + 1, np.int64)
     room = 1024
-    at, far, weight = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.float64)
+    at = np.empty(room, np.int32)
+    far = np.empty(room, np.int32)
+    weight = np.empty(room, np.float64)
     n = 0
     for g in range(len(begin)):
         short = n + end[g] - begin[g] - len(at)
         if short > 0:
             more = short + len(at)
-            at, far = (
-                np.concatenate((at, np.empty(more, np.int32))),
-                np.concatenate((far, np.empty(more, np.int32))),
-            )
+            at = np.concatenate((at, np.empty(more, np.int32)))
+            far = np.concatenate((far, np.empty(more, np.int32)))
             weight = np.concatenate((weight, np.empty(more, np.float64)))
         for e in range(begin[g], end[g]):
             y = max(1.0, x[g] * rho[e if by_edge else index[e]])
@@ -290,7 +295,8 @@ def saturation(ptr, index, rho, by_edge, a, x, done, scale, out):  # type: ignor
         if done[g]:
             continue
         for e in range(ptr[g], ptr[g + 1]):
-            y, weight = rho[e if by_edge else index[e]], a[e] if len(a) else 1.0
+            y = rho[e if by_edge else index[e]]
+            weight = a[e] if len(a) else 1.0
             if y * x[g] > 1.0:
                 out[g, 0] += 1
                 out[g, 2] += np.int64(np.rint(weight * y * scale[g, 1]))

@@ -31,7 +31,9 @@ class Foresight:
     """
 
     def __init__(self, scout: Scout, caches: Sequence[Foreseeing], window: int):
-        self._scout, self._caches, self.window = scout, caches, window
+        self._scout = scout
+        self._caches = caches
+        self.window = window
         self._next = (-1, 0)
         # by epoch, the view up to which reads are known
         self._known: dict[int, int] = {}

@@ -64,11 +64,9 @@ class Belady(CachePolicy):
 
     def __init__(self, capacity: int, window: int = 64):
         self.window = max(1, window)
-        self._heap, self._at, self._filled = (
-            np.empty(capacity, np.int32),
-            np.empty(capacity, np.int32),
-            np.zeros(1, np.int64),
-        )
+        self._heap = np.empty(capacity, np.int32)
+        self._at = np.empty(capacity, np.int32)
+        self._filled = np.zeros(1, np.int64)
         # of the row in each slot: next use, last use, key
         self._when, self._last, self._own = (np.empty(capacity, np.int64) for _ in range(3))
         self._now = 0
@@ -85,10 +83,8 @@ class Belady(CachePolicy):
         self._times = np.repeat(self._now + 1 + np.arange(len(batches)), [len(x) for x in batches])[
             order
         ].astype(np.int64)
-        self._ptr, self._cursor = (
-            np.append(first, len(keys)).astype(np.int64),
-            first.astype(np.int64),
-        )
+        self._ptr = np.append(first, len(keys)).astype(np.int64)
+        self._cursor = first.astype(np.int64)
         self._numbers = LocalDirectory(known)
         n = int(self._filled[0])
         self._when[:n] = self._next(self._own[:n], self._last[:n])

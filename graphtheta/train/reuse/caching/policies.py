@@ -17,10 +17,12 @@ class Fifo(CachePolicy):
     name = "fifo"
 
     def __init__(self, capacity: int):
-        self._capacity, self._next = capacity, 0
+        self._capacity = capacity
+        self._next = 0
 
     def place(self, keys: np.ndarray) -> np.ndarray:
-        begin, self._next = self._next, (self._next + len(keys)) % self._capacity
+        begin = self._next
+        self._next = (self._next + len(keys)) % self._capacity
         return ((begin + np.arange(len(keys))) % self._capacity).astype(np.int32)
 
 
@@ -31,7 +33,8 @@ class Lru(CachePolicy):
 
     def __init__(self, capacity: int):
         ring = np.arange(capacity + 1, dtype=np.int32)
-        self._before, self._after = np.roll(ring, 1), np.roll(ring, -1)
+        self._before = np.roll(ring, 1)
+        self._after = np.roll(ring, -1)
 
     def hit(self, slots: np.ndarray, keys: np.ndarray) -> None:
         lru_hit(self._before, self._after, slots)
@@ -65,7 +68,8 @@ class Clock(CachePolicy):
     name = "clock"
 
     def __init__(self, capacity: int):
-        self._used, self._hand = np.zeros(capacity, bool), np.zeros(1, np.int64)
+        self._used = np.zeros(capacity, bool)
+        self._hand = np.zeros(1, np.int64)
 
     def hit(self, slots: np.ndarray, keys: np.ndarray) -> None:
         self._used[slots] = True
@@ -88,8 +92,10 @@ class S3Fifo(CachePolicy):
 
     def __init__(self, capacity: int, small: float = 0.1):
         self._state = np.zeros(6, np.int64)
-        self._small, self._main = np.zeros(capacity, np.int32), np.zeros(capacity, np.int32)
-        self._uses, self._own = np.zeros(capacity, np.uint8), np.zeros(capacity, np.int64)
+        self._small = np.zeros(capacity, np.int32)
+        self._main = np.zeros(capacity, np.int32)
+        self._uses = np.zeros(capacity, np.uint8)
+        self._own = np.zeros(capacity, np.int64)
         self._most_small = max(1, round(small * capacity))
         self._ghosts = table_of(max(1, capacity - self._most_small))
 

@@ -49,7 +49,8 @@ class Agents:
     """
 
     def __init__(self, comm: Comm):
-        self.comm, self.mates = comm, mates(comm)
+        self.comm = comm
+        self.mates = mates(comm)
         position = np.empty(comm.size, np.int64)
         on = [np.flatnonzero(comm.machines == machine) for machine in np.unique(comm.machines)]
         for workers in on:
@@ -113,7 +114,10 @@ class MachineCache:
     def __init__(
         self, partition: Partition, agents: Agents, cache: RowCache, parts: Sequence[Slots]
     ):
-        self._partition, self._agents, self.cache, self._parts = partition, agents, cache, parts
+        self._partition = partition
+        self._agents = agents
+        self.cache = cache
+        self._parts = parts
         self._new: tuple[np.ndarray, dict[str, Any]] | None = None
 
     def rows(

@@ -44,11 +44,9 @@ class Scout:
     """
 
     def __init__(self, strategy: Strategy, views_per_step: int, independent: bool, own: bool):
-        self._strategy, self._partition, self._per_step = (
-            strategy,
-            strategy.partition,
-            views_per_step,
-        )
+        self._strategy = strategy
+        self._partition = strategy.partition
+        self._per_step = views_per_step
         self._independent, self._own = independent, own
 
     @property
@@ -67,12 +65,14 @@ class Scout:
             epoch, first: The first view, at the beginning of a step.
             n: Number of groups; those of the last step are complete.
         """
-        steps, found = self._groups(), list[tuple[int, int, int]]()
+        steps = self._groups()
+        found = list[tuple[int, int, int]]()
         while len(found) < n and steps:
             for groups in steps:
                 if groups[0][0] >= first and len(found) < n:
                     found += [(epoch, begin, end) for begin, end in groups]
-            epoch, first = epoch + 1, 0
+            epoch = epoch + 1
+            first = 0
         return found
 
     def dry_run(self, epoch: int, first: int, n: int) -> Iterator[np.ndarray]:
@@ -171,10 +171,8 @@ class MachineScout:
     def most_connected(self, n: int) -> np.ndarray:
         """See ``Reader.most_connected``."""
         p, comm = self._scout.partition, self._agents.comm
-        best, degree = (
-            np.lexsort((p.masters, -p.node.read("out_degree")))[: int(comm.all_max(np.array(n)))],
-            p.node.read("out_degree"),
-        )
+        best = np.lexsort((p.masters, -p.node.read("out_degree")))[: int(comm.all_max(np.array(n)))]
+        degree = p.node.read("out_degree")
         keys = comm.rank << ROW_BITS | best.astype(np.int64)
         sent = [
             [x if q in self._agents.of_others else x[:0] for q in range(comm.size)]

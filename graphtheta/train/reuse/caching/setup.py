@@ -25,7 +25,8 @@ from graphtheta.train.reuse.caching.scout import MachineScout, Reader, Scout
 from graphtheta.train.reuse.caching.shared_memory import share
 
 # of the rows of a sparse column, so many fit into a slot; they are estimated from some rows of each worker
-SHARE_OF_ROWS, MEASURED_ROWS = 0.99, 4096
+SHARE_OF_ROWS = 0.99
+MEASURED_ROWS = 4096
 
 
 @dataclass(frozen=True)

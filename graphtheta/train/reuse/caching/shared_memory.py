@@ -47,7 +47,9 @@ def share(comm: Comm, n_bytes: int) -> list[np.ndarray]:
     Collective: all ranks of comm.
     """
     folder = FOLDER if FOLDER.is_dir() else Path(gettempdir())
-    path, parts, error = "", list[np.ndarray](), None
+    path = ""
+    parts = list[np.ndarray]()
+    error = None
     with ExitStack() as stack:
         try:
             opened, path = stack.enter_context(named_temporary_file(folder))
@@ -59,7 +61,8 @@ def share(comm: Comm, n_bytes: int) -> list[np.ndarray]:
                 "--machine-cache smaller, or enlarge that file system"
             )
         comm.agree(error)
-        paths, error = comm.all_gather(path), None
+        paths = comm.all_gather(path)
+        error = None
         try:
             for rank in mates(comm):
                 if rank == comm.rank:

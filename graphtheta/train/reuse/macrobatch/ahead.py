@@ -63,15 +63,16 @@ class Macrobatches:
     ):
         comm = strategy.partition.halo_comm
         assert isinstance(comm, MergedComm)
-        self.comm, self.strategy, self.features, self.size, self.fetched = (
-            comm,
-            strategy,
-            features,
-            size,
-            fetched,
-        )
-        self.foresight, self.nbytes, self.line = foresight, nbytes, line
-        self.expanded, self._rows = 0, np.zeros(2, np.int64)
+        self.comm = comm
+        self.strategy = strategy
+        self.features = features
+        self.size = size
+        self.fetched = fetched
+        self.foresight = foresight
+        self.nbytes = nbytes
+        self.line = line
+        self.expanded = 0
+        self._rows = np.zeros(2, np.int64)
         width = 1 if features is None else comm.size
         self._groups = [
             group
@@ -141,7 +142,10 @@ class _Macrobatch:
     """
 
     def __init__(self, of: Macrobatches, epoch: int, first: int, groups: list[Group]):
-        self._of, self._epoch, self._first, self._groups = of, epoch, first, groups
+        self._of = of
+        self._epoch = epoch
+        self._first = first
+        self._groups = groups
         self._makers = of.strategy.makers(epoch, groups[0][0], groups[-1][1])
         self._left = set(range(first, first + len(groups)))
         self._views: dict[int, GraphView] = {}
@@ -177,7 +181,8 @@ class _Macrobatch:
         return self._views.pop(number)
 
     def _expand(self) -> None:
-        of, comm = self._of, self._of.comm
+        of = self._of
+        comm = self._of.comm
         of.expanded += len(self._makers)
         views = comm.together(
             self._makers

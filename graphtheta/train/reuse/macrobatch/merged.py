@@ -42,7 +42,8 @@ class _Part:
     """
 
     def __init__(self, work: Callable[[], Any], comm: MergedComm):
-        self.channel, self.counted = comm._new_channel(Ledger()), (0, 0)
+        self.channel = comm._new_channel(Ledger())
+        self.counted = (0, 0)
         self.wanted: tuple[Any, ...] = ("",)
         self.moves: list[tuple[list[Send], list[Send], bool]] = []
         self.coroutine = greenlet(lambda: self._run(work))
@@ -75,7 +76,8 @@ class MergedComm(WrappedComm):
 
     def __init__(self, inner: Comm):
         super().__init__(inner)
-        self.alone, self.merged = np.zeros(2, np.int64), np.zeros(2, np.int64)
+        self.alone = np.zeros(2, np.int64)
+        self.merged = np.zeros(2, np.int64)
 
     def together(self, work: Sequence[Callable[[], T]]) -> list[T]:
         """Run functions that communicate by this communicator, with merged messages; returns their results in order.
@@ -168,7 +170,8 @@ class MergedComm(WrappedComm):
 
     def _move(self, moves: list[tuple[list[Send], list[Send], bool]]) -> None:
         """All moves in one message for each pair of ranks."""
-        out, into = defaultdict(list), defaultdict(list)
+        out = defaultdict(list)
+        into = defaultdict(list)
         for sends, receives, at_most in moves:
             for q, x in sends:
                 out[q].append(_raw(x, 1)[0])

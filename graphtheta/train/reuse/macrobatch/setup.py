@@ -50,10 +50,8 @@ def make_macrobatches(
     """
     if job.macrobatch == "1":
         return None
-    comm, width = (
-        strategy.partition.halo_comm,
-        strategy.partition.halo_comm.size if independent else 1,
-    )
+    comm = strategy.partition.halo_comm
+    width = strategy.partition.halo_comm.size if independent else 1
     (begin, end), *_ = groups_of(strategy.steps_per_epoch, views_per_step, width)[0]
     makers = strategy.makers(0, begin, end)
     view = (
@@ -62,7 +60,8 @@ def make_macrobatches(
         else makers[0]()
     )
     first = bytes_of(view, independent)
-    n_bytes, line = max(int(comm.all_max(np.array(first))), 1), ""
+    n_bytes = max(int(comm.all_max(np.array(first))), 1)
+    line = ""
     if job.macrobatch == "auto":
         own = int((comm.machines == comm.machines[comm.rank]).sum())
         limit = int(

@@ -14,7 +14,9 @@ from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.view.view import GraphView
 
 # names of the state in a checkpoint
-HELD, BOUNDS, PARTITION = "held/", "/bounds", "held_partition"
+HELD = "held/"
+BOUNDS = "/bounds"
+PARTITION = "held_partition"
 
 Held = dict[str, np.ndarray]
 
@@ -83,7 +85,8 @@ def gathered(partition: Partition, held: Held) -> dict[str, np.ndarray | int]:
 
     Collective: all ranks of the partition.
     """
-    comm, whole = partition.halo_comm, {}
+    comm = partition.halo_comm
+    whole = {}
     for name in sorted(held):
         parts = comm.gather_rows(held[name])
         if parts is not None:

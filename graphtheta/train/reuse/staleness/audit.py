@@ -54,7 +54,9 @@ def audited(training: Training, memory: Approximate, epoch: int, i: int) -> dict
 
     Collective: all ranks of the training.
     """
-    figures, held, i = memory.figures(), memory.held(), i + training.own_view
+    figures = memory.figures()
+    held = memory.held()
+    i = i + training.own_view
     assert isinstance(memory, Strategy)
     reused = _pass(training, memory, memory.batch(epoch, i))
     memory.settle()

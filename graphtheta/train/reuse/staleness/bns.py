@@ -91,7 +91,8 @@ class Bns(HaloExchange):
 
     def _lowest(self, draws: np.ndarray, ptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The rows of the lowest draws in each group, ascending, and for all rows the inverse share of their group."""
-        chosen, weight = [NOTHING], np.ones(len(draws))
+        chosen = [NOTHING]
+        weight = np.ones(len(draws))
         for a, b in pairwise(ptr):
             n = max(int(self.rate * (b - a)), min(1, b - a)) if self.rate else 0
             if n:

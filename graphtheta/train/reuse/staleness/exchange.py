@@ -131,7 +131,9 @@ class _Replaced(Exchange):
 
     def __init__(self, exact: Exchange, policy: MovePolicy, path: str):
         super().__init__(exact.comm, exact.plan)
-        self._exact, self._policy, self._path = exact, policy, path
+        self._exact = exact
+        self._policy = policy
+        self._path = path
 
     def to_mirrors_begin(self, columns: Columns) -> ToMirrors:
         if not columns or not self.plan.anywhere:

@@ -66,7 +66,9 @@ class Fresh:
                 raise ConfigError(
                     f"history=fresh: {option} is {value}; expected at least {least}, or -1 for no limit"
                 )
-        self.share, self.ls, self.lines = share, ls, lines
+        self.share = share
+        self.ls = ls
+        self.lines = lines
 
     def open(
         self, partition: Partition, layers: Layers, task: Task, seed: int, **arguments: Any
@@ -109,7 +111,9 @@ class FreshBatch(MiniBatch, Approximate):
             )
         super().__init__(partition, layers, task, seed, batch_size=batch_size, sampler=sampler)
         n = partition.n_masters
-        self.share, self._ls, self._supersteps = policy.share, policy.ls, hops(layers)
+        self.share = policy.share
+        self._ls = policy.ls
+        self._supersteps = hops(layers)
         read = [number for number, hop in enumerate(self._supersteps) if hop.from_end]
         self._histories = {
             number: History(n, n if policy.lines == NO_LIMIT else policy.lines) for number in read
@@ -133,10 +137,8 @@ class FreshBatch(MiniBatch, Approximate):
 
     def _known(self, from_end: int, step: int) -> np.ndarray:
         """Mask of the masters whose results of all layers of a hop are stored and not too old."""
-        masters, oldest = (
-            np.arange(self.partition.n_masters),
-            NEVER + 1 if self._ls == NO_LIMIT else step - self._ls,
-        )
+        masters = np.arange(self.partition.n_masters)
+        oldest = NEVER + 1 if self._ls == NO_LIMIT else step - self._ls
         known = np.full(len(masters), from_end > 0)
         for number, history in self._histories.items():
             if self._supersteps[number].from_end == from_end:
@@ -155,7 +157,8 @@ class FreshBatch(MiniBatch, Approximate):
             return out
         rows = rows[: out.shape[0]]
         read = known[self._supersteps[number].from_end][rows]
-        lines, value = history.find(rows[read]), out.value.copy()
+        lines = history.find(rows[read])
+        value = out.value.copy()
         if len(lines):
             value[read] = history.read(lines)
         self._reads.add(number, len(rows), step - history.steps(lines))

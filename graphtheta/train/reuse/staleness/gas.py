@@ -114,7 +114,8 @@ class GasBatch(ClusterBatch, Approximate):
         return {i: History(n, n) for i, hop in enumerate(hops(self.layers)) if hop.from_end}
 
     def chosen(self, epoch: int, i: int) -> np.ndarray:
-        n, steps = len(self._others), self.steps_per_epoch
+        n = len(self._others)
+        steps = self.steps_per_epoch
         order = Permutation(key(self.seed, Purpose.BATCH, epoch, 1), n)
         return np.sort(
             np.append(
@@ -124,7 +125,8 @@ class GasBatch(ClusterBatch, Approximate):
         )
 
     def batch(self, epoch: int, i: int) -> GraphView:
-        p, core = self.partition, self._core(epoch, i)
+        p = self.partition
+        core = self._core(epoch, i)
         supersteps = hops(self.layers)
         along = {hop.direction: Hop(hop.direction, 0) for hop in supersteps}
         view = k_hop_view(p, k_hop_nodes(p, core, self.n_hops), list(along.values()))

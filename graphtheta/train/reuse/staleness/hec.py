@@ -98,14 +98,12 @@ class Hec:
                 raise ConfigError(
                     f"history=hec: {option} is {text!r}; expected {' or '.join(known)}"
                 )
-        self.cs, self.ls, self.nc, self.d, self.fetch, self.cached = (
-            cs,
-            ls,
-            nc,
-            d,
-            miss == "fetch",
-            features == "cached",
-        )
+        self.cs = cs
+        self.ls = ls
+        self.nc = nc
+        self.d = d
+        self.fetch = miss == "fetch"
+        self.cached = features == "cached"
 
     def open(
         self, partition: Partition, layers: Layers, task: Task, seed: int, **arguments: Any
@@ -177,7 +175,9 @@ class HecBatch(MiniBatch, Approximate):
             batch_size=batch_size,
             sampler=sampler,
         )
-        self._whole, self._supersteps, self.alone = partition, hops(layers), independent
+        self._whole = partition
+        self._supersteps = hops(layers)
+        self.alone = independent
         self._width = partition.halo_comm.size if independent else 1
         if independent:
             self._order = own_batches(partition, len(task.ids), batch_size, seed)
@@ -186,17 +186,13 @@ class HecBatch(MiniBatch, Approximate):
             for relation, reverse in all_passes(partition, self._supersteps).values()
         ]
         self._link = MirrorRows(partition, *(sending or [partition.relations[EDGE].sources])[0])
-        self.ls, self.nc, self.d, self.fetch, self.cached = (
-            policy.ls,
-            policy.nc,
-            policy.d,
-            policy.fetch,
-            policy.cached,
-        )
-        n, read = (
-            partition.n_mirrors,
-            [number for number, hop in enumerate(self._supersteps) if hop.from_end],
-        )
+        self.ls = policy.ls
+        self.nc = policy.nc
+        self.d = policy.d
+        self.fetch = policy.fetch
+        self.cached = policy.cached
+        n = partition.n_mirrors
+        read = [number for number, hop in enumerate(self._supersteps) if hop.from_end]
         cached = [FEATURES, *read] if self.cached else read
         self._cache = {
             number: History(n, n if policy.cs == NO_LIMIT else policy.cs) for number in cached
@@ -219,7 +215,8 @@ class HecBatch(MiniBatch, Approximate):
         view = k_hop_view(self.partition, nodes, self.layers, sampler=self.sampler, step=step)
         assert view.rows is not None
         # a miss removes edges from levels of this list
-        levels, p = list(view.levels), view.partition
+        levels = list(view.levels)
+        p = view.partition
         if self.cached:
             p = replace(p, node=self._features(view.rows, levels, step))
         if self.alone:
@@ -234,7 +231,8 @@ class HecBatch(MiniBatch, Approximate):
         if isinstance(self.sampler, PreparedSampler):
             for relation, reverse in all_passes(p, self._supersteps).values():
                 self.sampler.prepare(p, relation, reverse)
-        begin, step = i - i % self._width, self._step(epoch, i)
+        begin = i - i % self._width
+        step = self._step(epoch, i)
         views = [
             k_hop_view(p, self._targets(epoch, begin + q), layers, sampler=self.sampler, step=step)
             for q in range(self._width)
@@ -246,7 +244,8 @@ class HecBatch(MiniBatch, Approximate):
     def _features(self, rows: np.ndarray, levels: list[Level], step: int) -> Any:
         """Push the features of own rows; returns the node columns of a batch, with the features of its leaves that are found."""
         n_own, own = self._whole.n_masters, self._whole.node
-        masters, leaves = rows[rows < n_own], rows[rows >= n_own]
+        masters = rows[rows < n_own]
+        leaves = rows[rows >= n_own]
         values = packed(own, masters)
         self._push(step, FEATURES, masters, values)
         self._store(step)
@@ -262,9 +261,11 @@ class HecBatch(MiniBatch, Approximate):
         """Push own rows of the result of a layer, and replace its leaves."""
         if number not in self._cache:
             return out
-        value, n_own = out.value, self._whole.n_masters
+        value = out.value
+        n_own = self._whole.n_masters
         mine = rows[: out.shape[0]]
-        own, leaves = np.flatnonzero(mine < n_own), np.flatnonzero(mine >= n_own)
+        own = np.flatnonzero(mine < n_own)
+        leaves = np.flatnonzero(mine >= n_own)
         if self.fetch:
             self._own[number].store(mine[own], value[own], step)
         self._push(step, number, mine[own], value[own])
@@ -291,7 +292,9 @@ class HecBatch(MiniBatch, Approximate):
 
         Collective: all ranks of the partition.
         """
-        plan, chosen, rows = self._link.plan, [], []
+        plan = self._link.plan
+        chosen = []
+        rows = []
         at = np.full(self._whole.n_masters, -1, np.int64)
         at[masters] = np.arange(len(masters))
         for a, b in pairwise(plan.send_ptr):
@@ -338,14 +341,10 @@ class HecBatch(MiniBatch, Approximate):
 
         Collective: all ranks of the partition.
         """
-        history, oldest = (
-            self._cache[number],
-            NEVER + 1 if self.ls == NO_LIMIT or number == FEATURES else step - self.ls,
-        )
-        lines, values = (
-            history.find(mirrors, oldest),
-            np.zeros((len(mirrors), *like.shape[1:]), like.dtype),
-        )
+        history = self._cache[number]
+        oldest = NEVER + 1 if self.ls == NO_LIMIT or number == FEATURES else step - self.ls
+        lines = history.find(mirrors, oldest)
+        values = np.zeros((len(mirrors), *like.shape[1:]), like.dtype)
         found = lines >= 0
         if found.any():
             values[found] = history.read(lines[found])
@@ -365,7 +364,8 @@ class HecBatch(MiniBatch, Approximate):
             return np.ones(len(masters), bool), packed(self._whole.node, masters)
         history = self._own[number]
         lines = history.find(masters)
-        known, rows = lines >= 0, np.zeros((len(lines), *like.shape[1:]), like.dtype)
+        known = lines >= 0
+        rows = np.zeros((len(lines), *like.shape[1:]), like.dtype)
         if known.any():
             rows[known] = history.read(lines[known])
         return known, rows

@@ -25,7 +25,8 @@ class _LeafRead(NamedTuple):
             rows: np.ndarray = own
             return rows
         out = np.empty((len(self.masters), *own.shape[1:]), own.dtype)
-        out[self.masters], out[~self.masters] = own, self.given
+        out[self.masters] = own
+        out[~self.masters] = self.given
         return out
 
 
@@ -42,8 +43,11 @@ class LeafColumn:
     sparse = False
 
     def __init__(self, own: Column, n_rows: int, rows: np.ndarray, values: np.ndarray):
-        self._own, self._rows, self._values = own, rows, values
-        self.shape, self.dtype = (n_rows, *own.shape[1:]), own.dtype
+        self._own = own
+        self._rows = rows
+        self._values = values
+        self.shape = (n_rows, *own.shape[1:])
+        self.dtype = own.dtype
 
     @property
     def nbytes(self) -> int:
@@ -78,7 +82,8 @@ def with_leaves(
         rows: Rows of the leaves in ``store``, in any order, [n].
         values: Their values, as ``packed`` returns them.
     """
-    order, begin = np.argsort(rows), 0
+    order = np.argsort(rows)
+    begin = 0
     made: dict[str, tuple[Role, Any]] = {}
     for name in own.wide():
         column = own.column(name)
@@ -88,8 +93,6 @@ def with_leaves(
             .view(column.dtype)
             .reshape(len(rows), *column.shape[1:])
         )
-        made[name], begin = (
-            (own.role(name), LeafColumn(column, store.n_rows, rows[order], its)),
-            end,
-        )
+        made[name] = (own.role(name), LeafColumn(column, store.n_rows, rows[order], its))
+        begin = end
     return store.joined(ColumnStore(store.n_rows, made))

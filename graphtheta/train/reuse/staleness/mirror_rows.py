@@ -35,7 +35,9 @@ class MirrorRows:
     """
 
     def __init__(self, partition: Partition, plan: MovePlan, mirrors: np.ndarray):
-        self.comm, self.plan, self.mirrors = partition.halo_comm, plan, mirrors.astype(np.int64)
+        self.comm = partition.halo_comm
+        self.plan = plan
+        self.mirrors = mirrors.astype(np.int64)
         self._halo = np.zeros(partition.n_mirrors, np.int64)
         self._halo[mirrors] = np.arange(len(mirrors))
 
@@ -49,7 +51,9 @@ class MirrorRows:
 
         Collective: all ranks of the partition.
         """
-        like, sent, received = rows[0][:0], [], []
+        like = rows[0][:0]
+        sent = []
+        received = []
         for q, n in enumerate(np.diff(self.plan.send_ptr)):
             if n:
                 parts = (
@@ -89,9 +93,11 @@ class MirrorRows:
 
         Collective: all ranks of the partition.
         """
-        plan, halo = self.plan, self._halo[mirrors]
+        plan = self.plan
+        halo = self._halo[mirrors]
         order = np.argsort(halo)
-        bounds, begins = np.searchsorted(halo[order], plan.recv_ptr), plan.recv_ptr[:-1]
+        bounds = np.searchsorted(halo[order], plan.recv_ptr)
+        begins = plan.recv_ptr[:-1]
         wanted = self.comm.all_to_all(
             [
                 halo[order[a:b]] - begin
@@ -106,7 +112,8 @@ class MirrorRows:
             strict=True,
         )
         arrived = np.concatenate(self.comm.all_to_all(list(rows)))
-        values, found = np.empty_like(arrived), np.empty(len(mirrors), bool)
+        values = np.empty_like(arrived)
+        found = np.empty(len(mirrors), bool)
         values[order], found[order] = arrived, np.concatenate(self.comm.all_to_all(list(known)))
         return values, found
 
@@ -129,9 +136,11 @@ class Push(NamedTuple):
     def end(self) -> tuple[np.ndarray, np.ndarray]:
         """Wait; returns mirrors [n] int64 and their values [n, ...]."""
         self.pending.end()
-        halo, values = [NOTHING], [self.like]
+        halo = [NOTHING]
+        values = [self.like]
         for q, message in self.received:
-            begin, n = COUNT.itemsize, int(message[: COUNT.itemsize].view(COUNT)[0])
+            begin = COUNT.itemsize
+            n = int(message[: COUNT.itemsize].view(COUNT)[0])
             end = begin + n * POSITION.itemsize
             halo.append(self.of.plan.recv_ptr[q] + message[begin:end].view(POSITION))
             size = n * prod(self.like.shape[1:]) * self.like.dtype.itemsize

@@ -50,7 +50,8 @@ class PipeGcn(MovePolicy):
             raise ConfigError(
                 f"exchange=pipegcn: refresh is {refresh}; expected a number of epochs, or 0"
             )
-        self._shares, self.refresh = (feat_corr, grad_corr), refresh
+        self._shares = (feat_corr, grad_corr)
+        self.refresh = refresh
         self._waits = True
         self._pending: list[Callable[[], None]] = []
 
@@ -83,7 +84,8 @@ class PipeGcn(MovePolicy):
         self.store(slot, {n: x.astype(new[n].dtype, copy=False) for n, x in smooth.items()})
 
     def settle(self) -> None:
-        pending, self._pending = self._pending, []
+        pending = self._pending
+        self._pending = []
         for end in pending:
             end()
 
@@ -108,7 +110,9 @@ class _Now(ToMirrors):
     """A forward move whose rows are used in the epoch that sends them."""
 
     def __init__(self, policy: PipeGcn, slot: str, move: ToMirrors):
-        self._policy, self._slot, self._move = policy, slot, move
+        self._policy = policy
+        self._slot = slot
+        self._move = move
 
     def end(self) -> Columns:
         found = self._move.end()
@@ -163,7 +167,9 @@ class _SumNow(ToMasters):
     """A backward move whose sums are used in the epoch that sends them."""
 
     def __init__(self, policy: PipeGcn, slot: str, sums: _Sums):
-        self._policy, self._slot, self._sums = policy, slot, sums
+        self._policy = policy
+        self._slot = slot
+        self._sums = sums
 
     def end(self, merge: Callable[[np.ndarray, Columns], None]) -> None:
         found = self._sums.end()

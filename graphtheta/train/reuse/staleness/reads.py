@@ -32,10 +32,8 @@ class Reads:
 
         Collective: all ranks of the partition.
         """
-        counts, self._counts = (
-            partition.halo_comm.all_sum(self._counts),
-            np.zeros_like(self._counts),
-        )
+        counts = partition.halo_comm.all_sum(self._counts)
+        self._counts = np.zeros_like(self._counts)
         asked, found, ages = counts.sum(axis=0).tolist()
         rates = {
             f"hit_rate_{number + 1}": _rate(*row[:2])

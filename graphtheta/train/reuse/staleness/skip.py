@@ -107,7 +107,8 @@ class Skip(MovePolicy):
         self.threshold = float(held.get(THRESHOLD, [self.threshold])[0])
 
     def figures(self) -> dict[str, float]:
-        sent, self._sent = self._sent, [0, 0]
+        sent = self._sent
+        self._sent = [0, 0]
         return {"sent_share": sent[0] / max(sent[1], 1)}
 
     def tighten(self) -> str:
@@ -134,7 +135,11 @@ class _Forward(ToMirrors):
     """A forward move from some of the workers."""
 
     def __init__(self, policy: Skip, slot: str, move: ToMirrors, halo: np.ndarray, n: int):
-        self._policy, self._slot, self._move, self._halo, self._n = policy, slot, move, halo, n
+        self._policy = policy
+        self._slot = slot
+        self._move = move
+        self._halo = halo
+        self._n = n
 
     def end(self) -> Columns:
         return _updated(self._policy, self._slot, self._halo, self._move.end(), self._n)
@@ -152,13 +157,11 @@ class _Backward(ToMasters):
         columns: Columns,
         exchange: Exchange,
     ):
-        self._policy, self._slot, self._move, self._sent, self._plan = (
-            policy,
-            slot,
-            move,
-            sent,
-            exchange.plan,
-        )
+        self._policy = policy
+        self._slot = slot
+        self._move = move
+        self._sent = sent
+        self._plan = exchange.plan
         self._none = {name: x[:0] for name, x in columns.items()}
 
     def end(self, merge: Callable[[np.ndarray, Columns], None]) -> None:

@@ -79,7 +79,8 @@ class StaleBatch(GlobalBatch, Approximate):
         self.exchange.hold(held)
 
     def figures(self) -> dict[str, float]:
-        comm, own = self.partition.halo_comm, self.exchange.figures()
+        comm = self.partition.halo_comm
+        own = self.exchange.figures()
         mean = comm.all_sum(np.array(list(own.values()))) / comm.size
         return dict(zip(own, mean.tolist(), strict=True))
 
