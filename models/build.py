@@ -58,13 +58,13 @@ def build_model(
                 f"{name} has no option {key!r}{did_you_mean(key, own)}; its options are {', '.join(own)}"
             )
     return assemble(
-        name,
-        design,
-        d_in,
-        d_out,
-        d_edge,
-        decoder,
-        read_options(design.options, options),
+        name=name,
+        design=design,
+        d_in=d_in,
+        d_out=d_out,
+        d_edge=d_edge,
+        decoder=decoder,
+        o=read_options(design.options, options),
         relations=relations,
         types=types,
     )

@@ -137,11 +137,11 @@ def _layer(
 ) -> tuple[Layer, int]:
     width = o.heads * d_out
     made = HGT(
-        d_in,
-        width,
-        relations,
-        types,
-        o.heads,
+        d_in=d_in,
+        d_out=width,
+        relations=relations,
+        types=types,
+        heads=o.heads,
         attention_dropout=o.attention_dropout,
         bias=o.has_bias(last),
     )

@@ -189,7 +189,14 @@ def per_relation(
     given = dict(sorted(given.items()))
     ends = [_ends(names[code], list(types)) for code in given] if types else []
     attention = Attention(width) if combine == "attention" else None
-    return PerRelation(given, ends, len(types), len(names), combine, attention)
+    return PerRelation(
+        layers=given,
+        ends=ends,
+        types=len(types),
+        relations=len(names),
+        combine=combine,
+        attention=attention,
+    )
 
 
 def _code(key: Any, names: list[Any]) -> int:

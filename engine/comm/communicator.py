@@ -312,7 +312,7 @@ class Comm(Transport):
         """
         sends = [item for item in sends if item[1].size]
         recvs = [item for item in recvs if item[1].size]
-        check_move(self.rank, self.size, sends, recvs, tag)
+        check_move(rank=self.rank, size=self.size, sends=sends, recvs=recvs, tag=tag)
         channel = self._channel
         channel.calls += 1
         return record_move(

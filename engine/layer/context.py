@@ -159,13 +159,13 @@ class ActiveGraph:
         # narrow rows are copied: together they are compact
         wide = prod(column.shape[1:]) * column.dtype.itemsize >= LINE
         return StoredRows(
-            partial(self.view.node_column, name),
-            (n, *column.shape[1:]),
-            column.dtype,
-            self.view.listed(name, n) if wide else None,
-            space,
-            label,
-            self._lent_rows(name, n),
+            read=partial(self.view.node_column, name),
+            shape=(n, *column.shape[1:]),
+            dtype=column.dtype,
+            listed=self.view.listed(name, n) if wide else None,
+            space=space,
+            name=label,
+            lent=self._lent_rows(name, n),
         )
 
     def _lent_rows(self, name: str, n: int) -> RowList | None:

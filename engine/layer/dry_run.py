@@ -78,11 +78,11 @@ class _Watching(Tape):
         if outputs[0].space is not None:
             self.seen.append(
                 Operation(
-                    name,
-                    len(self._graph.supersteps) - 1,
-                    self._graph.ledger.current,
-                    [_shape(x) for x in inputs],
-                    [_shape(y) for y in outputs],
+                    name=name,
+                    superstep=len(self._graph.supersteps) - 1,
+                    stage=self._graph.ledger.current,
+                    inputs=[_shape(x) for x in inputs],
+                    outputs=[_shape(y) for y in outputs],
                 )
             )
         self._graph.follow(name, inputs, outputs)
@@ -242,21 +242,21 @@ def probe(model: Model, partition: Partition, counts: Sequence[Counts] = ()) -> 
         for order in step.orders.values()
     )
     return Probe(
-        layers,
-        out.shape[1:],
-        per_edge,
-        int(node),
-        int(edge),
-        int(halo),
-        deferred,
-        widest,
-        sum(p.value.size for p in model.parameters()),
-        unread,
-        list(graph.stored),
-        graph.supersteps,
-        operations,
-        traffic,
-        graph.traffic[len(traffic) :],
+        layers=layers,
+        output=out.shape[1:],
+        per_edge=per_edge,
+        node_width=int(node),
+        edge_width=int(edge),
+        halo_width=int(halo),
+        deferred_width=deferred,
+        widest=widest,
+        parameters=sum(p.value.size for p in model.parameters()),
+        unread=unread,
+        stored=list(graph.stored),
+        supersteps=graph.supersteps,
+        operations=operations,
+        traffic=traffic,
+        again=graph.traffic[len(traffic) :],
     )
 
 

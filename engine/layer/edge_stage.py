@@ -151,14 +151,14 @@ class _Run:
             early = [s for s in p.selections if s.kinds[1] == MIRROR and not self._reads_halo(s)]
             core = [s for s in p.selections if s.kinds[1] == MASTER and not self._reads_halo(s)]
             late = [s for s in p.selections if self._reads_halo(s)]
-            self._sweep(p, early, ({}, {}), partial, outputs)
+            self._sweep(p=p, selections=early, halo=({}, {}), partial=partial, outputs=outputs)
             returning = (
                 None if any(s.kinds[1] == MIRROR for s in late) else self._send_partial(p, partial)
             )
-            self._sweep(p, core, ({}, {}), partial, outputs)
+            self._sweep(p=p, selections=core, halo=({}, {}), partial=partial, outputs=outputs)
             with ledger.stage("move"):
                 halo = (moves[0].end(), moves[1].end())
-            self._sweep(p, late, halo, partial, outputs)
+            self._sweep(p=p, selections=late, halo=halo, partial=partial, outputs=outputs)
             self._merge_partial(returning or self._send_partial(p, partial), p)
             self.halos.append(halo)
         for one in phase.further:
@@ -192,7 +192,13 @@ class _Run:
                     move = p.receivers.to_mirrors_begin(
                         {c: as_integers(state[c]) for c in agg.shared}
                     )
-                self._sweep(p, [s for s in p.selections if s.kinds[1] == MASTER], halo, {}, {})
+                self._sweep(
+                    p=p,
+                    selections=[s for s in p.selections if s.kinds[1] == MASTER],
+                    halo=halo,
+                    partial={},
+                    outputs={},
+                )
                 with ledger.stage("move"):
                     shared = {c: x.view(state[c].dtype) for c, x in move.end().items()}
                 partial = {
@@ -200,7 +206,13 @@ class _Run:
                         shared, p.receivers.plan.n_halo, self.phase.shapes(name), self.dtype
                     )
                 }
-                self._sweep(p, [s for s in p.selections if s.kinds[1] == MIRROR], halo, partial, {})
+                self._sweep(
+                    p=p,
+                    selections=[s for s in p.selections if s.kinds[1] == MIRROR],
+                    halo=halo,
+                    partial=partial,
+                    outputs={},
+                )
                 self._merge_partial(self._send_partial(p, partial), p)
 
     def _read(self, end: str) -> Arrays:
@@ -309,17 +321,41 @@ class _Run:
             into_masters = [s for s in p.selections if s.kinds == (MIRROR, MASTER)]
             into_mirrors = [s for s in p.selections if s.kinds[1] == MIRROR]
             core = [s for s in p.selections if s.kinds == (MASTER, MASTER)]
-            self._sweep_back(p, into_masters, halo, at_masters, output_grads, grads, halo_grads)
+            self._sweep_back(
+                p=p,
+                selections=into_masters,
+                halo=halo,
+                backward_states=at_masters,
+                output_grads=output_grads,
+                grads=grads,
+                halo_grads=halo_grads,
+            )
             with ledger.stage("move"):
                 flat = move.end()
             at_mirrors = {n: {c: flat[f"{n}/{c}"] for c in s} for n, s in at_masters.items()}
-            self._sweep_back(p, into_mirrors, halo, at_mirrors, output_grads, grads, halo_grads)
+            self._sweep_back(
+                p=p,
+                selections=into_mirrors,
+                halo=halo,
+                backward_states=at_mirrors,
+                output_grads=output_grads,
+                grads=grads,
+                halo_grads=halo_grads,
+            )
             with ledger.stage("move"):
                 returning = (
                     p.senders.to_masters_begin(halo_grads[0]),
                     p.receivers.to_masters_begin(halo_grads[1]),
                 )
-            self._sweep_back(p, core, halo, at_masters, output_grads, grads, halo_grads)
+            self._sweep_back(
+                p=p,
+                selections=core,
+                halo=halo,
+                backward_states=at_masters,
+                output_grads=output_grads,
+                grads=grads,
+                halo_grads=halo_grads,
+            )
             with ledger.stage("move"):
                 returning[0].end(lambda rows, part: add_into(grads.src, rows, part))
                 returning[1].end(lambda rows, part: add_into(grads.dst, rows, part))

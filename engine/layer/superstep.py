@@ -131,17 +131,24 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
     ledger = graph.ledger
     current().dtype = graph.dtype
     if (ingredients := graph.settings.ingredients(layer)) is not None:
-        return _apply_precomputed(layer, ingredients, owner, graph, h)
+        return _apply_precomputed(
+            layer=layer, ingredients=ingredients, owner=owner, graph=graph, h=h
+        )
     level = graph.next_level(layer)
     step = Superstep(
         owner, layer.direction, made_by=layer, counts=graph.counts(level), along=graph.along
     )
     graph.supersteps.append(step)
     n = min(level.n_in, graph.n)
-    given = {name: _as_rows(owner, name, x, graph, n) for name, x in {"h": h, **extra}.items()}
+    given = {
+        name: _as_rows(owner=owner, name=name, x=x, graph=graph, n=n)
+        for name, x in {"h": h, **extra}.items()
+    }
     with ledger.stage("transform"), naming(f"transform of {owner}"):
-        made = layer.transform(NodeColumns(layer, "transform", given, graph, n, step))
-    columns = _check_transform(owner, made, given, graph, n)
+        made = layer.transform(
+            NodeColumns(layer=layer, stage="transform", columns=given, graph=graph, n=n, step=step)
+        )
+    columns = _check_transform(owner=owner, made=made, given=given, graph=graph, n=n)
     step.stored = {n: n for n in graph.node_names() if n not in columns}
     step.stored |= {
         n: x.name.removeprefix("node.") for n, x in columns.items() if isinstance(x, StoredRows)
@@ -150,24 +157,37 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
         with naming(f"gather of {owner}"):
             totals, outputs = graph.settings.evaluate(layer, columns, graph, level)
     else:
-        traced = step.traced = _traced(layer, owner, columns, graph, level)
+        traced = step.traced = _traced(
+            layer=layer, owner=owner, columns=columns, graph=graph, level=level
+        )
         program = step.program = _planned(owner, traced, graph)
         key = current().random_key() if current().training else None
         with naming(f"gather of {owner}"):
             if layer.sum is None:
-                return level.swept(lambda part: _run_decoder(program, columns, graph, part, key))
-            totals, outputs = _run_phases(program, columns, graph, level, key)
+                return level.swept(
+                    lambda part: _run_decoder(
+                        program=program, columns=columns, graph=graph, level=part, key=key
+                    )
+                )
+            totals, outputs = _run_phases(
+                program=program, columns=columns, graph=graph, level=level, key=key
+            )
     graph.carry(outputs, level)
     total = totals[""] if "" in totals else Totals(owner, totals)
     with ledger.stage("apply"), naming(f"apply of {owner}"):
-        out = layer.apply(NodeColumns(layer, "apply", columns, graph, level.n_out, step), total)
+        out = layer.apply(
+            NodeColumns(
+                layer=layer, stage="apply", columns=columns, graph=graph, n=level.n_out, step=step
+            ),
+            total,
+        )
     return _check_apply(owner, out, level.n_out)
 
 
 def _run_decoder(
     program: EdgeProgram, columns: dict[str, Any], graph: ActiveGraph, level: Level, key: int | None
 ) -> Var:
-    outputs = _run_phases(program, columns, graph, level, key)[1]
+    outputs = _run_phases(program=program, columns=columns, graph=graph, level=level, key=key)[1]
     value = outputs.pop("")
     graph.carry(outputs, level)
     return value
@@ -189,19 +209,33 @@ def _apply_precomputed(
         )
     with graph.ledger.stage("transform"), naming(f"transform of {owner}"):
         columns = _check_transform(
-            owner,
-            layer.transform(NodeColumns(layer, "transform", given, graph, n, step)),
-            given,
-            graph,
-            n,
+            owner=owner,
+            made=layer.transform(
+                NodeColumns(
+                    layer=layer, stage="transform", columns=given, graph=graph, n=n, step=step
+                )
+            ),
+            given=given,
+            graph=graph,
+            n=n,
         )
     ingredients.check(
-        owner, _traced(layer, owner, columns, graph, None), columns, graph.space(n).gid
+        owner,
+        _traced(layer=layer, owner=owner, columns=columns, graph=graph, level=None),
+        columns,
+        graph.space(n).gid,
     )
     with graph.ledger.stage("apply"), naming(f"apply of {owner}"):
         total = Var(graph.view.node_column(PRECOMPUTED, n), graph.space(n))
         return _check_apply(
-            owner, layer.apply(NodeColumns(layer, "apply", columns, graph, n, step), total), n
+            owner,
+            layer.apply(
+                NodeColumns(
+                    layer=layer, stage="apply", columns=columns, graph=graph, n=n, step=step
+                ),
+                total,
+            ),
+            n,
         )
 
 
@@ -216,11 +250,17 @@ def total_of(layer: Stages, graph: ActiveGraph) -> tuple[Var, SymbolicTrace, dic
     given = {"h": graph.x}
     step = Superstep(owner, layer.direction, made_by=layer, counts=level.counts)
     with naming(f"transform of {owner}"):
-        made = layer.transform(NodeColumns(layer, "transform", given, graph, level.n_in, step))
-    columns = _check_transform(owner, made, given, graph, level.n_in)
-    traced = _traced(layer, owner, columns, graph, level)
+        made = layer.transform(
+            NodeColumns(
+                layer=layer, stage="transform", columns=given, graph=graph, n=level.n_in, step=step
+            )
+        )
+    columns = _check_transform(owner=owner, made=made, given=given, graph=graph, n=level.n_in)
+    traced = _traced(layer=layer, owner=owner, columns=columns, graph=graph, level=level)
     return (
-        _run_phases(PROGRAMS.planned(traced), columns, graph, level, None)[0][""],
+        _run_phases(
+            program=PROGRAMS.planned(traced), columns=columns, graph=graph, level=level, key=None
+        )[0][""],
         traced,
         columns,
     )
@@ -257,11 +297,21 @@ def _run_phases(
             for n in phase.reads[kind]
         }
         edges, carried = graph.edges([n for n in phase.reads["edge"] if n not in COMPUTED], level)
-        inputs = Inputs(nodes, edges, carried, {i: hoisted.operand(i) for i in phase.operands}, key)
+        inputs = Inputs(
+            nodes=nodes,
+            edges=edges,
+            carried=carried,
+            operands={i: hoisted.operand(i) for i in phase.operands},
+            key=key,
+        )
         graph.traffic.append(Traffic.of(phase, level, inputs, len(graph.supersteps) - 1))
         # global ids take a pass over the edges, so they are looked up only for new edge values
         totals, outputs = gather_sum(
-            phase, level, inputs, out_space, graph.edge_space(level) if phase.outputs else None
+            phase=phase,
+            level=level,
+            inputs=inputs,
+            out_space=out_space,
+            edge_space=graph.edge_space(level) if phase.outputs else None,
         )
         if phase.result is not None:
             columns |= normaliser(phase.result, totals[""])

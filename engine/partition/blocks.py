@@ -47,7 +47,9 @@ def edge_blocks(
     sizes = (n_masters, n_mirrors)
     # what is dealt is not stored elsewhere, so that its memory serves what follows
     in_bounds, in_src, gid = pairs.sorted_pairs(
-        pairs.dealt_pairs(*_keys(src, dst, edges, row_of, sizes), 2 * n), 2 * n, np.int64
+        pairs.dealt_pairs(*_keys(src=src, dst=dst, edges=edges, row_of=row_of, sizes=sizes), 2 * n),
+        2 * n,
+        np.int64,
     )
     out_bounds, out_dst, out_edge = pairs.sorted_pairs(
         pairs.dealt_pairs(in_src, *_rows(in_bounds), 2 * n), 1
@@ -71,14 +73,14 @@ def edge_blocks(
             x[part] -= lowest
         blocks.append(
             EdgeBlock(
-                src_kind,
-                dst_kind,
-                start,
-                in_ptr - start,
-                in_src[part],
-                out_ptr - start,
-                out_dst[part],
-                out_edge[part],
+                src_kind=src_kind,
+                dst_kind=dst_kind,
+                start=start,
+                in_indptr=in_ptr - start,
+                in_src=in_src[part],
+                out_indptr=out_ptr - start,
+                out_dst=out_dst[part],
+                out_edge=out_edge[part],
             )
         )
     return blocks, gid
@@ -90,7 +92,17 @@ def _keys(
     """Keys of the destinations and sources of some edges, [m] int32 each, and their ids; see ``end_keys``."""
     by_src, by_dst = empty(edges.shape, np.int32), empty(edges.shape, np.int32)
     by_blocks(
-        lambda b, begin, end: end_keys(src, dst, edges, row_of, sizes, by_src, by_dst, begin, end),
+        lambda b, begin, end: end_keys(
+            src=src,
+            dst=dst,
+            edges=edges,
+            row_of=row_of,
+            sizes=sizes,
+            by_src=by_src,
+            by_dst=by_dst,
+            first=begin,
+            last=end,
+        ),
         len(edges),
         1,
     )

@@ -105,7 +105,13 @@ def divide(
     return Division(
         owner,
         partitioner.by_rule,
-        _dealt(comm, chunks, worker or (lambda chunk: NO_WORKERS), said, first),
+        _dealt(
+            comm=comm,
+            chunks=chunks,
+            worker=worker or (lambda chunk: NO_WORKERS),
+            said=said,
+            sends=first,
+        ),
     )
 
 

@@ -98,16 +98,22 @@ class MovePlan:
             halo: Halo rows, ascending.
         """
         return MovePlan(
-            self.n_rows,
-            self.rows[sent],
-            np.searchsorted(sent, self.send_ptr),
-            np.searchsorted(halo, self.recv_ptr),
-            True,
+            n_rows=self.n_rows,
+            rows=self.rows[sent],
+            send_ptr=np.searchsorted(sent, self.send_ptr),
+            recv_ptr=np.searchsorted(halo, self.recv_ptr),
+            anywhere=True,
         )
 
     def renumbered(self, position: np.ndarray, n_rows: int) -> MovePlan:
         """The same plan over a frame in which master row r is row position[r]."""
-        return MovePlan(n_rows, position[self.rows], self.send_ptr, self.recv_ptr, self.anywhere)
+        return MovePlan(
+            n_rows=n_rows,
+            rows=position[self.rows],
+            send_ptr=self.send_ptr,
+            recv_ptr=self.recv_ptr,
+            anywhere=self.anywhere,
+        )
 
 
 def _swap_rows(
@@ -157,11 +163,11 @@ def plan_requests(comm: Comm, n_masters: int, wanted: list[np.ndarray]) -> MoveP
     rows = comm.all_to_all([w.astype(np.int64) for w in wanted])
     anywhere = bool(comm.all_sum(np.array(sum(len(w) for w in wanted))) > 0)
     return MovePlan(
-        n_masters,
-        np.concatenate(rows),
-        pointers([len(r) for r in rows]),
-        pointers([len(w) for w in wanted]),
-        anywhere,
+        n_rows=n_masters,
+        rows=np.concatenate(rows),
+        send_ptr=pointers([len(r) for r in rows]),
+        recv_ptr=pointers([len(w) for w in wanted]),
+        anywhere=anywhere,
     )
 
 

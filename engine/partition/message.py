@@ -88,11 +88,11 @@ class Layout:
         for name in sorted(columns, key=lambda n: (-sent[n].itemsize, n)):
             shape = columns[name].shape[1:]
             self.slots[name] = Slot(
-                shape,
-                columns[name].dtype,
-                sent[name],
-                self.width,
-                prod(shape) * sent[name].itemsize,
+                shape=shape,
+                dtype=columns[name].dtype,
+                sent=sent[name],
+                begin=self.width,
+                width=prod(shape) * sent[name].itemsize,
             )
             self.width += self.slots[name].width
         full = [slot for slot in self.slots.values() if slot.width]
@@ -209,7 +209,9 @@ def _as_float32(x: np.ndarray) -> np.ndarray:
     out = buffers.empty(x.shape, np.float32)
     words, ptr, start = _words(out), np.array([0, len(x)]), np.zeros(1, np.int64)
     buffers.by_blocks(
-        lambda b, begin, end: unpack_rounded(x.reshape(-1), ptr, start, words, begin, end),
+        lambda b, begin, end: unpack_rounded(
+            messages=x.reshape(-1), ptr=ptr, start=start, out=words, begin=begin, end=end
+        ),
         len(x),
         words.shape[1],
     )

@@ -42,7 +42,14 @@ from .table import occurrences_of
 MASTER, MIRROR = 0, 1
 # on one rank
 NO_MIRRORS = Served(
-    MovePlan(0, NOTHING, np.zeros(2, np.int64), np.zeros(2, np.int64), False), NOTHING
+    MovePlan(
+        n_rows=0,
+        rows=NOTHING,
+        send_ptr=np.zeros(2, np.int64),
+        recv_ptr=np.zeros(2, np.int64),
+        anywhere=False,
+    ),
+    NOTHING,
 )
 # roles of columns of a graph; all others are features
 ROLES = {"y": Role.TARGET, "train": Role.MASK, "val": Role.MASK, "test": Role.MASK}
@@ -185,22 +192,32 @@ def empty_partition(partition: Partition) -> Partition:
     none = np.zeros(0, np.int64)
     ptr = np.zeros(1, np.int64)
     blocks = [
-        EdgeBlock(number & 1, number >> 1, 0, ptr, none, ptr, none, none) for number in range(4)
+        EdgeBlock(
+            src_kind=number & 1,
+            dst_kind=number >> 1,
+            start=0,
+            in_indptr=ptr,
+            in_src=none,
+            out_indptr=ptr,
+            out_dst=none,
+            out_edge=none,
+        )
+        for number in range(4)
     ]
     edges = StoredRelation(
         EDGE, none, True, n_edges=0, blocks=blocks, sources=NO_MIRRORS, destinations=NO_MIRRORS
     )
     comm = SerialComm()
     return Partition(
-        comm,
-        0,
-        0,
-        none,
-        0,
-        DenseDirectory(none, none),
-        {EDGE: edges},
-        partition.node.empty(),
-        partition.edge.empty(),
+        halo_comm=comm,
+        n_nodes=0,
+        n_edges=0,
+        gid=none,
+        n_masters=0,
+        directory=DenseDirectory(none, none),
+        relations={EDGE: edges},
+        node=partition.node.empty(),
+        edge=partition.edge.empty(),
         job_comm=comm,
     )
 
@@ -271,15 +288,15 @@ def build_partition(
         destinations=destinations,
     )
     return Partition(
-        comm,
-        graph.n_nodes,
-        graph.n_edges,
-        np.concatenate((rows.masters, rows.mirrors)),
-        len(rows.masters),
-        rows.directory,
-        {EDGE: edges},
-        _node_columns(graph, rows, dtype),
-        _edge_columns(graph, comm, rows.edges, dtype),
+        halo_comm=comm,
+        n_nodes=graph.n_nodes,
+        n_edges=graph.n_edges,
+        gid=np.concatenate((rows.masters, rows.mirrors)),
+        n_masters=len(rows.masters),
+        directory=rows.directory,
+        relations={EDGE: edges},
+        node=_node_columns(graph, rows, dtype),
+        edge=_edge_columns(graph, comm, rows.edges, dtype),
         job_comm=comm if job_comm is None else job_comm,
     )
 

@@ -93,16 +93,23 @@ def whole_rows(
     gid = np.concatenate((mine, mirrors))
     row_of = np.empty(graph.n_nodes, np.int32)
     row_of[gid] = np.arange(len(gid))
-    blocks, edges = edge_blocks(graph.src, graph.dst, edges, row_of, len(mine), len(mirrors))
+    blocks, edges = edge_blocks(
+        src=graph.src,
+        dst=graph.dst,
+        edges=edges,
+        row_of=row_of,
+        n_masters=len(mine),
+        n_mirrors=len(mirrors),
+    )
     return Rows(
-        mine,
-        {name: degree[mine] for name, degree in degrees.items()},
-        mirrors,
-        theirs,
-        row,
-        blocks,
-        edges,
-        where,
+        masters=mine,
+        degrees={name: degree[mine] for name, degree in degrees.items()},
+        mirrors=mirrors,
+        owner=theirs,
+        row=row,
+        blocks=blocks,
+        edges=edges,
+        directory=where,
     )
 
 
@@ -112,7 +119,9 @@ def _mirrors(graph: Any, mine: np.ndarray, edge_ids: np.ndarray) -> np.ndarray:
         return np.zeros(0, np.int64)
     marks = np.zeros(graph.n_nodes, np.uint8)
     by_blocks(
-        lambda b, begin, end: mark_ends(graph.src, graph.dst, edge_ids, marks, begin, end),
+        lambda b, begin, end: mark_ends(
+            src=graph.src, dst=graph.dst, edges=edge_ids, marks=marks, first=begin, last=end
+        ),
         len(edge_ids),
         1,
     )

@@ -64,7 +64,12 @@ def sliced_rows(
     # the sorts of the edges take most memory
     del nodes, mirrors, degree, by_degree, own, theirs, order
     blocks, stored = edge_blocks(
-        src, dst, numbered(len(ids), len(ids)), final, len(masters), len(others)
+        src=src,
+        dst=dst,
+        edges=numbered(len(ids), len(ids)),
+        row_of=final,
+        n_masters=len(masters),
+        n_mirrors=len(others),
     )
     del src, dst
     computed = directory is None and division.by_rule

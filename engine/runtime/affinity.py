@@ -65,7 +65,13 @@ def choose_threads(comm: Comm) -> Threads:
         set_threads(min(count, sys.modules["numba"].config.NUMBA_NUM_THREADS))
     else:
         os.environ.setdefault("NUMBA_NUM_THREADS", str(count))
-    return Threads(count, len(cores), len(neighbours), fair < 1 - 1e-6, _limit_blas())
+    return Threads(
+        count=count,
+        cores=len(cores),
+        ranks_on_node=len(neighbours),
+        crowded=fair < 1 - 1e-6,
+        blas=_limit_blas(),
+    )
 
 
 def share(cores: list[int], neighbours: list[list[int]], quota: float | None, omp: str) -> float:

@@ -162,7 +162,13 @@ class MpiComm(Comm):
         self.machines = np.unique([node for node, _ in processes], return_inverse=True)[1]
         pids = {rank: pid for rank, (node, pid) in enumerate(processes) if node == platform.node()}
         self._transport = _ControlTransport(self._lock)
-        self._watchdog = Watchdog(self._transport, patience, self._activity, self._end, pids)
+        self._watchdog = Watchdog(
+            transport=self._transport,
+            patience=patience,
+            activity=self._activity,
+            end=self._end,
+            pids=pids,
+        )
         self._control = self._watchdog.control
         if MPI.Query_thread() >= MPI.THREAD_SERIALIZED:
             self._watchdog.start()

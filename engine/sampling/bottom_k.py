@@ -88,12 +88,12 @@ class BottomK:
         def block(b: int) -> None:
             rows = slice(cuts[b], cuts[b + 1])
             parts[b] = sample.shortlist(
-                edges.begin[rows],
-                edges.end[rows],
-                edges.senders,
-                ranks,
-                self.k + self._beyond,
-                self.replace,
+                begin=edges.begin[rows],
+                end=edges.end[rows],
+                others=edges.senders,
+                ranks=ranks,
+                fanout=self.k + self._beyond,
+                each=self.replace,
             )
 
         run_blocks(block, n)

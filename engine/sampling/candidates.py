@@ -57,7 +57,16 @@ class Candidates:
 
     def of(self, ptr: np.ndarray, edges: np.ndarray, senders: np.ndarray) -> Chosen:
         """Other edges of the same rows."""
-        return Chosen(self.block, self.reverse, self.rows, ptr[:-1], ptr[1:], edges, senders, ptr)
+        return Chosen(
+            block=self.block,
+            reverse=self.reverse,
+            rows=self.rows,
+            begin=ptr[:-1],
+            end=ptr[1:],
+            edges=edges,
+            senders=senders,
+            ptr=ptr,
+        )
 
 
 @dataclass
@@ -141,7 +150,12 @@ class Frontier:
         """The same candidates as those of one view."""
         bounds = {kind: np.array([0, len(rows)]) for kind, rows in self.rows.items()}
         return Frontiers(
-            self.partition, self.relation, self.reverse, self.candidates, bounds, self.complete
+            partition=self.partition,
+            relation=self.relation,
+            reverse=self.reverse,
+            candidates=self.candidates,
+            bounds=bounds,
+            complete=self.complete,
         )
 
 

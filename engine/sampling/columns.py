@@ -145,11 +145,11 @@ def check_weights(partition: Partition, name: str) -> None:
     Collective: all ranks of the partition.
     """
     check_edges(
-        partition,
-        "weight",
-        name,
-        lambda x: ~((x >= 0) & np.isfinite(x)),
-        "a number from 0, and not NaN or infinite",
+        partition=partition,
+        option="weight",
+        name=name,
+        wrong=lambda x: ~((x >= 0) & np.isfinite(x)),
+        expected="a number from 0, and not NaN or infinite",
     )
 
 
@@ -162,4 +162,10 @@ def check_mask(partition: Partition, name: str) -> None:
     Collective: all ranks of the partition.
     """
     if name:
-        check_edges(partition, "mask", name, lambda x: (x != 0) & (x != 1), "True or False")
+        check_edges(
+            partition=partition,
+            option="mask",
+            name=name,
+            wrong=lambda x: (x != 0) & (x != 1),
+            expected="True or False",
+        )

@@ -192,7 +192,7 @@ def _order(ptr: np.ndarray, gid: np.ndarray) -> np.ndarray:
     in_order = [True] * n
 
     def block(b: int) -> None:
-        in_order[b] = sort_rows(ptr, gid, order, cuts[b], cuts[b + 1])
+        in_order[b] = sort_rows(ptr=ptr, values=gid, order=order, first=cuts[b], last=cuts[b + 1])
 
     run_blocks(block, n)
     return _NONE if all(in_order) else order

@@ -160,7 +160,11 @@ class _Receiving:
             return Exchange(
                 self._comm,
                 MovePlan(
-                    n, NOTHING, np.zeros(size + 1, np.int64), np.zeros(size + 1, np.int64), False
+                    n_rows=n,
+                    rows=NOTHING,
+                    send_ptr=np.zeros(size + 1, np.int64),
+                    recv_ptr=np.zeros(size + 1, np.int64),
+                    anywhere=False,
                 ),
             )
         sent, halo = (slice(*ptr[v : v + 2]) for ptr in (self._told.ptr, self._route.ptr))
@@ -172,7 +176,10 @@ class _Receiving:
             np.searchsorted(partners, ranks)
             for partners in (reader[order], self._route.partner[halo])
         )
-        return Exchange(self._comm, MovePlan(n, rows, bounds, arriving, True))
+        return Exchange(
+            self._comm,
+            MovePlan(n_rows=n, rows=rows, send_ptr=bounds, recv_ptr=arriving, anywhere=True),
+        )
 
 
 class Search:
@@ -243,12 +250,12 @@ class Search:
         if self._excluded is not None:
             candidates = [self._allowed(c.listed(), rows[c.kinds[1]].ptr) for c in candidates]
         frontiers = Frontiers(
-            self._partition,
-            relation,
-            reverse,
-            candidates,
-            {kind: x.ptr for kind, x in rows.items()},
-            self._excluded is None,
+            partition=self._partition,
+            relation=relation,
+            reverse=reverse,
+            candidates=candidates,
+            bounds={kind: x.ptr for kind, x in rows.items()},
+            complete=self._excluded is None,
         )
         limits = None if self._cutoff is None else receiving.limits(self._cutoff)
         return _Pass(frontiers, self._chosen(frontiers, receiving, limits, hop), limits)
@@ -282,14 +289,14 @@ class Search:
             rows = {kind: x.items[at[kind]] for kind, x in receiving.rows.items()}
             cutoff = None if limits is None else {kind: x[at[kind]] for kind, x in limits.items()}
             frontier = Frontier(
-                self._partition,
-                frontiers.relation,
-                frontiers.reverse,
-                own,
-                receiving.exchange(v),
-                rows,
-                frontiers.complete,
-                cutoff,
+                partition=self._partition,
+                relation=frontiers.relation,
+                reverse=frontiers.reverse,
+                candidates=own,
+                receivers=receiving.exchange(v),
+                rows=rows,
+                complete=frontiers.complete,
+                cutoff=cutoff,
             )
             return sampler.choose(frontier, hop=hop, step=self._steps[v])
 
@@ -427,7 +434,13 @@ def _readers(
 def _groups(c: Candidates, rows: slice) -> Candidates:
     """The edges of some groups."""
     return Candidates(
-        c.block, c.reverse, c.rows[rows], c.begin[rows], c.end[rows], c.edges, c.senders
+        block=c.block,
+        reverse=c.reverse,
+        rows=c.rows[rows],
+        begin=c.begin[rows],
+        end=c.end[rows],
+        edges=c.edges,
+        senders=c.senders,
     )
 
 

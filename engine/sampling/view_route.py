@@ -33,7 +33,10 @@ class ViewRoute:
         small = np.int16 if len(views) <= 1 << 15 else np.int32
         bounds, view, sent = group(ptr, views, partner, comm.size)
         arriving = pointers(comm.swap(np.diff(bounds)[:, None])[:, 0].tolist())
-        self._exchange = Exchange(comm, MovePlan(len(row), sent, bounds, arriving, True))
+        self._exchange = Exchange(
+            comm,
+            MovePlan(n_rows=len(row), rows=sent, send_ptr=bounds, recv_ptr=arriving, anywhere=True),
+        )
         told = np.empty(len(row), small)
         told[sent] = view
         found = self._exchange.to_mirrors({"view": told, "row": row})

@@ -54,12 +54,12 @@ def neighbourhoods(
     if 0 < len(excluded) < len(targets):
         return None
     search = Search(
-        partition,
-        ByView.joined([rows for rows, *_ in targets]),
-        sampler,
-        steps,
-        ByView.joined(excluded) if excluded else None,
-        np.concatenate(cutoffs) if cutoffs else None,
+        partition=partition,
+        targets=ByView.joined([rows for rows, *_ in targets]),
+        sampler=sampler,
+        steps=steps,
+        excluded=ByView.joined(excluded) if excluded else None,
+        cutoff=np.concatenate(cutoffs) if cutoffs else None,
     )
     supersteps = hops(layers)
     found = search.run(

@@ -245,7 +245,14 @@ class MiniBatch(Strategy):
             return None
         own = [self._order.own(epoch, i) for i in range(first, last)]
         steps = [self._step(epoch, i) for i in range(first, last)]
-        return neighbourhoods(self.partition, self.layers, self.task, own, steps, self.sampler)
+        return neighbourhoods(
+            partition=self.partition,
+            layers=self.layers,
+            task=self.task,
+            own=own,
+            steps=steps,
+            sampler=self.sampler,
+        )
 
     def batch(self, epoch: int, i: int) -> GraphView:
         step = self._step(epoch, i)

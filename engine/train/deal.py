@@ -126,11 +126,11 @@ def _unpacked(parts: Parts, layers: Layers, received: list[Received]) -> GraphVi
     row_of = _inverse(rows)
     position = _inverse(by_id)
     local = local_partition(
-        parts.partition,
-        gid,
-        _given(nodes),
-        edges.columns["gid"][by_id],
-        {name: x[by_id] for name, x in _given(edges).items()},
+        partition=parts.partition,
+        masters=gid,
+        node=_given(nodes),
+        edges=edges.columns["gid"][by_id],
+        edge={name: x[by_id] for name, x in _given(edges).items()},
     )
     ends = [np.empty(len(by_id), np.int32) for _ in range(2)]
     for end, out in zip(("src", "dst"), ends, strict=True):
@@ -155,11 +155,13 @@ def _unpacked(parts: Parts, layers: Layers, received: list[Received]) -> GraphVi
             its_weight = weight if weight is not None and parts.weighted[sweep] else None
             passes.append(
                 _pass(
-                    local,
-                    reverse,
-                    by_receiver(of_sweep, chosen, *(ends if reverse else ends[::-1]), marks, n_out),
-                    its_weight,
-                    n_in,
+                    local=local,
+                    reverse=reverse,
+                    found=by_receiver(
+                        of_sweep, chosen, *(ends if reverse else ends[::-1]), marks, n_out
+                    ),
+                    weight=its_weight,
+                    n_in=n_in,
                 )
             )
             sweep += 1
@@ -197,19 +199,25 @@ def _pass(
     """
     relation, (row, ptr, other, edges, use) = local.relations[EDGE], found
     selection = Selection(
-        (MASTER, MASTER),
-        row,
-        ptr,
-        other,
-        n_in,
-        relation.gid,
-        0,
-        edges,
-        None if weight is None else weight[use],
-        tie_shift(relation, reverse),
+        kinds=(MASTER, MASTER),
+        row=row,
+        ptr=ptr,
+        other=other,
+        n_senders=n_in,
+        gid=relation.gid,
+        start=0,
+        edges=edges,
+        weight=None if weight is None else weight[use],
+        tie_shift=tie_shift(relation, reverse),
     )
     exchange = Exchange(local.halo_comm, NO_MIRRORS.plan)
-    return Pass(relation, reverse, [selection] if len(edges) else [], exchange, exchange)
+    return Pass(
+        relation=relation,
+        reverse=reverse,
+        selections=[selection] if len(edges) else [],
+        senders=exchange,
+        receivers=exchange,
+    )
 
 
 def _pairs(local: Partition, pairs: Received, edges: Received, position: np.ndarray) -> PairPlan:

@@ -41,14 +41,14 @@ def local_partition(
         destinations=NO_MIRRORS,
     )
     return Partition(
-        LocalComm(partition.job_comm),
-        partition.n_nodes,
-        partition.n_edges,
-        masters,
-        len(masters),
-        LocalDirectory(masters),
-        {EDGE: stored},
-        partition.node.filled(len(masters), node),
-        partition.edge.filled(len(edges), edge),
+        halo_comm=LocalComm(partition.job_comm),
+        n_nodes=partition.n_nodes,
+        n_edges=partition.n_edges,
+        gid=masters,
+        n_masters=len(masters),
+        directory=LocalDirectory(masters),
+        relations={EDGE: stored},
+        node=partition.node.filled(len(masters), node),
+        edge=partition.edge.filled(len(edges), edge),
         job_comm=partition.job_comm,
     )

@@ -107,12 +107,12 @@ def parts_of_search(partition: Partition, layers: Layers, searched: Searched) ->
     flat = [(number, x) for number, sweep in enumerate(sweeps) for x in sweep]
     nodes = found.nodes
     rest = _edges(
-        partition,
-        len(nodes.ptr) - 1,
-        [x.stored for _, x in flat],
-        [number for number, _ in flat],
-        [x.weight for _, x in flat] if weighted.any() else None,
-        searched.pairs,
+        p=partition,
+        views=len(nodes.ptr) - 1,
+        used=[x.stored for _, x in flat],
+        sweep=[number for number, _ in flat],
+        weights=[x.weight for _, x in flat] if weighted.any() else None,
+        pairs=searched.pairs,
     )
     node = {
         "gid": partition.masters[nodes.items],
@@ -121,13 +121,13 @@ def parts_of_search(partition: Partition, layers: Layers, searched: Searched) ->
     }
     kinds, bounds = zip((node, nodes.ptr), *rest, strict=True)
     return Parts(
-        partition,
-        list(kinds),
-        list(bounds),
-        levels,
-        [positions.index(x) for x in supersteps],
-        weighted > 0,
-        counts,
+        partition=partition,
+        kinds=list(kinds),
+        bounds=list(bounds),
+        levels=levels,
+        of_superstep=[positions.index(x) for x in supersteps],
+        weighted=weighted > 0,
+        counts=counts,
     )
 
 
@@ -165,7 +165,15 @@ def parts_of_views(views: Sequence[GraphView], layers: Layers) -> Parts:
         Counts(*np.sum([level.counts[:3] for level in same], axis=0).tolist())
         for same in zip(*map(levels_of, views), strict=True)
     ]
-    return Parts(like.partition, kinds, bounds, levels, of_superstep, weighted, counts)
+    return Parts(
+        partition=like.partition,
+        kinds=kinds,
+        bounds=bounds,
+        levels=levels,
+        of_superstep=of_superstep,
+        weighted=weighted,
+        counts=counts,
+    )
 
 
 def levels_of(view: GraphView) -> list[Level]:
@@ -185,12 +193,12 @@ def _of_view(view: GraphView, layers: Layers, weighted: bool) -> list[Columns]:
     ]
     pairs = None if view.pairs is None else [view.pairs.pairs]
     rest = _edges(
-        view.partition,
-        1,
-        [ByView.joined([s.stored]) for _, s in selections],
-        [number for number, _ in selections],
-        [s.weight for _, s in selections] if weighted else None,
-        pairs,
+        p=view.partition,
+        views=1,
+        used=[ByView.joined([s.stored]) for _, s in selections],
+        sweep=[number for number, _ in selections],
+        weights=[s.weight for _, s in selections] if weighted else None,
+        pairs=pairs,
     )
     hop = np.repeat(
         np.arange(depth(layers) + 1, dtype=np.int16), np.diff([0, *_sizes(view, layers)])

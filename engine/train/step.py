@@ -147,7 +147,9 @@ class Training:
         self.settings = settings or PassSettings()
         self.stored = [n for n in stored if n not in names]
         self.tables = tables
-        self.versions = ParameterManager(optimiser, job_comm, staleness, rule, tables)
+        self.versions = ParameterManager(
+            optimiser=optimiser, comm=job_comm, staleness=staleness, rule=rule, tables=tables
+        )
         self.queue = WorkQueue(job_comm, views_in_flight)
         self.independent = independent
         self.foresight = foresight
@@ -357,7 +359,14 @@ class Training:
                 rows = learned.changes(gradients)
             if self.independent:
                 changes = self._changes_of_all(changes, n)
-            self.versions.deliver(step, position, groups, reduced, changes, rows)
+            self.versions.deliver(
+                step=step,
+                position=position,
+                groups=groups,
+                gradients=reduced,
+                changes=changes,
+                rows=rows,
+            )
         return [float(loss.value) if i == mine else 0.0 for i in range(n)]
 
     def _changes_of_all(self, changes: list[Change], views: int) -> list[Change]:

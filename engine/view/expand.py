@@ -157,23 +157,29 @@ class _Sweep:
                 other = c.senders if lookup is None else _numbers(lookup, c.senders)
                 selections.append(
                     Selection(
-                        c.kinds,
-                        row,
-                        ptr,
-                        other,
-                        n_senders,
-                        self.relation.gid,
-                        c.block.start,
-                        c.edges,
-                        c.weight,
-                        tie_shift(self.relation, self.reverse),
+                        kinds=c.kinds,
+                        row=row,
+                        ptr=ptr,
+                        other=other,
+                        n_senders=n_senders,
+                        gid=self.relation.gid,
+                        start=c.block.start,
+                        edges=c.edges,
+                        weight=c.weight,
+                        tie_shift=tie_shift(self.relation, self.reverse),
                     )
                 )
         senders, receivers = (
             Exchange(p.halo_comm, plan.renumbered(row_of, n_in))
             for plan in (self.send, self.receive)
         )
-        return Pass(self.relation, self.reverse, selections, senders, receivers)
+        return Pass(
+            relation=self.relation,
+            reverse=self.reverse,
+            selections=selections,
+            senders=senders,
+            receivers=receivers,
+        )
 
 
 def k_hop_view(
@@ -231,7 +237,9 @@ def k_hop_view(
                     sweep.lower(frame.row_of, cutoff)
             sizes.append(len(frame.rows))
             found.append(sweeps)
-        return _assemble(partition, frame, supersteps, sizes, found)
+        return _assemble(
+            partition=partition, frame=frame, supersteps=supersteps, sizes=sizes, found=found
+        )
 
 
 def _grew(partition: Partition, sizes: list[int]) -> bool:
@@ -273,7 +281,11 @@ def induced(
             for sweep in sweeps.values():
                 sweep.chosen = [c.weighted(weights[sweep.reverse][c.stored]) for c in sweep.chosen]
         return _assemble(
-            partition, frame, supersteps, [len(frame.rows)] * (n_hops + 1), [sweeps] * n_hops
+            partition=partition,
+            frame=frame,
+            supersteps=supersteps,
+            sizes=[len(frame.rows)] * (n_hops + 1),
+            found=[sweeps] * n_hops,
         )
 
 
@@ -347,13 +359,29 @@ def _choose(
             else {MASTER: cutoff, MIRROR: exchange.to_mirrors({"cutoff": cutoff})["cutoff"]}
         )
         chosen, kept = sampler.choose(
-            Frontier(partition, relation, reverse, candidates, exchange, rows, complete, limits),
+            Frontier(
+                partition=partition,
+                relation=relation,
+                reverse=reverse,
+                candidates=candidates,
+                receivers=exchange,
+                rows=rows,
+                complete=complete,
+                cutoff=limits,
+            ),
             hop=hop,
             step=step,
         )
         if kept is not None:
             narrower = Served(plan.subset(*kept), mirrors[kept[1]]) if plan.anywhere else receivers
-            return _Sweep(partition, relation, reverse, chosen, narrower, limits)
+            return _Sweep(
+                partition=partition,
+                relation=relation,
+                reverse=reverse,
+                chosen=chosen,
+                receivers=narrower,
+                cutoff=limits,
+            )
         candidates = chosen
     # every mirror of the plan has edges, unless edges were removed
     if not complete or sampler is not None:
@@ -362,7 +390,14 @@ def _choose(
             receivers,
             [c.rows[c.end > c.begin] for c in candidates if c.kinds[1] == MIRROR],
         )
-    return _Sweep(partition, relation, reverse, _listed(candidates), receivers, limits)
+    return _Sweep(
+        partition=partition,
+        relation=relation,
+        reverse=reverse,
+        chosen=_listed(candidates),
+        receivers=receivers,
+        cutoff=limits,
+    )
 
 
 def _numbers(lookup: np.ndarray, rows: np.ndarray) -> np.ndarray:

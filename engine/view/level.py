@@ -163,7 +163,15 @@ class Selection:
         self, ptr: np.ndarray, row: np.ndarray, other: np.ndarray, at: np.ndarray
     ) -> EdgeLists:
         return EdgeLists(
-            ptr, row, other, at, self.edges, self.start, self.offset, self.tie_shift, self.weight
+            ptr=ptr,
+            row=row,
+            other=other,
+            at=at,
+            positions=self.edges,
+            start=self.start,
+            offset=self.offset,
+            tie_shift=self.tie_shift,
+            weight=self.weight,
         )
 
 
@@ -272,11 +280,13 @@ class Level:
         if code not in self.by_code:
             passes = [
                 Pass(
-                    p.relation,
-                    p.reverse,
-                    [x for s in p.selections if (x := s.of_code(codes, code)) is not None],
-                    p.senders,
-                    p.receivers,
+                    relation=p.relation,
+                    reverse=p.reverse,
+                    selections=[
+                        x for s in p.selections if (x := s.of_code(codes, code)) is not None
+                    ],
+                    senders=p.senders,
+                    receivers=p.receivers,
                 )
                 for p in self.passes
             ]
@@ -313,16 +323,16 @@ def full_pass(partition: Partition, relation: StoredRelation, reverse: bool) -> 
         MIRROR: (halo_map(partition, recv_mirrors), recv_plan.n_halo),
     }
     selections = [
-        _all_of(relation, block, reverse, send, receive)
+        _all_of(relation=relation, block=block, reverse=reverse, send=send, receive=receive)
         for block in relation.blocks
         if block.n_edges
     ]
     return Pass(
-        relation,
-        reverse,
-        selections,
-        Exchange(partition.halo_comm, send_plan),
-        Exchange(partition.halo_comm, recv_plan),
+        relation=relation,
+        reverse=reverse,
+        selections=selections,
+        senders=Exchange(partition.halo_comm, send_plan),
+        receivers=Exchange(partition.halo_comm, recv_plan),
     )
 
 
@@ -340,14 +350,14 @@ def _all_of(
     lookup, n_senders = send[kinds[0]]
     whole = lookup is None and receive[kinds[1]][0] is None
     return Selection(
-        kinds,
-        row,
-        ptr,
-        ends if lookup is None else lookup[ends],
-        n_senders,
-        relation.gid,
-        block.start,
-        edges,
+        kinds=kinds,
+        row=row,
+        ptr=ptr,
+        other=ends if lookup is None else lookup[ends],
+        n_senders=n_senders,
+        gid=relation.gid,
+        start=block.start,
+        edges=edges,
         tie_shift=tie_shift(relation, reverse),
         grouped=(lambda: block.by_sender(reverse)) if whole else None,
     )

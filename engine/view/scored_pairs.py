@@ -49,7 +49,14 @@ class Pairs:
         """The pairs at some positions."""
         stored = None if self.stored is None else self.stored[at]
         columns = {name: x[at] for name, x in self.columns.items()}
-        return Pairs(self.src[at], self.dst[at], self.gid[at], stored, self.label[at], columns)
+        return Pairs(
+            src=self.src[at],
+            dst=self.dst[at],
+            gid=self.gid[at],
+            stored=stored,
+            label=self.label[at],
+            columns=columns,
+        )
 
 
 @dataclass
@@ -153,20 +160,33 @@ class PairPlan:
             if len(part):
                 selections.append(
                     Selection(
-                        kinds,
-                        row,
-                        np.append(first, len(part)),
-                        src[part],
-                        plan.n_halo if kinds[0] == MIRROR else n_in,
-                        relation.gid,
-                        start,
-                        edges,
+                        kinds=kinds,
+                        row=row,
+                        ptr=np.append(first, len(part)),
+                        other=src[part],
+                        n_senders=plan.n_halo if kinds[0] == MIRROR else n_in,
+                        gid=relation.gid,
+                        start=start,
+                        edges=edges,
                     )
                 )
             at += len(part)
         exchange = Exchange(partition.halo_comm, plan)
         return PairLevel(
-            n_in, n_in, [Pass(relation, False, selections, exchange, exchange)], "in", pairs, order
+            n_in,
+            n_in,
+            [
+                Pass(
+                    relation=relation,
+                    reverse=False,
+                    selections=selections,
+                    senders=exchange,
+                    receivers=exchange,
+                )
+            ],
+            "in",
+            pairs,
+            order,
         )
 
     def _relation(self, order: np.ndarray) -> tuple[Relation, np.ndarray | None]:

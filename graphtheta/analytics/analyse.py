@@ -63,8 +63,17 @@ def on_worker(
         edge_columns={},
     )
     # messages of one number, in about as many rounds as PageRank has
-    pair = pair_for(partitioner, masters, bare, Work(1, 1, 50, seed), comm)
-    partition = build_partition(bare, comm, pair.partitioner, pair.masters, seed, np.float64)
+    pair = pair_for(
+        partitioner=partitioner, masters=masters, graph=bare, work=Work(1, 1, 50, seed), comm=comm
+    )
+    partition = build_partition(
+        graph=bare,
+        comm=comm,
+        edge_placement=pair.partitioner,
+        node_partitioner=pair.masters,
+        seed=seed,
+        dtype=np.float64,
+    )
     values = algorithm.run(partition, graph)
     order = np.argsort(partition.masters)
     return Found(partition.masters[order], values[order])
@@ -104,7 +113,14 @@ def analyse(
             "gt.Graph(edge_index)"
         )
     comm = start() if comm is None else comm
-    found = on_worker(graph, algorithm, comm, masters, partitioner, seed)
+    found = on_worker(
+        graph=graph,
+        algorithm=algorithm,
+        comm=comm,
+        masters=masters,
+        partitioner=partitioner,
+        seed=seed,
+    )
     nodes, values = (comm.gather_rows(x) for x in found)
     whole = None
     if nodes is not None and values is not None:

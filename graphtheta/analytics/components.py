@@ -52,7 +52,11 @@ def united(lists: Lists, n_rows: int) -> np.ndarray:
     parent, split = np.arange(n_rows, dtype=np.int32), np.zeros(n_rows, np.uint8)
     link(indptr, near, np.arange(n_rows), FIRST, parent)
     compress(parent)
-    lists.by_edges(lambda first, last: mark_split(indptr, near, parent, split, first, last))
+    lists.by_edges(
+        lambda first, last: mark_split(
+            indptr=indptr, near=near, parent=parent, marks=split, first=first, last=last
+        )
+    )
     link(indptr, near, np.flatnonzero(split), int(indptr[-1]), parent)
     compress(parent)
     return parent

@@ -200,4 +200,4 @@ def random_walks(
 
     Collective: all ranks.
     """
-    return analyse(graph, RandomWalks(paths, length, p, q, seed), **where)
+    return analyse(graph, RandomWalks(paths=paths, length=length, p=p, q=q, seed=seed), **where)

@@ -65,7 +65,14 @@ class PageRank(Algorithm):
         def update(base: int) -> None:
             by_blocks(
                 lambda b, first, last: new_ranks(
-                    received, self.damping, base, rank, changes, b, first, last
+                    received=received,
+                    damping=self.damping,
+                    base=base,
+                    rank=rank,
+                    change=changes,
+                    block=b,
+                    first=first,
+                    last=last,
                 ),
                 n_own,
                 1,
@@ -73,7 +80,15 @@ class PageRank(Algorithm):
 
         for i in range(self.iterations + 1):
             by_blocks(
-                lambda b, first, last: rank_shares(rank, degree, share, lost, b, first, last),
+                lambda b, first, last: rank_shares(
+                    rank=rank,
+                    degree=degree,
+                    share=share,
+                    lost=lost,
+                    block=b,
+                    first=first,
+                    last=last,
+                ),
                 n_own,
                 1,
             )
@@ -83,7 +98,12 @@ class PageRank(Algorithm):
             edges.to_sources(share)
             into.by_edges(
                 lambda first, last: neighbour_sum(
-                    into.indptr, into.near, share, received, first, last
+                    indptr=into.indptr,
+                    near=into.near,
+                    x=share,
+                    out=received,
+                    first=first,
+                    last=last,
                 )
             )
             edges.from_destinations(received, np.add)

@@ -70,7 +70,9 @@ def next_level(edges: LocalEdges, frontier: np.ndarray) -> np.ndarray:
     rows = np.flatnonzero(here)
     degree = int(np.diff(out.indptr)[rows].sum()) // max(len(rows), 1)
     by_blocks(
-        lambda b, first, last: mark_near(out.indptr, out.near, rows, found, first, last),
+        lambda b, first, last: mark_near(
+            indptr=out.indptr, near=out.near, rows=rows, marks=found, first=first, last=last
+        ),
         len(rows),
         degree + 1,
     )

@@ -135,7 +135,13 @@ def _asked(
         out = np.empty(len(rows), np.uint8)
         by_blocks(
             lambda b, first, last: is_near(
-                adjacency.indptr, adjacency.ids, rows, others, out, first, last
+                indptr=adjacency.indptr,
+                ids=adjacency.ids,
+                rows=rows,
+                wanted=others,
+                out=out,
+                first=first,
+                last=last,
             ),
             len(rows),
             16,

@@ -48,7 +48,10 @@ class CoreNumber(Algorithm):
             changed.clear()
             lists.by_edges(
                 lambda first, last: changed.append(
-                    core_sweep(lists.indptr, lists.near, value, first, last) > 0
+                    core_sweep(
+                        indptr=lists.indptr, near=lists.near, value=value, first=first, last=last
+                    )
+                    > 0
                 )
             )
         return value[:n_own]
@@ -94,13 +97,13 @@ class Triangles(Algorithm):
         def work(p: int) -> None:
             marks = np.zeros(len(counts), np.uint8)
             count_triangles(
-                lists.indptr,
-                lists.near,
-                (every.indptr, every.near),
-                marks,
-                found[p],
-                parts[p][0],
-                parts[p][-1],
+                indptr=lists.indptr,
+                higher=lists.near,
+                lists=(every.indptr, every.near),
+                marks=marks,
+                counts=found[p],
+                first=parts[p][0],
+                last=parts[p][-1],
             )
 
         run_parts(work, len(parts))
@@ -141,7 +144,12 @@ class LabelPropagation(Algorithm):
         for _ in range(self.iterations):
             lists.by_edges(
                 lambda first, last: frequent_labels(
-                    lists.indptr, lists.near, label, new, first, last
+                    indptr=lists.indptr,
+                    near=lists.near,
+                    label=label,
+                    out=new,
+                    first=first,
+                    last=last,
                 )
             )
             changed = not np.array_equal(new, label[:n_own])

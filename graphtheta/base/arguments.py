@@ -75,7 +75,9 @@ def checked(function: F) -> F:
         try:
             given = names.bind(*args, **keys).arguments
         except TypeError as error:
-            raise ArgumentError(_unbound(function, names, args, keys, str(error))) from None
+            raise ArgumentError(
+                _unbound(function=function, names=names, args=args, keys=keys, problem=str(error))
+            ) from None
         for name, value in given.items():
             hint = hints.get(name, Any)
             kind = names.parameters[name].kind

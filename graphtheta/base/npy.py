@@ -70,7 +70,7 @@ def read_array(
     try:
         head = io.BytesIO(stream.read(HEAD))
         shape, _, dtype = read_header(head)
-        _check(at, shape, dtype, size - head.tell(), kinds, ndim)
+        _check(at=at, shape=shape, dtype=dtype, held=size - head.tell(), kinds=kinds, ndim=ndim)
         stream.seek(0)
         return _checked(at, npy.read_array(stream, allow_pickle=False))
     except FormatError:
@@ -95,7 +95,9 @@ def read_npy(path: str | os.PathLike[str], what: str, kinds: str, ndim: int) -> 
     at = f"{os.fspath(path)}: the array of {what}"
     try:
         with open_regular(path) as stream:
-            return read_array(stream, os.fstat(stream.fileno()).st_size, at, kinds, ndim)
+            return read_array(
+                stream=stream, size=os.fstat(stream.fileno()).st_size, at=at, kinds=kinds, ndim=ndim
+            )
     except OSError as error:
         raise FormatError(
             f"{at} cannot be read: {error.strerror or error}; check the path"
@@ -132,7 +134,10 @@ def map_npy(path: str | os.PathLike[str]) -> np.ndarray:
                     and dtype.isnative
                     and not (by_columns and len(shape) > 1)
                 ):
-                    return _checked(at, _mapped(at, stream, shape, dtype, head.tell()))
+                    return _checked(
+                        at,
+                        _mapped(at=at, stream=stream, shape=shape, dtype=dtype, begin=head.tell()),
+                    )
     except FormatError:
         raise
     except UNREADABLE as error:

@@ -67,7 +67,14 @@ def analyse(argv: list[str]) -> int:
 
         if options.format:
             parts = PartFolder(path, options.format, comm)
-            found = on_worker(graph, algorithm, comm, job.masters, job.partitioner, job.seed)
+            found = on_worker(
+                graph=graph,
+                algorithm=algorithm,
+                comm=comm,
+                masters=job.masters,
+                partitioner=job.partitioner,
+                seed=job.seed,
+            )
             n = parts.write(Rows(algorithm.name, as_ids(graph, found.nodes), shown(found.values)))
         else:
             values = whole(

@@ -430,14 +430,19 @@ def partition_table(graph: Graph, job: Job, ranks: int) -> str:
 
     def part(comm: Comm) -> tuple[list[int], dict[str, float], str]:
         pair = pair_for(
-            job.partitioner,
-            job.masters,
-            graph,
-            Work(job.layers, job.hidden, job.epochs, job.seed),
-            comm,
+            partitioner=job.partitioner,
+            masters=job.masters,
+            graph=graph,
+            work=Work(job.layers, job.hidden, job.epochs, job.seed),
+            comm=comm,
         )
         p = build_partition(
-            graph, comm, pair.partitioner, pair.masters, job.seed, np.dtype(job.dtype)
+            graph=graph,
+            comm=comm,
+            edge_placement=pair.partitioner,
+            node_partitioner=pair.masters,
+            seed=job.seed,
+            dtype=np.dtype(job.dtype),
         )
         border = sum(b.n_edges for r in p.relations.values() for b in r.blocks[1:])
         return (

@@ -65,7 +65,11 @@ def import_(argv: list[str]) -> int:
     return command.on_all_ranks(
         Job(),
         lambda comm: import_graph(
-            options.source, folder, options.feature_type, options.data_dir, comm
+            source=options.source,
+            folder=folder,
+            features=options.feature_type,
+            data_dir=options.data_dir,
+            comm=comm,
         ),
     )
 

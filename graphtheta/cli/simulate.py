@@ -161,13 +161,13 @@ def simulate(argv: list[str]) -> int:
         points: list[Point] = []
         for same in alike(jobs):
             points += simulated(
-                skeleton(same[0], graph),
-                same,
-                workers,
-                cluster,
-                modes,
-                options.per_machine,
-                options.views,
+                held=skeleton(same[0], graph),
+                jobs=same,
+                workers=workers,
+                cluster=cluster,
+                modes=modes,
+                per_machine=options.per_machine,
+                views=options.views,
             )
         if options.json:
             write_json(

@@ -123,7 +123,9 @@ def choose(graph: Any, n_workers: int, work: Work) -> Pair:
     began = perf_counter()
     sample = sampled(graph, work.seed)
     candidates = (
-        one for masters in CANDIDATES for one in _measured(graph, sample, masters, n_workers, work)
+        one
+        for masters in CANDIDATES
+        for one in _measured(graph=graph, sample=sample, masters=masters, size=n_workers, work=work)
     )
     default = next(candidates)
     if default.messages < COMPARING[0] + COMPARING[1] * sample.n_edges / 1e6:
@@ -182,9 +184,9 @@ def _measured(graph: Any, sample: Sample, masters: str, size: int, work: Work) -
         n_bytes = row_bytes(work.layers * placed.sent(), work.width)
         partitioning = (SECONDS[masters] + SECONDS.get(placement, 0)) * graph.n_edges / 1e6
         yield _Found(
-            Pair(masters, placement),
-            n_bytes,
-            max(imbalance(placed.nodes), imbalance(placed.edges)),
-            partitioning,
-            work.epochs * n_bytes / size / LINK,
+            pair=Pair(masters, placement),
+            bytes=n_bytes,
+            imbalance=max(imbalance(placed.nodes), imbalance(placed.edges)),
+            partitioning=partitioning,
+            messages=work.epochs * n_bytes / size / LINK,
         )

@@ -45,7 +45,13 @@ def find_clusters(
 
     Source: Blondel et al., https://arxiv.org/abs/0803.0476; Traag et al., https://arxiv.org/abs/1810.08473; Karypis and Kumar, METIS.
     """
-    return clusters_of(lambda: neighbours(src, dst, n_nodes), n_nodes, method, n_clusters, seed)
+    return clusters_of(
+        near=lambda: neighbours(src, dst, n_nodes),
+        n_nodes=n_nodes,
+        method=method,
+        n_clusters=n_clusters,
+        seed=seed,
+    )
 
 
 def clusters_of(

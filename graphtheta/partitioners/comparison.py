@@ -151,5 +151,14 @@ def compare_partitions(
     found = []
     for pair in pairs:
         masters, partitioner = ("hash", pair) if isinstance(pair, str) else pair
-        found.append(partition_report(graph, n_workers, masters, partitioner, seed, **options))
+        found.append(
+            partition_report(
+                graph=graph,
+                n_workers=n_workers,
+                masters=masters,
+                partitioner=partitioner,
+                seed=seed,
+                **options,
+            )
+        )
     return Comparison(tuple(found))

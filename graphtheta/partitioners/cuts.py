@@ -113,9 +113,15 @@ class GreedyCut(SharedPlacement):
             source, comm, np.uint64(key(self.seed, Purpose.PLACEMENT))
         )
         degree = np.zeros(n, np.int64) if degree is None else degree
-        found = EdgeStreams(source, comm, size, loop, settings, copies, degree).place(
-            capacity(source.n_edges, size, self.slack)
-        )
+        found = EdgeStreams(
+            source=source,
+            comm=comm,
+            size=size,
+            loop=loop,
+            settings=settings,
+            copies=copies,
+            degree=degree,
+        ).place(capacity(source.n_edges, size, self.slack))
         first = source.n_edges * comm.rank // comm.size
         return lambda chunk: found[chunk.ids - first]
 

@@ -76,16 +76,16 @@ class Streamed:
         for chunk in chunks:
             out = np.empty(len(chunk.ptr) - 1, np.int32)
             place_nodes(
-                chunk.first,
-                chunk.ptr,
-                chunk.near,
-                self._seen(chunk.near),
-                load.copy(),
-                share_of_room(len(scale) - load, chunk.stream),
-                chunk.stream,
-                scale,
-                cost,
-                out,
+                first=chunk.first,
+                ptr=chunk.ptr,
+                near=chunk.near,
+                seen=self._seen(chunk.near),
+                load=load.copy(),
+                room=share_of_room(len(scale) - load, chunk.stream),
+                prefers=chunk.stream,
+                scale=scale,
+                cost=cost,
+                out=out,
             )
             found.append(out)
         load = settle(self._comm, [chunk.stream for chunk in chunks], found, load, len(scale))

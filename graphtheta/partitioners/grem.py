@@ -78,7 +78,12 @@ class GremPartitioner(SharedPartitioner):
         if owner is None:
             top = of_source(source, comm, size)
             cut = _Cut(
-                comm, size, room, self.passes, self.degrees, key(self.seed, Purpose.PLACEMENT)
+                comm=comm,
+                size=size,
+                room=room,
+                passes=self.passes,
+                degrees=self.degrees,
+                key=key(self.seed, Purpose.PLACEMENT),
             )
             for _ in range(self.cycles):
                 owner = cut.divide(top, owner)

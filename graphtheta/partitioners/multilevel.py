@@ -57,15 +57,15 @@ class Multilevel:
                     np.repeat(part, np.diff(level.ptr)) == part[level.near], weight, np.int32(0)
                 )
             join_nodes(
-                level.ptr,
-                level.near,
-                weight,
-                level.mass,
-                within,
-                shuffle(self._next(), np.arange(n)),
-                label,
-                load,
-                self._most,
+                ptr=level.ptr,
+                near=level.near,
+                weight=weight,
+                mass=level.mass,
+                within=within,
+                order=shuffle(self._next(), np.arange(n)),
+                label=label,
+                load=load,
+                room=self._most,
             )
             smaller, inside = _clustered(level, label)
             if len(smaller.mass) < 0.95 * n:
@@ -172,17 +172,17 @@ def _clustered(level: Contracted, label: np.ndarray) -> tuple[Contracted, np.nda
     weight = np.empty(len(level.near), np.int32)
     order = np.argsort(inside, kind="stable")
     n, end = contract(
-        inside,
-        level.ptr,
-        level.near,
-        level.weight,
-        inside,
-        len(names),
-        order,
-        rows,
-        bounds,
-        near,
-        weight,
+        of_row=inside,
+        ptr=level.ptr,
+        near=level.near,
+        weight=level.weight,
+        label=inside,
+        n_labels=len(names),
+        order=order,
+        out_label=rows,
+        out_ptr=bounds,
+        out_near=near,
+        out_weight=weight,
     )
     mass = np.zeros(n, np.int64)
     np.add.at(mass, inside, level.mass)

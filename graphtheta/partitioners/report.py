@@ -131,19 +131,19 @@ def partition_report(
     if of is not None:
         rows["cluster"] = layers * placed.sent(lambda src, dst: of[src] == of[dst])
     return PartitionReport(
-        pair.masters,
-        pair.partitioner,
-        n_workers,
-        placed.cut() / max(graph.n_edges, 1),
-        float((nodes + mirrors).sum() / graph.n_nodes),
-        imbalance(nodes),
-        imbalance(placed.edges),
-        imbalance(np.bincount(placed.owners[train], minlength=n_workers)),
-        int(mirrors.max()),
-        seconds,
-        processor,
-        None if before is None or peak is None else max(peak - before, 0),
-        {name: row_bytes(n, width) for name, n in rows.items()},
+        masters=pair.masters,
+        partitioner=pair.partitioner,
+        n_workers=n_workers,
+        edge_cut=placed.cut() / max(graph.n_edges, 1),
+        replication=float((nodes + mirrors).sum() / graph.n_nodes),
+        nodes=imbalance(nodes),
+        edges=imbalance(placed.edges),
+        train=imbalance(np.bincount(placed.owners[train], minlength=n_workers)),
+        halo_rows=int(mirrors.max()),
+        seconds=seconds,
+        processor=processor,
+        peak_bytes=None if before is None or peak is None else max(peak - before, 0),
+        bytes={name: row_bytes(n, width) for name, n in rows.items()},
     )
 
 

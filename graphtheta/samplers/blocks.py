@@ -189,7 +189,12 @@ class BlockSampler:
         )
         order = np.lexsort((edge, dst))
         return Block(
-            nodes[: level.n_in], level.n_out, src[order], dst[order], edge[order], weight[order]
+            nodes=nodes[: level.n_in],
+            n_out=level.n_out,
+            src=src[order],
+            dst=dst[order],
+            edge=edge[order],
+            weight=weight[order],
         )
 
 

@@ -41,39 +41,39 @@ class Mechanism(NamedTuple):
 
 MECHANISMS = {
     "precompute": Mechanism(
-        "totals of the first layer (`precompute`)",
-        REFUSED,
-        REFUSED,
-        "its totals are sums over all edges",
-        "drop --precompute",
+        title="totals of the first layer (`precompute`)",
+        times=REFUSED,
+        mask=REFUSED,
+        sees="its totals are sums over all edges",
+        remedy="drop --precompute",
     ),
     "structural_features": Mechanism(
-        "`structural_features`",
-        REFUSED,
-        REFUSED,
-        "they are computed from all edges",
-        "drop --structural-features, or give features of the time as columns",
+        title="`structural_features`",
+        times=REFUSED,
+        mask=REFUSED,
+        sees="they are computed from all edges",
+        remedy="drop --structural-features, or give features of the time as columns",
     ),
     "degrees": Mechanism(
-        "degrees that a layer reads, as `gcn` does",
-        REFUSED,
-        REFUSED,
-        "degrees count all edges",
-        "choose a model without degrees, such as sage",
+        title="degrees that a layer reads, as `gcn` does",
+        times=REFUSED,
+        mask=REFUSED,
+        sees="degrees count all edges",
+        remedy="choose a model without degrees, such as sage",
     ),
     "history": Mechanism(
-        "values of earlier batches (`history`)",
-        REFUSED,
-        "values come from batches that the sampler chose",
-        "its values depend on the time of the target",
-        "drop --history",
+        title="values of earlier batches (`history`)",
+        times=REFUSED,
+        mask="values come from batches that the sampler chose",
+        sees="its values depend on the time of the target",
+        remedy="drop --history",
     ),
     "keep_layers": Mechanism(
-        "layers kept for a graph that grows (`keep_layers`, `since`)",
-        REFUSED,
-        "values come from evaluation, which reads all edges",
-        "layers are kept with all edges of the graph",
-        "use predict, or train with another sampler",
+        title="layers kept for a graph that grows (`keep_layers`, `since`)",
+        times=REFUSED,
+        mask="values come from evaluation, which reads all edges",
+        sees="layers are kept with all edges of the graph",
+        remedy="use predict, or train with another sampler",
     ),
     "self_loops": Mechanism(
         "self loops that a job adds",
@@ -182,7 +182,9 @@ def check_times(graph: Graph, hidden: Hidden | None, of_nodes: bool) -> None:
         for group, name in (("edge", hidden.time), ("node", hidden.target_time))
     ]
     if of_nodes:
-        check_stated(graph, "node", hidden.target_time, at, labelled_nodes(graph))
+        check_stated(
+            graph=graph, group="node", column=hidden.target_time, at=at, rows=labelled_nodes(graph)
+        )
         if all(units) and units[0] != units[1]:
             raise DataError(
                 f"{at} compares times of edges in {units[0]} with times of nodes in {units[1]}; import both tables with "

@@ -114,7 +114,7 @@ class Importance:
         scale = np.stack((self._scale, scale_of(weighted)), axis=1)
         below = np.full(n, -1)
         while self._any(~done):
-            sums = self._saturation(rho, by_edge, x, done, scale)
+            sums = self._saturation(rho=rho, by_edge=by_edge, x=x, done=done, scale=scale)
             moving = ~done & (sums[:, 0] != below) & (sums[:, 0] > 0)
             part = sums[moving]
             x[moving] = np.minimum(
@@ -138,15 +138,15 @@ class Importance:
         graph, sums = self._graph, np.zeros((len(x), 3), np.int64)
         graph.each(
             lambda b, ptr, rows: vertex_sample.saturation(
-                ptr,
-                graph.index[b],
-                rho[b],
-                by_edge,
-                self._weights[b],
-                x[rows],
-                done[rows],
-                scale[rows],
-                sums[rows],
+                ptr=ptr,
+                index=graph.index[b],
+                rho=rho[b],
+                by_edge=by_edge,
+                a=self._weights[b],
+                x=x[rows],
+                done=done[rows],
+                scale=scale[rows],
+                out=sums[rows],
             )
         )
         return graph.receivers.agree(np.add, sums)
@@ -175,7 +175,12 @@ class Importance:
         out = np.full(self._graph.senders.n, np.inf)
         for c, index, rho in zip(graph.edges, graph.index, found.rho, strict=True):
             vertex_sample.smallest(
-                c.ptr, index, rho, found.by_edge, found.x[graph.receivers.at(c.kinds[1])], out
+                ptr=c.ptr,
+                index=index,
+                rho=rho,
+                by_edge=found.by_edge,
+                x=found.x[graph.receivers.at(c.kinds[1])],
+                out=out,
             )
         return graph.senders.agree(np.minimum, out)
 

@@ -127,12 +127,12 @@ class LaborSampler(VertexSampler):
         return Sample(
             [
                 _thinned(
-                    c,
-                    graph.index[b],
-                    r,
-                    found.rho[b],
-                    found.by_edge,
-                    found.x[graph.receivers.at(c.kinds[1])],
+                    c=c,
+                    index=graph.index[b],
+                    r=r,
+                    rho=found.rho[b],
+                    by_edge=found.by_edge,
+                    x=found.x[graph.receivers.at(c.kinds[1])],
                 )
                 for b, c in enumerate(edges)
             ]
@@ -146,14 +146,22 @@ def _below(frontier: Frontier, c: Candidates, draws: Draws, limit: np.ndarray) -
     # with many edges it is faster to draw once for each row of the worker than once for each edge
     upper = np.empty(len(ids) if n_edges.sum() > len(ids) else 0, np.uint32)
     by_blocks(
-        lambda b, begin, end: vertex_sample.upper_bits(draws, ids, upper, begin, end),
+        lambda b, begin, end: vertex_sample.upper_bits(
+            draws=draws, ids=ids, out=upper, first=begin, last=end
+        ),
         len(upper),
         WORK,
     )
 
     def some(rows: slice) -> Any:
         return vertex_sample.poisson(
-            (c.begin, c.end, c.edges, c.senders), draws, ids, upper, limit, rows.start, rows.stop
+            groups=(c.begin, c.end, c.edges, c.senders),
+            draws=draws,
+            ids=ids,
+            upper=upper,
+            limit=limit,
+            first=rows.start,
+            last=rows.stop,
         )
 
     *lists, weight = by_rows(n_edges, some)
@@ -167,7 +175,15 @@ def _thinned(
 
     def some(rows: slice) -> Any:
         return vertex_sample.thinned(
-            c.begin[rows], c.end[rows], index, c.edges, c.senders, r, rho, by_edge, x[rows]
+            begin=c.begin[rows],
+            end=c.end[rows],
+            index=index,
+            edges=c.edges,
+            others=c.senders,
+            r=r,
+            rho=rho,
+            by_edge=by_edge,
+            x=x[rows],
         )
 
     *lists, weight = by_rows(c.end - c.begin, some)

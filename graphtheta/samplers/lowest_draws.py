@@ -35,7 +35,9 @@ def lowest(frontier: Frontier, draws: Draws, k: int, column: str) -> Sample:
     Collective: all ranks of the frontier's partition.
     """
     priority = ShareOfDraw(column, False, True, draws) if column else VertexPriority(draws)
-    return BottomK(frontier, priority, int(draws[0]), k, False).choose()
+    return BottomK(
+        frontier=frontier, priority=priority, key=int(draws[0]), k=k, replace=False
+    ).choose()
 
 
 def repeated(frontier: Frontier, draws: Draws, k: int) -> Sample:
@@ -53,12 +55,22 @@ def repeated(frontier: Frontier, draws: Draws, k: int) -> Sample:
         def some(rows: slice, listed: Chosen = listed, vertex: np.ndarray = vertex) -> Any:
             ptr = listed.ptr[rows.start : rows.stop + 1]
             return vertex_sample.lowest_repeated(
-                ptr, listed.edges, listed.senders, vertex, draws, n_nodes, k
+                ptr=ptr,
+                edges=listed.edges,
+                others=listed.senders,
+                vertex=vertex,
+                draws=draws,
+                n_ids=n_nodes,
+                k=k,
             )
 
         edges.append(c.of(*by_rows(np.diff(listed.ptr), some)))
     sample = BottomK(
-        replace(frontier, candidates=edges, complete=False), RepeatedPriority(draws, k), 0, k, False
+        frontier=replace(frontier, candidates=edges, complete=False),
+        priority=RepeatedPriority(draws, k),
+        key=0,
+        k=k,
+        replace=False,
     ).choose()
     rows = Copies(frontier.receivers)
     chosen = []
@@ -122,7 +134,12 @@ class RepeatedPriority(Priority):
         return ranked_by(
             listed,
             vertex_sample.sorted_draws(
-                listed.ptr, listed.edges, vertex, self.draw, n_nodes, self.k
+                ptr=listed.ptr,
+                edges=listed.edges,
+                vertex=vertex,
+                draws=self.draw,
+                n_ids=n_nodes,
+                k=self.k,
             ),
         )
 

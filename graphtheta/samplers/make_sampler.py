@@ -24,4 +24,9 @@ def make_sampler(text: str, offered: dict[str, Any]) -> tuple[Sampler | NodeSetS
     name, written = name_and_options(text)
     made = SAMPLERS.find(name)
     taken = accepted(f"the sampler {made.name}", made, offered)
-    return made(**taken, **options_of(made, text, "sampler", written, tuple(offered))), set(taken)
+    return made(
+        **taken,
+        **options_of(
+            made=made, text=text, key="sampler", written=written, elsewhere=tuple(offered)
+        ),
+    ), set(taken)

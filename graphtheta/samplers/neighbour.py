@@ -127,7 +127,13 @@ class NeighbourSampler:
         k = self._key(step, hop, frontier.reverse)
         if self.priority is None and frontier.complete:
             return uniform(frontier, k, fanout, self.replace)
-        return BottomK(frontier, self.priority or EdgePriority(), k, fanout, self.replace).choose()
+        return BottomK(
+            frontier=frontier,
+            priority=self.priority or EdgePriority(),
+            key=k,
+            k=fanout,
+            replace=self.replace,
+        ).choose()
 
     def choose_all(
         self, frontiers: Frontiers, *, hop: int, steps: Sequence[int]

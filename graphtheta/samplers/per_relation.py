@@ -121,7 +121,11 @@ class PerRelationSampler:
                 made.append(Sample([c.listed() for c in own.candidates]))
             elif k:
                 draws = key(self.seed, Purpose.SAMPLE, step, hop, int(frontier.reverse), code)
-                made.append(BottomK(own, EdgePriority(), draws, k, self.replace).choose())
+                made.append(
+                    BottomK(
+                        frontier=own, priority=EdgePriority(), key=draws, k=k, replace=self.replace
+                    ).choose()
+                )
         return Sample(
             [
                 _joined(c, [sample.chosen[i] for sample in made])

@@ -214,7 +214,7 @@ class FrontierSets:
         row, number, _ = self._nodes.draw(self._keys(batches, 0), walkers)
         batch, number = np.divmod(number, walkers)
         masks[batch, row] = True
-        self._mark_left(batches, masks, row, number, batch)
+        self._mark_left(batches=batches, masks=masks, row=row, number=number, batch=batch)
         return masks
 
     def _keys(self, batches: range, *words: int) -> np.ndarray:

@@ -138,6 +138,10 @@ def drawn(draws: Draws, ids: np.ndarray) -> np.ndarray:
     """The draws of some vertices, [n] float64 in [0, 1)."""
     r = np.empty(len(ids))
     by_blocks(
-        lambda b, begin, end: vertex_sample.vertex_draws(draws, ids, r, begin, end), len(ids), WORK
+        lambda b, begin, end: vertex_sample.vertex_draws(
+            draws=draws, ids=ids, out=r, first=begin, last=end
+        ),
+        len(ids),
+        WORK,
     )
     return r

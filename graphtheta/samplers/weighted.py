@@ -117,7 +117,13 @@ class WeightedSampler:
 
     def _neighbours(self) -> NeighbourSampler:
         priority = RatePriority(self.weight, self.replace, self.importance)
-        return NeighbourSampler(self.fanouts, self.replace, self.seed, self.shared, priority)
+        return NeighbourSampler(
+            fanouts=self.fanouts,
+            replace=self.replace,
+            seed=self.seed,
+            shared=self.shared,
+            priority=priority,
+        )
 
     @property
     def hops(self) -> int:

@@ -171,7 +171,14 @@ def defer(prim: Operation, args: tuple[Any, ...], static: dict[str, Any]) -> Def
         )
     _read(operands)
     assert rows[0].space is not None
-    return Deferred(prim, args, static, (rows[0].shape[0], *shape), rows[0].dtype, rows[0].space)
+    return Deferred(
+        prim=prim,
+        args=args,
+        static=static,
+        shape=(rows[0].shape[0], *shape),
+        dtype=rows[0].dtype,
+        space=rows[0].space,
+    )
 
 
 def _trailing(x: Any) -> tuple[int, ...]:

@@ -57,12 +57,12 @@ def grouped(scope: Tracer, phase: Phase, chosen: Expr) -> Phase:
     assert column.leaf is not None and weight.leaf is not None and chosen.args[1].leaf is not None
     product = next(e for e in phase.order if e.leaf == ("src", PRODUCT))
     both = Grouped(
-        column.leaf[1],
-        weight.leaf[1],
-        chosen.args[1].leaf[1],
-        chosen,
-        phase,
-        _sum_first(scope, phase, product, column),
+        column=column.leaf[1],
+        weight=weight.leaf[1],
+        code=chosen.args[1].leaf[1],
+        chosen=chosen,
+        product_first=phase,
+        sum_first=_sum_first(scope, phase, product, column),
     )
     whole = with_roots(phase, [replaced(scope, e, {product: chosen}) for e in phase.roots])
     whole.grouped = both

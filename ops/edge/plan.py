@@ -65,7 +65,7 @@ def plan(program: EdgeProgram) -> EdgeProgram:
                 phase = grouped(scope, phase, prepare(scope, [chosen], prepared)[0])
             phases.append(phase)
     operands = [prepared.get(i, x) for i, x in enumerate(program.operands)]
-    return EdgeProgram(phases, operands, columns, after, notes)
+    return EdgeProgram(phases=phases, operands=operands, columns=columns, after=after, notes=notes)
 
 
 def _on_softmax(phase: Phase) -> list[Note]:
@@ -183,7 +183,10 @@ def evaluate(
         kind, number = e.leaf
         known[e] = key if kind == "key" else operands[number]
     elif e not in known and e.prim is not None:
-        known[e] = e.prim(*(evaluate(a, operands, known, n, key) for a in e.args), **e.static)
+        known[e] = e.prim(
+            *(evaluate(e=a, operands=operands, known=known, n=n, key=key) for a in e.args),
+            **e.static,
+        )
     return prefix(known[e], n) if e.rows and known[e].shape[0] > n else known[e]
 
 

@@ -113,8 +113,8 @@ class EdgeSymbols:
         self._tracer = tracer
         self._edges = edges
         self._owner = owner
-        self.src = _Columns(tracer, "src", nodes, owner, sparse)
-        self.dst = _Columns(tracer, "dst", nodes, owner, sparse)
+        self.src = _Columns(tracer=tracer, end="src", schema=nodes, owner=owner, sparse=sparse)
+        self.dst = _Columns(tracer=tracer, end="dst", schema=nodes, owner=owner, sparse=sparse)
 
     def __getattr__(self, name: str) -> Expr:
         if name.startswith("__"):
@@ -162,7 +162,9 @@ def record(
     """
     wanted = aggregators(sums)
     with Tracer() as tracer, naming(f"gather of {owner}"):
-        returned = gather(EdgeSymbols(tracer, nodes, edges, owner, sparse))
+        returned = gather(
+            EdgeSymbols(tracer=tracer, nodes=nodes, edges=edges, owner=owner, sparse=sparse)
+        )
     message, outputs = (
         returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, {})
     )
@@ -186,7 +188,14 @@ def record(
                 else f"{name} = {e!r} of type {e.dtype}; new edge values are floats or integers"
             )
             raise UserFunctionError(f"gather of {owner} returned {made}, so cast it with gt.cast")
-    return SymbolicTrace(messages, outputs, wanted, tracer, owner, frozenset(stored))
+    return SymbolicTrace(
+        messages=messages,
+        outputs=outputs,
+        sums=wanted,
+        tracer=tracer,
+        owner=owner,
+        stored=frozenset(stored),
+    )
 
 
 def _by_total(message: Any, sums: dict[str, Aggregator], owner: str) -> dict[str, Expr]:

@@ -39,13 +39,13 @@ def dropout_p(x: Any, ids: Any, key: Any, *, rate: float, site: int) -> Any:
     if isinstance(x, TypedRows):
         return x.mapped(
             [
-                _drop(block, ids[own], key, rate, site, columns.start)
+                _drop(x=block, ids=ids[own], key=key, rate=rate, site=site, column=columns.start)
                 for block, columns, own in x.types()
             ]
         )
     if is_sparse(x):
-        return _drop_entries(x, ids, key, rate, site)
-    return _drop(x, ids, key, rate, site)
+        return _drop_entries(x=x, ids=ids, key=key, rate=rate, site=site)
+    return _drop(x=x, ids=ids, key=key, rate=rate, site=site)
 
 
 def _drop(x: Any, ids: Any, key: Any, rate: float, site: int, column: int = 0) -> Any:
@@ -75,16 +75,16 @@ def _drop_entries(x: Any, ids: Any, key: Any, rate: float, site: int) -> Any:
     folded = np.uint64(rng.key(int(key), Purpose.DROPOUT, site))
     ends, at, values = (np.empty_like(part) for part in (x.indptr, x.indices, x.data))
     n = drop_entries(
-        x.indptr,
-        x.indices,
-        x.data,
-        ids,
-        folded,
-        _threshold(rate),
-        _scale(x, rate),
-        ends,
-        at,
-        values,
+        indptr=x.indptr,
+        indices=x.indices,
+        data=x.data,
+        ids=ids,
+        key=folded,
+        threshold=_threshold(rate),
+        scale=_scale(x, rate),
+        ends=ends,
+        at=at,
+        values=values,
     )
     return scipy.sparse.csr_array((values[:n], at[:n], ends), shape=x.shape)
 
@@ -101,7 +101,7 @@ def _scale(x: Any, rate: float) -> Any:
 def _dropout_vjp(g: Any, y: Any, x: Any, ids: Any, key: Any, rate: float, site: int) -> Any:
     if is_sparse(x):
         return None
-    return g if key is None else _drop(g, ids, key, rate, site)
+    return g if key is None else _drop(x=g, ids=ids, key=key, rate=rate, site=site)
 
 
 defvjp(dropout_p, x=_dropout_vjp, ids=None, key=None)

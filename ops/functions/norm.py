@@ -83,7 +83,13 @@ def batch_norm(
     if current().training:
         return normalise_p(*_centre(x, stats, momentum, eps), gamma, beta)
     inverse = 1 / np.sqrt(np.asarray(stats.var, np.float64) + eps)
-    return normalise_p(x, stats.mean.astype(x.dtype), inverse.astype(x.dtype), gamma, beta)
+    return normalise_p(
+        x=x,
+        mean=stats.mean.astype(x.dtype),
+        inverse=inverse.astype(x.dtype),
+        gamma=gamma,
+        beta=beta,
+    )
 
 
 def _centre(x: Any, stats: RunningStats, momentum: float, eps: float) -> tuple[Var, Var, Var]:
@@ -116,7 +122,14 @@ def _centre(x: Any, stats: RunningStats, momentum: float, eps: float) -> tuple[V
         # the variance is the mean of squares: (v + eps) ** -0.5 has the slope -(v + eps) ** -1.5 / 2 and a square twice its root
         slope = -slope * inverse.astype(np.float64) ** 3
         return [
-            through_statistics(g, rows, mean, shift.astype(g.dtype), slope.astype(g.dtype), counted)
+            through_statistics(
+                g=g,
+                x=rows,
+                mean=mean,
+                shift=shift.astype(g.dtype),
+                slope=slope.astype(g.dtype),
+                counted=counted,
+            )
         ]
 
     tape.add("batch_norm", [x], outputs, vjp)

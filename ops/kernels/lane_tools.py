@@ -17,7 +17,9 @@ def beats(typing: Any, x: Any, best: Any, tie: Any, edge: Any) -> Any:
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         mine, top = (V(builder, v).repeated(edge.n) for v in arguments[:2])
-        lower = vector(context, builder, arguments[2], tie, tie) < V(builder, arguments[3])
+        lower = vector(
+            context=context, builder=builder, value=arguments[2], kind=tie, element=tie
+        ) < V(builder, arguments[3])
         return ((mine > top) | (mine.equals(top) & lower) | (mine.is_nan() & top.equals(top))).value
 
     return Lanes(types.boolean, edge.n)(x, best, tie, edge), generate
@@ -28,7 +30,10 @@ def same(typing: Any, x: Any, y: Any) -> Any:
     """Where two integers are equal."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        a, b = (vector(context, builder, v, k, k) for v, k in zip(arguments, sig.args, strict=True))
+        a, b = (
+            vector(context=context, builder=builder, value=v, kind=k, element=k)
+            for v, k in zip(arguments, sig.args, strict=True)
+        )
         return a.repeated(max(a.n, b.n)).equals(b).value
 
     return Lanes(types.boolean, max(k.n for k in (x, y) if isinstance(k, Lanes)))(x, y), generate
@@ -46,7 +51,9 @@ def where(typing: Any, holds: Any, yes: Any, no: Any) -> Any:
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         m, y, n = (
-            vector(context, builder, x, k, kind.element).repeated(kind.n)
+            vector(
+                context=context, builder=builder, value=x, kind=k, element=kind.element
+            ).repeated(kind.n)
             for x, k in zip(arguments, sig.args, strict=True)
         )
         return (m if m.element == BIT else m.unequal(0)).choose(y, n).value
@@ -74,7 +81,7 @@ def single(typing: Any, x: Any) -> Any:
     """A number as a vector of one lane."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
-        return vector(context, builder, arguments[0], x, x).value
+        return vector(context=context, builder=builder, value=arguments[0], kind=x, element=x).value
 
     return Lanes(x, 1)(x), generate
 
@@ -110,7 +117,9 @@ def comparison(how: str, element: Any) -> Any:
 
         def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
             a, b = (
-                vector(context, builder, v, k, k).repeated(kind.n)
+                vector(context=context, builder=builder, value=v, kind=k, element=k).repeated(
+                    kind.n
+                )
                 for v, k in zip(arguments, sig.args, strict=True)
             )
             there = context.get_value_type(element)
@@ -137,7 +146,11 @@ def as_type(element: Any) -> Any:
 
         def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
             v = vector(
-                context, builder, arguments[0], x, x if not isinstance(x, Lanes) else x.element
+                context=context,
+                builder=builder,
+                value=arguments[0],
+                kind=x,
+                element=x if not isinstance(x, Lanes) else x.element,
             )
             unsigned = isinstance(x, Lanes) and (
                 x.element == types.boolean or not getattr(x.element, "signed", True)
@@ -231,7 +244,7 @@ def dropout_factors(active: int) -> Any:
     def draw(typing: Any, hashed: Any, first: Any, threshold: Any, factor: Any) -> Any:
         def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
             h, column, limit, value = (
-                vector(context, builder, x, k, k).repeated(n)
+                vector(context=context, builder=builder, value=x, kind=k, element=k).repeated(n)
                 for x, k in zip(arguments, sig.args, strict=True)
             )
             x = h + (

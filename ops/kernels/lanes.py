@@ -260,7 +260,7 @@ def lanewise(function: Callable[..., V]) -> Any:
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             given = [
-                vector(context, builder, x, k, kind.element)
+                vector(context=context, builder=builder, value=x, kind=k, element=kind.element)
                 for x, k in zip(arguments, kinds, strict=True)
             ]
             return function(*given).repeated(kind.n).value
@@ -286,7 +286,7 @@ def _operator(symbol: Any, function: Callable[..., V]) -> None:
     def lower(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         kind = sig.return_type
         given = [
-            vector(context, builder, x, k, kind.element)
+            vector(context=context, builder=builder, value=x, kind=k, element=kind.element)
             for x, k in zip(arguments, sig.args, strict=True)
         ]
         return function(*given).repeated(kind.n).value
@@ -377,7 +377,13 @@ def storer(active: int) -> Any:
     def store(typing: Any, array: Any, row: Any, column: Any, x: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             value = (
-                vector(context, builder, arguments[3], signature.args[3], array.dtype)
+                vector(
+                    context=context,
+                    builder=builder,
+                    value=arguments[3],
+                    kind=signature.args[3],
+                    element=array.dtype,
+                )
                 .repeated(n)
                 .value
             )
@@ -415,8 +421,26 @@ def picker(active: int) -> Any:
             zero = ir.Constant(ir.IntType(64), 0)
             for i in range(active):
                 at = builder.add(start, ir.Constant(ir.IntType(64), i))
-                column = builder.load(_address(context, builder, signature.args[2], map_, zero, at))
-                x = builder.load(_address(context, builder, signature.args[0], a, row_, column))
+                column = builder.load(
+                    _address(
+                        context=context,
+                        builder=builder,
+                        kind=signature.args[2],
+                        array=map_,
+                        row=zero,
+                        column=at,
+                    )
+                )
+                x = builder.load(
+                    _address(
+                        context=context,
+                        builder=builder,
+                        kind=signature.args[0],
+                        array=a,
+                        row=row_,
+                        column=column,
+                    )
+                )
                 made = builder.insert_element(made, x, ir.Constant(INDEX, i))
             return made
 

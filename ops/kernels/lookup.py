@@ -78,7 +78,9 @@ def distinct(ids: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     bits = (2 * room + 1).bit_length()
     found = np.empty(room, np.int64)
     each = np.empty(len(ids), np.int32)
-    n = number(ids, np.full(1 << bits, -1, np.int32), 64 - bits, found, each)
+    n = number(
+        ids=ids, slots=np.full(1 << bits, -1, np.int32), shift=64 - bits, found=found, each=each
+    )
     if n < 0:
         return np.unique(ids, return_inverse=True)
     order = np.argsort(found[:n])

@@ -205,7 +205,9 @@ class Adam(Optimiser):
         lr: float,
         decay: float,
     ) -> np.ndarray:
-        return self._moved(value, g + decay * value if decay else g, slots, lr, 1.0)
+        return self._moved(
+            value=value, g=g + decay * value if decay else g, slots=slots, lr=lr, keep=1.0
+        )
 
     def _moved(
         self, value: np.ndarray, g: np.ndarray, slots: dict[str, np.ndarray], lr: float, keep: float
@@ -258,7 +260,7 @@ class AdamW(Adam):
         lr: float,
         decay: float,
     ) -> np.ndarray:
-        return self._moved(value, g, slots, lr, 1 - lr * decay)
+        return self._moved(value=value, g=g, slots=slots, lr=lr, keep=1 - lr * decay)
 
 
 def _each(name: str, given: Rates, n: int) -> list[float]:

@@ -108,7 +108,15 @@ class RowAdagrad(RowOptimiser):
 
         numbers = tuple(map(values.dtype.type, (self.eps, lr, scale)))
         by_blocks(
-            lambda _, begin, end: adagrad_rows(values, state["sum"], rows, g, numbers, begin, end),
+            lambda _, begin, end: adagrad_rows(
+                value=values,
+                total=state["sum"],
+                rows=rows,
+                g=g,
+                numbers=numbers,
+                first=begin,
+                last=end,
+            ),
             len(rows),
             values.shape[1],
         )
@@ -165,7 +173,15 @@ class RowAdam(RowOptimiser):
         updates = state["updates"]
         by_blocks(
             lambda _, begin, end: adam_rows(
-                values, mean, square, updates, rows, g, numbers, begin, end
+                value=values,
+                mean=mean,
+                square=square,
+                updates=updates,
+                rows=rows,
+                g=g,
+                numbers=numbers,
+                first=begin,
+                last=end,
             ),
             len(rows),
             values.shape[1],

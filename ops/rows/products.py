@@ -39,18 +39,20 @@ def product(x: Any, w: Any) -> Any:
 
         w = np.ascontiguousarray(w)
         by_blocks(
-            lambda b, begin, end: rows_times(begin, end, x.indptr, x.indices, x.data, w, out),
+            lambda b, begin, end: rows_times(
+                begin=begin, end=end, indptr=x.indptr, indices=x.indices, data=x.data, w=w, out=out
+            ),
             x.shape[0],
             w.shape[1],
             _SPARSE * x.nnz / max(1, x.shape[0]),
         )
     else:
         by_blocks(
-            lambda b, begin, end: np.matmul(x[begin:end], w, out=out[begin:end]),
-            x.shape[0],
-            w.shape[1],
-            _MULTIPLIED * w.shape[0],
-            _LEAST,
+            work=lambda b, begin, end: np.matmul(x[begin:end], w, out=out[begin:end]),
+            n=x.shape[0],
+            width=w.shape[1],
+            per_number=_MULTIPLIED * w.shape[0],
+            least=_LEAST,
         )
     return out
 
@@ -69,11 +71,11 @@ def long_product(x: Any, g: Any) -> Any:
             empty((x.shape[1], g.shape[1]), np.result_type(x.dtype, g.dtype)),
         )
         by_blocks(
-            lambda b, begin, end: np.matmul(rows[:, begin:end].T, g, out=out[begin:end]),
-            x.shape[1],
-            g.shape[1],
-            _MULTIPLIED * x.shape[0],
-            _LEAST,
+            work=lambda b, begin, end: np.matmul(rows[:, begin:end].T, g, out=out[begin:end]),
+            n=x.shape[1],
+            width=g.shape[1],
+            per_number=_MULTIPLIED * x.shape[0],
+            least=_LEAST,
         )
         return out
     ends, parts = (
@@ -115,7 +117,15 @@ def _sparse_long_product(x: Any, g: Any) -> Any:
     exact = np.float64 if x.shape[0] > count * _MOST_ROWS else dtype
     parts = np.zeros((count, x.shape[1], g.shape[1]), exact)
     run_parts(
-        lambda b: rows_onto(ends[b], ends[b + 1], x.indptr, x.indices, x.data, g, parts[b]),
+        lambda b: rows_onto(
+            begin=ends[b],
+            end=ends[b + 1],
+            indptr=x.indptr,
+            indices=x.indices,
+            data=x.data,
+            g=g,
+            out=parts[b],
+        ),
         count,
         _SPARSE * x.nnz * g.shape[1],
     )

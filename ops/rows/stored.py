@@ -81,7 +81,12 @@ class StoredRows(Var):
         """The first rows, those of a space nested in this one."""
         listed = None if self._listed is None else self._listed.first(space.n)
         return StoredRows(
-            self._read, (space.n, *self._shape[1:]), self._dtype, listed, space, self.name
+            read=self._read,
+            shape=(space.n, *self._shape[1:]),
+            dtype=self._dtype,
+            listed=listed,
+            space=space,
+            name=self.name,
         )
 
 

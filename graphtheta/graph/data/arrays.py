@@ -154,20 +154,36 @@ class GraphArrays:
         src, dst = validation.check_edges(edge_index, where)
         columns = tuple(node_columns.values()) if isinstance(node_columns, Mapping) else ()
         n = validation.count_nodes(
-            n_nodes, (x, y, train, val, test, node_ids, *columns), src, dst, where
+            n_nodes=n_nodes,
+            arrays=(x, y, train, val, test, node_ids, *columns),
+            src=src,
+            dst=dst,
+            where=where,
         )
         e = len(src)
         validation.check_range(src, dst, n, where)
         put("n_nodes", n)
         put("src", src)
         put("dst", dst)
-        put("x", validation.check_features(x, n, "node", "x", where))
-        labels, classes, several = validation.check_labels(y, n, n_classes, multilabel, where)
+        put("x", validation.check_features(x=x, n=n, kind="node", field="x", where=where))
+        labels, classes, several = validation.check_labels(
+            y=y, n=n, n_classes=n_classes, multilabel=multilabel, where=where
+        )
         put("y", labels)
         put("n_classes", classes)
         put("multilabel", several)
-        put("edge_attr", validation.check_features(edge_attr, e, "edge", "edge_attr", where))
-        put("edge_weight", validation.check_vector(edge_weight, e, "edge", "edge_weight", where))
+        put(
+            "edge_attr",
+            validation.check_features(
+                x=edge_attr, n=e, kind="edge", field="edge_attr", where=where
+            ),
+        )
+        put(
+            "edge_weight",
+            validation.check_vector(
+                a=edge_weight, n=e, kind="edge", field="edge_weight", where=where
+            ),
+        )
         put("edge_y", validation.check_targets(edge_y, e, where))
         node_masks = dict(zip(NODE_MASKS, (train, val, test), strict=True))
         edge_masks = dict(zip(EDGE_MASKS, (edge_train, edge_val, edge_test), strict=True))
@@ -182,7 +198,11 @@ class GraphArrays:
         ):
             validation.check_disjoint(masks, kind, where)
             validation.check_labelled(
-                targets, masks, kind, "label" if kind == "node" else "target", where
+                y=targets,
+                masks=masks,
+                kind=kind,
+                field="label" if kind == "node" else "target",
+                where=where,
             )
         put("node_ids", validation.check_node_ids(node_ids, n, where))
         put("node_columns", check_columns(node_columns, n, "node", where))

@@ -241,7 +241,10 @@ def add_self_loops(
     nodes = Without(graph.n_nodes, have[np.append(True, have[1:] != have[:-1])[: len(have)]])
     made = {
         name: _extended(
-            graph, old, nodes, _column_rows(graph, name, fill, columns or {}, len(nodes))
+            graph,
+            old,
+            nodes,
+            _column_rows(graph=graph, name=name, fill=fill, values=columns or {}, n=len(nodes)),
         )
         for name, old in graph.edge_columns.items()
     }
@@ -452,7 +455,11 @@ def standardise_features(graph: G) -> G:
         )
     kind = x.kind if isinstance(x, TypedRows) else graph.node_columns[TYPE]
     return _standardised_apart(
-        graph, "x", kind, blocks_of(x, kind, widths, graph.name), graph.train
+        graph=graph,
+        field="x",
+        kind=kind,
+        blocks=blocks_of(x, kind, widths, graph.name),
+        rows=graph.train,
     )
 
 
@@ -472,7 +479,11 @@ def standardise_edge_attr(graph: G) -> G:
         return _standardised(graph, "edge_attr", x, graph.edge_train)
     kind = relation_of_columns(graph.edge_columns[RELATION], graph.n_relations, len(widths))
     return _standardised_apart(
-        graph, "edge_attr", kind, blocks_of(x, kind, widths, graph.name, EDGES), graph.edge_train
+        graph=graph,
+        field="edge_attr",
+        kind=kind,
+        blocks=blocks_of(x=x, kind=kind, widths=widths, name=graph.name, of=EDGES),
+        rows=graph.edge_train,
     )
 
 

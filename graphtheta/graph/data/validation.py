@@ -194,7 +194,9 @@ def check_features(x: Any, n: int, kind: str, field: str, where: str) -> Any:
         check_rows(x, n, kind, origin)
         return x.mapped(
             [
-                check_features(rows, len(rows), kind, f"{field} of type {code}", where)
+                check_features(
+                    x=rows, n=len(rows), kind=kind, field=f"{field} of type {code}", where=where
+                )
                 for code, rows in enumerate(x.blocks)
             ]
         )
@@ -260,7 +262,14 @@ def check_sparse(x: Any, n: int, kind: str, origin: Origin) -> sp.csr_array | np
     bad = np.flatnonzero(~np.isfinite(x.data))
     if len(bad):
         row = int(np.searchsorted(x.indptr, bad[0], side="right")) - 1
-        raise not_finite(origin, kind, row, int(x.indices[bad[0]]), x.data[bad[0]], len(bad))
+        raise not_finite(
+            origin=origin,
+            kind=kind,
+            row=row,
+            column=int(x.indices[bad[0]]),
+            value=x.data[bad[0]],
+            count=len(bad),
+        )
     # a new matrix with read-only parts: SciPy shares the parts of the given one
     parts = (
         private(own, getattr(given, part, own))
@@ -297,7 +306,14 @@ def to_float(
         if wrong.any():
             first = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
             column = int(first[1]) if len(first) > 1 else None
-            raise not_finite(origin, kind, int(first[0]), column, a[first], int(wrong.sum()))
+            raise not_finite(
+                origin=origin,
+                kind=kind,
+                row=int(first[0]),
+                column=column,
+                value=a[first],
+                count=int(wrong.sum()),
+            )
     if exact:
         check_exact(np.nan_to_num(a) if allow_nan and a.dtype.kind == "f" else a, kind, origin)
     return out

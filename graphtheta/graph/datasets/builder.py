@@ -119,7 +119,7 @@ def read_molecules(path: Path) -> Molecules:
             f"{path}: node_attr {list(atom.shape)}, edge_attr {list(bond.shape)}, graph_ptr {list(bounds.shape)} and "
             f"graph_split {list(split.shape)} do not describe molecules; {AGAIN}"
         )
-    return Molecules(ends, atom, bond, bounds, split, meta)
+    return Molecules(ends=ends, atom=atom, bond=bond, bounds=bounds, split=split, meta=meta)
 
 
 def atoms(path: Path, hide: str = "") -> Graph:

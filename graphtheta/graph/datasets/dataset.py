@@ -170,38 +170,46 @@ ENTRIES: dict[str, Entry] = {
         {"labels": int, "inverse": bool},
     ),
     "hetero_movielens100k": Entry(
-        "users, movies and ratings, without labels",
-        heterogeneous,
-        "hetero_movielens100k.npz",
-        {"labels": int, "inverse": bool},
-        "none",
+        about="users, movies and ratings, without labels",
+        build=heterogeneous,
+        file="hetero_movielens100k.npz",
+        options={"labels": int, "inverse": bool},
+        split="none",
     ),
     "graphchallenge_sbm_50k": Entry(
-        "50,000 nodes in 44 known blocks",
-        builder.topology,
-        "graphchallenge_sbm_50k.npz",
-        FEATURES,
-        "random",
+        about="50,000 nodes in 44 known blocks",
+        build=builder.topology,
+        file="graphchallenge_sbm_50k.npz",
+        options=FEATURES,
+        split="random",
     ),
     "biogrid_all": Entry(
-        "protein interactions, topology only", builder.topology, "biogrid_all.npz", FEATURES, "none"
+        about="protein interactions, topology only",
+        build=builder.topology,
+        file="biogrid_all.npz",
+        options=FEATURES,
+        split="none",
     ),
     "cnr_2000": Entry(
-        "web crawl, topology only, directed", builder.topology, "cnr_2000.npz", FEATURES, "none"
+        about="web crawl, topology only, directed",
+        build=builder.topology,
+        file="cnr_2000.npz",
+        options=FEATURES,
+        split="none",
     ),
     "road_usa_bay": Entry(
-        "roads, topology only, huge diameter",
-        builder.topology,
-        "road_usa_bay.npz",
-        FEATURES,
-        "none",
+        about="roads, topology only, huge diameter",
+        build=builder.topology,
+        file="road_usa_bay.npz",
+        options=FEATURES,
+        split="none",
     ),
     "facebook100": Entry(
-        "89 college networks, 66,596,166 edges: year or gender",
-        builder.colleges,
-        "facebook100_packed.npz",
-        {"target": str, "colleges": int},
-        "fraction",
+        about="89 college networks, 66,596,166 edges: year or gender",
+        build=builder.colleges,
+        file="facebook100_packed.npz",
+        options={"target": str, "colleges": int},
+        split="fraction",
     ),
 }
 
@@ -296,7 +304,8 @@ def load(
             f"{name}: split_index has no meaning with the split '{split}'; drop it, or choose split='public'"
         )
     return scale(
-        with_masks(graph, split, split_index, seed, per_class), choices["normalise_features"]
+        with_masks(graph=graph, split=split, index=split_index, seed=seed, per_class=per_class),
+        choices["normalise_features"],
     )
 
 

@@ -67,7 +67,7 @@ def sbm(
     nodes = np.arange(n_nodes)
     y = integers(stream(seed, BLOCK), nodes, classes)
     weight = np.maximum(uniform(stream(seed, DEGREE), nodes), 1 / n_nodes) ** -skew
-    low, high = sbm_pairs(y, weight, n_edges // 2, inside, seed)
+    low, high = sbm_pairs(y=y, weight=weight, n_pairs=n_edges // 2, inside=inside, seed=seed)
     centre = normal(stream(seed, CENTRE), np.arange(classes), features)
     x = signal * centre[y] + normal(stream(seed, FEATURE), nodes, features)
     # keyed by the pair, so that both directions carry the same attributes
@@ -212,7 +212,12 @@ def ring(n: int = 12, features: int = 4, *, seed: int = 0) -> Graph:
     nodes = np.arange(n)
     ahead = (nodes + 1) % n
     return tiny(
-        "ring", np.concatenate((nodes, ahead)), np.concatenate((ahead, nodes)), n, features, seed
+        name="ring",
+        src=np.concatenate((nodes, ahead)),
+        dst=np.concatenate((ahead, nodes)),
+        n=n,
+        features=features,
+        seed=seed,
     )
 
 
@@ -222,7 +227,12 @@ def star(n: int = 12, features: int = 4, *, seed: int = 0) -> Graph:
     leaves = np.arange(1, n)
     hub = np.zeros_like(leaves)
     return tiny(
-        "star", np.concatenate((hub, leaves)), np.concatenate((leaves, hub)), n, features, seed
+        name="star",
+        src=np.concatenate((hub, leaves)),
+        dst=np.concatenate((leaves, hub)),
+        n=n,
+        features=features,
+        seed=seed,
     )
 
 

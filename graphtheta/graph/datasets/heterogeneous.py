@@ -55,7 +55,9 @@ def heterogeneous(path: Path, labels: int = 0, inverse: bool = True) -> Graph:
             for t in triples.values()
             if (name := "edge_attr__" + "__".join(t)) in file
         }
-        known = _labels(file, meta.get("target"), counts, labels, path)
+        known = _labels(
+            file=file, target=meta.get("target"), counts=counts, labels=labels, path=path
+        )
     graph = Graph(
         edges,
         counts,

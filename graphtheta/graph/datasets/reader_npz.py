@@ -127,7 +127,9 @@ class ArrayFile:
             )
         try:
             with self._zip.open(member) as stream:
-                found = read_array(stream, member.file_size, at, kinds, ndim)
+                found = read_array(
+                    stream=stream, size=member.file_size, at=at, kinds=kinds, ndim=ndim
+                )
             # nobody else has it, so that a graph need not copy it
             found.flags.writeable = False
             return found
@@ -211,7 +213,13 @@ def read_features(file: ArrayFile, field: str = "x") -> Any:
         )
     values = file.read(names[0], "fiub", 1)
     indices, indptr, shape = (file.read(name, "iu", 1) for name in names[1:])
-    return csr(values, indices, indptr, shape, f"{file.path}: field '{field}'")
+    return csr(
+        values=values,
+        indices=indices,
+        indptr=indptr,
+        shape=shape,
+        at=f"{file.path}: field '{field}'",
+    )
 
 
 def read_npz(path: str | os.PathLike[str]) -> Graph:

@@ -81,7 +81,7 @@ def read_matrix(path: Path) -> Any:
     kinds = values.dtype.kind in "fiu" and indices.dtype.kind in "iu" and indptr.dtype.kind in "iu"
     if not kinds or {values.ndim, indices.ndim, indptr.ndim} != {1}:
         raise FormatError(f"{path}: the CSR matrix has parts of the wrong dtype or shape; {AGAIN}")
-    return csr(values, indices, indptr, (height, width), str(path))
+    return csr(values=values, indices=indices, indptr=indptr, shape=(height, width), at=str(path))
 
 
 def read_labels(path: Path, rows: int) -> np.ndarray:

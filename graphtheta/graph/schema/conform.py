@@ -45,7 +45,7 @@ def conformed(graph: Graph, schema: Schema, read: Collection[str]) -> Graph:
     fields: dict[str, Any] = {"meta": _meta(graph, schema)}
     for group, known in (("node", schema.node_columns), ("edge", schema.edge_columns)):
         fields[f"{group}_columns"] = MappingProxyType(
-            _columns(graph, schema, group, known, read, where)
+            _columns(graph=graph, schema=schema, group=group, known=known, read=read, where=where)
         )
     if "node.x" in read:
         fields["x"] = _features(graph, schema, where)
@@ -112,8 +112,16 @@ def _columns(
                 f"{where}, has {form.text} of {x.dtype} in the {group} column {name!r}; expected {wanted.text}; convert the "
                 "column"
             )
-        _check_unit(group, name, wanted.unit, unit_of(graph, group, name), where)
-        found[name] = _codes(graph, schema, group, name, wanted, where)
+        _check_unit(
+            group=group,
+            name=name,
+            wanted=wanted.unit,
+            unit=unit_of(graph, group, name),
+            where=where,
+        )
+        found[name] = _codes(
+            graph=graph, schema=schema, group=group, name=name, wanted=wanted, where=where
+        )
     return found
 
 
@@ -136,22 +144,32 @@ def _codes(graph: Graph, schema: Schema, group: str, name: str, wanted: Column, 
     x = (graph.node_columns if group == "node" else graph.edge_columns)[name]
     if (group, name) == ("node", TYPE):
         return _translated(
-            x,
-            graph.node_types,
-            schema.node_types,
-            f"{where}, has nodes of the type",
-            schema.n_types,
+            codes=x,
+            own=graph.node_types,
+            wanted=schema.node_types,
+            what=f"{where}, has nodes of the type",
+            n=schema.n_types,
         )
     if (group, name) == ("edge", RELATION) and not wanted.categories:
         own, names = (
             of.relations or meta.get("relation_names", ())
             for of, meta in ((graph, graph.meta), (schema, schema.meta))
         )
-        return _translated(x, own, names, f"{where}, has edges of the relation", schema.n_relations)
+        return _translated(
+            codes=x,
+            own=own,
+            wanted=names,
+            what=f"{where}, has edges of the relation",
+            n=schema.n_relations,
+        )
     if wanted.categories:
         what = f"{where}, has in the {group} column {name!r} the value"
         return _translated(
-            x, graph.categories(group, name), wanted.categories, what, len(wanted.categories)
+            codes=x,
+            own=graph.categories(group, name),
+            wanted=wanted.categories,
+            what=what,
+            n=len(wanted.categories),
         )
     return x
 
@@ -214,15 +232,21 @@ def _features(graph: Graph, schema: Schema, where: str) -> Any:
         # its columns are in the order of its own types
         x = rescaled(x, own, None, graph.node_columns[TYPE] if own.widths else None)
         own = None
-    x, own = _one_hot(x, own, graph.meta.get("one_hot"), schema.meta.get("one_hot"), where)
+    x, own = _one_hot(
+        x=x,
+        own=own,
+        names=graph.meta.get("one_hot"),
+        wanted=schema.meta.get("one_hot"),
+        where=where,
+    )
     x = _blocks(
-        x,
-        graph.node_types,
-        type_widths(graph),
-        schema.node_types,
-        schema.type_widths,
-        "x of type",
-        where,
+        x=x,
+        own=graph.node_types,
+        own_widths=type_widths(graph),
+        wanted=schema.node_types,
+        widths=schema.type_widths,
+        what="x of type",
+        where=where,
     )
     width = 0 if x is None else int(x.shape[1])
     if width != wanted:
@@ -312,13 +336,13 @@ def _attributes(graph: Graph, schema: Schema, where: str) -> Any:
         x = rescaled(x, own, None, codes)
         own = None
     x = _blocks(
-        x,
-        graph.relations,
-        graph.meta.get("relation_widths", []),
-        schema.relations,
-        schema.relation_widths,
-        "edge_attr of relation",
-        where,
+        x=x,
+        own=graph.relations,
+        own_widths=graph.meta.get("relation_widths", []),
+        wanted=schema.relations,
+        widths=schema.relation_widths,
+        what="edge_attr of relation",
+        where=where,
     )
     width = 0 if x is None else int(x.shape[1])
     if width != schema.n_edge_features:
@@ -428,7 +452,13 @@ def _labels(graph: Graph, schema: Schema, where: str) -> dict[str, Any]:
             "labels, or drop them to predict without: graph.replace(y=None)"
         )
     if one:
-        y = _translated(y, graph.class_names, names, f"{where}, has nodes of the class", classes)
+        y = _translated(
+            codes=y,
+            own=graph.class_names,
+            wanted=names,
+            what=f"{where}, has nodes of the class",
+            n=classes,
+        )
     masks = (graph.train, graph.val, graph.test)
     if any(mask is not None for mask in masks):
         return {"y": y, **form}

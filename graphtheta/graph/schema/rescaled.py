@@ -128,7 +128,7 @@ def rescaled(
         # rows of a type that the scale does not have have no columns
         widths = [*wanted.widths, *([0] if kind.max(initial=0) >= len(wanted.widths) else [])]
         parts = [*wanted.parts, Scale(np.zeros(0), np.zeros(0))]
-        blocks = blocks_of(x, kind, widths, "the graph", of)
+        blocks = blocks_of(x=x, kind=kind, widths=widths, name="the graph", of=of)
         return of_blocks(
             kind,
             [part.scaled(block) for part, block in zip(parts, blocks, strict=False)],

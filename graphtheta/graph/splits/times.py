@@ -136,7 +136,9 @@ def split_by_time(graph: Graph) -> Graph:
         )
     times = np.asarray(columns[TIME])
     labelled = None if graph.y is None else labelled_nodes(graph)
-    check_stated(graph, what, TIME, f"{graph.name}: split=time", labelled)
+    check_stated(
+        graph=graph, group=what, column=TIME, at=f"{graph.name}: split=time", rows=labelled
+    )
     if labelled is not None:
         return graph.with_masks(*time_split(times, use=labelled))
     train, val, test = time_split(times, *(LINK_SHARES if graph.edge_y is None else ()))

@@ -200,7 +200,13 @@ class Columns:
                 f"{AGAIN}"
             )
         data, indices, indptr, shape = parts
-        return csr(data, indices, indptr, shape, f"{self.folder}: column {group}.{name}")
+        return csr(
+            values=data,
+            indices=indices,
+            indptr=indptr,
+            shape=shape,
+            at=f"{self.folder}: column {group}.{name}",
+        )
 
     def typed(self, group: str, name: str) -> TypedRows:
         """Rows of several types, mapped."""

@@ -305,7 +305,9 @@ def scaled_field(
     Raises:
         ConfigError: A list among several columns.
     """
-    return Scaled(name, columns, types, _width(columns, types, widths), split)
+    return Scaled(
+        name=name, columns=columns, types=types, width=_width(columns, types, widths), split=split
+    )
 
 
 def _width(columns: Sequence[str], types: dict[str, Any], widths: dict[str, int]) -> int | None:

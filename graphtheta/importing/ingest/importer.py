@@ -98,7 +98,9 @@ def import_graph(
         )
     found, error = None, None
     try:
-        found = open_tables(edges, nodes, Options(**options), separator, header)
+        found = open_tables(
+            edges=edges, nodes=nodes, options=Options(**options), separator=separator, header=header
+        )
     except GraphThetaError as e:
         error = e
     comm.agree(error)
@@ -106,7 +108,13 @@ def import_graph(
     with StoreWriter(to, comm) as writer:
         folder = writer.waiting_folder()
         try:
-            _Import(found, writer, comm, folder, Progress(progress and comm.rank == 0)).run()
+            _Import(
+                tables=found,
+                writer=writer,
+                comm=comm,
+                folder=folder,
+                progress=Progress(progress and comm.rank == 0),
+            ).run()
         finally:
             _remove_waiting(folder)
     return writer.folder
@@ -288,15 +296,21 @@ class _Import:
         for field in numbered.fields:
             if isinstance(field, SparseRows) and self._tables.widths:
                 write_typed(
-                    self._writer,
-                    self._comm,
-                    numbered.n,
-                    numbered.blocks,
-                    field,
-                    self._tables.widths,
+                    writer=self._writer,
+                    comm=self._comm,
+                    n=numbered.n,
+                    blocks=numbered.blocks,
+                    field=field,
+                    widths=self._tables.widths,
                 )
             elif isinstance(field, SparseRows):
-                write_sparse(self._writer, self._comm, numbered.n, numbered.blocks, field)
+                write_sparse(
+                    writer=self._writer,
+                    comm=self._comm,
+                    n=numbered.n,
+                    blocks=numbered.blocks,
+                    field=field,
+                )
 
     def _write_edges(self, edges: Table, numbers: Spool, n_nodes: int) -> int:
         """Write ends and fields of the edges; returns their number.

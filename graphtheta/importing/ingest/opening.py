@@ -75,16 +75,28 @@ def open_tables(
                 "types, change it with deduplicated() or symmetrised(), and import that"
             )
         return Tables(
-            found.edges,
-            found.nodes,
-            replace(options, **found.options),
-            source,
-            name,
-            found.meta,
-            found.widths,
-            found.labels,
+            edges=found.edges,
+            nodes=found.nodes,
+            options=replace(options, **found.options),
+            source=source,
+            name=name,
+            meta=found.meta,
+            widths=found.widths,
+            labels=found.labels,
         )
-    table = None if nodes is None else open_table("nodes", nodes, separator, header, options.used)
+    table = (
+        None
+        if nodes is None
+        else open_table(
+            what="nodes", table=nodes, separator=separator, header=header, used=options.used
+        )
+    )
     return Tables(
-        open_table("edges", edges, separator, header, options.used), table, options, source, name
+        edges=open_table(
+            what="edges", table=edges, separator=separator, header=header, used=options.used
+        ),
+        nodes=table,
+        options=options,
+        source=source,
+        name=name,
     )

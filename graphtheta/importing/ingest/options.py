@@ -168,19 +168,30 @@ def edge_fields(options: Options, source: Source, kind: Any) -> list[Field]:
     remedy = "give codes, ids and times as --edge-columns, and rescale measured quantities"
     found: list[Field] = [Ids((options.src, options.dst), kind)]
     if options.edge_attr:
-        found.append(number_field("attr", options.edge_attr, types, widths, remedy))
+        found.append(
+            number_field(
+                name="attr", columns=options.edge_attr, types=types, widths=widths, remedy=remedy
+            )
+        )
     if options.edge_weight:
         found.append(
-            number_field("weight", [options.edge_weight], types, widths, remedy, vector=True)
+            number_field(
+                name="weight",
+                columns=[options.edge_weight],
+                types=types,
+                widths=widths,
+                remedy=remedy,
+                vector=True,
+            )
         )
     if options.edge_label:
         found.append(
             number_field(
-                "y",
-                options.edge_label,
-                types,
-                widths,
-                remedy,
+                name="y",
+                columns=options.edge_label,
+                types=types,
+                widths=widths,
+                remedy=remedy,
                 vector=len(options.edge_label) == 1,
                 missing=True,
             )
@@ -212,9 +223,13 @@ def node_fields(options: Options, source: Source, kind: Any) -> list[Field]:
         remedy = "give codes, ids and times as --node-columns, and rescale measured quantities"
         features.insert(
             0,
-            number_field("x", options.features, types, widths, remedy)
+            number_field(
+                name="x", columns=options.features, types=types, widths=widths, remedy=remedy
+            )
             if options.scale == "none"
-            else scaled_field("x", options.features, types, widths, split),
+            else scaled_field(
+                name="x", columns=options.features, types=types, widths=widths, split=split
+            ),
         )
     if features:
         found.append(Beside(features) if len(features) > 1 else features[0])

@@ -100,7 +100,7 @@ def transform_store(
         raise DataError(f"{store}: nodes leaves no node; give a mask with true values")
     edges = Edges(graph, comm, kept, self_loops, duplicates, reverse)
     with StoreWriter(to, comm) as writer:
-        _write(columns, graph, kept, edges, writer, comm)
+        _write(columns=columns, graph=graph, kept=kept, edges=edges, writer=writer, comm=comm)
         known = graph.label_kind in ("none", "classes")
         meta = {
             **columns.manifest.meta,
@@ -164,7 +164,11 @@ def _write(
             writer.link(columns.folder / c.file, c)
         elif ending == ".shape":
             write_once(
-                writer, comm, c.group, c.name, np.array([n, _values(columns, c)[1]], np.int64)
+                writer=writer,
+                comm=comm,
+                group=c.group,
+                name=c.name,
+                values=np.array([n, _values(columns, c)[1]], np.int64),
             )
         elif ending in LISTS:
             base = c.name.removesuffix(ending)
@@ -172,7 +176,15 @@ def _write(
                 (base + part, _values(columns, known[c.group, base + part]))
                 for part in LISTS[ending]
             ]
-            write_lists(writer, comm, c.group, (c.name, _values(columns, c)), parts, blocks, n)
+            write_lists(
+                writer=writer,
+                comm=comm,
+                group=c.group,
+                bounds=(c.name, _values(columns, c)),
+                parts=parts,
+                blocks=blocks,
+                n=n,
+            )
         elif not ending and (c.group, c.name) not in (("edge", "src"), ("edge", "dst")):
             write_rows(writer, comm, c.group, c.name, _values(columns, c), blocks, n)
     if not edges.same:

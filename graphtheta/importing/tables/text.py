@@ -212,7 +212,15 @@ class TextSource:
                     f"{path}: two columns have the name '{again}'; rename one, or read the file without a header"
                 )
             self._breaks |= breaks
-            self._heads[path] = Head(names, separator, start, lines, header, text[start:], breaks)
+            self._heads[path] = Head(
+                names=names,
+                separator=separator,
+                start=start,
+                lines=lines,
+                header=header,
+                text=text[start:],
+                breaks=breaks,
+            )
         return self._heads[path]
 
     @cached_property
@@ -255,7 +263,9 @@ class TextSource:
                 ]
         whole = any(part[2] for part in parts)
         return [
-            Piece(i, str(path), (path, *span), span[1] - span[0], whole)
+            Piece(
+                number=i, file=str(path), part=(path, *span), weight=span[1] - span[0], whole=whole
+            )
             for i, (path, span, _) in enumerate(parts)
         ]
 
@@ -280,13 +290,13 @@ class TextSource:
             ):
                 if mine(k):
                     block = Block(
-                        path,
-                        head,
-                        columns,
-                        text,
-                        before,
-                        self.plain & columns.keys(),
-                        self.pointed & columns.keys(),
+                        path=path,
+                        head=head,
+                        columns=columns,
+                        text=text,
+                        before=before,
+                        plain=self.plain & columns.keys(),
+                        pointed=self.pointed & columns.keys(),
                         breaks=self._breaks,
                     )
                     at = (piece.number, k)
@@ -437,7 +447,14 @@ class Block:
 
     def _alike(self, columns: dict[str, Any]) -> Block:
         """The same lines with other columns."""
-        return Block(self._path, self._head, columns, self._text, self._before, breaks=self._breaks)
+        return Block(
+            path=self._path,
+            head=self._head,
+            columns=columns,
+            text=self._text,
+            before=self._before,
+            breaks=self._breaks,
+        )
 
     def _check_breaks(self, rows: int, lines: int) -> None:
         if rows == lines:

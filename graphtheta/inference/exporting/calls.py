@@ -51,11 +51,19 @@ class Given:
 
     def relation(self, relations: int) -> Any:
         """Codes of relations, checked; DataError if they are missing or too large."""
-        return checked_codes(self.edge_type, relations, "edge_type", "the network", "relations")
+        return checked_codes(
+            codes=self.edge_type,
+            n=relations,
+            name="edge_type",
+            reader="the network",
+            kinds="relations",
+        )
 
     def types(self, types: int) -> Any:
         """Codes of types, checked; DataError if they are missing or too large."""
-        return checked_codes(self.node_type, types, "node_type", "the network", "types")
+        return checked_codes(
+            codes=self.node_type, n=types, name="node_type", reader="the network", kinds="types"
+        )
 
     def of_edges(self, chosen: Any) -> Given:
         """The graph with some of its edges, for layers of PyTorch Geometric; chosen: [edges] bool."""

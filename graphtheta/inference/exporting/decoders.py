@@ -40,7 +40,11 @@ class Pairs:
     def codes(self, relations: int) -> Any:
         """Codes of relations, checked; DataError if they are missing or too large."""
         return checked_codes(
-            self.relation, relations, "edge_label_type", "the decoder", "relations"
+            codes=self.relation,
+            n=relations,
+            name="edge_label_type",
+            reader="the decoder",
+            kinds="relations",
         )
 
 

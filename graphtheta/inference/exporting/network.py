@@ -143,7 +143,14 @@ def to_torch(model: Network, library: str = "pyg", metadata: Metadata | None = N
             """What the network computes before its decoder."""
             ends = graph if library == "pyg" or graph is None else graph.edges()
             given = Given(
-                graph, ends, edge_weight, edge_attr, edge_type, node_type, batch, batch_size
+                graph=graph,
+                ends=ends,
+                edge_weight=edge_weight,
+                edge_attr=edge_attr,
+                edge_type=edge_type,
+                node_type=node_type,
+                batch=batch,
+                batch_size=batch_size,
             )
             return _encoded(model, self, x, given)
 
@@ -155,7 +162,14 @@ def to_torch(model: Network, library: str = "pyg", metadata: Metadata | None = N
             edge_label_type: Any = None,
         ) -> Any:
             """What the decoder computes from the node values."""
-            return _decoded(model, self, h, edge_label_index, edge_label_attr, edge_label_type)
+            return _decoded(
+                model=model,
+                module=self,
+                h=h,
+                ends=edge_label_index,
+                attr=edge_label_attr,
+                relation=edge_label_type,
+            )
 
     return Exported().eval()
 
@@ -178,7 +192,7 @@ def _encoded(model: Network, module: Any, x: Any, given: Given) -> Any:
     reached = []
     for i, layer in enumerate(module.layers):
         z = call(model.layers[i], layer, h, given)
-        h = _finished(model, module, i, z, h) if i < len(module.norms) else z
+        h = _finished(model=model, module=module, i=i, z=z, h=h) if i < len(module.norms) else z
         reached.append(h)
     torch = import_module("torch")
     if model.jumping == "concat":

@@ -203,7 +203,9 @@ class LayerWise:
         if fresh is not None:
             assert view.rows is not None
             n = len(rows) + int(np.count_nonzero(fresh[view.rows[len(rows) :]]))
-        graph = BlockGraph(view, self.made, running, self._spill, self._sent, n)
+        graph = BlockGraph(
+            view=view, made=self.made, running=running, spill=self._spill, sent=self._sent, n=n
+        )
         with (
             np.errstate(**QUIET),
             Tape(record=False, training=False, all_sum=refused),

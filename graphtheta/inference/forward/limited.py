@@ -54,7 +54,13 @@ class Limited:
         self._partition.halo_comm.agree(error)
         assert spill is not None
         with spill:
-            yield LayerWise(model, self._partition, self._probe, spill, self.divided)
+            yield LayerWise(
+                model=model,
+                partition=self._partition,
+                probe=self._probe,
+                spill=spill,
+                blocks=self.divided,
+            )
 
     def divided(self, hops: list[Hop]) -> list[np.ndarray]:
         """Blocks of masters within the limit, for layers that run over them; an argument of ``LayerWise``.

@@ -241,7 +241,16 @@ class ModelOnGraph:
 
         Collective: all ranks.
         """
-        found = self.answers(Asked(nodes, k, relation, side, candidates, keep_known))
+        found = self.answers(
+            Asked(
+                nodes=nodes,
+                k=k,
+                relation=relation,
+                side=side,
+                candidates=candidates,
+                keep_known=keep_known,
+            )
+        )
         return None if found is None else (found.ids(self.setup.info), found.scores)
 
     def answers(self, asked: Asked, whole: bool = True) -> Top | None:
@@ -315,7 +324,11 @@ class ModelOnGraph:
         Collective: all ranks.
         """
         return embedding_rows(
-            self.partition.masters, self._embedded(layer), self.comm, self.setup.info, whole
+            rows=self.partition.masters,
+            out=self._embedded(layer),
+            comm=self.comm,
+            info=self.setup.info,
+            whole=whole,
         )
 
     def _embedded(self, layer: int | str | Stages) -> np.ndarray:

@@ -111,7 +111,9 @@ def top(setup: Any, asked: Asked, whole: bool = True) -> Top | None:
             [kind.held_queries(held, side) for held in evaluator.links.values()]
         )
     else:
-        nodes = numbers_of(p, setup.info, asked.nodes, asked.where, "nodes")
+        nodes = numbers_of(
+            partition=p, info=setup.info, ids=asked.nodes, where=asked.where, field="nodes"
+        )
         given = kind.queries(nodes, asked.relation, side, asked.where)
         if asked.candidates is None:
             _check_types(kind, nodes, side, asked.where)
@@ -123,10 +125,26 @@ def top(setup: Any, asked: Asked, whole: bool = True) -> Top | None:
     chosen = None
     if asked.candidates is not None:
         chosen = np.isin(
-            p.masters, numbers_of(p, setup.info, asked.candidates, asked.where, "candidates")
+            p.masters,
+            numbers_of(
+                partition=p,
+                info=setup.info,
+                ids=asked.candidates,
+                where=asked.where,
+                field="candidates",
+            ),
         )
     outside = _outside(kind, p, side, chosen)
-    found = in_order(comm, [own, *_best(evaluator, setup.model, ranked, asked.k, outside)], whole)
+    found = in_order(
+        comm,
+        [
+            own,
+            *_best(
+                evaluator=evaluator, model=setup.model, ranked=ranked, k=asked.k, outside=outside
+            ),
+        ],
+        whole,
+    )
     if found is None:
         return None
     at = slice(None) if given is None or not whole else np.searchsorted(found[0], given)
@@ -264,7 +282,7 @@ def _best(
         )
         found.append(merged(nodes, best, k))
 
-    score_blocks(evaluator, _view(evaluator), model, ranked, take)
+    score_blocks(evaluator=evaluator, view=_view(evaluator), model=model, ranked=ranked, take=take)
     if comm.all_max(np.array(broken)):
         raise DataError(
             "scores are not numbers (NaN), so none is highest; check the features, and the weights of the model"

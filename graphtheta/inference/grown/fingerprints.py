@@ -81,7 +81,9 @@ def take_rows_checked(
         each.flags.writeable = False
 
     def copied(_: int, begin: int, end: int) -> None:
-        at = begin + take_checked(words, rows[begin:end], odd, hashes, to[begin:end])
+        at = begin + take_checked(
+            words=words, rows=rows[begin:end], odd=odd, hashes=hashes, out=to[begin:end]
+        )
         if at < end:
             wrong.append(int(rows[at]))
 
@@ -134,13 +136,13 @@ def edge_hashes(
             else (block.in_indptr, block.in_src, IN_ORDER)
         )
         hash_edges(
-            ptr,
-            others,
-            edges,
-            block.start,
-            of_node[sender * partition.n_masters :],
-            columns,
-            found[receiver],
+            ptr=ptr,
+            others=others,
+            edges=edges,
+            start=block.start,
+            of_node=of_node[sender * partition.n_masters :],
+            of_edge=columns,
+            out=found[receiver],
         )
     plan, mirrors = relation.served(reverse)[1]
     lookup = halo_map(partition, mirrors)

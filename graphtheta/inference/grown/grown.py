@@ -211,7 +211,14 @@ class Grown:
         """
         rows, out = self._computed(wanted, None)
         setup = self._on.setup
-        return named_rows(rows, out, setup.evaluator, setup.kind, setup.info, whole)
+        return named_rows(
+            rows=rows,
+            out=out,
+            evaluator=setup.evaluator,
+            kind=setup.kind,
+            info=setup.info,
+            whole=whole,
+        )
 
     def embeddings(
         self, wanted: np.ndarray | None = None, layer: Any = -1, *, whole: bool = True
@@ -219,7 +226,7 @@ class Grown:
         """Embeddings; arguments as of ``predictions``, and ``layer`` as of ``Trainer.embed``."""
         on = self._on
         rows, out = self._computed(wanted, superstep_of(on.model, on.probe, layer))
-        return embedding_rows(rows, out, on.comm, on.setup.info, whole)
+        return embedding_rows(rows=rows, out=out, comm=on.comm, info=on.setup.info, whole=whole)
 
     @property
     def new(self) -> np.ndarray:
@@ -261,20 +268,26 @@ class Grown:
         # values that a layer reads are changed where they were computed one hop before
         sent = Sent(keeps, lambda hop: needed[hop + 1] if hop + 1 < len(needed) else self._given)
         passes = LayerWise(
-            on.model,
-            on.partition,
-            on.probe,
-            found,
-            lambda hops: self._blocks(needed, hops),
-            sent,
-            on.made,
+            model=on.model,
+            partition=on.partition,
+            probe=on.probe,
+            spill=found,
+            blocks=lambda hops: self._blocks(needed, hops),
+            sent=sent,
+            made=on.made,
         )
         carrying = {
             hop.from_end
             for hop, made in zip(on.probe.layers, passes.made, strict=True)
             if made.edges
         }
-        needed += needed_rows(on.partition, on.probe.layers, self._changed, wanted, carrying)
+        needed += needed_rows(
+            partition=on.partition,
+            layers=on.probe.layers,
+            changed=self._changed,
+            wanted=wanted,
+            carrying=carrying,
+        )
         return passes, found, needed
 
     @np.errstate(**QUIET)
@@ -421,7 +434,14 @@ def keep_layers(model: ModelOnGraph, folder: str | Path) -> None:
         blocks: Callable[[list[Hop]], Blocks] = (
             (lambda _: [np.arange(p.n_masters)]) if limit is None else limit.divided
         )
-        passes = LayerWise(model.model, p, model.probe, files, blocks, Sent(keeps=True))
+        passes = LayerWise(
+            model=model.model,
+            partition=p,
+            probe=model.probe,
+            spill=files,
+            blocks=blocks,
+            sent=Sent(keeps=True),
+        )
         files.add(
             OUTPUTS,
             np.asarray(passes.outputs(whole_view(p, model.probe.layers)).value),
@@ -437,7 +457,11 @@ def _writing(model: ModelOnGraph, folder: str | Path) -> Iterator[LayerFiles]:
     ranks = ranks_of(model)
     found = {"ids": ids_of(model), ROW: np.arange(p.n_masters), **fingerprints(model)}
     with writing(
-        Path(folder), weights_hash(model), program_hash(model), p.n_nodes, model.comm
+        folder=Path(folder),
+        weights=weights_hash(model),
+        program=program_hash(model),
+        n_nodes=p.n_nodes,
+        comm=model.comm,
     ) as files:
         for name, values in found.items():
             files.add(name, values, ranks)

@@ -100,16 +100,23 @@ class Inference(ModelOnGraph):
         make: Make,
         arrays: Arrays,
     ):
-        given, kind, looped, model = _prepared(job, trained, graph, comm, make)
+        given, kind, looped, model = _prepared(
+            job=job, trained=trained, load=graph, comm=comm, make=make
+        )
         pair = pair_for(
-            job.partitioner,
-            job.masters,
-            looped.graph,
-            Work(job.layers, job.hidden, 1, job.seed),
-            comm,
+            partitioner=job.partitioner,
+            masters=job.masters,
+            graph=looped.graph,
+            work=Work(job.layers, job.hidden, 1, job.seed),
+            comm=comm,
         )
         partition = build_partition(
-            looped.graph, comm, pair.partitioner, pair.masters, job.seed, np.dtype(job.dtype)
+            graph=looped.graph,
+            comm=comm,
+            edge_placement=pair.partitioner,
+            node_partitioner=pair.masters,
+            seed=job.seed,
+            dtype=np.dtype(job.dtype),
         )
         partition, _, tables = with_embedding(job, looped.graph, partition)
         error: GraphThetaError | None = None
@@ -137,7 +144,17 @@ class Inference(ModelOnGraph):
         limit = limited(job, partition, found)
         evaluator.by_blocks = None if limit is None else limit.outputs
         super().__init__(
-            _Setup(job, comm, model, looped.info, partition, found, kind, evaluator, limit),
+            _Setup(
+                job=job,
+                comm=comm,
+                model=model,
+                info=looped.info,
+                partition=partition,
+                probe=found,
+                kind=kind,
+                evaluator=evaluator,
+                limit=limit,
+            ),
             _unlabelled(given, kind),
         )
         self._trained = trained
@@ -147,7 +164,12 @@ class Inference(ModelOnGraph):
     def on(self, graph: Graph) -> Inference:
         """The same model on another graph."""
         return Inference(
-            self.job, self._trained, lambda: graph, self.comm, lambda *_: self.model, self._arrays
+            job=self.job,
+            trained=self._trained,
+            graph=lambda: graph,
+            comm=self.comm,
+            make=lambda *_: self.model,
+            arrays=self._arrays,
         )
 
     def keep_layers(self, folder: str | Path) -> None:
@@ -195,7 +217,11 @@ def _prepared(
 
     def made() -> tuple[TaskKind, Looped, Model]:
         whole = with_structural_features(
-            job, in_form, comm, applied(), trained.graph.meta.get(SCALE, ())
+            job=job,
+            load=in_form,
+            comm=comm,
+            kind=applied(),
+            scale=trained.graph.meta.get(SCALE, ()),
         )
         kind = applied()
         taken = kind.take(whole)

@@ -126,7 +126,15 @@ def check(
             backends = subject.check_backends()
     finally:
         outside.restore()
-    return Report(gradients, permutation, workers, weights, backends, evaluated, subject.notes)
+    return Report(
+        gradients=gradients,
+        permutation=permutation,
+        workers=workers,
+        weights=weights,
+        backends=backends,
+        eager=evaluated,
+        notes=subject.notes,
+    )
 
 
 @dataclass

@@ -129,8 +129,12 @@ class _EdgeValues:
         self._level = level
         self._edges = edges
         self._space = graph.edge_space(level)
-        self.src = _Columns(columns, graph, level, edges.src, self._space)
-        self.dst = _Columns(columns, graph, level, edges.dst, self._space)
+        self.src = _Columns(
+            columns=columns, graph=graph, level=level, rows=edges.src, space=self._space
+        )
+        self.dst = _Columns(
+            columns=columns, graph=graph, level=level, rows=edges.dst, space=self._space
+        )
 
     def __getattr__(self, name: str) -> Var:
         if name.startswith("__"):

@@ -58,11 +58,11 @@ def check_vjp(
         if needs_grad(a):
             v = _direction(a.shape, seed, i + 1)
             _compare(
-                f"argument {i} of {getattr(f, '__name__', repr(f))}",
-                grads.of(a),
-                v,
-                _slope(value, a, v, eps),
-                tol,
+                what=f"argument {i} of {getattr(f, '__name__', repr(f))}",
+                g=grads.of(a),
+                v=v,
+                slope=_slope(value, a, v, eps),
+                tol=tol,
             )
 
 
@@ -106,7 +106,13 @@ def check_gradients(
         g = grads.of(p)
         g = total(np.zeros(p.shape, p.dtype) if g is None else g)
         v = _direction(p.shape, seed, i)
-        _compare(f"parameter {getattr(p, 'name', '') or i}", g, v, _slope(value, p, v, eps), tol)
+        _compare(
+            what=f"parameter {getattr(p, 'name', '') or i}",
+            g=g,
+            v=v,
+            slope=_slope(value, p, v, eps),
+            tol=tol,
+        )
 
 
 def _direction(shape: tuple[int, ...], seed: int, number: int) -> np.ndarray:

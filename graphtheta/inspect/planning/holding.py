@@ -39,7 +39,14 @@ def largest_bound(
     """
     parts = partition_bytes(held, placement)
     found = [
-        _bound(job, held, placement, work, rank, int(parts[rank]))
+        _bound(
+            job=job,
+            held=held,
+            placement=placement,
+            work=work,
+            rank=rank,
+            partition=int(parts[rank]),
+        )
         for work in works
         for rank in range(placement.size)
     ]
@@ -84,20 +91,29 @@ def _bound(
         )
     )
     extent = Extent(
-        int(work.nodes[rank]),
-        mirrors,
-        edges,
-        sent,
-        int(work.nodes.sum()),
-        max((share.counts.edges for share in work.shares), default=0),
-        node,
-        edge,
+        rows=int(work.nodes[rank]),
+        mirrors=mirrors,
+        edges=edges,
+        sent=sent,
+        whole_rows=int(work.nodes.sum()),
+        whole_edges=max((share.counts.edges for share in work.shares), default=0),
+        node_bytes=node,
+        edge_bytes=edge,
     )
     # a dry run over levels of known sizes has sums and products in the order of the step
     stored = replace(work.found, node_width=_stored_width(held, work), deferred_width=0)
     scored = held.prepared.kind.scored()
     bound, values = (
-        memory_of(job, partition, extent, found, rank, placement.size, scored, GRADIENTS)
+        memory_of(
+            job=job,
+            partition_bytes=partition,
+            extent=extent,
+            found=found,
+            rank=rank,
+            size=placement.size,
+            scored=scored,
+            gradients=GRADIENTS,
+        )
         for found in (work.found, stored)
     )
     bound = replace(bound, views=bound.views if work.searched else 0, values=values.values)

@@ -98,7 +98,11 @@ class Machine:
         speed[:] *= other
         speed[MEMORY] *= reading / other
         found: np.ndarray = _on_threads(
-            load, speed, threads, self.wake, max(self.crowded / reading, 1.0)
+            load=load,
+            unit=speed,
+            threads=threads,
+            wake=self.wake,
+            crowded=max(self.crowded / reading, 1.0),
         ) * max(1.0, workers / self.cores)
         return found
 
@@ -200,17 +204,17 @@ def measured() -> Machine:
     reading = work[list(samples.TOGETHER)] * found
     together = shared(reading[:, MEMORY].sum(axis=1) / reading.sum(axis=1), np.array(pair.ratios))
     return Machine(
-        tuple(found.tolist()),
-        crowded,
-        wake,
-        together,
-        pair.message,
-        pair.collective,
-        pair.latency,
-        pair.byte,
-        pair.wire,
-        cores,
-        error,
+        seconds=tuple(found.tolist()),
+        crowded=crowded,
+        wake=wake,
+        together=together,
+        message=pair.message,
+        collective=pair.collective,
+        latency=pair.latency,
+        byte=pair.byte,
+        wire=pair.wire,
+        cores=cores,
+        error=error,
     )
 
 
@@ -271,7 +275,7 @@ def _threads(
 
     def error(wake: float, crowded: float) -> float:
         found = [
-            _on_threads(load, its, threads, wake, crowded)[0]
+            _on_threads(load=load, unit=its, threads=threads, wake=wake, crowded=crowded)[0]
             for load, its in zip(loads, units, strict=True)
         ]
         return float(np.square(found / steps[:, 1] - 1).sum())

@@ -227,19 +227,21 @@ def program(comm: Comm) -> Pair:
     wire = max(total - packing, 0.0) / n_bytes
     talks = [Talk(two, one, *count) for (two, one), count in zip(steps, counts, strict=True)]
     return Pair(
-        message_seconds(talks, byte, collective),
-        collective,
-        latency,
-        byte,
-        wire,
-        tuple(both / alone for alone, both in shared),
+        message=message_seconds(talks, byte, collective),
+        collective=collective,
+        latency=latency,
+        byte=byte,
+        wire=wire,
+        ratios=tuple(both / alone for alone, both in shared),
     )
 
 
 def _exchange(comm: Comm, n: int) -> Exchange:
     """An exchange in which each of two workers reads n rows of the other."""
     bounds = np.where(np.arange(3) > 1 - comm.rank, n, 0)
-    return Exchange(comm, MovePlan(n, np.arange(n), bounds, bounds, True))
+    return Exchange(
+        comm, MovePlan(n_rows=n, rows=np.arange(n), send_ptr=bounds, recv_ptr=bounds, anywhere=True)
+    )
 
 
 def _load(trainer: Trainer) -> None:

@@ -123,7 +123,7 @@ class Placement(Placed):
             counts = counts._replace(
                 moved=int(sum(e.senders.sum() + e.receivers.sum() for e in ends))
             )
-        return Share(rows_in, rows_out, edges, ends, counts)
+        return Share(rows_in=rows_in, rows_out=rows_out, edges=edges, ends=ends, counts=counts)
 
     @cached_property
     def planned(self) -> np.ndarray:

@@ -250,29 +250,29 @@ class _Way:
             1.0, self.machine.cores / self.together
         )
         return Row(
-            job.strategy,
-            mode,
-            size,
-            self.pair.partitioner,
-            self.pair.masters,
-            memory + int(rehearsal.held.max()),
-            most,
-            -(-views // each),
-            views,
-            counted,
-            round(moved[0].sum()),
-            round(summed[0].sum()),
-            round(built[0].sum()),
-            round((moved + summed + built)[1].sum()),
-            rehearsal.hits,
-            rehearsal.misses,
-            rehearsal.macrobatch,
-            compute,
-            build,
-            transfer,
-            carried,
-            processor,
-            _loads(works, alone, (moved + summed) / views),
+            strategy=job.strategy,
+            mode=mode,
+            workers=size,
+            partitioner=self.pair.partitioner,
+            masters=self.pair.masters,
+            memory=memory + int(rehearsal.held.max()),
+            bound=most,
+            steps=-(-views // each),
+            views=views,
+            counted=counted,
+            moved=round(moved[0].sum()),
+            summed=round(summed[0].sum()),
+            built=round(built[0].sum()),
+            messages=round((moved + summed + built)[1].sum()),
+            hits=rehearsal.hits,
+            misses=rehearsal.misses,
+            macrobatch=rehearsal.macrobatch,
+            compute=compute,
+            build=build,
+            transfer=transfer,
+            carried=carried,
+            processor=processor,
+            loads=_loads(works, alone, (moved + summed) / views),
         )
 
     def _memory(self, most: MemoryBound) -> int:
@@ -303,13 +303,32 @@ class _Way:
         none = np.zeros(self.placement.size, np.int64)
         ahead = job.macrobatch != "1" or (job.feature_cache, job.machine_cache) != ("0", "0")
         if not searched or (size == 1 and not ahead):
-            return Rehearsal(1, none, none, none, none + self.sampled.seconds, none, 0, 0, 1)
+            return Rehearsal(
+                views=1,
+                sent=none,
+                messages=none,
+                collectives=none,
+                seconds=none + self.sampled.seconds,
+                held=none,
+                hits=0,
+                misses=0,
+                macrobatch=1,
+            )
         room = max(
             (available_bytes() // self.together if self.limit is None else self.limit) - memory, 0
         )
         views = self.sampled.steps if ahead else self.views
         fewer = min(size, self.rehearsed or size)
-        found = rehearse(self.held, job, self.pair, fewer, views, self.together, room, self.warm)
+        found = rehearse(
+            held=self.held,
+            job=job,
+            pair=self.pair,
+            size=fewer,
+            views=views,
+            per_machine=self.together,
+            room=room,
+            warm=self.warm,
+        )
         if fewer == size:
             return found
         alone = job.mode == "independent"
@@ -349,11 +368,11 @@ class _Way:
         seconds = float(rehearsal.seconds.max()) * max(1.0, self.together / self.machine.cores)
         # simulated workers spent the interpreter's time around their messages
         waits = self.machine.transfer(
-            rehearsal.sent,
-            rehearsal.messages - rehearsal.collectives,
-            self.together,
-            float(rehearsal.collectives.max()),
-            True,
+            sent=rehearsal.sent,
+            messages=rehearsal.messages - rehearsal.collectives,
+            workers=self.together,
+            collectives=float(rehearsal.collectives.max()),
+            counted=True,
         )
         return share * (seconds + waits)
 

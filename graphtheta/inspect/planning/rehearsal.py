@@ -93,15 +93,15 @@ class Rehearsal:
         )
         seconds += shared / size - shared / fewer
         return Rehearsal(
-            self.views,
-            np.full(size, round(self.sent.max() * growth * fewer / size)),
-            np.full(size, messages),
-            np.full(size, round(groups * self.collectives.max())),
-            np.full(size, groups * seconds),
-            np.full(size, self.held.max()),
-            self.hits,
-            self.misses,
-            self.macrobatch,
+            views=self.views,
+            sent=np.full(size, round(self.sent.max() * growth * fewer / size)),
+            messages=np.full(size, messages),
+            collectives=np.full(size, round(groups * self.collectives.max())),
+            seconds=np.full(size, groups * seconds),
+            held=np.full(size, self.held.max()),
+            hits=self.hits,
+            misses=self.misses,
+            macrobatch=self.macrobatch,
         )
 
 
@@ -135,15 +135,15 @@ def rehearse(
     )
     made, sent, messages, collectives, seconds, n_bytes, hits, misses, macrobatch = found.T
     return Rehearsal(
-        int(made[0]),
-        sent.astype(np.int64),
-        messages.astype(np.int64),
-        collectives.astype(np.int64),
-        seconds,
-        n_bytes.astype(np.int64),
-        int(hits.sum()),
-        int(misses.sum()),
-        int(macrobatch[0]),
+        views=int(made[0]),
+        sent=sent.astype(np.int64),
+        messages=messages.astype(np.int64),
+        collectives=collectives.astype(np.int64),
+        seconds=seconds,
+        held=n_bytes.astype(np.int64),
+        hits=int(hits.sum()),
+        misses=int(misses.sum()),
+        macrobatch=int(macrobatch[0]),
     )
 
 
@@ -214,7 +214,14 @@ def _worker(
     def made() -> tuple[_Maker, Caches, Macrobatches | None]:
         strategy = _strategy(comm, held, job, pair)
         caches = make_caches(job, strategy, each, independent)
-        ahead = make_macrobatches(job, strategy, caches, each, independent, room)
+        ahead = make_macrobatches(
+            job=job,
+            strategy=strategy,
+            caches=caches,
+            views_per_step=each,
+            independent=independent,
+            room=room,
+        )
         x = strategy.partition.node.column("x") if "x" in strategy.partition.node else None
         tables = [x] if isinstance(x, BlankTable) else []
         return (
@@ -297,12 +304,25 @@ def _strategy(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> Strategy:
     dtype = np.dtype(job.dtype)
     halo_comm = MergedComm(comm) if merges(job) else comm
     partition = build_partition(
-        graph, halo_comm, pair.partitioner, pair.masters, job.seed, dtype, job_comm=comm
+        graph=graph,
+        comm=halo_comm,
+        edge_placement=pair.partitioner,
+        node_partitioner=pair.masters,
+        seed=job.seed,
+        dtype=dtype,
+        job_comm=comm,
     )
     partition = with_cached_columns(job, held.blanked(partition))
     task = copy(held.kind).objective(graph, partition)
     with pass_scope(held.settings):
-        return build_strategy(job, graph, partition, held.found.layers, task, held.precomputed)
+        return build_strategy(
+            job=job,
+            graph=graph,
+            partition=partition,
+            layers=held.found.layers,
+            task=task,
+            precomputed=held.precomputed,
+        )
 
 
 def exchanged(held: Skeleton, job: Job, pair: Pair, size: int) -> Work:
@@ -335,14 +355,14 @@ def _levels(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> tuple[int, list
     view = _strategy(comm, held, job, pair).batch(0, 0)
     return view.space.n, [
         _Level(
-            level.n_in,
-            level.n_out,
-            level.n_edges,
-            [
+            rows_in=level.n_in,
+            rows_out=level.n_out,
+            edges=level.n_edges,
+            sent=[
                 [np.diff(end.plan.send_ptr) for end in (p.senders, p.receivers)]
                 for p in level.passes
             ],
-            level.counts,
+            counts=level.counts,
         )
         for level in view.levels
     ]
@@ -355,4 +375,10 @@ def _share(*same: _Level) -> Share:
         Ends(*(np.array([worker[end] for worker in workers]) for end in (0, 1)))
         for workers in zip(*sent, strict=True)
     ]
-    return Share(np.array(rows_in), np.array(rows_out), np.array(edges), ends, counts[0])
+    return Share(
+        rows_in=np.array(rows_in),
+        rows_out=np.array(rows_out),
+        edges=np.array(edges),
+        ends=ends,
+        counts=counts[0],
+    )

@@ -147,7 +147,12 @@ class Skeleton:
     def strategy(self, job: Job) -> Strategy:
         """The strategy of a job that differs from this one in keys of the strategy only."""
         return build_strategy(
-            job, self.graph, self.partition, self.found.layers, self.task, self.precomputed
+            job=job,
+            graph=self.graph,
+            partition=self.partition,
+            layers=self.found.layers,
+            task=self.task,
+            precomputed=self.precomputed,
         )
 
     def sampled(self, job: Job, most: int = SAMPLED_VIEWS) -> Sampled:
@@ -169,7 +174,14 @@ class Skeleton:
         if np.sum(seconds) < SHORT:
             seconds.append([_timed(strategy, i)[1:] for i, *_ in views])
         own, all_threads = np.mean(np.min(seconds, axis=0), axis=0).tolist()
-        return Sampled(n, [found[:2] for found in views], own, all_threads, libraries, peak)
+        return Sampled(
+            steps=n,
+            views=[found[:2] for found in views],
+            seconds=own,
+            processor=all_threads,
+            libraries=libraries,
+            peak=peak,
+        )
 
 
 def _timed(strategy: Strategy, number: int) -> tuple[GraphView, float, float]:
@@ -240,19 +252,19 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
     )
     task, _ = prepared.build_task(partition, found.layers)
     return Skeleton(
-        job,
-        prepared,
-        kind,
-        partition,
-        settings,
-        saving is not None,
-        found,
-        task,
-        order,
-        sums + 1,
-        blank,
-        density,
-        process,
+        job=job,
+        prepared=prepared,
+        kind=kind,
+        partition=partition,
+        settings=settings,
+        precomputed=saving is not None,
+        found=found,
+        task=task,
+        order=order,
+        sums=sums + 1,
+        blank=blank,
+        density=density,
+        process=process,
     )
 
 

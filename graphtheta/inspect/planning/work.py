@@ -126,11 +126,11 @@ def work_of(skeleton: Skeleton, view: GraphView, placement: Placement) -> Work:
     levels = {id(level): placement.share(view, level) for level in view.levels}
     pairs = None if view.pairs is None else placement.share(view, view.pairs)
     return divided(
-        skeleton,
-        [levels[id(level)] for level in view.levels],
-        pairs,
-        placement.owned(view.space.gid),
-        view.rows is not None,
+        skeleton=skeleton,
+        shares=[levels[id(level)] for level in view.levels],
+        pairs=pairs,
+        nodes=placement.owned(view.space.gid),
+        searched=view.rows is not None,
     )
 
 

@@ -93,7 +93,14 @@ def explain(
     orders = _orders(trainer)
     with backend_scope(job.backend):
         parts += [
-            _layer(i, titles[i], step, trainer, sizes, orders.get(id(step), []))
+            _layer(
+                i=i,
+                title=titles[i],
+                step=step,
+                trainer=trainer,
+                sizes=sizes,
+                order=orders.get(id(step), []),
+            )
             for i, step in enumerate(found.supersteps)
         ]
     between = sum((_dense(trainer, i, "other") for i in range(-1, len(found.supersteps))), Cost())

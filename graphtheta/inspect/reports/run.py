@@ -81,13 +81,13 @@ def read_run(folder: Path) -> Run:
     result = folder / RESULT_FILE
     record = _record(_text(result), str(result), RESULT) if result.exists() else None
     return Run(
-        folder,
-        Job.from_yaml(folder / JOB_FILE),
-        rows,
-        record,
-        Profile.read(folder / PROFILE_FILE) if (folder / PROFILE_FILE).exists() else None,
-        _classes(record, result) if record is not None and "classes" in record else None,
-        [path.name for path in files_of(folder / TRACE_FILE)],
+        folder=folder,
+        job=Job.from_yaml(folder / JOB_FILE),
+        rows=rows,
+        result=record,
+        profile=Profile.read(folder / PROFILE_FILE) if (folder / PROFILE_FILE).exists() else None,
+        classes=_classes(record, result) if record is not None and "classes" in record else None,
+        traces=[path.name for path in files_of(folder / TRACE_FILE)],
     )
 
 

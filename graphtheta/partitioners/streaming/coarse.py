@@ -168,14 +168,16 @@ def near_blocks(
         one = np.zeros((-(-n // 64), len(block)), np.uint64)
         for _, nodes, blocks in edges.along([block], (block >= first) & (block < first + n)):
             set_bits(nodes, blocks - first, one)
-        found = 1.0 * _counted(edges.comm, block, one, n, n_blocks)
+        found = 1.0 * _counted(comm=edges.comm, block=block, near=one, n=n, n_blocks=n_blocks)
         if second:
             two = np.zeros_like(one)
             for word, nodes, bits in edges.along(list(one), np.bitwise_or.reduce(one) != 0):
                 add_bits(nodes, bits, two[word])
             for word in range(len(two)):
                 two[word] &= ~one[word]
-            found += second * _counted(edges.comm, block, two, n, n_blocks)
+            found += second * _counted(
+                comm=edges.comm, block=block, near=two, n=n, n_blocks=n_blocks
+            )
         yield from found
 
 

@@ -46,7 +46,7 @@ def components(blocks: Blocks, pairs: Pairs) -> np.ndarray:
     for a, b in pairs:
         begin = 0
         while True:
-            begin, used = grow_forest(a, b, begin, keys, above, used)
+            begin, used = grow_forest(a=a, b=b, begin=begin, keys=keys, parent=above, used=used)
             if not comm.all_max(np.array(begin < len(a))):
                 break
             _join(blocks, parent, _forest(keys, above, used))
@@ -78,7 +78,9 @@ def _join(blocks: Blocks, parent: np.ndarray, pairs: np.ndarray) -> None:
     while blocks.comm.all_max(np.array(len(pairs) > 0)):
         found = np.concatenate(blocks.received(pairs[:, 0], pairs))
         left = np.empty_like(found)
-        left = left[: hook(found[:, 0], found[:, 1], blocks.first, parent, left)]
+        left = left[
+            : hook(high=found[:, 0], low=found[:, 1], first=blocks.first, parent=parent, out=left)
+        ]
         # many nodes of a tree pass the same pair on
         left = left[np.lexsort((left[:, 1], left[:, 0]))]
         pairs = left[np.any(np.diff(left, axis=0, prepend=-1), axis=1)]

@@ -183,7 +183,14 @@ class Level:
             first = self.blocks.first + int(a)
             others = numbered(near[here], first, first + int(b - a), self.n)
             rows.append(
-                Rows(stream, first, ptr[a : b + 1] - ptr[a], near[here], weight[here], others)
+                Rows(
+                    stream=stream,
+                    first=first,
+                    ptr=ptr[a : b + 1] - ptr[a],
+                    near=near[here],
+                    weight=weight[here],
+                    others=others,
+                )
             )
         return rows
 
@@ -254,14 +261,14 @@ class Level:
                 at = self._seen(label, rows)
                 names = numbered(at, 0, 0, len(at))
                 favourites(
-                    rows.first,
-                    rows.ptr,
-                    rows.near,
-                    rows.weight,
-                    at,
-                    names,
-                    np.uint64(key),
-                    best[self._here(rows)],
+                    first=rows.first,
+                    ptr=rows.ptr,
+                    near=rows.near,
+                    weight=rows.weight,
+                    label=at,
+                    names=names,
+                    key=np.uint64(key),
+                    out=best[self._here(rows)],
                 )
         own = np.flatnonzero((label == ids) & (loads.mass == self.mass) & (2 * self.mass <= room))
         none = best[own] < 0
@@ -314,14 +321,28 @@ class Level:
             sums = self._summed(rows, inside)
             for part in blocks.received(sums[:, 0], sums):
                 for column, lists in enumerate((near, weight), start=1):
-                    fill_lists(part[:, 0], part[:, column], blocks.first, free[column - 1], lists)
+                    fill_lists(
+                        at=part[:, 0],
+                        other=part[:, column],
+                        first=blocks.first,
+                        free=free[column - 1],
+                        near=lists,
+                    )
         bounds = np.empty_like(ptr)
         end = merge_rows(ptr, near, weight, bounds)
         mass = _sums(blocks, inside, self.mass)
         for lists in (near, weight):
             # without a copy
             lists.resize(end, refcheck=False)
-        return Level(self._comm, sum(counts), self.size, bounds, near, weight, mass), inside
+        return Level(
+            comm=self._comm,
+            n=sum(counts),
+            size=self.size,
+            ptr=bounds,
+            near=near,
+            weight=weight,
+            mass=mass,
+        ), inside
 
     def _summed(self, rows: Rows, inside: np.ndarray) -> np.ndarray:
         """Rows of the cluster of some nodes, another cluster and the weight between them, [n, 3], each pair once.
@@ -337,17 +358,17 @@ class Level:
         sums = np.empty(len(rows.near), np.int32)
         of = at[:n].copy()
         n, end = contract(
-            of,
-            rows.ptr,
-            rows.near,
-            rows.weight,
-            at,
-            len(names),
-            np.argsort(of, kind="stable"),
-            labels,
-            bounds,
-            near,
-            sums,
+            of_row=of,
+            ptr=rows.ptr,
+            near=rows.near,
+            weight=rows.weight,
+            label=at,
+            n_labels=len(names),
+            order=np.argsort(of, kind="stable"),
+            out_label=labels,
+            out_ptr=bounds,
+            out_near=near,
+            out_weight=sums,
         )
         own = np.repeat(names[labels[:n]], np.diff(bounds[: n + 1]))
         return np.stack((own, names[near[:end]], sums[:end].astype(own.dtype)), axis=1)
@@ -428,13 +449,13 @@ def of_source(source: EdgeSource, comm: Comm, size: int) -> Level:
     """
     ptr, near = neighbour_lists(source, Blocks(comm, source.n_nodes), block_degrees(source, comm))
     return Level(
-        comm,
-        source.n_nodes,
-        size,
-        ptr,
-        near,
-        np.broadcast_to(np.int32(1), len(near)),
-        np.broadcast_to(np.int64(1), len(ptr) - 1),
+        comm=comm,
+        n=source.n_nodes,
+        size=size,
+        ptr=ptr,
+        near=near,
+        weight=np.broadcast_to(np.int32(1), len(near)),
+        mass=np.broadcast_to(np.int64(1), len(ptr) - 1),
     )
 
 

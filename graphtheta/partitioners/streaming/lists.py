@@ -33,7 +33,7 @@ def neighbour_lists(
     near = np.empty(ptr[-1], blocks.kind)
     free = np.where(degree > 0, ptr[:-1], -1)
     for at, other in _both_ways(source, blocks):
-        fill_lists(at, other, blocks.first, free, near)
+        fill_lists(at=at, other=other, first=blocks.first, free=free, near=near)
     return ptr, near
 
 
@@ -64,5 +64,13 @@ def numbered(ids: np.ndarray, first: int, last: int, n: int) -> np.ndarray:
     keys = free_keys(min(len(ids), n), ids.dtype)
     names = np.empty(len(ids), ids.dtype)
     return names[
-        : number_ids(ids, first, last, keys, np.empty(len(keys), ids.dtype), names, ids)
+        : number_ids(
+            ids=ids,
+            first=first,
+            last=last,
+            keys=keys,
+            numbers=np.empty(len(keys), ids.dtype),
+            names=names,
+            out=ids,
+        )
     ].copy()

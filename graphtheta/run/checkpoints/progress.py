@@ -145,7 +145,13 @@ class Progress(BaseModel):
 
     def result(self, positive: str = "") -> Result:
         """The result of the run; ``positive`` is the name of the positive class."""
-        return Result(self.best_epoch, self.metrics, self.history, self.seconds, positive)
+        return Result(
+            best_epoch=self.best_epoch,
+            metrics=self.metrics,
+            history=self.history,
+            seconds=self.seconds,
+            positive=positive,
+        )
 
 
 class Pace:

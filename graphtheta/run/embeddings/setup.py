@@ -112,7 +112,14 @@ def with_embedding(
     optimiser = OPTIMISERS[job.embedding_optimiser](job.embedding_lr or job.lr)
     dtype = np.dtype(job.dtype)
     if not job.embedding_types:
-        table = EmbeddingTable("x", partition.masters, job.embedding, optimiser, job.seed, dtype)
+        table = EmbeddingTable(
+            name="x",
+            masters=partition.masters,
+            width=job.embedding,
+            optimiser=optimiser,
+            seed=job.seed,
+            dtype=dtype,
+        )
         return _with_x(partition, table), (table,), (table,)
     tables = []
     rows = []
@@ -124,7 +131,14 @@ def with_embedding(
     ):
         rows.append(np.flatnonzero(types == code))
         tables.append(
-            EmbeddingTable(name, partition.masters[rows[-1]], width, optimiser, job.seed, dtype)
+            EmbeddingTable(
+                name=name,
+                masters=partition.masters[rows[-1]],
+                width=width,
+                optimiser=optimiser,
+                seed=job.seed,
+                dtype=dtype,
+            )
         )
     stored = partition.node.column("x") if "x" in partition.node else None
     x = TypedFeatures(partition.n_masters, stored, tables, rows)

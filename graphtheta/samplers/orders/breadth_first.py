@@ -45,14 +45,14 @@ def breadth_first(partition: Partition, roots: Sequence[int]) -> Iterator[np.nda
         for root in roots:
             position = np.empty(partition.n_masters, np.int64)
             search_order(
-                core.out_indptr,
-                core.out_dst,
-                core.in_indptr,
-                core.in_src,
-                partition.masters,
-                row_of,
-                root,
-                position,
+                out_bounds=core.out_indptr,
+                out_near=core.out_dst,
+                in_bounds=core.in_indptr,
+                in_near=core.in_src,
+                ids=partition.masters,
+                row_of=row_of,
+                root=root,
+                position=position,
             )
             yield position
         return
@@ -119,7 +119,15 @@ def _least_near(partition: Partition, rows: np.ndarray, values: np.ndarray) -> n
     chosen[rows] = True
     for relation in partition.relations.values():
         for reverse in (False, True):
-            _lower_along(partition, relation, reverse, rows, chosen, values, out)
+            _lower_along(
+                partition=partition,
+                relation=relation,
+                reverse=reverse,
+                rows=rows,
+                chosen=chosen,
+                values=values,
+                out=out,
+            )
     return out
 
 

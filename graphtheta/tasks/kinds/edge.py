@@ -75,7 +75,9 @@ class EdgeKind(TaskKind):
         masks = {n: partition.edge.read(n) for n in SPLITS if n in partition.edge}
         if self._sampler is None:
             return EdgeEvaluator(partition, layers, task, masks)
-        return TimedEdgeEvaluator(partition, layers, task, masks, self._sampler)
+        return TimedEdgeEvaluator(
+            partition=partition, layers=layers, task=task, masks=masks, sampler=self._sampler
+        )
 
     def named(
         self, info: GraphInfo, rows: np.ndarray, out: np.ndarray

@@ -148,15 +148,19 @@ class LinkKind(TaskKind):
 
         self._sampler = timed_pairs(self.job, partition)
         positive = distinct_links(
-            graph, chosen, partition.halo_comm, self._sampler, self.job.sample_weights
+            graph=graph,
+            chosen=chosen,
+            comm=partition.halo_comm,
+            sampler=self._sampler,
+            weight=self.job.sample_weights,
         )
         links = positive.links(
-            partition,
-            self._known,
-            self.job.negatives,
-            self.job.seed,
-            self.job.negative_groups,
-            self._types,
+            partition=partition,
+            known=self._known,
+            negatives=self.job.negatives,
+            draws=self.job.seed,
+            groups=self.job.negative_groups,
+            types=self._types,
         )
         self._leads = np.zeros((len(self._types) + 1,) * 2, bool)
         self._add_types(links)
@@ -185,12 +189,26 @@ class LinkKind(TaskKind):
         del self._graph, self._part_of
         past = None if self._sampler is None else Past(partition, layers, self._sampler)
         if self.job.rank_all:
-            return RetrievalEvaluator(partition, layers, task, held, self._known, self._types, past)
-        return LinkEvaluator(partition, layers, task, held, past)
+            return RetrievalEvaluator(
+                partition=partition,
+                layers=layers,
+                task=task,
+                links=held,
+                known=self._known,
+                types=self._types,
+                past=past,
+            )
+        return LinkEvaluator(partition=partition, layers=layers, task=task, links=held, past=past)
 
     def _held(self, part: int, comm: Comm) -> Slice:
         chosen = lambda begin, end: self._part_of(begin, end) == part
-        return distinct_links(self._graph, chosen, comm, self._sampler, self.job.sample_weights)
+        return distinct_links(
+            graph=self._graph,
+            chosen=chosen,
+            comm=comm,
+            sampler=self._sampler,
+            weight=self.job.sample_weights,
+        )
 
     def named(
         self, info: GraphInfo, rows: np.ndarray, out: np.ndarray

@@ -68,7 +68,17 @@ class Slice(NamedTuple):
             for x in (self.cutoff, self.weight)
         )
         return Links(
-            numbers, src, dst, self.n_links, known, negatives, draws, groups, types, cutoff, weight
+            numbers=numbers,
+            src=src,
+            dst=dst,
+            n_links=self.n_links,
+            known=known,
+            negatives=negatives,
+            key=draws,
+            groups=groups,
+            types=types,
+            cutoff=cutoff,
+            weight=weight,
         )
 
 
@@ -124,12 +134,12 @@ def distinct_links(
         else None
     )
     return Slice(
-        sum(counts[: comm.rank]) + np.arange(counts[comm.rank]),
-        src[mine],
-        dst[mine],
-        sum(counts),
-        cutoff,
-        weights,
+        numbers=sum(counts[: comm.rank]) + np.arange(counts[comm.rank]),
+        src=src[mine],
+        dst=dst[mine],
+        n_links=sum(counts),
+        cutoff=cutoff,
+        weight=weights,
     )
 
 

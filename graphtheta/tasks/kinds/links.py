@@ -124,11 +124,11 @@ class Links:
         kind = self._type(self.dst[own])
         ends = np.array([0, *self.types, n_nodes])
         found = draw_others(
-            self.key,
-            slots,
-            (ends[kind], ends[kind + 1]),
-            among,
-            lambda at, nodes: self.taken(own[at], nodes, n_nodes),
+            draws=self.key,
+            slots=slots,
+            bounds=(ends[kind], ends[kind + 1]),
+            among=among,
+            taken=lambda at, nodes: self.taken(own[at], nodes, n_nodes),
         )
         nodes, taken = (x.reshape(-1, self.negatives) for x in found)
         return nodes, taken

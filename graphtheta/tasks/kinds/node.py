@@ -79,8 +79,21 @@ class NodeKind(TaskKind):
             positive = self._rarer(partition, task)
         sampler = timed_sampler(self.job)
         if sampler is None:
-            return NodeEvaluator(partition, layers, task, self._threshold, positive)
-        return TimedNodeEvaluator(partition, layers, task, self._threshold, sampler, positive)
+            return NodeEvaluator(
+                partition=partition,
+                layers=layers,
+                task=task,
+                threshold=self._threshold,
+                positive=positive,
+            )
+        return TimedNodeEvaluator(
+            partition=partition,
+            layers=layers,
+            task=task,
+            threshold=self._threshold,
+            sampler=sampler,
+            positive=positive,
+        )
 
     def _rarer(self, partition: Partition, task: Task) -> int:
         assert isinstance(task, NodeTask)

@@ -204,7 +204,11 @@ class TripleKind(LinkKind):
         self._table = table = self._answers(comm)
         for i, (split, part) in enumerate({"val": VAL, "test": TEST}.items()):
             triples = slice_of(
-                self._graph, comm, self._parts == part, self._cutoffs, self.job.sample_weights
+                graph=self._graph,
+                comm=comm,
+                chosen=self._parts == part,
+                cutoff=self._cutoffs,
+                weight=self.job.sample_weights,
             )
             counts = comm.all_gather(len(triples.head))
             numbers = sum(counts[: comm.rank]) + np.arange(len(triples.head))
@@ -220,12 +224,19 @@ class TripleKind(LinkKind):
             (self._graph.src, self._graph.edge_columns[RELATION], self._graph.dst)
         )[:, self._parts == TEST]
         if self._sampler is None:
-            found = TripleEvaluator(partition, layers, task, held, lambda time: table)
+            found = TripleEvaluator(
+                partition=partition, layers=layers, task=task, links=held, known=lambda time: table
+            )
         else:
             # an answer of another time may be wrong at this one
             of_time = lambda time: self._answers(comm, self._cutoffs == time)
             found = TripleEvaluator(
-                partition, layers, task, held, of_time, Past(partition, layers, self._sampler)
+                partition=partition,
+                layers=layers,
+                task=task,
+                links=held,
+                known=of_time,
+                past=Past(partition, layers, self._sampler),
             )
         del self._graph, self._parts, self._cutoffs
         return found

@@ -111,7 +111,7 @@ class RetrievalEvaluator(LinkEvaluator):
             own = (numbers >= 0) & (numbers < len(asked.queries)) & (counts > 0)
             found.append(retrieved(counts[own], hits[own], gain[own]))
 
-        score_blocks(self, view, model, asked, take)
+        score_blocks(evaluator=self, view=view, model=model, ranked=asked, take=take)
         return found
 
 
@@ -129,7 +129,14 @@ def rank_among(comm: Comm, block: Block, outside: np.ndarray) -> np.ndarray:
     """
     query = block.query[block.target]
     score = block.scores[block.query, block.row][block.target]
-    rank = rank_block(comm, block.scores, block.query, block.row, block.target, outside)
+    rank = rank_block(
+        comm=comm,
+        scores=block.scores,
+        query=block.query,
+        row=block.row,
+        target=block.target,
+        outside=outside,
+    )
     queries, scores = (np.concatenate(comm.all_gather(x)) for x in (query, score))
     order = np.argsort(queries, kind="stable")
     queries = queries[order]

@@ -50,20 +50,26 @@ class CandidateLevel(PairLevel):
             senders = found.plan.n_halo if remote else masters
             if asked == TAIL:
                 made = Selection(
-                    (kind, MASTER),
-                    every,
-                    np.arange(masters + 1) * len(chosen),
-                    np.tile(anchor, masters),
-                    senders,
-                    gid,
-                    at,
+                    kinds=(kind, MASTER),
+                    row=every,
+                    ptr=np.arange(masters + 1) * len(chosen),
+                    other=np.tile(anchor, masters),
+                    n_senders=senders,
+                    gid=gid,
+                    start=at,
                 )
                 values.append(np.tile(relation[chosen], masters))
             else:
                 row, first = np.unique(anchor, return_index=True)
                 bounds = np.append(first, len(chosen)) * masters
                 made = Selection(
-                    (MASTER, kind), row, bounds, np.tile(every, len(chosen)), masters, gid, at
+                    kinds=(MASTER, kind),
+                    row=row,
+                    ptr=bounds,
+                    other=np.tile(every, len(chosen)),
+                    n_senders=masters,
+                    gid=gid,
+                    start=at,
                 )
                 values.append(np.repeat(relation[chosen], masters))
             selections.append(made)
@@ -74,7 +80,13 @@ class CandidateLevel(PairLevel):
         exchange = Exchange(partition.halo_comm, found.plan)
         none = np.zeros(0, np.int64)
         pairs = Pairs(none, none, none, None, none, {RELATION: np.concatenate(values)})
-        over = Pass(Relation(PAIR, gid, columns=False), False, selections, exchange, exchange)
+        over = Pass(
+            relation=Relation(PAIR, gid, columns=False),
+            reverse=False,
+            selections=selections,
+            senders=exchange,
+            receivers=exchange,
+        )
         super().__init__(masters, masters, [over], "in", pairs, gid[:at])
 
     def table(self, scores: np.ndarray) -> np.ndarray:

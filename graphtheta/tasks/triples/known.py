@@ -56,7 +56,12 @@ class Triples(NamedTuple):
         """Some of these, given by a mask or by their positions."""
         cutoff, weight = (None if x is None else x[rows] for x in (self.cutoff, self.weight))
         return Triples(
-            self.head[rows], self.relation[rows], self.tail[rows], self.sides, cutoff, weight
+            head=self.head[rows],
+            relation=self.relation[rows],
+            tail=self.tail[rows],
+            sides=self.sides,
+            cutoff=cutoff,
+            weight=weight,
         )
 
     def with_reciprocal(self, relations: int) -> Triples:
@@ -68,12 +73,12 @@ class Triples(NamedTuple):
         ends = np.concatenate((self.head, self.tail)), np.concatenate((self.tail, self.head))
         cutoff, weight = (None if x is None else np.tile(x, 2) for x in (self.cutoff, self.weight))
         return Triples(
-            ends[0],
-            np.concatenate((self.relation, self.relation + relations)),
-            ends[1],
-            (TAIL,),
-            cutoff,
-            weight,
+            head=ends[0],
+            relation=np.concatenate((self.relation, self.relation + relations)),
+            tail=ends[1],
+            sides=(TAIL,),
+            cutoff=cutoff,
+            weight=weight,
         )
 
 

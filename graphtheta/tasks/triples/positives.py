@@ -140,7 +140,11 @@ class TriplePositives:
         ends = (self.src[own], self.dst[own])
         side = np.array(self.triples.sides)[asked]
         drawn, taken = draw_others(
-            self.key, slots, (0, n), among, lambda at, nodes: self.known.has(query[at], nodes)
+            draws=self.key,
+            slots=slots,
+            bounds=(0, n),
+            among=among,
+            taken=lambda at, nodes: self.known.has(query[at], nodes),
         )
         replaced = [
             np.where(side == s, drawn, np.repeat(end, k)).reshape(-1, k)

@@ -206,11 +206,19 @@ class TripleEvaluator(LinkEvaluator):
         comm, found = self.partition.halo_comm, list[Ranks]()
 
         def take(block: Block) -> None:
-            ranks = rank_block(comm, block.scores, block.query, block.row, block.target)
+            ranks = rank_block(
+                comm=comm,
+                scores=block.scores,
+                query=block.query,
+                row=block.row,
+                target=block.target,
+            )
             found.append(Ranks(block.queries[block.query[block.target]], ranks))
 
         for time, ranked in self._ranked[split]:
-            score_blocks(self, self.every(time), model, ranked, take)
+            score_blocks(
+                evaluator=self, view=self.every(time), model=model, ranked=ranked, take=take
+            )
         return found
 
 
@@ -264,12 +272,12 @@ def score_blocks(
         first, last = np.searchsorted(ranked.query, (begin, begin + size))
         take(
             Block(
-                begin,
-                queries,
-                scores,
-                ranked.query[first:last] - begin,
-                ranked.row[first:last],
-                ranked.target[first:last],
+                begin=begin,
+                queries=queries,
+                scores=scores,
+                query=ranked.query[first:last] - begin,
+                row=ranked.row[first:last],
+                target=ranked.target[first:last],
             )
         )
 

@@ -85,7 +85,9 @@ def _rows(job: Job, prepared: Prepared, model: Model, partition: Partition) -> t
     """
     layers = probe(model, partition).layers
     task, _ = prepared.build_task(partition, layers)
-    strategy = build_strategy(job, prepared.graph, partition, layers, task)
+    strategy = build_strategy(
+        job=job, graph=prepared.graph, partition=partition, layers=layers, task=task
+    )
     first = next(
         (i for i, hop in enumerate(hops(layers)) if hop.from_end == depth(layers) - 1), None
     )

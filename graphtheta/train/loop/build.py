@@ -209,7 +209,11 @@ class RunSetup:
         Collective: all ranks of comm.
         """
         return make_macrobatches(
-            self.job, self.strategy, caches, self.views_per_step, self.independent
+            job=self.job,
+            strategy=self.strategy,
+            caches=caches,
+            views_per_step=self.views_per_step,
+            independent=self.independent,
         )
 
     def training(self, caches: Caches, ahead: Macrobatches | None) -> Training:
@@ -275,15 +279,21 @@ def build(
     made = prepared.model
     dtype = np.dtype(job.dtype)
     pair = pair_for(
-        job.partitioner,
-        job.masters,
-        prepared.graph,
-        Work(job.layers, job.hidden, job.epochs, job.seed),
-        comm,
+        partitioner=job.partitioner,
+        masters=job.masters,
+        graph=prepared.graph,
+        work=Work(job.layers, job.hidden, job.epochs, job.seed),
+        comm=comm,
     )
     halo_comm = MergedComm(comm) if merges(job) else comm
     partition = build_partition(
-        prepared.graph, halo_comm, pair.partitioner, pair.masters, job.seed, dtype, job_comm=comm
+        graph=prepared.graph,
+        comm=halo_comm,
+        edge_placement=pair.partitioner,
+        node_partitioner=pair.masters,
+        seed=job.seed,
+        dtype=dtype,
+        job_comm=comm,
     )
     partition, learned, tables = with_embedding(job, prepared.graph, partition)
     settings = PassSettings(
@@ -297,16 +307,16 @@ def build(
     with pass_scope(settings):
         found = probe(made, partition)
     prepared.kind.check_output(made, found)
-    _check_degrees(job, made, partition, found, settings)
+    _check_degrees(job=job, model=made, partition=partition, found=found, settings=settings)
     _report(prepared, found, comm)
     bound = memory_of(
-        job,
-        partition.nbytes(),
-        Extent.of(partition),
-        found,
-        comm.rank,
-        comm.size,
-        prepared.kind.scored(),
+        job=job,
+        partition_bytes=partition.nbytes(),
+        extent=Extent.of(partition),
+        found=found,
+        rank=comm.rank,
+        size=comm.size,
+        scored=prepared.kind.scored(),
     )
     check_memory(bound, partition, job.strategy == "global")
     task, evaluator = prepared.build_task(partition, found.layers)
@@ -315,7 +325,12 @@ def build(
     if choices.loss is not None:
         task.own_loss = RowLoss(choices.loss)
     strategy = build_strategy(
-        job, prepared.graph, partition, found.layers, task, saving is not None
+        job=job,
+        graph=prepared.graph,
+        partition=partition,
+        layers=found.layers,
+        task=task,
+        precomputed=saving is not None,
     )
     views = job.views_per_step or (comm.size if job.mode == "independent" else 1)
     compared = job.mode != "cooperative" and comm.size > 1 and not strategy.alone
@@ -332,33 +347,33 @@ def build(
         schedule_of(job) if choices.schedule is None else choices.schedule, job.clip_norm
     )
     return RunSetup(
-        job,
-        comm,
-        made,
-        prepared.info,
-        pair,
-        partition,
-        settings,
-        saving,
-        found,
-        bound,
-        prepared.kind,
-        task,
-        evaluator,
-        prepared.metric,
-        strategy,
-        tuple(p for p in made.parameters() if p not in frozen),
-        rule,
-        views,
-        independent,
-        modes,
-        choices,
-        learned,
-        tables,
-        limit,
-        schema,
-        choices_of(job) if graph is None else {},
-        digests,
+        job=job,
+        comm=comm,
+        model=made,
+        info=prepared.info,
+        pair=pair,
+        partition=partition,
+        settings=settings,
+        saving=saving,
+        probe=found,
+        bound=bound,
+        kind=prepared.kind,
+        task=task,
+        evaluator=evaluator,
+        metric=prepared.metric,
+        strategy=strategy,
+        parameters=tuple(p for p in made.parameters() if p not in frozen),
+        rule=rule,
+        views_per_step=views,
+        independent=independent,
+        modes=modes,
+        choices=choices,
+        learned=learned,
+        tables=tables,
+        limit=limit,
+        schema=schema,
+        prepared=choices_of(job) if graph is None else {},
+        digests=digests,
     )
 
 
@@ -387,14 +402,14 @@ def memory_of(
     # copies of the state: one waiting; one being written, with its bytes by array and as a file
     checkpoints = 4 * (rank == 0 and job.keep > 0)
     return memory_bound(
-        partition_bytes,
-        extent,
-        found,
-        np.dtype(job.dtype).itemsize,
-        fanout,
-        in_flight,
-        job.staleness,
-        checkpoints,
+        partition_bytes=partition_bytes,
+        extent=extent,
+        probe=found,
+        itemsize=np.dtype(job.dtype).itemsize,
+        fanout=fanout,
+        in_flight=in_flight,
+        staleness=job.staleness,
+        checkpoints=checkpoints,
         batches=job.strategy == "mini",
         dealt=size if job.mode != "cooperative" else 1,
         gradients=gradients,

@@ -27,13 +27,23 @@ def clusters_of(graph: Graph, method: str, n_clusters: int = 0, seed: int = 0) -
     """
     if not graph.folder or method not in METHODS:
         return find_clusters(
-            np.asarray(graph.src), np.asarray(graph.dst), graph.n_nodes, method, n_clusters, seed
+            src=np.asarray(graph.src),
+            dst=np.asarray(graph.dst),
+            n_nodes=graph.n_nodes,
+            method=method,
+            n_clusters=n_clusters,
+            seed=seed,
         )
     path = clusters_file(graph, method, n_clusters, seed)
     if path.exists():
         return find_clusters(graph.src, graph.dst, graph.n_nodes, str(path))
     found = find_clusters(
-        np.asarray(graph.src), np.asarray(graph.dst), graph.n_nodes, method, n_clusters, seed
+        src=np.asarray(graph.src),
+        dst=np.asarray(graph.dst),
+        n_nodes=graph.n_nodes,
+        method=method,
+        n_clusters=n_clusters,
+        seed=seed,
     )
     try:
         make_folder(path.parent)

@@ -60,7 +60,13 @@ def make_model(
             else find_model(job.model)
         )
         if isinstance(found, Design):
-            return _of_design(found, job, sizes, kind.decoder, READOUT in graph.node_columns)
+            return _of_design(
+                design=found,
+                job=job,
+                sizes=sizes,
+                decoder=kind.decoder,
+                whole=READOUT in graph.node_columns,
+            )
         _check_factory(found)
         if isinstance(found, Model):
             return _made_already(found, job)

@@ -117,13 +117,13 @@ def count_modes(strategy: Strategy, probe: Probe, views: int, itemsize: int) -> 
         np.array(_unique(group), np.int64)
     ).tolist()
     return ModeCounts(
-        len(group),
-        nodes,
-        used,
-        unique_nodes,
-        unique_edges,
-        {"cooperative": int(sent.sum()), "independent": int(dealt.sum())},
-        cost,
+        views=len(group),
+        nodes=nodes,
+        edges=used,
+        unique_nodes=unique_nodes,
+        unique_edges=unique_edges,
+        sent={"cooperative": int(sent.sum()), "independent": int(dealt.sum())},
+        cost=cost,
     )
 
 

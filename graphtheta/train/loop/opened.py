@@ -98,12 +98,12 @@ def open_run(
     comm.agree(error)
     assert saved is not None and trained is not None
     return Inference(
-        job,
-        trained,
-        lambda: _loaded(job, trained, keys) if graph is None else graph,
-        comm,
-        lambda taken, kind: make_model(job, taken, kind),
-        saved.weights,
+        job=job,
+        trained=trained,
+        graph=lambda: _loaded(job, trained, keys) if graph is None else graph,
+        comm=comm,
+        make=lambda taken, kind: make_model(job, taken, kind),
+        arrays=saved.weights,
     )
 
 

@@ -124,7 +124,15 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Pre
     hidden = hidden_by(job)
     check_times(graph, hidden, kind.name == "node")
     looped = with_loops(graph, job.self_loops, model, hidden)
-    return Prepared(job, looped.graph, model, looped.info, kind, metric.name, looped.unknown)
+    return Prepared(
+        job=job,
+        graph=looped.graph,
+        model=model,
+        info=looped.info,
+        kind=kind,
+        metric=metric.name,
+        unknown=looped.unknown,
+    )
 
 
 def build_strategy(

@@ -144,7 +144,13 @@ class Run(Session):
         pending = self._pending
         self._pending = []
         for number, (gradients, changes) in enumerate(pending):
-            self.training.versions.deliver(self.updates, number, len(pending), gradients, changes)
+            self.training.versions.deliver(
+                step=self.updates,
+                position=number,
+                groups=len(pending),
+                gradients=gradients,
+                changes=changes,
+            )
 
     def state(self) -> dict[str, Any]:
         """The state between two steps: integers, and arrays that no later step changes."""

@@ -213,7 +213,12 @@ class Session(ModelOnGraph):
         )
         arrays = self.comm.broadcast({name: np.array(x) for name, x in rows.arrays.items()})
         return Inference(
-            self.job, self.trained(), lambda: graph, self.comm, lambda *_: self.model, arrays
+            job=self.job,
+            trained=self.trained(),
+            graph=lambda: graph,
+            comm=self.comm,
+            make=lambda *_: self.model,
+            arrays=arrays,
         )
 
     def learned(self) -> np.ndarray | None:
@@ -278,11 +283,11 @@ class Session(ModelOnGraph):
         try:
             if self.comm.rank == 0:
                 write_weights(
-                    Path(path),
-                    self.job,
-                    self.model.state() | rows.arrays,
-                    rows.failure,
-                    trained.model_dump_json(),
+                    path=Path(path),
+                    job=self.job,
+                    weights=self.model.state() | rows.arrays,
+                    failure=rows.failure,
+                    trained=trained.model_dump_json(),
                 )
         except FormatError as e:
             error = e

@@ -205,7 +205,9 @@ class Trainer(Session):
                 ends = False
                 # a run that was asked for fewer updates than it has made is only evaluated
                 if not self._is_done(run):
-                    code, due = self._train_some(run, pace, stop, keeper, calls.every_step)
+                    code, due = self._train_some(
+                        run=run, pace=pace, stop=stop, keeper=keeper, slowly=calls.every_step
+                    )
                     ends = calls.call("on_step", run, self.step)
                 if not code and (
                     self._is_done(run) or len(run.losses) >= self.strategy.steps_per_epoch

@@ -103,4 +103,11 @@ def cut(ptr: np.ndarray, row: np.ndarray) -> Traversal:
     alone = np.flatnonzero(is_hub)
     cuts = np.searchsorted(finer, np.arange(1, n_blocks) * (n_edges / n_blocks))
     blocks = np.unique(np.concatenate(([0], cuts, alone, alone + 1, [len(groups)])))
-    return Traversal(finer, row[groups], blocks, spill, later[blocks[:-1]], row[groups][later])
+    return Traversal(
+        ptr=finer,
+        row=row[groups],
+        blocks=blocks,
+        spill=spill,
+        spilling=later[blocks[:-1]],
+        hubs=row[groups][later],
+    )

@@ -122,7 +122,15 @@ def forward(
     If ``fresh``, all aggregators are sums, every row has edges, and the states of rows hold anything.
     """
     variant = replace(
-        _variant(phase, columns, receivers, "forward", frozenset(), ((), ())), fresh=fresh
+        _variant(
+            phase=phase,
+            columns=columns,
+            lists=receivers,
+            mode="forward",
+            wanted=frozenset(),
+            have=((), ()),
+        ),
+        fresh=fresh,
     )
     values = _constants(phase, columns)
     arrays = {f"state_{name}_{c}": x for name, state in states.items() for c, x in state.items()}
@@ -141,7 +149,16 @@ def forward(
         }
     spill = {f"state_{name}_{c}": x for name, state in spilled.items() for c, x in state.items()}
     try:
-        _run(phase, variant, columns, receivers, edge_gid, values, arrays, spill=spill)
+        _run(
+            phase=phase,
+            variant=variant,
+            columns=columns,
+            lists=receivers,
+            edge_gid=edge_gid,
+            constants=values,
+            arrays=arrays,
+            spill=spill,
+        )
     except IndexError:
         _name_index(phase, columns, values)
         raise
@@ -181,7 +198,17 @@ def backward(
         | {("const", n) for n in learned}
     )
     sweeps = [
-        (lists, _variant(phase, columns, lists, mode, frozenset(wanted), have))
+        (
+            lists,
+            _variant(
+                phase=phase,
+                columns=columns,
+                lists=lists,
+                mode=mode,
+                wanted=frozenset(wanted),
+                have=have,
+            ),
+        )
         for lists, mode, wanted in (
             (receivers, "receiver", mine),
             (senders, "sender", {("src", n) for n in grads.src}),
@@ -210,7 +237,17 @@ def backward(
         }
         if mode == "receiver":
             sums = _partial_sums(phase, variant, learned, lists.traversal.n_blocks)
-        _run(phase, variant, columns, lists, edge_gid, values, into, sums, spill)
+        _run(
+            phase=phase,
+            variant=variant,
+            columns=columns,
+            lists=lists,
+            edge_gid=edge_gid,
+            constants=values,
+            arrays=into,
+            partial=sums,
+            spill=spill,
+        )
         for i, row in enumerate(lists.traversal.hubs):
             for name, x in spill.items():
                 into[name][row] += x[i]
@@ -337,14 +374,14 @@ def _variant(
         if isinstance(getattr(columns, end)[name], RowList)
     )
     return Variant(
-        mode,
-        lists.positions is not None,
-        columns.key is not None,
-        lists.weight is not None,
-        columns.carried,
-        wanted,
-        have,
-        phase.dtype_name,
+        mode=mode,
+        listed=lists.positions is not None,
+        training=columns.key is not None,
+        weighted=lists.weight is not None,
+        carried=columns.carried,
+        wanted=wanted,
+        totals=have,
+        dtype=phase.dtype_name,
         in_place=in_place,
         in_order=mode != "sender" or not len(lists.at),
     )
@@ -398,7 +435,9 @@ def _run(
     }
     given |= {name: _flat(x) for name, x in arrays.items()}
     for i, e in enumerate(phase.order):
-        given |= _inputs(i, e, columns, constants, variant.dtype, kernel)
+        given |= _inputs(
+            i=i, e=e, columns=columns, constants=constants, dtype=variant.dtype, kernel=kernel
+        )
     given |= _tables(phase, kernel, given)
     given |= partial or {}
     # later parts of a hub sum into spill rows

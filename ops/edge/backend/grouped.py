@@ -105,12 +105,12 @@ def backward(
             else {PRODUCT: buffers.full(kept.shape, 0, kept.dtype)}
         )
         _backward_to_products(
-            form.product_first,
-            replace(columns, src={PRODUCT: kept}),
-            pairs,
-            edge_gid,
-            backward_states,
-            replace(grads, src=products, operands=rest),
+            phase=form.product_first,
+            columns=replace(columns, src={PRODUCT: kept}),
+            pairs=pairs,
+            edge_gid=edge_gid,
+            backward_states=backward_states,
+            grads=replace(grads, src=products, operands=rest),
         )
         if not products:
             return

@@ -63,7 +63,15 @@ class Pairs:
                 else lists.weight
             )
             self._in_order[end] = EdgeLists(
-                lists.ptr, lists.row, lists.other, IN_ORDER, None, 0, 0, lists.tie_shift, weight
+                ptr=lists.ptr,
+                row=lists.row,
+                other=lists.other,
+                at=IN_ORDER,
+                positions=None,
+                start=0,
+                offset=0,
+                tie_shift=lists.tie_shift,
+                weight=weight,
             )
         return self._in_order[end]
 
@@ -162,8 +170,8 @@ def pairs_of_senders(receivers: EdgeLists, senders: EdgeLists, codes: np.ndarray
     return Pairs(
         row,
         bounds,
-        _lists(receivers, receivers.ptr, receivers.row, pair, IN_ORDER),
-        lambda: _lists(receivers, ptr, numbers, receivers_of, at),
+        _lists(like=receivers, ptr=receivers.ptr, row=receivers.row, other=pair, at=IN_ORDER),
+        lambda: _lists(like=receivers, ptr=ptr, row=numbers, other=receivers_of, at=at),
     )
 
 
@@ -179,15 +187,15 @@ def pairs_of_receivers(receivers: EdgeLists, n_senders: int, codes: np.ndarray, 
 
     def lists(ptr: np.ndarray, row: np.ndarray, other: np.ndarray, at: np.ndarray) -> EdgeLists:
         return EdgeLists(
-            ptr,
-            row,
-            other,
-            at,
-            positions,
-            receivers.start,
-            receivers.offset,
-            receivers.tie_shift,
-            weight,
+            ptr=ptr,
+            row=row,
+            other=other,
+            at=at,
+            positions=positions,
+            start=receivers.start,
+            offset=receivers.offset,
+            tie_shift=receivers.tie_shift,
+            weight=weight,
         )
 
     def by_sender() -> EdgeLists:
@@ -202,5 +210,13 @@ def _lists(
 ) -> EdgeLists:
     """Other groups of the same edges, of which those by receiver are in the same order."""
     return EdgeLists(
-        ptr, row, other, at, like.positions, like.start, like.offset, like.tie_shift, like.weight
+        ptr=ptr,
+        row=row,
+        other=other,
+        at=at,
+        positions=like.positions,
+        start=like.start,
+        offset=like.offset,
+        tie_shift=like.tie_shift,
+        weight=like.weight,
     )

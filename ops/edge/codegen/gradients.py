@@ -53,7 +53,11 @@ class Gradients:
                 kind,
                 e,
                 RegisterBuffer(
-                    self.source, f"kept{n}", e.dims, (self.source.arg("kept"), "en"), first
+                    source=self.source,
+                    name=f"kept{n}",
+                    shape=e.dims,
+                    backing=(self.source.arg("kept"), "en"),
+                    first=first,
                 ),
             )
             first += int(np.prod(e.dims))

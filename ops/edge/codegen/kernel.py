@@ -142,7 +142,16 @@ def saved_at_most(phase: Phase) -> int:
         phase,
         residuals_of(
             phase,
-            Variant("sender", False, True, False, frozenset(), wanted, totals, phase.dtype.name),
+            Variant(
+                mode="sender",
+                listed=False,
+                training=True,
+                weighted=False,
+                carried=frozenset(),
+                wanted=wanted,
+                totals=totals,
+                dtype=phase.dtype.name,
+            ),
         ),
     )
 

@@ -106,7 +106,7 @@ class Registers:
                 made.add(q, text(cell))
             else:
                 moved.append((cell, q))
-        self.move(moved, text, out, made, dots)
+        self.move(moved=moved, text=text, out=out, made=made, dots=dots)
         for c in out:
             inside = [dots.get(int(p)) for p in c.at]
             if any(inside):

@@ -47,7 +47,15 @@ def _softmax_cross_entropy_vjp(
     scale = logits.dtype.type(g / total if total else 0)
 
     def block(b: int, begin: int, end: int) -> None:
-        cross_entropy_slope(logits, labels, _between(used, begin, end), begin, end, scale, out)
+        cross_entropy_slope(
+            logits=logits,
+            labels=labels,
+            rows=_between(used, begin, end),
+            begin=begin,
+            end=end,
+            scale=scale,
+            out=out,
+        )
 
     by_blocks(block, len(logits), logits.shape[1])
     return out
@@ -83,7 +91,11 @@ defvjp(
     targets=None,
     used=None,
     logits=lambda g, y, logits, targets, used, total: _scattered(
-        logits, used, scipy.special.expit(logits[used]) - targets[used], g, total
+        like=logits,
+        used=used,
+        values=scipy.special.expit(logits[used]) - targets[used],
+        g=g,
+        total=total,
     ),
 )
 defvjp(
@@ -91,7 +103,7 @@ defvjp(
     targets=None,
     used=None,
     predictions=lambda g, y, x, targets, used, total: _scattered(
-        x, used, 2 * (x[used] - targets[used]), g, total
+        like=x, used=used, values=2 * (x[used] - targets[used]), g=g, total=total
     ),
 )
 

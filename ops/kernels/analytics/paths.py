@@ -107,7 +107,7 @@ def settle(indptr, near, weight, rows, dist, changed):  # type: ignore[no-untype
     slot = np.full(len(dist), -1, np.int32)
     n = 0
     for i in range(len(rows)):
-        n = _raise(heap, slot, dist, rows[i], n)
+        n = _raise(heap=heap, slot=slot, dist=dist, v=rows[i], n=n)
     while n > 0:
         v = heap[0]
         slot[v] = -1
@@ -133,7 +133,7 @@ def settle(indptr, near, weight, rows, dist, changed):  # type: ignore[no-untype
             if d < dist[u]:
                 dist[u] = d
                 changed[u] = 1
-                n = _raise(heap, slot, dist, u, n)
+                n = _raise(heap=heap, slot=slot, dist=dist, v=u, n=n)
 
 
 @jit()

@@ -94,7 +94,7 @@ def lfu_hit(buckets, slots, read):  # type: ignore[no-untyped-def]
         slot = read[i]
         b = slots[BUCKET, slot]
         leave(buckets, slots, slot)
-        enter(buckets, slots, slot, buckets[USES, b] + 1, b)
+        enter(buckets=buckets, slots=slots, slot=slot, uses=buckets[USES, b] + 1, behind=b)
         drop_empty(buckets, b)
 
 
@@ -105,6 +105,12 @@ def lfu_place(buckets, slots, out):  # type: ignore[no-untyped-def]
         b = buckets[BUCKET_AFTER, 0]
         slot = buckets[LAST, b]
         leave(buckets, slots, slot)
-        enter(buckets, slots, slot, 1, b if buckets[USES, b] == 0 else 0)
+        enter(
+            buckets=buckets,
+            slots=slots,
+            slot=slot,
+            uses=1,
+            behind=b if buckets[USES, b] == 0 else 0,
+        )
         drop_empty(buckets, b)
         out[i] = slot

@@ -75,7 +75,7 @@ def belady_hit(heap, at, when, n, slots, uses):  # type: ignore[no-untyped-def]
     """
     for i in range(len(slots)):
         when[slots[i]] = uses[i]
-        sift(heap, at, when, n, np.int64(at[slots[i]]))
+        sift(heap=heap, at=at, when=when, n=n, place=np.int64(at[slots[i]]))
 
 
 @jit()
@@ -101,4 +101,4 @@ def belady_place(heap, at, when, filled, uses, out):  # type: ignore[no-untyped-
             continue
         when[slot] = uses[i]
         out[i] = slot
-        sift(heap, at, when, filled[0], np.int64(at[slot]))
+        sift(heap=heap, at=at, when=when, n=filled[0], place=np.int64(at[slot]))

@@ -77,6 +77,6 @@ def assign(held, table, shift, keys, slots, last):  # type: ignore[no-untyped-de
     """
     for i in range(len(keys)):
         if slots[i] >= 0:
-            put(held, table, shift, keys[i], slots[i])
+            put(held=held, table=table, shift=shift, key=keys[i], slot=slots[i])
     for i in range(len(keys)):
         last[i] = slots[i] >= 0 and held[slots[i]] == keys[i]

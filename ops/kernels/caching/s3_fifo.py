@@ -87,7 +87,17 @@ def s3_place(state, small, main, uses, own, ghosts, table, shift, most_small, ke
             state[FILLED] += 1
         else:
             slot = np.int64(
-                evicted(state, small, main, uses, own, ghosts, table, shift, most_small)
+                evicted(
+                    state=state,
+                    small=small,
+                    main=main,
+                    uses=uses,
+                    own=own,
+                    ghosts=ghosts,
+                    table=table,
+                    shift=shift,
+                    most_small=most_small,
+                )
             )
         own[slot] = keys[i]
         uses[slot] = 0

@@ -47,7 +47,16 @@ def move_nodes(first, ptr, near, weight, mass, label, names, left, key):  # type
     moves = 0
     for v in range(len(ptr) - 1):
         old = label[v]
-        n_seen = _count_labels(v, ptr[v], ptr[v + 1], near, weight, label, found, seen)
+        n_seen = _count_labels(
+            v=v,
+            begin=ptr[v],
+            end=ptr[v + 1],
+            near=near,
+            weight=weight,
+            label=label,
+            found=found,
+            seen=seen,
+        )
         drawn = draw(key, first + v)
         best = old
         most = found[old]
@@ -81,7 +90,16 @@ def favourites(first, ptr, near, weight, label, names, key, out):  # type: ignor
     found = np.zeros(len(names), np.int64)
     seen = np.empty(len(names), np.int64)
     for v in range(len(ptr) - 1):
-        n_seen = _count_labels(v, ptr[v], ptr[v + 1], near, weight, label, found, seen)
+        n_seen = _count_labels(
+            v=v,
+            begin=ptr[v],
+            end=ptr[v + 1],
+            near=near,
+            weight=weight,
+            label=label,
+            found=found,
+            seen=seen,
+        )
         drawn = draw(key, first + v)
         out[v], most, tie = -1, np.int64(0), np.uint64(0)
         for s in range(n_seen):
@@ -114,7 +132,16 @@ def join_nodes(ptr, near, weight, mass, within, order, label, load, room):  # ty
     for v in order:
         if label[v] != v or load[v] != mass[v]:
             continue
-        n_seen = _count_labels(v, ptr[v], ptr[v + 1], near, weight, label, found, seen)
+        n_seen = _count_labels(
+            v=v,
+            begin=ptr[v],
+            end=ptr[v + 1],
+            near=near,
+            weight=weight,
+            label=label,
+            found=found,
+            seen=seen,
+        )
         best = v
         highest = 0.0
         first = n

@@ -83,7 +83,7 @@ def climb(ptr, near, weight, mass, part, load, room, patience):  # type: ignore[
     nodes = np.empty(n, np.int64)
     parts = np.empty(n, np.int64)
     for v in range(n):
-        to[v] = _best_part(links[v], part[v], mass[v], load, room)
+        to[v] = _best_part(links=links[v], mine=part[v], most=mass[v], load=load, room=room)
     moved = np.zeros(n, np.bool_)
     over = np.int64(0)
     m = 0
@@ -100,7 +100,7 @@ def climb(ptr, near, weight, mass, part, load, room, patience):  # type: ignore[
             if moved[v] or (over > 0 and load[part[v]] <= room[part[v]]):
                 continue
             if to[v] < 0 or load[to[v]] + mass[v] > room[to[v]]:
-                to[v] = _best_part(links[v], part[v], mass[v], load, room)
+                to[v] = _best_part(links=links[v], mine=part[v], most=mass[v], load=load, room=room)
             if to[v] >= 0 and (best < 0 or links[v, to[v]] - links[v, part[v]] > highest):
                 best = v
                 highest = links[v, to[v]] - links[v, part[v]]
@@ -121,7 +121,7 @@ def climb(ptr, near, weight, mass, part, load, room, patience):  # type: ignore[
             if u != best:
                 links[u, old] -= weight[e]
                 links[u, new] += weight[e]
-                to[u] = _best_part(links[u], part[u], mass[u], load, room)
+                to[u] = _best_part(links=links[u], mine=part[u], most=mass[u], load=load, room=room)
         if over < best_over or (over == best_over and gain > best_gain):
             best_over = over
             best_gain = gain

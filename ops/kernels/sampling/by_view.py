@@ -62,12 +62,12 @@ def number_by_view(known, ptr, items, bounds):  # type: ignore[no-untyped-def]
         first = begin[v]
         n = 0
         for i in range(ptr[v], ptr[v + 1]):
-            at = _slot(table, shift, found, first, known[i])
+            at = _slot(table=table, shift=shift, found=found, begin=first, item=known[i])
             table[at], used[n], found[first + n] = n, at, known[i]
             n += 1
         for s in range(parts):
             for i in range(bounds[s, v], bounds[s, v + 1]):
-                at = _slot(table, shift, found, first, items[i])
+                at = _slot(table=table, shift=shift, found=found, begin=first, item=items[i])
                 if table[at] == FREE:
                     table[at], used[n], found[first + n] = n, at, items[i]
                     n += 1

@@ -212,9 +212,9 @@ def choose(groups, places, rows, keys, views, k, replace, out, first, last):  # 
         if a < b and (replace or d > k):
             h = draw(keys[view], ids[row_of[g]])
             m = (
-                _with(h, k, d, drawn, times, table, number)
+                _with(h=h, k=k, d=d, drawn=drawn, times=times, table=table, number=number)
                 if replace
-                else _without(h, k, d, drawn, table)
+                else _without(h=h, k=k, d=d, drawn=drawn, table=table)
             )
             each = d / k
             for i in range(m):
@@ -231,9 +231,9 @@ def choose(groups, places, rows, keys, views, k, replace, out, first, last):  # 
                 n += 1
         count[g] = n - before
         if len(listed):
-            read = _read(listed, read, n - LATER, at, far)
+            read = _read(listed=listed, i=read, stop=n - LATER, at=at, far=far)
     if len(listed):
-        _read(listed, read, n, at, far)
+        _read(listed=listed, i=read, stop=n, at=at, far=far)
         return n
     # loops of their own, so that many reads are under way at a time
     for i in range(bounds[first], n):

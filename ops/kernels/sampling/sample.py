@@ -83,11 +83,11 @@ def shortlist(begin, end, others, ranks, fanout, each):  # type: ignore[no-untyp
             which[: end[g] - begin[g]] = np.arange(begin[g], end[g])
         else:
             for e in range(begin[g], end[g]):
-                h = _value(index, values, key, drawn, e)
+                h = _value(index=index, values=values, key=key, drawn=drawn, e=e)
                 rate = _rate(edges, rates, e)
                 tie = _tie(edges, gid, high, e)
                 if each:
-                    _put_each(low, which, h, rate, high, tie, e)
+                    _put_each(low=low, which=which, h=h, rate=rate, high=high, tie=tie, e=e)
                     continue
                 rank = _rank(h, rate, high, tie)
                 if rank < low[-1]:
@@ -120,7 +120,7 @@ def _put(low, which, h, e):  # type: ignore[no-untyped-def]
 @njit(inline="always")
 def _put_each(low, which, h, rate, high, tie, e):  # type: ignore[no-untyped-def]
     for column in range(len(low)):
-        x = _rank_of_column(h, column, rate, high, tie)
+        x = _rank_of_column(h=h, column=column, rate=rate, high=high, tie=tie)
         if x < low[column]:
             low[column], which[column] = x, e
 
@@ -138,7 +138,7 @@ def lowest(ptr, ranks, low):  # type: ignore[no-untyped-def]
     last = low.shape[1] - 1
     for g in range(len(ptr) - 1):
         for e in range(ptr[g], ptr[g + 1]):
-            h = _value(index, values, key, drawn, e)
+            h = _value(index=index, values=values, key=key, drawn=drawn, e=e)
             k = last
             h = _rank(h, _rate(edges, rates, e), high, _tie(edges, gid, high, e))
             if h >= low[g, last]:
@@ -156,7 +156,7 @@ def times_low(ptr, ranks, last):  # type: ignore[no-untyped-def]
     times = np.empty(ptr[-1], np.int32)
     for g in range(len(ptr) - 1):
         for e in range(ptr[g], ptr[g + 1]):
-            h = _value(index, values, key, drawn, e)
+            h = _value(index=index, values=values, key=key, drawn=drawn, e=e)
             times[e] = _rank(h, _rate(edges, rates, e), high, _tie(edges, gid, high, e)) <= last[g]
     return times
 
@@ -167,11 +167,14 @@ def lowest_each(ptr, ranks, low):  # type: ignore[no-untyped-def]
     edges, gid, index, values, key, drawn, high, rates = ranks
     for g in range(len(ptr) - 1):
         for e in range(ptr[g], ptr[g + 1]):
-            h = _value(index, values, key, drawn, e)
+            h = _value(index=index, values=values, key=key, drawn=drawn, e=e)
             rate = _rate(edges, rates, e)
             tie = _tie(edges, gid, high, e)
             for column in range(low.shape[1]):
-                low[g, column] = min(low[g, column], _rank_of_column(h, column, rate, high, tie))
+                low[g, column] = min(
+                    low[g, column],
+                    _rank_of_column(h=h, column=column, rate=rate, high=high, tie=tie),
+                )
 
 
 @jit()
@@ -181,11 +184,14 @@ def times_each(ptr, ranks, low):  # type: ignore[no-untyped-def]
     times = np.zeros(ptr[-1], np.int32)
     for g in range(len(ptr) - 1):
         for e in range(ptr[g], ptr[g + 1]):
-            h = _value(index, values, key, drawn, e)
+            h = _value(index=index, values=values, key=key, drawn=drawn, e=e)
             rate = _rate(edges, rates, e)
             tie = _tie(edges, gid, high, e)
             for column in range(low.shape[1]):
-                times[e] += _rank_of_column(h, column, rate, high, tie) == low[g, column]
+                times[e] += (
+                    _rank_of_column(h=h, column=column, rate=rate, high=high, tie=tie)
+                    == low[g, column]
+                )
     return times
 
 

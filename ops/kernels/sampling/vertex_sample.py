@@ -167,7 +167,7 @@ def sorted_draws(ptr, edges, vertex, draws, n_ids, k):  # type: ignore[no-untype
             if e == ptr[g] or edges[e] != edges[e - 1]:
                 j = 0
                 rest = 1.0
-            rest = _next_draw(draws, vertex[e], j, k, n_ids, rest)
+            rest = _next_draw(draws=draws, vertex=vertex[e], j=j, k=k, n_ids=n_ids, rest=rest)
             out[e] = 1.0 - rest
             j += 1
     return out
@@ -202,7 +202,7 @@ def lowest_repeated(ptr, edges, others, vertex, draws, n_ids, k):  # type: ignor
                 continue
             rest = 1.0
             for j in range(k):
-                rest = _next_draw(draws, vertex[e], j, k, n_ids, rest)
+                rest = _next_draw(draws=draws, vertex=vertex[e], j=j, k=k, n_ids=n_ids, rest=rest)
                 x = 1.0 - rest
                 if x >= low[-1]:
                     break

@@ -94,19 +94,24 @@ class Belady(CachePolicy):
 
     def hit(self, slots: np.ndarray, keys: np.ndarray) -> None:
         belady_hit(
-            self._heap,
-            self._at,
-            self._when,
-            int(self._filled[0]),
-            slots,
-            self._next(keys, self._now),
+            heap=self._heap,
+            at=self._at,
+            when=self._when,
+            n=int(self._filled[0]),
+            slots=slots,
+            uses=self._next(keys, self._now),
         )
         self._last[slots] = self._now
 
     def place(self, keys: np.ndarray) -> np.ndarray:
         out = np.empty(len(keys), np.int32)
         belady_place(
-            self._heap, self._at, self._when, self._filled, self._next(keys, self._now), out
+            heap=self._heap,
+            at=self._at,
+            when=self._when,
+            filled=self._filled,
+            uses=self._next(keys, self._now),
+            out=out,
         )
         stored = np.flatnonzero(out >= 0)
         self._own[out[stored]], self._last[out[stored]] = keys[stored], self._now
@@ -115,5 +120,12 @@ class Belady(CachePolicy):
     def _next(self, keys: np.ndarray, last: np.ndarray | int) -> np.ndarray:
         """Next uses; those that are not known are later than all others, the later the longer ago the last use."""
         out = np.full(len(keys), NEVER)
-        next_uses(self._ptr, self._times, self._cursor, self._numbers.find(keys), self._now, out)
+        next_uses(
+            ptr=self._ptr,
+            times=self._times,
+            cursor=self._cursor,
+            numbers=self._numbers.find(keys),
+            now=self._now,
+            out=out,
+        )
         return np.where(out == NEVER, NEVER - last, out)

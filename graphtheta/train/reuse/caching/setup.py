@@ -112,10 +112,19 @@ def make_caches(job: Job, strategy: Strategy, views_per_step: int, independent: 
     # a wrong name is an error also where no cache is used
     make_policy(job.cache_policy, 0, scout)
     longest = _longest(partition)
-    caches, line = _own(job, partition, wide if independent else {}, outside, longest, scout)
+    caches, line = _own(
+        job=job,
+        partition=partition,
+        wide=wide if independent else {},
+        outside=outside,
+        longest=longest,
+        scout=scout,
+    )
     machine = None
     if independent and job.machine_cache != "0":
-        machine, more = _of_machine(job, partition, wide, longest, scout)
+        machine, more = _of_machine(
+            job=job, partition=partition, wide=wide, longest=longest, scout=scout
+        )
         line = f"{line}; {more}" if line else more
     features = Features(
         partition, caches[0] if independent and caches else None, bool(outside), machine
@@ -127,7 +136,7 @@ def make_caches(job: Job, strategy: Strategy, views_per_step: int, independent: 
     ]
     foreseeing: list[Foreseeing] = [*caches, *([] if machine is None else [machine])]
     foresight = Foresight(scout, foreseeing, max(windows)) if any(windows) else None
-    return Caches(features, foresight, caches, machine, line)
+    return Caches(features=features, foresight=foresight, caches=caches, machine=machine, line=line)
 
 
 def _own(
@@ -252,7 +261,9 @@ def make_policy(text: str, capacity: int, scout: Reader) -> CachePolicy | None:
     made = CACHE_POLICIES.find(name)
     offered = {"capacity": capacity, "scout": scout}
     taken = accepted(f"the cache policy {made.name}", made, offered)
-    options = options_of(made, text, "cache_policy", written, tuple(offered))
+    options = options_of(
+        made=made, text=text, key="cache_policy", written=written, elsewhere=tuple(offered)
+    )
     return made(**taken, **options) if capacity else None
 
 

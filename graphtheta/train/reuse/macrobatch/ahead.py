@@ -120,14 +120,14 @@ class Macrobatches:
             self._rows,
         )
         return RelayCounts(
-            self.expanded,
-            int(alone_messages),
-            int(alone_bytes),
-            int(messages),
-            int(n_bytes),
-            int(alone_rows),
-            int(rows),
-            int(some.mean()) if len(some) else 0,
+            views=self.expanded,
+            alone_messages=int(alone_messages),
+            alone_bytes=int(alone_bytes),
+            messages=int(messages),
+            n_bytes=int(n_bytes),
+            alone_rows=int(alone_rows),
+            rows=int(rows),
+            row_bytes=int(some.mean()) if len(some) else 0,
         )
 
 

@@ -82,11 +82,11 @@ def make_macrobatches(
     ):
         foresight = None
     return Macrobatches(
-        strategy,
-        caches.features if independent else None,
-        views_per_step,
-        size,
-        fetched,
+        strategy=strategy,
+        features=caches.features if independent else None,
+        views_per_step=views_per_step,
+        size=size,
+        fetched=fetched,
         foresight=foresight,
         nbytes=size * n_bytes,
         line=line,

@@ -165,7 +165,9 @@ class FreshBatch(MiniBatch, Approximate):
         result = Var(value, out.space)
 
         def vjp(gs: list[Any]) -> list[Any]:
-            self._judge(history, rows, read, value, gs[0], step)
+            self._judge(
+                history=history, rows=rows, read=read, value=value, gradient=gs[0], step=step
+            )
             own = gs[0].copy()
             own[read] = 0
             return [own]

@@ -105,4 +105,7 @@ def _made(registry: Registry[Any], text: str, key: str, offered: dict[str, Any])
     name, written = name_and_options(text)
     made = registry.find(name)
     taken = accepted(f"the {registry.what} {made.name}", made, offered)
-    return made(**taken, **options_of(made, text, key, written, tuple(offered)))
+    return made(
+        **taken,
+        **options_of(made=made, text=text, key=key, written=written, elsewhere=tuple(offered)),
+    )

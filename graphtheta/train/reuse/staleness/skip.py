@@ -57,7 +57,9 @@ class Skip(MovePolicy):
         )
         sent, halo = self._parts(mine, own, plan.rows, plan.recv_ptr)
         some = Exchange(exchange.comm, plan.subset(sent, halo))
-        return _Forward(self, slot, some.to_mirrors_begin(columns), halo, plan.n_halo)
+        return _Forward(
+            policy=self, slot=slot, move=some.to_mirrors_begin(columns), halo=halo, n=plan.n_halo
+        )
 
     def to_masters(self, slot: str, exchange: Exchange, columns: Columns) -> ToMasters:
         plan = exchange.plan
@@ -65,12 +67,12 @@ class Skip(MovePolicy):
         halo, sent = self._parts(mine, own, np.arange(plan.n_halo), plan.send_ptr)
         some = Exchange(exchange.comm, plan.subset(sent, halo))
         return _Backward(
-            self,
-            slot,
-            some.to_masters_begin({n: x[halo] for n, x in columns.items()}),
-            sent,
-            columns,
-            exchange,
+            policy=self,
+            slot=slot,
+            move=some.to_masters_begin({n: x[halo] for n, x in columns.items()}),
+            sent=sent,
+            columns=columns,
+            exchange=exchange,
         )
 
     def _decided(self, slot: str, rows: Columns, exchange: Exchange) -> tuple[bool, np.ndarray]:
@@ -142,7 +144,9 @@ class _Forward(ToMirrors):
         self._n = n
 
     def end(self) -> Columns:
-        return _updated(self._policy, self._slot, self._halo, self._move.end(), self._n)
+        return _updated(
+            policy=self._policy, slot=self._slot, at=self._halo, found=self._move.end(), n=self._n
+        )
 
 
 class _Backward(ToMasters):
@@ -170,7 +174,9 @@ class _Backward(ToMasters):
             lambda rows, part: parts.append({name: x.copy() for name, x in part.items()})
         )
         found = {name: np.concatenate([part[name] for part in parts]) for name in self._none}
-        rows = _updated(self._policy, self._slot, self._sent, found, len(self._plan.rows))
+        rows = _updated(
+            policy=self._policy, slot=self._slot, at=self._sent, found=found, n=len(self._plan.rows)
+        )
         for a, b in pairwise(self._plan.send_ptr):
             if b > a:
                 merge(self._plan.rows[a:b], {name: x[a:b] for name, x in rows.items()})

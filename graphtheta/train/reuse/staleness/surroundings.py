@@ -27,9 +27,18 @@ def surroundings(p: Partition, wide: bool = True) -> Partition:
     Collective: all ranks of the partition.
     """
     (src, dst), n = p.edge_rows(), len(p.gid)
-    blocks, stored = edge_blocks(src, dst, np.arange(len(src)), np.arange(n, dtype=np.int32), n, 0)
+    blocks, stored = edge_blocks(
+        src=src,
+        dst=dst,
+        edges=np.arange(len(src)),
+        row_of=np.arange(n, dtype=np.int32),
+        n_masters=n,
+        n_mirrors=0,
+    )
     ptr = np.zeros(p.halo_comm.size + 1, np.int64)
-    alone = Served(MovePlan(n, NOTHING, ptr, ptr, False), NOTHING)
+    alone = Served(
+        MovePlan(n_rows=n, rows=NOTHING, send_ptr=ptr, recv_ptr=ptr, anywhere=False), NOTHING
+    )
     edges = StoredRelation(
         EDGE,
         p.edge_gid[stored],
@@ -47,15 +56,15 @@ def surroundings(p: Partition, wide: bool = True) -> Partition:
     }
     edge = {name: p.edge.read(name, stored) for name in p.edge.names()}
     return Partition(
-        p.halo_comm,
-        p.n_nodes,
-        p.n_edges,
-        p.gid,
-        n,
-        p.directory,
-        {EDGE: edges},
-        p.node.filled(n, node),
-        p.edge.filled(len(stored), edge),
+        halo_comm=p.halo_comm,
+        n_nodes=p.n_nodes,
+        n_edges=p.n_edges,
+        gid=p.gid,
+        n_masters=n,
+        directory=p.directory,
+        relations={EDGE: edges},
+        node=p.node.filled(n, node),
+        edge=p.edge.filled(len(stored), edge),
         job_comm=p.job_comm,
     )
 
