@@ -30,7 +30,9 @@ def row(
 
 
 def over_seeds(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The row of a task, of the lines of its seeds: figures of all runs, and means of further numbers."""
+    """The row of a task, of the lines of its seeds: figures of all runs, and means of further
+    numbers.
+    """
     figures, first = [x for one in runs for x in one["figures"]], runs[0]
     found = row(
         first["task"],
@@ -66,15 +68,16 @@ def command(
 ) -> int:
     """Read the flags, and run, write and print the tasks; returns the exit code.
 
-    A line is written as soon as the run of a seed is over, so that ``--first`` continues with the next seed. With ``--out``, the
-    run of a seed has checkpoints in a folder beside the file, in ``runs``, so that a run that ended early continues when it is
-    started again; the folder is deleted when its line is written. Seconds of such a run are those since it was continued.
+    A line is written as soon as the run of a seed is over, so that ``--first`` continues with the
+    next seed. With ``--out``, the run of a seed has checkpoints in a folder beside the file, in
+    ``runs``, so that a run that ended early continues when it is started again; the folder is
+    deleted when its line is written. Seconds of such a run are those since it was continued.
 
     Args:
         about: Text of the help.
         tasks: Their names.
-        run: Runs a task with one seed, with checkpoints in a folder if one is given; returns the line of it, with the task
-            and the seed.
+        run: Runs a task with one seed, with checkpoints in a folder if one is given; returns the
+            line of it, with the task and the seed.
         columns: Of the table.
         seeds: Their number, unless a flag gives another.
         name: What a task is called, in lines and as a flag.

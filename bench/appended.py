@@ -1,22 +1,23 @@
-"""Predictions for nodes that are appended to an R-MAT graph, against those of a pass over the whole graph.
+"""Predictions for nodes that are appended to an R-MAT graph, against those of a pass over the whole
+graph.
 
     python bench/appended.py
     python bench/appended.py --scale 15 --models gcn,gat --share 0.01
 
 Appended nodes have as many edges as a node of the graph on average. The ends of these edges in the
-old graph are those of random edges, so that hubs have many. "in" appends edges from old nodes to new
-ones; "both" appends their reverse too. "all" predicts every node of the grown graph, "appended" the
-new ones. Nodes are compared by all values and edges, or by degrees alone.
+old graph are those of random edges, so that hubs have many. "in" appends edges from old nodes to
+new ones; "both" appends their reverse too. "all" predicts every node of the grown graph, "appended"
+the new ones. Nodes are compared by all values and edges, or by degrees alone.
 
 "edges %" and "processor %" are shares of the pass over the whole graph: of the edges of all layers,
 and of the processor time of this process with all its threads. Both sides are measured from the
 same state to predictions by original ids in memory, one after the other in each round: the grown
 graph is loaded and partitioned, the dry run is done, machine code is compiled, and files are in the
-memory of the system. The pass over the whole graph is ``predict()``; the update is ``since(folder)``,
-which opens the folder, reads ids and fingerprints of all nodes and searches for changes ("comparing
-%" alone), and ``predict``. "set-up s" is the processor time of ``on(graph)`` before, the same for
-both sides and in neither. Predictions must agree to 1e-9 of the largest one, in float64. Cases of
-"in" fail above 5 % of the edges.
+memory of the system. The pass over the whole graph is ``predict()``; the update is
+``since(folder)``, which opens the folder, reads ids and fingerprints of all nodes and searches for
+changes ("comparing %" alone), and ``predict``. "set-up s" is the processor time of ``on(graph)``
+before, the same for both sides and in neither. Predictions must agree to 1e-9 of the largest one,
+in float64. Cases of "in" fail above 5 % of the edges.
 """
 
 from __future__ import annotations

@@ -89,7 +89,8 @@ def main() -> int:
         differs = name in before and before[name] != row
         changed += differs
         print(
-            f"{name:44}{row['losses'][-1]:>24}  {'DIFFERS' if differs else 'equal' if name in before else ''}",
+            f"{name:44}{row['losses'][-1]:>24} "
+            f" {'DIFFERS' if differs else 'equal' if name in before else ''}",
             flush=True,
         )
         if options.write:

@@ -69,9 +69,11 @@ def rows_of(contenders: list[Contender]) -> list[dict[str, Any]]:
                 "least": min(totals, default=None),
                 "processor start": min((t["start"] for t in used), default=None),
                 "processor total": min((t["start"] + t["first"] for t in used), default=None),
-                "two steps": median(map(sum, zip(totals, c.seconds["second"], strict=True)))
-                if totals
-                else None,
+                "two steps": (
+                    median(map(sum, zip(totals, c.seconds["second"], strict=True)))
+                    if totals
+                    else None
+                ),
                 "processor two": min(
                     (t["start"] + t["first"] + t["second"] for t in used), default=None
                 ),

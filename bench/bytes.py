@@ -93,7 +93,9 @@ def mirrors(trainer: gt.Trainer) -> np.ndarray:
 
 
 def step(comm: Any, graph: gt.Graph, model: str, keys: dict[str, Any]) -> np.ndarray:
-    """Bytes of this rank in one step: sent, predicted, and what synchronising all mirrors of its masters would take; halos left."""
+    """Bytes of this rank in one step: sent, predicted, and what synchronising all mirrors of its
+    masters would take; halos left.
+    """
     trainer = gt.Trainer(model, graph, comm=comm, hidden=128, **keys)
     view, copies = trainer.strategy.batch(0, 0), mirrors(trainer)
     active, before = ActiveGraph(view), comm.ledger.snapshot()

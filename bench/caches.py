@@ -1,4 +1,5 @@
-"""Caches of features in independent mode: hit rates by policy and size, and rows that workers fetch from each other.
+"""Caches of features in independent mode: hit rates by policy and size, and rows that workers fetch
+from each other.
 
     python bench/caches.py                                R-MAT, facebook100 and cnr_2000, 2 and 4 simulated workers
     python bench/caches.py --graphs rmat:scale=12 --workers 2 --sizes 10
@@ -82,7 +83,9 @@ def hits(replay: Replay, policy: str, capacity: int, cold: int = 0) -> int:
 
 
 def graph_of(name: str, share: float) -> gt.Graph:
-    """A graph with features, labels and targets, a share of the nodes; structure is all that counts."""
+    """A graph with features, labels and targets, a share of the nodes; structure is all that
+    counts.
+    """
     graph = gt.load(name, split="none")
     n, rng = graph.n_nodes, np.random.default_rng(0)
     return graph.replace(

@@ -88,7 +88,9 @@ def size_of(x: Any) -> float:
 def train(
     step: Callable[[float], float], epochs: int, dropout: float
 ) -> tuple[list[float], list[float]]:
-    """Epoch times with dropout, and losses of the first epochs without; ``step`` is given the dropout and returns the loss."""
+    """Epoch times with dropout, and losses of the first epochs without; ``step`` is given the
+    dropout and returns the loss.
+    """
     losses = [step(0.0) for _ in range(CHECKED)]
     seconds = []
     for _ in range(epochs):
@@ -99,8 +101,8 @@ def train(
 
 
 def peak_bytes() -> int:
-    """The most memory this process has held. Not ru_maxrss where that can be helped, which a process inherits from the one it was
-    forked from."""
+    """The most memory this process has held. Not ru_maxrss where that can be helped, which a
+    process inherits from the one it was forked from."""
     try:
         line = next(
             s

@@ -3,11 +3,11 @@
     python bench/division.py                                  R-MAT of 2^20 edges, 1 and 2 workers
     python bench/division.py --graph facebook100 --pairs grem/1d-src hash/hdrf
 
-"MB" is the growth of the memory of the largest worker, without pages of files, while nodes get their
-owners, and "dealing" while the edges get their workers. "share" is the bytes of the worker's share
-of the edges as arrays of 64 bits, or of all edges on rank 0, which runs some partitioners alone.
-"processor" is the processor time of all workers until the owners are known. The exit code is 1 if a
-worker takes more than its share and ``CONSTANT``, other than for ``LIBRARIES``.
+"MB" is the growth of the memory of the largest worker, without pages of files, while nodes get
+their owners, and "dealing" while the edges get their workers. "share" is the bytes of the worker's
+share of the edges as arrays of 64 bits, or of all edges on rank 0, which runs some partitioners
+alone. "processor" is the processor time of all workers until the owners are known. The exit code is
+1 if a worker takes more than its share and ``CONSTANT``, other than for ``LIBRARIES``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ CONSTANT = 200
 
 
 def written(folder: Path, name: str) -> tuple[Path, int, int]:
-    """The folder of the edges of a graph, made if there is none, and the numbers of nodes and edges."""
+    """The folder of the edges of a graph, made if there is none, and the numbers of nodes and
+    edges.
+    """
     at = folder / f"{name.translate(str.maketrans(':,', '--', '='))}-mapped"
     if not (at / "n.npy").exists():
         graph = gt.load(name, split="none")

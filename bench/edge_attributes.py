@@ -6,8 +6,8 @@
 
 The graph consists of all molecules of mol_tox21. The atomic number is hidden, and predicted from
 the other attributes, the neighbours and the bonds. GAT-E and GIPA read the bonds, GAT does not;
-"blind" is GAT-E with all bonds equal. Whole molecules are in training, validation or test. The last row is an
-edge regression: flows of road links, split by region.
+"blind" is GAT-E with all bonds equal. Whole molecules are in training, validation or test. The last
+row is an edge regression: flows of road links, split by region.
 """
 
 from __future__ import annotations

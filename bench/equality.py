@@ -5,14 +5,14 @@
     python bench/equality.py --jobs 20 --mpi        on processes that mpiexec starts
     python bench/equality.py --draws typed          relations and types, whole graphs, triples and time
 
-A job is drawn from --seed and its number (see ``equality_jobs.py`` and ``equality_typed.py``): graph, targets, model and
-options, strategy, optimiser, node partitioner, edge placement, back end and ranks. It trains in
-float64 for 2 to 4 epochs on one rank and on several. The loss of every view, all metrics after
-every epoch, the parameters and statistics at the end, and the predictions by original id are
-compared. A difference is the largest one in an array, relative to the largest number in it; for
-parameters, relative to at least the learning rate, which is the size of a step of Adam. AUC and
-average precision may move by 0.02, because rounding sets scores apart that are equal in exact
-arithmetic (docs/metrics.md, "Rounding").
+A job is drawn from --seed and its number (see ``equality_jobs.py`` and ``equality_typed.py``):
+graph, targets, model and options, strategy, optimiser, node partitioner, edge placement, back end
+and ranks. It trains in float64 for 2 to 4 epochs on one rank and on several. The loss of every
+view, all metrics after every epoch, the parameters and statistics at the end, and the predictions
+by original id are compared. A difference is the largest one in an array, relative to the largest
+number in it; for parameters, relative to at least the learning rate, which is the size of a step of
+Adam. AUC and average precision may move by 0.02, because rounding sets scores apart that are equal
+in exact arithmetic (docs/metrics.md, "Rounding").
 
 A job is at fault if it differs by more than 1e-9, or if its ranks do not have the same bits. There
 is one exception. If a job on one rank also changes by more than 1e-9 when the last bits of its
@@ -54,7 +54,8 @@ from graphtheta.errors import GraphThetaError
 from graphtheta.ops.edge.backend.fused import backend_scope
 
 ALLOWED = 1e-9
-# how often first weights are changed to see whether rounding decides, and how much further than that ranks may go
+# how often first weights are changed to see whether rounding decides, and how much further than
+# that ranks may go
 NUDGES, FURTHER = 5, 100
 MOST_SENSITIVE = 1 / 20
 ATTEMPTS = 50
@@ -94,7 +95,8 @@ def numbers(comm: Comm, plan: Plan, nudge: int = 0) -> Numbers | str:
         nudge: Changes the last bits of the first weights; 0 does not.
 
     Returns:
-        Everything that must not depend on the ranks, by name, on rank 0; or the words in which the job was refused.
+        Everything that must not depend on the ranks, by name, on rank 0; or the words in which the
+        job was refused.
     """
     try:
         job = gt.Job(**plan.keys)
@@ -122,7 +124,10 @@ def numbers(comm: Comm, plan: Plan, nudge: int = 0) -> Numbers | str:
             comm.all_sum(trainer.training.run(epoch, 0, trainer.strategy.steps_per_epoch))
         )
         if not np.isfinite(losses[-1]).all():
-            return f"diverges: the loss of view {np.flatnonzero(~np.isfinite(losses[-1]))[0]} of epoch {epoch} is not finite"
+            return (
+                f"diverges: the loss of view {np.flatnonzero(~np.isfinite(losses[-1]))[0]} of epoch"
+                f" {epoch} is not finite"
+            )
         with backend_scope(job.backend):
             rows.append(trainer.measure())
     state = trainer.model.state() | learned_rows(trainer)
@@ -198,7 +203,8 @@ def child(path: Path, plan: Plan) -> int:
     return 0
 
 
-# metrics of the order of scores, and how far scores that tie but for rounding may move them in small graphs
+# metrics of the order of scores, and how far scores that tie but for rounding may move them in
+# small graphs
 OF_ORDER, TIED = ("auc", "average_precision"), 0.02
 
 
@@ -219,7 +225,9 @@ def difference(mine: Numbers, theirs: Numbers, lr: float) -> tuple[float, str]:
 
 
 def sensitivity(plan: Plan, alone: Numbers) -> float:
-    """How far the job on one rank moves if the last bits of its first weights change: the largest of a few times."""
+    """How far the job on one rank moves if the last bits of its first weights change: the largest
+    of a few times.
+    """
     moved = [run_simulated(1, numbers, plan, nudge)[0] for nudge in range(1, NUDGES + 1)]
     return max(
         np.inf if isinstance(m, str) else difference(m, alone, plan.keys["lr"])[0] for m in moved
@@ -229,7 +237,8 @@ def sensitivity(plan: Plan, alone: Numbers) -> float:
 def accepted(
     seed: int, number: int, fused: float, mpi: bool, draws: str
 ) -> tuple[Plan, int, Numbers, Numbers]:
-    """The first job of a number that the program does not refuse, how many it did refuse, and its numbers on one rank and on several.
+    """The first job of a number that the program does not refuse, how many it did refuse, and its
+    numbers on one rank and on several.
 
     Raises:
         RuntimeError: One rank and several do not refuse alike.
@@ -324,7 +333,10 @@ def main() -> int:
         rows.append(row)
         say(f"job {number}: {row.get('difference')} {row.get('of', '')} {row['note'] or 'good'}")
         if row["note"]:
-            again = f"python bench/equality.py --draws {options.draws} --seed {options.seed} --fused {options.fused} --only {number}"
+            again = (
+                f"python bench/equality.py --draws {options.draws} --seed {options.seed} --fused"
+                f" {options.fused} --only {number}"
+            )
             say(f"again: {again}{' --mpi' * options.mpi}\nkeys: {row.get('keys', '')}")
     found = findings(rows)
     print(table(rows, COLUMNS), "", table(found, ["finding", "value"]), sep="\n", flush=True)

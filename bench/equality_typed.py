@@ -1,4 +1,5 @@
-"""Random jobs for ``equality.py --draws typed``: relations and types, whole graphs, triples and time.
+"""Random jobs for ``equality.py --draws typed``: relations and types, whole graphs, triples and
+time.
 
 Kinds of graphs and models take turns; everything else is drawn, with caches, macrobatches, learned
 features and samplers. Results of histories and inexact exchanges depend on the workers, so

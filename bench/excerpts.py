@@ -18,9 +18,11 @@ from graphtheta.graph.data.transform import pair_key
 NODE_COUNT, DEGREE, FEATURES, CLASSES, TRAINING = 111_059_956, 14, 128, 172, 1_207_179
 # a batch has so many targets or clusters of all
 SHARE = 0.01
-# nodes of a cluster, as of Amazon (8,500 clusters of 2.4 million nodes) and Alipay (4.9 million of 1.4 billion)
+# nodes of a cluster, as of Amazon (8,500 clusters of 2.4 million nodes) and Alipay (4.9 million of
+# 1.4 billion)
 CLUSTER = 284
-# sizes of clusters are powers of two; their numbers fall with this power of the size, which makes the mean above
+# sizes of clusters are powers of two; their numbers fall with this power of the size, which makes
+# the mean above
 SMALLEST, POWER = 4, 1.88
 # quadrants of R-MAT, as of Graph500
 A, B = 0.57, 0.19
@@ -50,10 +52,11 @@ def whole(scale: int, seed: int = 0) -> Drawn:
 
 
 def neighbourhood(scale: int, layers: int = 2, seed: int = 0) -> Drawn:
-    """What a mini-batch without sampling reads of an R-MAT graph of 2**scale nodes: the edges into all nodes that are computed.
+    """What a mini-batch without sampling reads of an R-MAT graph of 2**scale nodes: the edges into
+    all nodes that are computed.
 
-    The edges into a node do not depend on those into another here, so that an edge may lack its reverse.
-    Targets have neighbours, as all nodes of papers100M have.
+    The edges into a node do not depend on those into another here, so that an edge may lack its
+    reverse. Targets have neighbours, as all nodes of papers100M have.
 
     Args:
         scale: Of the graph.
@@ -83,8 +86,8 @@ def neighbourhood(scale: int, layers: int = 2, seed: int = 0) -> Drawn:
 def clusters(inside: float, seed: int = 0) -> Drawn:
     """A batch of clusters of papers100M, each of which is an R-MAT graph, without boundary.
 
-    There are as many clusters of each size as a batch has on average, so that the largest ones, which few
-    batches have, are left out.
+    There are as many clusters of each size as a batch has on average, so that the largest ones,
+    which few batches have, are left out.
 
     Args:
         inside: Share of the edges of a node that stay in its cluster.
@@ -132,7 +135,9 @@ def _within(
 
 
 def cluster_levels(n: int) -> np.ndarray:
-    """Sizes of n clusters of a power law, ascending, as powers of two; the largest possible one has 1.6 % of the nodes."""
+    """Sizes of n clusters of a power law, ascending, as powers of two; the largest possible one has
+    1.6 % of the nodes.
+    """
     levels = np.arange(SMALLEST, round(np.log2(0.016 * NODE_COUNT)) + 1)
     share = 2.0 ** (levels * (1 - POWER))
     return np.repeat(levels, np.rint(n * share / share.sum()).astype(np.int64))
@@ -145,7 +150,9 @@ def _degrees(random: np.random.Generator, nodes: np.ndarray, scale: int) -> np.n
 
 
 def _neighbours(random: np.random.Generator, nodes: np.ndarray, scale: int) -> np.ndarray:
-    """The other end of edges at nodes: with each bit of a node, a bit of the other end has another probability."""
+    """The other end of edges at nodes: with each bit of a node, a bit of the other end has another
+    probability.
+    """
     found = np.zeros_like(nodes)
     one = np.array([B / (A + B), 1 - B / (1 - A - B)], np.float32)
     for bit in range(scale):

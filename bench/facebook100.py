@@ -9,8 +9,8 @@ The graph is a store, which all workers map. Nodes are divided by ``block`` amon
 targets with 10 and 10 neighbours, and "cluster" batches of 8 colleges. "start" is the time from
 the store to the first step, "processor" the processor time of an epoch on all workers, "MiB" the
 peak of the worker that needs most, with the pages of the store that it uses, and "own" this peak
-without a process that has no graph. Losses of all numbers of workers must agree. Accuracy is that of
-one run.
+without a process that has no graph. Losses of all numbers of workers must agree. Accuracy is that
+of one run.
 """
 
 from __future__ import annotations

@@ -31,7 +31,9 @@ BANNER = ("=", "YOUR APPLICATION", "This typically", "Please see")
 
 
 def run(fault: str, ranks: int, limit: float) -> dict[str, Any]:
-    """One job with a fault: seconds until it has ended, its exit status (None if it did not end) and the first lines it said."""
+    """One job with a fault: seconds until it has ended, its exit status (None if it did not end)
+    and the first lines it said.
+    """
     mpiexec = Path(sys.executable).with_name("mpiexec")
     command = [
         str(mpiexec) if mpiexec.exists() else "mpiexec",

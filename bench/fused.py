@@ -7,9 +7,9 @@
 passes are those of the same library, of which each writes its result before the next one begins.
 "aggregate" multiplies the rows of source nodes by a weight for each edge and head and sums them at
 destinations, over an R-MAT graph with 16 edges a node; separate passes gather the rows of all
-edges, multiply them, and sum them with SciPy, on one thread. "product" and "bytes" say what is left:
-the share of the fused time that the bare product takes in BLAS, and the bytes of rows read and
-written once over the time. Times are medians, and "least" ratios those of the least times.
+edges, multiply them, and sum them with SciPy, on one thread. "product" and "bytes" say what is
+left: the share of the fused time that the bare product takes in BLAS, and the bytes of rows read
+and written once over the time. Times are medians, and "least" ratios those of the least times.
 """
 
 from __future__ import annotations

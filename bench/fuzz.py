@@ -33,7 +33,8 @@ from typing import Any
 
 from harness import FOLDER, machine, say, table
 
-# of memory that reading takes whatever the size of the file: buffers, and what the syntax of a header of 10,000 letters becomes
+# of memory that reading takes whatever the size of the file: buffers, and what the syntax of a
+# header of 10,000 letters becomes
 ALLOWANCE = 8 << 20
 ADDRESS_SPACE = 2 << 30
 SECONDS = 10
@@ -86,7 +87,9 @@ def main(words: list[str]) -> int:
 
 
 def campaign(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
-    """Start processes until every input was read; one that dies is followed by one that begins behind the input it died of."""
+    """Start processes until every input was read; one that dies is followed by one that begins
+    behind the input it died of.
+    """
     from fuzz_store import targets
 
     names = [
@@ -279,7 +282,9 @@ def judge(target: Any, folder: Path, file: str) -> tuple[str, str]:
 
 
 def expanded(data: bytes) -> int:
-    """Bytes a file holds: of an archive those of its members, as far as deflate can make so many out of it."""
+    """Bytes a file holds: of an archive those of its members, as far as deflate can make so many
+    out of it.
+    """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return max(
@@ -290,7 +295,9 @@ def expanded(data: bytes) -> int:
 
 
 class Beacon:
-    """Says which input is read when the process dies of it, and ends the process if it takes too long."""
+    """Says which input is read when the process dies of it, and ends the process if it takes too
+    long.
+    """
 
     def __init__(self, name: str):
         self.name = name

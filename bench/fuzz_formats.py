@@ -427,9 +427,9 @@ def run_files() -> dict[str, bytes]:
     return {
         "job.yaml": Job().to_yaml().encode(),
         "metrics.jsonl": "".join(json.dumps(row) + "\n" for row in rows).encode(),
-        "result.json": json.dumps(
-            {"best_epoch": 3, "seconds": 1.5, "metrics": {"val_loss": 0.5}}
-        ).encode(),
+        "result.json": (
+            json.dumps({"best_epoch": 3, "seconds": 1.5, "metrics": {"val_loss": 0.5}}).encode()
+        ),
         "profile.json": profile.model_dump_json().encode(),
     }
 
@@ -541,7 +541,9 @@ def _written(path: Path, text: str) -> Path:
 
 
 def read_run_folder(folder: Path, name: str) -> None:
-    """Read the folder of a run, and make its page if it is sound, as it is at first, and of every five-hundredth input."""
+    """Read the folder of a run, and make its page if it is sound, as it is at first, and of every
+    five-hundredth input.
+    """
     from graphtheta.inspect.reports.page import page
     from graphtheta.inspect.reports.run import read_run
 
@@ -559,7 +561,9 @@ def read_arrays(folder: Path, name: str) -> None:
 
 
 def read_signed_checkpoint(folder: Path, _: str) -> None:
-    """Read a checkpoint whose manifest has a good checksum, as somebody who means harm would make it."""
+    """Read a checkpoint whose manifest has a good checksum, as somebody who means harm would make
+    it.
+    """
     from graphtheta.run.checkpoints.checkpoint import ARRAYS, MANIFEST, read_checkpoint
 
     path, body = folder / "step-00000007", (folder / MANIFEST).read_bytes()

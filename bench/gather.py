@@ -87,7 +87,9 @@ def rows_of(
 def findings(
     contenders: list[Contender], widths: list[int], triad: float | None
 ) -> list[dict[str, Any]]:
-    """The memory's limit, and ratios across cases: weighted sums against DGL's unweighted ones, gated against attention and by hand."""
+    """The memory's limit, and ratios across cases: weighted sums against DGL's unweighted ones,
+    gated against attention and by hand.
+    """
     by_name = {c.name: c for c in contenders}
     own = contenders[0]
 

@@ -44,7 +44,9 @@ COLUMNS = [
 
 
 def undirected_file(name: str, folder: Path) -> Path:
-    """A file with the neighbours of each node, ascending: ``indptr`` [n + 1] int64 and ``indices`` int32."""
+    """A file with the neighbours of each node, ascending: ``indptr`` [n + 1] int64 and ``indices``
+    int32.
+    """
     path = folder / f"undirected-{name}.npz"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)

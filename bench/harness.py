@@ -32,7 +32,8 @@ THREAD_VARIABLES = (
     "MKL_NUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
-# they choose kernels of BLAS for another processor; without them each library uses what this one has
+# they choose kernels of BLAS for another processor; without them each library uses what this one
+# has
 BLAS_VARIABLES = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS")
 
 
@@ -126,7 +127,9 @@ def on_workers(n: int, command: list[str]) -> list[str]:
 
 
 def peer(folder: Path, library: str, name: str, *words: object) -> list[str]:
-    """A script of ``peers`` in the library's own environment, a folder of that name; nothing if there is none."""
+    """A script of ``peers`` in the library's own environment, a folder of that name; nothing if
+    there is none.
+    """
     python = folder / library / "bin" / "python"
     if not python.exists():
         say(f"{library}: no environment in {folder / library}; see bench/README.md")
@@ -153,7 +156,9 @@ def race(contenders: list[Contender], rounds: int, threads: int) -> None:
 
 
 def disagreement(contenders: Iterable[Contender]) -> list[str]:
-    """Which checked numbers of a case differ from those of the first contender that has the case, in words."""
+    """Which checked numbers of a case differ from those of the first contender that has the case,
+    in words.
+    """
     first: dict[str, tuple[str, list[float]]] = {}
     faults = []
     for c in contenders:
@@ -176,7 +181,8 @@ def ratio(slow: float | None, fast: float | None) -> float | None:
 
 
 def paired(row: dict[str, Any], exact: dict[str, Any], name: str) -> dict[str, Any]:
-    """A row with the mean difference of its "accuracies" to those of another row with the same seeds, and its standard error.
+    """A row with the mean difference of its "accuracies" to those of another row with the same
+    seeds, and its standard error.
 
     Args:
         row, exact: Rows with "accuracies", one of each seed.
@@ -227,7 +233,9 @@ def _lines(path: str) -> list[str]:
 
 
 def append(options: argparse.Namespace, rows: list[dict[str, Any]], **about: Any) -> None:
-    """Append rows to the JSON lines of ``options.out``, if there is one; ``about`` is added to every line, and the machine."""
+    """Append rows to the JSON lines of ``options.out``, if there is one; ``about`` is added to
+    every line, and the machine.
+    """
     if options.out:
         with options.out.open("a", encoding="utf-8") as f:
             f.writelines(
@@ -250,7 +258,8 @@ def finish(
 
     Args:
         options: Of ``parser``.
-        rows: A row has what ``columns`` name, and more for the JSON; "seconds" is drawn under "label".
+        rows: A row has what ``columns`` name, and more for the JSON; "seconds" is drawn under
+            "label".
         columns: To print.
         faults: From ``disagreement``.
         findings: Figures across rows, as {"finding": text, "value": number}.

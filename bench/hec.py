@@ -1,4 +1,5 @@
-"""Hit rates of the historical embedding cache per layer, against its lines, its age limit and what is pushed.
+"""Hit rates of the historical embedding cache per layer, against its lines, its age limit and what
+is pushed.
 
     python bench/hec.py                                   R-MAT and facebook100, 2 to 64 simulated workers
     python bench/hec.py --graphs rmat:scale=12 --workers 2 --targets 50
@@ -174,7 +175,8 @@ def main() -> int:
         for row in rows_of(name, workers, options)
     ]
     faults = [
-        f"{row['graph']} {row['workers']}: more lines, age or pushed rows have fewer hits than the base"
+        f"{row['graph']} {row['workers']}: more lines, age or pushed rows have fewer hits than the"
+        " base"
         for row in rows
         for base in rows
         if (row["graph"], row["workers"]) == (base["graph"], base["workers"])

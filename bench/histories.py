@@ -1,15 +1,16 @@
-"""Accuracy with sampled and stale exchange and with histories, beside exact training, and what the audit finds.
+"""Accuracy with sampled and stale exchange and with histories, beside exact training, and what the
+audit finds.
 
     python bench/histories.py                                   every task and mechanism, 5 seeds, 4 simulated workers
     python bench/histories.py --tasks photo --mechanisms gas    some of them
 
-A GCN of two layers with the published settings of ``gt.preset`` (the task of facebook100, the year of
-graduation at the first college, has those of Amazon). Figures are test accuracies of the
-weights with the best validation accuracy, in percent. "of exact" is the difference to exact training
-with the same strategy and seeds, and "+-" its standard error. "outputs" and "gradients" are the mean
-relative errors that audits found in the second half of training, "hits" the hit rate of histories or
-the share of messages that were sent, and "age" the mean age of what was read. Exit code 1 if a
-difference is below minus two standard errors and one percent.
+A GCN of two layers with the published settings of ``gt.preset`` (the task of facebook100, the year
+of graduation at the first college, has those of Amazon). Figures are test accuracies of the
+weights with the best validation accuracy, in percent. "of exact" is the difference to exact
+training with the same strategy and seeds, and "+-" its standard error. "outputs" and "gradients"
+are the mean relative errors that audits found in the second half of training, "hits" the hit rate
+of histories or the share of messages that were sent, and "age" the mean age of what was read. Exit
+code 1 if a difference is below minus two standard errors and one percent.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ TASKS: dict[str, dict[str, Any]] = {
     "cs": gt.preset("coauthor_cs-gcn"),
     "facebook100": {**PITFALLS, "dataset": "facebook100:colleges=1"},
 }
-# in place of the published rate of full batches, 0.01, with which batches do not converge there: exact
-# training with the clusters below ends at 72 % with it, at 80 % with this one
+# in place of the published rate of full batches, 0.01, with which batches do not converge there:
+# exact training with the clusters below ends at 72 % with it, at 80 % with this one
 RATES = {"computers": 0.002}
 SPLIT = {"partitioner": "1d-dst", "masters": "metis"}
 GLOBAL = {"strategy": "global", "epochs": 300}
@@ -51,8 +52,8 @@ MINI = {"strategy": "mini", "batch_size": 100, "epochs": 150}
 # sums of features are computed before training only for features without dropout
 PLAIN = {**MINI, "dropout": 0.0}
 OWN = {"mode": "independent", "batch_size": 25}
-# by name: keys, and the exact training of the same batches that it is compared with: in a model of two
-# layers, gas reads no history if it computes one hop more
+# by name: keys, and the exact training of the same batches that it is compared with: in a model of
+# two layers, gas reads no history if it computes one hop more
 MECHANISMS: dict[str, tuple[dict[str, Any], str]] = {
     "global": (GLOBAL, "global"),
     "mini": (MINI, "mini"),

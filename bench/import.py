@@ -7,7 +7,8 @@
 The tables are written once. Ids are integers, or texts with --text. "MB" is the growth of the
 largest worker beyond a process that has imported a graph of two edges ("each" in the JSON: of every
 worker), and "share" is the bytes of its share of the tables as arrays: 16 bytes for each edge, 8
-for each node, and its features. The exit code is 1 if a worker takes more than its share and ``CONSTANT``.
+for each node, and its features. The exit code is 1 if a worker takes more than its share and
+``CONSTANT``.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ def tables(graph: gt.Graph, text: bool) -> tuple[pa.Table, pa.Table]:
     names = pa.array(np.char.add("user-", ids.astype(str)).tolist()) if text else pa.array(ids)
     x = rng.random((graph.n_nodes, FEATURES)).round(4)
     nodes = pa.table({"id": names, **{f"f{i}": x[:, i] for i in range(FEATURES)}})
-    return pa.table(
-        {"src": names.take(pa.array(graph.src)), "dst": names.take(pa.array(graph.dst))}
-    ), nodes
+    return (
+        pa.table({"src": names.take(pa.array(graph.src)), "dst": names.take(pa.array(graph.dst))}),
+        nodes,
+    )
 
 
 def written(folder: Path, graph: str, kinds: list[str], text: bool) -> dict[str, list[Path]]:

@@ -50,7 +50,8 @@ REUSES: dict[str, tuple[str, tuple[str, ...], bool]] = {
 # every reused row is read at the workers of receiving nodes
 SENDERS = frozenset({"bns", "pipegcn", "skip", "hec", "own hec"})
 AIMS = ("start", "training", "training", "training", "writing", "writing")
-# between the ranks of the job that is killed: none, or one on which most of the time goes by in moves
+# between the ranks of the job that is killed: none, or one on which most of the time goes by in
+# moves
 LINKS = ("", "2ms,1Gbit/s")
 
 

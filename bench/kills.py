@@ -10,8 +10,8 @@ checkpoint is being written. Then all processes must end, and the newest checkpo
 be valid. A second job resumes from it, half of the time on as many ranks with the same partition,
 otherwise on 1 to 4 ranks with any edge placement. Its final state must be that of a job that was
 never interrupted: in the first case all arrays and the history to the bit, in the second case the
-parameters to rounding. Jobs whose numbers depend on the partition, or that hold values by partition,
-resume as they were.
+parameters to rounding. Jobs whose numbers depend on the partition, or that hold values by
+partition, resume as they were.
 
 "reached" is the last step that the killed job reported, and "lost" the number of steps that were
 done again. "late" are the seconds from the step of the next checkpoint, which was not on disk yet,
@@ -48,7 +48,8 @@ from graphtheta.run.checkpoints.checkpoint import (
 )
 from graphtheta.run.job.run_files import METRICS_FILE
 
-# seconds: until all processes of a job must have ended, until a checkpoint must be on disk, until a job is given up
+# seconds: until all processes of a job must have ended, until a checkpoint must be on disk, until a
+# job is given up
 ENDED, LATE, PATIENCE = 10.0, 2.0, 120.0
 # of parameters after as many steps on another number of ranks
 ROUNDING = 1e-8
@@ -160,7 +161,9 @@ class Running:
 
 @dataclass
 class Reference:
-    """A job that was never interrupted: its last checkpoint, and the seconds until its first step was told."""
+    """A job that was never interrupted: its last checkpoint, and the seconds until its first step
+    was told.
+    """
 
     state: Checkpoint
     start: float
@@ -184,10 +187,12 @@ def reference(plan: Plan, folder: Path, steps: int) -> Reference:
 
 
 def strike(plan: Plan, job: Running, folder: Path, start: float, steps: int) -> Moments | None:
-    """Wait for the moment and kill the rank; returns how far the job was, None if it ended before the moment came.
+    """Wait for the moment and kill the rank; returns how far the job was, None if it ended before
+    the moment came.
 
     Args:
-        plan: Says what to aim at; its moment is a part of ``start``, of the steps, or of the first checkpoints.
+        plan: Says what to aim at; its moment is a part of ``start``, of the steps, or of the first
+            checkpoints.
         job: All its processes.
         folder: Of the run.
         start: Seconds it takes to start.
@@ -266,7 +271,9 @@ class Moments:
         )
 
     def pid_of(self, rank: int) -> int | None:
-        """The process of a rank, once it is there; looked for once, since that takes longer than a write."""
+        """The process of a rank, once it is there; looked for once, since that takes longer than a
+        write.
+        """
         if rank not in self._pids:
             self._pids = {other: pid for pid, other in self._job.processes().items()}
         return self._pids.get(rank)

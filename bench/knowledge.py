@@ -108,7 +108,9 @@ CHECKED = 100
 
 
 def checked(trainer: gt.Trainer, graph: gt.Graph, decoder: str) -> float | None:
-    """Largest difference of a reciprocal rank from that of the formula, over some test triples; None with an encoder."""
+    """Largest difference of a reciprocal rank from that of the formula, over some test triples;
+    None with an encoder.
+    """
     if trainer.job.layers:
         return None
     learned = trainer.setup.tables[0]

@@ -1,8 +1,9 @@
-"""An R-MAT graph that is never stored: hashes draw the edges of a node when it is asked for, the same each time.
+"""An R-MAT graph that is never stored: hashes draw the edges of a node when it is asked for, the
+same each time.
 
-So batches of a graph of the size of papers100M can be drawn one after another, and what they have in
-common is what they have there. The edges into a node do not depend on those into another one, so an
-edge may lack its reverse, as in ``excerpts.py``.
+So batches of a graph of the size of papers100M can be drawn one after another, and what they have
+in common is what they have there. The edges into a node do not depend on those into another one, so
+an edge may lack its reverse, as in ``excerpts.py``.
 """
 
 from __future__ import annotations
@@ -85,9 +86,11 @@ class LazyRmat:
         return found
 
     def sampled(self, nodes: np.ndarray, fanout: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
-        """At most ``fanout`` edges into each node, which differ from batch to batch: sources and destinations.
+        """At most ``fanout`` edges into each node, which differ from batch to batch: sources and
+        destinations.
 
-        Those of a node follow each other in its list, which has no order, from a place that the batch decides.
+        Those of a node follow each other in its list, which has no order, from a place that the
+        batch decides.
         """
         degrees = self.degrees(nodes)
         taken = np.minimum(degrees, fanout)
@@ -98,7 +101,9 @@ class LazyRmat:
         return self.neighbours(dst, number), dst
 
     def targets(self, n: int, batch: int) -> np.ndarray:
-        """At most n training nodes, in random order, others for each batch; all have edges, and there are as many as in papers100M."""
+        """At most n training nodes, in random order, others for each batch; all have edges, and
+        there are as many as in papers100M.
+        """
         every = round(NODE_COUNT / TRAINING * self.connected)
         found = every * integers(
             key(self._seed, Purpose.BATCH, batch), np.arange(8 * n), self.n_nodes // every
@@ -109,7 +114,8 @@ class LazyRmat:
     def neighbourhood(
         self, targets: np.ndarray, fanouts: list[int], batch: int
     ) -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]:
-        """What a sampled mini-batch reads: nodes, ascending, and sources and destinations of the edges of each hop.
+        """What a sampled mini-batch reads: nodes, ascending, and sources and destinations of the
+        edges of each hop.
 
         A node that is met several times keeps the neighbours of the first time.
         """

@@ -1,13 +1,14 @@
-"""Sampled mini-batches over slow links: plain independent mode, and what avoids to fetch features twice.
+"""Sampled mini-batches over slow links: plain independent mode, and what avoids to fetch features
+twice.
 
     python bench/links.py                              2 ranks, 50 us and 1 Gbit/s
     python bench/links.py --link 50us,10Gbit/s --cache 10%
 
-``engine/comm/delayed.py`` simulates the links. DistDGL runs on two network namespaces with a link of
-this bandwidth, which Linux limits (``peers/links.py``); it needs root, two ranks, and an environment
-of peers (--envs), and is left out without. Each rank computes batches of its own with one
-thread. "sent" and "messages" are those of all ranks in an epoch, with gradients. "of plain" is the
-speed relative to plain independent mode, by medians and by least times. Caches and macrobatches
+``engine/comm/delayed.py`` simulates the links. DistDGL runs on two network namespaces with a link
+of this bandwidth, which Linux limits (``peers/links.py``); it needs root, two ranks, and an
+environment of peers (--envs), and is left out without. Each rank computes batches of its own with
+one thread. "sent" and "messages" are those of all ranks in an epoch, with gradients. "of plain" is
+the speed relative to plain independent mode, by medians and by least times. Caches and macrobatches
 change no number, which is checked; the proximity order has other batches, aggregated features
 another first layer, and historical embeddings values of earlier batches.
 """

@@ -1,13 +1,14 @@
-"""Caches of features that the workers of a machine share, against one for each worker: rows that machines fetch from each other.
+"""Caches of features that the workers of a machine share, against one for each worker: rows that
+machines fetch from each other.
 
     python bench/machines.py                              2 machines of 2, 4 and 8 simulated workers
     python bench/machines.py --graphs rmat:scale=12,features=4,classes=4 --per-machine 2
 
 Both take the same memory: "cache" is that of a machine, in % of all nodes, divided among its
 workers. The reads are those of real runs, found by expanding all views, and are replayed. Numbers
-are relative to "rows", what all machines fetch from each other in an epoch without a cache. "merged"
-is a shared cache that holds nothing: a row that several workers of a machine read in the same step
-is fetched once. That it is the least is checked.
+are relative to "rows", what all machines fetch from each other in an epoch without a cache.
+"merged" is a shared cache that holds nothing: a row that several workers of a machine read in the
+same step is fetched once. That it is the least is checked.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ COLUMNS = [
 def read_by(
     comm: Comm, graph: gt.Graph, keys: dict[str, Any], per_machine: int, epochs: int
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Keys of rows of other machines for each group of views: what this worker reads, and what it is asked for by its mates."""
+    """Keys of rows of other machines for each group of views: what this worker reads, and what it
+    is asked for by its mates.
+    """
     comm.machines = np.arange(comm.size) // per_machine
     one = gt.Trainer(graph=graph, comm=comm, **keys)
     scout, agents, locate = (

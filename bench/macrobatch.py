@@ -1,4 +1,5 @@
-"""Messages, bytes and features of mini-batches: one by one, in macrobatches, and with aggregated features.
+"""Messages, bytes and features of mini-batches: one by one, in macrobatches, and with aggregated
+features.
 
     python bench/macrobatch.py
     python bench/macrobatch.py --workers 2 4 --sizes 4 --groups 8 --out macrobatch.jsonl
@@ -44,7 +45,9 @@ COLUMNS = [
 
 
 def measured(comm: Comm, trainer: gt.Trainer, size: int, groups: int) -> dict[str, Any]:
-    """Make the views of the first groups of an epoch, ``size`` groups at a time; 0 makes them one by one."""
+    """Make the views of the first groups of an epoch, ``size`` groups at a time; 0 makes them one
+    by one.
+    """
     training, features, masters = (
         trainer.training,
         trainer.training.features,

@@ -2,12 +2,14 @@
 
     python bench/mirrors.py
     python bench/mirrors.py --ranks 4 --widths 16 512
-    python bench/mirrors.py --graph rmat:scale=16,edge_factor=13,features=100,classes=47 --ranks 4 --widths 16 200
+    python bench/mirrors.py --graph rmat:scale=16,edge_factor=13,features=100,classes=47 --ranks 4
+    --widths 16 200
 
 "held" is the memory of a rank between two steps, the largest of all ranks, with a narrow and with a
 wide network. "mirrors" is the size of one layer's values of its mirrors. If mirrors had values
-between steps, "held" would grow with the width by that size for each layer. "peak" is the most memory
-in a step, of the rank with the most; values of mirrors are in it while an operation needs them.
+between steps, "held" would grow with the width by that size for each layer. "peak" is the most
+memory in a step, of the rank with the most; values of mirrors are in it while an operation needs
+them.
 """
 
 from __future__ import annotations

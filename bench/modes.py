@@ -108,7 +108,10 @@ def timed(
     steps = [row["seconds"] for row in rows]
     findings = [
         {
-            "finding": f"fanout {keys['fanout']}: {rows[i]['case']} step against independent, times as long",
+            "finding": (
+                f"fanout {keys['fanout']}: {rows[i]['case']} step against independent, times as"
+                " long"
+            ),
             "value": ratio(steps[i], steps[1]),
         }
         for i in (0, 2)

@@ -108,7 +108,9 @@ def edges_file(name: str, folder: Path) -> Path:
 
 
 def beside(rows: list[dict[str, Any]], known: list[dict[str, Any]]) -> None:
-    """Compare rows with METIS and DGL for the same graph and number of workers, in these rows or those that are known already."""
+    """Compare rows with METIS and DGL for the same graph and number of workers, in these rows or
+    those that are known already.
+    """
     of = {
         (row["graph"], row.get("workers"), row.get("masters")): row
         for row in [*known, *rows]

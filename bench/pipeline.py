@@ -1,4 +1,5 @@
-"""The number of pipelined mini-batches over slow links: given, and chosen by a profile of the first steps.
+"""The number of pipelined mini-batches over slow links: given, and chosen by a profile of the first
+steps.
 
     python bench/pipeline.py                           2 ranks, 1 ms and 1 Gbit/s
     python bench/pipeline.py --link 5ms,1Gbit/s --cases stale

@@ -7,12 +7,13 @@ Each row is a job: a graph, a strategy, a mode and a number of workers, which ar
 machine. "memory" is the peak of the worker that needs most, "sent" the bytes of an epoch that the
 ledgers of all workers count for halo moves, sums of gradients and making views, and "time" the
 seconds of the first epoch, without evaluation: of the clock, and of the processors of all workers,
-which wait by polling. It is trained 8 times, or for a second, in each of --rounds processes that are
-minutes apart, and the time is the sum of the shortest time of each step (``shortest.py``); "spread"
-says how much longer the median and the 90th percentile of the epochs are. Each round measures the
-speed of the machine too, which is found in shortest steps likewise, and predicts; the shortest
-prediction counts. Errors are predicted over measured, minus 1. All views are counted. Processes that
-compile kernels are run again, since they hold more memory. Rows are written to --out.
+which wait by polling. It is trained 8 times, or for a second, in each of --rounds processes that
+are minutes apart, and the time is the sum of the shortest time of each step (``shortest.py``);
+"spread" says how much longer the median and the 90th percentile of the epochs are. Each round
+measures the speed of the machine too, which is found in shortest steps likewise, and predicts; the
+shortest prediction counts. Errors are predicted over measured, minus 1. All views are counted.
+Processes that compile kernels are run again, since they hold more memory. Rows are written to
+--out.
 """
 
 from __future__ import annotations
@@ -117,7 +118,8 @@ def calibrate() -> None:
     began, used = perf_counter(), process_time()
     found = machine(again=True)
     say(
-        f"calibrated in {perf_counter() - began:.1f} s, of which {process_time() - used:.1f} s of the processor of this process"
+        f"calibrated in {perf_counter() - began:.1f} s, of which {process_time() - used:.1f} s of"
+        " the processor of this process"
     )
     tell(asdict(found), 0)
 
@@ -128,7 +130,9 @@ def tell(found: dict[str, Any], compiled: int) -> None:
 
 
 def answer(*words: object) -> Any:
-    """What this script prints as JSON, run in a process of its own; again where it has compiled kernels."""
+    """What this script prints as JSON, run in a process of its own; again where it has compiled
+    kernels.
+    """
     for _ in range(TRIES):
         done = subprocess.run(
             [sys.executable, __file__, *map(str, words)],
@@ -230,8 +234,9 @@ def main() -> int:
                 )
                 pairs.setdefault((graph, i), []).append((row, found))
                 say(
-                    f"round {number + 1}: {graph} {row['strategy']} {row['mode']} {row['workers']} predicted {row['seconds']:.4g} s, "
-                    f"measured {shortest([found], 'seconds').max():.4g} s"
+                    f"round {number + 1}: {graph} {row['strategy']} {row['mode']} {row['workers']}"
+                    f" predicted {row['seconds']:.4g} s, measured"
+                    f" {shortest([found], 'seconds').max():.4g} s"
                 )
     rows = [compared(graph, rounds) for (graph, _), rounds in pairs.items()]
     if options.out:
@@ -242,7 +247,8 @@ def main() -> int:
     print(table(rows, COLUMNS), flush=True)
     off = np.abs([row["off"] for row in rows])
     print(
-        f"time: {(off <= 0.25).sum()} of {len(off)} within 25 %, median {np.median(off):.0%}, worst {off.max():.0%}",
+        f"time: {(off <= 0.25).sum()} of {len(off)} within 25 %, median {np.median(off):.0%}, worst"
+        f" {off.max():.0%}",
         flush=True,
     )
     wrong = [

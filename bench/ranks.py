@@ -58,7 +58,9 @@ def on_ranks(n: int, threads: int, partitioner: str, words: tuple[object, ...]) 
 
 
 def row_of(model: str, c: Contender, one: Contender) -> dict[str, Any]:
-    """Figures of a contender: bytes of all ranks, packing and waiting of the mean rank, an epoch each."""
+    """Figures of a contender: bytes of all ranks, packing and waiting of the mean rank, an epoch
+    each.
+    """
     ranks = [rank for run in c.more for rank in run["ranks"]]
 
     def mean(stages: tuple[str, ...], field: str) -> float | None:

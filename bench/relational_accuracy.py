@@ -39,8 +39,9 @@ ATTENTION = {
 }
 MODELS: dict[str, dict[str, Any]] = {
     "rgcn": {"model": "rgcn", "bases": 4, "hidden": 16, "weight_decay": 5e-4, "epochs": 100},
-    # heads, width, dropout and weight decay are near those of HAN, https://arxiv.org/abs/1903.07293, and patience is its patience:
-    # with 30 the best accuracy on validation papers may be that of an early epoch, while their loss falls to the end
+    # heads, width, dropout and weight decay are near those of HAN,
+    # https://arxiv.org/abs/1903.07293, and patience is its patience: with 30 the best accuracy on
+    # validation papers may be that of an early epoch, while their loss falls to the end
     "rgat": {"model": "rgat", **ATTENTION, "patience": 100},
     "simple_hgn": {
         "model": "simple_hgn",
@@ -59,7 +60,8 @@ MODELS: dict[str, dict[str, Any]] = {
     },
 }
 TASKS = [*(f"acm-{labels}-{model}" for labels in LABELS for model in MODELS), "movielens"]
-# macro and micro F1 of HAN and of HeCo, https://arxiv.org/abs/2105.09111, table 2, on these splits; of HAN from memory
+# macro and micro F1 of HAN and of HeCo, https://arxiv.org/abs/2105.09111, table 2, on these splits;
+# of HAN from memory
 PUBLISHED = {
     20: "HAN 85.1 / 85.7, HeCo 88.1 / 88.6",
     40: "HAN 87.2 / 87.5, HeCo 87.5 / 87.6",
@@ -79,7 +81,9 @@ COLUMNS = ["task", "mean", "deviation", "macro", "epoch", "runs", "seconds", "pu
 
 
 class Ratings(gt.Layer):
-    """Sum over ratings of a vector of the other end for this level, divided by the number of ratings."""
+    """Sum over ratings of a vector of the other end for this level, divided by the number of
+    ratings.
+    """
 
     def __init__(self, d_in: int, relations: int, d_out: int):
         self.weight = gt.Parameter.glorot(d_in, relations, d_out)
@@ -129,7 +133,9 @@ class GCMC(gt.Model):
 
 
 def rated(seed: int) -> gt.Graph:
-    """Users and movies; training ratings are relations by level, all ratings are targets without messages."""
+    """Users and movies; training ratings are relations by level, all ratings are targets without
+    messages.
+    """
     held = gt.load("hetero_movielens100k:inverse=no")
     is_rating = held.edge_columns["relation"] == [name for _, name, _ in held.relations].index(
         "rates"

@@ -4,11 +4,11 @@
     python bench/relations.py --graphs rmat --peers        GraphTheta alone
 
 Networks have two layers, 64 wide, with a mean for each relation, relu and dropout 0.5 between them,
-Adam, and cross entropy on the training nodes. Graphs: ``rmat`` (2^16 nodes, 2.4M edges, 8 relations,
-independent matrices), ``movielens`` (12 relations, independent matrices) and
-``fb15k`` (474 relations with the inverse ones, 8 bases). Features, 64 wide, and classes are random where a
-graph has none. Before the timed epochs all contenders train two epochs without dropout, whose losses
-must agree.
+Adam, and cross entropy on the training nodes. Graphs: ``rmat`` (2^16 nodes, 2.4M edges, 8
+relations, independent matrices), ``movielens`` (12 relations, independent matrices) and
+``fb15k`` (474 relations with the inverse ones, 8 bases). Features, 64 wide, and classes are random
+where a graph has none. Before the timed epochs all contenders train two epochs without dropout,
+whose losses must agree.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ COLUMNS = [
 
 
 def graph_file(name: str, folder: Path) -> Path:
-    """In-edges by destination with their relations, features, classes and training nodes, made if there is no file."""
+    """In-edges by destination with their relations, features, classes and training nodes, made if
+    there is no file.
+    """
     path = folder / f"relations-{name}.npz"
     if path.exists():
         return path

@@ -3,8 +3,8 @@
     python bench/sampler_accuracy.py                                      every task and sampler, 5 seeds
     python bench/sampler_accuracy.py --tasks photo --samplers full labor  some of them
 
-A GCN of two layers with the published settings of ``gt.preset`` (the task of facebook100 has those of
-Amazon), in mini-batches of 50 targets. Figures are test accuracies of the weights with the best
+A GCN of two layers with the published settings of ``gt.preset`` (the task of facebook100 has those
+of Amazon), in mini-batches of 50 targets. Figures are test accuracies of the weights with the best
 validation accuracy, in percent. "of full" is the difference to full neighbourhoods of the same
 seeds, and "+-" beside it its standard error. Exit code 1 if a difference is below minus two
 standard errors and one percent.

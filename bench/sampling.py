@@ -31,7 +31,9 @@ COLUMNS = [
 
 
 def rows_of(contenders: list[Contender], samplers: list[str]) -> list[dict[str, Any]]:
-    """A row for each sampler and contender; a peer's row says how much slower it is than the first contender."""
+    """A row for each sampler and contender; a peer's row says how much slower it is than the first
+    contender.
+    """
     rows = []
     for sampler in samplers:
         for c in contenders:
@@ -48,9 +50,11 @@ def rows_of(contenders: list[Contender], samplers: list[str]) -> list[dict[str, 
                     "least": seconds and 1e3 * min(c.seconds[sampler]),
                     "nodes": sizes[0],
                     "edges": sizes[1],
-                    "times slower": None
-                    if c is contenders[0]
-                    else ratio(seconds, contenders[0].median(sampler)),
+                    "times slower": (
+                        None
+                        if c is contenders[0]
+                        else ratio(seconds, contenders[0].median(sampler))
+                    ),
                     "peak MiB": c.peak / 2**20,
                     "note": c.error,
                     "label": f"{sampler} {c.name}",
@@ -66,7 +70,10 @@ def main() -> int:
         "--samplers",
         nargs="+",
         default=["neighbour", "neighbour:replace"],
-        help="names in the registry of samplers; NAME:replace draws with replacement; neighbour neighbour:replace",
+        help=(
+            "names in the registry of samplers; NAME:replace draws with replacement; neighbour"
+            " neighbour:replace"
+        ),
     )
     options.add_argument("--fanout", default="15,10,5", help="from the targets outwards; 15,10,5")
     options.add_argument("--targets", type=int, default=1024, help="of a batch; 1024")

@@ -24,7 +24,9 @@ SETTINGS = {"links x 4": (1.0, 4.0), "links / 4": (1.0, 0.25), "computing x 4": 
 
 @dataclass(frozen=True)
 class Larger(Cluster):
-    """A cluster that trains a graph of ``times`` as many nodes and edges as the one that is counted."""
+    """A cluster that trains a graph of ``times`` as many nodes and edges as the one that is
+    counted.
+    """
 
     times: float
 
@@ -129,7 +131,8 @@ def larger(
         held, [job], [1, *workers], cluster, [mode], 1, views=views, rehearsed=rehearsed
     )
     one, *rest = (cluster.corrected(p.row, parameters) for p in points)
-    # the search of a view, which one worker makes without messages, is shared; what messages take is not larger
+    # the search of a view, which one worker makes without messages, is shared; what messages take
+    # is not larger
     return [
         Point(
             replace(row, build=row.build + (cluster.times - 1) * one.build / row.workers),

@@ -1,9 +1,9 @@
 """Caches of features on hundreds of machines: hits of the warm state, and what they save of a step.
 
 A worker of independent mode draws batch after batch of a graph of the size of papers100M
-(``lazy_rmat.py``), and the rows that they read are replayed on each policy. Caches have the share of
-the nodes that published ones had. Only batches after the cache is filled are counted: those of the
-second half of the reads. What workers own themselves, a P-th of the rows, counts as read.
+(``lazy_rmat.py``), and the rows that they read are replayed on each policy. Caches have the share
+of the nodes that published ones had. Only batches after the cache is filled are counted: those of
+the second half of the reads. What workers own themselves, a P-th of the rows, counts as read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from scaled_modes import (
 
 from graphtheta.train.reuse.caching.registry import CACHE_POLICIES
 
-# rows of the caches of papers100M: half of those of DistGNN-MB in a layer, these, and those of cooperative mini-batching
+# rows of the caches of papers100M: half of those of DistGNN-MB in a layer, these, and those of
+# cooperative mini-batching
 ROWS = {"0.5M": 500_000, "1M": 1_000_000, "2M": 2_000_000}
 # of a row in a request and in its reply
 ROW_BYTES = 4 + 4 * FEATURES

@@ -1,10 +1,11 @@
-"""Sampled mini-batches on hundreds of machines: each worker its own, or one of all workers together.
+"""Sampled mini-batches on hundreds of machines: each worker its own, or one of all workers
+together.
 
-Both read the same graph, that of ``lazy_rmat.py``: P independent workers a batch of b targets each, P
-cooperative ones a batch of P x b. A cooperative batch is simulated as in ``scaled.py``, if it is too
-large on a smaller graph, and its nodes and edges are counted on the full one. Independent workers
-compute alone, so a step takes as long as the largest of their views, and what makes the views, which
-all search by one call:
+Both read the same graph, that of ``lazy_rmat.py``: P independent workers a batch of b targets each,
+P cooperative ones a batch of P x b. A cooperative batch is simulated as in ``scaled.py``, if it is
+too large on a smaller graph, and its nodes and edges are counted on the full one. Independent
+workers compute alone, so a step takes as long as the largest of their views, and what makes the
+views, which all search by one call:
 
     bytes       those of a view, structure and features, since each worker sends a P-th of P views
     messages    of a step, in which each worker may have a message for each other one in every move
@@ -39,7 +40,8 @@ FEW = (2, 3)
 WAYS = {"of first": (1.0, 1.0), **SETTINGS}
 # workers whose interpreter is timed
 TIMED = (2, 32)
-# a graph on which every worker has a message for every other one, and one whose views take the interpreter's time alone
+# a graph on which every worker has a message for every other one, and one whose views take the
+# interpreter's time alone
 BUSY, SMALL = "rmat:scale=12,edge_factor=7,features=128,classes=16", "ring:n=256,features=128"
 BUSY_TARGETS = 32
 
@@ -80,7 +82,9 @@ def batch_job(graph: str, n: int, mode: str, **keys: Any) -> gt.Job:
 
 
 def rounds() -> Rounds:
-    """Count the messages of two and of three workers, which determine those of any number, and time the interpreter."""
+    """Count the messages of two and of three workers, which determine those of any number, and time
+    the interpreter.
+    """
     fanout = ",".join([str(FANOUT)] * LAYERS)
     job, small = (
         batch_job(BUSY, BUSY_TARGETS, "independent", fanout=fanout),
@@ -118,7 +122,8 @@ class Alone:
     Attributes:
         nodes, edges: Of the view.
         compute: Seconds of the worker that computes it.
-        seconds: Processor seconds of all workers to search it and of one to put it together, besides those of the interpreter.
+        seconds: Processor seconds of all workers to search it and of one to put it together,
+            besides those of the interpreter.
         n_bytes: Bytes that all send to make it if no row lies where it is read.
     """
 
@@ -132,7 +137,9 @@ class Alone:
 def alone(
     rmat: LazyRmat, n: int, number: int, cluster: Larger, law: Rounds
 ) -> tuple[Alone, Skeleton]:
-    """Count a view of n targets, which stands for one of as many times as many, where a small view takes the time of a law."""
+    """Count a view of n targets, which stands for one of as many times as many, where a small view
+    takes the time of a law.
+    """
     drawn, _ = batch_of(rmat, n, number)
     job = batch_job("rmat", int(drawn.graph.train.sum()), "independent")
     held, times = skeleton(job, drawn.graph), drawn.times
@@ -141,13 +148,16 @@ def alone(
     compute = own.corrected(row, parameter_bytes(held)).compute
     # of two workers, each has half of the rows that it reads
     made = rehearse(held, job, pair_of(*PAIR), 2, 1)
-    return Alone(
-        times * drawn.graph.n_nodes,
-        times * drawn.graph.n_edges,
-        compute,
-        times * max(float(made.seconds.sum()) - 2 * law.interpreter(2), 0.0),
-        2 * times * float(made.sent.sum()),
-    ), held
+    return (
+        Alone(
+            times * drawn.graph.n_nodes,
+            times * drawn.graph.n_edges,
+            compute,
+            times * max(float(made.seconds.sum()) - 2 * law.interpreter(2), 0.0),
+            2 * times * float(made.sent.sum()),
+        ),
+        held,
+    )
 
 
 def parameter_bytes(held: Skeleton) -> int:
@@ -197,7 +207,8 @@ def parts_of(
 def together(options: Any, case: str, workers: int, cluster: Larger, law: Rounds) -> dict[str, Any]:
     """Count a batch of all workers, each of which needs the interpreter for it.
 
-    One of too many targets is drawn on a smaller graph, and counts as many times as it has fewer edges than on the full one.
+    One of too many targets is drawn on a smaller graph, and counts as many times as it has fewer
+    edges than on the full one.
     """
     full, small = (
         LazyRmat(options.full_scale),
@@ -223,7 +234,9 @@ def together(options: Any, case: str, workers: int, cluster: Larger, law: Rounds
 
 
 def sizes(case: str, scale: int, workers: int) -> int:
-    """Targets of a worker on a graph of 2**scale nodes: as many for each, or its share of 1 % of all targets."""
+    """Targets of a worker on a graph of 2**scale nodes: as many for each, or its share of 1 % of
+    all targets.
+    """
     share = (1 << scale) / NODE_COUNT
     return max(round(share * (TARGETS if case == EACH else TRAINING * SHARE / workers)), 1)
 

@@ -1,4 +1,5 @@
-"""Steps of jobs on workers of this machine, timed in several processes that are minutes apart; of each step the shortest counts.
+"""Steps of jobs on workers of this machine, timed in several processes that are minutes apart; of
+each step the shortest counts.
 
 Other programs, also those of other guests of the same host, only lengthen a step (a loop in one
 thread took 1.4 to 1.75 times as long for some seconds, without other processes here). So an epoch
@@ -54,7 +55,8 @@ def run_job(
 
 
 def shortest(runs: list[dict[str, Any]], field: str) -> np.ndarray:
-    """Seconds of an epoch of each worker, of which every step is the shortest of some runs, [workers].
+    """Seconds of an epoch of each worker, of which every step is the shortest of some runs,
+    [workers].
 
     Args:
         runs: Of one job, as ``run_job`` returns them.

@@ -8,23 +8,23 @@
     python bench/simulate.py --parts modes caches         independent workers, and caches of features
 
 "check": ranks of a thread each on this machine, whose links ``engine/comm/delayed.py`` slows down;
-"off" is the simulated time of an epoch over the measured one, minus 1. Each of --rounds measures the
-speed of the machine, simulates, and measures each job. The shortest simulated time counts, and of
-the measured ones the shortest of each step (``shortest.py``), in epochs after a first one, which
+"off" is the simulated time of an epoch over the measured one, minus 1. Each of --rounds measures
+the speed of the machine, simulates, and measures each job. The shortest simulated time counts, and
+of the measured ones the shortest of each step (``shortest.py``), in epochs after a first one, which
 fills caches. "scaling": GCN of two layers, 128 wide, as in Figure 8 of the paper, on the machines
-of ``papers/cluster.yaml``. A step reads 1 % of the clusters of a graph of the size of papers100M, or
-the neighbourhood of 1 % of the training nodes of an R-MAT graph of 2**SCALE nodes with as many edges
-per node (``excerpts.py``). What is counted there has the rows, edges and bytes of each worker exactly;
-they count as many times as papers100M is larger, and messages, sums of gradients and updates once.
-"of first" is relative to the fewest workers; further columns have it for other machines. Searching
-views is the only part that is timed here, in seconds of the processor. "modes": a batch of each worker
-against one of all of them (``scaled_modes.py``), GCN of three layers, 256 wide, with 10 neighbours, for
-1,024 targets of each worker and for 1 % of the training nodes in all; "against" is the time of the
-cooperative step relative to this one, "more nodes" what independent workers compute more, as a
-factor. "caches": hits of each policy in the warm state, and the step with them (``scaled_caches.py``);
-"saved" is relative to the step without a cache. "clusters": the share of the
-edges inside of clusters, by Louvain and as the graph was drawn, and what the batches of 1 % of them
-have on average; "fewest" and "most" are nodes of a batch.
+of ``papers/cluster.yaml``. A step reads 1 % of the clusters of a graph of the size of papers100M,
+or the neighbourhood of 1 % of the training nodes of an R-MAT graph of 2**SCALE nodes with as many
+edges per node (``excerpts.py``). What is counted there has the rows, edges and bytes of each worker
+exactly; they count as many times as papers100M is larger, and messages, sums of gradients and
+updates once. "of first" is relative to the fewest workers; further columns have it for other
+machines. Searching views is the only part that is timed here, in seconds of the processor. "modes":
+a batch of each worker against one of all of them (``scaled_modes.py``), GCN of three layers, 256
+wide, with 10 neighbours, for 1,024 targets of each worker and for 1 % of the training nodes in all;
+"against" is the time of the cooperative step relative to this one, "more nodes" what independent
+workers compute more, as a factor. "caches": hits of each policy in the warm state, and the step
+with them (``scaled_caches.py``); "saved" is relative to the step without a cache. "clusters": the
+share of the edges inside of clusters, by Louvain and as the graph was drawn, and what the batches
+of 1 % of them have on average; "fewest" and "most" are nodes of a batch.
 """
 
 from __future__ import annotations
@@ -132,7 +132,8 @@ def check(options: Any) -> list[dict[str, Any]]:
     for number in range(options.rounds):
         speed = machine(again=True)
         say(
-            f"speed of this machine, fitted within {speed.error:.0%}: {speed.message * 1e6:.0f} us a move"
+            f"speed of this machine, fitted within {speed.error:.0%}: {speed.message * 1e6:.0f} us"
+            " a move"
         )
         for case, link in product(options.checked, SLOWED):
             latency, bandwidth, *_ = read_link(link)
@@ -197,7 +198,8 @@ def scaling(options: Any) -> list[dict[str, Any]]:
             batch = draw()
             n, cluster = batch.graph.n_nodes, read(options.cluster, batch.times)
             say(
-                f"{case}: {n} nodes and {batch.graph.n_edges} edges, for {batch.times:.3g} times as many"
+                f"{case}: {n} nodes and {batch.graph.n_edges} edges, for {batch.times:.3g} times as"
+                " many"
             )
             for masters, partitioner in product(options.masters, options.partitioners):
                 job = gt.Job(
@@ -222,7 +224,8 @@ def scaling(options: Any) -> list[dict[str, Any]]:
                         }
                     )
                     say(
-                        f"{rows[-1]['label']}: {point.step:.3g} s, {rows[-1]['of first']:.2f}, {point.limit}"
+                        f"{rows[-1]['label']}: {point.step:.3g} s, {rows[-1]['of first']:.2f},"
+                        f" {point.limit}"
                     )
     return rows
 
@@ -335,7 +338,10 @@ def main() -> int:
         type=float,
         nargs="+",
         default=[0.75],
-        help="share of the edges of a node inside its cluster; 0.75. The scaling has all of them, clusters the first",
+        help=(
+            "share of the edges of a node inside its cluster; 0.75. The scaling has all of them,"
+            " clusters the first"
+        ),
     )
     options.add_argument("--workers", type=int, nargs="+", default=[256, 512, 1024])
     options.add_argument(

@@ -72,7 +72,8 @@ def main() -> int:
     options.add_argument("--out", type=Path, help="JSON lines, one per look, and the findings")
     options = options.parse_args()
     with tempfile.TemporaryDirectory() as work:
-        # a run keeps a row for each evaluation, some kilobytes; one for each look, so that they do not hide what a step leaves behind
+        # a run keeps a row for each evaluation, some kilobytes; one for each look, so that they do
+        # not hide what a step leaves behind
         views = options.ranks if options.mode == "independent" else 1
         keys = {
             **KEYS,
@@ -123,7 +124,9 @@ def main() -> int:
     ]
     found += [
         {
-            "finding": f"largest difference of {len(one.checks['loss'])} losses from those of one rank",
+            "finding": (
+                f"largest difference of {len(one.checks['loss'])} losses from those of one rank"
+            ),
             "value": differ,
         },
         {"finding": f"seconds on {options.ranks} ranks", "value": many.median("all")},

@@ -98,7 +98,9 @@ class Split:
         return run
 
     def watch(self) -> None:
-        """Wrap compiled loops, primitives, aggregators and sums of gradients; once all that a step needs is compiled."""
+        """Wrap compiled loops, primitives, aggregators and sums of gradients; once all that a step
+        needs is compiled.
+        """
         from numba.core.dispatcher import Dispatcher
 
         from graphtheta.ops.autodiff.primitive import PRIMITIVES
@@ -125,7 +127,9 @@ class Split:
 
 
 def trained(keys: dict, steps: int) -> tuple[gt.Trainer, Callable[[], Any]]:
-    """A trainer that has compiled everything, and a function that runs its next step and returns the view."""
+    """A trainer that has compiled everything, and a function that runs its next step and returns
+    the view.
+    """
     trainer = gt.Trainer(job=gt.Job(**keys))
     strategy = trainer.strategy
 
@@ -141,7 +145,9 @@ def trained(keys: dict, steps: int) -> tuple[gt.Trainer, Callable[[], Any]]:
 
 
 def measure(trainer: gt.Trainer, step: Callable[[], Any], steps: int, split: Split) -> dict:
-    """Medians over some steps, in milliseconds, and the sizes and orders of products and sums of the last view."""
+    """Medians over some steps, in milliseconds, and the sizes and orders of products and sums of
+    the last view.
+    """
     rows, view = [], None
     for _ in range(steps):
         split.clear()

@@ -1,4 +1,5 @@
-"""Rows of features read per target: each mechanism that avoids reading them alone, and all together.
+"""Rows of features read per target: each mechanism that avoids reading them alone, and all
+together.
 
     python bench/together.py                              R-MAT, facebook100 and cnr_2000, 4 simulated workers
     python bench/together.py --graphs rmat:scale=12,features=4,classes=4 --workers 2
@@ -10,7 +11,8 @@ real runs, found by expanding all views, over all workers:
 - "rows": rows that the workers read per target, if none is held. Independent workers read all rows
   of their batches, from each other or from files. A row that several of them need counts several
   times; with cooperative workers its owner reads it once;
-- "lru", "belady": the same behind caches of a share of the nodes in total, divided among the workers;
+- "lru", "belady": the same behind caches of a share of the nodes in total, divided among the
+  workers;
 - "of plain": the last number of the contender, relative to "rows" of plain independent mode.
 """
 

@@ -4,9 +4,9 @@
     python bench/totals.py --graphs rmat:scale=12 --workers 1 2
 
 SAGE sums the neighbours of every node once. "processor" is the processor time of the slowest
-worker, in milliseconds, the least of several repetitions; it does not count time in which other workers
-have its core. "of one" is the share of one worker's time, and "edges" that of the edges, on the worker
-with the most. "MiB" is what all workers send.
+worker, in milliseconds, the least of several repetitions; it does not count time in which other
+workers have its core. "of one" is the share of one worker's time, and "edges" that of the edges, on
+the worker with the most. "MiB" is what all workers send.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 from harness import Contender, disagreement, finish, on_workers, parser, race, script
 
-# of the proportions of ogbn-arxiv (169,343 nodes, 1.17M edges, 128 features), and of ogbn-products at a
-# tenth of its size (2.45M nodes, 61.9M edges, 100 features)
+# of the proportions of ogbn-arxiv (169,343 nodes, 1.17M edges, 128 features), and of ogbn-products
+# at a tenth of its size (2.45M nodes, 61.9M edges, 100 features)
 GRAPHS = {
     "arxiv": "rmat:scale=17,edge_factor=9,features=128,classes=8",
     "products": "rmat:scale=18,edge_factor=13,features=100,classes=8",

@@ -43,7 +43,9 @@ COLUMNS = [
 def program(
     comm: Comm, graph: gt.Graph, keys: dict[str, Any], steps: int
 ) -> tuple[float, int, float]:
-    """Bytes to expand the views of a step on this worker, bytes of values of a step, and rows that this worker fetches."""
+    """Bytes to expand the views of a step on this worker, bytes of values of a step, and rows that
+    this worker fetches.
+    """
     one = gt.Trainer(graph=graph, comm=comm, **keys)
     before = comm.ledger.receivers(comm.size)[:, 0].sum()
     for make in one.strategy.makers(0, 0, steps * comm.size):

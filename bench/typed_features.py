@@ -1,12 +1,13 @@
-"""Memory and time of features of types in three forms: at their own widths, as one dense matrix, and as one sparse one.
+"""Memory and time of features of types in three forms: at their own widths, as one dense matrix,
+and as one sparse one.
 
     python bench/typed_features.py
 
-The graph has the proportions of ogbn-mag (https://ogb.stanford.edu/docs/nodeprop/) at a tenth of its
-size: 73,600 papers, 113,500 authors and 870 institutions, with features 128, 64 and 16 wide, random
-ends, and inverse relations. A process each trains an R-GCN of two layers with two bases on all nodes.
-"features" and "worker" are MiB of features in the graph and in the worker's part, "peak" GiB of the
-process; "seconds" is processor time of an epoch, the median of five. Losses must agree.
+The graph has the proportions of ogbn-mag (https://ogb.stanford.edu/docs/nodeprop/) at a tenth of
+its size: 73,600 papers, 113,500 authors and 870 institutions, with features 128, 64 and 16 wide,
+random ends, and inverse relations. A process each trains an R-GCN of two layers with two bases on
+all nodes. "features" and "worker" are MiB of features in the graph and in the worker's part, "peak"
+GiB of the process; "seconds" is processor time of an epoch, the median of five. Losses must agree.
 """
 
 from __future__ import annotations

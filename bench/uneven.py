@@ -34,7 +34,9 @@ COLUMNS = ["case", "contender", "seconds", "least", "idle", "views", "runs", "no
 
 
 def power_law(path: Path, nodes: int, power: float) -> Path:
-    """A file of cluster numbers, of which cluster k has a share of nodes that falls as k to the power."""
+    """A file of cluster numbers, of which cluster k has a share of nodes that falls as k to the
+    power.
+    """
     share = np.arange(1, CLUSTERS + 1) ** -power
     drawn = np.random.default_rng(0).choice(CLUSTERS, nodes, p=share / share.sum())
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -35,7 +35,9 @@ python_maximum_signature_line_length = 88
 
 
 def user_module() -> ModuleType:
-    """What a user sees as ``gt``: every public name; a primitive is shown as the function on arrays that it computes."""
+    """What a user sees as ``gt``: every public name; a primitive is shown as the function on arrays
+    that it computes.
+    """
     gt = ModuleType("gt", graphtheta.__doc__)
     for name in graphtheta.__all__:
         value = getattr(graphtheta, name)
@@ -81,7 +83,8 @@ def prefix_of(name: str) -> str:
     fitting = [prefix for prefix in PREFIXES if module == prefix or module.startswith(f"{prefix}.")]
     if not fitting:
         raise LookupError(
-            f"gt.{name}, defined in {module}, belongs to no page of docs/api/: add the module to a line <!-- public: ... -->"
+            f"gt.{name}, defined in {module}, belongs to no page of docs/api/: add the module to a"
+            " line <!-- public: ... -->"
         )
     return max(fitting, key=len)
 
@@ -106,7 +109,9 @@ def with_names(app: Any, page: str, source: list[str]) -> None:
 def as_plain_text(
     app: Any, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
-    """Docstrings are read in terminals: outside of ``code`` a star, a bar or a last underscore is itself, and no markup."""
+    """Docstrings are read in terminals: outside of ``code`` a star, a bar or a last underscore is
+    itself, and no markup.
+    """
     for i, line in enumerate(lines):
         parts = re.split("(``.*?``)", line)
         lines[i] = "".join(

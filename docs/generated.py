@@ -19,7 +19,8 @@ PAGE = Path(__file__).resolve().parent / "compiler.md"
 GATHER = re.compile(r"```python\n(.*?)```", re.DOTALL)
 # columns before the loop over the edges of a row
 LOOP = 20
-# which part of which kernel a block shows: a word that only this kernel has, and the line at which the part begins
+# which part of which kernel a block shows: a word that only this kernel has, and the line at which
+# the part begins
 SHOWN = {
     "forward": ("state__total", " " * LOOP + "for k in"),
     "sender": ("gsrc", " " * LOOP + "for k in"),

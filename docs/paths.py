@@ -23,8 +23,8 @@ PAGE = ROOT / "docs" / "paths.md"
 COMMAND = (
     "train --dataset sbm:n_nodes=60,n_edges=240 --strategy mini --batch-size 20 --epochs 1 --out"
 )
-# the name of each path, the functions where it begins, and the functions (stations) that it must reach; a name that begins with a
-# dot is a method of any class
+# the name of each path, the functions where it begins, and the functions (stations) that it must
+# reach; a name that begins with a dot is a method of any class
 PATHS = {
     "command": (
         "from graphtheta train to a step",
@@ -67,7 +67,9 @@ Frame = tuple[str, str]
 
 
 def frames(frame: FrameType | None) -> list[Frame]:
-    """The functions of the source on a stack, outermost first; functions inside others are left out."""
+    """The functions of the source on a stack, outermost first; functions inside others are left
+    out.
+    """
     found = []
     while frame is not None:
         path, name = Path(frame.f_code.co_filename), frame.f_code.co_qualname
@@ -131,7 +133,8 @@ def record() -> dict[str, list[list[Frame]]]:
     ]
     if missing:
         raise LookupError(
-            f"stations that the training does not reach, or not from the beginning of the path: {', '.join(missing)}"
+            "stations that the training does not reach, or not from the beginning of the path:"
+            f" {', '.join(missing)}"
         )
     return {path: [stack for (other, _), stack in found.items() if other == path] for path in PATHS}
 

@@ -48,7 +48,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "explain": (
         "graphtheta.cli.command",
-        "show the execution plan of a job: layers, messages between workers, bytes, operations, memory",
+        (
+            "show the execution plan of a job: layers, messages between workers, bytes, operations,"
+            " memory"
+        ),
     ),
     "plan": (
         "graphtheta.cli.plan",
@@ -68,8 +71,9 @@ def usage() -> str:
     """The text of ``graphtheta --help``."""
     lines = "\n".join(f"  {name.ljust(10)}{about}" for name, (_, about) in COMMANDS.items())
     return (
-        f"graphtheta {graphtheta.__version__}: distributed graph learning on CPUs\n\nusage: graphtheta COMMAND [flags]\n\n{lines}\n\n"
-        "graphtheta COMMAND --help lists the flags. On several workers: mpiexec -n 4 graphtheta train ..."
+        f"graphtheta {graphtheta.__version__}: distributed graph learning on CPUs\n\nusage:"
+        f" graphtheta COMMAND [flags]\n\n{lines}\n\ngraphtheta COMMAND --help lists the flags. On"
+        " several workers: mpiexec -n 4 graphtheta train ..."
     )
 
 
@@ -92,7 +96,8 @@ def main(argv: list[str] | None = None) -> int:
             return 0 if words else BAD_USAGE
         if words[0] not in COMMANDS:
             raise ConfigError(
-                f"unknown command '{words[0]}'{did_you_mean(words[0], COMMANDS)}; commands: {', '.join(COMMANDS)}"
+                f"unknown command '{words[0]}'{did_you_mean(words[0], COMMANDS)}; commands:"
+                f" {', '.join(COMMANDS)}"
             )
         with collector_paused():
             module = import_module(COMMANDS[words[0]][0])

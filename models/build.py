@@ -51,11 +51,13 @@ def build_model(
     for key in options:
         if key not in own and readers(key):
             raise ConfigError(
-                f"option {key!r} has no meaning for {name}, only for {', '.join(readers(key))}; leave it out"
+                f"option {key!r} has no meaning for {name}, only for {', '.join(readers(key))};"
+                " leave it out"
             )
         if key not in own:
             raise ConfigError(
-                f"{name} has no option {key!r}{did_you_mean(key, own)}; its options are {', '.join(own)}"
+                f"{name} has no option {key!r}{did_you_mean(key, own)}; its options are"
+                f" {', '.join(own)}"
             )
     return assemble(
         name=name,
@@ -100,20 +102,23 @@ def assemble(
         raise ConfigError(f"decoder {decoder!r} is not known; choose from {', '.join(DECODERS)}")
     if not o.layers and decoder == "none":
         raise ConfigError(
-            f"layers=0 gives the features to a decoder of links, and {name} has none; give it at least 1"
+            f"layers=0 gives the features to a decoder of links, and {name} has none; give it at"
+            " least 1"
         )
     if d_in < 1:
         raise ConfigError(
-            f"{name} reads node features and the graph has none; give it x, for example node degrees"
+            f"{name} reads node features and the graph has none; give it x, for example node"
+            " degrees"
         )
     if design.reads_edges and d_edge < 1:
         raise ConfigError(
-            f"{name} reads edge attributes and the graph has none; give it edge_attr, or use a model such as gat"
+            f"{name} reads edge attributes and the graph has none; give it edge_attr, or use a"
+            " model such as gat"
         )
     if design.relational and relations < 1:
         raise ConfigError(
-            f"{name} reads relations of edges and the graph has none; give codes, edge_columns={{'relation': codes}}, "
-            "or use a model such as gat"
+            f"{name} reads relations of edges and the graph has none; give codes,"
+            " edge_columns={'relation': codes}, or use a model such as gat"
         )
     if design.typed and types < 1:
         raise ConfigError(

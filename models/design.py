@@ -64,7 +64,9 @@ class NetworkOptions(Options):
     norm: Literal["none", "batch", "layer"] = "none"
     """Normalisation after each hidden layer; batch norm uses statistics over all workers."""
     jumping: Literal["none", "concat", "max"] = "none"
-    """Jumping knowledge: a final linear layer reads the concatenation (concat) or elementwise maximum (max) of all layers' outputs."""
+    """Jumping knowledge: a final linear layer reads the concatenation (concat) or elementwise
+    maximum (max) of all layers' outputs.
+    """
     readout: Literal["none", "sum", "mean", "max", "attention", "set2set"] = "none"
     """For labels of whole graphs: how their values are made from those of their nodes."""
     activation: Literal["auto", "relu", "elu", "leaky_relu", "tanh", "gelu"] = "auto"
@@ -75,7 +77,9 @@ class NetworkOptions(Options):
     """Apply weight decay to the first layer only, as in the original GCN."""
 
     def has_bias(self, last: bool) -> bool:
-        """Whether a layer ends by adding a bias: not in front of batch norm, which follows every layer but the last."""
+        """Whether a layer ends by adding a bias: not in front of batch norm, which follows every
+        layer but the last.
+        """
         return last or self.norm != "batch"
 
     @classmethod

@@ -113,7 +113,8 @@ class HeadOptions(NetworkOptions):
     heads: int = Field(8, ge=1)
     """Attention heads of the hidden layers; in gipa, of all layers."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
-    """Dropout probability for attention weights; in gipa, for hidden values of the attention MLPs."""
+    """Dropout probability for attention weights; in gipa, for hidden values of the attention MLPs.
+    """
 
 
 class AttentionOptions(HeadOptions):
@@ -129,7 +130,9 @@ class GATOptions(AttentionOptions):
     """Options of gat."""
 
     separate: bool = False
-    """Variant of gat from DistGNN-MB: separate weights for source and destination, bias and activation before the attention."""
+    """Variant of gat from DistGNN-MB: separate weights for source and destination, bias and
+    activation before the attention.
+    """
 
 
 def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: GATOptions) -> tuple[Layer, int]:

@@ -1,4 +1,5 @@
-"""https://arxiv.org/abs/1810.00826 Graph isomorphism network (Xu, Hu, Leskovec and Jegelka, ICLR 2019).
+"""https://arxiv.org/abs/1810.00826 Graph isomorphism network (Xu, Hu, Leskovec and Jegelka, ICLR
+2019).
 
     h'_v = MLP((1 + eps) h_v + sum over u -> v of h_u)
 
@@ -44,9 +45,11 @@ class GIN(Layer):
     def apply(self, node: Any, total: Any) -> Any:
         z = add(
             total,
-            mul(node.z, add(self.eps, 1))
-            if isinstance(self.eps, Parameter)
-            else mul(node.z, 1 + self.eps),
+            (
+                mul(node.z, add(self.eps, 1))
+                if isinstance(self.eps, Parameter)
+                else mul(node.z, 1 + self.eps)
+            ),
         )
         return self.mlp.finish(z) if node.product_first(self.mlp.weights[0]) else self.mlp(z)
 
@@ -59,10 +62,13 @@ class GINOptions(NetworkOptions):
 
 
 def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: GINOptions) -> tuple[Layer, int]:
-    return GIN(
-        MLP(d_in, (o.hidden,), d_out, norm=o.norm, last_bias=o.has_bias(last)),
-        train_eps=o.train_eps,
-    ), d_out
+    return (
+        GIN(
+            MLP(d_in, (o.hidden,), d_out, norm=o.norm, last_bias=o.has_bias(last)),
+            train_eps=o.train_eps,
+        ),
+        d_out,
+    )
 
 
 DESIGN = Design(_layer, GINOptions)

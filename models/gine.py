@@ -1,4 +1,5 @@
-"""https://arxiv.org/abs/1905.12265 GIN with edge attributes, as for molecules with bonds (Hu et al., ICLR 2020).
+"""https://arxiv.org/abs/1905.12265 GIN with edge attributes, as for molecules with bonds (Hu et
+al., ICLR 2020).
 
     h'_v = MLP((1 + eps) h_v + sum over u -> v of relu(h_u + W_e x_uv))
 

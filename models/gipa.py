@@ -1,4 +1,5 @@
-"""https://arxiv.org/abs/2301.08209 GIPA: general information propagation for attributed graphs (Li et al., 2023).
+"""https://arxiv.org/abs/2301.08209 GIPA: general information propagation for attributed graphs (Li
+et al., 2023).
 
     x'_uv = relu(W_edge x_uv + b)                                           edge embedding of this layer
     p_u   = MLP_src(h_u),   q_v = MLP_dst(h_v)                              [heads, d_out]
@@ -37,8 +38,8 @@ from .gat import HeadOptions
 from .mlp import MLP, activation
 
 REDUCES = ("sum", "mean", "max")
-# added to the scores of dropped edges; large enough to make their softmax 0, finite so that a node that loses all its
-# edges stays free of NaN
+# added to the scores of dropped edges; large enough to make their softmax 0, finite so that a node
+# that loses all its edges stays free of NaN
 _DROPPED = 1e9
 
 
@@ -51,7 +52,8 @@ class GIPA(Layer):
         d_edge: Width of ``edge.attr``.
         heads: Number of heads.
         d_embed: Width of the edge embedding.
-        attention_hidden, prop_hidden: Hidden widths of the attention and of the propagation perceptrons.
+        attention_hidden, prop_hidden: Hidden widths of the attention and of the propagation
+            perceptrons.
         agg_hidden: Hidden widths of MLP_agg; None adds q_v instead.
         reduce: "sum", "mean" or "max".
         activation: Activation of the scores.

@@ -71,7 +71,8 @@ class HGT(Layer):
     ):
         if d_out % heads:
             raise ConfigError(
-                f"HGT: {heads} heads do not divide the width {d_out}; choose another number of heads"
+                f"HGT: {heads} heads do not divide the width {d_out}; choose another number of"
+                " heads"
             )
         d = d_out // heads
         # keys, queries and values

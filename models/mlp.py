@@ -84,7 +84,9 @@ class MLP(Module):
         return self.finish(self.start(x))
 
     def start(self, x: Any) -> Any:
-        """The first product, without its bias; linear, so it may be exchanged with a linear aggregation."""
+        """The first product, without its bias; linear, so it may be exchanged with a linear
+        aggregation.
+        """
         return matmul(x, self.weights[0])
 
     def finish(self, z: Any) -> Any:

@@ -102,11 +102,13 @@ class Network(Model):
                 )
         if jumping != "none" and not layers:
             raise ConfigError(
-                f"jumping={jumping!r} reads the values of layers, and there are none; add layers or choose jumping='none'"
+                f"jumping={jumping!r} reads the values of layers, and there are none; add layers or"
+                " choose jumping='none'"
             )
         if jumping == "max" and len(set(widths)) > 1:
             raise ConfigError(
-                f"jumping='max' compares layers of equal width, these have {list(widths)}; use jumping='concat'"
+                f"jumping='max' compares layers of equal width, these have {list(widths)}; use"
+                " jumping='concat'"
             )
         stack: list[Any] = list(layers)
         self.embed = embed

@@ -178,13 +178,14 @@ def per_relation(
         layers if isinstance(layers, Mapping) else names
     ):
         raise ConfigError(
-            "per_relation: each relation needs a layer of its own, and there is at least one; a layer that several relations "
-            "share reads edge.relation instead"
+            "per_relation: each relation needs a layer of its own, and there is at least one; a"
+            " layer that several relations share reads edge.relation instead"
         )
     for code, layer in given.items():
         if not isinstance(layer, Layer) or layer.sum is None:
             raise ConfigError(
-                f"per_relation: relation {names[code]!r} has {type(layer).__name__}; expected a gt.Layer that sums messages"
+                f"per_relation: relation {names[code]!r} has {type(layer).__name__}; expected a"
+                " gt.Layer that sums messages"
             )
     given = dict(sorted(given.items()))
     ends = [_ends(names[code], list(types)) for code in given] if types else []
@@ -208,8 +209,8 @@ def _code(key: Any, names: list[Any]) -> int:
     ]
     if len(found) != 1:
         raise ConfigError(
-            f"per_relation: relation {key!r} is {'not unique' if found else 'not known'}; the relations are "
-            f"{', '.join(map(repr, names))}"
+            f"per_relation: relation {key!r} is {'not unique' if found else 'not known'}; the"
+            f" relations are {', '.join(map(repr, names))}"
         )
     return found[0]
 
@@ -232,7 +233,9 @@ def _beside(x: Any, h: Any) -> Any:
 def _sum(made: list[Any], weights: list[Any] | None) -> Any:
     return reduce(
         add,
-        made
-        if weights is None
-        else [mul(h, _beside(w, h)) for h, w in zip(made, weights, strict=True)],
+        (
+            made
+            if weights is None
+            else [mul(h, _beside(w, h)) for h, w in zip(made, weights, strict=True)]
+        ),
     )

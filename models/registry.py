@@ -33,7 +33,8 @@ MODELS = dict(PUBLISHED)
 def register_model(name: str, design: Design) -> None:
     """Register a model under a name, by which jobs choose it and set its options.
 
-    A name may be registered again, as when a notebook cell is run twice; names of published models may not.
+    A name may be registered again, as when a notebook cell is run twice; names of published models
+    may not.
 
     Args:
         name: An identifier.
@@ -45,7 +46,8 @@ def register_model(name: str, design: Design) -> None:
     """
     if not isclass(design.options) or not issubclass(design.options, NetworkOptions):
         raise ConfigError(
-            f"register_model({name!r}, ...): the options of the design are no class derived from gt.NetworkOptions"
+            f"register_model({name!r}, ...): the options of the design are no class derived from"
+            " gt.NetworkOptions"
         )
     if not name.isidentifier():
         raise ConfigError(
@@ -66,8 +68,8 @@ def find_model(name: str) -> Design:
     """
     if name not in MODELS:
         raise ConfigError(
-            f"model {name!r} is not known{did_you_mean(name, MODELS)}; choose from {', '.join(MODELS)}, "
-            "or give your own as FILE.py:Class"
+            f"model {name!r} is not known{did_you_mean(name, MODELS)}; choose from"
+            f" {', '.join(MODELS)}, or give your own as FILE.py:Class"
         )
     return MODELS[name]
 

@@ -78,7 +78,8 @@ class RGCN(Layer):
             )
         if blocks and (d_in % blocks or d_out % blocks):
             raise ConfigError(
-                f"RGCN: {blocks} blocks do not divide the widths {d_in} and {d_out}; choose another number"
+                f"RGCN: {blocks} blocks do not divide the widths {d_in} and {d_out}; choose another"
+                " number"
             )
         if blocks:
             shape = relations, *self._block(d_in // blocks, d_out // blocks, blocks)
@@ -103,9 +104,11 @@ class RGCN(Layer):
         if not self.blocks:
             # edges cannot read sparse rows
             return {
-                "z": node.h
-                if self.comp is None and not holds_sparse(node.h)
-                else matmul(node.h, self.weight)
+                "z": (
+                    node.h
+                    if self.comp is None and not holds_sparse(node.h)
+                    else matmul(node.h, self.weight)
+                )
             }
         h = to_dense(node.h)
         inside = h.shape[-1] // self.blocks
@@ -118,8 +121,9 @@ class RGCN(Layer):
             return self._message(edge) * edge.weight
         if self.direction == "both":
             raise ConfigError(
-                "RGCN: a mean over the edges of a relation has one direction; add the inverse relations to the graph with "
-                "graph.with_inverse_relations(), or choose aggregator='sum'"
+                "RGCN: a mean over the edges of a relation has one direction; add the inverse"
+                " relations to the graph with graph.with_inverse_relations(), or choose"
+                " aggregator='sum'"
             )
         return self._message(edge) * (
             edge.weight / (edge.in_degree if self.direction == "in" else edge.out_degree)
@@ -172,7 +176,9 @@ class RGCNOptions(BasisOptions):
     """Options of rgcn."""
 
     blocks: int = Field(0, ge=0)
-    """Blocks on the diagonal of the matrices of rgcn (block-diagonal decomposition), which divide all widths; 0 for full matrices."""
+    """Blocks on the diagonal of the matrices of rgcn (block-diagonal decomposition), which divide
+    all widths; 0 for full matrices.
+    """
     relation_sum: bool = False
     """Sum over the in-edges of each relation in rgcn, instead of their mean."""
 

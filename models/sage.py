@@ -41,7 +41,8 @@ class SAGE(Layer):
     def __init__(self, d_in: int, d_out: int, *, aggregator: str = "mean", bias: bool = True):
         if aggregator not in AGGREGATORS:
             raise ConfigError(
-                f"SAGE: aggregator {aggregator!r} is not known; choose from {', '.join(AGGREGATORS)}"
+                f"SAGE: aggregator {aggregator!r} is not known; choose from"
+                f" {', '.join(AGGREGATORS)}"
             )
         self.neighbour = Parameter.glorot(d_in, d_out)
         self.root = Parameter.glorot(d_in, d_out)

@@ -1,4 +1,5 @@
-"""https://arxiv.org/abs/2112.14936 Simple-HGN: attention that reads types of edges (Lv et al., KDD 2021).
+"""https://arxiv.org/abs/2112.14936 Simple-HGN: attention that reads types of edges (Lv et al., KDD
+2021).
 
     z_v  = W h_v                                                            per head
     e_uv = leaky_relu(a_dst . z_v + a_src . z_u + a_edge . (W_edge t_r))    r the relation of u -> v

@@ -21,7 +21,8 @@ def load_user(path: str) -> type[Model] | Design:
     """The model that "FILE.py:NAME" names: a class of models, or the design of one.
 
     Raises:
-        ConfigError: There is nothing of that name, the file cannot be imported, or it is not a model.
+        ConfigError: There is nothing of that name, the file cannot be imported, or it is not a
+            model.
     """
     file, colon, name = path.rpartition(":")
     if not colon or not name.isidentifier() or not file.endswith(".py"):
@@ -89,9 +90,9 @@ def accepted(name: str, function: Callable[..., Any], offered: dict[str, Any]) -
     unknown = [p.name for p in needed if p not in named or p.name not in offered]
     if unknown:
         raise ConfigError(
-            f"the constructor of {name} needs {', '.join(unknown)}, which a job does not set; a constructor may take "
-            f"{', '.join(sorted(offered))}, and parameters with a default; a default that is a number, text or truth value "
-            "makes it a key of the job"
+            f"the constructor of {name} needs {', '.join(unknown)}, which a job does not set; a"
+            f" constructor may take {', '.join(sorted(offered))}, and parameters with a default; a"
+            " default that is a number, text or truth value makes it a key of the job"
         )
     takes_all = any(p.kind is p.VAR_KEYWORD for p in wanted)
     return offered if takes_all else {p.name: offered[p.name] for p in named if p.name in offered}

@@ -30,7 +30,9 @@ CARRIED = frozenset({"old"})
 
 
 def parameter(*shape):
-    """A parameter by its shape; made anew in every call of gather, so its dtype can be that of the test."""
+    """A parameter by its shape; made anew in every call of gather, so its dtype can be that of the
+    test.
+    """
     rng = np.random.default_rng(sum(shape) + len(shape))
     return Parameter(rng.standard_normal(shape).astype(parameter.dtype))
 

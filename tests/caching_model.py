@@ -1,4 +1,6 @@
-"""Cache policies written plainly, with lists and dictionaries: what the compiled ones are compared with."""
+"""Cache policies written plainly, with lists and dictionaries: what the compiled ones are compared
+with.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What every communicator must do: functions that run on each rank, called by tests and by programs under mpiexec."""
+"""What every communicator must do: functions that run on each rank, called by tests and by programs
+under mpiexec.
+"""
 
 from __future__ import annotations
 

@@ -48,7 +48,8 @@ def kernel_cache(
 
 @pytest.fixture(autouse=True)
 def back_end(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Edge programs run on the reference, unless the test is marked ``fused``: compiling a kernel takes half a second.
+    """Edge programs run on the reference, unless the test is marked ``fused``: compiling a kernel
+    takes half a second.
 
     Jobs choose for themselves, unless the test is marked ``reference``.
     """
@@ -72,7 +73,9 @@ def rng() -> np.random.Generator:
 
 @pytest.fixture(scope="session")
 def golden() -> Callable[[str], Mapping[str, np.ndarray]]:
-    """Loads a file of reference values by name; from GRAPHTHETA_GOLDEN, else from beside the repository."""
+    """Loads a file of reference values by name; from GRAPHTHETA_GOLDEN, else from beside the
+    repository.
+    """
     folder = Path(os.environ.get("GRAPHTHETA_GOLDEN", ROOT.parent / "shared" / "golden"))
     if not folder.is_dir():
         pytest.skip("no reference values here; set GRAPHTHETA_GOLDEN to their folder")

@@ -185,15 +185,18 @@ class Given:
             "nodes": any(value is not None for value in rows),
             "edge values": self.edge_attr is not None or bool(self.edge_columns),
             "lists": any(np.ndim(x) > 1 for x in columns),
-            "values of edges, and none": not len(self.src)
-            and (
-                self.edge_attr is not None
-                or self.edge_weight is not None
-                or bool(self.edge_columns)
+            "values of edges, and none": (
+                not len(self.src)
+                and (
+                    self.edge_attr is not None
+                    or self.edge_weight is not None
+                    or bool(self.edge_columns)
+                )
             ),
             "as many edges as nodes": bool(columns) and len(self.src) == self.n,
-            "no weight but 1": self.edge_weight is not None
-            and (np.asarray(self.edge_weight) == 1).all(),
+            "no weight but 1": (
+                self.edge_weight is not None and (np.asarray(self.edge_weight) == 1).all()
+            ),
         }
         return {kind for kind, has in found.items() if has}
 
@@ -689,7 +692,9 @@ def content(graph, ordered=True):
 
 
 def values(graph, group, columns):
-    """Columns that a graph has as lists, with texts for their codes and the text nan for what is unknown."""
+    """Columns that a graph has as lists, with texts for their codes and the text nan for what is
+    unknown.
+    """
     out = {}
     for name, x in sorted(columns.items()):
         if x is None or (name in MASKS and not np.asarray(x).any()):

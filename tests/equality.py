@@ -109,9 +109,11 @@ TASKS = {"node": node_task, "link": link_task, "edge": edge_task}
 
 
 def pairs(models, share=None):
-    """Pairs of a strategy and a model: all, or the share of a number, which has every strategy and every model.
+    """Pairs of a strategy and a model: all, or the share of a number, which has every strategy and
+    every model.
 
-    As many numbers in a row as there are shares have all pairs; with two models these are halves, with many they are sixths.
+    As many numbers in a row as there are shares have all pairs; with two models these are halves,
+    with many they are sixths.
     """
     shares = min(len(models), len(STRATEGIES))
     return [
@@ -123,7 +125,9 @@ def pairs(models, share=None):
 
 
 def run(comm, placement, task_name, share=None):
-    """Losses and last gradients by (strategy, model), of all pairs or a share, and the edges of every view by strategy."""
+    """Losses and last gradients by (strategy, model), of all pairs or a share, and the edges of
+    every view by strategy.
+    """
     graph = example()
     part = build_partition(graph, comm, *placement, dtype=np.float64)
     task, d_out, models = TASKS[task_name](part, graph)

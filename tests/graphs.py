@@ -32,7 +32,9 @@ def fill(src, dst, n, seed=0, **fields):
 
 
 def random_graph(n=24, e=90, seed=0, hub=True, **fields):
-    """Random edges with duplicates and self loops; a third of them into one hub; the last two nodes isolated."""
+    """Random edges with duplicates and self loops; a third of them into one hub; the last two nodes
+    isolated.
+    """
     rng = np.random.default_rng(seed)
     src, dst = rng.integers(0, n - 2, e), rng.integers(0, n - 2, e)
     if hub:

@@ -28,7 +28,9 @@ def update(
     nodes: Any = None,
     **keys: Any,
 ) -> tuple[list[Any], int, Any]:
-    """Outputs and embeddings of a pass over the whole graph and by an update, the number of new nodes, and the work."""
+    """Outputs and embeddings of a pass over the whole graph and by an update, the number of new
+    nodes, and the work.
+    """
     chosen = {key: keys.pop(key) for key in ("compare",) if key in keys}
     usual = (
         KEYS

@@ -1,4 +1,6 @@
-"""What the tests of models share: running a model on simulated ranks and putting the pieces together."""
+"""What the tests of models share: running a model on simulated ranks and putting the pieces
+together.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,8 @@ def make(name, d_in, d_out, d_edge, **more):
 
 
 def outputs(build, graph, size=1, placement=PLACEMENTS[0], *, training=False, view=None):
-    """Output of every node by global id, and the gradients of the parameters for ones as output gradients.
+    """Output of every node by global id, and the gradients of the parameters for ones as output
+    gradients.
 
     Args:
         build: Makes the model.

@@ -1,4 +1,6 @@
-"""One job of a table: its peak of memory beside its bound, ``memory_program.py NAME``. Not a test module itself."""
+"""One job of a table: its peak of memory beside its bound, ``memory_program.py NAME``. Not a test
+module itself.
+"""
 
 from __future__ import annotations
 

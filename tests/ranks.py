@@ -22,7 +22,9 @@ needs_mpi = pytest.mark.skipif(
 
 
 def hear() -> None:
-    """Of a new process: hear Ctrl-C and SIGHUP, also if the tests run in the background or under nohup."""
+    """Of a new process: hear Ctrl-C and SIGHUP, also if the tests run in the background or under
+    nohup.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 

@@ -63,7 +63,9 @@ def same_sample(found, expected):
 
 
 def averages(graph, sampler, targets, steps, stride=1):
-    """Importance weights of the edges into some nodes, 0 for those that are not chosen, [steps, n_edges]."""
+    """Importance weights of the edges into some nodes, 0 for those that are not chosen, [steps,
+    n_edges].
+    """
     weights = np.zeros((steps, graph.n_edges))
 
     def program(comm):

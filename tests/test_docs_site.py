@@ -31,7 +31,9 @@ FORBIDDEN = {
     r"\bstands? for (?:several|others?|edges)\b": "has an importance weight",
     r"(?<!random )\bwalk(?:s|ed|ing)?\b": "traverse; with back: backpropagate",
     r"\bwires?\b": "transport",
-    r"\bviews? (?:is|are) grown\b|\bgrow(?:s|n|ing)? (?:a |the )?views?\b|\bwidens?\b": "expand the frontier",
+    r"\bviews? (?:is|are) grown\b|\bgrow(?:s|n|ing)? (?:a |the )?views?\b|\bwidens?\b": (
+        "expand the frontier"
+    ),
     r"\bunder way\b": "active, in flight",
     r"\bspreads? (?:of|is a|holds)\b|\bthe spread\b": "backward state",
     r"\bput(?:s)? off\b": "lazy elementwise fusion",
@@ -88,15 +90,18 @@ def test_words_are_those_of_the_field(page: Path) -> None:
 
 def test_words_are_found() -> None:
     planted = (
-        "it stands for several; walks back; wires; grow a view; under way; the spread; put off; master rule; edge rules; letters; "
-        "mail; is told; without a word; Whoever waits; pieces; made again"
+        "it stands for several; walks back; wires; grow a view; under way; the spread; put off;"
+        " master rule; edge rules; letters; mail; is told; without a word; Whoever waits; pieces;"
+        " made again"
     )
     assert [word for word in FORBIDDEN if not re.search(word, planted)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_paths_exist(page: Path) -> None:
-    """A path in backticks is a file or folder of the repository; a bare name of a file lies beside the page."""
+    """A path in backticks is a file or folder of the repository; a bare name of a file lies beside
+    the page.
+    """
     missing = []
     for i, line in enumerate(prose(page).splitlines(), 1):
         for path in PATH.findall(line):
@@ -139,7 +144,10 @@ def test_arrows_that_follow_from_others_are_left_out(scripts: Any) -> None:
 @pytest.mark.fused
 def test_listings_are_what_is_generated() -> None:
     """In a new interpreter, which has compiled nothing."""
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import generated as g; t = g.PAGE.read_text(); assert g.filled(t) == t"
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import generated as g; t ="
+        " g.PAGE.read_text(); assert g.filled(t) == t"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code, str(DOCS)],
         capture_output=True,

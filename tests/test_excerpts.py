@@ -1,4 +1,6 @@
-"""Graphs that stand for larger ones in the simulations of bench/: their edges, and that a step reads all of them."""
+"""Graphs that stand for larger ones in the simulations of bench/: their edges, and that a step
+reads all of them.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ FILES = sorted(
     for folder in ("graphtheta", "ops", "engine", "models")
     for path in (ROOT / folder).rglob("*.py")
 )
-# the kernel cache has stricter rules of its own; a knob of the kernel, /proc/self/clear_refs, is no file
+# the kernel cache has stricter rules of its own; a knob of the kernel, /proc/self/clear_refs, is no
+# file
 FREE = {
     "graphtheta/base/atomic.py",
     "ops/compile/private.py",
@@ -65,7 +66,9 @@ FLAGS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"}
 
 
 def faults(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and name of each call that makes, changes, renames or removes a file, and of each import of such a function."""
+    """Line and name of each call that makes, changes, renames or removes a file, and of each import
+    of such a function.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module in CHANGING:
             yield from (

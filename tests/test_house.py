@@ -17,7 +17,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("graphtheta", "ops", "engine", "models")
-# the base uses the standard library and numpy only; ops uses graphs in memory and nothing else of the front
+# the base uses the standard library and numpy only; ops uses graphs in memory and nothing else of
+# the front
 RANK = {"base": 0, "data": 1, "ops": 2, "engine": 3, "models": 4, "front": 5}
 DATA = "graphtheta.graph.data"
 # packages and modules of a room that are seen at once
@@ -59,7 +60,9 @@ def package_of(module: str) -> str:
 
 
 def imports(path: Path, tree: ast.Module) -> Iterator[tuple[int, str, int]]:
-    """Line, absolute module and level of each import; ``from package import name`` gives package.name where that is a module."""
+    """Line, absolute module and level of each import; ``from package import name`` gives
+    package.name where that is a module.
+    """
     inside = name_of(path).split(".")
     package = inside if path.name == "__init__.py" else inside[:-1]
     for node in ast.walk(tree):
@@ -116,7 +119,9 @@ def test_imports_point_down_sees_a_planted_fault(text: str) -> None:
 
 
 def arrows() -> dict[str, set[str]]:
-    """Which modules of the package each module imports, at its top, in functions, or for annotations only."""
+    """Which modules of the package each module imports, at its top, in functions, or for
+    annotations only.
+    """
     return {
         own: {module for _, module, _ in imports(path, tree_of(path)) if module in MODULES} - {own}
         for path in FILES
@@ -125,9 +130,11 @@ def arrows() -> dict[str, set[str]]:
 
 
 def between_packages(depth: int = 9) -> dict[str, set[str]]:
-    """Which packages each package imports; those below a depth count as one with the package that they lie in.
+    """Which packages each package imports; those below a depth count as one with the package that
+    they lie in.
 
-    ``graphtheta`` itself hands names on and starts commands: it imports all, and nothing below imports it.
+    ``graphtheta`` itself hands names on and starts commands: it imports all, and nothing below
+    imports it.
     """
     found: dict[str, set[str]] = {}
     for module, others in arrows().items():
@@ -139,7 +146,9 @@ def between_packages(depth: int = 9) -> dict[str, set[str]]:
 
 
 def room_of(module: str, depth: int) -> str:
-    """The package of a module, or the one at a depth that it lies in: 2 for those in graphtheta/, 3 for those in ops/."""
+    """The package of a module, or the one at a depth that it lies in: 2 for those in graphtheta/, 3
+    for those in ops/.
+    """
     return ".".join(package_of(module).split(".")[:depth])
 
 
@@ -171,7 +180,9 @@ def test_few_rooms_are_side_by_side() -> None:
 
 
 def test_a_package_with_one_consumer_lives_with_it() -> None:
-    """A package of the front that a single other one imports lies in the same room. Commands start what no other needs."""
+    """A package of the front that a single other one imports lies in the same room. Commands start
+    what no other needs.
+    """
     consumers: dict[str, set[str]] = {}
     for own, others in between_packages().items():
         for other in others:
@@ -194,7 +205,9 @@ def test_circles_are_seen() -> None:
 
 
 def test_imports_of_mpi_and_numba() -> None:
-    """One module imports mpi4py, and it is no part of ops; only compiled loops and what compiles them import numba."""
+    """One module imports mpi4py, and it is no part of ops; only compiled loops and what compiles
+    them import numba.
+    """
     importing: dict[str, set[str]] = {"mpi4py": set(), "numba": set()}
     for path in FILES:
         for _, module, _ in imports(path, tree_of(path)):
@@ -268,10 +281,12 @@ def test_documented_arguments_equal_the_signature() -> None:
     for path in FILES:
         for name, doc, given, line in signatures(tree_of(path)):
             told = documented(doc)
-            # a docstring may tell of some arguments only, where the others say it all by their names; it must not invent any
+            # a docstring may tell of some arguments only, where the others say it all by their
+            # names; it must not invent any
             if set(told) - set(given):
                 faults.append(
-                    f"{path.relative_to(ROOT)}:{line} {name} documents {sorted(set(told) - set(given))}, takes {given}"
+                    f"{path.relative_to(ROOT)}:{line} {name} documents"
+                    f" {sorted(set(told) - set(given))}, takes {given}"
                 )
     assert not faults, "\n".join(faults)
 
@@ -342,14 +357,17 @@ def test_importing_ops_loads_neither_mpi_nor_numba() -> None:
 def test_importing_graphtheta_is_lazy() -> None:
     assert (
         fresh(
-            "import sys, graphtheta; print(sorted({'numpy', 'scipy', 'numba', 'mpi4py', 'pydantic'} & set(sys.modules)))"
+            "import sys, graphtheta; print(sorted({'numpy', 'scipy', 'numba', 'mpi4py', 'pydantic'}"
+            " & set(sys.modules)))"
         )
         == "[]"
     )
 
 
 def test_commands_load_what_few_jobs_need_on_use() -> None:
-    """Drawing, clustering, MPI and parts of SciPy take longer to import than all the rest; every process would pay."""
+    """Drawing, clustering, MPI and parts of SciPy take longer to import than all the rest; every
+    process would pay.
+    """
     heavy = {
         "matplotlib",
         "networkit",

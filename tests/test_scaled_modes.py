@@ -1,4 +1,6 @@
-"""Simulated modes and caches of bench/: a graph that is not stored, messages and bytes of few workers, hits of the warm state."""
+"""Simulated modes and caches of bench/: a graph that is not stored, messages and bytes of few
+workers, hits of the warm state.
+"""
 
 from __future__ import annotations
 

@@ -41,7 +41,9 @@ class Served:
         (folder / "writes.py").write_text("import os, sys\nos.write(int(sys.argv[1]), b'heard')\n")
 
     def begin(self, program: str, *words: str, file: int | None = None) -> subprocess.Popen[bytes]:
-        """Start a program; ``file`` is the number of a further file that it is given, which is its output."""
+        """Start a program; ``file`` is the number of a further file that it is given, which is its
+        output.
+        """
         client = [
             PYTHON,
             "-IS",
@@ -86,7 +88,8 @@ def test_a_program_keeps_its_files_when_another_one_was_killed(served):
     before = served.files()
     begun(killed := served.begin("waits.py"))
     for number in served.files() - before:
-        # the server hears of both at once, and first of the end; the times are many times what it takes to stop and to ask
+        # the server hears of both at once, and first of the end; the times are many times what it
+        # takes to stop and to ask
         served.process.send_signal(signal.SIGSTOP)
         time.sleep(0.3)
         killed.kill()

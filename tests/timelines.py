@@ -30,7 +30,9 @@ def read_timeline(path: Path, ranks: int) -> list[Event]:
 
 
 def check_nesting(spans: list[Event]) -> None:
-    """Spans of a row lie inside each other or apart, and waits lie inside the stage they are booked under."""
+    """Spans of a row lie inside each other or apart, and waits lie inside the stage they are booked
+    under.
+    """
     open_spans: list[Event] = []
     for e in spans:
         assert e["dur"] >= 0

@@ -16,7 +16,9 @@ LARGE = (2**24 + 1, 2**31 + 5, 2**53 + 1)
 
 
 def typed(graph, seed=4):
-    """The graph with codes of all sizes; codes of nodes end in the number of the node, so that none is like another."""
+    """The graph with codes of all sizes; codes of nodes end in the number of the node, so that none
+    is like another.
+    """
     rng, n, e = np.random.default_rng(seed), graph.n_nodes, graph.n_edges
     code = np.array(LARGE)[rng.integers(0, 3, n)] // n * n + np.arange(n)
     wide = (2**24 + rng.integers(0, 99, (n, 20))).astype(np.int32)
@@ -36,7 +38,9 @@ def typed(graph, seed=4):
 
 
 class Typed(Layer):
-    """Tables by all integers there are: of nodes in transform and at edges, of edges, and of parts of a column."""
+    """Tables by all integers there are: of nodes in transform and at edges, of edges, and of parts
+    of a column.
+    """
 
     def __init__(self, d):
         table = lambda n, *shape: Parameter.normal(n, *shape)
@@ -59,7 +63,9 @@ class Typed(Layer):
 
 
 class Attention(Typed):
-    """The same under a softmax, so that numbers of an edge may be kept from one walk back to the next."""
+    """The same under a softmax, so that numbers of an edge may be kept from one walk back to the
+    next.
+    """
 
     def gather(self, edge):
         score = gt.leaky_relu(

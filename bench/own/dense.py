@@ -68,7 +68,9 @@ class Shape:
             np.matmul(self.g, self.w.value.T, out=self.gx)
 
     def stage(self, program: Callable[..., Any], step: int) -> tuple[float, float, list[float]]:
-        """Seconds forward and backward, and at step 0 the sizes of result and gradient over those of BLAS."""
+        """Seconds forward and backward, and at step 0 the sizes of result and gradient over those
+        of BLAS.
+        """
         with Tape(step=step) as tape:
             x = Var(self.x, self.space, needs_grad=not self.constant)
             forward, out = clock(program, x, self.w, self.b, self.degree)

@@ -21,7 +21,9 @@ import graphtheta as gt
 
 
 def drop(folder: Path, x: Any) -> None:
-    """Remove features from the page cache. Pages in use stay there, so the mapping gives them up first."""
+    """Remove features from the page cache. Pages in use stay there, so the mapping gives them up
+    first.
+    """
     mapping = getattr(x, "_codes", x)._values
     while not isinstance(mapping, mmap.mmap):
         mapping = mapping.base

@@ -1,4 +1,5 @@
-"""Epochs of a job on the ranks of this program, the share of time in which the ranks are idle, and what they send.
+"""Epochs of a job on the ranks of this program, the share of time in which the ranks are idle, and
+what they send.
 
     PYTHONPATH=bench mpiexec -n 4 python bench/own/flight.py '{"strategy": "mini", ...}' EPOCHS
 

@@ -19,7 +19,8 @@ import graphtheta as gt
 from graphtheta.models import GAT, GATE, GCN, SAGE
 
 HIDDEN, HEADS = 128, 4
-# gt.load keeps features sparse where fewer of them differ from 0; no import: older versions run this too
+# gt.load keeps features sparse where fewer of them differ from 0; no import: older versions run
+# this too
 SPARSE_BELOW = 0.25
 
 

@@ -1,9 +1,11 @@
-"""Predicts with untrained weights on a store, with or without a memory limit, and writes what it predicts.
+"""Predicts with untrained weights on a store, with or without a memory limit, and writes what it
+predicts.
 
     PYTHONPATH=bench python bench/own/layerwise.py STORE GiB OUT HIDDEN
 
-With GiB above 0, the system refuses the process any memory above it (RLIMIT_DATA: all that is allocated, and not the store, whose file
-is mapped), from its start; and the job has the same limit for inference.
+With GiB above 0, the system refuses the process any memory above it (RLIMIT_DATA: all that is
+allocated, and not the store, whose file is mapped), from its start; and the job has the same limit
+for inference.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ def main(store: str, gib: str, out: str, hidden: str) -> None:
             sleep(0.05)
 
     Thread(target=watch, daemon=True).start()
-    # batches of all neighbours: training, which is not done, needs no memory for a pass over the whole graph
+    # batches of all neighbours: training, which is not done, needs no memory for a pass over the
+    # whole graph
     trainer = gt.Trainer(
         "gat",
         gt.load(store, split="fraction"),

@@ -1,4 +1,5 @@
-"""GraphTheta as a contender: full-batch epochs of two R-GCN layers with relu and dropout between them.
+"""GraphTheta as a contender: full-batch epochs of two R-GCN layers with relu and dropout between
+them.
 
 PYTHONPATH=bench python bench/own/relations.py GRAPH.npz WEIGHTS.npz EPOCHS DROPOUT BASES
 """

@@ -1,9 +1,11 @@
-"""The shortest time of each step of an epoch on the ranks of this program, what the first epoch sends, and memory.
+"""The shortest time of each step of an epoch on the ranks of this program, what the first epoch
+sends, and memory.
 
-    PYTHONPATH=bench mpiexec -n 2 python bench/own/steps.py '{"strategy": "mini", ...}' EPOCHS SECONDS
+    PYTHONPATH=bench mpiexec -n 2 python bench/own/steps.py '{"strategy": "mini", ...}' EPOCHS
+    SECONDS
 
-The first epoch is trained again and again, so many times and seconds at least, after some times that
-are not timed. Caches of features are full then.
+The first epoch is trained again and again, so many times and seconds at least, after some times
+that are not timed. Caches of features are full then.
 """
 
 from __future__ import annotations

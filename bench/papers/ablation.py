@@ -3,9 +3,9 @@
     python bench/papers/ablation.py
     python bench/papers/ablation.py --graph rmat:scale=14,edge_factor=14,features=16,classes=8
 
-The table of stages of the GraphTheta paper (papers100M, 128 workers), on an R-MAT graph with as many
-edges per node and as wide features. Each step computes a mini-batch of 1 % of the training nodes
-with all their neighbours. Two operations that copy nothing note the time at which values and
+The table of stages of the GraphTheta paper (papers100M, 128 workers), on an R-MAT graph with as
+many edges per node and as wide features. Each step computes a mini-batch of 1 % of the training
+nodes with all their neighbours. Two operations that copy nothing note the time at which values and
 gradients pass between the layers.
 """
 

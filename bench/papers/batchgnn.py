@@ -64,13 +64,16 @@ def fetched() -> Section:
                 for name, v in metis.items()
             ),
         ],
-        "OGB's graphs are not at hand, so R-MAT graphs with 40 edges per node take their place: 262,144 nodes in macrobatches of 8 groups, "
-        "and 65,536 nodes in macrobatches of 4, where the paper puts a whole epoch into one. Larger ones save more: of 32,768 nodes on 4 "
-        "workers, a macrobatch of 16 groups fetches 15 % of the vectors, about the share of arxiv. Counts are exact. Cached totals fetch "
-        "more on arxiv and less on papers100M: they pay where a batch has more neighbours than nodes. LDBC1000 has 1.9 billion nodes; "
-        "R-MAT in its place has few nodes for its batches, so that large macrobatches save more. Trainers of DGL take the targets of their "
-        "own part, so that METIS saves fetches. Here batches are the same under any partition, and independent workers fetch as much with "
-        "METIS; cooperative workers, who move values of layers, move less.",
+        "OGB's graphs are not at hand, so R-MAT graphs with 40 edges per node take their place:"
+        " 262,144 nodes in macrobatches of 8 groups, and 65,536 nodes in macrobatches of 4, where"
+        " the paper puts a whole epoch into one. Larger ones save more: of 32,768 nodes on 4"
+        " workers, a macrobatch of 16 groups fetches 15 % of the vectors, about the share of arxiv."
+        " Counts are exact. Cached totals fetch more on arxiv and less on papers100M: they pay"
+        " where a batch has more neighbours than nodes. LDBC1000 has 1.9 billion nodes; R-MAT in"
+        " its place has few nodes for its batches, so that large macrobatches save more. Trainers"
+        " of DGL take the targets of their own part, so that METIS saves fetches. Here batches are"
+        " the same under any partition, and independent workers fetch as much with METIS;"
+        " cooperative workers, who move values of layers, move less.",
         [
             "python bench/macrobatch.py --orders random --sizes 8 --groups 8 \\",
             "    --graph rmat:scale=18,edge_factor=40,features=8,classes=8",
@@ -101,9 +104,10 @@ def epochs() -> Section:
                 for name, s in seconds.items()
             ),
         ],
-        "Here is one machine of two cores with slowed links: those of DistDGL by Linux, ours by the transport. The paper is 1.6 to 6.3 "
-        f"times as fast as DistDGL; here macrobatches alone are {speed[0]:.1f} times as fast, with Belady's cache and the proximity order "
-        f"{speed[1]:.1f} times.",
+        "Here is one machine of two cores with slowed links: those of DistDGL by Linux, ours by"
+        " the transport. The paper is 1.6 to 6.3 times as fast as DistDGL; here macrobatches alone"
+        f" are {speed[0]:.1f} times as fast, with Belady's cache and the proximity order"
+        f" {speed[1]:.1f} times.",
         ["python bench/links.py --scale 14 --cache 40% --envs ENVIRONMENTS"],
     )
 
@@ -136,12 +140,14 @@ def batches() -> Section:
                 f"{1000 * bolt['seconds']:.0f} ms a batch",
             ),
         ],
-        f"papers100M has {TRAINED:,} training nodes. An epoch of P3 on 16 workers is therefore {step(2.8, 16, 1000)} each, and one of "
-        f"DistDGLv2 on 64 is {step(4.5, 64, 1000)}, with what crosses the network. Ours is the time of a batch of one worker with 2 "
-        "threads, which sends nothing: with the settings of P3 (1,000 targets) on an R-MAT graph with the edges and features of a node of "
-        "papers100M (262,144 nodes), beside other programs, and with those of DistDGLv2 on one of Reddit's size. So ours lacks what 16 "
-        "machines send each other, and theirs has GPUs. The row below it is the same batch here; its least times are "
-        f"{1000 * narrow['least']:.0f} and {1000 * bolt['least']:.0f} ms.",
+        f"papers100M has {TRAINED:,} training nodes. An epoch of P3 on 16 workers is therefore"
+        f" {step(2.8, 16, 1000)} each, and one of DistDGLv2 on 64 is {step(4.5, 64, 1000)}, with"
+        " what crosses the network. Ours is the time of a batch of one worker with 2 threads,"
+        " which sends nothing: with the settings of P3 (1,000 targets) on an R-MAT graph with the"
+        " edges and features of a node of papers100M (262,144 nodes), beside other programs, and"
+        " with those of DistDGLv2 on one of Reddit's size. So ours lacks what 16 machines send"
+        " each other, and theirs has GPUs. The row below it is the same batch here; its least"
+        f" times are {1000 * narrow['least']:.0f} and {1000 * bolt['least']:.0f} ms.",
         [
             "python bench/minibatch.py",
             "python bench/minibatch.py --fanout 25,10 --hidden 32 --targets 1000 \\",
@@ -157,8 +163,9 @@ def imbalance() -> Section:
     return Section(
         "Imbalance: (largest - smallest) work of a worker in a minibatch (Table A4)",
         [row("imbalance-dgl", share(2)), row("imbalance-batchgnn", share(16))],
-        "Workers are simulated, so work is counted in edges and not in seconds. Batches have 100 targets where the paper has 1,024, so "
-        "that a hub weighs more. Much of DGL's imbalance is waiting for other machines, which edges do not show.",
+        "Workers are simulated, so work is counted in edges and not in seconds. Batches have 100"
+        " targets where the paper has 1,024, so that a hub weighs more. Much of DGL's imbalance is"
+        " waiting for other machines, which edges do not show.",
     )
 
 
@@ -179,9 +186,11 @@ def totals() -> Section:
                 seconds("products", 1, 2, 4, 8),
             ),
         ],
-        "Totals are one sum over all nodes before training (`--precompute`). Ours is the processor time of the slowest worker on an R-MAT "
-        "graph of arxiv's size (131,072 nodes, 128 features), since workers share two cores, beside other programs. The two larger graphs "
-        "are not at hand; R-MAT with the edges and features of a node of products has 262,144 nodes.",
+        "Totals are one sum over all nodes before training (`--precompute`). Ours is the processor"
+        " time of the slowest worker on an R-MAT graph of arxiv's size (131,072 nodes, 128"
+        " features), since workers share two cores, beside other programs. The two larger graphs"
+        " are not at hand; R-MAT with the edges and features of a node of products has 262,144"
+        " nodes.",
         ["python bench/totals.py"],
     )
 

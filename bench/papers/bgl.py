@@ -52,10 +52,12 @@ def hits() -> Section:
             *rows,
             *policies,
         ],
-        "Proximity order needs neighbourhoods that are far apart. facebook100, whose colleges are apart, has them, and cnr_2000, whose "
-        "hosts are; FIFO with order is then better than a static cache, or as good. R-MAT has none: a few hubs are most of what is read, "
-        "and a static cache holds them. The example's 8 and 14 hits are 1.8 times as many; factors here are for R-MAT, facebook100 and "
-        "cnr_2000. Belady's optimum, which BGL has not, is above all of them; see [Caches](caching.md).",
+        "Proximity order needs neighbourhoods that are far apart. facebook100, whose colleges are"
+        " apart, has them, and cnr_2000, whose hosts are; FIFO with order is then better than a"
+        " static cache, or as good. R-MAT has none: a few hubs are most of what is read, and a"
+        " static cache holds them. The example's 8 and 14 hits are 1.8 times as many; factors here"
+        " are for R-MAT, facebook100 and cnr_2000. Belady's optimum, which BGL has not, is above"
+        " all of them; see [Caches](caching.md).",
         ["python bench/caches.py"],
     )
 
@@ -81,8 +83,9 @@ def data() -> Section:
                 ),
             )
         ],
-        "Of the bytes that 2 and 8 independent workers send to each other for SAGE with 15, 10 and 5 neighbours, on an R-MAT graph with "
-        "Reddit's 602 features and a tenth of its nodes. The rest samples and deals views.",
+        "Of the bytes that 2 and 8 independent workers send to each other for SAGE with 15, 10 and"
+        " 5 neighbours, on an R-MAT graph with Reddit's 602 features and a tenth of its nodes. The"
+        " rest samples and deals views.",
         ["python bench/macrobatch.py --orders random"],
     )
 
@@ -110,11 +113,13 @@ def order() -> Section:
             row("order-accuracy", "; ".join(f"{x:+.1f} +- {e:.1f}" for x, e in found.values())),
             *rows,
         ],
-        f"Differences to random order in percent, on {', '.join(TASKS.values())}, with their standard errors over 5 seeds: a GCN of two "
-        "layers with sampled neighbours, batches of 50 targets. Batches of near targets have less mixed labels, which can slow down "
-        "learning. The difference on Photo is more than two standard errors: an epoch of its 160 training nodes is four batches, and two "
-        "of the five seeds lose 5 and 7 percent. Here 5 sequences are interleaved; the paper chooses as many as keep the labels of batches "
-        "even, on graphs with many more batches. See [macrobatches](macrobatch.md).",
+        f"Differences to random order in percent, on {', '.join(TASKS.values())}, with their"
+        " standard errors over 5 seeds: a GCN of two layers with sampled neighbours, batches of 50"
+        " targets. Batches of near targets have less mixed labels, which can slow down learning."
+        " The difference on Photo is more than two standard errors: an epoch of its 160 training"
+        " nodes is four batches, and two of the five seeds lose 5 and 7 percent. Here 5 sequences"
+        " are interleaved; the paper chooses as many as keep the labels of batches even, on graphs"
+        " with many more batches. See [macrobatches](macrobatch.md).",
         ["python bench/sampler_accuracy.py --samplers neighbour 'neighbour, order=proximity'"],
     )
 
@@ -141,8 +146,9 @@ def traffic() -> Section:
     return Section(
         "Traffic with BGL's partition against random placement",
         [row("requests", f"R-MAT: {saved}"), row("sampling", why="workers share 2 cores"), *rows],
-        "On 4 simulated workers, fan-out 5, 10, 15, in bytes. Graphs with communities save more than the paper's, R-MAT as much. Workers "
-        "are threads of two cores, so there is no sampling time to compare.",
+        "On 4 simulated workers, fan-out 5, 10, 15, in bytes. Graphs with communities save more"
+        " than the paper's, R-MAT as much. Workers are threads of two cores, so there is no"
+        " sampling time to compare.",
         ["python bench/traffic.py"],
     )
 
@@ -163,8 +169,9 @@ def speed() -> Section:
             row("feature-time", why="no GPU"),
             row("scaling", why=NO_MACHINES),
         ],
-        "BGL's figures are of GPUs, whose features cross a network and a bus; here the processor computes next to its memory, and time is "
-        "in products. Scaling needs more machines than are at hand.",
+        "BGL's figures are of GPUs, whose features cross a network and a bus; here the processor"
+        " computes next to its memory, and time is in products. Scaling needs more machines than"
+        " are at hand.",
         [
             "python bench/minibatch.py --models sage --samplers neighbour --envs ENVIRONMENTS",
             "python bench/distributed.py --envs ENVIRONMENTS",
@@ -177,9 +184,10 @@ def pipeline() -> Section:
     return Section(
         "Profiled pipeline against free contention",
         [row("pipeline", f"{one['seconds'] / auto['seconds']:.1f}x")],
-        "Ours is the number of batches in flight that was chosen, against one at a time, on 2 workers with links of 1 ms. No core belongs "
-        "to a stage here; threads take what can continue, and the profile chooses how many batches are in flight. Where cores are full and "
-        "no link is slow, nothing can be gained, and `--pipeline auto` says so.",
+        "Ours is the number of batches in flight that was chosen, against one at a time, on 2"
+        " workers with links of 1 ms. No core belongs to a stage here; threads take what can"
+        " continue, and the profile chooses how many batches are in flight. Where cores are full"
+        " and no link is slow, nothing can be gained, and `--pipeline auto` says so.",
         ["python bench/pipeline.py"],
     )
 
@@ -188,8 +196,8 @@ def paper() -> Paper:
     """All tables of this paper."""
     return Paper(
         "BGL",
-        "[Caches](caching.md), the proximity order, `--masters bgl` and `--pipeline auto`; published in "
-        "[arXiv:2112.08541](https://arxiv.org/abs/2112.08541).",
+        "[Caches](caching.md), the proximity order, `--masters bgl` and `--pipeline auto`;"
+        " published in [arXiv:2112.08541](https://arxiv.org/abs/2112.08541).",
         [hits(), data(), order(), traffic(), speed(), pipeline()],
     )
 

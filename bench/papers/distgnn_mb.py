@@ -48,10 +48,11 @@ def hits() -> Section:
                 for ls in (2, 8)
             ),
         ],
-        "R-MAT has 65,536 nodes here and facebook100 one college, so a worker has few other nodes and features are found sooner; and "
-        "batches of a worker are smaller than the paper's 1,000 targets, so a node of a layer is computed again after more steps than "
-        "`ls=2` allows. With `ls=8` layers are found about as often as in the paper, but on facebook100 with a target in a batch. Lines "
-        "are not limited, as 1 million of them do not limit papers100M's halos.",
+        "R-MAT has 65,536 nodes here and facebook100 one college, so a worker has few other nodes"
+        " and features are found sooner; and batches of a worker are smaller than the paper's 1,000"
+        " targets, so a node of a layer is computed again after more steps than `ls=2` allows. With"
+        " `ls=8` layers are found about as often as in the paper, but on facebook100 with a target"
+        " in a batch. Lines are not limited, as 1 million of them do not limit papers100M's halos.",
         ["python bench/hec.py"],
     )
 
@@ -70,8 +71,8 @@ def accuracy() -> Section:
     return Section(
         "Accuracy: within 1 % of exact training",
         [row("accuracy-products", why=NO_GRAPH), row("accuracy-papers", why=NO_GRAPH), *rows],
-        "Neither graph is at hand. The claim is tested on four others, GCN of two layers on 4 workers with METIS and 5 seeds: all "
-        "differences are within 1 % or two standard errors.",
+        "Neither graph is at hand. The claim is tested on four others, GCN of two layers on 4"
+        " workers with METIS and 5 seeds: all differences are within 1 % or two standard errors.",
         ["python bench/histories.py"],
     )
 
@@ -92,9 +93,10 @@ def epochs() -> Section:
     return Section(
         "Epochs to the accuracy",
         [*(row(key, why=NO_GRAPH) for key in ("epochs-one", "epochs-sage", "epochs-gat")), *rows],
-        "In the paper 16 to 64 workers need 2 to 4 times as many epochs as one, since their global batches are larger. Here global batches "
-        "have 100 targets on any number of workers, and stale values of the cache cost no epochs: these are median numbers of the epoch "
-        "with the best validation accuracy, over 5 seeds of the runs above.",
+        "In the paper 16 to 64 workers need 2 to 4 times as many epochs as one, since their global"
+        " batches are larger. Here global batches have 100 targets on any number of workers, and"
+        " stale values of the cache cost no epochs: these are median numbers of the epoch with the"
+        " best validation accuracy, over 5 seeds of the runs above.",
         ["python bench/histories.py --mechanisms mini 'own hec'"],
     )
 
@@ -125,10 +127,12 @@ def times() -> Section:
             row("imbalance", f"{uneven:.0f} %"),
             row("efficiency", why=NO_MACHINES),
         ],
-        "Two workers on slowed links stand for machines, so that scaling and efficiency of 64 sockets have no counterpart in time; "
-        "`graphtheta report` shows the time of each stage and worker for a run of one's own, and `graphtheta simulate` what limits many. "
-        "Features of mirrors are copied once. Imbalance is that of the edges that workers compute in two epochs, the most over the mean, "
-        "with METIS and the cache: large, since batches have 10 targets and a few workers the hubs of one college.",
+        "Two workers on slowed links stand for machines, so that scaling and efficiency of 64"
+        " sockets have no counterpart in time; `graphtheta report` shows the time of each stage and"
+        " worker for a run of one's own, and `graphtheta simulate` what limits many. Features of"
+        " mirrors are copied once. Imbalance is that of the edges that workers compute in two"
+        " epochs, the most over the mean, with METIS and the cache: large, since batches have 10"
+        " targets and a few workers the hubs of one college.",
         [
             "python bench/links.py --scale 14 --cache 40%",
             "python bench/hec.py --workers 8 --all-up-to 1",
@@ -144,7 +148,8 @@ def kernels() -> Section:
             for row in results("fused")
             if row["direction"] == "forward"
         ],
-        "The paper gives no figure of these kernels alone. Each is timed against separate passes with the same library.",
+        "The paper gives no figure of these kernels alone. Each is timed against separate passes"
+        " with the same library.",
         ["python bench/fused.py"],
     )
 

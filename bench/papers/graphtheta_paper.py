@@ -71,11 +71,13 @@ def accuracy() -> Section:
             ),
             *(row(key, why=NO_GRAPH) for key in ELSEWHERE),
         ],
-        "Published figures are GraphTheta's and those of the systems named, in this order; a GAT has those of global and mini, of DGL in "
-        "the paper and in DGL's README, and of the GAT's. Ours are means of 20 seeds with the protocols of the GCN (200 epochs) and the "
-        "GAT; the paper keeps the best of 1,000 epochs, which raises validation and test alike. Global and mini are equal to the digit, "
-        "because a mini-batch of all targets without sampling is the global batch. Layers of SAGE average the neighbours, in DGL's example "
-        "the node too. Pubmed and PPI are not at hand.",
+        "Published figures are GraphTheta's and those of the systems named, in this order; a GAT"
+        " has those of global and mini, of DGL in the paper and in DGL's README, and of the GAT's."
+        " Ours are means of 20 seeds with the protocols of the GCN (200 epochs) and the GAT; the"
+        " paper keeps the best of 1,000 epochs, which raises validation and test alike. Global and"
+        " mini are equal to the digit, because a mini-batch of all targets without sampling is the"
+        " global batch. Layers of SAGE average the neighbours, in DGL's example the node too."
+        " Pubmed and PPI are not at hand.",
         ["python bench/accuracy.py"],
     )
 
@@ -98,8 +100,9 @@ def large() -> Section:
                 " / ".join(f"{100 * x:.1f}" for x in cases.values()),
             ),
         ],
-        "Reddit and Amazon are not at hand. facebook100 (870,056 nodes, 66.6 million edges) takes their place: 20 epochs of global-batch, "
-        "3 of mini-batch and 10 of cluster-batch, so that the figures show how fast each strategy learns, and not what it reaches.",
+        "Reddit and Amazon are not at hand. facebook100 (870,056 nodes, 66.6 million edges) takes"
+        " their place: 20 epochs of global-batch, 3 of mini-batch and 10 of cluster-batch, so that"
+        " the figures show how fast each strategy learns, and not what it reaches.",
         ["python bench/facebook100.py"],
     )
 
@@ -124,9 +127,10 @@ def strategies() -> Section:
     return Section(
         "Time and memory of strategies: global / mini / cluster",
         rows,
-        "Alipay's graph of 1.4 billion nodes is not public. On facebook100 an epoch visits all targets in each strategy, which takes a "
-        "mini-batch run many overlapping neighbourhoods, and memory is that of the graph and not of values, since only two layers of 64 "
-        "numbers are kept.",
+        "Alipay's graph of 1.4 billion nodes is not public. On facebook100 an epoch visits all"
+        " targets in each strategy, which takes a mini-batch run many overlapping neighbourhoods,"
+        " and memory is that of the graph and not of values, since only two layers of 64 numbers"
+        " are kept.",
         ["python bench/facebook100.py"],
     )
 
@@ -136,10 +140,12 @@ def stages() -> Section:
     return Section(
         "Stages of a step: GCN of two layers on papers100M, 128 workers",
         rows,
-        "Here one worker with two threads computes mini-batches of 1 % of the targets of an R-MAT graph with as many edges per node "
-        "(262,144 nodes). The first layer takes most of the time in both, since it reads nearly all of the graph. Backward it takes little "
-        "here: it sums features before the product with its weights, so that its gradient needs no pass over edges. Nothing is sent, so "
-        "the preparation of a batch weighs more than where values cross a network.",
+        "Here one worker with two threads computes mini-batches of 1 % of the targets of an R-MAT"
+        " graph with as many edges per node (262,144 nodes). The first layer takes most of the time"
+        " in both, since it reads nearly all of the graph. Backward it takes little here: it sums"
+        " features before the product with its weights, so that its gradient needs no pass over"
+        " edges. Nothing is sent, so the preparation of a batch weighs more than where values cross"
+        " a network.",
         ["python bench/papers/ablation.py"],
     )
 
@@ -179,11 +185,14 @@ def partitions() -> Section:
                 " / ".join(f"{s:.2f}" for s in times),
             ),
         ],
-        "The paper has plots only. Ours are bytes of vertex-cut on R-MAT relative to 1D by source and by destination. Exact bytes of a "
-        "step of a GCN of two layers: in a global batch vertex-cut moves least, as published. A mini-batch has few targets, whose edges 1D "
-        "by source leaves with their senders, so that only partial sums of targets move; against 1D by destination vertex-cut moves less, "
-        "as published. In cluster-batches (METIS, 5 of 50) it moves less too, though published times are longer; nodes are placed by hash "
-        "here. With two workers all placements replicate the same nodes, and times differ by less than their spread.",
+        "The paper has plots only. Ours are bytes of vertex-cut on R-MAT relative to 1D by source"
+        " and by destination. Exact bytes of a step of a GCN of two layers: in a global batch"
+        " vertex-cut moves least, as published. A mini-batch has few targets, whose edges 1D by"
+        " source leaves with their senders, so that only partial sums of targets move; against 1D"
+        " by destination vertex-cut moves less, as published. In cluster-batches (METIS, 5 of 50)"
+        " it moves less too, though published times are longer; nodes are placed by hash here. With"
+        " two workers all placements replicate the same nodes, and times differ by less than their"
+        " spread.",
         ["python bench/bytes.py --models gcn", "python bench/ranks.py"],
     )
 
@@ -207,12 +216,16 @@ def mirrors() -> Section:
             Row("between steps", "", column("held MB")),
             Row("values of mirrors of one layer", "", column("mirrors MB")),
         ],
-        "R-MAT has fewer mirrors under vertex-cut, which needs least here. Values of mirrors exist only while an operation needs them. 1D "
-        f"by source held {more:.0f} MB more than 1D by destination after the last step, and about as much more than with 16 numbers for a "
-        "node, which is not explained and part of its peak. One run with other programs beside; a process with 16 numbers for a node is "
-        f"{small['held MB']:.0f} MB.",
+        "R-MAT has fewer mirrors under vertex-cut, which needs least here. Values of mirrors exist"
+        f" only while an operation needs them. 1D by source held {more:.0f} MB more than 1D by"
+        " destination after the last step, and about as much more than with 16 numbers for a node,"
+        " which is not explained and part of its peak. One run with other programs beside; a"
+        f" process with 16 numbers for a node is {small['held MB']:.0f} MB.",
         [
-            "python bench/mirrors.py --graph rmat:scale=16,edge_factor=13,features=100,classes=47 \\",
+            (
+                "python bench/mirrors.py --graph"
+                " rmat:scale=16,edge_factor=13,features=100,classes=47 \\"
+            ),
             "    --ranks 4 --widths 16 200",
         ],
     )
@@ -243,13 +256,16 @@ def scaling() -> Section:
     return Section(
         "Scaling from 256 to 512 / 1,024 workers on papers100M: speed-up of a step",
         rows,
-        "Simulated, on machines that `bench/papers/cluster.yaml` describes, since the paper names neither processor nor network: 4 cores, "
-        "and a 16th of a link of 25 Gbit/s for a worker. Cluster: one batch of its full size, 1 % of clusters that are R-MAT graphs with "
-        "75 % of the edges of their nodes. Mini: the neighbourhood of 1 % of the training nodes of an R-MAT graph of 4,194,304 nodes; its "
-        "work and bytes count 26.5 times. Mini-batches scale less here: the neighbours of their targets are hubs of the R-MAT graph, and "
-        "nearly all workers send a sum to the owner of each, 2.4 times as many bytes on 1,024 workers as on 256. "
-        "Clusters on 256 workers pay about 0.012 s for a jump of the model of threads, without which they scale about 1.54 / 1.76. "
-        "The model does not tell forward from backward. See [Benchmarks](bench.md).",
+        "Simulated, on machines that `bench/papers/cluster.yaml` describes, since the paper names"
+        " neither processor nor network: 4 cores, and a 16th of a link of 25 Gbit/s for a worker."
+        " Cluster: one batch of its full size, 1 % of clusters that are R-MAT graphs with 75 % of"
+        " the edges of their nodes. Mini: the neighbourhood of 1 % of the training nodes of an"
+        " R-MAT graph of 4,194,304 nodes; its work and bytes count 26.5 times. Mini-batches scale"
+        " less here: the neighbours of their targets are hubs of the R-MAT graph, and nearly all"
+        " workers send a sum to the owner of each, 2.4 times as many bytes on 1,024 workers as on"
+        " 256. Clusters on 256 workers pay about 0.012 s for a jump of the model of threads,"
+        " without which they scale about 1.54 / 1.76. The model does not tell forward from"
+        " backward. See [Benchmarks](bench.md).",
         ["python bench/simulate.py --parts scaling"],
     )
 
@@ -276,7 +292,8 @@ def modes() -> Section:
             Row(
                 f"{case}: nodes; edges of independent workers, times",
                 "",
-                f"{shown(case, 'cooperative', 'more nodes', '.1f')}; {shown(case, 'cooperative', 'more edges', '.1f')}",
+                f"{shown(case, 'cooperative', 'more nodes', '.1f')};"
+                f" {shown(case, 'cooperative', 'more edges', '.1f')}",
             )
         )
         rows += [
@@ -290,15 +307,18 @@ def modes() -> Section:
     return Section(
         "Independent against cooperative, 256 / 512 / 1,024 workers on papers100M: a step",
         rows,
-        "Simulated on the same machines: GCN of three layers, 256 wide, with 10 neighbours, on an R-MAT graph of 134 million nodes whose "
-        "edges hashes draw. A worker has 1,024 targets, as in cooperative mini-batching, or all have 1 % of the training nodes, as above. "
-        "In independent mode all workers search the P views of a step by one call, with 8 messages for each pair of workers and 6 "
-        "collectives in a step, and 4 to 8 ms of the interpreter on a worker and 0.01 to 0.05 ms for each other one (`rounds` of "
-        "`bench/scaled_modes.py`). An earlier engine searched one view after another, which took 4.1 s and more on 1,024 workers. "
-        "In brackets is what takes most of a step: bytes of features limit the large ones of both modes. "
-        "Cooperative batches of 1,024 targets each are drawn on a graph of 1,048,576 nodes and count as many times as they have fewer "
-        "edges. Reading the lists of neighbours of hubs is not counted. The last rows of a size are seconds of a cooperative step "
-        "relative to an independent one on other machines.",
+        "Simulated on the same machines: GCN of three layers, 256 wide, with 10 neighbours, on an"
+        " R-MAT graph of 134 million nodes whose edges hashes draw. A worker has 1,024 targets, as"
+        " in cooperative mini-batching, or all have 1 % of the training nodes, as above. In"
+        " independent mode all workers search the P views of a step by one call, with 8 messages"
+        " for each pair of workers and 6 collectives in a step, and 4 to 8 ms of the interpreter on"
+        " a worker and 0.01 to 0.05 ms for each other one (`rounds` of `bench/scaled_modes.py`). An"
+        " earlier engine searched one view after another, which took 4.1 s and more on 1,024"
+        " workers. In brackets is what takes most of a step: bytes of features limit the large ones"
+        " of both modes. Cooperative batches of 1,024 targets each are drawn on a graph of"
+        " 1,048,576 nodes and count as many times as they have fewer edges. Reading the lists of"
+        " neighbours of hubs is not counted. The last rows of a size are seconds of a cooperative"
+        " step relative to an independent one on other machines.",
         ["python bench/simulate.py --parts modes"],
     )
 
@@ -360,7 +380,8 @@ def caches() -> Section:
             Row(
                 f"{case}, {name}: seconds",
                 "",
-                f"{shown(case, 'step', policy, size, '#.3g')} ({shown(case, 'limit', policy, size)})",
+                f"{shown(case, 'step', policy, size, '#.3g')}"
+                f" ({shown(case, 'limit', policy, size)})",
             )
             for name, policy, size in (
                 ("without a cache", "none", ""),
@@ -375,14 +396,17 @@ def caches() -> Section:
     return Section(
         "Caches of independent workers, 256 / 512 / 1,024, on papers100M",
         rows,
-        "The same views and machines. The reads of one worker are replayed on each policy; hits are those of the second half of 12 million "
-        "rows, when the caches are full. Of 111 million nodes, 2 million rows are 1.8 %, as in cooperative mini-batching, and 1 million as "
-        "in DistGNN-MB for a layer. Batches are random, so with 1,024 targets each hits do not depend on the number of workers; the P-th "
-        "of the rows that a worker owns counts as read. `belady` knows all reads. Half or more of the nodes of an R-MAT graph have no "
-        "edges and are never read, so hits are more than on a graph whose nodes all have some. A cache saves bytes, and neither messages "
-        "nor the search of views, which was timed again here beside other programs. In brackets is what takes most of a step. "
-        "Caches of layers (`--history hec`) are counted on up to 64 workers below, and not on more: which "
-        "rows they hold depends on all workers of a partition by METIS.",
+        "The same views and machines. The reads of one worker are replayed on each policy; hits are"
+        " those of the second half of 12 million rows, when the caches are full. Of 111 million"
+        " nodes, 2 million rows are 1.8 %, as in cooperative mini-batching, and 1 million as in"
+        " DistGNN-MB for a layer. Batches are random, so with 1,024 targets each hits do not depend"
+        " on the number of workers; the P-th of the rows that a worker owns counts as read."
+        " `belady` knows all reads. Half or more of the nodes of an R-MAT graph have no edges and"
+        " are never read, so hits are more than on a graph whose nodes all have some. A cache saves"
+        " bytes, and neither messages nor the search of views, which was timed again here beside"
+        " other programs. In brackets is what takes most of a step. Caches of layers (`--history"
+        " hec`) are counted on up to 64 workers below, and not on more: which rows they hold"
+        " depends on all workers of a partition by METIS.",
         ["python bench/simulate.py --parts caches"],
     )
 
@@ -415,12 +439,14 @@ def distdgl() -> Section:
                 " / ".join(f"{far(n, 'small')['times faster']:.1f}x" for n in (2, 3, 4, 5)),
             ),
         ],
-        "Two workers of a thread on an R-MAT graph of Reddit's size, 1,500 targets in a step, where the paper has 24,000 on 8 machines: "
-        "batches of many workers overlap less here in DistDGL. Three layers reach the whole graph from every batch, so four and five only "
-        "compute more; they were run on a small graph (16,384 nodes, 64 features), beside other programs. There two layers reach all of "
-        "it too, which each of DistDGL's two trainers computes and GraphTheta once; the lead is smaller than at Reddit's size, whose "
-        "features have 602 numbers. DistDGL's socket errors begin with 64 trainers, more than run here, and 2 cores leave no choice of "
-        "threads.",
+        "Two workers of a thread on an R-MAT graph of Reddit's size, 1,500 targets in a step, where"
+        " the paper has 24,000 on 8 machines: batches of many workers overlap less here in DistDGL."
+        " Three layers reach the whole graph from every batch, so four and five only compute more;"
+        " they were run on a small graph (16,384 nodes, 64 features), beside other programs. There"
+        " two layers reach all of it too, which each of DistDGL's two trainers computes and"
+        " GraphTheta once; the lead is smaller than at Reddit's size, whose features have 602"
+        " numbers. DistDGL's socket errors begin with 64 trainers, more than run here, and 2 cores"
+        " leave no choice of threads.",
         [
             "python bench/distributed.py --envs ENVIRONMENTS",
             "python bench/distributed.py --graph small --envs ENVIRONMENTS \\",

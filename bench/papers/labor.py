@@ -48,9 +48,10 @@ def sizes() -> Section:
     return Section(
         "Nodes of a batch, in thousands: 3 / 2 / 1 hops from 1,000 targets",
         _sizes("nodes", ("V3", "V2", "V1"), (0, 1, 1)),
-        "The order NS > LABOR-0 > LABOR-1 > LABOR-* holds on both graphs. The ratio grows with the mean degree, which is 492 on Reddit, "
-        "80 on this R-MAT graph and 77 on facebook100: targets share more neighbours where they have more. LADIES and PLADIES choose as "
-        "many vertices in a hop as LABOR-* has beside the receiving nodes.",
+        "The order NS > LABOR-0 > LABOR-1 > LABOR-* holds on both graphs. The ratio grows with the"
+        " mean degree, which is 492 on Reddit, 80 on this R-MAT graph and 77 on facebook100:"
+        " targets share more neighbours where they have more. LADIES and PLADIES choose as many"
+        " vertices in a hop as LABOR-* has beside the receiving nodes.",
         ["python bench/sampled_sizes.py"],
     )
 
@@ -59,8 +60,8 @@ def edges() -> Section:
     return Section(
         "Edges of a batch, in thousands: third / second / first hop",
         _sizes("edges", ("E2", "E1", "E0"), (0, 0, 1)),
-        "As published, LABOR-0 has fewer edges than neighbour sampling, since it has fewer receiving nodes, and LABOR-1 and LABOR-* have "
-        "more edges between fewer nodes.",
+        "As published, LABOR-0 has fewer edges than neighbour sampling, since it has fewer"
+        " receiving nodes, and LABOR-1 and LABOR-* have more edges between fewer nodes.",
         ["python bench/sampled_sizes.py"],
     )
 
@@ -107,11 +108,13 @@ def dependent() -> Section:
     return Section(
         "Dependent batches of DGL's example: misses of a cache, nodes of a batch, accuracy",
         rows,
-        "The cache holds twice the input rows of a batch of LABOR-0, and evicts the row read longest ago. Misses here are those with kappa "
-        "1, 16 and 64, nodes those with 1 and 64. Misses fall as published, and begin lower, since the graphs, R-MAT and 20 colleges of "
-        "facebook100, are smaller than the example's. Nodes of a batch do not depend on kappa; one draw for all hops saves a quarter, as "
-        "published. Accuracy is the difference of kappa 16 to 1 on Photo, Computers and Coauthor CS, in percent, over 5 seeds, with its "
-        "standard error.",
+        "The cache holds twice the input rows of a batch of LABOR-0, and evicts the row read"
+        " longest ago. Misses here are those with kappa 1, 16 and 64, nodes those with 1 and 64."
+        " Misses fall as published, and begin lower, since the graphs, R-MAT and 20 colleges of"
+        " facebook100, are smaller than the example's. Nodes of a batch do not depend on kappa; one"
+        " draw for all hops saves a quarter, as published. Accuracy is the difference of kappa 16"
+        " to 1 on Photo, Computers and Coauthor CS, in percent, over 5 seeds, with its standard"
+        " error.",
         [
             "python bench/sampled_sizes.py",
             "python bench/sampler_accuracy.py --samplers labor labor:kappa=16",
@@ -145,9 +148,10 @@ def cooperative() -> Section:
     return Section(
         "Cooperative against independent batches: gain",
         rows,
-        "The paper's gains are of time on GPUs that are linked by NVLink; here the work that independent workers do twice is counted, and "
-        "the time of one batch of 512 targets compared with two of 256 on two workers. R-MAT of 32,768 nodes is small, so that batches "
-        "overlap more than on papers100M.",
+        "The paper's gains are of time on GPUs that are linked by NVLink; here the work that"
+        " independent workers do twice is counted, and the time of one batch of 512 targets"
+        " compared with two of 256 on two workers. R-MAT of 32,768 nodes is small, so that batches"
+        " overlap more than on papers100M.",
         ["python bench/modes.py"],
     )
 
@@ -167,9 +171,10 @@ def accuracy() -> Section:
     return Section(
         "Test accuracy: PLADIES / LADIES / LABOR-* / LABOR-1 / LABOR-0 / NS",
         rows,
-        "The paper's graphs are not at hand. As there, no sampler is better than the others everywhere. Of the "
-        f"{len(TASKS) * len(SAMPLERS)} differences to full neighbourhoods of the same 5 seeds, {far} is more than two standard errors; the "
-        "table of all 18 samplers is in the [benchmarks](bench.md).",
+        "The paper's graphs are not at hand. As there, no sampler is better than the others"
+        f" everywhere. Of the {len(TASKS) * len(SAMPLERS)} differences to full neighbourhoods of"
+        f" the same 5 seeds, {far} is more than two standard errors; the table of all 18 samplers"
+        " is in the [benchmarks](bench.md).",
         ["python bench/sampler_accuracy.py"],
     )
 
@@ -178,8 +183,9 @@ def paper() -> Paper:
     """All tables of these papers."""
     return Paper(
         NAME,
-        "[Samplers](sampling.md) and modes; published in [arXiv:2210.13339](https://arxiv.org/abs/2210.13339) and "
-        "[arXiv:2310.12403](https://arxiv.org/abs/2310.12403).",
+        "[Samplers](sampling.md) and modes; published in"
+        " [arXiv:2210.13339](https://arxiv.org/abs/2210.13339) and"
+        " [arXiv:2310.12403](https://arxiv.org/abs/2310.12403).",
         [sizes(), edges(), dependent(), cooperative(), accuracy()],
     )
 

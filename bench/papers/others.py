@@ -35,8 +35,9 @@ def pitfalls() -> Section:
             ),
             row("coauthor_physics", why=NO_GRAPH),
         ],
-        "The protocol of [Shchur et al.](https://arxiv.org/abs/1811.05868): random splits with 20 training nodes of each class. Ours are "
-        "means of 20 splits, theirs of 100. Coauthor Physics is not at hand.",
+        "The protocol of [Shchur et al.](https://arxiv.org/abs/1811.05868): random splits with 20"
+        " training nodes of each class. Ours are means of 20 splits, theirs of 100. Coauthor"
+        " Physics is not at hand.",
         ["python bench/accuracy.py"],
     )
 
@@ -58,9 +59,10 @@ def saint() -> Section:
     return Section(
         "GraphSAINT, F1: nodes / edges / random walks",
         rows,
-        "[GraphSAINT](https://arxiv.org/abs/1907.04931) trains on graphs that are not at hand. Its three samplers are compared with full "
-        "neighbourhoods on four others, with a GCN of two layers and 5 seeds. On three of them edges and random walks are better than "
-        "nodes, as published, if by little.",
+        "[GraphSAINT](https://arxiv.org/abs/1907.04931) trains on graphs that are not at hand. Its"
+        " three samplers are compared with full neighbourhoods on four others, with a GCN of two"
+        " layers and 5 seeds. On three of them edges and random walks are better than nodes, as"
+        " published, if by little.",
         ["python bench/sampler_accuracy.py --samplers saint_node saint_edge saint_walk"],
     )
 
@@ -76,8 +78,9 @@ def clusters() -> Section:
     return Section(
         "Cluster-GCN",
         rows,
-        "[Cluster-GCN](https://arxiv.org/abs/1905.07953) trains deep and wide networks on graphs that are not at hand. Here clusters of "
-        "METIS, 25 of 100 in a batch with a boundary of one hop, are compared with global batches: GCN of two layers, 5 seeds.",
+        "[Cluster-GCN](https://arxiv.org/abs/1905.07953) trains deep and wide networks on graphs"
+        " that are not at hand. Here clusters of METIS, 25 of 100 in a batch with a boundary of one"
+        " hop, are compared with global batches: GCN of two layers, 5 seeds.",
         ["python bench/histories.py --mechanisms global gas:hops=1"],
     )
 
@@ -96,9 +99,11 @@ def halos() -> Section:
             Row("`pipegcn`", "", lost("pipegcn")),
             Row("`pipegcn`, smoothed", "", lost("pipegcn:feat_corr=0.95,grad_corr=0.95")),
         ],
-        "[BNS-GCN](https://arxiv.org/abs/2203.10983) and [PipeGCN](https://arxiv.org/abs/2203.10428) report no loss on Reddit. Here are "
-        f"differences in percent on {', '.join(TASKS.values())}, with 4 workers and 5 seeds; see [Stale exchange](staleness.md). A tenth "
-        "of the halo costs about 2 percent on three of these smaller graphs, whose nodes have fewer neighbours than Reddit's 492.",
+        "[BNS-GCN](https://arxiv.org/abs/2203.10983) and"
+        " [PipeGCN](https://arxiv.org/abs/2203.10428) report no loss on Reddit. Here are"
+        f" differences in percent on {', '.join(TASKS.values())}, with 4 workers and 5 seeds; see"
+        " [Stale exchange](staleness.md). A tenth of the halo costs about 2 percent on three of"
+        " these smaller graphs, whose nodes have fewer neighbours than Reddit's 492.",
         ["python bench/histories.py"],
     )
 
@@ -126,9 +131,11 @@ def rest() -> Section:
                 ),
             ),
         ],
-        "OGB's graphs are not at hand; the five on products are GCN, SAGE, neighbour sampling, ClusterGCN and GraphSAINT. Models with edge "
-        "attributes are compared on molecules, where they predict a hidden atom from its bonds, samplers in the tables above, and links on "
-        "a knowledge graph. An MRR is the mean of several seeds, and its epoch that of the best validation of one.",
+        "OGB's graphs are not at hand; the five on products are GCN, SAGE, neighbour sampling,"
+        " ClusterGCN and GraphSAINT. Models with edge attributes are compared on molecules, where"
+        " they predict a hidden atom from its bonds, samplers in the tables above, and links on a"
+        " knowledge graph. An MRR is the mean of several seeds, and its epoch that of the best"
+        " validation of one.",
         ["python bench/edge_attributes.py", "python bench/knowledge.py"],
     )
 

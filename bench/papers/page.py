@@ -52,7 +52,10 @@ def text() -> str:
         lines.append(f"| {paper.name} | {figures + reasons} | {figures} | {reasons} |")
     lines += [
         "",
-        "![Scaling, modes, hits of the embedding cache, sampled nodes, vectors](figures/papers.svg)",
+        (
+            "![Scaling, modes, hits of the embedding cache, sampled nodes,"
+            " vectors](figures/papers.svg)"
+        ),
         "",
     ]
     return "\n".join(lines) + "\n" + "\n\n".join(paper.text() for paper in papers) + "\n"

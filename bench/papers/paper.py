@@ -133,7 +133,9 @@ def result(name: str, /, **keys: object) -> dict[str, Any]:
 
 
 def difference(row: dict[str, Any], base: dict[str, Any]) -> tuple[float, float]:
-    """Mean difference of the accuracies of two rows with the same seeds, in percent, and its standard error."""
+    """Mean difference of the accuracies of two rows with the same seeds, in percent, and its
+    standard error.
+    """
     each = [a - b for a, b in zip(row["accuracies"], base["accuracies"], strict=True)]
     return mean(each), stdev(each) / len(each) ** 0.5
 

@@ -4,7 +4,8 @@
 
 A line of a table is the key of a figure, what it is, and its value. The scripts of the papers take
 their rows from here by key. The check reads the page alone: under the heading of the system, a row
-must have the value in its second column, and a figure of our own or the reason for none in its third.
+must have the value in its second column, and a figure of our own or the reason for none in its
+third.
 """
 
 from __future__ import annotations

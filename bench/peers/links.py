@@ -103,8 +103,8 @@ def launch(graph: str, link: str, *words: str) -> int:
             }
             # servers and trainers of a machine share memory, those of different machines must not
             machine = (
-                'mount -t tmpfs tmpfs /dev/shm || exit 1; DGL_ROLE=server "$@" & server=$!; DGL_ROLE=client "$@"; status=$?; '
-                "kill $server 2>/dev/null; exit $status"
+                'mount -t tmpfs tmpfs /dev/shm || exit 1; DGL_ROLE=server "$@" & server=$!;'
+                ' DGL_ROLE=client "$@"; status=$?; kill $server 2>/dev/null; exit $status'
             )
             command = [sys.executable, __file__, graph, *words]
             running.append(

@@ -1,4 +1,5 @@
-"""PyG as a contender: steps of GIN on batches of molecules, as in the examples of the Open Graph Benchmark.
+"""PyG as a contender: steps of GIN on batches of molecules, as in the examples of the Open Graph
+Benchmark.
 
     PYTHONPATH=bench python bench/peers/molecules.py MOLECULES.npz WEIGHTS.npz BATCH_SIZE STEPS
 

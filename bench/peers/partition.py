@@ -1,9 +1,10 @@
-"""DGL as a contender: the assignment of nodes by METIS that its offline partitioning makes, and the whole of it.
+"""DGL as a contender: the assignment of nodes by METIS that its offline partitioning makes, and the
+whole of it.
 
     PYTHONPATH=bench python bench/peers/partition.py EDGES.npz WORKERS,... yes|no
 
-The file has ``src``, ``dst`` [n_edges] int32 and ``n_nodes``. With "yes", partitions with their halos
-are built and written too, in a temporary folder.
+The file has ``src``, ``dst`` [n_edges] int32 and ``n_nodes``. With "yes", partitions with their
+halos are built and written too, in a temporary folder.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     PYTHONPATH=bench python bench/peers/relations.py {dgl|pyg} GRAPH.npz WEIGHTS.npz EPOCHS \\
         DROPOUT BASES
 
-``dgl`` is HeteroGraphConv over a GraphConv for each relation, and ``pyg`` RGCNConv; FastRGCNConv has
-a matrix for each edge, which needs more memory than most machines have. Both have a mean for each
-relation, a matrix for the node itself, and a bias. The initial weights are GraphTheta's.
+``dgl`` is HeteroGraphConv over a GraphConv for each relation, and ``pyg`` RGCNConv; FastRGCNConv
+has a matrix for each edge, which needs more memory than most machines have. Both have a mean for
+each relation, a matrix for the node itself, and a bias. The initial weights are GraphTheta's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from torch.nn import functional as F
 
 
 class Hetero(nn.Module):
-    """HeteroGraphConv with what R-GCN adds to it; with bases, the matrices of the relations are combined before."""
+    """HeteroGraphConv with what R-GCN adds to it; with bases, the matrices of the relations are
+    combined before.
+    """
 
     def __init__(self, weights: dict[str, torch.Tensor], relations: int):
         super().__init__()

@@ -91,7 +91,9 @@ def seeds_of(folder: Path) -> list[Path]:
 
 
 def by_relation(folder: Path, metric: str) -> list[dict[str, Any]]:
-    """For each relation the number of test triples, and a metric of its tails and of its heads, means over the seeds."""
+    """For each relation the number of test triples, and a metric of its tails and of its heads,
+    means over the seeds.
+    """
     reports = [gt.relation_report(gt.open_run(seed)) for seed in seeds_of(folder)]
     return [
         {

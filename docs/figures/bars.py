@@ -14,7 +14,9 @@ ENDS = {"tail": "(head, relation, ?)", "head": "(?, relation, tail)"}
 
 
 def bars(path: Path) -> Figure:
-    """Test metric of the tails and of the heads of each relation, those with the most triples first."""
+    """Test metric of the tails and of the heads of each relation, those with the most triples
+    first.
+    """
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     rows = sorted(found["relations"], key=lambda row: -row["triples"])
     bottom = TOP + ROW * len(rows)

@@ -1,4 +1,6 @@
-"""Curves of the runs of an example: a line for each seed, from the results that docs/examples/run.py keeps."""
+"""Curves of the runs of an example: a line for each seed, from the results that
+docs/examples/run.py keeps.
+"""
 
 from __future__ import annotations
 

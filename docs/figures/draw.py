@@ -88,7 +88,9 @@ def _room(module: str, names: dict[str, str]) -> str:
 
 
 def direct(graph: dict[str, set[str]]) -> dict[str, list[str]]:
-    """The arrows that no chain of other arrows stands for, from rooms in an order that has each before what it imports."""
+    """The arrows that no chain of other arrows stands for, from rooms in an order that has each
+    before what it imports.
+    """
     order = list(
         TopologicalSorter(
             {name: sorted(others) for name, others in sorted(graph.items())}
@@ -109,7 +111,9 @@ def direct(graph: dict[str, set[str]]) -> dict[str, list[str]]:
 
 
 def layers() -> Figure:
-    """Rooms in their layers, each before those that it imports; a band of one line has an arrow for each import that no chain shows."""
+    """Rooms in their layers, each before those that it imports; a band of one line has an arrow for
+    each import that no chain shows.
+    """
     found, left, step, y = rooms(), 192, 40, 12
     bands = []
     for band, colour, what in BANDS:
@@ -151,7 +155,8 @@ def layers() -> Figure:
     figure.text(
         left,
         y + 25,
-        "errors, random numbers, logger, console, arrays from files: the standard library and NumPy only",
+        "errors, random numbers, logger, console, arrays from files: the standard library and NumPy"
+        " only",
     )
     return figure
 
@@ -161,7 +166,8 @@ def halo() -> Figure:
     f = Figure(
         1000,
         400,
-        "Rows of two workers, the two moves between them, and the four blocks of edges of one worker",
+        "Rows of two workers, the two moves between them, and the four blocks of edges of one"
+        " worker",
     )
     f.text(24, 34, "Rows of two workers, and the two moves between them", bold=True, size=14)
     for y, name, own, mirrors in (
@@ -258,7 +264,8 @@ def overlap() -> Figure:
     f = Figure(
         980,
         430,
-        "What one worker computes and what is on the network during gather and sum, forward and backward",
+        "What one worker computes and what is on the network during gather and sum, forward and"
+        " backward",
     )
 
     def lane(
@@ -316,7 +323,8 @@ def compiler() -> Figure:
     f = Figure(
         980,
         392,
-        "From a gather function through expression, plan and phases to three kernels and the cache of machine code",
+        "From a gather function through expression, plan and phases to three kernels and the cache"
+        " of machine code",
     )
     f.text(24, 32, "In every pass", bold=True, size=14)
     f.box(24, 48, 140, 58, "gather(edge)\nwith symbols", "violet", 12)
@@ -364,7 +372,8 @@ def types() -> Figure:
     f = Figure(
         980,
         388,
-        "Types and relations given as dicts, and the one numbering of nodes and of edges that they become",
+        "Types and relations given as dicts, and the one numbering of nodes and of edges that they"
+        " become",
     )
     f.text(24, 32, "Given: dicts by type and by relation", bold=True, size=14)
     kinds = [("paper", 90, 70, "blue"), ("author", 120, 0, "green"), ("subject", 50, 40, "amber")]

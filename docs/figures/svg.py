@@ -88,12 +88,14 @@ class Figure:
             ' font-family="monospace"' if mono else ""
         )
         self.parts.append(
-            f'<text class="{"soft" if soft else "ink"}" x="{x:g}" y="{y:g}" text-anchor="{anchor}" font-size="{size}"{style}>'
-            f"{escape(text)}</text>"
+            f'<text class="{"soft" if soft else "ink"}" x="{x:g}" y="{y:g}" text-anchor="{anchor}"'
+            f' font-size="{size}"{style}>{escape(text)}</text>'
         )
 
     def arrow(self, *points: tuple[float, float], dashed: bool = False, bend: float = 0) -> None:
-        """A line through points with a head at its end; bent upwards by so many pixels if it has two points."""
+        """A line through points with a head at its end; bent upwards by so many pixels if it has
+        two points.
+        """
         (x0, y0), (x1, y1) = points[0], points[-1]
         way = (
             f"M{x0:g} {y0:g}Q{(x0 + x1) / 2:g} {min(y0, y1) - bend:g} {x1:g} {y1:g}"
@@ -102,7 +104,8 @@ class Figure:
         )
         dash = ' stroke-dasharray="5 4"' if dashed else ""
         self.parts.append(
-            f'<path class="line" fill="none" d="{way}"{dash} stroke-width="1.4" marker-end="url(#head)"/>'
+            f'<path class="line" fill="none" d="{way}"{dash} stroke-width="1.4"'
+            ' marker-end="url(#head)"/>'
         )
 
     def curve(
@@ -127,13 +130,18 @@ class Figure:
         )
         return "\n".join(
             [
-                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" '
-                f'width="{self.width}" height="{self.height}" '
-                f'role="img" font-family="{FONT}">',
+                (
+                    f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width}'
+                    f' {self.height}" width="{self.width}" height="{self.height}" role="img"'
+                    f' font-family="{FONT}">'
+                ),
                 f"<title>{escape(self.title)}</title>",
                 f"<style>{style}</style>",
-                '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-                '<path class="head" d="M0 0L8 4L0 8z"/></marker></defs>',
+                (
+                    '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7"'
+                    ' markerHeight="7" orient="auto"><path class="head" d="M0 0L8 4L0'
+                    ' 8z"/></marker></defs>'
+                ),
                 f'<rect class="paper" width="{self.width}" height="{self.height}" rx="8"/>',
                 *self.parts,
                 "</svg>",

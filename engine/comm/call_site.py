@@ -15,7 +15,8 @@ INTERNAL_MODULES = {__package__}
 
 
 def collective(function: F) -> F:
-    """Mark a function that all ranks must call together, in the same order, and say so in its docstring.
+    """Mark a function that all ranks must call together, in the same order, and say so in its
+    docstring.
 
     Args:
         function: The function; its docstring is extended.
@@ -23,7 +24,10 @@ def collective(function: F) -> F:
     Returns:
         The same function.
     """
-    function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nCollective: all ranks must call this together.\n".lstrip()
+    function.__doc__ = (
+        f"{inspect.cleandoc(function.__doc__ or '')}\n\nCollective: all ranks must call this"
+        " together.\n".lstrip()
+    )
     return function
 
 
@@ -61,4 +65,7 @@ def describe(operation: tuple[Any, ...]) -> str:
 def mismatch(lines: list[str]) -> str:
     """Error text for ranks in different operations, with one line for each rank."""
     where = "".join(f"\n  rank {rank}: {line}" for rank, line in enumerate(lines))
-    return f"ranks called different operations; all ranks must call the same collectives in the same order:{where}"
+    return (
+        "ranks called different operations; all ranks must call the same collectives in the same"
+        f" order:{where}"
+    )

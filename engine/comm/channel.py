@@ -117,7 +117,8 @@ class Pending:
         """
         if self._finish is None:
             raise CommError(
-                f"Pending.end was called twice (second time at {call_site()}); call end once for each move_begin"
+                f"Pending.end was called twice (second time at {call_site()}); call end once for"
+                " each move_begin"
             )
         finish = self._finish
         self._finish = None
@@ -152,19 +153,19 @@ def check_move(rank: int, size: int, sends: list[Send], recvs: list[Send], tag: 
     for partner, array in (*sends, *recvs):
         if not 0 <= partner < size or partner == rank:
             raise CommError(
-                f"move: rank {rank} of {size} cannot exchange with rank {partner}, at {call_site()}; "
-                f"give another rank, 0 to {size - 1}"
+                f"move: rank {rank} of {size} cannot exchange with rank {partner}, at"
+                f" {call_site()}; give another rank, 0 to {size - 1}"
             )
         if not array.flags.c_contiguous:
             raise CommError(
-                f"move: array {array.shape} for rank {partner} is not contiguous, at {call_site()}; use "
-                "numpy.ascontiguousarray to send, or a new array to receive into"
+                f"move: array {array.shape} for rank {partner} is not contiguous, at {call_site()};"
+                " use numpy.ascontiguousarray to send, or a new array to receive into"
             )
     for partner, array in recvs:
         if not array.flags.writeable:
             raise CommError(
-                f"move: the array to receive from rank {partner} into is read-only, at {call_site()}; "
-                "allocate a new array"
+                f"move: the array to receive from rank {partner} into is read-only, at"
+                f" {call_site()}; allocate a new array"
             )
     if not 0 <= tag < PURPOSES:
         raise CommError(
@@ -185,6 +186,7 @@ def check_rows(name: str, kinds: list[tuple[str, tuple[int, ...]]]) -> None:
     for index, kind in enumerate(kinds):
         if kind != kinds[0]:
             raise ShapeError(
-                f"{name}: part 0 has {kinds[0][0]} rows of shape {kinds[0][1]}, part {index} {kind[0]} rows of shape "
-                f"{kind[1]}, at {call_site()}; use one dtype and trailing shape on all ranks"
+                f"{name}: part 0 has {kinds[0][0]} rows of shape {kinds[0][1]}, part {index}"
+                f" {kind[0]} rows of shape {kind[1]}, at {call_site()}; use one dtype and trailing"
+                " shape on all ranks"
             )

@@ -32,9 +32,10 @@ def encode(obj: Any, aside: list[np.ndarray] | None = None) -> bytes:
     """Write an object as bytes.
 
     Args:
-        obj: None, bool, int, float, str, bytes, numpy scalars and arrays, and lists, tuples and dicts of them.
-        aside: If given, arrays of ``LARGE`` bytes and more are appended to it, contiguous, instead of being written
-            into the bytes.
+        obj: None, bool, int, float, str, bytes, numpy scalars and arrays, and lists, tuples and
+            dicts of them.
+        aside: If given, arrays of ``LARGE`` bytes and more are appended to it, contiguous, instead
+            of being written into the bytes.
 
     Returns:
         The bytes.
@@ -49,14 +50,16 @@ def encode(obj: Any, aside: list[np.ndarray] | None = None) -> bytes:
         if isinstance(value, (np.ndarray, np.generic)):
             return array(value)
         raise FormatError(
-            f"cannot encode {value!r:.60} of type {type(value).__module__}.{type(value).__qualname__}; "
-            "send numbers, strings, arrays, and lists, tuples or dicts of them"
+            f"cannot encode {value!r:.60} of type"
+            f" {type(value).__module__}.{type(value).__qualname__}; send numbers, strings, arrays,"
+            " and lists, tuples or dicts of them"
         )
 
     def array(value: np.ndarray | np.generic) -> msgpack.ExtType:
         if value.dtype.kind not in _KINDS:
             raise FormatError(
-                f"cannot encode an array of dtype {value.dtype}; convert it to numbers or strings first"
+                f"cannot encode an array of dtype {value.dtype}; convert it to numbers or strings"
+                " first"
             )
         # a scalar is marked by shape None, since a 0-d array is something else
         shape = list(value.shape) if isinstance(value, np.ndarray) else None
@@ -93,7 +96,8 @@ def decode(data: bytes | memoryview, aside: list[np.ndarray] | None = None) -> A
         The object. Arrays are fresh and writable.
 
     Raises:
-        FormatError: If the bytes are damaged, cut short, or hold something ``encode`` does not write.
+        FormatError: If the bytes are damaged, cut short, or hold something ``encode`` does not
+            write.
     """
 
     def extend(code: int, payload: bytes) -> Any:

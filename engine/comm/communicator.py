@@ -77,7 +77,8 @@ class Comm(Transport):
         x = np.asarray(x)
         if x.dtype.kind not in "fiu":
             raise CommError(
-                f"all_sum: expected floats or integers, got dtype {x.dtype} at {call_site()}; convert it first"
+                f"all_sum: expected floats or integers, got dtype {x.dtype} at {call_site()};"
+                " convert it first"
             )
         self._enter("all_sum", x.dtype, x.shape)
         return self._reduce(x, np.add)
@@ -130,7 +131,8 @@ class Comm(Transport):
 
     @collective
     def broadcast(self, obj: Any, root: int = 0) -> Any:
-        """An object of one rank, on all ranks; large arrays travel without being copied into a message.
+        """An object of one rank, on all ranks; large arrays travel without being copied into a
+        message.
 
         Args:
             obj: On ``root`` anything ``codec.encode`` accepts; ignored elsewhere.
@@ -164,12 +166,13 @@ class Comm(Transport):
         """Arrays of different lengths of all ranks, on one rank.
 
         Args:
-            x: Rows [n, ...]; n may differ between ranks and may be 0, dtype and trailing shape may not.
+            x: Rows [n, ...]; n may differ between ranks and may be 0, dtype and trailing shape may
+                not.
             root: The rank that receives.
 
         Returns:
-            On ``root`` the arrays in rank order (parts of one new array), elsewhere None. Rows travel
-            along a binomial tree, so a rank receives and holds up to half of them meanwhile.
+            On ``root`` the arrays in rank order (parts of one new array), elsewhere None. Rows
+            travel along a binomial tree, so a rank receives and holds up to half of them meanwhile.
 
         Raises:
             ShapeError: If dtype or trailing shape differ between ranks; on all ranks.
@@ -187,7 +190,8 @@ class Comm(Transport):
         rows[: len(x)] = x
         step = 1
         while step < self.size:
-            # one level of the tree: children send their subtrees, which follow each other, to their parents
+            # one level of the tree: children send their subtrees, which follow each other, to their
+            # parents
             sends = [(int(order[place - step]), rows)] if place % (2 * step) == step else []
             child = place + step if place % (2 * step) == 0 and place + step < self.size else None
             recvs = (
@@ -209,7 +213,8 @@ class Comm(Transport):
         """Send ``parts[q]`` to rank q; only non-empty parts become messages.
 
         Args:
-            parts: One array [n_q, ...] for each rank, of one dtype and trailing shape; lengths are free.
+            parts: One array [n_q, ...] for each rank, of one dtype and trailing shape; lengths are
+                free.
 
         Returns:
             What each rank sent here, in rank order; the own part is copied.
@@ -220,7 +225,8 @@ class Comm(Transport):
         """
         if len(parts) != self.size:
             raise ShapeError(
-                f"all_to_all: expected {self.size} parts, one for each rank, got {len(parts)} at {call_site()}"
+                f"all_to_all: expected {self.size} parts, one for each rank, got {len(parts)} at"
+                f" {call_site()}"
             )
         parts = [np.ascontiguousarray(part) for part in parts]
         kinds = [(part.dtype.str, part.shape[1:]) for part in parts]
@@ -261,7 +267,8 @@ class Comm(Transport):
         return arriving[:, 1:]
 
     def together(self, work: Sequence[Callable[[], T]]) -> list[T]:
-        """Run functions that communicate; returns their results in order. Some communicators merge their messages.
+        """Run functions that communicate; returns their results in order. Some communicators merge
+        their messages.
 
         Args:
             work: The functions, the same on every rank.
@@ -308,7 +315,8 @@ class Comm(Transport):
             The pending move; call its ``end``.
 
         Raises:
-            CommError: If a partner is out of range or this rank itself, or a buffer is not contiguous or writable.
+            CommError: If a partner is out of range or this rank itself, or a buffer is not
+                contiguous or writable.
         """
         sends = [item for item in sends if item[1].size]
         recvs = [item for item in recvs if item[1].size]
@@ -342,7 +350,8 @@ class Comm(Transport):
         x = np.asarray(x)
         if x.dtype.kind not in "fiub":
             raise CommError(
-                f"{name}: expected floats, integers or bools, got dtype {x.dtype} at {call_site()}; convert it first"
+                f"{name}: expected floats, integers or bools, got dtype {x.dtype} at {call_site()};"
+                " convert it first"
             )
         self._enter(name, x.dtype, x.shape)
         return self._reduce(x, combine)
@@ -361,7 +370,8 @@ class Comm(Transport):
     def _check_rank(self, root: int, name: str) -> None:
         if not 0 <= root < self.size:
             raise CommError(
-                f"{name}: root {root} is not one of the {self.size} ranks, at {call_site()}; give 0 to {self.size - 1}"
+                f"{name}: root {root} is not one of the {self.size} ranks, at {call_site()}; give 0"
+                f" to {self.size - 1}"
             )
 
 

@@ -172,19 +172,21 @@ def read_link(text: str) -> tuple[float, float, bool, int]:
     """Parse a link such as "50us,10Gbit/s,blocking" or "50us,10Gbit/s,2 ranks a machine".
 
     Returns:
-        Latency in seconds, bandwidth in bytes per second, whether moves block, and ranks of a machine.
+        Latency in seconds, bandwidth in bytes per second, whether moves block, and ranks of a
+        machine.
 
     Raises:
         ConfigError: The text is not a valid link.
     """
     found = re.fullmatch(
-        r"([\d.]+) *(s|ms|us) *, *([\d.]+) *([kMG]?bit/s) *(, *blocking)?(?:, *(\d+) ranks a machine)?",
+        r"([\d.]+) *(s|ms|us) *, *([\d.]+) *([kMG]?bit/s) *(, *blocking)?(?:, *(\d+) ranks a"
+        r" machine)?",
         text.strip(),
     )
     if found is None or not float(found[3]) or found[6] == "0":
         raise ConfigError(
-            f"GRAPHTHETA_LINK={text!r} is not valid; expected latency and bandwidth, such as 50us,10Gbit/s, "
-            "optionally followed by ,blocking or ,2 ranks a machine"
+            f"GRAPHTHETA_LINK={text!r} is not valid; expected latency and bandwidth, such as"
+            " 50us,10Gbit/s, optionally followed by ,blocking or ,2 ranks a machine"
         )
     return (
         float(found[1]) * _UNITS[found[2]],

@@ -41,11 +41,16 @@ REMEDIES = {
 
 
 def os_error_text(error: OSError) -> str:
-    """One line about an error of the system: the file, why, what to do, and where in the program it was."""
+    """One line about an error of the system: the file, why, what to do, and where in the program it
+    was.
+    """
     last = traceback.extract_tb(error.__traceback__)[-1:]
     where = "".join(f" ({os.path.basename(frame.filename)}, line {frame.lineno})" for frame in last)
     at = "" if error.filename is None else f"{os.fspath(error.filename)}: "
-    return f"{at}{error.strerror}; {REMEDIES.get(error.errno or 0, 'check the path and the disk')}{where}"
+    return (
+        f"{at}{error.strerror};"
+        f" {REMEDIES.get(error.errno or 0, 'check the path and the disk')}{where}"
+    )
 
 
 def class_names(error: Exception) -> list[str]:

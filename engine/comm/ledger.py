@@ -1,8 +1,8 @@
 """Where the time of one rank goes: seconds, waiting, bytes and messages, stage by stage.
 
-Always on. Time belongs to exactly one bucket at any moment: a stage, or the waiting done inside a stage. Changing
-bucket costs one clock read, so a ``with`` block costs two, and the sum of all buckets is the time since the ledger
-was made: nothing is counted twice and nothing is lost.
+Always on. Time belongs to exactly one bucket at any moment: a stage, or the waiting done inside a
+stage. Changing bucket costs one clock read, so a ``with`` block costs two, and the sum of all
+buckets is the time since the ledger was made: nothing is counted twice and nothing is lost.
 """
 
 from __future__ import annotations
@@ -126,7 +126,9 @@ class Ledger:
         book[1] += 1
 
     def receivers(self, size: int) -> np.ndarray:
-        """Bytes and messages sent to each rank since the ledger was made, int64 [size, 2]; collectives are not among them."""
+        """Bytes and messages sent to each rank since the ledger was made, int64 [size, 2];
+        collectives are not among them.
+        """
         own = np.array([self._sent_to.get(rank, (0, 0)) for rank in range(size)], np.int64)
         return sum((branch.receivers(size) for branch in self._branches), own)
 
@@ -174,7 +176,8 @@ class Ledger:
         """All counters since the ledger was made.
 
         Returns:
-            ``{stage: {"seconds", "wait", "bytes", "messages"}}``, a copy that later work does not change.
+            ``{stage: {"seconds", "wait", "bytes", "messages"}}``, a copy that later work does not
+            change.
         """
         if self._running:
             self._book()

@@ -92,7 +92,9 @@ class Reduction:
 
 
 def fold(parts: np.ndarray | list[np.ndarray], combine: np.ufunc) -> np.ndarray:
-    """Combine the rows of ``parts`` in order, in place; returns the first row, which then holds the result."""
+    """Combine the rows of ``parts`` in order, in place; returns the first row, which then holds the
+    result.
+    """
     total: np.ndarray = parts[0]
     for part in parts[1:]:
         combine(total, part, out=total)

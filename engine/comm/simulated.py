@@ -73,7 +73,8 @@ class _World:
         if self.failures:
             failed, error = self.failures[0]
             raise PeerError(
-                f"rank {failed} failed with {type(error).__name__}: {error}; rank {rank} stops: {line}"
+                f"rank {failed} failed with {type(error).__name__}: {error}; rank {rank} stops:"
+                f" {line}"
             )
         raise CommError(self.deadlock or "deadlock: every rank waits for another rank")
 
@@ -168,14 +169,17 @@ class SimComm(Comm):
         def finish() -> None:
             for key, array in into:
                 if key not in self._world.messages:
-                    line = f"waits for {array.size} {array.dtype} from rank {key[0]} ({purpose(tag)}) at {call_site()}, begun at {begun_at}"
+                    line = (
+                        f"waits for {array.size} {array.dtype} from rank {key[0]} ({purpose(tag)})"
+                        f" at {call_site()}, begun at {begun_at}"
+                    )
                     self.until(lambda key=key: key in self._world.messages, line)  # type: ignore[misc]
                 self._receive(key, array, begun_at, at_most)
             for key, array, copy in out:
                 if array.tobytes() != copy.tobytes():
                     raise CommError(
-                        f"the array sent to rank {key[1]} ({purpose(tag)}) at {begun_at} was changed before end(); "
-                        "copy it first"
+                        f"the array sent to rank {key[1]} ({purpose(tag)}) at {begun_at} was"
+                        " changed before end(); copy it first"
                     )
             self._open.pop(move, None)
 
@@ -187,8 +191,9 @@ class SimComm(Comm):
             message.size == array.size or (at_most and message.size < array.size)
         ):
             raise CommError(
-                f"move: rank {self.rank} expects {array.size} {array.dtype} from rank {key[0]} ({purpose(key[2])}, begun at "
-                f"{begun_at}), got {message.size} {message.dtype}; both sides must use the same plan"
+                f"move: rank {self.rank} expects {array.size} {array.dtype} from rank {key[0]}"
+                f" ({purpose(key[2])}, begun at {begun_at}), got {message.size} {message.dtype};"
+                " both sides must use the same plan"
             )
         array.reshape(-1)[: message.size] = message.reshape(-1)
 
@@ -207,8 +212,8 @@ class SimComm(Comm):
         """
         if self._open:
             raise CommError(
-                f"rank {self.rank} returned without end() of the move begun at {next(iter(self._open.values()))}; "
-                "call end once for each move_begin"
+                f"rank {self.rank} returned without end() of the move begun at"
+                f" {next(iter(self._open.values()))}; call end once for each move_begin"
             )
 
 
@@ -228,7 +233,8 @@ def run_simulated(size: int, fn: Callable[..., T], *args: Any, **kwargs: Any) ->
 
     Raises:
         CommError: If every rank waits for another one, or messages were not received.
-        BaseException: The first error raised on a rank, with a note saying which; the other ranks see PeerError.
+        BaseException: The first error raised on a rank, with a note saying which; the other ranks
+            see PeerError.
     """
     if size < 1:
         raise CommError(f"run_simulated: expected at least one rank, got {size}")
@@ -266,8 +272,8 @@ def _raise_first(world: _World) -> None:
     if world.messages:
         (src, dst, tag, *_), message = next(iter(world.messages.items()))
         raise CommError(
-            f"rank {src} sent {message.size} {message.dtype} to rank {dst} ({purpose(tag)}), which did not receive "
-            "them; every send needs a matching receive"
+            f"rank {src} sent {message.size} {message.dtype} to rank {dst} ({purpose(tag)}), which"
+            " did not receive them; every send needs a matching receive"
         )
 
 

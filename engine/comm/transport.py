@@ -40,7 +40,8 @@ class Transport(ABC):
     def ledger(self) -> Ledger:
         """Time, bytes and messages of the current channel; that of channel 0 includes the others.
 
-        A collective counts as one message with the bytes this rank contributes; with one rank nothing is counted.
+        A collective counts as one message with the bytes this rank contributes; with one rank
+        nothing is counted.
         """
         return self._channel.ledger
 
@@ -73,7 +74,9 @@ class Transport(ABC):
 
     @abstractmethod
     def _swap_flat(self, x: np.ndarray, out: np.ndarray) -> None:
-        """Send row q of ``x`` [size, n] to rank q and write the rows received into ``out`` [size, n]."""
+        """Send row q of ``x`` [size, n] to rank q and write the rows received into ``out`` [size,
+        n].
+        """
 
     @abstractmethod
     def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
@@ -97,7 +100,7 @@ class Transport(ABC):
     def _channel(self) -> Channel:
         return self._channels[self._channel_number]
 
-    # -- headers ---------------------------------------------------------------------------------------------------
+    # -- headers ----
 
     def _enter(self, *operation: Any) -> None:
         channel = self._channel
@@ -132,7 +135,7 @@ class Transport(ABC):
         """Positions of all ranks, as far as they are known."""
         return [self._own_position()]
 
-    # -- primitives with headers and the ledger ---------------------------------------------------------------------
+    # -- primitives with headers and the ledger ----
 
     def _count(self, n_bytes: int, messages: int = 1) -> None:
         if self.size > 1:

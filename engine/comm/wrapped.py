@@ -13,7 +13,8 @@ from .communicator import Comm
 
 
 class WrappedComm(Comm):
-    """Another communicator, whose channels, machines and messages this one uses. Subclasses override some methods.
+    """Another communicator, whose channels, machines and messages this one uses. Subclasses
+    override some methods.
 
     Args:
         inner: Communicator that carries the messages.

@@ -41,8 +41,9 @@ def recompute(function: Callable[..., Any], graph: ActiveGraph, *values: Any, **
     """
     if not isinstance(graph, ActiveGraph):
         raise UserFunctionError(
-            f"gt.recompute(function, graph, ...): the graph is of type {type(graph).__name__}; expected the graph that "
-            "forward was given, which the function gets as its first argument"
+            f"gt.recompute(function, graph, ...): the graph is of type {type(graph).__name__};"
+            " expected the graph that forward was given, which the function gets as its first"
+            " argument"
         )
     if not current().record:
         return function(graph, *values, **named)
@@ -77,7 +78,7 @@ def _values(made: Any) -> list[Var]:
         return []
     if not isinstance(made, Var):
         raise UserFunctionError(
-            f"a function given to gt.recompute returned {type(made).__name__}; expected node or edge values, or a "
-            "tuple, list or dict of them"
+            f"a function given to gt.recompute returned {type(made).__name__}; expected node or"
+            " edge values, or a tuple, list or dict of them"
         )
     return [made]

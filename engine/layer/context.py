@@ -64,12 +64,14 @@ class Superstep:
     def order(self, counts: Counts) -> list[str]:
         """Whether product or sum comes first in a level of some size, one line for each product."""
         return [
-            f"{'product before sum' if order.product_first(counts) else 'sum before product'}, {order.d_in} to {order.d_out} wide"
+            f"{'product before sum' if order.product_first(counts) else 'sum before product'},"
+            f" {order.d_in} to {order.d_out} wide"
             for order in self.orders.values()
         ]
 
 
-# directions and layers run so far, edge values carried on, code and share of the relation that layers run along
+# directions and layers run so far, edge values carried on, code and share of the relation that
+# layers run along
 Progress = tuple[list[str], list[Superstep], dict[str, tuple[Var, Level]], tuple[int, float] | None]
 
 
@@ -86,10 +88,11 @@ def check_direction(layer: Stages, number: int, planned: str) -> None:
     """
     if layer.direction != planned:
         raise ViewError(
-            f"{type(layer).__name__}, called as layer {number + 1}, has direction '{layer.direction}', but the edges of layer "
-            f"{number + 1} were chosen for direction '{planned}'; directions and the order of layers are fixed when a trainer "
-            "is made: set direction in the constructor and call the same layers in the same order in every forward pass, or "
-            "make a new trainer"
+            f"{type(layer).__name__}, called as layer {number + 1}, has direction"
+            f" '{layer.direction}', but the edges of layer {number + 1} were chosen for direction"
+            f" '{planned}'; directions and the order of layers are fixed when a trainer is made:"
+            " set direction in the constructor and call the same layers in the same order in every"
+            " forward pass, or make a new trainer"
         )
 
 
@@ -138,7 +141,8 @@ class ActiveGraph:
         return self.node("x")
 
     def node(self, name: str, n: int | None = None) -> Any:
-        """A stored node column, [n, ...]: "x", "in_degree", "out_degree" or a named column of the graph.
+        """A stored node column, [n, ...]: "x", "in_degree", "out_degree" or a named column of the
+        graph.
 
         Raises:
             ColumnError: There is no such column, or it holds what the model predicts.
@@ -148,8 +152,9 @@ class ActiveGraph:
             return prefix(self._inputs[name], n)
         if name not in self.node_names():
             raise ColumnError(
-                f"the graph has no node column {name!r} for models; it has {', '.join(self.node_names())}; give it with "
-                f"gt.Graph(..., node_columns={{{name!r}: array}})"
+                f"the graph has no node column {name!r} for models; it has"
+                f" {', '.join(self.node_names())}; give it with gt.Graph(...,"
+                f" node_columns={{{name!r}: array}})"
             )
         column = self.view.partition.node.column(name)
         space = self.space(n)
@@ -177,7 +182,9 @@ class ActiveGraph:
     def node_schema(
         self, columns: dict[str, Any]
     ) -> dict[str, tuple[tuple[int, ...], Any, bool, bool, bool]]:
-        """Of all node columns the trailing shape, dtype, and whether they need a gradient, are sparse, are stored."""
+        """Of all node columns the trailing shape, dtype, and whether they need a gradient, are
+        sparse, are stored.
+        """
         given = {
             **columns,
             **{
@@ -198,7 +205,9 @@ class ActiveGraph:
         }
 
     def node_names(self) -> tuple[str, ...]:
-        """Names of the node columns a layer may read: the stored ones, and those that are given with the pass."""
+        """Names of the node columns a layer may read: the stored ones, and those that are given
+        with the pass.
+        """
         stored = self.view.partition.node.readable()
         return (
             *stored,
@@ -227,14 +236,15 @@ class ActiveGraph:
         if layer.sum is None:
             if self.view.pairs is None:
                 raise ViewError(
-                    f"{type(layer).__name__} is a decoder: it computes a value for each edge and needs an edge or link task"
+                    f"{type(layer).__name__} is a decoder: it computes a value for each edge and"
+                    " needs an edge or link task"
                 )
             return self.view.pairs
         number = len(self.directions)
         if number >= len(self.view.levels):
             raise ViewError(
-                f"the model runs more layers than the {len(self.view.levels)} this view was built for; "
-                "a model must run the same layers in every forward pass"
+                f"the model runs more layers than the {len(self.view.levels)} this view was built"
+                " for; a model must run the same layers in every forward pass"
             )
         level = self.view.levels[number]
         check_direction(layer, number, level.direction)
@@ -250,14 +260,16 @@ class ActiveGraph:
     def relation(self, code: int, share: float = 1.0) -> Iterator[None]:
         """Layers that are called inside run over the edges whose column "relation" has this code.
 
-        ``share`` is the expected share of all edges, on which the order of a product and a sum depends.
+        ``share`` is the expected share of all edges, on which the order of a product and a sum
+        depends.
 
         Raises:
             ColumnError: The graph has no relations.
         """
         if RELATION not in self.edge_schema(None):
             raise ColumnError(
-                "the graph has no relations; give their codes with gt.Graph(..., edge_columns={'relation': codes})"
+                "the graph has no relations; give their codes with gt.Graph(...,"
+                " edge_columns={'relation': codes})"
             )
         outside = self._along
         self._along = (code, share)
@@ -323,7 +335,8 @@ class ActiveGraph:
     def edge_schema(self, level: Level | None) -> dict[str, tuple[tuple[int, ...], Any, bool]]:
         """Trailing shape, dtype and need of a gradient of the edge values that gather may read.
 
-        Those of a level with edges that have no stored values, such as pairs, are what it was given.
+        Those of a level with edges that have no stored values, such as pairs, are what it was
+        given.
         """
         if level is not None and not level.columns:
             return {n: (x.shape[1:], x.dtype, False) for n, x in level.given.items()}
@@ -353,8 +366,8 @@ class ActiveGraph:
         """Store new edge values for later layers."""
         if outputs and len(level.passes) > 1:
             raise ViewError(
-                "a layer with direction 'both' cannot return new edge values, because each edge would get two; "
-                "use direction 'in' or 'out'"
+                "a layer with direction 'both' cannot return new edge values, because each edge"
+                " would get two; use direction 'in' or 'out'"
             )
         for name, value in outputs.items():
             self._carried[name] = (value, level)
@@ -369,8 +382,9 @@ class ActiveGraph:
         found = order[np.minimum(at, len(order) - 1)] if len(order) else np.zeros(0, np.int64)
         if len(found) != level.n_edges or np.any(made_in.stored[found] != level.stored):
             raise ViewError(
-                f"edge.{name} was computed by a layer with another sample of edges than the layer that reads it; "
-                "use one sample for all layers (--share-sample with equal fanouts), or disable sampling"
+                f"edge.{name} was computed by a layer with another sample of edges than the layer"
+                " that reads it; use one sample for all layers (--share-sample with equal"
+                " fanouts), or disable sampling"
             )
         out = Var(value.value[found], self.edge_space(level))
 

@@ -191,7 +191,8 @@ class _EndlessGraph(ActiveGraph):
         if self._running is None:
             return super().given(x, n)
         self.flow.read(self._running, [x])
-        # a value of its own, so that the rows that later layers read are told from those of earlier ones
+        # a value of its own, so that the rows that later layers read are told from those of earlier
+        # ones
         mine = (
             x.cut(self.space(x.shape[0]))
             if isinstance(x, StoredRows)
@@ -261,7 +262,9 @@ def probe(model: Model, partition: Partition, counts: Sequence[Counts] = ()) -> 
 
 
 def gradient_order(model: Model, partition: Partition) -> list[Parameter]:
-    """The parameters that a backward pass reaches, in the order in which their gradients are final; columns are those of a partition."""
+    """The parameters that a backward pass reaches, in the order in which their gradients are final;
+    columns are those of a partition.
+    """
     order: list[Parameter] = []
     with Tape() as tape:
         out = model.run(_empty_graph(partition, ()))
@@ -270,7 +273,9 @@ def gradient_order(model: Model, partition: Partition) -> list[Parameter]:
 
 
 def sums_of_a_pass(model: Model, partition: Partition) -> int:
-    """How often a forward and a backward pass add numbers of all workers, such as the statistics of a batch norm."""
+    """How often a forward and a backward pass add numbers of all workers, such as the statistics of
+    a batch norm.
+    """
     sums: list[np.ndarray] = []
 
     def all_sum(x: np.ndarray) -> np.ndarray:

@@ -63,7 +63,8 @@ def gather_sum(
         edge_space: Rows of new edge values; may be None if there are none.
 
     Returns:
-        Totals by name ([n_out, ...] over the receiving masters) and new edge values by name ([level edges, ...]).
+        Totals by name ([n_out, ...] over the receiving masters) and new edge values by name ([level
+        edges, ...]).
 
     Collective: all ranks of the level's partition.
     """
@@ -90,7 +91,9 @@ def as_integers(x: np.ndarray) -> np.ndarray:
 
 
 def product_comes_first(phase: Phase, level: Level, inputs: Inputs) -> bool:
-    """Whether a product that edges choose is computed for the senders before the sum, and not for the receivers after it."""
+    """Whether a product that edges choose is computed for the senders before the sum, and not for
+    the receivers after it.
+    """
     form = phase.grouped
     if form is None or form.sum_first is None:
         return True
@@ -117,7 +120,8 @@ class _Run:
         self.edges: Arrays = {n: value_of(inputs.edges[n]) for n in self.edge_names}
         self.dtype = phase.dtype
         self.fused = fused.usable(phase)
-        # a form whose edges are in another order cannot read edge values that are in the order of the level
+        # a form whose edges are in another order cannot read edge values that are in the order of
+        # the level
         self.product_first = bool(inputs.carried) or product_comes_first(phase, level, inputs)
         self.pair_values: dict[int, np.ndarray] = {}
         self.limit = reference.chunk_size(phase, self.dtype.itemsize)

@@ -83,8 +83,9 @@ class Ingredients:
             )
         if not same:
             raise UserFunctionError(
-                f"the messages of {owner} have changed since their total was precomputed, because its "
-                "transform or gather reads a setting that has changed; make a new trainer, or disable precompute"
+                f"the messages of {owner} have changed since their total was precomputed, because"
+                " its transform or gather reads a setting that has changed; make a new trainer, or"
+                " disable precompute"
             )
 
 

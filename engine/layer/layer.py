@@ -42,22 +42,25 @@ FOREIGN = {
 
 
 class Layer(Stages):
-    """One superstep. Override the methods and settings of ``Stages`` that differ from passing ``h`` along."""
+    """One superstep. Override the methods and settings of ``Stages`` that differ from passing ``h``
+    along.
+    """
 
     def __call__(self, graph: ActiveGraph, h: Any = None, **columns: Any) -> Any:
         if not isinstance(graph, ActiveGraph):
             raise UserFunctionError(
-                f"{type(self).__name__} must be called as layer(graph, h), with the graph that is the "
-                "argument of forward"
+                f"{type(self).__name__} must be called as layer(graph, h), with the graph that is"
+                " the argument of forward"
             )
         if self.direction not in DIRECTIONS:
             raise UserFunctionError(
-                f"{type(self).__name__}.direction = {self.direction!r}; choose from {', '.join(DIRECTIONS)}"
+                f"{type(self).__name__}.direction = {self.direction!r}; choose from"
+                f" {', '.join(DIRECTIONS)}"
             )
         if callable(self.sum) and not isinstance(self.sum, Aggregator):
             raise UserFunctionError(
-                f"{type(self).__name__}.sum is a function; expected the name of an aggregator, such as sum = 'mean', "
-                "several names, or None for a decoder of edges"
+                f"{type(self).__name__}.sum is a function; expected the name of an aggregator, such"
+                " as sum = 'mean', several names, or None for a decoder of edges"
             )
         # a class is hashable, which mypy does not see
         if (mistake := _mistaken(type(self))) is not None:  # type: ignore[arg-type]
@@ -100,8 +103,9 @@ def _mistaken(layer: type) -> str | None:
         )
         if stage is not None and stage not in own:
             return (
-                f"{layer.__name__} defines {name}, which is never called; did you mean {stage}? A layer has transform(self, node), "
-                "gather(self, edge), apply(self, node, total), and sum, the name of an aggregator"
+                f"{layer.__name__} defines {name}, which is never called; did you mean {stage}? A"
+                " layer has transform(self, node), gather(self, edge), apply(self, node, total),"
+                " and sum, the name of an aggregator"
                 + (
                     "; forward belongs to a gt.Model, which calls layers"
                     if name == "forward"
@@ -112,7 +116,9 @@ def _mistaken(layer: type) -> str | None:
 
 
 class Model(Module):
-    """A network: ``forward`` runs layers over the graph it is given and returns node values or edge values."""
+    """A network: ``forward`` runs layers over the graph it is given and returns node values or edge
+    values.
+    """
 
     as_argument = "a gt.Model (whose forward calls layers)"
 
@@ -123,8 +129,8 @@ class Model(Module):
             UserFunctionError: Not overridden.
         """
         raise UserFunctionError(
-            f"forward of {type(self).__name__} is missing; define forward(self, graph), which calls layers and returns "
-            "node or edge values"
+            f"forward of {type(self).__name__} is missing; define forward(self, graph), which calls"
+            " layers and returns node or edge values"
         )
 
     def run(self, graph: ActiveGraph) -> Var:
@@ -138,7 +144,8 @@ class Model(Module):
             out = self.forward(graph)
         if not isinstance(out, Var) or out.space is None:
             raise UserFunctionError(
-                f"forward of {type(self).__name__} returned {type(out).__name__}; expected node or edge values"
+                f"forward of {type(self).__name__} returned {type(out).__name__}; expected node or"
+                " edge values"
             )
         return out
 
@@ -158,9 +165,9 @@ class Model(Module):
         if not isinstance(graph, GraphView):
             name = type(self).__name__
             raise UserFunctionError(
-                f"{name} was called with a value of type {type(graph).__name__}; to compute its values on a graph, use "
-                f"gt.Trainer({name}, graph).predict(); inside forward, call it as self.inner(graph), with the graph "
-                "that is the argument of forward"
+                f"{name} was called with a value of type {type(graph).__name__}; to compute its"
+                f" values on a graph, use gt.Trainer({name}, graph).predict(); inside forward, call"
+                " it as self.inner(graph), with the graph that is the argument of forward"
             )
         out = self.run(ActiveGraph(graph, **inputs))
         n = graph.n_targets

@@ -36,7 +36,9 @@ def _noted(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def made_again(module: Module) -> Callable[[], Any] | None:
-    """A function that calls the constructor of a module as it was called; None if that is not known, as of a copy."""
+    """A function that calls the constructor of a module as it was called; None if that is not
+    known, as of a copy.
+    """
     if type(module).__init__ is object.__init__:
         return type(module)
     try:
@@ -65,7 +67,9 @@ class Module:
         yield from ((where, x) for where, x in _inside(self, "", set()) if isinstance(x, Module))
 
     def named_values(self) -> Iterator[tuple[str, Any]]:
-        """All that is in the attributes of this module and of all inside it, with paths, each once; also in lists, tuples and dicts."""
+        """All that is in the attributes of this module and of all inside it, with paths, each once;
+        also in lists, tuples and dicts.
+        """
         yield from _inside(self, "", set())
 
     def modules(self) -> Iterator[Module]:
@@ -99,14 +103,14 @@ class Module:
         unknown = sorted(set(arrays) - set(mine))
         if missing or unknown:
             raise ConfigError(
-                f"the weights do not fit the model: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}; "
-                "use the model options the weights were trained with"
+                f"the weights do not fit the model: missing {missing or 'nothing'}, unknown"
+                f" {unknown or 'nothing'}; use the model options the weights were trained with"
             )
         for name, x in mine.items():
             if x.shape != arrays[name].shape:
                 raise ConfigError(
-                    f"the weight {name} has shape {list(arrays[name].shape)}, the model needs {list(x.shape)}; "
-                    "use the model options the weights were trained with"
+                    f"the weight {name} has shape {list(arrays[name].shape)}, the model needs"
+                    f" {list(x.shape)}; use the model options the weights were trained with"
                 )
         for name, p in self.named_parameters():
             p.value = np.array(arrays[name], p.value.dtype)
@@ -145,9 +149,11 @@ def lost(model: Module, parameter: Parameter) -> str:
     where = _path_to(model, parameter)
     held = f" (it is {where[0]}, inside a {where[1]})" if where else ""
     return (
-        f"{type(model).__name__} uses a parameter {list(parameter.shape)} that is not among its parameters{held}, so it would never be "
-        "trained; parameters are found through attributes, lists, tuples and dicts of modules: derive the class of the object that "
-        "holds it from gt.Module, keep it as an attribute of a layer or the model, and do so before the trainer is made"
+        f"{type(model).__name__} uses a parameter {list(parameter.shape)} that is not among its"
+        f" parameters{held}, so it would never be trained; parameters are found through attributes,"
+        " lists, tuples and dicts of modules: derive the class of the object that holds it from"
+        " gt.Module, keep it as an attribute of a layer or the model, and do so before the trainer"
+        " is made"
     )
 
 
@@ -168,9 +174,10 @@ def refuse_parameters(aggregator: Any, owner: str) -> None:
         for path, x, _ in reached(root, start):
             if isinstance(x, Parameter) and x.requires_grad:
                 raise UserFunctionError(
-                    f"{owner}: its aggregator {name} holds a parameter {list(x.shape)} (it is {path}), "
-                    "which would never be trained: aggregators cannot hold parameters yet; keep it "
-                    "in the layer, and use it in gather, on the message, or in apply, on the total"
+                    f"{owner}: its aggregator {name} holds a parameter {list(x.shape)} (it is"
+                    f" {path}), which would never be trained: aggregators cannot hold parameters"
+                    " yet; keep it in the layer, and use it in gather, on the message, or in"
+                    " apply, on the total"
                 )
 
 

@@ -1,4 +1,5 @@
-"""Features aggregated once: the total of a first layer that sums features over whole neighbourhoods never changes.
+"""Features aggregated once: the total of a first layer that sums features over whole neighbourhoods
+never changes.
 
 ``A x`` is computed by the same superstep that would compute it in every step, and stored as a
 derived node column on top of those of the partition. The layer starts from this total: no step
@@ -50,8 +51,9 @@ class Saving:
             else ""
         )
         return (
-            f"precomputed: {self.layer} aggregates {self.edges:,} messages of {self.width} numbers once instead of in every step; "
-            f"the totals take {self.nbytes / 2**20:,.1f} MiB{hybrid}"
+            f"precomputed: {self.layer} aggregates {self.edges:,} messages of {self.width} numbers"
+            f" once instead of in every step; the totals take {self.nbytes / 2**20:,.1f}"
+            f" MiB{hybrid}"
         )
 
 
@@ -72,8 +74,8 @@ def precompute(model: Model, partition: Partition) -> tuple[Partition, PassSetti
     name = type(layer).__name__
     if "x" in partition.node and partition.node.column("x").sparse:
         raise ConfigError(
-            "precompute stores dense aggregated features, but the node features are sparse; drop precompute: "
-            "multiplying sparse features by the weights first is cheaper"
+            "precompute stores dense aggregated features, but the node features are sparse; drop"
+            " precompute: multiplying sparse features by the weights first is cheaper"
         )
     settings = pass_settings()
     try:
@@ -83,13 +85,14 @@ def precompute(model: Model, partition: Partition) -> tuple[Partition, PassSetti
                 total, traced, columns = total_of(layer, graph)
     except (ColumnError, ShapeError, UserFunctionError) as error:
         raise ConfigError(
-            f"precompute: {name} does not run on the node features alone ({error}); drop precompute, or use a "
-            "first layer that does"
+            f"precompute: {name} does not run on the node features alone ({error}); drop"
+            " precompute, or use a first layer that does"
         ) from error
     if total.needs_grad or any(e.traits.random for e in traced.order) or "" not in traced.sums:
         raise ConfigError(
-            f"precompute: the messages of {name} depend on weights or on dropout, or have several totals; drop "
-            "precompute, or use a first layer that aggregates features, such as gcn, sage or gin"
+            f"precompute: the messages of {name} depend on weights or on dropout, or have several"
+            " totals; drop precompute, or use a first layer that aggregates features, such as gcn,"
+            " sage or gin"
         )
     width = int(np.prod(total.shape[1:]))
     passes = 2 if layer.direction == "both" else 1
@@ -110,7 +113,8 @@ def _first(model: Model, partition: Partition) -> Stages:
     first = layers[0] if layers else None
     if steps and steps[0].along is not None:
         raise ConfigError(
-            f"precompute: {type(first).__name__} runs along one relation, and totals are those of all edges; drop precompute"
+            f"precompute: {type(first).__name__} runs along one relation, and totals are those of"
+            " all edges; drop precompute"
         )
     if first is None or first.sum is None:
         raise ConfigError(
@@ -118,6 +122,7 @@ def _first(model: Model, partition: Partition) -> Stages:
         )
     if sum(layer is first for layer in layers) > 1:
         raise ConfigError(
-            f"precompute: {type(first).__name__} is run several times with the same weights; drop precompute"
+            f"precompute: {type(first).__name__} is run several times with the same weights; drop"
+            " precompute"
         )
     return first

@@ -25,8 +25,9 @@ class PassSettings:
         precomputed: The layer with a precomputed total, and what that was computed from; None if
             there is none.
         frozen: Parameters that this run does not train.
-        evaluate: Computes the totals and the new edge values of a layer, given the layer, its node columns,
-            the graph and the level, in place of an edge program; None for the edge program.
+        evaluate: Computes the totals and the new edge values of a layer, given the layer, its node
+            columns, the graph and the level, in place of an edge program; None for the edge
+            program.
     """
 
     recomputed: frozenset[int] = frozenset()
@@ -49,7 +50,9 @@ _SETTINGS: ContextVar[PassSettings | None] = ContextVar("graphtheta_pass_setting
 
 
 def pass_settings() -> PassSettings:
-    """The settings of the enclosing ``pass_scope``; outside of any, nothing is recomputed, precomputed or frozen."""
+    """The settings of the enclosing ``pass_scope``; outside of any, nothing is recomputed,
+    precomputed or frozen.
+    """
     return _SETTINGS.get() or PassSettings()
 
 

@@ -1,4 +1,5 @@
-"""One superstep of NN-TGAR: transform, gather, sum, apply over the active rows and edges of one level.
+"""One superstep of NN-TGAR: transform, gather, sum, apply over the active rows and edges of one
+level.
 
 The columns that move are derived from what the traced gather reads and from where edges are
 stored. Messages about a user's functions name the layer, the stage and the remedy.
@@ -107,8 +108,8 @@ class Totals:
             raise AttributeError(name)
         if name not in self._totals:
             raise ColumnError(
-                f"apply of {self._owner} reads total.{name}; its sum names several aggregators, so there is one total for "
-                f"each: {', '.join(f'total.{n}' for n in self._totals)}"
+                f"apply of {self._owner} reads total.{name}; its sum names several aggregators, so"
+                f" there is one total for each: {', '.join(f'total.{n}' for n in self._totals)}"
             )
         return self._totals[name]
 
@@ -123,7 +124,8 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
         extra: Further node columns by name.
 
     Returns:
-        New node values for the rows after the level; or, for a layer without a sum, the value of each edge.
+        New node values for the rows after the level; or, for a layer without a sum, the value of
+        each edge.
 
     Collective: all ranks of the view's partition.
     """
@@ -204,8 +206,8 @@ def _apply_precomputed(
     given = {"h": h}
     if h is not graph.x:
         raise UserFunctionError(
-            f"{owner} has a precomputed total, but is called with other values than graph.x, such as its dropout; "
-            "set dropout to 0, disable precompute, or call the layer with graph.x"
+            f"{owner} has a precomputed total, but is called with other values than graph.x, such"
+            " as its dropout; set dropout to 0, disable precompute, or call the layer with graph.x"
         )
     with graph.ledger.stage("transform"), naming(f"transform of {owner}"):
         columns = _check_transform(
@@ -240,7 +242,8 @@ def _apply_precomputed(
 
 
 def total_of(layer: Stages, graph: ActiveGraph) -> tuple[Var, SymbolicTrace, dict[str, Any]]:
-    """The total of a layer's messages over raw features, its traced gather, and the node columns that may be read.
+    """The total of a layer's messages over raw features, its traced gather, and the node columns
+    that may be read.
 
     Collective: all ranks of the view's partition.
     """
@@ -390,23 +393,28 @@ def _report_fallbacks(owner: str, program: EdgeProgram, graph: ActiveGraph) -> N
 
 def fallback_text(owner: str, reason: str) -> str:
     """Warning about a layer that runs on the reference back end."""
-    return f"{owner} runs on the reference back end, which is many times slower than the fused one: {reason}"
+    return (
+        f"{owner} runs on the reference back end, which is many times slower than the fused one:"
+        f" {reason}"
+    )
 
 
 def _as_rows(owner: str, name: str, x: Any, graph: ActiveGraph, n: int) -> Any:
     if not isinstance(x, Var) or x.space is None:
         kind = "a parameter" if isinstance(x, Parameter) else type(x).__name__
         raise UserFunctionError(
-            f"{owner} was called with {kind} as {name}; expected node values such as graph.x or the result of a layer"
+            f"{owner} was called with {kind} as {name}; expected node values such as graph.x or the"
+            " result of a layer"
         )
     if not x.space.nested_with(graph.space(n)):
         raise UserFunctionError(
-            f"{owner} was called with {name} from another forward pass; keep values within one call of forward"
+            f"{owner} was called with {name} from another forward pass; keep values within one call"
+            " of forward"
         )
     if x.space.n < n:
         raise UserFunctionError(
-            f"{owner} was called with {name} of a later layer, which has too few rows; call layers in the "
-            "order in which values flow, and in the same order in every forward pass"
+            f"{owner} was called with {name} of a later layer, which has too few rows; call layers"
+            " in the order in which values flow, and in the same order in every forward pass"
         )
     return graph.given(x, n)
 
@@ -416,8 +424,9 @@ def _check_transform(
 ) -> dict[str, Any]:
     if not isinstance(made, dict):
         raise UserFunctionError(
-            f"transform of {owner} returned {'Var' if isinstance(made, Var) else type(made).__name__}; "
-            "expected a dict of node columns, such as dict(z=...)"
+            f"transform of {owner} returned"
+            f" {'Var' if isinstance(made, Var) else type(made).__name__}; expected a dict of node"
+            " columns, such as dict(z=...)"
         )
     for name, x in made.items():
         if not isinstance(x, Var) or x.space is None or x.shape[0] != n:
@@ -431,7 +440,8 @@ def _check_transform(
 def _check_apply(owner: str, out: Any, n: int) -> Any:
     if isinstance(out, Totals):
         raise UserFunctionError(
-            f"apply of {owner} returned all totals at once; join them, as in gt.concat([total.mean, total.max])"
+            f"apply of {owner} returned all totals at once; join them, as in gt.concat([total.mean,"
+            " total.max])"
         )
     if not isinstance(out, Var) or out.space is None or out.shape[0] != n:
         got = f"{list(out.shape)}" if hasattr(out, "shape") else type(out).__name__

@@ -69,7 +69,9 @@ class Widths:
 
     @property
     def messages(self) -> Widths:
-        """What ``moved`` takes to count messages: 1 for every width that is not 0, and one for each further pass."""
+        """What ``moved`` takes to count messages: 1 for every width that is not 0, and one for each
+        further pass.
+        """
         single = Widths(**{f.name: min(getattr(self, f.name), 1) for f in fields(self)})
         return replace(single, shared=self.passes, returned=self.passes)
 

@@ -23,7 +23,8 @@ def edge_blocks(
     n_masters: int,
     n_mirrors: int,
 ) -> tuple[list[EdgeBlock], np.ndarray]:
-    """The edges of a worker in the blocks core, (mirror, master), (master, mirror), (mirror, mirror).
+    """The edges of a worker in the blocks core, (mirror, master), (master, mirror), (mirror,
+    mirror).
 
     In each block, edges are stored by destination, source and id.
 
@@ -40,8 +41,8 @@ def edge_blocks(
     """
     if len(edges) > MOST_EDGES:
         raise PartitionError(
-            f"{len(edges)} edges on one worker, whose positions have 32 bits, are more than {MOST_EDGES}; use more "
-            "workers"
+            f"{len(edges)} edges on one worker, whose positions have 32 bits, are more than"
+            f" {MOST_EDGES}; use more workers"
         )
     n = n_masters + n_mirrors
     sizes = (n_masters, n_mirrors)
@@ -89,7 +90,9 @@ def edge_blocks(
 def _keys(
     src: np.ndarray, dst: np.ndarray, edges: np.ndarray, row_of: np.ndarray, sizes: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Keys of the destinations and sources of some edges, [m] int32 each, and their ids; see ``end_keys``."""
+    """Keys of the destinations and sources of some edges, [m] int32 each, and their ids; see
+    ``end_keys``.
+    """
     by_src, by_dst = empty(edges.shape, np.int32), empty(edges.shape, np.int32)
     by_blocks(
         lambda b, begin, end: end_keys(

@@ -1,4 +1,5 @@
-"""Divides a graph whose edges are in files: only rank 0 may have arrays over all nodes, and for some methods only.
+"""Divides a graph whose edges are in files: only rank 0 may have arrays over all nodes, and for
+some methods only.
 
 Rules are computed where they are needed. Owners that other node partitioners compute are stored in
 a distributed table. Workers read shares of the edges, and send each edge to its worker. What cannot
@@ -29,8 +30,9 @@ class Division(NamedTuple):
     Attributes:
         owner: From ids [n] int64 to their owners, [n] int32. Collective, unless ``by_rule``.
         by_rule: Whether owners are computed from ids, without messages.
-        dealt: Chunks of edges that this rank sends, with the workers of their edges, [n] int32. They
-            are by ascending global id, and above those of lower ranks. Collective at each item.
+        dealt: Chunks of edges that this rank sends, with the workers of their edges, [n] int32.
+            They are by ascending global id, and above those of lower ranks. Collective at each
+            item.
     """
 
     owner: Callable[[np.ndarray], np.ndarray]
@@ -122,7 +124,8 @@ def _dealt(
     said: str,
     sends: bool = True,
 ) -> Iterator[tuple[EdgeChunk, np.ndarray]]:
-    """The chunks of this rank with the workers of their edges, and empty ones as often as other ranks have more.
+    """The chunks of this rank with the workers of their edges, and empty ones as often as other
+    ranks have more.
 
     Args:
         comm: The workers.

@@ -39,7 +39,9 @@ class EdgeSource(Protocol):
 
     @property
     def train(self) -> np.ndarray | None:
-        """Training nodes, [n_nodes] bool, for partitioners that balance them; None if there are none."""
+        """Training nodes, [n_nodes] bool, for partitioners that balance them; None if there are
+        none.
+        """
 
     def chunks(self) -> Iterator[EdgeChunk]:
         """All edges, each once, by ascending global id."""

@@ -1,4 +1,5 @@
-"""The two moves: ``to_mirrors`` copies master rows to mirrors, ``to_masters`` combines mirror rows into masters.
+"""The two moves: ``to_mirrors`` copies master rows to mirrors, ``to_masters`` combines mirror rows
+into masters.
 
 Rank 1 owns b, c; rank 0 owns a and reads b and c through the mirrors b', c':
 
@@ -12,8 +13,8 @@ a communicator. Both moves use the same lists, so each is exactly the adjoint of
 <to_mirrors x, y> = <x, to_masters y>. ``to_masters`` combines workers in rank order, so results
 are repeatable to the bit.
 
-All columns of a move travel in one message per pair of workers (``message.py``). The blocking call is begin() followed by
-end().
+All columns of a move travel in one message per pair of workers (``message.py``). The blocking call
+is begin() followed by end().
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class MovePlan:
         return self.subset(self.reported(comm, wanted), wanted) if self.anywhere else self
 
     def reported(self, comm: Comm, halo: np.ndarray) -> np.ndarray:
-        """Report halo rows to their owners; returns the positions in ``rows`` that were reported here, ascending.
+        """Report halo rows to their owners; returns the positions in ``rows`` that were reported
+        here, ascending.
 
         Args:
             halo: Halo rows, ascending, [n].
@@ -133,7 +135,8 @@ def _swap_rows(
         The rows that partners have chosen, ascending.
     """
     bounds = np.searchsorted(chosen, ptr)
-    # only partners with a group take part, so that the time does not grow with the number of workers
+    # only partners with a group take part, so that the time does not grow with the number of
+    # workers
     sends = []
     for q in np.flatnonzero(np.diff(ptr)).tolist():
         group = chosen[bounds[q] : bounds[q + 1]] - ptr[q]

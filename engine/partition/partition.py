@@ -1,7 +1,7 @@
 """Partitions: the masters, mirrors and edges of one worker.
 
-Local rows are masters [0, n_masters), then mirrors grouped by owner; ids ascend within a group, so that a receive
-lands in place. Mirrors are placeholders: they have a row number and no values.
+Local rows are masters [0, n_masters), then mirrors grouped by owner; ids ascend within a group, so
+that a receive lands in place. Mirrors are placeholders: they have a row number and no values.
 
 Edges are stored in up to four blocks, by whether source and destination are masters or mirrors
 here. The first block (both masters) is the core, which can be computed without waiting for
@@ -84,7 +84,9 @@ class Partition:
 
     @cached_property
     def spare(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Arrays for numbering masters, int32, all -1, and for lines of these, uint8, all 0; expanding a view takes both."""
+        """Arrays for numbering masters, int32, all -1, and for lines of these, uint8, all 0;
+        expanding a view takes both.
+        """
         return []
 
     @property
@@ -106,7 +108,8 @@ class Partition:
         return len(self.edge_gid)
 
     def overlay(self, node: Mapping[str, Any], edge: Mapping[str, Any]) -> Partition:
-        """The same masters, mirrors and edges with other columns on top; see ``ColumnStore.overlay``.
+        """The same masters, mirrors and edges with other columns on top; see
+        ``ColumnStore.overlay``.
 
         Args:
             node: Columns or arrays by name, [n_masters, ...].
@@ -115,7 +118,9 @@ class Partition:
         return replace(self, node=self.node.overlay(node), edge=self.edge.overlay(edge))
 
     def edge_rows(self) -> tuple[np.ndarray, np.ndarray]:
-        """Local rows of the sources and destinations of the local edges in storage order, [n_local_edges] int64 each."""
+        """Local rows of the sources and destinations of the local edges in storage order,
+        [n_local_edges] int64 each.
+        """
         src = np.empty(self.n_local_edges, np.int64)
         dst = np.empty(self.n_local_edges, np.int64)
         for b in self.relations[EDGE].blocks:
@@ -247,18 +252,21 @@ def build_partition(
         dtype: Floating type of features and edge values.
         directory: Makes the directory from comm and the masters of this worker in the order of
             their rows, such as ``TableDirectory``; None chooses one.
-        job_comm: The workers that share parameters; by default those of comm, which share the graph.
+        job_comm: The workers that share parameters; by default those of comm, which share the
+            graph.
 
     Raises:
         ConfigError: Unknown name or option.
-        PartitionError: More ranks than nodes, or the partitioner did not give each node and edge one worker.
+        PartitionError: More ranks than nodes, or the partitioner did not give each node and edge
+            one worker.
 
     Collective: all ranks of comm.
     """
     source = GraphEdges(graph)
     if comm.size > graph.n_nodes:
         raise PartitionError(
-            f"the graph has {graph.n_nodes} nodes and the job {comm.size} ranks; start at most {graph.n_nodes} ranks"
+            f"the graph has {graph.n_nodes} nodes and the job {comm.size} ranks; start at most"
+            f" {graph.n_nodes} ranks"
         )
     how = (source, comm, edge_placement, node_partitioner, seed)
     rows = (
@@ -269,8 +277,9 @@ def build_partition(
     assigned = comm.all_sum(np.array([len(rows.masters), len(rows.edges)]))
     if list(assigned) != [graph.n_nodes, graph.n_edges]:
         raise PartitionError(
-            f"masters={node_partitioner}: {assigned[0]} of {graph.n_nodes} nodes have an owner and {assigned[1]} of "
-            f"{graph.n_edges} edges a worker; assign must return the same on every rank"
+            f"masters={node_partitioner}: {assigned[0]} of {graph.n_nodes} nodes have an owner and"
+            f" {assigned[1]} of {graph.n_edges} edges a worker; assign must return the same on"
+            " every rank"
         )
     ends = (
         (rows.blocks[1].out_indptr, rows.blocks[3].out_indptr),
@@ -348,7 +357,9 @@ def _store(
 
 
 def _column(given: Any, rows: np.ndarray, dtype: Any) -> Column:
-    """Rows of a column, floating values in the job's type; masks, labels and other integers as they are."""
+    """Rows of a column, floating values in the job's type; masks, labels and other integers as they
+    are.
+    """
     own = np.dtype(dtype) if given.dtype.kind == "f" else given.dtype
     if is_column(given):
         return SelectedColumn(given, rows, own)
@@ -363,6 +374,7 @@ def _column(given: Any, rows: np.ndarray, dtype: Any) -> Column:
         return MemoryColumn(given, None if np.array_equal(rows, np.arange(len(rows))) else rows)
     mine = taken(given, rows) if isinstance(given, np.ndarray) else given[rows]
     if len(given.shape) == 1 and given.dtype.itemsize > own.itemsize:
-        # of a named column: samplers compare its values as they are, models read them in the job's type
+        # of a named column: samplers compare its values as they are, models read them in the job's
+        # type
         return RoundedColumn(MemoryColumn(mine), own)
     return MemoryColumn(mine.astype(own, copy=False))

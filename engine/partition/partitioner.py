@@ -1,11 +1,13 @@
 """Partitioners: which worker owns a node, and which worker stores an edge.
 
-A partitioner reads the edges and gives every node an owner. Most leave the edges to an edge placement, which reads
-them and the owners and gives every edge a worker; one that places edges itself gives their workers too. Any pair works with any model.
+A partitioner reads the edges and gives every node an owner. Most leave the edges to an edge
+placement, which reads them and the owners and gives every edge a worker; one that places edges
+itself gives their workers too. Any pair works with any model.
 
-A partitioner or placement is a dataclass, whose fields are its options: the job ``masters="NAME:field=value,..."`` sets
-them. A field ``seed`` takes the job's seed unless it is set. ``graphtheta.partitioners`` adds further ones to the two
-registries, and ``PARTITIONERS.add`` and ``EDGE_PLACEMENTS.add`` those of users.
+A partitioner or placement is a dataclass, whose fields are its options: the job
+``masters="NAME:field=value,..."`` sets them. A field ``seed`` takes the job's seed unless it is
+set. ``graphtheta.partitioners`` adds further ones to the two registries, and ``PARTITIONERS.add``
+and ``EDGE_PLACEMENTS.add`` those of users.
 """
 
 from __future__ import annotations
@@ -72,7 +74,9 @@ class Partitioner(ABC):
         """
 
     def divide(self, source: EdgeSource, comm: Comm) -> Assignment:
-        """The same for edges in files, of which each worker reads its share; ``owner`` may be collective. By default, ``assign``."""
+        """The same for edges in files, of which each worker reads its share; ``owner`` may be
+        collective. By default, ``assign``.
+        """
         return self.assign(source, comm)
 
 
@@ -129,7 +133,8 @@ class EdgePlacement(ABC):
     def share(
         self, source: EdgeSource, owner: Owners, comm: Comm
     ) -> Callable[[EdgeChunk], np.ndarray] | None:
-        """The same for edges in files, of which each worker places its share. By default None: rank 0 places all.
+        """The same for edges in files, of which each worker places its share. By default None: rank
+        0 places all.
 
         Args:
             source: The edges.
@@ -192,10 +197,11 @@ class EdgesByDestination(EdgeRule):
 
 @dataclass(frozen=True)
 class EdgesOnGrid(EdgeRule):
-    """2D-grid vertex-cut: workers form a grid; the source picks the row and the destination the column.
+    """2D-grid vertex-cut: workers form a grid; the source picks the row and the destination the
+    column.
 
-    A node then has mirrors in one row and one column only. With a prime number of workers the grid has one row and
-    the rule is 1D by destination.
+    A node then has mirrors in one row and one column only. With a prime number of workers the grid
+    has one row and the rule is 1D by destination.
     """
 
     name = "vertex-cut"
@@ -227,12 +233,15 @@ def assign(
     Args:
         source: The edges of a graph in memory.
         comm: The workers.
-        edge_placement: Name in ``EDGE_PLACEMENTS``, or FILE.py:NAME; options follow as ":field=value,...".
-        node_partitioner: Name in ``PARTITIONERS``, or FILE.py:NAME; options follow as ":field=value,...".
+        edge_placement: Name in ``EDGE_PLACEMENTS``, or FILE.py:NAME; options follow as
+            ":field=value,...".
+        node_partitioner: Name in ``PARTITIONERS``, or FILE.py:NAME; options follow as
+            ":field=value,...".
         seed: Seed of the job.
 
     Returns:
-        Owners of all nodes, [n_nodes] int32, and a function that gives the workers of a chunk's edges, [n] int32.
+        Owners of all nodes, [n_nodes] int32, and a function that gives the workers of a chunk's
+        edges, [n] int32.
 
     Raises:
         ConfigError: Unknown name or option, or both place edges.
@@ -256,7 +265,9 @@ def assign(
 def find_pair(
     edge_placement: str, node_partitioner: str, seed: int
 ) -> tuple[EdgePlacement, Partitioner]:
-    """The edge placement and the node partitioner of a job; arguments and errors are those of ``assign``."""
+    """The edge placement and the node partitioner of a job; arguments and errors are those of
+    ``assign``.
+    """
     return _made(EDGE_PLACEMENTS, "partitioner", edge_placement, seed), make_partitioner(
         node_partitioner, seed
     )
@@ -270,8 +281,8 @@ def allowed(made: Assignment, partitioner: Partitioner, edge_placement: str) -> 
     """
     if made.worker is not None and edge_placement != DEFAULT_PLACEMENT:
         raise ConfigError(
-            f"partitioner={edge_placement} has no meaning with masters={partitioner.name}, which places edges itself; drop "
-            "--partitioner"
+            f"partitioner={edge_placement} has no meaning with masters={partitioner.name}, which"
+            " places edges itself; drop --partitioner"
         )
     return made
 
@@ -312,7 +323,8 @@ def checked(found: Any, n: int, size: int, what: str) -> np.ndarray:
     found = np.asarray(found)
     if found.shape != (n,) or found.dtype.kind not in "iu":
         raise PartitionError(
-            f"{what} have dtype {found.dtype} and shape {list(found.shape)}; expected integers of shape [{n}]"
+            f"{what} have dtype {found.dtype} and shape {list(found.shape)}; expected integers of"
+            f" shape [{n}]"
         )
     if n and not 0 <= found.min() <= found.max() < size:
         raise PartitionError(

@@ -1,6 +1,7 @@
 """Relations: kinds of edges. A pass of a superstep is a relation and a direction along its edges.
 
-The edges of a relation are stored with the partition, in blocks, or made for a batch, such as the pairs a decoder scores.
+The edges of a relation are stored with the partition, in blocks, or made for a batch, such as the
+pairs a decoder scores.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class EdgeBlock:
         src_kind, dst_kind: MASTER or MIRROR.
         start: Storage position of the first edge.
         in_indptr, in_src: In-edges by destination: sources in storage order.
-        out_indptr, out_dst, out_edge: Out-edges by source: destinations, and positions within the block.
+        out_indptr, out_dst, out_edge: Out-edges by source: destinations, and positions within the
+            block.
     """
 
     src_kind: int
@@ -50,7 +52,9 @@ class EdgeBlock:
         return (self.dst_kind, self.src_kind) if reverse else (self.src_kind, self.dst_kind)
 
     def by_sender(self, reverse: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Bounds of the edges of each sending row, their receiving rows, and their numbers in the order of receivers."""
+        """Bounds of the edges of each sending row, their receiving rows, and their numbers in the
+        order of receivers.
+        """
         if not reverse:
             return self.out_indptr, self.out_dst, self.out_edge
         at = np.empty(self.n_edges, np.int32)

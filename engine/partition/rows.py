@@ -132,7 +132,9 @@ def _mirrors(graph: Any, mine: np.ndarray, edge_ids: np.ndarray) -> np.ndarray:
 def _ordered(
     graph: Any, degree: np.ndarray, owner: np.ndarray, size: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All nodes by owner, bounds of the nodes of each, and the row of each, in the better of two orders for cache locality."""
+    """All nodes by owner, bounds of the nodes of each, and the row of each, in the better of two
+    orders for cache locality.
+    """
     counts = np.bincount(owner, minlength=size)
     bounds = np.append(0, np.cumsum(counts))
     sample = slice(None, None, sample_step(len(graph.src)))

@@ -139,7 +139,8 @@ def _own_nodes(n_nodes: int, comm: Comm, division: Division) -> np.ndarray:
 
 
 def _own_edges(source: EdgeSource, comm: Comm, division: Division) -> np.ndarray:
-    """Ids of the edges of this worker, ascending, of their sources and of their destinations, [3, m] integers.
+    """Ids of the edges of this worker, ascending, of their sources and of their destinations, [3,
+    m] integers.
 
     Collective: all ranks of comm.
     """
@@ -161,10 +162,12 @@ def _own_edges(source: EdgeSource, comm: Comm, division: Division) -> np.ndarray
 
 
 def _numbered(nodes: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The nodes at the ends of edges that other workers own, ascending, and preliminary rows of the ends.
+    """The nodes at the ends of edges that other workers own, ascending, and preliminary rows of the
+    ends.
 
     Args:
-        nodes: Nodes of this worker, ascending, [n] int64; their preliminary rows are in this order, before the others.
+        nodes: Nodes of this worker, ascending, [n] int64; their preliminary rows are in this order,
+            before the others.
         edges: Ids, sources and destinations, [3, m].
     """
     local = LocalDirectory(nodes)

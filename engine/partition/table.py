@@ -44,7 +44,9 @@ class Route:
         return [ordered[a:b] for a, b in pairwise(self.bounds)]
 
     def positions(self) -> np.ndarray | None:
-        """Position of each item in the order by worker, [n] int64; None if that is the order of the items."""
+        """Position of each item in the order by worker, [n] int64; None if that is the order of the
+        items.
+        """
         place = np.arange(len(self.order))
         if np.array_equal(self.order, place):
             return None

@@ -35,7 +35,10 @@ class Threads:
 
     def __str__(self) -> str:
         note = "" if self.blas else "; BLAS not limited, install threadpoolctl"
-        return f"{self.count} threads per rank ({self.cores} cores, {self.ranks_on_node} ranks on this machine{note})"
+        return (
+            f"{self.count} threads per rank ({self.cores} cores, {self.ranks_on_node} ranks on this"
+            f" machine{note})"
+        )
 
 
 @collective

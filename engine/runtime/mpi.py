@@ -36,8 +36,8 @@ from mpi4py import MPI  # noqa: E402  (starts MPI, with the thread level set abo
 # Seconds of polling before the first sleep: SHORT if ranks share cores, LONG if not.
 SHORT, LONG = 1e-4, 2e-3
 FIRST_SLEEP, LONGEST_SLEEP = 1e-5, 2e-4
-# Ranks that share cores sleep for this share of the time that they have waited, up to so many seconds;
-# 64 ranks on two cores would otherwise spend half of the time polling.
+# Ranks that share cores sleep for this share of the time that they have waited, up to so many
+# seconds; 64 ranks on two cores would otherwise spend half of the time polling.
 SHARE = 1 / 32
 LONGEST_SHARED = 1e-2
 # Longer messages are sent in pieces of this many bytes: old libraries need counts below 2^31.
@@ -199,7 +199,7 @@ class MpiComm(Comm):
         self._wait([request], None, None, describe(self.operation), 0)
         return made
 
-    # -- primitives ------------------------------------------------------------------------------------------------
+    # -- primitives ----
 
     def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
         self._collect(
@@ -231,7 +231,8 @@ class MpiComm(Comm):
 
         def finish() -> None:
             requests, unfinished = receiving, arriving
-            # a partner may need the pieces sent here before it sends its own, so these are waited for last
+            # a partner may need the pieces sent here before it sends its own, so these are waited
+            # for last
             while any(message.may_continue for message in unfinished):
                 self._receive(requests, unfinished, what, n_bytes)
                 unfinished = [message for message in unfinished if message.continues]
@@ -242,8 +243,9 @@ class MpiComm(Comm):
             for message in arriving:
                 if message.arrived != len(message.buffer) and not at_most:
                     raise CommError(
-                        f"move: rank {self.rank} expects {len(message.buffer)} bytes from rank {message.source} ({purpose(tag)}), "
-                        f"got {message.arrived}, at {call_site()}; both sides must use the same plan"
+                        f"move: rank {self.rank} expects {len(message.buffer)} bytes from rank"
+                        f" {message.source} ({purpose(tag)}), got {message.arrived}, at"
+                        f" {call_site()}; both sides must use the same plan"
                     )
 
         return finish
@@ -268,10 +270,12 @@ class MpiComm(Comm):
         self._wait([request], None, None, describe(self.operation), n_bytes)
 
     def own_core(self) -> None:
-        """Poll for longer before the first sleep, and more often after it: no other rank uses the core of this one."""
+        """Poll for longer before the first sleep, and more often after it: no other rank uses the
+        core of this one.
+        """
         self._eager, self._longest = LONG, LONGEST_SLEEP
 
-    # -- waiting ---------------------------------------------------------------------------------------------------
+    # -- waiting ----
 
     def _wait(
         self,
@@ -281,7 +285,9 @@ class MpiComm(Comm):
         what: str,
         n_bytes: int,
     ) -> None:
-        """Return when all requests are done; ``sources`` are the ranks they depend on, None for a collective."""
+        """Return when all requests are done; ``sources`` are the ranks they depend on, None for a
+        collective.
+        """
         number, arrived, patience = self._channel_number, False, monotonic() + self._eager
 
         def done() -> bool:
@@ -343,11 +349,11 @@ class MpiComm(Comm):
             )
             if missing:
                 raise CommError(
-                    f"rank {rank} has exited, but rank {self.rank} waits for it in {what} at {call_site()}; all "
-                    "ranks must run the same operations"
+                    f"rank {rank} has exited, but rank {self.rank} waits for it in {what} at"
+                    f" {call_site()}; all ranks must run the same operations"
                 )
 
-    # -- positions of ranks ----------------------------------------------------------------------------------------
+    # -- positions of ranks ----
 
     def _activity(self, channel: int | None) -> tuple[str, int, str]:
         """Operation, its number, and stage in a channel; None is that of an active work item."""
@@ -377,7 +383,7 @@ class MpiComm(Comm):
                 return self._disagreement()
         return CommError(text)
 
-    # -- the end ---------------------------------------------------------------------------------------------------
+    # -- the end ----
 
     def close(self) -> None:
         """Wait for the ends of all ranks in a barrier. Called when Python exits."""
@@ -483,9 +489,11 @@ def _pieces(x: np.ndarray) -> list[np.ndarray]:
 
 
 def _in_turns(sends: list[Send]) -> Iterator[tuple[int, np.ndarray]]:
-    """The pieces of messages with their destinations: the first of each message, then the second of each, and so on.
+    """The pieces of messages with their destinations: the first of each message, then the second of
+    each, and so on.
 
-    A receiver asks for pieces in this order. It learns from the length of a piece whether another one follows.
+    A receiver asks for pieces in this order. It learns from the length of a piece whether another
+    one follows.
     """
     messages = [(partner, _raw(array)) for partner, array in sends]
     begin = 0
@@ -503,7 +511,8 @@ def _print(text: str) -> None:
 
 def _finalize(code: int) -> None:
     """Finalize MPI. Unfinished operations may block the library, so a timer ends the process."""
-    # long, since a rank that ends without MPI has the launcher kill the others; an overloaded machine needs seconds
+    # long, since a rank that ends without MPI has the launcher kill the others; an overloaded
+    # machine needs seconds
     guard = threading.Timer(20.0, os._exit, [code])
     guard.daemon = True
     guard.start()

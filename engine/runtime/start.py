@@ -134,8 +134,9 @@ def read_patience(text: str) -> float | None:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
         raise ConfigError(
-            f"GRAPHTHETA_PATIENCE={text!r} is not a number of seconds; give a time limit in seconds, 0 for no limit, or "
-            "unset it for a limit that follows the pace of the program"
+            f"GRAPHTHETA_PATIENCE={text!r} is not a number of seconds; give a time limit in"
+            " seconds, 0 for no limit, or unset it for a limit that follows the pace of the"
+            " program"
         )
     return seconds
 
@@ -153,9 +154,10 @@ def _start_mpi(size: int) -> MpiComm:
     comm = MpiComm(read_patience(os.environ.get("GRAPHTHETA_PATIENCE", "")))
     if comm.size == 1:
         raise CommError(
-            f"{size} processes were started together, but each has an MPI world of size 1: the launcher and mpi4py belong to different MPI "
-            f"libraries; use the mpiexec beside {os.path.basename(sys.executable)} in this environment, or install mpi4py for "
-            "the launcher's MPI"
+            f"{size} processes were started together, but each has an MPI world of size 1: the"
+            " launcher and mpi4py belong to different MPI libraries; use the mpiexec beside"
+            f" {os.path.basename(sys.executable)} in this environment, or install mpi4py for the"
+            " launcher's MPI"
         )
     atexit.register(comm.close)
     return comm
@@ -185,5 +187,6 @@ def _excepthook(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     code = _fail(error.with_traceback(trace))
-    # Python would end with status 1 whatever the error, and by a signal after Ctrl-C, which launchers report at length
+    # Python would end with status 1 whatever the error, and by a signal after Ctrl-C, which
+    # launchers report at length
     sys.exit(code)

@@ -1,4 +1,5 @@
-"""Ends a job of which a process ended before it started MPI: the others would wait for it in MPI_Init without end.
+"""Ends a job of which a process ended before it started MPI: the others would wait for it in
+MPI_Init without end.
 
 While MPI starts, it holds the interpreter, so that a thread could not run. A child process looks
 from time to time whether all processes of MPICH's launcher on this machine are there. It ends when
@@ -17,18 +18,22 @@ from socket import gethostname
 
 # the launcher's process on each machine, by the beginning of its name
 LAUNCHER = "hydra"
-# variables of the launcher: a process's rank, and processes of the job, of all machines and of this one
+# variables of the launcher: a process's rank, and processes of the job, of all machines and of this
+# one
 RANK = "PMI_RANK"
 SIZE = "PMI_SIZE"
 LOCAL = "MPI_LOCALNRANKS"
-# seconds between looks, and looks in a row that miss the same processes: others may be about to fail alike, and say why themselves
+# seconds between looks, and looks in a row that miss the same processes: others may be about to
+# fail alike, and say why themselves
 PERIOD = 1.0
 LOOKS = 3
 
 
 @contextmanager
 def watched_start() -> Iterator[None]:
-    """Context in which MPI starts; if a process of the job on this machine ends before, all of it ends, with a message on its rank."""
+    """Context in which MPI starts; if a process of the job on this machine ends before, all of it
+    ends, with a message on its rank.
+    """
     local = os.environ.get(LOCAL, "")
     parent = Path("/proc", str(os.getppid()))
     if (
@@ -55,7 +60,8 @@ def watched_start() -> Iterator[None]:
 
 
 def _watch(started: int, launcher: Path, local: int, rank: int) -> None:
-    """Look for the processes of the launcher until ``started`` is closed, and end the one that waits if one is missing.
+    """Look for the processes of the launcher until ``started`` is closed, and end the one that
+    waits if one is missing.
 
     Args:
         started: End of a pipe.
@@ -77,8 +83,9 @@ def _watch(started: int, launcher: Path, local: int, rank: int) -> None:
         if missed >= LOOKS and 0 < len(there) < local and rank == min(there):
             os.write(
                 2,
-                f"rank {rank}: CommError: MPI cannot start, because {missing(there, local)} ended before it did; see the messages "
-                "above for the cause, or run the program on one process, without mpiexec\n".encode(),
+                f"rank {rank}: CommError: MPI cannot start, because {missing(there, local)} ended"
+                " before it did; see the messages above for the cause, or run the program on one"
+                " process, without mpiexec\n".encode(),
             )
             os.kill(waits, signal.SIGKILL)
             return
@@ -93,11 +100,16 @@ def missing(there: list[int], local: int) -> str:
     """
     if os.environ.get(SIZE) == str(local):
         return f"rank {', '.join(str(rank) for rank in range(local) if rank not in there)}"
-    return f"{local - len(there)} of the {local} processes on {gethostname()}, of which rank {', '.join(map(str, there))} still run,"
+    return (
+        f"{local - len(there)} of the {local} processes on {gethostname()}, of which rank"
+        f" {', '.join(map(str, there))} still run,"
+    )
 
 
 def living(launcher: Path) -> list[int]:
-    """Ranks of the processes of a launcher that have not ended, ascending; empty if the system does not list them."""
+    """Ranks of the processes of a launcher that have not ended, ascending; empty if the system does
+    not list them.
+    """
     found = []
     for child in _text(launcher / "task" / launcher.name / "children").split():
         # nothing is left of the environment of a process that ended

@@ -133,7 +133,10 @@ class Unresponsive:
 
     def describe(self) -> str:
         """Text for a report."""
-        return f"does not respond: {self.process.describe() if self.process else 'killed, stopped or disconnected'}"
+        return (
+            "does not respond:"
+            f" {self.process.describe() if self.process else 'killed, stopped or disconnected'}"
+        )
 
 
 class Watchdog:
@@ -215,7 +218,7 @@ class Watchdog:
             lambda: any(in_step(stack) for stack in self._stacks()),
         )
 
-    # -- position of this rank ---------------------------------------------------------------------------------------
+    # -- position of this rank ----
 
     def _workers(self) -> dict[int, list]:
         """Stacks of the threads that do the work of this rank."""
@@ -226,7 +229,8 @@ class Watchdog:
             for ident in used or [threading.main_thread().ident or 0]
             if ident in current
         }
-        # the frame of this call is among them; the circle would keep the values of all frames in memory
+        # the frame of this call is among them; the circle would keep the values of all frames in
+        # memory
         current.clear()
         return found
 
@@ -257,9 +261,9 @@ class Watchdog:
             waits = True
         return {
             "waits": waits,
-            "what": next((line for line in self.waits.values() if line), operation)
-            if waits
-            else "",
+            "what": (
+                next((line for line in self.waits.values() if line), operation) if waits else ""
+            ),
             "operation": operation,
             "number": number,
             "stage": stage,
@@ -268,11 +272,13 @@ class Watchdog:
             "pause": pace.pause,
             "asleep": pace.asleep,
             "stacks": stacks(),
-            "late": pace.late(waits, self._n_bytes())
-            and not any(in_debugger(worker) for worker in workers.values()),
+            "late": (
+                pace.late(waits, self._n_bytes())
+                and not any(in_debugger(worker) for worker in workers.values())
+            ),
         }
 
-    # -- detection of hangs ------------------------------------------------------------------------------------------
+    # -- detection of hangs ----
 
     def _should_query(self) -> bool:
         """Whether this rank has waited for too long, and no lower rank has sent a query lately."""
@@ -333,7 +339,10 @@ def one_line(position: Position) -> str:
 
 def operation_line(position: Position) -> str:
     """The operation of a rank in one line."""
-    return f"operation {position['number']}, {position['operation']} at {position['where']}, stage {position['stage']}"
+    return (
+        f"operation {position['number']}, {position['operation']} at {position['where']}, stage"
+        f" {position['stage']}"
+    )
 
 
 def meanwhile(positions: dict[int, Position], missing: list[int]) -> str:
@@ -390,7 +399,10 @@ def report(positions: dict[int, Position], unresponsive: dict[int, str], pace: P
         lines = [f"rank {q}/{size} {one_line(position)}" for q, position in positions.items()]
         head = "deadlock: every rank waits for another rank:"
     else:
-        head = f"timeout: {_ranks(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for other ranks that make no progress:"
+        head = (
+            f"timeout: {_ranks(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for other ranks"
+            " that make no progress:"
+        )
         first = positions[waiting[0]]
         lines.append(
             f"{_ranks(waiting)}: {first['what']} at {first['where']}, stage {first['stage']}"
@@ -398,8 +410,11 @@ def report(positions: dict[int, Position], unresponsive: dict[int, str], pace: P
     limit = (
         f"the limit set by GRAPHTHETA_PATIENCE={pace.patience:g}"
         if pace.patience
-        else f"while the longest pause before was {max(SHORT, *pace.longest.values()):.0f} s. If the program was not stuck, set "
-        "GRAPHTHETA_PATIENCE to a time limit in seconds, or to 0 for no limit"
+        else (
+            f"while the longest pause before was {max(SHORT, *pace.longest.values()):.0f} s. If the"
+            " program was not stuck, set GRAPHTHETA_PATIENCE to a time limit in seconds, or to 0"
+            " for no limit"
+        )
     )
     return "\n".join(
         [

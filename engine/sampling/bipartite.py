@@ -93,7 +93,8 @@ class Bipartite:
             run_blocks(run, len(cuts) - 1)
 
     def row_totals(self, values: Sequence[np.ndarray]) -> np.ndarray:
-        """Sum of the positive values of the edges of each receiving row, [receivers.n], the same for every partition.
+        """Sum of the positive values of the edges of each receiving row, [receivers.n], the same
+        for every partition.
 
         Collective: all ranks of the frontier's partition.
         """
@@ -132,7 +133,8 @@ def scale_of(top: np.ndarray) -> np.ndarray:
 
 
 def row_blocks(n_edges: np.ndarray) -> list[int]:
-    """Bounds of consecutive rows that have about ``EDGES_PER_BLOCK`` edges together, at least two bounds.
+    """Bounds of consecutive rows that have about ``EDGES_PER_BLOCK`` edges together, at least two
+    bounds.
 
     Args:
         n_edges: Number of edges of each row.
@@ -171,7 +173,8 @@ def by_rows(
 
 
 def degrees(frontier: Frontier) -> np.ndarray:
-    """Number of candidate edges of each receiving row over all workers, [n] int64, in the order of ``Copies``.
+    """Number of candidate edges of each receiving row over all workers, [n] int64, in the order of
+    ``Copies``.
 
     Where these are all stored edges, the numbers were computed before the first batch, and nothing
     is sent.

@@ -101,7 +101,9 @@ class BottomK:
         return c.of(*lists), often
 
     def _agreed(self, shorter: list[Chosen], total: dict[int, np.ndarray]) -> Sample:
-        """The edges of shortlists that are still among the chosen once the ranks of all workers are merged."""
+        """The edges of shortlists that are still among the chosen once the ranks of all workers are
+        merged.
+        """
         receivers = self.frontier.receivers
         ranks = [self._ranked(c).arrays(self.frontier.relation) for c in shorter]
         low = {kind: np.full((len(n), self.k + self._beyond), _LAST) for kind, n in total.items()}
@@ -152,7 +154,9 @@ class BottomK:
         total: np.ndarray,
         threshold: np.ndarray | None = None,
     ) -> Chosen:
-        """Edges with their importance weights, given how often each is chosen, and totals and thresholds of rows."""
+        """Edges with their importance weights, given how often each is chosen, and totals and
+        thresholds of rows.
+        """
         # the weights of a row that keeps all its edges are 1
         share = (total if self.replace else np.maximum(total, self.k)) / self.k
         weight = self.priority.weight(self.frontier, replace(chosen, threshold=threshold), share)
@@ -176,5 +180,7 @@ def _joined(parts: Sequence[Any]) -> Sequence[np.ndarray]:
 
 
 def _among(low: np.ndarray, total: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Which rows have an edge among the chosen, [n] bool, given their lowest ranks and the highest chosen rank (of each choice)."""
+    """Which rows have an edge among the chosen, [n] bool, given their lowest ranks and the highest
+    chosen rank (of each choice).
+    """
     return (low.T <= last.T).any(axis=0) & (total > 0)

@@ -25,7 +25,9 @@ def in_block(values: np.ndarray, block: EdgeBlock) -> np.ndarray:
 
 
 def masked(frontier: Frontier, name: str) -> Frontier:
-    """The edges of a frontier for which a column of the option ``mask`` is True; all for an empty name."""
+    """The edges of a frontier for which a column of the option ``mask`` is True; all for an empty
+    name.
+    """
     return _selected(frontier, frontier.partition.edge.read(name), None) if name else frontier
 
 
@@ -41,7 +43,8 @@ def positive(frontier: Frontier, name: str) -> Frontier:
 
 
 def up_to(frontier: Frontier, name: str, limits: dict[int, np.ndarray]) -> Frontier:
-    """The edges of a frontier with a value, as it was given, up to the limit of their receiving row.
+    """The edges of a frontier with a value, as it was given, up to the limit of their receiving
+    row.
 
     Args:
         limits: By kind of row, [n_groups].
@@ -83,13 +86,13 @@ def check_column(partition: Partition, what: str, option: str, name: str) -> Non
     if name not in store:
         known = ", ".join(n for n in store.names() if len(store.column(n).shape) == 1)
         raise ConfigError(
-            f"{option}={name}: there is no {what} column {name!r}; choose from {known}, or add it with "
-            f"graph.replace({what}_columns={{{name!r}: values}})"
+            f"{option}={name}: there is no {what} column {name!r}; choose from {known}, or add it"
+            f" with graph.replace({what}_columns={{{name!r}: values}})"
         )
     if len(store.column(name).shape) != 1:
         raise ConfigError(
-            f"{option}={name}: the {what} column {name!r} has {store.column(name).shape[1]} numbers per {what}; "
-            "expected one, so copy one of them into a column of its own"
+            f"{option}={name}: the {what} column {name!r} has {store.column(name).shape[1]} numbers"
+            f" per {what}; expected one, so copy one of them into a column of its own"
         )
 
 
@@ -128,8 +131,9 @@ def check_edges(
                 else ""
             )
             error = DataError(
-                f"{option}={name}: edge {partition.edge_gid[at]} (from node {src} to node {dst}) has the value {values[at]}, "
-                f"expected {expected}; change the value in edge_columns or edge_weight{added}"
+                f"{option}={name}: edge {partition.edge_gid[at]} (from node {src} to node {dst})"
+                f" has the value {values[at]}, expected {expected}; change the value in"
+                f" edge_columns or edge_weight{added}"
             )
     except ConfigError as e:
         error = e

@@ -12,7 +12,8 @@ from ..partition.relation import StoredRelation
 def degrees_of(
     partition: Partition, relation: StoredRelation, reverse: bool
 ) -> dict[int, np.ndarray]:
-    """Number of edges over all workers into each receiving row of a pass, by kind of row, [n] int64; computed at the first call.
+    """Number of edges over all workers into each receiving row of a pass, by kind of row, [n]
+    int64; computed at the first call.
 
     Collective: at the first call, all ranks of the partition.
     """

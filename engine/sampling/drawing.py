@@ -1,4 +1,5 @@
-"""Draws from all nodes of a graph, and random walks, without a list of all nodes or edges on any worker.
+"""Draws from all nodes of a graph, and random walks, without a list of all nodes or edges on any
+worker.
 
 A draw is a hash of a key and its own number, and nodes and edges are ordered by their global ids,
 so the results do not depend on the number of workers or on the partition.
@@ -73,8 +74,8 @@ class WeightedNodes:
         self.total = int(self._block_end[-1])
         if not self.total:
             raise DataError(
-                "no node can be drawn, because all have the weight 0: the graph has no edges; choose a sampler that draws "
-                "nodes without edges too, such as saint_walk"
+                "no node can be drawn, because all have the weight 0: the graph has no edges;"
+                " choose a sampler that draws nodes without edges too, such as saint_walk"
             )
 
     def draw(self, key: int | np.ndarray, n: int) -> Drawn:
@@ -138,8 +139,8 @@ class Neighbours:
         """Move walkers to a neighbour each; those without neighbours stop and are dropped.
 
         Args:
-            key: Key of the draws, another one for each step of a walk; or a key for each walker, [k]
-                uint64.
+            key: Key of the draws, another one for each step of a walk; or a key for each walker,
+                [k] uint64.
             row: Master rows of this worker's walkers, [k] int64.
             state: What moves with each walker, [k, ...] int64; the first column is its number.
 

@@ -17,12 +17,14 @@ from ..partition.partition import Partition
 # the nodes of a batch, given its number: a mask of this worker's masters, [n_masters] bool; every
 # rank of the partition calls it for the same batches in the same order
 NodeSets = Callable[[int], np.ndarray]
-# masks of several sets that are drawn together, [n_sets, n_masters], have at most so many entries on all workers
+# masks of several sets that are drawn together, [n_sets, n_masters], have at most so many entries
+# on all workers
 MASKS = 1 << 26
 
 
 def several(sets: NodeSets, batches: range) -> np.ndarray:
-    """The node sets of some batches, [len(batches), n_masters] bool; at the same time if they have a method ``several``.
+    """The node sets of some batches, [len(batches), n_masters] bool; at the same time if they have
+    a method ``several``.
 
     Collective: all ranks of the partition.
     """

@@ -10,7 +10,8 @@ from ..partition.table import Route, home_of
 
 
 def parallel_of(partition: Partition, relation: StoredRelation) -> np.ndarray:
-    """The number of each edge of this worker among all edges with the same ends, over all workers; computed at the first call.
+    """The number of each edge of this worker among all edges with the same ends, over all workers;
+    computed at the first call.
 
     Edges with the same ends are numbered from 0 in the order of their global ids, so that an edge
     has the same number in every partition.

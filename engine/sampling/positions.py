@@ -177,7 +177,9 @@ def _exchanged(
 
 
 def _listed(block: EdgeBlock, reverse: bool, order: np.ndarray) -> np.ndarray:
-    """Number and sending row of each edge in an order, [n_edges, 2] int32, one read for both; empty for the order of the block."""
+    """Number and sending row of each edge in an order, [n_edges, 2] int32, one read for both; empty
+    for the order of the block.
+    """
     if not len(order):
         return np.zeros((0, 2), np.int32)
     edges, senders = (block.out_edge, block.out_dst) if reverse else (None, block.in_src)

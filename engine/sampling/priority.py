@@ -26,7 +26,8 @@ class Ranked:
     Attributes:
         edges: The edges.
         values: Ids that ranks are drawn for, or ranks themselves, [n] int64 or uint64.
-        index: Where in ``values`` the value of each edge of the lists of ``edges`` is; empty if edge k has value k.
+        index: Where in ``values`` the value of each edge of the lists of ``edges`` is; empty if
+            edge k has value k.
         key: Key of the draws; None if ``values`` are ranks.
         distinct: Whether no two edges have the same rank. If they may, the lowest bits of a rank
             are replaced by the edge's id, which breaks ties.
@@ -65,14 +66,17 @@ class Priority(ABC):
     """How edges are ranked, and the importance weights of those that are chosen.
 
     Attributes:
-        draws: Whether ranks are drawn (``Ranked.key``); sampling with replacement needs a draw for each choice.
+        draws: Whether ranks are drawn (``Ranked.key``); sampling with replacement needs a draw for
+            each choice.
     """
 
     draws: ClassVar[bool] = False
 
     @property
     def threshold(self) -> bool:
-        """Whether importance weights depend on the lowest rank that is not chosen, ``Chosen.threshold``."""
+        """Whether importance weights depend on the lowest rank that is not chosen,
+        ``Chosen.threshold``.
+        """
         return False
 
     @abstractmethod
@@ -101,7 +105,8 @@ class Priority(ABC):
         Args:
             frontier: What the edges are chosen from.
             edges: The chosen edges.
-            share: ``total`` of each row over all workers, divided by the number of edges chosen from it, [n_groups] float64.
+            share: ``total`` of each row over all workers, divided by the number of edges chosen
+                from it, [n_groups] float64.
 
         Returns:
             [n_edges] floating, or None if all weights are 1.

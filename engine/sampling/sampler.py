@@ -51,7 +51,8 @@ class SamplerOfViews(Protocol):
     def choose_all(
         self, frontiers: Frontiers, *, hop: int, steps: Sequence[int]
     ) -> list[Chosen] | None:
-        """Choose edges of one pass for several views, without messages; each gets those that ``Sampler.choose`` chooses.
+        """Choose edges of one pass for several views, without messages; each gets those that
+        ``Sampler.choose`` chooses.
 
         Args:
             frontiers: All edges of the pass, for each view.
@@ -83,8 +84,8 @@ class Timed(Protocol):
 
     Cutoffs start at the targets and travel down the hops of one view, which keeps them while it is
     built: a node has the lowest of its own cutoff in the hop before and of those of the nodes that
-    chose one of its edges there. Those of nodes that are targets come from the sampler; an edge or a
-    link has one of its own, and its ends have the lowest of their targets.
+    chose one of its edges there. Those of nodes that are targets come from the sampler; an edge or
+    a link has one of its own, and its ends have the lowest of their targets.
     """
 
     def cutoffs(self, partition: Partition, masters: np.ndarray) -> np.ndarray:
@@ -103,7 +104,8 @@ class TimedPairs(Timed, Protocol):
     """A ``Timed`` sampler that also knows the times of targets that are edges or links."""
 
     def edge_cutoffs(self, read: Callable[[str], np.ndarray], earlier: bool) -> np.ndarray:
-        """The cutoffs of targets that are edges or links, [n] int64 or float64, of the same type on all workers.
+        """The cutoffs of targets that are edges or links, [n] int64 or float64, of the same type on
+        all workers.
 
         Args:
             read: Reads an edge column for the targets, by its name.

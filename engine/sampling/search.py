@@ -58,7 +58,8 @@ class ByView(NamedTuple):
 
         Returns:
             All items, none twice in a view; the items of ``parts`` one after another by their
-            numbers in their views, [m] int32; and bounds of the views in each part, [parts, views + 1].
+            numbers in their views, [m] int32; and bounds of the views in each part, [parts, views +
+            1].
         """
         bounds = np.zeros((len(parts), len(self.ptr)), np.int64)
         for i, start in enumerate(np.cumsum([0, *(len(part.items) for part in parts)])[:-1]):
@@ -113,7 +114,8 @@ class Found:
 
 
 class _Receiving:
-    """The receiving rows of a pass: nodes of the views, and their mirrors that receive on other workers.
+    """The receiving rows of a pass: nodes of the views, and their mirrors that receive on other
+    workers.
 
     Attributes:
         rows: Rows by kind and view.
@@ -147,9 +149,9 @@ class _Receiving:
         """The cutoffs of rows by kind; collective."""
         return {
             MASTER: cutoff,
-            MIRROR: cutoff[:0]
-            if self._route is None
-            else self._route.carry(cutoff[self._told.items]),
+            MIRROR: (
+                cutoff[:0] if self._route is None else self._route.carry(cutoff[self._told.items])
+            ),
         }
 
     def exchange(self, v: int) -> Exchange:
@@ -357,7 +359,8 @@ class _Pass:
         views: Bounds of the views in these.
         senders: Masters that send, possibly repeated: of each block whose senders are masters, and
             those that other workers read.
-        mirror: For each block whose senders are mirrors the number of the sender of each edge in ``mirrors``, otherwise None.
+        mirror: For each block whose senders are mirrors the number of the sender of each edge in
+            ``mirrors``, otherwise None.
         mirrors: Mirrors that send.
         route: Tells their owners; None if no worker has such mirrors.
         limits: Cutoffs of the receiving rows.
@@ -401,7 +404,9 @@ class _Pass:
 def first_cutoffs(
     sampler: Sampler | None, partition: Partition, rows: np.ndarray, given: np.ndarray | None
 ) -> np.ndarray | None:
-    """The cutoffs of targets at some rows, [n]: those given, or else those of the sampler; None for one that is not ``Timed``."""
+    """The cutoffs of targets at some rows, [n]: those given, or else those of the sampler; None for
+    one that is not ``Timed``.
+    """
     if not isinstance(sampler, Timed):
         return None
     return sampler.cutoffs(partition, rows) if given is None else given
@@ -420,7 +425,9 @@ _READERS: WeakKeyDictionary[
 def _readers(
     relation: StoredRelation, reverse: bool, plan: MovePlan, n_masters: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Bounds of the positions of each master in a plan, the positions, and the reader of each; made once."""
+    """Bounds of the positions of each master in a plan, the positions, and the reader of each; made
+    once.
+    """
     known = _READERS.setdefault(relation, {})
     if reverse not in known:
         order = np.argsort(plan.rows, kind="stable").astype(np.int32)

@@ -92,7 +92,8 @@ class UniformDraws:
 
 
 def uniform(frontier: Frontier, key: int, k: int, replace: bool) -> Sample:
-    """One choice of k edges for each receiving row of a frontier with all edges of its rows, with their importance weights.
+    """One choice of k edges for each receiving row of a frontier with all edges of its rows, with
+    their importance weights.
 
     Args:
         frontier: What the edges are chosen from.

@@ -1,4 +1,6 @@
-"""Pairs of a view and a row, told to other workers in one message for each of them, whatever the number of views."""
+"""Pairs of a view and a row, told to other workers in one message for each of them, whatever the
+number of views.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ class ViewRoute:
         self.row = found["row"][self._order]
 
     def carry(self, values: np.ndarray) -> np.ndarray:
-        """Values of the pairs that this worker tells, [n, ...]; returns those of the pairs that were told here, [m, ...].
+        """Values of the pairs that this worker tells, [n, ...]; returns those of the pairs that
+        were told here, [m, ...].
 
         Collective: all ranks of the partition.
         """

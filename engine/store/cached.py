@@ -22,7 +22,9 @@ from .slots import Slots
 
 
 class CachePolicy(ABC):
-    """Decides which rows a cache of ``capacity`` slots, at least one, holds. One thread at a time calls it."""
+    """Decides which rows a cache of ``capacity`` slots, at least one, holds. One thread at a time
+    calls it.
+    """
 
     name: ClassVar[str]
     # how many groups of batches ahead ``foresee`` has to know; 0 if it is not called
@@ -127,7 +129,9 @@ class RowCache:
             return Found(at, np.flatnonzero(slots < 0), self.slots.read(slots[at]))
 
     def find(self, keys: np.ndarray, batches: int = 1) -> np.ndarray:
-        """Slots of some rows, [n] int32, -1 for those it does not hold, which are to be read and offered; arguments as for ``look_up``."""
+        """Slots of some rows, [n] int32, -1 for those it does not hold, which are to be read and
+        offered; arguments as for ``look_up``.
+        """
         with self._lock:
             slots = self._find(keys, batches)
             self.counts.misses += int((slots < 0).sum())

@@ -119,7 +119,8 @@ class Decoding:
 
 @dataclass(frozen=True)
 class Coded:
-    """A column of narrower values, from which those of another one are computed; messages and caches hold these.
+    """A column of narrower values, from which those of another one are computed; messages and
+    caches hold these.
 
     Attributes:
         column: The narrower values.
@@ -131,7 +132,9 @@ class Coded:
 
 
 def coded(column: Column) -> Coded:
-    """The narrower form of a column, from its attribute ``coded``; the column itself if it has none."""
+    """The narrower form of a column, from its attribute ``coded``; the column itself if it has
+    none.
+    """
     found: Coded | None = getattr(column, "coded", None)
     return Coded(column, lambda rows: rows) if found is None else found
 

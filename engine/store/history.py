@@ -38,7 +38,8 @@ class History:
         )
 
     def find(self, rows: np.ndarray, oldest: int = NEVER + 1) -> np.ndarray:
-        """Lines of some rows, [n] int32; -1 for those that are not stored, or were stored before a step.
+        """Lines of some rows, [n] int32; -1 for those that are not stored, or were stored before a
+        step.
 
         Args:
             rows: Row numbers, [n].
@@ -62,7 +63,8 @@ class History:
         """Store rows; those stored before are replaced.
 
         Args:
-            rows: Row numbers, no row twice, [n]. If they are more than the lines, the last ones stay.
+            rows: Row numbers, no row twice, [n]. If they are more than the lines, the last ones
+                stay.
             values: [n, ...]; copied.
             step: The step, not below that of an earlier call.
         """
@@ -100,7 +102,9 @@ class History:
         return np.concatenate((older, equal[: n - len(older)])).astype(np.int32)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Copies of lines that hold a row: "line", "row", "step" and "values"; the last only if anything was ever stored."""
+        """Copies of lines that hold a row: "line", "row", "step" and "values"; the last only if
+        anything was ever stored.
+        """
         lines = np.flatnonzero(self._row >= 0)
         held = {"line": lines, "row": self._row[lines], "step": self._step[lines]}
         return held if self._values is None else {**held, "values": self._values[lines]}

@@ -47,9 +47,10 @@ class MappedColumn(LazyArray):
     """The rows of a ``.npy`` file, mapped into memory. It is an array, too, and a column.
 
     Args:
-        path: A file that ``numpy.save`` wrote: [n_rows, ...] numbers in C order. Every worker opens it.
-            It must not be changed while it is in use.
-        sums_of: Makes of the mapped values an object that compares their bytes with checksums; none if None.
+        path: A file that ``numpy.save`` wrote: [n_rows, ...] numbers in C order. Every worker opens
+            it. It must not be changed while it is in use.
+        sums_of: Makes of the mapped values an object that compares their bytes with checksums; none
+            if None.
 
     Raises:
         FormatError: The file cannot be read, or holds something else.
@@ -102,7 +103,8 @@ class _RowRead:
         ascending = rows[order]
         if len(rows) and not 0 <= ascending[0] <= ascending[-1] < len(values):
             raise IndexError(
-                f"rows {int(ascending[0])} to {int(ascending[-1])} were asked for, of a column of {len(values)} rows"
+                f"rows {int(ascending[0])} to {int(ascending[-1])} were asked for, of a column of"
+                f" {len(values)} rows"
             )
         self._out = np.empty((len(rows), *values.shape[1:]), values.dtype)
         step = max(1, _PART // max(1, prod(values.shape[1:]) * values.dtype.itemsize))

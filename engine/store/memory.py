@@ -45,7 +45,9 @@ class MemoryColumn:
 
     @property
     def coded(self) -> Coded | None:
-        """Rows of several types as rows of an array, for messages and caches; None for other values."""
+        """Rows of several types as rows of an array, for messages and caches; None for other
+        values.
+        """
         x, _ = self._held
         return Coded(_Padded(self, x), x[:0].unpadded) if isinstance(x, TypedRows) else None
 
@@ -64,7 +66,9 @@ class MemoryColumn:
         return values
 
     def lent(self) -> RowList | None:
-        """All rows where they are, for the first pass that asks; None if they are in order, and for later passes."""
+        """All rows where they are, for the first pass that asks; None if they are in order, and for
+        later passes.
+        """
         values, order = self._held
         first = not self._lent
         self._lent = True

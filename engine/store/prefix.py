@@ -61,7 +61,9 @@ class PrefixReader:
         return known if known.shape[0] == n else known[:n]
 
     def listed(self, name: str, n: int) -> RowList | None:
-        """The first n rows of a column where they are stored; None if they must be copied, or were; KeyError if there is none."""
+        """The first n rows of a column where they are stored; None if they must be copied, or were;
+        KeyError if there is none.
+        """
         if self._rows is None or self._reach(name) >= n:
             return None
         if name not in self._lists:

@@ -32,8 +32,9 @@ class QuantisedColumn(LazyArray):
             for a in (scale, zero)
         ):
             raise FormatError(
-                f"codes {list(codes.shape)} of {codes.dtype} with scales {list(scale.shape)} of {scale.dtype} and offsets "
-                f"{list(zero.shape)} of {zero.dtype} do not make a column; give integers [n_rows, d] and finite float32 [d]"
+                f"codes {list(codes.shape)} of {codes.dtype} with scales {list(scale.shape)} of"
+                f" {scale.dtype} and offsets {list(zero.shape)} of {zero.dtype} do not make a"
+                " column; give integers [n_rows, d] and finite float32 [d]"
             )
         super().__init__(codes.shape, np.float32)
         self._codes = codes

@@ -33,7 +33,9 @@ class SelectedColumn:
 
     @property
     def coded(self) -> Coded | None:
-        """The same rows of the narrower form of the other column; None if it has none, and its type is this one's."""
+        """The same rows of the narrower form of the other column; None if it has none, and its type
+        is this one's.
+        """
         if (
             getattr(self._column, "coded", None) is None
             and self._column.dtype.itemsize >= self.dtype.itemsize
@@ -90,8 +92,8 @@ class _Checked:
         got = kind, tuple(getattr(x, "shape", ()))
         if got != (form, shape):
             raise UserFunctionError(
-                f"{self._owner}: a read of {self._n} rows returned {got[0]} {list(got[1])}; expected {form} "
-                f"{list(shape)}, from its attributes shape and sparse"
+                f"{self._owner}: a read of {self._n} rows returned {got[0]} {list(got[1])};"
+                f" expected {form} {list(shape)}, from its attributes shape and sparse"
             )
         return (
             x.astype(column.dtype, copy=False)

@@ -63,18 +63,22 @@ class Slots:
     def row_bytes(columns: Mapping[str, Column], longest: Mapping[str, int] | None = None) -> int:
         """Bytes of a slot."""
         return sum(
-            INDEX.itemsize + (longest or {})[name] * (INDEX.itemsize + column.dtype.itemsize)
-            if column.sparse
-            else prod(column.shape[1:]) * column.dtype.itemsize
+            (
+                INDEX.itemsize + (longest or {})[name] * (INDEX.itemsize + column.dtype.itemsize)
+                if column.sparse
+                else prod(column.shape[1:]) * column.dtype.itemsize
+            )
             for name, column in columns.items()
         )
 
     def read(self, slots: np.ndarray) -> dict[str, Any]:
         """Copies of the rows in some slots, [n, ...] by name; ``slots`` is [n] int."""
         return {
-            name: self._sparse(name, slots)
-            if column.sparse
-            else take_rows(self._arrays[name, ""], slots.astype(np.int64))
+            name: (
+                self._sparse(name, slots)
+                if column.sparse
+                else take_rows(self._arrays[name, ""], slots.astype(np.int64))
+            )
             for name, column in self._columns.items()
         }
 

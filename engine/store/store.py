@@ -34,8 +34,8 @@ class ColumnStore:
         for name, (_, column) in columns.items():
             if column.shape[0] != n_rows:
                 raise ShapeError(
-                    f"column {name!r} has {column.shape[0]} rows, but its store has {n_rows}; give one value for each row, in "
-                    "the order of the store"
+                    f"column {name!r} has {column.shape[0]} rows, but its store has {n_rows}; give"
+                    " one value for each row, in the order of the store"
                 )
         self.n_rows = n_rows
         self._columns = dict(columns)
@@ -55,7 +55,9 @@ class ColumnStore:
         return self._readable
 
     def wide(self) -> tuple[str, ...]:
-        """Names of the columns whose rows are large, several numbers or sparse, but for targets, masks and learned columns."""
+        """Names of the columns whose rows are large, several numbers or sparse, but for targets,
+        masks and learned columns.
+        """
         return tuple(
             name
             for name, (role, c) in self._columns.items()
@@ -108,7 +110,9 @@ class ColumnStore:
         return self._columns[name][1].read_begin(rows).end()
 
     def exact(self, name: str, rows: np.ndarray | None = None) -> Any:
-        """Rows of a column as they were given with the graph, also where models read narrower floats; otherwise as ``read``."""
+        """Rows of a column as they were given with the graph, also where models read narrower
+        floats; otherwise as ``read``.
+        """
         return exact_column(self._columns[name][1]).read_begin(rows).end()
 
     def listed(self, name: str, rows: np.ndarray) -> RowList | None:
@@ -120,7 +124,8 @@ class ColumnStore:
         return listed_rows(self.column(name), rows)
 
     def lent(self, name: str) -> RowList | None:
-        """All rows of a column where they are in memory, for the first pass that asks; None if they must be read.
+        """All rows of a column where they are in memory, for the first pass that asks; None if they
+        must be read.
 
         Raises:
             KeyError: There is no such column.
@@ -156,7 +161,8 @@ class ColumnStore:
 
         Args:
             n_rows: Rows of every column.
-            values: Arrays or CSR rows [n_rows, ...] by name; columns that are not named are left out.
+            values: Arrays or CSR rows [n_rows, ...] by name; columns that are not named are left
+                out.
         """
         kept = [(name, role) for name, (role, _) in self._columns.items() if name in values]
         return ColumnStore(
@@ -164,7 +170,9 @@ class ColumnStore:
         )
 
     def joined(self, other: ColumnStore) -> ColumnStore:
-        """The columns of this store and those of another one with the same rows, which replace columns of the same names."""
+        """The columns of this store and those of another one with the same rows, which replace
+        columns of the same names.
+        """
         return ColumnStore(self.n_rows, {**self._columns, **other._columns})
 
     def empty(self) -> ColumnStore:

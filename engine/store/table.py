@@ -99,9 +99,9 @@ class EmbeddingTable:
             gradient: [m, width]; None if backward reached none of the rows at this worker.
         """
         rows = np.arange(len(self.masters)) if rows is None else rows
-        return rows, np.zeros(
-            (len(rows), *self.shape[1:]), self.dtype
-        ) if gradient is None else gradient
+        return rows, (
+            np.zeros((len(rows), *self.shape[1:]), self.dtype) if gradient is None else gradient
+        )
 
     def add(self, rows: np.ndarray, gradient: np.ndarray) -> None:
         """Add gradients of a view to those of the next update.
@@ -158,14 +158,16 @@ class EmbeddingTable:
         own = self.arrays()
         if set(found) != set(own):
             raise FormatError(
-                f"the stored embedding {self.name!r} has {', '.join(sorted(found))}, expected {', '.join(sorted(own))}; "
-                "resume with the optimiser of the run that stored it"
+                f"the stored embedding {self.name!r} has {', '.join(sorted(found))}, expected"
+                f" {', '.join(sorted(own))}; resume with the optimiser of the run that stored it"
             )
         for name, x in own.items():
             if found[name].shape[1:] != x.shape[1:] or found[name].dtype != x.dtype:
                 raise FormatError(
-                    f"{name} of the stored embedding {self.name!r} is {found[name].dtype}{list(found[name].shape)}, expected "
-                    f"{x.dtype}{['nodes', *x.shape[1:]]}; resume with the width and dtype of the run that stored it"
+                    f"{name} of the stored embedding {self.name!r} is"
+                    f" {found[name].dtype}{list(found[name].shape)}, expected"
+                    f" {x.dtype}{['nodes', *x.shape[1:]]}; resume with the width and dtype of the"
+                    " run that stored it"
                 )
 
     def load(self, rows: Mapping[str, np.ndarray]) -> None:

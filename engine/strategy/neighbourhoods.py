@@ -20,7 +20,9 @@ __all__ = ["ByView", "Searched", "neighbourhoods"]
 
 
 class Searched(NamedTuple):
-    """This worker's nodes and edges of some views, and their pairs by view; None if targets are nodes."""
+    """This worker's nodes and edges of some views, and their pairs by view; None if targets are
+    nodes.
+    """
 
     found: Found
     pairs: list[Pairs] | None
@@ -34,7 +36,8 @@ def neighbourhoods(
     steps: Sequence[int],
     sampler: Sampler | None,
 ) -> Searched | None:
-    """Search the neighbourhoods of batches, of as many hops as the model has; None if only some batches exclude edges.
+    """Search the neighbourhoods of batches, of as many hops as the model has; None if only some
+    batches exclude edges.
 
     Args:
         own: This worker's targets of each batch, as ``Task.seeds`` takes them.

@@ -105,15 +105,16 @@ def normalisation(
         empty = some - 1 - int(filled[-1]) if len(filled) else empty + some
         if empty >= MOST_EMPTY:
             raise DataError(
-                f"the sampler gives no nodes for {MOST_EMPTY} batches in a row, so it would never reach coverage={coverage:g}; "
-                "change the sampler, or give normalise=no"
+                f"the sampler gives no nodes for {MOST_EMPTY} batches in a row, so it would never"
+                f" reach coverage={coverage:g}; change the sampler, or give normalise=no"
             )
         if comm.rank == 0 and 10 * drawn > (said + 1) * goal:
             said = int(10 * drawn / goal)
             share = min(drawn / goal, 1)
             seconds = perf_counter() - began
             logger.info(
-                f"normalisation: {n} node sets counted, {share:.0%} of the nodes needed, {seconds:.1f} s"
+                f"normalisation: {n} node sets counted, {share:.0%} of the nodes needed,"
+                f" {seconds:.1f} s"
             )
     counts = values_of(partition, partition.gid, nodes)
     (src, dst), weights = partition.edge_rows(), {}
@@ -152,8 +153,8 @@ class NodeSetBatch(Strategy):
         super().__init__(partition, layers, task, seed)
         if not isinstance(task, NodeTask):
             raise ConfigError(
-                f"sampler={sampler.name} chooses nodes, and the targets of this task are edges or links; choose a sampler of "
-                "neighbours, or strategy=cluster"
+                f"sampler={sampler.name} chooses nodes, and the targets of this task are edges or"
+                " links; choose a sampler of neighbours, or strategy=cluster"
             )
         self.sampler = sampler
         self._labels = task.n_labels

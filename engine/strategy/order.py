@@ -1,7 +1,7 @@
 """The order of targets: batches that are the same for every number of workers.
 
-An order gives each target a position in an epoch, or several positions or none. A worker knows the positions of its own targets
-only, so no worker needs a list of all targets.
+An order gives each target a position in an epoch, or several positions or none. A worker knows the
+positions of its own targets only, so no worker needs a list of all targets.
 """
 
 from __future__ import annotations
@@ -56,9 +56,11 @@ class RandomOrder:
 
 
 class TimeOrder:
-    """The targets by their cutoffs, those of equal ones by id, in every epoch; for batches that are shuffled as wholes.
+    """The targets by their cutoffs, those of equal ones by id, in every epoch; for batches that are
+    shuffled as wholes.
 
-    Of targets that share a node the earliest counts, so targets of about the same time should share a batch.
+    Of targets that share a node the earliest counts, so targets of about the same time should share
+    a batch.
     """
 
     name: ClassVar[str] = "time"
@@ -79,13 +81,15 @@ def _as_integers(x: np.ndarray) -> np.ndarray:
 
 
 class BatchOrder:
-    """Batches of targets, in another order each epoch. A target that has several positions in a batch is in it once.
+    """Batches of targets, in another order each epoch. A target that has several positions in a
+    batch is in it once.
 
     Args:
         positions: Positions of this worker's targets by epoch.
         n_targets: Targets of all workers.
         batch_size: Targets of a batch over all workers; the last one may be smaller.
-        shuffle: Seed by which the batches are shuffled as wholes in every epoch; None to leave them in the order of the positions.
+        shuffle: Seed by which the batches are shuffled as wholes in every epoch; None to leave them
+            in the order of the positions.
     """
 
     def __init__(
@@ -122,7 +126,8 @@ class BatchOrder:
         return self._epoch[1:]
 
     def own(self, epoch: int, i: int) -> np.ndarray:
-        """Which of this worker's targets are in a batch: their positions in ``task.ids``, ascending, [k] int64.
+        """Which of this worker's targets are in a batch: their positions in ``task.ids``,
+        ascending, [k] int64.
 
         Collective: all ranks of the partition, unless the epoch has begun.
         """

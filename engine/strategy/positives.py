@@ -27,7 +27,8 @@ class Positives(Protocol):
         n_links: Links of all workers.
         negatives: Negatives per positive.
         cutoff: ``Task.cutoffs`` of the links at this worker, or None.
-        weight: What the links at this worker weigh in the loss, [n] float64; None if all weigh the same.
+        weight: What the links at this worker weigh in the loss, [n] float64; None if all weigh the
+            same.
     """
 
     @property
@@ -63,9 +64,9 @@ class Positives(Protocol):
     def pairs(self, partition: Partition, own: np.ndarray, among: Members | None = None) -> Pairs:
         """Positives, each followed by its negatives.
 
-        The label is 1 for positives, 0 for negatives, and NaN where no negative could be found. The id
-        of a pair is that of its link times (1 + negatives), plus its position beside it. A pair weighs
-        what its link does, in the column ``WEIGHT``.
+        The label is 1 for positives, 0 for negatives, and NaN where no negative could be found. The
+        id of a pair is that of its link times (1 + negatives), plus its position beside it. A pair
+        weighs what its link does, in the column ``WEIGHT``.
 
         Args:
             partition: Holds the nodes.
@@ -77,12 +78,14 @@ class Positives(Protocol):
 
 
 def sharing(draws: int, numbers: np.ndarray, groups: int) -> np.ndarray:
-    """What the draws of the negatives of some links are keyed by: equal for links that have the same negatives, [n] int64.
+    """What the draws of the negatives of some links are keyed by: equal for links that have the
+    same negatives, [n] int64.
 
     Args:
         draws: Key of the draws of a step.
         numbers: Numbers of the links, [n] int64.
-        groups: Groups among which the links are divided by hash; 0 if each has negatives of its own.
+        groups: Groups among which the links are divided by hash; 0 if each has negatives of its
+            own.
     """
     return (
         (bits(key(draws, Purpose.BATCH), numbers) % np.uint64(groups)).astype(np.int64)
@@ -138,7 +141,9 @@ def draw_others(
 
 
 def labels_of(taken: np.ndarray) -> np.ndarray:
-    """Labels of pairs, the positive first in each row, [n, 1 + negatives]: NaN where no negative could be found, [n, negatives]."""
+    """Labels of pairs, the positive first in each row, [n, 1 + negatives]: NaN where no negative
+    could be found, [n, negatives].
+    """
     # a node linked to all others, or to all nodes of a small batch, has no negatives
     return np.concatenate((np.ones((len(taken), 1)), np.where(taken, np.nan, 0.0)), axis=1)
 

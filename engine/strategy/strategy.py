@@ -46,7 +46,8 @@ class Strategy(ABC):
         DataError: There are no targets.
 
     Attributes:
-        alone: Whether view i is made and computed by worker i % n of n, who needs no other one for its structure.
+        alone: Whether view i is made and computed by worker i % n of n, who needs no other one for
+            its structure.
     """
 
     alone = False
@@ -54,8 +55,8 @@ class Strategy(ABC):
     def __init__(self, partition: Partition, layers: Layers, task: Task, seed: int = 0):
         if not task.n_targets:
             raise DataError(
-                "the training set is empty; give the graph a mask of training nodes (train) or edges (edge_train), or choose a "
-                "split"
+                "the training set is empty; give the graph a mask of training nodes (train) or"
+                " edges (edge_train), or choose a split"
             )
         self.partition = partition
         self.layers = layers
@@ -75,14 +76,16 @@ class Strategy(ABC):
         """
 
     def makers(self, epoch: int, first: int, last: int) -> list[Callable[[], GraphView]]:
-        """Functions that make views ``first`` to ``last`` - 1 of an epoch, each in a work item of its own.
+        """Functions that make views ``first`` to ``last`` - 1 of an epoch, each in a work item of
+        its own.
 
         Collective: all ranks of the partition.
         """
         return [partial(self.batch, epoch, i) for i in range(first, last)]
 
     def search(self, epoch: int, first: int, last: int) -> Searched | None:
-        """This worker's part of views ``first`` to ``last`` - 1 of an epoch, found by one search; None if views must be made one by one.
+        """This worker's part of views ``first`` to ``last`` - 1 of an epoch, found by one search;
+        None if views must be made one by one.
 
         ``makers`` has been called for these views.
 
@@ -156,7 +159,8 @@ class MiniBatch(Strategy):
         sampler: None for no sampling.
         vertex_limit: If above 0, ``batch_size`` is only a first guess, and is changed so that a
             view holds about this many nodes over all workers.
-        order: The order of targets; None for a random one, or of targets with times for random batches of consecutive targets.
+        order: The order of targets; None for a random one, or of targets with times for random
+            batches of consecutive targets.
 
     Attributes:
         batch_size: Targets per batch, the same for the whole run.
@@ -179,14 +183,14 @@ class MiniBatch(Strategy):
             raise ConfigError(f"batch_size: got {batch_size}, expected at least 1")
         if sampler is not None and sampler.hops not in (None, depth(layers)):
             raise ConfigError(
-                f"the sampler is made for {sampler.hops} hop(s), but the model has {depth(layers)}; "
-                "make a sampler with one fanout for each hop of the model"
+                f"the sampler is made for {sampler.hops} hop(s), but the model has {depth(layers)};"
+                " make a sampler with one fanout for each hop of the model"
             )
         if isinstance(sampler, Timed) and not isinstance(task, NodeTask):
             if task.cutoffs is None or not isinstance(sampler, TimedPairs):
                 raise ConfigError(
-                    f"sampler={sampler.name}: the targets of this task have no times that it knows; give --task node, or "
-                    "another --sampler, such as neighbour"
+                    f"sampler={sampler.name}: the targets of this task have no times that it knows;"
+                    " give --task node, or another --sampler, such as neighbour"
                 )
             sampler = sampler.of_pairs()
         if isinstance(sampler, Checked):
@@ -279,7 +283,8 @@ class ClusterBatch(Strategy):
             the added nodes are computed, but they are not targets.
         degrees: "graph" keeps the degrees of the whole graph, "view" counts the edges inside the
             batch, so that layers normalise by batch (Cluster-GCN).
-        diagonal: Self loops weigh 1 + diagonal times as much (the diagonal enhancement of Cluster-GCN).
+        diagonal: Self loops weigh 1 + diagonal times as much (the diagonal enhancement of
+            Cluster-GCN).
 
     Raises:
         ConfigError: An option is out of range.
@@ -319,8 +324,9 @@ class ClusterBatch(Strategy):
         self._nodes = NodesByCluster(partition, clusters, n) if task.draws_nodes else None
         if not len(self._useful):
             raise DataError(
-                "no cluster holds a training target, so there is nothing to train on; an edge or a link counts only if both "
-                "its ends lie in one cluster: use fewer and larger clusters, or another strategy"
+                "no cluster holds a training target, so there is nothing to train on; an edge or a"
+                " link counts only if both its ends lie in one cluster: use fewer and larger"
+                " clusters, or another strategy"
             )
         if not 1 <= per_batch <= n:
             raise ConfigError(

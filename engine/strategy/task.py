@@ -70,8 +70,9 @@ class Task(ABC):
         weighting: Weights of rows in the loss; None if all weigh the same.
         draws_nodes: Whether ``seeds`` draws nodes and therefore needs ``among``.
         excludes: Whether ``seeds`` excludes edges from messages.
-        cutoffs: For a ``Timed`` sampler the latest time of an edge that each of this worker's targets may see, [n] int64 or float64,
-            of the same type on all workers; None if no time matters, or targets are nodes.
+        cutoffs: For a ``Timed`` sampler the latest time of an edge that each of this worker's
+            targets may see, [n] int64 or float64, of the same type on all workers; None if no time
+            matters, or targets are nodes.
     """
 
     ids: np.ndarray
@@ -97,7 +98,8 @@ class Task(ABC):
 
     @abstractmethod
     def at_nodes(self, values: np.ndarray) -> np.ndarray:
-        """Values of the nodes of this worker's targets: of nodes, [n, 1] int64; of the ends of pairs, [n, 2].
+        """Values of the nodes of this worker's targets: of nodes, [n, 1] int64; of the ends of
+        pairs, [n, 2].
 
         Args:
             values: Value of each master of this worker, [n_masters] int64.
@@ -335,16 +337,16 @@ SUPERVISED = 0.3
 class LinkTask(Task):
     """Whether two nodes are linked.
 
-    The pairs of a batch and their reverse are excluded from its messages. A global batch supervises a random share of
-    the links and passes messages along the others.
+    The pairs of a batch and their reverse are excluded from its messages. A global batch supervises
+    a random share of the links and passes messages along the others.
 
     Args:
         partition: Its edges are the training links.
         links: The training links as positives.
         supervision: Share of the links that a global batch supervises.
         seed: Seed of the choice of these links.
-        in_batch: Whether negatives are drawn among the ends of the links of a batch, where ``seeds`` is
-            not given other nodes.
+        in_batch: Whether negatives are drawn among the ends of the links of a batch, where
+            ``seeds`` is not given other nodes.
 
     Raises:
         ConfigError: The share is out of range.
@@ -377,8 +379,8 @@ class LinkTask(Task):
         self.cutoffs = links.cutoff
         if not self.n_targets:
             raise DataError(
-                "there are no links to train on: every edge is held out or joins a node to itself; give a graph with more "
-                "edges, or masks edge_val and edge_test that hold out fewer"
+                "there are no links to train on: every edge is held out or joins a node to itself;"
+                " give a graph with more edges, or masks edge_val and edge_test that hold out fewer"
             )
         self._edges = links.stored(partition)
 

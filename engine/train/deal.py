@@ -1,4 +1,5 @@
-"""Independent mode: a group of views, searched by all workers together, is dealt to one worker each.
+"""Independent mode: a group of views, searched by all workers together, is dealt to one worker
+each.
 
 View q of a group goes to worker q. Each worker sends it the structure of the view: its part, see
 ``parts.py``, in one message for each kind of rows. Worker q puts the parts together to a view of
@@ -53,7 +54,8 @@ def deal(parts: Parts, layers: Layers, features: Features) -> GraphView:
 
 
 def structure(parts: Parts, layers: Layers) -> GraphView:
-    """The view of this worker without the wide node columns; arguments and result are those of ``deal``.
+    """The view of this worker without the wide node columns; arguments and result are those of
+    ``deal``.
 
     Collective: all ranks of the views' partition.
     """
@@ -66,7 +68,8 @@ def structure(parts: Parts, layers: Layers) -> GraphView:
 
 
 def members(parts: Parts) -> np.ndarray:
-    """Global ids of the nodes of this worker's view, in the order in which ``deal`` would fetch them; arguments as for ``deal``.
+    """Global ids of the nodes of this worker's view, in the order in which ``deal`` would fetch
+    them; arguments as for ``deal``.
 
     Collective: all ranks of the views' partition.
     """
@@ -97,7 +100,8 @@ def complete(view: GraphView, partition: Partition, wide: Mapping[str, Any]) -> 
 
 
 def dealt_bytes(views: Sequence[GraphView], layers: Layers) -> int:
-    """Bytes that this worker would send to deal a group of views and to fetch its features, with those of no directory.
+    """Bytes that this worker would send to deal a group of views and to fetch its features, with
+    those of no directory.
 
     Args:
         views: At least one and at most one for each worker; in each, this worker's part.

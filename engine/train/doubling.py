@@ -32,7 +32,8 @@ class PendingSum:
     Attributes:
         total: The sum, [n], once it is complete.
 
-    Collective: all ranks of comm make their sums in the same order, and call ``advance`` in the same order.
+    Collective: all ranks of comm make their sums in the same order, and call ``advance`` in the
+    same order.
     """
 
     def __init__(self, comm: Comm, x: np.ndarray):
@@ -81,7 +82,9 @@ class PendingSum:
 
 
 def rounds(size: int) -> list[tuple[int, int]]:
-    """First and last block, plus 1, that ranks exchange in each round, and the distance between them, which is the first."""
+    """First and last block, plus 1, that ranks exchange in each round, and the distance between
+    them, which is the first.
+    """
     found = []
     high = size
     while high > 1:
@@ -108,7 +111,8 @@ def sent(n: int, itemsize: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     if is_short(n * itemsize, size):
         return np.full(size, (size - 1) * n * itemsize), np.full(size, len(distances) * (n > 0))
     at = _slices(n, size, ranks)[1]
-    # the same moves forth, which halve, and back, which gather; messages of no elements are not sent
+    # the same moves forth, which halve, and back, which gather; messages of no elements are not
+    # sent
     parts = np.array(
         [part for low, high in distances for part in (at[:, high] - at[:, low], at[:, high - low])]
     ).reshape(-1, size)
@@ -116,7 +120,9 @@ def sent(n: int, itemsize: int, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _spread(comm: Comm, rows: np.ndarray, at: np.ndarray) -> Iterator[Pending]:
-    """The moves that fill ``rows`` with the first block of each rank, from this rank on; block i is ``rows[at[i]: at[i + 1]]``."""
+    """The moves that fill ``rows`` with the first block of each rank, from this rank on; block i is
+    ``rows[at[i]: at[i + 1]]``.
+    """
     for low, high in reversed(rounds(comm.size)):
         sends: list[Send] = [((comm.rank - low) % comm.size, rows[: at[high - low]])]
         yield comm.move_begin(
@@ -125,7 +131,9 @@ def _spread(comm: Comm, rows: np.ndarray, at: np.ndarray) -> Iterator[Pending]:
 
 
 def _slices(n: int, size: int, ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where the slice of some ranks begins, and the bounds of the blocks from it on, [ranks] and [ranks, size + 1]."""
+    """Where the slice of some ranks begins, and the bounds of the blocks from it on, [ranks] and
+    [ranks, size + 1].
+    """
     ends = n * np.arange(size + 1) // size
     lengths = np.diff(ends)[(ranks[:, None] + np.arange(size)) % size]
     return ends[ranks], np.pad(np.cumsum(lengths, axis=1), ((0, 0), (1, 0)))

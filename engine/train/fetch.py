@@ -37,7 +37,9 @@ class Cache(Protocol):
     """Rows of columns; see ``engine.store.cached.RowCache``."""
 
     def look_up(self, keys: np.ndarray, batches: int) -> Any:
-        """The rows it holds, for so many batches: an object with ``rest``, positions of the others, and ``joined``."""
+        """The rows it holds, for so many batches: an object with ``rest``, positions of the others,
+        and ``joined``.
+        """
 
     def store(self, keys: np.ndarray, rows: dict[str, Any]) -> None:
         """Offer rows that were not found."""
@@ -194,7 +196,8 @@ def replied(
 
     Args:
         comm: The workers.
-        rows: The rows that this worker sends, [n, ...] by name, those for one worker after those for another.
+        rows: The rows that this worker sends, [n, ...] by name, those for one worker after those
+            for another.
         ptr: Bounds of the rows for each worker, [size + 1].
         bounds: Bounds of the rows that this worker gets from each, [size + 1].
 

@@ -27,7 +27,8 @@ class GradientSum:
     Attributes:
         sums: Those of the buckets, in the order in which they began.
 
-    Collective: all ranks of comm call ``add`` for the same parameters in the same order, and then ``finish``.
+    Collective: all ranks of comm call ``add`` for the same parameters in the same order, and then
+    ``finish``.
     """
 
     def __init__(self, comm: Comm, parameters: list[Parameter]):
@@ -46,9 +47,10 @@ class GradientSum:
         """
         if parameter not in self._known:
             raise TapeError(
-                f"the forward pass uses a parameter {list(parameter.shape)} that the trainer does not have; a trainer "
-                "collects the parameters of its model when it is created: do not replace or add any afterwards (assign to "
-                "parameter.value instead), or create a new trainer"
+                f"the forward pass uses a parameter {list(parameter.shape)} that the trainer does"
+                " not have; a trainer collects the parameters of its model when it is created: do"
+                " not replace or add any afterwards (assign to parameter.value instead), or create"
+                " a new trainer"
             )
         like = self._wanted.pop(parameter, None)
         if like is None:

@@ -28,7 +28,9 @@ class LearnedRows(Protocol):
     """The rows of a pass."""
 
     def read(self) -> dict[str, Var]:
-        """The values by name of the column, [n, width] each, in the order of the rows of the view; called once, before the pass."""
+        """The values by name of the column, [n, width] each, in the order of the rows of the view;
+        called once, before the pass.
+        """
 
     def changes(self, gradients: Gradients) -> list[Change]:
         """The additions to gradients of tables at this worker; called once, after the pass."""

@@ -1,4 +1,6 @@
-"""A worker's own partition of the nodes and edges of one view: it has no mirrors and sends no messages."""
+"""A worker's own partition of the nodes and edges of one view: it has no mirrors and sends no
+messages.
+"""
 
 from __future__ import annotations
 

@@ -150,7 +150,8 @@ def choose_metric(name: str, kinds: Sequence[str]) -> Metric:
         found = METRICS.find(name)
         if not found.fits(kinds):
             raise ConfigError(
-                f"metric={name} does not measure this task; choose from {', '.join(m.name for m in fitting(kinds))}"
+                f"metric={name} does not measure this task; choose from"
+                f" {', '.join(m.name for m in fitting(kinds))}"
             )
         return found
     known = fitting(kinds)
@@ -163,7 +164,8 @@ def choose_metric(name: str, kinds: Sequence[str]) -> Metric:
 def measure(
     comm: Comm, kind: str, *rows: np.ndarray, decided: np.ndarray | None = None
 ) -> dict[str, float]:
-    """Every metric that fits a kind of rows, over the rows of all workers. Metrics with the same sums share them.
+    """Every metric that fits a kind of rows, over the rows of all workers. Metrics with the same
+    sums share them.
 
     Args:
         comm: The workers.

@@ -1,4 +1,5 @@
-"""What each worker sends of the views of a group: the nodes that it owns, and the edges that it stores.
+"""What each worker sends of the views of a group: the nodes that it owns, and the edges that it
+stores.
 
     nodes     id, hop, narrow node columns: labels, masks, degrees and other single numbers
     edges     id, ends, edge columns; an edge that several hops use is sent once
@@ -42,8 +43,8 @@ class Parts:
         kinds: Columns of nodes, edges, uses, and pairs if there are any: the rows of one view after
             those of another.
         bounds: Bounds of the views in each kind, [views + 1].
-        levels: Position and direction of each level, and whether the messages of each of its passes run
-            against the edges.
+        levels: Position and direction of each level, and whether the messages of each of its passes
+            run against the edges.
         of_superstep: Level of each superstep.
         weighted: Whether the edges of each sweep have importance weights, on any worker.
         counts: Size of each level, over all views and workers.
@@ -64,7 +65,8 @@ class Parts:
 
 
 def parts_of(strategy: Strategy, epoch: int, first: int, last: int) -> Parts:
-    """Find this worker's part of views ``first`` to ``last`` - 1 of an epoch, which ``strategy.makers`` has been called for.
+    """Find this worker's part of views ``first`` to ``last`` - 1 of an epoch, which
+    ``strategy.makers`` has been called for.
 
     Collective: all ranks of the partition.
     """

@@ -33,8 +33,8 @@ def scatter(comm: Comm, kinds: Sequence[Columns], bounds: Sequence[np.ndarray]) 
 
     Args:
         comm: The workers.
-        kinds: The columns of each kind of rows, [n, ...] each, the rows of one worker after those of
-            another. Names, types and trailing shapes are the same on all workers.
+        kinds: The columns of each kind of rows, [n, ...] each, the rows of one worker after those
+            of another. Names, types and trailing shapes are the same on all workers.
         bounds: Bounds of the workers' rows in each kind, [size + 1].
 
     Returns:

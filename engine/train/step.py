@@ -46,7 +46,8 @@ class Ahead(Protocol):
     """Makes the views of several groups together."""
 
     def views(self, epoch: int, groups: Sequence[tuple[int, int]]) -> list[Callable[[], GraphView]]:
-        """Functions that return this worker's view of each group, each called once, in a work item of its own.
+        """Functions that return this worker's view of each group, each called once, in a work item
+        of its own.
 
         Args:
             epoch: Number of the epoch.
@@ -60,7 +61,8 @@ class Foresight(Protocol):
     """Tells caches what the next views will read."""
 
     def until(self, epoch: int, first: int) -> int:
-        """Number of the view, at the beginning of a step, up to which the caches know what is read from view ``first`` of an epoch on.
+        """Number of the view, at the beginning of a step, up to which the caches know what is read
+        from view ``first`` of an epoch on.
 
         Collective: all ranks.
         """
@@ -163,7 +165,8 @@ class Training:
         return self.versions.newest
 
     def run(self, epoch: int, first: int, last: int) -> np.ndarray:
-        """Run some views of an epoch, to the end of each; returns this rank's share of the loss of each.
+        """Run some views of an epoch, to the end of each; returns this rank's share of the loss of
+        each.
 
         Running an epoch in several parts gives the same numbers: the version that a view uses is
         known beforehand, and versions that later views use are stored.
@@ -229,12 +232,14 @@ class Training:
 
     def tape(self, number: int, view: GraphView) -> Tape:
         """The tape for this worker's pass of a group that begins with view ``number`` of the run."""
-        # views of one step draw differently, but not views that are made alone, which have no node in common
+        # views of one step draw differently, but not views that are made alone, which have no node
+        # in common
         own = 0 if self.strategy.alone else self.own_view
         return Tape(seed=self.seed, step=number + own, all_sum=view.partition.halo_comm.all_sum)
 
     def backward(self, tape: Tape, loss: Var) -> tuple[list[np.ndarray], list[Change], Gradients]:
-        """Backpropagate; returns gradients summed over the ranks, changes of other state, and the gradients of this rank.
+        """Backpropagate; returns gradients summed over the ranks, changes of other state, and the
+        gradients of this rank.
 
         Args:
             tape: Of the pass.
@@ -296,7 +301,9 @@ class Training:
     def _run(
         self, steps: list[list[tuple[int, int]]], views: Sequence[Callable[[], GraphView]]
     ) -> list[float]:
-        """Run the groups of some steps, whose views are made by ``views``; returns this rank's share of the loss of each view."""
+        """Run the groups of some steps, whose views are made by ``views``; returns this rank's
+        share of the loss of each view.
+        """
         work = []
         made = iter(map(self._in_turn, count(), views))
         first = steps[0][0][0]
@@ -338,7 +345,8 @@ class Training:
         position: int,
         groups: int,
     ) -> list[float]:
-        """The work item of a group of n views, from view ``number`` of the run on, at ``position`` among the ``groups`` of a step.
+        """The work item of a group of n views, from view ``number`` of the run on, at ``position``
+        among the ``groups`` of a step.
 
         Returns:
             This rank's share of the loss of each view.

@@ -27,7 +27,9 @@ class Table(Protocol):
     def row_gradients(
         self, rows: np.ndarray | None, gradient: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The arguments of ``add`` after a pass that read ``rows``; the gradient is None if backward did not reach them."""
+        """The arguments of ``add`` after a pass that read ``rows``; the gradient is None if
+        backward did not reach them.
+        """
 
     def add(self, rows: np.ndarray, gradient: np.ndarray) -> None:
         """Add gradients of rows to those of the next update."""
@@ -36,7 +38,9 @@ class Table(Protocol):
         """The sum of the squares of the gradients of the next update, at this worker."""
 
     def update(self, factor: float, scale: float = 1.0) -> None:
-        """Update the rows that have been added; ``factor`` is multiplied with the step size, ``scale`` with the gradients."""
+        """Update the rows that have been added; ``factor`` is multiplied with the step size,
+        ``scale`` with the gradients.
+        """
 
 
 def check_tables(tables: Sequence[Table], staleness: int) -> None:
@@ -47,6 +51,7 @@ def check_tables(tables: Sequence[Table], staleness: int) -> None:
     """
     if tables and staleness:
         raise ConfigError(
-            f"the embedding {tables[0].name!r} cannot be trained with staleness above 0, because rows are changed in place "
-            "and have no older versions; use staleness=0, or give the nodes features"
+            f"the embedding {tables[0].name!r} cannot be trained with staleness above 0, because"
+            " rows are changed in place and have no older versions; use staleness=0, or give the"
+            " nodes features"
         )

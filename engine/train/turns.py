@@ -28,7 +28,9 @@ class Turns:
 
     @contextmanager
     def of(self, number: int) -> Iterator[None]:
-        """Inside, work item ``number`` has its turn, for which it may ``wait``; afterwards later ones may have theirs."""
+        """Inside, work item ``number`` has its turn, for which it may ``wait``; afterwards later
+        ones may have theirs.
+        """
         token = _NUMBER.set(number)
         try:
             yield

@@ -25,7 +25,8 @@ class UpdateRule:
 
     Attributes:
         schedule: Maps the number of an update, counted from 0, to a factor of all learning rates.
-        clip_norm: Largest Euclidean norm of all gradients together; longer ones are scaled down to it. 0 is off.
+        clip_norm: Largest Euclidean norm of all gradients together; longer ones are scaled down to
+            it. 0 is off.
     """
 
     schedule: Schedule = constant
@@ -40,8 +41,8 @@ class UpdateRule:
         factor = self.schedule(update)
         if not isinstance(factor, (int, float, np.number)) or not 0 <= factor < np.inf:
             raise ConfigError(
-                f"lr_schedule gives {factor!r} for update {update}; expected the factor of the learning rate, a finite "
-                "number of at least 0"
+                f"lr_schedule gives {factor!r} for update {update}; expected the factor of the"
+                " learning rate, a finite number of at least 0"
             )
         return float(factor)
 

@@ -151,7 +151,8 @@ class ParameterManager:
             delivered = self._steps.setdefault(step, _Step(groups))
             delivered.rows[position] = list(rows)
         if self.tables and self.rule.clip_norm and position == groups - 1:
-            # without staleness a step begins when the one before it is over, so tables have no other gradients
+            # without staleness a step begins when the one before it is over, so tables have no
+            # other gradients
             self.comm.until(
                 lambda: len(delivered.rows) == groups,
                 "waits for the gradients of the other views of a step",
@@ -188,15 +189,17 @@ class ParameterManager:
         expected = {f"{n}/{name}": p.value for n in self._held() for name, p in self._named()}
         if set(state) - {"newest"} != set(expected):
             raise FormatError(
-                f"the stored parameter versions at step {self.newest} do not match staleness={self.staleness}; "
-                "resume with the staleness of the run that stored them"
+                f"the stored parameter versions at step {self.newest} do not match"
+                f" staleness={self.staleness}; resume with the staleness of the run that stored"
+                " them"
             )
         for name, like in expected.items():
             x = state[name]
             if x.shape != like.shape or x.dtype != like.dtype:
                 raise FormatError(
-                    f"parameter version {name} is {x.dtype}{list(x.shape)}, expected {like.dtype}{list(like.shape)}; "
-                    "resume with the model and dtype of the run that stored it"
+                    f"parameter version {name} is {x.dtype}{list(x.shape)}, expected"
+                    f" {like.dtype}{list(like.shape)}; resume with the model and dtype of the run"
+                    " that stored it"
                 )
         self._versions = {
             n: _Version({p: state[f"{n}/{name}"] for name, p in self._named()})

@@ -201,8 +201,10 @@ def k_hop_view(
         sampler: Keeps a sample of the in-edges; None keeps all.
         excluded: Mask of local edges in storage order that no message may use, or None.
         step: Number of the training step, for the sampler's draws.
-        first: Mask of the masters that come before others found in the same hop, [n_masters] bool, or None.
-        cutoff: Cutoffs of the targets for a ``Timed`` sampler, ascending by master; None for those of the sampler.
+        first: Mask of the masters that come before others found in the same hop, [n_masters] bool,
+            or None.
+        cutoff: Cutoffs of the targets for a ``Timed`` sampler, ascending by master; None for those
+            of the sampler.
 
     Collective: all ranks of the partition.
     """
@@ -219,7 +221,8 @@ def k_hop_view(
                 and along.keys() == found[-1].keys()
                 and not _grew(partition, sizes)
             ):
-                # these are all nodes that can be reached, such as whole small graphs: all hops before choose the same edges
+                # these are all nodes that can be reached, such as whole small graphs: all hops
+                # before choose the same edges
                 found.append(dict(found[-1]))
                 sizes.append(sizes[-1])
                 continue
@@ -292,7 +295,8 @@ def induced(
 def k_hop_nodes(
     partition: Partition, nodes: np.ndarray, hops: int, direction: str = "both"
 ) -> np.ndarray:
-    """Mask of some nodes and those that send to them over at most ``hops`` edges, [n_masters] bool; by default, in both directions.
+    """Mask of some nodes and those that send to them over at most ``hops`` edges, [n_masters] bool;
+    by default, in both directions.
 
     Collective: all ranks of the partition.
     """
@@ -330,7 +334,9 @@ def _choose(
     inside: bool = False,
     cutoff: np.ndarray | None = None,
 ) -> _Sweep:
-    """The edges of one pass into the receiving masters; with ``inside``, only those that come from one of these."""
+    """The edges of one pass into the receiving masters; with ``inside``, only those that come from
+    one of these.
+    """
     plan, mirrors = receivers = _narrowed(partition, relation.served(reverse)[1], frame.rows)
     rows = {MASTER: frame.rows, MIRROR: mirrors}
     blocks = [b for b in relation.blocks if b.n_edges]
@@ -459,7 +465,8 @@ def _assemble(
             passes = []
             for relation, reverse in passes_of(partition, direction):
                 sweep = sweeps[relation.name, reverse]
-                # each level numbers the edges of its passes, so only levels of one direction can share a pass
+                # each level numbers the edges of its passes, so only levels of one direction can
+                # share a pass
                 if (id(sweep), direction) not in finished:
                     finished[id(sweep), direction] = sweep.finish(frame.row_of, n_in)
                 passes.append(finished[id(sweep), direction])

@@ -18,14 +18,16 @@ class Hop(NamedTuple):
 
     Attributes:
         direction: Direction of its layer: "in", "out" or "both".
-        from_end: Number of hops after it until the end of the model; 0 if no layer reads its values.
+        from_end: Number of hops after it until the end of the model; 0 if no layer reads its
+            values.
     """
 
     direction: str
     from_end: int
 
 
-# one for each superstep, in the order of calls; a direction alone is a layer that the next one reads
+# one for each superstep, in the order of calls; a direction alone is a layer that the next one
+# reads
 Layers = Sequence[Hop | str]
 
 

@@ -1,7 +1,7 @@
 """Levels: the rows and edges that one superstep of a view runs over.
 
-A level borrows the topology of its partition: it has lists of chosen edges where not all edges of a block take part, and
-restricted move plans. No subgraph is copied.
+A level borrows the topology of its partition: it has lists of chosen edges where not all edges of a
+block take part, and restricted move plans. No subgraph is copied.
 """
 
 from __future__ import annotations
@@ -119,13 +119,16 @@ class Selection:
 
     @cached_property
     def by_pair(self) -> dict[tuple[str, int, bool], tuple[np.ndarray, Pairs]]:
-        """Codes and pairs by the name of the codes, their number, and whether the nodes send, as far as ``pairs`` made them."""
+        """Codes and pairs by the name of the codes, their number, and whether the nodes send, as
+        far as ``pairs`` made them.
+        """
         return {}
 
     def pairs(
         self, name: str, codes: np.ndarray, at: Callable[[], np.ndarray], k: int, sending: bool
     ) -> Pairs:
-        """Pairs of a node at one end and a code that have an edge; made once for each array of codes.
+        """Pairs of a node at one end and a code that have an edge; made once for each array of
+        codes.
 
         Args:
             name: Name of the codes.
@@ -177,7 +180,8 @@ class Selection:
 
 @dataclass
 class Pass:
-    """One sweep over edges of a relation in one direction: what to compute and the moves on both ends.
+    """One sweep over edges of a relation in one direction: what to compute and the moves on both
+    ends.
 
     Attributes:
         reverse: False if messages run along the edges, True against them.
@@ -252,7 +256,9 @@ class Level:
         return {}
 
     def swept(self, decoder: Callable[[Level], Any]) -> Any:
-        """The values of a decoder, which runs over this level; a level with very many edges runs it over parts instead."""
+        """The values of a decoder, which runs over this level; a level with very many edges runs it
+        over parts instead.
+        """
         return decoder(self)
 
     @cached_property
@@ -312,7 +318,9 @@ def passes_of(partition: Partition, direction: str) -> list[tuple[StoredRelation
 
 
 def full_pass(partition: Partition, relation: StoredRelation, reverse: bool) -> Pass:
-    """The pass over all edges of a relation; its lists are the blocks' own wherever ends are numbered alike."""
+    """The pass over all edges of a relation; its lists are the blocks' own wherever ends are
+    numbered alike.
+    """
     (send_plan, send_mirrors), (recv_plan, recv_mirrors) = relation.served(reverse)
     send: Ends = {
         MASTER: (None, partition.n_masters),

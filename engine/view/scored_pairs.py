@@ -103,7 +103,8 @@ class PairPlan:
         return self._pairs
 
     def lowest(self, cutoff: np.ndarray) -> np.ndarray:
-        """The lowest cutoff of the pairs of any worker that end at each node in ``needed``, ascending by master.
+        """The lowest cutoff of the pairs of any worker that end at each node in ``needed``,
+        ascending by master.
 
         Args:
             cutoff: Cutoffs of this worker's pairs, [n], of the same type on all workers.
@@ -123,12 +124,15 @@ class PairPlan:
         return own[self.needed]
 
     def check(self, outside: np.ndarray) -> None:
-        """Refuse master rows that are ends of pairs and not in the view, [n]; ViewError if there are any."""
+        """Refuse master rows that are ends of pairs and not in the view, [n]; ViewError if there
+        are any.
+        """
         if len(outside):
             raise ViewError(
-                f"node {self._partition.masters[outside[0]]} is an end of a pair, but not in the view of its batch "
-                f"({len(outside)} such node(s) on rank {self._partition.halo_comm.rank}); seeds() of a task must return all "
-                "ends of its pairs in Seeds.nodes, and draw them from `among` if that is given"
+                f"node {self._partition.masters[outside[0]]} is an end of a pair, but not in the"
+                f" view of its batch ({len(outside)} such node(s) on rank"
+                f" {self._partition.halo_comm.rank}); seeds() of a task must return all ends of its"
+                " pairs in Seeds.nodes, and draw them from `among` if that is given"
             )
 
     def level(self, row_of: np.ndarray | None, n_in: int) -> PairLevel:
@@ -190,14 +194,18 @@ class PairPlan:
         )
 
     def _relation(self, order: np.ndarray) -> tuple[Relation, np.ndarray | None]:
-        """The relation of the pairs in this order, and their storage positions in it; None if they are in order."""
+        """The relation of the pairs in this order, and their storage positions in it; None if they
+        are in order.
+        """
         if self._pairs.stored is not None:
             return self._partition.relations[EDGE], self._pairs.stored[order].astype(np.int32)
         return Relation(PAIR, self._pairs.gid[order], columns=False), None
 
 
 def _order(kind: np.ndarray, dst: np.ndarray) -> np.ndarray:
-    """``np.lexsort((dst, kind))``, [n] int64, for fewer than 2^30 pairs: their numbers in the last bits keep equal ones in order."""
+    """``np.lexsort((dst, kind))``, [n] int64, for fewer than 2^30 pairs: their numbers in the last
+    bits keep equal ones in order.
+    """
     bits = len(dst).bit_length()
     keys = (kind.astype(np.int64) << 31 | dst) << bits | np.arange(len(dst))
     # numpy sorts plain numbers several times as fast as it finds their order

@@ -1,7 +1,7 @@
 """GraphView: which rows and edges each superstep of a batch runs over.
 
-A view borrows the topology of its partition: it holds lists of active rows, lists of chosen edges where not all edges
-of a block take part, and restricted move plans. No subgraph is copied.
+A view borrows the topology of its partition: it holds lists of active rows, lists of chosen edges
+where not all edges of a block take part, and restricted move plans. No subgraph is copied.
 
 Frame rows are ordered so that the nodes needed k hops before the end are a prefix of those needed
 k + 1 hops before it. Values of different depth are therefore combined by cutting to the shorter
@@ -58,7 +58,8 @@ class GraphView:
         return min((level.n_out for level in self.levels), default=self.space.n)
 
     def read_begin(self, names: Iterable[str], n: int) -> None:
-        """Begin to read some columns of the masters for the first n frame rows; ``node_column`` returns them.
+        """Begin to read some columns of the masters for the first n frame rows; ``node_column``
+        returns them.
 
         Raises:
             KeyError: There is no such column.
@@ -70,11 +71,15 @@ class GraphView:
         return self._node.read(name, n)
 
     def listed(self, name: str, n: int) -> RowList | None:
-        """The same rows where they are stored; None if they must be copied; KeyError if there is no such column."""
+        """The same rows where they are stored; None if they must be copied; KeyError if there is no
+        such column.
+        """
         return self._node.listed(name, n)
 
     def lent(self, name: str, n: int) -> RowList | None:
-        """The same rows where they are in memory, if they are all rows, for the first pass that asks; otherwise None."""
+        """The same rows where they are in memory, if they are all rows, for the first pass that
+        asks; otherwise None.
+        """
         return (
             self.partition.node.lent(name)
             if self.rows is None and n == self.partition.n_masters

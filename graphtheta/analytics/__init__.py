@@ -1,1 +1,3 @@
-"""Graph algorithms on partitions: PageRank, components, paths, cores, triangles, communities, random walks."""
+"""Graph algorithms on partitions: PageRank, components, paths, cores, triangles, communities,
+random walks.
+"""

@@ -74,8 +74,8 @@ class Adjacency:
         forwards, backwards = self.comm.all_sum(np.array([x.sum(dtype=np.uint64) for x in ends]))
         if forwards != backwards:
             raise DataError(
-                f"{name}: the graph is directed: some edges have no reverse edge; add them with graph.symmetrised() or "
-                "--symmetric yes"
+                f"{name}: the graph is directed: some edges have no reverse edge; add them with"
+                " graph.symmetrised() or --symmetric yes"
             )
 
     def columns(self) -> Columns:
@@ -87,7 +87,8 @@ class Adjacency:
 
 
 class Columns:
-    """Neighbours as columns: the masters of a worker in the order of their rows, then other nodes, by owner.
+    """Neighbours as columns: the masters of a worker in the order of their rows, then other nodes,
+    by owner.
 
     Args:
         partition: The partition.
@@ -112,7 +113,8 @@ class Columns:
         self.lists = Lists(adjacency.indptr, column[each])
 
     def fetch(self, x: np.ndarray) -> None:
-        """Copy values of masters, the first rows of x [n_columns, ...], to the columns of other workers.
+        """Copy values of masters, the first rows of x [n_columns, ...], to the columns of other
+        workers.
 
         Collective: all ranks of the partition.
         """
@@ -166,7 +168,8 @@ def _members(indptr: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def _gathered(partition: Partition) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the sources and ids of the destinations of all edges out of this worker's masters, [n] int64 each.
+    """Rows of the sources and ids of the destinations of all edges out of this worker's masters,
+    [n] int64 each.
 
     Collective: all ranks of the partition.
     """

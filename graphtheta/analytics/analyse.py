@@ -109,8 +109,8 @@ def analyse(
     """
     if not isinstance(graph, Graph):
         raise ConfigError(
-            f"{algorithm.name}: the graph is of type {type(graph).__name__}; expected a gt.Graph, such as gt.load('sbm') or "
-            "gt.Graph(edge_index)"
+            f"{algorithm.name}: the graph is of type {type(graph).__name__}; expected a gt.Graph,"
+            " such as gt.load('sbm') or gt.Graph(edge_index)"
         )
     comm = start() if comm is None else comm
     found = on_worker(
@@ -130,7 +130,9 @@ def analyse(
 
 
 def as_ids(graph: Graph, nodes: np.ndarray) -> np.ndarray:
-    """Original ids of nodes, in the shape of ``nodes``; no node (-1) is -1 among integers, and the empty text among texts."""
+    """Original ids of nodes, in the shape of ``nodes``; no node (-1) is -1 among integers, and the
+    empty text among texts.
+    """
     if graph.node_ids is None:
         return nodes
     found = np.asarray(graph.node_ids[np.maximum(nodes, 0).reshape(-1)]).reshape(nodes.shape)

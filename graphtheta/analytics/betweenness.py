@@ -26,7 +26,8 @@ from graphtheta.ops.parallel.pool import threads
 
 @dataclass(frozen=True)
 class Betweenness(Algorithm):
-    """Betweenness: the share of shortest paths between other nodes that lead through each node, float64, of all ordered pairs.
+    """Betweenness: the share of shortest paths between other nodes that lead through each node,
+    float64, of all ordered pairs.
 
     Edges have directions and length 1; one that is stored several times makes several paths.
 
@@ -74,7 +75,8 @@ def drawn(partition: Partition, count: int, seed: int) -> np.ndarray:
 
 
 def by_source(edges: LocalEdges, sources: np.ndarray, unit: float) -> Iterator[np.ndarray]:
-    """The dependencies of each source on all nodes, [n_nodes] float64, on the only worker; threads have a source each.
+    """The dependencies of each source on all nodes, [n_nodes] float64, on the only worker; threads
+    have a source each.
 
     Args:
         edges: Edges of this worker.
@@ -106,8 +108,8 @@ def by_source(edges: LocalEdges, sources: np.ndarray, unit: float) -> Iterator[n
 
 def _too_many_paths() -> DataError:
     return DataError(
-        "betweenness: a node has more than 1e308 shortest paths from a source, which float64 cannot count; analyse a part "
-        "of the graph, or remove duplicates of edges"
+        "betweenness: a node has more than 1e308 shortest paths from a source, which float64 cannot"
+        " count; analyse a part of the graph, or remove duplicates of edges"
     )
 
 
@@ -164,6 +166,8 @@ def dependencies_of(edges: LocalEdges, source: np.ndarray, unit: float) -> np.nd
 
 
 def _by_rows(lists: Lists, rows: np.ndarray, kernel: Any, *arguments: Any) -> None:
-    """Call kernel(bounds, neighbours, *arguments, first, end) for blocks of some rows, on all threads."""
+    """Call kernel(bounds, neighbours, *arguments, first, end) for blocks of some rows, on all
+    threads.
+    """
     mean = len(lists.near) // max(len(lists.indptr) - 1, 1)
     by_blocks(lambda b, first, end: kernel(*lists, *arguments, first, end), len(rows), mean + 1)

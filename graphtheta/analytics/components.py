@@ -22,7 +22,9 @@ FIRST = 2
 
 @dataclass(frozen=True)
 class Components(Algorithm):
-    """Weakly connected components: the lowest node of the component, int64; directions do not count."""
+    """Weakly connected components: the lowest node of the component, int64; directions do not
+    count.
+    """
 
     name = "components"
     gives_nodes = True

@@ -45,10 +45,12 @@ def with_structural_features(
         load: Returns the graph.
         comm: The workers.
         kind: Chooses these edges; by default the kind of task of the job.
-        scale: Figures of each feature in the graph of the training, see ``scaled``; by default those of this graph.
+        scale: Figures of each feature in the graph of the training, see ``scaled``; by default
+            those of this graph.
 
     Raises:
-        ConfigError: The job names something else than algorithms of numbers of at least 0, or has a sampler that hides edges.
+        ConfigError: The job names something else than algorithms of numbers of at least 0, or has a
+            sampler that hides edges.
         DataError: The graph is of a kind that an algorithm does not take, or its features cannot be
             extended.
         GraphThetaError: The graph cannot be loaded; on all ranks together.
@@ -67,8 +69,8 @@ def with_structural_features(
     chosen = [make_algorithm(text, KEY) for text in job.structural_features.split("+")]
     if graph.x is not None and (is_column(graph.x) or in_files(graph.x)):
         raise DataError(
-            f"{KEY}: the node features of {graph.name or 'the graph'} are in files and cannot be extended; write the "
-            "values with graphtheta analyse, and import them as features"
+            f"{KEY}: the node features of {graph.name or 'the graph'} are in files and cannot be"
+            " extended; write the values with graphtheta analyse, and import them as features"
         )
     taken = (kind or kind_for(job.task, graph)(job)).take(graph)
     values = [
@@ -86,7 +88,8 @@ def with_structural_features(
 
 
 def figures_of(algorithm: Algorithm, values: np.ndarray) -> tuple[float, float, float]:
-    """The mean m of values x, and the mean and the deviation of log(1 + x / m); a deviation of 0 is that of equal values.
+    """The mean m of values x, and the mean and the deviation of log(1 + x / m); a deviation of 0 is
+    that of equal values.
 
     Raises:
         ConfigError: The values are not one number of at least 0 for each node.
@@ -98,8 +101,8 @@ def figures_of(algorithm: Algorithm, values: np.ndarray) -> tuple[float, float, 
         or (values < 0).any()
     ):
         raise ConfigError(
-            f"{KEY}: values of {algorithm.name} are not a number of at least 0 for each node; choose others, such as "
-            "pagerank+core_number"
+            f"{KEY}: values of {algorithm.name} are not a number of at least 0 for each node;"
+            " choose others, such as pagerank+core_number"
         )
     mean = max(float(values.mean()), np.finfo(float).tiny)
     x = np.log1p(values / mean)
@@ -108,7 +111,9 @@ def figures_of(algorithm: Algorithm, values: np.ndarray) -> tuple[float, float, 
 
 
 def scaled(values: np.ndarray, mean: float, centre: float, deviation: float) -> np.ndarray:
-    """log(1 + x / mean) of values x, less ``centre`` and divided by ``deviation``, [n_nodes] float64; 0 if that is 0."""
+    """log(1 + x / mean) of values x, less ``centre`` and divided by ``deviation``, [n_nodes]
+    float64; 0 if that is 0.
+    """
     x = np.log1p(values / mean) - centre
     return x / deviation if deviation else np.zeros(len(x))
 

@@ -107,7 +107,8 @@ def triangles(graph: Graph, **where: Any) -> np.ndarray:
 
 @checked
 def label_propagation(graph: Graph, iterations: int = 10, **where: Any) -> np.ndarray:
-    """The community of each node of an undirected graph, named by one of the nodes, [n_nodes] int64.
+    """The community of each node of an undirected graph, named by one of the nodes, [n_nodes]
+    int64.
 
     Args:
         graph: The graph.
@@ -142,7 +143,8 @@ def bfs(graph: Graph, source: int | str, **where: Any) -> np.ndarray:
 
 @checked
 def sssp(graph: Graph, source: int | str, **where: Any) -> np.ndarray:
-    """The least sum of edge weights of a path from a source to each node, [n_nodes] float64; infinite without one.
+    """The least sum of edge weights of a path from a source to each node, [n_nodes] float64;
+    infinite without one.
 
     Args:
         graph: The graph.
@@ -186,7 +188,8 @@ def random_walks(
     seed: int = 0,
     **where: Any,
 ) -> np.ndarray:
-    """Random walks of node2vec from each node, [n_nodes, paths, length + 1] int64; -1 after a node without out-edges.
+    """Random walks of node2vec from each node, [n_nodes, paths, length + 1] int64; -1 after a node
+    without out-edges.
 
     Args:
         graph: The graph.

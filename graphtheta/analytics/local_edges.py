@@ -18,7 +18,8 @@ from graphtheta.engine.partition.partition import MASTER, MIRROR, Partition
 from graphtheta.engine.partition.relation import EDGE, Served
 from graphtheta.ops.parallel.buffers import run_parts
 
-# edges and rows that a thread takes at a time; fixed, so that results do not depend on the number of threads
+# edges and rows that a thread takes at a time; fixed, so that results do not depend on the number
+# of threads
 EDGES, ROWS = 1 << 18, 1 << 16
 # bounds of the rows of one kind, and a value for each of their edges to rows of one kind
 Part = tuple[np.ndarray, np.ndarray]
@@ -44,7 +45,9 @@ class Lists(NamedTuple):
         return np.unique(np.concatenate(([0], cuts, np.arange(0, n_rows, ROWS), [n_rows])))
 
     def by_edges(self, work: Callable[[int, int], object]) -> None:
-        """Call work(first row, end) on all threads for blocks of rows with about equally many edges."""
+        """Call work(first row, end) on all threads for blocks of rows with about equally many
+        edges.
+        """
         bounds = self.bounds.tolist()
         run_parts(lambda b: work(bounds[b], bounds[b + 1]), len(bounds) - 1)
 
@@ -110,7 +113,8 @@ class LocalEdges:
         self._to_mirrors(self._relation.destinations, x)
 
     def from_destinations(self, x: np.ndarray, merge: np.ufunc) -> None:
-        """Combine the rows of x, [n_rows], of mirrors that are destinations with those of their masters.
+        """Combine the rows of x, [n_rows], of mirrors that are destinations with those of their
+        masters.
 
         Collective: all ranks.
         """

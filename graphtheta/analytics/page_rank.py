@@ -1,8 +1,8 @@
 """PageRank.
 
-Source: Page, Brin, Motwani and Winograd, 1998; nodes without out-edges give their rank to all nodes.
-Ranks are integers in units of 2**-60, so that sums are exact in any order, and all numbers of
-workers and threads give the same bits. A rank has an error of a few units for each in-edge.
+Source: Page, Brin, Motwani and Winograd, 1998; nodes without out-edges give their rank to all
+nodes. Ranks are integers in units of 2**-60, so that sums are exact in any order, and all numbers
+of workers and threads give the same bits. A rank has an error of a few units for each in-edge.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class PageRank(Algorithm):
             )
         if not self.tolerance >= 0 or self.iterations < 1:
             raise ConfigError(
-                f"pagerank: tolerance is {self.tolerance} and iterations {self.iterations}; expected at least 0 and 1"
+                f"pagerank: tolerance is {self.tolerance} and iterations {self.iterations};"
+                " expected at least 0 and 1"
             )
 
     def run(self, partition: Partition, graph: Any) -> np.ndarray:
@@ -110,7 +111,8 @@ class PageRank(Algorithm):
             update(round((1 - self.damping) / n * one + self.damping * unused / n))
         if change > self.tolerance * one and edges.comm.rank == 0:
             logger.warning(
-                f"pagerank: after {i} iterations ranks still change by {change * UNIT:.2g} in all, more than "
-                f"tolerance={self.tolerance:g}; give more iterations, or a larger tolerance"
+                f"pagerank: after {i} iterations ranks still change by {change * UNIT:.2g} in all,"
+                f" more than tolerance={self.tolerance:g}; give more iterations, or a larger"
+                " tolerance"
             )
         return rank * UNIT

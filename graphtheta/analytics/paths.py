@@ -14,13 +14,15 @@ from graphtheta.errors import ConfigError, DataError
 from graphtheta.ops.kernels.analytics.paths import mark_near, narrow_levels, settle
 from graphtheta.ops.parallel.buffers import by_blocks
 
-# levels with at least the n-th part of the nodes are searched by all threads, and take a pass over all nodes
+# levels with at least the n-th part of the nodes are searched by all threads, and take a pass over
+# all nodes
 WIDE_LEVELS = 64
 
 
 @dataclass(frozen=True)
 class Bfs(Algorithm):
-    """Breadth-first search: the fewest edges of a path from the source, along the directions of edges, int32; -1 without a path.
+    """Breadth-first search: the fewest edges of a path from the source, along the directions of
+    edges, int32; -1 without a path.
 
     Attributes:
         source: Original id of the source.
@@ -82,7 +84,8 @@ def next_level(edges: LocalEdges, frontier: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Sssp(Algorithm):
-    """Shortest paths from a source: the least sum of edge weights of a path along the directions of edges, float64; infinite without one.
+    """Shortest paths from a source: the least sum of edge weights of a path along the directions of
+    edges, float64; infinite without one.
 
     Without weights each edge has length 1. Each worker runs Dijkstra's algorithm on its own edges;
     distances that it has lowered move to other workers until none is lowered.
@@ -103,7 +106,8 @@ class Sssp(Algorithm):
         least = float(-edges.comm.all_max(np.array(-weight.min(initial=0.0))))
         if not least >= 0:
             raise DataError(
-                f"sssp: an edge has weight {least:g}; lengths must be at least 0, so rescale edge_weight, or drop it"
+                f"sssp: an edge has weight {least:g}; lengths must be at least 0, so rescale"
+                " edge_weight, or drop it"
             )
         dist = np.full(edges.n_rows, np.inf)
         changed = np.zeros(edges.n_rows, np.uint8)

@@ -28,7 +28,8 @@ MOST_UNEVEN = 1000
 
 @dataclass(frozen=True)
 class RandomWalks(Algorithm):
-    """Random walks from each node: [n_nodes, paths, length + 1] int64, the node itself first; -1 after a node without out-edges.
+    """Random walks from each node: [n_nodes, paths, length + 1] int64, the node itself first; -1
+    after a node without out-edges.
 
     Steps follow the directions of edges. From v, reached from t, neighbour x of v has weight 1/p if
     x = t, 1 if there is an edge from t to x, and 1/q otherwise. Self loops, duplicates and weights
@@ -36,8 +37,8 @@ class RandomWalks(Algorithm):
 
     Attributes:
         paths, length: Paths from each node, and steps of each.
-        p, q: Return and in-out parameters; 1 and 1 draw neighbours uniformly. Weights may differ by a factor of 1,000, since
-            candidates are rejected as often.
+        p, q: Return and in-out parameters; 1 and 1 draw neighbours uniformly. Weights may differ by
+            a factor of 1,000, since candidates are rejected as often.
         seed: Seed of the draws.
     """
 
@@ -52,14 +53,14 @@ class RandomWalks(Algorithm):
     def __post_init__(self) -> None:
         if min(self.paths, self.length) < 1 or not (0 < self.p < np.inf and 0 < self.q < np.inf):
             raise ConfigError(
-                f"random_walks: paths={self.paths}, length={self.length}, p={self.p:g}, q={self.q:g}; expected at least 1, "
-                "and p and q above 0"
+                f"random_walks: paths={self.paths}, length={self.length}, p={self.p:g},"
+                f" q={self.q:g}; expected at least 1, and p and q above 0"
             )
         weights = 1.0, 1 / self.p, 1 / self.q
         if max(weights) > MOST_UNEVEN * min(weights):
             raise ConfigError(
-                f"random_walks: p={self.p:g} and q={self.q:g} give weights 1, 1/p and 1/q that differ by more than a factor "
-                f"of {MOST_UNEVEN:,}; choose p and q nearer to 1"
+                f"random_walks: p={self.p:g} and q={self.q:g} give weights 1, 1/p and 1/q that"
+                f" differ by more than a factor of {MOST_UNEVEN:,}; choose p and q nearer to 1"
             )
 
     def run(self, partition: Partition, graph: Any) -> np.ndarray:
@@ -108,7 +109,8 @@ class RandomWalks(Algorithm):
 def _neighbours(
     adjacency: Adjacency, partition: Partition, ids: np.ndarray, draw: np.ndarray
 ) -> np.ndarray:
-    """A neighbour of each of some nodes, by a draw in [0, 1) each, [n] int64; -1 for nodes without neighbours.
+    """A neighbour of each of some nodes, by a draw in [0, 1) each, [n] int64; -1 for nodes without
+    neighbours.
 
     Collective: all ranks of the partition.
     """
@@ -152,7 +154,8 @@ def _asked(
 
 
 def _ask(partition: Partition, ids: np.ndarray, words: np.ndarray, answer: Any) -> np.ndarray:
-    """Answers of the owners of some nodes, [n] int64; answer(rows [k], words [k]) is computed at the owner.
+    """Answers of the owners of some nodes, [n] int64; answer(rows [k], words [k]) is computed at
+    the owner.
 
     Collective: all ranks of the partition.
     """

@@ -41,7 +41,8 @@ ALGORITHMS: Registry[type[Algorithm]] = Registry(
 
 
 def make_algorithm(text: str, key: str = "ALGORITHM") -> Algorithm:
-    """The algorithm that ``NAME:option=value,...`` describes, with a name in ``ALGORITHMS`` or FILE.py:NAME.
+    """The algorithm that ``NAME:option=value,...`` describes, with a name in ``ALGORITHMS`` or
+    FILE.py:NAME.
 
     Args:
         text: The description.

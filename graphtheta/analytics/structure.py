@@ -1,4 +1,6 @@
-"""Values of undirected graphs by sets of neighbours: core numbers, triangles, communities by labels; and degrees."""
+"""Values of undirected graphs by sets of neighbours: core numbers, triangles, communities by
+labels; and degrees.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class Degree(Algorithm):
 
 @dataclass(frozen=True)
 class CoreNumber(Algorithm):
-    """Core number: the largest k for which a node is in a subgraph whose nodes all have k neighbours in it, int32.
+    """Core number: the largest k for which a node is in a subgraph whose nodes all have k
+    neighbours in it, int32.
 
     The graph must be undirected; self loops and duplicates of edges do not count.
 
@@ -114,7 +117,8 @@ class Triangles(Algorithm):
 
 @dataclass(frozen=True)
 class LabelPropagation(Algorithm):
-    """Communities by label propagation: the label of each node after some iterations, int64; a label is a node.
+    """Communities by label propagation: the label of each node after some iterations, int64; a
+    label is a node.
 
     Nodes begin with their own number. In each iteration all nodes together take the most frequent
     label of their neighbours, the lowest of several. The graph must be undirected; self loops and

@@ -152,7 +152,9 @@ def _places(value: Any, kind: type, items: tuple[Any, ...]) -> Iterable[Any] | N
 
 
 def _culprit(name: str, value: Any, hint: Any) -> tuple[str, Any, Any]:
-    """The item of a list or dict that does not fit, if the list or dict itself does; else the argument."""
+    """The item of a list or dict that does not fit, if the list or dict itself does; else the
+    argument.
+    """
     union = get_origin(hint) in (Union, types.UnionType)
     options = get_args(hint) if union else (hint,)
     for one in options:

@@ -46,9 +46,12 @@ ASIDE = re.compile(r"\.graphtheta-[0-9a-f]{16}\.part")
 # job.yaml, metrics.jsonl, result.json, profile.json, trace.json, figures of plan and simulate and
 # of a machine, weights, .npz of values by id, report.html
 BEGINNINGS = re.compile(
-    rb'# Data\ndataset: |\{"epoch": \d|\{\s*"(best_epoch|seeds)": |\{\s*"ranks": ?\d+,\s*"epochs"|\{"displayTimeUnit": "ms", "otherData": '
-    rb'|\[\s*\{\s*"strategy": |\{\s*"cluster": |\{\s*"seconds": \[|.{8}\{"__metadata__":\{"job":|PK\x03\x04.{26}id\.npy'
-    rb'|<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="graphtheta">',
+    rb'# Data\ndataset: |\{"epoch": \d|\{\s*"(best_epoch|seeds)": |\{\s*"ranks":'
+    rb' ?\d+,\s*"epochs"|\{"displayTimeUnit": "ms", "otherData": '
+    rb'|\[\s*\{\s*"strategy": |\{\s*"cluster": |\{\s*"seconds":'
+    rb' \[|.{8}\{"__metadata__":\{"job":|PK\x03\x04.{26}id\.npy'
+    rb'|<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="generator"'
+    rb' content="graphtheta">',
     re.DOTALL,
 )
 # bytes of a file that are compared with them
@@ -272,7 +275,9 @@ def open_marker(folder: Path) -> int:
 
 
 def sign(lock: int) -> None:
-    """Say in a marker that is locked who writes to the folder; one that holds something else is left as it is."""
+    """Say in a marker that is locked who writes to the folder; one that holds something else is
+    left as it is.
+    """
     if os.fstat(lock).st_size and not _signature(lock):
         return
     text = to_json(_this_process()).encode() + b"\n"
@@ -361,7 +366,8 @@ def link_or_copy(source: Path, path: Path) -> None:
 
 
 def temporary_folder(parent: Path | str = "") -> Path:
-    """A new folder with a random name, for this user alone; in that of the system (``TMPDIR``) by default.
+    """A new folder with a random name, for this user alone; in that of the system (``TMPDIR``) by
+    default.
 
     Raises:
         OSError: It cannot be made.
@@ -375,7 +381,8 @@ def remove_temporary(folder: Path) -> None:
 
 
 def temporary_file(parent: Path | str = "") -> IO[bytes]:
-    """A file without a name, which disappears when it is closed; in the folder of the system (``TMPDIR``) by default.
+    """A file without a name, which disappears when it is closed; in the folder of the system
+    (``TMPDIR``) by default.
 
     Raises:
         OSError: It cannot be made.

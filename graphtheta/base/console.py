@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-# control characters but for line ends and tabs, marks that change the direction of text, and halves of characters, which
-# names of files and classes may have: a terminal would obey them
+# control characters but for line ends and tabs, marks that change the direction of text, and halves
+# of characters, which names of files and classes may have: a terminal would obey them
 UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -30,7 +30,9 @@ def complain(text: str) -> None:
 
 
 def printable(text: str, stream: object = None) -> str:
-    """Text in which characters that a terminal would obey, or that a stream cannot encode, are escapes such as ``\\x1b``."""
+    """Text in which characters that a terminal would obey, or that a stream cannot encode, are
+    escapes such as ``\\x1b``.
+    """
     shown = UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
     coding = getattr(stream, "encoding", None) or "utf-8"
     return shown.encode(coding, "backslashreplace").decode(coding)

@@ -1,4 +1,6 @@
-"""Components described by text: ``NAME:field=value,...`` names a class and sets arguments of its constructor."""
+"""Components described by text: ``NAME:field=value,...`` names a class and sets arguments of its
+constructor.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,8 @@ def options_of(
                 name: kind for name, kind in known.items() if kind in (bool, int, float, str)
             }
             raise ConfigError(
-                f"{key}={text}: there is no option {option!r}; there is {', '.join(options) or 'none'}"
+                f"{key}={text}: there is no option {option!r}; there is"
+                f" {', '.join(options) or 'none'}"
             )
         kind = known[option]
         try:

@@ -1,4 +1,6 @@
-"""Arrays whose rows are read or computed when they are used: in every other respect arrays as NumPy has them."""
+"""Arrays whose rows are read or computed when they are used: in every other respect arrays as NumPy
+has them.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,9 @@ class LazyArray(NDArrayOperatorsMixin, ABC):
         return rows[tuple(entries)]
 
     def _numbers(self, chosen: Any) -> tuple[np.ndarray, ...]:
-        """Row numbers from 0 of an integer, an array of integers, or a mask; a mask of more axes also gives numbers of these."""
+        """Row numbers from 0 of an integer, an array of integers, or a mask; a mask of more axes
+        also gives numbers of these.
+        """
         numbers = np.asarray(chosen)
         if numbers.dtype.kind == "b":
             if numbers.shape != self.shape[: numbers.ndim]:
@@ -117,7 +121,9 @@ class LazyArray(NDArrayOperatorsMixin, ABC):
         raise ValueError("assignment destination is read-only")
 
     def max(self, axis: Any = None, out: Any = None, **options: Any) -> Any:
-        """As of NumPy's arrays; without an axis but with an ``initial`` value, a chunk is read at a time."""
+        """As of NumPy's arrays; without an axis but with an ``initial`` value, a chunk is read at a
+        time.
+        """
         if axis is None and out is None and options.keys() == {"initial"}:
             chunks = (self[begin : begin + CHUNK] for begin in range(0, len(self), CHUNK))
             return max([options["initial"], *(chunk.max(**options) for chunk in chunks)])
@@ -160,8 +166,8 @@ def _entry(part: Any) -> Any:
         found = found.astype(np.intp)
     if found.dtype.kind not in "iub":
         raise IndexError(
-            "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are valid "
-            "indices"
+            "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or"
+            " boolean arrays are valid indices"
         )
     return found
 

@@ -40,7 +40,9 @@ def find_mpiexec() -> Path | None:
 
 
 def run(words: list[str], seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
-    """Run a program, for some seconds at most, without the variables of a rank, so that it can start MPI itself."""
+    """Run a program, for some seconds at most, without the variables of a rank, so that it can
+    start MPI itself.
+    """
     clean = {name: value for name, value in os.environ.items() if not name.startswith(OF_RANKS)}
     return subprocess.run(
         words,

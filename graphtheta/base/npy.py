@@ -58,14 +58,16 @@ def read_array(
         stream: Seekable binary stream at its beginning.
         size: Number of bytes in it.
         at: File and field, for errors.
-        kinds: Letters of the numpy dtype kinds accepted (f floats, i and u integers, b bool, U text).
+        kinds: Letters of the numpy dtype kinds accepted (f floats, i and u integers, b bool, U
+            text).
         ndim: Number of axes; any if None.
 
     Returns:
         The array, in the byte order of this machine.
 
     Raises:
-        FormatError: Of another kind or number of axes, larger than memory, or damaged; says where, and what to do.
+        FormatError: Of another kind or number of axes, larger than memory, or damaged; says where,
+            and what to do.
     """
     try:
         head = io.BytesIO(stream.read(HEAD))
@@ -143,8 +145,8 @@ def map_npy(path: str | os.PathLike[str]) -> np.ndarray:
     except UNREADABLE as error:
         problem = f" ({error or type(error).__name__})"
     raise FormatError(
-        f"{at}{problem}; expected an array of numbers with one axis or more, in C order; write it with "
-        "numpy.save(path, numpy.ascontiguousarray(values))"
+        f"{at}{problem}; expected an array of numbers with one axis or more, in C order; write it"
+        " with numpy.save(path, numpy.ascontiguousarray(values))"
     )
 
 
@@ -156,7 +158,8 @@ def _mapped(
     held = os.fstat(stream.fileno()).st_size - begin
     if min(shape) < 0 or declared != held:
         raise FormatError(
-            f"{at}: the header declares shape {list(shape)} of {dtype}, {declared} bytes, but the file holds {held}; {AGAIN}"
+            f"{at}: the header declares shape {list(shape)} of {dtype}, {declared} bytes, but the"
+            f" file holds {held}; {AGAIN}"
         )
     if not declared:
         return np.zeros(shape, dtype)
@@ -164,7 +167,9 @@ def _mapped(
 
 
 def in_files(x: Any) -> bool:
-    """Whether the values of an array are in mapped files, or computed from such values when they are read."""
+    """Whether the values of an array are in mapped files, or computed from such values when they
+    are read.
+    """
     while isinstance(x, np.ndarray):
         x = x.base
     return isinstance(x, mmap.mmap) or bool(getattr(x, "in_files", False))
@@ -188,8 +193,8 @@ def _check(
     """Check that the declared array is accepted, is in the file and fits into memory."""
     if dtype.hasobject:
         raise FormatError(
-            f"{at} holds Python objects (dtype {dtype}), which are not loaded because unpickling can run code; "
-            "save plain number or text arrays"
+            f"{at} holds Python objects (dtype {dtype}), which are not loaded because unpickling"
+            " can run code; save plain number or text arrays"
         )
     if dtype.kind not in kinds:
         raise FormatError(
@@ -202,15 +207,16 @@ def _check(
     declared = math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or declared != held:
         raise FormatError(
-            f"{at}: the header declares shape {list(shape)} of {dtype}, {declared} bytes, but the file holds {held}; "
-            f"{AGAIN}"
+            f"{at}: the header declares shape {list(shape)} of {dtype}, {declared} bytes, but the"
+            f" file holds {held}; {AGAIN}"
         )
     # a header can declare any number of empty rows; [2, 0] is a graph without edges
     if not declared and shape and (shape[0] > 2 or not dtype.itemsize):
         raise FormatError(f"{at} has shape {list(shape)} of {dtype} and is empty; leave it out")
     if declared > memory_bytes():
         raise FormatError(
-            f"{at} needs {declared / 2**30:.1f} GiB and this machine has {memory_bytes() / 2**30:.1f}; use a larger machine"
+            f"{at} needs {declared / 2**30:.1f} GiB and this machine has"
+            f" {memory_bytes() / 2**30:.1f}; use a larger machine"
         )
 
 

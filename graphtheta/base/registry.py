@@ -56,11 +56,13 @@ class Registry(dict[str, T]):
         if not self._is_one(component):
             article = "an" if self.what[0] in "aeiou" else "a"
             raise ConfigError(
-                f"{shown(component)} is not {article} {self.what}; docs/extending.md shows how to write one"
+                f"{shown(component)} is not {article} {self.what}; docs/extending.md shows how to"
+                " write one"
             )
         if not str(component.name).isidentifier():
             raise ConfigError(
-                f"{component.name!r} is not a valid {self.what} name; use letters, digits and underscores"
+                f"{component.name!r} is not a valid {self.what} name; use letters, digits and"
+                " underscores"
             )
         if component.name in self._taken:
             raise ConfigError(
@@ -92,13 +94,14 @@ class Registry(dict[str, T]):
             return self[name]
         if ":" not in name:
             raise ConfigError(
-                f"{self.what} {name!r} is not known{did_you_mean(name, self)}; choose from {', '.join(self)}, "
-                "or give your own as FILE.py:NAME"
+                f"{self.what} {name!r} is not known{did_you_mean(name, self)}; choose from"
+                f" {', '.join(self)}, or give your own as FILE.py:NAME"
             )
         file, _, inside = name.rpartition(":")
         if not inside.isidentifier() or not file.endswith(".py"):
             raise ConfigError(
-                f"{self.what} {name!r} is not of the form FILE.py:NAME, such as mine.py:{self.what.title().replace(' ', '')}"
+                f"{self.what} {name!r} is not of the form FILE.py:NAME, such as"
+                f" mine.py:{self.what.title().replace(' ', '')}"
             )
         module = load_module(Path(file), self.what)
         if not self._is_one(getattr(module, inside, None)):

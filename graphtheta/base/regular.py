@@ -1,4 +1,6 @@
-"""Reads regular files only, up to a size: a pipe in place of a file would block, and a device might never end."""
+"""Reads regular files only, up to a size: a pipe in place of a file would block, and a device might
+never end.
+"""
 
 from __future__ import annotations
 

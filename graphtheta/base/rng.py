@@ -1,7 +1,8 @@
 """Counter-based random numbers, keyed by their purpose and by global ids.
 
-A draw is a pure function of (seed, purpose, words..., id, column), never of the order of calls. Any rank can make
-the draw that belongs to a node or an edge, and all ranks, partitions and thread counts agree on it.
+A draw is a pure function of (seed, purpose, words..., id, column), never of the order of calls. Any
+rank can make the draw that belongs to a node or an edge, and all ranks, partitions and thread
+counts agree on it.
 
 Mixing function: the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 """
@@ -57,7 +58,9 @@ def key(seed: int, purpose: int, *words: int) -> int:
 
 
 def bits(key: int | np.ndarray, ids: np.ndarray, cols: int | None = None) -> np.ndarray:
-    """64 random bits per id, [n] or [n, cols] uint64; with a key of its own for each id, [n] uint64, per pair of both."""
+    """64 random bits per id, [n] or [n, cols] uint64; with a key of its own for each id, [n]
+    uint64, per pair of both.
+    """
     h = _mix(np.asarray(ids).astype(np.uint64) * np.uint64(_GOLDEN) + np.asarray(key, np.uint64))
     if cols is None:
         return h
@@ -79,7 +82,9 @@ def normal(key: int, ids: np.ndarray, cols: int | None = None) -> np.ndarray:
 def integers(
     key: int | np.ndarray, ids: np.ndarray, high: int | np.ndarray, cols: int | None = None
 ) -> np.ndarray:
-    """Uniform integers in [0, high), int64, [n] or [n, cols]; high is one number, or one for each id."""
+    """Uniform integers in [0, high), int64, [n] or [n, cols]; high is one number, or one for each
+    id.
+    """
     return np.minimum((uniform(key, ids, cols) * high).astype(np.int64), high - 1)
 
 
@@ -100,7 +105,8 @@ class Permutation:
         key: Key of the permutation.
         n: Number of items, 0 to 2**62.
 
-    Source: Luby and Rackoff, 1988, https://doi.org/10.1137/0217022; Black and Rogaway, 2002, https://doi.org/10.1007/3-540-45760-7_9
+    Source: Luby and Rackoff, 1988, https://doi.org/10.1137/0217022; Black and Rogaway, 2002,
+    https://doi.org/10.1007/3-540-45760-7_9
     """
 
     ROUNDS = 12

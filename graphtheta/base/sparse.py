@@ -27,8 +27,8 @@ def csr(values: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: Any,
 
     if len(shape) != 2 or len(indptr) != int(shape[0]) + 1 or len(values) != len(indices):
         raise FormatError(
-            f"{at}: CSR parts of {len(values)} values, {len(indices)} indices and {len(indptr)} bounds do not make a "
-            f"matrix of shape {[int(n) for n in shape]}; {AGAIN}"
+            f"{at}: CSR parts of {len(values)} values, {len(indices)} indices and {len(indptr)}"
+            f" bounds do not make a matrix of shape {[int(n) for n in shape]}; {AGAIN}"
         )
     if not 0 <= int(shape[1]) <= WIDEST:
         raise FormatError(
@@ -40,6 +40,7 @@ def csr(values: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: Any,
         )
     if len(indices) and (indices.min() < 0 or indices.max() >= int(shape[1])):
         raise FormatError(
-            f"{at}: column indices run from {indices.min()} to {indices.max()}, outside 0..{int(shape[1]) - 1}; {AGAIN}"
+            f"{at}: column indices run from {indices.min()} to {indices.max()}, outside"
+            f" 0..{int(shape[1]) - 1}; {AGAIN}"
         )
     return sp.csr_array((values, indices, indptr), shape=(int(shape[0]), int(shape[1])))

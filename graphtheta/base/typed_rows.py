@@ -18,12 +18,14 @@ from graphtheta.errors import DataError
 # of a type; a graph has few
 KIND = np.dtype(np.uint8)
 MOST_TYPES = 1 << 8
-# features of several types are stored apart if they have less than this share of the numbers of a matrix of all
+# features of several types are stored apart if they have less than this share of the numbers of a
+# matrix of all
 WORTH = 0.75
 
 
 class TypedRows:
-    """A matrix [n, d] of rows of several types; it has the methods of SciPy's sparse matrices that the engine uses.
+    """A matrix [n, d] of rows of several types; it has the methods of SciPy's sparse matrices that
+    the engine uses.
 
     Args:
         kind: Type of each row, [n] integers of type ``KIND``.
@@ -57,7 +59,9 @@ class TypedRows:
         )
 
     def types(self) -> Iterator[tuple[np.ndarray, slice, Any]]:
-        """For each type its rows, its columns, and the numbers of its rows: a slice if they are adjacent."""
+        """For each type its rows, its columns, and the numbers of its rows: a slice if they are
+        adjacent.
+        """
         for code, block in enumerate(self.blocks):
             own: Any = np.flatnonzero(self.kind == code)
             if len(own) and own[-1] - own[0] == len(own) - 1:
@@ -171,8 +175,9 @@ def blocks_of(
     (field, what, type_, values), ends = of, np.cumsum(widths).tolist()
     if x.shape[1] != ends[-1]:
         raise DataError(
-            f"{name}: {field} has {x.shape[1]} columns, but those of its {type_}s are {ends[-1]}, so that {values} cannot be "
-            f"standardised by {type_}; standardise them before columns are added"
+            f"{name}: {field} has {x.shape[1]} columns, but those of its {type_}s are {ends[-1]},"
+            f" so that {values} cannot be standardised by {type_}; standardise them before columns"
+            " are added"
         )
     rows = [
         x[np.flatnonzero(kind == code)][:, b - n : b]
@@ -183,15 +188,17 @@ def blocks_of(
         x.count_nonzero() if is_sparse(x) else np.count_nonzero(x)
     ):
         raise DataError(
-            f"{name}: {what} of a {type_} have values in columns of {field} that belong to other {type_}s, so that {values} "
-            f"cannot be standardised by {type_}; give {field} as a dict by {type_}, or as columns of all {what} without "
-            f"'{type_}_widths' in meta"
+            f"{name}: {what} of a {type_} have values in columns of {field} that belong to other"
+            f" {type_}s, so that {values} cannot be standardised by {type_}; give {field} as a dict"
+            f" by {type_}, or as columns of all {what} without '{type_}_widths' in meta"
         )
     return blocks
 
 
 def of_blocks(kind: np.ndarray, blocks: Sequence[np.ndarray], dense: bool) -> Any:
-    """The matrix of what ``blocks_of`` returned: rows at the widths of their types if that saves memory and ``dense`` is not asked for."""
+    """The matrix of what ``blocks_of`` returned: rows at the widths of their types if that saves
+    memory and ``dense`` is not asked for.
+    """
     shape = len(kind), sum(block.shape[1] for block in blocks)
     if (
         not dense

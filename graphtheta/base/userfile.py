@@ -57,8 +57,9 @@ def check_trusted(
         found = NAMED.search(value)
         if found:
             raise ConfigError(
-                f"{where}: {key}={value} would run the file {Path(found[0]).absolute()} with your rights; if you trust "
-                f"it, give --trust (in Python, trust=True), or the value itself: --{key.replace('_', '-')} {value}"
+                f"{where}: {key}={value} would run the file {Path(found[0]).absolute()} with your"
+                " rights; if you trust it, give --trust (in Python, trust=True), or the value"
+                f" itself: --{key.replace('_', '-')} {value}"
             )
 
 
@@ -89,7 +90,8 @@ def load_module(file: Path, what: str) -> ModuleType:
         raise
     except Exception as error:
         raise ConfigError(
-            f"the {what} file {file} cannot be imported: {type(error).__name__}: {error}{_line(file, error)}"
+            f"the {what} file {file} cannot be imported: {type(error).__name__}:"
+            f" {error}{_line(file, error)}"
         ) from error
     return module
 

@@ -79,8 +79,9 @@ def explain(
         allowed = tuple(choices(key))
         own = ", FILE.py:NAME" if key in registered else ""
         return (
-            f"{key}: unknown {registered.get(key, 'value')} {shown(value)}{did_you_mean(value, allowed)}; "
-            f"allowed: {', '.join(map(str, allowed))}{own}"
+            f"{key}: unknown {registered.get(key, 'value')}"
+            f" {shown(value)}{did_you_mean(value, allowed)}; allowed:"
+            f" {', '.join(map(str, allowed))}{own}"
         )
     expected = EXPECTED.get(error["type"], "").format(**error.get("ctx", {})) or str(
         error["msg"]

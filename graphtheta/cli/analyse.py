@@ -31,7 +31,8 @@ def analyse(argv: list[str]) -> int:
     """
     parser = Parser(
         "analyse",
-        f"Run a graph algorithm ({', '.join(ALGORITHMS)}) and write the values of all nodes, by original id.",
+        f"Run a graph algorithm ({', '.join(ALGORITHMS)}) and write the values of all nodes, by"
+        " original id.",
         "mpiexec -n 2 graphtheta analyse pagerank:damping=0.9 --dataset cora --to ranks.csv",
         "ALGORITHM ",
     )

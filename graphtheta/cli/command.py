@@ -1,4 +1,6 @@
-"""The commands that work on graphs and models. Each reads its flags, then runs on all ranks together."""
+"""The commands that work on graphs and models. Each reads its flags, then runs on all ranks
+together.
+"""
 
 from __future__ import annotations
 
@@ -141,7 +143,8 @@ def train_once(job: Job, comm: Comm) -> Result:
         moved = halo_error(trainer)
         if comm.rank == 0:
             say(
-                f"halo={job.halo}: rounding changes the loss of the first step by a relative {moved:.1e}"
+                f"halo={job.halo}: rounding changes the loss of the first step by a relative"
+                f" {moved:.1e}"
             )
     predicted = trainer.predicted_peak()
     with RunLog(job, comm, trainer.setup.metric) as log:
@@ -158,7 +161,8 @@ def train_once(job: Job, comm: Comm) -> Result:
         if not log.begun and comm.broadcast((job.folder / RESULT_FILE).is_file()):
             if comm.rank == 0:
                 say(
-                    f"{job.folder} holds a finished run; nothing was changed. To train it further, give more --epochs"
+                    f"{job.folder} holds a finished run; nothing was changed. To train it further,"
+                    " give more --epochs"
                 )
             return result
         log.write_profile(predicted, trainer.fallbacks)
@@ -197,7 +201,8 @@ def train_once(job: Job, comm: Comm) -> Result:
         write_json(job.folder / RESULT_FILE, record | as_entry(result.positive) | counts)
         if trainer.training.versions.most_bytes:
             say(
-                f"older parameter versions used at most {amount(trainer.training.versions.most_bytes)} of memory"
+                "older parameter versions used at most"
+                f" {amount(trainer.training.versions.most_bytes)} of memory"
             )
         shown = {
             name: value
@@ -220,8 +225,8 @@ def evaluate(argv: list[str]) -> int:
     """
     parser = Parser(
         "evaluate",
-        "Compute metrics of a finished run, on its graph, or with --dataset on another one. Job flags override "
-        "the keys of the run.",
+        "Compute metrics of a finished run, on its graph, or with --dataset on another one. Job"
+        " flags override the keys of the run.",
         "mpiexec -n 2 graphtheta evaluate runs/sbm-gcn-global",
         "RUN ",
     )
@@ -257,7 +262,8 @@ def evaluate(argv: list[str]) -> int:
         if not scores:
             graph = job.dataset if "dataset" in keys else f"the graph of {options.run}"
             raise DataError(
-                f"{graph} has no labelled nodes, edges or links in {options.on or 'any split'}; choose another --on or --split"
+                f"{graph} has no labelled nodes, edges or links in {options.on or 'any split'};"
+                " choose another --on or --split"
             )
         if comm.rank == 0:
             names = [name.partition("_")[2] for name in next(iter(scores.values()), {})]
@@ -366,7 +372,8 @@ def explain(argv: list[str]) -> int:
     """
     parser = Parser(
         "explain",
-        "Show the execution plan of a job: its layers, the columns sent between workers, bytes, operations, memory.",
+        "Show the execution plan of a job: its layers, the columns sent between workers, bytes,"
+        " operations, memory.",
         "graphtheta explain --model my_layers.py:Net --dataset cora",
     )
     parser.add_job_keys()
@@ -392,8 +399,8 @@ def warmup(argv: list[str]) -> int:
     """
     parser = Parser(
         "warmup",
-        "Compile the kernels of a job without training; without flags, those of the published models at their usual "
-        "widths.",
+        "Compile the kernels of a job without training; without flags, those of the published"
+        " models at their usual widths.",
         "graphtheta warmup --dataset cora --model gat --strategy mini",
     )
     parser.add_job_keys()
@@ -468,15 +475,19 @@ def add_trust(parser: Parser) -> None:
     parser.add_argument(
         "--trust",
         action="store_true",
-        help="run the Python files that the run names, such as that of its model; those "
-        "that are given as flags run anyway",
+        help=(
+            "run the Python files that the run names, such as that of its model; those "
+            "that are given as flags run anyway"
+        ),
     )
 
 
 def opened(
     job: Job, options: SimpleNamespace, keys: dict[str, Any], comm: Comm, other: bool = False
 ) -> Any:
-    """The model of a finished run: on its own graph a trainer, on another dataset, or with ``other``, a ``gt.Inference``."""
+    """The model of a finished run: on its own graph a trainer, on another dataset, or with
+    ``other``, a ``gt.Inference``.
+    """
     if "dataset" in keys or other:
         return graphtheta.open_run(options.run, comm=comm, trust=options.trust, **keys)
     trainer = graphtheta.Trainer(job=job, comm=comm)

@@ -129,14 +129,18 @@ def measure(path: Path) -> int:
             path, "the speed of this machine", error, "give another file with --measure"
         ) from error
     say(
-        f"speed of this machine, fitted within {found.error:.0%}, in {path}; plan and simulate use it from now on"
+        f"speed of this machine, fitted within {found.error:.0%}, in {path}; plan and simulate use"
+        " it from now on"
     )
     return 0
 
 
 def python() -> Finding:
     """Version of Python and of this package."""
-    found = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, graphtheta {graphtheta.__version__}"
+    found = (
+        f"Python {platform.python_version()} on {platform.system()} {platform.machine()},"
+        f" graphtheta {graphtheta.__version__}"
+    )
     return (
         (OK, found, "")
         if sys.version_info >= (3, 10)
@@ -166,7 +170,10 @@ def extras() -> Finding:
 
 def numba() -> Finding:
     """Whether Numba compiles, and whether compiled kernels can be cached."""
-    code = "import numba; print(numba.njit(lambda x: x + x)(21), numba.__version__, numba.config.NUMBA_NUM_THREADS)"
+    code = (
+        "import numba; print(numba.njit(lambda x: x + x)(21), numba.__version__,"
+        " numba.config.NUMBA_NUM_THREADS)"
+    )
     done = run([sys.executable, "-c", code])
     if done.returncode or not done.stdout.startswith("42 "):
         return FAIL, last_line(done.stderr) or done.stdout.strip(), "reinstall numba and llvmlite"
@@ -217,7 +224,10 @@ def blas() -> Finding:
         return (
             WARN,
             f"{found}; {CORE_TYPE}={os.environ[CORE_TYPE]}",
-            f"unset {CORE_TYPE}; OpenBLAS then uses its kernels for {better.pop()}, which can be twice as fast",
+            (
+                f"unset {CORE_TYPE}; OpenBLAS then uses its kernels for {better.pop()}, which can"
+                " be twice as fast"
+            ),
         )
     return OK, found, ""
 
@@ -226,8 +236,9 @@ def own_kernels() -> set[str]:
     """Which kernels OpenBLAS chooses for this processor if no environment variable names others."""
     # it chooses when it is loaded
     code = (
-        f"import os; os.environ.pop({CORE_TYPE!r}, None); import numpy, threadpoolctl; "
-        "print(*{p['architecture'] for p in threadpoolctl.threadpool_info() if 'architecture' in p})"
+        f"import os; os.environ.pop({CORE_TYPE!r}, None); import numpy, threadpoolctl;"
+        " print(*{p['architecture'] for p in threadpoolctl.threadpool_info() if 'architecture' in"
+        " p})"
     )
     return set(run([sys.executable, "-c", code]).stdout.split())
 
@@ -278,8 +289,8 @@ def shared_memory() -> Finding:
     state = FAIL if found.free < LEAST_SHARED else WARN if found.free < ENOUGH_SHARED else OK
     # ranks that write beyond its end are killed by a bus error
     remedy = (
-        f"remove files of MPI that killed jobs have left in {SHARED}, or make it larger: --shm-size=1g for Docker, an emptyDir of "
-        "medium Memory for Kubernetes"
+        f"remove files of MPI that killed jobs have left in {SHARED}, or make it larger:"
+        " --shm-size=1g for Docker, an emptyDir of medium Memory for Kubernetes"
     )
     return (
         state,
@@ -353,6 +364,8 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def last_line(text: str) -> str:
-    """The last line with a word; in a traceback it is the error. Open MPI ends its messages with a rule."""
+    """The last line with a word; in a traceback it is the error. Open MPI ends its messages with a
+    rule.
+    """
     lines = [line for line in text.splitlines() if any(map(str.isalnum, line))]
     return lines[-1] if lines else ""

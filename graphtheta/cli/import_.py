@@ -30,8 +30,9 @@ def import_(argv: list[str]) -> int:
         return import_tables(argv)
     parser = Parser(
         "import",
-        "Write a graph as a store: a folder of checksummed arrays that training maps into memory, for any number of "
-        "workers. For tables of edges and nodes, see: graphtheta import --edges FILES --help",
+        "Write a graph as a store: a folder of checksummed arrays that training maps into memory,"
+        " for any number of workers. For tables of edges and nodes, see: graphtheta import --edges"
+        " FILES --help",
         "graphtheta import mine.npz --to mine.store",
         "SOURCE ",
     )

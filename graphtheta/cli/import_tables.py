@@ -49,8 +49,10 @@ NODE_COLUMNS = {
 ROWS = {
     "scale": (
         ("none", "standard"),
-        "standard: features get mean 0 and deviation 1 over the training nodes, or over all without a split "
-        "[none]",
+        (
+            "standard: features get mean 0 and deviation 1 over the training nodes, or over all"
+            " without a split [none]"
+        ),
     ),
     "duplicates": (("keep", "drop"), "edges with the same ends: keep all, or the first [keep]"),
     "self-loops": (("keep", "drop"), "edges from a node to itself [keep]"),
@@ -60,8 +62,10 @@ ROWS = {
     ),
     "on-bad-row": (
         ("fail", "skip"),
-        "rows that are malformed, lack an id, name an unknown node or have a wrong type: stop, or leave "
-        "them out and count them [fail]",
+        (
+            "rows that are malformed, lack an id, name an unknown node or have a wrong type: stop,"
+            " or leave them out and count them [fail]"
+        ),
     ),
 }
 LISTS = (
@@ -123,16 +127,19 @@ def parser() -> Parser:
     made = Parser(
         "import",
         "Write tables of edges and nodes as a store. Every worker reads its share.",
-        "graphtheta import --edges follows.csv --src from --dst to --nodes users.parquet --id name --features age,posts "
-        "--label team --to follows.store",
+        "graphtheta import --edges follows.csv --src from --dst to --nodes users.parquet --id name"
+        " --features age,posts --label team --to follows.store",
         "--edges FILES ",
     )
     made.add_argument(
         "--edges",
         metavar="FILES",
         required=True,
-        help="CSV or TSV (plain or packed), Parquet, Arrow or Feather: a file, a folder, a pattern, or several with "
-        "commas; or a whole graph: .npz, .mtx, or the raw folder of an OGB dataset",
+        help=(
+            "CSV or TSV (plain or packed), Parquet, Arrow or Feather: a file, a folder, a pattern,"
+            " or several with commas; or a whole graph: .npz, .mtx, or the raw folder of an OGB"
+            " dataset"
+        ),
     )
     made.add_argument(
         "--nodes",
@@ -168,8 +175,10 @@ def parser() -> Parser:
     group.add_argument(
         "--id-type",
         choices=("auto", "int", "text"),
-        help="type of ids; auto: integers, or text if any at the beginning "
-        "of a file is not an integer or has leading zeros [auto]",
+        help=(
+            "type of ids; auto: integers, or text if any at the beginning "
+            "of a file is not an integer or has leading zeros [auto]"
+        ),
     )
     group.add_argument(
         "--types",

@@ -56,7 +56,8 @@ COMMANDS = ("train", "evaluate", "predict")
 FINAL = (0, 2, INTERRUPTED, 141)
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LONGEST_PAUSE = 60.0
-# seconds between two looks at the processes of a job, and looks after which ranks that are lost are given up
+# seconds between two looks at the processes of a job, and looks after which ranks that are lost are
+# given up
 LOOK = 1.0
 LOOKS = 5
 
@@ -75,9 +76,9 @@ def launch(argv: list[str]) -> int:
     """
     parser = Parser(
         "launch",
-        "Run a command on several ranks. A training run that fails is restarted from its newest intact checkpoint, "
-        "after a pause of 1, 2, 4 ... at most 60 s; the count of restarts is reset once an attempt has "
-        "written a newer checkpoint.",
+        "Run a command on several ranks. A training run that fails is restarted from its newest"
+        " intact checkpoint, after a pause of 1, 2, 4 ... at most 60 s; the count of restarts is"
+        " reset once an attempt has written a newer checkpoint.",
         "graphtheta launch -n 4 --max-restarts 3 train --dataset cora --checkpoint-every 50",
         "[-n N] [--max-restarts N] [--mpiexec WORDS] {" + ",".join(COMMANDS) + ",SCRIPT.py} ",
     )
@@ -99,8 +100,10 @@ def launch(argv: list[str]) -> int:
     parser.add_argument(
         "--mpiexec",
         metavar="WORDS",
-        help='command that starts the ranks, such as "mpiexec -f hosts" or "srun --mpi=pmi2" '
-        "[mpiexec of this environment]",
+        help=(
+            'command that starts the ranks, such as "mpiexec -f hosts" or "srun --mpi=pmi2" '
+            "[mpiexec of this environment]"
+        ),
     )
     parser.add_argument(
         "words",
@@ -111,7 +114,8 @@ def launch(argv: list[str]) -> int:
     options, _ = parser.read(argv)
     if launched()[1] > 1:
         raise ConfigError(
-            "graphtheta launch starts the ranks itself; run it without mpiexec or srun in front of it"
+            "graphtheta launch starts the ranks itself; run it without mpiexec or srun in front"
+            " of it"
         )
     for name, value, least in (
         ("-n", options.ranks, 1),
@@ -154,7 +158,8 @@ def program_of(words: list[str]) -> tuple[list[str], Runs]:
     """
     if not words:
         raise ConfigError(
-            f"expected a command to run ({', '.join(COMMANDS)}) or a script; see graphtheta launch --help"
+            f"expected a command to run ({', '.join(COMMANDS)}) or a script; see graphtheta launch"
+            " --help"
         )
     command = words[0]
     rest = words[1:]
@@ -164,8 +169,8 @@ def program_of(words: list[str]) -> tuple[list[str], Runs]:
         return [sys.executable, command, *rest], Runs()
     if command not in COMMANDS:
         raise ConfigError(
-            f"graphtheta launch cannot run '{command}'{did_you_mean(command, COMMANDS)}; it runs {', '.join(COMMANDS)} "
-            "or a script whose name ends in .py"
+            f"graphtheta launch cannot run '{command}'{did_you_mean(command, COMMANDS)}; it runs"
+            f" {', '.join(COMMANDS)} or a script whose name ends in .py"
         )
     program = [sys.executable, "-m", "graphtheta", command, *rest]
     if command != "train":
@@ -207,7 +212,8 @@ def starter(options: SimpleNamespace) -> list[str]:
     )
     if found is None:
         raise ConfigError(
-            f"--mpiexec {options.mpiexec!r}: the program is not found on PATH; check its name, or give its path"
+            f"--mpiexec {options.mpiexec!r}: the program is not found on PATH; check its name, or"
+            " give its path"
         )
     return [found, *words[1:], "-n", str(options.ranks)]
 
@@ -249,7 +255,10 @@ class Restarts:
                         complain(outcome)
                     return code
                 if self._stop is None and restarts > self.most:
-                    why = f"; gave up: no newer checkpoint after {self.most} restart{'s' * (self.most > 1)}"
+                    why = (
+                        f"; gave up: no newer checkpoint after {self.most}"
+                        f" restart{'s' * (self.most > 1)}"
+                    )
                     complain(outcome + why * (self.most > 0))
                     return 128 - code if code < 0 else code
                 if self._stop is None:
@@ -259,7 +268,8 @@ class Restarts:
                 if self._stop is not None:
                     name = signal.Signals(self._stop).name
                     complain(
-                        f"launch: stopped by {name} in try {tries}{at}; run the same command again to resume"
+                        f"launch: stopped by {name} in try {tries}{at}; run the same command again"
+                        " to resume"
                     )
                     return INTERRUPTED if self._stop == signal.SIGINT else PREEMPTED
 
@@ -289,7 +299,8 @@ class Restarts:
                 lost = lost + 1 if has_lost_its_ranks(job.pid, self._others) else 0
                 if lost == LOOKS:
                     complain(
-                        f"launch: {self.words[0]} does not notice that its ranks have ended or have been lost; it is killed"
+                        f"launch: {self.words[0]} does not notice that its ranks have ended or have"
+                        " been lost; it is killed"
                     )
                     os.killpg(job.pid, signal.SIGKILL)
                 for number in signals.wait(LOOK):

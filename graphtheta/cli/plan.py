@@ -45,7 +45,8 @@ def plan(argv: list[str], ready: bool = False) -> int:
     options, keys = parser_of_plan().read(argv)
     if launched()[1] > 1:
         raise ConfigError(
-            "graphtheta plan predicts any number of workers in one process; run it without mpiexec, with --workers"
+            "graphtheta plan predicts any number of workers in one process; run it without mpiexec,"
+            " with --workers"
         )
     workers = numbers("--workers", options.workers)
     if options.per_machine < 0:
@@ -105,9 +106,10 @@ def parser_of_plan() -> Parser:
     """The flags of the command."""
     parser = Parser(
         "plan",
-        "Predict memory per worker, bytes and time of an epoch for each strategy, mode, number of workers and "
-        "partitioner, from counts; refuse a job that cannot fit.",
-        "graphtheta plan --dataset cora --model gcn --workers 1,2,4 --strategies global,mini --memory-limit 8G",
+        "Predict memory per worker, bytes and time of an epoch for each strategy, mode, number of"
+        " workers and partitioner, from counts; refuse a job that cannot fit.",
+        "graphtheta plan --dataset cora --model gcn --workers 1,2,4 --strategies global,mini"
+        " --memory-limit 8G",
     )
     parser.add_argument(
         "--workers", default="1,2", metavar="P,...", help="numbers of workers [1,2]"
@@ -144,7 +146,9 @@ def parser_of_plan() -> Parser:
 
 
 def apart(argv: list[str]) -> int:
-    """Make a plan in a process of its own, with kernels from the cache and the stored speed of the machine; returns its exit code."""
+    """Make a plan in a process of its own, with kernels from the cache and the stored speed of the
+    machine; returns its exit code.
+    """
     program = "import sys; from graphtheta.cli.plan import plan; sys.exit(plan(sys.argv[1:], True))"
     return subprocess.run([sys.executable, "-c", program, *argv], check=False).returncode
 
@@ -152,12 +156,14 @@ def apart(argv: list[str]) -> int:
 def jobs_of(
     keys: dict[str, Any], strategies: Sequence[str], partitioners: Sequence[str]
 ) -> list[Job]:
-    """A job for each strategy and partitioner; keys that a strategy does not read are left out of its job.
+    """A job for each strategy and partitioner; keys that a strategy does not read are left out of
+    its job.
 
     Args:
         keys: Keys of the command line.
         strategies: Names of strategies.
-        partitioners: Values of the keys ``partitioner`` and ``masters``; those of the keys if empty.
+        partitioners: Values of the keys ``partitioner`` and ``masters``; those of the keys if
+            empty.
 
     Raises:
         ConfigError: A key fits none of the strategies, or a job is invalid.
@@ -189,7 +195,9 @@ def jobs_of(
 
 
 def alike(jobs: Sequence[Job]) -> list[list[Job]]:
-    """The jobs, together where one dry run of the model holds for all: where the first layer has totals in all of them, or in none."""
+    """The jobs, together where one dry run of the model holds for all: where the first layer has
+    totals in all of them, or in none.
+    """
     found: dict[tuple[str, str], list[Job]] = {}
     for job in jobs:
         found.setdefault(
@@ -207,7 +215,8 @@ def numbers(name: str, text: str) -> list[int]:
     items = [item.strip() for item in text.split(",")]
     if not all(item.isdecimal() and int(item) > 0 for item in items):
         raise ConfigError(
-            f"{name}: got '{text}', expected numbers of at least 1, separated by commas, such as 1,2,4"
+            f"{name}: got '{text}', expected numbers of at least 1, separated by commas, such as"
+            " 1,2,4"
         )
     return list(dict.fromkeys(map(int, items)))
 
@@ -222,7 +231,8 @@ def listed(name: str, text: str | None, allowed: Sequence[str]) -> list[str]:
     for item in items:
         if item not in allowed:
             raise ConfigError(
-                f"{name}: unknown name '{item}'{did_you_mean(item, allowed)}; choose from {', '.join(allowed)}"
+                f"{name}: unknown name '{item}'{did_you_mean(item, allowed)}; choose from"
+                f" {', '.join(allowed)}"
             )
     return items
 

@@ -30,8 +30,8 @@ def predict(argv: list[str]) -> int:
     """
     parser = Parser(
         "predict",
-        "Write predictions of a finished run, by original node id, on its graph, or with --dataset on another one. "
-        "Job flags override the keys of the run.",
+        "Write predictions of a finished run, by original node id, on its graph, or with --dataset"
+        " on another one. Job flags override the keys of the run.",
         "graphtheta predict runs/sbm-gcn-global --to predictions.csv",
         "RUN ",
     )
@@ -39,8 +39,10 @@ def predict(argv: list[str]) -> int:
     parser.add_argument(
         "--to",
         metavar="PATH",
-        help="output: a file, .npz or .csv, or with --format a folder "
-        "[RUN/predictions.npz, embeddings.npz or scores.npz]",
+        help=(
+            "output: a file, .npz or .csv, or with --format a folder "
+            "[RUN/predictions.npz, embeddings.npz or scores.npz]"
+        ),
     )
     parser.add_argument(
         "--format",
@@ -61,16 +63,19 @@ def predict(argv: list[str]) -> int:
     parser.add_argument(
         "--since",
         metavar="FOLDER",
-        help="compute only what has changed since --keep-layers wrote the folder on an "
-        "earlier graph",
+        help=(
+            "compute only what has changed since --keep-layers wrote the folder on an earlier graph"
+        ),
     )
     parser.add_argument(
         "--compare",
         metavar="{values,degrees}",
         choices=COMPARISONS,
         default="values",
-        help="with --since, compare all "
-        "values and edges, or degrees alone, which is enough if nodes and edges were only appended [values]",
+        help=(
+            "with --since, compare all values and edges, or degrees alone, which is enough if nodes"
+            " and edges were only appended [values]"
+        ),
     )
     parser.add_argument(
         "--appended",
@@ -92,7 +97,8 @@ def predict(argv: list[str]) -> int:
         )
     if options.appended and not options.since:
         raise ConfigError(
-            "--appended chooses the nodes that an earlier graph did not have; give its layers with --since"
+            "--appended chooses the nodes that an earlier graph did not have; give its layers with"
+            " --since"
         )
 
     def work(comm: Comm) -> None:
@@ -109,7 +115,8 @@ def predict(argv: list[str]) -> int:
 
 
 def computed(model: Any, options: SimpleNamespace, whole: bool) -> Rows | None:
-    """The predictions, embeddings or best nodes of all workers on rank 0 and None elsewhere; those of each worker unless ``whole``.
+    """The predictions, embeddings or best nodes of all workers on rank 0 and None elsewhere; those
+    of each worker unless ``whole``.
 
     Collective: all ranks.
     """

@@ -1,4 +1,6 @@
-"""Processes of a job, as its ``launch`` sees them: children, orphans, and the memory that they share."""
+"""Processes of a job, as its ``launch`` sees them: children, orphans, and the memory that they
+share.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,8 @@ def runs(pid: int) -> bool:
 
 
 def has_lost_its_ranks(starter: int, others: set[int]) -> bool:
-    """Whether a program that starts ranks has no child that runs, while this process has adopted some of its descendants.
+    """Whether a program that starts ranks has no child that runs, while this process has adopted
+    some of its descendants.
 
     So it is when a proxy of mpiexec was killed: mpiexec waits for it, and ranks wait for mpiexec.
 
@@ -100,7 +103,8 @@ def kill_all_but(others: set[int]) -> None:
 
 
 class SharedMemory:
-    """The shared memory that MPI has made for the ranks of a job on this machine; it stays there when they are killed.
+    """The shared memory that MPI has made for the ranks of a job on this machine; it stays there
+    when they are killed.
 
     Files are told by the maps of the processes of the job, so that those of other jobs stay.
     """

@@ -25,8 +25,8 @@ def report(argv: list[str]) -> int:
     """
     parser = Parser(
         "report",
-        "Write an HTML report of a run: learning curve, time per stage and worker, load imbalance, bytes between "
-        "workers, memory. The page is a single file without external resources.",
+        "Write an HTML report of a run: learning curve, time per stage and worker, load imbalance,"
+        " bytes between workers, memory. The page is a single file without external resources.",
         "graphtheta report runs/sbm-gcn-global",
         "RUN ",
     )

@@ -35,8 +35,10 @@ def simulate(argv: list[str]) -> int:
     """
     parser = Parser(
         "simulate",
-        "Count what a job computes and sends on many workers; predict its time on a cluster and what limits it.",
-        "graphtheta simulate --dataset cora --model gcn --workers 1,8,64 --strategies global,mini --link 10us,25Gbit/s",
+        "Count what a job computes and sends on many workers; predict its time on a cluster and"
+        " what limits it.",
+        "graphtheta simulate --dataset cora --model gcn --workers 1,8,64 --strategies global,mini"
+        " --link 10us,25Gbit/s",
     )
     parser.add_argument(
         "--workers",
@@ -110,7 +112,8 @@ def simulate(argv: list[str]) -> int:
     options, keys = parser.read(argv)
     if launched()[1] > 1:
         raise ConfigError(
-            "graphtheta simulate counts any number of workers in one process; run it without mpiexec, with --workers"
+            "graphtheta simulate counts any number of workers in one process; run it without"
+            " mpiexec, with --workers"
         )
     for name, least in (
         ("cores", 0),
@@ -122,7 +125,8 @@ def simulate(argv: list[str]) -> int:
     ):
         if not getattr(options, name) >= least:
             raise ConfigError(
-                f"--{name.replace('_', '-')}: got {getattr(options, name)}, expected at least {least}"
+                f"--{name.replace('_', '-')}: got {getattr(options, name)}, expected at least"
+                f" {least}"
             )
     workers = sorted(numbers("--workers", options.workers))
     modes = listed("--modes", options.modes, MODES) or (
@@ -207,5 +211,6 @@ def read_machine(path: Path) -> Machine:
         return read(path)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise FormatError(
-            f"{path}: not the speed of a machine ({error}); write it there with graphtheta doctor --measure FILE"
+            f"{path}: not the speed of a machine ({error}); write it there with graphtheta doctor"
+            " --measure FILE"
         ) from None

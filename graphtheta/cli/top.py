@@ -1,4 +1,6 @@
-"""The flags of ``predict`` that ask for the nodes of the highest scores, and the files that list queries."""
+"""The flags of ``predict`` that ask for the nodes of the highest scores, and the files that list
+queries.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,8 @@ class Listed(NamedTuple):
         )
         if wrong is not None:
             raise DataError(
-                f"{self.where(field, wrong)}: {texts[wrong]!r} is not a whole number of 64 bits, as the ids of the graph are"
+                f"{self.where(field, wrong)}: {texts[wrong]!r} is not a whole number of 64 bits, as"
+                " the ids of the graph are"
             )
         return np.array(numbers, np.int64)
 
@@ -72,20 +75,26 @@ def add_flags(parser: Parser) -> None:
         "--top",
         metavar="K",
         type=int,
-        help="write the K nodes of the highest scores for each source of held-out links or "
-        "query of held-out triples, without known ones",
+        help=(
+            "write the K nodes of the highest scores for each source of held-out links or "
+            "query of held-out triples, without known ones"
+        ),
     )
     parser.add_argument(
         "--of",
         metavar="FILE",
-        help="with --top, ask for these instead: a source a line, or for triples CSV with the "
-        "titles head,relation or relation,tail",
+        help=(
+            "with --top, ask for these instead: a source a line, or for triples CSV with the "
+            "titles head,relation or relation,tail"
+        ),
     )
     parser.add_argument(
         "--side",
         choices=tuple(SIDES),
-        help="with --top, find the ends that links lead to (tail, as without this flag) "
-        "or their sources (head); a file of triples says it by its titles",
+        help=(
+            "with --top, find the ends that links lead to (tail, as without this flag) "
+            "or their sources (head); a file of triples says it by its titles"
+        ),
     )
     parser.add_argument(
         "--among",
@@ -120,7 +129,8 @@ def check_flags(options: SimpleNamespace) -> None:
 
 
 def top_rows(model: Any, options: SimpleNamespace, whole: bool) -> Rows | None:
-    """The best nodes of the queries of the flags: of all workers on rank 0 and None elsewhere, or those of each worker.
+    """The best nodes of the queries of the flags: of all workers on rank 0 and None elsewhere, or
+    those of each worker.
 
     Raises:
         ConfigError: A file asks for a node or a relation that the graph does not have.
@@ -142,7 +152,8 @@ def top_rows(model: Any, options: SimpleNamespace, whole: bool) -> Rows | None:
         side = SIDE_OF.get(titles, side)
         if options.side not in (None, side):
             raise ConfigError(
-                f"--side {options.side}: {options.of} has the titles {','.join(titles)}, which ask for a {side}; drop --side"
+                f"--side {options.side}: {options.of} has the titles {','.join(titles)}, which ask"
+                f" for a {side}; drop --side"
             )
         field = next(name for name in listed.columns if name != "relation")
         asked = asked._replace(nodes=listed.ids(field, info), side=side, relation=relation)
@@ -173,7 +184,8 @@ def on_rank_0(comm: Comm, path: str, titled: bool) -> Listed:
 
 
 def read(path: str, titled: bool) -> Listed:
-    """The different rows of a file: with titles those of ``SIDE_OF`` as CSV, otherwise an id a line.
+    """The different rows of a file: with titles those of ``SIDE_OF`` as CSV, otherwise an id a
+    line.
 
     Raises:
         DataError: A row has another number of fields, or an empty one.
@@ -185,12 +197,14 @@ def read(path: str, titled: bool) -> Listed:
         numbered = list(enumerate(rows, 1))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise FormatError(
-            f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}; give a text file in UTF-8"
+            f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}; give a text file"
+            " in UTF-8"
         ) from None
     titles = " or ".join(map(",".join, SIDE_OF))
     if not numbered:
         raise FormatError(
-            f"{path}: the file is empty; expected {f'the titles {titles}' if titled else 'an id a line'}"
+            f"{path}: the file is empty; expected"
+            f" {f'the titles {titles}' if titled else 'an id a line'}"
         )
     names = tuple(numbered.pop(0)[1]) if titled else ("id",)
     if titled and names not in SIDE_OF:

@@ -30,9 +30,10 @@ def transform(argv: list[str]) -> int:
     """
     parser = Parser(
         "transform",
-        "Make a store of some nodes and edges of another one. Every worker reads and writes a slice; columns that "
-        "do not change are shared on disk.",
-        "mpiexec -n 2 graphtheta transform follows.store --reverse add --component largest --to connected.store",
+        "Make a store of some nodes and edges of another one. Every worker reads and writes a"
+        " slice; columns that do not change are shared on disk.",
+        "mpiexec -n 2 graphtheta transform follows.store --reverse add --component largest --to"
+        " connected.store",
         "STORE ",
     )
     parser.add_argument("store", metavar="STORE", help="the store to read")
@@ -53,7 +54,8 @@ def transform(argv: list[str]) -> int:
     options, _ = parser.read(argv)
     if not options.to:
         raise ConfigError(
-            "graphtheta transform: --to is missing; give the folder to write, as in --to connected.store"
+            "graphtheta transform: --to is missing; give the folder to write, as in --to"
+            " connected.store"
         )
 
     def program() -> int:
@@ -77,7 +79,8 @@ def transform(argv: list[str]) -> int:
             say(
                 f"{graph}\n"
                 + (f"{counts}\n" if counts else "")
-                + f"{amount(size)} in {folder}, {amount(shared)} of them shared, {perf_counter() - began:.1f} s"
+                + f"{amount(size)} in {folder}, {amount(shared)} of them shared,"
+                f" {perf_counter() - began:.1f} s"
             )
         return 0
 

@@ -1,1 +1,3 @@
-"""Partitioners: node partitioners and edge placements by published rules, and a report that compares them."""
+"""Partitioners: node partitioners and edge placements by published rules, and a report that
+compares them.
+"""

@@ -1,4 +1,6 @@
-"""The choice of a node partitioner and an edge placement by the bytes that they are predicted to send."""
+"""The choice of a node partitioner and an edge placement by the bytes that they are predicted to
+send.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ BALANCED = 1.25
 LINK = 1e9
 # seconds to compare the candidates: at least, and for a million edges
 COMPARING = (0.5, 1.5)
-# node partitioners with their placements, the default first; and about how many seconds they take for a million edges
+# node partitioners with their placements, the default first; and about how many seconds they take
+# for a million edges
 CANDIDATES = {
     "hash": ("1d-src", "1d-dst", "vertex-cut", "libra"),
     "block": ("1d-src", "1d-dst"),
@@ -131,8 +134,9 @@ def choose(graph: Any, n_workers: int, work: Work) -> Pair:
     if default.messages < COMPARING[0] + COMPARING[1] * sample.n_edges / 1e6:
         return default.pair._replace(
             reason=(
-                f"partitioner={AUTO}: masters={default.pair.masters} and partitioner={default.pair.partitioner}, since the messages of "
-                f"{work.epochs} epochs take about {default.messages:.2g} s, less than to compare pairs"
+                f"partitioner={AUTO}: masters={default.pair.masters} and"
+                f" partitioner={default.pair.partitioner}, since the messages of {work.epochs}"
+                f" epochs take about {default.messages:.2g} s, less than to compare pairs"
             )
         )
     found = [default, *candidates]
@@ -153,9 +157,10 @@ def choose(graph: Any, n_workers: int, work: Work) -> Pair:
     )
     return best.pair._replace(
         reason=(
-            f"partitioner={AUTO}: masters={best.pair.masters} and partitioner={best.pair.partitioner} send {amount(best.bytes)} per epoch"
-            f"{against}, at most {best.imbalance:.2f} times the mean on a worker; {len(found)} pairs on {of} edges in "
-            f"{perf_counter() - began:.1f} s"
+            f"partitioner={AUTO}: masters={best.pair.masters} and"
+            f" partitioner={best.pair.partitioner} send {amount(best.bytes)} per epoch{against}, at"
+            f" most {best.imbalance:.2f} times the mean on a worker; {len(found)} pairs on {of}"
+            f" edges in {perf_counter() - began:.1f} s"
         )
     )
 

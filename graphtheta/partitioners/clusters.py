@@ -37,7 +37,8 @@ def _ends(source: EdgeSource) -> tuple[np.ndarray, np.ndarray]:
 
 
 def pack(cluster: np.ndarray, size: int, room: int) -> np.ndarray:
-    """Pack clusters into workers: the largest first, each into the emptiest worker, which takes as much as has room.
+    """Pack clusters into workers: the largest first, each into the emptiest worker, which takes as
+    much as has room.
 
     Args:
         cluster: Of each node, [n] int64.
@@ -63,7 +64,8 @@ def pack(cluster: np.ndarray, size: int, room: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class LouvainPartitioner(Partitioner):
-    """Communities of Louvain (NetworKit), packed into balanced parts, then passes of restreamed LDG.
+    """Communities of Louvain (NetworKit), packed into balanced parts, then passes of restreamed
+    LDG.
 
     Attributes:
         slack: Nodes of a worker are at most (1 + slack) times the mean; a community that does not
@@ -102,9 +104,11 @@ class LeidenPartitioner(LouvainPartitioner):
 
 @dataclass(frozen=True)
 class MetisPartitioner(Partitioner):
-    """METIS (pymetis): multilevel k-way cuts, the reference for small cuts. Parts may exceed the mean by about 3 %.
+    """METIS (pymetis): multilevel k-way cuts, the reference for small cuts. Parts may exceed the
+    mean by about 3 %.
 
-    Source: Karypis and Kumar, SIAM J. Sci. Comput. 20, 1998, https://doi.org/10.1137/S1064827595287997
+    Source: Karypis and Kumar, SIAM J. Sci. Comput. 20, 1998,
+    https://doi.org/10.1137/S1064827595287997
     """
 
     name = "metis"

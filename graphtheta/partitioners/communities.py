@@ -1,4 +1,6 @@
-"""Clusters of nodes for cluster-batch training, found by Louvain or Leiden (NetworKit) or METIS (pymetis)."""
+"""Clusters of nodes for cluster-batch training, found by Louvain or Leiden (NetworKit) or METIS
+(pymetis).
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ def find_clusters(
         PartitionError: METIS was stopped, or had too little memory.
         FormatError: The file does not have one integer for each node.
 
-    Source: Blondel et al., https://arxiv.org/abs/0803.0476; Traag et al., https://arxiv.org/abs/1810.08473; Karypis and Kumar, METIS.
+    Source: Blondel et al., https://arxiv.org/abs/0803.0476; Traag et al.,
+    https://arxiv.org/abs/1810.08473; Karypis and Kumar, METIS.
     """
     return clusters_of(
         near=lambda: neighbours(src, dst, n_nodes),
@@ -57,10 +60,12 @@ def find_clusters(
 def clusters_of(
     near: Callable[[], Any], n_nodes: int, method: str, n_clusters: int, seed: int
 ) -> np.ndarray:
-    """The cluster of every node; results, errors and the other arguments are those of ``find_clusters``.
+    """The cluster of every node; results, errors and the other arguments are those of
+    ``find_clusters``.
 
     Args:
-        near: Makes what ``neighbours`` returns; called once at most, so that the edges need not be in memory longer.
+        near: Makes what ``neighbours`` returns; called once at most, so that the edges need not be
+            in memory longer.
     """
     if method in COMMUNITIES:
         found = _communities(near, n_nodes, method, seed)
@@ -72,7 +77,8 @@ def clusters_of(
         several = len(np.unique(found))
         if n_clusters not in (0, several):
             raise ConfigError(
-                f"clusters={n_clusters}, but {method} has {several}; drop --clusters, or give another --cluster-method"
+                f"clusters={n_clusters}, but {method} has {several}; drop --clusters, or give"
+                " another --cluster-method"
             )
     return np.unique(found, return_inverse=True)[1].astype(np.int64)
 
@@ -127,19 +133,22 @@ def _metis(near: Callable[[], Any], n_nodes: int, n_clusters: int, seed: int) ->
         )
     except RuntimeError as error:
         raise PartitionError(
-            f"METIS ended without parts ({error}): it was stopped by SIGTERM, for example by a time limit, or "
-            f"memory was short; {n_nodes} nodes and {len(graph.adjacent) // 2} edges need about "
-            f"{24 * len(graph.adjacent) / 2**30:.1f} GiB; use another method"
+            f"METIS ended without parts ({error}): it was stopped by SIGTERM, for example by a time"
+            f" limit, or memory was short; {n_nodes} nodes and {len(graph.adjacent) // 2} edges"
+            f" need about {24 * len(graph.adjacent) / 2**30:.1f} GiB; use another method"
         ) from None
 
 
 def _adjacency(kind: Any, near: Any) -> Any:
-    """What pymetis reads. It copies other types, and arrays that are not contiguous, number by number."""
+    """What pymetis reads. It copies other types, and arrays that are not contiguous, number by
+    number.
+    """
     return kind(near.indptr.astype(np.int64), near.indices.astype(np.int64))
 
 
 def neighbours(src: np.ndarray, dst: np.ndarray, n_nodes: int) -> Any:
-    """The neighbours of each node along edges of both directions, ascending, each once, without the node itself.
+    """The neighbours of each node along edges of both directions, ascending, each once, without the
+    node itself.
 
     Args:
         src, dst: Edges, [n_edges] integers.
@@ -168,8 +177,9 @@ def _pack(found: np.ndarray, n: int, method: str) -> np.ndarray:
     sizes = np.bincount(found)
     if n > len(sizes):
         raise ConfigError(
-            f"{method.title()} found {len(sizes)} communities, fewer than the {n} clusters asked for; "
-            f"set --clusters to at most {len(sizes)}, or use --clusters 0 (communities as found) or --cluster-method metis"
+            f"{method.title()} found {len(sizes)} communities, fewer than the {n} clusters asked"
+            f" for; set --clusters to at most {len(sizes)}, or use --clusters 0 (communities as"
+            " found) or --cluster-method metis"
         )
     load = np.zeros(n, np.int64)
     home = np.empty(len(sizes), np.int64)
@@ -182,11 +192,13 @@ def _pack(found: np.ndarray, n: int, method: str) -> np.ndarray:
 def _from_file(path: str, n_nodes: int) -> np.ndarray:
     if not Path(path).exists():
         raise ConfigError(
-            f"cluster method {path!r} is neither {' nor '.join(METHODS)} nor a file; give one of these or an .npy file"
+            f"cluster method {path!r} is neither {' nor '.join(METHODS)} nor a file; give one of"
+            " these or an .npy file"
         )
     found = read_npy(path, "cluster numbers", "iu", 1)
     if len(found) != n_nodes:
         raise FormatError(
-            f"{path} holds {len(found)} cluster numbers; expected one integer for each of the {n_nodes} nodes"
+            f"{path} holds {len(found)} cluster numbers; expected one integer for each of the"
+            f" {n_nodes} nodes"
         )
     return found

@@ -74,7 +74,8 @@ class Comparison:
         best = self.best
         return (
             table((*HEADER, *(f"{name}/epoch" for name in strategies)), rows)
-            + f"\nfewest bytes of balanced ones: masters={best.masters} and partitioner={best.partitioner}"
+            + f"\nfewest bytes of balanced ones: masters={best.masters} and"
+            f" partitioner={best.partitioner}"
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -39,7 +39,8 @@ def no_copies(n_nodes: int, size: int) -> np.ndarray:
 class RandomCut(EdgeRule):
     """Random vertex-cut: the hash of the edge id, which ignores the graph.
 
-    Source: Gonzalez et al., PowerGraph, OSDI 2012, https://www.usenix.org/conference/osdi12/technical-sessions/presentation/gonzalez
+    Source: Gonzalez et al., PowerGraph, OSDI 2012,
+    https://www.usenix.org/conference/osdi12/technical-sessions/presentation/gonzalez
     """
 
     name = "random"
@@ -78,8 +79,8 @@ class GreedyCut(SharedPlacement):
 
     Attributes:
         slack: Edges of a worker are at most (1 + slack) times the mean.
-        owners: Begin with a copy of each node on its owner, which has one in any case, so that edges
-            follow the node partitioner. Without it, the rule is that of the paper.
+        owners: Begin with a copy of each node on its owner, which has one in any case, so that
+            edges follow the node partitioner. Without it, the rule is that of the paper.
     """
 
     slack: float = 0.1
@@ -93,7 +94,8 @@ class GreedyCut(SharedPlacement):
     def rule(
         self, source: EdgeSource, comm: Comm, key: np.uint64
     ) -> tuple[Any, np.ndarray | None, tuple[Any, ...]]:
-        """The compiled loop, the degrees that it begins with for the nodes of this worker's block or None for none, and its settings.
+        """The compiled loop, the degrees that it begins with for the nodes of this worker's block
+        or None for none, and its settings.
 
         Args:
             source: The edges.
@@ -128,7 +130,8 @@ class GreedyCut(SharedPlacement):
 
 @dataclass(frozen=True)
 class HdrfCut(GreedyCut):
-    """High-degree replicated first: ends that have copies count, those of lower degree more, and balance.
+    """High-degree replicated first: ends that have copies count, those of lower degree more, and
+    balance.
 
     Attributes:
         balance: Lambda of the paper, the weight of balance; above 1 it outweighs a copy in the end.
@@ -149,7 +152,8 @@ class HdrfCut(GreedyCut):
 class ObliviousCut(GreedyCut):
     """PowerGraph's oblivious greedy rule: ends that have copies count, and balance.
 
-    Source: Gonzalez et al., PowerGraph, OSDI 2012, https://www.usenix.org/conference/osdi12/technical-sessions/presentation/gonzalez
+    Source: Gonzalez et al., PowerGraph, OSDI 2012,
+    https://www.usenix.org/conference/osdi12/technical-sessions/presentation/gonzalez
     """
 
     name = "oblivious"
@@ -164,7 +168,8 @@ class ObliviousCut(GreedyCut):
 class LibraCut(GreedyCut):
     """Libra: the least loaded worker with copies of both ends, else of the end of lower degree.
 
-    Source: Xie et al., Distributed Power-law Graph Computing, NIPS 2014; as in DistGNN, https://arxiv.org/abs/2104.06700
+    Source: Xie et al., Distributed Power-law Graph Computing, NIPS 2014; as in DistGNN,
+    https://arxiv.org/abs/2104.06700
     """
 
     name = "libra"

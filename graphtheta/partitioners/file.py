@@ -17,7 +17,8 @@ from graphtheta.partitioners.streaming.shared import SharedPartitioner
 
 @dataclass(frozen=True)
 class FilePartitioner(SharedPartitioner):
-    """Owners from an .npy file of one integer for each node, such as another tool wrote for this number of workers.
+    """Owners from an .npy file of one integer for each node, such as another tool wrote for this
+    number of workers.
 
     Each worker reads those of a block of ids.
 
@@ -37,8 +38,8 @@ class FilePartitioner(SharedPartitioner):
         n = source.n_nodes
         if given.shape != (n,) or given.dtype.kind not in "iu":
             raise FormatError(
-                f"{self.path} holds {given.dtype} numbers of shape {list(given.shape)}; expected the owners, one integer for "
-                f"each of the {n} nodes"
+                f"{self.path} holds {given.dtype} numbers of shape {list(given.shape)}; expected"
+                f" the owners, one integer for each of the {n} nodes"
             )
         blocks = Blocks(comm, n)
         own = np.array(given[blocks.first : blocks.last])

@@ -50,7 +50,8 @@ class Streamed:
         return self._streams.blocks.look_up(self._owner, ids)
 
     def run(self, scale: np.ndarray, cost: np.ndarray) -> None:
-        """Give each node to the part of the highest neighbours * scale[load] - cost[load], with room.
+        """Give each node to the part of the highest neighbours * scale[load] - cost[load], with
+        room.
 
         All parts are empty at the beginning. Neighbours count by their latest parts.
 
@@ -130,15 +131,16 @@ def ldg_score(n: int, size: int, slack: float) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class LdgPartitioner(SharedPartitioner):
-    """Linear deterministic greedy: most neighbours, times the share of the worker's room that is left.
+    """Linear deterministic greedy: most neighbours, times the share of the worker's room that is
+    left.
 
     Attributes:
         slack: Nodes of a worker are at most (1 + slack) times the mean.
         passes: With more than 1, restreamed LDG: every pass places all nodes again, and counts
             neighbours that it has not reached by their owners of the pass before.
 
-    Source: Stanton and Kliot, KDD 2012, https://doi.org/10.1145/2339530.2339722; Nishimura and Ugander, KDD 2013,
-    https://doi.org/10.1145/2487575.2487696
+    Source: Stanton and Kliot, KDD 2012, https://doi.org/10.1145/2339530.2339722; Nishimura and
+    Ugander, KDD 2013, https://doi.org/10.1145/2487575.2487696
     """
 
     name = "ldg"

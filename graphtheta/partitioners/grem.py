@@ -30,16 +30,17 @@ FEW = 1 << 20
 
 @dataclass(frozen=True)
 class GremPartitioner(SharedPartitioner):
-    """Nodes are read in streams with their neighbours, and every step may revise what earlier ones decided.
+    """Nodes are read in streams with their neighbours, and every step may revise what earlier ones
+    decided.
 
     If whole connected components fit into the parts, they are the parts, and nothing is cut.
     Otherwise the graph is divided as a whole.
 
     The paper's idea is this revision: a greedy stream that reassigns nodes instead of freezing
-    them. What is decided, and how, is ours. Passes of as many streams as parts decide clusters of limited size. The graph
-    of clusters is small. It is divided by a multilevel method: nodes are joined until few are
-    left, these are divided in two recursively, and moves refine the parts as clusters are resolved
-    again. Further passes of the streams then revise the parts.
+    them. What is decided, and how, is ours. Passes of as many streams as parts decide clusters of
+    limited size. The graph of clusters is small. It is divided by a multilevel method: nodes are
+    joined until few are left, these are divided in two recursively, and moves refine the parts as
+    clusters are resolved again. Further passes of the streams then revise the parts.
 
     A graph without communities, such as R-MAT, has a core of nodes of high degree instead, and
     clusters tear it apart. If equal blocks of the nodes by falling degree cut less than the first
@@ -53,8 +54,9 @@ class GremPartitioner(SharedPartitioner):
         cycles: Repetitions of the whole, with clusters inside the parts of the repetition before.
         degrees: Whether blocks by degree are considered.
 
-    Source: Waleffe et al., Armada, https://arxiv.org/abs/2502.17846; size-constrained clusters as in Meyerhenke, Sanders and
-    Schulz, https://arxiv.org/abs/1402.3281, and on several workers https://arxiv.org/abs/1404.4797
+    Source: Waleffe et al., Armada, https://arxiv.org/abs/2502.17846; size-constrained clusters as
+    in Meyerhenke, Sanders and Schulz, https://arxiv.org/abs/1402.3281, and on several workers
+    https://arxiv.org/abs/1404.4797
     """
 
     name = "grem"
@@ -120,7 +122,8 @@ class _Cut:
 
         Args:
             top: The graph.
-            part: Parts to improve, [n_block] int32, which clusters do not cross; None if there are none.
+            part: Parts to improve, [n_block] int32, which clusters do not cross; None if there are
+                none.
 
         Collective: all ranks.
         """
@@ -186,7 +189,8 @@ class _Cut:
     def _best(
         self, level: Level, part: np.ndarray | None, most: int, top: Level
     ) -> np.ndarray | None:
-        """The best of several divisions of a small graph, for the nodes of this worker's block, [n_block] int32.
+        """The best of several divisions of a small graph, for the nodes of this worker's block,
+        [n_block] int32.
 
         None if the first one is worse than blocks by degree, which always fit. Workers divide the
         attempts among them.
@@ -207,7 +211,8 @@ class _Cut:
         if comm.rank == 0:
             found = [attempt(0)]
         if part is None:
-            # further divisions take most of the time, and seldom differ enough to change the decision
+            # further divisions take most of the time, and seldom differ enough to change the
+            # decision
             badness = tuple(comm.broadcast(list(found[0][0]) if found else None))
             if self._degrees and badness > (
                 0,
@@ -231,7 +236,8 @@ class _Cut:
         return own
 
     def _blocks(self, top: Level) -> np.ndarray:
-        """Equal blocks of the nodes by degree or by id, for the nodes of this worker's block, [n_block] int32.
+        """Equal blocks of the nodes by degree or by id, for the nodes of this worker's block,
+        [n_block] int32.
 
         Collective: all ranks.
         """
@@ -261,7 +267,8 @@ class _Cut:
 
 
 def degree_blocks(blocks: Blocks, degree: np.ndarray, size: int) -> np.ndarray:
-    """Equally many nodes for each part by falling degree, [n_block] int32; those of equal degree are by ascending id.
+    """Equally many nodes for each part by falling degree, [n_block] int32; those of equal degree
+    are by ascending id.
 
     All workers know how many nodes of each degree there are.
 

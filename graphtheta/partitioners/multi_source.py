@@ -1,7 +1,7 @@
 """BGL's node partitioner: blocks by breadth-first search from many sources, assigned greedily.
 
-Workers do it together. The result depends neither on the order nor on the chunks of the edges, nor on
-the number of workers that compute it.
+Workers do it together. The result depends neither on the order nor on the chunks of the edges, nor
+on the number of workers that compute it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class BglPartitioner(SharedPartitioner):
             slack n / k are split.
         train: Balance training nodes.
 
-    Source: Liu et al., BGL, NSDI 2023, https://www.usenix.org/conference/nsdi23/presentation/liu-tianfeng
+    Source: Liu et al., BGL, NSDI 2023,
+    https://www.usenix.org/conference/nsdi23/presentation/liu-tianfeng
     """
 
     name = "bgl"
@@ -85,7 +86,8 @@ class BglPartitioner(SharedPartitioner):
 
         Args:
             near: For each block, how many nodes of each are near it, [n_blocks] float64.
-            nodes, targets: Nodes of each block, which do not increase, and training nodes, [n_blocks] int64.
+            nodes, targets: Nodes of each block, which do not increase, and training nodes,
+                [n_blocks] int64.
             room: The most nodes of a worker.
             size: Number of workers.
         """

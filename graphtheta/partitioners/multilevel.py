@@ -1,4 +1,6 @@
-"""Multilevel division of a graph in memory: nodes are joined until few are left, these are divided in two recursively."""
+"""Multilevel division of a graph in memory: nodes are joined until few are left, these are divided
+in two recursively.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from graphtheta.ops.kernels.partition.label_moves import contract, join_nodes, m
 from graphtheta.ops.kernels.partition.refine import climb, cut_weight, grow
 from graphtheta.partitioners.streaming.levels import Contracted
 
-# the graph is small below this many nodes per part; up to SEARCHED nodes, moves may increase the cut for a while
+# the graph is small below this many nodes per part; up to SEARCHED nodes, moves may increase the
+# cut for a while
 SMALL = 40
 SEARCHED = 1 << 14
 # first nodes of each division in two
@@ -158,7 +161,8 @@ def _between(level: Contracted, nodes: np.ndarray) -> Contracted:
 
 
 def _clustered(level: Contracted, label: np.ndarray) -> tuple[Contracted, np.ndarray]:
-    """The graph of clusters, whose edges are summed by pairs of clusters, without loops; and the cluster of each node, by number.
+    """The graph of clusters, whose edges are summed by pairs of clusters, without loops; and the
+    cluster of each node, by number.
 
     Args:
         level: A graph.

@@ -76,5 +76,6 @@ def check_pair(partitioner: str, masters: str) -> None:
             else f"means masters={pair.masters} and partitioner={pair.partitioner}"
         )
         raise ConfigError(
-            f"partitioner={partitioner} {means}; drop --masters, or give an edge placement: {', '.join(EDGE_PLACEMENTS)}"
+            f"partitioner={partitioner} {means}; drop --masters, or give an edge placement:"
+            f" {', '.join(EDGE_PLACEMENTS)}"
         )

@@ -1,4 +1,6 @@
-"""A graph that is divided among workers: what they hold and send, counted in one process without building their parts."""
+"""A graph that is divided among workers: what they hold and send, counted in one process without
+building their parts.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,9 @@ class Placed:
         return found
 
     def ends(self, edges: Iterable[Edges]) -> tuple[np.ndarray, np.ndarray]:
-        """Nodes of worker p that worker q reads as sources of some edges, and as destinations, [size, size] int64 each."""
+        """Nodes of worker p that worker q reads as sources of some edges, and as destinations,
+        [size, size] int64 each.
+        """
         at_source = self.no_copies()
         at_destination = self.no_copies()
         for src, dst, worker in edges:
@@ -103,13 +107,15 @@ class Placed:
         pair with an edge to it.
 
         Args:
-            wanted: Function from sources and destinations [n] to whether these edges are used, [n] bool.
+            wanted: Function from sources and destinations [n] to whether these edges are used, [n]
+                bool.
         """
         at_source, at_destination = self.ends(self._each(wanted))
         return int(at_source.sum() + at_destination.sum())
 
     def sent_by_batches(self, train: np.ndarray, batch_size: int, layers: int, seed: int) -> int:
-        """Rows sent in one direction in all mini-batches of an epoch with full neighbourhoods, estimated from some of them.
+        """Rows sent in one direction in all mini-batches of an epoch with full neighbourhoods,
+        estimated from some of them.
 
         Args:
             train: The targets, [n_nodes] bool.

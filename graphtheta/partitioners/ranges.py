@@ -1,4 +1,5 @@
-"""Node partitioners that cut the ids into ranges of equal weight, which keep the locality of the numbering.
+"""Node partitioners that cut the ids into ranges of equal weight, which keep the locality of the
+numbering.
 
 Each worker weighs the nodes of a block of ids.
 """
@@ -35,7 +36,8 @@ def ranges(weight: np.ndarray, comm: Comm, n: int, size: int) -> Owners:
     weights = np.array(comm.all_gather(int(weight.sum())))
     total = weights[: comm.rank].sum() + np.cumsum(weight)
     first = block_bounds(n, comm.rank, comm.size)[0]
-    # for each range the first node beyond it, then the number of ranges found, and the weight in them
+    # for each range the first node beyond it, then the number of ranges found, and the weight in
+    # them
     found = np.zeros(size + 2, np.int64)
     for rank in range(comm.size):
         here = comm.rank == rank
@@ -54,7 +56,8 @@ def _find_ends(found: np.ndarray, total: np.ndarray, first: int, weight: int) ->
     """Find the ranges that end in a block of ids.
 
     Args:
-        found: Ends of all ranges, the number found, and the weight in them, [size + 2] int64; changed.
+        found: Ends of all ranges, the number found, and the weight in them, [size + 2] int64;
+            changed.
         total: Weight of the nodes up to each one of the block, [n] int64.
         first: The first node of the block.
         weight: That of all nodes.
@@ -71,7 +74,8 @@ def _find_ends(found: np.ndarray, total: np.ndarray, first: int, weight: int) ->
 
 @dataclass(frozen=True)
 class DegreeBlockPartitioner(SharedPartitioner):
-    """Ranges of ids that have about the same number of edges: a node weighs its degree, plus ``node``.
+    """Ranges of ids that have about the same number of edges: a node weighs its degree, plus
+    ``node``.
 
     Attributes:
         node: Weight of a node beside its edges.
@@ -91,7 +95,8 @@ class DegreeBlockPartitioner(SharedPartitioner):
 class GeminiPartitioner(SharedPartitioner):
     """The chunks of Gemini: ranges of ids, in which a node weighs its out-degree + 8 (workers - 1).
 
-    Source: Zhu et al., OSDI 2016, https://www.usenix.org/conference/osdi16/technical-sessions/presentation/zhu
+    Source: Zhu et al., OSDI 2016,
+    https://www.usenix.org/conference/osdi16/technical-sessions/presentation/zhu
     """
 
     name = "gemini"

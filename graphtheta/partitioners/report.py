@@ -35,7 +35,8 @@ class PartitionReport:
         nodes, edges, train: The most nodes, edges and training nodes of a worker, over the mean;
             0 if there are none.
         halo_rows: The most mirrors of a worker.
-        seconds, processor: Time to assign nodes and edges; and processor time of all threads meanwhile.
+        seconds, processor: Time to assign nodes and edges; and processor time of all threads
+            meanwhile.
         peak_bytes: Growth of the peak resident memory of this process meanwhile, without memory
             that it had freed and reuses; None where /proc/self does not give it.
         bytes: Predicted bytes that all workers send in an epoch, by strategy, if each superstep
@@ -68,7 +69,8 @@ class OneOf(SerialComm):
 
     def poll(self, ready: Callable[[], bool], line: str) -> None:
         raise CommError(
-            "partition_report has no other workers; this partitioner communicates, so use graphtheta info"
+            "partition_report has no other workers; this partitioner communicates, so use"
+            " graphtheta info"
         )
 
     def _gather_flat(self, x: np.ndarray, out: np.ndarray) -> None:
@@ -111,7 +113,8 @@ def partition_report(
     of = None if clusters is None else as_array(clusters, Origin("", "clusters"))
     if of is not None and (of.shape != (graph.n_nodes,) or of.dtype.kind not in "iu"):
         raise ShapeError(
-            f"clusters: expected {graph.n_nodes} integers, got {of.dtype}{list(of.shape)}; give the cluster of each node"
+            f"clusters: expected {graph.n_nodes} integers, got {of.dtype}{list(of.shape)}; give the"
+            " cluster of each node"
         )
     pair = pair_of(partitioner, masters)
     source = GraphEdges(graph)
@@ -155,8 +158,8 @@ def check_workers(graph: Any, n_workers: int) -> None:
     """
     if not 1 <= n_workers <= graph.n_nodes:
         raise PartitionError(
-            f"the graph has {graph.n_nodes} nodes and the number of workers is {n_workers}; choose 1 to {graph.n_nodes} "
-            "(mpiexec -n, or n_workers)"
+            f"the graph has {graph.n_nodes} nodes and the number of workers is {n_workers}; choose"
+            f" 1 to {graph.n_nodes} (mpiexec -n, or n_workers)"
         )
 
 
@@ -166,7 +169,9 @@ def row_bytes(rows: int, width: int) -> int:
 
 
 def _status(field: str, reset: bool = False) -> int | None:
-    """Bytes of a field of this process's status; ``reset`` first sets the peak to what is resident now."""
+    """Bytes of a field of this process's status; ``reset`` first sets the peak to what is resident
+    now.
+    """
     try:
         if reset:
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")

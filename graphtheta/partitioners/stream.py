@@ -8,7 +8,9 @@ from graphtheta.errors import ConfigError
 
 
 def capacity(n: int, size: int, slack: float) -> int:
-    """The most of n items that one of size workers may have: (1 + slack) n / size, at least n / size rounded up, at most n."""
+    """The most of n items that one of size workers may have: (1 + slack) n / size, at least n /
+    size rounded up, at most n.
+    """
     # the product may be infinite
     return max(-(-n // size), int(min((1 + slack) * n / size, n)))
 

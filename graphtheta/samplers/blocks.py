@@ -1,4 +1,6 @@
-"""Samplers without the engine: blocks of sampled edges as arrays, for training loops of other libraries."""
+"""Samplers without the engine: blocks of sampled edges as arrays, for training loops of other
+libraries.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ class Block:
     """The sampled edges of one hop.
 
     Attributes:
-        nodes: Ids of the sending nodes, [n] as ``Graph.node_ids``, or node numbers without these. The
-            receiving nodes come first.
+        nodes: Ids of the sending nodes, [n] as ``Graph.node_ids``, or node numbers without these.
+            The receiving nodes come first.
         n_out: Number of receiving nodes.
         src, dst: Positions in ``nodes`` of the sending and of the receiving end of each edge,
             [n_edges] int64; ``dst`` ascends and is below ``n_out``.
@@ -98,12 +100,14 @@ class BlockSampler:
         made, taken = make_sampler(sampler, offered)
         if isinstance(made, NodeSetSampler):
             raise ConfigError(
-                f"sampler={sampler} chooses the nodes of a batch and not neighbours of targets; choose another sampler"
+                f"sampler={sampler} chooses the nodes of a batch and not neighbours of targets;"
+                " choose another sampler"
             )
         self._sampler = made
         if replace and "replace" not in taken:
             raise ConfigError(
-                f"replace=True has no meaning with sampler={sampler}; choose a sampler that reads it"
+                f"replace=True has no meaning with sampler={sampler}; choose a sampler that"
+                " reads it"
             )
         self._layers = [direction] * len(fanout)
         self._ids = None if graph.node_ids is None else np.asarray(graph.node_ids)
@@ -124,8 +128,8 @@ class BlockSampler:
             step: Number of the batch; the draws differ from step to step.
 
         Returns:
-            One block per hop. The receiving nodes of the last block are the targets in the order given,
-            and those of a block are the sending nodes of the next one.
+            One block per hop. The receiving nodes of the last block are the targets in the order
+            given, and those of a block are the sending nodes of the next one.
 
         Raises:
             DataError: An id is unknown or given twice.
@@ -210,7 +214,8 @@ def sample(
     step: int = 0,
     direction: str = "in",
 ) -> list[Block]:
-    """Sample the neighbourhood of some targets once; in a loop over batches use ``BlockSampler``, which prepares the graph once.
+    """Sample the neighbourhood of some targets once; in a loop over batches use ``BlockSampler``,
+    which prepares the graph once.
 
     Args:
         graph, fanout, sampler, replace, seed, direction: As ``BlockSampler`` takes them.

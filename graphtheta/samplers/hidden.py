@@ -1,7 +1,7 @@
 """Edges that a sampler hides, and everything that looks at edges beside it.
 
-A sampler by time hides the edges that are later than a target, in training and in evaluation. A mask
-hides edges from training; evaluation reads all. What else of a job looks at edges stands in
+A sampler by time hides the edges that are later than a target, in training and in evaluation. A
+mask hides edges from training; evaluation reads all. What else of a job looks at edges stands in
 ``MECHANISMS`` with what it does about both, and is refused where it would see what is hidden.
 """
 
@@ -163,7 +163,8 @@ def hidden_by(job: Any) -> Hidden | None:
 
 
 def check_times(graph: Graph, hidden: Hidden | None, of_nodes: bool) -> None:
-    """Check that times which are compared can be: that all relations have them, and that edges and nodes have the same unit.
+    """Check that times which are compared can be: that all relations have them, and that edges and
+    nodes have the same unit.
 
     Args:
         graph: The graph, before self loops are added.
@@ -187,8 +188,8 @@ def check_times(graph: Graph, hidden: Hidden | None, of_nodes: bool) -> None:
         )
         if all(units) and units[0] != units[1]:
             raise DataError(
-                f"{at} compares times of edges in {units[0]} with times of nodes in {units[1]}; import both tables with "
-                f"one type of times, such as --types {hidden.time}:time"
+                f"{at} compares times of edges in {units[0]} with times of nodes in {units[1]};"
+                f" import both tables with one type of times, such as --types {hidden.time}:time"
             )
 
 

@@ -1,7 +1,7 @@
 """Inclusion probabilities of LABOR: the same variance as neighbour sampling from fewer vertices.
 
-Edge t -> s is included with probability min(1, c_s pi_t). All values here are inverse: x_s = 1 / c_s
-and rho_t = 1 / pi_t. Given rho, x_s solves
+Edge t -> s is included with probability min(1, c_s pi_t). All values here are inverse: x_s = 1 /
+c_s and rho_t = 1 / pi_t. Given rho, x_s solves
 
     sum over edges of a max(1, x_s rho) = T_s
 
@@ -75,7 +75,8 @@ class Importance:
             self._target = total * total / least - total * total / np.maximum(degree, 1) + squares
 
     def solve(self, iterations: int) -> Inclusion:
-        """The probabilities after some iterations; -1 iterates while the expected number of vertices falls.
+        """The probabilities after some iterations; -1 iterates while the expected number of
+        vertices falls.
 
         Collective: all ranks of the frontier's partition.
         """
@@ -152,7 +153,9 @@ class Importance:
         return graph.receivers.agree(np.add, sums)
 
     def _any(self, mask: np.ndarray) -> bool:
-        """Whether a row of any worker is marked, if workers share rows; otherwise whether one of this worker is."""
+        """Whether a row of any worker is marked, if workers share rows; otherwise whether one of
+        this worker is.
+        """
         some = np.array(int(mask.any()))
         rows = self._graph.receivers
         return bool(rows.all_max(some) if rows.anywhere else some)

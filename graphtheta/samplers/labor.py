@@ -28,7 +28,8 @@ from graphtheta.samplers.vertex_draws import WORK, Draws, VertexSampler, drawn
 
 @dataclass(frozen=True)
 class LaborSampler(VertexSampler):
-    """Keeps about ``fanout`` in-edges of every node, from fewer source vertices than neighbour sampling.
+    """Keeps about ``fanout`` in-edges of every node, from fewer source vertices than neighbour
+    sampling.
 
     A vertex t draws one number, and a receiving node s keeps the edge from t if the number is below
     min(1, c_s pi_t). LABOR-0 has pi = 1 and c_s = fanout / degree. LABOR-i chooses pi in i
@@ -38,10 +39,10 @@ class LaborSampler(VertexSampler):
     sums are unbiased. They also vary with the number of edges kept, which means and ``normalise``
     remove; the published implementations normalise, and the variance is compared without this part.
 
-    A node of at most ``fanout`` edges keeps all of them. The paper's condition for such a node, with
-    fanout lowered to the degree, has no other solution; c_s is then the least one, 1 / min pi_t.
-    LABOR-* stops, as published, when the expected number of vertices falls by less than 1e-4 of it.
-    Parallel edges share the draw of their sender, which leaves sums unbiased.
+    A node of at most ``fanout`` edges keeps all of them. The paper's condition for such a node,
+    with fanout lowered to the degree, has no other solution; c_s is then the least one, 1 / min
+    pi_t. LABOR-* stops, as published, when the expected number of vertices falls by less than 1e-4
+    of it. Parallel edges share the draw of their sender, which leaves sums unbiased.
 
     Attributes:
         replace: Every vertex draws ``fanout`` numbers, and a node keeps the edges of the ``fanout``
@@ -73,8 +74,9 @@ class LaborSampler(VertexSampler):
             kind = "replace" if self.replace else "sequential"
             if self.iterations or self.star or (self.replace and (self.weight or self.sequential)):
                 raise ConfigError(
-                    f"sampler=labor: {kind} keeps the lowest draws and has no meaning with iterations or star, and replace "
-                    f"none with weight or sequential; drop {kind}, or the other option"
+                    f"sampler=labor: {kind} keeps the lowest draws and has no meaning with"
+                    f" iterations or star, and replace none with weight or sequential; drop {kind},"
+                    " or the other option"
                 )
 
     def check(self, partition: Partition) -> None:
@@ -171,7 +173,9 @@ def _below(frontier: Frontier, c: Candidates, draws: Draws, limit: np.ndarray) -
 def _thinned(
     c: Chosen, index: np.ndarray, r: np.ndarray, rho: np.ndarray, by_edge: bool, x: np.ndarray
 ) -> Chosen:
-    """The edges whose senders draw a number below their inclusion probability, with the inverse of it as importance weight."""
+    """The edges whose senders draw a number below their inclusion probability, with the inverse of
+    it as importance weight.
+    """
 
     def some(rows: slice) -> Any:
         return vertex_sample.thinned(

@@ -22,8 +22,8 @@ class LadiesSampler(LayerWiseSampler):
     each has an exponential time of rate p, and those of the lowest times are kept. The importance
     weight of an edge is 1 / (1 - exp(-p tau)), where tau is the lowest time that is not kept: given
     tau, this is the inverse of the probability of its sender, so sums are unbiased. The published
-    weights, 1 / p with rows rescaled, ignore that a vertex is kept once at most; they count vertices
-    of large p too little and are biased. For small p both agree, with ``normalise``, which
+    weights, 1 / p with rows rescaled, ignore that a vertex is kept once at most; they count
+    vertices of large p too little and are biased. For small p both agree, with ``normalise``, which
     rescales rows.
     """
 

@@ -45,7 +45,8 @@ class LayerWiseSampler(VertexSampler):
     def inverse_probability(
         self, graph: Bipartite, p: np.ndarray, r: np.ndarray, n: int
     ) -> np.ndarray:
-        """One divided by the probability of each chosen sender, [senders.n] float64; infinity for those that are not chosen.
+        """One divided by the probability of each chosen sender, [senders.n] float64; infinity for
+        those that are not chosen.
 
         Args:
             graph: The edges.

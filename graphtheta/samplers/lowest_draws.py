@@ -27,7 +27,8 @@ from graphtheta.samplers.weighted import RatePriority
 
 
 def lowest(frontier: Frontier, draws: Draws, k: int, column: str) -> Sample:
-    """The k edges of the lowest draws, or of the lowest draws divided by the values of a column, of each node.
+    """The k edges of the lowest draws, or of the lowest draws divided by the values of a column, of
+    each node.
 
     Without a column every edge has the same probability, fanout / degree. With one this is the
     priority sampling of ``WeightedSampler`` with draws of vertices.
@@ -122,7 +123,9 @@ class ShareOfDraw(RatePriority):
 
 @dataclass(frozen=True)
 class RepeatedPriority(Priority):
-    """Edges that are listed once for each of their draws among the lowest; entry j of an edge has its j-th lowest draw."""
+    """Edges that are listed once for each of their draws among the lowest; entry j of an edge has
+    its j-th lowest draw.
+    """
 
     draw: Draws
     k: int
@@ -165,7 +168,9 @@ def _parallel(frontier: Frontier, edges: Candidates) -> np.ndarray:
 
 
 def _merged(c: Chosen) -> tuple[Chosen, np.ndarray]:
-    """Edges that are listed several times, one entry after another, once; and how often each was listed."""
+    """Edges that are listed several times, one entry after another, once; and how often each was
+    listed.
+    """
     row = np.repeat(np.arange(len(c.rows)), np.diff(c.ptr))
     first = np.append(True, (c.edges[1:] != c.edges[:-1]) | (row[1:] != row[:-1]))[: len(row)]
     often = np.diff(np.append(np.flatnonzero(first), len(row)))

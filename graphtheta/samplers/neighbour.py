@@ -33,7 +33,8 @@ def check_fanouts(fanouts: tuple[int, ...]) -> None:
     """
     if wrong := [f for f in fanouts if f == 0 or f < -1]:
         raise ConfigError(
-            f"fanouts {fanouts}: got {wrong[0]}, expected a positive number for each hop, or -1 for all neighbours"
+            f"fanouts {fanouts}: got {wrong[0]}, expected a positive number for each hop, or -1 for"
+            " all neighbours"
         )
 
 
@@ -77,8 +78,9 @@ class NeighbourSampler:
             )
         if self.replace and self.priority is not None and not self.priority.draws:
             raise ConfigError(
-                f"replace: sampling with replacement needs random ranks, and those of {type(self.priority).__name__} "
-                "are not random; sample without replacement, or use a priority with random ranks"
+                "replace: sampling with replacement needs random ranks, and those of"
+                f" {type(self.priority).__name__} are not random; sample without replacement, or"
+                " use a priority with random ranks"
             )
 
     @property

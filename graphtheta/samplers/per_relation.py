@@ -61,8 +61,8 @@ class PerRelationSampler:
     def __post_init__(self) -> None:
         if not self.relation_names:
             raise ConfigError(
-                "sampler=per_relation: the graph has no relations; give their codes with gt.Graph(..., "
-                "edge_columns={'relation': codes}), or choose --sampler neighbour"
+                "sampler=per_relation: the graph has no relations; give their codes with"
+                " gt.Graph(..., edge_columns={'relation': codes}), or choose --sampler neighbour"
             )
         self.by_code()
 
@@ -79,7 +79,8 @@ class PerRelationSampler:
             code = relation_code(self.relation_names, name, f"sampler=per_relation: of={self.of}")
             if code in found:
                 raise ConfigError(
-                    f"sampler=per_relation: of={self.of} names the relation {name} twice; drop one of them"
+                    f"sampler=per_relation: of={self.of} names the relation {name} twice; drop one"
+                    " of them"
                 )
             found[code] = self._numbers(name, numbers)
         return [found.get(code, self.fanouts) for code in range(len(self.relation_names))]
@@ -91,8 +92,9 @@ class PerRelationSampler:
             found = ()
         if len(found) not in (1, self.hops) or min(found) < -1:
             raise ConfigError(
-                f"sampler=per_relation: of={self.of}: {name} has {text or 'no number'!r}; expected {self.hops} number(s) "
-                "from -1 with a slash between them, from the targets outwards, or one for all hops"
+                f"sampler=per_relation: of={self.of}: {name} has {text or 'no number'!r}; expected"
+                f" {self.hops} number(s) from -1 with a slash between them, from the targets"
+                " outwards, or one for all hops"
             )
         return found * self.hops if len(found) == 1 else found[::-1]
 

@@ -1,4 +1,5 @@
-"""PLADIES: LADIES with Poisson sampling, so that importance weights are exact inverse probabilities.
+"""PLADIES: LADIES with Poisson sampling, so that importance weights are exact inverse
+probabilities.
 
 Source: Balin and Catalyurek, "Layer-Neighbor Sampling", https://arxiv.org/abs/2210.13339
 """

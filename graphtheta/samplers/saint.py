@@ -69,7 +69,8 @@ class SaintNode(NodeSetSampler):
 
 @dataclass(frozen=True, kw_only=True)
 class SaintEdge(NodeSetSampler):
-    """Draws ``budget`` edges with probabilities in proportion to 1 / d(source) + 1 / d(destination).
+    """Draws ``budget`` edges with probabilities in proportion to 1 / d(source) + 1 /
+    d(destination).
 
     d is the out-degree of the source and the in-degree of the destination. The sum over all edges
     is a sum over nodes: drawing a node uniformly, among those with edges, and then one of its edges
@@ -145,7 +146,8 @@ class SaintWalk(NodeSetSampler):
 
 @dataclass(frozen=True, kw_only=True)
 class SaintFrontier(NodeSetSampler):
-    """Multi-dimensional random walk: of several walkers, one at a time moves, in proportion to its degree.
+    """Multi-dimensional random walk: of several walkers, one at a time moves, in proportion to its
+    degree.
 
     The walkers run independently, each with a clock: it waits at a node for an exponential time of
     rate d, the degree. The next walker to move is then one of all in proportion to d, so the first
@@ -171,7 +173,8 @@ class SaintFrontier(NodeSetSampler):
         super().__post_init__()
         if self.frontier > self.budget:
             raise ConfigError(
-                f"{self.name}: frontier is {self.frontier}, more than budget, which is {self.budget}; lower frontier"
+                f"{self.name}: frontier is {self.frontier}, more than budget, which is"
+                f" {self.budget}; lower frontier"
             )
 
     @property
@@ -183,7 +186,8 @@ class SaintFrontier(NodeSetSampler):
 
 
 class FrontierSets:
-    """The node sets of ``SaintFrontier`` on a graph. Those of several batches take as many rounds of messages as one.
+    """The node sets of ``SaintFrontier`` on a graph. Those of several batches take as many rounds
+    of messages as one.
 
     Args:
         sampler: The sampler.
@@ -233,7 +237,8 @@ class FrontierSets:
         Args:
             batches: Numbers of the batches.
             masks: As the result of ``several``; changed.
-            row, number, batch: Row, number and batch of this worker's walkers, [k] int64; batches by position.
+            row, number, batch: Row, number and batch of this worker's walkers, [k] int64; batches
+                by position.
         """
         moves = self._sampler.budget - self._sampler.frontier
         time = np.zeros(len(row))
@@ -287,7 +292,8 @@ def _first_of_each(moves: np.ndarray, most: int, n: int) -> tuple[np.ndarray, np
         n: Number of batches.
 
     Returns:
-        Those that count, [m, 2], and the time of the last of them, infinite for a batch that has fewer, [n].
+        Those that count, [m, 2], and the time of the last of them, infinite for a batch that has
+        fewer, [n].
     """
     moves = moves[np.lexsort((moves[:, 1], moves[:, 0]))]
     batch = moves[:, 0].astype(np.int64)
@@ -311,7 +317,8 @@ def _mask(partition: Partition, *rows: np.ndarray) -> np.ndarray:
 
 
 def _squared_norms(partition: Partition) -> np.ndarray:
-    """Squared norm of each master's column of the adjacency matrix with normalised rows, as integers, [n_masters] int64.
+    """Squared norm of each master's column of the adjacency matrix with normalised rows, as
+    integers, [n_masters] int64.
 
     Integers have the same sum in any order, and so on any number of workers.
 

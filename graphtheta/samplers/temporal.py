@@ -85,7 +85,8 @@ class TemporalSampler:
         name: Name in a job.
 
     Raises:
-        ConfigError: As for ``NeighbourSampler``, or an unknown strategy, or ``replace`` with "last".
+        ConfigError: As for ``NeighbourSampler``, or an unknown strategy, or ``replace`` with
+            "last".
     """
 
     name: ClassVar[str] = "temporal"
@@ -108,7 +109,8 @@ class TemporalSampler:
             raise ConfigError(f"strategy={self.strategy}: expected {' or '.join(STRATEGIES)}")
         if self.replace and self.strategy == "last":
             raise ConfigError(
-                "replace: strategy=last keeps each of the latest edges once; drop replace, or choose strategy=uniform"
+                "replace: strategy=last keeps each of the latest edges once; drop replace, or"
+                " choose strategy=uniform"
             )
         self._neighbours()
 
@@ -139,8 +141,8 @@ class TemporalSampler:
         cutoffs = self._target_times(partition)
         if (times.dtype.kind == "f") != (cutoffs.dtype.kind == "f"):
             raise ConfigError(
-                f"time={self.time} is {times.dtype} and target_time={self.target_time} is {cutoffs.dtype}, which round "
-                "differently; give both columns as integers"
+                f"time={self.time} is {times.dtype} and target_time={self.target_time} is"
+                f" {cutoffs.dtype}, which round differently; give both columns as integers"
             )
         self._check_grain(times)
         if times.dtype.kind != "f" and self.strategy == "last":
@@ -164,8 +166,8 @@ class TemporalSampler:
         bits = min(63, 64 - max(partition.n_edges - 1, 0).bit_length())
         if partition.n_edges and span >= 1 << bits:
             raise DataError(
-                f"time={self.time}: times span {span}, but strategy=last tells apart spans below 2**{bits} in a graph of "
-                f"{partition.n_edges} edges; give times in a coarser unit"
+                f"time={self.time}: times span {span}, but strategy=last tells apart spans below"
+                f" 2**{bits} in a graph of {partition.n_edges} edges; give times in a coarser unit"
             )
 
     def _target_times(self, partition: Partition) -> np.ndarray:
@@ -199,15 +201,17 @@ class TemporalSampler:
         return np.maximum(values, np.iinfo(np.int64).min + 1) - 1
 
     def of_pairs(self) -> TemporalSampler:
-        """The sampler for targets that are edges, links or triples; their times are those of the edge column ``time``.
+        """The sampler for targets that are edges, links or triples; their times are those of the
+        edge column ``time``.
 
         Raises:
             ConfigError: ``target_time`` names another column.
         """
         if self.target_time != TemporalSampler.target_time:
             raise ConfigError(
-                f"target_time={self.target_time} names a column of nodes, but the targets of this task are edges, links or "
-                f"triples, whose times are in the edge column of the option time={self.time}; drop target_time"
+                f"target_time={self.target_time} names a column of nodes, but the targets of this"
+                " task are edges, links or triples, whose times are in the edge column of the"
+                f" option time={self.time}; drop target_time"
             )
         return _OfPairs(**vars(self))
 

@@ -68,12 +68,13 @@ class VertexSampler:
         check_fanouts(self.fanouts)
         if self.kappa < 0:
             raise ConfigError(
-                f"kappa: got {self.kappa}, expected the number of steps over which draws change, 1 for independent draws, "
-                "or 0 for the same draws in all steps"
+                f"kappa: got {self.kappa}, expected the number of steps over which draws change, 1"
+                " for independent draws, or 0 for the same draws in all steps"
             )
         if self.mega_batch and self.kappa < 2:
             raise ConfigError(
-                f"mega_batch: kappa is {self.kappa}, expected the number of batches of a mega-batch, at least 2"
+                f"mega_batch: kappa is {self.kappa}, expected the number of batches of a"
+                " mega-batch, at least 2"
             )
 
     @property
@@ -99,7 +100,8 @@ class VertexSampler:
 
         Raises:
             ConfigError: There is no such column.
-            DataError: A weight is negative or not finite, or a mask has other values than True and False.
+            DataError: A weight is negative or not finite, or a mask has other values than True and
+                False.
 
         Collective: all ranks of the partition.
         """
@@ -113,7 +115,9 @@ class VertexSampler:
         return positive(frontier, self.weight) if self.weight else frontier
 
     def values(self, frontier: Frontier, edges: list[Chosen]) -> list[np.ndarray] | None:
-        """The values by which edges are sampled, [n_edges] float64 by block, or None for uniform sampling."""
+        """The values by which edges are sampled, [n_edges] float64 by block, or None for uniform
+        sampling.
+        """
         if not self.weight:
             return None
         column = frontier.partition.edge.read(self.weight)

@@ -112,7 +112,8 @@ class WeightedSampler:
         self._neighbours()
         if self.normalise and not self.importance:
             raise ConfigError(
-                "normalise=yes rescales importance weights, but importance=no has none; drop one of them"
+                "normalise=yes rescales importance weights, but importance=no has none; drop one of"
+                " them"
             )
 
     def _neighbours(self) -> NeighbourSampler:
@@ -135,7 +136,8 @@ class WeightedSampler:
 
         Raises:
             ConfigError: There is no such column.
-            DataError: A weight is negative or not finite, or a mask has other values than True and False.
+            DataError: A weight is negative or not finite, or a mask has other values than True and
+                False.
 
         Collective: all ranks of the partition.
         """

@@ -1,8 +1,8 @@
 """Readouts: one value of a whole graph, from the values of its nodes.
 
 The nodes of a graph are joined to its readout node by edges of the relation "member"
-(``graphtheta.graph.graph_level``), and a readout is a layer over these edges. The nodes of one graph may
-therefore be on several workers.
+(``graphtheta.graph.graph_level``), and a readout is a layer over these edges. The nodes of one
+graph may therefore be on several workers.
 
 Source of the attention: Li et al., Gated graph sequence neural networks, section 3.2,
 https://arxiv.org/abs/1511.05493, with a softmax over the nodes of a graph.
@@ -78,7 +78,8 @@ def hops(kind: str) -> int:
 
 
 def read_out(layer: Callable[[ActiveGraph, Any], Any], graph: ActiveGraph, h: Any) -> Any:
-    """The values of a readout, or another layer or module of layers, along the relation from nodes to readout nodes.
+    """The values of a readout, or another layer or module of layers, along the relation from nodes
+    to readout nodes.
 
     Collective: all ranks of the view's partition.
     """

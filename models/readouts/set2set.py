@@ -1,4 +1,5 @@
-"""Set2Set: a readout in several steps, each of which attends to the nodes with what the one before has read.
+"""Set2Set: a readout in several steps, each of which attends to the nodes with what the one before
+has read.
 
     q_t = LSTM([q, r]_{t-1})       at the readout node
     r_t = sum over the nodes u of softmax_u(q_t . h_u) h_u
@@ -49,7 +50,8 @@ class Set2Set(Module):
 
 
 class Attend(Layer):
-    """One step; ``state`` is the query q, what was read r, and the cell c of the LSTM, [n, 3 width].
+    """One step; ``state`` is the query q, what was read r, and the cell c of the LSTM, [n, 3
+    width].
 
     Args:
         width: Width of the values.

@@ -44,7 +44,8 @@ class DistMult(Layer):
 
 
 class TransE(Layer):
-    """Margin minus the distance of h + r and t, [pairs]; https://papers.nips.cc/paper/5071, section 2.
+    """Margin minus the distance of h + r and t, [pairs]; https://papers.nips.cc/paper/5071, section
+    2.
 
     Args:
         width: Width of the node values.
@@ -73,7 +74,8 @@ class TransE(Layer):
 
 
 class ComplEx(Layer):
-    """Real part of the sum of h_i r_i conj(t_i), [pairs]; https://arxiv.org/abs/1606.06357, equation 11.
+    """Real part of the sum of h_i r_i conj(t_i), [pairs]; https://arxiv.org/abs/1606.06357,
+    equation 11.
 
     Args:
         width: Width of the node values, twice the number of complex numbers.
@@ -101,7 +103,8 @@ class ComplEx(Layer):
 
 
 class RotatE(Layer):
-    """Margin minus the sum of |h_i r_i - t_i| with |r_i| = 1, [pairs]; https://arxiv.org/abs/1902.10197, equation 4.
+    """Margin minus the sum of |h_i r_i - t_i| with |r_i| = 1, [pairs];
+    https://arxiv.org/abs/1902.10197, equation 4.
 
     The distance is a sum of moduli, as in the authors' code.
 
@@ -157,7 +160,8 @@ def half(width: int, name: str) -> int:
     """
     if width % 2:
         raise ConfigError(
-            f"{name} reads node values as complex numbers, the real parts first; their width is {width}, give an even one"
+            f"{name} reads node values as complex numbers, the real parts first; their width is"
+            f" {width}, give an even one"
         )
     return width // 2
 

@@ -37,8 +37,8 @@ class Segment:
             made = _outputs(tape, tape, self._run())
         if [y.shape for y in made] != [y.shape for y in self.outputs]:
             raise TapeError(
-                "gt.recompute: the function computed other values when it was run again in the backward pass; a "
-                "function given to gt.recompute must be deterministic"
+                "gt.recompute: the function computed other values when it was run again in the"
+                " backward pass; a function given to gt.recompute must be deterministic"
             )
         return tape, made
 

@@ -1,8 +1,9 @@
 """Edge expressions: what ``gather`` returns when it is called once with symbols instead of edges.
 
-An expression is a tree of primitives over leaves. A leaf is a column read at the source or destination of an edge,
-an edge value, an operand (parameter or constant, one array for all edges) or a key of random draws. Equal
-sub-expressions are one object, so a tree is in fact a graph without repetition.
+An expression is a tree of primitives over leaves. A leaf is a column read at the source or
+destination of an edge, an edge value, an operand (parameter or constant, one array for all edges)
+or a key of random draws. Equal sub-expressions are one object, so a tree is in fact a graph without
+repetition.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class Expr(Operators):
         prim: The primitive, or None for a leaf.
         args: Argument expressions, operands as leaves.
         static: Static keyword arguments of the primitive.
-        leaf: ("src" | "dst" | "edge" | "operand" | "key", name) for a leaf; the planner adds "node" and "total".
+        leaf: ("src" | "dst" | "edge" | "operand" | "key", name) for a leaf; the planner adds "node"
+            and "total".
         rows: Whether it has one value per edge; if not it is one array for all edges.
         dims: Trailing shape for one edge if ``rows``, else the whole shape.
         requires_grad: Whether gradients flow into it; they flow into floats only.
@@ -79,7 +81,9 @@ class Expr(Operators):
         return (None, *self.dims) if self.rows else self.dims
 
     def dummy(self) -> np.ndarray:
-        """An empty array of this shape, with no edges; shapes are inferred by running primitives on it."""
+        """An empty array of this shape, with no edges; shapes are inferred by running primitives on
+        it.
+        """
         return np.ones(((0,) if self.rows else ()) + self.dims, self.dtype)
 
     def __repr__(self) -> str:
@@ -90,7 +94,9 @@ class Expr(Operators):
 
 
 class Tracer:
-    """The scope of one symbolic call: keeps leaves and sub-expressions unique and operands in order."""
+    """The scope of one symbolic call: keeps leaves and sub-expressions unique and operands in
+    order.
+    """
 
     def __init__(self) -> None:
         self.operands: list[Any] = []
@@ -183,8 +189,8 @@ class Tracer:
         """
         if id(e) not in self._own:
             raise UserFunctionError(
-                f"{e!r} comes from an earlier call of gather, whose edges no longer exist; compute it "
-                "anew in each call, and keep only settings and parameters on self"
+                f"{e!r} comes from an earlier call of gather, whose edges no longer exist; compute"
+                " it anew in each call, and keep only settings and parameters on self"
             )
 
     def node(self, prim: Operation, args: tuple[Expr, ...], static: dict[str, Any]) -> Expr:
@@ -195,8 +201,8 @@ class Tracer:
         except TypeError:
             given = ", ".join(f"{n}={v!r}" for n, v in static.items())
             raise UserFunctionError(
-                f"{prim.name} was given {given}; inside gather the keywords of an operation are constants, such as "
-                "numbers, strings or tuples of them"
+                f"{prim.name} was given {given}; inside gather the keywords of an operation are"
+                " constants, such as numbers, strings or tuples of them"
             ) from None
         if known is not None:
             return known
@@ -204,7 +210,8 @@ class Tracer:
             self.check_own(a)
         if not prim.rowwise:
             raise UserFunctionError(
-                f"{prim.name} mixes edges and cannot be used inside gather; use it in transform or apply"
+                f"{prim.name} mixes edges and cannot be used inside gather; use it in transform or"
+                " apply"
             )
         rows = any(a.rows for a in args)
         # every missing rule is an error, and an argument whose rule is None passes nothing on
@@ -231,7 +238,9 @@ class Tracer:
     def _infer(
         self, prim: Operation, args: tuple[Expr, ...], static: dict[str, Any], rows: bool
     ) -> Result:
-        """Trailing shape and type of prim(*args); where all arguments have rows, found once for their shapes and types."""
+        """Trailing shape and type of prim(*args); where all arguments have rows, found once for
+        their shapes and types.
+        """
         if not all(a.rows for a in args):
             return self._tried(prim, args, static, rows)
         given = (prim, tuple((a.dims, a.dtype) for a in args), keywords(static))
@@ -255,9 +264,11 @@ class Tracer:
             raise
         except (ValueError, IndexError, TypeError) as error:
             shapes = ", ".join(
-                ("[edges" + "".join(f", {d}" for d in a.dims) + "]")
-                if a.rows
-                else str(list(a.dims))
+                (
+                    ("[edges" + "".join(f", {d}" for d in a.dims) + "]")
+                    if a.rows
+                    else str(list(a.dims))
+                )
                 for a in args
             )
             raise ShapeError(f"{prim.name} cannot take {shapes}: {error}") from error
@@ -292,7 +303,8 @@ def tracer() -> Tracer:
     found = _TRACER.get()
     if found is None:
         raise UserFunctionError(
-            "an edge expression was used outside of gather; return it from gather as a new edge value"
+            "an edge expression was used outside of gather; return it from gather as a new edge"
+            " value"
         )
     return found
 

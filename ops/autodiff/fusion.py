@@ -1,4 +1,5 @@
-"""Lazy elementwise fusion: functions of large row values run when their result is read, several in one pass over memory.
+"""Lazy elementwise fusion: functions of large row values run when their result is read, several in
+one pass over memory.
 
 ``dropout(relu(total * factor + bias), 0.5)`` reads ``total`` once and writes its result once;
 backward reads the inputs and the gradient and writes their gradients, without other arrays.
@@ -52,7 +53,8 @@ class _Whole(NamedTuple):
 
 
 def _as_called(x: Any) -> Any:
-    """An argument of a deferred function, out of reach of later changes to parameters and constants.
+    """An argument of a deferred function, out of reach of later changes to parameters and
+    constants.
 
     An update gives a parameter a new array. An array of the user's, such as a temperature, may be
     changed in place and is copied, being small. Rows are large and not copied: they must stay as

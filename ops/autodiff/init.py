@@ -1,7 +1,7 @@
 """Initial values of parameters, and the default float type.
 
-A draw is keyed by (seed, running number of the parameter in its scope), so every rank that builds the same model
-makes the same parameters. Use through ``Parameter.glorot(...)`` and its siblings.
+A draw is keyed by (seed, running number of the parameter in its scope), so every rank that builds
+the same model makes the same parameters. Use through ``Parameter.glorot(...)`` and its siblings.
 """
 
 from __future__ import annotations
@@ -134,5 +134,6 @@ def _size(shape: tuple[int, ...]) -> int:
 def _check(rule: str, shape: tuple[int, ...]) -> None:
     if not shape:
         raise ConfigError(
-            f"{rule} needs at least one axis, the number of inputs; use zeros() or normal() for a single number"
+            f"{rule} needs at least one axis, the number of inputs; use zeros() or normal() for a"
+            " single number"
         )

@@ -15,7 +15,8 @@ _OURS = {Path(__file__).parents[2] / folder for folder in ("ops", "engine", "mod
 
 
 class naming:
-    """A ``with`` block that names the user's function in errors raised inside it, unless a function inside it is named already.
+    """A ``with`` block that names the user's function in errors raised inside it, unless a function
+    inside it is named already.
 
     Errors of this package get a prefix to their message; others get a note.
     """
@@ -58,12 +59,12 @@ def _name(where: str, error: Exception) -> None:
 def _advice(value: str) -> str:
     if value == "Totals":
         return (
-            "the layer's sum names several aggregators, so there is one total for each: take them by name, such as total.mean, or "
-            "join them with gt.concat([total.mean, total.max])"
+            "the layer's sum names several aggregators, so there is one total for each: take them"
+            " by name, such as total.mean, or join them with gt.concat([total.mean, total.max])"
         )
     return (
-        "values of nodes and edges support the functions of gt and + - * / ** @, indexing, .sum .mean .max .min .reshape .flatten "
-        "only"
+        "values of nodes and edges support the functions of gt and + - * / ** @, indexing, .sum"
+        " .mean .max .min .reshape .flatten only"
     )
 
 

@@ -21,13 +21,15 @@ class Operation:
     """A named array function with one gradient rule per positional argument.
 
     Attributes:
-        rowwise: Each output row depends on the same row of the inputs only, so it may be used inside ``gather``.
+        rowwise: Each output row depends on the same row of the inputs only, so it may be used
+            inside ``gather``.
         sparse: Takes scipy CSR arrays as they are; for other primitives they are made dense first.
         threaded: Takes one row value and is worth running on blocks of rows in several threads.
         scalar: The scalar form if it is elementwise, as a function of the static keywords;
             it may return None for a result in a type that kernels do not compute in.
         traits: What the planner and the code generators know about it.
-        args: Names of the positional arguments; the last one includes all that follow if ``variadic``.
+        args: Names of the positional arguments; the last one includes all that follow if
+            ``variadic``.
     """
 
     def __init__(

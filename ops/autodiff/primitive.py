@@ -1,4 +1,5 @@
-"""Primitives and their gradient rules: one function, one rule per argument, side by side in one table.
+"""Primitives and their gradient rules: one function, one rule per argument, side by side in one
+table.
 
     @primitive("exp")
     def exp(x):
@@ -11,8 +12,8 @@ here"; an argument with no rule at all is an error as soon as something differen
 for it. The function and its rules work on plain arrays. A call with variables is recorded, a call
 with edge expressions builds a larger expression.
 
-A primitive of any number of arguments, ``def concat(*xs, axis)``, has one rule for all of them, called as
-``rule(position, g, y, *xs, **static)``.
+A primitive of any number of arguments, ``def concat(*xs, axis)``, has one rule for all of them,
+called as ``rule(position, g, y, *xs, **static)``.
 """
 
 from __future__ import annotations
@@ -123,8 +124,9 @@ class Primitive(Operation):
             if space.n != y.shape[0]:
                 spaces = [s for s in map(space_of, args) if s is not None]
                 raise UserFunctionError(
-                    f"{self.name} was given rows of different sets ({', '.join(f'{s.n} {s.kind}s' for s in spaces)}); "
-                    "combine values of the same nodes or edges only"
+                    f"{self.name} was given rows of different sets"
+                    f" ({', '.join(f'{s.n} {s.kind}s' for s in spaces)}); combine values of the"
+                    " same nodes or edges only"
                 )
             found = space if found is None else found
         return found
@@ -163,17 +165,20 @@ def primitive(
 
     Args:
         name: For messages and for the output of ``explain``.
-        rowwise: Whether each row of the result depends on the same row of the arguments only, so that ``gather`` may use it.
+        rowwise: Whether each row of the result depends on the same row of the arguments only, so
+            that ``gather`` may use it.
         sparse: Whether it takes scipy CSR rows as they are; otherwise it gets dense arrays.
-        threaded: Whether it takes one row value and is worth running on blocks of rows in several threads.
-        scalar: The scalar form of an elementwise function, with which compiled gathers and lazy fusion run it; a function of
-            the static keywords if there are any, which returns None where they have no form. Without one, a gather that uses it runs
-            on the reference back end.
+        threaded: Whether it takes one row value and is worth running on blocks of rows in several
+            threads.
+        scalar: The scalar form of an elementwise function, with which compiled gathers and lazy
+            fusion run it; a function of the static keywords if there are any, which returns None
+            where they have no form. Without one, a gather that uses it runs on the reference back
+            end.
         traits: What the planner may use.
 
     Raises:
-        UserFunctionError: The name belongs to an operation of this package, or the scalar form has no gradient text for each
-            argument.
+        UserFunctionError: The name belongs to an operation of this package, or the scalar form has
+            no gradient text for each argument.
     """
 
     def register(forward: Callable[..., Any]) -> Primitive:
@@ -181,8 +186,8 @@ def primitive(
         # copies of a model find its operations by name
         if known is not None and known.built_in:
             raise UserFunctionError(
-                f"gt.primitive({name!r}): gt already has an operation of this name; choose another name, "
-                f"such as 'my_{name}'"
+                f"gt.primitive({name!r}): gt already has an operation of this name; choose another"
+                f" name, such as 'my_{name}'"
             )
         form = (lambda: scalar) if isinstance(scalar, Scalar) else scalar
         made = Primitive(
@@ -196,8 +201,9 @@ def primitive(
         )
         if isinstance(scalar, Scalar) and len(scalar.grads) != len(made.args):
             raise UserFunctionError(
-                f"gt.primitive({name!r}): its scalar form has {len(scalar.grads)} gradient texts for the arguments "
-                f"{', '.join(made.args)}; give one for each, or None for an argument without a gradient"
+                f"gt.primitive({name!r}): its scalar form has {len(scalar.grads)} gradient texts"
+                f" for the arguments {', '.join(made.args)}; give one for each, or None for an"
+                " argument without a gradient"
             )
         PRIMITIVES[name] = made
         return made
@@ -214,7 +220,7 @@ def defvjp(prim: Primitive, **rules: Callable[..., Any] | None) -> None:
     unknown = sorted(set(rules) - set(prim.args))
     if unknown:
         raise UserFunctionError(
-            f"gt.defvjp({prim.name}, {unknown[0]}=...): {prim.name} has no argument {unknown[0]!r} that gets a "
-            f"gradient; it has {', '.join(prim.args)}"
+            f"gt.defvjp({prim.name}, {unknown[0]}=...): {prim.name} has no argument {unknown[0]!r}"
+            f" that gets a gradient; it has {', '.join(prim.args)}"
         )
     prim.rules.update(rules)

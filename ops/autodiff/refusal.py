@@ -68,7 +68,9 @@ def refuse(name: str, args: tuple[Any, ...], error: Exception, lists: bool = Fal
 
 
 def is_value(x: Any) -> bool:
-    """Whether something is what operations compute with: a value of nodes or edges, an array of numbers, or a number."""
+    """Whether something is what operations compute with: a value of nodes or edges, an array of
+    numbers, or a number.
+    """
     if isinstance(x, int):
         return x.bit_length() < INTEGER_BITS
     if isinstance(x, (Var, Expr, Parameter, Real)):

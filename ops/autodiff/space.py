@@ -1,7 +1,8 @@
 """Row spaces: which nodes or edges the rows of a value belong to.
 
-Rows of one view are ordered so that the active set of every layer is a prefix of the active set of the layer
-before. A value of an early layer is therefore brought to a later one by cutting it short, without an index.
+Rows of one view are ordered so that the active set of every layer is a prefix of the active set of
+the layer before. A value of an early layer is therefore brought to a later one by cutting it short,
+without an index.
 """
 
 from __future__ import annotations

@@ -37,7 +37,9 @@ Change = tuple[Callable[..., None], tuple[np.ndarray, ...]]
 
 
 class Operators:
-    """Arithmetic and method syntax, filled in by ``operators.py`` for variables and edge expressions alike."""
+    """Arithmetic and method syntax, filled in by ``operators.py`` for variables and edge
+    expressions alike.
+    """
 
     __slots__ = ()
 
@@ -65,7 +67,8 @@ class Var(Operators):
     ):
         if space is not None and value.shape[0] != space.n:
             raise ShapeError(
-                f"a value has {value.shape[0]} rows, but there are {space.n} {space.kind}s; give one row for each"
+                f"a value has {value.shape[0]} rows, but there are {space.n} {space.kind}s; give"
+                " one row for each"
             )
         self.value = value
         self.space = space
@@ -93,7 +96,8 @@ class Parameter(Operators):
         value: The array; within ``version_scope`` that of the version in use, otherwise the newest.
         name: Path inside the model ("layers.0.weight"), given when the model is built.
         decay: Multiplier of the optimiser's weight decay; 0 or False for none.
-        requires_grad: Whether it is trained; False, set before a trainer is made, makes it a constant for backward.
+        requires_grad: Whether it is trained; False, set before a trainer is made, makes it a
+            constant for backward.
     """
 
     __slots__ = ("_newest", "decay", "name", "requires_grad")
@@ -132,7 +136,9 @@ class Parameter(Operators):
     @classmethod
     @checked
     def glorot(cls, *shape: int, decay: float | bool = 1.0) -> Parameter:
-        """Uniform with variance 2 / (fan_in + fan_out); fan_in = shape[0], fan_out = the product of the other axes."""
+        """Uniform with variance 2 / (fan_in + fan_out); fan_in = shape[0], fan_out = the product of
+        the other axes.
+        """
         return cls(init.glorot(shape), decay)
 
     @classmethod
@@ -220,7 +226,8 @@ class Unrecorded:
     def __bool__(self) -> bool:
         if self.ended:
             raise TapeError(
-                "a value computed inside gt.recompute is used outside of it; return it from the function"
+                "a value computed inside gt.recompute is used outside of it; return it from the"
+                " function"
             )
         return True
 
@@ -291,7 +298,8 @@ class Tape:
         vjp: Vjp,
         call: Called = None,
     ) -> None:
-        """Record an operation. ``vjp`` gets one gradient (or None) per output, returns one (or None) per input.
+        """Record an operation. ``vjp`` gets one gradient (or None) per output, returns one (or
+        None) per input.
 
         Raises:
             TapeError: An input was computed in another pass, which has a tape of its own.
@@ -306,8 +314,9 @@ class Tape:
                 and number is not None
             ):
                 raise TapeError(
-                    f"{name} was given a value from an earlier pass; values are valid in one forward pass only, "
-                    "so compute it in each, and keep only settings and parameters on self"
+                    f"{name} was given a value from an earlier pass; values are valid in one"
+                    " forward pass only, so compute it in each, and keep only settings and"
+                    " parameters on self"
                 )
         for out in outputs:
             out.made_in = number
@@ -376,7 +385,8 @@ class Tape:
             )
         if not self.record:
             raise TapeError(
-                "this tape was opened with record=False and recorded no operations; open it with record=True"
+                "this tape was opened with record=False and recorded no operations; open it with"
+                " record=True"
             )
         self._spent = True
         grads = Gradients()
@@ -417,8 +427,8 @@ class Gradients:
     def add(self, x: Any, g: Any, operation: str = "backward") -> None:
         if g.shape != x.shape:
             raise ShapeError(
-                f"{operation}: the gradient of a value of shape {list(x.shape)} has shape {list(g.shape)}; a gradient rule "
-                "must return the shape of its argument"
+                f"{operation}: the gradient of a value of shape {list(x.shape)} has shape"
+                f" {list(g.shape)}; a gradient rule must return the shape of its argument"
             )
         # a rule may compute in another float type than that of its argument
         g = g if g.dtype == x.dtype else g.astype(x.dtype)

@@ -17,11 +17,12 @@ class Traits:
     """Facts about an operation that hold for all arguments and all edges.
 
     Attributes:
-        work: Floating-point operations: one for each number of the "result" or of the "argument", two for each multiplication of
-            a "contraction", or "none".
+        work: Floating-point operations: one for each number of the "result" or of the "argument",
+            two for each multiplication of a "contraction", or "none".
         structural: The result holds the numbers of the first argument at other positions.
         free: It costs nothing in a loop over edges; structural operations are free.
-        contraction: It is the product of the last axis of its first argument with the first axis of its second.
+        contraction: It is the product of the last axis of its first argument with the first axis of
+            its second.
         linear: Positions of the arguments in which it is linear while the others are fixed.
         additive: It is linear in all its arguments together, number by number.
         kept_axes: A function (shape of the first argument, shape of the result, keywords) ->
@@ -37,10 +38,11 @@ class Traits:
             the value, the ids of rows and the key of the draws; its keywords are rate and site
             (call site).
         takes: What it computes: "floats", into which integers and masks are converted; "numbers",
-            masks being converted into integers; or "anything". It may be a function of the keywords.
+            masks being converted into integers; or "anything". It may be a function of the
+            keywords.
         integers: Its scalar form takes integers of 32 or 64 bits as well.
-        lazy: How lazy elementwise fusion runs an operation without a scalar form: "axes" (adds trailing axes of length 1), "draw"
-            or "total" (sums over axes).
+        lazy: How lazy elementwise fusion runs an operation without a scalar form: "axes" (adds
+            trailing axes of length 1), "draw" or "total" (sums over axes).
         sign: The operator printed between its arguments, such as "+".
         written: A function of the texts of its arguments and of its keywords: how it is printed.
     """

@@ -4,9 +4,9 @@ Files of the folder are loaded and run, so anyone who can write there can run co
 folder and each file must therefore be writable by this user alone (``private.py``).
 
 A file is named after the hash of all that its machine code depends on, and begins with a hash of
-this name and of its content. A file that is cut off, damaged or renamed is not loaded: its kernel is
-compiled again and the file replaced. The hash is not a signature; owner and mode of the file show
-that nobody else wrote it.
+this name and of its content. A file that is cut off, damaged or renamed is not loaded: its kernel
+is compiled again and the file replaced. The hash is not a signature; owner and mode of the file
+show that nobody else wrote it.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def lasting_folder() -> Path:
             else ("the cache folder of this user", "")
         )
         raise ConfigError(
-            f"{named} is not safe for compiled kernels, which are executable code: {error}; use a folder of your own "
-            f"(export GRAPHTHETA_CACHE=FOLDER){unset}"
+            f"{named} is not safe for compiled kernels, which are executable code: {error}; use a"
+            f" folder of your own (export GRAPHTHETA_CACHE=FOLDER){unset}"
         ) from None
     return folder
 

@@ -1,4 +1,6 @@
-"""Elementwise functions of single numbers, for loops that the compiler turns into vector code by itself."""
+"""Elementwise functions of single numbers, for loops that the compiler turns into vector code by
+itself.
+"""
 
 from __future__ import annotations
 

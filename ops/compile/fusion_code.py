@@ -73,7 +73,9 @@ class _Use:
 
 
 class FusionWriter:
-    """Writes the two kernels of fused functions; see ``forward`` and ``backward`` for their arguments."""
+    """Writes the two kernels of fused functions; see ``forward`` and ``backward`` for their
+    arguments.
+    """
 
     def __init__(self, structure: Structure):
         self.s = structure
@@ -205,7 +207,9 @@ class FusionWriter:
     # ---- forward
 
     def forward(self) -> str:
-        """Source of kernel(begin, end, loop lengths.., leaves.., (ids, key) of each dropout.., out)."""
+        """Source of kernel(begin, end, loop lengths.., leaves.., (ids, key) of each dropout..,
+        out).
+        """
         self._begin()
         # a sum over the inner loops is collected in a variable, any other in the row of the result
         inner = self.out == tuple(range(len(self.out)))
@@ -259,9 +263,10 @@ class FusionWriter:
             if self.s.leaves[k].kind == "row" and not self._once(k):
                 self._clear(f"d{k}")
         self._backward(0)
-        return self._whole(
-            "gradient", "b", *(f"d{k}" for k in learned if self.shared[k] == k)
-        ), self.shared
+        return (
+            self._whole("gradient", "b", *(f"d{k}" for k in learned if self.shared[k] == k)),
+            self.shared,
+        )
 
     def _once(self, k: int) -> bool:
         """Whether the loops read every element of a leaf once."""

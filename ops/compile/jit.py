@@ -41,7 +41,9 @@ _compiled = 0
 
 
 def n_compiled() -> int:
-    """How many kernels this process has compiled; loading one from the cache does not count, and takes less memory."""
+    """How many kernels this process has compiled; loading one from the cache does not count, and
+    takes less memory.
+    """
     return _compiled
 
 
@@ -65,7 +67,9 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 def identity(text: str) -> str:
-    """Hash of a text and of what all kernels depend on: versions, and the sources of all kernel folders."""
+    """Hash of a text and of what all kernels depend on: versions, and the sources of all kernel
+    folders.
+    """
     return _hash(f"{_versions()} {text}")
 
 
@@ -131,8 +135,9 @@ class _MachineCode(NullCache):
         )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        # machine code of functions of arrays and numbers calls nothing else of Numba. All that a compilation
-        # may use takes longer to register than most kernels take to load; the compiler does so itself
+        # machine code of functions of arrays and numbers calls nothing else of Numba. All that a
+        # compilation may use takes longer to register than most kernels take to load; the compiler
+        # does so itself
         rtsys.initialize(target_context)
         code = load(self.path(sig, target_context))
         return None if code is None else CompileResult._rebuild(target_context, *pickle.loads(code))

@@ -110,7 +110,8 @@ def _described(info: os.stat_result) -> str:
 def _refuse_owner(path: Path, info: os.stat_result, system: int = 0) -> None:
     if info.st_uid not in (os.geteuid(), 0, system):
         raise PermissionError(
-            f"{path} belongs to user {info.st_uid} and not to you, user {os.geteuid()} ({_described(info)})"
+            f"{path} belongs to user {info.st_uid} and not to you, user {os.geteuid()}"
+            f" ({_described(info)})"
         )
 
 
@@ -130,7 +131,9 @@ def _refuse_writers(path: Path, info: os.stat_result, remedy: bool = False) -> N
 
 
 def _system_owner() -> int:
-    """Owner of the system's folders: root; in a container without root, the id of all users outside."""
+    """Owner of the system's folders: root; in a container without root, the id of all users
+    outside.
+    """
     try:
         return os.stat("/proc/sys").st_uid
     except OSError:

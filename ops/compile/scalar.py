@@ -32,20 +32,24 @@ _SIGNS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.USub)
 class Scalar:
     """The code of an elementwise operation for single numbers.
 
-    It is text of + - * / and parentheses over ``{0}``, ``{1}`` (arguments), ``T(number)`` (a constant in the type of the
-    kernel) and calls of the functions in ``graphtheta.ops.compile.header.FUNCTIONS``.
+    It is text of + - * / and parentheses over ``{0}``, ``{1}`` (arguments), ``T(number)`` (a
+    constant in the type of the kernel) and calls of the functions in
+    ``graphtheta.ops.compile.header.FUNCTIONS``.
 
     Args:
         value: The result.
-        grads: The gradient of each argument, also over ``{g}`` (gradient of the result) and ``{y}`` (the result); None where an
-            argument has no gradient.
-        costly: Whether computing it takes more than reading its arguments, so that it is computed once and saved.
+        grads: The gradient of each argument, also over ``{g}`` (gradient of the result) and ``{y}``
+            (the result); None where an argument has no gradient.
+        costly: Whether computing it takes more than reading its arguments, so that it is computed
+            once and saved.
 
     Raises:
-        UserFunctionError: A text is not of this form, or reads an argument that has no gradient entry.
+        UserFunctionError: A text is not of this form, or reads an argument that has no gradient
+            entry.
 
     Example:
-        ``Scalar("{0} / (T(1) + absolute({0}))", ("{g} / square(T(1) + absolute({0}))",))`` is softsign.
+        ``Scalar("{0} / (T(1) + absolute({0}))", ("{g} / square(T(1) + absolute({0}))",))`` is
+        softsign.
     """
 
     value: str
@@ -108,8 +112,8 @@ def _called(text: str, arguments: int, gradient: bool) -> frozenset[str]:
     called -= {"T"}
     if called - header.FUNCTIONS:
         raise UserFunctionError(
-            f"{what} calls {sorted(called - header.FUNCTIONS)[0]}, which kernels do not support; they support "
-            f"{', '.join(sorted(header.FUNCTIONS))}"
+            f"{what} calls {sorted(called - header.FUNCTIONS)[0]}, which kernels do not support;"
+            f" they support {', '.join(sorted(header.FUNCTIONS))}"
         )
     return frozenset(called)
 

@@ -73,12 +73,14 @@ def expand(x: np.ndarray, like: int) -> np.ndarray:
 class Aggregator(ABC):
     """One way to sum messages; without state of its own, so one object serves all layers.
 
-    All arrays have one row per destination or per edge; their other axes are those of the message. The results must not depend
-    on how edges are split into chunks, nor on the order in which states are merged, except for rounding.
+    All arrays have one row per destination or per edge; their other axes are those of the message.
+    The results must not depend on how edges are split into chunks, nor on the order in which states
+    are merged, except for rounding.
 
     Attributes:
         name: What layers write as ``sum``.
-        linear: Whether the total is linear in the message, so that a product with a matrix may be done to the total instead.
+        linear: Whether the total is linear in the message, so that a product with a matrix may be
+            done to the total instead.
         partial: Columns of the state that other workers return to the master; None for all.
         shared: Columns of the state that they receive from it before a further pass.
         weighted: Whether importance weights count; False for a statistic of the sample itself, such
@@ -109,17 +111,23 @@ class Aggregator(ABC):
         Args:
             state: State of all destinations.
             seg: The edges of the chunk, grouped by destination.
-            parts: The message, [n_edges, ...]; one array, except for a softmax-weighted sum, which has score and value.
-            gid: A number of each edge that is the same on any number of ranks, [n_edges] int64, to decide ties.
+            parts: The message, [n_edges, ...]; one array, except for a softmax-weighted sum, which
+                has score and value.
+            gid: A number of each edge that is the same on any number of ranks, [n_edges] int64, to
+                decide ties.
             scale: Importance weight of each edge, [n_edges], or None for weights of 1.
         """
 
     @abstractmethod
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
-        """Merge another worker's state into these rows of the state, in place; no row is given twice."""
+        """Merge another worker's state into these rows of the state, in place; no row is given
+        twice.
+        """
 
     def passes(self, dtype: Any) -> int:
-        """How often the edges are traversed, for messages of a float type; before each further pass ``refine`` is called."""
+        """How often the edges are traversed, for messages of a float type; before each further pass
+        ``refine`` is called.
+        """
         return 1
 
     def refine(self, state: State, number: int) -> None:
@@ -144,13 +152,17 @@ class Aggregator(ABC):
 
     @abstractmethod
     def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
-        """The columns that edges need to compute the gradient of their message, by name, given the gradient g of the totals."""
+        """The columns that edges need to compute the gradient of their message, by name, given the
+        gradient g of the totals.
+        """
 
     @abstractmethod
     def backward(
         self, columns: State, parts: list[np.ndarray], gid: np.ndarray, scale: np.ndarray | None
     ) -> list[np.ndarray]:
-        """Gradients of the message parts, one array for each; ``columns`` is the backward state with one row per edge."""
+        """Gradients of the message parts, one array for each; ``columns`` is the backward state
+        with one row per edge.
+        """
 
 
 class Sum(Aggregator):
@@ -233,7 +245,9 @@ class Mean(Sum):
 
 
 class Max(Aggregator):
-    """Largest message per column; of equal ones the edge with the lowest global id wins and gets the gradient."""
+    """Largest message per column; of equal ones the edge with the lowest global id wins and gets
+    the gradient.
+    """
 
     name = "max"
     weighted = False
@@ -294,12 +308,13 @@ class Min(Max):
 
 
 class LogSumExp(Aggregator):
-    """The normaliser of an edge softmax: the log of the sum of exponentials of the messages, as two numbers to be added.
+    """The normaliser of an edge softmax: the log of the sum of exponentials of the messages, as two
+    numbers to be added.
 
-    The total [n, ..., 2] has the largest message, and the log of the sum of exponentials of what the
-    messages are below it; zeros where there are no edges. In one number, a large message would round
-    the log away. The first is a constant of the backward pass: what is subtracted from all scores has
-    no effect on their softmax.
+    The total [n, ..., 2] has the largest message, and the log of the sum of exponentials of what
+    the messages are below it; zeros where there are no edges. In one number, a large message would
+    round the log away. The first is a constant of the backward pass: what is subtracted from all
+    scores has no effect on their softmax.
     """
 
     name = "logsumexp"
@@ -339,7 +354,8 @@ class LogSumExp(Aggregator):
 
 
 class SoftmaxSum(Aggregator):
-    """Messages weighted by the softmax of their scores: parts are (score [.., H], value [.., H, ...]).
+    """Messages weighted by the softmax of their scores: parts are (score [.., H], value [.., H,
+    ...]).
 
     The state is (max, sum of exponentials, weighted sum), so a worker sends one message where a
     distributed softmax usually takes three. In backward the inner product of gradient and total is
@@ -392,7 +408,8 @@ class SoftmaxSum(Aggregator):
         weight = _share(z, columns, scale)
         g = columns["g"]
         inner = (g * x).sum(axis=tuple(range(z.ndim, g.ndim)))
-        # where a weight is 1, two equal numbers are subtracted, and their rounding errors would be the gradient
+        # where a weight is 1, two equal numbers are subtracted, and their rounding errors would be
+        # the gradient
         return [
             np.where(weight == 1, 0, weight * (inner - columns["inner"])),
             expand(weight, g.ndim) * g,
@@ -422,14 +439,18 @@ def _inner(x: np.ndarray, y: np.ndarray, lead: int) -> Any:
 def _exponentials(
     seg: Segments, z: np.ndarray, scale: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The largest score of each destination of a chunk, and of each edge exp(score - largest), times its importance weight."""
+    """The largest score of each destination of a chunk, and of each edge exp(score - largest),
+    times its importance weight.
+    """
     top = np.maximum.reduceat(z, seg.start, axis=0)
     e = np.exp(z - seg.broadcast(_finite(top)))
     return top, e if scale is None else e * expand(scale.astype(z.dtype), z.ndim)
 
 
 def _share(z: np.ndarray, normaliser: State, scale: np.ndarray | None) -> np.ndarray:
-    """The softmax of a score, times the importance weight of its edge; exactly 1 where it is 1 up to rounding, as for a single edge."""
+    """The softmax of a score, times the importance weight of its edge; exactly 1 where it is 1 up
+    to rounding, as for a single edge.
+    """
     weight = np.exp(z - normaliser["top"] - normaliser["mass"])
     weight = weight if scale is None else weight * expand(scale.astype(z.dtype), z.ndim)
     return np.where(np.abs(weight - 1) <= ONE_TOLERANCE * np.finfo(z.dtype).eps, 1, weight).astype(
@@ -449,12 +470,16 @@ def _rebase(
 
 
 def _finite(top: np.ndarray) -> np.ndarray:
-    """A maximum to subtract from scores: 0 in place of -inf, the maximum of no edges or of masked ones only."""
+    """A maximum to subtract from scores: 0 in place of -inf, the maximum of no edges or of masked
+    ones only.
+    """
     return np.where(np.isneginf(top), 0, top).astype(top.dtype)
 
 
 def _normaliser(state: State) -> State:
-    """The two columns with which edges compute their softmax: the largest score, and the log of the sum of exponentials below it."""
+    """The two columns with which edges compute their softmax: the largest score, and the log of the
+    sum of exponentials below it.
+    """
     return {"top": _finite(state["max"]), "mass": _log_of_mass(state["sum"])}
 
 
@@ -496,7 +521,8 @@ def aggregators(sums: Any) -> dict[str, Aggregator]:
     )
     if not named or not all(isinstance(name, str) and name.isidentifier() for name in named):
         raise ConfigError(
-            f"sum = {sums!r}: several aggregators need names that are Python identifiers, as in sum = {{'near': 'mean'}}"
+            f"sum = {sums!r}: several aggregators need names that are Python identifiers, as in sum"
+            " = {'near': 'mean'}"
         )
     return {name: aggregator(x) for name, x in named.items()}
 
@@ -511,7 +537,8 @@ def aggregator(name: Any) -> Aggregator:
         return name
     if not isinstance(name, str) or name not in AGGREGATORS:
         raise ConfigError(
-            f"sum = {name!r} is not an aggregator; choose from {', '.join(AGGREGATORS)}, "
-            "weight messages with gt.softmax(score) inside gather, or register one with gt.AGGREGATORS.add"
+            f"sum = {name!r} is not an aggregator; choose from {', '.join(AGGREGATORS)}, weight"
+            " messages with gt.softmax(score) inside gather, or register one with"
+            " gt.AGGREGATORS.add"
         )
     return AGGREGATORS[name]

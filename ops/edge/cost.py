@@ -62,7 +62,9 @@ def node_cost(
 
 
 def edge_cost(phase: Phase) -> Cost:
-    """Cost of a pass for one edge: to read columns and indices, compute the message and add it; without products that edges choose."""
+    """Cost of a pass for one edge: to read columns and indices, compute the message and add it;
+    without products that edges choose.
+    """
     phase = phase.grouped.product_first if phase.grouped else phase
     flops = sum(
         operation_flops(e.prim, [a.dims for a in e.args], e.dims)
@@ -80,7 +82,9 @@ def edge_cost(phase: Phase) -> Cost:
 
 
 def pair_cost(phase: Phase) -> Cost:
-    """Cost of the product that edges choose, for one pair of a node and a code; nothing without one."""
+    """Cost of the product that edges choose, for one pair of a node and a code; nothing without
+    one.
+    """
     form = phase.grouped
     if form is None:
         return Cost()
@@ -90,12 +94,16 @@ def pair_cost(phase: Phase) -> Cost:
 
 
 def most_pairs(phase: Phase, nodes: Any, edges: Any) -> Any:
-    """The most pairs of a node and a code that some nodes and edges may have, as numbers or as arrays of them; 0 without codes."""
+    """The most pairs of a node and a code that some nodes and edges may have, as numbers or as
+    arrays of them; 0 without codes.
+    """
     return np.minimum(edges, nodes * phase.grouped.count) if phase.grouped else nodes * 0
 
 
 def widths(phase: Phase, end: str) -> dict[str, int]:
-    """Numbers per row of the columns that a phase reads at an end ("src" or "dst"), or per edge ("edge")."""
+    """Numbers per row of the columns that a phase reads at an end ("src" or "dst"), or per edge
+    ("edge").
+    """
     return {
         e.leaf[1]: prod(e.dims)
         for e in phase.order

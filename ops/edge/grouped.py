@@ -1,9 +1,10 @@
-"""Messages with one of several products: the matrix that multiplies the source is chosen by the edge.
+"""Messages with one of several products: the matrix that multiplies the source is chosen by the
+edge.
 
-A message ``c * (h_src @ W)[code]`` names k products of each source and reads one of them. Most nodes
-have edges of a few codes only, so the products of all nodes with all matrices are mostly not read.
-The planner finds such a message and keeps two equal forms of its phase, of which each multiplies
-once for each *pair* of a node and a code that has an edge:
+A message ``c * (h_src @ W)[code]`` names k products of each source and reads one of them. Most
+nodes have edges of a few codes only, so the products of all nodes with all matrices are mostly not
+read. The planner finds such a message and keeps two equal forms of its phase, of which each
+multiplies once for each *pair* of a node and a code that has an edge:
 
 - *product first*: the product of each pair of a source and a code is a column of the pairs, which
   the edges read;
@@ -25,8 +26,8 @@ def with_product(scope: Tracer, phase: Phase) -> tuple[Phase, Expr | None]:
     """The phase with the product that its edges choose as a source column, and the product.
 
     The phase as it is and None if there is no such product, if edges read more of the source or
-    return new values, or if an aggregator takes several passes; the products of all nodes are then a
-    column of the nodes.
+    return new values, or if an aggregator takes several passes; the products of all nodes are then
+    a column of the nodes.
     """
     found = [e for e in phase.order if _is_chosen(e)]
     if (
@@ -70,7 +71,9 @@ def grouped(scope: Tracer, phase: Phase, chosen: Expr) -> Phase:
 
 
 def _sum_first(scope: Tracer, phase: Phase, product: Expr, column: Expr) -> Phase | None:
-    """The phase that sums the column for each pair; None unless one number for each edge weights the product in one sum."""
+    """The phase that sums the column for each pair; None unless one number for each edge weights
+    the product in one sum.
+    """
     (message,) = phase.message if len(phase.message) == 1 else (None,)
     if (
         message is None

@@ -23,7 +23,9 @@ WIDE = 32
     "rounded", scalar=Scalar("rounded({0})", ("{g}",)), traits=Traits(free=True, written=first)
 )
 def rounded(x: Any) -> Any:
-    """x itself. A kernel rounds it as an array would, and does not contract it with what reads it, so that all give the same numbers."""
+    """x itself. A kernel rounds it as an array would, and does not contract it with what reads it,
+    so that all give the same numbers.
+    """
     return x
 
 
@@ -108,7 +110,8 @@ def hoist(
         stored: Names of node columns that are stored, and not computed by the pass.
 
     Returns:
-        The roots with columns in place of the expressions, and the names of these columns with the reasons.
+        The roots with columns in place of the expressions, and the names of these columns with the
+        reasons.
     """
     by = {}
     why = []
@@ -140,7 +143,8 @@ def prepare(scope: Tracer, roots: Sequence[Expr], prepared: dict[int, Expr]) -> 
     Args:
         scope: The open tracer the roots were made in.
         roots: Expressions that are needed.
-        prepared: Expressions of parameters and constants by the number of their operand; new ones are added.
+        prepared: Expressions of parameters and constants by the number of their operand; new ones
+            are added.
 
     Returns:
         The roots with operands in place of the expressions.

@@ -45,8 +45,8 @@ class TopK(Aggregator):
     def __init__(self, k: int):
         if not 1 <= k <= MOST:
             raise ConfigError(
-                f"TopK({k!r}): expected an integer from 1 to {MOST}, because each message is a column of "
-                "the state; 'median' has no such limit"
+                f"TopK({k!r}): expected an integer from 1 to {MOST}, because each message is a"
+                " column of the state; 'median' has no such limit"
             )
         self.k = int(k)
         self.name = f"top{self.k}"
@@ -125,7 +125,8 @@ def beats(x: np.ndarray, edge: np.ndarray, best: np.ndarray, at: np.ndarray) -> 
 
 
 class Median(Aggregator):
-    """The median of the messages per column, of an even number the lower one; 0 without messages, NaN if one is NaN.
+    """The median of the messages per column, of an even number the lower one; 0 without messages,
+    NaN if one is NaN.
 
     The edge of the lowest global id that has it gets the gradient. Importance weights do not count:
     of sampled edges it is the median of the sample.
@@ -141,7 +142,8 @@ class Median(Aggregator):
 
     def start(self, n: int, shapes: list[Shape], dtype: Any) -> State:
         shape = (n, *shapes[0])
-        # number of messages, of those below the pivot, and the first edge whose message is the pivot
+        # number of messages, of those below the pivot, and the first edge whose message is the
+        # pivot
         state = {
             "count": np.zeros(shape, np.int64),
             "below": np.zeros(shape, np.int64),

@@ -23,7 +23,9 @@ from .rewrite import LINEAR, SIMPLIFY, SPLIT, rewrite, size
 
 
 def plan(program: EdgeProgram) -> EdgeProgram:
-    """Rewrite a program; its totals, new edge values and gradients stay the same, except for rounding."""
+    """Rewrite a program; its totals, new edge values and gradients stay the same, except for
+    rounding.
+    """
     columns = dict[str, Expr]()
     prepared = dict[int, Expr]()
     phases = []
@@ -49,7 +51,10 @@ def plan(program: EdgeProgram) -> EdgeProgram:
             roots = phase.roots
             notes += [
                 (
-                    "left on the edges: {}, of which a column of the nodes would be a copy as large as the stored one",
+                    (
+                        "left on the edges: {}, of which a column of the nodes would be a copy as"
+                        " large as the stored one"
+                    ),
                     (e,),
                 )
                 for e in left_on_edges(roots, program.stored)
@@ -72,7 +77,10 @@ def _on_softmax(phase: Phase) -> list[Note]:
     if phase.result is not None:
         return [
             (
-                "softmax is not only the weight of one sum: a separate pass computes the normaliser of {}",
+                (
+                    "softmax is not only the weight of one sum: a separate pass computes the"
+                    " normaliser of {}"
+                ),
                 (phase.message[0],),
             )
         ]
@@ -92,10 +100,11 @@ def _rewritten(scope: Tracer, phase: Phase, rules: dict[str, Any], notes: list[N
 
 
 def _deferred(scope: Tracer, phase: Phase, after: dict[str, Expr]) -> Phase:
-    """Sum m instead of m @ W and multiply the total by W, if the sum is linear and m is no wider; ``after`` is changed.
+    """Sum m instead of m @ W and multiply the total by W, if the sum is linear and m is no wider;
+    ``after`` is changed.
 
-    A factor that is the same for all columns of the product stays with the message: w * (m @ W) sums w * m. In a
-    softmax-weighted sum m must have an axis beside those of the scores.
+    A factor that is the same for all columns of the product stays with the message: w * (m @ W)
+    sums w * m. In a softmax-weighted sum m must have an axis beside those of the scores.
     """
     for value in dict.fromkeys(parts[-1] for parts in phase.parts.values()):
         names = [name for name, parts in phase.parts.items() if any(e is value for e in parts)]
@@ -132,7 +141,9 @@ def _deferred(scope: Tracer, phase: Phase, after: dict[str, Expr]) -> Phase:
 
 
 def _factored(scope: Tracer, e: Expr) -> tuple[Expr, Expr] | None:
-    """(m, m @ W) for e = m @ W, and (c * m, m @ W) for e = c * (m @ W) with c the same for all columns of the product."""
+    """(m, m @ W) for e = m @ W, and (c * m, m @ W) for e = c * (m @ W) with c the same for all
+    columns of the product.
+    """
     if e.traits.contraction:
         return e.args[0], e
     if e.prim is None or len(e.args) != 2 or e.prim.scalar is None:

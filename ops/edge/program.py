@@ -1,9 +1,9 @@
 """Edge programs: a traced gather, split into phases that each need one pass over the edges.
 
-How a gather is split depends on how it uses edge softmax. Where the softmax weight enters a summed message linearly,
-score and value go into one softmax-weighted sum: one pass, one message per mirror. Everywhere else a first phase
-computes the normaliser of the scores per destination (``LogSumExp``), and the softmax becomes exp(score - normaliser) in
-the phase after it.
+How a gather is split depends on how it uses edge softmax. Where the softmax weight enters a summed
+message linearly, score and value go into one softmax-weighted sum: one pass, one message per
+mirror. Everywhere else a first phase computes the normaliser of the scores per destination
+(``LogSumExp``), and the softmax becomes exp(score - normaliser) in the phase after it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ defvjp(ones_like, x=None)
 
 @operation
 def softmax(score: Any, axis: int | tuple[int, ...] | None = None) -> Any:
-    """Softmax of an edge score over the in-edges of each destination, inside ``gather``; with an axis, over that axis, anywhere.
+    """Softmax of an edge score over the in-edges of each destination, inside ``gather``; with an
+    axis, over that axis, anywhere.
 
     Args:
         score: Without ``axis`` an edge expression, [edges, ...], of which each trailing column is
@@ -75,8 +76,9 @@ def softmax(score: Any, axis: int | tuple[int, ...] | None = None) -> Any:
         return evaluate(score)
     if not isinstance(score, Expr):
         raise UserFunctionError(
-            "gt.softmax normalises scores over the in-edges of a node, so it is used inside gather, on edge values; "
-            "for the softmax over the last axis of a value use gt.softmax(x, axis=-1)"
+            "gt.softmax normalises scores over the in-edges of a node, so it is used inside gather,"
+            " on edge values; for the softmax over the last axis of a value use gt.softmax(x,"
+            " axis=-1)"
         )
     return _edge_softmax(score)
 
@@ -87,7 +89,9 @@ _EVALUATED: ContextVar[Callable[[Any], Any] | None] = ContextVar(
 
 
 def softmax_scope(function: Callable[[Any], Any]) -> value_scope:
-    """Inside the block ``softmax`` without an axis is this function, for a gather whose edges are an array of rows."""
+    """Inside the block ``softmax`` without an axis is this function, for a gather whose edges are
+    an array of rows.
+    """
     return value_scope(_EVALUATED, function)
 
 
@@ -100,8 +104,10 @@ class Phase:
             its name; empty if nothing is summed.
         aggregators: By name of the total; a single unnamed one has the name "".
         outputs: New edge values by name.
-        result: Name of the normaliser that the total becomes for later phases (``normaliser``); None in the last.
-        grouped: How the fused back end computes a product that its edges choose (``ops.edge.grouped``); None without one.
+        result: Name of the normaliser that the total becomes for later phases (``normaliser``);
+            None in the last.
+        grouped: How the fused back end computes a product that its edges choose
+            (``ops.edge.grouped``); None without one.
         order: All expressions needed, arguments first.
         reads: Columns read, by ("src" | "dst" | "edge").
     """
@@ -215,9 +221,10 @@ class EdgeProgram:
 
     Attributes:
         phases: In order; all but the last produce a destination column for later ones.
-        operands: Parameters, constants, and what the planner made of them, by number: one array for all edges each, or the
-            expression of one.
-        columns: Node columns to compute before the edges, by name: expressions over "node" leaves and operands.
+        operands: Parameters, constants, and what the planner made of them, by number: one array for
+            all edges each, or the expression of one.
+        columns: Node columns to compute before the edges, by name: expressions over "node" leaves
+            and operands.
         after: What is computed from totals of the last phase, by name, over a "total" leaf.
         notes: What the planner did and why: format texts and the expressions to insert.
         tracer: The scope its expressions were made in; used until planning ends.
@@ -250,8 +257,9 @@ def split(traced: SymbolicTrace) -> EdgeProgram:
             )
         if _softmaxes([*messages.values(), *outputs.values()]):
             raise UserFunctionError(
-                f"gather of {traced.owner} uses gt.softmax, but the layer has sum = None: its pairs have no "
-                "destination to normalise over; set sum, or apply the softmax in an earlier layer"
+                f"gather of {traced.owner} uses gt.softmax, but the layer has sum = None: its pairs"
+                " have no destination to normalise over; set sum, or apply the softmax in an"
+                " earlier layer"
             )
         return EdgeProgram(
             [Phase({}, {}, {**messages, **outputs})],
@@ -288,7 +296,9 @@ def _plan(
 def _one_pass(
     tracer: Tracer, message: Expr, aggregator: Aggregator
 ) -> tuple[Expr, Expr, Expr | None] | None:
-    """Score and value of a softmax-weighted sum, and what follows its total; None if the message is none."""
+    """Score and value of a softmax-weighted sum, and what follows its total; None if the message is
+    none.
+    """
     softmaxes = _softmaxes([message])
     found = (
         _weighted(tracer, message, softmaxes[0])
@@ -337,7 +347,9 @@ def _softmax_phases(
     aggregators: dict[str, Aggregator],
     outputs: dict[str, Expr],
 ) -> list[Phase]:
-    """Replace every softmax by exp(score - normaliser), innermost first, with one phase for each normaliser."""
+    """Replace every softmax by exp(score - normaliser), innermost first, with one phase for each
+    normaliser.
+    """
     phases: list[Phase] = []
     last = Phase(parts, aggregators, outputs)
     while left := _softmaxes(last.roots):
@@ -362,7 +374,9 @@ def _normaliser_names(result: str) -> tuple[str, str]:
 
 
 def normaliser(result: str, total: Var) -> dict[str, Var]:
-    """The destination columns that a total of ``LogSumExp`` becomes, by name: the largest score, a constant, and the log of the mass."""
+    """The destination columns that a total of ``LogSumExp`` becomes, by name: the largest score, a
+    constant, and the log of the mass.
+    """
     largest = getitem(total, (..., 0))
     # what is subtracted from all scores of a node has no effect on their softmax
     largest.needs_grad = False

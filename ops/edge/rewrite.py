@@ -81,9 +81,11 @@ def rewrite(
         if found is None:
             return roots, done
         name, old, new = found
-        assert (new.rows, new.dims, new.dtype) == (old.rows, old.dims, old.dtype), (
-            f"{name}: {old} became {new}"
-        )
+        assert (new.rows, new.dims, new.dtype) == (
+            old.rows,
+            old.dims,
+            old.dtype,
+        ), f"{name}: {old} became {new}"
         roots = [replaced(scope, root, {old: new}) for root in roots]
         done.append(found)
 
@@ -150,7 +152,9 @@ def reshape_matrix(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
 
 
 def contract_sum(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
-    """sum((x @ W) * c) -> x @ sum(W * c), also without c: a small product instead of one on every edge."""
+    """sum((x @ W) * c) -> x @ sum(W * c), also without c: a small product instead of one on every
+    edge.
+    """
     if e.prim is not sum_p:
         return None
     inner = e.args[0]
@@ -190,7 +194,9 @@ def join_products(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
 
 
 def split_concat(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
-    """concat([a, b]) @ W -> a @ W[:k] + b @ W[k:], the parts of one end together, where some part reads one end or none."""
+    """concat([a, b]) @ W -> a @ W[:k] + b @ W[k:], the parts of one end together, where some part
+    reads one end or none.
+    """
     if (
         not _linear(e)
         or e.args[0].prim is not concat_p

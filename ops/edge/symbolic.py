@@ -91,9 +91,10 @@ class _Columns:
             raise AttributeError(name)
         if name in self._sparse:
             raise ColumnError(
-                f"gather of {self._owner} reads edge.{self._end}.{name}, which is sparse; edges read "
-                f"dense values: multiply it by a weight in transform, dict(z=gt.matmul(node.{name}, self.weight)), or "
-                f"return dict({name}=gt.to_dense(node.{name}))"
+                f"gather of {self._owner} reads edge.{self._end}.{name}, which is sparse; edges"
+                " read dense values: multiply it by a weight in transform,"
+                f" dict(z=gt.matmul(node.{name}, self.weight)), or return"
+                f" dict({name}=gt.to_dense(node.{name}))"
             )
         if name not in self._schema:
             raise ColumnError(
@@ -124,9 +125,9 @@ class EdgeSymbols:
         if name not in self._edges:
             have = ", ".join(f"edge.{n}" for n in self._edges) or "none"
             raise ColumnError(
-                f"gather of {self._owner} reads edge.{name}, but the edges of this graph "
-                f"have no such value (there are: {have}); give it with gt.Graph(..., edge_columns={{{name!r}: array}}), "
-                "or return it from gather of an earlier layer"
+                f"gather of {self._owner} reads edge.{name}, but the edges of this graph have no"
+                f" such value (there are: {have}); give it with gt.Graph(...,"
+                f" edge_columns={{{name!r}: array}}), or return it from gather of an earlier layer"
             )
         shape, dtype, requires_grad = self._edges[name]
         return self._tracer.leaf("edge", name, shape, dtype, requires_grad=requires_grad)
@@ -155,7 +156,8 @@ def record(
         stored: Names of node columns that are stored, and not computed by the pass.
 
     Raises:
-        UserFunctionError: Gather returned something that is not an edge expression, or one of an earlier call.
+        UserFunctionError: Gather returned something that is not an edge expression, or one of an
+            earlier call.
         ColumnError: It reads a column that does not exist.
         ShapeError: Shapes inside it do not fit.
         ConfigError: There is no aggregator of a name that the layer gives.
@@ -205,13 +207,15 @@ def _by_total(message: Any, sums: dict[str, Aggregator], owner: str) -> dict[str
         if set(message) != set(names):
             given = ", ".join(name for name in names if name) or "one aggregator"
             raise UserFunctionError(
-                f"gather of {owner} returned the messages {', '.join(map(str, message))}, but its sum has {given}; "
-                "give an aggregator for each message, as in sum = {'near': 'mean', 'far': 'max'}"
+                f"gather of {owner} returned the messages {', '.join(map(str, message))}, but its"
+                f" sum has {given}; give an aggregator for each message, as in sum = {{'near':"
+                " 'mean', 'far': 'max'}"
             )
         return {name: message[name] for name in names}
     if not isinstance(message, Expr):
         raise UserFunctionError(
-            f"gather of {owner} returned {type(message).__name__}; expected a message made from edge.src, "
-            "edge.dst and edge values, a dict of messages by name, or (message, {name: new edge value})"
+            f"gather of {owner} returned {type(message).__name__}; expected a message made from"
+            " edge.src, edge.dst and edge values, a dict of messages by name, or (message, {name:"
+            " new edge value})"
         )
     return dict.fromkeys(names, message)

@@ -17,9 +17,11 @@ from .aggregator import AGGREGATORS, ONE_TOLERANCE, Aggregator, Segments, Shape,
 
 
 class Variance(Aggregator):
-    """Variance of the messages, weighted by the importance weights of their edges; 0 without messages.
+    """Variance of the messages, weighted by the importance weights of their edges; 0 without
+    messages.
 
-    It is the mean of squared deviations, as for the biased estimator: a single message has variance 0.
+    It is the mean of squared deviations, as for the biased estimator: a single message has variance
+    0.
     """
 
     name = "var"

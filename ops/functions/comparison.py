@@ -124,19 +124,22 @@ def where(mask: Any, x: Any, y: Any) -> Any:
     """
     if np.dtype(getattr(mask, "dtype", type(mask))).kind not in "biu":
         raise UserFunctionError(
-            f"where: the mask {shown(mask)} is no comparison; expected one, such as x > 0, or an integer value"
+            f"where: the mask {shown(mask)} is no comparison; expected one, such as x > 0, or an"
+            " integer value"
         )
     if not hasattr(x, "dtype") and not hasattr(y, "dtype"):
         raise UserFunctionError(
-            "where: both values are numbers, whose float type is not known; give one of them as a value, or convert "
-            "the mask with gt.cast(mask, x.dtype)"
+            "where: both values are numbers, whose float type is not known; give one of them as a"
+            " value, or convert the mask with gt.cast(mask, x.dtype)"
         )
     mask, x, y = same_rows(mask, x, y)
     return _where(*same_axes(mask, *same_dtype(x, y)))
 
 
 def _whole(rounded: Callable[[float], int], number: Any, other: Any) -> Any:
-    """A number that integers are compared with as an integer, by which the comparison is exact: i < 2.5 as i < 3."""
+    """A number that integers are compared with as an integer, by which the comparison is exact: i <
+    2.5 as i < 3.
+    """
     if (
         isinstance(number, (float, np.floating))
         and np.isfinite(number)
@@ -149,6 +152,7 @@ def _whole(rounded: Callable[[float], int], number: Any, other: Any) -> Any:
 def _mask(sign: str, x: Any) -> Any:
     if np.dtype(getattr(x, "dtype", type(x))).kind != "b":
         raise UserFunctionError(
-            f"{sign} combines masks, but one value is {x!r}; compare it with a number first, as in x > 0 or code == 1"
+            f"{sign} combines masks, but one value is {x!r}; compare it with a number first, as in"
+            " x > 0 or code == 1"
         )
     return x

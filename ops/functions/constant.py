@@ -32,7 +32,8 @@ defvjp(stop_gradient, x=None)
 
 
 class HeldConstants:
-    """The constants of one pass, used again in others, so that finite differences see what the gradient rules see.
+    """The constants of one pass, used again in others, so that finite differences see what the
+    gradient rules see.
 
     The passes must call ``stop_gradient`` in the same order, as those of the reference back end do.
     """

@@ -37,7 +37,9 @@ def matmul_p(x: Any, w: Any) -> Any:
 
 
 def flat(x: Any) -> Any:
-    """All axes but the last as one; sparse rows have no more than two, and so have lists of rows here."""
+    """All axes but the last as one; sparse rows have no more than two, and so have lists of rows
+    here.
+    """
     return (
         x if is_sparse(x) or isinstance(x, RowList) else x.reshape(prod(x.shape[:-1]), x.shape[-1])
     )
@@ -81,13 +83,15 @@ def matmul(x: Any, w: Any) -> Any:
     x, w = same_dtype(x, w)
     if has_rows(w):
         raise UserFunctionError(
-            "matmul: the second factor has one row per node or edge; multiply elementwise and sum instead"
+            "matmul: the second factor has one row per node or edge; multiply elementwise and sum"
+            " instead"
         )
     inner = trailing(x)
     outer = trailing(w)
     if not inner or not outer:
         raise ShapeError(
-            f"matmul contracts the last axis of x with the first of w, got x {_shown(x)} and w {_shown(w)}"
+            f"matmul contracts the last axis of x with the first of w, got x {_shown(x)} and w"
+            f" {_shown(w)}"
         )
     if inner[-1] != outer[0]:
         raise ShapeError(

@@ -1,7 +1,8 @@
 """Inverted dropout, keyed by global ids.
 
-Whether an element is dropped depends on (seed, step, call, global id of its row, its column) and nothing else, so
-any partition on any number of ranks drops the same elements. The mask is recomputed in backward.
+Whether an element is dropped depends on (seed, step, call, global id of its row, its column) and
+nothing else, so any partition on any number of ranks drops the same elements. The mask is
+recomputed in backward.
 """
 
 from __future__ import annotations

@@ -70,19 +70,20 @@ def check_range(index: np.ndarray | None, size: int, of: str, among: str) -> Non
         )
     if index.size and not (int(index.min()) >= 0 and int(index.max()) < size):
         raise ShapeError(
-            f"embedding: {of} holds numbers from {index.min()} to {index.max()}; expected 0 to {size - 1}, "
-            f"the rows of {among}"
+            f"embedding: {of} holds numbers from {index.min()} to {index.max()}; expected 0 to"
+            f" {size - 1}, the rows of {among}"
         )
 
 
 @operation
 def embedding(table: Any, index: Any) -> Any:
-    """Rows of a table chosen by an integer value of each node or edge, such as its type or relation.
+    """Rows of a table chosen by an integer value of each node or edge, such as its type or
+    relation.
 
     Args:
         table: [k, ...], rowless; or [n, k, ...], a table for each node or edge, such as the node's
-            values for each relation. In ``gather`` the latter is a column, ``edge.src.z``, or its product
-            with matrices, ``edge.src.h @ weight`` with a weight [d, k, ...].
+            values for each relation. In ``gather`` the latter is a column, ``edge.src.z``, or its
+            product with matrices, ``edge.src.h @ weight`` with a weight [d, k, ...].
         index: [n] or, for a rowless table, [n, ...] integers in [0, k).
 
     Returns:
@@ -95,8 +96,9 @@ def embedding(table: Any, index: Any) -> Any:
     """
     if np.dtype(index.dtype).kind not in "iu":
         raise UserFunctionError(
-            "embedding looks up rows of a table by an integer value, such as a column of gt.Graph(..., "
-            f"node_columns=..., edge_columns=...); expected (table, integers), got {shown(table)} and {shown(index)}"
+            "embedding looks up rows of a table by an integer value, such as a column of"
+            " gt.Graph(..., node_columns=..., edge_columns=...); expected (table, integers), got"
+            f" {shown(table)} and {shown(index)}"
         )
     of = repr(index) if isinstance(index, Expr) else getattr(index, "name", "")
     among = getattr(table, "name", "")
@@ -106,18 +108,21 @@ def embedding(table: Any, index: Any) -> Any:
         return embedding_p(table.astype(current().dtype) if constant else table, index, **named)
     if isinstance(table, Expr) and not _of_one_end(table):
         raise UserFunctionError(
-            f"embedding: the table {table!r} is computed on the edge; return it from transform, and read it as "
-            "edge.src.NAME or edge.dst.NAME"
+            f"embedding: the table {table!r} is computed on the edge; return it from transform, and"
+            " read it as edge.src.NAME or edge.dst.NAME"
         )
     if not trailing(table) or trailing(index) or not has_rows(index):
         raise ShapeError(
-            f"embedding: a table with rows is [rows, k, ...] and its index [rows]; got {shown(table)} and {shown(index)}"
+            "embedding: a table with rows is [rows, k, ...] and its index [rows]; got"
+            f" {shown(table)} and {shown(index)}"
         )
     return own_embedding_p(*same_rows(table, index), **named)
 
 
 def _of_one_end(table: Expr) -> bool:
-    """Whether a table is a column of a node, or a product of one with matrices, which the planner may compute at the nodes."""
+    """Whether a table is a column of a node, or a product of one with matrices, which the planner
+    may compute at the nodes.
+    """
     if table.leaf is not None:
         return True
     x = table.args[0]

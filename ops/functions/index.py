@@ -56,7 +56,8 @@ def getitem(x: Any, key: Any) -> Any:
             row axis stays.
 
     Raises:
-        ShapeError: The key reaches the row axis, is out of range, or has entries that are not constants.
+        ShapeError: The key reaches the row axis, is out of range, or has entries that are not
+            constants.
     """
     parts = key if isinstance(key, tuple) else (key,)
     if has_rows(x):
@@ -65,7 +66,8 @@ def getitem(x: Any, key: Any) -> Any:
     kinds = [k[0] for k in encoded]
     if kinds.count("list") > 1 or ("list" in kinds and "int" in kinds):
         raise ShapeError(
-            "an index may contain one list, and no integers together with a list; index twice instead"
+            "an index may contain one list, and no integers together with a list; index twice"
+            " instead"
         )
     return getitem_p(x, key=encoded)
 
@@ -74,8 +76,8 @@ def _check_rows(x: Any, parts: tuple[Any, ...]) -> None:
     all_rows = bool(parts) and isinstance(parts[0], slice) and parts[0] == slice(None)
     if not (all_rows or parts[:1] == (Ellipsis,)):
         raise ShapeError(
-            "rows cannot be indexed in a user function, the row axis belongs to the engine; start the index with ... "
-            "to reach trailing axes, as in x[..., 0]"
+            "rows cannot be indexed in a user function, the row axis belongs to the engine; start"
+            " the index with ... to reach trailing axes, as in x[..., 0]"
         )
     taken = sum(k is not None and k is not Ellipsis for k in parts[1:])
     if taken > len(trailing(x)):
@@ -115,13 +117,14 @@ def _encoded(k: Any, length: int | None) -> tuple[Any, ...]:
     numbers = np.asarray(k, None if len(k) else np.int64) if listed else None
     if numbers is None or numbers.dtype.kind not in "iub":
         raise ShapeError(
-            f"an index of type {type(k).__name__} is not a constant; use integers, slices or a list of integers"
+            f"an index of type {type(k).__name__} is not a constant; use integers, slices or a list"
+            " of integers"
         )
     if numbers.dtype.kind == "b":
         if len(numbers) != length:
             raise ShapeError(
-                f"an index of {len(numbers)} Booleans was used on an axis of length {length}; give one for "
-                "each entry"
+                f"an index of {len(numbers)} Booleans was used on an axis of length {length}; give"
+                " one for each entry"
             )
         numbers = np.flatnonzero(numbers)
     elif length is not None and len(numbers):
@@ -129,7 +132,8 @@ def _encoded(k: Any, length: int | None) -> tuple[Any, ...]:
         most = numbers.max()
         if not -length <= least <= most < length:
             raise ShapeError(
-                f"an index holds numbers from {least} to {most}, but the axis has the length {length}"
+                f"an index holds numbers from {least} to {most}, but the axis has the length"
+                f" {length}"
             )
     # counted from the start, so that an entry that occurs twice is found
     return ("list", *(i + length if i < 0 and length is not None else i for i in numbers.tolist()))

@@ -78,7 +78,8 @@ def batch_norm(
     for name, shape in (("gamma", gamma.shape), ("beta", beta.shape), ("stats", stats.mean.shape)):
         if shape != x.shape[1:]:
             raise ShapeError(
-                f"batch_norm: {name} must have the trailing shape {list(x.shape[1:])} of x, got {list(shape)}"
+                f"batch_norm: {name} must have the trailing shape {list(x.shape[1:])} of x, got"
+                f" {list(shape)}"
             )
     if current().training:
         return normalise_p(*_centre(x, stats, momentum, eps), gamma, beta)
@@ -119,7 +120,8 @@ def _centre(x: Any, stats: RunningStats, momentum: float, eps: float) -> tuple[V
     def vjp(gs: list[Any]) -> list[Any]:
         g, *of_both = gs
         shift, slope = all_sum(np.stack(of_both).astype(np.float64)) / max(total, 1)
-        # the variance is the mean of squares: (v + eps) ** -0.5 has the slope -(v + eps) ** -1.5 / 2 and a square twice its root
+        # the variance is the mean of squares: (v + eps) ** -0.5 has the slope -(v + eps) ** -1.5 /
+        # 2 and a square twice its root
         slope = -slope * inverse.astype(np.float64) ** 3
         return [
             through_statistics(

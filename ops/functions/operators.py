@@ -1,4 +1,6 @@
-"""Arithmetic and method syntax for variables, parameters and edge expressions: ``x * 2``, ``x.sum(-1)``, ``x @ w``."""
+"""Arithmetic and method syntax for variables, parameters and edge expressions: ``x * 2``,
+``x.sum(-1)``, ``x @ w``.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +121,8 @@ _OTHER = {
 
 def _refuse(what: str, remedy: str) -> NoReturn:
     raise UserFunctionError(
-        f"values of nodes and edges cannot be {what}, because a function is traced once for all rows; {remedy}"
+        f"values of nodes and edges cannot be {what}, because a function is traced once for all"
+        f" rows; {remedy}"
     )
 
 

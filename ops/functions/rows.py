@@ -2,8 +2,8 @@
 
 - Row values combine row by row. Rows of nested spaces are cut to the shorter one: the active set
   of a later layer is a prefix of that of an earlier layer.
-- Row values are aligned from the left: missing trailing axes are added at the right, so ``score [n, H] * z [n, H, F]``
-  weighs heads with heads.
+- Row values are aligned from the left: missing trailing axes are added at the right, so ``score [n,
+  H] * z [n, H, F]`` weighs heads with heads.
 - A row value that is combined with a rowless one gets trailing axes at the right until it has as
   many of them as the other has axes; then numpy's rules hold. An axis of a parameter never counts
   rows.
@@ -131,7 +131,9 @@ def expand_last(x: Any, n: int = 1) -> Any:
 
 @operation
 def cast(x: Any, dtype: Any) -> Any:
-    """x in another type, for example integer counts as ``float32``; gradients come back in the type of x."""
+    """x in another type, for example integer counts as ``float32``; gradients come back in the type
+    of x.
+    """
     return _cast(x, dtype=np.dtype(dtype).name)
 
 
@@ -167,8 +169,8 @@ def same_rows(*args: Any) -> list[Any]:
     for s in spaces:
         if not s.nested_with(shortest):
             raise UserFunctionError(
-                f"values of {s.n} {s.kind}s and of {shortest.n} {shortest.kind}s are combined, but these "
-                "are different sets of rows; combine values of the same nodes or edges only"
+                f"values of {s.n} {s.kind}s and of {shortest.n} {shortest.kind}s are combined, but"
+                " these are different sets of rows; combine values of the same nodes or edges only"
             )
     return [a if space_of(a) is None else _cut(a, shortest) for a in args]
 
@@ -184,7 +186,8 @@ def _cut(x: Var, space: RowSpace) -> Var:
 
 
 def same_dtype(*args: Any) -> list[Any]:
-    """Give arguments one type: the float type of the variables, or that of the pass if a constant is a float, else one integer type.
+    """Give arguments one type: the float type of the variables, or that of the pass if a constant
+    is a float, else one integer type.
 
     Raises:
         UserFunctionError: Variables of different float types are combined.
@@ -194,8 +197,8 @@ def same_dtype(*args: Any) -> list[Any]:
     }
     if len(floats) > 1:
         raise UserFunctionError(
-            f"values of types {', '.join(sorted(d.name for d in floats))} are combined; cast one with gt.cast, or "
-            "choose one type for the whole job"
+            f"values of types {', '.join(sorted(d.name for d in floats))} are combined; cast one"
+            " with gt.cast, or choose one type for the whole job"
         )
     if floats:
         dtype = floats.pop()
@@ -207,7 +210,9 @@ def same_dtype(*args: Any) -> list[Any]:
 
 
 def _common_type(args: tuple[Any, ...]) -> np.dtype:
-    """The type of integers, masks and constants together: an integer type if there is one that holds all, else the float type."""
+    """The type of integers, masks and constants together: an integer type if there is one that
+    holds all, else the float type.
+    """
     known = [np.dtype(a.dtype) for a in args if hasattr(a, "dtype")]
     dtype = np.result_type(*known)
     if any(type(a) is int and not _fits(a, dtype) for a in args):

@@ -50,7 +50,9 @@ def _counts(values: Any, indptr: Any) -> Any:
 
 
 def _winner(values: Any, y: Any, indptr: Any) -> Any:
-    """Whether each element is the first of its segment that equals the result, also where that is NaN."""
+    """Whether each element is the first of its segment that equals the result, also where that is
+    NaN.
+    """
     position = np.arange(len(values)).reshape(-1, *[1] * (values.ndim - 1))
     best = _repeat(y, indptr)
     equal = (values == best) | ((values != values) & (best != best))
@@ -133,7 +135,9 @@ def segment_mean(values: Any, indptr: np.ndarray) -> Any:
 
 
 def segment_max(values: Any, indptr: np.ndarray) -> Any:
-    """Largest of each segment; the gradient goes to the first of equal ones. Arguments as for ``segment_sum``."""
+    """Largest of each segment; the gradient goes to the first of equal ones. Arguments as for
+    ``segment_sum``.
+    """
     return _segment_max(values, _checked("segment_max", values, indptr))
 
 
@@ -143,7 +147,9 @@ def segment_min(values: Any, indptr: np.ndarray) -> Any:
 
 
 def segment_softmax(values: Any, indptr: np.ndarray) -> Any:
-    """Softmax over the rows of each segment, for every column by itself; [n, ...]. Arguments as for ``segment_sum``."""
+    """Softmax over the rows of each segment, for every column by itself; [n, ...]. Arguments as for
+    ``segment_sum``.
+    """
     out = _segment_softmax(as_floats(values), _checked("segment_softmax", values, indptr))
     if isinstance(out, Var):
         out.space = space_of(values)
@@ -153,7 +159,8 @@ def segment_softmax(values: Any, indptr: np.ndarray) -> Any:
 def _checked(function: str, values: Any, indptr: Any) -> np.ndarray:
     if isinstance(values, Expr) or tracing():
         raise UserFunctionError(
-            f"{function} mixes edges and cannot be used inside gather; the engine sums messages, see the layer's sum"
+            f"{function} mixes edges and cannot be used inside gather; the engine sums messages,"
+            " see the layer's sum"
         )
     bounds = np.asarray(indptr)
     if bounds.ndim != 1 or len(bounds) == 0 or bounds[0] != 0 or np.any(bounds[1:] < bounds[:-1]):
@@ -162,7 +169,7 @@ def _checked(function: str, values: Any, indptr: Any) -> np.ndarray:
         )
     if bounds[-1] != values.shape[0]:
         raise ShapeError(
-            f"{function}: indptr ends at {bounds[-1]}, values has {values.shape[0]} rows; sort the values by segment and "
-            "count again"
+            f"{function}: indptr ends at {bounds[-1]}, values has {values.shape[0]} rows; sort the"
+            " values by segment and count again"
         )
     return bounds

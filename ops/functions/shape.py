@@ -125,7 +125,9 @@ def min(x: Any, axis: Axis = -1, keepdims: bool = False) -> Any:
 
 
 def softmax_over(x: Any, axis: Any = -1) -> Any:
-    """Softmax over trailing axes; a number of -inf gets 0, and where all are -inf the result is NaN."""
+    """Softmax over trailing axes; a number of -inf gets 0, and where all are -inf the result is
+    NaN.
+    """
     x = as_floats(x)
     e = exp(sub(x, stop_gradient(max(x, axis, keepdims=True))))
     return div(e, sum(e, axis, keepdims=True))
@@ -266,14 +268,17 @@ defvjp(broadcast_to_p, x=lambda g, y, x, keep, shape: unbroadcast(g, x))
 
 
 def broadcast_to(x: Any, *shape: int) -> Any:
-    """Repeat trailing axes of length 1, [n, 1, d] -> [n, h, d]; a value without rows may also gain axes at the left.
+    """Repeat trailing axes of length 1, [n, 1, d] -> [n, h, d]; a value without rows may also gain
+    axes at the left.
 
     Raises:
-        ShapeError: An axis longer than 1 differs, or a row value has another number of trailing axes.
+        ShapeError: An axis longer than 1 differs, or a row value has another number of trailing
+            axes.
     """
     if has_rows(x) and len(trailing(x)) != len(shape):
         raise ShapeError(
-            f"broadcast_to: trailing axes {list(trailing(x))} cannot become {list(shape)}; add axes with expand_last first"
+            f"broadcast_to: trailing axes {list(trailing(x))} cannot become {list(shape)}; add axes"
+            " with expand_last first"
         )
     return broadcast_to_p(x, keep=int(has_rows(x)), shape=tuple(shape))
 
@@ -283,8 +288,8 @@ def concat(values: list[Any] | tuple[Any, ...], axis: int = -1) -> Any:
     """Join values along a trailing axis.
 
     Args:
-        values: Each [..., d_i], equal in the other axes; rows of earlier layers are cut to those of the latest, and
-            values without rows are repeated for every row if any other has rows.
+        values: Each [..., d_i], equal in the other axes; rows of earlier layers are cut to those of
+            the latest, and values without rows are repeated for every row if any other has rows.
         axis: Negative axis.
 
     Returns:
@@ -303,7 +308,8 @@ def concat(values: list[Any] | tuple[Any, ...], axis: int = -1) -> Any:
     at = _axes("concat", parts[0], axis)[0]
     if len({(len(s), s[:at], s[at:][1:]) for s in shapes}) > 1:
         raise ShapeError(
-            f"concat along axis {axis}: the other trailing axes must agree, got {', '.join(str(list(s)) for s in shapes)}"
+            f"concat along axis {axis}: the other trailing axes must agree, got"
+            f" {', '.join(str(list(s)) for s in shapes)}"
         )
     return concat_p(*parts, axis=at) if len(parts) > 1 else parts[0]
 
@@ -329,7 +335,8 @@ def stack(values: list[Any] | tuple[Any, ...], axis: int = -1) -> Any:
         shape = trailing(v)
         if not -len(shape) - 1 <= axis < 0:
             raise ShapeError(
-                f"stack: axis {axis} of values of trailing shape {list(shape)}; use -{len(shape) + 1} to -1"
+                f"stack: axis {axis} of values of trailing shape {list(shape)}; use"
+                f" -{len(shape) + 1} to -1"
             )
         cut = len(shape) + 1 + axis
         parts.append(reshape(v, *shape[:cut], 1, *shape[cut:]))

@@ -1,4 +1,6 @@
-"""Products with one of several matrices, which an integer of each row chooses: typed linear maps, grouped products."""
+"""Products with one of several matrices, which an integer of each row chooses: typed linear maps,
+grouped products.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from .rows import has_rows, same_dtype, same_rows, trailing
 
 
 def _groups(index: np.ndarray, k: int) -> Iterator[tuple[int, Any]]:
-    """Each number below k that occurs, with the rows that have it: a slice where they are adjacent, else ascending."""
+    """Each number below k that occurs, with the rows that have it: a slice where they are adjacent,
+    else ascending.
+    """
     order = np.argsort(index.astype(np.uint16) if k <= 1 << 16 else index, kind="stable")
     bounds = np.searchsorted(index[order], np.arange(k + 1))
     for i in np.flatnonzero(np.diff(bounds)).tolist():
@@ -37,7 +41,9 @@ def _groups(index: np.ndarray, k: int) -> Iterator[tuple[int, Any]]:
     "typed_matmul", rowwise=False, sparse=True, traits=Traits(takes="numbers", work="contraction")
 )
 def typed_matmul_p(x: Any, w: Any, index: Any) -> Any:
-    """The last axis of each row of x against the second axis of the matrix that its integer chooses."""
+    """The last axis of each row of x against the second axis of the matrix that its integer
+    chooses.
+    """
     check_range(index, len(w), "the index", "the matrices")
     out = empty((*x.shape[:-1], *w.shape[2:]), np.result_type(x.dtype, w.dtype))
     for i, rows in _groups(index, len(w)):
@@ -90,8 +96,8 @@ def typed_matmul(x: Any, w: Any, index: Any) -> Any:
 
     Raises:
         ShapeError: Shapes do not fit, or an integer is out of range.
-        UserFunctionError: It is used inside gather, w has rows, x or the index has none, the index is not of an integer type, or
-            float types differ.
+        UserFunctionError: It is used inside gather, w has rows, x or the index has none, the index
+            is not of an integer type, or float types differ.
 
     Cost: that of one product ``matmul(x, w[0])``.
     """
@@ -106,8 +112,9 @@ def typed_matmul(x: Any, w: Any, index: Any) -> Any:
         or has_rows(w)
     ):
         raise UserFunctionError(
-            "typed_matmul(x, w, index) multiplies each row of x by the matrix that an integer of the row chooses, such "
-            f"as node.type; expected (row values, matrices, integers), got {shown(x)}, {shown(w)} and {shown(index)}"
+            "typed_matmul(x, w, index) multiplies each row of x by the matrix that an integer of"
+            " the row chooses, such as node.type; expected (row values, matrices, integers), got"
+            f" {shown(x)}, {shown(w)} and {shown(index)}"
         )
     x, w = same_dtype(x, w)
     if (
@@ -117,8 +124,8 @@ def typed_matmul(x: Any, w: Any, index: Any) -> Any:
         or trailing(x)[-1] != trailing(w)[1]
     ):
         raise ShapeError(
-            f"typed_matmul: expected x [rows, ..., d], matrices [k, d, ...] and an index [rows], got "
-            f"{['rows', *trailing(x)]}, {list(trailing(w))} and {['rows', *trailing(index)]}"
+            "typed_matmul: expected x [rows, ..., d], matrices [k, d, ...] and an index [rows],"
+            f" got {['rows', *trailing(x)]}, {list(trailing(w))} and {['rows', *trailing(index)]}"
         )
     x, index = same_rows(x, index)
     out = typed_matmul_p(x, w, index)

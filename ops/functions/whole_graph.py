@@ -50,7 +50,8 @@ def graph_mean(x: Any) -> Any:
 def _reduced(name: str, x: Any, mean: bool) -> Any:
     if isinstance(x, Expr) or tracing():
         raise UserFunctionError(
-            f"{name} mixes rows and cannot be used inside gather; use it in transform, apply or forward"
+            f"{name} mixes rows and cannot be used inside gather; use it in transform, apply or"
+            " forward"
         )
     if not isinstance(x, Var) or x.space is None or not isinstance(x.value, np.ndarray):
         raise UserFunctionError(f"{name} takes dense values of nodes or edges, got {shown(x)}")

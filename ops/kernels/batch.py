@@ -45,14 +45,17 @@ def expand(begin, end, edges, others):  # type: ignore[no-untyped-def]
 
 @jit()
 def mark(found, words):  # type: ignore[no-untyped-def]
-    """Set the bits of some rows, possibly repeated, [m] int32; bit r is in word r >> 6 of ``words``, uint64."""
+    """Set the bits of some rows, possibly repeated, [m] int32; bit r is in word r >> 6 of
+    ``words``, uint64.
+    """
     for row in found:
         words[row >> WORD_BITS] |= FIRST << np.uint64(row & (WORD - 1))
 
 
 @jit()
 def number(number_of, words, rows, n):  # type: ignore[no-untyped-def]
-    """Number the marked rows that have no number yet n, n + 1, ... in ascending order, and unmark all.
+    """Number the marked rows that have no number yet n, n + 1, ... in ascending order, and unmark
+    all.
 
     Args:
         number_of: Number of each row, NONE for any other; changed.
@@ -94,7 +97,8 @@ def group(ptr, row, other, n):  # type: ignore[no-untyped-def]
         n: Number of new groups.
 
     Returns:
-        Bounds of the new groups [n + 1], the row at the first end of each edge, and the number each edge had before.
+        Bounds of the new groups [n + 1], the row at the first end of each edge, and the number each
+        edge had before.
     """
     bounds = np.zeros(n + 1, np.int64)
     for r in other:
@@ -117,7 +121,8 @@ def group(ptr, row, other, n):  # type: ignore[no-untyped-def]
 def take(x, rows, out):  # type: ignore[no-untyped-def]
     """out[i] = x[rows[i]], for rows of bytes."""
     for i in range(len(rows)):
-        # read once: the compiler cannot know that out and rows are apart, and would copy byte by byte
+        # read once: the compiler cannot know that out and rows are apart, and would copy byte by
+        # byte
         r = rows[i]
         for j in range(x.shape[1]):
             out[i, j] = x[r, j]

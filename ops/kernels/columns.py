@@ -42,7 +42,9 @@ def squares(x, mean, counted, out):  # type: ignore[no-untyped-def]
 
 @jit()
 def moved(g, x, mean, shift, slope, counted, out, begin, end):  # type: ignore[no-untyped-def]
-    """out = g + shift + (x - mean) * slope in the rows begin to end; out = g in rows that do not count."""
+    """out = g + shift + (x - mean) * slope in the rows begin to end; out = g in rows that do not
+    count.
+    """
     for i in range(begin, end):
         if not len(counted) or counted[i]:
             for j in range(g.shape[1]):

@@ -1,8 +1,10 @@
-"""exp(x) and exp(x) - 1 of numbers that are not positive, in a form that compilers turn into vector code.
+"""exp(x) and exp(x) - 1 of numbers that are not positive, in a form that compilers turn into vector
+code.
 
-Single precision: x = k log 2 + r with |r| <= log(2) / 2, and a polynomial for (exp(r) - 1 - r) / r**2, as in the Cephes
-library (S. L. Moshier, Methods and Programs for Mathematical Functions, 1989); at most 1 unit in the last place away
-from the true value, 0 in place of subnormal results. Double precision calls the C library.
+Single precision: x = k log 2 + r with |r| <= log(2) / 2, and a polynomial for (exp(r) - 1 - r) /
+r**2, as in the Cephes library (S. L. Moshier, Methods and Programs for Mathematical Functions,
+1989); at most 1 unit in the last place away from the true value, 0 in place of subnormal results.
+Double precision calls the C library.
 """
 
 from __future__ import annotations

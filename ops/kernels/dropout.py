@@ -10,7 +10,9 @@ from .hash import COLUMN, draw, mix
 
 @jit()
 def drop(x, ids, key, threshold, scale, column, out):  # type: ignore[no-untyped-def]
-    """out[i, j] = x[i, j] * scale where the hash of (key, ids[i], column + j) is at least the threshold, else 0."""
+    """out[i, j] = x[i, j] * scale where the hash of (key, ids[i], column + j) is at least the
+    threshold, else 0.
+    """
     for i in range(x.shape[0]):
         h = draw(key, ids[i])
         for j in range(x.shape[1]):
@@ -28,7 +30,8 @@ def drop_entries(indptr, indices, data, ids, key, threshold, scale, ends, at, va
     Args:
         indptr, indices, data: The rows, [n + 1], [entries] and [entries].
         ids, key, threshold, scale: As for ``drop``.
-        ends, at, values: The same for the rows that are left; written, the last two as far as there are entries.
+        ends, at, values: The same for the rows that are left; written, the last two as far as there
+            are entries.
     """
     m = 0
     ends[0] = 0

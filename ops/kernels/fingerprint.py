@@ -1,4 +1,6 @@
-"""64-bit hashes of rows and of the edges of nodes; ``graphtheta.inference.grown.fingerprints`` says what they are."""
+"""64-bit hashes of rows and of the edges of nodes; ``graphtheta.inference.grown.fingerprints`` says
+what they are.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from .hash import draw
 from .prefetch import LINE, prefetch
 
 HALF, ZERO = np.uint64(32), np.uint64(0)
-# rows between prefetch and read of a row, and cache lines of it that are prefetched; the processor finds the rest of a longer row
+# rows between prefetch and read of a row, and cache lines of it that are prefetched; the processor
+# finds the rest of a longer row
 AHEAD, LINES = 8, 8
 
 

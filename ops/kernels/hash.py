@@ -19,5 +19,7 @@ def mix(x):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def draw(key, i):  # type: ignore[no-untyped-def]
-    """64 random bits of the id i; ``mix(draw(key, i) + (column + 1) * COLUMN)`` for one of several columns."""
+    """64 random bits of the id i; ``mix(draw(key, i) + (column + 1) * COLUMN)`` for one of several
+    columns.
+    """
     return mix(np.uint64(i) * GOLDEN + key)

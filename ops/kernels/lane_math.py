@@ -1,9 +1,10 @@
 """Functions of vectors that generated kernels call.
 
-Single precision exp, log, tanh and what is made of them are polynomials after range reduction, as in the Cephes
-library (S. L. Moshier, Methods and Programs for Mathematical Functions, 1989): exp is at most 2 units in the last place
-away from the true value over the whole range, log and tanh 3, sigmoid 4, softplus 6, elu 8. Double precision goes lane by
-lane through the C library, as do power and erf.
+Single precision exp, log, tanh and what is made of them are polynomials after range reduction, as
+in the Cephes library (S. L. Moshier, Methods and Programs for Mathematical Functions, 1989): exp is
+at most 2 units in the last place away from the true value over the whole range, log and tanh 3,
+sigmoid 4, softplus 6, elu 8. Double precision goes lane by lane through the C library, as do power
+and erf.
 """
 
 from __future__ import annotations
@@ -230,7 +231,9 @@ def cos(x: V) -> V:
 
 
 def _circular(x: V, name: str, quarters: int) -> V:
-    """Single precision in double precision: a polynomial of the distance to the nearest multiple of a quarter turn."""
+    """Single precision in double precision: a polynomial of the distance to the nearest multiple of
+    a quarter turn.
+    """
     if not _single(x):
         return x.call(name)
     wide = x.to(ir.DoubleType())

@@ -13,7 +13,9 @@ from .lanes import BIT, INDEX, Lanes, V, vector, widest, width
 
 @intrinsic
 def beats(typing: Any, x: Any, best: Any, tie: Any, edge: Any) -> Any:
-    """Whether a message wins over the best so far: larger, equal from an edge of a lower number, or the first NaN."""
+    """Whether a message wins over the best so far: larger, equal from an edge of a lower number, or
+    the first NaN.
+    """
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         mine, top = (V(builder, v).repeated(edge.n) for v in arguments[:2])
@@ -41,7 +43,9 @@ def same(typing: Any, x: Any, y: Any) -> Any:
 
 @intrinsic
 def where(typing: Any, holds: Any, yes: Any, no: Any) -> Any:
-    """``yes`` where the mask holds, else ``no``; of whatever types. A mask of numbers holds where they are not 0."""
+    """``yes`` where the mask holds, else ``no``; of whatever types. A mask of numbers holds where
+    they are not 0.
+    """
     kind = (
         widest((yes, no))
         if isinstance(yes, Lanes) or isinstance(no, Lanes)
@@ -109,7 +113,9 @@ def some(typing: Any, x: Any, y: Any) -> Any:
 
 
 def comparison(how: str, element: Any) -> Any:
-    """``compare(x, y)``: 1 where a comparison holds, else 0, as ``element``; two integers are compared as integers."""
+    """``compare(x, y)``: 1 where a comparison holds, else 0, as ``element``; two integers are
+    compared as integers.
+    """
 
     @intrinsic
     def compare(typing: Any, x: Any, y: Any) -> Any:
@@ -186,8 +192,8 @@ def first(active: int, lanes: int) -> Any:
 def totals(count: int) -> Any:
     """``totals(a, b, ...)``: the sum of the lanes of each of ``count`` vectors, as one vector.
 
-    Neighbouring lanes are added in a tree over all vectors at once: as many shuffles as there are vectors, not as many
-    as there are vectors times the logarithm of their lanes.
+    Neighbouring lanes are added in a tree over all vectors at once: as many shuffles as there are
+    vectors, not as many as there are vectors times the logarithm of their lanes.
     """
     names = ", ".join(f"x{i}" for i in range(count))
 
@@ -234,7 +240,8 @@ def _tree(rows: list[V], n: int) -> V:
 
 
 def dropout_factors(active: int) -> Any:
-    """``draw(hashed, first, threshold, factor)``: ``factor`` in the lanes that dropout keeps, 0 in others.
+    """``draw(hashed, first, threshold, factor)``: ``factor`` in the lanes that dropout keeps, 0 in
+    others.
 
     The hash of column ``first + i`` decides, as in ``kernels.dropout``.
     """

@@ -408,7 +408,9 @@ def storer(active: int) -> Any:
 
 
 def picker(active: int) -> Any:
-    """``pick(array, row, map, first)``: numbers of a row at the columns map[first], map[first + 1] ..."""
+    """``pick(array, row, map, first)``: numbers of a row at the columns map[first], map[first + 1]
+    ...
+    """
     n = width(active)
 
     @intrinsic

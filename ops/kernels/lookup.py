@@ -1,7 +1,7 @@
 """Positions of ids in a list, by a hash table with linear probing.
 
-Ids are int64 and none appears twice in the list. A table has a power of two of slots, at least twice as many as
-ids; a slot holds the position of an id, or -1.
+Ids are int64 and none appears twice in the list. A table has a power of two of slots, at least
+twice as many as ids; a slot holds the position of an id, or -1.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def find(ids, slots, shift, wanted, out, first, last):  # type: ignore[no-untype
 
 @jit()
 def number(ids, slots, shift, found, each):  # type: ignore[no-untyped-def]
-    """Number ids by their first appearance; returns how many differ, -1 if they are more than ``found`` can hold.
+    """Number ids by their first appearance; returns how many differ, -1 if they are more than
+    ``found`` can hold.
 
     Args:
         ids: [n] int64; they may repeat.

@@ -42,7 +42,8 @@ def cross_entropy_slope(logits, labels, rows, begin, end, scale, out):  # type: 
         mass = zero
         for j in range(logits.shape[1]):
             out[i, j] = exp_down(logits[i, j] - top)
-        # a sum in a loop that also stores would be added in another order where the arrays lie close together
+        # a sum in a loop that also stores would be added in another order where the arrays lie
+        # close together
         for j in range(logits.shape[1]):
             mass += out[i, j]
         factor = scale / mass

@@ -15,7 +15,9 @@ from ..compile.jit import jit
 
 @njit(inline="always")
 def _rounded(bits):  # type: ignore[no-untyped-def]
-    """The upper 16 bits of a float32 number, rounded (ties to even); NaN must not be rounded to infinity or to zero."""
+    """The upper 16 bits of a float32 number, rounded (ties to even); NaN must not be rounded to
+    infinity or to zero.
+    """
     upper = (
         (bits >> 16) | 64
         if bits & 0x7FFFFFFF > 0x7F800000
@@ -26,7 +28,9 @@ def _rounded(bits):  # type: ignore[no-untyped-def]
 
 @jit()
 def pack(x, rows, ptr, start, out, begin, end):  # type: ignore[no-untyped-def]
-    """Write rows begin to end of a contiguous column: row i is x[rows[i]], or x[i] if ``rows`` is empty."""
+    """Write rows begin to end of a contiguous column: row i is x[rows[i]], or x[i] if ``rows`` is
+    empty.
+    """
     width = x.shape[1]
     flat = x.reshape(-1)
     q = 0

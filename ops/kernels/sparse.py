@@ -19,7 +19,9 @@ def rows_times(begin, end, indptr, indices, data, w, out):  # type: ignore[no-un
 
 @jit()
 def rows_onto(begin, end, indptr, indices, data, g, out):  # type: ignore[no-untyped-def]
-    """out[indices[e]] += data[e] * g[i] over the entries e of rows begin to end; the transposed product."""
+    """out[indices[e]] += data[e] * g[i] over the entries e of rows begin to end; the transposed
+    product.
+    """
     for i in range(begin, end):
         for e in range(indptr[i], indptr[i + 1]):
             x, k = data[e], indices[e]

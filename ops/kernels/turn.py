@@ -1,4 +1,6 @@
-"""Turns: a kernel that runs on several threads at once takes its next share of the work from counters."""
+"""Turns: a kernel that runs on several threads at once takes its next share of the work from
+counters.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ def increased(typing: Any, counters: Any, i: Any) -> Any:
 
 @numba.njit
 def next_turn(counters, shares, side):  # type: ignore[no-untyped-def]
-    """The next share of the work from one end (side 0: the first, 1: the last); ``shares`` if all are taken.
+    """The next share of the work from one end (side 0: the first, 1: the last); ``shares`` if all
+    are taken.
 
     Threads that work from different ends read and write the same rows in one operation after
     another, which stay in the caches of their cores.

@@ -1,4 +1,6 @@
-"""The arithmetic of optimisers in one pass over the numbers of a parameter, or over some rows of a table."""
+"""The arithmetic of optimisers in one pass over the numbers of a parameter, or over some rows of a
+table.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ def adam(value, g, old, new, numbers, out, begin, end):  # type: ignore[no-untyp
     Args:
         value, g: The parameter and its gradient, [n].
         old, new: Running mean and mean square, [n] each; ``new`` is written.
-        numbers: Share of the mean that is kept, and the rest of 1; the same of the mean square; what divides its root, and is
-            added to it; what is multiplied with the quotient; the share of the value that is kept. [8] of the type of the value.
+        numbers: Share of the mean that is kept, and the rest of 1; the same of the mean square;
+            what divides its root, and is added to it; what is multiplied with the quotient; the
+            share of the value that is kept. [8] of the type of the value.
         out: The next value, [n].
     """
     keep_mean, more_mean, keep_square, more_square, divisor, eps, step, keep = numbers
@@ -51,8 +54,9 @@ def adam_rows(value, mean, square, updates, rows, g, numbers, first, last):  # t
         updates: How often each row has been updated, [n] int64; changed.
         rows: Rows, [m], none twice; ``first`` and ``last`` select some of them.
         g: Their gradients, [m, width].
-        numbers: Shares of the mean and of the mean square that are kept, float64; then of the type of the values the same
-            two, the rest of 1 for each, what is added to the root, the step size, and what gradients are multiplied with.
+        numbers: Shares of the mean and of the mean square that are kept, float64; then of the type
+            of the values the same two, the rest of 1 for each, what is added to the root, the step
+            size, and what gradients are multiplied with.
     """
     decay_mean, decay_square, keep_mean, keep_square, more_mean, more_square, eps, step, scale = (
         numbers
@@ -83,7 +87,8 @@ def adagrad_rows(value, total, rows, g, numbers, first, last):  # type: ignore[n
     Args:
         value, total: The table, and the sums of squares, [n, width] each; changed.
         rows, g: As of ``adam_rows``.
-        numbers: What is added to the root, the step size, and what gradients are multiplied with; of the type of the values.
+        numbers: What is added to the root, the step size, and what gradients are multiplied with;
+            of the type of the values.
     """
     eps, step, scale = numbers
     for i in range(first, last):

@@ -20,7 +20,8 @@ from ..parallel.buffers import by_blocks, empty
 
 Rates = float | Sequence[float]
 
-# numbers from which a compiled pass is worth that numba is imported, which takes longer than many programs run
+# numbers from which a compiled pass is worth that numba is imported, which takes longer than many
+# programs run
 COMPILED = 1 << 8
 
 
@@ -30,10 +31,12 @@ class Optimiser(ABC):
     Args:
         parameters: Their names must differ; the position is the name of one without.
         lr: Step size; one for all parameters, or one for each.
-        weight_decay: Multiplied with ``Parameter.decay`` of each parameter; one for all, or one for each.
+        weight_decay: Multiplied with ``Parameter.decay`` of each parameter; one for all, or one for
+            each.
 
     Raises:
-        ConfigError: A number is out of range, there is not one for each parameter, or two parameters have one name.
+        ConfigError: A number is out of range, there is not one for each parameter, or two
+            parameters have one name.
     """
 
     slots: tuple[str, ...] = ()
@@ -47,7 +50,8 @@ class Optimiser(ABC):
         if len(set(self.names)) < len(self.names):
             twice = ", ".join(sorted(n for n in set(self.names) if self.names.count(n) > 1))
             raise ConfigError(
-                f"two parameters have the same name: {twice}; give each parameter once, and with a name of its own"
+                f"two parameters have the same name: {twice}; give each parameter once, and with a"
+                " name of its own"
             )
         self.steps = 0
         self._slots = [{s: np.zeros_like(p.value) for s in self.slots} for p in self.parameters]
@@ -64,13 +68,14 @@ class Optimiser(ABC):
         """
         if len(gradients) != len(self.parameters):
             raise ShapeError(
-                f"{len(gradients)} gradients were given for {len(self.parameters)} parameters; give one for each, "
-                "in the order of the parameters"
+                f"{len(gradients)} gradients were given for {len(self.parameters)} parameters; give"
+                " one for each, in the order of the parameters"
             )
         for p, name, g in zip(self.parameters, self.names, gradients, strict=True):
             if np.shape(g) != p.shape:
                 raise ShapeError(
-                    f"the gradient of {name} has shape {list(np.shape(g))}, the parameter {list(p.shape)}"
+                    f"the gradient of {name} has shape {list(np.shape(g))}, the parameter"
+                    f" {list(p.shape)}"
                 )
         self.steps += 1
         for p, slots, g, lr, decay in zip(
@@ -93,7 +98,9 @@ class Optimiser(ABC):
         """The next value of one parameter; entries of ``slots`` are replaced."""
 
     def state(self) -> dict[str, Any]:
-        """Everything a resumed run needs: ``steps`` and one array ``slot/NAME`` per slot and parameter."""
+        """Everything a resumed run needs: ``steps`` and one array ``slot/NAME`` per slot and
+        parameter.
+        """
         arrays = {
             f"{s}/{name}": slots[s]
             for name, slots in zip(self.names, self._slots, strict=True)
@@ -105,7 +112,8 @@ class Optimiser(ABC):
         """Go on from what ``state`` returned.
 
         Raises:
-            FormatError: Entries are missing, unknown, or of another shape or type; nothing has been changed then.
+            FormatError: Entries are missing, unknown, or of another shape or type; nothing has been
+                changed then.
         """
         expected = self.state()
         wrong = {"missing": set(expected) - set(state), "unknown": set(state) - set(expected)}
@@ -119,7 +127,8 @@ class Optimiser(ABC):
             new = np.asarray(state[name])
             if name != "steps" and (new.shape != old.shape or new.dtype != old.dtype):
                 raise FormatError(
-                    f"optimiser state {name} is {new.dtype}{list(new.shape)}, expected {old.dtype}{list(old.shape)}"
+                    f"optimiser state {name} is {new.dtype}{list(new.shape)}, expected"
+                    f" {old.dtype}{list(old.shape)}"
                 )
         self.steps = int(state["steps"])
         self._slots = [
@@ -268,7 +277,8 @@ def _each(name: str, given: Rates, n: int) -> list[float]:
     numbers = list(given) if isinstance(given, Sequence) else [given] * n
     if len(numbers) != n:
         raise ConfigError(
-            f"{name} holds {len(numbers)} numbers for {n} parameters; give one for each, or one for all"
+            f"{name} holds {len(numbers)} numbers for {n} parameters; give one for each, or one"
+            " for all"
         )
     for number in numbers:
         _check(name, number, number >= 0, "at least 0")

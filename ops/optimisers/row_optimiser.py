@@ -1,4 +1,5 @@
-"""Sparse row-wise optimisers: an update reads and writes the rows that have a gradient, and no other.
+"""Sparse row-wise optimisers: an update reads and writes the rows that have a gradient, and no
+other.
 
 The state of a row is stored with the row. A row without a gradient in a step keeps its value and
 its state: moments do not decay, and weight decay does not apply.
@@ -134,7 +135,8 @@ class RowAdam(RowOptimiser):
         betas: Decay of the running mean and mean square, in [0, 1).
         eps: Added to the root of the mean square, above 0.
 
-    Source: Kingma and Ba, ICLR 2015, algorithm 1, https://arxiv.org/abs/1412.6980, applied to each row
+    Source: Kingma and Ba, ICLR 2015, algorithm 1, https://arxiv.org/abs/1412.6980, applied to each
+    row
     """
 
     def __init__(self, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8):

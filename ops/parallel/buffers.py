@@ -18,12 +18,14 @@ import numpy as np
 # least bytes of an array that is recycled, bytes of a cache line
 LARGE = 1 << 20
 LINE = 64
-# elements a thread takes at a time; a fixed number, so that results do not depend on the number of threads
+# elements a thread takes at a time; a fixed number, so that results do not depend on the number of
+# threads
 BLOCK = 1 << 17
 # blocks that a smaller array is divided into, and least elements of each
 FEW_BLOCKS = 8
 LEAST_BLOCK = 1 << 15
-# seconds that an elementwise pass takes for each number on one thread, as measured: it reads two and writes one
+# seconds that an elementwise pass takes for each number on one thread, as measured: it reads two
+# and writes one
 PER_NUMBER = 3e-10
 # memory in use and free blocks may be this much more than the most that was in use at once
 SLACK = 1.25
@@ -72,7 +74,9 @@ class Store:
         return np.asarray(_Lease(self, _aligned(room) if block is None else block))[:size]
 
     def release(self) -> None:
-        """Return free blocks to the system; blocks are kept again as if none had been in use before."""
+        """Return free blocks to the system; blocks are kept again as if none had been in use
+        before.
+        """
         with self._lock:
             self._collect()
             self._free.clear()
@@ -159,7 +163,9 @@ def by_blocks(
 
 
 def run_parts(work: Callable[[int], object], n: int, seconds: float = inf) -> None:
-    """Call work(0) ... work(n - 1), each once, on all threads; ``seconds`` is what all take on one thread, roughly."""
+    """Call work(0) ... work(n - 1), each once, on all threads; ``seconds`` is what all take on one
+    thread, roughly.
+    """
     if n <= 1:
         # numba takes longer to import than many programs to run
         for b in range(n):
@@ -171,7 +177,9 @@ def run_parts(work: Callable[[int], object], n: int, seconds: float = inf) -> No
 
 
 def row_blocks(n: int, width: int, least: int = 1) -> tuple[int, int]:
-    """Number of blocks and rows of each (the last may have fewer) for n rows of a width, about ``least`` rows or more in each."""
+    """Number of blocks and rows of each (the last may have fewer) for n rows of a width, about
+    ``least`` rows or more in each.
+    """
     size = n * max(1, width)
     # some blocks also of smaller arrays, and equally long ones: threads begin at different times
     blocks = max(-(-n // max(1, BLOCK // max(1, width))), min(FEW_BLOCKS, size // LEAST_BLOCK, n))

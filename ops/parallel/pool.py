@@ -18,8 +18,8 @@ from threading import Lock, Thread, local
 
 import numba
 
-# seconds of work below which an operation is not divided: to wake a thread, and to take turns with it at
-# the interpreter lock, was measured to take 30 to 50 us of both
+# seconds of work below which an operation is not divided: to wake a thread, and to take turns with
+# it at the interpreter lock, was measured to take 30 to 50 us of both
 WORTH = 8e-5
 _computing = 1
 
@@ -72,7 +72,9 @@ class _Offer:
         self._ended.put(error)
 
     def withdraw(self, offered: int) -> BaseException | None:
-        """Close the places that are left and wait for the others; returns an exception of one of them."""
+        """Close the places that are left and wait for the others; returns an exception of one of
+        them.
+        """
         while self._take():
             offered -= 1
         errors = [self._ended.get() for _ in range(offered)]
@@ -127,7 +129,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def run_threads(work: Callable[[int], object], most: int) -> None:
-    """Call ``work`` on this thread, and on up to ``most`` - 1 idle threads at the same time; it divides the work itself.
+    """Call ``work`` on this thread, and on up to ``most`` - 1 idle threads at the same time; it
+    divides the work itself.
 
     Args:
         work: Its argument is 0 on this thread, and 1, 2 ... on others.
@@ -152,13 +155,15 @@ def run_blocks(block: Callable[[int], object], n: int, seconds: float = WORTH) -
     Args:
         block: Its argument is the number of the block.
         n: Number of blocks.
-        seconds: What all take on one thread, roughly; with less than ``WORTH`` other threads are left alone.
+        seconds: What all take on one thread, roughly; with less than ``WORTH`` other threads are
+            left alone.
     """
     if n <= 1 or seconds < WORTH:
         for b in range(n):
             block(b)
         return
-    # next() of a count is atomic under the interpreter lock; turns from both ends, as in ``turn.next_turn``
+    # next() of a count is atomic under the interpreter lock; turns from both ends, as in
+    # ``turn.next_turn``
     admitted, ends = count(), (count(), count(1))
 
     def work(place: int) -> None:

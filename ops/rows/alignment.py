@@ -9,7 +9,9 @@ from ..autodiff.tape import Parameter, Var
 
 
 def are_aligned(args: tuple[Any, ...]) -> bool:
-    """Whether ``align`` would leave values as they are; also False where that takes longer to find out."""
+    """Whether ``align`` would leave values as they are; also False where that takes longer to find
+    out.
+    """
     space = None
     dtype = None
     most = 0

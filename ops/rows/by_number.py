@@ -54,7 +54,8 @@ def assembled(n: int, pieces: Sequence[tuple[np.ndarray, Mapping[str, Any]]]) ->
 
     Args:
         n: Number of rows.
-        pieces: Positions of some rows, [m] int, and these rows, [m, ...] by name; each position is in one piece.
+        pieces: Positions of some rows, [m] int, and these rows, [m, ...] by name; each position is
+            in one piece.
 
     Returns:
         [n, ...] by name: arrays, or CSR rows where the pieces have these.

@@ -24,7 +24,9 @@ _ALL = np.zeros(0, bool)
 def row_sums(
     x: np.ndarray, counted: np.ndarray | None = None, mean: np.ndarray | None = None
 ) -> np.ndarray:
-    """Sums of the rows that count, [...] float64; with a mean [...], of squares of what is above it."""
+    """Sums of the rows that count, [...] float64; with a mean [...], of squares of what is above
+    it.
+    """
     width = prod(x.shape[1:])
     if (mean is None and x.size < LEAST_BLOCK) or not x.size:
         # a kernel would not be faster, and numba takes longer to import than many programs to run
@@ -99,7 +101,8 @@ def sum_over(x: np.ndarray, axis: tuple[int, ...]) -> np.ndarray:
 def statistics(
     x: np.ndarray, counted: np.ndarray | None, all_sum: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Mean and biased variance of the rows of all workers, [...] float64 each, and the number of these rows.
+    """Mean and biased variance of the rows of all workers, [...] float64 each, and the number of
+    these rows.
 
     Sums are float64 and the second pass is centred, so that a large mean does not cancel the
     variance.

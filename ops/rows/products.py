@@ -1,6 +1,8 @@
-"""Products of rows by blocks, on all threads: of arrays, sparse rows, and rows of types with columns of their own.
+"""Products of rows by blocks, on all threads: of arrays, sparse rows, and rows of types with
+columns of their own.
 
-Each thread runs BLAS with one thread. Blocks do not depend on the number of threads, and neither do results.
+Each thread runs BLAS with one thread. Blocks do not depend on the number of threads, and neither do
+results.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ _ENTRIES = 20
 _ADDED = 1024
 # least rows of a block of a product: BLAS copies the second factor for each block
 _LEAST = 128
-# seconds that a multiplication takes on one thread, as measured: in BLAS, and with an entry of sparse rows
+# seconds that a multiplication takes on one thread, as measured: in BLAS, and with an entry of
+# sparse rows
 _MULTIPLIED, _SPARSE = 3e-11, 3e-10
 
 

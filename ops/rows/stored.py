@@ -1,4 +1,5 @@
-"""Values of a stored column, which are copied into the order of a view when they are read as an array.
+"""Values of a stored column, which are copied into the order of a view when they are read as an
+array.
 
 Edges read such rows where they are stored (``in_place``), and the copy is not made.
 """
@@ -97,7 +98,9 @@ def rows_of(x: Any) -> Any:
 
 
 def in_blocks(x: Any) -> Any:
-    """x for a product, which reads blocks of rows: a variable of a ``RowList`` for rows lent to products, otherwise x."""
+    """x for a product, which reads blocks of rows: a variable of a ``RowList`` for rows lent to
+    products, otherwise x.
+    """
     found = x.lent if isinstance(x, StoredRows) else None
     return x if found is None else Var(found, x.space, name=x.name)
 

@@ -1,4 +1,5 @@
-"""What happens to a rank in the tests of faults: ``fault_program.py FAULT`` under mpiexec. Rank 1 is the faulty one.
+"""What happens to a rank in the tests of faults: ``fault_program.py FAULT`` under mpiexec. Rank 1
+is the faulty one.
 
 If FAULT_TIME names a file, the faulty rank writes into it when the fault began.
 """
@@ -70,7 +71,9 @@ class Net(gt.Model):
 
 
 def training(place: str, act: Callable[[], bool | None]) -> None:
-    """Train; on the faulty rank ``act`` is called in a user's function, and may ask for a wrong shape."""
+    """Train; on the faulty rank ``act`` is called in a user's function, and may ask for a wrong
+    shape.
+    """
     comm = start()
 
     def fault(where: str) -> bool:

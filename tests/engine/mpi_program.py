@@ -137,7 +137,9 @@ def status() -> int:
 
 
 def all_fail_late() -> None:
-    """All ranks fail and take seconds to end, as on an overloaded machine: one before, the other in MPI."""
+    """All ranks fail and take seconds to end, as on an overloaded machine: one before, the other in
+    MPI.
+    """
     from mpi4py import MPI
 
     from graphtheta.engine.runtime import mpi

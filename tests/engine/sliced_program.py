@@ -1,4 +1,5 @@
-"""Peak memory of arrays while a partition is built, from mapped edges and from arrays, on each rank.
+"""Peak memory of arrays while a partition is built, from mapped edges and from arrays, on each
+rank.
 
 Arguments: folder of src.npy and dst.npy, and the number of nodes.
 """

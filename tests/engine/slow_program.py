@@ -1,4 +1,6 @@
-"""Run under mpiexec on two ranks: seconds of exchanges over slow links and the order of tasks; rank 0 writes JSON to the file named."""
+"""Run under mpiexec on two ranks: seconds of exchanges over slow links and the order of tasks; rank
+0 writes JSON to the file named.
+"""
 
 import json
 import sys
@@ -26,7 +28,8 @@ def seconds(comm, work):
     comm.barrier()
     began = monotonic()
     work()
-    # of the rank that began first: the message to the other one may have been sent before that began
+    # of the rank that began first: the message to the other one may have been sent before that
+    # began
     return float(comm.all_max(np.array(monotonic() - began)))
 
 

@@ -1,4 +1,6 @@
-"""Named columns and integer edge values in layers: exact on any ranks, with gradients, under every strategy and back end."""
+"""Named columns and integer edge values in layers: exact on any ranks, with gradients, under every
+strategy and back end.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from graphtheta.samplers.neighbour import NeighbourSampler
 
 
 def trip(comm, graph, placement, direction, dtype):
-    """Edge values by global id after layers that pass integers on, and the sum of the codes that each node received."""
+    """Edge values by global id after layers that pass integers on, and the sum of the codes that
+    each node received.
+    """
 
     class Seen(Layer):
         def gather(self, edge):
@@ -39,9 +43,11 @@ def trip(comm, graph, placement, direction, dtype):
                 "stamp": edge.stamp,
                 "first": edge.pair[..., 1],
             }
-            return gt.cast(edge.src.code, "float64") * gt.cast(
-                edge.src.h[..., 0] * 0.0 + 1.0, "float64"
-            ), made
+            return (
+                gt.cast(edge.src.code, "float64")
+                * gt.cast(edge.src.h[..., 0] * 0.0 + 1.0, "float64"),
+                made,
+            )
 
     class Again(Layer):
         """Brings what the layer before made into its own message, so that it travels once more."""
@@ -241,12 +247,16 @@ def test_the_fused_back_end_runs_tables():
     [
         (
             {"edge": ("type", TYPES)},
-            rf"gather of Simple: embedding: edge.type holds numbers from \d+ to {TYPES}; expected 0 to 3, the rows of "
+            rf"gather of Simple: embedding: edge.type holds numbers from \d+ to {TYPES}; expected 0"
+            r" to 3, the rows of "
             r"the table first.types",
         ),
         (
             {"edge": ("type", -1)},
-            r"gather of Simple: embedding: edge.type holds numbers from -1 to \d; expected 0 to 3, .*first.types",
+            (
+                r"gather of Simple: embedding: edge.type holds numbers from -1 to \d; expected 0 to"
+                r" 3, .*first.types"
+            ),
         ),
         (
             {"edge": ("pair", TYPES)},
@@ -254,7 +264,10 @@ def test_the_fused_back_end_runs_tables():
         ),
         (
             {"node": ("kind", KINDS)},
-            r"embedding: node.kind holds numbers from \d to 5; expected 0 to 4, the rows of the table start",
+            (
+                r"embedding: node.kind holds numbers from \d to 5; expected 0 to 4, the rows of the"
+                r" table start"
+            ),
         ),
     ],
 )

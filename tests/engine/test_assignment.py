@@ -129,7 +129,10 @@ def test_an_edge_placement_has_options_and_is_checked(monkeypatch):
     [
         (
             lambda ids, rank: ids[1:] % 2,
-            r"masters=bad: the owners of 40 nodes have dtype int64 and shape \[39\]; expected integers of shape \[40\]",
+            (
+                r"masters=bad: the owners of 40 nodes have dtype int64 and shape \[39\]; expected"
+                r" integers of shape \[40\]"
+            ),
         ),
         (lambda ids, rank: ids / 40, r"have dtype float64 and shape \[40\]; expected integers"),
         (lambda ids, rank: ids % 3, "range from 0 to 2; expected 0 to 1"),

@@ -1,4 +1,6 @@
-"""Clusters by libraries: numbered without gaps, the same for the same seed, and refused with a remedy."""
+"""Clusters by libraries: numbered without gaps, the same for the same seed, and refused with a
+remedy.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The contract of a communicator on one rank and on simulated ranks; ``test_start.py`` runs it under mpiexec."""
+"""The contract of a communicator on one rank and on simulated ranks; ``test_start.py`` runs it
+under mpiexec.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Directions and the order of layers are those of the dry run: anything else is refused and does not run along other edges."""
+"""Directions and the order of layers are those of the dry run: anything else is refused and does
+not run along other edges.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ VIEWS = {
     ),
     "cluster": lambda p, layers: induced(p, p.masters % 3 > 0, layers),
 }
-REMEDY = "set direction in the constructor and call the same layers in the same order in every forward pass, or make a new trainer"
+REMEDY = (
+    "set direction in the constructor and call the same layers in the same order in every forward"
+    " pass, or make a new trainer"
+)
 
 
 def forward(model, layers, view, size=1):
@@ -56,8 +61,11 @@ def test_another_direction_is_refused(view, has, planned):
     for size in (1, 3):
         with pytest.raises(
             ViewError,
-            match=rf"Mix, called as layer 2, has direction '{has}', but the edges of layer 2 were chosen for "
-            rf"direction '{planned}'; .*{REMEDY}",
+            match=(
+                rf"Mix, called as layer 2, has direction '{has}', but the edges of layer 2 were"
+                r" chosen for "
+                rf"direction '{planned}'; .*{REMEDY}"
+            ),
         ):
             forward(net(stack, "in", has), ["in", planned], view, size)
 

@@ -1,4 +1,6 @@
-"""Directories: all kinds give the same owners and rows, and partitions and views built on any are the same."""
+"""Directories: all kinds give the same owners and rows, and partitions and views built on any are
+the same.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Sums and gathers in rounds of doubling distances: any number of ranks, the same bits on all, messages as predicted."""
+"""Sums and gathers in rounds of doubling distances: any number of ranks, the same bits on all,
+messages as predicted.
+"""
 
 from __future__ import annotations
 

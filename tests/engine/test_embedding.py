@@ -1,4 +1,6 @@
-"""Learnable rows of nodes: first values, sparse updates, gradients, and the same numbers on any number of workers."""
+"""Learnable rows of nodes: first values, sparse updates, gradients, and the same numbers on any
+number of workers.
+"""
 
 from __future__ import annotations
 
@@ -154,7 +156,9 @@ def test_an_update_changes_the_rows_that_a_batch_reads_and_no_other(rows):
 
 
 def test_rows_that_a_batch_does_not_read_are_never_sent():
-    """More nodes that no batch reads change neither the bytes of a step nor any number; an update sends nothing."""
+    """More nodes that no batch reads change neither the bytes of a step nor any number; an update
+    sends nothing.
+    """
 
     def program(comm, more):
         small = graph()
@@ -219,7 +223,9 @@ def test_workers_compute_views_alone(rows):
 
 
 def test_rows_that_no_view_reads_are_not_sent_to_workers_alone():
-    """A worker asks for the rows of its view, gets them, and sends back their gradients; nothing else depends on the table."""
+    """A worker asks for the rows of its view, gets them, and sends back their gradients; nothing
+    else depends on the table.
+    """
 
     def program(comm, width):
         training, table = trained(
@@ -230,9 +236,10 @@ def test_rows_that_no_view_reads_are_not_sent_to_workers_alone():
         before = comm.ledger.snapshot()
         training.run(0, 0, 2)
         assert table.changed < len(table.masters)
-        return comm.ledger.since(before)["fetch"]["bytes"], n[comm.rank][1 - comm.rank] + n[
-            1 - comm.rank
-        ][comm.rank]
+        return (
+            comm.ledger.since(before)["fetch"]["bytes"],
+            n[comm.rank][1 - comm.rank] + n[1 - comm.rank][comm.rank],
+        )
 
     for (few, n), (many, _) in zip(
         run_simulated(2, program, WIDTH), run_simulated(2, program, 2 * WIDTH), strict=True
@@ -246,7 +253,9 @@ def test_rows_that_no_view_reads_are_not_sent_to_workers_alone():
     ids=["one", "two", "alone"],
 )
 def test_clipping_counts_rows(keys):
-    """The norm is that of all gradients, of parameters and of rows; a bound that is never reached changes nothing."""
+    """The norm is that of all gradients, of parameters and of rows; a bound that is never reached
+    changes nothing.
+    """
     plain = result(SerialComm(), "mini sampled", "sgd", **{**keys, "independent": False})
     loose, tight = UpdateRule(clip_norm=1e3), UpdateRule(clip_norm=1e-2)
     one = result(SerialComm(), "mini sampled", "sgd", rule=tight, **{**keys, "independent": False})

@@ -1,4 +1,6 @@
-"""Evaluation and prediction: the figures of plain NumPy over the whole graph, on any ranks, by global id."""
+"""Evaluation and prediction: the figures of plain NumPy over the whole graph, on any ranks, by
+global id.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def node_values(graph, w):
 
 
 def evaluate(graph, build, model):
-    """Metrics and predictions of every run; the metrics are equal on all ranks, and the default metric is one of them."""
+    """Metrics and predictions of every run; the metrics are equal on all ranks, and the default
+    metric is one of them.
+    """
 
     def program(comm, placement):
         evaluator = build(build_partition(graph, comm, *placement, dtype=np.float64))
@@ -203,7 +207,10 @@ def test_links_without_negatives_have_no_rank(caplog):
     held = lambda p: {"test": Links.of(p, graph.src[:4], graph.dst[:4], known, 3, 1)}
     for metrics, _ in evaluate(graph, links_of(held), Pairs()):
         assert np.isnan(metrics["test_mrr"]) and np.isfinite(metrics["test_loss"])
-    text = "mrr and hits1 and hits3 and hits10 of the test set are not defined (NaN): none of its links has a candidate"
+    text = (
+        "mrr and hits1 and hits3 and hits10 of the test set are not defined (NaN): none of its"
+        " links has a candidate"
+    )
     # rank 0 of each run says it
     assert sum(text in message for message in caplog.messages) == len(RUNS)
 

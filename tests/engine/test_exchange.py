@@ -16,7 +16,9 @@ SHAPES = ((), (1,), (3,), (2, 2), (0,), (3, 0))
 
 
 def requests(size, seed, rows=6, chance=0.5):
-    """Masters per rank and, for each rank, the rows it wants of every other, any of them possibly none."""
+    """Masters per rank and, for each rank, the rows it wants of every other, any of them possibly
+    none.
+    """
     rng = np.random.default_rng(seed)
     counts = [int(rng.integers(0, rows)) for _ in range(size)]
     wanted = [

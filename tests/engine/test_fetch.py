@@ -1,4 +1,6 @@
-"""Features by global id: positional replies, a union of views, dense and sparse columns, and every directory."""
+"""Features by global id: positional replies, a union of views, dense and sparse columns, and every
+directory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Gather and Sum of one phase: no more messages than the functions need, gradients only where wanted, one float type."""
+"""Gather and Sum of one phase: no more messages than the functions need, gradients only where
+wanted, one float type.
+"""
 
 from __future__ import annotations
 

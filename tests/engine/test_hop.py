@@ -1,4 +1,6 @@
-"""Hops: layers side by side are one hop together, and nobody can tell from the numbers how a view was made."""
+"""Hops: layers side by side are one hop together, and nobody can tell from the numbers how a view
+was made.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ def search(graph, targets, layers):
 
 
 def contents(view, layers):
-    """Nodes k hops before the end on this rank, and the edges of each superstep with what they stand for."""
+    """Nodes k hops before the end on this rank, and the edges of each superstep with what they
+    stand for.
+    """
     p, sizes = view.partition, {0: view.n_targets}
     for hop, level in zip(layers, view.levels, strict=True):
         assert level.direction == hop.direction and level.n_out <= level.n_in
@@ -287,7 +291,8 @@ def test_numbers_are_those_of_the_whole_graph_on_any_ranks(number, name):
         assert any(
             not np.allclose(a, b) for a, b in zip(alone["sampled"], alone["whole"], strict=True)
         )
-    # every pair of a node partitioner and an edge placement, and every number of ranks, by one model or another
+    # every pair of a node partitioner and an edge placement, and every number of ranks, by one
+    # model or another
     ways = list(
         zip((2, 3, 4), np.roll(graphs.PLACEMENTS, number, axis=0)[::2].tolist(), strict=True)
     )

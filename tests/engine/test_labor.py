@@ -39,7 +39,9 @@ SHARED = graphs.fill(
 
 
 def published(graph: Graph, receivers, k, iterations, values=None):
-    """Inclusion probabilities of the edges into some nodes by the fixed point of the paper; full rows have the least c."""
+    """Inclusion probabilities of the edges into some nodes by the fixed point of the paper; full
+    rows have the least c.
+    """
     edges = np.flatnonzero(np.isin(graph.dst, receivers))
     src, dst = graph.src[edges], graph.dst[edges]
     a = np.ones(len(edges)) if values is None else values[edges]

@@ -81,7 +81,10 @@ def test_a_stage_may_be_inherited():
 def test_a_model_called_with_something_else_is_told_what_to_do(given):
     with pytest.raises(
         UserFunctionError,
-        match=rf"One was called with a value of type {type(given).__name__};.*gt\.Trainer\(One, graph\)",
+        match=(
+            rf"One was called with a value of type {type(given).__name__};.*gt\.Trainer\(One,"
+            r" graph\)"
+        ),
     ):
         One(Layer())(given)
 

@@ -1,4 +1,6 @@
-"""Layer-wise samplers: numbers of vertices, frequencies, unbiased sums, and the same sets on any ranks."""
+"""Layer-wise samplers: numbers of vertices, frequencies, unbiased sums, and the same sets on any
+ranks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Features of the whole graph: the products of the first pass read them where they are, and give the bits of a copy."""
+"""Features of the whole graph: the products of the first pass read them where they are, and give
+the bits of a copy.
+"""
 
 from __future__ import annotations
 

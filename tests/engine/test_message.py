@@ -1,4 +1,6 @@
-"""Messages: what is put in comes out, in place where it can, and rounded columns are the nearest numbers of 16 bits."""
+"""Messages: what is put in comes out, in place where it can, and rounded columns are the nearest
+numbers of 16 bits.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Independent mode: the numbers of cooperative workers and of one worker, from views that each worker computes alone."""
+"""Independent mode: the numbers of cooperative workers and of one worker, from views that each
+worker computes alone.
+"""
 
 from __future__ import annotations
 
@@ -214,7 +216,8 @@ def dealt(comm: Comm, split: tuple[str, str], **keys: Any) -> dict[int, list[np.
     assert comm.ledger.receivers(comm.size).sum(axis=0)[0] - sent == dealt_bytes(
         group, one.strategy.layers
     )
-    # the order of a product and a sum, and with it the order of gradients, must be the same everywhere
+    # the order of a product and a sum, and with it the order of gradients, must be the same
+    # everywhere
     assert len(set(comm.all_gather(str([level.counts for level in view.levels])))) == 1
     arrays = [
         view.space.gid,

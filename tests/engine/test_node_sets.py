@@ -1,4 +1,6 @@
-"""GraphSAINT: probabilities of node sets, the normalisation, and the same batches on any number of workers."""
+"""GraphSAINT: probabilities of node sets, the normalisation, and the same batches on any number of
+workers.
+"""
 
 from __future__ import annotations
 
@@ -155,7 +157,9 @@ def test_walks_take_uniform_steps():
 
 @pytest.mark.parametrize("clip", [1, 10000])
 def test_the_frontier_moves_as_the_sequential_algorithm(clip):
-    """Against the sequential algorithm: a walker of the frontier is chosen by degree, left, and moved."""
+    """Against the sequential algorithm: a walker of the frontier is chosen by degree, left, and
+    moved.
+    """
     rate, expected = np.minimum(OUT, clip), Counter()
 
     def move(frontier, left, p, moves):
@@ -189,7 +193,9 @@ def normalised(
     more=0,
     own_loss=None,
 ):
-    """Of each batch: nodes, edges with their weights by direction, and the loss of fixed outputs; how many batches were counted."""
+    """Of each batch: nodes, edges with their weights by direction, and the loss of fixed outputs;
+    how many batches were counted.
+    """
     logits = np.random.default_rng(5).standard_normal((graph.n_nodes, 3))
 
     def program(comm):
@@ -236,7 +242,9 @@ def mean_loss(graph, logits, nodes):
 
 @pytest.mark.parametrize("name", ["norm", "edge", "walk", "frontier"])
 def test_counted_batches_give_the_exact_sums(name):
-    """Of the batches that were counted, the mean of the weights of an edge is 1, and the mean of the losses that of all targets."""
+    """Of the batches that were counted, the mean of the weights of an edge is 1, and the mean of
+    the losses that of all targets.
+    """
     batches, n, logits = normalised(SAMPLERS[name], layers=("both",))
     sizes = np.cumsum([len(nodes) for nodes, _, _ in batches])
     assert sizes[-2] <= C * 24 < sizes[-1] and len(batches) == n

@@ -1,4 +1,6 @@
-"""The order of targets: the same batches however targets are spread, each target once an epoch, no list of all anywhere."""
+"""The order of targets: the same batches however targets are spread, each target once an epoch, no
+list of all anywhere.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from graphtheta.samplers.orders.breadth_first import breadth_first
 
 
 def dealt(ids, comm, seed=0):
-    """The part of some ids that a rank is dealt, in random order; the last rank has none if there are several."""
+    """The part of some ids that a rank is dealt, in random order; the last rank has none if there
+    are several.
+    """
     rng = np.random.default_rng(seed)
     rank = rng.integers(0, max(comm.size - 1, 1), len(ids))
     return rng.permutation(ids[rank == comm.rank])
@@ -166,7 +170,9 @@ def searched(graph, root):
 
 
 def test_one_worker_does_not_search_level_by_level(monkeypatch):
-    """A path has as many levels as nodes, so that a pass over all nodes for each would take time for their square."""
+    """A path has as many levels as nodes, so that a pass over all nodes for each would take time
+    for their square.
+    """
 
     def refuse(*given):
         raise AssertionError

@@ -1,4 +1,6 @@
-"""Partitions: every node one master, every edge in one place with its own values, mirrors as the plans want them."""
+"""Partitions: every node one master, every edge in one place with its own values, mirrors as the
+plans want them.
+"""
 
 from __future__ import annotations
 

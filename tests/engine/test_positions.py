@@ -18,7 +18,9 @@ GRAPHS = {**graphs.odd_graphs(), "random": graphs.random_graph()}
 
 
 def positions(graph, size, placement, reverse):
-    """The position of each edge, and the degree of each node that receives messages, over all ranks."""
+    """The position of each edge, and the degree of each node that receives messages, over all
+    ranks.
+    """
 
     def program(comm):
         p = build_partition(graph, comm, *placement)

@@ -14,7 +14,9 @@ from graphtheta.samplers.neighbour import NeighbourSampler
 
 
 class SourcePriority(Priority):
-    """One draw for each source vertex, shared by all nodes it sends to: LABOR-0 with a fixed number of edges."""
+    """One draw for each source vertex, shared by all nodes it sends to: LABOR-0 with a fixed number
+    of edges.
+    """
 
     draws = True
 

@@ -1,4 +1,6 @@
-"""Product and linear sum in the cheaper order: the choice, equal results of both orders, and what backward does not compute."""
+"""Product and linear sum in the cheaper order: the choice, equal results of both orders, and what
+backward does not compute.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,8 @@ def test_passes_that_do_not_run_cost_nothing():
         )
     ]
     assert found == [(2, (2, 1)), (3, (2, 2)), (2, (2, 2)), (1, (1, 1)), (1, (1, 1))]
-    # one row fewer saves 2 x 24 multiply-adds, and an edge more costs 6 numbers once instead of 4 twice
+    # one row fewer saves 2 x 24 multiply-adds, and an edge more costs 6 numbers once instead of 4
+    # twice
     order = ProductOrder.of(h, frozen, True)
     balance = 2 * 24 // (GATHERED * 4)
     assert order.product_first(Counts(11, 10, balance + 1)) and not order.product_first(
@@ -120,7 +123,9 @@ class Two(Model):
 
 
 def passed(comm, name, placement=graphs.PLACEMENTS[0], backend="fused", moved=None):
-    """A sampled batch: the value of a linear function of its outputs, the gradients, the orders, and the view."""
+    """A sampled batch: the value of a linear function of its outputs, the gradients, the orders,
+    and the view.
+    """
     part = build_partition(GRAPH, comm, *placement, dtype=np.float64)
     with dtype_scope("float64"), init_scope(3):
         model = Two(LAYERS[name])

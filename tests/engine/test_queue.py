@@ -54,7 +54,9 @@ def test_tasks_take_turns_while_they_wait() -> None:
 
 
 def test_ranks_may_take_turns_differently() -> None:
-    """Rank 0 talks in its second task first, rank 1 in its first; with one stream of messages the two would disagree."""
+    """Rank 0 talks in its second task first, rank 1 in its first; with one stream of messages the
+    two would disagree.
+    """
 
     def program(comm: Comm) -> list[float]:
         queue, talks = WorkQueue(comm, 2), [False, False]
@@ -95,7 +97,10 @@ def test_tasks_that_wait_for_each_other_are_an_error() -> None:
 
     with pytest.raises(
         CommError,
-        match="deadlock: every mini-batch of the pipeline waits: view 0 waits for what never comes; view 1",
+        match=(
+            "deadlock: every mini-batch of the pipeline waits: view 0 waits for what never comes;"
+            " view 1"
+        ),
     ):
         WorkQueue(comm, 2).run([lambda i=i: task(i) for i in range(2)])  # type: ignore[misc]
 

@@ -1,4 +1,6 @@
-"""Pieces that run again in backward: the same bits as keeping everything, and clear words where that cannot be."""
+"""Pieces that run again in backward: the same bits as keeping everything, and clear words where
+that cannot be.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,9 @@ def same(a, b):
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_pieces_keep_every_bit(size, dtype):
-    """Dropout on nodes and edges, batch norm, edge values in and out, closures, values passed through, nesting."""
+    """Dropout on nodes and edges, batch norm, edge values in and out, closures, values passed
+    through, nesting.
+    """
     expected = run(lambda: Net("keep"), size, dtype)
     assert same(expected, run(lambda: Net("pieces"), size, dtype))
     assert same(expected, run(lambda: Net("nested"), size, dtype))

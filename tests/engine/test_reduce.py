@@ -20,7 +20,9 @@ def _parameters():
 
 
 def _passed(rank, parameters):
-    """A pass that reads each parameter twice, the last one never; its gradients are 3 (1 + rank) x number."""
+    """A pass that reads each parameter twice, the last one never; its gradients are 3 (1 + rank) x
+    number.
+    """
     with Tape() as tape:
         out = None
         for number in (1, 2):

@@ -1,4 +1,6 @@
-"""Sampling: the same sets on any ranks, the right number of edges, and estimates that are right on average."""
+"""Sampling: the same sets on any ranks, the right number of edges, and estimates that are right on
+average.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""One search of several views: what it finds is what searching each view alone finds, to the bit, with messages that do not grow."""
+"""One search of several views: what it finds is what searching each view alone finds, to the bit,
+with messages that do not grow.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Whatever the functions of a layer read, a change of it takes effect in the next pass.
 
-A layer runs, one of its settings changes, and it runs again: it must then compute what a layer computes that was made
-with the new setting.
+A layer runs, one of its settings changes, and it runs again: it must then compute what a layer
+computes that was made with the new setting.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ def _in_place(put):
     return done
 
 
-# a container: how it is made around a value, how the value is read, how it is changed (in place, or by making another one)
+# a container: how it is made around a value, how the value is read, how it is changed (in place, or
+# by making another one)
 BOXES = {
     "list": (lambda v: [0, v], lambda box: box[1], _in_place(lambda box, v: box.__setitem__(1, v))),
     "new list": (lambda v: [v], lambda box: box[0], _replaced(lambda v: [v])),

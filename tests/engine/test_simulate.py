@@ -81,7 +81,10 @@ def test_different_collectives():
     def program(comm):
         comm.all_sum(np.ones(2)) if comm.rank == 0 else comm.barrier()
 
-    line = r"(?s)rank 0: operation 1, all_sum\(float64, \(2,\)\) at .*test_simulate.py:\d+ in program.*rank 1: operation 1, barrier"
+    line = (
+        r"(?s)rank 0: operation 1, all_sum\(float64, \(2,\)\) at .*test_simulate.py:\d+ in"
+        r" program.*rank 1: operation 1, barrier"
+    )
     with pytest.raises(CommError, match=line):
         run_simulated(2, program)
 
@@ -104,7 +107,10 @@ def test_rank_that_returned_early():
         if comm.rank != 1:
             comm.barrier()
 
-    line = r"(?s)rank 0: waits in operation 1, barrier\(\) at .*rank 1: has returned\n.*rank 2: waits in operation 1, barrier"
+    line = (
+        r"(?s)rank 0: waits in operation 1, barrier\(\) at .*rank 1: has returned\n.*rank 2: waits"
+        r" in operation 1, barrier"
+    )
     with pytest.raises(CommError, match=line):
         run_simulated(3, program)
 
@@ -116,7 +122,10 @@ def test_missing_send():
         else:
             comm.barrier()
 
-    line = r"(?s)rank 0: waits for 4 float64 from rank 1 \(to_mirrors\) at .*test_simulate.*rank 1: waits in"
+    line = (
+        r"(?s)rank 0: waits for 4 float64 from rank 1 \(to_mirrors\) at .*test_simulate.*rank 1:"
+        r" waits in"
+    )
     with pytest.raises(CommError, match=line):
         run_simulated(2, program)
 
@@ -146,9 +155,11 @@ def test_missing_end():
 @pytest.mark.parametrize("box", [np.empty(3), np.empty(4, np.int64)], ids=["size", "dtype"])
 def test_receiver_expects_something_else(box):
     def program(comm):
-        comm.move_begin([(1, np.ones(4))], [], 1).end() if comm.rank == 0 else comm.move_begin(
-            [], [(0, box.copy())], 1
-        ).end()
+        (
+            comm.move_begin([(1, np.ones(4))], [], 1).end()
+            if comm.rank == 0
+            else comm.move_begin([], [(0, box.copy())], 1).end()
+        )
 
     with pytest.raises(CommError, match="got 4 float64"):
         run_simulated(2, program)

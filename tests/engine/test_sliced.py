@@ -1,4 +1,6 @@
-"""Partitions from mapped edges: equal to the bit to those from arrays, with no array as long as the graph."""
+"""Partitions from mapped edges: equal to the bit to those from arrays, with no array as long as the
+graph.
+"""
 
 from __future__ import annotations
 
@@ -199,5 +201,6 @@ def test_memory_of_a_worker_shrinks_with_the_number_of_workers(tmp_path):
     assert [p.returncode for p in done] == [0, 0], done
     (one,), three = (json.loads(p.stdout) for p in done)
     for mapped, whole in three:
-        # a graph in memory leaves an owner and a row for each of its nodes on every worker, and more while it is divided
+        # a graph in memory leaves an owner and a row for each of its nodes on every worker, and
+        # more while it is divided
         assert mapped < 0.37 * one[0] and mapped < 45 * n < whole

@@ -35,7 +35,8 @@ def test_messages_take_their_time(tmp_path):
     assert found["move"] >= LATENCY + 30_000 / BANDWIDTH
     assert found["moves"] >= 3 * (LATENCY + 10_000 / BANDWIDTH)
     assert found["all_sum"] >= LATENCY
-    # while one task waits for its message the next ones begin, at least on the rank that was there first
+    # while one task waits for its message the next ones begin, at least on the rank that was there
+    # first
     assert [f"{i} begins" for i in range(5)] in [log[:5] for log in found["logs"]]
 
 

@@ -1,4 +1,6 @@
-"""Real processes: the contract under mpiexec, ends of a job, and how a process finds its communicator."""
+"""Real processes: the contract under mpiexec, ends of a job, and how a process finds its
+communicator.
+"""
 
 from __future__ import annotations
 
@@ -71,13 +73,16 @@ class TestMpi:
     )
     def test_a_rank_that_ends_before_mpi_has_started(self, gone, end):
         """Also by itself without an error, and if MPI does not start there."""
-        program = f"import os, sys\nif os.environ['PMI_RANK'] == '{gone}': {end}\nimport graphtheta.engine.runtime.start as s\ns.start()"
+        program = (
+            f"import os, sys\nif os.environ['PMI_RANK'] == '{gone}': {end}\nimport"
+            " graphtheta.engine.runtime.start as s\ns.start()"
+        )
         done = run([MPIEXEC, "-n", "3", sys.executable, "-c", program])
         speaks = 1 if gone == 0 else 0
         assert done.returncode != 0
         assert (
-            f"rank {speaks}: CommError: MPI cannot start, because rank {gone} ended before it did; see the messages"
-            in done.stderr
+            f"rank {speaks}: CommError: MPI cannot start, because rank {gone} ended before it did;"
+            " see the messages" in done.stderr
         )
         assert done.stderr.count("CommError") == 1
 
@@ -107,10 +112,12 @@ class TestEnds:
         first, second = done.stderr.splitlines()
         assert (
             first
-            == "rank 1/3: DataError: labels.npy has 3 rows, the graph 4 nodes; give one label for each node"
+            == "rank 1/3: DataError: labels.npy has 3 rows, the graph 4 nodes; give one label for"
+            " each node"
         )
         assert re.fullmatch(
-            r"meanwhile ranks 0 and 2: in barrier\(\) at engine/mpi_program.py:\d+ in one_raises, stage other",
+            r"meanwhile ranks 0 and 2: in barrier\(\) at engine/mpi_program.py:\d+ in one_raises,"
+            r" stage other",
             second,
         )
 
@@ -174,8 +181,8 @@ class TestEnds:
         done = job(2, "missing_message")
         assert done.returncode != 0
         assert (
-            "rank 0/2: CommError: rank 1 has exited, but rank 0 waits for it in to_mirrors from ranks [1]"
-            in done.stderr
+            "rank 0/2: CommError: rank 1 has exited, but rank 0 waits for it in to_mirrors from"
+            " ranks [1]" in done.stderr
         )
 
     def test_wrong_size(self):
@@ -190,7 +197,8 @@ class TestEnds:
         done = job(2, "mismatch")
         assert done.returncode == 1 and done.stderr.count("CommError") == 1
         assert re.search(
-            r"rank 0: operation \d+, all_sum\(float64, \(3,\)\) at engine/mpi_program.py:\d+ in mismatch",
+            r"rank 0: operation \d+, all_sum\(float64, \(3,\)\) at engine/mpi_program.py:\d+ in"
+            r" mismatch",
             done.stderr,
         )
         assert re.search(
@@ -233,7 +241,10 @@ class TestStart:
         assert done.stderr.count("\n") == 1
 
     def test_mpi_not_installed(self):
-        without = "import sys, runpy; sys.modules['mpi4py'] = None; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+        without = (
+            "import sys, runpy; sys.modules['mpi4py'] = None; del sys.argv[0];"
+            " runpy.run_path(sys.argv[0], run_name='__main__')"
+        )
         for rank, lines in (("0", 1), ("1", 0)):
             done = run(
                 [sys.executable, "-c", without, PROGRAM, "interface"], PMI_SIZE="2", PMI_RANK=rank

@@ -1,4 +1,6 @@
-"""Columns and stores: rows as they were given, roles that overlays keep, and reads that are begun early and ended once."""
+"""Columns and stores: rows as they were given, roles that overlays keep, and reads that are begun
+early and ended once.
+"""
 
 from __future__ import annotations
 

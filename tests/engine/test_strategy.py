@@ -227,7 +227,9 @@ def test_excluded_edges_do_not_count_as_degrees():
 
 
 def test_no_cluster_with_a_target_is_an_error_on_all_ranks():
-    """Every training link joins two clusters: an epoch would have no step, and the job would end untrained."""
+    """Every training link joins two clusters: an epoch would have no step, and the job would end
+    untrained.
+    """
 
     def program(comm):
         p = build_partition(GRAPH, comm)

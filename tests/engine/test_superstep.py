@@ -1,4 +1,6 @@
-"""Supersteps: what user functions are given, what is said when they go wrong, and when gather is traced anew."""
+"""Supersteps: what user functions are given, what is said when they go wrong, and when gather is
+traced anew.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +117,10 @@ def test_several_sums_come_by_name():
         (
             One(transform=lambda node: {"z": node.speed}),
             ColumnError,
-            r"transform of Layer reads node.speed, which does not exist; there are h, in_degree, out_degree, x",
+            (
+                r"transform of Layer reads node.speed, which does not exist; there are h,"
+                r" in_degree, out_degree, x"
+            ),
         ),
         (
             One(transform=lambda node: {"z": gt.matmul(node.h, np.ones((7, 2)))}),
@@ -365,7 +370,9 @@ def test_carried_edge_values_need_a_shared_sample(shared):
     if not shared:
         with pytest.raises(
             ViewError,
-            match=r"edge.alpha was computed by a layer with another sample of edges.*use one sample",
+            match=(
+                r"edge.alpha was computed by a layer with another sample of edges.*use one sample"
+            ),
         ):
             run_simulated(2, program)
         return

@@ -1,4 +1,6 @@
-"""Tasks: targets, labels beside their edges, negatives that are none, and messages that know nothing of what they predict."""
+"""Tasks: targets, labels beside their edges, negatives that are none, and messages that know
+nothing of what they predict.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ GRAPH = graphs.random_graph(24, 60, hub=False)
 
 
 def pairs_of(graph):
-    """Ends of the links of a graph without self loops, each unordered pair once, and all keys in both directions."""
+    """Ends of the links of a graph without self loops, each unordered pair once, and all keys in
+    both directions.
+    """
     n = graph.n_nodes
     src, dst = graph.src[graph.src != graph.dst], graph.dst[graph.src != graph.dst]
     low, high = np.minimum(src, dst), np.maximum(src, dst)

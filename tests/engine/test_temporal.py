@@ -1,4 +1,6 @@
-"""Sampling by time: never an edge of the future, the latest or a uniform choice of the others, the same on any ranks."""
+"""Sampling by time: never an edge of the future, the latest or a uniform choice of the others, the
+same on any ranks.
+"""
 
 from __future__ import annotations
 
@@ -107,9 +109,11 @@ def test_no_path_shows_a_target_an_edge_after_its_time(strategy, kind):
                 reached = {target}
                 for level in reversed(views):
                     ends = [
-                        (e, GRAPH.src[e], GRAPH.dst[e])
-                        if reverse
-                        else (e, GRAPH.dst[e], GRAPH.src[e])
+                        (
+                            (e, GRAPH.src[e], GRAPH.dst[e])
+                            if reverse
+                            else (e, GRAPH.dst[e], GRAPH.src[e])
+                        )
                         for e, reverse in level
                     ]
                     into = [(e, sender) for e, receiver, sender in ends if receiver in reached]
@@ -203,7 +207,10 @@ def test_times_that_ranks_cannot_hold_are_refused():
         )
         with pytest.raises(
             DataError,
-            match=r"tells apart spans below 2\*\*56 in a graph of 150 edges; give times in a coarser unit",
+            match=(
+                r"tells apart spans below 2\*\*56 in a graph of 150 edges; give times in a coarser"
+                r" unit"
+            ),
         ):
             run_simulated(
                 2, lambda comm, graph=graph: last((2,)).check(build_partition(graph, comm))

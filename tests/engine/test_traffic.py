@@ -1,4 +1,6 @@
-"""Bytes predicted from plans and widths against those the ledger counted, and against one copy a pair of master and mirror."""
+"""Bytes predicted from plans and widths against those the ledger counted, and against one copy a
+pair of master and mirror.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def moves(comm, before):
 
 
 def pairs_of(comm, part, level):
-    """Pairs of a node and a worker that is not its master and has an active edge from it, or to it, over all workers."""
+    """Pairs of a node and a worker that is not its master and has an active edge from it, or to it,
+    over all workers.
+    """
     ends = []
     for take in (0, 1):
         nodes = equality.example().edge_index[take][level.gid]
@@ -38,7 +42,9 @@ def pairs_of(comm, part, level):
 
 
 def run(comm, placement, task_name):
-    """(predicted, measured) bytes of all workers, forward and backward, and (bytes, bound) of each layer, by strategy and model."""
+    """(predicted, measured) bytes of all workers, forward and backward, and (bytes, bound) of each
+    layer, by strategy and model.
+    """
     graph = equality.example()
     part = build_partition(graph, comm, *placement, dtype=np.float64)
     task, d_out, models = equality.TASKS[task_name](part, graph)

@@ -1,4 +1,6 @@
-"""Views: the rows and edges of each superstep equal a breadth-first search over the whole graph, on any ranks."""
+"""Views: the rows and edges of each superstep equal a breadth-first search over the whole graph, on
+any ranks.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def search(graph, targets, layers, excluded=None):
 
 
 def contents(view):
-    """Global ids in frame order, sizes after each superstep, and the edges of each superstep on this rank."""
+    """Global ids in frame order, sizes after each superstep, and the edges of each superstep on
+    this rank.
+    """
     p = view.partition
     edges = [
         [
@@ -148,7 +152,9 @@ def test_nodes_within_some_hops(seed, hops, size, placement, direction):
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_hops_that_find_no_more_nodes_share_their_edge_lists(size):
-    """As in batches of whole small graphs; levels stay apart, since the number of levels must not depend on the graph."""
+    """As in batches of whole small graphs; levels stay apart, since the number of levels must not
+    depend on the graph.
+    """
     graph, layers = graphs.random_graph(12, 30, 3), ["in", "in", "both", "in", "in"]
 
     def program(comm):
@@ -177,7 +183,9 @@ def test_odd_graphs(name):
 
 
 class Net(Model):
-    """Layers that read both ends, edge values and degrees, with residuals and jumping knowledge across depths."""
+    """Layers that read both ends, edge values and degrees, with residuals and jumping knowledge
+    across depths.
+    """
 
     def __init__(self, directions):
         rng = np.random.default_rng(0)
@@ -212,7 +220,9 @@ class Mix(Layer):
 
 
 def train(view, directions, ids, comm):
-    """Outputs of some nodes and the gradients of all parameters for a fixed weighting of those outputs."""
+    """Outputs of some nodes and the gradients of all parameters for a fixed weighting of those
+    outputs.
+    """
     model = Net(directions)
     with Tape(seed=3, step=1, all_sum=comm.all_sum) as tape:
         out = model(view)

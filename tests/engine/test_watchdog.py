@@ -1,4 +1,6 @@
-"""Jobs in which something goes wrong end on all ranks, and say where; jobs that are only slow go on."""
+"""Jobs in which something goes wrong end on all ranks, and say where; jobs that are only slow go
+on.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ from graphtheta.engine.runtime.watchdog import (
 from graphtheta.errors import CommError
 
 PROGRAM = str(Path(__file__).with_name("fault_program.py"))
-# seconds; long enough for ranks that share a core with other tests, for these faults are of ranks that never go on
+# seconds; long enough for ranks that share a core with other tests, for these faults are of ranks
+# that never go on
 PATIENCE = "4"
 
 
@@ -235,8 +238,14 @@ def test_report_says_who_is_stuck_and_who_waits():
     assert text.splitlines()[:4] == [
         "graphtheta: timeout: ranks 0 and 1 wait for other ranks that make no progress:",
         "  rank 3/4 does not respond: its process is stopped",
-        "  rank 2/4 makes no progress: it is asleep for 12 s at my_model.py:33 in gather, stage gather, after operation 7, barrier()",
-        "  ranks 0 and 1: to_masters from ranks [2] at engine/partition/exchange.py:150 in end, stage move",
+        (
+            "  rank 2/4 makes no progress: it is asleep for 12 s at my_model.py:33 in gather, stage"
+            " gather, after operation 7, barrier()"
+        ),
+        (
+            "  ranks 0 and 1: to_masters from ranks [2] at engine/partition/exchange.py:150 in end,"
+            " stage move"
+        ),
     ]
     assert (
         "GRAPHTHETA_PATIENCE" in text
@@ -283,7 +292,10 @@ def test_a_skipped_move_is_noticed_by_the_next_collective():
 
     with pytest.raises(
         CommError,
-        match=r"(?s)ranks called.*rank 0: waits in operation 2, barrier\(\) at .*rank 1: operation 3, barrier",
+        match=(
+            r"(?s)ranks called.*rank 0: waits in operation 2, barrier\(\) at .*rank 1: operation 3,"
+            r" barrier"
+        ),
     ):
         run_simulated(2, program)
 
@@ -313,12 +325,16 @@ class TestFaults:
         [
             (
                 "sleeps in gather",
-                r"ranks 0 and 2 wait for other ranks that make no progress:\n  rank 1/3 .* asleep .* in sleeps, stage \w+, .*"
+                r"ranks 0 and 2 wait for other ranks that make no progress:\n  rank 1/3 .* asleep"
+                r" .* in sleeps, stage \w+, .*"
                 r"(?s:.*)in gather: Faulty.fault\(\"gather\"\)",
             ),
             (
                 "sleeps in apply",
-                r"rank 1/3 makes no progress: it is asleep .* in sleeps, stage apply.*\n  ranks 0 and 2: .* stage \w+",
+                (
+                    r"rank 1/3 makes no progress: it is asleep .* in sleeps, stage apply.*\n  ranks"
+                    r" 0 and 2: .* stage \w+"
+                ),
             ),
             (
                 "loops in apply",
@@ -326,15 +342,24 @@ class TestFaults:
             ),
             (
                 "holds Python's lock in apply",
-                r"rank 1/3 does not respond: its process runs, but its Python interpreter is blocked",
+                (
+                    r"rank 1/3 does not respond: its process runs, but its Python interpreter is"
+                    r" blocked"
+                ),
             ),
             (
                 "stopped",
-                r"rank 1/3 does not respond: its process is stopped\n  ranks 0 and 2: all_sum\(int64, \(3,\)\) at .* in between",
+                (
+                    r"rank 1/3 does not respond: its process is stopped\n  ranks 0 and 2:"
+                    r" all_sum\(int64, \(3,\)\) at .* in between"
+                ),
             ),
             (
                 "waits for each other",
-                r"deadlock: every rank waits(?s:.*)rank 1/3 waits .* in to_masters from ranks \[2\], operation \d+, at ",
+                (
+                    r"deadlock: every rank waits(?s:.*)rank 1/3 waits .* in to_masters from ranks"
+                    r" \[2\], operation \d+, at "
+                ),
             ),
         ],
     )
@@ -350,11 +375,17 @@ class TestFaults:
         [
             (
                 "skips a collective",
-                r"rank 0: operation \d+, all_sum\(int64, \(3,\)\) at .*(?s:.*)rank 1: operation \d+, all_gather\(\) at ",
+                (
+                    r"rank 0: operation \d+, all_sum\(int64, \(3,\)\) at .*(?s:.*)rank 1: operation"
+                    r" \d+, all_gather\(\) at "
+                ),
             ),
             (
                 "calls another collective",
-                r"rank 0: operation \d+, all_sum\(int64, \(3,\)\) at .*(?s:.*)rank 1: operation \d+, barrier\(\) at ",
+                (
+                    r"rank 0: operation \d+, all_sum\(int64, \(3,\)\) at .*(?s:.*)rank 1: operation"
+                    r" \d+, barrier\(\) at "
+                ),
             ),
             (
                 "gives another shape",
@@ -378,7 +409,10 @@ class TestFaults:
             (
                 "raises in apply",
                 1,
-                r"^rank 1/3: Traceback(?s:.*)ZeroDivisionError(?s:.*)\nmeanwhile rank.* in .* stage \w+\n$",
+                (
+                    r"^rank 1/3: Traceback(?s:.*)ZeroDivisionError(?s:.*)\nmeanwhile rank.* in .*"
+                    r" stage \w+\n$"
+                ),
             ),
             (
                 "wrong shape from apply",
@@ -393,7 +427,10 @@ class TestFaults:
             (
                 "sys.exit",
                 3,
-                r"^rank 1/3: the program ended here with exit status 3\nmeanwhile ranks 0 and 2: in all_sum\(int64, \(3,\)\) at ",
+                (
+                    r"^rank 1/3: the program ended here with exit status 3\nmeanwhile ranks 0 and"
+                    r" 2: in all_sum\(int64, \(3,\)\) at "
+                ),
             ),
         ],
     )
@@ -406,7 +443,9 @@ class TestFaults:
         assert self.job(fault).returncode != 0
 
     def job(self, fault, patience="60"):
-        """Faults that are no lack of progress are noticed without the limit, which a busy machine may exceed by itself."""
+        """Faults that are no lack of progress are noticed without the limit, which a busy machine
+        may exceed by itself.
+        """
         assert MPIEXEC is not None
         return run(
             [MPIEXEC, "-n", "3", sys.executable, PROGRAM, fault], GRAPHTHETA_PATIENCE=patience

@@ -1,4 +1,6 @@
-"""Weighted sampling and masks: the same sets on any ranks, inclusion as derived, sums that are right on average."""
+"""Weighted sampling and masks: the same sets on any ranks, inclusion as derived, sums that are
+right on average.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,9 @@ def test_the_logarithm_is_that_of_the_library():
 
 
 def inclusion(weights, k):
-    """Probability that each item is among the k lowest of u / weight, by integration over its own rank."""
+    """Probability that each item is among the k lowest of u / weight, by integration over its own
+    rank.
+    """
     found = []
     for i, own in enumerate(weights):
         # the chance that m others are below rank r
@@ -101,7 +105,9 @@ def inclusion(weights, k):
 
 
 def drawn(sampler, steps=400):
-    """Over some steps, the weight of each in-edge of node 3, 0 if it is not chosen, [steps, n_edges]."""
+    """Over some steps, the weight of each in-edge of node 3, 0 if it is not chosen, [steps,
+    n_edges].
+    """
     weights = np.zeros((steps, 150))
 
     def program(comm):

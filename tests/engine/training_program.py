@@ -1,4 +1,6 @@
-"""Run under mpiexec: mini-batches with several views in flight, on several cores; rank 0 writes losses and weights to the file named."""
+"""Run under mpiexec: mini-batches with several views in flight, on several cores; rank 0 writes
+losses and weights to the file named.
+"""
 
 import sys
 from itertools import product

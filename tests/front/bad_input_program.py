@@ -1,4 +1,6 @@
-"""Makes every mistake of the tables on real workers, in turns; run by mpiexec. Says of each what the workers were told."""
+"""Makes every mistake of the tables on real workers, in turns; run by mpiexec. Says of each what
+the workers were told.
+"""
 
 from __future__ import annotations
 

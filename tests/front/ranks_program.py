@@ -1,4 +1,6 @@
-"""Run under mpiexec: jobs that rank all nodes, and one with order statistics; rank 0 writes their numbers to the file named."""
+"""Run under mpiexec: jobs that rank all nodes, and one with order statistics; rank 0 writes their
+numbers to the file named.
+"""
 
 import sys
 

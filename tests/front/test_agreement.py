@@ -1,4 +1,6 @@
-"""Ranks that were given other jobs, graphs or models: one error on all of them, that says what differs and where."""
+"""Ranks that were given other jobs, graphs or models: one error on all of them, that says what
+differs and where.
+"""
 
 from __future__ import annotations
 

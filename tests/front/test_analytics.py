@@ -1,4 +1,6 @@
-"""Graph algorithms against networkx on odd graphs, and against themselves on other workers, partitions and blocks of threads."""
+"""Graph algorithms against networkx on odd graphs, and against themselves on other workers,
+partitions and blocks of threads.
+"""
 
 from __future__ import annotations
 
@@ -169,7 +171,9 @@ def test_a_long_path_crosses_workers_many_times() -> None:
 def test_one_worker_passes_over_all_nodes_for_few_levels_of_a_path(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Time is not that of the square of the nodes; a wide level in the middle is searched by all threads."""
+    """Time is not that of the square of the nodes; a wide level in the middle is searched by all
+    threads.
+    """
     passes = 0
 
     def counted(*given: Any) -> Any:

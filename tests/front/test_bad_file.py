@@ -1,4 +1,6 @@
-"""Files and settings users get wrong: one clear error that names file, field or row, and what to do, on all workers together."""
+"""Files and settings users get wrong: one clear error that names file, field or row, and what to
+do, on all workers together.
+"""
 
 from __future__ import annotations
 

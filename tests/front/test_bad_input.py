@@ -1,4 +1,6 @@
-"""What users get wrong: one clear error that says what, where and what to do, on all workers together."""
+"""What users get wrong: one clear error that says what, where and what to do, on all workers
+together.
+"""
 
 from __future__ import annotations
 
@@ -567,12 +569,16 @@ USER_FILES = {
     "syntax.py": "import graphtheta as gt\nclass Net(gt.Model:\n",
     "raises.py": "import graphtheta as gt\n\nvalue = {}['missing']\n",
     "other.py": "import graphtheta as gt\nclass Net(gt.Layer): pass\nclass Real(gt.Model): pass\n",
-    "nodes.py": "import graphtheta as gt\nclass Net(gt.Model):\n    def __init__(self, d_in, d_out):\n"
-    "        self.layer, self.w = gt.Layer(), gt.Parameter.glorot(d_in, d_out)\n"
-    "    def forward(self, g):\n        return self.layer(g, gt.matmul(g.x, self.w))[..., 0]\n",
-    "gather.py": "import graphtheta as gt\nclass Mine(gt.Layer):\n    def gather(self, edge):\n        return edge.src.z\n"
-    "class Net(gt.Model):\n    def __init__(self):\n        self.layer = Mine()\n"
-    "    def forward(self, g):\n        return self.layer(g, g.x)\n",
+    "nodes.py": (
+        "import graphtheta as gt\nclass Net(gt.Model):\n    def __init__(self, d_in, d_out):\n"
+        "        self.layer, self.w = gt.Layer(), gt.Parameter.glorot(d_in, d_out)\n"
+        "    def forward(self, g):\n        return self.layer(g, gt.matmul(g.x, self.w))[..., 0]\n"
+    ),
+    "gather.py": (
+        "import graphtheta as gt\nclass Mine(gt.Layer):\n    def gather(self, edge):\n       "
+        " return edge.src.z\nclass Net(gt.Model):\n    def __init__(self):\n        self.layer ="
+        " Mine()\n    def forward(self, g):\n        return self.layer(g, g.x)\n"
+    ),
     "job.yaml": "lr: [1\n",
     "list.yaml": "- 1\n",
     "taken": "a file",
@@ -652,7 +658,8 @@ COMMANDS: dict[str, tuple[tuple[str, ...], int, list[str]]] = {
     ),
     "no workers": (("info", "--ranks", "0"), 2, ["--ranks", "at least 1"]),
 }
-# before the workers are joined, while they train, and when they read a run; data are among the mistakes in turns
+# before the workers are joined, while they train, and when they read a run; data are among the
+# mistakes in turns
 ON_TWO = ["no such flag", "loss that diverges", "truncated weights"]
 
 
@@ -728,7 +735,10 @@ def test_all_mistakes_on_two_workers_in_turns(folder: Path) -> None:
         ("gt.Trainer('gcn', gt.load('ring'), hiden=3)", 2, "unknown key 'hiden'"),
         ("gt.Graph([[0, 9], [1, 2]], 5)", 1, "edge 1 has source 9"),
         (
-            "rank = gt.start().rank\nif rank == 1: gt.load('corra')\ngt.Trainer('gcn', gt.load('sbm'), epochs=1).fit()",
+            (
+                "rank = gt.start().rank\nif rank == 1: gt.load('corra')\ngt.Trainer('gcn',"
+                " gt.load('sbm'), epochs=1).fit()"
+            ),
             2,
             "'corra'",
         ),

@@ -25,7 +25,9 @@ SAMPLERS = [
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.name)
 def test_larger_batches_need_fewer_vertices_per_target(sampler):
-    """E|S| / |S0| does not grow with the batch, and E|S| is concave in it, for the vertices S of every layer."""
+    """E|S| / |S0| does not grow with the batch, and E|S| is concave in it, for the vertices S of
+    every layer.
+    """
     partition, steps = build_partition(GRAPH, SerialComm()), 24
     found = np.zeros((steps, len(SIZES), 2))
     for step in range(steps):

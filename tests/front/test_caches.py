@@ -1,4 +1,6 @@
-"""Caches of features: the numbers of a run without one, for every policy, size and number of workers."""
+"""Caches of features: the numbers of a run without one, for every policy, size and number of
+workers.
+"""
 
 from __future__ import annotations
 
@@ -227,7 +229,10 @@ def test_a_resumed_run_has_the_numbers_of_the_whole_one(tmp_path: Path) -> None:
         ({"feature_cache": "101%"}, "expected a number of rows"),
         (
             {"cache_policy": "lru"},
-            "cache_policy=lru has no meaning without a cache; give its size with --feature-cache or --machine-cache",
+            (
+                "cache_policy=lru has no meaning without a cache; give its size with"
+                " --feature-cache or --machine-cache"
+            ),
         ),
         (
             {

@@ -225,7 +225,9 @@ def test_a_manifest_of_another_kind(
 def failing(
     patch: pytest.MonkeyPatch, at: int, error: OSError, after: Callable[[], None] = lambda: None
 ) -> Iterator[list[str]]:
-    """The file operation number ``at`` of the block fails, after a write has put down half; gives the names of all."""
+    """The file operation number ``at`` of the block fails, after a write has put down half; gives
+    the names of all.
+    """
     done: list[str] = []
 
     def next_one(name: str) -> None:

@@ -1,4 +1,6 @@
-"""Names instead of codes: classes of predictions, and categories of columns, as texts from an import to the last table."""
+"""Names instead of codes: classes of predictions, and categories of columns, as texts from an
+import to the last table.
+"""
 
 from __future__ import annotations
 

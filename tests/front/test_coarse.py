@@ -32,7 +32,9 @@ def joined(size, program, *args):
 
 
 def paths(sizes, seed=0):
-    """Paths of some numbers of nodes, which have random ids, with edges in random order and direction; and the ids of each path."""
+    """Paths of some numbers of nodes, which have random ids, with edges in random order and
+    direction; and the ids of each path.
+    """
     rng, begins = np.random.default_rng(seed), np.append(0, np.cumsum(sizes))
     n = int(begins[-1])
     name = rng.permutation(n)
@@ -111,7 +113,9 @@ def test_components_of_odd_graphs(size):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_long_paths_need_few_rounds(size, monkeypatch):
-    """Ascending ids along a path, of which workers read edges in turn, are the longest chain of parents."""
+    """Ascending ids along a path, of which workers read edges in turn, are the longest chain of
+    parents.
+    """
     n, rounds = 2000, []
     order = np.argsort(np.arange(n - 1) % size, kind="stable")
     graph = graphs.fill(order, order + 1, n)
@@ -127,7 +131,9 @@ def test_long_paths_need_few_rounds(size, monkeypatch):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_components_go_to_the_emptiest_parts(size):
-    """By falling size; loads are those of one component after another, though many of equal size are given at once."""
+    """By falling size; loads are those of one component after another, though many of equal size
+    are given at once.
+    """
     rng = np.random.default_rng(1)
     for sizes in ([30, 12, 12, 12, 5, 5, 1, 1, 1], [1] * 40, [2] * 9 + [1] * 7, [20]):
         name = np.repeat(rng.permutation(len(sizes)), sizes)
@@ -149,7 +155,9 @@ def test_components_go_to_the_emptiest_parts(size):
 
 @pytest.mark.parametrize("hops", [0, 1, 2, 30])
 def test_search_finds_the_nearest_sources(hops):
-    """A node has a source of as few hops as possible, if hops reach one, through nodes of the same source."""
+    """A node has a source of as few hops as possible, if hops reach one, through nodes of the same
+    source.
+    """
     graph = GRAPHS["some"]
     sources = shuffle(5, np.arange(40))[:4]
     name = joined(

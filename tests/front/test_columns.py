@@ -1,4 +1,6 @@
-"""Named columns: what they keep, what is refused, and that every change of a graph takes them along."""
+"""Named columns: what they keep, what is refused, and that every change of a graph takes them
+along.
+"""
 
 from __future__ import annotations
 
@@ -177,7 +179,10 @@ def test_names_of_other_values_are_refused():
 def test_integers_that_float32_would_round_are_refused(field, n, remedy, dtype):
     a = np.ones((n, 2))
     a[2, 1] = 2**25 + 1
-    words = rf"{field}: (node|edge) 2, column 1 is 33554433, which float32 would round to 33554432; .*{remedy}"
+    words = (
+        rf"{field}: (node|edge) 2, column 1 is 33554433, which float32 would round to 33554432;"
+        rf" .*{remedy}"
+    )
     with pytest.raises(DataError, match=words):
         full(**{field: a.astype(dtype)})
     a[2, 1] = 2**25 + 4
@@ -206,7 +211,9 @@ def test_bounds_of_exact_integers(value, refused):
 
 
 def test_measurements_may_be_rounded():
-    """Columns with fractions, numbers beyond those that float64 counts by, and what the caller has rounded himself."""
+    """Columns with fractions, numbers beyond those that float64 counts by, and what the caller has
+    rounded himself.
+    """
     full(x=np.array([[0.5], [2**24 + 1], [3]]))
     full(x=np.array([[1e30], [2**24 + 1], [3]]))
     full(x=np.array([[1], [2**24 + 1], [3]], np.float32))
@@ -296,7 +303,10 @@ def test_self_loops():
     g = full()
     with pytest.raises(
         DataError,
-        match=r"edge column 'type' holds integers.*2 self loops.*with_self_loops\(columns=\{'type': VALUE\}\)",
+        match=(
+            r"edge column 'type' holds integers.*2 self loops.*with_self_loops\(columns=\{'type':"
+            r" VALUE\}\)"
+        ),
     ):
         g.with_self_loops()
     values = {"type": 3, "stamp": 2**40, "pair": [8, 9]}

@@ -378,7 +378,8 @@ class InAPlainObject(Base):
 FAULTS = {
     "infinite gradient": (
         Distance,
-        r"Distance: its gradient of x is not finite: nan at node 2, which has 28 in-edges, 3 of them self "
+        r"Distance: its gradient of x is not finite: nan at node 2, which has 28 in-edges, 3 of"
+        r" them self "
         r"loops.*gt\.sqrt\(gt\.maximum",
     ),
     "NaN values": (Logarithm, r"Logarithm: its values are not finite: -?(inf|nan) at node \d+"),
@@ -394,7 +395,10 @@ FAULTS = {
     "draw in apply": (lambda: Noise("apply"), "Noise: two equal models.*draws random numbers"),
     "state": (
         Counting,
-        r"Counting: a second call computes other values, and self\.calls changed: the layer keeps state",
+        (
+            r"Counting: a second call computes other values, and self\.calls changed: the layer"
+            r" keeps state"
+        ),
     ),
     "stale setting": (
         Remembering,
@@ -406,11 +410,17 @@ FAULTS = {
     ),
     "stored in the layer": (
         StoredInSelf,
-        r"StoredInSelf: after a pass over one graph.*new layer does there, and self\.first changed: ",
+        (
+            r"StoredInSelf: after a pass over one graph.*new layer does there, and self\.first"
+            r" changed: "
+        ),
     ),
     "stored in its class": (
         StoredInClass,
-        r"after a pass over one graph.*and StoredInClass\.first changed: the layer stores something",
+        (
+            r"after a pass over one graph.*and StoredInClass\.first changed: the layer stores"
+            r" something"
+        ),
     ),
     "added to its class": (
         AddedToClass,
@@ -458,7 +468,10 @@ FAULTS = {
     ),
     "weights ignored": (
         lambda: Summed(Total(False, False)),
-        r"Summed: its .* changes where k equal.*aggregator Total of Summed ignores scale.*weighted = False",
+        (
+            r"Summed: its .* changes where k equal.*aggregator Total of Summed ignores"
+            r" scale.*weighted = False"
+        ),
     ),
     "weights ignored backward": (
         lambda: Summed(Total(True, False)),
@@ -483,7 +496,8 @@ class Drawing(gt.Layer):
 
     Args:
         draw: From a shape to values.
-        where: Attribute that holds them: a parameter, an array, a number, or one of these in a list.
+        where: Attribute that holds them: a parameter, an array, a number, or one of these in a
+            list.
     """
 
     def __init__(self, draw, where="w"):
@@ -621,7 +635,10 @@ def test_symbols_that_are_kept_are_refused():
 
 
 def test_a_parameter_that_is_not_found_is_named_with_its_place():
-    words = r"parameter \[3\] that.*it is self\.layer\.held\.inner\.v, inside a SimpleNamespace.*gt\.Module"
+    words = (
+        r"parameter \[3\] that.*it is self\.layer\.held\.inner\.v, inside a"
+        r" SimpleNamespace.*gt\.Module"
+    )
     with pytest.raises(UserFunctionError, match=words):
         gt.check(InAPlainObject(), 4, 2)
 
@@ -691,7 +708,10 @@ def test_a_parameter_in_an_aggregator_is_refused(place, path):
         def forward(self, graph):
             return self.out(self.layer(graph, graph.x))
 
-    words = rf"Summed: its aggregator Factor holds a parameter .*\(it is {path}\).*aggregators cannot hold parameters yet"
+    words = (
+        rf"Summed: its aggregator Factor holds a parameter .*\(it is {path}\).*aggregators cannot"
+        r" hold parameters yet"
+    )
     with pytest.raises(UserFunctionError, match=words):
         gt.check(Summed(Factor(place)), d_in=4, d_edge=2)
     graph = gt.Graph([[0, 1], [1, 2]], 4, x=np.eye(4), y=[0, 1, 0, 1], train=np.ones(4, bool))
@@ -1046,7 +1066,10 @@ def test_columns_that_are_missing_or_wrong():
         gt.check(Looked(), d_in=4, node_columns={"kind": range(3)})
     with pytest.raises(
         ShapeError,
-        match=r"transform of Looked: embedding: node.kind holds numbers from \d to 8; expected 0 to 2, .*kinds",
+        match=(
+            r"transform of Looked: embedding: node.kind holds numbers from \d to 8; expected 0 to"
+            r" 2, .*kinds"
+        ),
     ):
         gt.check(Looked(), d_in=4, **{**COLUMNS, "node_columns": {"kind": range(9)}})
     for rows in ([], 3):

@@ -116,7 +116,8 @@ def test_every_name_has_a_line():
     assert dataset.generated() == ["sbm", "rmat", "ring", "star"]
 
 
-# name: nodes, edges, features, edge attributes, classes, training, validation and test nodes or edges
+# name: nodes, edges, features, edge attributes, classes, training, validation and test nodes or
+# edges
 FIGURES = {
     "cora": (2708, 10556, 1433, 0, 7, 140, 500, 1000),
     "citeseer": (3327, 9228, 3703, 0, 6, 120, 500, 1000),

@@ -1,4 +1,6 @@
-"""The templates of deploy/: the Slurm script runs with a stand-in for Slurm, the MPIJob fits its definition and our own flags."""
+"""The templates of deploy/: the Slurm script runs with a stand-in for Slurm, the MPIJob fits its
+definition and our own flags.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from graphtheta.cli.launch import Restarts
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEPLOY = ROOT / "deploy"
 SCRIPT = DEPLOY / "slurm.sh"
-# notes its words, and ends as the file says; "wait" waits for SIGTERM, as a training does that then leaves a checkpoint
+# notes its words, and ends as the file says; "wait" waits for SIGTERM, as a training does that then
+# leaves a checkpoint
 SRUN = """#!/usr/bin/env bash
 echo "srun $* [$SRUN_CPUS_PER_TASK]" >> called
 ends=$(head -n 1 ends); sed -i 1d ends

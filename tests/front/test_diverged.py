@@ -1,4 +1,6 @@
-"""Runs that leave the finite numbers, and metrics that are not defined: an error or plain words, and files that stay valid."""
+"""Runs that leave the finite numbers, and metrics that are not defined: an error or plain words,
+and files that stay valid.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ JOB = (
 
 
 def strict(path: Path) -> list[Any]:
-    """What a parser reads that knows JSON and nothing else, from each line of a file or from the whole of it."""
+    """What a parser reads that knows JSON and nothing else, from each line of a file or from the
+    whole of it.
+    """
 
     def refuse(name: str) -> None:
         raise AssertionError(f"{path} holds {name}, which is no JSON")

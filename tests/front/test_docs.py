@@ -1,7 +1,8 @@
 """The documentation runs: Python blocks do what they say, and commands are understood.
 
-The Python blocks of a file run from top to bottom in one namespace. A block that begins with ``# file: NAME`` is written to that
-file instead, so that later blocks can import it. A ``text`` block right below a Python block is what that block prints.
+The Python blocks of a file run from top to bottom in one namespace. A block that begins with ``#
+file: NAME`` is written to that file instead, so that later blocks can import it. A ``text`` block
+right below a Python block is what that block prints.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ FENCE = re.compile(r"^```([\w{}-]*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL
 COMMAND = re.compile(r"^(?:mpiexec -n \d+ )?graphtheta( .*)$", re.MULTILINE)
 
 
-# pages whose blocks run on compiled kernels: what a user runs first, and operations with kernels of their own. The other
-# pages are about the numbers, which are the same on the reference, and compiling for them takes more time than running
+# pages whose blocks run on compiled kernels: what a user runs first, and operations with kernels of
+# their own. The other pages are about the numbers, which are the same on the reference, and
+# compiling for them takes more time than running
 COMPILED = ("README", "extending", "compiler")
 
 

@@ -1,4 +1,6 @@
-"""Learned node features of a job: trained in every strategy, saved, resumed by another number of workers, refused where they cannot be."""
+"""Learned node features of a job: trained in every strategy, saved, resumed by another number of
+workers, refused where they cannot be.
+"""
 
 from __future__ import annotations
 
@@ -341,7 +343,10 @@ def test_weights_hold_the_rows_of_types(tmp_path: Path) -> None:
     [
         (
             "users",
-            "embedding_types=users: the graph has no node type 'users'; its types are paper, user, tag",
+            (
+                "embedding_types=users: the graph has no node type 'users'; its types are paper,"
+                " user, tag"
+            ),
         ),
         ("user,tag,user=3", "names the type user twice"),
         ("tag=0", "type tag has width '0'; give a whole number"),

@@ -49,7 +49,8 @@ LABELS = {
     "floats [n, 1]": (np.array([[0.5], [1.5], [-1], [2]]), "regression", None),
     "floats [n, C]": (np.array([[0.5, 1], [1, 3], [2, 2], [0, 1]]), "regression", None),
 }
-# lists of integers of any length are lists of classes, unless all have the same and hold only 0 and 1
+# lists of integers of any length are lists of classes, unless all have the same and hold only 0 and
+# 1
 NO_MATRIX = {"lists", "networkx"}
 
 
@@ -138,7 +139,7 @@ CONTENTS = {
     },
     "three masks": {
         "y": np.array([0, 1, 0, 1]),
-        "masks": {mask: (np.arange(4) == k) for k, mask in enumerate(("train", "val", "test"))},
+        "masks": {mask: np.arange(4) == k for k, mask in enumerate(("train", "val", "test"))},
     },
     "columns of nodes": {
         "node_columns": {
@@ -412,7 +413,9 @@ def test_columns_that_types_have_themselves(field, name, key):
 def test_predictions_do_not_depend_on_the_scale_and_names_of_the_import(
     order, on_bad_row, tmp_path
 ):
-    """Features are scaled and one-hot in training; the same nodes in other tables have the same outputs."""
+    """Features are scaled and one-hot in training; the same nodes in other tables have the same
+    outputs.
+    """
     n = 24
     edges = {"src": np.arange(n), "dst": np.arange(n)}
     kinds = np.arange(n) % 4
@@ -459,7 +462,10 @@ def test_predictions_do_not_depend_on_the_scale_and_names_of_the_import(
     )
     with pytest.raises(
         DataError,
-        match="in the one-hot column 'kind' the value 'e', which the model does not know; it knows a, b, c, d",
+        match=(
+            "in the one-hot column 'kind' the value 'e', which the model does not know; it knows a,"
+            " b, c, d"
+        ),
     ):
         trainer.on(other).predict()
     with pytest.raises(DataError, match="one-hot features of y; expected kind"):

@@ -1,6 +1,8 @@
-"""Drawn graphs go in through every entrance and come out again: as they are, and as predictions under their ids.
+"""Drawn graphs go in through every entrance and come out again: as they are, and as predictions
+under their ids.
 
-``PYTHONPATH=tests python tests/front/test_every_entrance.py 10000`` draws more of them than the test does.
+``PYTHONPATH=tests python tests/front/test_every_entrance.py 10000`` draws more of them than the
+test does.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ import graphtheta as gt
 DRAWS = 200
 # entrances that a drawn graph is given to; each of them is as likely
 ENTRANCES = 2
-# spaces around values of text files and the character 0 are no part of texts, and a text without characters is none
+# spaces around values of text files and the character 0 are no part of texts, and a text without
+# characters is none
 LETTERS = st.characters(codec="utf-8", exclude_characters="\0")
 ODD = [
     "007",
@@ -201,22 +204,28 @@ def typed_graphs(draw):
         },
         "y": {} if y is None else {of: y},
         "masks": {name: {of: mask} for name, mask in draw(masks(y, counts[of])).items()},
-        "node_columns": {"kind": {of: np.array(draw(rows(WHOLE, counts[of])), np.int64)}}
-        if draw(st.booleans())
-        else {},
-        "edge_columns": {
-            "when": {
-                key: np.array(draw(rows(WHOLE, len(pair[0]))), np.int64)
-                for key, pair in ends.items()
+        "node_columns": (
+            {"kind": {of: np.array(draw(rows(WHOLE, counts[of])), np.int64)}}
+            if draw(st.booleans())
+            else {}
+        ),
+        "edge_columns": (
+            {
+                "when": {
+                    key: np.array(draw(rows(WHOLE, len(pair[0]))), np.int64)
+                    for key, pair in ends.items()
+                }
             }
-        }
-        if draw(st.booleans())
-        else {},
+            if draw(st.booleans())
+            else {}
+        ),
     }
 
 
 def check(made, entrances):
-    """Compare what entrances make of a graph with the graph of its arrays, and what a model predicts of them."""
+    """Compare what entrances make of a graph with the graph of its arrays, and what a model
+    predicts of them.
+    """
     wanted = made.arrays()
     trainer = trained(wanted) if wanted.train is not None and wanted.train.any() else None
     for entrance in entrances:

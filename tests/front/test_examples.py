@@ -36,7 +36,9 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def folder_of(page: str, tmp_path: Path) -> Path:
-    """The folder of the data of a page: facts of the first senses only, since an evaluation scores each with all."""
+    """The folder of the data of a page: facts of the first senses only, since an evaluation scores
+    each with all.
+    """
     if page != "words":
         return FOLDER
     with np.load(FOLDER / "wn18rr.npz") as file:

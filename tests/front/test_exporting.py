@@ -1,4 +1,6 @@
-"""Trained networks as modules of PyTorch Geometric and DGL. What needs these libraries is skipped without them."""
+"""Trained networks as modules of PyTorch Geometric and DGL. What needs these libraries is skipped
+without them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Networks that read relations and types as modules of PyTorch Geometric and DGL. What needs these libraries is skipped without them."""
+"""Networks that read relations and types as modules of PyTorch Geometric and DGL. What needs these
+libraries is skipped without them.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ COUNTS = {
 
 
 def ends(source: str, destination: str, n: int) -> np.ndarray:
-    """Edges with duplicates, and without the last node of each type; half of the first of them into one node."""
+    """Edges with duplicates, and without the last node of each type; half of the first of them into
+    one node.
+    """
     found = np.stack([RNG.integers(0, SIZES[name] - 1, n) for name in (source, destination)])
     found[1, : n // 4] = 1
     return found

@@ -1,4 +1,6 @@
-"""Networks for whole graphs, edges, links and triples as modules of PyTorch Geometric and DGL; skipped without these libraries."""
+"""Networks for whole graphs, edges, links and triples as modules of PyTorch Geometric and DGL;
+skipped without these libraries.
+"""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ class Net(gt.Model):
         return self.layer(graph, graph.x)
 """
 REASON = (
-    "Slow runs on the reference back end, which is many times slower than the fused one: its gather uses softsign, "
-    "which has no compiled form"
+    "Slow runs on the reference back end, which is many times slower than the fused one: its gather"
+    " uses softsign, which has no compiled form"
 )
 TINY = ("--dataset", "sbm:n_nodes=60,n_edges=200,classes=3,features=4", "--epochs", "2")
 
@@ -121,7 +121,10 @@ def test_integers_are_a_reason(caplog):
 
 
 def test_it_is_printed_without_any_logging_set_up(mine):
-    words = f"import graphtheta as gt; gt.Trainer({mine!r}, gt.load('sbm:n_nodes=60,n_edges=200'), epochs=1).fit()"
+    words = (
+        f"import graphtheta as gt; gt.Trainer({mine!r}, gt.load('sbm:n_nodes=60,n_edges=200'),"
+        " epochs=1).fit()"
+    )
     done = subprocess.run(
         [sys.executable, "-c", words], capture_output=True, text=True, check=True, timeout=300
     )
@@ -131,8 +134,8 @@ def test_it_is_printed_without_any_logging_set_up(mine):
 def test_explain_and_the_report_say_so(mine, capsys):
     assert main(["explain", "--model", mine, *TINY]) == 0
     assert (
-        "back end reference, many times slower: its gather uses softsign, which has no compiled form"
-        in capsys.readouterr().out
+        "back end reference, many times slower: its gather uses softsign, which has no compiled"
+        " form" in capsys.readouterr().out
     )
     assert main(["train", "--model", mine, *TINY, "--out", "run"]) == 0
     assert json.loads(Path("run/profile.json").read_text())["fallbacks"][0].startswith(REASON)

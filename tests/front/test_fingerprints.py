@@ -16,7 +16,9 @@ RNG = np.random.default_rng(0)
 
 
 def test_fingerprints() -> None:
-    """Hashes of rows differ where a bit does, signs included, and not with the padding of texts or the form of sparse rows."""
+    """Hashes of rows differ where a bit does, signs included, and not with the padding of texts or
+    the form of sparse rows.
+    """
     x = RNG.normal(size=(50, 6))
     signs = x.copy()
     signs[7, [1, 4]] *= -1
@@ -52,7 +54,9 @@ def test_rows_are_checked_while_they_are_copied() -> None:
 
 
 def test_rows_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Adjacent rows are written as a whole, others one by one, and arrays without numbers have no pages."""
+    """Adjacent rows are written as a whole, others one by one, and arrays without numbers have no
+    pages.
+    """
     monkeypatch.setattr(spill, "COPIED", 100)
     for k, x in enumerate(
         (
@@ -76,7 +80,9 @@ def test_rows_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_hash_of_an_array() -> None:
-    """It depends on values and places, not on rows behind the end or on the order in which rows are given."""
+    """It depends on values and places, not on rows behind the end or on the order in which rows are
+    given.
+    """
     hashes, places = row_hashes(np.arange(30) % 7), RNG.permutation(30)
     found = array_hash(hashes[places], places, 20)
     assert (

@@ -1,4 +1,6 @@
-"""Whatever lies where a command would write: each byte that GraphTheta did not write is as it was afterwards."""
+"""Whatever lies where a command would write: each byte that GraphTheta did not write is as it was
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from graphtheta.__main__ import main
 GRAPH = "sbm:n_nodes=120,n_edges=700,classes=3,features=4"
 SMALL = ["--dataset", GRAPH, "--hidden", "4", "--epochs", "2", "--backend", "reference"]
 TRAIN = ["train", *SMALL, "--save-predictions", "--trace", "--checkpoint-every", "1", "--out"]
-# names that a run, a store, an output and values of layers have, beside or below the target of a command
+# names that a run, a store, an output and values of layers have, beside or below the target of a
+# command
 IN_RUN = (
     "job.yaml",
     "metrics.jsonl",
@@ -115,7 +118,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def put(path: Path, kind: str, others: Path) -> bool:
-    """Put something of somebody else's at a path, in the place of what is there; False if that is not possible."""
+    """Put something of somebody else's at a path, in the place of what is there; False if that is
+    not possible.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError:

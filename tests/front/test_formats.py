@@ -1,4 +1,6 @@
-"""What is no table, or a table in another form: one line that names what it is and the remedy; or it is read as it is meant."""
+"""What is no table, or a table in another form: one line that names what it is and the remedy; or
+it is read as it is meant.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,8 @@ def test_readers_accept_what_is_sound_and_refuse_the_rest(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert sum(row["inputs"] for row in rows) == INPUTS and len(rows) == 10
-    # the process does not start unless each reader accepts its undamaged files; damage of a few bytes may leave none sound
+    # the process does not start unless each reader accepts its undamaged files; damage of a few
+    # bytes may leave none sound
     assert all(
         row["refused"] and row["accepted"] + row["refused"] == row["inputs"] for row in rows
     ), rows

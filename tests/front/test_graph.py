@@ -248,7 +248,8 @@ def test_edges_of_two_relations_are_no_duplicates():
     ) == [(0, 1, 0), (0, 1, 1), (1, 0, 1), (1, 0, 0)]
 
 
-# codes of two relations with names, and codes of none: those of self loops, as the documentation advises, and others
+# codes of two relations with names, and codes of none: those of self loops, as the documentation
+# advises, and others
 OUTSIDE = [[2], [-1], [7], [-1, 2], [-5, 3, 2], [-(2**62), 2**62]]
 
 
@@ -468,7 +469,10 @@ def test_networkx_round_trip():
 
 
 def test_importing_graphs_is_light():
-    code = "import sys, graphtheta.graph.datasets.dataset; print([m for m in ('scipy', 'networkx', 'numba', 'mpi4py') if m in sys.modules])"
+    code = (
+        "import sys, graphtheta.graph.datasets.dataset; print([m for m in ('scipy', 'networkx',"
+        " 'numba', 'mpi4py') if m in sys.modules])"
+    )
     assert (
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -478,7 +482,9 @@ def test_importing_graphs_is_light():
 
 
 def test_arrays_of_a_graph_are_its_own():
-    """Nothing that is done to the arrays that were given, or to objects that share their memory, changes a graph; nor are they locked."""
+    """Nothing that is done to the arrays that were given, or to objects that share their memory,
+    changes a graph; nor are they locked.
+    """
     n, e = 6, 8
     given = {
         "x": np.ones((n, 2), np.float32),

@@ -1,4 +1,6 @@
-"""grem on graphs with a core and no communities: cuts below those of degrees and METIS, balance, independence of chunks."""
+"""grem on graphs with a core and no communities: cuts below those of degrees and METIS, balance,
+independence of chunks.
+"""
 
 from __future__ import annotations
 

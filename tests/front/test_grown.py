@@ -1,4 +1,6 @@
-"""Inference on a graph that has grown: the numbers of a pass over all of it, from the rows that can differ alone."""
+"""Inference on a graph that has grown: the numbers of a pass over all of it, from the rows that can
+differ alone.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def with_relations(graph: gt.Graph) -> gt.Graph:
 
 
 def appended(both: bool, ids: Any = None, seed: int = 3) -> gt.Graph:
-    """The graph with new nodes, whose in-edges come from old and new ones; with ``both``, some edges go back."""
+    """The graph with new nodes, whose in-edges come from old and new ones; with ``both``, some
+    edges go back.
+    """
     rng = np.random.default_rng(seed)
     src, dst = rng.integers(0, N, 3 * NEW), np.repeat(np.arange(N, N + NEW), 3)
     src[0] = N + 1
@@ -109,7 +113,9 @@ def test_models(model: Any, both: bool, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def rows_and_edges(new: gt.Graph) -> tuple[int, int]:
-    """Rows and edges of three layers of a GCN, by sets: nodes with other degrees, and what they reach."""
+    """Rows and edges of three layers of a GCN, by sets: nodes with other degrees, and what they
+    reach.
+    """
     degree, before = (np.bincount(g.dst, minlength=N + NEW) for g in (new, OLD.with_self_loops()))
     reached, rows, edges = set(np.flatnonzero(degree != before).tolist()), 0, 0
     for _ in range(3):
@@ -162,7 +168,9 @@ def test_degrees_of_relations(tmp_path: Path) -> None:
 
 
 def test_appended_nodes_compute_themselves(tmp_path: Path) -> None:
-    """In-edges of new nodes alone: three layers of new rows and their edges, and with less wanted, less."""
+    """In-edges of new nodes alone: three layers of new rows and their edges, and with less wanted,
+    less.
+    """
     work = check("sage", OLD, appended(False), tmp_path / "kept")
     assert (work.appended, work.changed, work.rows, work.edges) == (NEW, NEW, 3 * NEW, 3 * 3 * NEW)
     assert (work.all_rows, work.all_edges) == (3 * (N + NEW), 3 * (2 * N + 3 * NEW))
@@ -290,7 +298,9 @@ def kept_twice(comm: Any, folder: Path) -> list[Any]:
 
 
 def test_growing_twice(tmp_path: Path) -> None:
-    """Layers are kept on one number of workers and read on another; those of an update are those of the whole graph."""
+    """Layers are kept on one number of workers and read on another; those of an update are those of
+    the whole graph.
+    """
     whole, found = run_simulated(3, kept_twice, tmp_path)[0]
     np.testing.assert_allclose(found[1], whole[1], rtol=1e-9, atol=1e-9)
 

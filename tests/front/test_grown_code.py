@@ -1,4 +1,6 @@
-"""Kept values of layers belong to the operations of a network: changed code is refused, and equal code defined anew is taken."""
+"""Kept values of layers belong to the operations of a network: changed code is refused, and equal
+code defined anew is taken.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def made(
 def since(
     comm: Any, first: type[gt.Model], later: type[gt.Model], folder: Path, **keys: Any
 ) -> Any:
-    """Outputs of a pass over the whole graph and by an update with a network defined later, which has the same weights."""
+    """Outputs of a pass over the whole graph and by an update with a network defined later, which
+    has the same weights.
+    """
     trainer = gt.Trainer(first, OLD, comm=comm, **KEYS, backend="reference")
     trainer.fit()
     trainer.on(OLD).keep_layers(folder)
@@ -142,7 +146,9 @@ CHANGED: dict[str, dict[str, Any]] = {
 def test_changed_code_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError,
-        match=r"kept: the code of the network has changed since .*compute them again with keep_layers",
+        match=(
+            r"kept: the code of the network has changed since .*compute them again with keep_layers"
+        ),
     ):
         run_simulated(2, since, made(), made(**CHANGED[name]), tmp_path / "kept")
 

@@ -1,4 +1,6 @@
-"""Inference on a grown graph of several types whose nodes have no ids: numbers of later types change when nodes are appended."""
+"""Inference on a grown graph of several types whose nodes have no ids: numbers of later types
+change when nodes are appended.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def molecules(n: int) -> gt.Graph:
 
 
 def of_types(users: int, items: int, seed: int = 5) -> gt.Graph:
-    """Users and items with dense features of their own widths and no ids; the first ones are the same for all numbers."""
+    """Users and items with dense features of their own widths and no ids; the first ones are the
+    same for all numbers.
+    """
     rng = np.random.default_rng(seed)
     x = {"user": rng.normal(size=(40, 3)), "item": rng.normal(size=(40, 5))}
     y, rated = rng.integers(0, 2, 40), rng.integers(0, 30, (2, 90))
@@ -87,7 +91,9 @@ def test_whole_graphs(tmp_path, readout, compare):
 @pytest.mark.parametrize("compare", ["values", "degrees"])
 @pytest.mark.parametrize(("learned", "users", "items"), [("user", 30, 33), ("item=3", 32, 30)])
 def test_appended_nodes_of_a_type_with_features(tmp_path, learned, users, items, compare, size):
-    """The other type has learned features; those of items are at other numbers when users are appended."""
+    """The other type has learned features; those of items are at other numbers when users are
+    appended.
+    """
     work = check(
         "rgcn",
         of_types(30, 30),
@@ -156,7 +162,8 @@ def test_nodes_keep_their_learned_features(learned, ids, tmp_path):
             32,
             30,
             False,
-            r"has number 30 and 1 more of the type 'user', for which the training on .* learned no features "
+            r"has number 30 and 1 more of the type 'user', for which the training on .* learned no"
+            r" features "
             r"\(--embedding-types\); leave them out, or train again with the new nodes",
         ),
         ("user", 31, 33, False, r"has number 30 of the type 'user', .*leave it out"),
@@ -166,7 +173,10 @@ def test_nodes_keep_their_learned_features(learned, ids, tmp_path):
             30,
             29,
             False,
-            r"has other nodes of the type 'item', .*give the 30 nodes of the type 'item' it was trained on",
+            (
+                r"has other nodes of the type 'item', .*give the 30 nodes of the type 'item' it was"
+                r" trained on"
+            ),
         ),
     ],
 )

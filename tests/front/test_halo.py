@@ -26,7 +26,9 @@ MODELS = [{"model": "gcn"}, {"model": "gat", "heads": 2}, {"model": "sage", "agg
 
 
 def trained(comm, **keys):
-    """Losses of three epochs, test metrics without training, bytes of the moves, and how far rounding moves the first loss."""
+    """Losses of three epochs, test metrics without training, bytes of the moves, and how far
+    rounding moves the first loss.
+    """
     trainer = gt.Trainer(graph=GRAPH, comm=comm, **{**KEYS, **keys})
     metrics, error = trainer.evaluate("test"), halo_error(trainer)
     before = comm.ledger.snapshot()

@@ -1,4 +1,6 @@
-"""What looks at edges beside a sampler sees none that the sampler hides, or is refused: every mechanism with every sampler that hides."""
+"""What looks at edges beside a sampler sees none that the sampler hides, or is refused: every
+mechanism with every sampler that hides.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +124,9 @@ CASES = {
 
 
 def numbers(graph, keys, mask, folder):
-    """Losses of training and, where the sampler hides edges from evaluation too, its metrics and predictions."""
+    """Losses of training and, where the sampler hides edges from evaluation too, its metrics and
+    predictions.
+    """
     usual = {
         "strategy": "mini",
         "batch_size": 7,

@@ -59,7 +59,9 @@ def test_all_rows_in_the_batch_are_exact(keys: dict[str, Any]) -> None:
 def fitted(
     comm: Comm, folder: Path | None = None, **keys: Any
 ) -> tuple[list[dict[str, Any]], np.ndarray]:
-    """Rows of all epochs, and everything the model has learnt, after a run that may continue another one."""
+    """Rows of all epochs, and everything the model has learnt, after a run that may continue
+    another one.
+    """
     files = {} if folder is None else {"out": str(folder), "checkpoint_every": 2, "resume": True}
     one = gt.Trainer("gcn", keys.pop("graph", GRAPH), comm=comm, **{**KEYS, **GAS, **files, **keys})
     rows = [

@@ -1,4 +1,6 @@
-"""Rare classes: weights of classes and rows, batches with even classes, thresholds, the report of each class."""
+"""Rare classes: weights of classes and rows, batches with even classes, thresholds, the report of
+each class.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,8 @@ def test_weights_are_the_same_on_any_workers_and_those_of_an_own_loss(name: str)
     assert three[2] == pytest.approx(one[2], rel=1e-8)
     plain = run_simulated(1, trained, GRAPH, **STRATEGIES[name])[0]
     assert not np.allclose(plain[0], one[0])
-    # with GraphSAINT the sum of the weights of an own loss is estimated, and that of known weights is not
+    # with GraphSAINT the sum of the weights of an own loss is estimated, and that of known weights
+    # is not
     if name != "saint":
         of_ours = run_simulated(1, trained, GRAPH, **STRATEGIES[name], loss=own)[0]
         np.testing.assert_allclose(of_ours[0], one[0], rtol=1e-9)

@@ -1,4 +1,6 @@
-"""The command that imports a graph, features in fewer bits, and training from files that are larger than memory."""
+"""The command that imports a graph, features in fewer bits, and training from files that are larger
+than memory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A trained model on other graphs: what was derived from the training graph is applied, and what does not fit is refused."""
+"""A trained model on other graphs: what was derived from the training graph is applied, and what
+does not fit is refused.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,9 @@ def columned(
 def outputs(
     comm: Any, model: Any, graph: gt.Graph, others: list[gt.Graph], **keys: Any
 ) -> list[tuple[np.ndarray, ...] | None]:
-    """Ids and predictions of a trainer and of its model on other graphs, with the embedding at the end."""
+    """Ids and predictions of a trainer and of its model on other graphs, with the embedding at the
+    end.
+    """
     usual = (
         KEYS if isinstance(model, str) else {key: x for key, x in KEYS.items() if key != "hidden"}
     )
@@ -329,7 +333,10 @@ WRONG = {
             }
         },
         {},
-        r"has in the node column 'kind' the value 'grey', which the model does not know; it knows red, green, blue",
+        (
+            r"has in the node column 'kind' the value 'grey', which the model does not know; it"
+            r" knows red, green, blue"
+        ),
     ),
     "code": (
         Columns,
@@ -399,7 +406,10 @@ def test_labels_are_needed_to_measure() -> None:
     for measured in (inference.evaluate, inference.class_report):
         with pytest.raises(
             DataError,
-            match=r"has no labels of nodes \(y\), so there is nothing to measure; give them, or use predict",
+            match=(
+                r"has no labels of nodes \(y\), so there is nothing to measure; give them, or use"
+                r" predict"
+            ),
         ):
             measured()
     again = inference.on(GRAPH)
@@ -547,7 +557,9 @@ def test_weights_without_facts(tmp_path: Path) -> None:
     trainer.load(tmp_path / "w")
     with pytest.raises(
         ConfigError,
-        match="does not say which graph the model was trained on, because an earlier version wrote it",
+        match=(
+            "does not say which graph the model was trained on, because an earlier version wrote it"
+        ),
     ):
         Trained.read_from(read_saved(tmp_path / "w").trained, "w")
     with pytest.raises(GraphThetaError, match="damaged"):

@@ -1,4 +1,6 @@
-"""Inference by blocks: the numbers of a pass over the whole graph, for all models and any number of workers, and clear refusals."""
+"""Inference by blocks: the numbers of a pass over the whole graph, for all models and any number of
+workers, and clear refusals.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ RELATIONAL = ("rgcn", "rgat", "simple_hgn", "hgt")
 
 
 def numbers(trainer: gt.Trainer) -> dict[str, np.ndarray]:
-    """Metrics, predictions, and embeddings of the first and last layer that sums messages; of rank 0."""
+    """Metrics, predictions, and embeddings of the first and last layer that sums messages; of rank
+    0.
+    """
     found = {name: np.array(value) for name, value in trainer.measure().items()}
     embedded = [trainer.embed(layer=i) for i in (0, -1)] if trainer.probe.layers else []
     predicted = trainer.predict()
@@ -187,7 +191,9 @@ def limits(comm: Any, **keys: Any) -> tuple[bool, np.ndarray | None]:
 
 
 def test_limit_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks only if the limit asks for them, as many as fit; a limit below that is refused on all workers."""
+    """Blocks only if the limit asks for them, as many as fit; a limit below that is refused on all
+    workers.
+    """
     monkeypatch.setattr(limited, "free_now", lambda limit: limit - (1 << 30))
     monkeypatch.setattr(blocks, "free_now", lambda limit: limit - (1 << 30))
     free, expected = run_simulated(2, limits, inference_memory=8.0)[0]
@@ -205,7 +211,10 @@ def test_limit_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_allclose(out, expected, rtol=1e-9, atol=1e-9)
     with pytest.raises(
         MemoryLimitError,
-        match=r"inference_memory=0\.5: a block of one node needs about .*B beside the 1\.0 GiB .* raise ",
+        match=(
+            r"inference_memory=0\.5: a block of one node needs about .*B beside the 1\.0 GiB .*"
+            r" raise "
+        ),
     ):
         run_simulated(2, limits, inference_memory=0.5)
 
@@ -283,7 +292,10 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     )
     with pytest.raises(
         FormatError,
-        match=r"values of a layer need .* No space left on device; set TMPDIR to a folder on a larger disk",
+        match=(
+            r"values of a layer need .* No space left on device; set TMPDIR to a folder on a larger"
+            r" disk"
+        ),
     ):
         run_simulated(2, both, GRAPH, 2, model="gcn")
     with pytest.raises(

@@ -213,9 +213,9 @@ def test_edges_of_different_relations_are_no_duplicates(codes, size, tmp_path):
         "src": rng.integers(0, 6, 90),
         "dst": rng.integers(0, 6, 90),
         "weight": rng.random(90),
-        "relation": relation
-        if codes == "numbers"
-        else np.array(["hates", "likes", "knows"])[relation],
+        "relation": (
+            relation if codes == "numbers" else np.array(["hates", "likes", "knows"])[relation]
+        ),
     }
     plain = gt.load(
         imported(
@@ -379,7 +379,9 @@ def test_the_unit_of_times_is_that_of_the_type_whatever_the_values(unit, fractio
     if extra:
         with pytest.raises(
             DataError,
-            match=r"(?s)'1970-01-01T00:00:05.5' is not a time in whole seconds.*--types COLUMN:time",
+            match=(
+                r"(?s)'1970-01-01T00:00:05.5' is not a time in whole seconds.*--types COLUMN:time"
+            ),
         ):
             imported(
                 tmp_path / "e.csv",
@@ -561,7 +563,9 @@ IDS = [
 )
 @given(data=st.data())
 def test_random_tables(ids, data, tmp_path_factory):
-    """Ids come back exactly; empty ones are bad rows; the order and number of edges is that of the input."""
+    """Ids come back exactly; empty ones are bad rows; the order and number of edges is that of the
+    input.
+    """
     edges = data.draw(st.lists(st.tuples(ids, ids), min_size=1, max_size=30))
     good = [(a, b) for a, b in edges if a != "" and b != ""]
     folder = tmp_path_factory.mktemp("random")

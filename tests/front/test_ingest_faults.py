@@ -1,4 +1,6 @@
-"""Mistakes in tables: one error that names file, line and remedy, the same on every rank; or rows left out and counted."""
+"""Mistakes in tables: one error that names file, line and remedy, the same on every rank; or rows
+left out and counted.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ GOOD = "src,dst,w\n" + "".join(f"{i},{i + 1},{i}.5\n" for i in range(40))
 
 
 def told(folder, size=1, **options):
-    """What every rank is told when it imports edges.* and nodes.*; each catches its error, so that none waits for another."""
+    """What every rank is told when it imports edges.* and nodes.*; each catches its error, so that
+    none waits for another.
+    """
 
     def work(comm):
         edges, nodes = (next(iter(folder.glob(f"{name}.*")), None) for name in ("edges", "nodes"))
@@ -40,8 +44,10 @@ CASES = {
         DataError,
         [
             "edges.csv: 1 bad row; correct it, or leave bad rows out with --on-bad-row skip",
-            "edges.csv, line 42: column 'w': 'heavy' is not a number\n"
-            "texts of nodes become features with --one-hot",
+            (
+                "edges.csv, line 42: column 'w': 'heavy' is not a number\n"
+                "texts of nodes become features with --one-hot"
+            ),
         ],
     ),
     "an id that is no integer": (
@@ -121,7 +127,10 @@ CASES = {
         {"dst": "dest"},
         DataError,
         [
-            "edges.csv: there is no column 'dest' (did you mean 'dst'?); the columns are src, dst, w",
+            (
+                "edges.csv: there is no column 'dest' (did you mean 'dst'?); the columns are src,"
+                " dst, w"
+            ),
             "--dst",
         ],
     ),
@@ -323,7 +332,10 @@ def test_command(tmp_path, capsys, monkeypatch):
         "from\tto\twhen\n1\t2\t2020-01-01 00:00:10\n2\t1\t2020-01-02 00:00:00\n"
     )
     (tmp_path / "n.csv").write_text("name,a,b,team\n2,1,2,x\n1,3,4,y\n")
-    words = "--edges e.tsv --src from --dst to --edge-columns when --nodes n.csv --id name --features a,b --label team --to s --reverse add"
+    words = (
+        "--edges e.tsv --src from --dst to --edge-columns when --nodes n.csv --id name --features"
+        " a,b --label team --to s --reverse add"
+    )
     assert main(["import", *words.split()]) == 0
     assert "2 nodes, 2 edges" in capsys.readouterr().out
     graph = gt.load(tmp_path / "s")
@@ -422,7 +434,9 @@ def test_texts_that_are_read_as_they_are_meant(case, packed, tmp_path, monkeypat
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("first", [0, 40])
 def test_quoted_line_breaks(size, packed, first, tmp_path, monkeypatch):
-    """Rows are the same wherever blocks are cut; line breaks that come after the head of the file make it be read once more."""
+    """Rows are the same wherever blocks are cut; line breaks that come after the head of the file
+    make it be read once more.
+    """
     monkeypatch.setattr(text, "HEAD", 200)
     monkeypatch.setattr(text, "BLOCK", 300)
     odd = ["a\nb", 'q""\n,x', "plain", '"', "\n\n", '7" pipe', "\r\n#", "c"]

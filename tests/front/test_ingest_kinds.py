@@ -266,7 +266,9 @@ def test_heterogeneous_graphs(kind, tmp_path):
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_rows_of_several_types_in_any_order(size, tmp_path):
-    """Each type has its width, also none, when types alternate and nodes with bad values are left out."""
+    """Each type has its width, also none, when types alternate and nodes with bad values are left
+    out.
+    """
     rng, counts = np.random.default_rng(3), {"a": 90, "b": 40, "none": 30}
     ends = {("a", "to", "b"): (rng.integers(0, 90, 300), rng.integers(0, 40, 300))}
     graph = gt.Graph(ends, counts, x={"a": rng.normal(size=(90, 2)), "b": rng.normal(size=(40, 5))})

@@ -45,7 +45,8 @@ def test_python_yaml_and_flags_are_the_same(tmp_path: Path) -> None:
     job = Job(**OTHER)
     path = tmp_path / "job.yaml"
     path.write_text(
-        "dataset: cora\nstrategy: mini\nbatch_size: 140\nfanout: 10,all\nlr: 1e-3\nreplace: true\nseed: 3\nresidual: yes\n"
+        "dataset: cora\nstrategy: mini\nbatch_size: 140\nfanout: 10,all\nlr: 1e-3\nreplace:"
+        " true\nseed: 3\nresidual: yes\n"
     )
     words = (
         "--dataset",

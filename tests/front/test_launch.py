@@ -1,4 +1,6 @@
-"""``graphtheta launch``: what is restarted, how often and when not; signals; and that no process of a job is left behind."""
+"""``graphtheta launch``: what is restarted, how often and when not; signals; and that no process of
+a job is left behind.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ while first and others and Path("/proc", ready.read_text()).exists():
     time.sleep(0.02)
 sys.exit(int(word) if first else 0)
 """
-# notes its process, then waits; ends with 75 after SIGTERM and 130 after Ctrl-C, unless it is stubborn
+# notes its process, then waits; ends with 75 after SIGTERM and 130 after Ctrl-C, unless it is
+# stubborn
 WAITS = """
 import os, signal, sys, time
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Arrays whose rows are read when they are used: NumPy's arrays and these cannot be told apart by their values."""
+"""Arrays whose rows are read when they are used: NumPy's arrays and these cannot be told apart by
+their values.
+"""
 
 from __future__ import annotations
 
@@ -230,7 +232,9 @@ def test_a_pickled_one_has_its_values(array):
 
 
 def test_a_graph_of_a_store(tmp_path):
-    """Ends of edges and features of a store are arrays for its user, also where loops are added or left out."""
+    """Ends of edges and features of a store are arrays for its user, also where loops are added or
+    left out.
+    """
     plain = gt.Graph(
         [[0, 1, 2, 3, 4, 0, 2], [1, 2, 3, 4, 0, 2, 2]], 5, x=np.arange(10).reshape(5, 2)
     )

@@ -1,4 +1,6 @@
-"""grem on many workers: parts of one worker, whatever the graph; levels against plain twins; room; numbers of ids."""
+"""grem on many workers: parts of one worker, whatever the graph; levels against plain twins; room;
+numbers of ids.
+"""
 
 from __future__ import annotations
 

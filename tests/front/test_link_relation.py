@@ -1,4 +1,6 @@
-"""Links of one relation of a graph with types: negatives are of the right type, and no edge tells a target."""
+"""Links of one relation of a graph with types: negatives are of the right type, and no edge tells a
+target.
+"""
 
 from __future__ import annotations
 
@@ -143,19 +145,27 @@ def same(found: list[Any], wanted: list[Any]) -> None:
 def test_relations_and_types_that_do_not_fit_are_refused() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"link_relation: relation 'sells' is not known; the relations are 0 \(user buys item\), 1",
+        match=(
+            r"link_relation: relation 'sells' is not known; the relations are 0 \(user buys"
+            r" item\), 1"
+        ),
     ):
         gt.Trainer(graph=graph(), **{**KEYS, "link_relation": "sells"})
     many = [*((f"type {i}", f"has {i}", "thing") for i in range(20)), ("type 3", "has 5", "type 4")]
     with pytest.raises(
         ConfigError,
-        match=r"relation: relation 'has5' is not known \(did you mean 'has 5'\?\); the relations are 0 "
-        r"\(type 0 has 0 thing\), .*, 11 \(type 11 has 11 thing\), and 9 more$",
+        match=(
+            r"relation: relation 'has5' is not known \(did you mean 'has 5'\?\); the relations"
+            r" are 0 "
+            r"\(type 0 has 0 thing\), .*, 11 \(type 11 has 11 thing\), and 9 more$"
+        ),
     ):
         relation_code(many, "has5", "relation")
     with pytest.raises(
         ConfigError,
-        match=r"'has 5' is not unique; .* of 5 \(type 5 has 5 thing\) or 20 \(type 3 has 5 type 4\)$",
+        match=(
+            r"'has 5' is not unique; .* of 5 \(type 5 has 5 thing\) or 20 \(type 3 has 5 type 4\)$"
+        ),
     ):
         relation_code(many, "has 5", "relation")
     with pytest.raises(

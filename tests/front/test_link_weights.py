@@ -1,4 +1,6 @@
-"""Weights of links and triples in the loss, by an edge column: those of the formula, in training and in evaluation, on any workers."""
+"""Weights of links and triples in the loss, by an edge column: those of the formula, in training
+and in evaluation, on any workers.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,9 @@ def run(
 
 
 def of_each(keys: dict[str, Any], read: Any) -> np.ndarray:
-    """What is read of jobs in which one edge weighs 1, and all others of its split weigh 0, [n_edges]."""
+    """What is read of jobs in which one edge weighs 1, and all others of its split weigh 0,
+    [n_edges].
+    """
     graph, found = plain(), np.zeros(24)
     for e in range(24):
         split = next(s for s in ("train", "val", "test") if getattr(graph, f"edge_{s}")[e])

@@ -51,8 +51,8 @@ def test_a_folder_is_taken_until_its_process_is_killed(holder, tmp_path, capsys)
     for more in ([], ["--resume"]):
         assert main([*words, *more]) == 1
         assert (
-            "another job is writing to this folder; wait until it ends, or choose another folder with --out"
-            in capsys.readouterr().err
+            "another job is writing to this folder; wait until it ends, or choose another folder"
+            " with --out" in capsys.readouterr().err
         )
     with pytest.raises(FormatError, match="another job"):
         gt.Trainer(

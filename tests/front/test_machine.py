@@ -1,4 +1,6 @@
-"""The speed of a machine: what is fitted to given timings, which of them count, and in which processes plans are made."""
+"""The speed of a machine: what is fitted to given timings, which of them count, and in which
+processes plans are made.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,8 @@ def load_of(work: dict[int, float], blocks: float = 0.0, kernels: int = 1) -> Lo
 
 
 def test_the_cost_of_threads_is_found_in_steps_on_all_of_them() -> None:
-    # jobs of which each reads memory in another share, in kernels that take some times as long as a thread needs to wake up
+    # jobs of which each reads memory in another share, in kernels that take some times as long as a
+    # thread needs to wake up
     wake, crowded = float(WAKES[20]), float(CROWDED[12])
     loads = [
         load_of({NODES: share * times * wake * 1e9, PRODUCT: (1 - share) * times * wake * 1e9}, 8.0)
@@ -95,7 +98,9 @@ def test_other_threads_share_what_is_left_when_they_have_woken_up() -> None:
 
 @pytest.mark.parametrize("strategy", ["global", "mini"])
 def test_a_worker_with_a_view_of_its_own_computes_as_one_worker_does(strategy: str) -> None:
-    """What workers share it does alone, and what each of them does, such as the work of the interpreter and updates, it does once."""
+    """What workers share it does alone, and what each of them does, such as the work of the
+    interpreter and updates, it does once.
+    """
     job = gt.Job(backend="reference", hidden=6, seed=3, model="gcn", strategy=strategy)
     held = skeleton(job, GRAPH)
     view = held.strategy(job).batch(0, 0)
@@ -178,7 +183,9 @@ def test_a_message_costs_what_a_step_takes_more_on_two_workers() -> None:
 
 
 def test_waiting_is_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On clocks of each worker that pass in messages and in given work alone, only the work counts, and of it the least."""
+    """On clocks of each worker that pass in messages and in given work alone, only the work counts,
+    and of it the least.
+    """
     clock, post, gather = threading.local(), SimComm._post, SimComm._gather_flat
 
     def later(seconds: float) -> None:

@@ -1,4 +1,6 @@
-"""The cache that workers of a machine share: the numbers of a run without one, and fewer bytes between machines."""
+"""The cache that workers of a machine share: the numbers of a run without one, and fewer bytes
+between machines.
+"""
 
 from __future__ import annotations
 
@@ -151,6 +153,8 @@ def test_what_means_nothing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.posix_fallocate", no_room)
     with pytest.raises(
         MemoryLimitError,
-        match=r"no room for .* bytes that the workers of a machine share \(No space left on device\)",
+        match=(
+            r"no room for .* bytes that the workers of a machine share \(No space left on device\)"
+        ),
     ):
         run_simulated(3, trained, (0, 0, 1), machine_cache="5")

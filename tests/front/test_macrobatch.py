@@ -1,4 +1,6 @@
-"""Views expanded together are those expanded one by one, to the bit, with fewer messages and features."""
+"""Views expanded together are those expanded one by one, to the bit, with fewer messages and
+features.
+"""
 
 from __future__ import annotations
 

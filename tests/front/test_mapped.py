@@ -1,4 +1,6 @@
-"""Features that are read by rows: the graph keeps them where they are, and says what cannot be done with them."""
+"""Features that are read by rows: the graph keeps them where they are, and says what cannot be done
+with them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Dense parts of models as ONNX: the numbers of onnxruntime are those of this package. Skipped without both packages."""
+"""Dense parts of models as ONNX: the numbers of onnxruntime are those of this package. Skipped
+without both packages.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The order of targets: each once an epoch, the same on any number of workers, and near ones together."""
+"""The order of targets: each once an epoch, the same on any number of workers, and near ones
+together.
+"""
 
 from __future__ import annotations
 

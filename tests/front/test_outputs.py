@@ -1,4 +1,6 @@
-"""Outputs in parts: the rows of ``predict`` by original id, whatever wrote them, and complete or absent."""
+"""Outputs in parts: the rows of ``predict`` by original id, whatever wrote them, and complete or
+absent.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A loop of one's own, and what may be chosen in it: the numbers of ``fit``, on any number of workers."""
+"""A loop of one's own, and what may be chosen in it: the numbers of ``fit``, on any number of
+workers.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +132,9 @@ def test_the_order_of_the_steps_is_checked() -> None:
 def test_keys_of_fit_are_refused() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"epochs=3 has no meaning for gt\.Run; a custom loop does not read it; drop it, or use",
+        match=(
+            r"epochs=3 has no meaning for gt\.Run; a custom loop does not read it; drop it, or use"
+        ),
     ):
         gt.Run(graph=GRAPH, epochs=3)
 

@@ -1,4 +1,6 @@
-"""Partitioners by published rules: equal to plain twins, balanced, independent of chunks, better than random, without effect on losses."""
+"""Partitioners by published rules: equal to plain twins, balanced, independent of chunks, better
+than random, without effect on losses.
+"""
 
 from __future__ import annotations
 
@@ -364,7 +366,10 @@ def test_report_refuses():
         (
             "partitioner",
             "libra:balance=2",
-            "partitioner=libra:balance=2: there is no option 'balance'; there is slack, owners, seed",
+            (
+                "partitioner=libra:balance=2: there is no option 'balance'; there is slack, owners,"
+                " seed"
+            ),
         ),
         (
             "masters",
@@ -399,7 +404,10 @@ def test_owners_from_a_file(tmp_path):
     np.save(path, owner[1:])
     with pytest.raises(
         FormatError,
-        match=r"holds int64 numbers of shape \[39\]; expected the owners, one integer for each of the 40",
+        match=(
+            r"holds int64 numbers of shape \[39\]; expected the owners, one integer for each of"
+            r" the 40"
+        ),
     ):
         assigned(GRAPH, 3, f"file:path={path}")
     with pytest.raises(FormatError, match="other"):

@@ -101,7 +101,8 @@ def test_the_choice_is_twice_the_fewest_views_of_the_least_time() -> None:
         assert times == sorted(times, reverse=True) and flight == (
             1 if fewest == 1 else min(2 * fewest, most)
         )
-        # the minimax over all divisions of cores among stages is not below the bound of shared cores
+        # the minimax over all divisions of cores among stages is not below the bound of shared
+        # cores
         bounds = costs.bounds(fewest, cores, together)
         split = min(
             (

@@ -1,4 +1,6 @@
-"""Plans: bytes and messages equal to those that the ledgers count, memory equal to that of built partitions, refusals."""
+"""Plans: bytes and messages equal to those that the ledgers count, memory equal to that of built
+partitions, refusals.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,9 @@ def bare(name: str, batches: bool = False) -> Skeleton:
 
 
 def counted(comm: Comm, keys: dict[str, Any]) -> list[float]:
-    """Of this rank in the first step: rows, rows and edges of levels, bytes and messages of halo moves and of sums of gradients."""
+    """Of this rank in the first step: rows, rows and edges of levels, bytes and messages of halo
+    moves and of sums of gradients.
+    """
     one = gt.Trainer(graph=GRAPH, comm=comm, **KEYS, **keys)
     view = one.strategy.batch(0, 0)
     before = comm.ledger.snapshot()
@@ -154,7 +158,8 @@ def test_a_batch_is_exact(name: str) -> None:
         )
 
 
-# what an epoch sends: strategies in both modes, macrobatches, caches, totals, orders, histories, halos
+# what an epoch sends: strategies in both modes, macrobatches, caches, totals, orders, histories,
+# halos
 SAMPLED: dict[str, Any] = {"model": "sage", "strategy": "mini", "batch_size": 4, "fanout": "3,2"}
 ALONE: dict[str, Any] = {**SAMPLED, "mode": "independent"}
 EPOCHS: dict[str, tuple[int, dict[str, Any]]] = {

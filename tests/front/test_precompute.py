@@ -1,4 +1,6 @@
-"""Features summed once: the same numbers as summing them in every step, and clear refusals where they would change."""
+"""Features summed once: the same numbers as summing them in every step, and clear refusals where
+they would change.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Jobs over graphs with named columns: what the trainer takes, what self loops ask for, and the same numbers everywhere."""
+"""Jobs over graphs with named columns: what the trainer takes, what self loops ask for, and the
+same numbers everywhere.
+"""
 
 from __future__ import annotations
 
@@ -278,13 +280,12 @@ def test_commands(tmp_path, monkeypatch, capsys):
         **{f"node_columns.{n}": x for n, x in g.node_columns.items()},
     )
     (tmp_path / "typed.py").write_text(
-        "import graphtheta as gt\n\n\n"
-        "class Typed(gt.Layer):\n"
-        "    def __init__(self, d):\n        self.types = gt.Parameter.normal(4, d)\n\n"
-        "    def gather(self, edge):\n        return edge.src.h * gt.embedding(self.types, edge.type)\n\n\n"
-        "class Net(gt.Model):\n"
-        "    def __init__(self, d_in, d_out):\n        self.layer, self.w = Typed(d_in), gt.Parameter.glorot(d_in, d_out)\n\n"
-        "    def forward(self, graph):\n        return self.layer(graph, graph.x) @ self.w\n"
+        "import graphtheta as gt\n\n\nclass Typed(gt.Layer):\n    def __init__(self, d):\n       "
+        " self.types = gt.Parameter.normal(4, d)\n\n    def gather(self, edge):\n        return"
+        " edge.src.h * gt.embedding(self.types, edge.type)\n\n\nclass Net(gt.Model):\n    def"
+        " __init__(self, d_in, d_out):\n        self.layer, self.w = Typed(d_in),"
+        " gt.Parameter.glorot(d_in, d_out)\n\n    def forward(self, graph):\n        return"
+        " self.layer(graph, graph.x) @ self.w\n"
     )
     job = ("--dataset", "mine.npz", "--model", "typed.py:Net")
     assert main(["train", *job, "--epochs", "2", "--out", "run", "--split", "public"]) == 0

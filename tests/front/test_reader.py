@@ -1,4 +1,6 @@
-"""Readers: damaged, hostile and merely wrong files are refused with a word about file, field and remedy."""
+"""Readers: damaged, hostile and merely wrong files are refused with a word about file, field and
+remedy.
+"""
 
 from __future__ import annotations
 

@@ -212,7 +212,8 @@ KEYS: dict[str, Case] = {
 TABLES: dict[str, Case] = {
     "several spaces": Case(
         lambda: imported(table("old.txt", "src  dst\n1  2\n2   3\n")),
-        r"several spaces; make it one: sed 's/\^ \*//; s/  \*/ /g' < OLD > NEW, and give --separator ' '",
+        r"several spaces; make it one: sed 's/\^ \*//; s/  \*/ /g' < OLD > NEW, and give"
+        r" --separator ' '",
         lambda: (
             shell("sed 's/^ *//; s/  */ /g' < old.txt > new.txt")
             or imported("new.txt", separator=" ").n_edges == 2

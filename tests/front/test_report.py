@@ -225,7 +225,8 @@ def test_mpiexec_timeline_and_report(here: Path) -> None:
         assert done.returncode == 0 and done.stderr == "", done.stderr
     assert done.stdout == "report in pages/two.html\n"
     events = read_timeline(Path("run/trace.json"), 2)
-    # the clocks of one machine agree: both ranks leave a sum over both at nearly the same time; it begins and ends in a stage each
+    # the clocks of one machine agree: both ranks leave a sum over both at nearly the same time; it
+    # begins and ends in a stage each
     ends = [
         [
             e["ts"] + e["dur"]
@@ -423,9 +424,11 @@ def test_what_is_said_of_the_time() -> None:
             other=([9.0, 9.0], [0.0, 0.0]),
         )
     )
-    assert told == (
-        "The slowest stage is gather: 2000.00 ms of the 12500.00 ms of an epoch (16 %). Waiting is 8 % of the time, "
-        "mostly in move. The busiest worker, rank 0, works 1.09 times as long as the mean."
+    assert (
+        told
+        == "The slowest stage is gather: 2000.00 ms of the 12500.00 ms of an epoch (16 %). Waiting"
+        " is 8 % of the time, mostly in move. The busiest worker, rank 0, works 1.09 times as"
+        " long as the mean."
     )
     assert slowest(profile_of(1.0, gather=([0.0], [0.0]))).startswith(
         "The slowest stage is gather: 0.00 ms"

@@ -1,4 +1,6 @@
-"""Runs that are stopped and go on: the same numbers as if nothing had happened, on any number of ranks."""
+"""Runs that are stopped and go on: the same numbers as if nothing had happened, on any number of
+ranks.
+"""
 
 from __future__ import annotations
 
@@ -338,7 +340,8 @@ def test_a_graph_that_was_written_to_a_store_is_the_same() -> None:
     gt.Trainer("gcn", gt.load("store"), **keys, steps=5, resume=True).fit()
 
 
-# keys of a run, and those with which it goes on time after time, until it is as long as the last says
+# keys of a run, and those with which it goes on time after time, until it is as long as the last
+# says
 LONGER: dict[str, tuple[dict[str, Any], list[dict[str, int]]]] = {
     "epochs": ({"eval_every": 3}, [{"epochs": n} for n in (1, 2, 4, 7, 8, 20)]),
     "steps": ({"eval_every": 2}, [{"steps": n} for n in (3, 8, 20, 30, 90)]),
@@ -372,7 +375,8 @@ def test_an_evaluation_at_the_end_of_a_shorter_run_is_not_counted(name: str) -> 
         )
 
 
-# updates after which a run is stopped, before an evaluation, and the length with which it is resumed; 4 updates are an epoch
+# updates after which a run is stopped, before an evaluation, and the length with which it is
+# resumed; 4 updates are an epoch
 SHORTER: dict[str, tuple[int, dict[str, int], int]] = {
     "inside an epoch": (6, {"steps": 3}, 6),
     "as many steps": (6, {"steps": 6}, 6),
@@ -413,7 +417,9 @@ def test_batches_of_other_workers_are_not_continued_inside_an_epoch(more: dict[s
         within(30),
         pytest.raises(
             ConfigError,
-            match=r"an epoch has \d+ batches with 1 worker\(s\), but \d+.*as many workers as it had",
+            match=(
+                r"an epoch has \d+ batches with 1 worker\(s\), but \d+.*as many workers as it had"
+            ),
         ),
     ):
         run(gt.start(), **keys, resume=True)
@@ -435,10 +441,10 @@ def test_keys_that_may_differ_are_keys() -> None:
 
 def test_another_model_of_the_same_name_is_refused() -> None:
     Path("net.py").write_text(
-        "import graphtheta as gt\nfrom graphtheta.models import build_model\n"
-        "class Net(gt.Model):\n    def __init__(self, d_in, d_out, hidden):\n"
-        "        self.a = build_model('gcn', d_in=d_in, d_out=d_out, hidden=hidden, d_edge=0, decoder='none')\n"
-        "    def forward(self, graph):\n        return self.a.forward(graph)\n"
+        "import graphtheta as gt\nfrom graphtheta.models import build_model\nclass Net(gt.Model):\n"
+        "    def __init__(self, d_in, d_out, hidden):\n        self.a = build_model('gcn',"
+        " d_in=d_in, d_out=d_out, hidden=hidden, d_edge=0, decoder='none')\n    def forward(self,"
+        " graph):\n        return self.a.forward(graph)\n"
     )
     keys = {"model": "net.py:Net", "norm": "none", "dropout": 0.5}
     run(gt.start(), 2, **keys)

@@ -1,4 +1,6 @@
-"""Recall and NDCG of links among all candidates: against a plain loop over the sources, on any number of workers."""
+"""Recall and NDCG of links among all candidates: against a plain loop over the sources, on any
+number of workers.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ KEYS: dict[str, Any] = {
 
 
 def bipartite() -> gt.Graph:
-    """Users, items and tags; users rate items, the first one all, and some are each other's friends."""
+    """Users, items and tags; users rate items, the first one all, and some are each other's
+    friends.
+    """
     rng = np.random.default_rng(0)
     pairs = rng.integers(0, (USERS, ITEMS), (300, 2))
     pairs[:ITEMS] = np.stack((np.zeros(ITEMS), np.arange(ITEMS)), axis=1)

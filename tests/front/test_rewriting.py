@@ -1,4 +1,6 @@
-"""Stores made of stores: the graphs that changes in memory give, on any number of workers, with shared files."""
+"""Stores made of stores: the graphs that changes in memory give, on any number of workers, with
+shared files.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ N, M = 60, 90
 
 
 def made(sparse: bool = False, **fields: Any) -> Graph:
-    """A graph with isolated nodes, self loops, duplicates, both directions of some edges, and columns of every kind."""
+    """A graph with isolated nodes, self loops, duplicates, both directions of some edges, and
+    columns of every kind.
+    """
     rng = np.random.default_rng(1)
     src, dst = rng.integers(0, 50, (2, M))
     src[-20:], dst[-20:] = dst[:20].copy(), src[:20].copy()

@@ -1,4 +1,6 @@
-"""Caches, macrobatches and pipelining in drawn combinations with all else: the numbers of the plain run, or one error that names a key."""
+"""Caches, macrobatches and pipelining in drawn combinations with all else: the numbers of the plain
+run, or one error that names a key.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def losses(comm: Comm, graph: gt.Graph, machines: list[int], **keys: Any) -> lis
 
 
 def drawn(number: int) -> tuple[gt.Graph, list[int], dict[str, Any], dict[str, Any]]:
-    """A graph, machines of the workers, keys that change the numbers of a run, and keys that do not."""
+    """A graph, machines of the workers, keys that change the numbers of a run, and keys that do
+    not.
+    """
     rng = np.random.default_rng(number)
 
     def one_of(*values: Any) -> Any:

@@ -1,4 +1,6 @@
-"""Messages of a worker from the start of a job to its end, on 4 to 32 workers: collectives, and messages to single workers."""
+"""Messages of a worker from the start of a job to its end, on 4 to 32 workers: collectives, and
+messages to single workers.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ Counts = dict[str, tuple[int, int, int]]
 
 
 def ring(n: int = N_NODES) -> gt.Graph:
-    """A ring in both directions: with blocks of ids, a worker has two neighbours, whatever their number."""
+    """A ring in both directions: with blocks of ids, a worker has two neighbours, whatever their
+    number.
+    """
     a, b = np.arange(n), np.roll(np.arange(n), -1)
     return fill(
         np.concatenate((a, b)),
@@ -46,7 +50,9 @@ class Meter:
         self._comm, self._before, self.found = comm, np.zeros(2, int), {}
 
     def phase(self, name: str) -> None:
-        """The phase has ended: its collectives, messages to single workers, and the number of workers that have received any so far."""
+        """The phase has ended: its collectives, messages to single workers, and the number of
+        workers that have received any so far.
+        """
         single = self._comm.ledger.receivers(self._comm.size)[:, 1]
         every = sum(book["messages"] for book in self._comm.ledger.snapshot().values())
         now = np.array([every - single.sum(), single.sum()])
@@ -92,7 +98,8 @@ def counted(size: int, folder: Path, keys: dict[str, Any]) -> Counts:
     }
 
 
-# an epoch is one step: how many steps a worker makes between two messages about its state depends on their time
+# an epoch is one step: how many steps a worker makes between two messages about its state depends
+# on their time
 @pytest.mark.parametrize(
     "keys",
     [
@@ -109,10 +116,12 @@ def test_no_phase_of_a_job_has_more_messages_than_neighbours_and_levels(
     assert {name: one[0] for name, one in few.items()} == {
         name: one[0] for name, one in more.items()
     }
-    # a worker has two neighbours; the targets of mini-batches are sorted among the workers, and their ranks come back
+    # a worker has two neighbours; the targets of mini-batches are sorted among the workers, and
+    # their ranks come back
     targets = N_NODES // SIZES[1] if "mini" in keys.values() else 0
     assert more["start"][1] <= 2 + 2 * targets
-    # gradients are summed in as many rounds as a tree has levels; what rank 0 gathers is sent to a parent
+    # gradients are summed in as many rounds as a tree has levels; what rank 0 gathers is sent to a
+    # parent
     levels = int(np.log2(SIZES[1] / SIZES[0]))
     for name, steps in {"epoch": 1, "evaluate": 0, "fit": 2, "profile": 0, "timeline": 0}.items():
         assert more[name][1] - few[name][1] == steps * levels, name

@@ -1,4 +1,6 @@
-"""Standardised edge attributes of a graph with relations: a scale for the columns of each relation, in training and on other graphs."""
+"""Standardised edge attributes of a graph with relations: a scale for the columns of each relation,
+in training and on other graphs.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,10 @@ ENDS = {
 NEAR, RATES, OF = ENDS
 # columns of other means and deviations; one relation has none, and a column is constant
 ATTRIBUTES = {
-    name: (RNG.standard_normal((len(ENDS[name][0]), d)) * np.arange(1, d + 1) + 10 * d).astype(
-        np.float32
+    name: (
+        (RNG.standard_normal((len(ENDS[name][0]), d)) * np.arange(1, d + 1) + 10 * d).astype(
+            np.float32
+        )
     )
     for name, d in ((NEAR, 3), (RATES, 2))
 }
@@ -117,7 +121,9 @@ def outputs(comm: Any, graph: gt.Graph, others: list[gt.Graph]) -> list[np.ndarr
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_the_scale_is_applied_to_other_graphs(size: int) -> None:
-    """Also with the relations in another order, and where values were scaled over other edges or not at all."""
+    """Also with the relations in another order, and where values were scaled over other edges or
+    not at all.
+    """
     blank: dict[str, Any] = {"y": None, "train": None}
     over_others = (
         RAW.replace(edge_train=np.arange(200) % 3 == 0)
@@ -143,12 +149,16 @@ def test_what_does_not_fit() -> None:
     wide = RAW.replace(edge_attr=np.ones((200, 6), np.float32))
     with pytest.raises(
         DataError,
-        match=r"edge_attr has 6 columns, but those of its relations are 5.*before columns are added",
+        match=(
+            r"edge_attr has 6 columns, but those of its relations are 5.*before columns are added"
+        ),
     ):
         wide.with_standardised_edge_attr()
     with pytest.raises(
         DataError,
-        match="edges of a relation have values in columns of edge_attr that belong to other relations",
+        match=(
+            "edges of a relation have values in columns of edge_attr that belong to other relations"
+        ),
     ):
         RAW.replace(edge_attr=np.ones((200, 5), np.float32)).with_standardised_edge_attr()
     trainer = gt.Trainer(

@@ -1,4 +1,6 @@
-"""Standardised features of a graph with types: a scale for the columns of each type, in training and on other graphs."""
+"""Standardised features of a graph with types: a scale for the columns of each type, in training
+and on other graphs.
+"""
 
 from __future__ import annotations
 
@@ -199,7 +201,8 @@ def test_the_scale_is_applied_to_other_graphs(tmp_path: Path, model: str, size: 
     moved = np.concatenate([turned().nodes_of(name) for name in SIZES])
     for i, out in enumerate(found[1:]):
         np.testing.assert_allclose(out[moved] if i >= 8 else out, found[0], rtol=1e-4, atol=1e-5)
-    # a model of values as they are, and one of values that were scaled over all nodes together, get such values
+    # a model of values as they are, and one of values that were scaled over all nodes together, get
+    # such values
     together = FORMS["dense"].replace(meta={}).with_standardised_features()
     together = together.replace(meta={**RAW.meta, **together.meta})
     for trained, other in ((RAW, SCALED), (together, RAW), (together, held)):
@@ -208,7 +211,9 @@ def test_the_scale_is_applied_to_other_graphs(tmp_path: Path, model: str, size: 
 
 
 def test_graphs_with_fewer_and_with_unknown_types() -> None:
-    """A type that the model does not know has no columns; without an edge that leads from it nothing else changes."""
+    """A type that the model does not know has no columns; without an edge that leads from it
+    nothing else changes.
+    """
     fewer = gt.Graph(
         {name: ENDS[name] for name in ENDS if "topic" not in name},
         {name: SIZES[name] for name in WIDTHS},
@@ -294,7 +299,10 @@ def test_a_run_that_was_begun_with_one_scale_for_all_types_is_not_resumed(
         run(SerialComm(), epochs=1, resume=True)
     with pytest.raises(
         ConfigError,
-        match="3 types of nodes and edges have features in a scale of their own, but 0 have in the run in",
+        match=(
+            "3 types of nodes and edges have features in a scale of their own, but 0 have in the"
+            " run in"
+        ),
     ):
         run(SerialComm(), epochs=2, resume=True)
 
@@ -302,7 +310,10 @@ def test_a_run_that_was_begun_with_one_scale_for_all_types_is_not_resumed(
 def test_what_does_not_fit() -> None:
     with pytest.raises(
         DataError,
-        match=r"x has 12 columns, but those of its types are 11.*standardise them before columns are added",
+        match=(
+            r"x has 12 columns, but those of its types are 11.*standardise them before columns are"
+            r" added"
+        ),
     ):
         RAW.replace(
             x=np.concatenate((RAW.x.toarray(), np.ones((200, 1))), axis=1)

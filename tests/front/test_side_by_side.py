@@ -1,4 +1,6 @@
-"""Layers side by side in whole jobs: what a batch needs, neighbours sampled, totals made beforehand, all tasks."""
+"""Layers side by side in whole jobs: what a batch needs, neighbours sampled, totals made
+beforehand, all tasks.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ KEYS = dict(task="node", dtype="float64", backend="reference", epochs=2, optimis
 
 
 class Branches(gt.Model):
-    """Layers of any directions side by side, then as many that read their sum, besides one that skips these."""
+    """Layers of any directions side by side, then as many that read their sum, besides one that
+    skips these.
+    """
 
     directions, deep = ("in", "out"), False
 
@@ -173,7 +177,10 @@ def test_one_fanout_for_each_hop():
     ):
         with pytest.raises(
             ConfigError,
-            match=rf"{message}\(s\); give one number per hop, or one for all hops; parallel layers count",
+            match=(
+                rf"{message}\(s\); give one number per hop, or one for all hops; parallel layers"
+                r" count"
+            ),
         ):
             trainer(model, fanout)
     view = deep.strategy.batch(0, 0)

@@ -1,4 +1,6 @@
-"""Jobs on many simulated workers: counts equal to the ledgers', times from counts, what limits, and the command."""
+"""Jobs on many simulated workers: counts equal to the ledgers', times from counts, what limits, and
+the command.
+"""
 
 from __future__ import annotations
 

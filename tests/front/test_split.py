@@ -103,7 +103,9 @@ EXTRA, NODES = 7, 30
 
 
 def named(ids, src, dst, appended, order):
-    """A graph of these edges by its kind of ids, with further nodes, and nodes in another order; and a name for each row."""
+    """A graph of these edges by its kind of ids, with further nodes, and nodes in another order;
+    and a name for each row.
+    """
     n = NODES + appended
     columns = {"edge_columns": {"relation": np.arange(len(src)) % 2}}
     if ids == "types":
@@ -112,9 +114,10 @@ def named(ids, src, dst, appended, order):
         ends = np.stack((src % half, dst % half))
         relations = {("a", "r", "b"): ends[:, ::2], ("b", "s", "a"): ends[:, 1::2]}
         names = [f"a{i}" for i in range(half + appended)] + [f"b{i}" for i in range(half)]
-        return Graph(
-            relations, {"a": half + appended, "b": half}, y={"b": np.arange(half) % 2}
-        ), names
+        return (
+            Graph(relations, {"a": half + appended, "b": half}, y={"b": np.arange(half) % 2}),
+            names,
+        )
     if ids == "rows":
         return Graph((src, dst), n, y=np.arange(n) % 2, **columns), list(map(str, range(n)))
     texts = [f"node {'x' * (i % 5)}{i}" for i in range(n)]

@@ -66,7 +66,9 @@ def test_one_worker_is_exact_and_several_are_near(exchange: str) -> None:
 
 
 def fitted(comm: Comm, folder: Path, epochs: int, **keys: Any) -> np.ndarray:
-    """Losses of all epochs, and everything the model has learnt after a run that may continue another one."""
+    """Losses of all epochs, and everything the model has learnt after a run that may continue
+    another one.
+    """
     one = gt.Trainer(
         "sage",
         GRAPH,

@@ -1,4 +1,6 @@
-"""Stores: what is written is read again, on any number of workers; what is damaged or incomplete is refused by name."""
+"""Stores: what is written is read again, on any number of workers; what is damaged or incomplete is
+refused by name.
+"""
 
 from __future__ import annotations
 

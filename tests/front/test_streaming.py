@@ -1,4 +1,6 @@
-"""Partitioners that workers compute together, each from its share of the edges: equal to one worker alone."""
+"""Partitioners that workers compute together, each from its share of the edges: equal to one worker
+alone.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,9 @@ def test_node_streams_equal_their_twins(masters, passes, rounds, monkeypatch):
 @pytest.mark.parametrize("name", ["hdrf", "oblivious", "libra"])
 @pytest.mark.parametrize("size, most, slack", [(3, 256, 0.2), (3, 5, 0.0), (70, 256, 0.2)])
 def test_edge_streams_equal_their_twins(name, start, size, most, slack, monkeypatch):
-    """With one edge of a stream in a round, and with several; with more workers than a word has bits."""
+    """With one edge of a stream in a round, and with several; with more workers than a word has
+    bits.
+    """
     monkeypatch.setattr(dealing, "MOST", most)
     graph = ODD["some"] if size < 40 else graphs.random_graph(80, 200)
     owners, found = alone(graph, size, "block", f"{name}:owners={start},slack={slack}")
@@ -147,10 +151,12 @@ def test_edge_streams_equal_their_twins(name, start, size, most, slack, monkeypa
                     of_u = so_far[u] / (so_far[u] + so_far[v])
                     of_u, of_v = (2 - of_u, 1 + of_u) if name == "hdrf" else (1, 1)
                     score = {
-                        p: (1.1 if name == "hdrf" else 1)
-                        * (own.max() - own[p])
-                        / (1 + own.max() - own.min())
-                        + (of_u * (p in on[u]) + of_v * (p in on[v]))
+                        p: (
+                            (1.1 if name == "hdrf" else 1)
+                            * (own.max() - own[p])
+                            / (1 + own.max() - own.min())
+                            + (of_u * (p in on[u]) + of_v * (p in on[v]))
+                        )
                         for p in able
                     }
                     best = [p for p in able if score[p] == max(score.values())]

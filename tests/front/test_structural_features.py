@@ -140,9 +140,10 @@ def test_an_own_algorithm_is_read_from_a_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(
-        "from dataclasses import dataclass\nimport graphtheta as gt\n\n@dataclass(frozen=True)\nclass Doubled(gt.Algorithm):\n"
-        "    name = 'doubled'\n    times: int = 2\n\n    def run(self, partition, graph):\n"
-        "        return partition.node.read('in_degree') * self.times\n",
+        "from dataclasses import dataclass\nimport graphtheta as"
+        " gt\n\n@dataclass(frozen=True)\nclass Doubled(gt.Algorithm):\n    name = 'doubled'\n   "
+        " times: int = 2\n\n    def run(self, partition, graph):\n        return"
+        " partition.node.read('in_degree') * self.times\n",
         encoding="utf-8",
     )
     assert (

@@ -108,7 +108,10 @@ def test_keys_and_choices_follow_from_the_registries() -> None:
     assert gt.Job(task="ranked", negatives=3, metric="mrr").task == "ranked"
     with pytest.raises(
         ConfigError,
-        match="metric=mrr does not measure task=node; give --task link or triple or ranked, or another",
+        match=(
+            "metric=mrr does not measure task=node; give --task link or triple or ranked, or"
+            " another"
+        ),
     ):
         gt.Job(task="node", metric="mrr")
 

@@ -36,7 +36,9 @@ TAGS = "<b>&\"'</b><script>"
 
 @pytest.fixture(autouse=True)
 def logs() -> Iterator[None]:
-    """What commands in this process change of the log is restored, and pytest records none of it: it could not send it."""
+    """What commands in this process change of the log is restored, and pytest records none of it:
+    it could not send it.
+    """
     before, level, propagate = list(logger.handlers), logger.level, logger.propagate
     logger.propagate = False
     yield
@@ -177,7 +179,9 @@ def test_line_ends_of_old_macs(
 
 @pytest.mark.parametrize("kib", [1, 4, 64])
 def test_a_full_disk_is_told_in_a_line(tmp_path: Path, kib: int) -> None:
-    """A limit of the size of files fails as a full disk does: at the job, at a row of the metrics, and at the timeline."""
+    """A limit of the size of files fails as a full disk does: at the job, at a row of the metrics,
+    and at the timeline.
+    """
     words = [*SMALL, "--epochs", "40", "--trace", "--out", str(tmp_path / "run")]
     line = " ".join([str(Path(sys.prefix, "bin", "python")), "-m", "graphtheta", "train", *words])
     done = subprocess.run(

@@ -326,7 +326,10 @@ def test_times_in_another_unit_than_those_of_the_training_are_refused(keys):
     one.on(in_unit(""))
     with pytest.raises(
         DataError,
-        match=r"times in ns in the edge column 'time'; expected s: import its table with --types time:time_s",
+        match=(
+            r"times in ns in the edge column 'time'; expected s: import its table with --types"
+            r" time:time_s"
+        ),
     ):
         one.on(in_unit("ns"))
     with pytest.raises(DataError, match="compares times of edges in s with times of nodes in ns"):
@@ -403,7 +406,10 @@ def test_what_would_see_the_future_is_refused(keys, message):
         (
             "gcn",
             {},
-            r"the model reads node.in_degree: degrees count all edges, also over those that are later",
+            (
+                r"the model reads node.in_degree: degrees count all edges, also over those that are"
+                r" later"
+            ),
         ),
         ("sage", {}, None),
         ("gat", {}, None),

@@ -1,4 +1,6 @@
-"""Nothing of the future for targets that are edges or links: in batches, in evaluation, and in whole jobs."""
+"""Nothing of the future for targets that are edges or links: in batches, in evaluation, and in
+whole jobs.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ TASKS = {
     "edge": {"task": "edge"},
     "link": {"task": "link", "negatives": NEGATIVES, "eval_negatives": 5},
 }
-# times up to which a target of each task sees: a link asks whether there is an edge at its time, an edge is known to be there
+# times up to which a target of each task sees: a link asks whether there is an edge at its time, an
+# edge is known to be there
 SEES = {"edge": 0, "link": -1}
 
 
@@ -252,7 +255,9 @@ def test_numbers_do_not_depend_on_threads():
 
 
 def expected_edges(pairs, times, sees, stored, hops):
-    """The edges that a batch reads by hop, the last one first, by the rule of cutoffs as it is documented."""
+    """The edges that a batch reads by hop, the last one first, by the rule of cutoffs as it is
+    documented.
+    """
     cutoff, found = {}, []
     for pair, time in zip(pairs, times, strict=True):
         for end in pair:
@@ -274,7 +279,9 @@ def expected_edges(pairs, times, sees, stored, hops):
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("task", TASKS)
 def test_of_targets_that_share_a_node_the_earliest_counts(task, size):
-    """The edges of each batch are those of the rule. Links have negatives that end where there is no edge."""
+    """The edges of each batch are those of the rule. Links have negatives that end where there is
+    no edge.
+    """
     message = np.arange(E) if task == "edge" else np.flatnonzero(MESSAGES)
 
     def program(comm):

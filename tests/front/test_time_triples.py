@@ -151,7 +151,9 @@ def test_no_triple_of_the_future_reaches_a_metric_or_a_prediction() -> None:
 
 
 def test_no_triple_of_the_future_reaches_a_job() -> None:
-    """Training triples of the latest time carry messages, which reach validation and testing, but no loss of training."""
+    """Training triples of the latest time carry messages, which reach validation and testing, but
+    no loss of training.
+    """
     graph = GRAPH.replace(edge_train=WHEN <= 4, edge_val=(WHEN == 5), edge_test=(WHEN > 5))
     epochs = KEYS["epochs"]
     numbers, others = (list(trained(of)[0].values()) for of in (graph, late(graph, 3)))
@@ -163,7 +165,9 @@ def test_no_triple_of_the_future_reaches_a_job() -> None:
 
 
 def values(model: gt.Model, time: int) -> np.ndarray:
-    """Values of the nodes at a time by the formula, from training triples of earlier times and their inverse."""
+    """Values of the nodes at a time by the formula, from training triples of earlier times and
+    their inverse.
+    """
     used = TRAIN[WHEN[TRAIN] < time]
     a = np.zeros((N, N))
     value = GRAPH.edge_columns["value"].astype(np.float64)[used]

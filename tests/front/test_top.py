@@ -1,4 +1,6 @@
-"""The best ends of links and answers to queries of triples: against all scores sorted, on any number of workers."""
+"""The best ends of links and answers to queries of triples: against all scores sorted, on any
+number of workers.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,9 @@ RATED, PLAIN, FACTS = bipartite(), plain(), facts().deduplicated()
 
 
 def by_sorting(scores: np.ndarray, out: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers and scores of the k best of each row, of equal scores the lowest numbers, without those that are left out."""
+    """The numbers and scores of the k best of each row, of equal scores the lowest numbers, without
+    those that are left out.
+    """
     ids, found = np.full((len(scores), k), -1), np.full((len(scores), k), np.nan)
     for i, row in enumerate(scores):
         order = sorted((j for j in range(len(row)) if not out[i, j]), key=lambda j: (-row[j], j))[
@@ -344,7 +348,10 @@ timed_none_held = partial(none_held, strategy="mini", fanout="4,3", sampler="tem
             labelled,
             [0],
             {},
-            "top finds the best ends of links and triples, but the model has task=node; call predict",
+            (
+                "top finds the best ends of links and triples, but the model has task=node; call"
+                " predict"
+            ),
         ),
         (rates, [0, 99], {}, r"nodes\[1\]: the graph has no node 99; give original ids"),
         (rates, ["a"], {}, r"nodes\[0\]: the graph has no node 'a'"),
@@ -364,7 +371,10 @@ timed_none_held = partial(none_held, strategy="mini", fanout="4,3", sampler="tem
             has,
             [0, 1],
             {"relation": ["has", "hat"]},
-            r"relation\[1\]: relation 'hat' is not known \(did you mean 'has'\?\); the relations are 0 \(has\)",
+            (
+                r"relation\[1\]: relation 'hat' is not known \(did you mean 'has'\?\); the"
+                r" relations are 0 \(has\)"
+            ),
         ),
     ],
 )

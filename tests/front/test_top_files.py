@@ -249,7 +249,10 @@ def test_parts_have_the_rows_of_one_file(form: str, here: Path) -> None:
             "facts",
             ["--of", "q.txt"],
             "head,relation\ne1,has\ne1,was\n",
-            "q.txt, line 3, field 'relation': relation 'was' is not known (did you mean 'has'?); the",
+            (
+                "q.txt, line 3, field 'relation': relation 'was' is not known (did you mean"
+                " 'has'?); the"
+            ),
         ),
         (
             "facts",

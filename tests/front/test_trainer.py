@@ -1,4 +1,6 @@
-"""Link and edge tasks from a graph to predictions, through the trainer and through the commands, on one worker and on two."""
+"""Link and edge tasks from a graph to predictions, through the trainer and through the commands, on
+one worker and on two.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,8 @@ def flags(keys: dict[str, object]) -> list[str]:
 @pytest.mark.parametrize("decoder", ["dot", "hadamard"])
 def test_links_are_ranked_far_above_chance(decoder: str) -> None:
     result = gt.Trainer("gcn", gt.load(BLOCKS), **LINK, decoder=decoder, lr=0.02).fit()
-    # by chance the mean reciprocal rank of one among 21 is 0.17; who knows the blocks reaches about 0.5
+    # by chance the mean reciprocal rank of one among 21 is 0.17; who knows the blocks reaches about
+    # 0.5
     assert result.metrics["test_mrr"] > 0.35 and result.metrics["test_auc"] > 0.85
 
 

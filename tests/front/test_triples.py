@@ -1,4 +1,6 @@
-"""The task triple: negatives and ranks without known triples, excluded edges, and the same numbers on any number of workers."""
+"""The task triple: negatives and ranks without known triples, excluded edges, and the same numbers
+on any number of workers.
+"""
 
 from __future__ import annotations
 
@@ -272,7 +274,9 @@ def test_ranks_of_scores_without_a_value() -> None:
 
 
 def test_answers_without_candidates_have_no_rank() -> None:
-    """All nodes are known answers of the first query, and all but one of the second one, or are outside."""
+    """All nodes are known answers of the first query, and all but one of the second one, or are
+    outside.
+    """
     for outside, wanted in ((False, [NO_RANK] * 4 + [2] * 3), (True, [NO_RANK] * 7)):
 
         def program(comm: Any, outside: bool = outside) -> np.ndarray:

@@ -58,14 +58,19 @@ def test_no_key_of_a_run_runs_a_file(marked: Path, capsys: pytest.CaptureFixture
         if key in CODE_KEYS and key not in ("cache_policy", "exchange"):
             with pytest.raises(
                 ConfigError,
-                match=rf"{key}=mine.py:X would run the file {Path('mine.py').absolute()}.*give --trust",
+                match=(
+                    rf"{key}=mine.py:X would run the file {Path('mine.py').absolute()}.*give"
+                    r" --trust"
+                ),
             ):
                 gt.open_run("run")
 
 
 @pytest.mark.parametrize("key", CODE_KEYS)
 def test_a_file_that_is_trusted_or_given_runs(marked: Path, key: str) -> None:
-    """The list has no key that runs nothing, and no other key runs a file: ``test_other_keys_run_nothing``."""
+    """The list has no key that runs nothing, and no other key runs a file:
+    ``test_other_keys_run_nothing``.
+    """
     assert main(["train", *(SMALL if key == "exchange" else MINI), "--out", "run"]) == 0
     run, job = Path("run"), Path("run", "job.yaml").read_text()
     for other, value in WITH.get(key, {}).items():

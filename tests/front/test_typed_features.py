@@ -1,4 +1,6 @@
-"""Features of types at their own widths: the numbers of the matrix that has them side by side, wherever rows are read."""
+"""Features of types at their own widths: the numbers of the matrix that has them side by side,
+wherever rows are read.
+"""
 
 from __future__ import annotations
 

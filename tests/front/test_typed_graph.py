@@ -115,7 +115,12 @@ def test_types_stay_with_the_graph(tmp_path):
     g = made(y={"paper": [1, 0, 1]}).with_inverse_relations()
     assert (
         g.relations
-        == (WRITES, HAS, ("paper", "rev_writes", "author"), ("subject", "rev_has", "paper"))
+        == (
+            WRITES,
+            HAS,
+            ("paper", "rev_writes", "author"),
+            ("subject", "rev_has", "paper"),
+        )
         and g.n_relations == 4
     )
     small = g.subset(g.nodes_of("paper"))
@@ -136,7 +141,10 @@ def test_types_stay_with_the_graph(tmp_path):
     [
         (
             {"edge_index": {"writes": [[0], [0]]}},
-            r"the key 'writes' is no relation; write \{\(\"author\", \"writes\", \"paper\"\): edges\}",
+            (
+                r"the key 'writes' is no relation; write \{\(\"author\", \"writes\", \"paper\"\):"
+                r" edges\}"
+            ),
         ),
         (
             {"edge_index": {WRITES: [[0], [0, 1]]}},

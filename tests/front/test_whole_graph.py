@@ -1,4 +1,6 @@
-"""Sums over the nodes of all workers: values, gradients, and the same training on any number of workers under every strategy."""
+"""Sums over the nodes of all workers: values, gradients, and the same training on any number of
+workers under every strategy.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every public function, called with what users give it by mistake: one line that names the argument, and no error of Python."""
+"""Every public function, called with what users give it by mistake: one line that names the
+argument, and no error of Python.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class PyG(SimpleNamespace):
 
 
 class Tensor:
-    """What looks like an array, and has a type that NumPy does not know, as tensors of PyTorch have."""
+    """What looks like an array, and has a type that NumPy does not know, as tensors of PyTorch
+    have.
+    """
 
     dtype = SimpleNamespace(is_floating_point=True)
     shape = (6, 2)
@@ -403,15 +407,24 @@ def test_tensors_of_pytorch_are_named() -> None:
 WORDS: dict[str, tuple[Callable[[], Any], str]] = {
     "a wrong keyword": (
         lambda: gt.Graph([[0], [1]], 2, train_mask=[True, False]),
-        r"Graph: there is no argument 'train_mask' \(did you mean 'train'\?\); it takes edge_index, n_nodes, x, y,",
+        (
+            r"Graph: there is no argument 'train_mask' \(did you mean 'train'\?\); it takes"
+            r" edge_index, n_nodes, x, y,"
+        ),
     ),
     "a graph of PyTorch Geometric": (
         lambda: gt.Graph(PyG()),
-        r"edge_index: a value of type PyG is no array; .*gt.load\(gt.import_graph\(graph, to='my.store'\)\)",
+        (
+            r"edge_index: a value of type PyG is no array; .*gt.load\(gt.import_graph\(graph,"
+            r" to='my.store'\)\)"
+        ),
     ),
     "a dict for a model": (
         lambda: gt.Trainer({"layers": 2}, graph()),
-        r"Trainer: model is \{'layers': 2\}; expected a text or a gt.Model \(whose forward calls layers\) or a function",
+        (
+            r"Trainer: model is \{'layers': 2\}; expected a text or a gt.Model \(whose forward"
+            r" calls layers\) or a function"
+        ),
     ),
     "a path for a graph": (
         lambda: gt.Trainer("gcn", "cora.npz"),

@@ -1,7 +1,9 @@
-"""Run under mpiexec: the equality matrix on real workers; rank 0 writes the numbers to the file named.
+"""Run under mpiexec: the equality matrix on real workers; rank 0 writes the numbers to the file
+named.
 
-Each task has one placement and a share of the pairs of a strategy and a model, other ones for each number of workers; simulated
-ranks have all. On the fused back end, every kernel of which is compiled, it is one placement and two models of node tasks.
+Each task has one placement and a share of the pairs of a strategy and a model, other ones for each
+number of workers; simulated ranks have all. On the fused back end, every kernel of which is
+compiled, it is one placement and two models of node tasks.
 """
 
 import sys

@@ -1,4 +1,6 @@
-"""A batch of all targets: the numbers of the global batch, but for batch norm, which sees the rows that a batch computes."""
+"""A batch of all targets: the numbers of the global batch, but for batch norm, which sees the rows
+that a batch computes.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ RING = Graph(
 
 
 def batches(name, graph, size=1, task="node", placement=equality.PLACEMENTS[0], options=None):
-    """Loss and gradients of the global batch and of a batch of all targets, and the rows that the two compute."""
+    """Loss and gradients of the global batch and of a batch of all targets, and the rows that the
+    two compute.
+    """
     kind, chosen = options or OPTIONS[name]
 
     def program(comm):
@@ -111,7 +115,9 @@ def test_with_batch_norm_it_is_if_every_node_is_a_target(name):
 
 @pytest.mark.parametrize("name", WITH)
 def test_with_batch_norm_it_is_not_otherwise(name):
-    """Mean and variance are those of the rows that the batch computes, and the global batch computes others besides."""
+    """Mean and variance are those of the rows that the batch computes, and the global batch
+    computes others besides.
+    """
     (whole, _), (batch, _) = batches(name, equality.example())
     assert differ(whole, batch) > 1e-4
     for size, placement in ((2, equality.PLACEMENTS[2]), (3, equality.PLACEMENTS[5])):
@@ -121,7 +127,9 @@ def test_with_batch_norm_it_is_not_otherwise(name):
 
 
 def test_with_batch_norm_it_is_if_every_row_of_the_normalised_value_is_needed():
-    """A value between two layers is needed at the targets and their neighbours, which may be all nodes."""
+    """A value between two layers is needed at the targets and their neighbours, which may be all
+    nodes.
+    """
     (whole, everywhere), (batch, rows) = batches("gcn batch norm", RING)
     assert rows == [24, 12] and everywhere == [24, 24]
     assert differ(whole, batch) < 1e-12

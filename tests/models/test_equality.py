@@ -1,4 +1,6 @@
-"""Same numbers: every two of a strategy, a placement and a model on several ranks as on one, in float64 with dropout on."""
+"""Same numbers: every two of a strategy, a placement and a model on several ranks as on one, in
+float64 with dropout on.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from graphtheta.engine.comm.simulated import run_simulated
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=" ".join)
 def test_same_numbers_on_any_number_of_ranks(placement, task):
     wanted, wanted_edges = alone(task)
-    # each placement and each task meets 2, 3, 4 and 8 ranks, and each with every strategy and every model
+    # each placement and each task meets 2, 3, 4 and 8 ranks, and each with every strategy and every
+    # model
     number = PLACEMENTS.index(placement) + list(TASKS).index(task)
     for share, size in zip(shares(placement), ((2, 8), (3, 4), (2, 4))[number % 3], strict=True):
         results = run_simulated(size, run, placement, task, share)

@@ -1,4 +1,6 @@
-"""No published network has a parameter whose gradient is zero but for rounding: Adam would turn rounding errors into steps."""
+"""No published network has a parameter whose gradient is zero but for rounding: Adam would turn
+rounding errors into steps.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def connected(types):
 
 
 def gradients(name, draw, decoder, types, options):
-    """The largest number in the gradient of each parameter, in general position, of a random linear function of the outputs."""
+    """The largest number in the gradient of each parameter, in general position, of a random linear
+    function of the outputs.
+    """
     rng, part = np.random.default_rng(draw), connected(types)
     with dtype_scope("float64"):
         model = build_model(
@@ -100,7 +104,9 @@ def gradients(name, draw, decoder, types, options):
 @pytest.mark.parametrize("norm", ["none", "batch", "layer"])
 @pytest.mark.parametrize(("name", "types"), [*((name, TYPES) for name in MODELS), ("hgt", 1)])
 def test_every_parameter_has_a_gradient(name, types, norm):
-    """A parameter may have no gradient for some weights, such as one behind a ReLU; then other weights are tried."""
+    """A parameter may have no gradient for some weights, such as one behind a ReLU; then other
+    weights are tried.
+    """
     own = [dict(zip(OWN[name], values, strict=True)) for values in product(*OWN[name].values())]
     ways = own, (False, True), ("none", "concat", "max"), ("none", "edge")
     # one half of the choices; every two options meet with all their values
@@ -175,7 +181,9 @@ def attention(comm, name, options):
     ],
 )
 def test_scores_of_single_edges_have_no_gradient_at_all(name, options, back_end):
-    """The softmax over one edge is 1 whatever its score: exactly 0, also where kernels compute the score once more."""
+    """The softmax over one edge is 1 whatever its score: exactly 0, also where kernels compute the
+    score once more.
+    """
     with backend_scope(back_end):
         for size in (1, 3):
             found = run_simulated(size, attention, name, options)[0]

@@ -312,7 +312,9 @@ def test_weight_decay_on_the_first_layer_only():
 
 
 def test_dropped_edges_take_no_part():
-    """With all but a few edges dropped, attention runs over the others only: weights still add up to 1 or 0."""
+    """With all but a few edges dropped, attention runs over the others only: weights still add up
+    to 1 or 0.
+    """
     graph = example(x=np.ones((30, D)))
     plain = {"layers": 1, "dropout": 0, "attention_dropout": 0, "norm": "none"}
     out, _ = outputs(lambda: make("gipa", D, C, A, edge_drop=0.9, **plain), graph, training=True)

@@ -1,4 +1,6 @@
-"""``gt.per_relation``: layers by relation against the same layers on graphs of one relation each, and on several workers."""
+"""``gt.per_relation``: layers by relation against the same layers on graphs of one relation each,
+and on several workers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``--recompute`` changes no bit: every published model, strategy and task, on one rank and on several."""
+"""``--recompute`` changes no bit: every published model, strategy and task, on one rank and on
+several.
+"""
 
 from __future__ import annotations
 

@@ -97,7 +97,9 @@ TRIPLES = [
 
 
 def of_hgt(name, what):
-    """A parameter of HGT, or its gradient, from those of PyTorch Geometric for each type, relation and head."""
+    """A parameter of HGT, or its gradient, from those of PyTorch Geometric for each type, relation
+    and head.
+    """
 
     def get(theirs):
         return FILE[f"hgt/{what}/layer.{theirs}"]
@@ -166,7 +168,9 @@ def made(name):
 
 
 def check(comm, graph, name, placement, batch=False):
-    """Output, gradient of the input and gradients of the parameters; in a batch of all nodes, each with all its neighbours."""
+    """Output, gradient of the input and gradients of the parameters; in a batch of all nodes, each
+    with all its neighbours.
+    """
     model = made(name)
     part = build_partition(graph, comm, *placement, dtype=np.float64)
     layers = probe(model, part).layers

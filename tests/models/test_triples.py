@@ -133,8 +133,9 @@ def test_losses_are_those_of_the_papers(temperature):
     log_sigmoid = lambda x: -np.log1p(np.exp(-x))
     wanted = {
         softmax_loss: -np.log(np.exp(out[:, 0]) / np.exp(out).sum(axis=1)),
-        adversarial: -(log_sigmoid(out[:, 0]) + (weights * log_sigmoid(-out[:, 1:])).sum(axis=1))
-        / 2,
+        adversarial: (
+            -(log_sigmoid(out[:, 0]) + (weights * log_sigmoid(-out[:, 1:])).sum(axis=1)) / 2
+        ),
     }
     for loss, values in wanted.items():
         x = Var(out, RowSpace(np.arange(7), "edge"), needs_grad=True)

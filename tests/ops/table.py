@@ -227,18 +227,27 @@ FIVE = {"n": 5, "gather": False}
 
 TABLE: dict[str, tuple[Case, ...]] = {
     # ---- of two values
-    "add": of_two(gt.add, np.add)
-    + of_two(lambda x, y: x + y, np.add)[:2]
-    + elementwise(lambda x: 2 + x, lambda x: 2 + x, types="weak"),
-    "sub": of_two(gt.sub, np.subtract)
-    + elementwise(lambda x: 1 - x, lambda x: 1 - x, types="weak"),
+    "add": (
+        of_two(gt.add, np.add)
+        + of_two(lambda x, y: x + y, np.add)[:2]
+        + elementwise(lambda x: 2 + x, lambda x: 2 + x, types="weak")
+    ),
+    "sub": (
+        of_two(gt.sub, np.subtract) + elementwise(lambda x: 1 - x, lambda x: 1 - x, types="weak")
+    ),
     "mul": of_two(gt.mul, np.multiply) + elementwise(lambda x: x * 0.5, lambda x: x * 0.5),
-    "div": of_two(gt.div, np.true_divide, positive, "float")
-    + elementwise(lambda x: 1 / x, lambda x: 1 / x, positive),
-    "maximum": of_two(gt.maximum, np.maximum)
-    + elementwise(lambda x: gt.maximum(x, 1), lambda x: np.maximum(x, 1), types="weak"),
-    "minimum": of_two(gt.minimum, np.minimum)
-    + elementwise(lambda x: gt.minimum(x, 0.5), lambda x: np.minimum(x, 0.5)),
+    "div": (
+        of_two(gt.div, np.true_divide, positive, "float")
+        + elementwise(lambda x: 1 / x, lambda x: 1 / x, positive)
+    ),
+    "maximum": (
+        of_two(gt.maximum, np.maximum)
+        + elementwise(lambda x: gt.maximum(x, 1), lambda x: np.maximum(x, 1), types="weak")
+    ),
+    "minimum": (
+        of_two(gt.minimum, np.minimum)
+        + elementwise(lambda x: gt.minimum(x, 0.5), lambda x: np.minimum(x, 0.5))
+    ),
     "power": (
         *of_two(gt.power, np.power, positive, "float", special=False),
         *(
@@ -339,22 +348,36 @@ TABLE: dict[str, tuple[Case, ...]] = {
     )
     + elementwise(lambda x: gt.clip(x, -1, 2), lambda x: np.clip(x, -1, 2), types="arithmetic"),
     "stop_gradient": elementwise(gt.stop_gradient, np.copy, types="same", slope=False),
-    "cast": tuple(
-        c
-        for t in ("float64", "float32")
-        for c in elementwise(lambda x, t=t: gt.cast(x, t), lambda x, t=t: x.astype(t), types=t)[:2]
-    )
-    + tuple(
-        c
-        for t in ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
-        for c in elementwise(
-            lambda x, t=t: gt.cast(x, t),
-            lambda x, t=t: x.astype(t),
-            positive,
-            t,
-            special=False,
-            slope=False,
-        )[:2]
+    "cast": (
+        tuple(
+            c
+            for t in ("float64", "float32")
+            for c in elementwise(lambda x, t=t: gt.cast(x, t), lambda x, t=t: x.astype(t), types=t)[
+                :2
+            ]
+        )
+        + tuple(
+            c
+            for t in (
+                "bool",
+                "int8",
+                "uint8",
+                "int16",
+                "uint16",
+                "int32",
+                "uint32",
+                "int64",
+                "uint64",
+            )
+            for c in elementwise(
+                lambda x, t=t: gt.cast(x, t),
+                lambda x, t=t: x.astype(t),
+                positive,
+                t,
+                special=False,
+                slope=False,
+            )[:2]
+        )
     ),
     # ---- over trailing axes
     "sum": reduced(gt.sum, np.sum, "sum"),

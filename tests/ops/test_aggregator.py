@@ -293,7 +293,9 @@ def test_softmax_of_extreme_scores(dtype, score, weight):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_score_that_changes_nothing_has_no_gradient_at_all(rng, dtype):
-    """The softmax over one edge is 1; rounding errors in place of 0 would become steps of Adam. A NaN is not hidden."""
+    """The softmax over one edge is 1; rounding errors in place of 0 would become steps of Adam. A
+    NaN is not hidden.
+    """
     row, gid, g = np.arange(50), np.arange(50), rng.standard_normal((50, 2, 3)).astype(dtype)
     parts = [rng.standard_normal((50, *s)).astype(dtype) for s in SHAPES["softmax-sum"]]
     for scale in (None, rng.uniform(1, 9, 50)):

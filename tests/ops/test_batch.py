@@ -16,7 +16,8 @@ from graphtheta.ops.kernels.sampling import sample
 from graphtheta.ops.rows.by_number import take_rows
 
 NONE = np.zeros(0, np.int32)
-# no group, groups without edges, a hub among small ones, as many duplicates as there are rows to choose from
+# no group, groups without edges, a hub among small ones, as many duplicates as there are rows to
+# choose from
 GROUPS = st.lists(st.integers(0, 4) | st.just(40), max_size=8)
 
 

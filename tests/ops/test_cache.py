@@ -112,7 +112,9 @@ def test_a_given_folder_that_cannot_be_used_is_an_error(
     forget(monkeypatch)
     with pytest.raises(
         ConfigError,
-        match=r"GRAPHTHETA_CACHE = .*is not safe for compiled kernels.*Not a directory.*or unset it$",
+        match=(
+            r"GRAPHTHETA_CACHE = .*is not safe for compiled kernels.*Not a directory.*or unset it$"
+        ),
     ):
         compiled(SOURCE, "float64", HEADER)(np.ones(5), 5)
     shared = tmp_path / "shared"
@@ -121,7 +123,9 @@ def test_a_given_folder_that_cannot_be_used_is_an_error(
     monkeypatch.setenv("GRAPHTHETA_CACHE", str(shared))
     with pytest.raises(
         ConfigError,
-        match=r"every user can write to .*mode 0777; remedy: chmod go-w .*; use a folder of your own",
+        match=(
+            r"every user can write to .*mode 0777; remedy: chmod go-w .*; use a folder of your own"
+        ),
     ):
         cache.cache_folder()
 
@@ -274,7 +278,9 @@ def test_a_file_under_the_name_of_another_is_replaced(
 
 
 def test_nothing_that_was_planted_is_run(tmp_path: Path) -> None:
-    """Pickles, sources and bytecode, under all names that could be looked up, by the user's own hand."""
+    """Pickles, sources and bytecode, under all names that could be looked up, by the user's own
+    hand.
+    """
     folder, mark = tmp_path / "kernels", tmp_path / "mark"
     assert result(process(folder, "float64")) == {"float64": 1}
     planted = f"import os\nos.mkdir({str(mark)!r})\n"
@@ -419,7 +425,9 @@ def test_threads_may_compile_at_once(folder: Path, monkeypatch: pytest.MonkeyPat
 def test_a_thread_that_waits_for_a_file_holds_the_lock_of_the_compiler(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else it could wait for the file of a kernel that another thread compiles, which waits for its file."""
+    """Else it could wait for the file of a kernel that another thread compiles, which waits for its
+    file.
+    """
     held, take = [], jit.one_at_a_time
 
     def spy(path: Path) -> Any:

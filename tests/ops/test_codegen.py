@@ -248,7 +248,8 @@ def test_an_aggregator_derived_from_a_built_in_one_does_not_inherit_its_lowering
         phase = Phase({"": [tracer.leaf("src", "s", (2,), F)]}, {"": Mine()}, {})
     assert (
         unsupported(phase)
-        == "its sum is mine, which has no compiled form; sum, mean, max, min, var, std, median and TopK have one"
+        == "its sum is mine, which has no compiled form; sum, mean, max, min, var, std, median and"
+        " TopK have one"
     )
 
 

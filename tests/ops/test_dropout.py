@@ -57,7 +57,9 @@ def test_dropout_of_sparse_rows_equals_dense_at_stored_entries(rng):
 @pytest.mark.parametrize("rate", [1e-30, 1 - 1e-16, 0.999999, np.float32(0.1)])
 @pytest.mark.parametrize("n", [200, 70_000])
 def test_dropout_at_any_rate_below_one(rate, n):
-    """Also where it is deferred: the kept elements are scaled, and there are about as many as expected."""
+    """Also where it is deferred: the kept elements are scaled, and there are about as many as
+    expected.
+    """
     y = drop(np.ones((n, 3)), rate, space=RowSpace(np.arange(n)))
     kept = 1 - float(rate)
     assert set(np.unique(y)) <= {0.0, 1 / kept}

@@ -45,7 +45,10 @@ def test_repeated_rows_add_up():
 @pytest.mark.parametrize("index", [[0, 1, 2, 3], [0, -1, 2, 1]])
 def test_an_index_out_of_range_is_refused(index):
     """A code of -1 for what is not known does not count from the end."""
-    words = rf"embedding: node.kind holds numbers from {min(index)} to {max(index)}; expected 0 to 2, the rows of the table codes"
+    words = (
+        rf"embedding: node.kind holds numbers from {min(index)} to {max(index)}; expected 0 to 2,"
+        r" the rows of the table codes"
+    )
     with pytest.raises(ShapeError, match=words):
         embedding(table(3, 2), Var(np.array(index), SPACE, name="node.kind"))
     with pytest.raises(ShapeError, match=r"the index holds .*the rows of the table$"):
@@ -204,7 +207,10 @@ def test_compiled_loops_name_what_they_cannot_look_up():
     phase = phase_of(lambda e: e.src.z * embedding(weights, e.type + e.type))
     with pytest.raises(
         ShapeError,
-        match=r"add\(edge.type, edge.type\) holds numbers outside of 0 to 2, the rows of the table codes",
+        match=(
+            r"add\(edge.type, edge.type\) holds numbers outside of 0 to 2, the rows of the table"
+            r" codes"
+        ),
     ):
         passed(phase, np.array([0, 1, 2, 3, 0]), weights, z)
 

@@ -1,6 +1,8 @@
-"""The fused back end equals the reference: totals, new edge values and every gradient, and is the same on any number of threads.
+"""The fused back end equals the reference: totals, new edge values and every gradient, and is the
+same on any number of threads.
 
-Compiling takes about half a second a kernel, so one program holds many expressions as new edge values where it can.
+Compiling takes about half a second a kernel, so one program holds many expressions as new edge
+values where it can.
 """
 
 from __future__ import annotations
@@ -146,7 +148,8 @@ def test_every_rowwise_primitive_is_tried():
     assert mine == ROWWISE.keys() | PLANNED
 
 
-# single precision has functions of its own for what is not arithmetic or a choice of rows; test_lanes tries these alone
+# single precision has functions of its own for what is not arithmetic or a choice of rows;
+# test_lanes tries these alone
 OWN = {"exp", "log", "sqrt", "gelu"}
 CASES = [
     (group, dtype)
@@ -457,7 +460,9 @@ def test_what_all_scores_of_a_node_have_in_common_changes_no_weight(power, scale
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_differences_are_taken_in_the_order_in_which_they_are_written(dtype):
-    """As of far places, which are close to each other: (1e9 - 1e9) - t is -t, and 1e9 - (1e9 + t) is rounded."""
+    """As of far places, which are close to each other: (1e9 - 1e9) - t is -t, and 1e9 - (1e9 + t)
+    is rounded.
+    """
     far = lambda x: gt.sin(x) * 0.0 + 1e9
     written, exact = (
         both(gather, dtype=dtype)[0]

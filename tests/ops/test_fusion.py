@@ -212,7 +212,9 @@ def grown(p):
 
 
 def test_a_value_is_that_of_its_call_whenever_it_is_read(monkeypatch):
-    """Parameters are updated, constants changed in place, and versions exchanged before a value is read."""
+    """Parameters are updated, constants changed in place, and versions exchanged before a value is
+    read.
+    """
     monkeypatch.setattr(fusion, "SMALLEST", 0)
     x = Var(np.ones((N, 2)), SPACE, True)
     p, factor = Parameter(np.ones(2)), np.ones(2)

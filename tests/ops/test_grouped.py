@@ -1,4 +1,6 @@
-"""Products that edges choose: both forms against the reference back end, and what the planner makes of them."""
+"""Products that edges choose: both forms against the reference back end, and what the planner makes
+of them.
+"""
 
 from __future__ import annotations
 

@@ -104,7 +104,9 @@ def test_loops_over_columns_are_vector_code(
 
 @pytest.mark.parametrize("name", ["gat", "gated"])
 def test_senders_read_what_receivers_saved(name: str) -> None:
-    """A row of a weight and a gradient per head, instead of scores made of columns and attributes once more."""
+    """A row of a weight and a gradient per head, instead of scores made of columns and attributes
+    once more.
+    """
     gather, nodes, edges = PROGRAMS[name]
     program = trace(gather, nodes, edges, "sum", "Mine")
     (phase,) = program.phases

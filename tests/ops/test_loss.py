@@ -172,7 +172,9 @@ def test_loss_refuses_what_does_not_fit():
 
 @pytest.mark.parametrize("classes", [3, 8, 19])
 def test_a_slope_has_the_same_bits_wherever_its_arrays_lie(classes):
-    """Compiled loops may take another path, and another order of additions, for arrays that lie close together."""
+    """Compiled loops may take another path, and another order of additions, for arrays that lie
+    close together.
+    """
     rng, n = np.random.default_rng(0), 2
     room = np.zeros(64 + 4 * n * classes)
     labels, rows, values = np.array([0, 1]), np.arange(n), rng.standard_normal((n, classes))

@@ -1,4 +1,6 @@
-"""Every metric against scikit-learn and plain loops, for any rows; the same on any shares of the rows."""
+"""Every metric against scikit-learn and plain loops, for any rows; the same on any shares of the
+rows.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def drawn_scores(rng: np.random.Generator, kind: str, n: int, dtype: type) -> np
 
 
 def order(x: np.ndarray) -> np.ndarray:
-    """The places of scores in their order, which scikit-learn takes where it refuses infinite scores."""
+    """The places of scores in their order, which scikit-learn takes where it refuses infinite
+    scores.
+    """
     return np.unique(x, return_inverse=True)[1]
 
 
@@ -175,7 +179,8 @@ def test_rounding_moves_areas_no_more_than_documented(seed: int, n: int, delta: 
     if 0 < y.sum() < n:
         assert abs(scores.auc(y, moved) - scores.auc(y, x)) <= near[y][:, ~y].mean() + 1e-12
     if y.any():
-        # of the rows that score at least as high as a positive, only those that are near can be other ones
+        # of the rows that score at least as high as a positive, only those that are near can be
+        # other ones
         bound = np.mean(near[y].sum(axis=1) / (x >= x[y][:, None]).sum(axis=1))
         assert (
             abs(scores.average_precision(y, moved) - scores.average_precision(y, x))
@@ -250,7 +255,8 @@ def test_regression(seed: int, n: int, mean: float, deviation: float, cuts: list
     parts = regression.merged(
         [regression.regression_sums(y[share], p[share]) for share in shares(n, cuts)]
     )
-    # a target has a relative error of eps, so an error of the prediction has one of eps * mean / deviation
+    # a target has a relative error of eps, so an error of the prediction has one of eps * mean /
+    # deviation
     rtol = 1e-12 + 16 * EPS * abs(mean) / deviation
     for sums in (whole, parts):
         assert regression.mae(sums) == pytest.approx(

@@ -1,4 +1,6 @@
-"""The k largest messages and the median: against NumPy, in any split, on any number of workers, on both back ends."""
+"""The k largest messages and the median: against NumPy, in any split, on any number of workers, on
+both back ends.
+"""
 
 from __future__ import annotations
 
@@ -144,7 +146,9 @@ class Orders(gt.Layer):
 
 
 def example(integers: bool = False) -> gt.Graph:
-    """A hub with more edges than a block, self loops, duplicate edges and isolated nodes; integer features make messages equal."""
+    """A hub with more edges than a block, self loops, duplicate edges and isolated nodes; integer
+    features make messages equal.
+    """
     rng = np.random.default_rng(3)
     ends = rng.integers(0, N - 3, (2, E))
     ends[1, :90] = 3
@@ -161,7 +165,8 @@ def run(comm, graph, backend, dtype, direction, placement=("1d-src", "hash")):
         layer = Orders(3, 20, direction)
         rng = np.random.default_rng(1)
         for p in (layer.src, layer.dst):
-            # sums of small multiples of powers of two are exact, so that equal messages are equal to the bit
+            # sums of small multiples of powers of two are exact, so that equal messages are equal
+            # to the bit
             p.value = (rng.integers(-4, 5, p.shape) / 8).astype(dtype)
 
         class Net(gt.Model):

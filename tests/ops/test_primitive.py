@@ -1,4 +1,6 @@
-"""Every primitive: gradients, types, no rows, shapes inside gather. A primitive without a case here fails."""
+"""Every primitive: gradients, types, no rows, shapes inside gather. A primitive without a case here
+fails.
+"""
 
 from __future__ import annotations
 
@@ -83,8 +85,10 @@ CASES = {
     ),
     "edge_softmax": UNARY,
     **{name: [((positive(),), {}), ((positive(2, 3),), {})] for name in ("log", "sqrt")},
-    "power": [((positive(3),), {"exponent": e}) for e in (-0.5, 0, 1, 2.5)]
-    + [((rows(3),), {"exponent": 3})],
+    "power": (
+        [((positive(3),), {"exponent": e}) for e in (-0.5, 0, 1, 2.5)]
+        + [((rows(3),), {"exponent": 3})]
+    ),
     "pow": [
         ((positive(2, 3), rows(2, 1)), {}),
         ((positive(3), fixed(3)), {}),
@@ -119,11 +123,13 @@ CASES = {
         ((rows(4, 3), Rows(np.array([0, 3, 3, 1, 0, 0]))), {}),
         ((rows(4), Rows(_rng.integers(0, 4, N))), {}),
     ],
-    "typed_matmul": [
-        ((fixed(N, 3), fixed(4, 3, 2), np.array(index)), {})
-        for index in ([0, 3, 3, 1, 0, 0], [1, 1, 1, 2, 2, 2])
-    ]
-    + [((fixed(N, 2, 3), fixed(2, 3, 4, 2), np.array([0, 1, 0, 1, 1, 0])), {})],
+    "typed_matmul": (
+        [
+            ((fixed(N, 3), fixed(4, 3, 2), np.array(index)), {})
+            for index in ([0, 3, 3, 1, 0, 0], [1, 1, 1, 2, 2, 2])
+        ]
+        + [((fixed(N, 2, 3), fixed(2, 3, 4, 2), np.array([0, 1, 0, 1, 1, 0])), {})]
+    ),
     "sum": [
         ((rows(2, 3),), {"axis": a, "keepdims": k})
         for a in ((-1,), (-2,), (-2, -1))
@@ -266,15 +272,17 @@ def test_primitive_has_same_shape_inside_gather(name, args, static):
     full, _ = run(name, variables(args), static)
     with Tracer() as tracer:
         leaves = [
-            tracer.leaf(
-                "src",
-                f"x{i}",
-                a.value.shape[1:],
-                a.value.dtype,
-                requires_grad=a.value.dtype.kind == "f",
+            (
+                tracer.leaf(
+                    "src",
+                    f"x{i}",
+                    a.value.shape[1:],
+                    a.value.dtype,
+                    requires_grad=a.value.dtype.kind == "f",
+                )
+                if isinstance(a, Rows)
+                else a
             )
-            if isinstance(a, Rows)
-            else a
             for i, a in enumerate(args)
         ]
         e = OURS[name](*leaves, **static)

@@ -183,7 +183,9 @@ def test_the_private_group_of_the_user_may_write(
 def test_in_a_container_without_root_its_id_is_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, give_away: Callable[[Path], None]
 ) -> None:
-    """Folders above may belong to the id of all users outside; what is run must still be the user's."""
+    """Folders above may belong to the id of all users outside; what is run must still be the
+    user's.
+    """
     monkeypatch.setattr(private, "_system_owner", lambda: STRANGER)
     home = folder(tmp_path / "home", 0o755)
     private.make_folder(home / "kernels")

@@ -34,7 +34,9 @@ def again(run):
 
 
 def passed(wrap, x, p, stats):
-    """A value that is read inside and outside of a segment, draws before, in and after it, and a segment in a segment."""
+    """A value that is read inside and outside of a segment, draws before, in and after it, and a
+    segment in a segment.
+    """
     with Tape(seed=4) as tape:
         h = dropout(mul(x, p), 0.5)
         a = wrap(lambda: add(dropout(h, 0.5), wrap(lambda: batch_norm(mul(h, p), p, p, stats))))

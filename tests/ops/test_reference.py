@@ -1,7 +1,8 @@
 """The reference back end against plain NumPy over all edges at once, for drawn edge programs.
 
-A program is drawn as a tree and evaluated twice: by a layer, on simulated ranks, and by the twin on whole arrays. The
-twin's derivative along a random direction, by differences, is the oracle of the gradients.
+A program is drawn as a tree and evaluated twice: by a layer, on simulated ranks, and by the twin on
+whole arrays. The twin's derivative along a random direction, by differences, is the oracle of the
+gradients.
 """
 
 from __future__ import annotations

@@ -18,9 +18,12 @@ def segments(draw):
     trailing = draw(st.sampled_from([(), (1,), (3,), (2, 2)]))
     # small integers, so that ties happen
     seed = draw(st.integers(0, 1000))
-    return np.random.default_rng(seed).integers(-3, 3, (int(indptr[-1]), *trailing)).astype(
-        np.float64
-    ), indptr
+    return (
+        np.random.default_rng(seed)
+        .integers(-3, 3, (int(indptr[-1]), *trailing))
+        .astype(np.float64),
+        indptr,
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -43,7 +46,8 @@ def test_segment_gradient_sends_each_total_back_once(name, case):
     with Tape() as tape:
         out = getattr(ops, name)(x, indptr)
     g = tape.backward(out).of(x)
-    # of the sum over a softmax nothing can be gained; all others weigh the rows of a segment with a total of one, or each
+    # of the sum over a softmax nothing can be gained; all others weigh the rows of a segment with a
+    # total of one, or each
     per_segment = naive.segment_sum(g, indptr)
     filled = (np.diff(indptr) > 0).astype(float).reshape(-1, *[1] * (values.ndim - 1))
     expected = {

@@ -39,11 +39,13 @@ def variables(case: Case, given: list[np.ndarray], space: RowSpace | None = None
     n = next((len(x) for x, a in zip(given, case.args, strict=True) if isinstance(a, Rows)), 0)
     space = space or RowSpace(np.arange(n) * 7)
     return [
-        Var(x, space, x.dtype.kind == "f")
-        if isinstance(a, Rows)
-        else Parameter(x)
-        if x.dtype.kind == "f"
-        else Var(x)
+        (
+            Var(x, space, x.dtype.kind == "f")
+            if isinstance(a, Rows)
+            else Parameter(x)
+            if x.dtype.kind == "f"
+            else Var(x)
+        )
         for x, a in zip(given, case.args, strict=True)
     ]
 
@@ -65,9 +67,11 @@ def spoiled(given: list[np.ndarray]) -> list[np.ndarray]:
     """Arguments with infinity, NaN and both zeros in place of most floats."""
     rng = np.random.default_rng(0)
     return [
-        np.where(rng.random(x.shape) < 0.7, rng.choice(SPECIAL, x.shape), x)
-        if x.dtype.kind == "f"
-        else x
+        (
+            np.where(rng.random(x.shape) < 0.7, rng.choice(SPECIAL, x.shape), x)
+            if x.dtype.kind == "f"
+            else x
+        )
         for x in given
     ]
 

@@ -15,7 +15,9 @@ def test_tape_adds_up_gradients_of_repeated_use():
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
 @pytest.mark.parametrize("uses", [2, 3, 4])
 def test_tape_adds_up_gradients_of_any_shape(shape, uses):
-    """Of a value without axes too, whose sums are numbers in NumPy, which cannot be changed in place."""
+    """Of a value without axes too, whose sums are numbers in NumPy, which cannot be changed in
+    place.
+    """
     p = Parameter(np.full(shape, 3.0))
     with Tape() as tape:
         out = p

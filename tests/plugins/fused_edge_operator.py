@@ -24,7 +24,10 @@ gt.defvjp(softsign, x=lambda g, y, x: g / np.square(1 + np.abs(x)))
     scalar=lambda beta: gt.Scalar(
         f"{{0}} * sigmoid(T({beta!r}) * {{0}})",
         (
-            f"{{g}} * (T({beta!r}) * {{y}} + sigmoid(T({beta!r}) * {{0}}) * (T(1) - T({beta!r}) * {{y}}))",
+            (
+                f"{{g}} * (T({beta!r}) * {{y}} + sigmoid(T({beta!r}) * {{0}}) * (T(1) - T({beta!r})"
+                " * {y}))"
+            ),
         ),
         costly=True,
     ),

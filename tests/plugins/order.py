@@ -6,7 +6,9 @@ from graphtheta.engine.sampling.ranking import ranks_among_all
 
 @gt.ORDERS.add
 class HubsFirst:
-    """Orders targets by the in-degrees of their nodes, from high to low; ``turn=yes`` reverses every other epoch."""
+    """Orders targets by the in-degrees of their nodes, from high to low; ``turn=yes`` reverses
+    every other epoch.
+    """
 
     name = "hubs_first"
 

@@ -10,7 +10,9 @@ import graphtheta as gt
 @gt.PARTITIONERS.add
 @dataclass(frozen=True)
 class Majority(gt.Partitioner):
-    """Deals nodes out in turn, then moves each to the worker of most of its neighbours while that has room."""
+    """Deals nodes out in turn, then moves each to the worker of most of its neighbours while that
+    has room.
+    """
 
     name = "majority"
     slack: float = 0.1

@@ -20,7 +20,8 @@ class Ordinal(NodeKind):
     def take(self, graph):
         if graph.label_kind != "classes":
             raise DataError(
-                f"task 'ordinal' needs one class per node and {graph.name} has labels of kind {graph.label_kind}"
+                f"task 'ordinal' needs one class per node and {graph.name} has labels of kind"
+                f" {graph.label_kind}"
             )
         above = graph.y[:, None] > np.arange(graph.n_classes - 1)
         return super().take(graph.replace(y=np.where(graph.y[:, None] < 0, np.nan, above)))

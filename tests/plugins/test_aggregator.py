@@ -1,4 +1,6 @@
-"""An added aggregator works in any layer, under sampling, on any number of ranks, forward and backward."""
+"""An added aggregator works in any layer, under sampling, on any number of ranks, forward and
+backward.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ def test_ranks_agree_and_the_fall_back_is_reported(keys, partitioner):
         training.trained(plugin.Net, ranks, partitioner=partitioner, **keys) for ranks in (1, 3)
     )
     training.assert_same(one, three)
-    reported = "its sum is mean_square, which has no compiled form; sum, mean, max, min, var, std, median and TopK have one"
+    reported = (
+        "its sum is mean_square, which has no compiled form; sum, mean, max, min, var, std, median"
+        " and TopK have one"
+    )
     assert any(reported in reason for reason in one[2])
 
 

@@ -1,4 +1,6 @@
-"""A column given from outside: the numbers of a plain array that holds the same values, for any number of workers."""
+"""A column given from outside: the numbers of a plain array that holds the same values, for any
+number of workers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""An operation with a scalar form runs in compiled gathers and in lazy fusion, with the meaning of its NumPy function."""
+"""An operation with a scalar form runs in compiled gathers and in lazy fusion, with the meaning of
+its NumPy function.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The halo exchange of tests/plugins/halo_exchange.py: named in a job, exact at its limit on any ranks."""
+"""The halo exchange of tests/plugins/halo_exchange.py: named in a job, exact at its limit on any
+ranks.
+"""
 
 from __future__ import annotations
 

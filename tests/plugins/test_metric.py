@@ -1,4 +1,6 @@
-"""Metrics from outside the package: in every row, by name and by file, for the best model, the same on any ranks."""
+"""Metrics from outside the package: in every row, by name and by file, for the best model, the same
+on any ranks.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,9 @@ def test_what_does_not_add_up_is_gathered_and_smaller_can_be_better() -> None:
 def test_it_is_refused_where_it_measures_nothing() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"metric.py:MEDIAN_ERROR does not measure this task; choose from accuracy, .*balanced",
+        match=(
+            r"metric.py:MEDIAN_ERROR does not measure this task; choose from accuracy, .*balanced"
+        ),
     ):
         gt.Trainer("gcn", graphs.random_graph(60, 200), metric=f"{FILE}:MEDIAN_ERROR", **KEYS)
     with pytest.raises(

@@ -1,4 +1,6 @@
-"""A model from outside: registered, or named as FILE.py:NAME, with an option of its own that is a key and a flag."""
+"""A model from outside: registered, or named as FILE.py:NAME, with an option of its own that is a
+key and a flag.
+"""
 
 from __future__ import annotations
 

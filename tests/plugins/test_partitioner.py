@@ -1,4 +1,6 @@
-"""A partitioner from outside: registered, or named as FILE.py:NAME, with options; it changes no number and keeps neighbours together."""
+"""A partitioner from outside: registered, or named as FILE.py:NAME, with options; it changes no
+number and keeps neighbours together.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,10 @@ def test_a_job_names_it():
     )
     with pytest.raises(
         ConfigError,
-        match=r"masters: unknown node partitioner 'majorty' \(did you mean 'majority'\?\); allowed: hash, ",
+        match=(
+            r"masters: unknown node partitioner 'majorty' \(did you mean 'majority'\?\); allowed:"
+            r" hash, "
+        ),
     ):
         gt.Job(masters="majorty")
     with pytest.raises(

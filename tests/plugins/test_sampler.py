@@ -56,7 +56,9 @@ def test_what_it_does_not_read_is_refused():
         losses(SerialComm(), sampler="heaviest", replace=True)
     with pytest.raises(
         ConfigError,
-        match=r"sampler 'heavest' is not known \(did you mean 'heaviest'\?\); choose from .*heaviest",
+        match=(
+            r"sampler 'heavest' is not known \(did you mean 'heaviest'\?\); choose from .*heaviest"
+        ),
     ):
         losses(SerialComm(), sampler="heavest")
     with pytest.raises(

@@ -1,4 +1,6 @@
-"""A kind of task from outside the package: labels, width, metrics and predictions are its own, the same on any ranks."""
+"""A kind of task from outside the package: labels, width, metrics and predictions are its own, the
+same on any ranks.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def left_as_found() -> Iterator[None]:
 
 
 def graph(**fields: object) -> gt.Graph:
-    """Four classes in a row along one feature, and edges between nodes that are close; some nodes without a class."""
+    """Four classes in a row along one feature, and edges between nodes that are close; some nodes
+    without a class.
+    """
     rng = np.random.default_rng(0)
     place = np.sort(rng.random(N))
     src = rng.integers(0, N, 4 * N)
@@ -104,7 +108,9 @@ def test_bad_input_is_refused() -> None:
     gt.Trainer("gcn", graph(), task=f"{FILE}:Ordinal", **KEYS)
     with pytest.raises(
         ConfigError,
-        match="metric=accuracy does not measure task=ordinal; give --task node, or another --metric",
+        match=(
+            "metric=accuracy does not measure task=ordinal; give --task node, or another --metric"
+        ),
     ):
         gt.Job(task="ordinal", metric="accuracy")
     with pytest.raises(ConfigError, match="negatives=3 has no meaning with task=ordinal"):

@@ -10,7 +10,9 @@ from graphtheta.train.loop.trainer import Trainer
 
 
 def trained(model, ranks, **keys):
-    """Losses of every epoch, parameters at the end, and reasons for falling back to the reference back end."""
+    """Losses of every epoch, parameters at the end, and reasons for falling back to the reference
+    back end.
+    """
 
     def job(comm):
         trainer = Trainer(

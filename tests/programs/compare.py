@@ -78,7 +78,8 @@ class Difference:
     """What two evaluations disagree on.
 
     Attributes:
-        kind: The evaluation that was compared, of ``evaluations``, or "differences"; "arrays" is that of ``gt.check``.
+        kind: The evaluation that was compared, of ``evaluations``, or "differences"; "arrays" is
+            that of ``gt.check``.
         name: The result that differs, or "error".
         text: Both numbers, or the message of the error.
     """
@@ -92,7 +93,10 @@ class Difference:
         """The same for failures that are probably one fault."""
         if self.name == "error":
             return f"{self.kind}: {re.sub(r'[0-9]+', 'N', self.text)[:90]}"
-        return f"{self.kind}: {self.name.split(' ')[0]}{' of another type' if self.text.startswith('type') else ''}"
+        return (
+            f"{self.kind}:"
+            f" {self.name.split(' ')[0]}{' of another type' if self.text.startswith('type') else ''}"
+        )
 
 
 class Unfit(Exception):
@@ -194,7 +198,8 @@ class Job:
 
         Args:
             case: Describes the view.
-            more: Computes from the outputs what nobody has read when the pass ends; see ``self.late``.
+            more: Computes from the outputs what nobody has read when the pass ends; see
+                ``self.late``.
         """
         data, dtype, partition, model = self.data, self.dtype, self.partition, self.model
         comm = self.comm
@@ -248,7 +253,9 @@ def run_product(case: Case, comm: Any = None, placement: str = DEFAULT_PLACEMENT
 
 
 def late_of(out: Any, parameters: Mapping[str, Any]) -> Any:
-    """What is computed from the outputs of a pass, with all parameters that fit, and read after the update."""
+    """What is computed from the outputs of a pass, with all parameters that fit, and read after the
+    update.
+    """
     late = out * 0.5 + 0.25
     for _, p in sorted(parameters.items()):
         late = late * p + out if p.shape in ((), out.shape[1:]) else late
@@ -392,7 +399,8 @@ def compared(
             return Difference(
                 kind,
                 name,
-                f"{(~same).sum()} of {x.size} numbers, such as {y[at]:.9g} in place of {x[at]:.9g} at {list(at)}",
+                f"{(~same).sum()} of {x.size} numbers, such as {y[at]:.9g} in place of {x[at]:.9g}"
+                f" at {list(at)}",
             )
     return None
 
@@ -488,7 +496,9 @@ def differences(case: Case, kinds: tuple[str, ...]) -> list[Difference]:
 
 
 def by_differences(case: Case, expected: Numbers) -> Difference | None:
-    """The eager gradients against central differences along a random direction of every input; of float64 only."""
+    """The eager gradients against central differences along a random direction of every input; of
+    float64 only.
+    """
     if case.dtype != "float64" or case.special or "stop_gradient" in case.text or eager.now.tied:
         return None
     data, step = case.data(), 1e-5

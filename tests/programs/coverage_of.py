@@ -1,4 +1,6 @@
-"""Which branches of the edge compiler the programs of a search reach; needs the package ``coverage``."""
+"""Which branches of the edge compiler the programs of a search reach; needs the package
+``coverage``.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def measured(programs: int, seed: int, without: Collection[str]) -> int:
-    """Search under measurement, and print a table of files and of lines with branches that were not taken."""
+    """Search under measurement, and print a table of files and of lines with branches that were not
+    taken.
+    """
     try:
         import coverage
     except ModuleNotFoundError:
@@ -52,7 +56,8 @@ def measured(programs: int, seed: int, without: Collection[str]) -> int:
         if numbers.n_branches:
             shown = ", ".join(map(str, sorted(missing)))
             print(
-                f"{Path(file).relative_to(ROOT)!s:<40}{numbers.n_branches:>9}{taken / numbers.n_branches:>8.0%}  {shown}"
+                f"{Path(file).relative_to(ROOT)!s:<40}{numbers.n_branches:>9}{taken / numbers.n_branches:>8.0%}"
+                f"  {shown}"
             )
     for name, (branches, taken) in sorted(together.items()):
         print(f"{name:<40}{branches:>9}{taken / max(branches, 1):>8.0%}")

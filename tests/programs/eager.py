@@ -1,4 +1,5 @@
-"""An independent evaluation of layers: the functions of ``gt`` on arrays of edges, in float64, with gradients.
+"""An independent evaluation of layers: the functions of ``gt`` on arrays of edges, in float64, with
+gradients.
 
 The text of a program runs with this module as ``gt``. It shares no code with what it checks, except
 for the hash that decides what dropout drops. Every function is written as plainly as possible, and
@@ -36,7 +37,8 @@ class Pass:
         self.key = 0
         self.ids = np.zeros(0, np.int64)
         self.margin = math.inf
-        # whether numbers that may move apart are equal, so that differences say nothing about the rule for equal ones
+        # whether numbers that may move apart are equal, so that differences say nothing about the
+        # rule for equal ones
         self.tied = False
         self.receivers, self.scale, self.n = receivers, np.ones(0), 0
         self.senders = np.zeros(0, np.int64)
@@ -58,7 +60,9 @@ def begin(training: bool) -> Pass:
 
 
 def near(gap: Any, *values: Value) -> None:
-    """Note a distance to a point where a function is not smooth; values that are exact may lie on it."""
+    """Note a distance to a point where a function is not smooth; values that are exact may lie on
+    it.
+    """
     gaps = np.abs(np.asarray(gap, np.float64))
     if any(v.learned for v in values) and not gaps.all():
         now.tied = True
@@ -86,7 +90,8 @@ class Value:
     Attributes:
         x: The array; floats are float64 whatever the type of the job.
         rows: Whether axis 0 counts nodes or edges.
-        back: Arguments, each with a function from the gradient of this value to that of the argument.
+        back: Arguments, each with a function from the gradient of this value to that of the
+            argument.
         exact: Whether every evaluation gives the same bits: small integers, halves and the like.
         weak: Whether it is a Python number, which takes the type of what it is combined with.
     """
@@ -202,7 +207,9 @@ def floating(x: Value) -> Value:
 
 
 def promoted(*args: Any) -> list[Value]:
-    """Values in their common type: a float, or an integer, where masks count as int32 and numbers are weak."""
+    """Values in their common type: a float, or an integer, where masks count as int32 and numbers
+    are weak.
+    """
     values = [value(a) for a in args]
     if any(v.kind == "f" for v in values):
         return [floating(v) for v in values]
@@ -212,7 +219,9 @@ def promoted(*args: Any) -> list[Value]:
 
 
 def aligned(*values: Value) -> list[np.ndarray]:
-    """Arrays with axes added at the right of values with rows, which broadcast as the programming guide says."""
+    """Arrays with axes added at the right of values with rows, which broadcast as the programming
+    guide says.
+    """
     if not any(v.rows for v in values):
         return [v.x for v in values]
     width = builtins.max(len(v.dims) for v in values)
@@ -365,7 +374,7 @@ def elu(x: Any, alpha: float = 1.0) -> Value:
 
 def clip(x: Any, low: float | None, high: float | None) -> Value:
     bounds = [b for b in (low, high) if b is not None]
-    (x, *_) = promoted(x, *bounds)
+    x, *_ = promoted(x, *bounds)
     for b in bounds:
         near(x.x - b, x)
     low, high = -math.inf if low is None else low, math.inf if high is None else high
@@ -434,11 +443,13 @@ def cast(x: Value, dtype: Any) -> Value:
     if x.kind == "f":
         near(x.x if kind == "b" else x.x - np.rint(x.x), x)
     return Value(
-        x.x != 0
-        if kind == "b"
-        else np.trunc(x.x).astype(dtype)
-        if x.kind == "f"
-        else x.x.astype(dtype),
+        (
+            x.x != 0
+            if kind == "b"
+            else np.trunc(x.x).astype(dtype)
+            if x.kind == "f"
+            else x.x.astype(dtype)
+        ),
         x.rows,
         exact=True,
     )
@@ -738,9 +749,11 @@ def total(how: Any, x: Value) -> Value:
                 one = np.zeros(m.shape)
                 np.put_along_axis(
                     one,
-                    _first_of_equals(m, ranked[place], rank[place])
-                    if how == "median"
-                    else rank[place : place + 1],
+                    (
+                        _first_of_equals(m, ranked[place], rank[place])
+                        if how == "median"
+                        else rank[place : place + 1]
+                    ),
                     1,
                     axis=0,
                 )
@@ -770,7 +783,8 @@ def total(how: Any, x: Value) -> Value:
 
 
 def _equal_by_chance(m: np.ndarray, senders: np.ndarray) -> bool:
-    """Whether messages of different nodes are equal: products of equal rows may differ in the last bit.
+    """Whether messages of different nodes are equal: products of equal rows may differ in the last
+    bit.
 
     Only 0 is certain, as ``relu`` makes it.
     """
@@ -803,7 +817,8 @@ def at_nodes(graph: Graph) -> None:
 def at_edges(graph: Graph, columns: Mapping[str, Value], direction: str | None) -> Columns:
     """Go on with values of edges; returns the argument of gather.
 
-    Edges of both directions are those along the edges, then the others; without a direction, those that a decoder scores.
+    Edges of both directions are those along the edges, then the others; without a direction, those
+    that a decoder scores.
     """
     used = graph.pairs if direction is None else graph.kept
     passes = [p for p in (("in", 0), ("out", 1)) if direction in (p[0], "both")] or [("in", 0)]

@@ -1,4 +1,5 @@
-"""Runs the source of generated kernels in plain Python, with NumPy arrays as vectors: no compilation.
+"""Runs the source of generated kernels in plain Python, with NumPy arrays as vectors: no
+compilation.
 
 ``running()`` puts an emulated ``compiled`` into the fused back end, of which everything else is the
 real one. It is as strict as the compiler: the elements of vectors have types that are not mixed,
@@ -287,7 +288,8 @@ def _row(array: np.ndarray, row: int, column: int, active: int) -> np.ndarray:
             raise Fault("rows of a matrix are not beside each other in memory")
         if row < 0 or column < 0 or begin + active > array.size:
             raise Fault(
-                f"row {row}, columns {column} to {column + active} of a matrix of shape {array.shape}"
+                f"row {row}, columns {column} to {column + active} of a matrix of shape"
+                f" {array.shape}"
             )
         return array.reshape(-1)[begin : begin + active]
     if (
@@ -586,7 +588,9 @@ def run_one(work: Callable[[int], object], most: int) -> None:
 
 @contextmanager
 def running() -> Iterator[None]:
-    """Run kernels of the fused back end, and fused elementwise loops, in the emulator inside the block."""
+    """Run kernels of the fused back end, and fused elementwise loops, in the emulator inside the
+    block.
+    """
     changed: list[tuple[Any, str, Any]] = [
         (fused, "compiled", compiled),
         (fused, "run_threads", run_one),

@@ -1,4 +1,6 @@
-"""Layers in which the search, or a person, once found wrong numbers; each is small, and right today."""
+"""Layers in which the search, or a person, once found wrong numbers; each is small, and right
+today.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def layer(
     arrays: Mapping[str, Drawn] | None = None,
     **settings: Any,
 ) -> Case:
-    """A case of one layer on a small graph with a self loop, duplicate edges and a node without edges."""
+    """A case of one layer on a small graph with a self loop, duplicate edges and a node without
+    edges.
+    """
     shapes = {"unused": (1,), **(parameters or {})}
     n, m = 6, len(RING[0])
     given = {

@@ -26,7 +26,9 @@ LARGEST, WIDEST, ATTEMPTS = 12.0, 96, 40
 
 @dataclass
 class Entry:
-    """A term with its value, and whether it is made of the largest of numbers of which several are equal."""
+    """A term with its value, and whether it is made of the largest of numbers of which several are
+    equal.
+    """
 
     term: Term
     value: eager.Value
@@ -412,7 +414,9 @@ def over_axes(p: Pool) -> None:
 
 
 def _of_several(p: Pool, x: Entry) -> Entry:
-    """Something that no end of an edge has alone: it is not computed once for each node, but by kernels."""
+    """Something that no end of an edge has alone: it is not computed once for each node, but by
+    kernels.
+    """
     ends = lambda e: {t.text[:8] for t in e.term.below() if t.text.startswith("edge.")}
     other = p.pick(fits=lambda e: e.dims == x.dims and ends(e) != ends(x))
     return p.make(p.rng.choice(("({0} + {1})", "({0} - {1})")), x, other)
@@ -899,7 +903,8 @@ class Drawer:
 
     Args:
         rng: Source of all choices.
-        without: Names of operations that are left out, and "wide", "float32", "scale", "view", "decoder", "hub", "lazy".
+        without: Names of operations that are left out, and "wide", "float32", "scale", "view",
+            "decoder", "hub", "lazy".
         special: Whether NaN and infinities are among the inputs.
     """
 
@@ -1026,7 +1031,9 @@ class Drawer:
         )
 
     def graph(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-        """Nodes and edges: mostly some nodes with self loops, duplicate edges, a hub and nodes without edges."""
+        """Nodes and edges: mostly some nodes with self loops, duplicate edges, a hub and nodes
+        without edges.
+        """
         rng, kind = self.rng, self.rng.random()
         if kind < 0.03:
             return rng.choice((1, 4)), (), ()
@@ -1066,7 +1073,9 @@ class Drawer:
     def layer(
         self, graph: eager.Graph, h: eager.Value, number: int, *, followed: bool
     ) -> tuple[LayerProgram, eager.Value]:
-        """A layer, and the value that it makes; if it is followed by another one, often with new edge values."""
+        """A layer, and the value that it makes; if it is followed by another one, often with new
+        edge values.
+        """
         rng = self.rng
         direction = rng.choice(("in", "in", "out", "both"))
         transform, columns = self._transform(graph, h)
@@ -1128,15 +1137,20 @@ class Drawer:
             out = end.make(
                 "({0} * {1})",
                 out,
-                self.parameter(())
-                if "scalar_parameter" not in self.without
-                else self.parameter((1,)),
+                (
+                    self.parameter(())
+                    if "scalar_parameter" not in self.without
+                    else self.parameter((1,))
+                ),
             )
         terms = lambda entries: {name: e.term for name, e in entries.items()}
         named = any(how != f'"{name}"' for name, how in sums.items()) or rng.random() < 0.5
-        return LayerProgram(
-            direction, sums, named, transform, terms(messages), terms(outputs), out.term
-        ), out.value
+        return (
+            LayerProgram(
+                direction, sums, named, transform, terms(messages), terms(outputs), out.term
+            ),
+            out.value,
+        )
 
     def decoder(self, graph: eager.Graph, h: eager.Value) -> LayerProgram:
         """A layer that computes a value for each edge."""
@@ -1222,7 +1236,9 @@ class Drawer:
             pool.leaf("edge.code")
 
     def _typed(self, pool: Pool, edge: Any) -> Entry | None:
-        """A product of the source with one of several matrices, which the edge chooses, alone or weighted."""
+        """A product of the source with one of several matrices, which the edge chooses, alone or
+        weighted.
+        """
         rng = self.rng
         x = rng.choice(
             [e for e in pool.entries if e.term.text in ("edge.src.x", "edge.src.h", "edge.src.z0")]

@@ -59,7 +59,8 @@ class Planted:
             compile(text.replace(self.old, self.new), f"<{self.name}>", "exec"), vars(module), made
         )
         setattr(owner, last, made[last])
-        # what holds the function itself: rules of rewriting and of gradients, and modules that import it
+        # what holds the function itself: rules of rewriting and of gradients, and modules that
+        # import it
         modules = [
             vars(m)
             for m in list(sys.modules.values())
@@ -122,7 +123,8 @@ PLANTED = (
     Planted(
         "a sum over heads contracted as one over features",
         "edge.rewrite:contract_sum",
-        'if min(e.static["axis"]) < -inside or (factor is not None and len(factor.dims) > inside):\n        return None',
+        'if min(e.static["axis"]) < -inside or (factor is not None and len(factor.dims) >'
+        " inside):\n        return None",
         "",
     ),
     Planted(

@@ -1,4 +1,5 @@
-"""Programs that the search draws: layers as terms, which become source text, and the data they run on.
+"""Programs that the search draws: layers as terms, which become source text, and the data they run
+on.
 
 A term is a template of source text with places for its arguments, ``Term("gt.where({0}, {1}, {2})",
 (mask, x, y))``. The text of a program imports nothing: it is run with ``gt`` as the product, and
@@ -21,7 +22,9 @@ OF_VIEWS = ("scale", "seen", "kept")
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """An expression: a template, and what stands in its places. The same object twice is computed once."""
+    """An expression: a template, and what stands in its places. The same object twice is computed
+    once.
+    """
 
     text: str
     args: tuple[Term, ...] = ()
@@ -57,9 +60,9 @@ class Drawn:
     Attributes:
         shape: Its shape.
         style: "grid" (multiples of 1/64 in -2 to 2), "coarse" (multiples of 1/2, of which many are
-            equal), "few" (0 and 1/2), "positive" (0.25 to 2), "codes" (0 to ``most`` - 1), "signed" (integers from -3
-            to 3), "times" (large integers), "mask", "most" (a mask of four in five), "constant" (``most``), "special" (grid with NaN
-            and infinities).
+            equal), "few" (0 and 1/2), "positive" (0.25 to 2), "codes" (0 to ``most`` - 1), "signed"
+            (integers from -3 to 3), "times" (large integers), "mask", "most" (a mask of four in
+            five), "constant" (``most``), "special" (grid with NaN and infinities).
         seed: Of its numbers.
         dtype: "float", which is the type of the job, or a name.
         most: See style.
@@ -109,7 +112,8 @@ class LayerProgram:
 
     Attributes:
         direction: Of the layer.
-        sums: Source text of each aggregator, by name of the total; one of the name "" for a single total.
+        sums: Source text of each aggregator, by name of the total; one of the name "" for a single
+            total.
         named: Whether several aggregators are given as a dict, and not as a tuple.
         transform: Node columns by name.
         messages: By name of the total; one of the name "" serves all.
@@ -151,14 +155,17 @@ class Case:
     """A program as text, with all that it runs on.
 
     Attributes:
-        text: Classes of layers, and the model ``Net``; it reads parameters and constants as ``data["NAME"]``.
-        arrays: "x" and "attr" of the graph, "weight" of edges, named columns "node.NAME" and "edge.NAME", importance
-            weights of edges "scale", masks of the nodes "seen" and edges "kept" of the view, and everything else that the text reads.
+        text: Classes of layers, and the model ``Net``; it reads parameters and constants as
+            ``data["NAME"]``.
+        arrays: "x" and "attr" of the graph, "weight" of edges, named columns "node.NAME" and
+            "edge.NAME", importance weights of edges "scale", masks of the nodes "seen" and edges
+            "kept" of the view, and everything else that the text reads.
         n: Number of nodes.
         src, dst: Edges.
         dtype: Float type of the job.
         training: Whether dropout drops.
-        bounds: Bounds of the planner and the code generator that are changed, such as {"MOST_VECTORS": 2}.
+        bounds: Bounds of the planner and the code generator that are changed, such as
+            {"MOST_VECTORS": 2}.
     """
 
     text: str
@@ -189,14 +196,17 @@ class Case:
         arrays = "".join(f"        {name!r}: {recipe!r},\n" for name, recipe in self.arrays.items())
         body = self.text.replace("\\", "\\\\")
         return (
-            f"Case(\n    text='''\n{body}''',\n    arrays={{\n{arrays}    }},\n    n={self.n}, src={self.src}, dst={self.dst}, "
-            f"dtype={self.dtype!r}, training={self.training}, bounds={dict(self.bounds)})"
+            f"Case(\n    text='''\n{body}''',\n    arrays={{\n{arrays}    }},\n    n={self.n},"
+            f" src={self.src}, dst={self.dst}, dtype={self.dtype!r}, training={self.training},"
+            f" bounds={dict(self.bounds)})"
         )
 
 
 @dataclass(frozen=True)
 class Program:
-    """Layers as terms, and what they run on; see ``Case`` for the attributes that have the same names."""
+    """Layers as terms, and what they run on; see ``Case`` for the attributes that have the same
+    names.
+    """
 
     layers: tuple[LayerProgram, ...]
     arrays: Mapping[str, Drawn]

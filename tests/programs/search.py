@@ -5,8 +5,8 @@
 Every program runs eagerly (``eager``), on the reference back end, and with its generated kernels in
 the emulator; samples of them against finite differences, on simulated ranks, on three threads, with
 an update and another view afterwards, and with compiled kernels, which take seconds. Failures are
-grouped by what they say, and the first of each group is made smaller and printed. The exit code is 1
-if there is one.
+grouped by what they say, and the first of each group is made smaller and printed. The exit code is
+1 if there is one.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ def shares(options: argparse.Namespace) -> Iterator[tuple[Any, ...]]:
 def report(outcome: Outcome, seconds: float, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Print what was found; returns it as rows."""
     print(
-        f"{outcome.programs} programs in {seconds:.0f} s, {outcome.programs / max(seconds, 1e-9):.1f} each second"
+        f"{outcome.programs} programs in {seconds:.0f} s,"
+        f" {outcome.programs / max(seconds, 1e-9):.1f} each second"
     )
     print(f"{'evaluation':<16}{'comparisons':>12}{'failures':>10}")
     for kind, n in outcome.comparisons.items():
@@ -115,7 +116,8 @@ def report(outcome: Outcome, seconds: float, options: argparse.Namespace) -> lis
         outcome.found.items(), key=lambda item: -len(item[1][0])
     ):
         print(
-            f"\n{len(seeds)} of {signature}\n    seeds {', '.join(map(str, sorted(seeds)[:8]))}: {text}"
+            f"\n{len(seeds)} of {signature}\n    seeds {', '.join(map(str, sorted(seeds)[:8]))}:"
+            f" {text}"
         )
         rows.append({"signature": signature, "kind": kind, "seeds": sorted(seeds), "text": text})
         if len(rows) <= options.shrink:

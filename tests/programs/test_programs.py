@@ -1,4 +1,6 @@
-"""Drawn programs and those found earlier give the numbers of an independent evaluation; planted faults are found."""
+"""Drawn programs and those found earlier give the numbers of an independent evaluation; planted
+faults are found.
+"""
 
 from __future__ import annotations
 

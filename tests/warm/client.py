@@ -1,7 +1,8 @@
-"""Stands in for the interpreter: ``client.py SOCKETS PYTHON WORDS...``; see ``server.py``. Imports what is built in alone.
+"""Stands in for the interpreter: ``client.py SOCKETS PYTHON WORDS...``; see ``server.py``. Imports
+what is built in alone.
 
-Words that begin with another flag than ``-m graphtheta`` start the interpreter itself, because code after ``-c`` may be
-about what is imported.
+Words that begin with another flag than ``-m graphtheta`` start the interpreter itself, because code
+after ``-c`` may be about what is imported.
 """
 
 import _signal

@@ -1,4 +1,6 @@
-"""Hooks of pytest: programs that tests start are forks of a process that has imported GraphTheta, but those of tests marked ``cold``."""
+"""Hooks of pytest: programs that tests start are forks of a process that has imported GraphTheta,
+but those of tests marked ``cold``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Which programs run on the reference back end, whatever a job chooses: their compiled kernels say nothing new."""
+"""Which programs run on the reference back end, whatever a job chooses: their compiled kernels say
+nothing new.
+"""
 
 from __future__ import annotations
 

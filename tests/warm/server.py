@@ -1,4 +1,5 @@
-"""Starts programs in forks of a process that has imported GraphTheta: ``server.py LISTENER``, a socket by number.
+"""Starts programs in forks of a process that has imported GraphTheta: ``server.py LISTENER``, a
+socket by number.
 
 A test that starts a program spends most of its time on imports, the same in every process. Here
 ``client.py`` stands in for the interpreter: it hands its words, environment and open files to this
@@ -105,7 +106,9 @@ class Request:
 
 
 class Server:
-    """Forks for each request, tells the client the number of the process and its end, and ends it with its client."""
+    """Forks for each request, tells the client the number of the process and its end, and ends it
+    with its client.
+    """
 
     def __init__(self, listener: socket.socket):
         self._ready = selectors.DefaultSelector()
@@ -148,7 +151,9 @@ class Server:
         return None
 
     def _forget(self) -> None:
-        """Close what a fork has from the server, now: a socket that is closed later closes a file of the program by its number."""
+        """Close what a fork has from the server, now: a socket that is closed later closes a file
+        of the program by its number.
+        """
         for connection in self._children.values():
             connection.close()
         for file in [key.fileobj for key in self._ready.get_map().values()]:

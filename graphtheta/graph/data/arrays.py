@@ -241,22 +241,29 @@ class GraphArrays:
 
     @property
     def node_types(self) -> tuple[str, ...]:
-        """Names of the types of nodes, in the order of their codes; empty for a graph that was not made of types."""
+        """Names of the types of nodes, in the order of their codes; empty for a graph that was not
+        made of types.
+        """
         return tuple(self.meta.get("node_types", ()))
 
     @property
     def relations(self) -> tuple[tuple[str, str, str], ...]:
-        """Source type, name and destination type of each relation, in the order of their codes; empty if they have no names."""
+        """Source type, name and destination type of each relation, in the order of their codes;
+        empty if they have no names.
+        """
         return tuple((src, name, dst) for src, name, dst in self.meta.get("relations", ()))
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """Names of the classes, or of several labels a node, in their order; empty if they have none."""
+        """Names of the classes, or of several labels a node, in their order; empty if they have
+        none.
+        """
         names = tuple(map(str, self.meta.get("class_names") or ()))
         return names if len(names) == self.n_classes else ()
 
     def categories(self, group: str, column: str) -> tuple[str, ...]:
-        """Texts that the codes of a named column stand for, in the order of the codes; empty if it has numbers.
+        """Texts that the codes of a named column stand for, in the order of the codes; empty if it
+        has numbers.
 
         Args:
             group: "node" or "edge".
@@ -266,8 +273,8 @@ class GraphArrays:
 
     @property
     def n_relations(self) -> int:
-        """Number of relations: of those with names, else ``meta["n_relations"]`` or, if that is more, the largest code of the edge
-        column "relation" + 1; 0 without the column."""
+        """Number of relations: of those with names, else ``meta["n_relations"]`` or, if that is
+        more, the largest code of the edge column "relation" + 1; 0 without the column."""
         codes = self.edge_columns.get(RELATION)
         return (
             0
@@ -278,13 +285,15 @@ class GraphArrays:
 
     @property
     def relation_names(self) -> tuple[Any, ...]:
-        """The names of the relations in the order of their codes, or the codes themselves; empty without relations."""
+        """The names of the relations in the order of their codes, or the codes themselves; empty
+        without relations.
+        """
         return self.relations or tuple(range(self.n_relations))
 
     @property
     def n_types(self) -> int:
-        """Number of types of nodes: of those with names, else ``meta["n_types"]`` or, if that is more, the largest code of the node
-        column "type" + 1; 0 without the column."""
+        """Number of types of nodes: of those with names, else ``meta["n_types"]`` or, if that is
+        more, the largest code of the node column "type" + 1; 0 without the column."""
         codes = self.node_columns.get(TYPE)
         return (
             0
@@ -301,13 +310,16 @@ class GraphArrays:
         """
         if kind not in self.node_types:
             raise DataError(
-                f"{self.name}: there is no node type {kind!r}; it has {', '.join(map(repr, self.node_types)) or 'no types'}"
+                f"{self.name}: there is no node type {kind!r}; it has"
+                f" {', '.join(map(repr, self.node_types)) or 'no types'}"
             )
         return np.flatnonzero(self.node_columns[TYPE] == self.node_types.index(kind))
 
     @property
     def n_splits(self) -> int:
-        """Number of splits, which are columns of the masks; 1 for masks without columns, or without masks."""
+        """Number of splits, which are columns of the masks; 1 for masks without columns, or without
+        masks.
+        """
         return validation.count_splits(
             {mask: getattr(self, mask) for mask in (*NODE_MASKS, *EDGE_MASKS)}, self.name
         )
@@ -397,7 +409,9 @@ class GraphArrays:
         return h.hexdigest()
 
     def replace(self: G, **changes: Any) -> G:
-        """A graph with some fields changed, checked like a new one; fields are the arguments of the constructor."""
+        """A graph with some fields changed, checked like a new one; fields are the arguments of the
+        constructor.
+        """
         fields = self._fields()
         unknown = sorted(set(changes) - set(fields) - {"where"})
         if unknown:
@@ -409,7 +423,9 @@ class GraphArrays:
         return type(self)(**{**fields, **changes})
 
     def derived(self: G, **arrays: Any) -> G:
-        """A graph with other edge arrays, by attribute, which come from checked ones and are not checked again."""
+        """A graph with other edge arrays, by attribute, which come from checked ones and are not
+        checked again.
+        """
         made: G = object.__new__(type(self))
         for field in GraphArrays.__slots__:
             object.__setattr__(made, field, arrays.get(field, getattr(self, field)))
@@ -417,7 +433,9 @@ class GraphArrays:
 
     @property
     def in_files(self) -> bool:
-        """Whether the ends of the edges are in mapped files, so that changes of the edges are computed when they are read."""
+        """Whether the ends of the edges are in mapped files, so that changes of the edges are
+        computed when they are read.
+        """
         return in_files(self.src) and in_files(self.dst) and not is_sparse(self.edge_attr)
 
     def with_masks(self: G, train: Any, val: Any = None, test: Any = None) -> G:

@@ -1,4 +1,5 @@
-"""Named columns of nodes and edges, which user functions read by name: ``node.kind``, ``edge.type``.
+"""Named columns of nodes and edges, which user functions read by name: ``node.kind``,
+``edge.type``.
 
 Integers stay integers of 32 or 64 bits, so that codes and times are exact. A column of one float64
 number per row stays float64, so that times with fractions are exact where they are compared; models

@@ -21,20 +21,23 @@ def from_scipy(matrix: Any, fields: dict[str, Any]) -> dict[str, Any]:
     """Arguments of a graph from a square sparse matrix.
 
     Args:
-        matrix: Any scipy sparse matrix or array, [n, n]; entry [i, j] is the edge from i to j. Explicit zeros are edges.
-        fields: Further arguments of the graph. Values other than 1 become ``edge_weight`` unless it is given.
+        matrix: Any scipy sparse matrix or array, [n, n]; entry [i, j] is the edge from i to j.
+            Explicit zeros are edges.
+        fields: Further arguments of the graph. Values other than 1 become ``edge_weight`` unless it
+            is given.
 
     Raises:
         ShapeError: Not a square sparse matrix.
     """
     if not hasattr(matrix, "tocoo"):
         raise ShapeError(
-            f"expected a scipy sparse matrix, got {shown(matrix)}; wrap it in scipy.sparse.csr_array"
+            f"expected a scipy sparse matrix, got {shown(matrix)}; wrap it in"
+            " scipy.sparse.csr_array"
         )
     if matrix.shape[0] != matrix.shape[1]:
         raise ShapeError(
-            f"an adjacency matrix is square, got {list(matrix.shape)}; for a bipartite graph, number the nodes "
-            "of both sides together"
+            f"an adjacency matrix is square, got {list(matrix.shape)}; for a bipartite graph,"
+            " number the nodes of both sides together"
         )
     coo = matrix.tocoo()
     out = {"edge_index": (coo.row, coo.col), "n_nodes": matrix.shape[0], **fields}
@@ -83,7 +86,8 @@ def from_networkx(
     """
     if not (hasattr(g, "is_directed") and hasattr(g, "nodes")):
         raise DataError(
-            f"expected a networkx graph, got {shown(g)}; gt.import_graph reads graphs of other libraries"
+            f"expected a networkx graph, got {shown(g)}; gt.import_graph reads graphs of other"
+            " libraries"
         )
     names = list(g.nodes)
     row = {name: i for i, name in enumerate(names)}
@@ -119,7 +123,9 @@ def from_networkx(
 
 
 def ids_of(names: list[Any]) -> np.ndarray:
-    """Node names as an array of integers or strings; integers beyond int64 are strings of their digits."""
+    """Node names as an array of integers or strings; integers beyond int64 are strings of their
+    digits.
+    """
     if all(isinstance(name, (int, np.integer)) and not isinstance(name, bool) for name in names):
         limits = np.iinfo(np.int64)
         fit = all(limits.min <= name <= limits.max for name in names)
@@ -148,14 +154,16 @@ def column(items: Iterable[tuple[str, dict[str, Any]]], name: str | None) -> np.
     for what, data in items:
         if name not in data:
             raise DataError(
-                f"{what} has no attribute {name!r}; it has {sorted(map(str, data)) or 'none'}; set it on all"
+                f"{what} has no attribute {name!r}; it has {sorted(map(str, data)) or 'none'}; set"
+                " it on all"
             )
         values.append(data[name])
     try:
         return np.array(values)
     except ValueError as error:
         raise DataError(
-            f"attribute {name!r} has values of different lengths; give every node or edge as many numbers"
+            f"attribute {name!r} has values of different lengths; give every node or edge as many"
+            " numbers"
         ) from error
 
 

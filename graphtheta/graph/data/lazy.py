@@ -1,4 +1,6 @@
-"""Arrays that are computed when they are read, so that changes of a graph in files make no array as long as its edges."""
+"""Arrays that are computed when they are read, so that changes of a graph in files make no array as
+long as its edges.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,8 @@ class Without(LazyArray):
 
 
 class Kept(LazyArray):
-    """The numbers 0..n-1 for which a rule is true, ascending. The rule is evaluated whenever they are read.
+    """The numbers 0..n-1 for which a rule is true, ascending. The rule is evaluated whenever they
+    are read.
 
     Args:
         n: Number of all.

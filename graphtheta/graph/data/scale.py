@@ -1,4 +1,6 @@
-"""Features with mean 0 and deviation 1; the means and deviations are kept in ``meta`` of the graph, so that others are scaled alike."""
+"""Features with mean 0 and deviation 1; the means and deviations are kept in ``meta`` of the graph,
+so that others are scaled alike.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ from graphtheta.errors import DataError
 
 # in ``meta``, by the field that is scaled
 SCALES = {"x": "feature_scale", "edge_attr": "edge_attr_scale"}
-# deviation of a column, of its mean, below which it is the rounding of the mean of a constant column; float64 computes it, and
-# two different numbers of float32, such as times, leave a billion rows more than that
+# deviation of a column, of its mean, below which it is the rounding of the mean of a constant
+# column; float64 computes it, and two different numbers of float32, such as times, leave a billion
+# rows more than that
 CONSTANT = 1e-12
 
 
@@ -22,12 +25,14 @@ def varying(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
 
 
 class Scale(NamedTuple):
-    """Means and deviations of columns, [d] float64; the deviation of a constant column is 0, and it becomes 0.
+    """Means and deviations of columns, [d] float64; the deviation of a constant column is 0, and it
+    becomes 0.
 
     Attributes:
         mean, deviation: Of each column.
-        widths: Number of columns of each type, side by side, if those of a type are scaled over its rows alone. Rows of other
-            types are 0 there, and stay so. Empty if all columns are those of all rows.
+        widths: Number of columns of each type, side by side, if those of a type are scaled over its
+            rows alone. Rows of other types are 0 there, and stay so. Empty if all columns are those
+            of all rows.
     """
 
     mean: np.ndarray
@@ -43,8 +48,8 @@ class Scale(NamedTuple):
         """
         if rows is not None and rows.ndim > 1:
             raise DataError(
-                f"values cannot be standardised over the training sets of {rows.shape[1]} splits; choose one with "
-                "split_index=K"
+                f"values cannot be standardised over the training sets of {rows.shape[1]} splits;"
+                " choose one with split_index=K"
             )
         known = a if rows is None or not rows.any() else a[rows]
         if not len(known):
@@ -86,7 +91,9 @@ class Scale(NamedTuple):
         )
 
     def in_meta(self, meta: dict[str, Any], field: str) -> dict[str, Any]:
-        """The meta of a graph whose field was scaled; of one that was scaled before, both scales as one."""
+        """The meta of a graph whose field was scaled; of one that was scaled before, both scales as
+        one.
+        """
         before = Scale.of(meta, field)
         mean, deviation = (
             (self.mean, self.deviation)
@@ -104,7 +111,8 @@ class Scale(NamedTuple):
 
         Args:
             a: Rows, [n, d].
-            kind: Type of each row, [n] int, which a scale of types needs; rows of a number that has no columns are 0.
+            kind: Type of each row, [n] int, which a scale of types needs; rows of a number that has
+                no columns are 0.
         """
         varies = self.deviation != 0
         x = (a - self.mean) * np.where(varies, 1 / np.where(varies, self.deviation, 1), 0)

@@ -14,8 +14,9 @@ def of_tensor(value: Any) -> Any:
     """Values as a NumPy array, or a SciPy matrix if they are a sparse matrix.
 
     Args:
-        value: Anything NumPy takes, a SciPy matrix, or a tensor of PyTorch on any device: dense or sparse, with or
-            without gradients. Tensors of types that NumPy lacks, such as bfloat16, become float32.
+        value: Anything NumPy takes, a SciPy matrix, or a tensor of PyTorch on any device: dense or
+            sparse, with or without gradients. Tensors of types that NumPy lacks, such as bfloat16,
+            become float32.
     """
     if is_sparse(value):
         return value

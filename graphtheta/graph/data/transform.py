@@ -45,8 +45,8 @@ def take_nodes(graph: GraphArrays, nodes: np.ndarray) -> dict[str, Any]:
     """The node arrays at some nodes (numbers), by field, with the fields that describe labels."""
     if is_column(graph.x):
         raise DataError(
-            f"{graph.name}: x is a feature store that is read by rows, and its rows cannot be selected; select the nodes "
-            "first and then set x"
+            f"{graph.name}: x is a feature store that is read by rows, and its rows cannot be"
+            " selected; select the nodes first and then set x"
         )
     rows = {
         field: getattr(graph, field)[nodes]
@@ -89,7 +89,8 @@ def rows_of(chosen: Any, n: int, kind: str) -> np.ndarray:
     if rows.dtype == np.bool_:
         if rows.shape != (n,):
             raise ShapeError(
-                f"a mask over {n} {kind}s was expected, got shape {list(rows.shape)}; give one entry per {kind}"
+                f"a mask over {n} {kind}s was expected, got shape {list(rows.shape)}; give one"
+                f" entry per {kind}"
             )
         return np.flatnonzero(rows)
     if rows.size and rows.dtype.kind not in "iu":
@@ -113,7 +114,9 @@ def pair_key(src: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:
 
 
 def edge_key(graph: GraphArrays, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-    """One number per ordered pair of ends and relation, [k * n_edges] int64, for ends of all edges k times."""
+    """One number per ordered pair of ends and relation, [k * n_edges] int64, for ends of all edges
+    k times.
+    """
     key = pair_key(src, dst, graph.n_nodes)
     codes = graph.edge_columns.get(RELATION)
     if codes is None:
@@ -141,7 +144,9 @@ def deduplicate(graph: G, times: np.ndarray | None = None) -> G:
 
 
 def duplicate_key(graph: GraphArrays, times: np.ndarray | None = None) -> np.ndarray:
-    """One number for each edge, equal for duplicates, [n_edges] int64; arguments as for ``deduplicate``."""
+    """One number for each edge, equal for duplicates, [n_edges] int64; arguments as for
+    ``deduplicate``.
+    """
     key = edge_key(graph, graph.src, graph.dst)
     if times is None:
         return key
@@ -152,9 +157,9 @@ def duplicate_key(graph: GraphArrays, times: np.ndarray | None = None) -> np.nda
 def symmetrise(graph: G) -> G:
     """Add the reverse of every edge that has none, and merge duplicates.
 
-    Where an edge is stored in both directions each keeps its own attributes; an added one copies attributes, columns,
-    weight, target and masks of the edge it reverses. Of duplicates the first is kept. Edges of several relations are no
-    duplicates of each other.
+    Where an edge is stored in both directions each keeps its own attributes; an added one copies
+    attributes, columns, weight, target and masks of the edge it reverses. Of duplicates the first
+    is kept. Edges of several relations are no duplicates of each other.
     """
     src = np.concatenate((graph.src, graph.dst))
     dst = np.concatenate((graph.dst, graph.src))
@@ -165,13 +170,14 @@ def symmetrise(graph: G) -> G:
 
 
 def add_inverse_relations(graph: G) -> G:
-    """Add the reverse of every edge, in a relation of its own: that of relation r is r + n_relations.
+    """Add the reverse of every edge, in a relation of its own: that of relation r is r +
+    n_relations.
 
     If relations have names, the reverse of (src, name, dst) is (dst, rev_name, src). An added edge
-    copies attributes, columns and weight of the edge that it reverses. It belongs to no edge mask and
-    has no target. The reverse of an edge of no relation is of none either: negative codes stay, and
-    those from the number of names on come behind the inverse relations. Self loops of no relation are
-    their own reverse.
+    copies attributes, columns and weight of the edge that it reverses. It belongs to no edge mask
+    and has no target. The reverse of an edge of no relation is of none either: negative codes stay,
+    and those from the number of names on come behind the inverse relations. Self loops of no
+    relation are their own reverse.
 
     Raises:
         DataError: The graph has no edge column "relation".
@@ -179,8 +185,8 @@ def add_inverse_relations(graph: G) -> G:
     n = graph.n_relations
     if not n:
         raise DataError(
-            f"{graph.name}: the graph has no relations to invert; give their codes as edge_columns={{'relation': codes}}, or "
-            "add reverse edges with symmetrised()"
+            f"{graph.name}: the graph has no relations to invert; give their codes as"
+            " edge_columns={'relation': codes}, or add reverse edges with symmetrised()"
         )
     codes = np.asarray(graph.edge_columns[RELATION])
     related = (codes >= 0) & (codes < n)
@@ -216,18 +222,22 @@ def add_self_loops(
 
     Args:
         graph: The graph.
-        fill: Attributes and float columns of an added loop: ``"mean"`` of those of the node's in-edges (zeros without any)
-            or ``"zeros"``. Its weight is 1; it belongs to no edge mask and has no target.
-        columns: Values of an added loop in edge columns, by name: a number, or k of them for a column [n_edges, k]. An
-            integer column has no mean and needs one, for example a type of its own.
+        fill: Attributes and float columns of an added loop: ``"mean"`` of those of the node's
+            in-edges (zeros without any) or ``"zeros"``. Its weight is 1; it belongs to no edge mask
+            and has no target.
+        columns: Values of an added loop in edge columns, by name: a number, or k of them for a
+            column [n_edges, k]. An integer column has no mean and needs one, for example a type of
+            its own.
         every: Whether nodes that have a self loop get another one.
 
     Returns:
-        A graph whose first n_edges edges are those of the input, in order; the same graph if no loop is missing.
+        A graph whose first n_edges edges are those of the input, in order; the same graph if no
+        loop is missing.
 
     Raises:
         ConfigError: Another fill.
-        DataError: An integer column has no value, a value does not fit its column, or there is no such column.
+        DataError: An integer column has no value, a value does not fit its column, or there is no
+            such column.
     """
     if fill not in ("mean", "zeros"):
         raise ConfigError(f"self loops are filled with 'mean' or 'zeros', not {fill!r}")
@@ -251,8 +261,8 @@ def add_self_loops(
     unknown = sorted(set(columns or ()) - set(made))
     if unknown:
         raise DataError(
-            f"with_self_loops: columns names {unknown[0]!r}, but the graph has no such edge column; "
-            f"it has {', '.join(made) or 'none'}"
+            f"with_self_loops: columns names {unknown[0]!r}, but the graph has no such edge column;"
+            f" it has {', '.join(made) or 'none'}"
         )
     if not len(nodes):
         return graph
@@ -268,7 +278,8 @@ def add_self_loops(
 
 
 def _extended(graph: GraphArrays, old: Any, nodes: LazyArray, rows: Read) -> Any:
-    """Values of edges, and those of added loops; for a graph in files they are computed when they are read.
+    """Values of edges, and those of added loops; for a graph in files they are computed when they
+    are read.
 
     Args:
         graph: The graph.
@@ -304,14 +315,15 @@ def _column_rows(
         return lambda nodes: np.zeros((len(nodes), *old.shape[1:]), old.dtype)
     if n:
         raise DataError(
-            f"edge column {name!r} holds integers, which have no mean, and {n} self loops are to be added; give "
-            f"their value with graph.with_self_loops(columns={{{name!r}: VALUE}})"
+            f"edge column {name!r} holds integers, which have no mean, and {n} self loops are to be"
+            f" added; give their value with graph.with_self_loops(columns={{{name!r}: VALUE}})"
         )
     return lambda nodes: old[:0]
 
 
 def mean_of_in_edges(graph: GraphArrays, values: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-    """The mean of values of each node's in-edges, [n] or [n, a] float64; zeros without any. Reads all edges.
+    """The mean of values of each node's in-edges, [n] or [n, a] float64; zeros without any. Reads
+    all edges.
 
     Args:
         graph: The graph.
@@ -374,7 +386,8 @@ def subset(graph: G, nodes: Any) -> G:
 
     Args:
         graph: The graph.
-        nodes: A mask [n_nodes], or row numbers (not original ids) in the order wanted, without repeats.
+        nodes: A mask [n_nodes], or row numbers (not original ids) in the order wanted, without
+            repeats.
 
     Returns:
         Nodes renumbered 0, 1, ... in the order given; ``node_ids`` still hold the original ids.
@@ -433,19 +446,21 @@ def row_normalise(graph: G) -> G:
 
 
 def standardise(a: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
-    """Columns with mean 0 and deviation 1 over some rows (all if None); a constant column becomes 0."""
+    """Columns with mean 0 and deviation 1 over some rows (all if None); a constant column becomes
+    0.
+    """
     return Scale.over(a, rows).scaled(a) if len(a) else a
 
 
 def standardise_features(graph: G) -> G:
     """Standardise x over the training nodes; sparse features become a plain array.
 
-    The columns of a type of nodes are standardised over the training nodes of this type, over all of
-    its nodes if none is in training, and stay 0 for other types.
+    The columns of a type of nodes are standardised over the training nodes of this type, over all
+    of its nodes if none is in training, and stay 0 for other types.
 
     Raises:
-        DataError: There are no features, they are in a feature store, or a graph with types has other columns than
-            those of its types.
+        DataError: There are no features, they are in a feature store, or a graph with types has
+            other columns than those of its types.
     """
     x = required(graph, "x")
     widths = type_widths(graph)
@@ -471,7 +486,8 @@ def standardise_edge_attr(graph: G) -> G:
     columns of the relation that it reverses.
 
     Raises:
-        DataError: There are no attributes, or a graph with relations has other columns than those of its relations.
+        DataError: There are no attributes, or a graph with relations has other columns than those
+            of its relations.
     """
     x = required(graph, "edge_attr")
     widths = relation_widths(graph)
@@ -490,7 +506,9 @@ def standardise_edge_attr(graph: G) -> G:
 def _standardised_apart(
     graph: G, field: str, kind: np.ndarray, blocks: list[np.ndarray], rows: np.ndarray | None
 ) -> G:
-    """The graph with a field scaled by type, from the values of each type, and the scale in its meta."""
+    """The graph with a field scaled by type, from the values of each type, and the scale in its
+    meta.
+    """
     scale = Scale.of_types(
         [
             Scale.over(block, None if rows is None else rows[kind == code])
@@ -513,11 +531,12 @@ def required(graph: GraphArrays, field: str) -> Any:
     value = getattr(graph, field)
     if value is None:
         raise DataError(
-            f"{graph.name}: the graph has no {field} to normalise; give {field}= or drop the normalisation"
+            f"{graph.name}: the graph has no {field} to normalise; give {field}= or drop the"
+            " normalisation"
         )
     if is_column(value):
         raise DataError(
-            f"{graph.name}: {field} is a feature store that is read by rows and cannot be normalised; normalise the values "
-            "before they are stored, or drop the normalisation"
+            f"{graph.name}: {field} is a feature store that is read by rows and cannot be"
+            " normalised; normalise the values before they are stored, or drop the normalisation"
         )
     return value

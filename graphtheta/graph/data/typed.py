@@ -2,10 +2,10 @@
 
 Nodes of all types are numbered together, type after type in the order in which the dicts name them.
 The node column ``type`` and the edge column ``relation`` hold codes, the positions of the names in
-``meta["node_types"]`` and ``meta["relations"]``. The columns of the types in x, and of the relations in
-edge_attr, are side by side: ``meta["type_widths"]`` and ``meta["relation_widths"]`` are their numbers.
-Named columns hold 0 for types and relations that have none; ``meta["node_lacks"]`` and
-``meta["edge_lacks"]`` name these by column.
+``meta["node_types"]`` and ``meta["relations"]``. The columns of the types in x, and of the
+relations in edge_attr, are side by side: ``meta["type_widths"]`` and ``meta["relation_widths"]``
+are their numbers. Named columns hold 0 for types and relations that have none;
+``meta["node_lacks"]`` and ``meta["edge_lacks"]`` name these by column.
 """
 
 from __future__ import annotations
@@ -36,9 +36,12 @@ def joined(
     """The arguments of a graph of one numbering.
 
     Args:
-        edge_index: Edges [2, n_edges] by (source type, name, destination type), in numbers of the types.
-        n_nodes: Number of nodes by type; None, or types left out: rows of their arrays, else largest id + 1.
-        fields: The other arguments of ``Graph``: arrays of nodes by type, those of edges by relation, named columns by name and then so.
+        edge_index: Edges [2, n_edges] by (source type, name, destination type), in numbers of the
+            types.
+        n_nodes: Number of nodes by type; None, or types left out: rows of their arrays, else
+            largest id + 1.
+        fields: The other arguments of ``Graph``: arrays of nodes by type, those of edges by
+            relation, named columns by name and then so.
 
     Raises:
         DataError, ShapeError: They do not fit together.
@@ -129,9 +132,11 @@ def _arrays(field: str, given: Any, where: str) -> Any:
     if not isinstance(given, Mapping):
         return given
     return {
-        key: rows
-        if is_sparse(rows) or is_column(rows)
-        else as_array(rows, Origin(where, f"{field}[{key!r}]"))
+        key: (
+            rows
+            if is_sparse(rows) or is_column(rows)
+            else as_array(rows, Origin(where, f"{field}[{key!r}]"))
+        )
         for key, rows in given.items()
     } or None
 
@@ -146,7 +151,8 @@ def _of_types(field: str, given: Any, where: str) -> dict[Any, Any]:
 
 
 def lacking(graph: Any, group: str, column: str) -> np.ndarray | None:
-    """Which rows hold 0 in a named column because their type or relation has no values in it, [n] bool; None if all have values.
+    """Which rows hold 0 in a named column because their type or relation has no values in it, [n]
+    bool; None if all have values.
 
     Args:
         graph: The graph.
@@ -163,14 +169,17 @@ def lacking(graph: Any, group: str, column: str) -> np.ndarray | None:
 
 
 def names_and_codes(graph: Any, group: str) -> tuple[tuple[Any, ...], Any]:
-    """Names of types of nodes or of relations, and the code of each node or edge; None without codes."""
+    """Names of types of nodes or of relations, and the code of each node or edge; None without
+    codes.
+    """
     if group == "node":
         return graph.node_types, graph.node_columns.get(TYPE)
     return graph.relations, graph.edge_columns.get(RELATION)
 
 
 def relation_code(names: Sequence[Any], text: str, where: str) -> int:
-    """The code of a relation that is given by its code, its name, or the name between the types of its ends.
+    """The code of a relation that is given by its code, its name, or the name between the types of
+    its ends.
 
     Args:
         names: ``Graph.relation_names``.
@@ -187,13 +196,15 @@ def relation_code(names: Sequence[Any], text: str, where: str) -> int:
     listed = [f"{code} ({' '.join(name)})" for code, name in enumerate(parts)]
     if codes:
         raise ConfigError(
-            f"{where}: relation {text!r} is not unique; give the code of {' or '.join(listed[code] for code in codes)}"
+            f"{where}: relation {text!r} is not unique; give the code of"
+            f" {' or '.join(listed[code] for code in codes)}"
         )
     near = did_you_mean(text, [name[len(name) // 2] for name in parts])
     rest = len(listed) - LISTED
     listed[LISTED:] = [f"and {rest} more"] * (rest > 0)
     raise ConfigError(
-        f"{where}: relation {text!r} is not known{near}; the relations are {', '.join(listed) or 'none'}"
+        f"{where}: relation {text!r} is not known{near}; the relations are"
+        f" {', '.join(listed) or 'none'}"
     )
 
 
@@ -210,8 +221,9 @@ def first_of_types(types: np.ndarray, n_types: int, name: str) -> tuple[int, ...
     """
     if np.any(types[1:] < types[:-1]):
         raise DataError(
-            f"{name}: nodes of one type are not numbered together, so that negatives of a type cannot be drawn; sort the nodes "
-            f"by the column {TYPE!r}, or give the graph as dicts by type"
+            f"{name}: nodes of one type are not numbered together, so that negatives of a type"
+            f" cannot be drawn; sort the nodes by the column {TYPE!r}, or give the graph as dicts"
+            " by type"
         )
     return tuple(np.searchsorted(types, np.arange(1, n_types)).tolist())
 
@@ -278,12 +290,15 @@ def _check_ends(
         if len(bad):
             raise Origin(where, f"edge_index[{name!r}]").data(
                 f"edge {bad[0]} has {kind} {end[bad[0]]}, outside 0..{counts[kind] - 1}",
-                f"there are {counts[kind]} nodes of type {kind!r}; number them from 0, or state a larger n_nodes",
+                f"there are {counts[kind]} nodes of type {kind!r}; number them from 0, or state a"
+                " larger n_nodes",
             )
 
 
 def _together(field: str, given: Any, sizes: Mapping[Any, int], where: str) -> Any:
-    """One array over all types: features and attributes side by side, ids as texts, and other values below each other."""
+    """One array over all types: features and attributes side by side, ids as texts, and other
+    values below each other.
+    """
     if not isinstance(given, Mapping):
         raise Origin(where, field).data(
             f"got {type(given).__name__}",
@@ -353,7 +368,8 @@ def _side_by_side(field: str, given: Mapping[Any, Any], sizes: Mapping[Any, int]
         rows = given.get(key, np.zeros((n, 0), np.float32))
         if is_column(rows):
             raise DataError(
-                f"{field}[{key!r}] is a feature store that is read by rows; a graph with types needs arrays"
+                f"{field}[{key!r}] is a feature store that is read by rows; a graph with types"
+                " needs arrays"
             )
         blocks.append(rows if is_sparse(rows) else np.asarray(rows).reshape(n, _width(given, key)))
     if field == "x" and _apart(blocks):
@@ -365,7 +381,9 @@ def _side_by_side(field: str, given: Mapping[Any, Any], sizes: Mapping[Any, int]
 
 
 def _apart(blocks: Sequence[Any]) -> bool:
-    """Whether the features of each type are stored at their own width: they are dense, and a matrix of all would be larger."""
+    """Whether the features of each type are stored at their own width: they are dense, and a matrix
+    of all would be larger.
+    """
     if (
         len(blocks) > MOST_TYPES
         or any(is_sparse(x) for x in blocks)
@@ -378,12 +396,15 @@ def _apart(blocks: Sequence[Any]) -> bool:
 
 
 def relation_widths(graph: Any) -> list[int]:
-    """Number of columns that each relation has in edge_attr; empty if columns are those of all edges."""
+    """Number of columns that each relation has in edge_attr; empty if columns are those of all
+    edges.
+    """
     return list(graph.meta.get("relation_widths", [])) if RELATION in graph.edge_columns else []
 
 
 def relation_of_columns(codes: np.ndarray, n: int, owners: int) -> np.ndarray:
-    """The relation whose columns of edge_attr an edge has: that of the edge, or the one of which it is the inverse.
+    """The relation whose columns of edge_attr an edge has: that of the edge, or the one of which it
+    is the inverse.
 
     Args:
         codes: Relation of each edge, [n_edges] int.

@@ -1,7 +1,7 @@
 """Checks of the arrays of a graph, made once where they enter.
 
-Each function returns the array in its canonical form (dtype, shape, read-only) or raises an error that names where
-the array came from, the field, the first bad row and value, and what to do.
+Each function returns the array in its canonical form (dtype, shape, read-only) or raises an error
+that names where the array came from, the field, the first bad row and value, and what to do.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class Origin:
 
 
 def is_column(x: Any) -> bool:
-    """Whether x is a column that is read by rows (``engine.store``) instead of an array, without importing the engine."""
+    """Whether x is a column that is read by rows (``engine.store``) instead of an array, without
+    importing the engine.
+    """
     return hasattr(x, "read_begin")
 
 
@@ -75,7 +77,8 @@ def frozen(a: np.ndarray) -> np.ndarray:
 
 
 def private(a: np.ndarray, given: Any) -> np.ndarray:
-    """A read-only array that its giver cannot change: a copy if it shares the memory of what was given and could be written to.
+    """A read-only array that its giver cannot change: a copy if it shares the memory of what was
+    given and could be written to.
 
     Args:
         a: The array in canonical form.
@@ -136,7 +139,9 @@ def check_ids(ids: np.ndarray, origin: Origin, what: str) -> np.ndarray:
 def count_nodes(
     n_nodes: Any, arrays: tuple[Any, ...], src: np.ndarray, dst: np.ndarray, where: str
 ) -> int:
-    """The stated number of nodes, else the rows of the first node array given, else the largest id + 1."""
+    """The stated number of nodes, else the rows of the first node array given, else the largest id
+    + 1.
+    """
     if n_nodes is not None:
         if not is_whole(n_nodes):
             raise Origin(where, "n_nodes").data(f"got {shown(n_nodes)}", "give a whole number")
@@ -158,8 +163,8 @@ def check_range(src: np.ndarray, dst: np.ndarray, n_nodes: int, where: str) -> N
         )
     if n_nodes * NODE_BYTES > memory_bytes():
         raise Origin(where, "n_nodes").data(
-            f"the graph has {n_nodes} nodes, which do not fit into memory, and its largest node number is "
-            f"{max(int(src.max(initial=-1)), int(dst.max(initial=-1)))}",
+            f"the graph has {n_nodes} nodes, which do not fit into memory, and its largest node"
+            f" number is {max(int(src.max(initial=-1)), int(dst.max(initial=-1)))}",
             "number the nodes from 0 without gaps and give the original numbers as node_ids",
         )
     for name, ids in (("source", src), ("destination", dst)):
@@ -218,7 +223,8 @@ def check_column(x: Any, n: int, kind: str, origin: Origin) -> None:
     missing = [name for name in ("shape", "dtype", "sparse", "nbytes") if not hasattr(x, name)]
     if missing:
         raise origin.data(
-            f"{type(x).__name__} has the method read_begin of a feature store, but no attribute {missing[0]}",
+            f"{type(x).__name__} has the method read_begin of a feature store, but no attribute"
+            f" {missing[0]}",
             "give it shape, dtype, sparse and nbytes, as docs/extending.md says",
         )
     if kind != "node":
@@ -322,8 +328,8 @@ def to_float(
 def check_exact(a: Any, kind: str, origin: Origin) -> None:
     """Check that float32 rounds no column of integers, which are codes, ids or times.
 
-    Integers may be given as such or as float64. A float64 column with fractions, or with numbers above
-    2^53, which float64 rounds as well, holds measurements and is not checked.
+    Integers may be given as such or as float64. A float64 column with fractions, or with numbers
+    above 2^53, which float64 rounds as well, holds measurements and is not checked.
 
     Args:
         a: [n], [n, d], or CSR [n, d].
@@ -344,7 +350,8 @@ def check_exact(a: Any, kind: str, origin: Origin) -> None:
             )
             raise origin.data(
                 f"{where} is {int(x[at])}, which float32 would round to {int(np.float32(x[at]))}",
-                f"give codes, ids and times as integers in {kind}_columns={{name: array}}, and rescale measured quantities",
+                f"give codes, ids and times as integers in {kind}_columns={{name: array}}, and"
+                " rescale measured quantities",
             )
 
 
@@ -427,10 +434,11 @@ def check_targets(a: Any, n: int, where: str) -> np.ndarray | None:
 def check_labels(
     y: Any, n: int, n_classes: int | None, multilabel: bool | None, where: str
 ) -> tuple[np.ndarray | None, int, bool]:
-    """Node labels in canonical form, the number of classes (0 for regression), and whether there are several per node.
+    """Node labels in canonical form, the number of classes (0 for regression), and whether there
+    are several per node.
 
-    What labels are follows from their type and width, see ``graphtheta.graph.data.labels``; ``multilabel``
-    says that they are 0/1 labels, or are not.
+    What labels are follows from their type and width, see ``graphtheta.graph.data.labels``;
+    ``multilabel`` says that they are 0/1 labels, or are not.
     """
     if y is None:
         return None, int(n_classes or 0), bool(multilabel)
@@ -501,7 +509,8 @@ def check_mask(mask: Any, n: int, kind: str, field: str, where: str) -> np.ndarr
     if mask.dtype != np.bool_:
         raise origin.data(
             f"expected a bool mask, got dtype {mask.dtype}",
-            f"a list of {kind} numbers becomes a mask by mask = np.zeros({n}, bool); mask[numbers] = True",
+            f"a list of {kind} numbers becomes a mask by mask = np.zeros({n}, bool); mask[numbers]"
+            " = True",
         )
     if mask.ndim not in (1, 2) or (mask.ndim == 2 and not mask.shape[1]):
         raise origin.shape(
@@ -565,7 +574,9 @@ def check_labelled(
 
 
 def check_node_ids(ids: Any, n: int, where: str) -> np.ndarray | None:
-    """Original ids: unique integers or strings, one per node. Those in files stay there and are not compared with each other."""
+    """Original ids: unique integers or strings, one per node. Those in files stay there and are not
+    compared with each other.
+    """
     if ids is None:
         return None
     origin = Origin(where, "node_ids")
@@ -589,7 +600,8 @@ def check_node_ids(ids: Any, n: int, where: str) -> np.ndarray | None:
     if len(unique) != n:
         again = int(np.argmax(count > 1))
         raise origin.data(
-            f"id {unique[again]} belongs to {int(count[again])} nodes, first to node {int(first[again])}",
+            f"id {unique[again]} belongs to {int(count[again])} nodes, first to node"
+            f" {int(first[again])}",
             "original ids must be unique",
         )
     return private(ids.astype(np.int64) if ids.dtype.kind in "iu" else ids, given)

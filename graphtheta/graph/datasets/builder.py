@@ -73,7 +73,8 @@ def one_hot(column: np.ndarray, where: str) -> np.ndarray:
     """One column for each value that occurs, [n, k] float32.
 
     Raises:
-        FormatError: There are too many values for a category; ``where`` names the file and what the column holds.
+        FormatError: There are too many values for a category; ``where`` names the file and what the
+            column holds.
     """
     values, which = np.unique(column, return_inverse=True)
     if len(values) > MOST_VALUES:
@@ -84,7 +85,9 @@ def one_hot(column: np.ndarray, where: str) -> np.ndarray:
 
 
 class Molecules(NamedTuple):
-    """The arrays of a file: edges, attributes of atoms and bonds, first atom of each molecule, its split, and what else is known."""
+    """The arrays of a file: edges, attributes of atoms and bonds, first atom of each molecule, its
+    split, and what else is known.
+    """
 
     ends: tuple[np.ndarray, np.ndarray]
     atom: np.ndarray
@@ -116,8 +119,9 @@ def read_molecules(path: Path) -> Molecules:
     )
     if not whole or atom.shape[1] != len(ATOM) or bond.shape[1] != len(BOND):
         raise FormatError(
-            f"{path}: node_attr {list(atom.shape)}, edge_attr {list(bond.shape)}, graph_ptr {list(bounds.shape)} and "
-            f"graph_split {list(split.shape)} do not describe molecules; {AGAIN}"
+            f"{path}: node_attr {list(atom.shape)}, edge_attr {list(bond.shape)}, graph_ptr"
+            f" {list(bounds.shape)} and graph_split {list(split.shape)} do not describe molecules;"
+            f" {AGAIN}"
         )
     return Molecules(ends=ends, atom=atom, bond=bond, bounds=bounds, split=split, meta=meta)
 
@@ -135,8 +139,8 @@ def atoms(path: Path, hide: str = "") -> Graph:
 
     Args:
         path: The file.
-        hide: Names of further attributes to leave out, joined by ``+``: chirality, degree, charge, hydrogens, radicals,
-            hybridisation, aromatic, ring.
+        hide: Names of further attributes to leave out, joined by ``+``: chirality, degree, charge,
+            hydrogens, radicals, hybridisation, aromatic, ring.
     """
     hidden = {name for name in hide.split("+") if name}
     if hidden - set(ATOM[1:]):
@@ -224,8 +228,8 @@ def traffic(
         flow = file.read("edge_target_flow", "f", 1)
     if attr.shape != (len(src), 8) or len(flow) != len(src):
         raise FormatError(
-            f"{path}: edge_attr {list(attr.shape)} and edge_target_flow {list(flow.shape)} do not fit {len(src)} links of "
-            f"8 columns; {AGAIN}"
+            f"{path}: edge_attr {list(attr.shape)} and edge_target_flow {list(flow.shape)} do not"
+            f" fit {len(src)} links of 8 columns; {AGAIN}"
         )
     n = len(position)
     graph = Graph((src, dst), n, name=path.stem, meta=meta, where=str(path))
@@ -275,7 +279,8 @@ def ratings(path: Path, target: str = "rating") -> Graph:
         ids = file.read("orig_id", "iu", 1)
     if attr.shape != (len(src), 2):
         raise FormatError(
-            f"{path}: edge_attr {list(attr.shape)} does not hold rating and time of {len(src)} edges; {AGAIN}"
+            f"{path}: edge_attr {list(attr.shape)} does not hold rating and time of {len(src)}"
+            f" edges; {AGAIN}"
         )
     graph = Graph((src, dst), len(ids), node_ids=ids, name=path.stem, meta=meta, where=str(path))
     rank = np.empty(len(src), np.int64)
@@ -319,7 +324,8 @@ def knowledge(path: Path, features: int = 32, relations: str = "auto") -> Graph:
         names = file.read("relation_names", "U", 1)
     if len(kind) and (kind.min() < 0 or kind.max() >= len(names)):
         raise FormatError(
-            f"{path}: edge_type runs from {kind.min()} to {kind.max()}, but there are {len(names)} relation_names; {AGAIN}"
+            f"{path}: edge_type runs from {kind.min()} to {kind.max()}, but there are {len(names)}"
+            f" relation_names; {AGAIN}"
         )
     how = ("onehot" if len(names) <= 64 else "code") if relations == "auto" else relations
     table = (
@@ -350,8 +356,9 @@ def knowledge(path: Path, features: int = 32, relations: str = "auto") -> Graph:
 def colleges(path: Path, target: str = "year", colleges: int = 89) -> Graph:
     """Friendships at American colleges; the class of a person is graduation year or gender.
 
-    Features are one-hot: status, gender (if not the target), year (if not the target), and majors, dorm and high school
-    hashed with the college into 16 columns each; a missing entry has no column. Nodes without the target are unlabelled.
+    Features are one-hot: status, gender (if not the target), year (if not the target), and majors,
+    dorm and high school hashed with the college into 16 columns each; a missing entry has no
+    column. Nodes without the target are unlabelled.
 
     Args:
         path: The packed file.

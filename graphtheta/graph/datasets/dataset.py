@@ -1,7 +1,7 @@
 """Loading graphs by name or path, with splits.
 
-A name may carry options: ``rmat:scale=17,edge_factor=8`` or ``mol_tox21:hide=degree+ring``. The same options can be given
-as keyword arguments of :func:`load`.
+A name may carry options: ``rmat:scale=17,edge_factor=8`` or ``mol_tox21:hide=degree+ring``. The
+same options can be given as keyword arguments of :func:`load`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Entry:
         file: File in the data folder; None for a generated graph.
         options: Its own options and their types.
         split: The split that ``split="auto"`` chooses.
-        per_class: Arguments of :func:`graphtheta.graph.splits.nodes.class_split` for ``split="random"``.
+        per_class: Arguments of :func:`graphtheta.graph.splits.nodes.class_split` for
+            ``split="random"``.
         common: Defaults of the common options, where they are not "as stored".
         seeded: Whether ``build`` makes the split, and takes its seed.
     """
@@ -234,10 +235,10 @@ def load(
     """Load a graph by name, from an npz file, from a store, or from original Planetoid files.
 
     Args:
-        name_or_path: A name of :func:`names`, an npz file, a store, a folder of Planetoid files or one of these; followed by
-            options as ``:key=value,key=value`` if wanted.
-        data_dir: Folder of the named files; by default ``$GRAPHTHETA_DATA``, else ``../shared/data`` beside the current
-            folder or beside the repository.
+        name_or_path: A name of :func:`names`, an npz file, a store, a folder of Planetoid files or
+            one of these; followed by options as ``:key=value,key=value`` if wanted.
+        data_dir: Folder of the named files; by default ``$GRAPHTHETA_DATA``, else
+            ``../shared/data`` beside the current folder or beside the repository.
         split: ``"public"`` (the graph's own masks), ``"stored"`` (the same, or none), ``"random"``
             (a fixed number of each class), ``"fraction"`` (60/20/20 %), ``"none"`` (no masks), or
             ``"auto"``: the default of a named graph; for a file its own masks, else fraction if it
@@ -251,7 +252,8 @@ def load(
         self_loops: True adds the missing self loops, False drops all.
         normalise_features: True or ``"row"`` scales rows to sum 1; ``"standard"`` standardises
             columns over training nodes, those of a type of nodes over this type.
-        split_index: Which split to use, if the graph comes with several; ``split="stored"`` keeps all.
+        split_index: Which split to use, if the graph comes with several; ``split="stored"`` keeps
+            all.
         **options: Options of the named graph, and ``train_per_class``, ``val_per_class`` for
             random splits (0 is the default).
 
@@ -297,11 +299,13 @@ def load(
     split = usual if split == "auto" else split
     if given and split != "random":
         raise ConfigError(
-            f"{name}: {given[0]} has no meaning with the split '{split}'; choose split='random' (--split random)"
+            f"{name}: {given[0]} has no meaning with the split '{split}'; choose split='random'"
+            " (--split random)"
         )
     if split_index and split != "public":
         raise ConfigError(
-            f"{name}: split_index has no meaning with the split '{split}'; drop it, or choose split='public'"
+            f"{name}: split_index has no meaning with the split '{split}'; drop it, or choose"
+            " split='public'"
         )
     return scale(
         with_masks(graph=graph, split=split, index=split_index, seed=seed, per_class=per_class),
@@ -417,7 +421,9 @@ def flag(name: str, value: Any) -> bool | None:
 def parse(
     name_or_path: str | os.PathLike[str], options: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """Split ``name:key=value,...`` into the name and all options; a path that exists is taken whole."""
+    """Split ``name:key=value,...`` into the name and all options; a path that exists is taken
+    whole.
+    """
     text = os.fspath(name_or_path)
     name, colon, rest = text.partition(":")
     if not colon or os.path.exists(text):
@@ -472,8 +478,8 @@ def find_file(name: str, file: str, data_dir: str | os.PathLike[str] | None) -> 
         if (folder / file).is_file():
             return folder / file
     raise ConfigError(
-        f"{name}: {file} is not in {' or '.join(map(str, folders))}; set {DATA_VARIABLE} or data_dir to the folder "
-        f"that has it, or use a generated graph ({', '.join(generated())})"
+        f"{name}: {file} is not in {' or '.join(map(str, folders))}; set {DATA_VARIABLE} or"
+        f" data_dir to the folder that has it, or use a generated graph ({', '.join(generated())})"
     )
 
 

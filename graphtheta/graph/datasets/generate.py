@@ -39,7 +39,8 @@ def sbm(
 
     Args:
         n_nodes: Nodes.
-        n_edges: Stored edges, about: both directions of n_edges / 2 pairs, without self loops and duplicates.
+        n_edges: Stored edges, about: both directions of n_edges / 2 pairs, without self loops and
+            duplicates.
         classes: Blocks.
         features: Width of the node features.
         edge_features: Width of the edge attributes.
@@ -56,7 +57,8 @@ def sbm(
     Raises:
         ConfigError: Counts that are not positive, shares outside 0..1.
 
-    Source: Karrer and Newman, Stochastic blockmodels and community structure in networks, https://arxiv.org/abs/1008.3926
+    Source: Karrer and Newman, Stochastic blockmodels and community structure in networks,
+    https://arxiv.org/abs/1008.3926
     """
     check_counts("sbm", n_nodes=n_nodes, classes=classes, features=features)
     if not 0 <= inside <= 1 or not 0 <= skew < 1 or n_edges < 0 or edge_features < 0:
@@ -101,7 +103,9 @@ def sbm(
 def sbm_pairs(
     y: np.ndarray, weight: np.ndarray, n_pairs: int, inside: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct pairs (low, high): the first end by weight, the second by weight inside its block or outside."""
+    """Distinct pairs (low, high): the first end by weight, the second by weight inside its block or
+    outside.
+    """
     # a few more, for those lost to self loops and duplicates
     draw = np.arange(int(n_pairs * 1.15) + 8)
     by_block = np.argsort(y, kind="stable")
@@ -163,8 +167,9 @@ def rmat(
     check_counts("rmat", scale=scale, edge_factor=edge_factor, features=features, classes=classes)
     if min(a, b, c) < 0 or a + b + c > 1 or scale > 30 or classes > features or edge_features < 0:
         raise ConfigError(
-            f"rmat: a, b, c must be probabilities, scale at most 30 and classes at most features; got a={a}, b={b}, c={c}, "
-            f"scale={scale}, classes={classes}, features={features}, edge_features={edge_features}"
+            "rmat: a, b, c must be probabilities, scale at most 30 and classes at most features;"
+            f" got a={a}, b={b}, c={c}, scale={scale}, classes={classes}, features={features},"
+            f" edge_features={edge_features}"
         )
     n = 1 << scale
     draw = np.arange(edge_factor << scale)
@@ -207,7 +212,9 @@ def rmat(
 
 
 def ring(n: int = 12, features: int = 4, *, seed: int = 0) -> Graph:
-    """Nodes in a circle, both directions; classes alternate, features and one edge attribute are random."""
+    """Nodes in a circle, both directions; classes alternate, features and one edge attribute are
+    random.
+    """
     check_counts("ring", n=n, features=features)
     nodes = np.arange(n)
     ahead = (nodes + 1) % n
@@ -222,7 +229,9 @@ def ring(n: int = 12, features: int = 4, *, seed: int = 0) -> Graph:
 
 
 def star(n: int = 12, features: int = 4, *, seed: int = 0) -> Graph:
-    """One hub, node 0, and n - 1 leaves, both directions; classes alternate, features and one edge attribute are random."""
+    """One hub, node 0, and n - 1 leaves, both directions; classes alternate, features and one edge
+    attribute are random.
+    """
     check_counts("star", n=n, features=features)
     leaves = np.arange(1, n)
     hub = np.zeros_like(leaves)

@@ -1,8 +1,8 @@
 """Builds heterogeneous graphs from files with an array for each type and relation.
 
-Field names are ``edge_index__SRC__NAME__DST``, ``edge_attr__SRC__NAME__DST`` and ``x__TYPE``, or the
-parts of a CSR matrix as ``x__TYPE__data`` and so on. ``meta`` has the number of nodes of each type,
-``node_types``, and perhaps the type with labels, ``target``.
+Field names are ``edge_index__SRC__NAME__DST``, ``edge_attr__SRC__NAME__DST`` and ``x__TYPE``, or
+the parts of a CSR matrix as ``x__TYPE__data`` and so on. ``meta`` has the number of nodes of each
+type, ``node_types``, and perhaps the type with labels, ``target``.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def _labels(
     )
     if target not in counts or not sizes:
         raise FormatError(
-            f"{path}: meta names the target {target!r}, but there are no labels with a split; {AGAIN}"
+            f"{path}: meta names the target {target!r}, but there are no labels with a split;"
+            f" {AGAIN}"
         )
     if labels and labels not in sizes:
         raise ConfigError(

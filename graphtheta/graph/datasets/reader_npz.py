@@ -1,9 +1,11 @@
-"""Reads graphs from npz files: zip archives of .npy members, each read by :mod:`graphtheta.base.npy`.
+"""Reads graphs from npz files: zip archives of .npy members, each read by
+:mod:`graphtheta.base.npy`.
 
-Fields of a graph file: ``edge_index`` [2, n_edges] (or ``src`` and ``dst``), ``x`` (or CSR parts ``x_data, x_indices,
-x_indptr, x_shape``), ``y``, ``train_mask, val_mask, test_mask`` (or ``train, val, test``), ``edge_attr``,
-``edge_weight``, ``edge_y``, ``edge_train, edge_val, edge_test``, ``node_ids``, ``n_nodes``, ``meta`` (a JSON text), and named
-columns as ``node_columns.NAME`` and ``edge_columns.NAME``.
+Fields of a graph file: ``edge_index`` [2, n_edges] (or ``src`` and ``dst``), ``x`` (or CSR parts
+``x_data, x_indices, x_indptr, x_shape``), ``y``, ``train_mask, val_mask, test_mask`` (or ``train,
+val, test``), ``edge_attr``, ``edge_weight``, ``edge_y``, ``edge_train, edge_val, edge_test``,
+``node_ids``, ``n_nodes``, ``meta`` (a JSON text), and named columns as ``node_columns.NAME`` and
+``edge_columns.NAME``.
 """
 
 from __future__ import annotations
@@ -76,7 +78,10 @@ class ArrayFile:
             remedy = (
                 f"{AGAIN}, or write it with numpy.savez"
                 if self.path.suffix == ".npz"
-                else f"for a table of edges: graphtheta import --edges {self.path} --to {self.path.name.partition('.')[0]}.store"
+                else (
+                    f"for a table of edges: graphtheta import --edges {self.path} --to"
+                    f" {self.path.name.partition('.')[0]}.store"
+                )
             )
             raise FormatError(
                 f"{self.path}: not a readable npz file ({error}); {remedy}"
@@ -99,11 +104,13 @@ class ArrayFile:
 
         Args:
             field: Its name.
-            kinds: Letters of the numpy dtype kinds accepted (f floats, i and u integers, b bool, U text).
+            kinds: Letters of the numpy dtype kinds accepted (f floats, i and u integers, b bool, U
+                text).
             ndim: Number of axes; any if None.
 
         Raises:
-            FormatError: Missing, of another kind or number of axes, or damaged; names file, field and remedy.
+            FormatError: Missing, of another kind or number of axes, or damaged; names file, field
+                and remedy.
         """
         if field not in self._members:
             raise FormatError(
@@ -113,17 +120,19 @@ class ArrayFile:
         member = self._members[field]
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise FormatError(
-                f"{at} has a compression that NumPy does not write; save it with numpy.savez_compressed"
+                f"{at} has a compression that NumPy does not write; save it with"
+                " numpy.savez_compressed"
             )
         self._taken += member.file_size
         if self._taken > MOST_EXPANDED * self._size:
             raise FormatError(
-                f"{at}: a file of {self._size} bytes declares {self._taken} bytes, more than compression allows; {AGAIN}"
+                f"{at}: a file of {self._size} bytes declares {self._taken} bytes, more than"
+                f" compression allows; {AGAIN}"
             )
         if self._taken > memory_bytes():
             raise FormatError(
-                f"{at}: the arrays up to this one need {self._taken / 2**30:.1f} GiB and this machine has "
-                f"{memory_bytes() / 2**30:.1f}; use a larger machine"
+                f"{at}: the arrays up to this one need {self._taken / 2**30:.1f} GiB and this"
+                f" machine has {memory_bytes() / 2**30:.1f}; use a larger machine"
             )
         try:
             with self._zip.open(member) as stream:
@@ -169,7 +178,8 @@ def count_in(file: ArrayFile, meta: dict[str, Any], *names: str) -> int | None:
             type(count) is not int or not 0 <= count <= np.iinfo(np.int64).max
         ):
             raise FormatError(
-                f"{file.path}: field 'meta' has {name} = {count!r:.40}, expected a whole number; correct it or leave it out"
+                f"{file.path}: field 'meta' has {name} = {count!r:.40}, expected a whole number;"
+                " correct it or leave it out"
             )
         if count is not None:
             return count
@@ -182,8 +192,8 @@ def read_edges(file: ArrayFile) -> tuple[np.ndarray, np.ndarray]:
         pair = file.read("edge_index", "iu", 2)
         if pair.shape[0] != 2:
             raise FormatError(
-                f"{file.path}: field 'edge_index' has shape {list(pair.shape)}, expected [2, n_edges]; "
-                "transpose it before saving"
+                f"{file.path}: field 'edge_index' has shape {list(pair.shape)}, expected [2,"
+                " n_edges]; transpose it before saving"
             )
         return pair[0], pair[1]
     if "src" in file and "dst" in file:
@@ -191,9 +201,10 @@ def read_edges(file: ArrayFile) -> tuple[np.ndarray, np.ndarray]:
     several = [f for f in file.fields if f.startswith("edge_index__")]
     if several:
         raise FormatError(
-            f"{file.path}: several kinds of edges ({', '.join(several)}); a file has one; give the arrays of types to "
-            "gt.Graph as dicts, or number all nodes together and save all edges under 'edge_index', with codes of their "
-            "relations under 'edge_columns.relation'"
+            f"{file.path}: several kinds of edges ({', '.join(several)}); a file has one; give the"
+            " arrays of types to gt.Graph as dicts, or number all nodes together and save all"
+            " edges under 'edge_index', with codes of their relations under"
+            " 'edge_columns.relation'"
         )
     raise FormatError(f"{file.path}: field 'edge_index' is missing; the file has {file.listed()}")
 
@@ -209,7 +220,8 @@ def read_features(file: ArrayFile, field: str = "x") -> Any:
     if len(present) < len(names):
         missing = sorted(set(names) - set(present))[0]
         raise FormatError(
-            f"{file.path}: field '{missing}' is missing, but not '{present[0]}'; sparse features need {', '.join(names)}"
+            f"{file.path}: field '{missing}' is missing, but not '{present[0]}'; sparse features"
+            f" need {', '.join(names)}"
         )
     values = file.read(names[0], "fiub", 1)
     indices, indptr, shape = (file.read(name, "iu", 1) for name in names[1:])

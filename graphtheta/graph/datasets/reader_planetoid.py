@@ -4,7 +4,8 @@ These are the pickles ``ind.NAME.x, tx, allx, y, ty, ally, graph``, and ``ind.NA
 
 Unpickling can run any code, so :mod:`graphtheta.graph.datasets.reader_pickle` reads them instead.
 
-Source: https://github.com/kimiyoung/planetoid (layout), https://github.com/tkipf/gcn (order of the test nodes)
+Source: https://github.com/kimiyoung/planetoid (layout), https://github.com/tkipf/gcn (order of the
+test nodes)
 """
 
 from __future__ import annotations
@@ -24,19 +25,23 @@ from graphtheta.graph.datasets.reader_pickle import Made, Pairs, Reader, Refused
 
 PICKLED = ("x", "y", "tx", "ty", "allx", "ally", "graph")
 N_VAL = 500
-REMEDY = "only the original Planetoid pickles are read, since unpickling can run code; save other data as npz"
+REMEDY = (
+    "only the original Planetoid pickles are read, since unpickling can run code; save other data"
+    " as npz"
+)
 
 
 def read_pickle(path: Path) -> Any:
-    """The contents of a pickle: an array, the record of a CSR matrix, the entries of a dictionary or a list.
+    """The contents of a pickle: an array, the record of a CSR matrix, the entries of a dictionary
+    or a list.
 
     Raises:
         FormatError: Missing, damaged, or the pickle names anything else.
     """
     if not path.is_file():
         raise FormatError(
-            f"{path}: the file does not exist; a Planetoid data set needs ind.NAME.{{{','.join(PICKLED)},test.index}} "
-            "in one folder"
+            f"{path}: the file does not exist; a Planetoid data set needs"
+            f" ind.NAME.{{{','.join(PICKLED)},test.index}} in one folder"
         )
     try:
         content = Reader(path.read_bytes()).read()
@@ -75,8 +80,8 @@ def read_matrix(path: Path) -> Any:
     # an untrusted state can raise any error
     except Exception as error:
         raise FormatError(
-            f"{path}: the CSR matrix lacks data, indices, indptr or shape ({type(error).__name__}: {error}); "
-            f"{AGAIN}"
+            f"{path}: the CSR matrix lacks data, indices, indptr or shape ({type(error).__name__}:"
+            f" {error}); {AGAIN}"
         ) from error
     kinds = values.dtype.kind in "fiu" and indices.dtype.kind in "iu" and indptr.dtype.kind in "iu"
     if not kinds or {values.ndim, indices.ndim, indptr.ndim} != {1}:
@@ -125,7 +130,8 @@ def read_edges(path: Path, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     if len(src) and (src.min() < 0 or src.max() >= n_nodes):
         bad = int(src[(src < 0) | (src >= n_nodes)][0])
         raise FormatError(
-            f"{path}: node {bad} is outside 0..{n_nodes - 1}, the nodes that allx and test.index name; {AGAIN}"
+            f"{path}: node {bad} is outside 0..{n_nodes - 1}, the nodes that allx and test.index"
+            f" name; {AGAIN}"
         )
     keys = pair_key(src, dst, n_nodes)
     first = first_of_each(keys)
@@ -147,7 +153,8 @@ def read_test_index(path: Path, n_all: int, n_test: int) -> np.ndarray:
         or rows.max() > n_all + 100 * n_test
     ):
         raise FormatError(
-            f"{path}: expected {n_test} different node numbers from {n_all} on, got {len(rows)}; {AGAIN}"
+            f"{path}: expected {n_test} different node numbers from {n_all} on, got {len(rows)};"
+            f" {AGAIN}"
         )
     return rows
 
@@ -160,8 +167,8 @@ def find_name(path: Path) -> tuple[Path, str]:
             return path, names[0]
         if not names:
             raise FormatError(
-                f"{path}: no Planetoid files (ind.NAME.graph and others) in this folder; name a folder that has them "
-                "or an npz file"
+                f"{path}: no Planetoid files (ind.NAME.graph and others) in this folder; name a"
+                " folder that has them or an npz file"
             )
         raise FormatError(
             f"{path}: several data sets ({', '.join(names)}); give a file of one of them, such as "
@@ -178,7 +185,8 @@ def find_name(path: Path) -> tuple[Path, str]:
 def read_planetoid(path: str | os.PathLike[str]) -> Graph:
     """A graph from the original Planetoid files, with the public split.
 
-    Test nodes that the files leave out (isolated ones of citeseer) get features 0 and no label, and are in no mask.
+    Test nodes that the files leave out (isolated ones of citeseer) get features 0 and no label, and
+    are in no mask.
 
     Args:
         path: The folder, or any file of the data set.
@@ -206,7 +214,8 @@ def read_planetoid(path: str | os.PathLike[str]) -> Graph:
     read_labels(file["y"], n_train)
     if labels[0].shape[1] != labels[1].shape[1]:
         raise FormatError(
-            f"{file['ty']}: {labels[1].shape[1]} classes, but ally has {labels[0].shape[1]}; {AGAIN}"
+            f"{file['ty']}: {labels[1].shape[1]} classes, but ally has {labels[0].shape[1]};"
+            f" {AGAIN}"
         )
     rows = read_test_index(file["test.index"], n_all, n_test)
     n = int(rows.max()) + 1

@@ -35,7 +35,8 @@ def molecules(path: Path, level: str = ATOMS, hide: str = "") -> Graph:
         return builder.atoms(path, hide)
     if hide:
         raise ConfigError(
-            f"{path.stem}: hide={hide} is for level={ATOMS}, whose targets are attributes of atoms; leave it out"
+            f"{path.stem}: hide={hide} is for level={ATOMS}, whose targets are attributes of atoms;"
+            " leave it out"
         )
     file = builder.read_molecules(path)
     with ArrayFile(path) as arrays:
@@ -85,8 +86,9 @@ def chemical(path: Path, fold: int = 0) -> Graph:
         or np.any(np.diff(bounds) < 0)
     ):
         raise FormatError(
-            f"{path}: graph_y {list(y.shape)}, graph_ptr {list(bounds.shape)}, node_label {list(label.shape)} and "
-            f"fold_is_test {list(folds.shape)} do not describe graphs; {AGAIN}"
+            f"{path}: graph_y {list(y.shape)}, graph_ptr {list(bounds.shape)}, node_label"
+            f" {list(label.shape)} and fold_is_test {list(folds.shape)} do not describe graphs;"
+            f" {AGAIN}"
         )
     if not 0 <= fold < folds.shape[1]:
         raise ConfigError(f"{path.stem}: fold is {fold}, expected 0 to {folds.shape[1] - 1}")

@@ -49,7 +49,8 @@ def whole_graphs(
         graphs: The graphs, with equal columns; or all of them as one graph, with ``graph_of``.
         y: Labels of the graphs, as those of nodes in ``gt.Graph``.
         graph_of: Number of the graph of each node, [n_nodes] integers.
-        n_graphs: Number of graphs; by default that of the labels, of the ids, of the list, else the largest number + 1.
+        n_graphs: Number of graphs; by default that of the labels, of the ids, of the list, else the
+            largest number + 1.
         ids: Ids of the graphs, [n_graphs] unique integers or strings, under which predictions are
             reported; by default their numbers.
         train, val, test: Masks of the graphs, [n_graphs] bool.
@@ -135,7 +136,9 @@ def whole_graphs(
 
 
 def graph_ids(graph: Graph) -> tuple[np.ndarray, np.ndarray] | None:
-    """The readout nodes of a graph of whole graphs, ascending, and the ids of the graphs, [n_graphs] each; None for other graphs."""
+    """The readout nodes of a graph of whole graphs, ascending, and the ids of the graphs,
+    [n_graphs] each; None for other graphs.
+    """
     if READOUT not in graph.node_columns:
         return None
     nodes = np.flatnonzero(np.asarray(graph.node_columns[READOUT]) == 1)
@@ -154,29 +157,34 @@ def _check(base: Graph, of: np.ndarray, total: int, where: str) -> None:
     )
     if taken:
         raise DataError(
-            f"{where} has the column {taken[0]!r} already; rename it: whole graphs have types and relations of their own"
+            f"{where} has the column {taken[0]!r} already; rename it: whole graphs have types and"
+            " relations of their own"
         )
     if is_column(base.x):
         raise DataError(
-            f"{where}: x is a feature store that is read by rows, and cannot have rows for readout nodes; give x as an array"
+            f"{where}: x is a feature store that is read by rows, and cannot have rows for readout"
+            " nodes; give x as an array"
         )
     bad = np.flatnonzero((of < 0) | (of >= total))
     if len(bad):
         raise DataError(
-            f"{where}: node {bad[0]} is in graph {of[bad[0]]}, outside 0..{total - 1}; correct graph_of, or give n_graphs"
+            f"{where}: node {bad[0]} is in graph {of[bad[0]]}, outside 0..{total - 1}; correct"
+            " graph_of, or give n_graphs"
         )
     across = np.flatnonzero(of[base.src] != of[base.dst])
     if len(across):
         src = int(base.src[across[0]])
         dst = int(base.dst[across[0]])
         raise DataError(
-            f"{where}: edge {across[0]} joins node {src} of graph {of[src]} and node {dst} of graph {of[dst]}; "
-            "graphs have no edges between them"
+            f"{where}: edge {across[0]} joins node {src} of graph {of[src]} and node {dst} of graph"
+            f" {of[dst]}; graphs have no edges between them"
         )
 
 
 def _ids_in(graphs: Sequence[Graph], ids: np.ndarray | None) -> list[str] | None:
-    """Ids of the nodes of graphs side by side, which are unique within a graph alone; None if no graph has any."""
+    """Ids of the nodes of graphs side by side, which are unique within a graph alone; None if no
+    graph has any.
+    """
     if all(graph.node_ids is None for graph in graphs):
         return None
     checked_ids = check_node_ids(ids, len(graphs), "graphs")
@@ -198,8 +206,8 @@ def _union(graphs: Sequence[Graph]) -> tuple[Graph, np.ndarray]:
     for i, kind in enumerate(kinds):
         if kind != kinds[0]:
             raise DataError(
-                f"graph {i} has the columns {', '.join(sorted(kind))}, graph 0 {', '.join(sorted(kinds[0]))}; "
-                "give all graphs the same"
+                f"graph {i} has the columns {', '.join(sorted(kind))}, graph 0"
+                f" {', '.join(sorted(kinds[0]))}; give all graphs the same"
             )
 
     def joined(field: str) -> Any:

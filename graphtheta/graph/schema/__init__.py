@@ -1,1 +1,3 @@
-"""What a trained model expects of a graph: widths, columns, names of codes, scales; and other graphs brought into that form."""
+"""What a trained model expects of a graph: widths, columns, names of codes, scales; and other
+graphs brought into that form.
+"""

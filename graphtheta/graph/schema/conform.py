@@ -1,4 +1,5 @@
-"""A graph in the form of another one: codes by name, scaled values, the same columns; or an error that says what does not fit.
+"""A graph in the form of another one: codes by name, scaled values, the same columns; or an error
+that says what does not fit.
 
 What was derived from the graph that a model was trained on is applied and not computed again.
 """
@@ -35,8 +36,8 @@ def conformed(graph: Graph, schema: Schema, read: Collection[str]) -> Graph:
     Args:
         graph: The graph, without structural features.
         schema: The form.
-        read: What the model reads: "node.NAME" and "edge.NAME", of named columns, "node.x", "edge.attr" and
-            "edge.weight". Other columns may be missing, or differ.
+        read: What the model reads: "node.NAME" and "edge.NAME", of named columns, "node.x",
+            "edge.attr" and "edge.weight". Other columns may be missing, or differ.
 
     Raises:
         DataError: Something that the model reads is missing or has another form.
@@ -58,7 +59,8 @@ def conformed(graph: Graph, schema: Schema, read: Collection[str]) -> Graph:
             else ("edge weights", "drop them")
         )
         raise DataError(
-            f"{where}, has {here}; {remedy}: graph.replace(edge_weight={'ones' if schema.has_edge_weight else None})"
+            f"{where}, has {here}; {remedy}:"
+            f" graph.replace(edge_weight={'ones' if schema.has_edge_weight else None})"
         )
     fields |= _labels(graph, schema, where) | _edge_labels(graph, schema, where)
     changed = {name: x for name, x in fields.items() if x is not getattr(graph, name)}
@@ -100,8 +102,8 @@ def _columns(
             continue
         if name not in given:
             raise DataError(
-                f"{where}, has no {group} column {name!r}, which the model reads as {wanted.text}; it has "
-                f"{', '.join(given) or 'none'}; add it {ADDED.format(f'{group}_columns')}"
+                f"{where}, has no {group} column {name!r}, which the model reads as {wanted.text};"
+                f" it has {', '.join(given) or 'none'}; add it {ADDED.format(f'{group}_columns')}"
             )
         x = given[name]
         form = Column(
@@ -109,8 +111,8 @@ def _columns(
         )
         if (form.whole, form.width) != (wanted.whole, wanted.width):
             raise DataError(
-                f"{where}, has {form.text} of {x.dtype} in the {group} column {name!r}; expected {wanted.text}; convert the "
-                "column"
+                f"{where}, has {form.text} of {x.dtype} in the {group} column {name!r}; expected"
+                f" {wanted.text}; convert the column"
             )
         _check_unit(
             group=group,
@@ -134,8 +136,9 @@ def _check_unit(group: str, name: str, wanted: str, unit: str, where: str) -> No
     if wanted and unit and wanted != unit:
         word = next(word for word, of_word in TIME_UNITS.items() if of_word == wanted)
         raise DataError(
-            f"{where}, has times in {unit} in the {group} column {name!r}; expected {wanted}: import its table with --types "
-            f"{name}:{word}, or import both tables with one type and train again"
+            f"{where}, has times in {unit} in the {group} column {name!r}; expected {wanted}:"
+            f" import its table with --types {name}:{word}, or import both tables with one type and"
+            " train again"
         )
 
 
@@ -206,7 +209,8 @@ def _translated(codes: Any, own: Sequence[Any], wanted: Sequence[Any], what: str
         shown = repr(own[code]) if code < len(own) else f"with code {code}"
         known = listed([str(name) for name in wanted]) or f"the codes 0 to {n - 1}"
         raise DataError(
-            f"{what} {shown}, which the model does not know; it knows {known}; leave such rows out, or train with them"
+            f"{what} {shown}, which the model does not know; it knows {known}; leave such rows out,"
+            " or train with them"
         )
     if not named:
         return codes
@@ -251,7 +255,8 @@ def _features(graph: Graph, schema: Schema, where: str) -> Any:
     width = 0 if x is None else int(x.shape[1])
     if width != wanted:
         raise DataError(
-            f"{where}, has {width or 'no'} node features in x; expected {wanted}; give the same columns in the same order"
+            f"{where}, has {width or 'no'} node features in x; expected {wanted}; give the same"
+            " columns in the same order"
         )
     return None if x is None else rescaled(x, own, scale, kind)
 
@@ -259,12 +264,14 @@ def _features(graph: Graph, schema: Schema, where: str) -> Any:
 def _one_hot(
     x: Any, own: Scale | None, names: Any, wanted: Any, where: str
 ) -> tuple[Any, Scale | None]:
-    """x with the one-hot columns of the names that the model expects, in their order, and its scale.
+    """x with the one-hot columns of the names that the model expects, in their order, and its
+    scale.
 
     Args:
         x: The features.
         own: Their scale; None if they are as they were given.
-        names: Names of each column of names of the graph, whose features are the last ones; None if unknown.
+        names: Names of each column of names of the graph, whose features are the last ones; None if
+            unknown.
         wanted: Those that the model expects.
         where: For messages.
 
@@ -275,8 +282,8 @@ def _one_hot(
         return x, own
     if list(names) != list(wanted):
         raise DataError(
-            f"{where}, has one-hot features of {', '.join(names)}; expected {', '.join(wanted)}; give the same columns in the "
-            "same order"
+            f"{where}, has one-hot features of {', '.join(names)}; expected {', '.join(wanted)};"
+            " give the same columns in the same order"
         )
     begin = x.shape[1] - sum(map(len, names.values()))
     columns = list(range(begin))
@@ -284,8 +291,9 @@ def _one_hot(
         unknown = [name for name in own_names if name not in wanted[column]]
         if unknown:
             raise DataError(
-                f"{where}, has in the one-hot column {column!r} the value {unknown[0]!r}, which the model does not "
-                f"know; it knows {listed(wanted[column])}; leave such rows out, or train with them"
+                f"{where}, has in the one-hot column {column!r} the value {unknown[0]!r}, which the"
+                f" model does not know; it knows {listed(wanted[column])}; leave such rows out, or"
+                " train with them"
             )
         at = {name: begin + k for k, name in enumerate(own_names)}
         columns += [at.get(name, -1) for name in wanted[column]]
@@ -302,11 +310,14 @@ def _one_hot(
 
 
 def _types(graph: Graph, schema: Schema, where: str) -> np.ndarray:
-    """Type of each node in the codes of the schema; a type that it does not have gets a code behind them."""
+    """Type of each node in the codes of the schema; a type that it does not have gets a code behind
+    them.
+    """
     if TYPE not in graph.node_columns:
         raise DataError(
-            f"{where}, has no types of nodes, but the features of each type have a scale of their own; give the types of "
-            f"nodes {ADDED.format('node_columns')} {TYPE!r}, or the graph as dicts by type"
+            f"{where}, has no types of nodes, but the features of each type have a scale of their"
+            f" own; give the types of nodes {ADDED.format('node_columns')} {TYPE!r}, or the graph"
+            " as dicts by type"
         )
     codes = np.asarray(graph.node_columns[TYPE])
     own = list(graph.node_types)
@@ -347,18 +358,21 @@ def _attributes(graph: Graph, schema: Schema, where: str) -> Any:
     width = 0 if x is None else int(x.shape[1])
     if width != schema.n_edge_features:
         raise DataError(
-            f"{where}, has {width or 'no'} edge attributes in edge_attr; expected {schema.n_edge_features}; give the same "
-            "columns in the same order"
+            f"{where}, has {width or 'no'} edge attributes in edge_attr; expected"
+            f" {schema.n_edge_features}; give the same columns in the same order"
         )
     return None if x is None else rescaled(x, own, scale, kind, EDGES)
 
 
 def _relations(graph: Graph, schema: Schema, where: str) -> np.ndarray:
-    """For each edge the relation that has its columns, in the codes of the schema; one that it does not have gets a code behind them."""
+    """For each edge the relation that has its columns, in the codes of the schema; one that it does
+    not have gets a code behind them.
+    """
     if RELATION not in graph.edge_columns:
         raise DataError(
-            f"{where}, has no relations, but the attributes of each relation have a scale of their own; give the relations of "
-            f"edges {ADDED.format('edge_columns')} {RELATION!r}, or the graph as dicts by relation"
+            f"{where}, has no relations, but the attributes of each relation have a scale of their"
+            f" own; give the relations of edges {ADDED.format('edge_columns')} {RELATION!r}, or the"
+            " graph as dicts by relation"
         )
     codes = np.asarray(graph.edge_columns[RELATION])
     own = list(graph.relations)
@@ -390,8 +404,8 @@ def _blocks(
     for name, width in zip(wanted, widths, strict=True):
         if width_of.get(name, 0) not in (0, width):
             raise DataError(
-                f"{where}, has {width_of[name]} columns in {what} {name!r}; expected {width}; give the same columns in "
-                "the same order"
+                f"{where}, has {width_of[name]} columns in {what} {name!r}; expected {width}; give"
+                " the same columns in the same order"
             )
         taken += [at[name] + k for k in range(width)] if width_of.get(name, 0) else [-1] * width
     if isinstance(x, TypedRows) and len(wanted) < MOST_TYPES:
@@ -424,7 +438,9 @@ def _reordered(
 
 
 def _labels(graph: Graph, schema: Schema, where: str) -> dict[str, Any]:
-    """Labels of nodes in the codes of the schema, or unknown ones; without masks, all nodes with labels are the test set."""
+    """Labels of nodes in the codes of the schema, or unknown ones; without masks, all nodes with
+    labels are the test set.
+    """
     if schema.label_kind == "none":
         return {}
     n, classes = graph.n_nodes, schema.n_classes
@@ -448,8 +464,8 @@ def _labels(graph: Graph, schema: Schema, where: str) -> dict[str, Any]:
     if graph.label_kind != schema.label_kind or (not one and y.shape[1] != classes):
         width = "" if graph.y.ndim == 1 else f" with {graph.y.shape[1]} columns"
         raise DataError(
-            f"{where}, has labels of kind {graph.label_kind}{width}; expected {schema.label_kind}, {classes}; give such "
-            "labels, or drop them to predict without: graph.replace(y=None)"
+            f"{where}, has labels of kind {graph.label_kind}{width}; expected {schema.label_kind},"
+            f" {classes}; give such labels, or drop them to predict without: graph.replace(y=None)"
         )
     if one:
         y = _translated(
@@ -468,7 +484,8 @@ def _labels(graph: Graph, schema: Schema, where: str) -> dict[str, Any]:
 def _label_columns(
     y: np.ndarray, own: Sequence[str], wanted: Sequence[str], what: str
 ) -> np.ndarray:
-    """Several labels a node, [n, len(wanted)], in another order; no node has a label that the graph does not name.
+    """Several labels a node, [n, len(wanted)], in another order; no node has a label that the graph
+    does not name.
 
     Raises:
         DataError: A node has a label that is not wanted.
@@ -504,8 +521,9 @@ def _edge_labels(graph: Graph, schema: Schema, where: str) -> dict[str, Any]:
         }
     if graph.edge_y.shape != shape:
         raise DataError(
-            f"{where}, has edge targets of shape {list(graph.edge_y.shape)}; expected {list(shape)}; give such targets, "
-            "or drop them to predict without: graph.replace(edge_y=None)"
+            f"{where}, has edge targets of shape {list(graph.edge_y.shape)}; expected"
+            f" {list(shape)}; give such targets, or drop them to predict without:"
+            " graph.replace(edge_y=None)"
         )
     if any(mask is not None for mask in (graph.edge_train, graph.edge_val, graph.edge_test)):
         return {}

@@ -1,4 +1,6 @@
-"""The nodes of a training graph that learned features of their own, and where they are in other graphs."""
+"""The nodes of a training graph that learned features of their own, and where they are in other
+graphs.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,13 @@ from graphtheta.graph.data.typed import TYPE
 class LearnedNodes(BaseModel):
     """The nodes of a type, or all nodes.
 
-    Nodes are the same by their original ids; without, by their number among the nodes of the type, because nodes that
-    are appended to one type change the numbers of later ones.
+    Nodes are the same by their original ids; without, by their number among the nodes of the type,
+    because nodes that are appended to one type change the numbers of later ones.
 
     Attributes:
         type: Name of the type; empty for all nodes.
-        runs: Their numbers in the training graph, as first number and number behind the last of each run.
+        runs: Their numbers in the training graph, as first number and number behind the last of
+            each run.
         ids: A hash of what identifies them, in the order of their numbers.
     """
 
@@ -69,12 +72,13 @@ class LearnedNodes(BaseModel):
             what = f"other nodes{of}"
             remedy = f"give the {n:,} nodes{of} it was trained on, in their order"
         raise DataError(
-            f"{graph.name or 'the graph'} has {what}, for which the training on {trained_on} learned no features ({option}); "
-            f"{remedy}, or train a model that reads features"
+            f"{graph.name or 'the graph'} has {what}, for which the training on {trained_on}"
+            f" learned no features ({option}); {remedy}, or train a model that reads features"
         )
 
     def rows(self, graph: Graph, nodes: np.ndarray) -> np.ndarray:
-        """The numbers in the training graph of some of these nodes of another graph, for which ``check`` passes.
+        """The numbers in the training graph of some of these nodes of another graph, for which
+        ``check`` passes.
 
         Args:
             graph: The other graph.

@@ -29,7 +29,8 @@ class Column(BaseModel):
         whole: Whether it holds integers, and not floats.
         width: Numbers of a row; 0 for one without an axis of its own.
         categories: The texts that its codes stand for; empty if it has numbers.
-        unit: Unit of its times, "s", "ms", "us" or "ns"; empty if it has no times, or nothing states their unit.
+        unit: Unit of its times, "s", "ms", "us" or "ns"; empty if it has no times, or nothing
+            states their unit.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -47,19 +48,23 @@ class Column(BaseModel):
 
 
 class Schema(BaseModel):
-    """The form of a graph, without what differs from one graph to the next: numbers of nodes and edges, edges, values.
+    """The form of a graph, without what differs from one graph to the next: numbers of nodes and
+    edges, edges, values.
 
     Attributes:
         name: Name of the graph.
         n_features, n_edge_features: Widths of x and edge_attr; 0 without.
         has_edge_weight: Whether edges have weights.
         node_columns, edge_columns: Named columns.
-        node_types, relations: Names of the types and relations in the order of their codes; empty if they have none.
+        node_types, relations: Names of the types and relations in the order of their codes; empty
+            if they have none.
         n_types, n_relations: Numbers of them.
-        type_widths, relation_widths: Columns of x of each type, and of edge_attr of each relation; empty if unknown.
+        type_widths, relation_widths: Columns of x of each type, and of edge_attr of each relation;
+            empty if unknown.
         label_kind: Kind of labels, see ``Graph.label_kind``.
         n_classes: Number of classes; of other kinds of labels, labels of a node.
-        edge_label_width: Targets of an edge; 0 for one without an axis of its own, -1 without targets.
+        edge_label_width: Targets of an edge; 0 for one without an axis of its own, -1 without
+            targets.
         meta: What else is carried: names of classes, means and deviations.
         n_nodes: Number of nodes.
         learned: The nodes that learned features, by the name of their embedding; empty without.
@@ -92,7 +97,8 @@ class Schema(BaseModel):
 
         Args:
             graph: The graph.
-            learned: The type of the nodes of each embedding, by its name; an empty one stands for all nodes.
+            learned: The type of the nodes of each embedding, by its name; an empty one stands for
+                all nodes.
         """
         several = graph.label_kind in ("multilabel", "regression") and graph.y is not None
         return cls(
@@ -110,11 +116,13 @@ class Schema(BaseModel):
             relation_widths=graph.meta.get("relation_widths", []),
             label_kind=graph.label_kind,
             n_classes=graph.y.shape[1] if several and graph.y is not None else graph.n_classes,
-            edge_label_width=-1
-            if graph.edge_y is None
-            else 0
-            if graph.edge_y.ndim == 1
-            else graph.edge_y.shape[1],
+            edge_label_width=(
+                -1
+                if graph.edge_y is None
+                else 0
+                if graph.edge_y.ndim == 1
+                else graph.edge_y.shape[1]
+            ),
             meta={key: graph.meta[key] for key in KEPT if key in graph.meta},
             n_nodes=graph.n_nodes,
             learned={name: LearnedNodes.of(graph, type) for name, type in (learned or {}).items()},

@@ -1,4 +1,6 @@
-"""Numbers of nodes for the draws of splits, which stay the same when nodes are appended or come in another order."""
+"""Numbers of nodes for the draws of splits, which stay the same when nodes are appended or come in
+another order.
+"""
 
 from __future__ import annotations
 

@@ -48,9 +48,10 @@ def link_split(graph: Graph, val: float = 0.05, test: float = 0.1, *, seed: int 
     """Hold out links for validation and testing.
 
     Both directions of an edge and its duplicates are always in the same part: the part is a hash
-    of the original ids of the unordered pair. A pair stored in both directions is held out once, lower row first. Self
-    loops stay message edges. If the graph has masks ``edge_val`` or ``edge_test``, these decide
-    instead, and training edges that would leak a held-out pair are dropped.
+    of the original ids of the unordered pair. A pair stored in both directions is held out once,
+    lower row first. Self loops stay message edges. If the graph has masks ``edge_val`` or
+    ``edge_test``, these decide instead, and training edges that would leak a held-out pair are
+    dropped.
 
     Args:
         graph: The graph.
@@ -75,7 +76,8 @@ def link_split(graph: Graph, val: float = 0.05, test: float = 0.1, *, seed: int 
 def link_parts(
     graph: Graph, val: float = 0.05, test: float = 0.1, seed: int = 0, relation: int | None = None
 ) -> Callable[[int, int], np.ndarray]:
-    """The parts of edges; see ``link_split``. With edge masks or a relation, keys of all held-out edges are in memory.
+    """The parts of edges; see ``link_split``. With edge masks or a relation, keys of all held-out
+    edges are in memory.
 
     Args:
         graph, val, test, seed: As for ``link_split``.
@@ -139,13 +141,15 @@ def message_graph(graph: Graph, part_of: Callable[[int, int], np.ndarray]) -> Gr
     """
     if not graph.n_edges:
         raise DataError(
-            f"{graph.name} has no edges; links are predicted from other links, so give a graph with edges"
+            f"{graph.name} has no edges; links are predicted from other links, so give a graph with"
+            " edges"
         )
     message = keep_where(graph, lambda begin, end: part_of(begin, end) == MESSAGE)[0]
     if not message.n_edges:
         raise DataError(
-            f"{graph.name}: all {graph.n_edges} edges are held out, or join the same nodes as held-out ones, and none is left "
-            "for message passing; hold out fewer by the masks edge_val and edge_test"
+            f"{graph.name}: all {graph.n_edges} edges are held out, or join the same nodes as"
+            " held-out ones, and none is left for message passing; hold out fewer by the masks"
+            " edge_val and edge_test"
         )
     return message.derived(**dict.fromkeys(EDGE_MASKS))
 
@@ -157,7 +161,9 @@ def unordered_pairs(graph: Graph, begin: int, end: int) -> np.ndarray:
 
 
 def distinct_pairs(graph: Graph, pair: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """One directed edge for each unordered pair among the chosen edges, [2, n]: source below destination where stored so."""
+    """One directed edge for each unordered pair among the chosen edges, [2, n]: source below
+    destination where stored so.
+    """
     edges = np.flatnonzero(chosen)
     edges = edges[np.argsort(graph.src[edges] > graph.dst[edges], kind="stable")]
     edges = np.sort(edges[first_of_each(pair[edges])])

@@ -46,12 +46,14 @@ def class_split(
     Raises:
         DataError: A class has too few nodes, or too few nodes are left.
 
-    Source: Shchur et al., Pitfalls of graph neural network evaluation, https://arxiv.org/abs/1811.05868
+    Source: Shchur et al., Pitfalls of graph neural network evaluation,
+    https://arxiv.org/abs/1811.05868
     """
     y = np.asarray(y)
     if y.ndim != 1 or y.dtype.kind not in "iu":
         raise DataError(
-            f'a split by class needs one integer class per node, got {y.dtype}{list(y.shape)}; use split="fraction"'
+            f"a split by class needs one integer class per node, got {y.dtype}{list(y.shape)}; use"
+            ' split="fraction"'
         )
     nodes = np.arange(len(y))
     order = np.lexsort((nodes, bits(key(seed, Purpose.SPLIT, CLASS), nodes), y))
@@ -65,9 +67,9 @@ def class_split(
     small = np.flatnonzero((sizes > 0) & (sizes < train_per_class + of_class))
     if len(small):
         raise DataError(
-            f"class {int(small[0])} has {int(sizes[small[0]])} labelled nodes, but the split needs {train_per_class} "
-            f"training and {of_class} validation nodes of each class; lower train_per_class "
-            'and val_per_class or use split="fraction"'
+            f"class {int(small[0])} has {int(sizes[small[0]])} labelled nodes, but the split needs"
+            f" {train_per_class} training and {of_class} validation nodes of each class; lower"
+            ' train_per_class and val_per_class or use split="fraction"'
         )
     train = labelled & (position < train_per_class)
     val = labelled & ~train & (position < train_per_class + of_class)
@@ -123,7 +125,8 @@ def check_shares(*shares: float) -> None:
     """Check that shares are not negative and add up to at most 1."""
     if not (min(shares) >= 0 and sum(shares) <= 1 + 1e-9):
         raise ConfigError(
-            f"shares of a split must lie in 0..1 and add up to at most 1, got {', '.join(map(str, shares))}"
+            "shares of a split must lie in 0..1 and add up to at most 1, got"
+            f" {', '.join(map(str, shares))}"
         )
 
 
@@ -133,7 +136,8 @@ def masks_of(part: np.ndarray) -> Masks:
 
 
 def split_nodes(graph: Graph, kind: str, seed: int, options: dict[str, Any]) -> Graph:
-    """The graph with node masks of a kind: ``public`` (its own), ``random`` (per class) or ``fraction``.
+    """The graph with node masks of a kind: ``public`` (its own), ``random`` (per class) or
+    ``fraction``.
 
     Raises:
         ConfigError: Another kind, or ``public`` for a graph without a split of its own.
@@ -147,7 +151,8 @@ def split_nodes(graph: Graph, kind: str, seed: int, options: dict[str, Any]) -> 
     if kind == "random":
         if graph.y is None:
             raise ConfigError(
-                f"{graph.name} has no node labels to split by; split links with graphtheta.graph.splits.links.link_split"
+                f"{graph.name} has no node labels to split by; split links with"
+                " graphtheta.graph.splits.links.link_split"
             )
         return graph.with_masks(*class_split(graph.y, seed=seed, **options))
     if kind == "fraction":

@@ -26,7 +26,8 @@ def region_of(position: np.ndarray, n_regions: int = 64) -> np.ndarray:
     n = len(position)
     if n_regions < 1 or n_regions & (n_regions - 1) or n_regions > n:
         raise ConfigError(
-            f"the number of regions must be a power of two and at most the number of nodes ({n}), got {n_regions}"
+            f"the number of regions must be a power of two and at most the number of nodes ({n}),"
+            f" got {n_regions}"
         )
     region = np.zeros(n, np.int64)
     for level in range(n_regions.bit_length() - 1):

@@ -29,7 +29,8 @@ def choose_split(graph: G, index: int) -> G:
     if not 0 <= index < n:
         has = f"{n} splits, numbered from 0" if n > 1 else "one split"
         raise ConfigError(
-            f"{graph.name}: there is no split {index}, the graph has {has}; correct split_index (--split-index), or drop it"
+            f"{graph.name}: there is no split {index}, the graph has {has}; correct split_index"
+            " (--split-index), or drop it"
         )
     logger.info(f"{graph.name} has {n} splits; split {index} is used (--split-index)")
     return graph.derived(

@@ -45,12 +45,14 @@ def time_split(
     use = np.ones(rows, bool) if use is None else as_array(use, Origin("", "use"))
     if use.dtype != bool or use.shape != rows:
         raise DataError(
-            f"use: expected a bool mask of shape {list(rows)}, got {use.dtype}{list(use.shape)}; give one entry for each time"
+            f"use: expected a bool mask of shape {list(rows)}, got {use.dtype}{list(use.shape)};"
+            " give one entry for each time"
         )
     if times.ndim != 1 or times.dtype.kind not in "iuf" or not np.isfinite(times[use]).all():
         raise DataError(
-            f"a split by time needs one finite number per row, got {times.dtype}{list(times.shape)}; give times such as "
-            "seconds or days, and leave rows without a time out with use="
+            "a split by time needs one finite number per row, got"
+            f" {times.dtype}{list(times.shape)}; give times such as seconds or days, and leave rows"
+            " without a time out with use="
         )
     ordered = np.sort(times[use])
     first, second = (_before(times, ordered, share) for share in (train, train + val))
@@ -64,8 +66,9 @@ def time_split(
     ]
     if empty:
         raise DataError(
-            f"a split by time leaves no rows for {' and '.join(empty)}: {len(ordered)} rows have {len(np.unique(ordered))} "
-            "different times, and rows of the same time stay together; change the shares"
+            f"a split by time leaves no rows for {' and '.join(empty)}: {len(ordered)} rows have"
+            f" {len(np.unique(ordered))} different times, and rows of the same time stay together;"
+            " change the shares"
         )
     return masks
 
@@ -95,7 +98,8 @@ def labelled_nodes(graph: Graph) -> np.ndarray:
 def check_stated(
     graph: Graph, group: str, column: str, at: str, rows: np.ndarray | None = None
 ) -> None:
-    """Check that some rows have times of their own, and not the 0 of a type or relation without times.
+    """Check that some rows have times of their own, and not the 0 of a type or relation without
+    times.
 
     Args:
         graph: The graph.
@@ -114,8 +118,8 @@ def check_stated(
         names, codes = names_and_codes(graph, group)
         without = names[int(codes[int(np.argmax(bad))])]
         raise DataError(
-            f"{at}: {without!r} has no values in the {group} column {column!r}; give them, such as a time before all others "
-            f"for {group}s that are known from the start"
+            f"{at}: {without!r} has no values in the {group} column {column!r}; give them, such as"
+            f" a time before all others for {group}s that are known from the start"
         )
 
 
@@ -131,8 +135,8 @@ def split_by_time(graph: Graph) -> Graph:
     )
     if TIME not in columns:
         raise ConfigError(
-            f"{graph.name}: split=time needs the {what} column {TIME!r}; add it with graph.replace({what}_columns="
-            f"{{{TIME!r}: times}}), or choose another --split"
+            f"{graph.name}: split=time needs the {what} column {TIME!r}; add it with"
+            f" graph.replace({what}_columns={{{TIME!r}: times}}), or choose another --split"
         )
     times = np.asarray(columns[TIME])
     labelled = None if graph.y is None else labelled_nodes(graph)

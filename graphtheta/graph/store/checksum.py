@@ -35,7 +35,8 @@ def block_sums(values: np.ndarray, rows: int, blocks: range) -> list[str]:
 
 
 def file_sums(path: Path, begin: int, size: int, blocks: range) -> list[tuple[str, int]]:
-    """Both checksums of some blocks of a file, which is read, because pages of a mapped file count as memory of the process.
+    """Both checksums of some blocks of a file, which is read, because pages of a mapped file count
+    as memory of the process.
 
     Args:
         path: The file.

@@ -49,11 +49,13 @@ def write_store(
         raise ConfigError(f"features is {' or '.join(FEATURES)}, got {features!r}")
     if features != "stored" and graph.x is None:
         raise DataError(
-            f"{graph.name}: the graph has no node features to store as {features}; leave --features out"
+            f"{graph.name}: the graph has no node features to store as {features}; leave"
+            " --features out"
         )
     if is_column(graph.x) and graph.x.sparse:
         raise DataError(
-            f"{graph.name}: x is a column of sparse rows, which a store does not take; give x as a SciPy matrix"
+            f"{graph.name}: x is a column of sparse rows, which a store does not take; give x as a"
+            " SciPy matrix"
         )
     rounding = None
     narrow = list[tuple[str, Any]]()

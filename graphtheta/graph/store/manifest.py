@@ -1,4 +1,6 @@
-"""The manifest of a store: format version, counts, and the columns with their types, shapes and checksums."""
+"""The manifest of a store: format version, counts, and the columns with their types, shapes and
+checksums.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ VERSION: Literal[1] = 1
 # bytes of a manifest: 64 characters per block of 16 MiB leave room for 16 TiB of columns
 MOST_BYTES = 1 << 26
 AGAIN = "import the source again with `graphtheta import`"
-# columns that have another number of rows than nodes or edges: parts of CSR rows, texts, quantised columns, and rows of types
+# columns that have another number of rows than nodes or edges: parts of CSR rows, texts, quantised
+# columns, and rows of types
 PARTS = (".data", ".indices", ".indptr", ".shape", ".bytes", ".offsets", ".scale", ".zero", ".rows")
 # types of node features that an import can choose
 FEATURES = ("stored", "float16", "int8")
@@ -41,13 +44,15 @@ class Column(BaseModel):
 
     Attributes:
         group: Whether its rows are nodes or edges.
-        name: Name in the group, such as ``x``, ``y``, ``columns.kind``, or ``x.data`` for a part of CSR rows.
+        name: Name in the group, such as ``x``, ``y``, ``columns.kind``, or ``x.data`` for a part of
+            CSR rows.
         file: File in the folder.
         dtype: Type of the values, little-endian.
         shape: Rows, and the shape of a row.
         rows_per_block: Rows that a checksum covers.
         checksums: BLAKE2b of each block in order, 16 bytes in hexadecimal.
-        page_sums: Of each block, which reads compare (``page_sum``); none in a store of an earlier version.
+        page_sums: Of each block, which reads compare (``page_sum``); none in a store of an earlier
+            version.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -65,15 +70,18 @@ class Column(BaseModel):
     def _consistent(self) -> Column:
         if self.file != file_name(self.group, self.name):
             raise ValueError(
-                f"the file of column {self.group}.{self.name} is {self.file!r}, expected {file_name(self.group, self.name)!r}"
+                f"the file of column {self.group}.{self.name} is {self.file!r}, expected"
+                f" {file_name(self.group, self.name)!r}"
             )
         if len(self.checksums) != -(-self.shape[0] // self.rows_per_block):
             raise ValueError(
-                f"column {self.group}.{self.name} has {len(self.checksums)} checksums, which do not fit its rows"
+                f"column {self.group}.{self.name} has {len(self.checksums)} checksums, which do not"
+                " fit its rows"
             )
         if self.page_sums and len(self.page_sums) != len(self.checksums):
             raise ValueError(
-                f"column {self.group}.{self.name} has {len(self.page_sums)} sums of pages, which do not fit its rows"
+                f"column {self.group}.{self.name} has {len(self.page_sums)} sums of pages, which do"
+                " not fit its rows"
             )
         return self
 
@@ -121,7 +129,8 @@ class Manifest(BaseModel):
             n = self.n_nodes if c.group == "node" else self.n_edges
             if c.shape[0] != n and (c.name.startswith("columns.") or not c.name.endswith(PARTS)):
                 raise ValueError(
-                    f"column {c.group}.{c.name} has {c.shape[0]} rows, but the graph has {n} {c.group}s"
+                    f"column {c.group}.{c.name} has {c.shape[0]} rows, but the graph has {n}"
+                    f" {c.group}s"
                 )
         return self
 
@@ -135,7 +144,8 @@ class Manifest(BaseModel):
             return to_json(self.model_dump() | {"checksum": self.computed_checksum()}, indent=1)
         except (TypeError, ValueError, RecursionError) as error:
             raise DataError(
-                f"meta cannot be stored as JSON ({error}); give texts, numbers, lists and dicts by text"
+                f"meta cannot be stored as JSON ({error}); give texts, numbers, lists and dicts by"
+                " text"
             ) from None
 
     def computed_checksum(self) -> int:
@@ -162,7 +172,8 @@ def check_column(group: str, name: str, shape: tuple[int, ...], dtype: str) -> N
         Column.model_validate(record)
     except ValidationError as error:
         raise FormatError(
-            f"a store takes no column {group}.{name} of {dtype}: {_first(error)}; choose another name or type"
+            f"a store takes no column {group}.{name} of {dtype}: {_first(error)}; choose another"
+            " name or type"
         ) from None
 
 
@@ -203,12 +214,14 @@ def read_manifest(folder: Path) -> Manifest:
         )
     if record.get("version") != VERSION:
         raise FormatError(
-            f"{path}: a store of version {record.get('version')!r:.20}, but this GraphTheta reads version {VERSION}; {AGAIN}"
+            f"{path}: a store of version {record.get('version')!r:.20}, but this GraphTheta reads"
+            f" version {VERSION}; {AGAIN}"
         )
     manifest = checked_manifest(record, str(path))
     if manifest.checksum not in (None, manifest.computed_checksum()):
         raise FormatError(
-            f"{path}: damaged: its fields differ from the checksum; copy the folder again, or {AGAIN}"
+            f"{path}: damaged: its fields differ from the checksum; copy the folder again, or"
+            f" {AGAIN}"
         )
     return manifest
 

@@ -41,8 +41,8 @@ class Rounding:
     def __str__(self) -> str:
         of = "the range of its column" if self.features == "int8" else "its size"
         return (
-            f"features stored as {self.features}: a value changes by at most {self.largest:.3g} (half a step), {self.relative:.2g} "
-            f"of {of}"
+            f"features stored as {self.features}: a value changes by at most {self.largest:.3g}"
+            f" (half a step), {self.relative:.2g} of {of}"
         )
 
 
@@ -78,7 +78,8 @@ def narrowed(
     """The columns that store features in fewer bits.
 
     Args:
-        x: The features, [n, d] array or column of floats; the same on every rank, which reads its share.
+        x: The features, [n, d] array or column of floats; the same on every rank, which reads its
+            share.
         features: "int8" or "float16".
         comm: The workers.
         where: Name of the graph, for errors.
@@ -96,10 +97,11 @@ def narrowed(
     if features == "float16":
         if size > float(HALF.max):
             raise DataError(
-                f"{where}: x reaches {size:.4g}, but float16 ends at {HALF.max:.0f}; rescale the features, or store them "
-                "as int8"
+                f"{where}: x reaches {size:.4g}, but float16 ends at {HALF.max:.0f}; rescale the"
+                " features, or store them as int8"
             )
-        # a step is the distance of two numbers of that size; small ones are no closer than the smallest number
+        # a step is the distance of two numbers of that size; small ones are no closer than the
+        # smallest number
         step = float(np.spacing(np.nextafter(np.float16(size), np.float16(0))))
         return [("", Encoded(x))], Rounding(features, step / 2, float(HALF.eps) / 2)
     scale = ((high - low) / STEPS).astype(np.float32)
@@ -112,8 +114,9 @@ def narrowed(
     if len(beyond):
         column = int(beyond[0])
         raise DataError(
-            f"{where}: x, column {column} reaches from {low[column]:.4g} to {high[column]:.4g}, where codes of 8 bits would "
-            "exceed float32; rescale the features, or leave --features out"
+            f"{where}: x, column {column} reaches from {low[column]:.4g} to {high[column]:.4g},"
+            " where codes of 8 bits would exceed float32; rescale the features, or leave"
+            " --features out"
         )
     # half a step, and the rounding of scale, offset and result; the largest number has no spacing
     size32 = np.nextafter(np.maximum(-low, high).astype(np.float32), np.float32(0))
@@ -149,7 +152,8 @@ def _ranges(x: Any, comm: Comm, where: str) -> tuple[np.ndarray, np.ndarray]:
     try:
         if is_sparse(x) or (is_column(x) and x.sparse):
             raise DataError(
-                f"{where}: x is sparse, and only its entries other than 0 are stored; leave --features out"
+                f"{where}: x is sparse, and only its entries other than 0 are stored; leave"
+                " --features out"
             )
         for rows in _parts(x, comm):
             values = rows_of(x, rows)
@@ -160,8 +164,8 @@ def _ranges(x: Any, comm: Comm, where: str) -> tuple[np.ndarray, np.ndarray]:
             if not np.isfinite(found).all():
                 row, column = np.argwhere(~np.isfinite(values))[0].tolist()
                 raise DataError(
-                    f"{where}: x: node {rows[0] + row}, column {column} is {values[row, column]}; replace or drop values that "
-                    "are not finite first"
+                    f"{where}: x: node {rows[0] + row}, column {column} is {values[row, column]};"
+                    " replace or drop values that are not finite first"
                 )
     except GraphThetaError as e:
         error = e

@@ -65,7 +65,8 @@ def check_store(folder: str | os.PathLike[str], comm: Comm) -> Manifest:
         The manifest.
 
     Raises:
-        FormatError: The store is incomplete, damaged, or of another version; names the file and the rows.
+        FormatError: The store is incomplete, damaged, or of another version; names the file and the
+            rows.
 
     Collective: all ranks of comm.
     """
@@ -145,7 +146,9 @@ class Columns:
         )
 
     def array(self, group: str, name: str) -> np.ndarray | None:
-        """A mapped array whose bytes have been compared with the sums of their pages; None if there is no such column."""
+        """A mapped array whose bytes have been compared with the sums of their pages; None if there
+        is no such column.
+        """
         c = self._take(group, name)
         if c is None:
             return None
@@ -155,7 +158,9 @@ class Columns:
         return values
 
     def features(self, group: str, name: str) -> Any:
-        """Features in one of their forms: read by rows, as they are or as codes, or CSR; None if there are none."""
+        """Features in one of their forms: read by rows, as they are or as codes, or CSR; None if
+        there are none.
+        """
         if (group, name) in self._known:
             return self.column(group, name)
         if (group, f"{name}.type") in self._known:
@@ -166,7 +171,8 @@ class Columns:
         zero = self.array(group, f"{name}.zero")
         if scale is None or zero is None:
             raise FormatError(
-                f"{self.folder}: column {group}.{name}.codes needs {name}.scale and {name}.zero; {AGAIN}"
+                f"{self.folder}: column {group}.{name}.codes needs {name}.scale and {name}.zero;"
+                f" {AGAIN}"
             )
         try:
             return QuantisedColumn(self.column(group, f"{name}.codes"), scale, zero)
@@ -196,8 +202,8 @@ class Columns:
             values.dtype.kind != "i" for values in parts[1:]
         ):
             raise FormatError(
-                f"{self.folder}: the parts of column {group}.{name} need one axis each, and all but {name}.data integers; "
-                f"{AGAIN}"
+                f"{self.folder}: the parts of column {group}.{name} need one axis each, and all but"
+                f" {name}.data integers; {AGAIN}"
             )
         data, indices, indptr, shape = parts
         return csr(
@@ -223,8 +229,8 @@ class Columns:
             or not blocks
         ):
             raise FormatError(
-                f"{self.folder}: columns {group}.{name}.type, {name}.0.rows, {name}.1.rows and so on do not fit together; "
-                f"{AGAIN}"
+                f"{self.folder}: columns {group}.{name}.type, {name}.0.rows, {name}.1.rows and so"
+                f" on do not fit together; {AGAIN}"
             )
         return TypedRows(kind, blocks)
 
@@ -241,8 +247,8 @@ class Columns:
             or bounds.ndim != 1
         ):
             raise FormatError(
-                f"{self.folder}: texts need {group}.{name}.bytes [n_bytes] of uint8 and {group}.{name}.offsets [n + 1] of "
-                f"int64; {AGAIN}"
+                f"{self.folder}: texts need {group}.{name}.bytes [n_bytes] of uint8 and"
+                f" {group}.{name}.offsets [n + 1] of int64; {AGAIN}"
             )
         return StoredTexts(data, bounds, f"{self.folder}: column {group}.{name}")
 
@@ -261,8 +267,8 @@ def _compare(folder: Path, c: Column | None, found: Any) -> None:
     """Compare a file with what the manifest says about it."""
     if c is not None and (found.dtype != c.type or list(found.shape) != c.shape):
         raise FormatError(
-            f"{folder / c.file}: holds {list(found.shape)} of {found.dtype}, but the manifest says {c.shape} of {c.dtype}; "
-            f"{AGAIN}"
+            f"{folder / c.file}: holds {list(found.shape)} of {found.dtype}, but the manifest says"
+            f" {c.shape} of {c.dtype}; {AGAIN}"
         )
 
 
@@ -284,6 +290,6 @@ def _damaged(folder: Path, c: Column, block: int) -> FormatError:
     first = block * c.rows_per_block
     last = min(first + c.rows_per_block, c.shape[0]) - 1
     return FormatError(
-        f"{folder / c.file}: rows {first} to {last} are damaged: their bytes differ from the checksum; copy the folder "
-        f"again, or {AGAIN}"
+        f"{folder / c.file}: rows {first} to {last} are damaged: their bytes differ from the"
+        f" checksum; copy the folder again, or {AGAIN}"
     )

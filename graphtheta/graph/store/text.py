@@ -37,7 +37,8 @@ def text_parts(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class StoredTexts(LazyArray):
-    """Texts that are read from mapped parts, as arrays of dtype U that are as wide as the longest text that is read.
+    """Texts that are read from mapped parts, as arrays of dtype U that are as wide as the longest
+    text that is read.
 
     Args:
         data: Bytes of all, [n_bytes] uint8. They may come from anybody and are checked here.

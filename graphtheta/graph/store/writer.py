@@ -1,4 +1,6 @@
-"""Writes a store: each worker writes the rows that it has, in any order, and the last step makes a complete folder of them."""
+"""Writes a store: each worker writes the rows that it has, in any order, and the last step makes a
+complete folder of them.
+"""
 
 from __future__ import annotations
 
@@ -79,13 +81,13 @@ class ColumnWriter:
             or rows.shape[1:] != self.shape[1:]
         ):
             raise ShapeError(
-                f"{self.path.name}: got rows {list(rows.shape)} of {rows.dtype}, expected {['m', *self.shape[1:]]} of "
-                f"{self.dtype}; convert them first"
+                f"{self.path.name}: got rows {list(rows.shape)} of {rows.dtype}, expected"
+                f" {['m', *self.shape[1:]]} of {self.dtype}; convert them first"
             )
         if begin < 0 or begin + len(rows) > self.shape[0]:
             raise ShapeError(
-                f"{self.path.name}: rows {begin} to {begin + len(rows) - 1} are outside of the {self.shape[0]} rows of the "
-                "column"
+                f"{self.path.name}: rows {begin} to {begin + len(rows) - 1} are outside of the"
+                f" {self.shape[0]} rows of the column"
             )
         self.written += len(rows)
         data = rows.reshape(-1).view(np.uint8).data if rows.size else memoryview(b"")
@@ -124,7 +126,8 @@ class ColumnWriter:
 class StoreWriter:
     """Writes a store into a folder that appears when it is complete.
 
-    Until then the files are in FOLDER.part, which the next attempt empties if it is an earlier one's.
+    Until then the files are in FOLDER.part, which the next attempt empties if it is an earlier
+    one's.
 
     Args:
         folder: The store to make; it must be missing or empty. All ranks must see it.
@@ -196,7 +199,8 @@ class StoreWriter:
         return folder
 
     def link(self, source: Path, column: Column) -> None:
-        """Add a column of another store as it is: both stores share its file, or it is copied where the file system cannot share files.
+        """Add a column of another store as it is: both stores share its file, or it is copied where
+        the file system cannot share files.
 
         Args:
             source: Its file.
@@ -233,7 +237,8 @@ class StoreWriter:
             n_classes, multilabel: As in ``Graph``; None if they follow from the labels.
 
         Raises:
-            FormatError: A column is incomplete, or does not fit the others; a file cannot be written.
+            FormatError: A column is incomplete, or does not fit the others; a file cannot be
+                written.
             DataError: ``meta`` cannot be stored as JSON.
 
         Collective: all ranks of comm.
@@ -245,7 +250,8 @@ class StoreWriter:
         for c, n in zip(self._columns.values(), written.tolist(), strict=True):
             if n != c.shape[0]:
                 raise FormatError(
-                    f"{self.folder}: {n} rows of {c.path.name} were written, expected {c.shape[0]}, each once"
+                    f"{self.folder}: {n} rows of {c.path.name} were written, expected {c.shape[0]},"
+                    " each once"
                 )
         records = self._linked + [
             self._record(group, column, c) for (group, column), c in self._columns.items()
@@ -266,7 +272,9 @@ class StoreWriter:
         )
 
     def abort(self) -> None:
-        """Close all files and remove what was written; nothing after ``finish``. Not collective: every rank calls it for itself."""
+        """Close all files and remove what was written; nothing after ``finish``. Not collective:
+        every rank calls it for itself.
+        """
         for c in self._columns.values():
             with suppress(OSError):
                 c.close()
@@ -301,7 +309,8 @@ class StoreWriter:
             self._lock = claim(self._part, NAMES)
         except Taken:
             raise ConfigError(
-                f"{self._part}: another process writes this store; wait until it ends, or choose another folder"
+                f"{self._part}: another process writes this store; wait until it ends, or choose"
+                " another folder"
             ) from None
 
     def _close(self) -> None:

@@ -73,7 +73,9 @@ class Field(Protocol):
         """What is kept with the graph."""
 
     def labels(self) -> dict[str, Any]:
-        """The arguments n_classes and multilabel of a graph, where the labels themselves do not tell them."""
+        """The arguments n_classes and multilabel of a graph, where the labels themselves do not
+        tell them.
+        """
 
 
 class LabelField(Field, Protocol):
@@ -143,7 +145,8 @@ class Numbers(Base):
     ):
         if width == 0:
             raise DataError(
-                f"column '{columns[0]}': all lists are empty; give a list of as many numbers in every row, or leave the column out"
+                f"column '{columns[0]}': all lists are empty; give a list of as many numbers in"
+                " every row, or leave the column out"
             )
         read = {
             column: BOOL if pa.types.is_boolean(element(types[column])) else FLOAT
@@ -220,8 +223,8 @@ class Numbers(Base):
             for i, value in rounded:
                 if not any(fractions[i] for fractions, _ in found):
                     raise DataError(
-                        f"column '{names[0 if self._width else i]}' has integers such as {value}, which float32 would round to "
-                        f"{int(np.float32(value))}; {self._remedy}"
+                        f"column '{names[0 if self._width else i]}' has integers such as {value},"
+                        f" which float32 would round to {int(np.float32(value))}; {self._remedy}"
                     )
 
     def outputs(self) -> list[Output]:
@@ -254,7 +257,8 @@ class Codes(Base):
     Args:
         name: Name in the store.
         column: The column.
-        key: Where the values are kept in the meta data: a name, or the name of a table and one in it.
+        key: Where the values are kept in the meta data: a name, or the name of a table and one in
+            it.
         dtype: Type of the codes.
         missing: Code of rows without a value; None refuses such rows.
     """
@@ -381,5 +385,6 @@ def check_categories(column: str, n: int) -> None:
     """
     if n > MOST_CLASSES:
         raise DataError(
-            f"column '{column}' has more than {MOST_CLASSES:,} different texts; codes are for names of kinds, so leave it out"
+            f"column '{column}' has more than {MOST_CLASSES:,} different texts; codes are for names"
+            " of kinds, so leave it out"
         )

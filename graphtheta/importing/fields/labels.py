@@ -76,8 +76,8 @@ class Classes(Base):
         known = max(comm.all_gather(self._largest)) + 1
         if known > max(n, MOST_CLASSES):
             raise DataError(
-                f"column '{self._column}': {known} classes for {n} nodes; if the numbers are names, read them as text with "
-                f"--types {self._column}:text"
+                f"column '{self._column}': {known} classes for {n} nodes; if the numbers are names,"
+                f" read them as text with --types {self._column}:text"
             )
 
     def outputs(self) -> list[Output]:
@@ -103,7 +103,8 @@ class Classes(Base):
 
 
 class Targets(Numbers):
-    """Numbers from several columns or from lists of one length: 0/1 labels, named by their columns, or targets of regression.
+    """Numbers from several columns or from lists of one length: 0/1 labels, named by their columns,
+    or targets of regression.
 
     Args:
         columns, types, width: As of ``Numbers``.
@@ -134,8 +135,8 @@ class Targets(Numbers):
 class Sets(Codes):
     """A column of lists of classes: 0 or 1 for each class, NaN for all if there is no list.
 
-    Lists of one length above 1 that hold only 0 and 1 are rows of a matrix of labels instead: as classes, all of the
-    nodes would have the same ones.
+    Lists of one length above 1 that hold only 0 and 1 are rows of a matrix of labels instead: as
+    classes, all of the nodes would have the same ones.
 
     Args:
         column: The column.
@@ -166,7 +167,8 @@ class Sets(Codes):
             yield (
                 np.bincount(owner[negative], minlength=len(column)) > 0,
                 says(
-                    f"column '{self._column}' has a list with a negative number, which is no class; a row without labels has no list"
+                    f"column '{self._column}' has a list with a negative number, which is no class;"
+                    " a row without labels has no list"
                 ),
             )
 
@@ -195,8 +197,8 @@ class Sets(Codes):
         super().agree(comm, n)
         if not self._values:
             raise DataError(
-                f"column '{self._column}' has no class in any list, so that there is nothing to learn; check the column, or import "
-                "without the label"
+                f"column '{self._column}' has no class in any list, so that there is nothing to"
+                " learn; check the column, or import without the label"
             )
         if self._names:
             return
@@ -207,8 +209,8 @@ class Sets(Codes):
         self._matrix = len(sizes) == 1 and min(sizes) > 1 and set(self._values) <= {"0", "1"}
         if twice and not self._matrix:
             raise DataError(
-                f"column '{self._column}' has the class {twice} twice in a list; numbers that are no classes, such as targets of "
-                "regression, are given as floats"
+                f"column '{self._column}' has the class {twice} twice in a list; numbers that are"
+                " no classes, such as targets of regression, are given as floats"
             )
         check_categories(self._column, known)
         self._values = [str(k) for k in range(min(sizes) if self._matrix else known)]
@@ -313,8 +315,9 @@ def label_field(columns: Sequence[str], types: dict[str, Any], width: int) -> La
     if form is LabelForm.TARGETS:
         return Targets(columns, types, width if is_list(kind) else None)
     raise ConfigError(
-        f"the label {', '.join(columns)} has type {', '.join(str(types[name]) for name in columns)}; labels are integers, "
-        f"texts, numbers or one column of lists of them. State another type with --types {column}:text"
+        f"the label {', '.join(columns)} has type"
+        f" {', '.join(str(types[name]) for name in columns)}; labels are integers, texts, numbers"
+        f" or one column of lists of them. State another type with --types {column}:text"
     )
 
 

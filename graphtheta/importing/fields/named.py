@@ -154,10 +154,12 @@ class Words(Base):
 
 
 class Marks(Base):
-    """Masks from up to three columns of true and false, or 1 and 0; or of lists of them, with a value for each split.
+    """Masks from up to three columns of true and false, or 1 and 0; or of lists of them, with a
+    value for each split.
 
     Args:
-        columns: The columns: those of train, val and test in this order, unless their names all say which they are.
+        columns: The columns: those of train, val and test in this order, unless their names all say
+            which they are.
         types: Types of all columns.
         widths: Lengths of the lists of columns that have lists.
 
@@ -169,17 +171,20 @@ class Marks(Base):
         self._widths = {name: widths[name] for name in columns if is_list(types[name])}
         if len(set(self._widths.values())) > 1:
             raise ConfigError(
-                f"the splits {', '.join(f'{name} ({n})' for name, n in self._widths.items())} have lists of different "
-                "lengths; give all a value for each split"
+                f"the splits {', '.join(f'{name} ({n})' for name, n in self._widths.items())} have"
+                " lists of different lengths; give all a value for each split"
             )
         if 0 in self._widths.values():
             raise ConfigError(
-                f"the split '{next(iter(self._widths))}' has empty lists only; give a value for each split"
+                f"the split '{next(iter(self._widths))}' has empty lists only; give a value for"
+                " each split"
             )
         self.inputs = {
-            name: pa.large_list(read_as(types[name].value_type))
-            if name in self._widths
-            else read_as(types[name])
+            name: (
+                pa.large_list(read_as(types[name].value_type))
+                if name in self._widths
+                else read_as(types[name])
+            )
             for name in columns
         }
         words = [SPLITS.get(name.lower().removesuffix("_mask")) for name in columns]
@@ -188,7 +193,8 @@ class Marks(Base):
         ]
         if len(set(self._masks)) < len(columns):
             raise ConfigError(
-                f"the columns {', '.join(columns)} of the split name a set twice; give one for each of {', '.join(MASKS)}"
+                f"the columns {', '.join(columns)} of the split name a set twice; give one for each"
+                f" of {', '.join(MASKS)}"
             )
 
     def wrong(self, table: pa.Table) -> Iterator[Wrong]:
@@ -253,8 +259,9 @@ def named_field(group: str, column: str, types: dict[str, Any], width: int) -> F
     name = f"columns.{column}"
     if not is_attribute(column) or column in TAKEN:
         raise ConfigError(
-            f"{group} column '{column}': models could not read {group}.{column}; rename it to a Python identifier that is "
-            f"no keyword of Python and not one of {', '.join(sorted(TAKEN))}"
+            f"{group} column '{column}': models could not read {group}.{column}; rename it to a"
+            " Python identifier that is no keyword of Python and not one of"
+            f" {', '.join(sorted(TAKEN))}"
         )
     remedy = f"state its type with --types {column}:int"
     if is_list(kind):
@@ -272,8 +279,8 @@ def named_field(group: str, column: str, types: dict[str, Any], width: int) -> F
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return Integers(name, column, kind)
     raise ConfigError(
-        f"{group} column '{column}' has type {kind}; columns are numbers, texts, times or lists of numbers. State another "
-        f"type with --types {column}:text"
+        f"{group} column '{column}' has type {kind}; columns are numbers, texts, times or lists of"
+        f" numbers. State another type with --types {column}:text"
     )
 
 
@@ -343,12 +350,14 @@ def split_field(columns: Sequence[str], types: dict[str, Any], widths: dict[str,
         return Words(columns)
     if len(marks) < len(columns):
         raise ConfigError(
-            f"the split has the columns {', '.join(f'{name} of {types[name]}' for name in columns)}; give columns of words, "
-            "one for each split, or up to three columns of true and false, or of lists of them"
+            "the split has the columns"
+            f" {', '.join(f'{name} of {types[name]}' for name in columns)}; give columns of words,"
+            " one for each split, or up to three columns of true and false, or of lists of them"
         )
     if len(columns) > len(MASKS):
         raise ConfigError(
-            f"a split has at most three columns of true and false, for train, val and test; got {', '.join(columns)}"
+            "a split has at most three columns of true and false, for train, val and test; got"
+            f" {', '.join(columns)}"
         )
     return Marks(columns, types, widths)
 
@@ -367,7 +376,8 @@ def stated(types: dict[str, Any], given: dict[str, str], where: str) -> dict[str
     for column, word in given.items():
         if word not in kinds:
             raise ConfigError(
-                f"{where}: the type of '{column}' is '{word}'{did_you_mean(word, kinds)}; choose {', '.join(KINDS)}"
+                f"{where}: the type of '{column}' is '{word}'{did_you_mean(word, kinds)}; choose"
+                f" {', '.join(KINDS)}"
             )
     return {
         column: kinds[given[column]] if column in given else kind for column, kind in types.items()
@@ -383,12 +393,14 @@ def require(columns: Sequence[str], types: dict[str, Any], where: str, flag: str
     for column in columns:
         if column not in types:
             raise DataError(
-                f"{where}: there is no column '{column}'{did_you_mean(column, types)}; the columns are {', '.join(types)}; "
-                f"choose one with {flag}, or read a file without a header with --no-header (header=False)"
+                f"{where}: there is no column '{column}'{did_you_mean(column, types)}; the columns"
+                f" are {', '.join(types)}; choose one with {flag}, or read a file without a header"
+                " with --no-header (header=False)"
             )
         if all(map(pa.types.is_null, types.values())):
             raise DataError(f"{where}: there are no rows; check the file")
         if pa.types.is_null(types[column]):
             raise DataError(
-                f"{where}: the column '{column}' has no values at the beginning; state its type with --types {column}:int"
+                f"{where}: the column '{column}' has no values at the beginning; state its type"
+                f" with --types {column}:int"
             )

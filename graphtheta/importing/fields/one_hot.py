@@ -14,7 +14,8 @@ from graphtheta.graph.data.scale import SCALES
 from graphtheta.importing.fields.base import Base, Codes, Field, Output, Wrong
 
 SCALE = SCALES["x"]
-# names of a column; more are better read from an embedding, which costs a row of a table and not a row of zeros for each node
+# names of a column; more are better read from an embedding, which costs a row of a table and not a
+# row of zeros for each node
 MOST_NAMES = 1000
 
 
@@ -33,8 +34,9 @@ class OneHot(Codes):
         super().agree(comm, n)
         if len(self._values) > MOST_NAMES:
             raise DataError(
-                f"column '{self._column}' has {len(self._values):,} different names, and --one-hot makes a feature of each; "
-                f"name at most {MOST_NAMES:,}, or give the column as --node-columns, for gt.embedding"
+                f"column '{self._column}' has {len(self._values):,} different names, and --one-hot"
+                f" makes a feature of each; name at most {MOST_NAMES:,}, or give the column as"
+                " --node-columns, for gt.embedding"
             )
 
     def outputs(self) -> list[Output]:
@@ -85,7 +87,9 @@ class Beside(Base):
         return [np.concatenate([x for part in self._parts for x in part.rows(table)], axis=1)]
 
     def meta(self) -> dict[str, Any]:
-        """What the parts keep; names of all columns together, and a scale of all, which leaves those of other parts as they are."""
+        """What the parts keep; names of all columns together, and a scale of all, which leaves
+        those of other parts as they are.
+        """
         out: dict[str, Any] = {}
         for part in self._parts:
             for key, value in part.meta().items():

@@ -15,7 +15,8 @@ from graphtheta.importing.fields.base import Field, Numbers
 
 
 class Scaled(Numbers):
-    """Columns standardised over the training nodes, or over all nodes if there are none; a constant column becomes 0.
+    """Columns standardised over the training nodes, or over all nodes if there are none; a constant
+    column becomes 0.
 
     Args:
         name, columns, types, width: As of ``Numbers``.
@@ -36,11 +37,12 @@ class Scaled(Numbers):
         super().__init__(name, columns, types, width)
         if split is not None and split.outputs()[0].trailing:
             raise ConfigError(
-                "scale=standard needs one training set, but the columns of split (--split) make several; name one "
-                "split, or scale the features of the table beforehand"
+                "scale=standard needs one training set, but the columns of split (--split) make"
+                " several; name one split, or scale the features of the table beforehand"
             )
         self._split = split
-        # of each block, the number of training nodes and of all nodes, their means, and the sums of squares around these
+        # of each block, the number of training nodes and of all nodes, their means, and the sums of
+        # squares around these
         self._blocks: list[list[tuple[float, ...]]] = [[], []]
 
     def observe(self, table: pa.Table) -> None:
@@ -55,7 +57,9 @@ class Scaled(Numbers):
                 )
 
     def agree(self, comm: Comm, n: int) -> None:
-        """Combine the moments of all blocks, sorted, so that they do not depend on who read which block."""
+        """Combine the moments of all blocks, sorted, so that they do not depend on who read which
+        block.
+        """
         parts = comm.all_gather(self._blocks)
         train, every = (sorted(block for part in parts for block in part[k]) for k in (0, 1))
         mean, deviation = _moments(np.array(train or every), len(self._fractions))

@@ -1,4 +1,6 @@
-"""Sparse features from two columns of lists: the features of a row that are not 0, and their values."""
+"""Sparse features from two columns of lists: the features of a row that are not 0, and their
+values.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ class SparseRows(Base):
         if len(columns) != 2 or not all(is_list(types[name]) for name in columns):
             got = ", ".join(f"{name} of {types[name]}" for name in columns)
             raise ConfigError(
-                "sparse_features (--sparse-features) needs two columns of lists, of numbers of features and of their values; "
-                f"got {got}"
+                "sparse_features (--sparse-features) needs two columns of lists, of numbers of"
+                f" features and of their values; got {got}"
             )
         self._at, self._value = columns
         self.inputs = {self._at: pa.large_list(WHOLE), self._value: pa.large_list(FLOAT)}
@@ -50,12 +52,15 @@ class SparseRows(Base):
         return self._largest + 1 if self._given is None else self._given
 
     def wrong(self, table: pa.Table) -> Iterator[Wrong]:
-        """Lists of different lengths, numbers that are no features or are listed twice, values that are no float32."""
+        """Lists of different lengths, numbers that are no features or are listed twice, values that
+        are no float32.
+        """
         sizes, others = (lengths(one(table.column(name))) for name in self.inputs)
         yield (
             (sizes < 0) | (sizes != others),
             lambda row: (
-                f"columns '{self._at}' and '{self._value}' have lists of {max(sizes[row], 0)} and {max(others[row], 0)} numbers"
+                f"columns '{self._at}' and '{self._value}' have lists of {max(sizes[row], 0)} and"
+                f" {max(others[row], 0)} numbers"
                 if sizes[row] >= 0 <= others[row]
                 else f"column '{self._at if sizes[row] < 0 else self._value}' has no list"
             ),
@@ -106,16 +111,20 @@ class SparseRows(Base):
         for column, value in sorted(item for _, _, rounded in found for item in rounded):
             if column not in fractions:
                 raise DataError(
-                    f"column '{self._value}': feature {column} has integers such as {value}, which float32 would round to "
-                    f"{int(np.float32(value))}; give codes, ids and times as --node-columns, and rescale measured quantities"
+                    f"column '{self._value}': feature {column} has integers such as {value}, which"
+                    f" float32 would round to {int(np.float32(value))}; give codes, ids and times"
+                    " as --node-columns, and rescale measured quantities"
                 )
         if not self.width:
             raise DataError(
-                f"column '{self._at}': all lists are empty; state the number of features with n_features (--n-features)"
+                f"column '{self._at}': all lists are empty; state the number of features with"
+                " n_features (--n-features)"
             )
 
     def entries(self, table: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Entries of each row, [n] int64, and the features, ascending in a row, and values of all, [nnz] int64 and float32."""
+        """Entries of each row, [n] int64, and the features, ascending in a row, and values of all,
+        [nnz] int64 and float32.
+        """
         owner, at, value = self._sorted(table)
         return np.bincount(owner, minlength=table.num_rows), at, value.astype(np.float32)
 
@@ -127,7 +136,9 @@ class SparseRows(Base):
         return owner[order], at[order], value[order]
 
     def _flat(self, table: pa.Table, name: str, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Row and number of each entry of the lists of a column; -1 and NaN where there is no number."""
+        """Row and number of each entry of the lists of a column; -1 and NaN where there is no
+        number.
+        """
         values = one(table.column(name)).flatten()
         owner = np.repeat(np.arange(len(sizes)), np.maximum(sizes, 0))
         return owner, integers(values.fill_null(-1)) if name == self._at else numbers(values)

@@ -1,8 +1,8 @@
 """``gt.import_graph``: tables of edges and nodes into a store, by all workers together.
 
-Steps: each worker reads its share of the tables into a spool; nodes are numbered; ends of edges become numbers; duplicates
-and missing reverse edges are found; everything is written. Between reading and writing, a worker holds its share of the ids
-and a few blocks of rows.
+Steps: each worker reads its share of the tables into a spool; nodes are numbered; ends of edges
+become numbers; duplicates and missing reverse edges are found; everything is written. Between
+reading and writing, a worker holds its share of the ids and a few blocks of rows.
 """
 
 from __future__ import annotations
@@ -62,31 +62,37 @@ def import_graph(
     """Import tables of edges and nodes as a store, which ``gt.load`` reads.
 
     Args:
-        edges: CSV, TSV, Parquet, Arrow or Feather files: a path, a folder, a pattern such as ``part-*.csv.gz`` or a list of
-            paths; a table of pyarrow, pandas or Polars, or a dict of arrays; it may have no rows, if there are nodes;
-            ``gt.Query``, an executed cursor, a relation of DuckDB, or anything else that gives Arrow batches; or a whole
-            graph: an npz or Matrix Market file, a SciPy matrix, a networkx graph, a ``Data`` or ``Batch`` object of PyG, a
-            DGL graph, or the raw folder of an OGB dataset.
-        nodes: A table of the nodes, of the same kinds; without it, nodes are the ids that edges have.
+        edges: CSV, TSV, Parquet, Arrow or Feather files: a path, a folder, a pattern such as
+            ``part-*.csv.gz`` or a list of paths; a table of pyarrow, pandas or Polars, or a dict of
+            arrays; it may have no rows, if there are nodes; ``gt.Query``, an executed cursor, a
+            relation of DuckDB, or anything else that gives Arrow batches; or a whole graph: an npz
+            or Matrix Market file, a SciPy matrix, a networkx graph, a ``Data`` or ``Batch`` object
+            of PyG, a DGL graph, or the raw folder of an OGB dataset.
+        nodes: A table of the nodes, of the same kinds; without it, nodes are the ids that edges
+            have.
         to: The folder to make; it must be missing or empty.
         comm: The workers; by default those that mpiexec started.
         separator: Character between columns of text files; by default found in the first line.
-        header: Whether the first line of text files names the columns; otherwise their names are 0, 1, 2, ...
+        header: Whether the first line of text files names the columns; otherwise their names are 0,
+            1, 2, ...
         progress: Whether to show progress and a summary on rank 0.
-        **options: The flags of ``graphtheta import --edges`` (page Importing tables) with _ for -. Columns by name: src, dst, id
-            ("src", "dst", "id"; with ``id=None``, row i is node i), features, one_hot, or sparse_features (and n_features),
-            label, split, node_columns, edge_attr, edge_weight, edge_label, edge_split, edge_columns. n_nodes: ids are the numbers
-            0..n_nodes-1. id_type: "int" or "text". types: "int", "float", "text" or "time" by column. scale: "none" or
-            "standard". duplicates, self_loops: "keep" or "drop". reverse: "keep" or "add". on_bad_row: "fail" or "skip".
-            name: name of the graph.
+        **options: The flags of ``graphtheta import --edges`` (page Importing tables) with _ for -.
+            Columns by name: src, dst, id ("src", "dst", "id"; with ``id=None``, row i is node i),
+            features, one_hot, or sparse_features (and n_features), label, split, node_columns,
+            edge_attr, edge_weight, edge_label, edge_split, edge_columns. n_nodes: ids are the
+            numbers 0..n_nodes-1. id_type: "int" or "text". types: "int", "float", "text" or "time"
+            by column. scale: "none" or "standard". duplicates, self_loops: "keep" or "drop".
+            reverse: "keep" or "add". on_bad_row: "fail" or "skip". name: name of the graph.
 
     Returns:
         The folder.
 
     Raises:
         ConfigError: Unknown options; the folder has content.
-        DataError, ShapeError: Bad rows, with their files and lines; columns that are missing or do not fit.
-        FormatError: A file is missing, damaged or of another format, which is named, or the store cannot be written.
+        DataError, ShapeError: Bad rows, with their files and lines; columns that are missing or do
+            not fit.
+        FormatError: A file is missing, damaged or of another format, which is named, or the store
+            cannot be written.
 
     Collective: all ranks of comm.
     """
@@ -94,7 +100,8 @@ def import_graph(
     unknown = sorted(set(options) - set(Options.__dataclass_fields__))
     if unknown:
         raise ConfigError(
-            f"import_graph has no option '{unknown[0]}'; it has {', '.join(Options.__dataclass_fields__)}"
+            f"import_graph has no option '{unknown[0]}'; it has"
+            f" {', '.join(Options.__dataclass_fields__)}"
         )
     found, error = None, None
     try:
@@ -160,8 +167,8 @@ class _Import:
         numbers = self._resolve(edges, numbered.directory)
         if not numbered.n:
             raise DataError(
-                f"{edges.name}: there are no rows; check the file, or give a table of the nodes (--nodes) or their number "
-                "(--n-nodes)"
+                f"{edges.name}: there are no rows; check the file, or give a table of the nodes"
+                " (--nodes) or their number (--n-nodes)"
             )
         self._write_nodes(numbered)
         n_edges = self._write_edges(edges, numbers, numbered.n)
@@ -192,7 +199,8 @@ class _Import:
         nodes = self._tables.nodes
         if options.scale != "none" and (nodes is None or not options.features):
             raise ConfigError(
-                f"scale={options.scale} (--scale) scales features, but none are named; name them with --features"
+                f"scale={options.scale} (--scale) scales features, but none are named; name them"
+                " with --features"
             )
         self._kind = id_kind(options, source, nodes)
         edges = Table(
@@ -201,8 +209,10 @@ class _Import:
             self._folder / "edges",
             may_be_empty=True,
         )
-        return edges, None if nodes is None else Table(
-            nodes, node_fields(options, nodes, self._kind), self._folder / "nodes"
+        return edges, (
+            None
+            if nodes is None
+            else Table(nodes, node_fields(options, nodes, self._kind), self._folder / "nodes")
         )
 
     def _number(self, edges: Table, nodes: Table | None) -> Positions:
@@ -254,7 +264,8 @@ class _Import:
                             i,
                             np.flatnonzero(first),
                             lambda row, name=name, table=table: (
-                                f"column '{name}': no node has the id '{table.column(name)[row].as_py()}'"
+                                f"column '{name}': no node has the id"
+                                f" '{table.column(name)[row].as_py()}'"
                             ),
                         )
                     gone = (src < 0) | (dst < 0)

@@ -86,7 +86,8 @@ class NodeTable(Positions):
         bad: Number of bad rows.
 
     Raises:
-        DataError: There are bad rows that are not to be skipped; rows that are nodes by their position cannot be skipped.
+        DataError: There are bad rows that are not to be skipped; rows that are nodes by their
+            position cannot be skipped.
 
     Collective: all ranks of comm.
     """
@@ -120,7 +121,9 @@ class NodeTable(Positions):
                 yield begin, one(rows.column(self._id)).filter(pa.array(kept))
 
     def blocks(self) -> Iterator[Block]:
-        """Rows of each block of this worker, the number of the first node, and which rows are nodes."""
+        """Rows of each block of this worker, the number of the first node, and which rows are
+        nodes.
+        """
         for begin, rows in zip(self._table.begins, self._table.spool.blocks(), strict=True):
             kept = np.ones(rows.num_rows, bool)
             kept[_inside(self._dropped, begin, rows.num_rows)] = False

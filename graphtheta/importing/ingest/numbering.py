@@ -128,8 +128,8 @@ def first_of_each(
         kind: Type of the ids.
 
     Returns:
-        The different ids whose hash is this worker's, the first row of each, and the rows of this worker that repeat an
-        earlier one, ascending.
+        The different ids whose hash is this worker's, the first row of each, and the rows of this
+        worker that repeat an earlier one, ascending.
 
     Collective: all ranks of comm.
     """

@@ -71,8 +71,9 @@ def open_tables(
             options.duplicates == "drop" or options.reverse == "add"
         ):
             raise ConfigError(
-                f"{source}: duplicates=drop and reverse=add compare edges without their relations; make a gt.Graph of the "
-                "types, change it with deduplicated() or symmetrised(), and import that"
+                f"{source}: duplicates=drop and reverse=add compare edges without their relations;"
+                " make a gt.Graph of the types, change it with deduplicated() or symmetrised(),"
+                " and import that"
             )
         return Tables(
             edges=found.edges,

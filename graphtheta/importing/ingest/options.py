@@ -110,7 +110,8 @@ class Options:
             value = getattr(self, key)
             if value not in allowed:
                 raise ConfigError(
-                    f"{key}: unknown value {value!r}{did_you_mean(value, allowed)}; allowed: {', '.join(allowed)}"
+                    f"{key}: unknown value {value!r}{did_you_mean(value, allowed)}; allowed:"
+                    f" {', '.join(allowed)}"
                 )
         for item in fields(self):
             value = getattr(self, item.name)
@@ -120,7 +121,8 @@ class Options:
                 )
         if self.n_features is not None and (self.n_features < 1 or not self.sparse_features):
             raise ConfigError(
-                f"n_features: got {self.n_features}; give at least 1, with sparse_features (--sparse-features)"
+                f"n_features: got {self.n_features}; give at least 1, with sparse_features"
+                " (--sparse-features)"
             )
         if (self.features or self.one_hot) and self.sparse_features:
             raise ConfigError(
@@ -128,7 +130,8 @@ class Options:
             )
         if twice := sorted(set(self.features) & set(self.one_hot)):
             raise ConfigError(
-                f"the column '{twice[0]}' is named by features (numbers) and one_hot (names); give it once"
+                f"the column '{twice[0]}' is named by features (numbers) and one_hot (names); give"
+                " it once"
             )
         if self.n_nodes is not None and self.n_nodes < 1:
             raise ConfigError(f"n_nodes: got {self.n_nodes}, expected at least 1")
@@ -223,12 +226,14 @@ def node_fields(options: Options, source: Source, kind: Any) -> list[Field]:
         remedy = "give codes, ids and times as --node-columns, and rescale measured quantities"
         features.insert(
             0,
-            number_field(
-                name="x", columns=options.features, types=types, widths=widths, remedy=remedy
-            )
-            if options.scale == "none"
-            else scaled_field(
-                name="x", columns=options.features, types=types, widths=widths, split=split
+            (
+                number_field(
+                    name="x", columns=options.features, types=types, widths=widths, remedy=remedy
+                )
+                if options.scale == "none"
+                else scaled_field(
+                    name="x", columns=options.features, types=types, widths=widths, split=split
+                )
             ),
         )
     if features:
@@ -274,7 +279,8 @@ def id_kind(options: Options, edges: Source, nodes: Source | None) -> Any:
         for source, column, kind in typed:
             if not (is_text(kind) or may_be_whole(kind)):
                 raise DataError(
-                    f"{source.name}: the ids in column '{column}' have type {kind}; ids are integers or texts"
+                    f"{source.name}: the ids in column '{column}' have type {kind}; ids are"
+                    " integers or texts"
                 )
         if not all(may_be_whole(kind) for _, _, kind in typed) or not all(
             are_whole(*item) for item in texts
@@ -296,7 +302,9 @@ def may_be_whole(kind: Any) -> bool:
 
 
 def are_whole(source: TextSource, column: str, kind: Any) -> bool:
-    """Whether ids at the beginning of a text file are integers: without signs or zeros in front, which make them names; or all as 7.0."""
+    """Whether ids at the beginning of a text file are integers: without signs or zeros in front,
+    which make them names; or all as 7.0.
+    """
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return False
     try:
@@ -322,7 +330,9 @@ def are_whole(source: TextSource, column: str, kind: Any) -> bool:
 def checked_types(
     options: Options, source: Source, named: Sequence[str], may_be_empty: bool = False
 ) -> dict[str, Any]:
-    """Types of the columns of a table, in which all that are named exist; numbers for those of a table without rows, if it may be empty."""
+    """Types of the columns of a table, in which all that are named exist; numbers for those of a
+    table without rows, if it may be empty.
+    """
     found = source.types()
     types = stated(
         found,
@@ -341,7 +351,9 @@ def checked_types(
 
 
 def list_widths(source: Source, types: dict[str, Any]) -> dict[str, int]:
-    """Lengths of the lists of some columns: those of their type, or of the first list that is not empty; 0 if there is none."""
+    """Lengths of the lists of some columns: those of their type, or of the first list that is not
+    empty; 0 if there is none.
+    """
     lists = {
         column: pa.large_list(kind.value_type) for column, kind in types.items() if is_list(kind)
     }

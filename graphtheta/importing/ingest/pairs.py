@@ -1,4 +1,6 @@
-"""Edges with the same ends and relation, and edges without their reverse, found by the worker that the two ends hash to."""
+"""Edges with the same ends and relation, and edges without their reverse, found by the worker that
+the two ends hash to.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ class Marked:
 
     Attributes:
         again: For each block, whether an edge repeats an earlier one, [n] bool.
-        one_way: For each block, whether an edge is the first of its ends and relation and has no reverse of this relation, [n] bool.
+        one_way: For each block, whether an edge is the first of its ends and relation and has no
+            reverse of this relation, [n] bool.
     """
 
     def __init__(self) -> None:
@@ -34,13 +37,16 @@ Block = tuple[int, np.ndarray, np.ndarray, np.ndarray | None]
 
 
 def mark(comm: Comm, blocks: Iterator[Block], n_nodes: int, relations: bool = False) -> Marked:
-    """Mark the edges of this worker; holds up to 85 bytes for each edge of its share, and 40 more with relations.
+    """Mark the edges of this worker; holds up to 85 bytes for each edge of its share, and 40 more
+    with relations.
 
     Args:
         comm: The workers.
-        blocks: The edges of this worker; sources and destinations are -1 for edges that are left out.
+        blocks: The edges of this worker; sources and destinations are -1 for edges that are left
+            out.
         n_nodes: Number of nodes.
-        relations: Whether edges have relations, on all workers; edges of different relations are no duplicates of each other.
+        relations: Whether edges have relations, on all workers; edges of different relations are no
+            duplicates of each other.
 
     Raises:
         ConfigError: There are too many nodes.
@@ -49,8 +55,8 @@ def mark(comm: Comm, blocks: Iterator[Block], n_nodes: int, relations: bool = Fa
     """
     if n_nodes > MOST_NODES:
         raise ConfigError(
-            f"{n_nodes:,} nodes are more than the {MOST_NODES:,} for which edges are compared; use duplicates=keep and "
-            "reverse=keep"
+            f"{n_nodes:,} nodes are more than the {MOST_NODES:,} for which edges are compared; use"
+            " duplicates=keep and reverse=keep"
         )
     empty = np.empty(0, np.int64)
     keys = [empty]
@@ -98,7 +104,9 @@ def mark(comm: Comm, blocks: Iterator[Block], n_nodes: int, relations: bool = Fa
 def _compare(
     keys: np.ndarray, rows: np.ndarray, codes: np.ndarray | None, n_nodes: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whether an edge repeats an earlier one; and whether it is the first of its kind and no edge of its relation is its reverse."""
+    """Whether an edge repeats an earlier one; and whether it is the first of its kind and no edge
+    of its relation is its reverse.
+    """
     again = np.zeros(len(keys), bool)
     one_way = np.zeros(len(keys), bool)
     reverse = keys % n_nodes * n_nodes + keys // n_nodes

@@ -1,4 +1,6 @@
-"""Rows that wait on disk until all workers have read theirs, because row numbers are known only then."""
+"""Rows that wait on disk until all workers have read theirs, because row numbers are known only
+then.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,8 @@ class Spool:
                 self._writer.write_batch(batch)
         except OSError as error:
             raise FormatError(
-                f"{self._path}: cannot be written: {os.strerror(error.errno) if error.errno else error}; check the free "
-                "space"
+                f"{self._path}: cannot be written:"
+                f" {os.strerror(error.errno) if error.errno else error}; check the free space"
             ) from None
         self.at.append(at)
         self.counts.append(table.num_rows)

@@ -62,7 +62,8 @@ class Table:
             for column, kind in field.inputs.items():
                 if self._inputs.setdefault(column, kind) != kind:
                     raise ConfigError(
-                        f"{self.name}: the column '{column}' is used as {self._inputs[column]} and as {kind}; use it once"
+                        f"{self.name}: the column '{column}' is used as {self._inputs[column]} and"
+                        f" as {kind}; use it once"
                     )
 
     def read(self, comm: Comm, progress: Progress, skip: bool) -> None:
@@ -74,7 +75,8 @@ class Table:
             skip: Whether bad rows are left out; otherwise any is an error.
 
         Raises:
-            GraphThetaError: A file is damaged, or there are bad rows that are not to be skipped; on all ranks together.
+            GraphThetaError: A file is damaged, or there are bad rows that are not to be skipped; on
+                all ranks together.
 
         Collective: all ranks of comm.
         """
@@ -90,7 +92,8 @@ class Table:
             self.faults.agree(comm, skip, self.name)
 
     def _read_share(self, comm: Comm, progress: Progress) -> bool:
-        """Read this worker's share into the spool; False if any worker found that lines are no rows, and stopped.
+        """Read this worker's share into the spool; False if any worker found that lines are no
+        rows, and stopped.
 
         Collective: all ranks of comm.
         """
@@ -126,15 +129,16 @@ class Table:
             used: Gives the blocks of the spool, and which of their rows are not bad, [n] bool.
 
         Raises:
-            DataError: There are bad rows that are not to be skipped, no other rows, or values that fit no field; on all
-                ranks.
+            DataError: There are bad rows that are not to be skipped, no other rows, or values that
+                fit no field; on all ranks.
 
         Collective: all ranks of comm.
         """
         bad = self.faults.agree(comm, skip, self.name)
         if not self.n_rows and (bad or not self._may_be_empty):
             raise DataError(
-                f"{self.name}: there are no rows{f' but {bad:,} bad ones' if bad else ''}; check the file"
+                f"{self.name}: there are no rows{f' but {bad:,} bad ones' if bad else ''}; check"
+                " the file"
             )
         if comm.all_max(np.array([self._late]))[0]:
             self._observe_again(used())
@@ -159,7 +163,9 @@ class Table:
         )
 
     def _observe_again(self, blocks: Iterator[tuple[pa.Table, np.ndarray]]) -> None:
-        """Let new fields observe the rows that are used alone; what is read of the spool is read once more."""
+        """Let new fields observe the rows that are used alone; what is read of the spool is read
+        once more.
+        """
         self.fields = self._fresh
         for table, kept in blocks:
             rows = table.filter(pa.array(kept))
@@ -169,7 +175,9 @@ class Table:
     def _read(
         self, pieces: list[tuple[Piece, Callable[[int], bool]]]
     ) -> Iterator[tuple[int, int, bool]]:
-        """Read rows into the spool; yields the bytes and rows of each block, and whether lines turned out to be no rows."""
+        """Read rows into the spool; yields the bytes and rows of each block, and whether lines
+        turned out to be no rows.
+        """
         try:
             for piece, turn in pieces:
                 for rows in self._source.read(piece, self._inputs, turn, self.faults):
@@ -199,7 +207,9 @@ class Table:
         return bad
 
     def _locate(self, at: tuple[int, int]) -> tuple[str, np.ndarray]:
-        """File and unit, and the lines of the rows of a block that are in the spool; reads the block again."""
+        """File and unit, and the lines of the rows of a block that are in the spool; reads the
+        block again.
+        """
         piece = self._source.pieces()[at[0]]
         rows = next(
             rows
@@ -213,7 +223,8 @@ class Table:
 
 
 def check_room(name: str, n_rows: int, kinds: Iterable[Any], folder: Path) -> None:
-    """Check that rows that a file declares have room, before they are read: a small file may declare any number of them.
+    """Check that rows that a file declares have room, before they are read: a small file may
+    declare any number of them.
 
     Args:
         name: The table, for messages.
@@ -228,6 +239,7 @@ def check_room(name: str, n_rows: int, kinds: Iterable[Any], folder: Path) -> No
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise FormatError(
-            f"{name}: {n_rows:,} rows are declared, which take {amount(needed)} or more in {folder.parent} while they wait, "
-            f"where {amount(free)} are free; check the file, or write the store where there is more room"
+            f"{name}: {n_rows:,} rows are declared, which take {amount(needed)} or more in"
+            f" {folder.parent} while they wait, where {amount(free)} are free; check the file, or"
+            " write the store where there is more room"
         )

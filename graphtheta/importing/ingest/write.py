@@ -121,7 +121,8 @@ def write_sparse(
         writer: The store.
         comm: The workers.
         n: Number of nodes.
-        blocks: Gives rows, number of the first node, and which rows are nodes, for each block of this worker.
+        blocks: Gives rows, number of the first node, and which rows are nodes, for each block of
+            this worker.
         field: Their field.
 
     Raises:
@@ -166,7 +167,8 @@ def write_typed(
     field: SparseRows,
     widths: Sequence[int],
 ) -> None:
-    """Write features of nodes that have all columns of their type at the width of each type; see ``graphtheta.base.typed_rows``.
+    """Write features of nodes that have all columns of their type at the width of each type; see
+    ``graphtheta.base.typed_rows``.
 
     Args:
         writer, comm, n, blocks: As of ``write_sparse``; rows have their types too.

@@ -1,1 +1,3 @@
-"""Stores made of stores: some of their nodes and edges, with columns that do not change shared on disk."""
+"""Stores made of stores: some of their nodes and edges, with columns that do not change shared on
+disk.
+"""

@@ -102,7 +102,9 @@ class Edges:
         return slice(rows.start - self.slice.start, rows.stop - self.slice.start)
 
     def runs(self) -> Iterator[tuple[slice, Runs]]:
-        """For each block, in the old store, where its rows go in the new one: those that stay, and those that are added."""
+        """For each block, in the old store, where its rows go in the new one: those that stay, and
+        those that are added.
+        """
         at = [self.first, self.added]
         for rows in self.blocks():
             picked = [x[self._at(rows)] for x in (self.stay, self.reversed)]

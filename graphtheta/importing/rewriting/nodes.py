@@ -60,7 +60,9 @@ class Kept:
         return nodes if self._table is None else self._table.look_up(nodes)
 
     def runs(self) -> Iterator[tuple[slice, Runs]]:
-        """For each block of the slice, in the old store, where its rows go in the new one; see ``Edges.runs``."""
+        """For each block of the slice, in the old store, where its rows go in the new one; see
+        ``Edges.runs``.
+        """
         begin = self._begin
         for a in range(self._slice.start, self._slice.stop, BLOCK):
             rows = slice(a, min(a + BLOCK, self._slice.stop))
@@ -91,7 +93,8 @@ def chosen(graph: Graph, nodes: str | np.ndarray, comm: Comm) -> np.ndarray:
     elif isinstance(nodes, str):
         if not Path(nodes).is_file():
             raise ConfigError(
-                f"nodes={nodes}: there is no such file; give {', '.join(SPLITS)}, or a .npy file with a mask"
+                f"nodes={nodes}: there is no such file; give {', '.join(SPLITS)}, or a .npy file"
+                " with a mask"
             )
         mask = map_npy(Path(nodes))
         where = nodes
@@ -100,14 +103,16 @@ def chosen(graph: Graph, nodes: str | np.ndarray, comm: Comm) -> np.ndarray:
         where = "nodes"
     if mask.shape != (graph.n_nodes,) or mask.dtype != np.bool_:
         raise DataError(
-            f"{where}: expected a mask of {graph.n_nodes} truth values, got {mask.dtype} {list(mask.shape)}"
+            f"{where}: expected a mask of {graph.n_nodes} truth values, got {mask.dtype}"
+            f" {list(mask.shape)}"
         )
     slice_ = share(graph.n_nodes, comm.rank, comm.size)
     return np.array(mask[slice_.start : slice_.stop])
 
 
 def largest_component(graph: Graph, comm: Comm) -> np.ndarray:
-    """The slice of the largest weakly connected component, [n] bool; of several, of that with the lowest node.
+    """The slice of the largest weakly connected component, [n] bool; of several, of that with the
+    lowest node.
 
     Collective: all ranks of comm.
     """

@@ -44,28 +44,33 @@ def transform_store(
     reverse: str = "keep",
     comm: Comm | None = None,
 ) -> Path:
-    """Make a store of some nodes and edges of another one, in this order of steps: nodes, self loops, duplicates, reverse edges.
+    """Make a store of some nodes and edges of another one, in this order of steps: nodes, self
+    loops, duplicates, reverse edges.
 
-    Nodes and edges keep their order, and nodes their original ids; they are numbered anew from 0. Each worker reads and writes a
-    slice. Columns that do not change are not copied: both stores share their files.
+    Nodes and edges keep their order, and nodes their original ids; they are numbered anew from 0.
+    Each worker reads and writes a slice. Columns that do not change are not copied: both stores
+    share their files.
 
     Args:
         store: The folder of the store.
         to: The folder to make; it must be missing or empty.
-        nodes: The nodes that are kept, with the edges between them: a mask [n_nodes] bool, the same on every rank, a .npy file of
-            one, or "train", "val" or "test"; None for all.
-        component: "largest" keeps the largest weakly connected component; of several, that with the lowest node.
+        nodes: The nodes that are kept, with the edges between them: a mask [n_nodes] bool, the same
+            on every rank, a .npy file of one, or "train", "val" or "test"; None for all.
+        component: "largest" keeps the largest weakly connected component; of several, that with the
+            lowest node.
         self_loops: "drop" leaves out edges from a node to itself.
-        duplicates: "drop" keeps the first of several edges with the same ends and relation, with its values.
-        reverse: "add" adds the reverse of each edge that has none of its relation, behind all others, with a copy of the values of the
-            first edge with these ends.
+        duplicates: "drop" keeps the first of several edges with the same ends and relation, with
+            its values.
+        reverse: "add" adds the reverse of each edge that has none of its relation, behind all
+            others, with a copy of the values of the first edge with these ends.
         comm: The workers; by default those that mpiexec started.
 
     Returns:
         The folder.
 
     Raises:
-        ConfigError: An option has no such value; options do not fit together or the store; the folder has content.
+        ConfigError: An option has no such value; options do not fit together or the store; the
+            folder has content.
         DataError: ``nodes`` is no mask of the nodes, or no node is left.
         FormatError: The store is damaged, or the new one cannot be written.
 
@@ -125,8 +130,8 @@ def _check(store: Path, given: dict[str, str], nodes: Any) -> None:
             )
     if nodes is not None and given["component"] == "largest":
         raise ConfigError(
-            "transform_store: component=largest is that of the whole graph; choose the nodes in one step and the component "
-            "in the next"
+            "transform_store: component=largest is that of the whole graph; choose the nodes in one"
+            " step and the component in the next"
         )
     if not is_store(store):
         raise FormatError(f"{store} is no store; make one with graphtheta import")
@@ -136,8 +141,8 @@ def _check_types(store: Any, graph: Graph, fewer_nodes: bool) -> None:
     """Refuse what does not regard types."""
     if isinstance(graph.x, TypedRows) and fewer_nodes:
         raise ConfigError(
-            f"{store}: the features of each type are stored apart, and nodes cannot be left out in the store; use subset() "
-            "or largest_component() of the graph, and import that"
+            f"{store}: the features of each type are stored apart, and nodes cannot be left out in"
+            " the store; use subset() or largest_component() of the graph, and import that"
         )
 
 

@@ -1,4 +1,6 @@
-"""Tables: text files, Parquet, Feather, queries and graph objects, read in pieces by several workers."""
+"""Tables: text files, Parquet, Feather, queries and graph objects, read in pieces by several
+workers.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,9 @@ def one(column: Any) -> Any:
 
 
 def plain_type(kind: Any) -> Any:
-    """The type of the values that a type codes, such as that of the entries of a dictionary, or of a view of texts."""
+    """The type of the values that a type codes, such as that of the entries of a dictionary, or of
+    a view of texts.
+    """
     if isinstance(kind, pa.BaseExtensionType):
         return plain_type(kind.storage_type)
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):

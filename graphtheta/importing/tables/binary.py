@@ -38,8 +38,8 @@ def converted(table: pa.Table, columns: dict[str, Any], where: str) -> pa.Table:
         count = table.column_names.count(name)
         if not count:
             raise FormatError(
-                f"{where}: the column '{name}' is missing; there are {', '.join(table.column_names)}"
-                f"{did_you_mean(name, table.column_names)}"
+                f"{where}: the column '{name}' is missing; there are"
+                f" {', '.join(table.column_names)}{did_you_mean(name, table.column_names)}"
             )
         if count > 1:
             raise FormatError(
@@ -50,18 +50,21 @@ def converted(table: pa.Table, columns: dict[str, Any], where: str) -> pa.Table:
             out[name] = _cast(plain(column), kind)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             remedy = (
-                'whole numbers have 64 bits and no fractions: round them, or read ids as texts with --id-type text (id_type="text")'
+                "whole numbers have 64 bits and no fractions: round them, or read ids as texts with"
+                ' --id-type text (id_type="text")'
                 if kind == WHOLE
                 else "choose another column, or convert it"
             )
             raise FormatError(
-                f"{where}: the column '{name}' has type {column.type} and cannot be read as {kind} ({error}); {remedy}"
+                f"{where}: the column '{name}' has type {column.type} and cannot be read as {kind}"
+                f" ({error}); {remedy}"
             ) from None
     return pa.table(out)
 
 
 def _cast(column: Any, kind: Any) -> Any:
-    """A column in another type. Floats become integers if they are whole, and not so large that others were rounded to them.
+    """A column in another type. Floats become integers if they are whole, and not so large that
+    others were rounded to them.
 
     Raises:
         ArrowInvalid, ArrowNotImplementedError: It cannot have the type.
@@ -137,7 +140,8 @@ class ParquetSource(TypedFiles):
             with reading(path):
                 meta = pq.read_metadata(pa.OSFile(fsencode(path)))
                 size = path.stat().st_size
-            # pyarrow ends the process at damaged metadata of a column, so that its compressed size is not asked for
+            # pyarrow ends the process at damaged metadata of a column, so that its compressed size
+            # is not asked for
             groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
             unpacked = sum(group.total_byte_size for group in groups)
             begin = 0
@@ -168,7 +172,9 @@ class ParquetSource(TypedFiles):
 
 
 class FeatherSource(TypedFiles):
-    """Files in Arrow's own format, such as Feather; a piece is a record batch, or a whole file of the stream format."""
+    """Files in Arrow's own format, such as Feather; a piece is a record batch, or a whole file of
+    the stream format.
+    """
 
     def types(self) -> dict[str, Any]:
         """Names and types of the columns of the first file."""
@@ -178,7 +184,9 @@ class FeatherSource(TypedFiles):
             )
 
     def pieces(self) -> list[Piece]:
-        """All record batches. ``part`` is file, first row, batch; no batch if the file has no list of them, as a stream."""
+        """All record batches. ``part`` is file, first row, batch; no batch if the file has no list
+        of them, as a stream.
+        """
         found: list[Piece] = []
         for path in self._files:
             begin = 0
@@ -202,7 +210,9 @@ class FeatherSource(TypedFiles):
         return found
 
     def batches(self, piece: Piece, columns: list[str]) -> Iterator[pa.Table]:
-        """The rows of a record batch; their bytes are checked, since a damaged file may point anywhere."""
+        """The rows of a record batch; their bytes are checked, since a damaged file may point
+        anywhere.
+        """
         path, _, i = piece.part
         with reading(path), pa.memory_map(fsencode(path)) as f:
             for batch in pa.ipc.open_stream(f) if i is None else [pa.ipc.open_file(f).get_batch(i)]:

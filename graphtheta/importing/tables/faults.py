@@ -14,13 +14,23 @@ from graphtheta.errors import DataError
 SHOWN = 5
 # what helps, by what a message says of a value
 ADVICE = {
-    "is not a number": "texts of nodes become features with --one-hot, other texts and times named columns with --node-columns or "
-    "--edge-columns",
-    "is not a whole number": "ids that are names, or integers beyond 64 bits, are read as texts with --id-type text",
-    "invalid UTF8 data": "the file is in another encoding than UTF-8; convert it, for example with "
-    "iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW",
-    "is not a time in whole": "state a finer unit of the times with --types COLUMN:time, which is nanoseconds",
-    "has no value": "only labels and splits may be missing: fill in other values, or leave out the column",
+    "is not a number": (
+        "texts of nodes become features with --one-hot, other texts and times named columns with"
+        " --node-columns or --edge-columns"
+    ),
+    "is not a whole number": (
+        "ids that are names, or integers beyond 64 bits, are read as texts with --id-type text"
+    ),
+    "invalid UTF8 data": (
+        "the file is in another encoding than UTF-8; convert it, for example with "
+        "iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW"
+    ),
+    "is not a time in whole": (
+        "state a finer unit of the times with --types COLUMN:time, which is nanoseconds"
+    ),
+    "has no value": (
+        "only labels and splits may be missing: fill in other values, or leave out the column"
+    ),
 }
 
 
@@ -61,8 +71,8 @@ class Faults:
         Args:
             piece: Position of the piece.
             rows: Their numbers in the piece, ascending.
-            locate: Gives file and unit, such as "a.csv, line", and the lines or rows in it of all rows of the piece; called
-                only for rows that may be shown.
+            locate: Gives file and unit, such as "a.csv, line", and the lines or rows in it of all
+                rows of the piece; called only for rows that may be shown.
             text: What is wrong with a row, by its number.
         """
         self.count += len(rows)
@@ -83,7 +93,8 @@ class Faults:
             what: Name of the table.
 
         Raises:
-            DataError: There are bad rows, and they are not to be skipped; the same error on all ranks.
+            DataError: There are bad rows, and they are not to be skipped; the same error on all
+                ranks.
 
         Collective: all ranks of comm.
         """
@@ -97,7 +108,8 @@ class Faults:
             told = "\n".join(row[-1] for row in first) + more
             advice = "".join(f"\n{text}" for said, text in ADVICE.items() if said in told)
             raise DataError(
-                f"{what}: {count:,} bad row{'s' * (count > 1)}; correct {'them' if count > 1 else 'it'}, or leave bad rows out "
+                f"{what}: {count:,} bad row{'s' * (count > 1)}; correct"
+                f" {'them' if count > 1 else 'it'}, or leave bad rows out "
                 f'with --on-bad-row skip (on_bad_row="skip")\n{told}{advice}'
             )
         return count

@@ -24,5 +24,6 @@ def reading(path: Path) -> Iterator[None]:
         raise FormatError(f"{path}: the file does not exist; check the path") from None
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise FormatError(
-            f"{path}: the file cannot be read ({error}); it is damaged or incomplete, copy or create it again"
+            f"{path}: the file cannot be read ({error}); it is damaged or incomplete, copy or"
+            " create it again"
         ) from None

@@ -1,4 +1,6 @@
-"""What a file is, by its first bytes: a table that can be read, or another format and how to convert it."""
+"""What a file is, by its first bytes: a table that can be read, or another format and how to
+convert it.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,10 @@ FOREIGN_TEXT = (
     (
         rb"<\?xml|<graphml|<gexf",
         "XML",
-        'read a graph with networkx.read_graphml("{path}") or read_gexf and give it to gt.import_graph',
+        (
+            'read a graph with networkx.read_graphml("{path}") or read_gexf and give it to'
+            " gt.import_graph"
+        ),
     ),
     (rb"graph\s*\[", "a graph in GML", 'give gt.import_graph networkx.read_gml("{path}")'),
     (rb"\*vertices", "a graph of Pajek", 'give gt.import_graph networkx.read_pajek("{path}")'),

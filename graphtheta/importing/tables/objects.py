@@ -82,7 +82,8 @@ class Whole:
         edges, nodes: Its tables.
         options: Names of their columns.
         meta: What is kept with it.
-        widths: Columns of each type of nodes, side by side in the sparse features, if each node has all of its type; empty otherwise.
+        widths: Columns of each type of nodes, side by side in the sparse features, if each node has
+            all of its type; empty otherwise.
         labels: n_classes and multilabel of a ``gt.Graph``, where its labels do not tell them.
     """
 
@@ -132,8 +133,8 @@ def whole_graph(graph: Any, used: Collection[str] = ()) -> Whole:
     if hasattr(graph, "node_attrs") and hasattr(graph, "num_nodes"):
         return of_pyg(graph, name)
     raise ConfigError(
-        f"cannot import a {name}; give paths, a table, gt.Query, or a graph of SciPy, networkx, PyG or DGL; many graphs of "
-        "PyG are one Batch.from_data_list(graphs)"
+        f"cannot import a {name}; give paths, a table, gt.Query, or a graph of SciPy, networkx, PyG"
+        " or DGL; many graphs of PyG are one Batch.from_data_list(graphs)"
     )
 
 
@@ -154,7 +155,8 @@ def read_market(path: Path) -> Any:
         return mmread(str(path))
     except UNREADABLE as error:
         raise FormatError(
-            f"{path}: not a readable Matrix Market file ({error}); create it again with scipy.io.mmwrite"
+            f"{path}: not a readable Matrix Market file ({error}); create it again with"
+            " scipy.io.mmwrite"
         ) from None
 
 
@@ -167,12 +169,13 @@ def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
     given = {key: value for key, value in fields.items() if value is not None}
     if is_sparse(given.get("edge_attr")):
         raise ConfigError(
-            f"{name}: sparse edge attributes are no column of a table; make them dense with toarray()"
+            f"{name}: sparse edge attributes are no column of a table; make them dense with"
+            " toarray()"
         )
     if is_column(given.get("x")):
         raise ConfigError(
-            f"{name}: features that are read by rows are no column of a table; the graph is in a store already, and "
-            "gt.transform_store makes another one of it"
+            f"{name}: features that are read by rows are no column of a table; the graph is in a"
+            " store already, and gt.transform_store makes another one of it"
         )
     widths = (
         tuple(block.shape[1] for block in given["x"].blocks)
@@ -229,12 +232,14 @@ def of_fields(fields: Mapping[str, Any], name: str) -> Whole:
 def memory_source(
     name: str, columns: Mapping[str, Any], used: Collection[str] | None = None
 ) -> MemorySource:
-    """A table of arrays [n], which become columns of values, or [n, d], which become columns of lists.
+    """A table of arrays [n], which become columns of values, or [n, d], which become columns of
+    lists.
 
     Args:
         name: For messages.
         columns: Arrays, lists of values or columns of pyarrow, pandas or Polars, by name.
-        used: Names of the columns that something asks for; others are not read and may hold anything. None uses all.
+        used: Names of the columns that something asks for; others are not read and may hold
+            anything. None uses all.
 
     Raises:
         DataError: A column has values of several types, or of a type that no table has.
@@ -248,14 +253,17 @@ def memory_source(
     sizes = {key: len(column) for key, column in taken.items()}
     if len(set(sizes.values())) > 1:
         raise ShapeError(
-            f"{name}: columns of different lengths, {', '.join(f'{key} {n}' for key, n in sizes.items())}; give each a value "
-            "for every row"
+            f"{name}: columns of different lengths,"
+            f" {', '.join(f'{key} {n}' for key, n in sizes.items())}; give each a value for"
+            " every row"
         )
     return MemorySource(name, pa.table(taken), [key for key in columns if key not in taken])
 
 
 def column_of(what: str, value: Any) -> Any:
-    """An array [n] or [n, d], a list of values or a column of another library as a column of pyarrow; see ``memory_source``."""
+    """An array [n] or [n, d], a list of values or a column of another library as a column of
+    pyarrow; see ``memory_source``.
+    """
     if isinstance(value, (pa.Array, pa.ChunkedArray)):
         return value
     if is_sparse(value):
@@ -267,7 +275,8 @@ def column_of(what: str, value: Any) -> Any:
     )
     if isinstance(x, np.ndarray) and x.ndim > 2:
         raise ShapeError(
-            f"{what} has shape {list(x.shape)}; give each row one list of values, such as x.reshape(len(x), -1)"
+            f"{what} has shape {list(x.shape)}; give each row one list of values, such as"
+            " x.reshape(len(x), -1)"
         )
     if isinstance(x, np.ndarray) and x.ndim == 2 and not x.shape[1]:
         raise ShapeError(f"{what} has shape {list(x.shape)}, rows without values; leave it out")
@@ -282,13 +291,15 @@ def column_of(what: str, value: Any) -> Any:
     except (pa.ArrowException, ValueError, OverflowError, TypeError) as error:
         kind = f" of type {x.dtype}" if hasattr(x, "dtype") else ""
         raise DataError(
-            f"{what} has values{kind} that no table has ({error}); give all rows one type of real numbers or texts, or "
-            "leave it out"
+            f"{what} has values{kind} that no table has ({error}); give all rows one type of real"
+            " numbers or texts, or leave it out"
         ) from None
 
 
 def array_of(value: Any) -> np.ndarray:
-    """A list or array as an array that pyarrow takes: of this machine's byte order, and texts for integers beyond 64 bits."""
+    """A list or array as an array that pyarrow takes: of this machine's byte order, and texts for
+    integers beyond 64 bits.
+    """
     try:
         x = np.atleast_1d(np.ascontiguousarray(of_tensor(value)))
     except ValueError:
@@ -311,7 +322,9 @@ def in_cells(values: Collection[Any]) -> np.ndarray:
 
 
 def of_networkx(graph: Any, name: str, used: Collection[str]) -> Whole:
-    """The tables of a networkx graph; attributes are columns, and an undirected edge has both directions."""
+    """The tables of a networkx graph; attributes are columns, and an undirected edge has both
+    directions.
+    """
     links = list(graph.edges(data=True))
     names = list(graph.nodes)
     ids = dict(zip(names, ids_of(names).tolist(), strict=True))
@@ -336,7 +349,8 @@ def of_networkx(graph: Any, name: str, used: Collection[str]) -> Whole:
 
 
 def of_pyg(data: Any, name: str) -> Whole:
-    """The tables of a ``Data`` object of PyG; attributes of nodes and edges with other names are named columns.
+    """The tables of a ``Data`` object of PyG; attributes of nodes and edges with other names are
+    named columns.
 
     A ``Batch`` with a label for each of its graphs becomes a graph of whole graphs.
 
@@ -365,7 +379,8 @@ def of_pyg(data: Any, name: str) -> Whole:
         )
     if len(labels) != getattr(data, "num_graphs", 1):
         raise ShapeError(
-            f"{name}: y has {len(labels)} rows, expected one for each of the {n_nodes} nodes, or for each graph of a Batch"
+            f"{name}: y has {len(labels)} rows, expected one for each of the {n_nodes} nodes, or"
+            " for each graph of a Batch"
         )
     graph_of = of_tensor(nodes.pop("batch", np.zeros(n_nodes, np.int64)))
     return of_graph(
@@ -374,7 +389,9 @@ def of_pyg(data: Any, name: str) -> Whole:
 
 
 def pyg_values(data: Any, keys: Collection[str]) -> dict[str, Any]:
-    """Attributes of PyG that have a value for each node or edge, and not numbers of nodes, or labels of pairs of nodes."""
+    """Attributes of PyG that have a value for each node or edge, and not numbers of nodes, or
+    labels of pairs of nodes.
+    """
     pairs = {key.removesuffix("_index") for key in keys if "index" in key}
     return {
         key: data[key]
@@ -394,7 +411,9 @@ def of_dgl(graph: Any) -> dict[str, Any]:
 
 
 def pyg_types(data: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
-    """Of a ``HeteroData`` object of PyG: number and values of the nodes of each type, ends and values of the edges of each."""
+    """Of a ``HeteroData`` object of PyG: number and values of the nodes of each type, ends and
+    values of the edges of each.
+    """
     nodes = {
         kind: (int(data[kind].num_nodes), pyg_values(data[kind], data[kind].node_attrs()))
         for kind in data.node_types
@@ -420,7 +439,9 @@ def dgl_types(graph: Any) -> tuple[dict[str, Any], dict[Any, Any]]:
 
 
 def of_types(nodes: dict[str, Any], edges: dict[Any, Any], name: str) -> Whole:
-    """The tables of a heterogeneous graph; see ``graphtheta.graph.data.typed`` for how types become columns."""
+    """The tables of a heterogeneous graph; see ``graphtheta.graph.data.typed`` for how types become
+    columns.
+    """
     fields: dict[str, Any] = {}
     named = {kind: _named(values, {}) for kind, (_, values) in nodes.items()} | {
         kind: _named({}, values) for kind, (_, values) in edges.items()
@@ -450,7 +471,8 @@ def _named(nodes: Mapping[str, Any], edges: Mapping[str, Any]) -> dict[str, Any]
         for key, value in values.items():
             if names.get(key) in fields:
                 raise ConfigError(
-                    f"{key!r} is a second {names[key]!r} of the graph; leave out one of them, or rename it"
+                    f"{key!r} is a second {names[key]!r} of the graph; leave out one of them, or"
+                    " rename it"
                 )
             if key in names:
                 fields[names[key]] = (
@@ -475,7 +497,9 @@ def _free(name: str, taken: Collection[str]) -> str:
 
 
 def _attributes(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Attributes by name, None where a row has none; numpy values as plain ones, and lists as lists of any length."""
+    """Attributes by name, None where a row has none; numpy values as plain ones, and lists as lists
+    of any length.
+    """
     names = dict.fromkeys(str(key) for row in rows for key in row)
     plain = [
         {

@@ -91,7 +91,8 @@ def splits_of(folder: Path, n: int, names: Sequence[str]) -> dict[str, Any]:
     chosen = [path for path in found if not names or path.name in names]
     if len(chosen) > 1 or (found and not chosen):
         raise ConfigError(
-            f"{folder}: choose one of the splits {', '.join(path.name for path in found)} with --split"
+            f"{folder}: choose one of the splits {', '.join(path.name for path in found)} with"
+            " --split"
         )
     masks = {}
     for mask, file in SPLITS.items() if chosen else ():
@@ -106,7 +107,8 @@ def splits_of(folder: Path, n: int, names: Sequence[str]) -> dict[str, Any]:
 
 
 class Beside:
-    """A table with further columns beside it, which are in memory. Rank 0 reads it, since rows are counted from the first.
+    """A table with further columns beside it, which are in memory. Rank 0 reads it, since rows are
+    counted from the first.
 
     Args:
         inner: The table.
@@ -153,5 +155,6 @@ class Beside:
             yield rows._replace(table=table)
         if not faults.count and any(len(column) != begin for column in self._extra.values()):
             raise FormatError(
-                f"{self.name}: {begin} rows of features for {len(next(iter(self._extra.values())))} nodes; download it again"
+                f"{self.name}: {begin} rows of features for {len(next(iter(self._extra.values())))}"
+                " nodes; download it again"
             )

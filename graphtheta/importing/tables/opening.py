@@ -58,14 +58,17 @@ def open_table(
     packed = {bool(compression(path)) for path in files}
     if len(makers) > 1 or len(packed) > 1:
         raise ConfigError(
-            f"{name}: files of several kinds, {', '.join(sorted(suffixes))}; import files of one kind, such as '*.parquet'"
+            f"{name}: files of several kinds, {', '.join(sorted(suffixes))}; import files of one"
+            " kind, such as '*.parquet'"
         )
     (maker,) = makers
     return TextSource(name, files, separator, header) if maker is TextSource else maker(name, files)
 
 
 def maker_of(path: Path) -> Any:
-    """The class that reads a file: by its first bytes, so that a wrong name does no harm, or else by its name."""
+    """The class that reads a file: by its first bytes, so that a wrong name does no harm, or else
+    by its name.
+    """
     begin = begin_of(path)
     if begin.startswith(PARQUET):
         return ParquetSource
@@ -87,7 +90,8 @@ def files_of(table: Any) -> list[Path]:
     if not is_path(table):
         if not isinstance(table, Sequence):
             raise ConfigError(
-                f"got {shown(table)} as a table; give a path, a list of paths, a table or a dict of arrays"
+                f"got {shown(table)} as a table; give a path, a list of paths, a table or a dict of"
+                " arrays"
             )
         found = [path for item in table for path in files_of(item)]
         if not found:

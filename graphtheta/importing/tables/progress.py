@@ -53,8 +53,8 @@ class Progress:
         if self.shown:
             seconds = max(1e-9, perf_counter() - self._clock)
             say(
-                f"{self._name}: {self._rows:,} rows in {seconds:.1f} s, {self._rows / seconds:,.0f} rows/s, "
-                f"{amount(self._bytes / seconds)}/s"
+                f"{self._name}: {self._rows:,} rows in {seconds:.1f} s, {self._rows / seconds:,.0f}"
+                f" rows/s, {amount(self._bytes / seconds)}/s"
             )
 
     def step(self, text: str) -> None:

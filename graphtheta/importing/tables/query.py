@@ -1,4 +1,5 @@
-"""Tables that arrive as a stream of rows: queries, executed cursors, relations of DuckDB, and all that gives Arrow batches.
+"""Tables that arrive as a stream of rows: queries, executed cursors, relations of DuckDB, and all
+that gives Arrow batches.
 
 Databases are recognised by what they have; no library is imported for it.
 """
@@ -18,7 +19,8 @@ from graphtheta.errors import DataError, FormatError
 from graphtheta.importing.tables.binary import TypedSource, types_of
 from graphtheta.importing.tables.source import ROWS, Piece
 
-# methods of cursors that give a reader of Arrow batches: of DuckDB from version 1.4 on, and of older ones and ADBC
+# methods of cursors that give a reader of Arrow batches: of DuckDB from version 1.4 on, and of
+# older ones and ADBC
 ARROW = ("to_arrow_reader", "fetch_record_batch")
 # batches, and what ends them
 Stream = tuple[Any, Callable[[], None]]
@@ -31,7 +33,8 @@ class Query:
     Rank 0 runs it. Add ORDER BY if the order of nodes or edges should be the same in every import.
 
     Attributes:
-        connection: A DB-API connection, such as of sqlite3 or psycopg; of DuckDB or ADBC, which give Arrow batches.
+        connection: A DB-API connection, such as of sqlite3 or psycopg; of DuckDB or ADBC, which
+            give Arrow batches.
         sql: The query.
     """
 
@@ -40,7 +43,9 @@ class Query:
 
 
 def is_stream(table: Any) -> bool:
-    """Whether an object gives rows one after another: a query, an executed cursor, or an object that gives Arrow batches."""
+    """Whether an object gives rows one after another: a query, an executed cursor, or an object
+    that gives Arrow batches.
+    """
     cursor = hasattr(table, "fetchmany") and hasattr(table, "description")
     return cursor or isinstance(table, Query) or hasattr(table, "__arrow_c_stream__")
 
@@ -89,7 +94,8 @@ def arrow_stream(table: Any) -> Stream:
 
 
 def cursor_batches(done: Any, cursor: Any, used: Collection[str]) -> Any:
-    """The rows of a cursor: Arrow batches if it or its result has them, else those that ``fetchmany`` returns.
+    """The rows of a cursor: Arrow batches if it or its result has them, else those that
+    ``fetchmany`` returns.
 
     Args:
         done: What ``execute`` returned.
@@ -113,7 +119,8 @@ def cursor_batches(done: Any, cursor: Any, used: Collection[str]) -> Any:
             return pa.array(values, kind) if name in used else pa.nulls(len(values))
         except (pa.ArrowException, OverflowError) as error:
             raise DataError(
-                f"the column '{name}' has values of several types ({error}); let the query CAST it to one type"
+                f"the column '{name}' has values of several types ({error}); let the query CAST it"
+                " to one type"
             ) from None
 
     def batch(rows: list[Any], schema: Any = None) -> Any:
@@ -127,12 +134,14 @@ def cursor_batches(done: Any, cursor: Any, used: Collection[str]) -> Any:
 
 
 class StreamSource(TypedSource):
-    """Rows of a stream. They wait in a temporary file, so that they can be read again in the same order.
+    """Rows of a stream. They wait in a temporary file, so that they can be read again in the same
+    order.
 
     Args:
         name: For messages.
         make: Begins the stream.
-        again: Whether it can begin several times; a stream that cannot stays open after its types are read.
+        again: Whether it can begin several times; a stream that cannot stays open after its types
+            are read.
         remedy: What to do if it fails.
     """
 
@@ -201,8 +210,8 @@ class StreamSource(TypedSource):
             ) from None
         except OSError as error:
             raise FormatError(
-                f"{self.name}: rows cannot be written to {tempfile.gettempdir()}: {error.strerror or error}; check the free "
-                "space, or set TMPDIR to another folder"
+                f"{self.name}: rows cannot be written to {tempfile.gettempdir()}:"
+                f" {error.strerror or error}; check the free space, or set TMPDIR to another folder"
             ) from None
         except Exception as error:
             raise DataError(

@@ -24,7 +24,8 @@ class Piece(NamedTuple):
         file: The file, for messages.
         part: What the source needs to find it.
         weight: Its size in bytes, to give all workers as much to read.
-        whole: Whether its beginning cannot be found without reading all before it, as in a compressed file.
+        whole: Whether its beginning cannot be found without reading all before it, as in a
+            compressed file.
         rows: Number of rows, if the file states it; otherwise 0.
     """
 
@@ -63,7 +64,8 @@ class Source(Protocol):
 
     Attributes:
         name: For messages.
-        typed: Whether columns have types of their own; if not, they are parsed as the types asked for.
+        typed: Whether columns have types of their own; if not, they are parsed as the types asked
+            for.
         rank0: Whether only rank 0 can read it.
     """
 
@@ -72,7 +74,9 @@ class Source(Protocol):
     rank0: bool
 
     def types(self) -> dict[str, Any]:
-        """Names and pyarrow types of all columns; found in the first rows of a table that has no types."""
+        """Names and pyarrow types of all columns; found in the first rows of a table that has no
+        types.
+        """
 
     def with_line_breaks(self) -> None:
         """Expect line breaks in quoted values from now on; nothing if values are not read as text."""
@@ -101,8 +105,8 @@ def share(
 ) -> list[tuple[Piece, Callable[[int], bool]]]:
     """The pieces that a worker reads, and which of their blocks.
 
-    Pieces are dealt in contiguous runs of about equal weight. If there are fewer compressed files than workers, every
-    worker decompresses all, and parses the blocks of its turn.
+    Pieces are dealt in contiguous runs of about equal weight. If there are fewer compressed files
+    than workers, every worker decompresses all, and parses the blocks of its turn.
     """
     every: Callable[[int], bool] = lambda block: True
     if rank0:

@@ -1,11 +1,12 @@
 """Tables as text: CSV, TSV and other separators; plain or compressed.
 
-pyarrow parses. This module cuts files into blocks of whole lines, so that workers start in the middle of a file, and
-finds the lines of rows that pyarrow refuses. A quoted value may contain the separator. If one contains a line break, where
-rows begin is known only by reading from the first: files are then read as a whole, as compressed ones are. Spaces around
-values are no part of them.
+pyarrow parses. This module cuts files into blocks of whole lines, so that workers start in the
+middle of a file, and finds the lines of rows that pyarrow refuses. A quoted value may contain the
+separator. If one contains a line break, where rows begin is known only by reading from the first:
+files are then read as a whole, as compressed ones are. Spaces around values are no part of them.
 
-Lines of comments before the rows are passed over. Later ones, and the header again where files were joined, are bad rows.
+Lines of comments before the rows are passed over. Later ones, and the header again where files were
+joined, are bad rows.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ POINTED = r"^-?\d+\.0+$"
 HEAD = 1 << 20
 # bytes that are looked at together, so that they stay in the cache
 CACHED = 1 << 16
-# lines of a block up to which most of them may have another number of columns than the first line of the file
+# lines of a block up to which most of them may have another number of columns than the first line
+# of the file
 FEW_LINES = 10
 # wrong values in a block from which on the column itself is taken for wrong
 MOST_WRONG = 1000
@@ -113,10 +115,12 @@ class TextSource:
         name: For messages.
         files: The files, in the order of their rows.
         separator: Character between columns; None finds it.
-        header: Whether the first line names the columns; without a header their names are 0, 1, 2, ...
+        header: Whether the first line names the columns; without a header their names are 0, 1, 2,
+            ...
 
     Attributes:
-        plain: Columns whose integers must be written in digits alone, because 007 and 7 may be different ids.
+        plain: Columns whose integers must be written in digits alone, because 007 and 7 may be
+            different ids.
         pointed: Columns whose integers are written as floats, such as 7.0.
     """
 
@@ -147,8 +151,8 @@ class TextSource:
             refuse_foreign(path, text[:BEGIN])
             if b"\n" not in text and b"\r" in text.rstrip():
                 raise FormatError(
-                    f"{path}, line 1: lines end in a carriage return alone, as on old Macs; convert them: "
-                    "tr '\\r' '\\n' < OLD > NEW"
+                    f"{path}, line 1: lines end in a carriage return alone, as on old Macs; convert"
+                    " them: tr '\\r' '\\n' < OLD > NEW"
                 )
             more = len(text) == HEAD
             if more:
@@ -163,8 +167,8 @@ class TextSource:
             if more and (not text.endswith(b"\n") or (self._header and end == len(text))):
                 at = lines + (2 if text.endswith(b"\n") else 1)
                 raise FormatError(
-                    f"{path}, line {at}: the line has more than {HEAD >> 20} MiB; check that lines end in a line feed, or "
-                    "give the table as Parquet or Feather"
+                    f"{path}, line {at}: the line has more than {HEAD >> 20} MiB; check that lines"
+                    " end in a line feed, or give the table as Parquet or Feather"
                 )
             separator = self._separator or separator_of(path, decoded(text[start:end]))
             breaks = (
@@ -209,7 +213,8 @@ class TextSource:
             again = next((name for name, count in Counter(names).items() if count > 1), None)
             if again is not None:
                 raise FormatError(
-                    f"{path}: two columns have the name '{again}'; rename one, or read the file without a header"
+                    f"{path}: two columns have the name '{again}'; rename one, or read the file"
+                    " without a header"
                 )
             self._breaks |= breaks
             self._heads[path] = Head(
@@ -403,7 +408,10 @@ class Block:
     def _aside(self, line: bytes) -> str:
         """Why a line is no row; empty if it is one."""
         if line.startswith(COMMENTS):
-            return f"the line begins with '{line[:1].decode()}', as comments do; quote its first value if it is none"
+            return (
+                f"the line begins with '{line[:1].decode()}', as comments do; quote its first value"
+                " if it is none"
+            )
         return (
             "the header again"
             if self._head.header and line.rstrip(b"\r") == self._head.header
@@ -462,8 +470,8 @@ class Block:
         if not self._breaks:
             raise LineBreaks(self._path)
         raise FormatError(
-            f"{self._path}: after line {self._before()}: {lines} rows are read as {rows}; a quote within a value is not "
-            "doubled, correct it"
+            f"{self._path}: after line {self._before()}: {lines} rows are read as {rows}; a quote"
+            " within a value is not doubled, correct it"
         )
 
     def lines(self) -> np.ndarray:
@@ -520,12 +528,15 @@ class Block:
         bad = column.filter(pc.invert(pc.match_substring_regex(column, r"^-?\d{1,19}$|^$")))
         if len(bad):
             raise pa.ArrowInvalid(
-                f"CSV column #{self._head.names.index(name)}: CSV conversion error to int64: invalid value '{bad[0]}'"
+                f"CSV column #{self._head.names.index(name)}: CSV conversion error to int64:"
+                f" invalid value '{bad[0]}'"
             )
         return pc.if_else(pc.equal(column, ""), None, column).cast(pa.int64())
 
     def _careful(self, at: tuple[int, int], faults: Faults) -> pa.Table:
-        """The rows that can be parsed: pyarrow finds those of another width, halving those with wrong values."""
+        """The rows that can be parsed: pyarrow finds those of another width, halving those with
+        wrong values.
+        """
         texts = [row for _, row in self._rows]
         wrong = {i: why for i, line in enumerate(texts) if (why := self._aside(line))}
         given, n_aside = [i for i in range(len(texts)) if i not in wrong], len(wrong)
@@ -551,10 +562,10 @@ class Block:
         self._check_breaks(rows, len(texts) - len(wrong))
         if len(given) > FEW_LINES and 2 * (len(wrong) - n_aside) > len(given):
             raise FormatError(
-                f"{self._path}: after line {self._before()}: {len(wrong) - n_aside:,} of {len(given):,} "
-                f"lines have another number of columns than the first line, {len(self._head.names)} "
-                f"({', '.join(self._head.names[:5])}); remove lines before the table, or state the separator "
-                "with --separator"
+                f"{self._path}: after line {self._before()}: {len(wrong) - n_aside:,} of"
+                f" {len(given):,} lines have another number of columns than the first line,"
+                f" {len(self._head.names)} ({', '.join(self._head.names[:5])}); remove lines before"
+                " the table, or state the separator with --separator"
             )
         kept = [i for i in range(len(texts)) if i not in wrong]
         tables = list[pa.Table]()
@@ -585,8 +596,9 @@ class Block:
                 wrong[rows[0]] = self._why(str(error))
                 if len(wrong) > MOST_WRONG:
                     raise DataError(
-                        f"{self._path}, line {self._before() + int(self._numbers()[rows[0]])}: {wrong[rows[0]]}, and more than "
-                        f"{MOST_WRONG:,} values before; choose another column, or state its type with --types"
+                        f"{self._path}, line {self._before() + int(self._numbers()[rows[0]])}:"
+                        f" {wrong[rows[0]]}, and more than {MOST_WRONG:,} values before; choose"
+                        " another column, or state its type with --types"
                     ) from None
                 return
         middle = len(rows) // 2
@@ -619,7 +631,9 @@ def may_have_spaces(text: bytes, separator: bytes) -> bool:
 
 
 def trimmed(column: Any) -> Any:
-    """Texts without spaces around them, and without quotes that come after such spaces, where pyarrow takes them for text."""
+    """Texts without spaces around them, and without quotes that come after such spaces, where
+    pyarrow takes them for text.
+    """
     out = pc.utf8_trim_whitespace(column)
     inside = pc.replace_substring_regex(out, '^"(.*)"$', r"\1")
     return pc.if_else(pc.starts_with(column, " "), inside, out)
@@ -628,8 +642,9 @@ def trimmed(column: Any) -> Any:
 def disguised(name: str, values: Any) -> Callable[[int], str]:
     """What is wrong with an id that is written in another way than its digits."""
     return lambda row: (
-        f"column '{name}': '{values[row].as_py()}' has zeros, a sign or 0x in front, and ids before it are "
-        "integers; state whether it is a name or a number with --id-type text or --id-type int"
+        f"column '{name}': '{values[row].as_py()}' has zeros, a sign or 0x in front, and ids before"
+        " it are integers; state whether it is a name or a number with --id-type text or"
+        " --id-type int"
     )
 
 
@@ -675,7 +690,8 @@ def rows_of(path: Path, text: bytes, separator: str) -> tuple[list[tuple[int, by
         separator: Character between columns.
 
     Returns:
-        Line, from 1, and bytes of each row that is complete, without the end of its last line; and where these rows end.
+        Line, from 1, and bytes of each row that is complete, without the end of its last line; and
+        where these rows end.
 
     Raises:
         FormatError: The text is no table.
@@ -720,7 +736,9 @@ def read_all(stream: Any, n: int) -> bytes:
 
 
 def separator_of(path: Path, line: str) -> str:
-    """The separator that the name of a file suggests, or another one that its first line has instead."""
+    """The separator that the name of a file suggests, or another one that its first line has
+    instead.
+    """
     usual = next(
         (
             SEPARATORS[suffix]

@@ -1,4 +1,6 @@
-"""How the layers of other libraries are called, each with what it reads of the graph, and results in the shape of ours."""
+"""How the layers of other libraries are called, each with what it reads of the graph, and results
+in the shape of ours.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,14 @@ class Given:
     """A graph as tensors.
 
     Attributes:
-        graph: What layers are given: the ends of the edges, [2, edges], or a ``DGLGraph``. None for a network without edges.
+        graph: What layers are given: the ends of the edges, [2, edges], or a ``DGLGraph``. None for
+            a network without edges.
         ends: Sources and destinations.
         edge_weight, edge_attr: [edges] and [edges, d], or None.
         edge_type: Codes of relations, [edges], or None.
         node_type: Codes of types, [nodes], or None.
-        batch: Number of the graph of each node, [nodes], for readouts of PyTorch Geometric; None if all are of one graph.
+        batch: Number of the graph of each node, [nodes], for readouts of PyTorch Geometric; None if
+            all are of one graph.
         batch_size: Number of graphs; None for the largest number + 1.
     """
 
@@ -91,7 +95,8 @@ def checked_codes(codes: Any, n: int, name: str, reader: str, kinds: str) -> Any
         raise DataError(f"{reader} reads {kinds}; give {name}, their codes")
     if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < n:
         raise DataError(
-            f"{name} has codes from {int(codes.min())} to {int(codes.max())}; {reader} has {n} {kinds}"
+            f"{name} has codes from {int(codes.min())} to {int(codes.max())}; {reader} has {n}"
+            f" {kinds}"
         )
     return codes.long()
 
@@ -118,7 +123,9 @@ def _plain(layer: Any, module: Any, h: Any, given: Given) -> Any:
 
 
 def _gcn(layer: GCN, module: Any, h: Any, given: Given) -> Any:
-    """With weights of edges after normalisation by numbers of in-edges, as ``models/gcn.py`` describes it."""
+    """With weights of edges after normalisation by numbers of in-edges, as ``models/gcn.py``
+    describes it.
+    """
     src, dst = given.ends
     degree = h.new_zeros(len(h)).index_add(0, dst, h.new_ones(len(dst)))
     factor = degree.clamp(min=1) ** NORMALISATIONS[layer.norm] * degree.clamp(max=1)
@@ -145,7 +152,8 @@ def _rgcn(layer: RGCN, module: Any, h: Any, given: Given) -> Any:
     if given.pyg:
         if given.edge_weight is not None and bool((given.edge_weight != 1).any()):
             raise DataError(
-                "RGCNConv of PyTorch Geometric reads no edge weights, by which rgcn multiplies messages; export to dgl"
+                "RGCNConv of PyTorch Geometric reads no edge weights, by which rgcn multiplies"
+                " messages; export to dgl"
             )
         backend = import_module("torch_geometric.backend")
         # with pyg-lib, a product over segments takes one mean over the edges of all relations
@@ -177,15 +185,17 @@ def _simple_hgn(layer: SimpleHGN, module: Any, h: Any, given: Given) -> Any:
 
 
 def _hgt(layer: HGT, module: Any, h: Any, given: Given) -> Any:
-    """With the nodes of each type and the edges of each relation by name, in the numbers of each type."""
+    """With the nodes of each type and the edges of each relation by name, in the numbers of each
+    type.
+    """
     relation = given.relation(layer.prior.shape[0])
     node_type = given.types(len(module.node_types))
     codes = {name: i for i, name in enumerate(module.node_types)}
     leads = relation.new_tensor([[codes[name[0]], codes[name[2]]] for name in module.edge_types])
     if bool((node_type[given.graph] != leads[relation].T).any()):
         raise DataError(
-            "an edge has ends of other types than its relation in metadata; give names of types and relations in the order "
-            "of their codes"
+            "an edge has ends of other types than its relation in metadata; give names of types and"
+            " relations in the order of their codes"
         )
     rows = {name: (node_type == i).nonzero().ravel() for name, i in codes.items()}
     number = relation.new_zeros(len(h))
@@ -202,7 +212,9 @@ def _hgt(layer: HGT, module: Any, h: Any, given: Given) -> Any:
 
 
 def _per_relation(layer: PerRelation, module: Any, h: Any, given: Given) -> Any:
-    """The layers of ``HeteroConv`` on the nodes of all types, each at those that its relation leads to."""
+    """The layers of ``HeteroConv`` on the nodes of all types, each at those that its relation leads
+    to.
+    """
     torch = import_module("torch")
     relation = given.relation(layer.relations)
     counts = []
@@ -228,7 +240,8 @@ def _readout(layer: Readout | Set2Set, module: Any, h: Any, given: Given) -> Any
     if not given.pyg:
         if given.batch is not None or given.batch_size is not None:
             raise DataError(
-                "a DGLGraph knows the graph of each node; give one of dgl.batch, without batch and batch_size"
+                "a DGLGraph knows the graph of each node; give one of dgl.batch, without batch and"
+                " batch_size"
             )
         return module(given.graph, h)
     batch = given.ends.new_zeros(len(h)) if given.batch is None else given.batch

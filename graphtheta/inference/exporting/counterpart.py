@@ -1,4 +1,5 @@
-"""A module of PyTorch Geometric, DGL or torch: its class, the arguments of its constructor, and its weights by name.
+"""A module of PyTorch Geometric, DGL or torch: its class, the arguments of its constructor, and its
+weights by name.
 
 Only NumPy is needed. ``Counterpart.make`` imports the other library.
 """
@@ -26,7 +27,8 @@ class Counterpart:
     Attributes:
         library: "pyg", "dgl" or "torch".
         name: Its class in ``torch_geometric.nn``, ``dgl.nn`` or ``torch.nn``.
-        options: Arguments of its constructor; counterparts, and those in a dict, are made first. "*" has those without names.
+        options: Arguments of its constructor; counterparts, and those in a dict, are made first.
+            "*" has those without names.
         state: Its weights by name, as ``load_state_dict`` takes them.
     """
 
@@ -46,8 +48,8 @@ class Counterpart:
             home = import_module(LIBRARIES.get(self.library, "torch.nn"))
         except ImportError as error:
             raise ConfigError(
-                f"{self.name} is a layer of a library that cannot be imported ({error}); install it, or read the weights "
-                "from .state"
+                f"{self.name} is a layer of a library that cannot be imported ({error}); install"
+                " it, or read the weights from .state"
             ) from None
         first = self.options.get("*", ())
         made = getattr(home, self.name)(
@@ -78,7 +80,9 @@ def array_of(p: Any) -> np.ndarray:
 
 
 def linear(prefix: str, weight: Parameter, bias: Parameter | None = None) -> State:
-    """The state of a linear map of torch, whose weight is [d_out, d_in]; further axes of the output are joined."""
+    """The state of a linear map of torch, whose weight is [d_out, d_in]; further axes of the output
+    are joined.
+    """
     of = {f"{prefix}weight": array_of(weight).reshape(weight.shape[0], -1).T}
     return of if bias is None else of | {f"{prefix}bias": array_of(bias).reshape(-1)}
 

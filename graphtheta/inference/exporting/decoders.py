@@ -1,6 +1,8 @@
-"""Decoders of pairs: their weights as modules of torch or DGL, and the scores that are computed with these.
+"""Decoders of pairs: their weights as modules of torch or DGL, and the scores that are computed
+with these.
 
-A model of learned features and a decoder, without an encoder, is also one of ``torch_geometric.nn.kge``: ``with_nodes``.
+A model of learned features and a decoder, without an encoder, is also one of
+``torch_geometric.nn.kge``: ``with_nodes``.
 """
 
 from __future__ import annotations
@@ -71,7 +73,8 @@ def dot(layer: DotDecoder, library: str) -> Counterpart:
 
 
 def edge(layer: EdgeDecoder, mlp: Counterpart) -> Counterpart:
-    """The perceptron, whose first map reads the values of source, destination and edge side by side.
+    """The perceptron, whose first map reads the values of source, destination and edge side by
+    side.
 
     Args:
         layer: The decoder.
@@ -121,12 +124,16 @@ def vectors(*parts: Parameter) -> Counterpart:
 # decoders whose model of that name computes something else
 OTHERS = {
     TransE: "whose TransE divides the vectors of nodes by their norms",
-    RotatE: "whose RotatE takes one Euclidean norm of all components, not the sum of the moduli of the complex numbers",
+    RotatE: (
+        "whose RotatE takes one Euclidean norm of all components, not the sum of the moduli of the"
+        " complex numbers"
+    ),
 }
 
 
 def with_nodes(layer: Any, library: str, nodes: np.ndarray) -> Counterpart:
-    """A decoder of triples with the features of all nodes, as a model of ``torch_geometric.nn.kge``.
+    """A decoder of triples with the features of all nodes, as a model of
+    ``torch_geometric.nn.kge``.
 
     Args:
         layer: The decoder.
@@ -145,8 +152,8 @@ def with_nodes(layer: Any, library: str, nodes: np.ndarray) -> Counterpart:
             else "which has no models that hold the features of nodes"
         )
         raise ConfigError(
-            f"{kind.__name__} with nodes has no counterpart in {library}, {reason}; leave out nodes, and give the "
-            "network to gt.to_torch"
+            f"{kind.__name__} with nodes has no counterpart in {library}, {reason}; leave out"
+            " nodes, and give the network to gt.to_torch"
         )
     relations: State = (
         {"": array_of(layer.relation)}
@@ -156,7 +163,8 @@ def with_nodes(layer: Any, library: str, nodes: np.ndarray) -> Counterpart:
     (count, k), nodes = relations[""].shape, np.asarray(nodes)
     if nodes.ndim != 2 or nodes.shape[1] != k * len(relations):
         raise ShapeError(
-            f"nodes has shape {list(nodes.shape)}; {kind.__name__} reads a row of {k * len(relations)} numbers for each node"
+            f"nodes has shape {list(nodes.shape)}; {kind.__name__} reads a row of"
+            f" {k * len(relations)} numbers for each node"
         )
     state: State = {f"rel_emb{part}.weight": x for part, x in relations.items()}
     state |= {

@@ -1,4 +1,6 @@
-"""Layers of PyTorch Geometric and DGL that compute what a published layer computes, with its weights by name."""
+"""Layers of PyTorch Geometric and DGL that compute what a published layer computes, with its
+weights by name.
+"""
 
 from __future__ import annotations
 
@@ -65,12 +67,14 @@ def counterpart(
     """The layer of another library that computes what a layer computes.
 
     Args:
-        layer: A published layer, readout, decoder, ``MLP`` or norm. For a decoder it is its weights.
+        layer: A published layer, readout, decoder, ``MLP`` or norm. For a decoder it is its
+            weights.
         library: "pyg" or "dgl".
-        metadata: Names of node types and relations, ``(graph.node_types, graph.relations)``, by which ``HGTConv`` and
-            ``HeteroConv`` have weights.
-        nodes: For a decoder of triples, features of all nodes, [n_nodes, width], such as ``trainer.learned()``; the result is then a
-            model of ``torch_geometric.nn.kge``, which holds them too.
+        metadata: Names of node types and relations, ``(graph.node_types, graph.relations)``, by
+            which ``HGTConv`` and ``HeteroConv`` have weights.
+        nodes: For a decoder of triples, features of all nodes, [n_nodes, width], such as
+            ``trainer.learned()``; the result is then a model of ``torch_geometric.nn.kge``, which
+            holds them too.
 
     Raises:
         ConfigError: The library is unknown, or has no such layer, or ``metadata`` does not fit it.
@@ -89,7 +93,8 @@ def counterpart(
         )
     if isinstance(layer, Layer) and layer.direction != "in":
         raise ConfigError(
-            f"{type(layer).__name__} runs along {layer.direction} edges, layers of {library} along in-edges only"
+            f"{type(layer).__name__} runs along {layer.direction} edges, layers of {library} along"
+            " in-edges only"
         )
     return (
         of(layer, library, metadata)
@@ -174,7 +179,8 @@ def _gin(layer: GIN, library: str) -> Counterpart:
 def _gine(layer: GINE, library: str) -> Counterpart:
     if library != "pyg":
         raise ConfigError(
-            f"GINE has no counterpart in {library}, whose GINEConv does not project edge attributes; choose pyg"
+            f"GINE has no counterpart in {library}, whose GINEConv does not project edge"
+            " attributes; choose pyg"
         )
     inner = counterpart(layer.mlp, library)
     trained = isinstance(layer.eps, Parameter)
@@ -257,7 +263,8 @@ def _gat(layer: GAT, library: str) -> Counterpart:
 def _gat_e(layer: GATE, library: str) -> Counterpart:
     if library != "pyg":
         raise ConfigError(
-            f"GATE has no counterpart in {library}, whose EdgeGATConv also adds edge attributes to messages; choose pyg"
+            f"GATE has no counterpart in {library}, whose EdgeGATConv also adds edge attributes to"
+            " messages; choose pyg"
         )
     (heads, width), (state, edge) = layer.att_src.shape, _attention(layer, library)
     options = {

@@ -17,7 +17,8 @@ from graphtheta.models.network import Network
 
 
 def counterparts(model: Network, library: str, metadata: Metadata | None = None) -> dict[str, Any]:
-    """The counterparts of the parts of a network, under the names that they have in it; no other library is needed.
+    """The counterparts of the parts of a network, under the names that they have in it; no other
+    library is needed.
 
     Args:
         model: A published network.
@@ -25,14 +26,16 @@ def counterparts(model: Network, library: str, metadata: Metadata | None = None)
         metadata: As for ``counterpart``.
 
     Returns:
-        ``embed``, ``readout``, ``head`` and ``decoder`` (None if the network has none), and lists ``layers`` and ``norms``.
+        ``embed``, ``readout``, ``head`` and ``decoder`` (None if the network has none), and lists
+        ``layers`` and ``norms``.
 
     Raises:
         ConfigError: A part has no counterpart.
     """
     if type(model) is not Network:
         raise ConfigError(
-            f"{type(model).__name__} cannot be exported; expected a published network. gt.counterpart exports single layers"
+            f"{type(model).__name__} cannot be exported; expected a published network."
+            " gt.counterpart exports single layers"
         )
 
     def of(part: Any) -> Counterpart | None:
@@ -52,20 +55,23 @@ def counterparts(model: Network, library: str, metadata: Metadata | None = None)
 def to_torch(model: Network, library: str = "pyg", metadata: Metadata | None = None) -> Any:
     """A trained network as a ``torch.nn.Module`` that predicts the same.
 
-    The module is called as ``module(x, edge_index, edge_weight=None, edge_attr=None, edge_type=None, node_type=None)``, for DGL
-    with a ``DGLGraph`` instead of ``edge_index``. Nodes of all types are in one numbering, and ``edge_type`` and ``node_type`` are
-    the codes of relations and types. The graph must have the self loops that the trainer added. Dropout is left out.
+    The module is called as ``module(x, edge_index, edge_weight=None, edge_attr=None,
+    edge_type=None, node_type=None)``, for DGL with a ``DGLGraph`` instead of ``edge_index``. Nodes
+    of all types are in one numbering, and ``edge_type`` and ``node_type`` are the codes of
+    relations and types. The graph must have the self loops that the trainer added. Dropout is left
+    out.
 
-    With a readout, the keywords ``batch``, the graph of each node, and ``batch_size``, the number of graphs, are those of PyTorch
-    Geometric, and the nodes are those of the graphs only; a ``DGLGraph`` of ``dgl.batch`` has both. With a decoder,
-    ``edge_label_index`` [2, n] are the pairs to be scored, ``edge_label_attr`` their edge attributes and ``edge_label_type`` their
+    With a readout, the keywords ``batch``, the graph of each node, and ``batch_size``, the number
+    of graphs, are those of PyTorch Geometric, and the nodes are those of the graphs only; a
+    ``DGLGraph`` of ``dgl.batch`` has both. With a decoder, ``edge_label_index`` [2, n] are the
+    pairs to be scored, ``edge_label_attr`` their edge attributes and ``edge_label_type`` their
     relations. ``module.encode`` and ``module.decode`` are the two steps.
 
     Args:
         model: The model of a trainer.
         library: "pyg" or "dgl".
-        metadata: Names of node types and relations, ``(graph.node_types, graph.relations)``, by which ``HGTConv`` and
-            ``HeteroConv`` of PyTorch Geometric have weights.
+        metadata: Names of node types and relations, ``(graph.node_types, graph.relations)``, by
+            which ``HGTConv`` and ``HeteroConv`` of PyTorch Geometric have weights.
 
     Raises:
         ConfigError: A layer has no counterpart, or the library is not installed.
@@ -75,8 +81,8 @@ def to_torch(model: Network, library: str = "pyg", metadata: Metadata | None = N
         import torch
     except ImportError:
         raise ConfigError(
-            f"gt.to_torch needs torch and {LIBRARIES[library].partition('.')[0]}; install them, or read the weights "
-            "of layers with gt.counterpart"
+            f"gt.to_torch needs torch and {LIBRARIES[library].partition('.')[0]}; install them, or"
+            " read the weights of layers with gt.counterpart"
         ) from None
 
     class Exported(torch.nn.Module):  # type: ignore[misc, unused-ignore]

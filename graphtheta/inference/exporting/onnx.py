@@ -64,7 +64,8 @@ def to_onnx(
         onnx = import_module("onnx")
     except ImportError as error:
         raise ConfigError(
-            f"gt.to_onnx needs the package onnx, which cannot be imported ({error}); install it: pip install onnx"
+            f"gt.to_onnx needs the package onnx, which cannot be imported ({error}); install it:"
+            " pip install onnx"
         ) from None
     made = _Graph(onnx, tracer.operands, np.dtype(dtype))
     order = ordered(outputs.values())
@@ -152,7 +153,8 @@ class _Graph:
         assert e.prim is not None
         if e.prim.name not in OPERATORS:
             raise ConfigError(
-                f"the operation {e.prim.name} has no counterpart in ONNX here; compute it outside of the exported part"
+                f"the operation {e.prim.name} has no counterpart in ONNX here; compute it outside"
+                " of the exported part"
             )
         self.names[id(e)] = OPERATORS[e.prim.name](self, e, *(self.names[id(a)] for a in e.args))
 
@@ -212,7 +214,9 @@ def _standardise(g: _Graph, e: Expr, x: str) -> str:
 
 
 def _getitem(g: _Graph, e: Expr, x: str) -> str:
-    """Part of trailing axes: one after another, from the last, so that axes before keep their numbers."""
+    """Part of trailing axes: one after another, from the last, so that axes before keep their
+    numbers.
+    """
     source = e.args[0]
     keys = [key for key in e.static["key"] if key[0] != "new"]
     axes = len(source.dims) + source.rows

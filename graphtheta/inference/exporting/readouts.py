@@ -19,7 +19,9 @@ GATES = [0, 1, 3, 2]
 
 
 def readout(layer: Readout, library: str) -> Counterpart:
-    """A sum, mean or largest value; for attention a linear gate, whose softmax over the nodes of a graph weights them."""
+    """A sum, mean or largest value; for attention a linear gate, whose softmax over the nodes of a
+    graph weights them.
+    """
     if layer.score is None:
         return Counterpart(library, POOLED[library][str(layer.sum)], {}, {})
     gate = Counterpart(
@@ -37,7 +39,9 @@ def readout(layer: Readout, library: str) -> Counterpart:
 
 
 def set2set(layer: Set2Set, library: str) -> Counterpart:
-    """``Set2Set``, whose LSTM also reads its own output; the query is in the input already, so the weight of this output is 0."""
+    """``Set2Set``, whose LSTM also reads its own output; the query is in the input already, so the
+    weight of this output is 0.
+    """
     width, step = layer.width, layer.step
     options: dict[str, Any] = (
         {"in_channels": width, "processing_steps": layer.steps}

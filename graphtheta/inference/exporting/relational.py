@@ -1,4 +1,6 @@
-"""Counterparts of layers that read relations of edges and types of nodes: R-GCN, R-GAT, Simple-HGN, HGT, and layers by relation."""
+"""Counterparts of layers that read relations of edges and types of nodes: R-GCN, R-GAT, Simple-HGN,
+HGT, and layers by relation.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from graphtheta.models.rgcn import RGCN
 from graphtheta.models.sage import SAGE
 from graphtheta.models.simple_hgn import SimpleHGN
 
-# names of node types, and of relations as (source type, name, destination type), in the order of their codes
+# names of node types, and of relations as (source type, name, destination type), in the order of
+# their codes
 Metadata = tuple[Sequence[str], Sequence[tuple[str, str, str]]]
 
 # layers that read the values of both ends and of the edge, and nothing else of the graph
@@ -30,7 +33,9 @@ BY_ENDS = (SAGE, GIN, GINE, GAT, GATE)
 
 
 def rgcn(layer: RGCN, library: str) -> Counterpart:
-    """``RGCNConv`` of PyTorch Geometric; ``RelGraphConv`` of DGL, which is given the mean of each relation as norms of edges."""
+    """``RGCNConv`` of PyTorch Geometric; ``RelGraphConv`` of DGL, which is given the mean of each
+    relation as norms of edges.
+    """
     weight = array_of(layer.weight)
     blocks = layer.blocks
     bases = 0 if layer.comp is None else layer.comp.shape[1]
@@ -83,7 +88,8 @@ def rgat(layer: RGAT, library: str) -> Counterpart:
     """``RGATConv`` of PyTorch Geometric."""
     if library != "pyg":
         raise ConfigError(
-            f"RGAT has no counterpart in {library}, which has no attention with a matrix for each relation; choose pyg"
+            f"RGAT has no counterpart in {library}, which has no attention with a matrix for each"
+            " relation; choose pyg"
         )
     d_in, count, heads, width = layer.weight.shape
     weight = array_of(layer.weight).transpose(1, 0, 2, 3).reshape(count, d_in, -1)
@@ -121,7 +127,9 @@ def rgat(layer: RGAT, library: str) -> Counterpart:
 
 
 def _mixing(layer: RGAT, vectors: np.ndarray) -> np.ndarray:
-    """Attention vectors as a matrix over all heads, [heads * width, heads], in which a head reads its own values only."""
+    """Attention vectors as a matrix over all heads, [heads * width, heads], in which a head reads
+    its own values only.
+    """
     if layer.mixed_heads:
         return vectors
     heads, width = vectors.shape
@@ -133,12 +141,13 @@ def _mixing(layer: RGAT, vectors: np.ndarray) -> np.ndarray:
 def simple_hgn(layer: SimpleHGN, library: str) -> Counterpart:
     """``GATConv`` of PyTorch Geometric, whose edge attributes are the relations one-hot.
 
-    The term of a relation in the score of a head is one number, t_r . W_edge a_edge. It is stored in the first
-    of the columns that the layer has for each head.
+    The term of a relation in the score of a head is one number, t_r . W_edge a_edge. It is stored
+    in the first of the columns that the layer has for each head.
     """
     if library != "pyg":
         raise ConfigError(
-            f"SimpleHGN has no counterpart in {library}, whose EdgeGATConv also adds edge attributes to messages; choose pyg"
+            f"SimpleHGN has no counterpart in {library}, whose EdgeGATConv also adds edge"
+            " attributes to messages; choose pyg"
         )
     if layer.beta:
         raise refusal(
@@ -181,7 +190,8 @@ def hgt(layer: HGT, library: str, metadata: Metadata | None) -> Counterpart:
     """``HGTConv`` of PyTorch Geometric, whose weights have the names of types and relations."""
     if library != "pyg":
         raise ConfigError(
-            f"HGT has no counterpart in {library}, whose HGTConv has no gelu and no biases; choose pyg"
+            f"HGT has no counterpart in {library}, whose HGTConv has no gelu and no biases;"
+            " choose pyg"
         )
     types, relations = _named(
         "HGT", "HGTConv", (layer.weight.shape[0], layer.prior.shape[0]), metadata
@@ -224,7 +234,9 @@ def hgt(layer: HGT, library: str, metadata: Metadata | None) -> Counterpart:
 
 
 def _by_head(p: Any, silent: int) -> np.ndarray:
-    """Matrices [heads, d, relations, d] as [heads * relations, d, d], with zeros for further relations."""
+    """Matrices [heads, d, relations, d] as [heads * relations, d, d], with zeros for further
+    relations.
+    """
     x = np.pad(array_of(p).transpose(0, 2, 1, 3), ((0, 0), (0, silent), (0, 0), (0, 0)))
     return x.reshape(-1, *x.shape[2:])
 
@@ -245,7 +257,8 @@ def per_relation(
     """
     if library != "pyg":
         raise ConfigError(
-            f"PerRelation has no converter to {library}; choose pyg, or export its layers one by one"
+            f"PerRelation has no converter to {library}; choose pyg, or export its layers one"
+            " by one"
         )
     if layer.combine == "attention":
         raise refusal(layer, "combine='attention'", library)
@@ -255,14 +268,16 @@ def per_relation(
     leads = np.array([[name[2] == t for t in types] for name in own])
     if not np.array_equal(leads, np.ones_like(leads) if layer.applies is None else layer.applies):
         raise ConfigError(
-            "PerRelation: layers of HeteroConv count at the nodes that their relation in metadata leads to, those of this "
-            "module at others; give types to gt.per_relation, and metadata in the order of their codes"
+            "PerRelation: layers of HeteroConv count at the nodes that their relation in metadata"
+            " leads to, those of this module at others; give types to gt.per_relation, and metadata"
+            " in the order of their codes"
         )
     for part in own.values():
         if not isinstance(part, BY_ENDS):
             raise ConfigError(
-                f"PerRelation with {type(part).__name__} has no counterpart in pyg: HeteroConv gives layers the features of "
-                f"two types and edge attributes; layers with which it has one are {', '.join(x.__name__ for x in BY_ENDS)}"
+                f"PerRelation with {type(part).__name__} has no counterpart in pyg: HeteroConv"
+                " gives layers the features of two types and edge attributes; layers with which it"
+                f" has one are {', '.join(x.__name__ for x in BY_ENDS)}"
             )
     convs = {name: convert(part) for name, part in own.items()}
     # as ``ModuleDict`` of PyTorch Geometric names its modules
@@ -299,12 +314,13 @@ def _named(
         or any(len(name) != 3 or not {name[0], name[2]} <= set(types) for name in relations)
     ):
         raise ConfigError(
-            f"{of} has {n_types} types and {sizes[1]} relations; metadata must have distinct names of as many, relations as "
-            f"(source type, name, destination type), but is {types}, {relations}"
+            f"{of} has {n_types} types and {sizes[1]} relations; metadata must have distinct names"
+            f" of as many, relations as (source type, name, destination type), but is {types},"
+            f" {relations}"
         )
     if any("." in name for name in types):
         raise ConfigError(
-            f"{of}: names of types in PyTorch Geometric have no dots; give others in metadata, in the order of "
-            f"{', '.join(types)}"
+            f"{of}: names of types in PyTorch Geometric have no dots; give others in metadata, in"
+            f" the order of {', '.join(types)}"
         )
     return types, relations  # type: ignore[return-value]

@@ -1,4 +1,6 @@
-"""The dense parts of a model as expressions: what its functions compute for each row, traced once with symbols."""
+"""The dense parts of a model as expressions: what its functions compute for each row, traced once
+with symbols.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,8 @@ class Columns:
             raise AttributeError(name)
         if name not in self._columns:
             raise ColumnError(
-                f"{self._owner} reads {name}, whose width is not given; give it, widths={{..., {name!r}: width}}"
+                f"{self._owner} reads {name}, whose width is not given; give it, widths={{...,"
+                f" {name!r}: width}}"
             )
         return self._columns[name]
 
@@ -97,8 +100,8 @@ def trace(
     for name, e in outputs.items():
         if not isinstance(e, Expr) or not e.rows:
             raise ConfigError(
-                f"{type(part).__name__} returns {name} = {type(e).__name__}; expected a value for each row that depends on "
-                "the inputs"
+                f"{type(part).__name__} returns {name} = {type(e).__name__}; expected a value for"
+                " each row that depends on the inputs"
             )
     return tracer, inputs, outputs
 
@@ -112,7 +115,8 @@ def _function(part: Any, stage: str) -> Callable[[dict[str, Any]], Any]:
     owner = type(part).__name__
     if stage and (stage not in STAGES or not isinstance(part, Layer)):
         raise ConfigError(
-            f"stage={stage!r} of {owner}: layers have the dense stages {', '.join(STAGES)}; leave it out for other parts"
+            f"stage={stage!r} of {owner}: layers have the dense stages {', '.join(STAGES)}; leave"
+            " it out for other parts"
         )
     if stage == "transform":
         return lambda given: part.transform(Columns(owner, given))
@@ -121,8 +125,8 @@ def _function(part: Any, stage: str) -> Callable[[dict[str, Any]], Any]:
     if isinstance(part, Layer):
         if part.sum is not None:
             raise ConfigError(
-                f"{owner} sums over edges, which ONNX has no operator for; export its stages, stage='transform' and "
-                "stage='apply', or use gt.to_torch"
+                f"{owner} sums over edges, which ONNX has no operator for; export its stages,"
+                " stage='transform' and stage='apply', or use gt.to_torch"
             )
         return lambda given: _decoded(part, given)
     if isinstance(part, Network):
@@ -133,21 +137,24 @@ def _function(part: Any, stage: str) -> Callable[[dict[str, Any]], Any]:
         ]
         if layers:
             raise ConfigError(
-                f"the network has {type(layers[0]).__name__}, which reads edges; export its parts: .embed, .head, .decoder, "
-                "and stages of its layers"
+                f"the network has {type(layers[0]).__name__}, which reads edges; export its parts:"
+                " .embed, .head, .decoder, and stages of its layers"
             )
         return lambda given: part.forward(
             SimpleNamespace(x=Columns(owner, given).x, settings=pass_settings())  # type: ignore[arg-type]
         )
     if not (isinstance(part, Module) and callable(part)):
         raise ConfigError(
-            f"to_onnx: {shown(part)} is no part of a model; give a gt.Module, such as an MLP or the head of a network"
+            f"to_onnx: {shown(part)} is no part of a model; give a gt.Module, such as an MLP or the"
+            " head of a network"
         )
     return lambda given: part(Columns(owner, given).x)
 
 
 def _decoded(decoder: Layer, given: dict[str, Any]) -> Any:
-    """The value of a pair, from columns of its ends, "src.h" and "dst.h", and edge values, "edge.attr"."""
+    """The value of a pair, from columns of its ends, "src.h" and "dst.h", and edge values,
+    "edge.attr".
+    """
     owner = type(decoder).__name__
     ends = {}
     for end in ("src", "dst"):
@@ -165,7 +172,8 @@ def _total(owner: str, given: dict[str, Any]) -> Any:
     several = {name.partition(".")[2]: x for name, x in given.items() if name.startswith("total.")}
     if not several and "total" not in given:
         raise ColumnError(
-            f"apply of {owner} reads its total; give its width, widths={{..., 'total': width}}, or 'total.NAME' of several"
+            f"apply of {owner} reads its total; give its width, widths={{..., 'total': width}}, or"
+            " 'total.NAME' of several"
         )
     return Totals(owner, several) if several else given["total"]
 

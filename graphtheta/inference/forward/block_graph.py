@@ -1,4 +1,6 @@
-"""One forward pass that computes some layers for a block of nodes and reads the others' values from files."""
+"""One forward pass that computes some layers for a block of nodes and reads the others' values from
+files.
+"""
 
 from __future__ import annotations
 
@@ -81,8 +83,8 @@ class Sent(NamedTuple):
 
     Attributes:
         keeps: Whether they are written to the spill.
-        fresh: Returns the masters whose columns a pass of some hop computes, [n_masters] bool, beside the receivers; the spill
-            has those of all others. None if a pass computes all.
+        fresh: Returns the masters whose columns a pass of some hop computes, [n_masters] bool,
+            beside the receivers; the spill has those of all others. None if a pass computes all.
     """
 
     keeps: bool
@@ -119,12 +121,14 @@ class BlockGraph(ActiveGraph):
         running: The layers that it computes, which do not read each other.
         spill: Values of all layers that these layers read; unwritten ones are zeros.
         sent: Columns that edges read at senders; None if they stay within the pass.
-        n: Rows that the pass computes such columns for; those of other senders are in the spill. All by default.
+        n: Rows that the pass computes such columns for; those of other senders are in the spill.
+            All by default.
 
     Attributes:
         sent_results: These columns by their name in a spill, if they are wanted.
         results: Node values by layer.
-        edge_results: New edge values by their name in a spill, with the storage positions of their edges.
+        edge_results: New edge values by their name in a spill, with the storage positions of their
+            edges.
     """
 
     def __init__(

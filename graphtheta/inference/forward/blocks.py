@@ -83,8 +83,10 @@ def divided(
         None
         if not n or needed(parts) <= free
         else MemoryLimitError(
-            f"inference_memory={limit / 2**30:.4g}: a block of one node needs about {amount(needed(parts) + CHUNKS_ALIVE * CHUNK_BYTES)} "
-            f"beside the {amount(limit - left)} that the graph and the program use; raise the limit or use more workers"
+            f"inference_memory={limit / 2**30:.4g}: a block of one node needs about"
+            f" {amount(needed(parts) + CHUNKS_ALIVE * CHUNK_BYTES)} beside the"
+            f" {amount(limit - left)} that the graph and the program use; raise the limit or use"
+            " more workers"
         )
     )
     comm.agree(error)

@@ -38,7 +38,8 @@ def superstep_of(model: Model, probe: Probe, layer: int | str | Stages) -> int:
     if isinstance(layer, int):
         if not -len(summing) <= layer < len(summing):
             raise ConfigError(
-                f"embed: layer {layer} is out of range; {type(model).__name__} runs {len(summing)} layers that sum messages"
+                f"embed: layer {layer} is out of range; {type(model).__name__} runs {len(summing)}"
+                " layers that sum messages"
             )
         return summing[layer]
     wanted = dict(model.named_modules()).get(layer) if isinstance(layer, str) else layer
@@ -51,7 +52,8 @@ def superstep_of(model: Model, probe: Probe, layer: int | str | Stages) -> int:
         ]
         name = layer if isinstance(layer, str) else type(layer).__name__
         raise ConfigError(
-            f"embed: {name!r} is not a layer of {type(model).__name__} that sums messages; choose from {', '.join(paths)}"
+            f"embed: {name!r} is not a layer of {type(model).__name__} that sums messages; choose"
+            f" from {', '.join(paths)}"
         )
     return found[-1]
 
@@ -90,12 +92,14 @@ def asked_ids(ids: np.ndarray, nodes: Any) -> np.ndarray:
         asked = np.array(asked.tolist()) if asked.dtype == object else asked
         if asked.size and asked.dtype.kind not in "iuU":
             raise ConfigError(
-                f"nodes: got values of type {asked.dtype}; give original ids, as predict returns them, or a mask"
+                f"nodes: got values of type {asked.dtype}; give original ids, as predict returns"
+                " them, or a mask"
             )
         return asked.reshape(-1)
     if asked.shape != ids.shape:
         raise ConfigError(
-            f"a mask of shape {list(asked.shape)} chooses from {len(ids)} nodes; give a value for each node, or original ids"
+            f"a mask of shape {list(asked.shape)} chooses from {len(ids)} nodes; give a value for"
+            " each node, or original ids"
         )
     return ids[asked]
 
@@ -106,7 +110,8 @@ def of_nodes(ids: np.ndarray, out: np.ndarray, nodes: Any = None) -> tuple[np.nd
     Args:
         ids: Original ids of all nodes, [n_nodes].
         out: Values of all nodes, [n_nodes, ...].
-        nodes: The ids that are wanted, in the order of the result; or a mask, see ``asked_ids``; None for all.
+        nodes: The ids that are wanted, in the order of the result; or a mask, see ``asked_ids``;
+            None for all.
 
     Raises:
         ConfigError: There is no such node.
@@ -119,6 +124,7 @@ def of_nodes(ids: np.ndarray, out: np.ndarray, nodes: Any = None) -> tuple[np.nd
     unknown = wanted[ids[at] != wanted]
     if len(unknown):
         raise ConfigError(
-            f"the graph has no node {unknown[0].item()!r}; give original ids, as predict returns them"
+            f"the graph has no node {unknown[0].item()!r}; give original ids, as predict returns"
+            " them"
         )
     return wanted, out[at]

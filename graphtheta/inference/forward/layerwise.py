@@ -55,7 +55,8 @@ class LayerWise:
         probe: Of the model.
         spill: Gets the values of all layers of this worker's masters and edges.
         blocks: Rows of masters whose values are computed at a time.
-        sent: What becomes of the columns that edges read at senders; None if a pass computes all of them and keeps none.
+        sent: What becomes of the columns that edges read at senders; None if a pass computes all of
+            them and keeps none.
         made: What each layer makes, if it is known.
 
     Attributes:
@@ -116,8 +117,8 @@ class LayerWise:
         p = self._partition
         if view.rows is not None:
             raise ConfigError(
-                "inference_memory: passes over a part of the graph, which evaluate targets at their times, have no limit; "
-                "drop it"
+                "inference_memory: passes over a part of the graph, which evaluate targets at their"
+                " times, have no limit; drop it"
             )
         self.run(0)
         if view.pairs is not None:
@@ -222,8 +223,8 @@ class LayerWise:
     def _view(self, rows: np.ndarray, hops: list[Hop], fresh: np.ndarray | None) -> GraphView:
         """The view of some masters and those that send to them; with ``fresh``, its masters first.
 
-        Layers of which few rows are computed often have the same view. It is not kept in passes over all rows, for which memory may
-        be limited.
+        Layers of which few rows are computed often have the same view. It is not kept in passes
+        over all rows, for which memory may be limited.
 
         Collective: all ranks of the partition.
         """
@@ -257,6 +258,6 @@ class LayerWise:
 def refused(_: np.ndarray) -> NoReturn:
     """Sums over all nodes in a pass over some of them: always a ConfigError."""
     raise ConfigError(
-        "the model reads a sum over all nodes (gt.graph_sum, gt.graph_mean), which a pass over some of them cannot compute; "
-        "run it without a memory limit"
+        "the model reads a sum over all nodes (gt.graph_sum, gt.graph_mean), which a pass over some"
+        " of them cannot compute; run it without a memory limit"
     )

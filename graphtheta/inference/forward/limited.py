@@ -1,4 +1,6 @@
-"""The memory limit of a job: whether a pass over the whole graph fits, and passes by blocks if it does not."""
+"""The memory limit of a job: whether a pass over the whole graph fits, and passes by blocks if it
+does not.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,8 @@ class Limited:
             )
 
     def divided(self, hops: list[Hop]) -> list[np.ndarray]:
-        """Blocks of masters within the limit, for layers that run over them; an argument of ``LayerWise``.
+        """Blocks of masters within the limit, for layers that run over them; an argument of
+        ``LayerWise``.
 
         Collective: all ranks of the partition.
         """
@@ -98,7 +101,8 @@ class Limited:
 
 
 def limited(job: Job, partition: Partition, probe: Probe) -> Limited | None:
-    """Passes by blocks, if the job has a limit that a pass over the whole graph exceeds on some worker.
+    """Passes by blocks, if the job has a limit that a pass over the whole graph exceeds on some
+    worker.
 
     Collective: all ranks of the partition.
     """
@@ -114,8 +118,8 @@ def limited(job: Job, partition: Partition, probe: Probe) -> Limited | None:
         return None
     if comm.rank == 0:
         logger.info(
-            f"inference_memory={job.inference_memory:g}: a pass over the whole graph needs about {most / GIB:.2f} GiB on a worker, "
-            "so it runs layer by layer over blocks of nodes"
+            f"inference_memory={job.inference_memory:g}: a pass over the whole graph needs about"
+            f" {most / GIB:.2f} GiB on a worker, so it runs layer by layer over blocks of nodes"
         )
     return Limited(job, partition, probe)
 

@@ -1,4 +1,6 @@
-"""A model on a graph: its metrics, predictions and embeddings. The base class of ``gt.Inference``, ``gt.Trainer`` and ``gt.Run``."""
+"""A model on a graph: its metrics, predictions and embeddings. The base class of ``gt.Inference``,
+``gt.Trainer`` and ``gt.Run``.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,9 @@ class ModelOnGraph:
 
     @cached_property
     def columns_read(self) -> list[str]:
-        """Names of the stored columns that the model reads, see ``graphtheta.inference.forward.reads``."""
+        """Names of the stored columns that the model reads, see
+        ``graphtheta.inference.forward.reads``.
+        """
         return columns_read(self.model, self.partition, self.probe.layers)
 
     @cached_property
@@ -125,13 +129,15 @@ class ModelOnGraph:
         """
         if split not in SPLITS:
             raise ConfigError(
-                f"unknown split {split!r}{did_you_mean(split, SPLITS)}; choose from {', '.join(SPLITS)}"
+                f"unknown split {split!r}{did_you_mean(split, SPLITS)}; choose from"
+                f" {', '.join(SPLITS)}"
             )
         return {n: v for n, v in self.measure().items() if n.startswith(f"{split}_")}
 
     @np.errstate(**QUIET)
     def class_report(self) -> ClassReport:
-        """Precision, recall, F1 and support of each class or label, by split; without splits if the task has no classes.
+        """Precision, recall, F1 and support of each class or label, by split; without splits if the
+        task has no classes.
 
         Collective: all ranks.
         """
@@ -154,15 +160,17 @@ class ModelOnGraph:
 
     @checked
     def predict(self, nodes: Any = None) -> tuple[np.ndarray, np.ndarray] | None:
-        """Original ids and outputs on rank 0, None elsewhere: of all nodes, whole graphs, edges by their numbers, or test links by the ids
-        of their ends.
+        """Original ids and outputs on rank 0, None elsewhere: of all nodes, whole graphs, edges by
+        their numbers, or test links by the ids of their ends.
 
         Args:
-            nodes: Original ids, in the order of the result, or a mask of all nodes, [n_nodes] bool; only their neighbourhoods are
-                computed. None for all. Of whole graphs, ids and masks are those of the graphs.
+            nodes: Original ids, in the order of the result, or a mask of all nodes, [n_nodes] bool;
+                only their neighbourhoods are computed. None for all. Of whole graphs, ids and masks
+                are those of the graphs.
 
         Raises:
-            ConfigError: There is no such node, or the outputs are not those of nodes; on all ranks together.
+            ConfigError: There is no such node, or the outputs are not those of nodes; on all ranks
+                together.
 
         Collective: all ranks.
         """
@@ -174,7 +182,8 @@ class ModelOnGraph:
 
     @checked
     def predictions(self, whole: bool = True) -> Rows | None:
-        """What ``predict`` returns, with the class of each row by name; those of this worker unless ``whole``.
+        """What ``predict`` returns, with the class of each row by name; those of this worker unless
+        ``whole``.
 
         Collective: all ranks.
         """
@@ -185,11 +194,12 @@ class ModelOnGraph:
 
     @checked
     def write_predictions(self, folder: str | Path, format: str = "parquet") -> int:
-        """Write what ``predictions`` returns to a folder; each worker writes a part with its own rows.
+        """Write what ``predictions`` returns to a folder; each worker writes a part with its own
+        rows.
 
         Args:
-            folder: New, empty, or an earlier output, which is replaced when all parts are complete; on a file system that all
-                workers share.
+            folder: New, empty, or an earlier output, which is replaced when all parts are complete;
+                on a file system that all workers share.
             format: "parquet" (needs pyarrow), "csv" or "npy".
 
         Returns:
@@ -218,25 +228,31 @@ class ModelOnGraph:
         candidates: Any = None,
         keep_known: bool = False,
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """The nodes that score highest as the other ends of links, or of triples: the best items of users, answers to (head, relation, ?).
+        """The nodes that score highest as the other ends of links, or of triples: the best items of
+        users, answers to (head, relation, ?).
 
-        Known links and triples of all splits are left out, and for links the node itself. Equal scores are in the order of the graph.
+        Known links and triples of all splits are left out, and for links the node itself. Equal
+        scores are in the order of the graph.
 
         Args:
-            nodes: Original ids, or a mask of all nodes, the same on all workers. None for the sources of all held-out links, or
-                the queries of all held-out triples, in the order of the graph.
+            nodes: Original ids, or a mask of all nodes, the same on all workers. None for the
+                sources of all held-out links, or the queries of all held-out triples, in the order
+                of the graph.
             k: Number of answers to each.
             relation: Of triples: name or code of the relation, or one for each node.
-            side: "tail" if the nodes are sources, or heads of triples; "head" if they are the other ends.
-            candidates: Original ids of the nodes to choose from; None for all of the types to which links of the node's type lead.
+            side: "tail" if the nodes are sources, or heads of triples; "head" if they are the other
+                ends.
+            candidates: Original ids of the nodes to choose from; None for all of the types to which
+                links of the node's type lead.
             keep_known: Whether known links and triples may be answers.
 
         Returns:
-            (ids [n, k], scores [n, k]), the highest first, on rank 0, None elsewhere. Where there are fewer than k candidates, ids are
-            -1, or empty texts, and scores NaN.
+            (ids [n, k], scores [n, k]), the highest first, on rank 0, None elsewhere. Where there
+            are fewer than k candidates, ids are -1, or empty texts, and scores NaN.
 
         Raises:
-            ConfigError: The task is not ``link`` or ``triple``, or there is no such node or relation; on all ranks together.
+            ConfigError: The task is not ``link`` or ``triple``, or there is no such node or
+                relation; on all ranks together.
             DataError: A score is NaN; on all ranks together.
 
         Collective: all ranks.
@@ -268,8 +284,9 @@ class ModelOnGraph:
 
         Args:
             nodes: Original ids, or a mask of all nodes, [n_nodes] bool; None for all nodes.
-            layer: Its number among the layers that sum messages, in the order of calls, from the end if negative; its path
-                ("layers.0"); or the layer itself. By default the last one, whose values a head or a decoder reads.
+            layer: Its number among the layers that sum messages, in the order of calls, from the
+                end if negative; its path ("layers.0"); or the layer itself. By default the last
+                one, whose values a head or a decoder reads.
 
         Returns:
             (ids, values [len(ids), ...]) on rank 0, None elsewhere.
@@ -298,7 +315,8 @@ class ModelOnGraph:
     def write_embeddings(
         self, folder: str | Path, format: str = "parquet", layer: int | str | Stages = -1
     ) -> int:
-        """Write what ``embed`` returns for all nodes to a folder; each worker writes a part with its own nodes.
+        """Write what ``embed`` returns for all nodes to a folder; each worker writes a part with
+        its own nodes.
 
         Args:
             folder, format: As in ``write_predictions``.
@@ -308,7 +326,8 @@ class ModelOnGraph:
             Number of nodes of all workers.
 
         Raises:
-            ConfigError: There is no such layer, or as in ``write_predictions``; on all ranks together.
+            ConfigError: There is no such layer, or as in ``write_predictions``; on all ranks
+                together.
             FormatError: As in ``write_predictions``; on all ranks together.
 
         Collective: all ranks.
@@ -342,5 +361,6 @@ class ModelOnGraph:
     def _check_labels(self) -> None:
         if self._unlabelled:
             raise DataError(
-                f"{self._unlabelled}, so there is nothing to measure; give them, or use predict or embed, which need none"
+                f"{self._unlabelled}, so there is nothing to measure; give them, or use predict or"
+                " embed, which need none"
             )

@@ -1,7 +1,8 @@
 """What a model computes, as text: its operations, found by a pass over an empty graph.
 
-Two models with equal weights and equal texts compute the same values. Names of variables and layers, comments and the
-place of the code do not count; operations, their order, keywords and constants do.
+Two models with equal weights and equal texts compute the same values. Names of variables and
+layers, comments and the place of the code do not count; operations, their order, keywords and
+constants do.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ class _Listing(Tape):
         super().add(name, inputs, outputs, vjp, call)
 
     def text(self, x: Any) -> Any:
-        """A value: a parameter by its path, a column by its name, a computed one by its number, a constant by its content."""
+        """A value: a parameter by its path, a column by its name, a computed one by its number, a
+        constant by its content.
+        """
         if isinstance(x, Parameter):
             return f"parameter {self._names.get(x)}"
         if isinstance(x, Var):
@@ -84,14 +87,16 @@ class _Listing(Tape):
         order = traced.order
         number = {id(e): i for i, e in enumerate(order)}
         nodes = [
-            self._leaf(traced, e)
-            if e.prim is None
-            else [
-                e.prim.name,
-                self.code(e.prim.forward),
-                self.text(e.static),
-                [number[id(a)] for a in e.args],
-            ]
+            (
+                self._leaf(traced, e)
+                if e.prim is None
+                else [
+                    e.prim.name,
+                    self.code(e.prim.forward),
+                    self.text(e.static),
+                    [number[id(a)] for a in e.args],
+                ]
+            )
             for e in order
         ]
         roots = [
@@ -105,7 +110,9 @@ class _Listing(Tape):
         return [step.direction, step.along, nodes, roots, sums]
 
     def code(self, function: Any) -> Any:
-        """What a function of the user runs, with the constants that it was defined with; that of this package belongs to its version."""
+        """What a function of the user runs, with the constants that it was defined with; that of
+        this package belongs to its version.
+        """
         if (
             not isinstance(function, FunctionType)
             or (function.__module__ or "").split(".")[0] == OWN

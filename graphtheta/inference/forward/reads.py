@@ -48,7 +48,8 @@ class _Reading(ActiveGraph):
 
 
 def columns_read(model: Model, partition: Partition, layers: Layers) -> list[str]:
-    """Names of the columns that a model reads, "node.NAME" and "edge.NAME", sorted; degrees are columns too.
+    """Names of the columns that a model reads, "node.NAME" and "edge.NAME", sorted; degrees are
+    columns too.
 
     Args:
         model: The model.

@@ -24,7 +24,8 @@ class Looped(NamedTuple):
     Attributes:
         graph: The message-passing graph.
         info: Original ids of its nodes and edges.
-        unknown: Edge columns without a value that models may read for the added self loops: integers, and what a sampler reads.
+        unknown: Edge columns without a value that models may read for the added self loops:
+            integers, and what a sampler reads.
     """
 
     graph: Graph
@@ -35,8 +36,8 @@ class Looped(NamedTuple):
 def with_loops(graph: Graph, loops: str, model: Model, hidden: Hidden | None = None) -> Looped:
     """Add or drop self loops.
 
-    A sampler that hides edges never hides an added loop, which then carries nothing of other edges. Every node gets one, because
-    whether it has another may be hidden.
+    A sampler that hides edges never hides an added loop, which then carries nothing of other edges.
+    Every node gets one, because whether it has another may be hidden.
 
     Args:
         graph: The graph.
@@ -76,8 +77,8 @@ def check_loops(model: Model, partition: Partition, unknown: frozenset[str]) -> 
             n for phase in phases for n in phase.reads["edge"] if n in unknown and n not in made
         ):
             raise DataError(
-                f"{step.layer} reads edge.{name}, a column without a value for the self loops that the job adds; "
-                f"add them beforehand with graph.with_self_loops(columns={{{name!r}: VALUE}}), or choose "
-                "self_loops='no' (--self-loops no)"
+                f"{step.layer} reads edge.{name}, a column without a value for the self loops that"
+                f" the job adds; add them beforehand with graph.with_self_loops(columns={{{name!r}:"
+                " VALUE}), or choose self_loops='no' (--self-loops no)"
             )
         made |= {n for phase in phases for n in phase.outputs}

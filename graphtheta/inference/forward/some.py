@@ -21,7 +21,8 @@ from graphtheta.tasks.kinds.kind import GraphInfo
 def predicted(
     model: Model, evaluator: Evaluator, info: GraphInfo, nodes: Any
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """What a model returns for some nodes. Work is proportional to the rows and edges of their k-hop in-neighbourhoods.
+    """What a model returns for some nodes. Work is proportional to the rows and edges of their
+    k-hop in-neighbourhoods.
 
     Args:
         model, evaluator, info: Of a run.
@@ -39,7 +40,8 @@ def predicted(
     p = evaluator.partition
     if type(evaluator) is not NodeEvaluator:
         raise ConfigError(
-            "predict(nodes) needs a task with outputs of nodes, evaluated without times; call predict() and choose rows"
+            "predict(nodes) needs a task with outputs of nodes, evaluated without times; call"
+            " predict() and choose rows"
         )
     reported, known = info.reported(p.n_nodes)
     ids, numbers = of_nodes(known, reported, nodes)

@@ -34,7 +34,9 @@ class Values(Protocol):
         """Set some rows, [n] int64, to values [n, ...]."""
 
     def read(self, name: str, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Some rows, [n] int64, not to be changed; a copy in ``out``, [n, ...], contiguous, if it is given."""
+        """Some rows, [n] int64, not to be changed; a copy in ``out``, [n, ...], contiguous, if it
+        is given.
+        """
 
 
 class ArrayFiles:
@@ -92,8 +94,8 @@ class ArrayFiles:
                     os.posix_fallocate(file.fileno(), 0, size)
         except OSError as e:
             raise FormatError(
-                f"{self._folder}: values of a layer need {size / 2**30:.2f} GiB beside the {self.nbytes / 2**30:.2f} GiB of "
-                f"others: {e.strerror or e}; {self._remedy}"
+                f"{self._folder}: values of a layer need {size / 2**30:.2f} GiB beside the"
+                f" {self.nbytes / 2**30:.2f} GiB of others: {e.strerror or e}; {self._remedy}"
             ) from None
         self._arrays[name] = shape, np.dtype(dtype)
 
@@ -105,7 +107,8 @@ class ArrayFiles:
             for a in range(0, len(rows), step):
                 self._mapped(name, writes=True)[rows[a : a + step]] = values[a : a + step]
             return
-        # the system keeps what is written as a whole in large pages, which are mapped in a quarter of the time
+        # the system keeps what is written as a whole in large pages, which are mapped in a quarter
+        # of the time
         with reopen(f"{self._folder}/{name}") as file:
             file.seek(first * prod(shape[1:]) * dtype.itemsize)
             for a in range(0, len(rows), step):
@@ -160,8 +163,8 @@ class Spill(ArrayFiles):
             made = temporary_folder(folder)
         except OSError as e:
             raise FormatError(
-                f"{folder or gettempdir()}: values of layers cannot be written: {e.strerror or e}; make the folder "
-                "writable, or set TMPDIR to another one"
+                f"{folder or gettempdir()}: values of layers cannot be written: {e.strerror or e};"
+                " make the folder writable, or set TMPDIR to another one"
             ) from None
         super().__init__(made, remedy="set TMPDIR to a folder on a larger disk")
 

@@ -1,7 +1,9 @@
-"""The nodes that score highest: the best ends of links, and the answers to (head, relation, ?) and (?, relation, tail).
+"""The nodes that score highest: the best ends of links, and the answers to (head, relation, ?) and
+(?, relation, tail).
 
-Each worker scores its own nodes for the same block of queries, see ``triples/ranking.py``, and keeps the
-k best of each query. The worker that owns the node of a query merges those of all workers.
+Each worker scores its own nodes for the same block of queries, see ``triples/ranking.py``, and
+keeps the k best of each query. The worker that owns the node of a query merges those of all
+workers.
 """
 
 from __future__ import annotations
@@ -34,11 +36,13 @@ class Asked(NamedTuple):
     """What is asked for.
 
     Attributes:
-        nodes: Original ids, [n]; None for the sources of held-out links, or the queries of held-out triples.
+        nodes: Original ids, [n]; None for the sources of held-out links, or the queries of held-out
+            triples.
         k: Number of answers to each.
         relation: Name or code of the relation of triples, or one for each node.
         side: "tail" if the nodes are sources or heads, "head" if they are the other ends.
-        candidates: Original ids of the nodes that may be answers; None for all of the types to which links lead.
+        candidates: Original ids of the nodes that may be answers; None for all of the types to
+            which links lead.
         keep_known: Whether known links and triples may be answers.
         where: Names a field and the number of its item in messages.
     """
@@ -83,16 +87,18 @@ class Top(NamedTuple):
 
 
 def top(setup: Any, asked: Asked, whole: bool = True) -> Top | None:
-    """The nodes that score highest in each query, without known answers; equal scores are ordered by the number of the node.
+    """The nodes that score highest in each query, without known answers; equal scores are ordered
+    by the number of the node.
 
     Args:
         setup: A ``Setup``, see ``on_graph``.
         asked: What is asked for, the same on all workers.
-        whole: The answers to all queries on rank 0, in the order of ``asked.nodes``, and None elsewhere; otherwise those of each
-            worker to queries of its own nodes, each once.
+        whole: The answers to all queries on rank 0, in the order of ``asked.nodes``, and None
+            elsewhere; otherwise those of each worker to queries of its own nodes, each once.
 
     Raises:
-        ConfigError: The task has no links, there is no such node or relation, or nothing to choose from.
+        ConfigError: The task has no links, there is no such node or relation, or nothing to choose
+            from.
         DataError: A score is not a number.
         Each on all ranks together.
 
@@ -181,7 +187,8 @@ def numbers_of(
     if np.any(numbers < 0):
         i = int(np.argmax(numbers < 0))
         raise ConfigError(
-            f"{where(field, i)}: the graph has no node {wanted[at[i]].item()!r}; give original ids, as predict returns them"
+            f"{where(field, i)}: the graph has no node {wanted[at[i]].item()!r}; give original ids,"
+            " as predict returns them"
         )
     return numbers
 
@@ -189,14 +196,15 @@ def numbers_of(
 def _check(setup: Any, asked: Asked) -> None:
     if not isinstance(setup.kind, LinkKind) or not isinstance(setup.evaluator, LinkEvaluator):
         raise ConfigError(
-            f"top finds the best ends of links and triples, but the model has task={setup.kind.name}; call predict for its "
-            "outputs"
+            "top finds the best ends of links and triples, but the model has"
+            f" task={setup.kind.name}; call predict for its outputs"
         )
     if asked.side not in SIDES:
         raise ConfigError(f"side={asked.side!r}: choose from {', '.join(SIDES)}")
     if asked.nodes is None and not any(held.n_links for held in setup.evaluator.links.values()):
         raise ConfigError(
-            "top asks for the ends of held-out links without nodes, but no links are held out; give nodes (--of FILE)"
+            "top asks for the ends of held-out links without nodes, but no links are held out; give"
+            " nodes (--of FILE)"
         )
     if not isinstance(asked.k, int | np.integer) or asked.k < 1:
         raise ConfigError(f"k={asked.k!r}: expected a whole number, at least 1")
@@ -214,8 +222,9 @@ def _check_types(
     if without.any():
         other = "head" if side == TAIL else "tail"
         raise ConfigError(
-            f"{where('nodes', int(np.argmax(without)))}: no links lead {'from' if side == TAIL else 'to'} nodes of its type; "
-            f"give side={other}, or candidates"
+            f"{where('nodes', int(np.argmax(without)))}: no links lead"
+            f" {'from' if side == TAIL else 'to'} nodes of its type; give side={other}, or"
+            " candidates"
         )
 
 
@@ -226,7 +235,8 @@ def _view(evaluator: LinkEvaluator) -> GraphView:
     times = np.concatenate(list(evaluator.times.values()))
     if not len(times):
         raise ConfigError(
-            "top sees what the latest held-out link does, but no links are held out; give masks edge_val or edge_test"
+            "top sees what the latest held-out link does, but no links are held out; give masks"
+            " edge_val or edge_test"
         )
     return evaluator.every(times.max())
 
@@ -234,11 +244,13 @@ def _view(evaluator: LinkEvaluator) -> GraphView:
 def _outside(
     kind: LinkKind, partition: Partition, side: int, chosen: np.ndarray | None
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """The function from queries to the masters that cannot be their answers, [q or 1, n_masters] bool.
+    """The function from queries to the masters that cannot be their answers, [q or 1, n_masters]
+    bool.
 
     Args:
         kind, partition, side: Of the queries.
-        chosen: The masters that were given as candidates, [n_masters] bool; None for those of the types to which links lead.
+        chosen: The masters that were given as candidates, [n_masters] bool; None for those of the
+            types to which links lead.
     """
     if chosen is not None:
         return lambda queries: ~chosen[None]
@@ -253,7 +265,8 @@ def _best(
     k: int,
     outside: Callable[[np.ndarray], np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The best nodes of this worker's queries among the masters of all workers, and their scores, [q, k] each; see ``Top``.
+    """The best nodes of this worker's queries among the masters of all workers, and their scores,
+    [q, k] each; see ``Top``.
 
     Raises:
         DataError: A score is not a number; on all ranks together.
@@ -285,7 +298,8 @@ def _best(
     score_blocks(evaluator=evaluator, view=_view(evaluator), model=model, ranked=ranked, take=take)
     if comm.all_max(np.array(broken)):
         raise DataError(
-            "scores are not numbers (NaN), so none is highest; check the features, and the weights of the model"
+            "scores are not numbers (NaN), so none is highest; check the features, and the weights"
+            " of the model"
         )
     nodes, scores = (
         (np.concatenate(x) for x in zip(*found, strict=True))
@@ -296,7 +310,8 @@ def _best(
 
 
 def highest(scores: np.ndarray, nodes: np.ndarray, k: int) -> np.ndarray:
-    """Columns of the k highest scores of each row, of equal scores those of the lowest nodes, [n, min(k, m)] int64, in no order.
+    """Columns of the k highest scores of each row, of equal scores those of the lowest nodes, [n,
+    min(k, m)] int64, in no order.
 
     Args:
         scores: [n, m].

@@ -1,4 +1,6 @@
-"""How a graph is compared with an earlier one: by fingerprints of its nodes, or by their degrees alone."""
+"""How a graph is compared with an earlier one: by fingerprints of its nodes, or by their degrees
+alone.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from graphtheta.run.checkpoints.tensors import checksum
 from graphtheta.run.job.model_keys import ModelKeys
 from graphtheta.tasks.evaluation.evaluate import NodeEvaluator
 
-# names of arrays that are kept: hashes of nodes and of their edges, and degrees, by whether edges are out-edges
+# names of arrays that are kept: hashes of nodes and of their edges, and degrees, by whether edges
+# are out-edges
 OWN = "own"
 EDGES = {False: "in-edges", True: "out-edges"}
 DEGREES = {False: "in_degree", True: "out_degree"}
@@ -32,7 +35,8 @@ OF_TYPE = 48
 
 
 def fingerprints(model: ModelOnGraph, values: bool = True) -> dict[str, np.ndarray]:
-    """Fingerprints of the masters of this worker by name, [n_masters] each: the degrees and, with ``values``, hashes.
+    """Fingerprints of the masters of this worker by name, [n_masters] each: the degrees and, with
+    ``values``, hashes.
 
     Raises:
         ConfigError: Its outputs are not those of nodes; on all ranks together.
@@ -41,8 +45,8 @@ def fingerprints(model: ModelOnGraph, values: bool = True) -> dict[str, np.ndarr
     """
     if type(model.setup.evaluator) is not NodeEvaluator:
         raise ConfigError(
-            "layers are kept of a task with outputs of nodes, evaluated without times; for another task, run it on the whole "
-            "graph"
+            "layers are kept of a task with outputs of nodes, evaluated without times; for another"
+            " task, run it on the whole graph"
         )
     p = model.partition
     layers = model.probe.layers
@@ -90,12 +94,13 @@ def check_comparison(model: ModelOnGraph, compare: str) -> None:
     """
     if compare not in COMPARISONS:
         raise ConfigError(
-            f"compare={compare!r} is unknown{did_you_mean(compare, COMPARISONS)}; choose from {', '.join(COMPARISONS)}"
+            f"compare={compare!r} is unknown{did_you_mean(compare, COMPARISONS)}; choose from"
+            f" {', '.join(COMPARISONS)}"
         )
     if compare == "degrees" and model.job.structural_features:
         raise ConfigError(
-            "compare=degrees would miss changes of structural features, which depend on the whole graph; choose "
-            "compare=values"
+            "compare=degrees would miss changes of structural features, which depend on the whole"
+            " graph; choose compare=values"
         )
 
 
@@ -141,11 +146,12 @@ def ranks_of(model: ModelOnGraph) -> np.ndarray:
 
 
 def identity(model: ModelOnGraph) -> Callable[[np.ndarray], np.ndarray]:
-    """Function from numbers of nodes to what identifies them in an earlier graph and in a grown one.
+    """Function from numbers of nodes to what identifies them in an earlier graph and in a grown
+    one.
 
-    These are original ids. A graph of several types without any numbers its nodes type after type, so that nodes
-    appended to one type change the numbers of later types; its nodes are identified by their type and their
-    number in it.
+    These are original ids. A graph of several types without any numbers its nodes type after type,
+    so that nodes appended to one type change the numbers of later types; its nodes are identified
+    by their type and their number in it.
 
     Collective: all ranks.
     """

@@ -54,7 +54,9 @@ def row_hashes(x: Any, name: str = "") -> np.ndarray:
 
 
 def array_hash(hashes: np.ndarray, places: np.ndarray, n: int) -> str:
-    """A hash of an array of n rows, from those of rows, [m] uint64, that have a place in it: a number below n, [m] int64."""
+    """A hash of an array of n rows, from those of rows, [m] uint64, that have a place in it: a
+    number below n, [m] int64.
+    """
     return f"{int(hash_placed(hashes, places, n)):016x}"
 
 
@@ -110,7 +112,8 @@ def edge_hashes(
     ids: Callable[[np.ndarray], np.ndarray],
     reverse: bool,
 ) -> np.ndarray:
-    """A hash of the in-edges of each master, or with ``reverse`` of its out-edges, [n_masters] uint64; 0 without any.
+    """A hash of the in-edges of each master, or with ``reverse`` of its out-edges, [n_masters]
+    uint64; 0 without any.
 
     Args:
         partition: The partition.

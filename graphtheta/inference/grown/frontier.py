@@ -1,4 +1,6 @@
-"""The rows that inference on a grown graph computes: those whose values may differ, as far as they are needed."""
+"""The rows that inference on a grown graph computes: those whose values may differ, as far as they
+are needed.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ class Changes(NamedTuple):
 
 
 def changed_rows(partition: Partition, layers: Sequence[Hop], changes: Changes) -> list[np.ndarray]:
-    """The masters whose values may differ after the layers of each hop, [n_masters] bool each, the last hop first.
+    """The masters whose values may differ after the layers of each hop, [n_masters] bool each, the
+    last hop first.
 
     A value differs if the node's own values or its edges do, or those of a node that sends to it:
     each hop adds the receivers of the rows before it.
@@ -38,7 +41,8 @@ def changed_rows(partition: Partition, layers: Sequence[Hop], changes: Changes) 
     """
     found = []
     now = changes.values
-    # by direction, rows whose receivers were found, and these: rows only become more, so each is searched once
+    # by direction, rows whose receivers were found, and these: rows only become more, so each is
+    # searched once
     searched = {x.direction: (np.zeros_like(now), np.zeros_like(now)) for x in layers}
     for hop in range(depth(layers) - 1, -1, -1):
         after = now.copy()
@@ -61,15 +65,16 @@ def needed_rows(
     wanted: np.ndarray,
     carrying: set[int],
 ) -> list[np.ndarray]:
-    """The masters to compute at each hop, so that the final values of some masters are found, [n_masters] bool each, the last hop first.
+    """The masters to compute at each hop, so that the final values of some masters are found,
+    [n_masters] bool each, the last hop first.
 
     Args:
         partition: The partition.
         layers: The supersteps of the model.
         changed: The result of ``changed_rows``; values of all others are known.
         wanted: The masters whose final values are wanted, [n_masters] bool.
-        carrying: Hops with a layer that makes edge values for later ones. These are not known, so such a hop is computed
-            for both ends of all edges that later hops read.
+        carrying: Hops with a layer that makes edge values for later ones. These are not known, so
+            such a hop is computed for both ends of all edges that later hops read.
 
     Collective: all ranks of the partition.
     """

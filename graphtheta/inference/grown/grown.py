@@ -1,4 +1,5 @@
-"""Inference on a grown graph from the values of an earlier one: only rows whose values can differ are computed.
+"""Inference on a grown graph from the values of an earlier one: only rows whose values can differ
+are computed.
 
 The earlier inference keeps the values of every layer, and a fingerprint of each node: of what the
 model reads at it, and of its edges. On the grown graph, nodes without values or with other
@@ -72,9 +73,10 @@ class Work(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.appended:,} appended and {self.changed - self.appended:,} changed nodes: computed {self.rows:,} of "
-            f"{self.all_rows:,} rows and {self.edges:,} of {self.all_edges:,} edges of all layers, in {self.computing:.2f} s after "
-            f"{self.comparing:.2f} s of comparing"
+            f"{self.appended:,} appended and {self.changed - self.appended:,} changed nodes:"
+            f" computed {self.rows:,} of {self.all_rows:,} rows and {self.edges:,} of"
+            f" {self.all_edges:,} edges of all layers, in {self.computing:.2f} s after"
+            f" {self.comparing:.2f} s of comparing"
         )
 
 
@@ -93,7 +95,9 @@ class _Found:
         self._found[name] = np.zeros(0, np.int64), np.zeros((0, *shape[1:]), dtype)
 
     def write(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
-        """Add rows that were computed; those of edges are in the order in which the view lists them."""
+        """Add rows that were computed; those of edges are in the order in which the view lists
+        them.
+        """
         known, old = self._found[name]
         if len(known):
             rows = np.concatenate((known, rows))
@@ -126,17 +130,20 @@ class Grown:
 
     Args:
         model: On the grown graph.
-        folder: What ``keep_layers`` wrote on the earlier graph. Nodes are the same by their original ids; without,
-            in a graph of several types, by their type and their number in it.
-        compare: How nodes of both graphs are compared: by all "values" that the model reads, and all edges; or by "degrees" alone,
-            which is faster, and enough if nodes and edges were only appended.
+        folder: What ``keep_layers`` wrote on the earlier graph. Nodes are the same by their
+            original ids; without, in a graph of several types, by their type and their number in
+            it.
+        compare: How nodes of both graphs are compared: by all "values" that the model reads, and
+            all edges; or by "degrees" alone, which is faster, and enough if nodes and edges were
+            only appended.
 
     Attributes:
         appended: Original ids of the nodes of this worker that the earlier graph did not have.
         work: What the last call computed.
 
     Raises:
-        ConfigError: The values are those of another model, the model cannot be computed by parts, or there is no such comparison.
+        ConfigError: The values are those of another model, the model cannot be computed by parts,
+            or there is no such comparison.
         FormatError: The folder cannot be read.
         Each on all ranks together.
 
@@ -185,7 +192,8 @@ class Grown:
         """Original ids and outputs, on rank 0; None elsewhere.
 
         Args:
-            nodes: Original ids, in the order of the result, or a mask of all nodes, the same on all workers; None for all.
+            nodes: Original ids, in the order of the result, or a mask of all nodes, the same on all
+                workers; None for all.
             appended: Only the nodes that the earlier graph did not have.
 
         Raises:
@@ -198,7 +206,9 @@ class Grown:
     def embed(
         self, nodes: Any = None, layer: Any = -1, *, appended: bool = False
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """What a layer inside the model returns; arguments and result as of ``predict``, and ``layer`` as of ``Trainer.embed``."""
+        """What a layer inside the model returns; arguments and result as of ``predict``, and
+        ``layer`` as of ``Trainer.embed``.
+        """
         nodes = self._asked(nodes)
         return self._in_order(self.embeddings(self._wanted(nodes, appended), layer), nodes)
 
@@ -207,7 +217,8 @@ class Grown:
 
         Args:
             wanted: The masters that count, [n_masters] bool; None for all.
-            whole: Those of all workers on rank 0, and None elsewhere; otherwise those of each worker.
+            whole: Those of all workers on rank 0, and None elsewhere; otherwise those of each
+                worker.
         """
         rows, out = self._computed(wanted, None)
         setup = self._on.setup
@@ -235,7 +246,8 @@ class Grown:
 
     @np.errstate(**QUIET)
     def keep_layers(self, folder: str | Path) -> None:
-        """Keep the values of all layers on the grown graph, as ``Inference.keep_layers``, but compute only what has changed.
+        """Keep the values of all layers on the grown graph, as ``Inference.keep_layers``, but
+        compute only what has changed.
 
         Raises:
             ConfigError: It is the folder that values are read from.
@@ -245,7 +257,8 @@ class Grown:
         p = self._on.partition
         if Path(folder).resolve() == self._folder:
             raise ConfigError(
-                f"{folder}: later calls read the earlier values from this folder; choose another one"
+                f"{folder}: later calls read the earlier values from this folder; choose"
+                " another one"
             )
         every = np.arange(p.n_masters)
         with on.setup.scope(), _writing(on, folder) as files:
@@ -261,7 +274,9 @@ class Grown:
     def _passes(
         self, wanted: np.ndarray, keeps: bool = False
     ) -> tuple[LayerWise, _Found, list[np.ndarray]]:
-        """Passes over the rows that some masters need, the values that they find, and these rows by hop."""
+        """Passes over the rows that some masters need, the values that they find, and these rows by
+        hop.
+        """
         on = self._on
         found = _Found(self._kept)
         needed = list[np.ndarray]()
@@ -340,7 +355,9 @@ class Grown:
         return p.masters[rows], out
 
     def _share(self, needed: list[np.ndarray]) -> float:
-        """The share of the edges of all layers that the needed rows read; 0 if a pass over the whole graph exceeds the memory limit."""
+        """The share of the edges of all layers that the needed rows read; 0 if a pass over the
+        whole graph exceeds the memory limit.
+        """
         p = self._on.partition
         layers = self._on.probe.layers
         degrees = {reverse: p.node.read(name) for reverse, name in DEGREES.items()}
@@ -419,10 +436,12 @@ def keep_layers(model: ModelOnGraph, folder: str | Path) -> None:
 
     Args:
         model: The model.
-        folder: New, empty, or an earlier one, which is replaced; on a file system that all workers share.
+        folder: New, empty, or an earlier one, which is replaced; on a file system that all workers
+            share.
 
     Raises:
-        ConfigError: The model cannot be computed by parts, or was trained by time; on all ranks together.
+        ConfigError: The model cannot be computed by parts, or was trained by time; on all ranks
+            together.
         FormatError: The folder holds other files, or cannot be written; on all ranks together.
 
     Collective: all ranks.
@@ -469,15 +488,20 @@ def _writing(model: ModelOnGraph, folder: str | Path) -> Iterator[LayerFiles]:
 
 
 def _drop_edge_values(passes: LayerWise, files: LayerFiles) -> None:
-    """Remove edge values, whose order depends on the workers; they are computed again where they are needed."""
+    """Remove edge values, whose order depends on the workers; they are computed again where they
+    are needed.
+    """
     for i, made in enumerate(passes.made):
         for name in made.edges:
             files.remove(edge_name(i, name))
 
 
 def whole_work(partition: Partition, layers: list[Hop]) -> tuple[int, int]:
-    """Rows and edges of the layers of a pass over the whole graph, of all workers; layers side by side count once."""
+    """Rows and edges of the layers of a pass over the whole graph, of all workers; layers side by
+    side count once.
+    """
     each = {(hop.from_end, hop.direction) for hop in layers}
-    return depth(layers) * partition.n_nodes, sum(
-        len(READ[direction]) for _, direction in each
-    ) * partition.n_edges
+    return (
+        depth(layers) * partition.n_nodes,
+        sum(len(READ[direction]) for _, direction in each) * partition.n_edges,
+    )

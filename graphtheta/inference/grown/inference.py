@@ -81,7 +81,8 @@ class Inference(ModelOnGraph):
         graph: Returns the graph.
         comm: The workers.
         make: Makes the model.
-        arrays: Weights of the model and learned features of nodes, which are loaded; or only the latter for a model that has its weights.
+        arrays: Weights of the model and learned features of nodes, which are loaded; or only the
+            latter for a model that has its weights.
 
     Raises:
         DataError: The graph lacks something that the model reads, or has it in another form.
@@ -173,11 +174,14 @@ class Inference(ModelOnGraph):
         )
 
     def keep_layers(self, folder: str | Path) -> None:
-        """Compute the values of all layers and keep them in a folder, for inference on this graph when it has grown; see ``since``."""
+        """Compute the values of all layers and keep them in a folder, for inference on this graph
+        when it has grown; see ``since``.
+        """
         keep_layers(self, folder)
 
     def since(self, folder: str | Path, compare: str = "values") -> Grown:
-        """Inference that computes only what has changed since ``keep_layers`` wrote a folder on an earlier graph.
+        """Inference that computes only what has changed since ``keep_layers`` wrote a folder on an
+        earlier graph.
 
         The graphs may differ by nodes, edges and values; nodes are the same by their original ids.
         See ``Grown`` for ``compare``.
@@ -188,7 +192,8 @@ class Inference(ModelOnGraph):
 def _prepared(
     job: Job, trained: Trained, load: Callable[[], Graph], comm: Comm, make: Make
 ) -> tuple[Graph, TaskKind, Looped, Model]:
-    """The graph as it was given and with the self loops of the job, the kind of task, and the model.
+    """The graph as it was given and with the self loops of the job, the kind of task, and the
+    model.
 
     Collective: all ranks of comm.
     """

@@ -48,7 +48,9 @@ DENSE = 8
 
 
 class Array(BaseModel):
-    """Shape and type of an array of a part, and a hash of the whole of it if it is in the order of numbers."""
+    """Shape and type of an array of a part, and a hash of the whole of it if it is in the order of
+    numbers.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -78,7 +80,8 @@ class Mark(BaseModel):
 
 
 class LayerFiles(ArrayFiles):
-    """Arrays in files with a checksum of each row, and a hash of the whole of those that are added by rank.
+    """Arrays in files with a checksum of each row, and a hash of the whole of those that are added
+    by rank.
 
     Args:
         folder: The folder.
@@ -120,7 +123,8 @@ class LayerFiles(ArrayFiles):
         wrong = take_rows_checked(self._mapped(name), rows, self._mapped(name + CHECK), out)
         if wrong is not None:
             raise FormatError(
-                f"{self._folder / name}: row {wrong} is damaged: it does not match its checksum; {AGAIN}"
+                f"{self._folder / name}: row {wrong} is damaged: it does not match its checksum;"
+                f" {AGAIN}"
             )
 
     def remove(self, name: str) -> None:
@@ -143,7 +147,8 @@ class LayerFiles(ArrayFiles):
         Args:
             name: The array, [n, ...].
             hashes: Of at least n rows, from ``row_hashes``.
-            ranks: The row in the file of each, from 0 on; those after the end of the file do not count.
+            ranks: The row in the file of each, from 0 on; those after the end of the file do not
+                count.
         """
         n = self._about(name)[0][0]
         return 0 < n <= len(hashes) and self._hashes.get(name) == array_hash(hashes, ranks, n)
@@ -161,7 +166,8 @@ class LayerFiles(ArrayFiles):
 def writing(
     folder: Path, weights: str, program: str, n_nodes: int, comm: Comm
 ) -> Iterator[LayerFiles]:
-    """The files of this worker's part of a folder, which replaces an earlier one when the block ends without an error.
+    """The files of this worker's part of a folder, which replaces an earlier one when the block
+    ends without an error.
 
     Args:
         folder: New, empty, or an earlier one; on a file system that all workers share.
@@ -169,7 +175,8 @@ def writing(
         comm: The workers.
 
     Raises:
-        FormatError: The folder holds other files, another job writes to it, or it cannot be written; on all ranks together.
+        FormatError: The folder holds other files, another job writes to it, or it cannot be
+            written; on all ranks together.
 
     Collective: all ranks of comm.
     """
@@ -205,7 +212,8 @@ def _check_replaceable(folder: Path) -> None:
         return
     if not (folder / MARK).is_file():
         raise FormatError(
-            f"{folder} holds something else than values of layers (there is no {MARK}); choose another folder"
+            f"{folder} holds something else than values of layers (there is no {MARK}); choose"
+            " another folder"
         )
     listed = {MARK: {}, **{f"part-{k:05}": part for k, part in enumerate(_read_mark(folder).parts)}}
     for path in folder.rglob("*"):
@@ -222,8 +230,8 @@ def _finish(folder: Path, aside: Path, mark: Mark) -> None:
     for k in range(len(mark.parts)):
         if not (aside / f"part-{k:05}").is_dir():
             raise FormatError(
-                f"{aside}: rank 0 does not find the part of worker {k}; choose a folder on a file system that all workers "
-                "share"
+                f"{aside}: rank 0 does not find the part of worker {k}; choose a folder on a file"
+                " system that all workers share"
             )
     with atomic_file(aside / MARK) as file:
         file.write((mark.model_dump_json(indent=1) + "\n").encode())
@@ -247,7 +255,8 @@ class Kept:
 
     Raises:
         FormatError: The folder holds no complete values, or is damaged.
-        ConfigError: The values are those of another model, or of other code of its layers, or the ids of another kind.
+        ConfigError: The values are those of another model, or of other code of its layers, or the
+            ids of another kind.
     """
 
     def __init__(
@@ -256,12 +265,13 @@ class Kept:
         mark = _read_mark(folder)
         if mark.weights != weights:
             raise ConfigError(
-                f"{folder}: the values of layers were computed with other weights, layers or precision; {AGAIN} for this "
-                "model"
+                f"{folder}: the values of layers were computed with other weights, layers or"
+                f" precision; {AGAIN} for this model"
             )
         if mark.program != program:
             raise ConfigError(
-                f"{folder}: the code of the network has changed since the values of layers were computed; {AGAIN}"
+                f"{folder}: the code of the network has changed since the values of layers were"
+                f" computed; {AGAIN}"
             )
         self.n_nodes = mark.n_nodes
         for k, part in enumerate(mark.parts):
@@ -271,7 +281,8 @@ class Kept:
         ]
         hashes = row_hashes(ids)
         self._ranks = ranks
-        # the usual case: nodes were appended, and the worker is the same, so that its first ids are those of a part
+        # the usual case: nodes were appended, and the worker is the same, so that its first ids are
+        # those of a part
         same = next(
             (k for k, files in enumerate(self._files) if files.has("ids", hashes, ranks)), None
         )
@@ -298,8 +309,8 @@ class Kept:
                 given = files.read("ids", np.arange(files.listed["ids"].shape[0]))
                 if given.dtype.kind != ids.dtype.kind and len(given):
                     raise ConfigError(
-                        f"{folder}: the nodes had {_kind(given)} as ids, and those of this graph are {_kind(ids)}; give "
-                        "the graph that has grown, with the same ids"
+                        f"{folder}: the nodes had {_kind(given)} as ids, and those of this graph"
+                        f" are {_kind(ids)}; give the graph that has grown, with the same ids"
                     )
                 mine, rows = _matched(ids[rest], given)
                 found = rest[mine]
@@ -324,7 +335,8 @@ class Kept:
         return out
 
     def read(self, name: str, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Values of known nodes, by their positions in ``ids``, [n, ...]; in ``out``, contiguous, if it is given.
+        """Values of known nodes, by their positions in ``ids``, [n, ...]; in ``out``, contiguous,
+        if it is given.
 
         Raises:
             FormatError: A row is damaged.
@@ -380,14 +392,15 @@ def _read_mark(folder: Path) -> Mark:
     except OSError as error:
         why = error.strerror or error
         raise FormatError(
-            f"{folder} holds no complete values of layers ({MARK} cannot be read: {why}); give the folder of an earlier "
-            f"inference, or {AGAIN}"
+            f"{folder} holds no complete values of layers ({MARK} cannot be read: {why}); give the"
+            f" folder of an earlier inference, or {AGAIN}"
         ) from None
     except (ValueError, ValidationError, RecursionError):
         raise FormatError(f"{folder / MARK}: damaged; {AGAIN}") from None
     if mark.version != VERSION:
         raise FormatError(
-            f"{folder}: the format has version {mark.version}, this program reads {VERSION}; {AGAIN}"
+            f"{folder}: the format has version {mark.version}, this program reads {VERSION};"
+            f" {AGAIN}"
         )
     return mark
 
@@ -412,5 +425,6 @@ def _check(folder: Path, k: int, part: Mapping[str, Array]) -> None:
             raise FormatError(f"{path}: expected a file of {size} bytes; {AGAIN}")
     if "ids" not in part or len({tuple(array.shape[:1]) for array in part.values()}) != 1:
         raise FormatError(
-            f"{folder / MARK}: damaged: the arrays of part {k} have different numbers of rows; {AGAIN}"
+            f"{folder / MARK}: damaged: the arrays of part {k} have different numbers of rows;"
+            f" {AGAIN}"
         )

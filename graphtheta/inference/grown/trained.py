@@ -1,4 +1,6 @@
-"""What a trained model carries from the graph that it was trained on to other graphs; stored with its weights."""
+"""What a trained model carries from the graph that it was trained on to other graphs; stored with
+its weights.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ EARLIER_POSITIVE = 1
 
 
 class Trained(BaseModel):
-    """Facts about the graph of a training, which are applied to other graphs and not computed from these.
+    """Facts about the graph of a training, which are applied to other graphs and not computed from
+    these.
 
     Attributes:
         graph: Form of the graph.
@@ -30,8 +33,8 @@ class Trained(BaseModel):
         thresholds: Probabilities above which labels, or the positive class, are predicted, as they
             were chosen last; None if all are 0.5.
         positive: Number of the positive class of two classes.
-        prepared: How the dataset was prepared: the options "symmetric", "self_loops" and "normalise_features" of
-            ``gt.load``. Empty for a graph that was given in Python.
+        prepared: How the dataset was prepared: the options "symmetric", "self_loops" and
+            "normalise_features" of ``gt.load``. Empty for a graph that was given in Python.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -69,15 +72,16 @@ class Trained(BaseModel):
         """
         if not text:
             raise ConfigError(
-                f"{where} does not say which graph the model was trained on, because an earlier version wrote it; train "
-                "again, or open the run in Python: gt.Trainer(job=...), then load the weights and call on(graph)"
+                f"{where} does not say which graph the model was trained on, because an earlier"
+                " version wrote it; train again, or open the run in Python: gt.Trainer(job=...),"
+                " then load the weights and call on(graph)"
             )
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
             raise FormatError(
-                f"{where}: damaged, or written by another version: what it says about the graph is not valid "
-                f"({error.errors()[0]['msg']}); train again"
+                f"{where}: damaged, or written by another version: what it says about the graph is"
+                f" not valid ({error.errors()[0]['msg']}); train again"
             ) from None
 
     def check_nodes(self, graph: Graph) -> None:

@@ -33,7 +33,8 @@ def check_name(path: Path, form: str | None) -> None:
             else ""
         )
         raise ConfigError(
-            f"--to {path}: expected a name that ends in .npz or .csv, or a folder and --format{'' if form else remedy}"
+            f"--to {path}: expected a name that ends in .npz or .csv, or a folder and"
+            f" --format{'' if form else remedy}"
         )
 
 
@@ -41,7 +42,8 @@ def write_file(path: Path, rows: Rows) -> None:
     """Write all rows.
 
     Args:
-        path: .npz (arrays ``id``, the name of the values, and ``class`` and ``columns`` if there are any) or .csv (a line for each row).
+        path: .npz (arrays ``id``, the name of the values, and ``class`` and ``columns`` if there
+            are any) or .csv (a line for each row).
         rows: The rows.
 
     Raises:

@@ -1,4 +1,6 @@
-"""Formats of predictions and embeddings: rows with their original ids as CSV, Parquet or NumPy arrays."""
+"""Formats of predictions and embeddings: rows with their original ids as CSV, Parquet or NumPy
+arrays.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ Write = Callable[[BinaryIO, Rows], None]
 
 
 def write_csv(file: BinaryIO, rows: Rows) -> None:
-    """Write a line of titles and a line for each row. Text with special characters is in quotes; numbers are read back exactly."""
+    """Write a line of titles and a line for each row. Text with special characters is in quotes;
+    numbers are read back exactly.
+    """
     flat = rows.flat
     titles = [
         *rows.keys,
@@ -97,7 +101,9 @@ def write_csv(file: BinaryIO, rows: Rows) -> None:
 
 
 def write_parquet(file: BinaryIO, rows: Rows) -> None:
-    """Write a table with the ids, the classes if there are any, and a column of values, of lists of a fixed length if a row has several."""
+    """Write a table with the ids, the classes if there are any, and a column of values, of lists of
+    a fixed length if a row has several.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -163,7 +169,8 @@ def check_format(name: str) -> None:
     """
     if name not in FORMATS:
         raise ConfigError(
-            f"format: unknown format {name!r}{did_you_mean(name, FORMATS)}; choose from {', '.join(FORMATS)}"
+            f"format: unknown format {name!r}{did_you_mean(name, FORMATS)}; choose from"
+            f" {', '.join(FORMATS)}"
         )
     if name == "parquet" and find_spec("pyarrow") is None:
         raise ConfigError(
@@ -172,5 +179,7 @@ def check_format(name: str) -> None:
 
 
 def _numbers(x: np.ndarray) -> list[Any]:
-    """Values that the csv module writes exactly: of float32, only the NumPy scalar is written with as few digits as it needs."""
+    """Values that the csv module writes exactly: of float32, only the NumPy scalar is written with
+    as few digits as it needs.
+    """
     return list(x) if x.dtype == np.float32 else x.tolist()

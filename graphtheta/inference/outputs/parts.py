@@ -113,8 +113,8 @@ class PartFolder:
             path = self._aside / file["name"]
             if not path.is_file() or path.stat().st_size != file["bytes"]:
                 raise FormatError(
-                    f"{path}: a worker wrote {file['bytes']} bytes to this file, which rank 0 does not find; choose a "
-                    "folder on a file system that all workers share"
+                    f"{path}: a worker wrote {file['bytes']} bytes to this file, which rank 0 does"
+                    " not find; choose a folder on a file system that all workers share"
                 )
         with atomic_file(self._aside / MARK) as stream:
             stream.write((to_json(mark, indent=1) + "\n").encode())
@@ -137,8 +137,8 @@ def _check_replaceable(folder: Path) -> None:
     listed = _listed(folder / MARK)
     if listed is None:
         raise FormatError(
-            f"{folder} holds files and no {MARK} of graphtheta, so it is not an earlier output; choose another folder, or "
-            "empty this one"
+            f"{folder} holds files and no {MARK} of graphtheta, so it is not an earlier output;"
+            " choose another folder, or empty this one"
         )
     foreign = [
         path.name
@@ -147,7 +147,8 @@ def _check_replaceable(folder: Path) -> None:
     ]
     if foreign:
         raise FormatError(
-            f"{folder} holds {foreign[0]}, which belongs to no output; choose another folder, or move this file"
+            f"{folder} holds {foreign[0]}, which belongs to no output; choose another folder, or"
+            " move this file"
         )
 
 

@@ -40,7 +40,8 @@ def named_rows(
 
     Args:
         rows: Numbers of some rows of this worker, [n] int64.
-        out: Their outputs, [n, ...]; of all its rows if thresholds are chosen on the validation set.
+        out: Their outputs, [n, ...]; of all its rows if thresholds are chosen on the validation
+            set.
         evaluator, kind, info, whole: As of ``predictions``.
 
     Collective: all ranks of the evaluator's job_comm.
@@ -72,7 +73,8 @@ def named_rows(
 def embedding_rows(
     rows: np.ndarray, out: np.ndarray, comm: Comm, info: GraphInfo, whole: bool
 ) -> Rows | None:
-    """Embeddings by original id, in the order of the numbers of the nodes; arguments as of ``named_rows``.
+    """Embeddings by original id, in the order of the numbers of the nodes; arguments as of
+    ``named_rows``.
 
     Collective: all ranks of comm.
     """
@@ -82,7 +84,8 @@ def embedding_rows(
 
 
 def check_finite(comm: Comm, rows: np.ndarray, out: np.ndarray, what: str) -> None:
-    """Check what a model returns. Features in files are not checked when they are loaded, and NaN in them spreads.
+    """Check what a model returns. Features in files are not checked when they are loaded, and NaN
+    in them spreads.
 
     Args:
         comm: The workers.
@@ -101,14 +104,16 @@ def check_finite(comm: Comm, rows: np.ndarray, out: np.ndarray, what: str) -> No
         bad = np.flatnonzero(~np.isfinite(out.reshape(len(out), -1)).all(axis=1))
         if len(bad):
             error = DataError(
-                f"the {what} number {int(rows[bad[0]])} is not finite ({len(bad):,} such rows of {len(out):,}); features "
-                "near it are NaN or infinite, or training has diverged"
+                f"the {what} number {int(rows[bad[0]])} is not finite ({len(bad):,} such rows of"
+                f" {len(out):,}); features near it are NaN or infinite, or training has diverged"
             )
     comm.agree(error)
 
 
 def in_order(comm: Comm, arrays: Sequence[np.ndarray], whole: bool) -> list[np.ndarray] | None:
-    """Arrays in the order of the first one: those of all workers on rank 0, or with ``whole`` False of each worker; None elsewhere."""
+    """Arrays in the order of the first one: those of all workers on rank 0, or with ``whole`` False
+    of each worker; None elsewhere.
+    """
     if whole:
         parts = [comm.gather_rows(x) for x in arrays]
         if parts[0] is None:
@@ -126,7 +131,8 @@ def in_order(comm: Comm, arrays: Sequence[np.ndarray], whole: bool) -> list[np.n
 
 
 def _codes(evaluator: Evaluator, out: np.ndarray) -> np.ndarray | None:
-    """Numbers of the predicted classes, [n], in accordance with the threshold; None if rows have no single class.
+    """Numbers of the predicted classes, [n], in accordance with the threshold; None if rows have no
+    single class.
 
     Collective: all ranks of the evaluator's job_comm.
     """

@@ -217,8 +217,9 @@ class _Subject:
         names = differences(layer)
         if names:
             self.fail(
-                f"its constructor draws {listed(names)} anew each time, so that every worker would have a layer of its own: draw "
-                "parameters by gt.Parameter.glorot, and other values from a generator with a fixed seed"
+                f"its constructor draws {listed(names)} anew each time, so that every worker would"
+                " have a layer of its own: draw parameters by gt.Parameter.glorot, and other"
+                " values from a generator with a fixed seed"
             )
 
     def check_finite(self) -> None:
@@ -229,8 +230,10 @@ class _Subject:
                 if len(bad):
                     verb = "are" if name == "values" else "is"
                     self.fail(
-                        f"its {name} {verb} not finite: {x[tuple(bad[0])]} {self._where(name, bad[0])}; look for 0 / 0, log(0), and "
-                        "the gradient of sqrt or of a norm at 0, and clip what goes in, as in gt.sqrt(gt.maximum(x, 1e-12))"
+                        f"its {name} {verb} not finite: {x[tuple(bad[0])]}"
+                        f" {self._where(name, bad[0])}; look for 0 / 0, log(0), and the gradient of"
+                        " sqrt or of a norm at 0, and clip what goes in, as in"
+                        " gt.sqrt(gt.maximum(x, 1e-12))"
                     )
 
     def _where(self, name: str, at: np.ndarray) -> str:
@@ -250,13 +253,15 @@ class _Subject:
             again = self.run(used, training=training)
             if trial.furthest(first, other)[0] > SAME:
                 self.fail(
-                    "two equal models compute different values in their first pass: the layer draws random numbers, which differ "
-                    "from worker to worker (use gt.dropout, which does not), or keeps state outside of itself"
+                    "two equal models compute different values in their first pass: the layer draws"
+                    " random numbers, which differ from worker to worker (use gt.dropout, which"
+                    " does not), or keeps state outside of itself"
                 )
             if trial.furthest(first, again)[0] > SAME:
                 self.fail(
-                    f"a second call computes other values{self._changed(used)}: the layer keeps state between calls; what a "
-                    "pass computes must depend on parameters, settings and inputs only"
+                    f"a second call computes other values{self._changed(used)}: the layer keeps"
+                    " state between calls; what a pass computes must depend on parameters,"
+                    " settings and inputs only"
                 )
         used = self.copy()
         fresh = self.copy()
@@ -271,8 +276,9 @@ class _Subject:
                 and trial.furthest(*outcomes)[0] > SAME
             ):
                 self.fail(
-                    f"a change of {name} has another effect on a layer that has run than on a new one: the layer caches something "
-                    "computed from it in an earlier call; compute it in each call"
+                    f"a change of {name} has another effect on a layer that has run than on a new"
+                    " one: the layer caches something computed from it in an earlier call; compute"
+                    " it in each call"
                 )
 
     def check_history(self) -> None:
@@ -313,11 +319,13 @@ class _Subject:
         return f", and {', '.join(found[:3])} changed" if found else ""
 
     def check_trained(self) -> None:
-        """Every parameter that is trained has a gradient above rounding errors at one point at least."""
+        """Every parameter that is trained has a gradient above rounding errors at one point at
+        least.
+        """
         if self.unread:
             self.fail(
-                f"no operation reads {', '.join(self.unread)}, so it is not trained; pass the gt.Parameter itself to "
-                "functions of gt: its .value is a constant"
+                f"no operation reads {', '.join(self.unread)}, so it is not trained; pass the"
+                " gt.Parameter itself to functions of gt: its .value is a constant"
             )
         left = {p.name: 0.0 for p in self.model.parameters() if p.requires_grad}
         for point in range(POINTS):
@@ -341,13 +349,14 @@ class _Subject:
         exact = [name for name, size in left.items() if size == 0]
         if exact:
             self.fail(
-                f"the gradient of {', '.join(exact)} is zero, so it is not trained: the values do not depend on it, or an "
-                "operation on the path has None as its gradient rule"
+                f"the gradient of {', '.join(exact)} is zero, so it is not trained: the values do"
+                " not depend on it, or an operation on the path has None as its gradient rule"
             )
         self.fail(
-            f"the gradient of {', '.join(left)} is zero up to rounding errors, which Adam would turn into steps: a later "
-            "operation cancels it, as batch norm cancels a bias in front of it, and softmax a term that all in-edges of a node "
-            "share; leave it out, as in GCN(d_in, d_out, bias=False)"
+            f"the gradient of {', '.join(left)} is zero up to rounding errors, which Adam would"
+            " turn into steps: a later operation cancels it, as batch norm cancels a bias in front"
+            " of it, and softmax a term that all in-edges of a node share; leave it out, as in"
+            " GCN(d_in, d_out, bias=False)"
         )
 
     def check_gradients(self, tolerance: float) -> float:
@@ -376,7 +385,8 @@ class _Subject:
         return self.bound(
             error,
             ROUNDING,
-            "its values change when nodes are renumbered; it depends on ids or on the order of edges",
+            "its values change when nodes are renumbered; it depends on ids or on the order of"
+            " edges",
         )
 
     def check_workers(self) -> float:
@@ -421,15 +431,17 @@ class _Subject:
         return worst
 
     def check_eager(self) -> float:
-        """Values and gradients against gather on arrays of edges, outside of training, since a draw belongs to an edge program."""
+        """Values and gradients against gather on arrays of edges, outside of training, since a draw
+        belongs to an edge program.
+        """
         expected = self.run()
         with pass_scope(eager.settings()):
             error, name = trial.furthest(expected, self.run())
         return self.bound(
             error,
             ROUNDING,
-            f"its {name} differs from gather on arrays of edges: a fault of graphtheta, if gather calls "
-            "functions of gt only",
+            f"its {name} differs from gather on arrays of edges: a fault of graphtheta, if gather"
+            " calls functions of gt only",
         )
 
     def check_backends(self) -> float:

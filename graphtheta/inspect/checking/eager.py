@@ -1,4 +1,5 @@
-"""Gather and Sum without the edge compiler: gather is called with arrays of edges, and each destination is summed by itself.
+"""Gather and Sum without the edge compiler: gather is called with arrays of edges, and each
+destination is summed by itself.
 
 ``gt.check`` compares it with the edge program of the same layer. It shares the operations and the
 aggregators with it, but neither the tracer, nor the planner, nor kernels: every operation of gather

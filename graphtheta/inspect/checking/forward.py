@@ -26,7 +26,8 @@ def forward(model: Model, graph: Graph, *, training: bool = False, seed: int = 0
 
     Args:
         model: A model that returns node values.
-        graph: Any graph with the columns that the model reads, also another one than it was trained on.
+        graph: Any graph with the columns that the model reads, also another one than it was trained
+            on.
         training: Whether dropout drops and batch norm uses the statistics of this graph.
         seed: Seed of dropout.
 
@@ -34,7 +35,8 @@ def forward(model: Model, graph: Graph, *, training: bool = False, seed: int = 0
         [n_nodes, ...], in the order of the nodes, in the float type of the parameters.
 
     Raises:
-        ConfigError: ``model`` is no model object, ``graph`` no graph, or the model returns edge values.
+        ConfigError: ``model`` is no model object, ``graph`` no graph, or the model returns edge
+            values.
         GraphThetaError: The model does not run on the graph.
     """
     out, _ = _passed(model, graph, Tape(record=False, training=training, seed=seed))
@@ -45,7 +47,8 @@ def forward(model: Model, graph: Graph, *, training: bool = False, seed: int = 0
 def gradients(
     loss: Callable[[Any], Any], model: Model, graph: Graph, *, training: bool = False, seed: int = 0
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """A loss of the values of all nodes, and its gradients, in this process; arguments and errors as for ``forward``.
+    """A loss of the values of all nodes, and its gradients, in this process; arguments and errors
+    as for ``forward``.
 
     Args:
         loss: A function of the node values, [n_nodes, ...], written with functions of gt. It
@@ -60,7 +63,8 @@ def gradients(
         values = loss(out)
         if not isinstance(values, Var) or not values.value.size:
             raise ConfigError(
-                f"gt.gradients: the loss returned {values!r}; expected a value computed from the outputs by functions of gt"
+                f"gt.gradients: the loss returned {values!r}; expected a value computed from the"
+                " outputs by functions of gt"
             )
         size = values.value.size if values.space is not None else 1
         found = tape.backward(values, np.full(values.shape, 1 / size))
@@ -80,7 +84,8 @@ def _passed(model: Model, graph: Graph, tape: Tape) -> tuple[Var, list[Any]]:
     found = probe(model, partition)
     if found.per_edge:
         raise ConfigError(
-            f"{type(model).__name__} returns values of edges or links; use gt.Trainer(...).predict() for those"
+            f"{type(model).__name__} returns values of edges or links; use"
+            " gt.Trainer(...).predict() for those"
         )
     view = whole(partition, found.layers)
     with np.errstate(**QUIET):

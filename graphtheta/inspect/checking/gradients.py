@@ -1,7 +1,7 @@
 """Compares gradient rules with central differences, for built-in and user-defined primitives.
 
-For a random direction v and a random weight u, the derivative of ``<u, f(x + t v)>`` at t = 0 is compared with
-``<v, vjp(u)>``. Meant for float64.
+For a random direction v and a random weight u, the derivative of ``<u, f(x + t v)>`` at t = 0 is
+compared with ``<v, vjp(u)>``. Meant for float64.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def check_vjp(
 
     Args:
         f: Function of variables; one variable or array as result.
-        *args: Float arrays (made differentiable), variables (differentiable if they need gradients), parameters, and
-            constants of any other kind.
+        *args: Float arrays (made differentiable), variables (differentiable if they need
+            gradients), parameters, and constants of any other kind.
         eps: Length of the step to either side, relative to a direction of standard normal entries.
         tol: Allowed difference, relative to the size of the derivative or 1.
         seed: Seed of the random directions and of dropout.
@@ -44,8 +44,8 @@ def check_vjp(
         out = f(*prepared)
     if not isinstance(out, Var):
         raise ConfigError(
-            f"check_vjp: the function returned {shown(out)}, which depends on no argument; give arrays of floats, and return "
-            "a value that is computed from them"
+            f"check_vjp: the function returned {shown(out)}, which depends on no argument; give"
+            " arrays of floats, and return a value that is computed from them"
         )
     weight = _direction(out.shape, seed, 0)
     grads = tape.backward(out, weight)
@@ -79,7 +79,8 @@ def check_gradients(
     """Check the gradients of a whole computation for each parameter.
 
     Args:
-        loss: Runs the computation on the current tape and returns a 0-d variable; on several workers its local share.
+        loss: Runs the computation on the current tape and returns a 0-d variable; on several
+            workers its local share.
         parameters: Parameters (or variables that need gradients) it uses.
         eps, tol, seed: As for ``check_vjp``; every run of ``loss`` sees the same random numbers.
         all_sum: Sums an array over the workers; None on one worker.
@@ -94,7 +95,8 @@ def check_gradients(
         out = loss()
     if not isinstance(out, Var) or out.shape:
         raise ConfigError(
-            f"check_gradients: the loss returned {shown(out)}; it must return one number, such as gt.mean of all values"
+            f"check_gradients: the loss returned {shown(out)}; it must return one number, such as"
+            " gt.mean of all values"
         )
     grads = tape.backward(out)
 
@@ -138,6 +140,6 @@ def _compare(what: str, g: Any, v: np.ndarray, slope: float, tol: float) -> None
     found = 0.0 if g is None else float(np.vdot(g, v))
     if not abs(found - slope) <= tol * max(1.0, abs(slope)):
         raise CheckError(
-            f"the gradient of {what} is wrong: in a random direction its rule gives {found:.9g}, differences give {slope:.9g}"
-            + (" (no gradient was computed)" if g is None else "")
+            f"the gradient of {what} is wrong: in a random direction its rule gives {found:.9g},"
+            f" differences give {slope:.9g}" + (" (no gradient was computed)" if g is None else "")
         )

@@ -58,9 +58,12 @@ class Case:
             take_rows(self.graph.node_columns, order),
             take_rows(self.graph.edge_columns, edges),
         )
-        return _with_inputs(
-            number[self.graph.edge_index][:, edges], self.x[order], self.attr[edges], columns
-        ), number
+        return (
+            _with_inputs(
+                number[self.graph.edge_index][:, edges], self.x[order], self.attr[edges], columns
+            ),
+            number,
+        )
 
     def with_loops(self, loops: str, model: Model) -> tuple[Case, frozenset[str]]:
         """The case with the self loops that a job adds or drops.
@@ -122,7 +125,8 @@ def sample(columns: Mapping[str, Any] | None, kind: str) -> dict[str, np.ndarray
     for name, rows in found.items():
         if not rows.ndim or not len(rows):
             raise DataError(
-                f"{kind}_columns[{name!r}] has no rows to draw from; give an array of the values it may have, such as range(4)"
+                f"{kind}_columns[{name!r}] has no rows to draw from; give an array of the values it"
+                " may have, such as range(4)"
             )
     return found
 
@@ -173,8 +177,8 @@ def fitting(
     ):
         raise first
     raise ConfigError(
-        f"the layer does not run with inputs of width {d_in or sizes} and edge attributes of width {d_edge or sizes}: "
-        f"{first}; give gt.check(layer, d_in=..., d_edge=...)"
+        f"the layer does not run with inputs of width {d_in or sizes} and edge attributes of width"
+        f" {d_edge or sizes}: {first}; give gt.check(layer, d_in=..., d_edge=...)"
     )
 
 

@@ -22,7 +22,8 @@ from graphtheta.train.loop.build import memory_of
 
 # an id; bounds of the edges into and out of a row, in two of four blocks each
 ID_BYTES, BOUND_BYTES = 8, 32
-# gradients that are alive at once, in units of the widest value: values are freed as backward passes them
+# gradients that are alive at once, in units of the widest value: values are freed as backward
+# passes them
 GRADIENTS = 1
 
 
@@ -122,7 +123,9 @@ def _bound(
 
 
 def _stored_width(held: Skeleton, work: Work) -> int:
-    """Numbers per row that a step stores: copied features, what is made of them before the first product, and values with gradients."""
+    """Numbers per row that a step stores: copied features, what is made of them before the first
+    product, and values with gradients.
+    """
     # values of width 1, such as factors by degree, do not end a run of elementwise operations
     wide = [o for o in work.found.operations if prod(o.outputs[0]) > 1]
     # of such a run only the result is stored

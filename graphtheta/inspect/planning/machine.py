@@ -36,12 +36,13 @@ from graphtheta.train.loop.trainer import Trainer
 
 # changes with the units of the cost model
 VERSION = 7
-# steps of a job: some that compile and warm up, and those of which the shortest counts. They are timed
-# in several rounds over all jobs, because other programs slow a shared machine for seconds
+# steps of a job: some that compile and warm up, and those of which the shortest counts. They are
+# timed in several rounds over all jobs, because other programs slow a shared machine for seconds
 WARM = 2
 TIMED = 4
 ROUNDS = 4
-# of which are chosen: seconds until other threads take part in a kernel, and how many times as long reading memory takes on all threads
+# of which are chosen: seconds until other threads take part in a kernel, and how many times as long
+# reading memory takes on all threads
 WAKES, CROWDED = np.geomspace(1e-5, 2e-3, 48), np.linspace(1.0, 2.0, 41)
 # parts that read memory
 MEMORY = [NODES, EDGES]
@@ -67,7 +68,8 @@ class Machine:
         seconds: Seconds of a unit of each entry of ``PARTS``, on one thread.
         crowded: How many times as long reading memory takes when all threads of a worker do.
         wake: Seconds until the other threads take part in a kernel.
-        together: How many times as long reading memory, and all else, takes when two workers compute.
+        together: How many times as long reading memory, and all else, takes when two workers
+            compute.
         message, collective, latency, byte, wire: As those of a ``Pair``.
         cores: Cores of the machine.
         error: Largest relative error of the jobs that were measured.
@@ -117,8 +119,8 @@ class Machine:
         """Seconds in which workers send, if ``workers`` of them share the machine.
 
         They are of bytes, of the start and latency of each move, of its further messages, and of
-        collectives. A worker sends at most one message to each other worker in a move, so there are at
-        least as many moves as its messages divided by the number of the others.
+        collectives. A worker sends at most one message to each other worker in a move, so there are
+        at least as many moves as its messages divided by the number of the others.
 
         Args:
             sent, messages: Of each worker, [size]; messages are those to single workers.
@@ -219,7 +221,8 @@ def measured() -> Machine:
 
 
 def shared(reading: np.ndarray, ratios: np.ndarray) -> tuple[float, float]:
-    """How many times as long reading memory, and all else, takes while another worker computes, 1 at least.
+    """How many times as long reading memory, and all else, takes while another worker computes, 1
+    at least.
 
     Args:
         reading: Share of the time of some jobs that reading memory takes, [jobs].
@@ -257,7 +260,8 @@ def _on_threads(
 def _threads(
     loads: Sequence[Load], steps: np.ndarray, unit: np.ndarray, threads: int
 ) -> tuple[float, float]:
-    """Seconds until other threads take part in a kernel, and how many times as long reading memory takes when all threads do.
+    """Seconds until other threads take part in a kernel, and how many times as long reading memory
+    takes when all threads do.
 
     Args:
         loads: Work of some jobs on one worker.
@@ -291,8 +295,8 @@ def _load(job: Job, graph: Graph) -> Load:
 
 
 def _seconds(trainer: Trainer, threads: int) -> tuple[float, float]:
-    """Seconds of the shortest step, which other programs change least, without making its view: of the processor on one thread, and of the
-    clock on all."""
+    """Seconds of the shortest step, which other programs change least, without making its view: of
+    the processor on one thread, and of the clock on all."""
     from graphtheta.ops.parallel import pool
 
     found = []

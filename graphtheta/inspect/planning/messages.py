@@ -1,12 +1,13 @@
-"""What two workers of this machine cost each other: messages between them, and the memory and cores that they share.
+"""What two workers of this machine cost each other: messages between them, and the memory and cores
+that they share.
 
 Run by mpiexec on two workers, it prints a line of JSON. Steps of small jobs are timed in several
 bursts, and the shortest of each counts, because other programs slow a shared machine for seconds.
 
 A message is mostly work of the interpreter at both ends. That is processor time, which other
 programs change little: of a step on two workers, without waiting, less that of the same step on one
-worker and half of the graph. Besides, a worker waits until a message has arrived, which is found with
-a small move. Waiting is taken from processor time too, because it polls at first.
+worker and half of the graph. Besides, a worker waits until a message has arrived, which is found
+with a small move. Waiting is taken from processor time too, because it polls at first.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ BEGIN = "messages "
 LARGE = 1 << 15
 SMALL = 16
 WIDTH = 128
-# steps of a burst, of which the first warm caches; and bursts, until they have taken so many seconds
+# steps of a burst, of which the first warm caches; and bursts, until they have taken so many
+# seconds
 WARM = 2
 TIMED = 4
 ROUNDS = 5
@@ -58,7 +60,8 @@ class Talk:
     Attributes:
         two: Of the processor without waiting, which polls.
         one: Of the processor on one worker with half of the graph.
-        messages, collectives, sent: Of a step: messages to the other worker, collectives, and bytes.
+        messages, collectives, sent: Of a step: messages to the other worker, collectives, and
+            bytes.
     """
 
     two: float
@@ -78,7 +81,8 @@ class Pair:
         latency: Seconds until an empty message has arrived.
         byte: Seconds of a byte: it is packed, sent and unpacked.
         wire: Seconds of it that are not the sender's and the receiver's work.
-        ratios: How many times as long each of the jobs ``TOGETHER`` takes a worker while the other runs it too.
+        ratios: How many times as long each of the jobs ``TOGETHER`` takes a worker while the other
+            runs it too.
     """
 
     message: float
@@ -149,7 +153,9 @@ class Working(WrappedComm):
     def least(
         self, run: Callable[[], Any], clock: Callable[[], float] = thread_time
     ) -> tuple[float, float]:
-        """Seconds of the shortest of some runs, without and with waiting: of the processor, or on another clock both with it."""
+        """Seconds of the shortest of some runs, without and with waiting: of the processor, or on
+        another clock both with it.
+        """
         times = []
         for _ in range(WARM + TIMED):
             before = clock()
@@ -251,7 +257,9 @@ def _load(trainer: Trainer) -> None:
 
 
 def _loaded(comm: Comm, two: Trainer, one: Trainer) -> tuple[float, float, float]:
-    """Run the first steps; returns messages, collectives and bytes of a step on two workers, mean of the workers."""
+    """Run the first steps; returns messages, collectives and bytes of a step on two workers, mean
+    of the workers.
+    """
     _load(one)
     _load(two)
     before = comm.ledger.snapshot()

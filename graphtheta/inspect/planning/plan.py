@@ -1,4 +1,6 @@
-"""Plans of a job: for each strategy, mode, number of workers and partitioner, what a worker holds, sends and needs of time."""
+"""Plans of a job: for each strategy, mode, number of workers and partitioner, what a worker holds,
+sends and needs of time.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ class Row:
     """One way to run a job.
 
     Attributes:
-        strategy, mode, workers, partitioner, masters: The way; ``mode`` is "" where there is no choice.
+        strategy, mode, workers, partitioner, masters: The way; ``mode`` is "" where there is no
+            choice.
         memory: Bytes of the worker that needs most.
         bound: Those of its part and of a step, by purpose; the others are of its process.
         steps: Updates of an epoch.
@@ -94,7 +97,10 @@ class Row:
         """The way as one would write it as flags."""
         mode = f" --mode {self.mode}" if self.mode else ""
         mode += f" --macrobatch {self.macrobatch}" if self.macrobatch > 1 else ""
-        return f"--strategy {self.strategy}{mode} --partitioner {self.partitioner} --masters {self.masters} on {self.workers} worker(s)"
+        return (
+            f"--strategy {self.strategy}{mode} --partitioner {self.partitioner} --masters"
+            f" {self.masters} on {self.workers} worker(s)"
+        )
 
 
 def planned(
@@ -120,9 +126,10 @@ def planned(
         per_machine: Workers of a machine; 0 for all.
         views: How many views of an epoch are counted, at most; those of an epoch with a cache or
             macrobatches all are.
-        limit: Bytes of memory of a worker, which bound macrobatch=auto; None for what this machine has free.
-        rehearsed: Most workers that make views in this process; what more of them send to make views is
-            estimated from these. 0 for any number.
+        limit: Bytes of memory of a worker, which bound macrobatch=auto; None for what this machine
+            has free.
+        rehearsed: Most workers that make views in this process; what more of them send to make
+            views is estimated from these. 0 for any number.
         warm: Whether caches are full when the epoch begins; otherwise they are empty.
 
     Raises:
@@ -348,8 +355,8 @@ class _Way:
     def _growth(self, works: list[Work], fewer: int, alone: bool) -> float:
         """How many times as many bytes all workers send to make a view as fewer workers do.
 
-        Workers of one view ask the owners of the rows that they read from others; a worker of its own
-        view asks for all rows but its own.
+        Workers of one view ask the owners of the rows that they read from others; a worker of its
+        own view asks for all rows but its own.
         """
         size = self.placement.size
         if alone:
@@ -363,7 +370,9 @@ class _Way:
         return float(sum(work.sent.sum() for work in works) / max(before, 1))
 
     def _build(self, rehearsal: Rehearsal) -> float:
-        """Seconds of an epoch in which the workers make views: their work, and messages, for which they wait."""
+        """Seconds of an epoch in which the workers make views: their work, and messages, for which
+        they wait.
+        """
         share = self.sampled.steps / rehearsal.views
         seconds = float(rehearsal.seconds.max()) * max(1.0, self.together / self.machine.cores)
         # simulated workers spent the interpreter's time around their messages

@@ -1,4 +1,5 @@
-"""What making views sends, from a rehearsal: simulated workers make the views of an epoch without features.
+"""What making views sends, from a rehearsal: simulated workers make the views of an epoch without
+features.
 
 Samplers draw by hashes, and views depend on no value of a model. So the views of a run, the rows
 that they read, and what caches and macrobatches do with them are known before it runs. The workers
@@ -42,8 +43,8 @@ from graphtheta.train.reuse.macrobatch.ahead import Macrobatches
 from graphtheta.train.reuse.macrobatch.merged import MergedComm
 from graphtheta.train.reuse.macrobatch.setup import dry_runs, make_macrobatches, merges
 
-# views are made so many times, while this takes less than so many seconds: the shortest time of each step
-# counts, because other programs change it least
+# views are made so many times, while this takes less than so many seconds: the shortest time of
+# each step counts, because other programs change it least
 TIMES = 12
 LONGEST = 4.0
 
@@ -55,7 +56,8 @@ class Rehearsal:
     Attributes:
         views: Number of these views.
         sent, messages: Bytes and messages of each worker, [size] int64.
-        collectives: Those of the messages that are collectives, of which there are as many on any number of workers, [size] int64.
+        collectives: Those of the messages that are collectives, of which there are as many on any
+            number of workers, [size] int64.
         seconds: Processor seconds of each worker, on one thread, without those of messages, [size].
         held: Bytes of caches and macrobatches of each worker, [size] int64.
         hits, misses: Rows of all workers that caches held, and that they did not.
@@ -75,14 +77,16 @@ class Rehearsal:
     def on(self, size: int, growth: float, groups: float, alone: float) -> Rehearsal:
         """An estimate for more workers.
 
-        A worker has as many rounds for a group of views, in which it sends to all others, and as much work of the interpreter. The
-        workers share the rest, which is what one worker needs more time for than several; each of independent workers has a view.
+        A worker has as many rounds for a group of views, in which it sends to all others, and as
+        much work of the interpreter. The workers share the rest, which is what one worker needs
+        more time for than several; each of independent workers has a view.
 
         Args:
             size: Their number.
             growth: How many times as many bytes all of them send.
             groups: How many times as many groups they make of the same number of views.
-            alone: Processor seconds in which one worker makes the views; 0 if workers are independent.
+            alone: Processor seconds in which one worker makes the views; 0 if workers are
+                independent.
         """
         fewer = len(self.sent)
         seconds = float(self.seconds.max())
@@ -182,7 +186,9 @@ class _Maker(Training):
 
 
 class _Posts(Working):
-    """Counts the processor seconds of messages, which simulated workers copy and check; real workers take less to send them."""
+    """Counts the processor seconds of messages, which simulated workers copy and check; real
+    workers take less to send them.
+    """
 
     def _post(
         self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool
@@ -290,9 +296,11 @@ def _to_others(comm: Comm) -> int:
 
 
 def _timed(maker: _Maker, n: int) -> np.ndarray:
-    """Processor seconds of this worker to make the first n views, without those of messages, by work item.
+    """Processor seconds of this worker to make the first n views, without those of messages, by
+    work item.
 
-    What a training does besides, for each step, belongs to the steps by which the machine is measured.
+    What a training does besides, for each step, belongs to the steps by which the machine is
+    measured.
     """
     maker.seconds.clear()
     maker.run(0, 0, n)
@@ -326,7 +334,8 @@ def _strategy(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> Strategy:
 
 
 def exchanged(held: Skeleton, job: Job, pair: Pair, size: int) -> Work:
-    """The view of the first epoch of a job whose halo exchange changes views, as the workers have it.
+    """The view of the first epoch of a job whose halo exchange changes views, as the workers have
+    it.
 
     Args:
         held, job, pair, size: As for ``rehearse``.
@@ -341,7 +350,9 @@ def exchanged(held: Skeleton, job: Job, pair: Pair, size: int) -> Work:
 
 
 class _Level(NamedTuple):
-    """A level on one worker; ``sent`` has, for each pass and end, the rows that each other worker reads, [size]."""
+    """A level on one worker; ``sent`` has, for each pass and end, the rows that each other worker
+    reads, [size].
+    """
 
     rows_in: int
     rows_out: int

@@ -68,19 +68,19 @@ def report(rows: Sequence[Row], limit: Limit, machine: Machine) -> str:
     best = min(fitting, key=lambda row: row.seconds) if fitting else None
     sampled = [row for row in rows if row.counted < row.views]
     lines.append(
-        "memory is that of the worker that needs most; bytes sent are those of halo moves, of sums of gradients, and of making "
-        "views with their features\n"
-        f"seconds of an epoch without evaluation, on machines like this one with {machine.cores} core(s), whose speed was fitted "
-        f"within {machine.error:.0%}"
+        "memory is that of the worker that needs most; bytes sent are those of halo moves, of sums"
+        " of gradients, and of making views with their features\nseconds of an epoch without"
+        f" evaluation, on machines like this one with {machine.cores} core(s), whose speed was"
+        f" fitted within {machine.error:.0%}"
     )
     if sampled:
         lines[-1] += (
-            f"\n~ scaled from {sampled[0].counted} sampled views, --exact counts all; all other bytes, messages and updates are "
-            "exact"
+            f"\n~ scaled from {sampled[0].counted} sampled views, --exact counts all; all other"
+            " bytes, messages and updates are exact"
         )
     lines += [
-        f"{row.name}: caches hold {row.hits / (row.hits + row.misses):.1%} of the {figure(row.hits + row.misses)} rows that views of "
-        "the first epoch read from others"
+        f"{row.name}: caches hold {row.hits / (row.hits + row.misses):.1%} of the"
+        f" {figure(row.hits + row.misses)} rows that views of the first epoch read from others"
         for row in rows
         if row.hits + row.misses
     ]
@@ -106,7 +106,10 @@ def refusal(rows: Sequence[Row], more: Sequence[Row], limit: Limit) -> str:
         limit: Memory of a worker.
     """
     least = min(rows, key=lambda row: row.memory)
-    said = f"no way of running this job fits: {least.name} needs {amount(least.memory)} a worker, limit {amount(limit.of(least))}"
+    said = (
+        f"no way of running this job fits: {least.name} needs {amount(least.memory)} a worker,"
+        f" limit {amount(limit.of(least))}"
+    )
     fitting = [row for row in more if limit.fits(row)]
     if fitting:
         fewest = min(fitting, key=lambda row: (row.workers, row.memory))
@@ -114,8 +117,9 @@ def refusal(rows: Sequence[Row], more: Sequence[Row], limit: Limit) -> str:
     floor = least.memory - least.bound.total
     tried = f", nor on up to {max(row.workers for row in more)} workers" if more else ""
     return (
-        f"{said}{tried}; the process and the whole graph alone take {amount(floor)} of it: use narrower features or layers, "
-        "--recompute, smaller batches with --strategy mini, or machines with more memory"
+        f"{said}{tried}; the process and the whole graph alone take {amount(floor)} of it: use"
+        " narrower features or layers, --recompute, smaller batches with --strategy mini, or"
+        " machines with more memory"
     )
 
 

@@ -1,4 +1,6 @@
-"""A job in one process without its node features: the model, the targets and the views, to be counted."""
+"""A job in one process without its node features: the model, the targets and the views, to be
+counted.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,8 @@ KERNEL_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class Process:
-    """Memory of a worker's process besides its part of the graph, in bytes, as measured on this one.
+    """Memory of a worker's process besides its part of the graph, in bytes, as measured on this
+    one.
 
     Attributes:
         base: Without any graph.
@@ -99,7 +102,8 @@ class Skeleton:
         found: Dry run of the model.
         task: The objective of training.
         order: Parameters in the order in which their gradients are final.
-        sums: Numbers that a step of cooperative workers adds up besides: of the model, and what the mean of the loss is divided by.
+        sums: Numbers that a step of cooperative workers adds up besides: of the model, and what the
+            mean of the loss is divided by.
         blank: By name, bytes of a row of each blank node column in the memory of a worker.
         density: Share of the numbers of the features that are stored.
         process: Memory of this process.
@@ -156,7 +160,9 @@ class Skeleton:
         )
 
     def sampled(self, job: Job, most: int = SAMPLED_VIEWS) -> Sampled:
-        """Some views of the first epoch of a job that differs from this one in keys of the strategy only; ``most`` bounds their number."""
+        """Some views of the first epoch of a job that differs from this one in keys of the strategy
+        only; ``most`` bounds their number.
+        """
         release()
         before = current_bytes()
         high = resident_bytes()
@@ -170,7 +176,8 @@ class Skeleton:
         for i in sorted(set(np.linspace(0, n - 1, min(n, most)).astype(int).tolist())):
             views.append((i, *_timed(strategy, i)))
         seconds = [[found[2:] for found in views]]
-        # other programs only lengthen the time, so the shorter of two counts, unless views take long
+        # other programs only lengthen the time, so the shorter of two counts, unless views take
+        # long
         if np.sum(seconds) < SHORT:
             seconds.append([_timed(strategy, i)[1:] for i, *_ in views])
         own, all_threads = np.mean(np.min(seconds, axis=0), axis=0).tolist()
@@ -269,14 +276,17 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
 
 
 def _with_learned(job: Job, graph: Graph, partition: Partition) -> tuple[Partition, int]:
-    """The partition of the whole graph with a blank column for learned features, and the bytes of a node in memory."""
+    """The partition of the whole graph with a blank column for learned features, and the bytes of a
+    node in memory.
+    """
     n = partition.n_nodes
     stored = partition.node.column("x").nbytes if "x" in partition.node else 0
     each = round((stored + learned_bytes(job, graph)) / max(n, 1))
     x = BlankTable((n, width_of(job, graph)), np.dtype(job.dtype))
-    return replace(
-        partition, node=partition.node.joined(ColumnStore(n, {"x": (Role.LEARNED, x)}))
-    ), each
+    return (
+        replace(partition, node=partition.node.joined(ColumnStore(n, {"x": (Role.LEARNED, x)}))),
+        each,
+    )
 
 
 def _blank(role: Role, n: int, like: Column, nbytes: int) -> BlankColumn:
@@ -295,17 +305,20 @@ def _check_predictable(job: Job) -> None:
     exchange = make_exchange(job.exchange, job.seed)
     if exchange is not None and exchange.by_values:
         raise ConfigError(
-            f"graphtheta plan does not predict exchange={job.exchange}, whose messages depend on values; with "
-            "--exchange exact it predicts the most that is sent"
+            f"graphtheta plan does not predict exchange={job.exchange}, whose messages depend on"
+            " values; with --exchange exact it predicts the most that is sent"
         )
     if job.history.partition(":")[0] == "hec":
         raise ConfigError(
-            "graphtheta plan does not predict history=hec, whose workers have views of their own; give another --history"
+            "graphtheta plan does not predict history=hec, whose workers have views of their own;"
+            " give another --history"
         )
 
 
 def release() -> None:
-    """Return free memory to the system, where it can, so that it does not hide what is allocated next."""
+    """Return free memory to the system, where it can, so that it does not hide what is allocated
+    next.
+    """
     gc.collect()
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

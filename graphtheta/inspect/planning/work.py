@@ -22,10 +22,10 @@ from graphtheta.ops.edge.cost import edge_cost, most_pairs, node_cost, pair_cost
 from graphtheta.ops.parallel.buffers import LEAST_BLOCK
 from graphtheta.partitioners.report import OneOf
 
-# what the time of a step depends on: first what grows with the graph, then the work of the interpreter.
-# "node bytes" are those of elementwise operations and of updates, "drawn" those of operations that draw
-# random numbers, "combined" those of all others. A view that is made for a step has edges that are listed
-# anew, and levels that nothing was prepared for
+# what the time of a step depends on: first what grows with the graph, then the work of the
+# interpreter. "node bytes" are those of elementwise operations and of updates, "drawn" those of
+# operations that draw random numbers, "combined" those of all others. A view that is made for a
+# step has edges that are listed anew, and levels that nothing was prepared for
 PARTS = (
     "product flops",
     "sparse product flops",
@@ -141,7 +141,8 @@ def divided(
 
     Args:
         skeleton: The job.
-        shares: The levels of the summing supersteps, in their order; equal levels may be one object.
+        shares: The levels of the summing supersteps, in their order; equal levels may be one
+            object.
         pairs: Scored pairs, if there are any.
         nodes: Rows of the view by owner, [size].
         searched: Whether building the view lists its edges.
@@ -185,7 +186,8 @@ def _loads(
         rows = _rows(o, by_step, nodes)
         cost = node_cost(PRIMITIVES.get(o.name), o.inputs, o.outputs, itemsize)
         blocks = max(map(prod, [o.inputs[0], *o.outputs])) * rows / LEAST_BLOCK
-        # before the first product values are features, which may be sparse, and need no gradient unless they are learned
+        # before the first product values are features, which may be sparse, and need no gradient
+        # unless they are learned
         stored = skeleton.density if first else 1.0
         if is_product(o):
             products = 2 if first and not learned else 3
@@ -226,7 +228,9 @@ def _loads(
 
 
 def copies_features(found: Probe) -> bool:
-    """Whether a view copies the rows of the features: a sum reads them where they are stored, other operations copies."""
+    """Whether a view copies the rows of the features: a sum reads them where they are stored, other
+    operations copies.
+    """
     first = next((o.name for o in found.operations), "gather")
     return first != "gather"
 
@@ -239,8 +243,11 @@ class _Loads:
         self._each: list[tuple[np.ndarray, np.ndarray, int]] = []
 
     def add(self, work: dict[int, Any], blocks: Any = 0, kernels: int = 1) -> None:
-        """Add an operation: work by entry of ``PARTS``, which each worker does or which they share, [size], in blocks of some kernels."""
-        # the last row is that of a worker with a view of its own, which does alone what others share
+        """Add an operation: work by entry of ``PARTS``, which each worker does or which they share,
+        [size], in blocks of some kernels.
+        """
+        # the last row is that of a worker with a view of its own, which does alone what others
+        # share
         parts = np.zeros((self._size + 1, len(PARTS)))
         for part, amount in work.items():
             parts[:, part] = np.append(np.broadcast_to(amount, self._size), np.sum(amount))

@@ -86,8 +86,8 @@ def explain(
     peak = trainer.comm.all_gather(trainer.predicted_peak())
     job = trainer.job
     parts = [
-        f"{type(trainer.model).__name__} over {sizes.nodes:,} nodes and {sizes.edges:,} edges, {trainer.comm.size} worker(s), "
-        f"{job.dtype}"
+        f"{type(trainer.model).__name__} over {sizes.nodes:,} nodes and {sizes.edges:,} edges,"
+        f" {trainer.comm.size} worker(s), {job.dtype}"
     ]
     titles = _titles(found)
     orders = _orders(trainer)
@@ -144,7 +144,8 @@ def _orders(trainer: Trainer) -> dict[int, list[str]]:
         ):
             n = level.counts
             lines[id(step)] = [
-                f"order    first batch: {line}, {n.rows_in:,} nodes to {n.rows_out:,} along {n.edges:,} edges"
+                f"order    first batch: {line}, {n.rows_in:,} nodes to {n.rows_out:,} along"
+                f" {n.edges:,} edges"
                 for line in step.order(n)
             ]
     return lines
@@ -211,7 +212,8 @@ def _phase(phase: Phase, program: EdgeProgram) -> list[str]:
         for name, parts in phase.parts.items():
             groups.setdefault(tuple(parts), []).append(phase.aggregators[name].name)
         lines += [
-            f"sum      {' and '.join(names)} of {', '.join(written(e, program.operands) for e in parts)}{into}"
+            f"sum      {' and '.join(names)} of"
+            f" {', '.join(written(e, program.operands) for e in parts)}{into}"
             for parts, names in groups.items()
         ]
     lines += [
@@ -227,14 +229,18 @@ def _phase(phase: Phase, program: EdgeProgram) -> list[str]:
     reason = obstacle(phase)
     return [
         *lines,
-        "back end fused"
-        if usable(phase)
-        else f"back end reference{f', many times slower: {reason}' if reason else ''}",
+        (
+            "back end fused"
+            if usable(phase)
+            else f"back end reference{f', many times slower: {reason}' if reason else ''}"
+        ),
     ]
 
 
 def _rows(phase: Phase, step: Superstep, trainer: Trainer) -> list[str]:
-    """Where a batch reads the rows of wide stored columns; nothing if all rows take part, or are fetched for each batch."""
+    """Where a batch reads the rows of wide stored columns; nothing if all rows take part, or are
+    fetched for each batch.
+    """
     lines: list[str] = []
     node = trainer.partition.node
     if trainer.job.strategy == "global" or trainer.setup.independent:
@@ -243,7 +249,10 @@ def _rows(phase: Phase, step: Superstep, trainer: Trainer) -> list[str]:
         for name, width in widths(phase, end).items():
             column = node.column(step.stored[name]) if name in step.stored else None
             if column is not None and width * column.dtype.itemsize >= LINE:
-                place = "copied for each batch, since their column is in a file, cached, compressed or of another type"
+                place = (
+                    "copied for each batch, since their column is in a file, cached, compressed or"
+                    " of another type"
+                )
                 if node.listed(step.stored[name], np.zeros(0, np.int64)) is not None:
                     place = "read where they are stored"
                 lines.append(f"rows     of {end}.{name} = node.{step.stored[name]}: {place}")

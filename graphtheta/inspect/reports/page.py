@@ -59,7 +59,8 @@ def page(run: Run) -> str:
         parts += [
             "<h2>Audit</h2>",
             _note(
-                "Errors of reused values against an exact pass, at the last audit before the end of each epoch."
+                "Errors of reused values against an exact pass, at the last audit before the end of"
+                " each epoch."
             ),
             _picture(chart.audits(run.rows)),
         ]
@@ -74,8 +75,9 @@ def page(run: Run) -> str:
         parts += [*_time(profile), *_bytes(profile), *_memory(profile)]
     parts += [*_timeline(run), *_job(job)]
     return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="graphtheta">'
-        f'<meta name="viewport" content="width=device-width">'
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="generator"'
+        ' content="graphtheta">'
+        '<meta name="viewport" content="width=device-width">'
         f"<title>{escape(str(run.folder))}</title><style>{STYLE}</style></head>\n<body>\n"
         + "\n".join(parts)
         + "\n</body></html>\n"
@@ -172,9 +174,11 @@ def _time(profile: Profile) -> list[str]:
             trusted_first=True,
         ),
         _note(
-            f"Times are per epoch, averaged over {profile.epochs} epochs, {first}. Mean and slowest are over workers and include "
-            "waiting; imbalance is the busy time of the busiest worker divided by the mean, without waiting: 1 is balanced. "
-            "Sent and messages are summed over workers. Work between stages (loss, optimiser, log) is listed under other."
+            f"Times are per epoch, averaged over {profile.epochs} epochs, {first}. Mean and slowest"
+            " are over workers and include waiting; imbalance is the busy time of the busiest"
+            " worker divided by the mean, without waiting: 1 is balanced. Sent and messages are"
+            " summed over workers. Work between stages (loss, optimiser, log) is listed under"
+            " other."
         ),
     ]
 
@@ -184,7 +188,10 @@ def _stage_row(profile: Profile, stage: str) -> tuple[str, ...]:
     busy = 1e3 * np.array(book.seconds) / profile.epochs
     wait = 1e3 * np.array(book.wait) / profile.epochs
     both = busy + wait
-    swatch = f'<span class="swatch" style="background:{chart.COLOURS.get(stage, "#888888")}"></span>{escape(stage)}'
+    swatch = (
+        '<span class="swatch"'
+        f' style="background:{chart.COLOURS.get(stage, "#888888")}"></span>{escape(stage)}'
+    )
     return (
         swatch,
         *(f"{x:.2f}" for x in (both.mean(), both.max(), wait.mean())),
@@ -216,16 +223,18 @@ def slowest(profile: Profile) -> str:
     busy = np.sum([book.seconds for book in profile.stages.values()], axis=0)
     if total > 1.1 * profile.elapsed:
         text += (
-            f" Times of pipelined mini-batches are summed here: an epoch took {1e3 * profile.elapsed / profile.epochs:.2f} ms of "
-            f"wall-clock time, of which a worker computed {1e3 * float(busy.mean()) / profile.epochs:.2f} ms."
+            " Times of pipelined mini-batches are summed here: an epoch took"
+            f" {1e3 * profile.elapsed / profile.epochs:.2f} ms of wall-clock time, of which a"
+            f" worker computed {1e3 * float(busy.mean()) / profile.epochs:.2f} ms."
         )
     if profile.ranks == 1:
         return text
     waits = {name: float(np.mean(book.wait)) for name, book in profile.stages.items()}
     most = max(waits, key=waits.__getitem__)
     return (
-        f"{text} Waiting is {100 * sum(waits.values()) / total:.0f} % of the time, mostly in {most}. The busiest worker, rank "
-        f"{int(busy.argmax())}, works {imbalance(busy.tolist()):.2f} times as long as the mean."
+        f"{text} Waiting is {100 * sum(waits.values()) / total:.0f} % of the time, mostly in"
+        f" {most}. The busiest worker, rank {int(busy.argmax())}, works"
+        f" {imbalance(busy.tolist()):.2f} times as long as the mean."
     )
 
 
@@ -234,8 +243,9 @@ def _bytes(profile: Profile) -> list[str]:
         return ["<h2>Bytes between workers</h2>", _note("A run on one worker has no traffic.")]
     sent, messages = np.array(profile.sent).T / profile.epochs
     note = _note(
-        f"{figure(round(float(messages.sum())))} messages to other workers in an epoch, {amount(float(sent.sum()))}. Reductions "
-        "over all workers (losses, metrics) are not included; the table above includes them."
+        f"{figure(round(float(messages.sum())))} messages to other workers in an epoch,"
+        f" {amount(float(sent.sum()))}. Reductions over all workers (losses, metrics) are not"
+        " included; the table above includes them."
     )
     # a rank lists all receivers if there are few
     shown = _all_pairs if profile.ranks <= LISTED + 1 else _largest
@@ -263,7 +273,8 @@ def _all_pairs(profile: Profile, sent: np.ndarray) -> list[str]:
         f"<td>{_short(x / size)}</td>" for x in (*pairs[..., 0].sum(axis=0), sent.sum())
     )
     return [
-        f'<div class="wide"><table class="heat"><thead><tr><th>{unit}</th>{head}<th>sent</th></tr></thead><tbody>{"".join(lines)}'
+        '<div class="wide"><table'
+        f' class="heat"><thead><tr><th>{unit}</th>{head}<th>sent</th></tr></thead><tbody>{"".join(lines)}'
         f"<tr><th>received</th>{received}</tr></tbody></table></div>"
     ]
 
@@ -320,7 +331,8 @@ def _memory(profile: Profile) -> list[str]:
         _picture(chart.memory_bars(profile)),
         _table(("worker", "predicted at most", "measured", "share"), rows),
         _note(
-            "Peak memory of each process, including libraries and the loading of the graph; the prediction is made before training."
+            "Peak memory of each process, including libraries and the loading of the graph; the"
+            " prediction is made before training."
         ),
     ]
 
@@ -330,7 +342,10 @@ def _timeline(run: Run) -> list[str]:
     text = (
         f"{names}: open it in ui.perfetto.dev or in chrome://tracing."
         if run.traces
-        else "No timeline was recorded; train with --trace to record the stages, waits, messages and work items of every worker."
+        else (
+            "No timeline was recorded; train with --trace to record the stages, waits, messages and"
+            " work items of every worker."
+        )
     )
     return ["<h2>Timeline</h2>", _note(text)]
 
@@ -350,7 +365,10 @@ def _job(job: Job) -> list[str]:
     return [
         "<h2>Job</h2>",
         f"<p><code>{escape(flags)}</code></p>",
-        f'<details><summary>all keys</summary><table class="keys"><tbody>{lines}</tbody></table></details>',
+        (
+            "<details><summary>all keys</summary><table"
+            f' class="keys"><tbody>{lines}</tbody></table></details>'
+        ),
     ]
 
 
@@ -377,12 +395,19 @@ def _cells(row: Iterable[Any]) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], trusted_first: bool = False) -> str:
-    """A table that scrolls if it is wider than the page; ``trusted_first`` says that the first cells are HTML already."""
+    """A table that scrolls if it is wider than the page; ``trusted_first`` says that the first
+    cells are HTML already.
+    """
     body = "".join(
-        f"<tr><td>{row[0]}</td>{_cells(row[1:])}</tr>"
-        if trusted_first
-        else f"<tr>{_cells(row)}</tr>"
+        (
+            f"<tr><td>{row[0]}</td>{_cells(row[1:])}</tr>"
+            if trusted_first
+            else f"<tr>{_cells(row)}</tr>"
+        )
         for row in rows
     )
     titles = "".join(f"<th>{escape(title)}</th>" for title in head)
-    return f'<div class="wide"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
+    return (
+        "<div"
+        f' class="wide"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
+    )

@@ -47,7 +47,8 @@ class Profile(BaseModel):
         sent: Bytes and messages of each rank to others, without collectives.
         largest: Some pairs of ranks: sender, receiver, bytes and messages; those to which each rank
             sends most, at most ``LISTED`` for a rank.
-        fallbacks: Which layers ran on the reference back end although the fused one was chosen, and why.
+        fallbacks: Which layers ran on the reference back end although the fused one was chosen, and
+            why.
         predicted, measured: Peak memory of each rank's process in bytes, predicted before training
             and measured after it.
     """
@@ -106,5 +107,6 @@ class Profile(BaseModel):
             ) from None
         except ValidationError as e:
             raise FormatError(
-                f"{path}: not the profile of a run ({e.errors()[0]['msg']}); delete it, or train again"
+                f"{path}: not the profile of a run ({e.errors()[0]['msg']}); delete it, or train"
+                " again"
             ) from None

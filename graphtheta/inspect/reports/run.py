@@ -76,7 +76,8 @@ def read_run(folder: Path) -> Run:
     other = next((i for i, row in enumerate(rows, 1) if set(row) != set(rows[0])), None)
     if other is not None:
         raise FormatError(
-            f"{folder / METRICS_FILE}: line {other} has other columns than line 1; delete it, or train again"
+            f"{folder / METRICS_FILE}: line {other} has other columns than line 1; delete it, or"
+            " train again"
         )
     result = folder / RESULT_FILE
     record = _record(_text(result), str(result), RESULT) if result.exists() else None
@@ -132,7 +133,8 @@ def _record(text: str, where: str, names: tuple[str, ...]) -> dict[str, Any]:
     ]
     if wrong:
         raise FormatError(
-            f"{where}: {wrong[0]:.60} is not a number, or is out of range; delete it, or train again"
+            f"{where}: {wrong[0]:.60} is not a number, or is out of range; delete it, or train"
+            " again"
         )
     return record
 

@@ -179,7 +179,8 @@ class RunLog:
 
         Args:
             predicted: Predicted peak memory of this rank, in bytes.
-            fallbacks: Which layers run on the reference back end although the fused one is chosen, and why.
+            fallbacks: Which layers run on the reference back end although the fused one is chosen,
+                and why.
 
         Raises:
             FormatError: It cannot be written; on all ranks together.

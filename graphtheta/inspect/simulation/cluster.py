@@ -73,8 +73,8 @@ class Cluster(Machine):
         collectives: float = 0.0,
         counted: bool = False,
     ) -> float:
-        """Seconds in which workers send: bytes, which are packed and unpacked besides, over the link of their machine, the start and
-        latency of each move and collective, and each message.
+        """Seconds in which workers send: bytes, which are packed and unpacked besides, over the
+        link of their machine, the start and latency of each move and collective, and each message.
 
         A worker sends at most one message to each other worker in a move, so there are at least as
         many moves as its messages divided by the number of the others.

@@ -32,7 +32,9 @@ HEADER = (
 
 
 def by_way(points: Sequence[Point]) -> dict[str, list[Point]]:
-    """The points of each strategy, mode and partitioner, in the order of workers; one worker belongs to all modes."""
+    """The points of each strategy, mode and partitioner, in the order of workers; one worker
+    belongs to all modes.
+    """
     ways: dict[str, list[Point]] = {}
     for point in points:
         if point.row.workers > 1:
@@ -74,12 +76,13 @@ def report(points: Sequence[Point], cluster: Cluster) -> str:
                 )
             )
     return (
-        f"{table(HEADER, lines)}\n\n"
-        f"seconds without evaluation, on machines with {cluster.cores} core(s) like this one, links of "
-        f"{cluster.bandwidth * 8e-9:g} Gbit/s and {cluster.latency * 1e6:g} us, {cluster.post * 1e6:.3g} us a message, congestion "
-        f"{cluster.congestion:g}, the slowest worker {cluster.slowest:g} times as slow\n"
-        "speed-up is relative to the fewest workers of the same way; limit is the part that takes most of the time, with its share\n"
-        "~ scaled from some views of an epoch; with many workers, what making views sends is estimated from fewer"
+        f"{table(HEADER, lines)}\n\nseconds without evaluation, on machines with {cluster.cores}"
+        f" core(s) like this one, links of {cluster.bandwidth * 8e-9:g} Gbit/s and"
+        f" {cluster.latency * 1e6:g} us, {cluster.post * 1e6:.3g} us a message, congestion"
+        f" {cluster.congestion:g}, the slowest worker {cluster.slowest:g} times as slow\nspeed-up"
+        " is relative to the fewest workers of the same way; limit is the part that takes most of"
+        " the time, with its share\n~ scaled from some views of an epoch; with many workers, what"
+        " making views sends is estimated from fewer"
     )
 
 

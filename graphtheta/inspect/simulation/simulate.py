@@ -1,7 +1,9 @@
-"""A job on growing numbers of workers: the counts of its plan there, its times on a cluster, and what limits it.
+"""A job on growing numbers of workers: the counts of its plan there, its times on a cluster, and
+what limits it.
 
-The plan (``graphtheta/inspect/planning``) divides the graph with the job's own partitioner, and counts rows,
-edges, operations, bytes and messages of each worker for views that the job's own strategy makes.
+The plan (``graphtheta/inspect/planning``) divides the graph with the job's own partitioner, and
+counts rows, edges, operations, bytes and messages of each worker for views that the job's own
+strategy makes.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from graphtheta.run.job.job import Job
 
 # views of an epoch that are counted
 VIEWS = 4
-# most workers that make their views in a rehearsal; with more workers, what making views sends follows from these
+# most workers that make their views in a rehearsal; with more workers, what making views sends
+# follows from these
 REHEARSED = 64
 
 
@@ -43,8 +46,8 @@ class Point:
         """Seconds of an epoch by cause.
 
         "computing" is the time of one worker divided by the number of workers; "imbalance" what the
-        slowest worker computes more, with work that every worker does; "bytes" and "messages" are the
-        time of moves and sums of gradients, and "views" that of making views.
+        slowest worker computes more, with work that every worker does; "bytes" and "messages" are
+        the time of moves and sums of gradients, and "views" that of making views.
         """
         row = self.row
         share = min(self.alone / row.workers, row.compute)

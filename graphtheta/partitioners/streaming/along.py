@@ -46,16 +46,17 @@ class HomeEdges:
     def along(
         self, columns: Sequence[np.ndarray], sends: np.ndarray | None = None
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """What the nodes of this worker's block receive from their neighbours, one column at a time.
+        """What the nodes of this worker's block receive from their neighbours, one column at a
+        time.
 
         Args:
             columns: Values of the nodes of this worker's block, [n_block] each.
             sends: Nodes that send, [n_block] bool; None if all do.
 
         Yields:
-            The number of a column, positions of nodes in the block, [n] integers, and a value of the
-            column for each, [n]. Neighbours along several edges receive a value at least once, and at
-            most once for each edge.
+            The number of a column, positions of nodes in the block, [n] integers, and a value of
+            the column for each, [n]. Neighbours along several edges receive a value at least once,
+            and at most once for each edge.
 
         Collective: all ranks, at each item of the longest iteration; use all items.
         """
@@ -75,7 +76,9 @@ class HomeEdges:
                     yield number, part, values
 
     def _read(self, sends: np.ndarray | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Senders and the receivers of each, [n] integers, by chunks of the source; one worker has all."""
+        """Senders and the receivers of each, [n] integers, by chunks of the source; one worker has
+        all.
+        """
         for chunk in shared_chunks(self.source, self.comm):
             for at, to in ((chunk.src, chunk.dst), (chunk.dst, chunk.src)):
                 sent = slice(None) if sends is None else np.flatnonzero(sends[at])

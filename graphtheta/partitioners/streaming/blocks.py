@@ -1,4 +1,6 @@
-"""Values of all nodes, of which each worker holds those of a block of ids, and messages to the blocks."""
+"""Values of all nodes, of which each worker holds those of a block of ids, and messages to the
+blocks.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,8 @@ GROUP = 512
 def searched(
     edges: HomeEdges, n_sources: int, hops: int, key: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A node that names the coarse block of each node, [n_block] int64, and which nodes are sources, [n_block] bool.
+    """A node that names the coarse block of each node, [n_block] int64, and which nodes are
+    sources, [n_block] bool.
 
     It is a source of a breadth-first search; beyond the search it is the lowest id of the connected
     component. Of several sources that reach a node in the same round, a hash chooses one.
@@ -74,13 +75,14 @@ def _between(edges: HomeEdges, inside: np.ndarray) -> Iterator[tuple[np.ndarray,
 def sized(
     blocks: Blocks, name: np.ndarray, is_source: np.ndarray, small: int, largest: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Coarse blocks of at most ``largest`` nodes, numbered by falling size: larger ones are split by ids, and small ones joined.
+    """Coarse blocks of at most ``largest`` nodes, numbered by falling size: larger ones are split
+    by ids, and small ones joined.
 
     Args:
         blocks: The ids.
         name, is_source: As returned by ``searched``.
-        small: Coarse blocks of fewer nodes are joined, by ascending names, up to this many: those of
-            sources, and apart from them components beyond the search.
+        small: Coarse blocks of fewer nodes are joined, by ascending names, up to this many: those
+            of sources, and apart from them components beyond the search.
         largest: The most nodes of a coarse block.
 
     Returns:
@@ -100,7 +102,8 @@ def sized(
     before = np.zeros_like(own)
     large = np.flatnonzero(sizes > largest)
     before[large] = np.stack(comm.all_gather(own[large]))[: comm.rank].sum(axis=0)
-    # the position of each node in its group, by ascending id; within the worker, if the group is not split
+    # the position of each node in its group, by ascending id; within the worker, if the group is
+    # not split
     order = np.argsort(group, kind="stable")
     position = np.empty(len(name), np.int64)
     position[order] = np.arange(len(name)) + np.repeat(before - np.cumsum(own) + own, own)
@@ -121,7 +124,8 @@ def _groups(comm: Comm, size: np.ndarray, is_source: np.ndarray, small: int) -> 
 
     Args:
         comm: The workers.
-        size: Nodes of each coarse block at the node that names it, 0 at other nodes, [n_block] int64.
+        size: Nodes of each coarse block at the node that names it, 0 at other nodes, [n_block]
+            int64.
         is_source: Kind of each coarse block, [n_block] bool.
         small: The nodes of a group of small blocks.
 
@@ -148,7 +152,8 @@ def _groups(comm: Comm, size: np.ndarray, is_source: np.ndarray, small: int) -> 
 def near_blocks(
     edges: HomeEdges, block: np.ndarray, n_blocks: int, second: float
 ) -> Iterator[np.ndarray]:
-    """For each coarse block b, the nodes of each that are one hop from b, plus ``second`` times those two hops from b.
+    """For each coarse block b, the nodes of each that are one hop from b, plus ``second`` times
+    those two hops from b.
 
     Nodes send once or, unless ``second`` is 0, twice for each group of coarse blocks.
 
@@ -182,7 +187,9 @@ def near_blocks(
 
 
 def _counted(comm: Comm, block: np.ndarray, near: np.ndarray, n: int, n_blocks: int) -> np.ndarray:
-    """Nodes of each of the coarse blocks that have each of n bits, [n, n_blocks] int64; near is [n_words, n_block] uint64."""
+    """Nodes of each of the coarse blocks that have each of n bits, [n, n_blocks] int64; near is
+    [n_words, n_block] uint64.
+    """
     counts = np.zeros((n, n_blocks), np.int64)
     count_near(block, near, counts)
     total: np.ndarray = comm.all_sum(counts)

@@ -17,7 +17,8 @@ Pairs = Iterable[tuple[np.ndarray, np.ndarray]]
 
 
 def components(blocks: Blocks, pairs: Pairs) -> np.ndarray:
-    """The lowest id in the connected component of each node of this worker's block, [n_block] int64.
+    """The lowest id in the connected component of each node of this worker's block, [n_block]
+    int64.
 
     One worker alone joins the trees of a forest over all nodes. Several reduce the pairs that they
     read to spanning forests, over at most about twice as many ids as a block has, and send these:
@@ -30,7 +31,8 @@ def components(blocks: Blocks, pairs: Pairs) -> np.ndarray:
         pairs: Adjacent nodes that this worker reads, [n] integers each, in equally many items on
             all workers.
 
-    Source: Zhang, Azad and Hu, FastSV, SIAM PP 2020, https://arxiv.org/abs/1910.05971, on forests in place of edges
+    Source: Zhang, Azad and Hu, FastSV, SIAM PP 2020, https://arxiv.org/abs/1910.05971, on forests
+    in place of edges
 
     Collective: all ranks, at each item.
     """
@@ -58,7 +60,9 @@ def components(blocks: Blocks, pairs: Pairs) -> np.ndarray:
 
 
 def _forest(keys: np.ndarray, above: np.ndarray, used: int) -> np.ndarray:
-    """The nodes of a forest and their roots, [n, 2] int64; the table of ``grow_forest`` is free afterwards."""
+    """The nodes of a forest and their roots, [n, 2] int64; the table of ``grow_forest`` is free
+    afterwards.
+    """
     pairs = np.empty((used, 2), np.int64)
     n = read_forest(keys, above, pairs[:, 0], pairs[:, 1])
     keys.fill(-1)
@@ -111,7 +115,8 @@ def _shortened(blocks: Blocks, parent: np.ndarray) -> np.ndarray:
 def whole_components(
     blocks: Blocks, component: np.ndarray, size: int, room: int
 ) -> np.ndarray | None:
-    """Parts that cut no edge, [n_block] int32, made of components by falling size; None if one of them is too large for its part.
+    """Parts that cut no edge, [n_block] int32, made of components by falling size; None if one of
+    them is too large for its part.
 
     Each goes to the part of fewest nodes. Only the numbers of components of each size are known to
     all workers. Of those of equal size, each part has consecutive ones.
@@ -147,7 +152,8 @@ def whole_components(
 
 
 def _given(load: np.ndarray, nodes: int, n: int) -> np.ndarray:
-    """How many of n components of equal size each part has, [size] int64, if each goes to the part of fewest nodes, the lowest of these.
+    """How many of n components of equal size each part has, [size] int64, if each goes to the part
+    of fewest nodes, the lowest of these.
 
     Args:
         load: Nodes of each part before.

@@ -18,7 +18,8 @@ def n_rounds(size: int) -> int:
 
 
 def share_of_room(room: np.ndarray, stream: int) -> np.ndarray:
-    """What one of as many streams as parts may give to each part in a round, [size] int64; the shares of all streams are the room.
+    """What one of as many streams as parts may give to each part in a round, [size] int64; the
+    shares of all streams are the room.
 
     Args:
         room: What each part can still take, [size] int64.
@@ -33,7 +34,8 @@ def share_of_room(room: np.ndarray, stream: int) -> np.ndarray:
 def settle(
     comm: Comm, streams: list[int], found: list[np.ndarray], load: np.ndarray, capacity: int
 ) -> np.ndarray:
-    """The loads after a round, [size] int64. Items that found no room in the shares of their streams go to the least loaded parts.
+    """The loads after a round, [size] int64. Items that found no room in the shares of their
+    streams go to the least loaded parts.
 
     Args:
         comm: The workers.

@@ -34,7 +34,8 @@ def shared_chunks(source: EdgeSource, comm: Comm) -> Iterator[EdgeChunk]:
 def block_degrees(
     source: EdgeSource, comm: Comm, incoming: bool = True, outgoing: bool = True
 ) -> np.ndarray:
-    """Edges of each node of this worker's block of ids, [n] int64; a loop that is both incoming and outgoing counts twice.
+    """Edges of each node of this worker's block of ids, [n] int64; a loop that is both incoming and
+    outgoing counts twice.
 
     Args:
         source: The edges.

@@ -1,4 +1,5 @@
-"""Levels of a multilevel cut that workers have together: graphs whose nodes move between labels of limited mass.
+"""Levels of a multilevel cut that workers have together: graphs whose nodes move between labels of
+limited mass.
 
 As many streams as parts move the nodes, each those of a block of ids, in steps: a stream sees its
 own moves at once, and those of others after the step. Results do not depend on the number of
@@ -129,7 +130,8 @@ class OfClusters:
 
 
 class Level:
-    """A graph of weighted nodes and edges. Each worker has the nodes of a block of ids, with their neighbours.
+    """A graph of weighted nodes and edges. Each worker has the nodes of a block of ids, with their
+    neighbours.
 
     Args:
         comm: The workers: one, or ``size``.
@@ -171,7 +173,9 @@ class Level:
     def _rows(
         self, stream: int, ptr: np.ndarray, near: np.ndarray, weight: np.ndarray
     ) -> list[Rows]:
-        """The nodes of a stream in steps of about as many neighbours; neighbours are numbered in place."""
+        """The nodes of a stream in steps of about as many neighbours; neighbours are numbered in
+        place.
+        """
         begin, end = (at - self.blocks.first for at in block_bounds(self.n, stream, self.size))
         ends = begin + np.searchsorted(
             ptr[begin : end + 1],
@@ -195,7 +199,8 @@ class Level:
         return rows
 
     def within(self, part: np.ndarray) -> Level:
-        """The same graph, in which edges between different parts of nodes, [n_block], have no weight.
+        """The same graph, in which edges between different parts of nodes, [n_block], have no
+        weight.
 
         Collective: all ranks.
         """
@@ -246,7 +251,8 @@ class Level:
         return int(self._comm.all_sum(np.array(moves)))
 
     def join_alone(self, label: np.ndarray, loads: OfClusters, room: int, key: int) -> None:
-        """Join nodes that are alone in their clusters with others whose neighbours are mostly in the same cluster, or that have none.
+        """Join nodes that are alone in their clusters with others whose neighbours are mostly in
+        the same cluster, or that have none.
 
         Args:
             label, loads, key: As in ``visit``, for clusters; loads are not changed.
@@ -289,11 +295,12 @@ class Level:
         """The graph of clusters.
 
         Args:
-            label: A node that names the cluster of each node of this worker's block, [n_block] integers.
+            label: A node that names the cluster of each node of this worker's block, [n_block]
+                integers.
 
         Returns:
-            The graph, whose edges are summed by pairs of clusters, without loops; and the node of it that
-            each node is in, [n_block].
+            The graph, whose edges are summed by pairs of clusters, without loops; and the node of
+            it that each node is in, [n_block].
 
         Collective: all ranks.
         """
@@ -308,7 +315,8 @@ class Level:
         blocks = Blocks(self._comm, sum(counts))
         steps = [rows for step in self._steps for rows in step]
         ptr = np.zeros(blocks.last - blocks.first + 1, np.int64)
-        # computed twice, because lists of all rows with their sums would take more than twice the memory
+        # computed twice, because lists of all rows with their sums would take more than twice the
+        # memory
         for rows in steps:
             own, n_sums = np.unique(self._summed(rows, inside)[:, 0], return_counts=True)
             for part, more in zip(blocks.received(own), blocks.received(own, n_sums), strict=True):
@@ -334,18 +342,22 @@ class Level:
         for lists in (near, weight):
             # without a copy
             lists.resize(end, refcheck=False)
-        return Level(
-            comm=self._comm,
-            n=sum(counts),
-            size=self.size,
-            ptr=bounds,
-            near=near,
-            weight=weight,
-            mass=mass,
-        ), inside
+        return (
+            Level(
+                comm=self._comm,
+                n=sum(counts),
+                size=self.size,
+                ptr=bounds,
+                near=near,
+                weight=weight,
+                mass=mass,
+            ),
+            inside,
+        )
 
     def _summed(self, rows: Rows, inside: np.ndarray) -> np.ndarray:
-        """Rows of the cluster of some nodes, another cluster and the weight between them, [n, 3], each pair once.
+        """Rows of the cluster of some nodes, another cluster and the weight between them, [n, 3],
+        each pair once.
 
         Collective: all ranks.
         """
@@ -402,7 +414,8 @@ class Level:
         return Contracted(np.append(0, np.cumsum(degree)), near_all, weight, mass)
 
     def loads(self, part: np.ndarray) -> np.ndarray:
-        """Mass of each part, [size] int64, for parts of the nodes of this worker's block, [n_block].
+        """Mass of each part, [size] int64, for parts of the nodes of this worker's block,
+        [n_block].
 
         Collective: all ranks.
         """
@@ -460,7 +473,8 @@ def of_source(source: EdgeSource, comm: Comm, size: int) -> Level:
 
 
 def _sums(blocks: Blocks, ids: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Sums of integers x by id, [n_block] int64, of the ids of this worker's block; x are [n], for the ids of each worker.
+    """Sums of integers x by id, [n_block] int64, of the ids of this worker's block; x are [n], for
+    the ids of each worker.
 
     Collective: all ranks.
     """

@@ -1,4 +1,6 @@
-"""Neighbours of the nodes of a block of ids, from edges that all workers read and send; and their numbers."""
+"""Neighbours of the nodes of a block of ids, from edges that all workers read and send; and their
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,12 @@ def neighbour_lists(
     Args:
         source: The edges.
         blocks: The ids.
-        degree: Neighbours of each node of this worker's block, [n_block] int64; 0 for nodes whose neighbours are left out.
+        degree: Neighbours of each node of this worker's block, [n_block] int64; 0 for nodes whose
+            neighbours are left out.
 
     Returns:
-        Bounds of each node's neighbours, [n_block + 1] int64, and the neighbours, [n] of the kind of the blocks, in the order in
-        which they are read.
+        Bounds of each node's neighbours, [n_block + 1] int64, and the neighbours, [n] of the kind
+        of the blocks, in the order in which they are read.
 
     Collective: all ranks.
     """
@@ -38,7 +41,8 @@ def neighbour_lists(
 
 
 def _both_ways(source: EdgeSource, blocks: Blocks) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Nodes of this worker's block and a neighbour of each, [n] integers, for both ends of all edges.
+    """Nodes of this worker's block and a neighbour of each, [n] integers, for both ends of all
+    edges.
 
     Collective: all ranks, at each item.
     """
@@ -54,7 +58,8 @@ def _both_ways(source: EdgeSource, blocks: Blocks) -> Iterator[tuple[np.ndarray,
 
 
 def numbered(ids: np.ndarray, first: int, last: int, n: int) -> np.ndarray:
-    """Number ids in place: from first to last from 0 on, others behind in the order of their first occurrence. Returns the others.
+    """Number ids in place: from first to last from 0 on, others behind in the order of their first
+    occurrence. Returns the others.
 
     Args:
         ids: [n_ids] integers; changed.

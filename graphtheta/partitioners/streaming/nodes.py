@@ -24,7 +24,8 @@ NEIGHBOURS = 1 << 25
 
 
 class Chunk(NamedTuple):
-    """The nodes that a stream reads in a round, with their neighbours along edges of both directions.
+    """The nodes that a stream reads in a round, with their neighbours along edges of both
+    directions.
 
     Attributes:
         stream: Number of the stream.
@@ -46,7 +47,8 @@ class NodeStreams:
         source: The edges.
         comm: The workers: one, or ``size``.
         size: Number of streams.
-        at_most: Neighbours in memory, unless they are those of one round; at least twice the nodes that this worker streams.
+        at_most: Neighbours in memory, unless they are those of one round; at least twice the nodes
+            that this worker streams.
 
     Attributes:
         blocks: The nodes that each worker streams.
@@ -78,7 +80,8 @@ class NodeStreams:
                 chunks = []
                 for stream, (a, b) in zip(self.own, self._reached(number, number + 1), strict=True):
                     ptr = start[a - self.blocks.first : b - self.blocks.first + 1]
-                    # a copy: a view would keep all neighbours in memory while the next ones are read
+                    # a copy: a view would keep all neighbours in memory while the next ones are
+                    # read
                     chunks.append(Chunk(stream, a, ptr - ptr[0], near[ptr[0] : ptr[-1]].copy()))
                 yield chunks
             del near
@@ -111,7 +114,9 @@ class NodeStreams:
             begin = end
 
     def _filled(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-        """The neighbours that are read in some rounds, and where those of each node begin; no other node has any."""
+        """The neighbours that are read in some rounds, and where those of each node begin; no other
+        node has any.
+        """
         used = np.zeros(len(self._degree), bool)
         for a, b in self._reached(begin, end):
             used[a - self.blocks.first : b - self.blocks.first] = True

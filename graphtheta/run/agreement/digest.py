@@ -1,4 +1,5 @@
-"""Digests of the arrays of a graph and of a model, by name: CRC-32, which tells accidents apart, not forgeries.
+"""Digests of the arrays of a graph and of a model, by name: CRC-32, which tells accidents apart,
+not forgeries.
 
 Arrays in memory are read whole, on all threads: checksums release the interpreter lock. Of arrays
 in files, and of those that are computed from them when they are read, some rows are read, evenly
@@ -77,7 +78,9 @@ def graph_digests(graph: Graph, threads: int = 1) -> Digests:
 
 
 def model_digests(model: Module) -> Digests:
-    """Digests of the parameters of a model or layer, and of arrays, numbers and texts in its attributes, by path."""
+    """Digests of the parameters of a model or layer, and of arrays, numbers and texts in its
+    attributes, by path.
+    """
     digests = {}
     for path, x in model.named_values():
         if isinstance(x, Parameter):
@@ -100,7 +103,9 @@ def of_array(x: np.ndarray) -> int:
 
 
 def changed(now: Digests, then: Digests) -> list[str]:
-    """Names of what differs in two graphs, or is in one of them; an array that was in a file and is no more is not compared."""
+    """Names of what differs in two graphs, or is in one of them; an array that was in a file and is
+    no more is not compared.
+    """
     fields = [{name.removesuffix(IN_FILES) for name in digests} for digests in (now, then)]
     names = now | then
     return [

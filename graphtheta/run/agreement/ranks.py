@@ -74,8 +74,8 @@ def check_graphs(digests: Digests, comm: Comm) -> None:
     """
     if why := _difference(comm, digests):
         raise DataError(
-            f"the graph: {why}; give all ranks the same graph: load the same file, or draw from the same seed, in the same "
-            "order"
+            f"the graph: {why}; give all ranks the same graph: load the same file, or draw from the"
+            " same seed, in the same order"
         )
 
 
@@ -97,13 +97,15 @@ def check_models(model: Model, settings: Mapping[str, Any], comm: Comm) -> None:
         own |= model_digests(model)
     if why := _difference(comm, own):
         raise ConfigError(
-            f"the model {type(model).__name__}: {why}; make it alike on all ranks, with the same arguments: draw parameters "
-            "by gt.Parameter.glorot, and other values from a generator with a fixed seed"
+            f"the model {type(model).__name__}: {why}; make it alike on all ranks, with the same"
+            " arguments: draw parameters by gt.Parameter.glorot, and other values from a generator"
+            " with a fixed seed"
         )
 
 
 def _difference(comm: Comm, own: Mapping[str, Any]) -> str:
-    """The first difference between values of all ranks, and on which ranks it is; empty if there is none.
+    """The first difference between values of all ranks, and on which ranks it is; empty if there is
+    none.
 
     Args:
         comm: The ranks.

@@ -142,7 +142,9 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
 
 
 def steps_in(folder: Path) -> list[tuple[int, Path]]:
-    """Steps and folders of all checkpoints below ``folder``, newest first, damaged or not; symbolic links are none."""
+    """Steps and folders of all checkpoints below ``folder``, newest first, damaged or not; symbolic
+    links are none.
+    """
     with suppress(FileNotFoundError, NotADirectoryError):
         found = [
             (int(m[1]), path)
@@ -178,7 +180,8 @@ def read_manifest(path: Path) -> Manifest:
     except ValidationError as e:
         first = e.errors(include_url=False)[0]
         raise FormatError(
-            f"{file}: damaged or of another version: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+            f"{file}: damaged or of another version: {'.'.join(map(str, first['loc']))}:"
+            f" {first['msg']}"
         ) from None
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as e:
         if isinstance(e, FormatError):
@@ -186,7 +189,8 @@ def read_manifest(path: Path) -> Manifest:
         raise FormatError(f"{file}: damaged: body: {e}") from None
     if path.name != f"step-{manifest.step:08d}":
         raise FormatError(
-            f"{file}: damaged: step: it is {manifest.step}, which does not match the name of the folder"
+            f"{file}: damaged: step: it is {manifest.step}, which does not match the name of the"
+            " folder"
         )
     return manifest
 
@@ -255,7 +259,8 @@ def check_own(folder: Path, resumes: bool) -> None:
 
     Args:
         folder: Of all checkpoints.
-        resumes: Whether a run resumes from them, which may find that some are damaged; otherwise all are removed.
+        resumes: Whether a run resumes from them, which may find that some are damaged; otherwise
+            all are removed.
 
     Raises:
         NotOurs: It is a link, or holds something else.

@@ -149,8 +149,9 @@ class Keeper:
                         else "this run has none yet"
                     )
                     complain(
-                        f"{self.folder}: the checkpoint of step {step} cannot be written: {why}; {there}; "
-                        "training continues and retries: free disk space or make the folder writable"
+                        f"{self.folder}: the checkpoint of step {step} cannot be written: {why};"
+                        f" {there}; training continues and retries: free disk space or make the"
+                        " folder writable"
                     )
                 self.failure = why
 
@@ -170,7 +171,8 @@ def _is_good(path: Path) -> bool:
 
 
 def find_checkpoint(job: Job, comm: Comm) -> Checkpoint | None:
-    """The checkpoint to resume from; None for a new run. Arrays with a row for each node are on rank 0 alone.
+    """The checkpoint to resume from; None for a new run. Arrays with a row for each node are on
+    rank 0 alone.
 
     Raises:
         ConfigError: The folder holds an unfinished run, or one of another job; on all ranks
@@ -186,7 +188,8 @@ def find_checkpoint(job: Job, comm: Comm) -> Checkpoint | None:
             error = e
         except OSError as e:
             error = FormatError(
-                f"{job.folder / CHECKPOINTS}: cannot be read: {e.strerror or e}; choose another folder with --out"
+                f"{job.folder / CHECKPOINTS}: cannot be read: {e.strerror or e}; choose another"
+                " folder with --out"
             )
     comm.agree(error)
     whole = (
@@ -209,8 +212,8 @@ def _find(job: Job) -> Checkpoint | None:
     found = newest_good(folder, complain)
     if found is None and steps_in(folder):
         raise FormatError(
-            f"{folder}: none of the checkpoints can be read; choose another folder with --out, or delete this one to "
-            "start from the beginning"
+            f"{folder}: none of the checkpoints can be read; choose another folder with --out, or"
+            " delete this one to start from the beginning"
         )
     if found is None:
         say(f"{folder}: there is no checkpoint to resume from; starting from the beginning")
@@ -235,12 +238,14 @@ def refuse_to_overwrite(job: Job) -> None:
         if manifest.progress.over:
             return
         raise ConfigError(
-            f"{job.folder} holds a run that stopped in epoch {manifest.progress.epoch + 1}, after step {manifest.step}; "
-            "resume it with --resume, choose another folder with --out, or delete it"
+            f"{job.folder} holds a run that stopped in epoch {manifest.progress.epoch + 1}, after"
+            f" step {manifest.step}; resume it with --resume, choose another folder with --out, or"
+            " delete it"
         )
     if damaged is not None:
         raise ConfigError(
-            f"{damaged}; this may be a run that has not finished: choose another folder with --out, or delete it"
+            f"{damaged}; this may be a run that has not finished: choose another folder with --out,"
+            " or delete it"
         )
 
 
@@ -263,8 +268,9 @@ def check_same(job: Job, manifest: Manifest, folder: Path) -> None:
         shown = "not given" if theirs is None else _shown(theirs)
         remedy = f"drop {flag(key)}" if theirs is None else f"give {flag(key)} {shown}"
         raise ConfigError(
-            f"{key}={own_text}, but the run in {folder} has {key}={shown}; {remedy} to resume it, all of its keys with "
-            f"--config {folder / 'job.yaml'}, or choose another folder with --out"
+            f"{key}={own_text}, but the run in {folder} has {key}={shown}; {remedy} to resume it,"
+            f" all of its keys with --config {folder / 'job.yaml'}, or choose another folder with"
+            " --out"
         )
 
 

@@ -1,7 +1,7 @@
 """Locks the folder of a run, so that two jobs do not overwrite each other's results.
 
-The lock is that of the marker of ``graphtheta.base.atomic``, which the system releases when the process
-dies. A file whose existence is the lock would outlive the process.
+The lock is that of the marker of ``graphtheta.base.atomic``, which the system releases when the
+process dies. A file whose existence is the lock would outlive the process.
 """
 
 from __future__ import annotations
@@ -42,10 +42,12 @@ def exclusive(
         folder: Folder of the run; it is created.
         comm: All ranks of the job; rank 0 holds the lock.
         flag: The flag that chooses the folder, for the message.
-        names: Of a folder that is made anew: paths below it that an interrupted job may have left, which are removed.
+        names: Of a folder that is made anew: paths below it that an interrupted job may have left,
+            which are removed.
 
     Raises:
-        FormatError: Another job holds the lock, or the folder holds something else; on all ranks together.
+        FormatError: Another job holds the lock, or the folder holds something else; on all ranks
+            together.
 
     Collective: all ranks of comm.
     """
@@ -90,7 +92,8 @@ def check_free(folder: Path) -> None:
 def taken(folder: Path, flag: str = "--out") -> FormatError:
     """The error for a locked folder."""
     return FormatError(
-        f"{folder}: another job is writing to this folder; wait until it ends, or choose another folder with {flag}"
+        f"{folder}: another job is writing to this folder; wait until it ends, or choose another"
+        f" folder with {flag}"
     )
 
 

@@ -83,7 +83,9 @@ class Progress(BaseModel):
 
     @property
     def evaluated(self) -> tuple[int, float, float]:
-        """Number of the epoch, from 1, that an evaluation is about, its mean loss and its training time."""
+        """Number of the epoch, from 1, that an evaluation is about, its mean loss and its training
+        time.
+        """
         if self.losses or self.last is None:
             return self.epoch + 1, float(np.mean(self.losses)), self.epoch_seconds
         loss, seconds = self.last

@@ -22,7 +22,8 @@ def check_run_folder(folder: Path, resumes: bool) -> None:
 
     Raises:
         ConfigError: It is the root of the file system.
-        FormatError: A name is taken by something that GraphTheta did not write, or cannot be looked up.
+        FormatError: A name is taken by something that GraphTheta did not write, or cannot be looked
+            up.
     """
     if folder.absolute() == Path(folder.absolute().anchor):
         raise ConfigError(

@@ -1,4 +1,6 @@
-"""Requests to stop: SIGTERM, which schedulers send before they end a job, SIGHUP of a terminal that is closed, and Ctrl-C."""
+"""Requests to stop: SIGTERM, which schedulers send before they end a job, SIGHUP of a terminal that
+is closed, and Ctrl-C.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,8 @@ from graphtheta.base.strict_json import to_json
 from graphtheta.errors import FormatError
 
 METADATA = "__metadata__"
-# arrays whose names begin so have a row for each node; they may be larger than memory, and are mapped when they are read
+# arrays whose names begin so have a row for each node; they may be larger than memory, and are
+# mapped when they are read
 TABLES = ("embedding/", "best_embedding/")
 TYPES = {
     "F64": "<f8",
@@ -76,7 +77,8 @@ def write_tensors(
         x = arrays[name]
         if x.dtype.str not in NAMES:
             raise FormatError(
-                f"{name}: an array of dtype {x.dtype} cannot be written; convert it to numbers first"
+                f"{name}: an array of dtype {x.dtype} cannot be written; convert it to numbers"
+                " first"
             )
         head[name] = {
             "dtype": NAMES[x.dtype.str],
@@ -107,13 +109,15 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
             for entry in (head[name] for name in names):
                 if entry["dtype"] not in TYPES:
                     raise FormatError(
-                        f"{path}: holds numbers of type {entry['dtype']}, which NumPy does not support; convert them before "
-                        "they are saved"
+                        f"{path}: holds numbers of type {entry['dtype']}, which NumPy does not"
+                        " support; convert them before they are saved"
                     )
             arrays = {
-                name: _mapped(path, 8 + length, head[name])
-                if name.startswith(TABLES)
-                else file.get_tensor(name)
+                name: (
+                    _mapped(path, 8 + length, head[name])
+                    if name.startswith(TABLES)
+                    else file.get_tensor(name)
+                )
                 for name in names
             }
     except OSError as e:

@@ -27,7 +27,8 @@ class Saved(NamedTuple):
     Attributes:
         job: The job.
         weights: Arrays by name.
-        trained: What was said about the training graph, as JSON; empty if an earlier version wrote the file.
+        trained: What was said about the training graph, as JSON; empty if an earlier version wrote
+            the file.
     """
 
     job: Job

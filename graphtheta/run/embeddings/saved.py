@@ -47,7 +47,8 @@ def gathered_tables(
     Args:
         tables: The tables.
         partition: This worker's part of the graph.
-        best: Values of this worker's rows of each table in the best model so far; empty if there is none.
+        best: Values of this worker's rows of each table in the best model so far; empty if there is
+            none.
         folder: Has room for the temporary file.
 
     Collective: all ranks of the partition.
@@ -75,7 +76,8 @@ def gathered_values(
 def load_tables(
     tables: Sequence[EmbeddingTable], partition: Partition, found: Mapping[str, np.ndarray]
 ) -> list[np.ndarray]:
-    """Load this worker's rows from the arrays of a checkpoint; returns the values of the best model, if there are any.
+    """Load this worker's rows from the arrays of a checkpoint; returns the values of the best
+    model, if there are any.
 
     Args:
         tables: The tables.
@@ -128,7 +130,8 @@ def load_values(
         tables: The tables.
         n_nodes: Nodes of the graph that the weights were trained on.
         found: The arrays.
-        rows: By the name of a table, the number in that graph of each of its nodes; None if it is the graph of the tables.
+        rows: By the name of a table, the number in that graph of each of its nodes; None if it is
+            the graph of the tables.
 
     Raises:
         ConfigError: An embedding is missing, or has other nodes or another width.
@@ -139,8 +142,8 @@ def load_values(
         if x is None or x.shape != wanted:
             got = "no such array" if x is None else f"{list(x.shape)}"
             raise ConfigError(
-                f"the weights have {got} as {PREFIX}{t.name}, expected {list(wanted)}, a row for each node; give the graph "
-                "and the width the weights were trained with"
+                f"the weights have {got} as {PREFIX}{t.name}, expected {list(wanted)}, a row for"
+                " each node; give the graph and the width the weights were trained with"
             )
     for t in tables:
         t.set_values(found[PREFIX + t.name][t.masters if rows is None else rows[t.name]])
@@ -163,7 +166,8 @@ def _blocks(
 def _spooled(
     tables: Sequence[EmbeddingTable], partition: Partition, own: Mapping[str, Arrays], folder: Path
 ) -> Spooled:
-    """Arrays of all nodes by node id, from those of each worker's rows by table and name. A node without a row has 0.
+    """Arrays of all nodes by node id, from those of each worker's rows by table and name. A node
+    without a row has 0.
 
     Collective: all ranks of the partition.
     """
@@ -188,7 +192,8 @@ def _spooled(
 
 
 def _rows_of(comm: Comm, table: EmbeddingTable, x: np.ndarray) -> np.ndarray:
-    """This worker's rows of an array with a row for each node, which rank 0 has; others give its type and shape.
+    """This worker's rows of an array with a row for each node, which rank 0 has; others give its
+    type and shape.
 
     Collective: all ranks of comm.
     """
@@ -206,7 +211,9 @@ def _rows_of(comm: Comm, table: EmbeddingTable, x: np.ndarray) -> np.ndarray:
 
 
 class Spool:
-    """A file without a name, which is deleted when nobody maps it any more; an error is kept until the end."""
+    """A file without a name, which is deleted when nobody maps it any more; an error is kept until
+    the end.
+    """
 
     def __init__(self, folder: Path):
         self._heads: dict[str, tuple[int, np.dtype, tuple[int, ...]]] = {}
@@ -243,9 +250,11 @@ class Spool:
             return Spooled({}, e)
         return Spooled(
             {
-                name: np.memmap(self._file, dtype, "r", begin, shape)
-                if np.prod(shape)
-                else np.zeros(shape, dtype)
+                name: (
+                    np.memmap(self._file, dtype, "r", begin, shape)
+                    if np.prod(shape)
+                    else np.zeros(shape, dtype)
+                )
                 for name, (begin, dtype, shape) in self._heads.items()
             },
             None,

@@ -1,4 +1,6 @@
-"""The learnable node features of a job: those of all nodes of a graph without features, or of some types beside their features."""
+"""The learnable node features of a job: those of all nodes of a graph without features, or of some
+types beside their features.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from graphtheta.run.embeddings.types import ROW_NUMBER, TypedFeatures, widths_of
 from graphtheta.run.job.job import Job, flag
 
 OPTIMISERS: dict[str, type[RowOptimiser]] = {"adam": RowAdam, "adagrad": RowAdagrad, "sgd": RowSGD}
-# what reads or stores features once, or of earlier steps, though rows of an embedding change in every step
+# what reads or stores features once, or of earlier steps, though rows of an embedding change in
+# every step
 REFUSED = {
     "staleness": (0,),
     "feature_cache": ("0",),
@@ -43,14 +46,16 @@ def check_embedding(job: Job, graph: Graph) -> None:
         widths_of(job.embedding_types, job.embedding, graph)
     elif graph.x is not None:
         raise DataError(
-            f"embedding={job.embedding} makes node features x that are learned, but {graph.name or 'the graph'} has features "
-            "x; drop --embedding, give a graph without x, or name the types of nodes that learn some with --embedding-types"
+            f"embedding={job.embedding} makes node features x that are learned, but"
+            f" {graph.name or 'the graph'} has features x; drop --embedding, give a graph without"
+            " x, or name the types of nodes that learn some with --embedding-types"
         )
     for key, allowed in REFUSED.items():
         if getattr(job, key) not in allowed:
             raise ConfigError(
-                f"embedding={job.embedding} makes node features that change in every step, and cannot be combined with "
-                f"{key}={job.as_text(key)}; drop {flag(key)} or --embedding"
+                f"embedding={job.embedding} makes node features that change in every step, and"
+                f" cannot be combined with {key}={job.as_text(key)}; drop {flag(key)} or"
+                " --embedding"
             )
 
 
@@ -62,7 +67,9 @@ def width_of(job: Job, graph: Graph) -> int:
 
 
 def learned_types(job: Job, graph: Graph) -> dict[str, str]:
-    """The type whose nodes have the rows of each table, by name of the table; an empty one stands for all nodes."""
+    """The type whose nodes have the rows of each table, by name of the table; an empty one stands
+    for all nodes.
+    """
     if not job.embedding_types:
         return {"x": ""} if job.embedding else {}
     return {
@@ -72,7 +79,9 @@ def learned_types(job: Job, graph: Graph) -> dict[str, str]:
 
 
 def learned_bytes(job: Job, graph: Graph) -> int:
-    """Bytes of the learned features of all nodes, with the state of their optimiser, in the memory of all workers."""
+    """Bytes of the learned features of all nodes, with the state of their optimiser, in the memory
+    of all workers.
+    """
     optimiser, dtype = (
         OPTIMISERS[job.embedding_optimiser](job.embedding_lr or job.lr),
         np.dtype(job.dtype),
@@ -105,7 +114,8 @@ def with_embedding(
         partition: This worker's part of it.
 
     Returns:
-        The partition, the columns that training changes, and the tables with their learned rows; without any, the partition as it is.
+        The partition, the columns that training changes, and the tables with their learned rows;
+        without any, the partition as it is.
     """
     if not job.embedding:
         return partition, (), ()

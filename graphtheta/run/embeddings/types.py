@@ -34,7 +34,8 @@ def widths_of(text: str, width: int, graph: Graph) -> dict[int, int]:
     for name, given, own in (part.partition("=") for part in text.split(",")):
         if name not in graph.node_types:
             raise ConfigError(
-                f"{where}: the graph has no node type {name!r}; its types are {', '.join(graph.node_types) or 'none'}"
+                f"{where}: the graph has no node type {name!r}; its types are"
+                f" {', '.join(graph.node_types) or 'none'}"
             )
         code = graph.node_types.index(name)
         if code in found:
@@ -66,9 +67,11 @@ class _Beside:
 
 
 class TypedFeatures:
-    """The node column x: stored features, and beside them the columns of tables, each 0 at nodes of other types.
+    """The node column x: stored features, and beside them the columns of tables, each 0 at nodes of
+    other types.
 
-    A ``Column``, and a ``Table`` for training. Gradients of stored features are computed and dropped.
+    A ``Column``, and a ``Table`` for training. Gradients of stored features are computed and
+    dropped.
 
     Args:
         n_masters: Rows of the column.
@@ -121,11 +124,13 @@ class TypedFeatures:
     def row_gradients(
         self, rows: np.ndarray | None, gradient: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The arguments of ``add`` after a pass that read ``rows``; the gradient is None if backward did not reach them."""
+        """The arguments of ``add`` after a pass that read ``rows``; the gradient is None if
+        backward did not reach them.
+        """
         rows = np.arange(self.shape[0]) if rows is None else rows
-        return rows, np.zeros(
-            (len(rows), self.shape[1]), self.dtype
-        ) if gradient is None else gradient
+        return rows, (
+            np.zeros((len(rows), self.shape[1]), self.dtype) if gradient is None else gradient
+        )
 
     def add(self, rows: np.ndarray, gradient: np.ndarray) -> None:
         """Add gradients of rows to those of the next update of the tables that have them."""
@@ -137,7 +142,9 @@ class TypedFeatures:
         return sum(table.squares() for table in self._tables)
 
     def update(self, factor: float, scale: float = 1.0) -> None:
-        """Update the rows that have been added; ``factor`` is multiplied with the step size, ``scale`` with the gradients."""
+        """Update the rows that have been added; ``factor`` is multiplied with the step size,
+        ``scale`` with the gradients.
+        """
         for table in self._tables:
             table.update(factor, scale)
 

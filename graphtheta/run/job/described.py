@@ -19,7 +19,8 @@ from graphtheta.run.job.model_keys import Choice
 
 
 def described(*kinds: type[Options]) -> dict[str, str]:
-    """The line of help of each key of a job, and of each option of further classes that has one, by name.
+    """The line of help of each key of a job, and of each option of further classes that has one, by
+    name.
 
     It is the ``description`` of the field or the text below it.
 
@@ -47,7 +48,9 @@ def described(*kinds: type[Options]) -> dict[str, str]:
 
 @cache
 def _texts(cls: type[Options]) -> dict[str, str]:
-    """Texts below the fields that a class declares; none if it has no source, such as one that a program made."""
+    """Texts below the fields that a class declares; none if it has no source, such as one that a
+    program made.
+    """
     try:
         source = inspect.getsource(cls)
     except (OSError, TypeError):

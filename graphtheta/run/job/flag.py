@@ -138,7 +138,8 @@ class Parser(argparse.ArgumentParser):
             argv: Words after the command.
 
         Returns:
-            The command's own options, and the job keys that were given by preset, file and flag together.
+            The command's own options, and the job keys that were given by preset, file and flag
+            together.
 
         Raises:
             ConfigError: An unknown flag, a flag without its value, or an unexpected argument.
@@ -153,7 +154,8 @@ class Parser(argparse.ArgumentParser):
                 word = rest[0].partition("=")[0]
                 self.error(f"unknown flag {word}{did_you_mean(word, known)}")
             self.error(
-                f"unexpected argument '{rest[0]}', which is not the value of any flag{with_commas(words, rest[0])}"
+                f"unexpected argument '{rest[0]}', which is not the value of any"
+                f" flag{with_commas(words, rest[0])}"
             )
         own = {name: value for name, value in vars(options).items() if name not in self.keys}
         keys = {name: value for name, value in vars(options).items() if name in self.keys}
@@ -168,7 +170,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def fitting(keys: dict[str, Any], model: str | None) -> dict[str, Any]:
-    """The keys of a preset that fit another model: those about data and training, and options that it declares."""
+    """The keys of a preset that fit another model: those about data and training, and options that
+    it declares.
+    """
     if model is None or model == keys.get("model"):
         return keys
     read = MODELS[model].options.model_fields if model in MODELS else {}

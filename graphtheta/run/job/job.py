@@ -73,14 +73,16 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
                 )
             if not isinstance(value, (bool, int, float, str)):
                 raise ConfigError(
-                    f"{key}: got {value!r:.40}, expected a number, text or truth value as an option of {model}"
+                    f"{key}: got {value!r:.40}, expected a number, text or truth value as an option"
+                    f" of {model}"
                 )
         if extra and not in_file(model):
             values |= read_extra(MODELS[model], model, extra)
         for key, value in values.items():
             if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
                 raise ConfigError(
-                    f"{key}: got a number of {value.bit_length()} bits, expected at most {LONGEST_INTEGER}"
+                    f"{key}: got a number of {value.bit_length()} bits, expected at most"
+                    f" {LONGEST_INTEGER}"
                 )
         try:
             super().__init__(**values)
@@ -146,7 +148,8 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
     def _check_threshold(cls, value: Any) -> Any:
         if str(value) not in GOALS and not (is_number(str(value)) and 0 < float(value) < 1):
             raise ValueError(
-                f"expected a number between 0 and 1, {' or '.join(GOALS)}{did_you_mean(str(value), GOALS)}"
+                "expected a number between 0 and 1,"
+                f" {' or '.join(GOALS)}{did_you_mean(str(value), GOALS)}"
             )
         return str(value)
 
@@ -209,53 +212,56 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
                 continue
             if not self.is_default(key) and getattr(self, other) not in values:
                 raise ConfigError(
-                    f"{key}={self.as_text(key)} has no meaning with {other}={getattr(self, other)}, only with "
-                    f"{' or '.join(values)}; drop {flag(key)} or give {flag(other)} {values[0]}"
+                    f"{key}={self.as_text(key)} has no meaning with {other}={getattr(self, other)},"
+                    f" only with {' or '.join(values)}; drop {flag(key)} or give {flag(other)}"
+                    f" {values[0]}"
                 )
         if len(self.fanout) not in (0, 1, self.layers) and ":" not in self.model:
             raise ConfigError(
-                f"fanout={self.as_text('fanout')} has {len(self.fanout)} numbers and layers={self.layers}; give one for each"
+                f"fanout={self.as_text('fanout')} has {len(self.fanout)} numbers and"
+                f" layers={self.layers}; give one for each"
             )
         for key in ("replace", "share_sample"):
             if not self.is_default(key) and not self.fanout:
                 raise ConfigError(
-                    f"{key} configures neighbour sampling, but no fanout is given; give --fanout, or drop {flag(key)}"
+                    f"{key} configures neighbour sampling, but no fanout is given; give --fanout,"
+                    f" or drop {flag(key)}"
                 )
         if self.feature_cache == self.machine_cache == "0" and not self.is_default("cache_policy"):
             raise ConfigError(
-                f"cache_policy={self.cache_policy} has no meaning without a cache; give its size with "
-                "--feature-cache or --machine-cache, or drop --cache-policy"
+                f"cache_policy={self.cache_policy} has no meaning without a cache; give its size"
+                " with --feature-cache or --machine-cache, or drop --cache-policy"
             )
         if self.macrobatch != "auto" and self.fetch_batch > int(self.macrobatch):
             raise ConfigError(
-                f"fetch_batch={self.fetch_batch} is more than macrobatch={self.macrobatch}; raise --macrobatch, or lower "
-                "--fetch-batch"
+                f"fetch_batch={self.fetch_batch} is more than macrobatch={self.macrobatch}; raise"
+                " --macrobatch, or lower --fetch-batch"
             )
         if self.pipeline == "auto" and self.views_in_flight == 1:
             raise ConfigError(
-                "pipeline=auto chooses the number of views in flight up to views_in_flight, which is 1; give "
-                "--views-in-flight, such as 8, or drop --pipeline"
+                "pipeline=auto chooses the number of views in flight up to views_in_flight, which"
+                " is 1; give --views-in-flight, such as 8, or drop --pipeline"
             )
         for key in ("embedding_types", "embedding_optimiser", "embedding_lr"):
             if not self.embedding and not self.is_default(key):
                 raise ConfigError(
-                    f"{key}={self.as_text(key)} configures learned node features; give their width with --embedding, or drop "
-                    f"{flag(key)}"
+                    f"{key}={self.as_text(key)} configures learned node features; give their width"
+                    f" with --embedding, or drop {flag(key)}"
                 )
         if self.mode == "independent" and self.halo != "exact":
             raise ConfigError(
-                f"halo={self.halo} rounds the values that layers send between workers, but with mode=independent they send "
-                "none; drop --halo or --mode"
+                f"halo={self.halo} rounds the values that layers send between workers, but with"
+                " mode=independent they send none; drop --halo or --mode"
             )
         if self.exchange != "exact" and self.recompute:
             raise ConfigError(
-                f"exchange={self.exchange} reuses the values of each message once in an epoch, but recompute sends them "
-                "twice; drop --exchange or --recompute"
+                f"exchange={self.exchange} reuses the values of each message once in an epoch, but"
+                " recompute sends them twice; drop --exchange or --recompute"
             )
         if self.audit and self.exchange == "exact" and self.history == "none":
             raise ConfigError(
-                "audit compares reused values with exact ones, but no values are reused; give --exchange or --history, or "
-                "drop --audit"
+                "audit compares reused values with exact ones, but no values are reused; give"
+                " --exchange or --history, or drop --audit"
             )
         if self.audit_limit and not self.audit:
             raise ConfigError("audit_limit needs an audit; give --audit with a number of steps")
@@ -263,16 +269,17 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
             for key, wanted in (("recompute", False), ("precompute", "no"), ("views_in_flight", 1)):
                 if getattr(self, key) != wanted:
                     raise ConfigError(
-                        f"history={self.history} stores values of one batch after another, each computed once, and cannot be "
-                        f"combined with {key}={self.as_text(key)}; drop {flag(key)} or --history"
+                        f"history={self.history} stores values of one batch after another, each"
+                        f" computed once, and cannot be combined with {key}={self.as_text(key)};"
+                        f" drop {flag(key)} or --history"
                     )
         check_pair(self.partitioner, self.masters)
         if self.cluster_method == "metis" and not self.clusters:
             raise ConfigError("cluster_method=metis needs the number of clusters; give --clusters")
         if self.clusters and self.clusters_per_batch > self.clusters:
             raise ConfigError(
-                f"clusters_per_batch={self.clusters_per_batch} is more than clusters={self.clusters}; lower "
-                "--clusters-per-batch or raise --clusters"
+                f"clusters_per_batch={self.clusters_per_batch} is more than"
+                f" clusters={self.clusters}; lower --clusters-per-batch or raise --clusters"
             )
         if self.lr_schedule != "constant" and not self.lr_decay_updates:
             raise ConfigError(
@@ -283,8 +290,8 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         if metric is not None and task is not None and not metric.fits(task.label_kinds):
             fitting = [kind.name for kind in TASKS.values() if metric.fits(kind.label_kinds)]
             raise ConfigError(
-                f"metric={self.metric} does not measure task={self.task}; give --task {' or '.join(fitting)}, "
-                "or another --metric"
+                f"metric={self.metric} does not measure task={self.task}; give --task"
+                f" {' or '.join(fitting)}, or another --metric"
             )
         return self
 
@@ -293,7 +300,9 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         return Job(**{**self.model_dump(), **values})
 
     def without_dataset(self) -> Job:
-        """The job for a graph that was loaded already: without the keys that choose and prepare a dataset."""
+        """The job for a graph that was loaded already: without the keys that choose and prepare a
+        dataset.
+        """
         # a graph that was loaded has the masks of one split
         return self.change(
             **{key: Job.model_fields[key].default for key in (*OF_DATASET, "split_index")}
@@ -324,7 +333,8 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         return dict(self.__pydantic_extra__ or {})
 
     def fanouts(self, hops: int) -> tuple[int, ...]:
-        """Neighbours to sample at each of ``hops`` hops, from the targets outwards, -1 for all; empty if none are sampled.
+        """Neighbours to sample at each of ``hops`` hops, from the targets outwards, -1 for all;
+        empty if none are sampled.
 
         A readout is a hop of its own, or several, which read all nodes of a graph.
 
@@ -339,8 +349,9 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         per_hop = self.fanout * hops if len(self.fanout) == 1 else self.fanout
         if per_hop and len(per_hop) != hops:
             raise ConfigError(
-                f"fanout={self.as_text('fanout')} has {len(per_hop)} numbers and the model has {hops} hop(s); "
-                "give one number per hop, or one for all hops; parallel layers count as one hop"
+                f"fanout={self.as_text('fanout')} has {len(per_hop)} numbers and the model has"
+                f" {hops} hop(s); give one number per hop, or one for all hops; parallel layers"
+                " count as one hop"
             )
         return per_hop
 
@@ -399,7 +410,9 @@ def flag(key: str) -> str:
 
 
 def choices(key: str, field: FieldInfo | None = None) -> tuple[Any, ...]:
-    """The allowed values of a key, or of an option of a model with this field; empty if there are too many to list."""
+    """The allowed values of a key, or of an option of a model with this field; empty if there are
+    too many to list.
+    """
     if key in REGISTRIES:
         auto = ("auto",) if Job.model_fields[key].default == "auto" else ()
         return *auto, *REGISTRIES[key], *((*PAIRS, AUTO) if key == "partitioner" else ())

@@ -1,7 +1,7 @@
 """Reads and writes job keys in YAML files: plain values only, bounded in size, nothing is executed.
 
-Values are those of YAML 1.2, and not of 1.1 as PyYAML reads it: 010 is ten, 1:30, on, no and dates are
-texts, and 1e-5 is a number.
+Values are those of YAML 1.2, and not of 1.1 as PyYAML reads it: 010 is ten, 1:30, on, no and dates
+are texts, and 1e-5 is a number.
 """
 
 from __future__ import annotations

@@ -66,13 +66,18 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
 OF_DATASET: dict[str, str] = {
     "dataset": "leave the graph out",
     "data_dir": "leave the graph out",
-    "split": "give the graph the masks: gt.load(..., split=...), graph.with_masks(train, val, test), or class_split and fraction_split of "
-    "graphtheta.graph.splits.nodes, split_by_time of graphtheta.graph.splits.times",
+    "split": (
+        "give the graph the masks: gt.load(..., split=...), graph.with_masks(train, val, test), or"
+        " class_split and fraction_split of graphtheta.graph.splits.nodes, split_by_time of"
+        " graphtheta.graph.splits.times"
+    ),
     "train_per_class": "give the graph masks, with class_split of graphtheta.graph.splits.nodes",
     "val_per_class": "give the graph masks, with class_split of graphtheta.graph.splits.nodes",
     "symmetric": "give graph.symmetrised()",
     "largest_component": "give graph.largest_component()",
-    "normalise_features": "give graph.with_row_normalised_features() or graph.with_standardised_features()",
+    "normalise_features": (
+        "give graph.with_row_normalised_features() or graph.with_standardised_features()"
+    ),
 }
 # values of these keys that ask for nothing, which a graph that is given has done already
 ASKS_NOTHING: dict[str, str] = {
@@ -149,14 +154,16 @@ class DataKeys(Options):
     """Data"""
 
     dataset: str = "sbm"
-    """Generated graph (sbm, rmat, ring, star), a named dataset (cora, ...), an npz file, a store, or a folder of Planetoid files;
-    append options as in rmat:scale=17,edge_factor=8."""
+    """Generated graph (sbm, rmat, ring, star), a named dataset (cora, ...), an npz file, a store,
+    or a folder of Planetoid files; append options as in rmat:scale=17,edge_factor=8."""
     data_dir: str = ""
     """Folder of the named datasets; by default the environment variable GRAPHTHETA_DATA."""
     split: Literal["auto", "public", "random", "fraction", "time", "none"] = "auto"
-    """Training, validation and test sets: the split that comes with the dataset (public), a fixed number of nodes per class
-    (random), random fractions of the nodes (fraction), the earliest nodes or edges by the column "time" for training and the
-    latest for testing (time), or no split (none); auto uses the dataset's default."""
+    """Training, validation and test sets: the split that comes with the dataset (public), a fixed
+    number of nodes per class (random), random fractions of the nodes (fraction), the earliest nodes
+    or edges by the column "time" for training and the latest for testing (time), or no split
+    (none); auto uses the dataset's default.
+    """
     split_index: int = Field(0, ge=0)
     """Which split to use, if the graph comes with several; the first is 0."""
     train_per_class: int = Field(0, ge=0)
@@ -164,57 +171,78 @@ class DataKeys(Options):
     val_per_class: int = Field(0, ge=0)
     """Validation nodes per class in a random split; 0 uses the dataset's default, usually 30."""
     self_loops: Literal["auto", "yes", "no"] = "auto"
-    """Add missing self loops (yes) or remove all self loops (no); auto adds them for layers that use them, such as gcn."""
+    """Add missing self loops (yes) or remove all self loops (no); auto adds them for layers that
+    use them, such as gcn.
+    """
     symmetric: Literal["auto", "yes", "no"] = "auto"
-    """Make the graph undirected by adding missing reverse edges; auto uses the dataset's default."""
+    """Make the graph undirected by adding missing reverse edges; auto uses the dataset's default.
+    """
     largest_component: Literal["auto", "yes", "no"] = "auto"
     """Keep only the largest connected component; auto uses the dataset's default."""
     embedding: int = Field(0, ge=0)
-    """Learn node features x of this width, for a graph without features: a row for each node, held by the worker of the node; a step
-    updates only rows that its batch reads. 0 is off."""
+    """Learn node features x of this width, for a graph without features: a row for each node, held
+    by the worker of the node; a step updates only rows that its batch reads. 0 is off."""
     embedding_types: str = ""
-    """Types of nodes that learn features beside those they have, with own widths if given: user,item=8."""
+    """Types of nodes that learn features beside those they have, with own widths if given:
+    user,item=8.
+    """
     embedding_optimiser: Literal["adam", "adagrad", "sgd"] = "adam"
-    """Optimiser of the rows of --embedding: lazy Adam, which leaves rows without a gradient alone, adagrad or sgd, without weight decay."""
+    """Optimiser of the rows of --embedding: lazy Adam, which leaves rows without a gradient alone,
+    adagrad or sgd, without weight decay.
+    """
     embedding_lr: float = Field(0.0, ge=0, allow_inf_nan=False)
     """Learning rate of the rows of --embedding; 0 uses that of the parameters."""
     structural_features: str = ""
-    """Results of graph algorithms as further node features, such as pagerank+core_number+triangles+degree; options follow as
-    NAME:option=value. Each is log(1 + x / mean), standardised over all nodes."""
+    """Results of graph algorithms as further node features, such as
+    pagerank+core_number+triangles+degree; options follow as NAME:option=value. Each is log(1 + x /
+    mean), standardised over all nodes.
+    """
     normalise_features: Literal["auto", "none", "row", "standard"] = "auto"
-    """Normalise node features: rows sum to 1 (row), or each feature has mean 0 and standard deviation 1 over the training nodes
-    (standard), in a graph with types over those of its type, or over all nodes of a type without any."""
+    """Normalise node features: rows sum to 1 (row), or each feature has mean 0 and standard
+    deviation 1 over the training nodes (standard), in a graph with types over those of its type, or
+    over all nodes of a type without any.
+    """
 
 
 class StrategyKeys(Options):
     """Strategy"""
 
     strategy: Literal["global", "mini", "cluster"] = "global"
-    """Batching: full-graph training (global), mini-batches of target nodes with their k-hop neighbourhoods (mini), or batches of
-    clusters as in Cluster-GCN (cluster)."""
+    """Batching: full-graph training (global), mini-batches of target nodes with their k-hop
+    neighbourhoods (mini), or batches of clusters as in Cluster-GCN (cluster)."""
     batch_size: int = Field(0, ge=0)
     """Target nodes per mini-batch, summed over all workers; 0 uses all training nodes."""
     vertex_limit: int = Field(0, ge=0)
-    """Nodes per mini-batch: the batch size is adapted before training so that the targets of a batch and their neighbourhoods are about
-    this many nodes, summed over all workers; 0 keeps the batch size."""
+    """Nodes per mini-batch: the batch size is adapted before training so that the targets of a
+    batch and their neighbourhoods are about this many nodes, summed over all workers; 0 keeps the
+    batch size.
+    """
     order: str = "random"
-    """Order of the targets of an epoch: random, with sampler=temporal and edges, links or triples in batches of about one time; batches
-    of targets that are near each other (proximity:sequences=5), which share more of their neighbourhoods; or batches with equal numbers
-    of targets of each class (balanced), in which those of rare classes come repeatedly and not all of frequent classes come; give your
-    own as FILE.py:Class."""
+    """Order of the targets of an epoch: random, with sampler=temporal and edges, links or triples
+    in batches of about one time; batches of targets that are near each other
+    (proximity:sequences=5), which share more of their neighbourhoods; or batches with equal numbers
+    of targets of each class (balanced), in which those of rare classes come repeatedly and not all
+    of frequent classes come; give your own as FILE.py:Class."""
     fanout: tuple[int, ...] = ()
-    """Neighbours sampled per node, one number per hop from the targets outwards, such as 10,10; all disables sampling."""
+    """Neighbours sampled per node, one number per hop from the targets outwards, such as 10,10; all
+    disables sampling.
+    """
     sampler: str = "neighbour"
-    """Sampler. neighbour draws in-edges of each node uniformly, weighted in proportion to an edge column (options weight, importance,
-    normalise), temporal from the edges up to the time of the target (time, target_time, strategy), per_relation from the edges of each
-    relation (of); mask=COLUMN limits each to some edges. saint_node, saint_edge, saint_walk and saint_frontier choose the nodes of a
-    batch as GraphSAINT does, without --batch-size and --fanout. labor (iterations, star, sequential) draws vertices, for fewer rows per
-    batch; ladies and pladies (skip) choose --fanout vertices per hop; all three take weight, normalise, kappa, mega_batch and
-    layer_dependency. Give your own as FILE.py:Class. Options follow as :name=value,..."""
+    """Sampler. neighbour draws in-edges of each node uniformly, weighted in proportion to an edge
+    column (options weight, importance, normalise), temporal from the edges up to the time of the
+    target (time, target_time, strategy), per_relation from the edges of each relation (of);
+    mask=COLUMN limits each to some edges. saint_node, saint_edge, saint_walk and saint_frontier
+    choose the nodes of a batch as GraphSAINT does, without --batch-size and --fanout. labor
+    (iterations, star, sequential) draws vertices, for fewer rows per batch; ladies and pladies
+    (skip) choose --fanout vertices per hop; all three take weight, normalise, kappa, mega_batch and
+    layer_dependency. Give your own as FILE.py:Class. Options follow as :name=value,...
+    """
     replace: bool = False
     """Sample with replacement."""
     share_sample: bool = False
-    """Use one sample for all hops, so that a layer can read edge values made by the layer before it; requires equal fanouts."""
+    """Use one sample for all hops, so that a layer can read edge values made by the layer before
+    it; requires equal fanouts.
+    """
     clusters: int = Field(0, ge=0)
     """Number of clusters; with 0, louvain and leiden choose it."""
     clusters_per_batch: int = Field(1, ge=1)
@@ -222,16 +250,22 @@ class StrategyKeys(Options):
     cluster_method: str = "louvain"
     """Clustering: louvain, leiden, metis, or a .npy file with one cluster number per node."""
     boundary_hops: int = Field(0, ge=0, le=2)
-    """Hops around the clusters of a batch that are added to it, so that its nodes see neighbours in other clusters."""
+    """Hops around the clusters of a batch that are added to it, so that its nodes see neighbours in
+    other clusters.
+    """
     degrees: Literal["graph", "view"] = "graph"
-    """Node degrees used in normalisation: those of the whole graph (graph) or of the subgraph of the batch (view)."""
+    """Node degrees used in normalisation: those of the whole graph (graph) or of the subgraph of
+    the batch (view).
+    """
     diagonal: float = Field(0.0, allow_inf_nan=False)
     """Lambda of the diagonal enhancement of Cluster-GCN; 0 disables it."""
     history: str = "none"
-    """Historical embeddings: nodes outside of a batch are not computed but read from the values of earlier batches (gas: hops, with
-    clusters), nodes of other workers from a cache of what these have computed (hec: cs, ls, nc, d, miss, features, with
-    mini-batches), or nodes on whose values the loss depends little from earlier batches (fresh: share, ls, lines, with
-    mini-batches); give your own as FILE.py:Class. Options follow as :name=value,..."""
+    """Historical embeddings: nodes outside of a batch are not computed but read from the values of
+    earlier batches (gas: hops, with clusters), nodes of other workers from a cache of what these
+    have computed (hec: cs, ls, nc, d, miss, features, with mini-batches), or nodes on whose values
+    the loss depends little from earlier batches (fresh: share, ls, lines, with mini-batches); give
+    your own as FILE.py:Class. Options follow as :name=value,...
+    """
 
 
 class PartitionKeys(Options):
@@ -242,8 +276,8 @@ class PartitionKeys(Options):
     a grid of workers (vertex-cut), by the degree of its destination (hybrid), by a greedy
     vertex-cut (hdrf, oblivious, libra), or at random (random); give your own as FILE.py:Class;
     options follow as NAME:key=value. Or a pair with a node partitioner: that of a published system
-    (armada, bgl, distdgl, distgnn, gemini, graphx, metis, powergraph, powerlyra, pregel), or the one
-    predicted to take the least time (auto)."""
+    (armada, bgl, distdgl, distgnn, gemini, graphx, metis, powergraph, powerlyra, pregel), or the
+    one predicted to take the least time (auto)."""
     masters: str = DEFAULT_MASTERS
     """Node partitioner: assign nodes to workers by the hash of their ids (hash), in ranges of ids
     of equal nodes or edges (block, degree-block, gemini), by greedy streaming (ldg, fennel), by
@@ -256,53 +290,79 @@ class ComputeKeys(Options):
     """Computing"""
 
     backend: Literal["fused", "reference"] = "fused"
-    """How messages are computed: compiled kernels (fused), or plain NumPy for debugging, which is slow (reference)."""
+    """How messages are computed: compiled kernels (fused), or plain NumPy for debugging, which is
+    slow (reference).
+    """
     mode: Literal["cooperative", "independent", "auto"] = "cooperative"
-    """How workers share the mini-batches of a step: all compute each together (cooperative), or each computes its own and holds all of
-    it (independent); auto estimates before training which is faster. Results do not depend on it if --views-per-step is given."""
+    """How workers share the mini-batches of a step: all compute each together (cooperative), or
+    each computes its own and holds all of it (independent); auto estimates before training which is
+    faster. Results do not depend on it if --views-per-step is given.
+    """
     views_in_flight: int = Field(1, ge=1, le=64)
-    """Pipelined mini-batches per worker: one computes while the others communicate. Results do not depend on this number."""
+    """Pipelined mini-batches per worker: one computes while the others communicate. Results do not
+    depend on this number.
+    """
     pipeline: Literal["no", "auto"] = "no"
-    """Profile the stages of the first steps, and use as many of --views-in-flight as take the least time (auto). Results do not depend on
-    it."""
+    """Profile the stages of the first steps, and use as many of --views-in-flight as take the least
+    time (auto). Results do not depend on it."""
     macrobatch: str = "1"
-    """Steps whose mini-batches are expanded together, with merged messages: a number, or as many as fit into a quarter of the free memory
-    (auto). With mode=independent these are groups of one mini-batch for each worker. Results do not depend on it."""
+    """Steps whose mini-batches are expanded together, with merged messages: a number, or as many as
+    fit into a quarter of the free memory (auto). With mode=independent these are groups of one
+    mini-batch for each worker. Results do not depend on it.
+    """
     fetch_batch: int = Field(0, ge=0)
-    """Groups of mini-batches of a macrobatch whose features are fetched together, those in common once; 0 is all of them."""
+    """Groups of mini-batches of a macrobatch whose features are fetched together, those in common
+    once; 0 is all of them.
+    """
     feature_cache: str = "0"
-    """Size of each worker's cache of feature rows that other workers hold (mode=independent) or that are in files: rows (5000), bytes
-    (64MiB) or a share of the nodes (10%); 0 is off. Results do not depend on it."""
+    """Size of each worker's cache of feature rows that other workers hold (mode=independent) or
+    that are in files: rows (5000), bytes (64MiB) or a share of the nodes (10%); 0 is off. Results
+    do not depend on it.
+    """
     machine_cache: str = "0"
-    """Size of a second cache, of rows that other machines hold, in memory that the workers of a machine share: each of these rows is
-    fetched once for all of them. Sizes are as for --feature-cache, and that of the machine; 0 is off. Results do not depend on it."""
+    """Size of a second cache, of rows that other machines hold, in memory that the workers of a
+    machine share: each of these rows is fetched once for all of them. Sizes are as for
+    --feature-cache, and that of the machine; 0 is off. Results do not depend on it.
+    """
     cache_policy: str = "fifo"
-    """Which rows caches hold: by the past (fifo, lru, lfu, clock, s3-fifo), chosen before training (degree; probability, by a dry run
-    of the sampler, option groups), or by the next use, which a dry run of the sampler finds (belady, option window); give your own as
-    FILE.py:Class; options follow as NAME:key=value."""
+    """Which rows caches hold: by the past (fifo, lru, lfu, clock, s3-fifo), chosen before training
+    (degree; probability, by a dry run of the sampler, option groups), or by the next use, which a
+    dry run of the sampler finds (belady, option window); give your own as FILE.py:Class; options
+    follow as NAME:key=value.
+    """
     precompute: Literal["no", "yes", "auto"] = "no"
-    """Aggregate the input features of the first layer once before training instead of in every step, over complete neighbourhoods even
-    if --fanout samples those of the other layers; for node tasks whose first layer aggregates features without weights or dropout.
-    auto does so if batches then read fewer rows of features, which is measured before training; the flag alone means yes."""
+    """Aggregate the input features of the first layer once before training instead of in every
+    step, over complete neighbourhoods even if --fanout samples those of the other layers; for node
+    tasks whose first layer aggregates features without weights or dropout. auto does so if batches
+    then read fewer rows of features, which is measured before training; the flag alone means yes.
+    """
     audit: int = Field(0, ge=0)
-    """Steps between two audits with --exchange or --history: the next batch is also computed exactly, and the relative errors of outputs,
-    embeddings and gradients are recorded, with hit rates and ages; 0 disables them."""
+    """Steps between two audits with --exchange or --history: the next batch is also computed
+    exactly, and the relative errors of outputs, embeddings and gradients are recorded, with hit
+    rates and ages; 0 disables them.
+    """
     audit_limit: float = Field(0.0, ge=0, allow_inf_nan=False)
-    """Relative error of the outputs above which an audit makes the exchange or the history more exact; 0 disables this."""
+    """Relative error of the outputs above which an audit makes the exchange or the history more
+    exact; 0 disables this.
+    """
     recompute: bool = False
-    """Gradient checkpointing: recompute activations of layers in the backward pass, so that memory grows with the square root of the
-    depth at the cost of a second forward pass."""
+    """Gradient checkpointing: recompute activations of layers in the backward pass, so that memory
+    grows with the square root of the depth at the cost of a second forward pass."""
     inference_memory: float = Field(0.0, ge=0, le=1e9, allow_inf_nan=False)
-    """Memory of each worker for evaluation, predictions and embeddings in GiB, with that of the graph. If a pass over the whole graph needs
-    more, it runs layer by layer over blocks of nodes, and values of layers are in files in TMPDIR; 0 is no limit. Results do not
-    depend on it."""
+    """Memory of each worker for evaluation, predictions and embeddings in GiB, with that of the
+    graph. If a pass over the whole graph needs more, it runs layer by layer over blocks of nodes,
+    and values of layers are in files in TMPDIR; 0 is no limit. Results do not depend on it."""
     halo: Literal["exact", "bf16"] = "exact"
-    """Precision of values sent between workers in training: exact, or bfloat16 for columns of at least 16 numbers (bf16), which halves
-    the traffic; with bf16, rounding makes results depend on the number of workers."""
+    """Precision of values sent between workers in training: exact, or bfloat16 for columns of at
+    least 16 numbers (bf16), which halves the traffic; with bf16, rounding makes results depend on
+    the number of workers.
+    """
     exchange: str = "exact"
-    """Values that workers exchange in a global batch: all of the epoch (exact), a sample of them (bns: rate), those of the epoch before
-    (pipegcn: feat_corr, grad_corr, refresh), or again only when they have changed (skip: threshold); give your own as FILE.py:Class.
-    Options follow as :name=value,... Results depend on the number of workers."""
+    """Values that workers exchange in a global batch: all of the epoch (exact), a sample of them
+    (bns: rate), those of the epoch before (pipegcn: feat_corr, grad_corr, refresh), or again only
+    when they have changed (skip: threshold); give your own as FILE.py:Class. Options follow as
+    :name=value,... Results depend on the number of workers.
+    """
 
 
 class TrainKeys(Options):
@@ -310,16 +370,24 @@ class TrainKeys(Options):
 
     task: str = Field(
         "auto",
-        description=f"Task: {', '.join(f'{kind.summary} ({name})' for name, kind in TASKS.items())}; "
-        "your own as FILE.py:Class; auto chooses by the labels of the dataset.",
+        description=(
+            f"Task: {', '.join(f'{kind.summary} ({name})' for name, kind in TASKS.items())}; "
+            "your own as FILE.py:Class; auto chooses by the labels of the dataset."
+        ),
     )
     metric: str = "auto"
-    """Metric on the validation set that selects the best model; auto uses the task's default; give your own as FILE.py:NAME."""
+    """Metric on the validation set that selects the best model; auto uses the task's default; give
+    your own as FILE.py:NAME.
+    """
     class_weights: str = "none"
-    """Weights of classes in the loss, of training and evaluation alike: none, balanced (all classes weigh the same in the training set),
-    or a number for each class, such as 1,4.5; with several labels a node, the weight of each label's 1 beside a weight of 1 for its 0."""
+    """Weights of classes in the loss, of training and evaluation alike: none, balanced (all classes
+    weigh the same in the training set), or a number for each class, such as 1,4.5; with several
+    labels a node, the weight of each label's 1 beside a weight of 1 for its 0.
+    """
     sample_weights: str = ""
-    """Node or edge column with the weight of each target in the loss, a number of at least 0; negatives weigh as their link."""
+    """Node or edge column with the weight of each target in the loss, a number of at least 0;
+    negatives weigh as their link.
+    """
     threshold: str = "0.5"
     """Probability above which a label, or the positive one of two classes, is predicted: a number,
     or chosen for each label on the validation set at each evaluation, for the best F1 (f1) or
@@ -333,23 +401,29 @@ class TrainKeys(Options):
     steps: int = Field(0, ge=0)
     """Stop after this many parameter updates, instead of after epochs; 0 is off."""
     views_per_step: int = Field(0, ge=0)
-    """Gradient accumulation: mini-batches whose gradients are summed for one parameter update; 0 is one, or one for each worker with
-    mode=independent."""
+    """Gradient accumulation: mini-batches whose gradients are summed for one parameter update; 0 is
+    one, or one for each worker with mode=independent."""
     staleness: int = Field(0, ge=0)
-    """Asynchronous training: mini-batches use parameters that are this many updates old, and do not wait for the latest update; 0 is
-    synchronous training."""
+    """Asynchronous training: mini-batches use parameters that are this many updates old, and do not
+    wait for the latest update; 0 is synchronous training."""
     lr: float = Field(0.01, gt=0, allow_inf_nan=False)
     """Learning rate."""
     lr_schedule: Literal["constant", "cosine", "step"] = "constant"
-    """Learning rate schedule: constant, cosine annealing to 0 (cosine), or decay by a factor at fixed intervals (step)."""
+    """Learning rate schedule: constant, cosine annealing to 0 (cosine), or decay by a factor at
+    fixed intervals (step).
+    """
     lr_decay_updates: int = Field(0, ge=0)
     """Updates until the cosine schedule reaches 0, or between two decays of the step schedule."""
     lr_decay: float = Field(0.1, gt=0, le=1)
     """Factor by which the step schedule multiplies the learning rate."""
     lr_warmup_updates: int = Field(0, ge=0)
-    """Linear warm-up: updates over which the learning rate rises to its full value, before the schedule starts."""
+    """Linear warm-up: updates over which the learning rate rises to its full value, before the
+    schedule starts.
+    """
     clip_norm: float = Field(0.0, ge=0, allow_inf_nan=False)
-    """Gradient clipping: largest Euclidean norm of all gradients together; larger gradients are scaled down to it. 0 disables it."""
+    """Gradient clipping: largest Euclidean norm of all gradients together; larger gradients are
+    scaled down to it. 0 disables it.
+    """
     optimiser: Literal["adam", "adamw", "sgd"] = "adam"
     """Optimiser."""
     momentum: float = Field(0.0, ge=0, lt=1)
@@ -358,27 +432,37 @@ class TrainKeys(Options):
     """Weight decay (L2 penalty); decoupled with adamw."""
     decay_first_layer_only: bool = _declared(NetworkOptions, "decay_first_layer_only")
     link_relation: str = ""
-    """The relation whose edges are the links to predict, by name or code; by default the edges of all relations."""
+    """The relation whose edges are the links to predict, by name or code; by default the edges of
+    all relations.
+    """
     negatives: int = Field(1, ge=1, le=10_000)
     """Negative samples per positive link in training."""
     eval_negatives: int = Field(50, ge=1, le=10_000)
-    """Negative samples per positive link in validation and test; the samples are fixed. Triples have ranks among all nodes, so that these
-    samples only count in the loss."""
+    """Negative samples per positive link in validation and test; the samples are fixed. Triples
+    have ranks among all nodes, so that these samples only count in the loss."""
     rank_all: bool = False
-    """Rank the links of each source among all nodes in validation and test, for recall and NDCG (link tasks)."""
+    """Rank the links of each source among all nodes in validation and test, for recall and NDCG
+    (link tasks).
+    """
     negative_groups: int = Field(0, ge=0)
-    """Groups among which the links of a batch are divided at random; those of a group have the same negative samples, so that a batch reads
-    fewer nodes. 0 draws samples for each link."""
+    """Groups among which the links of a batch are divided at random; those of a group have the same
+    negative samples, so that a batch reads fewer nodes. 0 draws samples for each link."""
     negatives_from: Literal["nodes", "batch"] = "nodes"
-    """Nodes that the negative samples of training are drawn from: all (nodes), or the ends of the links of the batch (batch), so that it
-    reads no others. With strategy=cluster these are always the nodes of the batch."""
+    """Nodes that the negative samples of training are drawn from: all (nodes), or the ends of the
+    links of the batch (batch), so that it reads no others. With strategy=cluster these are always
+    the nodes of the batch.
+    """
     link_loss: Literal["binary", "softmax", "adversarial"] = "binary"
-    """Loss of links: cross entropy of each score as a label (binary), of the link among itself and its negatives (softmax), or binary with
-    negatives weighted by their scores (adversarial, as in RotatE)."""
+    """Loss of links: cross entropy of each score as a label (binary), of the link among itself and
+    its negatives (softmax), or binary with negatives weighted by their scores (adversarial, as in
+    RotatE).
+    """
     adversarial_temperature: float = Field(1.0, ge=0, allow_inf_nan=False)
     """Factor of the scores in the softmax that weighs negatives; 0 weighs them equally."""
     patience: int = Field(0, ge=0)
-    """Early stopping: stop after this many evaluations without a better validation metric; 0 disables it."""
+    """Early stopping: stop after this many evaluations without a better validation metric; 0
+    disables it.
+    """
     eval_every: int = Field(1, ge=1)
     """Epochs between two evaluations."""
     seed: int = Field(0, ge=0)
@@ -393,17 +477,25 @@ class OutputKeys(Options):
     """Output"""
 
     out: str = ""
-    """Output folder; by default runs/DATASET-MODEL-STRATEGY, which the next run of that name overwrites."""
+    """Output folder; by default runs/DATASET-MODEL-STRATEGY, which the next run of that name
+    overwrites.
+    """
     checkpoint_every: int = Field(0, ge=0)
     """Updates between two checkpoints; 0 writes one about every minute."""
     keep: int = Field(2, ge=0)
     """Number of newest checkpoints to keep; 0 disables checkpoints."""
     resume: bool = False
-    """Resume from the newest intact checkpoint in the output folder; start from the beginning if there is none."""
+    """Resume from the newest intact checkpoint in the output folder; start from the beginning if
+    there is none.
+    """
     save_predictions: bool = False
-    """Write predictions for all nodes, with their original ids, to the output folder at the end of the run."""
+    """Write predictions for all nodes, with their original ids, to the output folder at the end of
+    the run.
+    """
     trace: bool = False
-    """Record a timeline of all workers in trace.json (stages, waiting, messages, work items), for ui.perfetto.dev or chrome://tracing."""
+    """Record a timeline of all workers in trace.json (stages, waiting, messages, work items), for
+    ui.perfetto.dev or chrome://tracing.
+    """
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     """Lowest level of log messages that are shown."""
 

@@ -47,13 +47,13 @@ class Choice(Options):
         description=f"A published model ({', '.join(PUBLISHED)}), or your own as FILE.py:Class.",
     )
     decoder: Literal["auto", "dot", "hadamard", "distmult", "transe", "complex", "rotate"] = "auto"
-    """How the score of a link is made from its two ends: dot or hadamard for links, distmult, transe, complex or rotate for triples; auto
-    is the first of them."""
+    """How the score of a link is made from its two ends: dot or hadamard for links, distmult,
+    transe, complex or rotate for triples; auto is the first of them."""
     margin: float = Field(9.0, gt=0, allow_inf_nan=False)
     """Score of a triple without distance, with transe and rotate."""
     reciprocal: bool = False
-    """Give each relation of a triple another vector for its head: (?, r, t) is answered as the tail of (t, r + R, ?), where R is the
-    number of relations. Each triple is two targets then."""
+    """Give each relation of a triple another vector for its head: (?, r, t) is answered as the tail
+    of (t, r + R, ?), where R is the number of relations. Each triple is two targets then."""
 
 
 def _published() -> Any:
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
 
     class ModelKeys(NetworkOptions, Choice):
         """For type checkers: the options that every model has."""
+
 else:
     ModelKeys = _published()
 

@@ -29,7 +29,8 @@ def extra_keys(model: Design | Callable[..., Any] | None, name: str) -> dict[str
         name: Name of the model, for messages.
 
     Raises:
-        ConfigError: Its design has an option that is a key of every job, with another type, default or range.
+        ConfigError: Its design has an option that is a key of every job, with another type, default
+            or range.
     """
     fields = {} if model is None else declared(model).model_fields
     for key in fields.keys() & FIELDS.keys() if isinstance(model, Design) else ():
@@ -40,8 +41,8 @@ def extra_keys(model: Design | Callable[..., Any] | None, name: str) -> dict[str
             theirs.metadata,
         ):
             raise ConfigError(
-                f"option {key!r} of {name} is already a key of every job, with another type, default or range; "
-                "rename the option"
+                f"option {key!r} of {name} is already a key of every job, with another type,"
+                " default or range; rename the option"
             )
     return {key: field for key, field in fields.items() if key not in FIELDS}
 
@@ -108,8 +109,8 @@ def refuse_unknown(
             continue
         if isinstance(key, str) and readers(key):
             raise ConfigError(
-                f"{where}{key} has no meaning with model={model}, only with {', '.join(readers(key))}; drop it, or choose a "
-                "model that reads it"
+                f"{where}{key} has no meaning with model={model}, only with"
+                f" {', '.join(readers(key))}; drop it, or choose a model that reads it"
             )
         near = did_you_mean(key, [*FIELDS, *extra])
         raise ConfigError(

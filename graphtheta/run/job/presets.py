@@ -1,7 +1,8 @@
 """Published settings, by name: the keys of a job that differ from the defaults.
 
-Sources: GCN on Planetoid, https://arxiv.org/abs/1609.02907 (tkipf/gcn train.py); GAT, https://arxiv.org/abs/1710.10903;
-Amazon and Coauthor, Shchur et al., https://arxiv.org/abs/1811.05868 (shchur/gnn-benchmark, config/optimized).
+Sources: GCN on Planetoid, https://arxiv.org/abs/1609.02907 (tkipf/gcn train.py); GAT,
+https://arxiv.org/abs/1710.10903; Amazon and Coauthor, Shchur et al.,
+https://arxiv.org/abs/1811.05868 (shchur/gnn-benchmark, config/optimized).
 """
 
 from __future__ import annotations

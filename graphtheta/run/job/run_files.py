@@ -1,4 +1,6 @@
-"""Names of the files of a run in its folder, beside ``job.yaml``, weights, timelines and checkpoints."""
+"""Names of the files of a run in its folder, beside ``job.yaml``, weights, timelines and
+checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ PREDICTIONS_FILE = "predictions.npz"
 
 
 def missing(folder: str | Path, name: str) -> ConfigError:
-    """The error about a folder without one of the files that a run ends with: it is none, or the run has not ended."""
+    """The error about a folder without one of the files that a run ends with: it is none, or the
+    run has not ended.
+    """
     job = Path(folder, JOB_FILE)
     if job.is_file() and Path(folder, RESULT_FILE).exists():
         return ConfigError(
@@ -27,5 +31,6 @@ def missing(folder: str | Path, name: str) -> ConfigError:
             f"graphtheta train --config {job} --out {folder} --resume"
         )
     return ConfigError(
-        f"{folder}: the folder has no {name}; give the output folder that `graphtheta train` printed at its end"
+        f"{folder}: the folder has no {name}; give the output folder that `graphtheta train`"
+        " printed at its end"
     )

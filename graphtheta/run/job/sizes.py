@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-EXPECTED = "expected a number of rows such as 5000, a size such as 64MiB or 1.5GiB, or a share of the nodes such as 10%"
+EXPECTED = (
+    "expected a number of rows such as 5000, a size such as 64MiB or 1.5GiB, or a share of the"
+    " nodes such as 10%"
+)
 
 
 def rows_of(text: str, width: int, n_nodes: int) -> int:

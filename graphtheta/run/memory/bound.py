@@ -38,7 +38,8 @@ LIST_BYTES_PER_EDGE = 28
 DEALT_BYTES, SORT_BYTES_PER_USE = 40, 60
 # gradients of intermediate values that are alive at once, in units of the widest value, at most
 GRADIENTS_ALIVE = 4
-# copies of each parameter: value, gradient, flat bucket and its sum, two optimiser slots and their successors, the best model
+# copies of each parameter: value, gradient, flat bucket and its sum, two optimiser slots and their
+# successors, the best model
 PARAMETER_COPIES = 9
 # in a checkpoint: value, two optimiser slots, the best model
 CHECKPOINT_COPIES = 4
@@ -77,7 +78,8 @@ class Extent:
     Attributes:
         rows, mirrors, edges: Masters, mirrors and edges of this worker.
         sent: Master rows that others read, at both ends of the edges.
-        whole_rows, whole_edges: The same of all workers, of a view that one worker may compute alone.
+        whole_rows, whole_edges: The same of all workers, of a view that one worker may compute
+            alone.
         node_bytes, edge_bytes: Bytes of the columns of a node and of an edge.
     """
 
@@ -203,7 +205,9 @@ def memory_bound(
 
 
 def _dealt_bytes(extent: Extent, levels: int) -> int:
-    """Bytes of whole views, held three times, as messages, put together, and read; and of the lists of their levels."""
+    """Bytes of whole views, held three times, as messages, put together, and read; and of the lists
+    of their levels.
+    """
     each = [(extent.whole_rows, extent.node_bytes), (extent.whole_edges, extent.edge_bytes)]
     columns = 3 * sum(int(n * (DEALT_BYTES + held)) for n, held in each)
     return columns + levels * extent.whole_edges * (LIST_BYTES_PER_EDGE + SORT_BYTES_PER_USE)
@@ -254,7 +258,7 @@ def check_memory(bound: MemoryBound, partition: Partition, whole: bool) -> None:
     hosts = len(set(comm.all_gather(socket.gethostname())))
     if total > available * hosts:
         raise MemoryLimitError(
-            f"a step of this job needs about {total / 2**30:.1f} GiB in all, and {hosts} machine(s) have "
-            f"{available / 2**30:.1f} GiB free each; use --recompute, fewer or narrower layers, "
-            "fewer negatives, or more machines"
+            f"a step of this job needs about {total / 2**30:.1f} GiB in all, and {hosts} machine(s)"
+            f" have {available / 2**30:.1f} GiB free each; use --recompute, fewer or narrower"
+            " layers, fewer negatives, or more machines"
         )

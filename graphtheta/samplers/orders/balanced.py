@@ -14,7 +14,8 @@ from graphtheta.engine.strategy.task import Task
 
 
 class BalancedOrder:
-    """Classes take turns, and the targets of a class, in an order that is new in each epoch, take turns within it.
+    """Classes take turns, and the targets of a class, in an order that is new in each epoch, take
+    turns within it.
 
     An epoch has as many draws as there are targets. Those of a class with fewer targets than its
     share come repeatedly, and of a class with more targets a random part comes. A batch has a

@@ -106,7 +106,8 @@ def _by_level(partition: Partition, component: np.ndarray, root: int) -> np.ndar
 
 
 def _least_near(partition: Partition, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The least value of the chosen neighbours of each master, [n_masters] int64; NONE without such a neighbour.
+    """The least value of the chosen neighbours of each master, [n_masters] int64; NONE without such
+    a neighbour.
 
     Args:
         rows: The chosen masters, ascending.
@@ -140,7 +141,9 @@ def _lower_along(
     values: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Lower ``out`` to the values at the chosen ends of edges, which count as receiving, for the other ends."""
+    """Lower ``out`` to the values at the chosen ends of edges, which count as receiving, for the
+    other ends.
+    """
     comm = partition.halo_comm
     (send, senders), (receive, receivers) = relation.served(reverse)
     narrow, halo = receive.narrow(comm, chosen)

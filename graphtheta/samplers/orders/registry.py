@@ -27,7 +27,8 @@ ORDERS: Registry[type[Order]] = Registry(
 
 
 def make_order(text: str) -> Order:
-    """The order that ``NAME:option=value,...`` describes, with a name in ``ORDERS`` or FILE.py:NAME.
+    """The order that ``NAME:option=value,...`` describes, with a name in ``ORDERS`` or
+    FILE.py:NAME.
 
     Raises:
         ConfigError: Unknown name, unknown option, or a value of another type.

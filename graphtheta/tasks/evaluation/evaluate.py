@@ -41,7 +41,8 @@ class Decisions(NamedTuple):
     """Decisions of a model, counted.
 
     Attributes:
-        counts: By split, true and false positives, false and true negatives of each class or label, [C, 4] int64.
+        counts: By split, true and false positives, false and true negatives of each class or label,
+            [C, 4] int64.
         thresholds: Probabilities above which a label, [C], or the positive one of two classes, [1],
             is predicted; None if all are 0.5.
     """
@@ -125,7 +126,8 @@ class Evaluator(ABC):
 
     @abstractmethod
     def outputs(self, model: Model) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of this worker's rows among those of all workers, [n] int64, and the outputs, [n, ...].
+        """Numbers of this worker's rows among those of all workers, [n] int64, and the outputs, [n,
+        ...].
 
         Collective: all ranks of job_comm.
         """
@@ -361,7 +363,8 @@ class LinkEvaluator(Evaluator):
     Args:
         partition, layers, task: As for every evaluator.
         links: The links by split.
-        past: Gives each link and its negatives the training links up to its cutoff; None for all of them.
+        past: Gives each link and its negatives the training links up to its cutoff; None for all of
+            them.
 
     Collective: all ranks of the partition.
     """

@@ -1,4 +1,6 @@
-"""Views of what was known at a time, for evaluation: messages of later edges reach no metric and no prediction."""
+"""Views of what was known at a time, for evaluation: messages of later edges reach no metric and no
+prediction.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ MANY = 200
 class Past:
     """The graph as it was at the times of targets.
 
-    Targets of the same cutoff share a view, as they do in a batch; those of different cutoffs do not,
-    so that each sees all that is allowed.
+    Targets of the same cutoff share a view, as they do in a batch; those of different cutoffs do
+    not, so that each sees all that is allowed.
 
     Args:
         partition: The graph.
@@ -48,13 +50,15 @@ class Past:
         found = np.unique(np.concatenate(comm.all_gather(np.unique(cutoffs))))
         if len(found) > MANY and comm.rank == 0:
             logger.warning(
-                f"targets have {len(found):,} different times, and an evaluation computes a view for each; round the times "
-                "with the option grain of the sampler, or evaluate less often with --eval-every"
+                f"targets have {len(found):,} different times, and an evaluation computes a view"
+                " for each; round the times with the option grain of the sampler, or evaluate less"
+                " often with --eval-every"
             )
         return found
 
     def view(self, seeds: Seeds, time: Any) -> GraphView:
-        """The view of some targets and the edges that a cutoff allows; cutoffs of ``seeds`` are not used.
+        """The view of some targets and the edges that a cutoff allows; cutoffs of ``seeds`` are not
+        used.
 
         Collective: all ranks of the partition.
         """

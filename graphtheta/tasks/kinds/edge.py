@@ -39,7 +39,8 @@ class EdgeKind(TaskKind):
         name = graph.name or "the graph"
         if graph.edge_y is None:
             raise DataError(
-                f"{name} has no labels for task '{self.name}'; give it edge_y, or choose another --task"
+                f"{name} has no labels for task '{self.name}'; give it edge_y, or choose another"
+                " --task"
             )
         if self.trains and (graph.edge_train is None or not graph.edge_train.any()):
             raise DataError(f"{name} has no training edges; give it an edge_train mask")

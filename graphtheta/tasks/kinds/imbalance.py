@@ -34,8 +34,8 @@ def numbers_of(text: str) -> np.ndarray:
         numbers = np.zeros(0)
     if not (np.isfinite(numbers).all() and (numbers >= 0).all() and numbers.any()):
         raise ValueError(
-            f"expected {', '.join(WEIGHTS)}, or a number of at least 0 for each class, separated by commas, such as 1,4.5"
-            f"{did_you_mean(text, WEIGHTS)}"
+            f"expected {', '.join(WEIGHTS)}, or a number of at least 0 for each class, separated by"
+            f" commas, such as 1,4.5{did_you_mean(text, WEIGHTS)}"
         )
     return numbers
 
@@ -54,24 +54,27 @@ def check_weights(job: Any, labels: str, width: int, columns: Mapping[str, Any])
 
     Raises:
         ConfigError: There are no classes, another number of them, or no such column.
-        DataError: A weight in the column is negative or not finite, or it has several numbers a row.
+        DataError: A weight in the column is negative or not finite, or it has several numbers a
+            row.
     """
     if job.class_weights != "none" and labels == "values":
         raise ConfigError(
-            f"class_weights={job.class_weights} has no meaning for real values; drop --class-weights"
+            f"class_weights={job.class_weights} has no meaning for real values; drop"
+            " --class-weights"
         )
     if job.class_weights not in WEIGHTS and len(numbers := numbers_of(job.class_weights)) != width:
         raise ConfigError(
-            f"class_weights={job.class_weights} has {len(numbers)} number(s), but the data has {width} {labels}; "
-            "give one for each"
+            f"class_weights={job.class_weights} has {len(numbers)} number(s), but the data has"
+            f" {width} {labels}; give one for each"
         )
     name = job.sample_weights
     if not name:
         return
     if name not in columns:
         raise ConfigError(
-            f"sample_weights={name}: the graph has no such column{did_you_mean(name, columns)}; "
-            f"it has {', '.join(columns) or 'none'}; add one with gt.Graph(..., node_columns=...) or edge_columns=..."
+            f"sample_weights={name}: the graph has no such column{did_you_mean(name, columns)}; it"
+            f" has {', '.join(columns) or 'none'}; add one with gt.Graph(..., node_columns=...) or"
+            " edge_columns=..."
         )
     values = np.asarray(columns[name])
     wrong = np.flatnonzero(~(values >= 0) | ~np.isfinite(values))
@@ -131,7 +134,8 @@ def check_total(weight: float) -> None:
     """Check what the training targets of all workers weigh together; DataError if it is 0."""
     if not weight:
         raise DataError(
-            "all training targets weigh 0; raise the weights of their classes or rows with --class-weights or --sample-weights"
+            "all training targets weigh 0; raise the weights of their classes or rows with"
+            " --class-weights or --sample-weights"
         )
 
 
@@ -145,8 +149,8 @@ def threshold_of(text: str, labels: str, width: int) -> Threshold | None:
         return None
     if labels == "values" or (labels == "classes" and width != 2):
         raise ConfigError(
-            f"threshold={text} decides between two classes, or on each of several labels; the data has "
-            f"{'real values' if labels == 'values' else f'{width} classes'}; drop --threshold"
+            f"threshold={text} decides between two classes, or on each of several labels; the data"
+            f" has {'real values' if labels == 'values' else f'{width} classes'}; drop --threshold"
         )
     return Threshold(goal=text) if text in GOALS else Threshold(float(text))
 

@@ -26,13 +26,15 @@ WORDS = {"classes": "classes", "labels": "labels", "values": "target values"}
 
 @dataclass
 class GraphInfo:
-    """Original ids of the whole graph, which are kept once it is partitioned. Those of a graph in files are read when needed.
+    """Original ids of the whole graph, which are kept once it is partitioned. Those of a graph in
+    files are read when needed.
 
     Attributes:
         node_ids: Original ids, [n_nodes]; None if they are the numbers of the nodes.
         n_edges: Number of remaining edges; added self loops come after them.
         edges: Original numbers of the remaining edges; None if all remain.
-        whole: Of whole graphs their readout nodes, ascending, and their ids, [n_graphs] each; None for other graphs.
+        whole: Of whole graphs their readout nodes, ascending, and their ids, [n_graphs] each; None
+            for other graphs.
     """
 
     node_ids: Any
@@ -45,7 +47,9 @@ class GraphInfo:
         return nodes if self.node_ids is None else np.asarray(self.node_ids[nodes])
 
     def reported(self, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
-        """The nodes that have predictions, ascending, and the ids that these are reported under: those of whole graphs, or of all nodes."""
+        """The nodes that have predictions, ascending, and the ids that these are reported under:
+        those of whole graphs, or of all nodes.
+        """
         nodes = np.arange(n_nodes)
         return (nodes, self.ids(nodes)) if self.whole is None else self.whole
 
@@ -53,8 +57,8 @@ class GraphInfo:
 class TaskKind(ABC):
     """A kind of task, made for one job.
 
-    Methods are called in this order: ``take``, then (with the model made) ``check_output``, ``objective``, ``weighting``, ``evaluator``
-    and, after training, ``named``.
+    Methods are called in this order: ``take``, then (with the model made) ``check_output``,
+    ``objective``, ``weighting``, ``evaluator`` and, after training, ``named``.
 
     Attributes:
         name: Name in a job.
@@ -68,8 +72,8 @@ class TaskKind(ABC):
         width: Number of outputs per row, 0 for a scalar without an axis of its own; set by
             ``take``.
         class_names: Names of the classes or labels; empty if the graph has none.
-        trains: Whether the job trains. If it only applies a trained model, the graph needs no training rows, and labels may be unknown:
-            -1, or NaN.
+        trains: Whether the job trains. If it only applies a trained model, the graph needs no
+            training rows, and labels may be unknown: -1, or NaN.
     """
 
     name: ClassVar[str]
@@ -108,12 +112,14 @@ class TaskKind(ABC):
 
     @property
     def decoder(self) -> str | Callable[[int], Layer]:
-        """Decoder of published models: "none", "edge", "dot", "hadamard", see ``build_model``; or a function from the width of node
-        values that makes it."""
+        """Decoder of published models: "none", "edge", "dot", "hadamard", see ``build_model``; or a
+        function from the width of node values that makes it."""
         return "none"
 
     def scored(self) -> PairCounts:
-        """The pairs of nodes that a job scores, at most; to be called after ``take``. None by default."""
+        """The pairs of nodes that a job scores, at most; to be called after ``take``. None by
+        default.
+        """
         return PairCounts()
 
     def in_batch(self, targets: int) -> int:

@@ -125,7 +125,8 @@ class LinkKind(TaskKind):
         name = str(self.job.decoder)
         if name not in ("auto", *self.decoders):
             raise ConfigError(
-                f"decoder={name} does not score targets of task={self.name}; choose from {', '.join(self.decoders)}"
+                f"decoder={name} does not score targets of task={self.name}; choose from"
+                f" {', '.join(self.decoders)}"
             )
         return self.decoders[0] if name == "auto" else name
 
@@ -169,12 +170,14 @@ class LinkKind(TaskKind):
     def evaluator(self, partition: Partition, layers: Layers, task: Task) -> Evaluator:
         comm = partition.halo_comm
         held = {
-            split: self._held(part, comm).links(
-                partition,
-                self._known,
-                self.job.eval_negatives,
-                self.job.seed + i,
-                types=self._types,
+            split: (
+                self._held(part, comm).links(
+                    partition,
+                    self._known,
+                    self.job.eval_negatives,
+                    self.job.seed + i,
+                    types=self._types,
+                )
             )
             for i, (split, part) in enumerate({"val": VAL, "test": TEST}.items())
         }
@@ -226,17 +229,20 @@ class LinkKind(TaskKind):
         return np.searchsorted(self._types, nodes, side="right")
 
     def leads(self, side: int) -> np.ndarray:
-        """Whether nodes of a type, the row, have links with those of another one, the column, [T, T] bool.
+        """Whether nodes of a type, the row, have links with those of another one, the column, [T,
+        T] bool.
 
         Args:
-            side: ``TAIL`` if rows are sources, ``HEAD`` if they are the other ends; see ``triples/known.py``.
+            side: ``TAIL`` if rows are sources, ``HEAD`` if they are the other ends; see
+                ``triples/known.py``.
         """
         return self._leads if side == TAIL else self._leads.T
 
     def queries(
         self, nodes: np.ndarray, relation: Any, side: int, where: Callable[[str, int], str]
     ) -> np.ndarray:
-        """Numbers of the queries for one side of some nodes, [n] int64, see ``triples/known.py``; links have relation 0.
+        """Numbers of the queries for one side of some nodes, [n] int64, see ``triples/known.py``;
+        links have relation 0.
 
         Args:
             nodes: Numbers of the nodes, [n] int64.
@@ -249,7 +255,8 @@ class LinkKind(TaskKind):
         """
         if relation is not None:
             raise ConfigError(
-                f"{where('relation', 0)}: links of task={self.name} are asked for without a relation; drop it"
+                f"{where('relation', 0)}: links of task={self.name} are asked for without a"
+                " relation; drop it"
             )
         return side * np.int64(self._n_nodes) + nodes
 
@@ -258,7 +265,8 @@ class LinkKind(TaskKind):
         return side * np.int64(self._n_nodes) + (held.src if side == TAIL else held.dst)
 
     def left_out(self, queries: np.ndarray, keep_known: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Position of the query and number of each node that is no answer: the node itself, and unless ``keep_known`` what is linked to it.
+        """Position of the query and number of each node that is no answer: the node itself, and
+        unless ``keep_known`` what is linked to it.
 
         Args:
             queries: Of nodes of this worker and one side, ascending, [q] int64.

@@ -1,4 +1,6 @@
-"""Links of a graph, found by all workers together: each reads a slice of the edges, and no worker has all links."""
+"""Links of a graph, found by all workers together: each reads a slice of the edges, and no worker
+has all links.
+"""
 
 from __future__ import annotations
 
@@ -100,8 +102,8 @@ def distinct_links(
         graph: The graph.
         chosen: From the bounds of a range of edges to a mask.
         comm: The workers.
-        sampler: Gives the cutoffs of the links: the lowest of the edges between two nodes, so that a
-            link is as old as the first of them; None for none.
+        sampler: Gives the cutoffs of the links: the lowest of the edges between two nodes, so that
+            a link is as old as the first of them; None for none.
         weight: Edge column of the weights: a link has that of its edge; empty for none.
 
     Collective: all ranks of comm.
@@ -149,7 +151,8 @@ def _like(parts: list[np.ndarray], x: np.ndarray) -> list[np.ndarray]:
 
 
 def known_keys(graph: Graph, partition: Partition) -> np.ndarray:
-    """Sorted keys (src * n_nodes + dst) of all edges and their reverse whose sources this worker owns.
+    """Sorted keys (src * n_nodes + dst) of all edges and their reverse whose sources this worker
+    owns.
 
     Collective: all ranks of the partition.
     """

@@ -32,8 +32,8 @@ class Links:
         negatives: Negatives per positive.
         key: Key of the draws.
         groups: Groups of positives with the same negatives; 0 if each has its own.
-        types: The first node of each type but the first, ascending; empty for a graph of one type. A
-            negative has the type of the end that it replaces.
+        types: The first node of each type but the first, ascending; empty for a graph of one type.
+            A negative has the type of the end that it replaces.
         cutoff: ``Task.cutoffs`` of the links, [n], or None.
         weight: What the links weigh in the loss, [n] float64, or None.
     """
@@ -64,7 +64,8 @@ class Links:
 
         Args:
             partition: Gives the owners of the sources.
-            src, dst: Ends of the positives, [n] int64, the same on every rank; each unordered pair once.
+            src, dst: Ends of the positives, [n] int64, the same on every rank; each unordered pair
+                once.
             known: Sorted keys of all links of all splits, the same on every rank.
             negatives: Negatives per positive.
             key: Key of the draws.
@@ -81,7 +82,8 @@ class Links:
         return replace(self, key=key(self.key, Purpose.NEGATIVE, step))
 
     def stored(self, partition: Partition) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The stored edges along each of this worker's links, in either direction; see ``edges_by_key``.
+        """The stored edges along each of this worker's links, in either direction; see
+        ``edges_by_key``.
 
         Collective: all ranks of the partition.
         """
@@ -105,8 +107,8 @@ class Links:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Draw the other ends of the negatives of some positives.
 
-        A draw is a hash of the positive's number, or of its group; pairs that are links or self loops, and
-        nodes of another type, are redrawn.
+        A draw is a hash of the positive's number, or of its group; pairs that are links or self
+        loops, and nodes of another type, are redrawn.
 
         Args:
             own: Positions of the positives, [k] int64.
@@ -134,7 +136,9 @@ class Links:
         return nodes, taken
 
     def taken(self, own: np.ndarray, dst: np.ndarray, n_nodes: int) -> np.ndarray:
-        """Whether nodes cannot be the other ends of negatives of these positives: links, self loops, or nodes of another type."""
+        """Whether nodes cannot be the other ends of negatives of these positives: links, self
+        loops, or nodes of another type.
+        """
         src = self.src[own]
         wanted = src * n_nodes + dst
         at = np.minimum(np.searchsorted(self.known, wanted), max(len(self.known) - 1, 0))

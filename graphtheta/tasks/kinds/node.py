@@ -22,7 +22,8 @@ from graphtheta.tasks.kinds.imbalance import (
 from graphtheta.tasks.kinds.kind import GraphInfo, TaskKind
 from graphtheta.tasks.kinds.timed import TimedNodeEvaluator, timed_sampler
 
-# different labels up to which whole numbers are probably classes, and nodes whose labels are read to find out
+# different labels up to which whole numbers are probably classes, and nodes whose labels are read
+# to find out
 FEW = 20
 READ = 1 << 16
 
@@ -46,7 +47,8 @@ class NodeKind(TaskKind):
     def take(self, graph: Graph) -> Graph:
         if graph.y is None:
             raise DataError(
-                f"{graph.name or 'the graph'} has no labels for task '{self.name}'; give it y, or choose another --task"
+                f"{graph.name or 'the graph'} has no labels for task '{self.name}'; give it y, or"
+                " choose another --task"
             )
         if self.trains:
             graph.require_training()
@@ -100,7 +102,9 @@ class NodeKind(TaskKind):
         return rarer_class(task, partition) if "binary" in self.measured else 1
 
     def warning(self, graph: Graph) -> str:
-        """A text if the values to predict are a few whole numbers from 0 on, which may be classes that were read as floats."""
+        """A text if the values to predict are a few whole numbers from 0 on, which may be classes
+        that were read as floats.
+        """
         if graph.y is None or self.labels != "values" or self.width != 1:
             return ""
         y = np.asarray(graph.y[:READ])
@@ -108,8 +112,9 @@ class NodeKind(TaskKind):
         if not 2 <= len(found) <= FEW or found != list(range(len(found))):
             return ""
         return (
-            f"the labels are the floating-point numbers 0 to {len(found) - 1}, so values are predicted and not classes; if they are "
-            "classes, give them as integers, and -1 for nodes without a label"
+            f"the labels are the floating-point numbers 0 to {len(found) - 1}, so values are"
+            " predicted and not classes; if they are classes, give them as integers, and -1 for"
+            " nodes without a label"
         )
 
     def reported(self, info: GraphInfo, rows: np.ndarray) -> np.ndarray:

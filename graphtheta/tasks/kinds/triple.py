@@ -1,4 +1,6 @@
-"""The task ``triple``: predicts the tail of (head, relation, ?) and the head of (?, relation, tail)."""
+"""The task ``triple``: predicts the tail of (head, relation, ?) and the head of (?, relation,
+tail).
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ from graphtheta.tasks.triples.ranking import TripleEvaluator
 
 
 class TripleKind(LinkKind):
-    """Link prediction in a knowledge graph: held-out triples are ranked among all nodes, without known ones.
+    """Link prediction in a knowledge graph: held-out triples are ranked among all nodes, without
+    known ones.
 
     Messages run along the training triples and their inverse, without those of the batch's targets.
 
@@ -68,12 +71,13 @@ class TripleKind(LinkKind):
         name = graph.name or "the graph"
         if RELATION not in graph.edge_columns:
             raise DataError(
-                f"{name} has no relations; give their codes with gt.Graph(..., edge_columns={{'relation': codes}}), or choose "
-                "--task link"
+                f"{name} has no relations; give their codes with gt.Graph(...,"
+                " edge_columns={'relation': codes}), or choose --task link"
             )
         if graph.n_types > 1:
             raise DataError(
-                f"{name} has nodes of several types, which the task '{self.name}' cannot rank; give it with nodes of one type"
+                f"{name} has nodes of several types, which the task '{self.name}' cannot rank; give"
+                " it with nodes of one type"
             )
         # every worker knows all answers
         graph = edges_in_memory(graph)
@@ -108,8 +112,9 @@ class TripleKind(LinkKind):
         if not self._in_several:
             return ""
         return (
-            f"{self._in_several:,} triples are also in a later one of the sets for training, validation and test, and only count "
-            "there; if that is not meant, make the masks of edges anew"
+            f"{self._in_several:,} triples are also in a later one of the sets for training,"
+            " validation and test, and only count there; if that is not meant, make the masks of"
+            " edges anew"
         )
 
     def _parts_of(self, graph: Graph) -> np.ndarray:
@@ -124,7 +129,9 @@ class TripleKind(LinkKind):
         return parts
 
     def _times(self, graph: Graph) -> np.ndarray | None:
-        """The cutoffs of triples that are told apart by them, [n_edges]; None if the job looks at no times."""
+        """The cutoffs of triples that are told apart by them, [n_edges]; None if the job looks at
+        no times.
+        """
 
         def column(name: str) -> np.ndarray:
             found = graph.edge_columns.get(name)
@@ -172,7 +179,8 @@ class TripleKind(LinkKind):
         self._sampler = sampler
         self._types = ()
         self._leads = np.ones((1, 1), bool)
-        # with triples of other splits among the known ones, the lack of negatives would tell which these are
+        # with triples of other splits among the known ones, the lack of negatives would tell which
+        # these are
         table = self._answers(comm, self._parts == MESSAGE)
         relation = partition.edge.read(RELATION)
         stored = np.flatnonzero((relation >= 0) & (relation < len(self.relations)))
@@ -244,7 +252,9 @@ class TripleKind(LinkKind):
     def named(
         self, info: GraphInfo, rows: np.ndarray, out: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Head, relation and tail of test triples, [n, 3], and their scores; relations are codes, or names if ids are text."""
+        """Head, relation and tail of test triples, [n, 3], and their scores; relations are codes,
+        or names if ids are text.
+        """
         head, relation, tail = self._test[:, rows]
         return self._ids(info.ids(np.stack((head, tail), axis=1)), relation), out
 
@@ -262,8 +272,8 @@ class TripleKind(LinkKind):
         given = np.asarray(relation).astype(str).reshape(-1)
         if relation is None or (np.ndim(relation) and len(given) != len(nodes)):
             raise ConfigError(
-                f"relation: got {'none' if relation is None else len(given)} for {len(nodes)} nodes of task={self.name}; "
-                "give the name or the code of one, or one for each node"
+                f"relation: got {'none' if relation is None else len(given)} for {len(nodes)} nodes"
+                f" of task={self.name}; give the name or the code of one, or one for each node"
             )
         names, first, each = np.unique(given, return_index=True, return_inverse=True)
         codes = [
@@ -288,7 +298,9 @@ class TripleKind(LinkKind):
         )
 
     def left_out(self, queries: np.ndarray, keep_known: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Position of the query and number of each known answer, none with ``keep_known``; see ``LinkKind``."""
+        """Position of the query and number of each known answer, none with ``keep_known``; see
+        ``LinkKind``.
+        """
         keys = self._table.answers(queries[:0] if keep_known else queries).keys
         return keys // self._n_nodes, keys % self._n_nodes
 

@@ -1,4 +1,5 @@
-"""Evaluator of held-out links among all nodes: for each source, where its links stand in the order of all candidates.
+"""Evaluator of held-out links among all nodes: for each source, where its links stand in the order
+of all candidates.
 
 A candidate is a node of a type to which links of the source lead, other than the source, that no
 earlier split links with it: those of training do not count, and in testing neither do those of
@@ -28,7 +29,8 @@ from graphtheta.tasks.triples.ranking import Block, Ranked, rank_block, score_bl
 
 
 class RetrievalEvaluator(LinkEvaluator):
-    """Evaluator of held-out links beside fixed negatives, and of recall and NDCG among all candidates.
+    """Evaluator of held-out links beside fixed negatives, and of recall and NDCG among all
+    candidates.
 
     Args:
         partition, layers, task: As for every evaluator.
@@ -116,7 +118,8 @@ class RetrievalEvaluator(LinkEvaluator):
 
 
 def rank_among(comm: Comm, block: Block, outside: np.ndarray) -> np.ndarray:
-    """The rank of each target of this worker among all candidates and the other targets of its query, from 1, [n] float64.
+    """The rank of each target of this worker among all candidates and the other targets of its
+    query, from 1, [n] float64.
 
     It is ``NO_RANK`` if there are no candidates but the targets.
 
@@ -162,7 +165,8 @@ def _reversed(partition: Partition, links: Positives) -> np.ndarray:
 
 
 def _asked(partition: Partition, own: np.ndarray, known: np.ndarray) -> Ranked:
-    """The sources of some links as queries, with what is no candidate of each and what is to be ranked.
+    """The sources of some links as queries, with what is no candidate of each and what is to be
+    ranked.
 
     Args:
         partition: The graph.

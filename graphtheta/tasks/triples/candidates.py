@@ -19,8 +19,8 @@ from graphtheta.tasks.triples.known import HEAD, TAIL, anchor_of, relation_of, s
 class CandidateLevel(PairLevel):
     """A level over the whole graph, with a pair of each query and each master of this worker.
 
-    The pairs need no sorting: pairs of one kind are grouped by candidate if the tail is asked for, and by
-    anchor if the head is.
+    The pairs need no sorting: pairs of one kind are grouped by candidate if the tail is asked for,
+    and by anchor if the head is.
 
     Args:
         partition: The graph.
@@ -105,7 +105,8 @@ class CandidateLevel(PairLevel):
 
 
 class CandidateSweep(CandidateLevel):
-    """A level without pairs, over which a decoder runs block by block, so that all before it in a model runs once.
+    """A level without pairs, over which a decoder runs block by block, so that all before it in a
+    model runs once.
 
     Args:
         partition: The graph.

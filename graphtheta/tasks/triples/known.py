@@ -1,9 +1,9 @@
 """What is known of triples: the answers to each query, a triple without its head or its tail.
 
-A query is a number: (2 relation + side) n_nodes + anchor, where the anchor is the head and the side is
-0 if the tail is asked for, and the anchor is the tail and the side is 1 if the head is. With reciprocal
-relations (https://arxiv.org/abs/1806.07297, section 3) the head of (?, r, t) is asked for as the tail of
-(t, r + R, ?), where R is the number of relations.
+A query is a number: (2 relation + side) n_nodes + anchor, where the anchor is the head and the side
+is 0 if the tail is asked for, and the anchor is the tail and the side is 1 if the head is. With
+reciprocal relations (https://arxiv.org/abs/1806.07297, section 3) the head of (?, r, t) is asked
+for as the tail of (t, r + R, ?), where R is the number of relations.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ def side_of(query: np.ndarray, n_nodes: int) -> np.ndarray:
 
 
 def without_reciprocal(query: np.ndarray, n_nodes: int, relations: int) -> np.ndarray:
-    """Queries for the tail of a reciprocal relation as those for the head that they stand for, and all others as they are.
+    """Queries for the tail of a reciprocal relation as those for the head that they stand for, and
+    all others as they are.
 
     Args:
         query: Queries.
@@ -169,7 +170,8 @@ class Answers:
 
 
 class AnswerTable:
-    """The answers of all triples to all queries, as a distributed table: those to one query at one worker.
+    """The answers of all triples to all queries, as a distributed table: those to one query at one
+    worker.
 
     Args:
         comm: The workers.

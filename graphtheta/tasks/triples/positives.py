@@ -25,18 +25,19 @@ from graphtheta.tasks.triples.known import HEAD, TAIL, Answers, AnswerTable, Tri
 class TriplePositives:
     """Positive triples at any workers, and the draws of their negatives; a kind of ``Positives``.
 
-    Negatives replace the tail and the head in turn, with reciprocal triples the tail alone. No negative
-    is a known triple.
+    Negatives replace the tail and the head in turn, with reciprocal triples the tail alone. No
+    negative is a known triple.
 
     Attributes:
-        numbers: Global numbers, ascending, [n] int64. Reciprocal triples, which make up the second half,
-            have those of the triples that they belong to plus the number of triples.
+        numbers: Global numbers, ascending, [n] int64. Reciprocal triples, which make up the second
+            half, have those of the triples that they belong to plus the number of triples.
         triples: The triples.
         n_links: Triples of all workers.
         negatives: Negatives per positive.
         key: Key of the draws.
         groups: Groups of positives with the same negatives; 0 if each has its own.
-        query: Numbers of the queries of each triple among those of ``known``, [n, number of sides] int64.
+        query: Numbers of the queries of each triple among those of ``known``, [n, number of sides]
+            int64.
         known: Known answers to these queries.
     """
 

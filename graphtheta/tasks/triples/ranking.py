@@ -6,8 +6,8 @@ Each worker scores its own nodes. Blocks of queries are the same on every worker
     targets     scores of the true answers, from the workers of these nodes
     counts      nodes that score higher, or equal, summed over the workers
 
-Source of the filtered setting: https://papers.nips.cc/paper/5071, section 4.1. A rank is the mean of
-those that a tie leaves open, "realistic" in https://arxiv.org/abs/2002.06914, section 3.
+Source of the filtered setting: https://papers.nips.cc/paper/5071, section 4.1. A rank is the mean
+of those that a tie leaves open, "realistic" in https://arxiv.org/abs/2002.06914, section 3.
 """
 
 from __future__ import annotations
@@ -127,7 +127,8 @@ class Ranks(NamedTuple):
 
 
 class TripleEvaluator(LinkEvaluator):
-    """Evaluator of held-out triples: loss and metrics of labels beside fixed negatives, ranks among all nodes.
+    """Evaluator of held-out triples: loss and metrics of labels beside fixed negatives, ranks among
+    all nodes.
 
     Args:
         partition, layers, task: As for every evaluator.
@@ -176,7 +177,8 @@ class TripleEvaluator(LinkEvaluator):
         return numbers[: len(one)], (one + other) / 2
 
     def by_relation(self, model: Model, split: str, relations: int) -> np.ndarray:
-        """Sums of ranks by relation and side, [relations, 2, 2 + len(KS)] float64; see ``ranking_sums``.
+        """Sums of ranks by relation and side, [relations, 2, 2 + len(KS)] float64; see
+        ``ranking_sums``.
 
         Args:
             model: The model.
@@ -223,7 +225,8 @@ class TripleEvaluator(LinkEvaluator):
 
 
 class Block(NamedTuple):
-    """Some queries, the same on every rank, and their known answers among the masters of this worker.
+    """Some queries, the same on every rank, and their known answers among the masters of this
+    worker.
 
     Attributes:
         begin: Number of the first query.
@@ -289,8 +292,8 @@ def score_blocks(
     out = evaluator.run(model, replace(view, pairs=level))
     if out.value is not level.values.value:
         raise ConfigError(
-            f"forward of {type(model).__name__} changes the scores of its decoder; to rank all nodes, end it with "
-            "return self.decoder(graph, h), and change scores in the decoder"
+            f"forward of {type(model).__name__} changes the scores of its decoder; to rank all"
+            " nodes, end it with return self.decoder(graph, h), and change scores in the decoder"
         )
 
 
@@ -302,7 +305,8 @@ def rank_block(
     target: np.ndarray,
     outside: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Ranks of the true answers of this worker among all nodes of all workers that are no known answers.
+    """Ranks of the true answers of this worker among all nodes of all workers that are no known
+    answers.
 
     Args:
         comm: The workers.

@@ -25,9 +25,9 @@ def relation_report(trainer: Any, split: str = "test") -> Report:
         split: "val" or "test".
 
     Returns:
-        For each relation (its name, or its code) and what is asked for ("head" or "tail"), the number
-        of ``triples``, ``mrr``, ``hits1``, ``hits3`` and ``hits10``. Relations without triples in the
-        split are left out.
+        For each relation (its name, or its code) and what is asked for ("head" or "tail"), the
+        number of ``triples``, ``mrr``, ``hits1``, ``hits3`` and ``hits10``. Relations without
+        triples in the split are left out.
 
     Raises:
         ConfigError: The trainer has another task, or there is no such split.
@@ -39,11 +39,13 @@ def relation_report(trainer: Any, split: str = "test") -> Report:
     setup = trainer.setup
     if not isinstance(setup.evaluator, TripleEvaluator):
         raise ConfigError(
-            f"relation_report ranks heads and tails of triples, but the trainer has task={setup.kind.name}"
+            "relation_report ranks heads and tails of triples, but the trainer has"
+            f" task={setup.kind.name}"
         )
     if split not in setup.evaluator.links:
         raise ConfigError(
-            f"relation_report: unknown split {split!r}; choose from {', '.join(setup.evaluator.links)}"
+            f"relation_report: unknown split {split!r}; choose from"
+            f" {', '.join(setup.evaluator.links)}"
         )
     names = setup.kind.relations
     with setup.scope():

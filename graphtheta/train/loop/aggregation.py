@@ -25,7 +25,9 @@ MEASURED = 4
 
 
 class Totals(NamedTuple):
-    """The partition and the settings of the passes with the totals, and what these save; None without totals."""
+    """The partition and the settings of the passes with the totals, and what these save; None
+    without totals.
+    """
 
     partition: Partition
     settings: PassSettings
@@ -33,7 +35,8 @@ class Totals(NamedTuple):
 
 
 def first_totals(job: Job, prepared: Prepared, model: Model, partition: Partition) -> Totals:
-    """Compute the totals of the first layer, if the job says so or, with ``precompute=auto``, if they make batches smaller.
+    """Compute the totals of the first layer, if the job says so or, with ``precompute=auto``, if
+    they make batches smaller.
 
     Args:
         job: The job.
@@ -60,8 +63,8 @@ def first_totals(job: Job, prepared: Prepared, model: Model, partition: Partitio
         before, added = _rows(job, prepared, model, partition)
         if rank == 0:
             logger.info(
-                f"precompute=auto: {'on' if before < added else 'off'}; in the first batches, the first layer reads {added:,} rows "
-                f"of neighbours, and would read {before:,} totals"
+                f"precompute=auto: {'on' if before < added else 'off'}; in the first batches, the"
+                f" first layer reads {added:,} rows of neighbours, and would read {before:,} totals"
             )
         if before >= added:
             return without
@@ -79,7 +82,8 @@ def first_totals(job: Job, prepared: Prepared, model: Model, partition: Partitio
 
 
 def _rows(job: Job, prepared: Prepared, model: Model, partition: Partition) -> tuple[int, int]:
-    """Rows after the first layer in a few batches of all workers, and the further rows that it reads.
+    """Rows after the first layer in a few batches of all workers, and the further rows that it
+    reads.
 
     Collective: all ranks of the partition.
     """

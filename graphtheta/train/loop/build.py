@@ -65,7 +65,10 @@ from graphtheta.train.reuse.macrobatch.setup import dry_runs, make_macrobatches,
 # what does not fit into memory, and what to do about it
 IN_PARTS = (
     "the graph does",
-    "use a smaller graph, or import it as a store (graphtheta import), of which each worker reads its share",
+    (
+        "use a smaller graph, or import it as a store (graphtheta import), of which each worker"
+        " reads its share"
+    ),
 )
 SMALLER = "the graph and the weights do", "use fewer or narrower layers"
 
@@ -340,8 +343,9 @@ def build(
     )
     if strategy.alone and views % comm.size:
         raise ConfigError(
-            f"views_per_step={views}: each of the {comm.size} workers computes batches of its own, so a step has as many of "
-            f"each; give a multiple of {comm.size}, or drop --views-per-step"
+            f"views_per_step={views}: each of the {comm.size} workers computes batches of its own,"
+            f" so a step has as many of each; give a multiple of {comm.size}, or drop"
+            " --views-per-step"
         )
     rule = UpdateRule(
         schedule_of(job) if choices.schedule is None else choices.schedule, job.clip_norm
@@ -427,8 +431,9 @@ def _report(prepared: Prepared, found: Probe, comm: Comm) -> None:
         logger.warning(text)
     if names:
         logger.warning(
-            f"no operation in forward of {type(prepared.model).__name__} reads {', '.join(names)}, so it is not trained; "
-            "pass the gt.Parameter itself to functions of gt: its .value is a constant"
+            f"no operation in forward of {type(prepared.model).__name__} reads {', '.join(names)},"
+            " so it is not trained; pass the gt.Parameter itself to functions of gt: its .value is"
+            " a constant"
         )
 
 

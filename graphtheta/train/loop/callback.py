@@ -21,7 +21,8 @@ class Now:
         epoch: Number of the epoch, from 1.
         step: Updates so far.
         losses: Losses of the views of this epoch that are done, means over all workers.
-        row: The last evaluation: "epoch", "step", "loss" and the metrics ("val_accuracy", ...); empty before the first.
+        row: The last evaluation: "epoch", "step", "loss" and the metrics ("val_accuracy", ...);
+            empty before the first.
         best_epoch: Epoch of the best model so far; 0 before the first evaluation.
         seconds: Training time.
     """

@@ -39,7 +39,8 @@ def chosen(model: Model, choice: Choice, what: str) -> set[Parameter]:
         wanted = f"{what}: the pattern {choice!r}"
     if not inside:
         raise ConfigError(
-            f"{wanted} matches no parameter of {type(model).__name__}; its parameters are {', '.join(named)}"
+            f"{wanted} matches no parameter of {type(model).__name__}; its parameters are"
+            f" {', '.join(named)}"
         )
     return inside
 
@@ -75,7 +76,8 @@ def rates(
         for name in given:
             if name not in SETTINGS:
                 raise ConfigError(
-                    f"groups: {choice!r} sets {name!r}{did_you_mean(name, SETTINGS)}; choose from {', '.join(SETTINGS)}"
+                    f"groups: {choice!r} sets {name!r}{did_you_mean(name, SETTINGS)}; choose from"
+                    f" {', '.join(SETTINGS)}"
                 )
     members = [(chosen(model, choice, "groups"), given) for choice, given in groups.items()]
     of = [next((given for inside, given in members if p in inside), {}) for p in parameters]

@@ -1,4 +1,6 @@
-"""Clusters that are kept beside a store, so that they are computed once for any number of jobs and workers."""
+"""Clusters that are kept beside a store, so that they are computed once for any number of jobs and
+workers.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from graphtheta.partitioners.communities import METHODS, find_clusters
 
 
 def clusters_of(graph: Graph, method: str, n_clusters: int = 0, seed: int = 0) -> np.ndarray:
-    """The cluster of every node; for a graph of a store they are read from ``clusters_file``, or computed and written to it.
+    """The cluster of every node; for a graph of a store they are read from ``clusters_file``, or
+    computed and written to it.
 
     Args:
         graph: The graph.
@@ -51,13 +54,15 @@ def clusters_of(graph: Graph, method: str, n_clusters: int = 0, seed: int = 0) -
             np.save(file, found)
     except OSError as error:
         logger.warning(
-            f"{path}: clusters cannot be kept ({error.strerror}) and will be computed again by the next job"
+            f"{path}: clusters cannot be kept ({error.strerror}) and will be computed again by the"
+            " next job"
         )
     return found
 
 
 def clusters_file(graph: Graph, method: str, n_clusters: int, seed: int) -> Path:
-    """The file of some clusters, in the folder STORE.clusters. Its name holds the options and a checksum of the edges.
+    """The file of some clusters, in the folder STORE.clusters. Its name holds the options and a
+    checksum of the edges.
 
     Args:
         graph: A graph of a store.

@@ -29,7 +29,8 @@ def _numbers(now: Now) -> dict[str, float]:
 
 
 class TensorBoard(Callback):
-    """Writes metrics as TensorBoard scalars, by update; only rank 0 writes. Needs the package tensorboardX.
+    """Writes metrics as TensorBoard scalars, by update; only rank 0 writes. Needs the package
+    tensorboardX.
 
     Args:
         trainer: The trainer whose ``fit`` receives this callback.
@@ -61,7 +62,8 @@ class TensorBoard(Callback):
 
 
 class MLflow(Callback):
-    """Logs the keys of the job as parameters and the metrics by update, as a run of MLflow; only rank 0 logs. Needs the package mlflow.
+    """Logs the keys of the job as parameters and the metrics by update, as a run of MLflow; only
+    rank 0 logs. Needs the package mlflow.
 
     Args:
         trainer: The trainer whose ``fit`` receives this callback.

@@ -94,11 +94,13 @@ def _of_design(
     )
     if whole != (options.readout != "none"):
         raise ConfigError(
-            "the labels are those of whole graphs; choose how the values of nodes become one of their graph, "
-            f"--readout {', '.join(READOUTS)}"
+            "the labels are those of whole graphs; choose how the values of nodes become one of"
+            f" their graph, --readout {', '.join(READOUTS)}"
             if whole
-            else f"readout={options.readout} makes values of whole graphs, and the graph has none; drop --readout, or make it "
-            "with gt.whole_graphs"
+            else (
+                f"readout={options.readout} makes values of whole graphs, and the graph has none;"
+                " drop --readout, or make it with gt.whole_graphs"
+            )
         )
     return assemble(job.model, design, **sizes, decoder=decoder, o=options)
 
@@ -145,8 +147,9 @@ def _check_factory(given: Any) -> None:
     if layer is not None:
         name = layer.__name__ if inspect.isclass(layer) else type(layer).__name__
         raise ConfigError(
-            f"{name} is a layer, and a layer runs inside a model: write a gt.Model whose forward(self, graph) returns "
-            f"self.layer(graph, graph.x), with self.layer = {name}(...)"
+            f"{name} is a layer, and a layer runs inside a model: write a gt.Model whose"
+            " forward(self, graph) returns self.layer(graph, graph.x), with self.layer ="
+            f" {name}(...)"
         )
 
 
@@ -154,9 +157,10 @@ def _check_dtype(model: Model, job: Job) -> Model:
     for name, p in model.named_parameters():
         if p.dtype != job.dtype:
             raise ConfigError(
-                f"{name} of {type(model).__name__} has dtype {p.dtype}, but the job has dtype={job.dtype}; make it by "
-                f"Parameter.zeros, ones, glorot or normal or from {job.dtype} values, in the constructor of the "
-                f"class, and give the class, gt.Trainer({type(model).__name__}, ...), so that the job creates it"
+                f"{name} of {type(model).__name__} has dtype {p.dtype}, but the job has"
+                f" dtype={job.dtype}; make it by Parameter.zeros, ones, glorot or normal or from"
+                f" {job.dtype} values, in the constructor of the class, and give the class,"
+                f" gt.Trainer({type(model).__name__}, ...), so that the job creates it"
             )
     return model
 
@@ -181,7 +185,8 @@ def refuse_unread(job: Job, keys: Iterable[str], by: str, remedy: str) -> None:
             else ""
         )
         raise ConfigError(
-            f"{key}={job.as_text(key)} has no meaning with {by}{others}; drop {flag(key)}, or {remedy}"
+            f"{key}={job.as_text(key)} has no meaning with {by}{others}; drop {flag(key)}, or"
+            f" {remedy}"
         )
 
 

@@ -1,4 +1,5 @@
-"""Cooperative or independent: what each mode computes and sends for a group of views, and which is faster.
+"""Cooperative or independent: what each mode computes and sends for a group of views, and which is
+faster.
 
 Both modes compute the same views. Cooperative workers compute one after another together, and wait
 for each other's slowest at every view. Independent workers compute one view each, and the group
@@ -30,8 +31,8 @@ from graphtheta.ops.edge.cost import operation_flops
 
 # In multiply-adds, of which a core computes about 5 x 10^10 a second: to send the use of an edge to
 # the worker of its view and to sort it in there, 0.2 microseconds; a phase of a superstep, forward
-# and backward, besides its work: interpreter, start of kernels, rounds of messages, 2.5 milliseconds;
-# the same for dealing a group of views
+# and backward, besides its work: interpreter, start of kernels, rounds of messages, 2.5
+# milliseconds; the same for dealing a group of views
 DEALT = 10_000
 PHASE = 125_000_000
 GROUP = 125_000_000
@@ -74,8 +75,9 @@ class ModeCounts:
         )
         sent, cost = ([of["independent"], of["cooperative"]] for of in (self.sent, self.cost))
         return (
-            f"first {self.views} view(s): {nodes}, {edges}; independent workers send {sent[0] / 2**20:.2f} MiB, cooperative ones "
-            f"{sent[1] / 2**20:.2f} MiB, and the estimated times are {cost[0] / max(cost[1], 1):.2f} : 1"
+            f"first {self.views} view(s): {nodes}, {edges}; independent workers send"
+            f" {sent[0] / 2**20:.2f} MiB, cooperative ones {sent[1] / 2**20:.2f} MiB, and the"
+            f" estimated times are {cost[0] / max(cost[1], 1):.2f} : 1"
         )
 
 
@@ -128,7 +130,9 @@ def count_modes(strategy: Strategy, probe: Probe, views: int, itemsize: int) -> 
 
 
 def _unique(group: list[GraphView]) -> tuple[int, int, int, int]:
-    """Nodes and edges of all views on this worker, and those without what several views have in common."""
+    """Nodes and edges of all views on this worker, and those without what several views have in
+    common.
+    """
     nodes = np.concatenate([view.space.gid for view in group])
     # by sweep, the edges of every view
     used = [

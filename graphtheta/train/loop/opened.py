@@ -34,8 +34,8 @@ def job_of(run: str | Path, keys: dict[str, Any], trust: bool = False) -> Job:
         trust: Whether Python files that the job of the run names may run.
 
     Raises:
-        ConfigError: The folder holds no finished run, a key is not allowed or only read in training, or the job names a file that may
-            not run.
+        ConfigError: The folder holds no finished run, a key is not allowed or only read in
+            training, or the job names a file that may not run.
     """
     seeds = sorted(Path(run).glob("seed-*"))
     for name in (JOB_FILE, WEIGHTS):
@@ -52,8 +52,8 @@ def job_of(run: str | Path, keys: dict[str, Any], trust: bool = False) -> Job:
         key for key in keys if key in OF_TRAINING and getattr(changed, key) != getattr(job, key)
     ):
         raise ConfigError(
-            f"{key}={changed.as_text(key)} has no meaning for {run}, whose training is over; drop {flag(key)}, or train with "
-            "it: graphtheta train"
+            f"{key}={changed.as_text(key)} has no meaning for {run}, whose training is over; drop"
+            f" {flag(key)}, or train with it: graphtheta train"
         )
     return changed
 
@@ -71,15 +71,19 @@ def open_run(
 
     Args:
         run: Output folder of the run.
-        graph: The graph; None loads the dataset of the run with its splits, or the one of the key ``dataset``. This is prepared as that
-            of the run was: reverse edges, row normalisation. Its masks are those stored with it, unless the key ``split`` says otherwise.
+        graph: The graph; None loads the dataset of the run with its splits, or the one of the key
+            ``dataset``. This is prepared as that of the run was: reverse edges, row normalisation.
+            Its masks are those stored with it, unless the key ``split`` says otherwise.
         comm: The workers; by default those the process was started with.
-        trust: Whether Python files that the run names, such as that of its model, may run; a file that is given here as a key may.
+        trust: Whether Python files that the run names, such as that of its model, may run; a file
+            that is given here as a key may.
         **keys: Keys of the job that replace those of the run, such as ``inference_memory``.
 
     Raises:
-        ConfigError: The folder holds no finished run, a key is not allowed, or the run names a file that may not run.
-        DataError: The graph lacks something that the model reads, or has it in another form; on all ranks together.
+        ConfigError: The folder holds no finished run, a key is not allowed, or the run names a file
+            that may not run.
+        DataError: The graph lacks something that the model reads, or has it in another form; on all
+            ranks together.
         GraphThetaError: The weights or the graph cannot be read; on all ranks together.
 
     Collective: all ranks of comm.
@@ -108,22 +112,24 @@ def open_run(
 
 
 def _loaded(job: Job, trained: Trained, keys: dict[str, Any]) -> Graph:
-    """The dataset of a job in its own scale: of the run itself with its splits, or another one, prepared as that of the run was.
+    """The dataset of a job in its own scale: of the run itself with its splits, or another one,
+    prepared as that of the run was.
 
     Raises:
         ConfigError: The run was trained on a graph that has no name.
     """
     # the scale of the training is applied later
     prepared = trained.prepared | {
-        "normalise_features": "row"
-        if trained.prepared.get("normalise_features") == "row"
-        else "none"
+        "normalise_features": (
+            "row" if trained.prepared.get("normalise_features") == "row" else "none"
+        )
     }
     options: dict[str, Any] = {**prepared, "largest_component": "no", "split": "stored"}
     if "dataset" not in keys:
         if not trained.prepared:
             raise ConfigError(
-                "the run was trained on a graph that was given in Python, not on a dataset; give the graph, or a dataset"
+                "the run was trained on a graph that was given in Python, not on a dataset; give"
+                " the graph, or a dataset"
             )
         options |= {key: getattr(job, key) for key in OWN}
     options |= {key: getattr(job, key) for key in OWN if key in keys}

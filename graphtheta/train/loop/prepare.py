@@ -111,8 +111,8 @@ def prepare(job: Job, graph: Graph, given: Model | Factory | None = None) -> Pre
     check_embedding(job, graph)
     if graph.x is None and not graph.node_columns and not job.embedding:
         raise DataError(
-            f"{graph.name or 'the graph'} has no node features x and no node columns; give it x, for example node degrees, or "
-            "learn them with --embedding WIDTH"
+            f"{graph.name or 'the graph'} has no node features x and no node columns; give it x,"
+            " for example node degrees, or learn them with --embedding WIDTH"
         )
     kind = kind_for(job.task, graph)(job)
     for key, names in readers().items():
@@ -165,12 +165,13 @@ def build_strategy(
     history = make_history(job.history)
     if history is not None and history.strategy != job.strategy:
         raise ConfigError(
-            f"history={job.history} stores values in batches of strategy={history.strategy}, not of strategy={job.strategy}; "
-            f"give --strategy {history.strategy}, or another --history"
+            f"history={job.history} stores values in batches of strategy={history.strategy}, not of"
+            f" strategy={job.strategy}; give --strategy {history.strategy}, or another --history"
         )
     if history is not None and job.mode not in history.modes:
         raise ConfigError(
-            f"history={job.history} needs --mode {' or '.join(history.modes)}, and not {job.mode}; drop --mode or --history"
+            f"history={job.history} needs --mode {' or '.join(history.modes)}, and not {job.mode};"
+            " drop --mode or --history"
         )
     if history is not None and job.macrobatch != "1":
         tightened = (
@@ -180,7 +181,8 @@ def build_strategy(
         )
         if why := history.one_by_one or tightened:
             raise ConfigError(
-                f"history={job.history} cannot be combined with macrobatch={job.macrobatch}: {why}; drop --macrobatch"
+                f"history={job.history} cannot be combined with macrobatch={job.macrobatch}: {why};"
+                " drop --macrobatch"
             )
     if history is not None:
         refuse_unread(job, NO_HISTORIES, f"history={job.history}", "drop --history")
@@ -189,8 +191,9 @@ def build_strategy(
         if isinstance(sampler, NodeSetSampler):
             if history is not None:
                 raise ConfigError(
-                    f"history={job.history} needs a sampler of neighbours, but sampler={job.sampler} chooses nodes; choose "
-                    "another --sampler, or drop --history"
+                    f"history={job.history} needs a sampler of neighbours, but"
+                    f" sampler={job.sampler} chooses nodes; choose another --sampler, or drop"
+                    " --history"
                 )
             return NodeSetBatch(partition, layers, task, job.seed, sampler=sampler)
         size = job.batch_size or task.n_targets
@@ -211,7 +214,8 @@ def build_strategy(
         )
         if job.vertex_limit and partition.halo_comm.rank == 0:
             logger.info(
-                f"vertex_limit={job.vertex_limit}: batches of {strategy.batch_size} targets, {strategy.steps_per_epoch} an epoch"
+                f"vertex_limit={job.vertex_limit}: batches of {strategy.batch_size} targets,"
+                f" {strategy.steps_per_epoch} an epoch"
             )
         return strategy
     clusters = _clusters(job, graph, partition)
@@ -265,7 +269,8 @@ def build_sampler(
         return sampler
     if not fanouts:
         raise ConfigError(
-            "sampler configures neighbour sampling, but no fanout is given; give --fanout, or drop --sampler"
+            "sampler configures neighbour sampling, but no fanout is given; give --fanout, or drop"
+            " --sampler"
         )
     unread = {"replace": "replace", "shared": "share_sample"}
     refuse_unread(

@@ -88,7 +88,8 @@ class Run(Session):
         An earlier pass without a ``backward`` is discarded.
 
         Returns:
-            One row for each target of this worker, and possibly for other nodes, as ``loss`` takes it.
+            One row for each target of this worker, and possibly for other nodes, as ``loss`` takes
+            it.
         """
         self._end()
         # the tape stays open, so that it records what the user computes from the outputs
@@ -100,8 +101,8 @@ class Run(Session):
     def loss(self, out: Var, view: GraphView) -> Var:
         """This worker's share of the mean loss over the targets of a view on all workers, 0-d.
 
-        Shares add up over the workers: a term that is the same on all of them, such as a penalty on parameters, is divided by
-        ``run.comm.size`` before it is added.
+        Shares add up over the workers: a term that is the same on all of them, such as a penalty on
+        parameters, is divided by ``run.comm.size`` before it is added.
         """
         with np.errstate(**QUIET), self.training.scope():
             return self.strategy.task.loss(view, out)
@@ -122,7 +123,8 @@ class Run(Session):
         tape = self._tape
         if tape is None:
             raise TapeError(
-                "backward: there is no recorded forward pass; call forward(view) first, and backward once for each forward"
+                "backward: there is no recorded forward pass; call forward(view) first, and"
+                " backward once for each forward"
             )
         try:
             with np.errstate(**QUIET), self.training.scope():

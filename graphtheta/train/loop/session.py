@@ -50,8 +50,8 @@ class Session(ModelOnGraph):
     it is changed, so that several sessions, with different keys, can use one model.
 
     Args:
-        model: Name of a published model, "file.py:Class", a model, or a function (d_in, d_out, d_edge) that makes one;
-            by default the job's.
+        model: Name of a published model, "file.py:Class", a model, or a function (d_in, d_out,
+            d_edge) that makes one; by default the job's.
         graph: A graph, or by default the job's dataset.
         job: The job; by default one made from ``keys``.
         comm: The workers; by default those the process was started with.
@@ -66,7 +66,8 @@ class Session(ModelOnGraph):
             it.
         freeze: Patterns of names, or modules, of parameters that are not trained. Parameters whose
             ``requires_grad`` is False are not trained either.
-        **keys: Keys of the job ("strategy", "lr", ...). Those that choose and prepare a dataset need one, and no graph.
+        **keys: Keys of the job ("strategy", "lr", ...). Those that choose and prepare a dataset
+            need one, and no graph.
 
     Attributes:
         setup: The parts of the run that do not change during training.
@@ -138,7 +139,8 @@ class Session(ModelOnGraph):
         for key in self.unread:
             if getattr(job, key) != Job.model_fields[key].default:
                 raise ConfigError(
-                    f"{key}={job.as_text(key)} has no meaning for gt.{type(self).__name__}; {self._remedy(key)}"
+                    f"{key}={job.as_text(key)} has no meaning for gt.{type(self).__name__};"
+                    f" {self._remedy(key)}"
                 )
 
     def _remedy(self, key: str) -> str:
@@ -198,7 +200,8 @@ class Session(ModelOnGraph):
         needs no labels and no masks; without masks, all that has labels is the test set.
 
         Raises:
-            DataError: The graph lacks something that the model reads, or has it in another form; on all ranks together.
+            DataError: The graph lacks something that the model reads, or has it in another form; on
+                all ranks together.
 
         Collective: all ranks.
         """
@@ -222,7 +225,8 @@ class Session(ModelOnGraph):
         )
 
     def learned(self) -> np.ndarray | None:
-        """Learned node features as layers read them, with those of the graph beside them if it has some.
+        """Learned node features as layers read them, with those of the graph beside them if it has
+        some.
 
         Returns:
             [n_nodes, width] in the order of the nodes on rank 0, None elsewhere.
@@ -234,7 +238,8 @@ class Session(ModelOnGraph):
         """
         if not self.setup.tables:
             raise ConfigError(
-                "the model learns no node features, and those of the graph are graph.x; give --embedding to learn some"
+                "the model learns no node features, and those of the graph are graph.x; give"
+                " --embedding to learn some"
             )
         return self.setup.evaluator.gathered(self.partition.masters, self.partition.node.read("x"))
 
@@ -270,7 +275,8 @@ class Session(ModelOnGraph):
 
     @checked
     def save(self, path: str | Path) -> None:
-        """Write the weights and the job, on rank 0, with what is carried to other graphs; the file appears whole or not at all.
+        """Write the weights and the job, on rank 0, with what is carried to other graphs; the file
+        appears whole or not at all.
 
         Raises:
             FormatError: It cannot be written; on all ranks together.

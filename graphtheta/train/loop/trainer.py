@@ -43,7 +43,8 @@ from graphtheta.train.reuse.staleness.audit import OUTPUTS, audited
 
 # keys that ask for checkpoints
 ASKING = ("out", "resume", "checkpoint_every", "keep")
-# counters of a checkpoint: batches of an epoch; and what the names of the digests of the graph begin with
+# counters of a checkpoint: batches of an epoch; and what the names of the digests of the graph
+# begin with
 EPOCH, GRAPH = "views_per_epoch", "graph/"
 
 
@@ -105,11 +106,12 @@ class Trainer(Session):
         Raises:
             ConfigError: The folder holds an unfinished run, or one of another job; or an item of
                 ``callbacks`` is no callback.
-            MemoryLimitError: ``inference_memory`` is too low for any evaluation; before the first step.
+            MemoryLimitError: ``inference_memory`` is too low for any evaluation; before the first
+                step.
             FormatError: The timeline, or the checkpoint of a run that is asked to stop, cannot be
                 written; or another job is training in the folder.
-            DivergedError: A loss, or what an update made, is NaN or infinite; on all ranks together.
-                The model holds the weights of the best validation metric before.
+            DivergedError: A loss, or what an update made, is NaN or infinite; on all ranks
+                together. The model holds the weights of the best validation metric before.
             Stopped: The run was asked to stop and can be resumed; on all ranks together.
 
         Collective: all ranks.
@@ -253,7 +255,9 @@ class Trainer(Session):
     def _train_some(
         self, run: Progress, pace: Pace, stop: Stop, keeper: Keeper, slowly: bool
     ) -> tuple[int, bool]:
-        """Train on some more views; returns the exit code of a request to stop, or 0, and whether a checkpoint is due."""
+        """Train on some more views; returns the exit code of a request to stop, or 0, and whether a
+        checkpoint is due.
+        """
         first = len(run.losses)
         last = self._views(run.epoch)
         per_step = self.setup.views_per_step
@@ -277,7 +281,9 @@ class Trainer(Session):
         return code_of(terminated, interrupted), due > 0
 
     def _run(self, epoch: int, first: int, last: int) -> np.ndarray:
-        """This rank's share of the loss of some views, an update from each step of them; arguments as for ``Training.run``."""
+        """This rank's share of the loss of some views, an update from each step of them; arguments
+        as for ``Training.run``.
+        """
         losses = (self.training if self.pipeline is None else self.pipeline).run(epoch, first, last)
         if self._memory is not None:
             self._memory.settle()
@@ -289,7 +295,9 @@ class Trainer(Session):
         return self.job.audit - self.step % self.job.audit if self.job.audit else LARGEST_NUMBER
 
     def _audit(self, run: Progress) -> None:
-        """Compare the next view with the exact one; if the error is above the limit, use less of old values from now on."""
+        """Compare the next view with the exact one; if the error is above the limit, use less of
+        old values from now on.
+        """
         memory = self._memory
         n = self.strategy.steps_per_epoch
         assert memory is not None
@@ -302,8 +310,9 @@ class Trainer(Session):
         tighter = memory.tighten() if limit and error > limit else None
         if tighter is not None and self.comm.rank == 0:
             logger.warning(
-                f"step {self.step}: old values change the outputs by {error:.2g}, more than audit_limit={limit:g}; "
-                f"{f'from now on {tighter}' if tighter else 'there is no tighter setting'}"
+                f"step {self.step}: old values change the outputs by {error:.2g}, more than"
+                f" audit_limit={limit:g};"
+                f" {f'from now on {tighter}' if tighter else 'there is no tighter setting'}"
             )
 
     @property
@@ -346,7 +355,8 @@ class Trainer(Session):
         return Weights(self.model.state(), [table.values() for table in self.setup.tables])
 
     def _check_losses(self, metrics: dict[str, float]) -> None:
-        """Check that a model of finite weights has a finite loss of training, or of any set without one.
+        """Check that a model of finite weights has a finite loss of training, or of any set without
+        one.
 
         Raises:
             DivergedError: It has not; on all ranks together.
@@ -359,7 +369,8 @@ class Trainer(Session):
             )
 
     def _cache_counts(self) -> dict[str, int]:
-        """Rows that the caches of all workers held, and did not hold, since the last evaluation; empty without caches.
+        """Rows that the caches of all workers held, and did not hold, since the last evaluation;
+        empty without caches.
 
         Collective: all ranks.
         """
@@ -386,15 +397,16 @@ class Trainer(Session):
             None
             if keeper.failure is None
             else FormatError(
-                f"{keeper.folder}: the run was asked to stop after step {self.step} and its checkpoint cannot be "
-                f"written: {keeper.failure}; free disk space or make the folder writable, and resume from "
-                "the previous checkpoint with --resume"
+                f"{keeper.folder}: the run was asked to stop after step {self.step} and its"
+                f" checkpoint cannot be written: {keeper.failure}; free disk space or make the"
+                " folder writable, and resume from the previous checkpoint with --resume"
             )
         )
         self.comm.agree(error)
         if self.comm.rank == 0:
             complain(
-                f"{'pre-empted' if code == PREEMPTED else 'interrupted'} at step {self.step}; continue with --resume"
+                f"{'pre-empted' if code == PREEMPTED else 'interrupted'} at step {self.step};"
+                " continue with --resume"
             )
         raise Stopped(code)
 
@@ -479,19 +491,20 @@ class Trainer(Session):
                 continue
             if name == "views_per_step":
                 raise ConfigError(
-                    f"views_per_step={n}, but the run in {folder} has views_per_step={stored}; give "
-                    f"--views-per-step {stored} to resume it, {elsewhere}"
+                    f"views_per_step={n}, but the run in {folder} has views_per_step={stored}; give"
+                    f" --views-per-step {stored} to resume it, {elsewhere}"
                 )
             if name == "scaled_types":
                 # runs of earlier versions have one scale for all types
                 raise ConfigError(
-                    f"{n} types of nodes and edges have features in a scale of their own, but {stored} have in the run in "
-                    f"{folder}, which was begun with another scale of the same features; start anew in another "
-                    "folder with --out, or resume it with the version of graphtheta and the graph that it was begun with"
+                    f"{n} types of nodes and edges have features in a scale of their own, but"
+                    f" {stored} have in the run in {folder}, which was begun with another scale of"
+                    " the same features; start anew in another folder with --out, or resume it"
+                    " with the version of graphtheta and the graph that it was begun with"
                 )
             raise ConfigError(
-                f"the graph has {n:,} {name}, but the graph of the run in {folder} had {stored:,}; give the same dataset, "
-                f"{elsewhere}"
+                f"the graph has {n:,} {name}, but the graph of the run in {folder} had {stored:,};"
+                f" give the same dataset, {elsewhere}"
             )
         # earlier versions stored neither digests nor batches of an epoch
         content = {
@@ -501,16 +514,18 @@ class Trainer(Session):
         if names:
             verb = "differs" if len(names) == 1 else "differ"
             raise ConfigError(
-                f"the graph has changed since the run in {folder} was begun: {listed(names)} {verb}; give the same "
-                f"graph, with its nodes and edges in the same order, {elsewhere}"
+                f"the graph has changed since the run in {folder} was begun: {listed(names)}"
+                f" {verb}; give the same graph, with its nodes and edges in the same order,"
+                f" {elsewhere}"
             )
         n = self.strategy.steps_per_epoch
         stored = counters.get(EPOCH, n)
         # between two epochs no batch is missed or repeated
         if stored != n and (manifest.progress.losses or self.job.steps):
             raise ConfigError(
-                f"an epoch has {n} batches with {self.comm.size} worker(s), but {stored} with those of the run in {folder}, "
-                f"which stopped inside an epoch; resume it with as many workers as it had, {elsewhere}"
+                f"an epoch has {n} batches with {self.comm.size} worker(s), but {stored} with those"
+                f" of the run in {folder}, which stopped inside an epoch; resume it with as many"
+                f" workers as it had, {elsewhere}"
             )
 
     def _restored(self, found: Checkpoint) -> Progress:

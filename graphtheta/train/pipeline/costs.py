@@ -26,7 +26,8 @@ import numpy as np
 PREPARE = ("batch", "fetch")
 # a further view in flight takes memory, so it must save this share of the time
 WORTH = 0.02
-# times of views vary, and workers wait for the slowest of them, so more views are in flight than the means ask for
+# times of views vary, and workers wait for the slowest of them, so more views are in flight than
+# the means ask for
 SPARE = 2
 LIMITS = ("cores", "updates", "flight")
 

@@ -24,7 +24,8 @@ class Pipeline:
 
     Args:
         training: Its views in flight are the most that may be chosen.
-        least: Steps to profile at least; macrobatches expand the views of several steps in the first of them.
+        least: Steps to profile at least; macrobatches expand the views of several steps in the
+            first of them.
 
     Attributes:
         line: What was chosen, for the log; empty until then.
@@ -103,14 +104,18 @@ class Pipeline:
         flight, limit = costs.best(self._most, cores, together)
         training.queue.in_flight = flight
         parts = ", ".join(
-            f"{stage} {_ms(book['seconds'] / self._views)} and {_ms(book['wait'] / self._views)} waiting"
+            f"{stage} {_ms(book['seconds'] / self._views)} and {_ms(book['wait'] / self._views)}"
+            " waiting"
             for stage, book in stages.items()
             if stage in PREPARE and sum(book.values())
         )
         self.line = (
-            f"pipeline=auto: a view takes {_ms(costs.prepare)} to prepare ({parts}), {_ms(costs.compute)} to compute and "
-            f"{_ms(costs.compute_wait)} waiting for that; {flight} of at most {self._most} views in flight take about "
-            f"{_ms(costs.seconds(flight, cores, together))} each, one after another {_ms(costs.whole)}; {SAID[limit]}; "
+            f"pipeline=auto: a view takes {_ms(costs.prepare)} to prepare ({parts}),"
+            f" {_ms(costs.compute)} to compute and "
+            f"{_ms(costs.compute_wait)} waiting for that; {flight} of at most {self._most} views in"
+            " flight take about "
+            f"{_ms(costs.seconds(flight, cores, together))} each, one after another"
+            f" {_ms(costs.whole)}; {SAID[limit]}; "
             f"{_divided([stages[stage]['seconds'] / self._views for stage in PREPARE] + [costs.compute], cores)}"
         )
 
@@ -122,8 +127,9 @@ def _divided(seconds: list[float], cores: int) -> str:
     groups = [f"{' and '.join(names[a:b])} {n}" for a, b, n in found.groups]
     slowest = groups[found.slowest(seconds)].rpartition(" ")[0]
     return (
-        f"with cores of their own ({', '.join(groups)}) stages would take {_ms(found.seconds)} of processor, limited by {slowest}, and "
-        f"with any core for any stage {_ms(sum(seconds) / cores)}"
+        f"with cores of their own ({', '.join(groups)}) stages would take {_ms(found.seconds)} of"
+        f" processor, limited by {slowest}, and with any core for any stage"
+        f" {_ms(sum(seconds) / cores)}"
     )
 
 

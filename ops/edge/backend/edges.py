@@ -26,9 +26,10 @@ class EdgeLists:
         ptr: Bounds of the groups, [n_groups + 1] int64.
         row: Row of each group, [n_groups] int32, no row twice.
         other: Row at the other end of each edge, [n_edges] int32.
-        at: Number of each edge in the order of receivers, [n_edges] int32; empty if that is this order,
-            or if edge values are in this order.
-        positions: Position of each edge (in the order of receivers) within its block; None if they are in order.
+        at: Number of each edge in the order of receivers, [n_edges] int32; empty if that is this
+            order, or if edge values are in this order.
+        positions: Position of each edge (in the order of receivers) within its block; None if they
+            are in order.
         start: Storage position of the block.
         offset: Position of the first edge in the order of the level.
         tie_shift: Added to global ids in ties between equal messages.

@@ -65,7 +65,8 @@ def backend_scope(name: str) -> value_scope:
 
 
 def force_backend(name: str) -> str:
-    """Run all edge programs of this process on one back end, whatever ``backend_scope`` chooses; "" for what it chooses.
+    """Run all edge programs of this process on one back end, whatever ``backend_scope`` chooses; ""
+    for what it chooses.
 
     For tests of programs whose compiled kernels would say nothing new.
 
@@ -92,7 +93,9 @@ def obstacle(phase: Phase) -> str:
 
 
 def fallbacks(program: EdgeProgram) -> list[str]:
-    """Why phases of a program run on the reference back end although the fused one is chosen, each reason once."""
+    """Why phases of a program run on the reference back end although the fused one is chosen, each
+    reason once.
+    """
     found = (
         dict.fromkeys(obstacle(phase) for phase in program.phases) if backend() == "fused" else {}
     )
@@ -100,7 +103,9 @@ def fallbacks(program: EdgeProgram) -> list[str]:
 
 
 def saved_width(phase: Phase) -> int:
-    """Numbers per edge that backward saves at most, from the kernel by receivers to the kernel by senders."""
+    """Numbers per edge that backward saves at most, from the kernel by receivers to the kernel by
+    senders.
+    """
     return (
         saved_at_most(phase.grouped.product_first if phase.grouped else phase)
         if usable(phase)
@@ -119,7 +124,8 @@ def forward(
 ) -> None:
     """Sum the messages into states and write new edge values.
 
-    If ``fresh``, all aggregators are sums, every row has edges, and the states of rows hold anything.
+    If ``fresh``, all aggregators are sums, every row has edges, and the states of rows hold
+    anything.
     """
     variant = replace(
         _variant(
@@ -260,7 +266,9 @@ def backward(
 
 
 def _name_index(phase: Phase, columns: Columns, constants: dict[int, Any]) -> None:
-    """Raise an error that names index and table if an index is out of range; compiled loops report neither."""
+    """Raise an error that names index and table if an index is out of range; compiled loops report
+    neither.
+    """
     number = {id(e): i for i, e in enumerate(phase.order)}
     for e in phase.order:
         if e.rows and (lowering := lowering_of(e)) is not None:

@@ -1,8 +1,9 @@
-"""The fused back end for messages with one of several products, in both forms of ``ops.edge.grouped``.
+"""The fused back end for messages with one of several products, in both forms of
+``ops.edge.grouped``.
 
 Products run once for each pair of a node and a code, code by code, in blocks of pairs
-(``pair_kernels``). A thread takes all codes of a part of the rows, so that no two threads add to the
-same row and the rows stay in its cache. The parts depend on the pairs alone, so results do not
+(``pair_kernels``). A thread takes all codes of a part of the rows, so that no two threads add to
+the same row and the rows stay in its cache. The parts depend on the pairs alone, so results do not
 depend on the number of threads.
 """
 
@@ -92,7 +93,9 @@ def backward(
     backward_states: Mapping[str, State],
     grads: Columns,
 ) -> None:
-    """Add the gradients of all values that edges read to ``grads``; ``kept`` is what ``forward`` returned."""
+    """Add the gradients of all values that edges read to ``grads``; ``kept`` is what ``forward``
+    returned.
+    """
     form = _form(phase)
     into = grads.src.get(form.column)
     weight = _matrices(form, columns)
@@ -173,12 +176,16 @@ def _backward_to_products(
 
 
 def _may_be_copied(phase: Phase) -> bool:
-    """Whether all edge values that a phase reads are stored, so that they can be copied into another order."""
+    """Whether all edge values that a phase reads are stored, so that they can be copied into
+    another order.
+    """
     return not COMPUTED.intersection(phase.reads["edge"])
 
 
 def _ordered(phase: Phase, columns: Columns, pairs: Pairs, end: str) -> Columns:
-    """Columns with the edge values in the order of senders or receivers, which are read one after another."""
+    """Columns with the edge values in the order of senders or receivers, which are read one after
+    another.
+    """
     ordered = {
         n: pairs.ordered(end, n, columns.edge[n], n in columns.carried) for n in phase.reads["edge"]
     }
@@ -213,7 +220,8 @@ def _times_onto(x: np.ndarray, pairs: Pairs, weight: np.ndarray, into: np.ndarra
 def _add_matrices(
     into: np.ndarray, pairs: Pairs, x: np.ndarray, rows: Rows, *, g_of_rows: bool
 ) -> None:
-    """Add the gradient of the matrices, the sum over the pairs of a code of value times gradient, to [d, k, ...].
+    """Add the gradient of the matrices, the sum over the pairs of a code of value times gradient,
+    to [d, k, ...].
 
     Args:
         into: Gradient of the matrices; changed.

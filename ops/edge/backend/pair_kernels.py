@@ -1,10 +1,11 @@
-"""Kernels for the products of pairs: rows that are read or added where they are, and matrices chosen by a code.
+"""Kernels for the products of pairs: rows that are read or added where they are, and matrices
+chosen by a code.
 
 A kernel keeps a tile of the result in registers: some rows against a panel of columns. Each number
 of a result is summed in one fixed order, whatever the tiles, so that results do not depend on the
-processor's registers or on which pairs are in a block. Nothing is copied, and all blocks of a thread
-run in one call, which the interpreter lock does not interrupt; BLAS would be called for each code of
-each part of the rows, on copied rows.
+processor's registers or on which pairs are in a block. Nothing is copied, and all blocks of a
+thread run in one call, which the interpreter lock does not interrupt; BLAS would be called for each
+code of each part of the rows, on copied rows.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ def times(
 def outer_sums(
     x: np.ndarray, at_x: np.ndarray, y: np.ndarray, at_y: np.ndarray, blocks: Blocks
 ) -> np.ndarray:
-    """The sum of the outer products of the rows of x and y of each pair in a block, [n_blocks, d_x, d_y].
+    """The sum of the outer products of the rows of x and y of each pair in a block, [n_blocks, d_x,
+    d_y].
 
     Args:
         x, y: Rows, [..., d_x] and [..., d_y]; it is faster if those of y are the wider ones.
@@ -109,7 +111,9 @@ def _run(kernel: Callable[..., None], blocks: Blocks, *arrays: np.ndarray) -> No
 
 @cache
 def _tile() -> tuple[int, int]:
-    """Vectors of the result that registers hold beside those of a row, and most of them side by side."""
+    """Vectors of the result that registers hold beside those of a row, and most of them side by
+    side.
+    """
     from llvmlite.binding import get_host_cpu_features
 
     # 32 registers of 64 bytes, or 16 of 32, of which a vector takes two
@@ -117,7 +121,9 @@ def _tile() -> tuple[int, int]:
 
 
 def _panels(width: int, dtype: str) -> Iterator[tuple[str, list[int], int]]:
-    """Panels of the columns of a result: a loop or an assignment of the first column, numbers in each vector, and rows of a tile."""
+    """Panels of the columns of a result: a loop or an assignment of the first column, numbers in
+    each vector, and rows of a tile.
+    """
     held, side = _tile()
     lanes = 64 // np.dtype(dtype).itemsize
     whole = width // (lanes * side) * lanes * side

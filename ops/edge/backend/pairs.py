@@ -16,12 +16,15 @@ from .pair_kernels import Blocks
 IN_ORDER = np.zeros(0, np.int32)
 # pairs of one code that a product takes at a time
 PAIRS_PER_BLOCK = 1024
-# parts of the rows, and pairs of one code in each, that a smaller graph is divided into for the threads
+# parts of the rows, and pairs of one code in each, that a smaller graph is divided into for the
+# threads
 FEW_PARTS, LEAST_PAIRS = 8, 64
 
 
 def same_array(x: np.ndarray | None, y: np.ndarray) -> bool:
-    """Whether both are the same memory, as repeated reads of a column in memory are, and not only equal numbers."""
+    """Whether both are the same memory, as repeated reads of a column in memory are, and not only
+    equal numbers.
+    """
     return x is y or (
         x is not None
         and x.ctypes.data == y.ctypes.data
@@ -54,7 +57,9 @@ class Pairs:
         return self._senders()
 
     def in_order(self, end: str) -> EdgeLists:
-        """The same edges by "senders" or "receivers" as if they were stored in this order; for values that ``ordered`` returns."""
+        """The same edges by "senders" or "receivers" as if they were stored in this order; for
+        values that ``ordered`` returns.
+        """
         if end not in self._in_order:
             lists = getattr(self, end)
             weight = (
@@ -76,7 +81,8 @@ class Pairs:
         return self._in_order[end]
 
     def ordered(self, end: str, name: str, values: np.ndarray, carried: bool) -> np.ndarray:
-        """Edge values in the order of senders or receivers; they are copied once for each array, which must not change.
+        """Edge values in the order of senders or receivers; they are copied once for each array,
+        which must not change.
 
         Args:
             end: "senders" or "receivers".
@@ -176,7 +182,9 @@ def pairs_of_senders(receivers: EdgeLists, senders: EdgeLists, codes: np.ndarray
 
 
 def pairs_of_receivers(receivers: EdgeLists, n_senders: int, codes: np.ndarray, k: int) -> Pairs:
-    """Pairs of a receiver and a code; edges are in the order of these pairs. Arguments as for ``pairs_of_senders``."""
+    """Pairs of a receiver and a code; edges are in the order of these pairs. Arguments as for
+    ``pairs_of_senders``.
+    """
     ascending = bool((receivers.row[1:] > receivers.row[:-1]).all())
     visit = IN_ORDER if ascending else np.argsort(receivers.row).astype(np.int32)
     ptr, row, bounds, order = split(receivers.ptr, receivers.row, visit, codes, IN_ORDER, k)

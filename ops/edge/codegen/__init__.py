@@ -1,14 +1,16 @@
-"""Source of fused kernels: one loop over rows and their edges, with every value of an edge in registers or L1.
+"""Source of fused kernels: one loop over rows and their edges, with every value of an edge in
+registers or L1.
 
-A kernel is generated for a phase in one of three modes: "forward" (rows receive; messages are aggregated), "receiver"
-(rows receive; gradients of destination columns, edge values and operands) and "sender" (rows send; gradients of source
-columns). Blocks of rows run in parallel, each row in one thread, so no two threads write the
-same memory and results do not depend on their number.
+A kernel is generated for a phase in one of three modes: "forward" (rows receive; messages are
+aggregated), "receiver" (rows receive; gradients of destination columns, edge values and operands)
+and "sender" (rows send; gradients of source columns). Blocks of rows run in parallel, each row in
+one thread, so no two threads write the same memory and results do not depend on their number.
 
-Values: every number of an edge is a lane of a vector (``kernels.lanes``); one line computes one vector. Values used once
-are written where they are used, others are saved in variables, one for each vector. Values of the
-row that edges share, such as its running sums, are loaded before its edges and stored after them.
-Values too wide for variables are processed in loops over scratch space.
+Values: every number of an edge is a lane of a vector (``kernels.lanes``); one line computes one
+vector. Values used once are written where they are used, others are saved in variables, one for
+each vector. Values of the row that edges share, such as its running sums, are loaded before its
+edges and stored after them. Values too wide for variables are processed in loops over scratch
+space.
 
 ``Source`` collects lines, names and arguments; ``Values`` gives the text of an expression;
 ``Registers`` saves values and sums; ``Gradients`` backpropagates; ``Messages`` computes totals;

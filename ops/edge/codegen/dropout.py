@@ -38,9 +38,11 @@ class Dropout(Lowering):
         to.add(
             e.args[0],
             e.dims,
-            (lambda p: f"unless_dropped({v.intermediates[n].get(p)}, {g(p)})")
-            if v.variant.training
-            else g,
+            (
+                (lambda p: f"unless_dropped({v.intermediates[n].get(p)}, {g(p)})")
+                if v.variant.training
+                else g
+            ),
         )
 
 

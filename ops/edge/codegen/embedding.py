@@ -17,7 +17,9 @@ from .values import TABLES, Values
 
 
 class Embedding(Lowering):
-    """One row is read where it is, several are copied into scratch space; gradients are added to rows."""
+    """One row is read where it is, several are copied into scratch space; gradients are added to
+    rows.
+    """
 
     repeats = True
 

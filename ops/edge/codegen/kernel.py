@@ -41,7 +41,8 @@ FIXED = (
 )
 # edges of which sums are added to those of all edges
 STRETCH = 512
-# arrays with rows for receivers or senders, which blocks with a later part of a hub replace by spill rows
+# arrays with rows for receivers or senders, which blocks with a later part of a hub replace by
+# spill rows
 AT_THE_ROW = {"forward": "state_", "receiver": "gdst", "sender": "gsrc"}
 
 
@@ -87,9 +88,10 @@ class Kernel:
 def unsupported(phase: Phase) -> str:
     """What in a phase has no compiled form, and the remedy; empty if all has one.
 
-    Kernels are made of operations that are elementwise or have a lowering and of aggregators that have one, and compute in the one
-    float type of the phase. Masks are 0 and 1 in this type. Integers are read, and parts of them are taken, as they are; operations
-    that declare it compute integers of 32 and 64 bits.
+    Kernels are made of operations that are elementwise or have a lowering and of aggregators that
+    have one, and compute in the one float type of the phase. Masks are 0 and 1 in this type.
+    Integers are read, and parts of them are taken, as they are; operations that declare it compute
+    integers of 32 and 64 bits.
     """
     dtype = phase.dtype
     computed = [(e, e.prim) for e in phase.order if e.prim is not None and e.rows]
@@ -106,25 +108,31 @@ def unsupported(phase: Phase) -> str:
     }
     if other:
         return (
-            f"its gather computes {', '.join(sorted(other))}, and compiled gathers compute in {dtype} only; compute it in "
-            "transform, or store it with the graph, as one of its edge_columns"
+            f"its gather computes {', '.join(sorted(other))}, and compiled gathers compute in"
+            f" {dtype} only; compute it in transform, or store it with the graph, as one of its"
+            " edge_columns"
         )
     unknown = {
         prim.name for e, prim in computed if prim.form(e.static) is None and lowering_of(e) is None
     }
     if unknown:
         return (
-            f"its gather uses {', '.join(sorted(unknown))}, which has no compiled form; write it with the functions of gt, or compute "
-            "it in transform"
+            f"its gather uses {', '.join(sorted(unknown))}, which has no compiled form; write it"
+            " with the functions of gt, or compute it in transform"
         )
     sums = {a.name for a in phase.aggregators.values() if aggregate_of(a) is None}
     if sums:
-        return f"its sum is {', '.join(sorted(sums))}, which has no compiled form; sum, mean, max, min, var, std, median and TopK have one"
+        return (
+            f"its sum is {', '.join(sorted(sums))}, which has no compiled form; sum, mean, max,"
+            " min, var, std, median and TopK have one"
+        )
     return ""
 
 
 def _integer(e: Expr) -> bool:
-    """Whether it is an integer that kernels can compute: a column, a part of one, or what operations for integers make of them."""
+    """Whether it is an integer that kernels can compute: a column, a part of one, or what
+    operations for integers make of them.
+    """
     if e.prim is None or e.dtype.kind not in "iu":
         return e.dtype.kind in "iu"
     if e.traits.structural:
@@ -231,7 +239,10 @@ def _assembled(values: Values) -> Kernel:
         "        if share >= shares:",
         "            break",
         *(f"        {name} = all_{name}[share]" for name in summed),
-        "        for b in range(-(-share * n_blocks // shares), -(-(share + 1) * n_blocks // shares)):",
+        (
+            "        for b in range(-(-share * n_blocks // shares), -(-(share + 1) * n_blocks //"
+            " shares)):"
+        ),
         "            lo, hi = blocks[b], blocks[b + 1]",
         *(f"            {name} = spill_{name} if spilling[b] else own_{name}" for name in spilled),
     ]
@@ -267,7 +278,8 @@ def _loops(values: Values, head: list[str], sums: bool) -> list[str]:
     Args:
         values: Of the kernel.
         head: Lines that locate an edge.
-        sums: Whether there are sums over all edges; those over a stretch of edges are added to them.
+        sums: Whether there are sums over all edges; those over a stretch of edges are added to
+            them.
     """
     source = values.source
     sections = source.sections

@@ -1,7 +1,8 @@
-"""How kernels compute operations that are not elementwise: one object for each, registered by operation.
+"""How kernels compute operations that are not elementwise: one object for each, registered by
+operation.
 
-A lowering gives the forward text and the gradient text of an operation. Operations without one, and without a scalar form, run on
-the reference back end.
+A lowering gives the forward text and the gradient text of an operation. Operations without one, and
+without a scalar form, run on the reference back end.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ class Lowering:
 
 
 class Structural(Lowering):
-    """The numbers of the first argument at other positions: nothing is computed, neither forward nor backward."""
+    """The numbers of the first argument at other positions: nothing is computed, neither forward
+    nor backward.
+    """
 
     def __init__(self, repeats: bool = True):
         self.repeats = repeats
@@ -80,7 +83,9 @@ def register(operation: Operation, lowering: Lowering) -> None:
 
 
 def lowering_of(e: Expr) -> Lowering | None:
-    """The lowering of an expression's operation; None for leaves, elementwise operations and those that have none."""
+    """The lowering of an expression's operation; None for leaves, elementwise operations and those
+    that have none.
+    """
     if e.prim is None:
         return None
     return LOWERINGS.get(e.prim) or (_STRUCTURAL if e.traits.structural else None)

@@ -48,7 +48,9 @@ class Messages:
     # ---- for lowerings
 
     def state(self, name: str, column: str, shape: Shape, additive: bool = False) -> RegisterBuffer:
-        """A column of the aggregator state of the current row; ``additive`` if edges only add to it and do not read it."""
+        """A column of the aggregator state of the current row; ``additive`` if edges only add to it
+        and do not read it.
+        """
         return self.registers.row_sum(self.source.arg(f"state_{name}_{column}"), shape, additive)
 
     def column(self, name: str, column: str) -> Text:

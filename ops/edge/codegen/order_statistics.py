@@ -73,7 +73,8 @@ class MedianLowering(AggregateLowering):
             count.add(cell, f"where(equal({mine}, {mine}), np.int64(1), np.int64({1 + NAN}))")
             below.add(cell, f"where(less({mine}, {pivot.get(cell)}), np.int64(1), np.int64(0))")
             s.put(
-                f"{wins} = beats(equal({mine}, {pivot.get(cell)}), single(ONE), tie, {edge.get(cell)})"
+                f"{wins} = beats(equal({mine}, {pivot.get(cell)}), single(ONE), tie,"
+                f" {edge.get(cell)})"
             )
             edge.set(cell, f"where({wins}, tie, {edge.get(cell)})")
 

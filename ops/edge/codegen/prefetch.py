@@ -29,12 +29,16 @@ def prefetches(values: Values) -> list[str]:
     ]
     if any("el" in row or "sl" in row for _, row, _ in scattered):
         lines += [
-            "    el = later"
-            if values.variant.in_order or values.variant.mode != "sender"
-            else "    el = entry(at, later)",
-            "    sl = start + entry(positions, el)"
-            if values.variant.listed
-            else "    sl = start + el",
+            (
+                "    el = later"
+                if values.variant.in_order or values.variant.mode != "sender"
+                else "    el = entry(at, later)"
+            ),
+            (
+                "    sl = start + entry(positions, el)"
+                if values.variant.listed
+                else "    sl = start + el"
+            ),
         ]
     for name, row, size in scattered:
         lines.append(f"    far_{name} = {row}")
@@ -46,7 +50,9 @@ def prefetches(values: Values) -> list[str]:
 
 
 def edges_ahead(n_bytes: int) -> int:
-    """How many edges ahead a kernel prefetches rows of arrays of so many bytes in all; beyond all edges where they stay in the cache."""
+    """How many edges ahead a kernel prefetches rows of arrays of so many bytes in all; beyond all
+    edges where they stay in the cache.
+    """
     return AHEAD if n_bytes > NEAR else 1 << 40
 
 
@@ -97,7 +103,9 @@ def scattered_reads(values: Values) -> list[tuple[str, str, int]]:
 
 
 def _table_row(values: Values, table: Expr) -> str:
-    """The row of all tables that a later edge reads; empty if a scattered read would be needed to find it."""
+    """The row of all tables that a later edge reads; empty if a scattered read would be needed to
+    find it.
+    """
     index = values.tables[id(table)]
     at_end = table.leaf is not None and table.leaf[0] not in ("edge", values.fixed_end)
     at_end = at_end and table.leaf not in values.variant.in_place

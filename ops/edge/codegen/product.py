@@ -100,7 +100,8 @@ class Product(Lowering):
             for cell in s.slices((inner, k)):
                 target.add(
                     cell,
-                    f"{g(cell.through(row * inner + column))} * {v.text(x, cell.through(row * k + along))}",
+                    f"{g(cell.through(row * inner + column))} *"
+                    f" {v.text(x, cell.through(row * k + along))}",
                 )
 
     def _left(self, to: Gradients, e: Expr, g: Text) -> None:
@@ -115,7 +116,10 @@ class Product(Lowering):
             with s.block(f"for k_{name} in range({k}):"):
                 s.put(f"d_{name} = {s.cut(1, s.lanes)}(single(ZERO))")
                 for cell in s.slices((inner,)):
-                    text = f"{g(cell.through(np.arange(inner) + line * inner))} * {s.read(matrix, f'k_{name}', cell)}"
+                    text = (
+                        f"{g(cell.through(np.arange(inner) + line * inner))} *"
+                        f" {s.read(matrix, f'k_{name}', cell)}"
+                    )
                     s.put(f"d_{name} = d_{name} + {s.cut(cell.active, s.lanes)}({text})")
                 s.put(f"{buffer.name}[0, {line * k} + k_{name}] = number({one}(d_{name}))")
         to.add(x, x.dims, buffer.get)

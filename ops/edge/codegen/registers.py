@@ -124,7 +124,8 @@ class Registers:
         made: RegisterBuffer,
         dots: dict[int, str],
     ) -> None:
-        """Add vectors to positions neither along nor across those of the result, such as a part of a row that begins in a vector.
+        """Add vectors to positions neither along nor across those of the result, such as a part of
+        a row that begins in a vector.
 
         Args:
             moved: Where the numbers are in the value, and where in the result.
@@ -199,9 +200,9 @@ class Registers:
         Args:
             array: Where the rows are.
             shape: Trailing shape.
-            additive: Whether edges only add to it. Then it is the sum over a stretch of edges, which
-                is added to the row: as for ``block_sum``, a float32 sum over many edges would lose
-                digits.
+            additive: Whether edges only add to it. Then it is the sum over a stretch of edges,
+                which is added to the row: as for ``block_sum``, a float32 sum over many edges would
+                lose digits.
         """
         if array not in self.sums:
             sum_of = self._sum_in_memory if self.source.rolled else self._sum_in_variables

@@ -103,7 +103,9 @@ def _accumulate(m: Messages, name: str, z: Expr, x: Expr | None) -> None:
 
 
 def _score(m: Messages, z: Expr) -> RegisterBuffer:
-    """The scores, rounded: contracted with a subtraction, a score would differ from the largest one, which may be itself."""
+    """The scores, rounded: contracted with a subtraction, a score would differ from the largest
+    one, which may be itself.
+    """
     s, v = m.source, m.values
     buffer = RegisterBuffer.best(s, s.name("z"), z.dims)
     for cell in s.slices(z.dims):
@@ -129,7 +131,8 @@ def _attention(m: Messages, name: str, z: Expr) -> RegisterBuffer:
         scale = f" - log(as_float(entry({s.arg('scale')}, en)))" if v.variant.weighted else ""
         buffer.set(
             cell,
-            f"softmax_share({scores.get(cell)}, {top(cell)}, {mass(cell)}{scale}, T({tolerance!r}))",
+            f"softmax_share({scores.get(cell)}, {top(cell)}, {mass(cell)}{scale},"
+            f" T({tolerance!r}))",
         )
     to.weights[n] = buffer
     return buffer

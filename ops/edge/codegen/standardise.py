@@ -63,7 +63,10 @@ class Standardise(Lowering):
 
         def text(p: LaneSlice) -> str:
             q = p.through(lead)
-            return f"(({g(p)} - {mean.get(q)} - {v.text(e, p)} * {slope.get(q)}) * {v.intermediates[n].get(q)})"
+            return (
+                f"(({g(p)} - {mean.get(q)} - {v.text(e, p)} * {slope.get(q)}) *"
+                f" {v.intermediates[n].get(q)})"
+            )
 
         to.add(e.args[0], e.dims, text)
 

@@ -1,4 +1,6 @@
-"""Lowerings of operations that only move numbers and keep their order: gradients pass through them where they are used."""
+"""Lowerings of operations that only move numbers and keep their order: gradients pass through them
+where they are used.
+"""
 
 from __future__ import annotations
 

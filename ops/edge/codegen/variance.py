@@ -9,7 +9,9 @@ from .messages import Messages
 
 
 class VarianceLowering(AggregateLowering):
-    """Running mean and sum of squared deviations (B. P. Welford, Note on a Method for Calculating Corrected Sums of Squares, 1962)."""
+    """Running mean and sum of squared deviations (B. P. Welford, Note on a Method for Calculating
+    Corrected Sums of Squares, 1962).
+    """
 
     reads_message = True
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# ("value" | "weight" | "gradient", number of the expression) of what is saved for each edge; the weight is the softmax of a score
+# ("value" | "weight" | "gradient", number of the expression) of what is saved for each edge; the
+# weight is the softmax of a score
 Residuals = tuple[tuple[str, int], ...]
 
 
@@ -24,7 +25,8 @@ class Variant:
         residuals: What the kernel by receivers saves for the one by senders.
         in_place: Columns of nodes that are read through a row list, as (kind, name).
         in_order: Whether edge values are in the order in which the kernel visits edges.
-        fresh: Whether sums over the edges of a row begin with zeros, and not with what the row holds.
+        fresh: Whether sums over the edges of a row begin with zeros, and not with what the row
+            holds.
     """
 
     mode: str

@@ -47,7 +47,9 @@ class LaneSlice:
 
 
 def slices(shape: Shape, lanes: int) -> list[LaneSlice]:
-    """The vectors of a value: along its last axis longer than 1, so that what is broadcast along it is one number."""
+    """The vectors of a value: along its last axis longer than 1, so that what is broadcast along it
+    is one number.
+    """
     size = int(np.prod(shape))
     last = next((d for d in reversed(shape) if d != 1), 1)
     return [

@@ -1,4 +1,6 @@
-"""Register buffers: values that outlive the line they are made in, in variables, one for each vector, or in a row of an array."""
+"""Register buffers: values that outlive the line they are made in, in variables, one for each
+vector, or in a row of an array.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,9 @@ class RegisterBuffer:
                 self.filled.add(int(c.at[0]))
 
     def memory(self) -> tuple[str, str]:
-        """Array and row it can be read from at positions known at run time only; variables are copied there."""
+        """Array and row it can be read from at positions known at run time only; variables are
+        copied there.
+        """
         if self.backing is not None:
             return self.backing
         name = f"copy_{self.name}"

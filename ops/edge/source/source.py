@@ -1,4 +1,6 @@
-"""Source of a kernel: lines by section, names, arguments, scratch space, and vectors read and written."""
+"""Source of a kernel: lines by section, names, arguments, scratch space, and vectors read and
+written.
+"""
 
 from __future__ import annotations
 
@@ -73,12 +75,16 @@ class Source:
         return name
 
     def buffer(self, name: str, size: int, dtype: str = "") -> str:
-        """Scratch space of one edge, one row; allocated outside, because allocation in the kernel costs a sixth of its compilation."""
+        """Scratch space of one edge, one row; allocated outside, because allocation in the kernel
+        costs a sixth of its compilation.
+        """
         self.buffers[self.arg(name)] = (max(size, 1), dtype or self.dtype)
         return name
 
     def near_sum(self, name: str) -> str:
-        """Memory of one thread for a sum over edges, which is added to the argument ``name`` of float64 every some hundred edges."""
+        """Memory of one thread for a sum over edges, which is added to the argument ``name`` of
+        float64 every some hundred edges.
+        """
         self.near[self.arg(f"near_{name}")] = self.arg(name)
         return f"near_{name}"
 
@@ -133,7 +139,8 @@ class Source:
         """Lanes of a vector into a row."""
         assert cell.run is not None
         self.put(
-            f"{self.function(f'store{cell.active}', f'lanes.storer({cell.active})')}({array}, {row}, {cell.run}, {text})"
+            f"{self.function(f'store{cell.active}', f'lanes.storer({cell.active})')}({array},"
+            f" {row}, {cell.run}, {text})"
         )
 
     def once(self, text: str, section: str = "") -> str:

@@ -1,4 +1,6 @@
-"""Losses of links beside their negatives: a value for each row (score of the link, scores of its negatives)."""
+"""Losses of links beside their negatives: a value for each row (score of the link, scores of its
+negatives).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ def softmax_loss(out: Any, y: Any) -> Any:
 
 
 def adversarial_loss(out: Any, y: Any, temperature: float = 1.0) -> Any:
-    """Self-adversarial loss, [n]: negatives weigh as the softmax of their scores, which is a constant.
+    """Self-adversarial loss, [n]: negatives weigh as the softmax of their scores, which is a
+    constant.
 
     The mean of the losses of the link and of its negatives, as in the authors' code. Source:
     https://arxiv.org/abs/1902.10197, equations 5 and 6.
@@ -32,7 +35,8 @@ def adversarial_loss(out: Any, y: Any, temperature: float = 1.0) -> Any:
     Args:
         out: Scores, [n, 1 + negatives].
         y: Labels, which are not read.
-        temperature: Factor of the scores in the softmax, alpha of equation 5; with 0 all weights are equal.
+        temperature: Factor of the scores in the softmax, alpha of equation 5; with 0 all weights
+            are equal.
     """
     negative = out[:, 1:]
     weights = stop_gradient(softmax_over(negative * temperature))

@@ -1,4 +1,5 @@
-"""Losses: this rank's share of the mean over all workers, so that shares and their gradients add up.
+"""Losses: this rank's share of the mean over all workers, so that shares and their gradients add
+up.
 
 A row counts if the mask, if given, is true there and its label is known: class labels below 0 and
 NaN targets are missing. A rank without rows that count has the loss 0.
@@ -131,14 +132,15 @@ def softmax_cross_entropy(
     logits, labels, mask = _rows("softmax_cross_entropy", logits, labels, mask)
     if len(logits.shape) != 2 or labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise ShapeError(
-            f"softmax_cross_entropy: expected logits [n, n_classes] and integer labels [n], got {list(logits.shape)} and "
-            f"{labels.dtype} {list(labels.shape)}"
+            "softmax_cross_entropy: expected logits [n, n_classes] and integer labels [n], got"
+            f" {list(logits.shape)} and {labels.dtype} {list(labels.shape)}"
         )
     counts = labels >= 0 if mask is None else mask & (labels >= 0)
     used = np.flatnonzero(counts)
     if len(used) and labels[used].max() >= logits.shape[1]:
         raise DataError(
-            f"a label is {labels[used].max()}, but the model has {logits.shape[1]} classes (0 to {logits.shape[1] - 1})"
+            f"a label is {labels[used].max()}, but the model has {logits.shape[1]} classes (0 to"
+            f" {logits.shape[1] - 1})"
         )
     # one kernel for all integer types
     labels = labels.astype(np.int64, copy=False)
@@ -201,7 +203,8 @@ def _present(
     """Indices of the entries that count, and the targets in the type of x."""
     if targets.shape != x.shape:
         raise ShapeError(
-            f"{function}: targets {list(targets.shape)} must have the shape {list(x.shape)} of the predictions"
+            f"{function}: targets {list(targets.shape)} must have the shape {list(x.shape)} of the"
+            " predictions"
         )
     targets = targets.astype(x.dtype, copy=False)
     present = ~np.isnan(targets)

@@ -33,7 +33,8 @@ defvjp(_pick, x=_pick_vjp, index=None)
 
 @operation
 def pick(x: Any, index: Any) -> Any:
-    """The entry of the last axis that an integer chooses, such as the output for the label of each row.
+    """The entry of the last axis that an integer chooses, such as the output for the label of each
+    row.
 
     Args:
         x: [n, ..., k].
@@ -54,12 +55,13 @@ def pick(x: Any, index: Any) -> Any:
     rows = np.asarray(value_of(index))
     if rows.dtype.kind not in "iu" or rows.shape != tuple(x.shape[:-1]):
         raise ShapeError(
-            f"pick: expected integers of shape {list(x.shape[:-1])} for values of shape {list(x.shape)}, got {rows.dtype} "
-            f"{list(rows.shape)}"
+            f"pick: expected integers of shape {list(x.shape[:-1])} for values of shape"
+            f" {list(x.shape)}, got {rows.dtype} {list(rows.shape)}"
         )
     if rows.size and not 0 <= rows.min() <= rows.max() < x.shape[-1]:
         raise ShapeError(
-            f"pick: the index holds numbers from {rows.min()} to {rows.max()}; expected 0 to {x.shape[-1] - 1}"
+            f"pick: the index holds numbers from {rows.min()} to {rows.max()}; expected 0 to"
+            f" {x.shape[-1] - 1}"
         )
     out = _pick(x, rows)
     if space_of(x) is not None:
@@ -69,10 +71,13 @@ def pick(x: Any, index: Any) -> Any:
 
 @operation
 def log_softmax(x: Any) -> Any:
-    """Logarithms of the probabilities whose logits are the last axis, [n, ..., k] -> the same shape; not for gather."""
+    """Logarithms of the probabilities whose logits are the last axis, [n, ..., k] -> the same
+    shape; not for gather.
+    """
     if isinstance(x, Expr):
         raise UserFunctionError(
-            "log_softmax cannot be used inside gather; gt.softmax normalises over the neighbours there"
+            "log_softmax cannot be used inside gather; gt.softmax normalises over the neighbours"
+            " there"
         )
     x = as_floats(x)
     z = x - _last(max(x), x)

@@ -32,7 +32,9 @@ class Grouping:
 
 @primitive("weighted_share", rowwise=False)
 def _weighted_share(values: Any, weights: Any, *, total: float) -> Any:
-    """sum(weights * values) / total as a 0-d array; a value without a weight may be infinite or NaN."""
+    """sum(weights * values) / total as a 0-d array; a value without a weight may be infinite or
+    NaN.
+    """
     terms = np.multiply(weights, values, out=np.zeros_like(values), where=weights > 0)
     return np.asarray(np.sum(terms, dtype=np.float64) / total if total else 0.0, values.dtype)
 
@@ -131,14 +133,15 @@ class RowLoss:
                 else type(values).__name__
             )
             raise UserFunctionError(
-                f"the loss {name} returned {got}; expected a value for each row of out, computed from out and y with "
-                "functions of gt, or (values, weights): the engine takes the mean over all rows of all workers"
+                f"the loss {name} returned {got}; expected a value for each row of out, computed"
+                " from out and y with functions of gt, or (values, weights): the engine takes the"
+                " mean over all rows of all workers"
             )
         weights = np.asarray(value_of(weights))
         if weights.shape not in ((space.n,), values.shape):
             raise ShapeError(
-                f"the loss {name} returned weights of shape {list(weights.shape)} for values of shape {list(values.shape)}; "
-                "expected the same shape, or one weight for each row"
+                f"the loss {name} returned weights of shape {list(weights.shape)} for values of"
+                f" shape {list(values.shape)}; expected the same shape, or one weight for each row"
             )
         if not (weights >= 0).all():
             raise UserFunctionError(

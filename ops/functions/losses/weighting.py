@@ -41,7 +41,8 @@ class Weighting:
 
 
 def balanced(counts: np.ndarray) -> np.ndarray:
-    """Weights of classes that give each the same total: n / (k n_c) for k classes that occur, 1 for the others.
+    """Weights of classes that give each the same total: n / (k n_c) for k classes that occur, 1 for
+    the others.
 
     Args:
         counts: Targets of each class, [C] or [C, ...]; classes are the first axis.

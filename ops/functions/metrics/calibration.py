@@ -1,13 +1,16 @@
-"""Expected calibration error: how far the confidence of predictions is from the share that is right.
+"""Expected calibration error: how far the confidence of predictions is from the share that is
+right.
 
-Source: Guo et al., On Calibration of Modern Neural Networks, https://arxiv.org/abs/1706.04599, section 2
+Source: Guo et al., On Calibration of Modern Neural Networks, https://arxiv.org/abs/1706.04599,
+section 2
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-# bins of equal width; confidences are summed as multiples of 1 / UNIT, so that sums do not depend on their order
+# bins of equal width; confidences are summed as multiples of 1 / UNIT, so that sums do not depend
+# on their order
 BINS = 15
 UNIT = 1 << 30
 
@@ -20,8 +23,8 @@ def calibration_sums(confidence: np.ndarray, right: np.ndarray) -> np.ndarray:
         right: Whether that class is the true one, [n] bool.
 
     Returns:
-        [BINS, 3] int64; adds up over workers. Bin i holds confidences in (i / BINS, (i + 1) / BINS].
-        A confidence that is NaN counts as one of 1 that is wrong.
+        [BINS, 3] int64; adds up over workers. Bin i holds confidences in (i / BINS, (i + 1) /
+        BINS]. A confidence that is NaN counts as one of 1 that is wrong.
     """
     broken = np.isnan(confidence)
     confidence = np.where(broken, 1.0, confidence.astype(np.float64))
@@ -50,7 +53,8 @@ def class_calibration_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
 
 
 def label_calibration_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """:func:`calibration_sums` of all known labels; the confidence is that of the likelier of 0 and 1.
+    """:func:`calibration_sums` of all known labels; the confidence is that of the likelier of 0 and
+    1.
 
     Args:
         labels: [n, C] of 0 and 1; NaN if unknown.
@@ -62,6 +66,8 @@ def label_calibration_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
 
 
 def calibration_error(sums: np.ndarray) -> float:
-    """Mean, over all rows, of the difference of mean confidence and share of right rows in the row's bin."""
+    """Mean, over all rows, of the difference of mean confidence and share of right rows in the
+    row's bin.
+    """
     n, right, units = sums.T
     return float(np.abs(units / UNIT - right).sum() / n.sum()) if n.sum() else float("nan")

@@ -68,7 +68,9 @@ def label_counts(labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
 
 
 def class_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """:func:`counts_of` the classes whose output is largest, [C, 4] int64; labels [n] as in :func:`confusion`, out [n, C]."""
+    """:func:`counts_of` the classes whose output is largest, [C, 4] int64; labels [n] as in
+    :func:`confusion`, out [n, C].
+    """
     return counts_of(confusion(labels, out.argmax(axis=1), out.shape[1]))
 
 
@@ -114,12 +116,16 @@ def f1(counts: np.ndarray, average: str = "micro") -> float:
 
 
 def class_recalls(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Rows found and rows missed of each class, [1, C, 2] int64; arguments as for :func:`class_sums`."""
+    """Rows found and rows missed of each class, [1, C, 2] int64; arguments as for
+    :func:`class_sums`.
+    """
     return class_sums(labels, out)[None][..., [0, 2]]
 
 
 def label_recalls(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Rows found and rows missed of 1 and of 0 of each label, [C, 2, 2] int64; arguments as for :func:`label_sums`."""
+    """Rows found and rows missed of 1 and of 0 of each label, [C, 2, 2] int64; arguments as for
+    :func:`label_sums`.
+    """
     counts = label_sums(labels, out)
     return np.stack((counts[:, [0, 2]], counts[:, [3, 1]]), axis=1)
 
@@ -143,7 +149,8 @@ def balanced_accuracy(recalls: np.ndarray) -> float:
 
 
 def class_report(counts: np.ndarray) -> dict[str, np.ndarray]:
-    """Precision, recall, F1 and support (rows of that class) of each class, [C] each, of counts [C, 4].
+    """Precision, recall, F1 and support (rows of that class) of each class, [C] each, of counts [C,
+    4].
 
     A precision without predictions, and a recall without rows, is 0, as in scikit-learn.
     """

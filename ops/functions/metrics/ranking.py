@@ -35,8 +35,8 @@ def ranks(
         negative = np.broadcast_to(negative, (len(positive), len(negative)))
     if len(negative) != len(positive):
         raise ShapeError(
-            f"ranks: {len(positive)} positive scores and {len(negative)} rows of negative scores; give one row "
-            "for each positive"
+            f"ranks: {len(positive)} positive scores and {len(negative)} rows of negative scores;"
+            " give one row for each positive"
         )
     counts = negative != -np.inf if counts is None else np.broadcast_to(counts, negative.shape)
     wanted = positive[:, None]

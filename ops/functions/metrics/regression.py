@@ -21,9 +21,9 @@ def regression_sums(targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
         predicted: The same shape.
 
     Returns:
-        [6, k] float64, which :func:`merged` puts together: number of targets; the first of them, and
-        their mean minus it; sum of squares of the targets about their mean; sum of absolute and of
-        squared errors.
+        [6, k] float64, which :func:`merged` puts together: number of targets; the first of them,
+        and their mean minus it; sum of squares of the targets about their mean; sum of absolute and
+        of squared errors.
     """
     same_shape(targets, predicted)
     width = targets.shape[1] if targets.ndim == 2 else 1

@@ -15,7 +15,8 @@ TOPS = (10, 20, 50)
 def gains(
     rank: np.ndarray, group: np.ndarray, n: int, ks: Sequence[int] = TOPS
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Relevant items of each group, those among the first k, and their discounted gain; adds up over workers.
+    """Relevant items of each group, those among the first k, and their discounted gain; adds up
+    over workers.
 
     Args:
         rank: Rank of each relevant item in its group, from 1, [m] float64; the mean of those that a
@@ -40,10 +41,11 @@ def gains(
 def retrieved(
     counts: np.ndarray, hits: np.ndarray, gain: np.ndarray, ks: Sequence[int] = TOPS
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Recall and NDCG of each group at each k, [n, len(ks)]; arguments as :func:`gains` returns them, counts above 0.
+    """Recall and NDCG of each group at each k, [n, len(ks)]; arguments as :func:`gains` returns
+    them, counts above 0.
 
-    Recall is the share of the relevant items among the first k. NDCG divides the gain by that of the
-    best order, in which min(k, count) items are relevant.
+    Recall is the share of the relevant items among the first k. NDCG divides the gain by that of
+    the best order, in which min(k, count) items are relevant.
 
     Source: Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, 2002.
     """
@@ -53,7 +55,9 @@ def retrieved(
 
 
 def retrieval_sums(recall: np.ndarray, ndcg: np.ndarray) -> np.ndarray:
-    """Number of sources, and the sums of their recalls and NDCGs, [1 + 2 len(ks)] float64; adds up over workers."""
+    """Number of sources, and the sums of their recalls and NDCGs, [1 + 2 len(ks)] float64; adds up
+    over workers.
+    """
     return np.concatenate(([len(recall)], recall.sum(axis=0), ndcg.sum(axis=0)))
 
 

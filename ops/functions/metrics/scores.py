@@ -15,14 +15,16 @@ from .shared import same_shape
 
 
 def auc(labels: np.ndarray, scores: np.ndarray) -> float:
-    """Area under the ROC curve: the chance that a positive scores above a negative, ties counting half.
+    """Area under the ROC curve: the chance that a positive scores above a negative, ties counting
+    half.
 
     Args:
         labels: [n] or [n, C] of 0 and 1; NaN (unknown) is left out.
         scores: Numbers of the same shape.
 
     Returns:
-        The mean over the columns that have positives and negatives; NaN if none has or a score is NaN.
+        The mean over the columns that have positives and negatives; NaN if none has or a score is
+        NaN.
     """
     areas = [area for area in map(one_auc, _columns(labels, scores)) if area is not None]
     return float(np.mean(areas)) if areas else float("nan")
@@ -44,7 +46,8 @@ def one_auc(column: Column) -> float | None:
 
 
 def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
-    """Sum of the precision at each score, weighted by the rise in recall, without interpolation; rows that tie are taken together.
+    """Sum of the precision at each score, weighted by the rise in recall, without interpolation;
+    rows that tie are taken together.
 
     Args:
         labels, scores: As for :func:`auc`.
@@ -89,7 +92,8 @@ GOALS: dict[str, Callable[[np.ndarray, np.ndarray, int, int], np.ndarray]] = {
 
 
 def best_thresholds(labels: np.ndarray, scores: np.ndarray, goal: str) -> np.ndarray:
-    """For each column, the score above which a row is predicted positive so that a measure is largest.
+    """For each column, the score above which a row is predicted positive so that a measure is
+    largest.
 
     A threshold lies in the middle between two scores, or at the lower one if no number lies between
     them; it is the highest of the best.

@@ -16,5 +16,6 @@ def same_shape(a: np.ndarray, b: np.ndarray) -> None:
     """Check that labels and predictions have the same shape."""
     if a.shape != b.shape:
         raise ShapeError(
-            f"metric: labels have shape {list(a.shape)} and predictions {list(b.shape)}; give one prediction per label"
+            f"metric: labels have shape {list(a.shape)} and predictions {list(b.shape)}; give one"
+            " prediction per label"
         )

@@ -1,1 +1,3 @@
-"""Compiled loops of graph algorithms: sums along edges, components, shortest paths, sets of neighbours."""
+"""Compiled loops of graph algorithms: sums along edges, components, shortest paths, sets of
+neighbours.
+"""

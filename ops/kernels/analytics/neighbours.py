@@ -13,9 +13,11 @@ from ...compile.jit import jit
 
 @jit()
 def core_sweep(indptr, near, value, first, last):  # type: ignore[no-untyped-def]
-    """Lower value[v] to the largest h for which h neighbours have a value of at least h; returns how many rows have changed.
+    """Lower value[v] to the largest h for which h neighbours have a value of at least h; returns
+    how many rows have changed.
 
-    Values only fall, and the result does not depend on the order, so threads may see old or new values of each other.
+    Values only fall, and the result does not depend on the order, so threads may see old or new
+    values of each other.
 
     Args:
         indptr, near: Distinct neighbours of each row, without the row itself.
@@ -48,7 +50,8 @@ def core_sweep(indptr, near, value, first, last):  # type: ignore[no-untyped-def
 
 @jit()
 def frequent_labels(indptr, near, label, out, first, last):  # type: ignore[no-untyped-def]
-    """out[v] = the most frequent label of the neighbours of row v, the least of several; its own without neighbours.
+    """out[v] = the most frequent label of the neighbours of row v, the least of several; its own
+    without neighbours.
 
     Args:
         indptr, near: Neighbours of each row.
@@ -86,11 +89,13 @@ def frequent_labels(indptr, near, label, out, first, last):  # type: ignore[no-u
 
 @jit()
 def count_triangles(indptr, higher, lists, marks, counts, first, last):  # type: ignore[no-untyped-def]
-    """Add the triangles whose lowest corner is one of some rows to the counts of their three corners.
+    """Add the triangles whose lowest corner is one of some rows to the counts of their three
+    corners.
 
     Args:
         indptr, higher: For each row its neighbours of higher order, as columns.
-        lists: (bounds, higher neighbours) of all columns; neighbours that are no columns here are left out.
+        lists: (bounds, higher neighbours) of all columns; neighbours that are no columns here are
+            left out.
         marks: [n_columns] uint8, all 0.
         counts: [n_columns] int64 of this thread; changed.
     """

@@ -1,4 +1,6 @@
-"""Searches from sources: breadth-first searches by level or in one go, Dijkstra's algorithm, dependencies of shortest paths."""
+"""Searches from sources: breadth-first searches by level or in one go, Dijkstra's algorithm,
+dependencies of shortest paths.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,10 @@ def narrow_levels(indptr, near, dist, queue, begin, end, most):  # type: ignore[
 
     Args:
         indptr, near: Neighbours of each row.
-        dist: Number of the level of each row, -1 for rows that are not found, [n_rows] int32; changed.
-        queue: The rows of a level from ``begin`` to ``end``, with room for all rows, [n_rows] int32; changed.
+        dist: Number of the level of each row, -1 for rows that are not found, [n_rows] int32;
+            changed.
+        queue: The rows of a level from ``begin`` to ``end``, with room for all rows, [n_rows]
+            int32; changed.
         most: Rows of a level.
 
     Returns:
@@ -47,7 +51,8 @@ def narrow_levels(indptr, near, dist, queue, begin, end, most):  # type: ignore[
 
 @jit()
 def search_order(out_bounds, out_near, in_bounds, in_near, ids, row_of, root, position):  # type: ignore[no-untyped-def]
-    """Positions of all rows in a search along edges in both directions, from a root, then from the next id that is not found.
+    """Positions of all rows in a search along edges in both directions, from a root, then from the
+    next id that is not found.
 
     New neighbours of a node follow in the order of their ids.
 
@@ -93,7 +98,8 @@ def search_order(out_bounds, out_near, in_bounds, in_near, ids, row_of, root, po
 
 @jit()
 def settle(indptr, near, weight, rows, dist, changed):  # type: ignore[no-untyped-def]
-    """Lower distances along edges until none can be lowered, starting from rows whose distances are new.
+    """Lower distances along edges until none can be lowered, starting from rows whose distances are
+    new.
 
     A binary heap has the rows to follow, nearest first, each once.
 
@@ -138,7 +144,9 @@ def settle(indptr, near, weight, rows, dist, changed):  # type: ignore[no-untype
 
 @jit()
 def _raise(heap, slot, dist, v, n):  # type: ignore[no-untyped-def]
-    """Move a row up to its position in the heap, at whose end it is added if it is not there; returns the new length."""
+    """Move a row up to its position in the heap, at whose end it is added if it is not there;
+    returns the new length.
+    """
     at = slot[v]
     if at < 0:
         at = n
@@ -174,12 +182,14 @@ def paths_into(indptr, near, paths, rows, total, first, last):  # type: ignore[n
 
 @jit()
 def dependencies(indptr, near, paths, passed, unit, rows, total, first, last):  # type: ignore[no-untyped-def]
-    """total[v] = sum of paths[v] * passed over the neighbours of some rows v, each rounded to an integer in a unit.
+    """total[v] = sum of paths[v] * passed over the neighbours of some rows v, each rounded to an
+    integer in a unit.
 
     Args:
         indptr, near: Neighbours of each row.
         paths: Numbers of shortest paths from the source, [n_rows] float64.
-        passed: (1 + dependency) / paths of the nodes of the next level, 0 for others, [n_rows] float64.
+        passed: (1 + dependency) / paths of the nodes of the next level, 0 for others, [n_rows]
+            float64.
         unit: Units in 1.
         rows: The rows.
         total: [n_rows] int64; changed.
@@ -195,7 +205,8 @@ def dependencies(indptr, near, paths, passed, unit, rows, total, first, last):  
 
 @jit()
 def all_dependencies(indptr, near, source, unit, delta):  # type: ignore[no-untyped-def]
-    """delta[v] = dependency of a source on each row v that it reaches; whether all paths could be counted.
+    """delta[v] = dependency of a source on each row v that it reaches; whether all paths could be
+    counted.
 
     Levels, numbers of paths and rounding are those of ``paths_into`` and ``dependencies``.
 

@@ -1,4 +1,5 @@
-"""Sums over neighbours, and the step of PageRank. Integers are added, so no result depends on the order.
+"""Sums over neighbours, and the step of PageRank. Integers are added, so no result depends on the
+order.
 
 ``first`` and ``last`` select the rows of one thread.
 """
@@ -23,7 +24,8 @@ def neighbour_sum(indptr, near, x, out, first, last):  # type: ignore[no-untyped
         total = x[0] * 0
         for e in range(indptr[v], indptr[v + 1]):
             u = near[e]
-            # never true; a loop with an exit stays scalar, and loads are faster than vector gathers of integers
+            # never true; a loop with an exit stays scalar, and loads are faster than vector gathers
+            # of integers
             if u < 0:
                 break
             total += x[u]
@@ -32,7 +34,8 @@ def neighbour_sum(indptr, near, x, out, first, last):  # type: ignore[no-untyped
 
 @jit()
 def rank_shares(rank, degree, share, lost, block, first, last):  # type: ignore[no-untyped-def]
-    """share[v] = rank[v] / degree[v], rounded to the nearest integer; nodes without out-edges add their rank to lost[block].
+    """share[v] = rank[v] / degree[v], rounded to the nearest integer; nodes without out-edges add
+    their rank to lost[block].
 
     Args:
         rank: [n] int64.

@@ -18,7 +18,8 @@ BUCKET, BEFORE, AFTER = range(3)
 
 
 def lfu_state(capacity: int) -> tuple[np.ndarray, np.ndarray]:
-    """Buckets, [5, capacity + 2] int32, and slots, [3, capacity] int32; all slots are empty, with 0 uses.
+    """Buckets, [5, capacity + 2] int32, and slots, [3, capacity] int32; all slots are empty, with 0
+    uses.
 
     Bucket 0 is the head of the circular list of buckets. Free buckets are a list from its FIRST.
     """
@@ -51,7 +52,9 @@ def leave(buckets, slots, slot):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def enter(buckets, slots, slot, uses, behind):  # type: ignore[no-untyped-def]
-    """Put a slot in front of the bucket of so many uses, which comes after bucket ``behind`` and may have to be made."""
+    """Put a slot in front of the bucket of so many uses, which comes after bucket ``behind`` and
+    may have to be made.
+    """
     b = buckets[BUCKET_AFTER, behind]
     if b == 0 or buckets[USES, b] != uses:
         after = b
@@ -100,7 +103,9 @@ def lfu_hit(buckets, slots, read):  # type: ignore[no-untyped-def]
 
 @jit()
 def lfu_place(buckets, slots, out):  # type: ignore[no-untyped-def]
-    """Slots for new rows, out [n] int32: those with the fewest uses, among these of the longest time without one."""
+    """Slots for new rows, out [n] int32: those with the fewest uses, among these of the longest
+    time without one.
+    """
     for i in range(len(out)):
         b = buckets[BUCKET_AFTER, 0]
         slot = buckets[LAST, b]

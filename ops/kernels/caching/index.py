@@ -16,7 +16,9 @@ EMPTY = -1
 
 
 def table_of(n: int) -> tuple[np.ndarray, np.ndarray, int]:
-    """Keys of n empty slots, [n] int64; an empty table, int32; and its shift, for the functions below."""
+    """Keys of n empty slots, [n] int64; an empty table, int32; and its shift, for the functions
+    below.
+    """
     bits = (2 * max(n, 1) + 1).bit_length()
     return np.full(n, EMPTY, np.int64), np.full(1 << bits, EMPTY, np.int32), 64 - bits
 

@@ -1,4 +1,5 @@
-"""Evictions by three queues (S3-FIFO): new rows pass a small queue, and only those that are used again reach the main one.
+"""Evictions by three queues (S3-FIFO): new rows pass a small queue, and only those that are used
+again reach the main one.
 
 Rows evicted from the small queue leave their keys in a third queue, of ghosts; a row that comes
 back while its ghost is there goes to the main queue at once.

@@ -1,1 +1,3 @@
-"""Sorts of edges, and compiled loops of partitioners, which read the edges chunk by chunk. Plain arrays in, plain arrays out."""
+"""Sorts of edges, and compiled loops of partitioners, which read the edges chunk by chunk. Plain
+arrays in, plain arrays out.
+"""

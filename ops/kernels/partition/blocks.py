@@ -1,4 +1,6 @@
-"""Blocks of connected nodes, and which nodes are near which blocks. No result depends on the order of the edges."""
+"""Blocks of connected nodes, and which nodes are near which blocks. No result depends on the order
+of the edges.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from ..root import find_root
 
 @jit()
 def claim(nodes, blocks, first, block, claimed, key):  # type: ignore[no-untyped-def]
-    """One round of a breadth-first search from many sources, for some pairs of a node and a neighbour's block.
+    """One round of a breadth-first search from many sources, for some pairs of a node and a
+    neighbour's block.
 
     A node without a block is claimed by the block of the lowest hash.
 
@@ -50,7 +53,9 @@ def join(a, b, parent):  # type: ignore[no-untyped-def]
 
 @jit()
 def set_bits(nodes, numbers, near):  # type: ignore[no-untyped-def]
-    """Set bit numbers[i] of the node nodes[i], for each i; near [n_words, n_nodes] uint64 is changed."""
+    """Set bit numbers[i] of the node nodes[i], for each i; near [n_words, n_nodes] uint64 is
+    changed.
+    """
     for i in range(len(nodes)):
         near[numbers[i] >> 6, nodes[i]] |= np.uint64(1) << np.uint64(numbers[i] & 63)
 
@@ -84,7 +89,8 @@ def count_near(block, near, counts):  # type: ignore[no-untyped-def]
 
 @jit()
 def pack(members, bounds, order, room, load, owner):  # type: ignore[no-untyped-def]
-    """Give the nodes of each block to the emptiest worker, which takes as many as it has room for, and the rest to the next.
+    """Give the nodes of each block to the emptiest worker, which takes as many as it has room for,
+    and the rest to the next.
 
     Args:
         members, bounds: Nodes of each block, [n] and [n_blocks + 1].

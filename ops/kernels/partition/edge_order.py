@@ -1,4 +1,5 @@
-"""Rows and orders of the edges of a graph: translation of ids, and stable sorts in buckets that fit into cache.
+"""Rows and orders of the edges of a graph: translation of ids, and stable sorts in buckets that fit
+into cache.
 
 ``first`` and ``last`` select the edges of one thread.
 """
@@ -79,7 +80,8 @@ def deal(high, low, numbers, bucket_of, shift, free, keys, order, first, last): 
 def sort_bucket(  # type: ignore[no-untyped-def]
     keys, order, spare_keys, spare_order, digits, width, rows, bounds, out_low, out_order
 ):
-    """Sort the pairs of a bucket by high key and the last digits of the low one; equal pairs stay in order.
+    """Sort the pairs of a bucket by high key and the last digits of the low one; equal pairs stay
+    in order.
 
     Args:
         keys, order: Pairs and numbers as of ``deal``, [n]; changed.

@@ -1,7 +1,9 @@
-"""Numbers of ids, and forests over ids, in tables of hashes: memory grows with the ids that occur, not with all.
+"""Numbers of ids, and forests over ids, in tables of hashes: memory grows with the ids that occur,
+not with all.
 
 A table has ``keys`` [2**k], -1 for free slots; at most about half of them are used. Consecutive
-ids have consecutive slots, as in an array, so that loops over edges of near nodes stay in the cache.
+ids have consecutive slots, as in an array, so that loops over edges of near nodes stay in the
+cache.
 """
 
 from __future__ import annotations
@@ -20,13 +22,16 @@ def free_keys(n: int, kind: np.dtype | type[np.signedinteger]) -> np.ndarray:
 
 @jit()
 def _next_slot(slot, v, mask):  # type: ignore[no-untyped-def]
-    """The slot to look at after one that another id has; ids that share all bits above the mask are shifted alike."""
+    """The slot to look at after one that another id has; ids that share all bits above the mask are
+    shifted alike.
+    """
     return (slot + (np.int64(mix(np.uint64(v & ~mask))) | 1)) & mask
 
 
 @jit()
 def number_ids(ids, first, last, keys, numbers, names, out):  # type: ignore[no-untyped-def]
-    """Number the ids in the order of their first occurrence; returns how many numbers beyond ``last - first`` there are.
+    """Number the ids in the order of their first occurrence; returns how many numbers beyond ``last
+    - first`` there are.
 
     Args:
         ids: [n] integers.
@@ -58,7 +63,8 @@ def number_ids(ids, first, last, keys, numbers, names, out):  # type: ignore[no-
 
 @jit()
 def grow_forest(a, b, begin, keys, parent, used):  # type: ignore[no-untyped-def]
-    """Join the trees of the ids a[i] and b[i] for i from ``begin`` on, until half of the table is used.
+    """Join the trees of the ids a[i] and b[i] for i from ``begin`` on, until half of the table is
+    used.
 
     Returns the number of the first pair that is left, and of the slots used. The root of a tree is
     its lowest id.
@@ -100,7 +106,9 @@ def grow_forest(a, b, begin, keys, parent, used):  # type: ignore[no-untyped-def
 
 @jit()
 def read_forest(keys, parent, nodes, roots):  # type: ignore[no-untyped-def]
-    """List all ids of a forest but the roots, and their roots; returns their number. ``nodes`` and ``roots`` are changed."""
+    """List all ids of a forest but the roots, and their roots; returns their number. ``nodes`` and
+    ``roots`` are changed.
+    """
     n = 0
     for slot in range(len(keys)):
         if keys[slot] >= 0 and parent[slot] != slot:
@@ -111,7 +119,8 @@ def read_forest(keys, parent, nodes, roots):  # type: ignore[no-untyped-def]
 
 @jit()
 def hook(high, low, first, parent, out):  # type: ignore[no-untyped-def]
-    """Give nodes lower parents; returns the number of pairs that are left for others to join, ``out`` [n, 2], the higher first.
+    """Give nodes lower parents; returns the number of pairs that are left for others to join,
+    ``out`` [n, 2], the higher first.
 
     Args:
         high, low: Pairs of nodes of a component, [n] integers; high[i] >= low[i].

@@ -1,7 +1,8 @@
 """Greedy streaming over edges: vertex-cuts that remember on which workers each node has a copy.
 
 ``copies`` has a bit for each worker, [n_nodes, n_words] uint64. A worker without room takes no more
-edges; an edge is left, with -1 in ``out``, if none has any. Ties are broken by a hash of the edge id.
+edges; an edge is left, with -1 in ``out``, if none has any. Ties are broken by a hash of the edge
+id.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ from ...compile.jit import jit
 
 @jit()
 def place_nodes(first, ptr, near, seen, load, room, prefers, scale, cost, out):  # type: ignore[no-untyped-def]
-    """Give consecutive nodes to the parts p of highest score: neighbours there * scale[load] - cost[load].
+    """Give consecutive nodes to the parts p of highest score: neighbours there * scale[load] -
+    cost[load].
 
     A part without room is full, and nodes are left if all are. Of equal scores the lowest load
     decides, then the lowest number, counted from ``prefers``. Loops are not counted, and parallel

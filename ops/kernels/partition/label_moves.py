@@ -1,4 +1,5 @@
-"""Labels of nodes, such as clusters or workers, of limited size: moves between them, and the graph of labels.
+"""Labels of nodes, such as clusters or workers, of limited size: moves between them, and the graph
+of labels.
 
 A graph is given as nodes and their neighbours: ``ptr`` [n + 1] bounds the neighbours of each node,
 ``near`` [ptr[n]] lists them, and ``weight`` [ptr[n]] has the weights of these edges. Neighbours are
@@ -16,7 +17,9 @@ from ..hash import draw, mix
 
 @jit()
 def _count_labels(v, begin, end, near, weight, label, found, seen):  # type: ignore[no-untyped-def]
-    """Add the weights of the edges of node v to ``found`` by label, list these labels in ``seen``, and return their number."""
+    """Add the weights of the edges of node v to ``found`` by label, list these labels in ``seen``,
+    and return their number.
+    """
     n_seen = 0
     for e in range(begin, end):
         u = near[e]
@@ -30,7 +33,8 @@ def _count_labels(v, begin, end, near, weight, label, found, seen):  # type: ign
 
 @jit()
 def move_nodes(first, ptr, near, weight, mass, label, names, left, key):  # type: ignore[no-untyped-def]
-    """Move each node to the label with room of most edge weight among its neighbours; returns the number of moves.
+    """Move each node to the label with room of most edge weight among its neighbours; returns the
+    number of moves.
 
     Ties are broken by a hash of node and label. Loops and edges of weight 0 are not counted.
 
@@ -81,7 +85,8 @@ def move_nodes(first, ptr, near, weight, mass, label, names, left, key):  # type
 
 @jit()
 def favourites(first, ptr, near, weight, label, names, key, out):  # type: ignore[no-untyped-def]
-    """The id of the label of most edge weight among the neighbours of each node, with room or without; -1 if there is none.
+    """The id of the label of most edge weight among the neighbours of each node, with room or
+    without; -1 if there is none.
 
     Args:
         first, ptr, near, weight, label, names, key: As of ``move_nodes``; nothing is changed.
@@ -112,7 +117,8 @@ def favourites(first, ptr, near, weight, label, names, key, out):  # type: ignor
 
 @jit()
 def join_nodes(ptr, near, weight, mass, within, order, label, load, room):  # type: ignore[no-untyped-def]
-    """Join each node that is alone in its label to that of the highest weight^2 / (mass of node * load of label) with room.
+    """Join each node that is alone in its label to that of the highest weight^2 / (mass of node *
+    load of label) with room.
 
     If none has room, or it has no neighbours, it joins a node with the same first choice. Of equal
     scores the lowest label decides.
@@ -170,7 +176,8 @@ def join_nodes(ptr, near, weight, mass, within, order, label, load, room):  # ty
 def contract(  # type: ignore[no-untyped-def]
     of_row, ptr, near, weight, label, n_labels, order, out_label, out_ptr, out_near, out_weight
 ):
-    """Sum the weights of rows by pairs of different labels; returns the number of rows and of entries made.
+    """Sum the weights of rows by pairs of different labels; returns the number of rows and of
+    entries made.
 
     Args:
         of_row: Label of each row, [n].
@@ -211,7 +218,8 @@ def contract(  # type: ignore[no-untyped-def]
 
 @jit()
 def merge_rows(ptr, near, weight, out_ptr):  # type: ignore[no-untyped-def]
-    """Sort the neighbours of each node and add up the weights of equal ones, in place; returns the number of entries left.
+    """Sort the neighbours of each node and add up the weights of equal ones, in place; returns the
+    number of entries left.
 
     Args:
         ptr, near, weight: See above; near and weight are changed.

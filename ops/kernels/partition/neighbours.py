@@ -21,7 +21,8 @@ def fill_lists(at, other, first, free, near):  # type: ignore[no-untyped-def]
     Args:
         at, other: Nodes, [n] integers.
         first: The node of the first list.
-        free: Next position in each list, -1 for nodes whose lists are not filled, [n_lists] int64; changed.
+        free: Next position in each list, -1 for nodes whose lists are not filled, [n_lists] int64;
+            changed.
         near: All lists; changed.
     """
     for i in range(len(at)):
@@ -33,7 +34,8 @@ def fill_lists(at, other, first, free, near):  # type: ignore[no-untyped-def]
 
 @jit()
 def drop_repeats(ptr, near):  # type: ignore[no-untyped-def]
-    """Sort the list of each node and leave each item once, in place; returns the number of items left.
+    """Sort the list of each node and leave each item once, in place; returns the number of items
+    left.
 
     Args:
         ptr: Bounds of the lists, [n + 1] int64; changed.

@@ -1,4 +1,6 @@
-"""Sorts of pairs of keys on all threads: by buckets that fit into cache, and within these by digits."""
+"""Sorts of pairs of keys on all threads: by buckets that fit into cache, and within these by
+digits.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from .edge_order import count, count_buckets, deal, sort_bucket
 KEYS_PER_THREAD = 1 << 17
 # most edges of a graph whose ids fit into int32
 WIDEST = 1 << 31
-# pairs of a bucket, which fit twice into a second-level cache; most buckets; entries of their table; pairs that are sampled to bound them
+# pairs of a bucket, which fit twice into a second-level cache; most buckets; entries of their
+# table; pairs that are sampled to bound them
 BUCKET = 1 << 15
 MOST_BUCKETS = 1 << 10
 ENTRIES = 1 << 14
@@ -118,7 +121,9 @@ def sorted_pairs(
 
 
 def _buckets(keys: np.ndarray, n: int) -> tuple[np.ndarray, int, np.ndarray]:
-    """Buckets of about as many of the keys below n, found from a sample: a table, bits left out to enter it, and bounds of the buckets."""
+    """Buckets of about as many of the keys below n, found from a sample: a table, bits left out to
+    enter it, and bounds of the buckets.
+    """
     wanted = min(max(len(keys) // BUCKET, 1), MOST_BUCKETS)
     shift = max(int(n).bit_length() - ENTRIES.bit_length() + 1, 0)
     entries = max(-(-n // (1 << shift)), 1)

@@ -43,7 +43,9 @@ def grow(ptr, near, weight, mass, begin, target, part):  # type: ignore[no-untyp
 
 @jit()
 def _best_part(links, mine, most, load, room):  # type: ignore[no-untyped-def]
-    """The other part with room for ``most`` of most links, the emptiest of these; -1 if there is none."""
+    """The other part with room for ``most`` of most links, the emptiest of these; -1 if there is
+    none.
+    """
     best = -1
     for p in range(len(load)):
         if (
@@ -61,7 +63,8 @@ def _best_part(links, mine, most, load, room):  # type: ignore[no-untyped-def]
 
 @jit()
 def climb(ptr, near, weight, mass, part, load, room, patience):  # type: ignore[no-untyped-def]
-    """Move nodes, each once at most, by falling gain, and undo the moves after the best state; returns whether one is left.
+    """Move nodes, each once at most, by falling gain, and undo the moves after the best state;
+    returns whether one is left.
 
     A state is better if less mass exceeds the room of its part, or as much and the cut is smaller.
     While any does, only nodes of such parts move. Source: Fiduccia and Mattheyses, DAC 1982.

@@ -14,7 +14,8 @@ def sample_step(n_edges: int) -> int:
 
 
 def votes(by_degree: np.ndarray, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-    """How many sampled edges are close in memory if rows are ordered by degree, and if they are ordered by id, [2] int64.
+    """How many sampled edges are close in memory if rows are ordered by degree, and if they are
+    ordered by id, [2] int64.
 
     By falling degree, the rows that many edges read are adjacent. By id, the rows of adjacent ids
     are adjacent, which is better if ids follow communities.

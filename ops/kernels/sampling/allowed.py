@@ -1,4 +1,5 @@
-"""Edges that a sampler may choose: those with a positive value, or with one up to a limit of their row.
+"""Edges that a sampler may choose: those with a positive value, or with one up to a limit of their
+row.
 
 ``begin``, ``end``, ``edges`` and ``others`` are groups of edges as for ``batch.expand``; ``values``
 has a number for each position.

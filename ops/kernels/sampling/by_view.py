@@ -16,7 +16,9 @@ WORD_BITS, MIX = 64, np.uint64(0x9E3779B97F4A7C15)
 
 @njit(inline="always")
 def _slot(table, shift, found, begin, item):  # type: ignore[no-untyped-def]
-    """Where the number of an item is in a hash table of 2**n numbers, or the free slot where it belongs."""
+    """Where the number of an item is in a hash table of 2**n numbers, or the free slot where it
+    belongs.
+    """
     mask = len(table) - 1
     at = np.int64(np.uint64(item) * MIX >> shift)
     while table[at] != FREE and found[begin + table[at]] != item:
@@ -26,7 +28,8 @@ def _slot(table, shift, found, begin, item):  # type: ignore[no-untyped-def]
 
 @jit()
 def number_by_view(known, ptr, items, bounds):  # type: ignore[no-untyped-def]
-    """Number the different items of each view: the known ones first, others in the order in which they occur.
+    """Number the different items of each view: the known ones first, others in the order in which
+    they occur.
 
     Args:
         known: Known items of each view, none twice in a view, [n] int64.

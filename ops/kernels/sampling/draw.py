@@ -23,7 +23,8 @@ HALF, LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 @jit()
 def sort_rows(ptr, values, order, first, last):  # type: ignore[no-untyped-def]
-    """order[ptr[r]:ptr[r + 1]] = the numbers of the edges of row r by ascending value, for some rows.
+    """order[ptr[r]:ptr[r + 1]] = the numbers of the edges of row r by ascending value, for some
+    rows.
 
     Args:
         ptr: Bounds of the edges of each row.
@@ -102,7 +103,9 @@ def _without(h, k, d, drawn, table):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def _few(h, k, d, drawn):  # type: ignore[no-untyped-def]
-    """As ``_without``; every number is compared with all others, several at a time, since the loop has no early exit."""
+    """As ``_without``; every number is compared with all others, several at a time, since the loop
+    has no early exit.
+    """
     for j in range(k):
         top = d - k + j
         x = _below(h, j, top + 1)
@@ -146,7 +149,9 @@ def _find(position, a, b, x):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def _room_for(k, replace):  # type: ignore[no-untyped-def]
-    """Arrays for k draws: the draws, how often each is drawn, and a hash table with numbers of draws, empty where none is needed."""
+    """Arrays for k draws: the draws, how often each is drawn, and a hash table with numbers of
+    draws, empty where none is needed.
+    """
     size = 1 if replace or k > FEW else 0
     while 0 < size < 2 * k:
         size *= 2
@@ -160,7 +165,9 @@ def _room_for(k, replace):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def _read(listed, i, stop, at, far):  # type: ignore[no-untyped-def]
-    """Number and other end of the edges i to ``stop``, whose place in ``listed`` is in ``at``; returns where it stopped."""
+    """Number and other end of the edges i to ``stop``, whose place in ``listed`` is in ``at``;
+    returns where it stopped.
+    """
     while i < stop:
         e = at[i]
         at[i], far[i] = listed[e, 0], listed[e, 1]
@@ -191,7 +198,8 @@ def choose(groups, places, rows, keys, views, k, replace, out, first, last):  # 
         replace: Draw with replacement.
         out: (bounds, counts, positions, other ends, weights): ``bounds`` is the result of ``room``;
             the others are changed. An edge weighs the number of edges it represents.
-        first, last: The groups. Their edges are written one after another from ``bounds[first]`` on.
+        first, last: The groups. Their edges are written one after another from ``bounds[first]``
+            on.
 
     Returns:
         The end of the edges that are written.

@@ -1,7 +1,7 @@
 """Puts the received edges of a view in order: by position, and those of a sweep by receiving row.
 
-Rows and positions are int32, bounds int64. A use is an edge that a sweep runs over; it has the number
-of the edge among those of its sender.
+Rows and positions are int32, bounds int64. A use is an edge that a sweep runs over; it has the
+number of the edge among those of its sender.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def by_receiver(uses, chosen, receive, send, marks, n):  # type: ignore[no-untyp
         n: Number of receiving rows.
 
     Returns:
-        The rows that receive, bounds of their edges, and of each edge the sending row, position, and use.
+        The rows that receive, bounds of their edges, and of each edge the sending row, position,
+        and use.
     """
     bounds = np.zeros(n + 1, np.int64)
     for u in uses:

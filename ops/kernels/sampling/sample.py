@@ -63,8 +63,8 @@ def shortlist(begin, end, others, ranks, fanout, each):  # type: ignore[no-untyp
             of each column is chosen. False: the edges of the ``fanout`` lowest ranks are chosen.
 
     Returns:
-        Bounds of the groups, positions and other ends of their edges, at most ``fanout`` per group, and how often each is
-        chosen if there are no other edges of its row.
+        Bounds of the groups, positions and other ends of their edges, at most ``fanout`` per group,
+        and how often each is chosen if there are no other edges of its row.
     """
     edges, gid, index, values, key, drawn, high, rates = ranks
     ptr = np.zeros(len(begin) + 1, np.int64)
@@ -151,7 +151,9 @@ def lowest(ptr, ranks, low):  # type: ignore[no-untyped-def]
 
 @jit()
 def times_low(ptr, ranks, last):  # type: ignore[no-untyped-def]
-    """How often each edge is chosen without replacement, 0 or 1: whether its rank is at most that of its row in ``last``."""
+    """How often each edge is chosen without replacement, 0 or 1: whether its rank is at most that
+    of its row in ``last``.
+    """
     edges, gid, index, values, key, drawn, high, rates = ranks
     times = np.empty(ptr[-1], np.int32)
     for g in range(len(ptr) - 1):
@@ -179,7 +181,9 @@ def lowest_each(ptr, ranks, low):  # type: ignore[no-untyped-def]
 
 @jit()
 def times_each(ptr, ranks, low):  # type: ignore[no-untyped-def]
-    """How often each edge is chosen with replacement: in how many columns its rank is the lowest of its row."""
+    """How often each edge is chosen with replacement: in how many columns its rank is the lowest of
+    its row.
+    """
     edges, gid, index, values, key, drawn, high, rates = ranks
     times = np.zeros(ptr[-1], np.int32)
     for g in range(len(ptr) - 1):

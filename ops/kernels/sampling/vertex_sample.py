@@ -127,7 +127,8 @@ def poisson(groups, draws, ids, upper, limit, first, last):  # type: ignore[no-u
 
 @jit()
 def vertices(edges, senders, ids, number, stride, out, first, last):  # type: ignore[no-untyped-def]
-    """out[e] = id of the sender of edge e, plus ``stride`` for each edge before it with the same ends, for some edges.
+    """out[e] = id of the sender of edge e, plus ``stride`` for each edge before it with the same
+    ends, for some edges.
 
     Args:
         edges: Position of each edge.
@@ -153,7 +154,8 @@ def _next_draw(draws, vertex, j, k, n_ids, rest):  # type: ignore[no-untyped-def
 def sorted_draws(ptr, edges, vertex, draws, n_ids, k):  # type: ignore[no-untyped-def]
     """The smallest of k sorted draws of each vertex, for edges that are listed once for each.
 
-    Entry j of consecutive equal edges gets the j-th smallest of k uniform numbers that belong to its vertex.
+    Entry j of consecutive equal edges gets the j-th smallest of k uniform numbers that belong to
+    its vertex.
 
     Args:
         vertex: Id of each entry's vertex.
@@ -175,14 +177,16 @@ def sorted_draws(ptr, edges, vertex, draws, n_ids, k):  # type: ignore[no-untype
 
 @jit()
 def lowest_repeated(ptr, edges, others, vertex, draws, n_ids, k):  # type: ignore[no-untyped-def]
-    """The edges of each group with the k lowest of all sorted draws, each as often as it has draws among them.
+    """The edges of each group with the k lowest of all sorted draws, each as often as it has draws
+    among them.
 
     Args:
         ptr, edges, others: Groups of edges; ``ptr`` may start anywhere.
         vertex, n_ids: As for ``sorted_draws``.
 
     Returns:
-        Bounds of the groups, and positions and other ends of their entries, k per group that has an edge.
+        Bounds of the groups, and positions and other ends of their entries, k per group that has an
+        edge.
     """
     bounds = np.zeros(len(ptr), np.int64)
     for g in range(len(ptr) - 1):
@@ -229,7 +233,8 @@ def thinned(begin, end, index, edges, others, r, rho, by_edge, x):  # type: igno
         r: Draw of each sender.
 
     Returns:
-        Bounds of the groups, positions and other ends of the chosen edges, and the inverse of their probabilities.
+        Bounds of the groups, positions and other ends of the chosen edges, and the inverse of their
+        probabilities.
     """
     ptr = np.zeros(len(begin) + 1, np.int64)
     room = 1024
@@ -284,7 +289,8 @@ def moments(ptr, a, scale, out):  # type: ignore[no-untyped-def]
 
 @jit()
 def saturation(ptr, index, rho, by_edge, a, x, done, scale, out):  # type: ignore[no-untyped-def]
-    """out[g] += (number of edges with probability below 1, sum of a of the others, sum of a * rho of these).
+    """out[g] += (number of edges with probability below 1, sum of a of the others, sum of a * rho
+    of these).
 
     Args:
         a: Weight of each edge; empty for 1.
@@ -311,7 +317,8 @@ def squares(ptr, index, a, total, out):  # type: ignore[no-untyped-def]
     Args:
         a: Value of each edge; empty for 1.
         total: Sum of the values of each row.
-        out: Sums by sender in two parts of ``PART_BITS`` fractional bits each, [n_senders, 2] int64; changed.
+        out: Sums by sender in two parts of ``PART_BITS`` fractional bits each, [n_senders, 2]
+            int64; changed.
     """
     for g in range(len(ptr) - 1):
         for e in range(ptr[g], ptr[g + 1]):

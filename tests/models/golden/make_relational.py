@@ -2,9 +2,10 @@
 
     python make_relational.py
 
-Needs torch 2.13 and torch_geometric 2.8. Arrays are named CASE/NAME: every parameter as param/NAME, the output, and the gradients
-of sum(output * probe) as grad/x and grad/param/NAME. Inputs are common to all cases: edge_index [2, E], relation [E], x [N, D].
-The graph has self loops, duplicate edges, isolated nodes, a hub, and a relation without edges. The case hgt has edges of its own,
+Needs torch 2.13 and torch_geometric 2.8. Arrays are named CASE/NAME: every parameter as param/NAME,
+the output, and the gradients of sum(output * probe) as grad/x and grad/param/NAME. Inputs are
+common to all cases: edge_index [2, E], relation [E], x [N, D]. The graph has self loops, duplicate
+edges, isolated nodes, a hub, and a relation without edges. The case hgt has edges of its own,
 between nodes of three types.
 """
 
@@ -33,7 +34,9 @@ def graph() -> tuple[np.ndarray, np.ndarray]:
 
 
 class SimpleHGN(nn.Module):
-    """Two layers of https://arxiv.org/abs/2112.14936, equations 5 to 7; the second reads the attention weights of the first."""
+    """Two layers of https://arxiv.org/abs/2112.14936, equations 5 to 7; the second reads the
+    attention weights of the first.
+    """
 
     def __init__(self, heads: int = 2, width: int = 3, d_relation: int = 4, beta: float = 0.1):
         super().__init__()

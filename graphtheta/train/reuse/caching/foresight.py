@@ -19,7 +19,8 @@ class Foreseeing(Protocol):
 
 
 class Foresight:
-    """Runs the sampler ahead whenever the caches do not know what is read next, unless views are expanded ahead anyway.
+    """Runs the sampler ahead whenever the caches do not know what is read next, unless views are
+    expanded ahead anyway.
 
     Args:
         scout: Runs the sampler.
@@ -39,7 +40,8 @@ class Foresight:
         self._known: dict[int, int] = {}
 
     def expanded(self, views: Sequence[GraphView]) -> None:
-        """This worker's views of the next groups have been made, one of each group, so no dry run is needed.
+        """This worker's views of the next groups have been made, one of each group, so no dry run
+        is needed.
 
         Collective: all ranks.
         """
@@ -50,7 +52,8 @@ class Foresight:
             cache.foresee(batches)
 
     def until(self, epoch: int, first: int) -> int:
-        """Number of the view, at the beginning of a step, up to which the caches know what is read from view ``first`` of an epoch on.
+        """Number of the view, at the beginning of a step, up to which the caches know what is read
+        from view ``first`` of an epoch on.
 
         Collective: all ranks.
         """

@@ -1,4 +1,6 @@
-"""Cache policies that know what batches read: static ones, by degree and by probability, and Belady's."""
+"""Cache policies that know what batches read: static ones, by degree and by probability, and
+Belady's.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ class Probability(_Static):
 class Belady(CachePolicy):
     """Evicts the row whose next use is latest, which gives the most hits if all uses are known.
 
-    Rows without a known use are evicted first, that of the longest time without a use before others.
+    Rows without a known use are evicted first, that of the longest time without a use before
+    others.
 
     Args:
         capacity: Slots.
@@ -118,7 +121,9 @@ class Belady(CachePolicy):
         return out
 
     def _next(self, keys: np.ndarray, last: np.ndarray | int) -> np.ndarray:
-        """Next uses; those that are not known are later than all others, the later the longer ago the last use."""
+        """Next uses; those that are not known are later than all others, the later the longer ago
+        the last use.
+        """
         out = np.full(len(keys), NEVER)
         next_uses(
             ptr=self._ptr,

@@ -46,7 +46,9 @@ class Lru(CachePolicy):
 
 
 class Lfu(CachePolicy):
-    """Evicts the row with the fewest uses since it was stored, among these that of the longest time without one."""
+    """Evicts the row with the fewest uses since it was stored, among these that of the longest time
+    without one.
+    """
 
     name = "lfu"
 
@@ -81,7 +83,8 @@ class Clock(CachePolicy):
 
 
 class S3Fifo(CachePolicy):
-    """New rows pass a small queue, and those used again reach the main one; see ``ops/kernels/caching/s3_fifo.py``.
+    """New rows pass a small queue, and those used again reach the main one; see
+    ``ops/kernels/caching/s3_fifo.py``.
 
     Args:
         capacity: Slots.

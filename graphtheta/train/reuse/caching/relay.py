@@ -1,4 +1,5 @@
-"""The second level of caches: rows of other machines, fetched once for all workers of a machine and held in memory they share.
+"""The second level of caches: rows of other machines, fetched once for all workers of a machine and
+held in memory they share.
 
 Each row of another machine has an *agent* on this one: the worker with the position of the row's
 owner among the workers of its machine. A worker asks the agents for the rows that its own cache
@@ -81,7 +82,9 @@ class Agents:
         return route, self._among_mates(route.parts(owner.astype(np.int64) << ROW_BITS | row))
 
     def _among_mates(self, parts: list[np.ndarray]) -> list[np.ndarray]:
-        """The arrays of numbers that the workers of a machine send to each other; ``parts`` has one for each rank."""
+        """The arrays of numbers that the workers of a machine send to each other; ``parts`` has one
+        for each rank.
+        """
         comm = self.comm
         others = [int(q) for q in self.mates if q != comm.rank]
         n = {q: np.zeros(1, np.int64) for q in others}
@@ -93,7 +96,8 @@ class Agents:
         return [parts[q] if q == comm.rank else got[int(q)] for q in self.mates]
 
     def served(self, owner: np.ndarray, row: np.ndarray) -> np.ndarray:
-        """Keys of the rows of other machines that this worker's mates ask it for, ascending, each once; arguments as for ``requests``.
+        """Keys of the rows of other machines that this worker's mates ask it for, ascending, each
+        once; arguments as for ``requests``.
 
         Collective: all ranks.
         """
@@ -102,7 +106,8 @@ class Agents:
 
 
 class MachineCache:
-    """Rows of other machines in memory that the workers of a machine share; see ``engine.train.fetch.Relay``.
+    """Rows of other machines in memory that the workers of a machine share; see
+    ``engine.train.fetch.Relay``.
 
     Args:
         partition: This worker's part of the graph.
@@ -167,7 +172,9 @@ class MachineCache:
         return assembled(len(owner), [(route.order[slot < 0], direct), *self._read(route, slot)])
 
     def _found(self, keys: np.ndarray, batches: int) -> tuple[np.ndarray, np.ndarray]:
-        """Slots of some keys, -1 for those that are not there, and whether they are of other machines."""
+        """Slots of some keys, -1 for those that are not there, and whether they are of other
+        machines.
+        """
         far = self._agents.far[keys >> ROW_BITS]
         slots = np.full(len(keys), -1, np.int32)
         slots[far] = self.cache.find(keys[far], batches)

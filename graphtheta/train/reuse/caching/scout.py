@@ -1,4 +1,6 @@
-"""What the batches of a run will read, found before they run: all draws of samplers are hashes, so the sampler can be run ahead."""
+"""What the batches of a run will read, found before they run: all draws of samplers are hashes, so
+the sampler can be run ahead.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class Reader(Protocol):
         """Groups of views of an epoch."""
 
     def dry_run(self, epoch: int, first: int, n: int) -> Iterator[np.ndarray]:
-        """Keys of the rows that are read for each of n groups of views, [n] int64, from view ``first`` of an epoch on; collective."""
+        """Keys of the rows that are read for each of n groups of views, [n] int64, from view
+        ``first`` of an epoch on; collective.
+        """
 
     def most_connected(self, n: int) -> np.ndarray:
         """Keys of the n rows of the largest out-degrees that may be read, [n] int64; collective."""
@@ -76,7 +80,8 @@ class Scout:
         return found
 
     def dry_run(self, epoch: int, first: int, n: int) -> Iterator[np.ndarray]:
-        """Keys of the rows that this worker reads for each of n groups of views, [n] int64; arguments as for ``groups_from``.
+        """Keys of the rows that this worker reads for each of n groups of views, [n] int64;
+        arguments as for ``groups_from``.
 
         Collective: all ranks of the partition.
         """
@@ -118,7 +123,8 @@ class Scout:
         )
 
     def most_connected(self, n: int) -> np.ndarray:
-        """Keys of the n rows of the largest out-degrees that this worker may read, [n] int64; among equals those of lower ids.
+        """Keys of the n rows of the largest out-degrees that this worker may read, [n] int64; among
+        equals those of lower ids.
 
         Collective: all ranks of the partition.
         """

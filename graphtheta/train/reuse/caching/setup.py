@@ -24,7 +24,8 @@ from graphtheta.train.reuse.caching.relay import Agents, MachineCache
 from graphtheta.train.reuse.caching.scout import MachineScout, Reader, Scout
 from graphtheta.train.reuse.caching.shared_memory import share
 
-# of the rows of a sparse column, so many fit into a slot; they are estimated from some rows of each worker
+# of the rows of a sparse column, so many fit into a slot; they are estimated from some rows of each
+# worker
 SHARE_OF_ROWS = 0.99
 MEASURED_ROWS = 4096
 
@@ -61,7 +62,9 @@ class Caches:
         return _counts(self.caches)
 
     def machine_counts(self) -> np.ndarray:
-        """The same for the rows of other machines that this worker looked up for its own, [2] int64."""
+        """The same for the rows of other machines that this worker looked up for its own, [2]
+        int64.
+        """
         return _counts(self._shared)
 
 
@@ -93,7 +96,8 @@ def make_caches(job: Job, strategy: Strategy, views_per_step: int, independent: 
 
     Raises:
         ConfigError: Unknown policy or option; on all workers together.
-        MemoryLimitError: The workers of a machine cannot share so much memory; on all workers together.
+        MemoryLimitError: The workers of a machine cannot share so much memory; on all workers
+            together.
 
     Collective: all ranks of the strategy's partition.
     """
@@ -150,7 +154,8 @@ def _own(
     """The caches of this worker alone, and what they hold.
 
     Args:
-        wide: Columns that workers fetch from each other, in their narrower form; none in cooperative mode.
+        wide: Columns that workers fetch from each other, in their narrower form; none in
+            cooperative mode.
         outside: Columns that are not in memory; their caches are attached in cooperative mode.
         longest: Most entries of a row of each sparse column that a cache holds.
 
@@ -186,7 +191,10 @@ def _own(
     what = "other workers" if wide and partition.halo_comm.size > 1 else "files"
     return (
         caches,
-        f"feature cache: up to {capacity:,} rows of {what} per worker, {amount(capacity * width)}, policy {job.cache_policy}",
+        (
+            f"feature cache: up to {capacity:,} rows of {what} per worker,"
+            f" {amount(capacity * width)}, policy {job.cache_policy}"
+        ),
     )
 
 
@@ -216,14 +224,16 @@ def _of_machine(
     own = slots[int(np.searchsorted(agents.mates, comm.rank))]
     policy = make_policy(job.cache_policy, capacity, MachineScout(scout, agents))
     line = (
-        f"machine cache: up to {sum(capacities):,} rows of other machines in memory that {len(agents.mates)} workers share, "
-        f"{amount(sum(x.nbytes for x in slots))}, policy {job.cache_policy}"
+        f"machine cache: up to {sum(capacities):,} rows of other machines in memory that"
+        f" {len(agents.mates)} workers share, {amount(sum(x.nbytes for x in slots))}, policy"
+        f" {job.cache_policy}"
     )
     return MachineCache(partition, agents, RowCache(capacity, policy, own), slots), line
 
 
 def _longest(partition: Partition) -> dict[str, int]:
-    """Most entries of a row of each sparse column that a slot takes: of nearly all rows, not of all, as a few may be very long.
+    """Most entries of a row of each sparse column that a slot takes: of nearly all rows, not of
+    all, as a few may be very long.
 
     Collective: all ranks of the partition.
     """

@@ -57,8 +57,8 @@ def share(comm: Comm, n_bytes: int) -> list[np.ndarray]:
             own = np.frombuffer(mmap.mmap(opened.fileno(), max(n_bytes, 1)), np.uint8)
         except OSError as e:
             error = MemoryLimitError(
-                f"{folder} has no room for {n_bytes:,} bytes that the workers of a machine share ({e.strerror}); make "
-                "--machine-cache smaller, or enlarge that file system"
+                f"{folder} has no room for {n_bytes:,} bytes that the workers of a machine share"
+                f" ({e.strerror}); make --machine-cache smaller, or enlarge that file system"
             )
         comm.agree(error)
         paths = comm.all_gather(path)
@@ -76,8 +76,8 @@ def share(comm: Comm, n_bytes: int) -> list[np.ndarray]:
                     )
         except OSError as e:
             error = MemoryLimitError(
-                f"memory of rank {rank} cannot be shared ({e.strerror}), although it is on this machine; drop "
-                "--machine-cache if they are in different containers"
+                f"memory of rank {rank} cannot be shared ({e.strerror}), although it is on this"
+                " machine; drop --machine-cache if they are in different containers"
             )
         # nobody removes a file that another one has yet to open
         comm.agree(error)

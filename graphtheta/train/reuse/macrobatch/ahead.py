@@ -1,4 +1,5 @@
-"""Views of several steps, expanded together before the first of them, and their features fetched together.
+"""Views of several steps, expanded together before the first of them, and their features fetched
+together.
 
 Sampling needs no parameters, so views made ahead are those made one by one. The groups of views of
 an epoch are divided into *macrobatches* of B groups, counted from the beginning of the epoch. The
@@ -83,7 +84,8 @@ class Macrobatches:
         self._last: _Macrobatch | None = None
 
     def views(self, epoch: int, groups: Sequence[Group]) -> list[Callable[[], GraphView]]:
-        """Functions that return this worker's view of each group, each called once, in a work item of its own.
+        """Functions that return this worker's view of each group, each called once, in a work item
+        of its own.
 
         Args:
             epoch: Number of the epoch.
@@ -169,7 +171,8 @@ class _Macrobatch:
     def _take(self, number: int) -> GraphView:
         """The view of a group; the first caller makes those of others, which wait for it.
 
-        Collective: all ranks of the partition, for the first group and for each first one whose features are fetched.
+        Collective: all ranks of the partition, for the first group and for each first one whose
+        features are fetched.
         """
         comm = self._of.comm
         if number == self._first:

@@ -58,12 +58,13 @@ class RelayCounts:
 
     def __str__(self) -> str:
         text = (
-            f"{self.messages:,} messages of {amount(self.n_bytes)} expanded {self.views:,} views, in place of "
-            f"{self.alone_messages:,} of {amount(self.alone_bytes)}"
+            f"{self.messages:,} messages of {amount(self.n_bytes)} expanded {self.views:,} views,"
+            f" in place of {self.alone_messages:,} of {amount(self.alone_bytes)}"
         )
         if self.alone_rows:
             text += (
-                f"; {self.rows:,} features of other workers' nodes ({amount(self.rows * self.row_bytes)}) were read, in place of "
-                f"{self.alone_rows:,} ({amount(self.alone_rows * self.row_bytes)})"
+                f"; {self.rows:,} features of other workers' nodes"
+                f" ({amount(self.rows * self.row_bytes)}) were read, in place of"
+                f" {self.alone_rows:,} ({amount(self.alone_rows * self.row_bytes)})"
             )
         return text

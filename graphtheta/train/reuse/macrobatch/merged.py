@@ -80,9 +80,11 @@ class MergedComm(WrappedComm):
         self.merged = np.zeros(2, np.int64)
 
     def together(self, work: Sequence[Callable[[], T]]) -> list[T]:
-        """Run functions that communicate by this communicator, with merged messages; returns their results in order.
+        """Run functions that communicate by this communicator, with merged messages; returns their
+        results in order.
 
-        One of these functions may call it too. Its merged messages are then merged with those of the others.
+        One of these functions may call it too. Its merged messages are then merged with those of
+        the others.
 
         Args:
             work: The functions, the same on every rank; each makes its collective calls as it
@@ -193,13 +195,13 @@ class MergedComm(WrappedComm):
             for (x, at_most), n in zip(own, message[:begin].view(LENGTH).tolist(), strict=True):
                 if n > x.nbytes or (n < x.nbytes and not at_most):
                     raise CommError(
-                        f"move: rank {self.rank} expects {x.nbytes} bytes from rank {q}, got {n}; both sides must use the same "
-                        "plan"
+                        f"move: rank {self.rank} expects {x.nbytes} bytes from rank {q}, got {n};"
+                        " both sides must use the same plan"
                     )
                 x.reshape(-1).view(np.uint8)[:n] = message[begin : begin + n]
                 begin += n
 
-    # -- passed on, or merged --------------------------------------------------------------------------------------
+    # -- passed on, or merged ----
 
     @property
     def _channel(self) -> Channel:

@@ -23,7 +23,9 @@ SHARE = 0.25
 
 
 def merges(job: Job) -> bool:
-    """Whether a job makes views whose messages are merged: those of several steps, or those of workers that compute views of their own."""
+    """Whether a job makes views whose messages are merged: those of several steps, or those of
+    workers that compute views of their own.
+    """
     return job.macrobatch != "1" or job.mode != "cooperative"
 
 
@@ -70,8 +72,9 @@ def make_macrobatches(
         groups = sum(map(len, groups_of(strategy.steps_per_epoch, views_per_step, width)))
         size = min(max(limit // n_bytes, 1), groups)
         line = (
-            f"macrobatch=auto: {size} of the {groups} groups of views of an epoch are expanded together; a group takes about "
-            f"{amount(n_bytes)} of a worker's memory, and they may take {amount(limit)}"
+            f"macrobatch=auto: {size} of the {groups} groups of views of an epoch are expanded"
+            f" together; a group takes about {amount(n_bytes)} of a worker's memory, and they may"
+            f" take {amount(limit)}"
         )
     else:
         size = int(job.macrobatch)
@@ -94,7 +97,9 @@ def make_macrobatches(
 
 
 def dry_runs(caches: Caches, ahead: Macrobatches | None) -> Foresight | None:
-    """What tells caches by dry runs of the sampler what is read next; None if none asks, or if macrobatches tell it."""
+    """What tells caches by dry runs of the sampler what is read next; None if none asks, or if
+    macrobatches tell it.
+    """
     return caches.foresight if ahead is None or ahead.foresight is None else None
 
 

@@ -1,1 +1,3 @@
-"""Approximations that reuse old values: stale halo exchange, histories of embeddings, and the audit of both."""
+"""Approximations that reuse old values: stale halo exchange, histories of embeddings, and the audit
+of both.
+"""

@@ -1,4 +1,6 @@
-"""What a trainer needs of a strategy that reuses old values: its state for checkpoints, its figures, its knob."""
+"""What a trainer needs of a strategy that reuses old values: its state for checkpoints, its
+figures, its knob.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,15 @@ Held = dict[str, np.ndarray]
 
 
 class Reuse(ABC):
-    """Values of earlier steps that are used again: their state, and the knob that makes results more exact."""
+    """Values of earlier steps that are used again: their state, and the knob that makes results
+    more exact.
+    """
 
     @abstractmethod
     def held(self) -> Held:
-        """This worker's state between two steps: arrays that no later step changes; the same names on every rank."""
+        """This worker's state between two steps: arrays that no later step changes; the same names
+        on every rank.
+        """
 
     @abstractmethod
     def hold(self, held: Mapping[str, np.ndarray]) -> None:
@@ -34,7 +40,9 @@ class Reuse(ABC):
 
     @abstractmethod
     def tighten(self) -> str:
-        """Move the knob towards exact; returns what it is now, or nothing if it cannot be moved further."""
+        """Move the knob towards exact; returns what it is now, or nothing if it cannot be moved
+        further.
+        """
 
 
 class Approximate(Reuse):
@@ -56,7 +64,8 @@ class Approximate(Reuse):
 
     @abstractmethod
     def figures(self) -> dict[str, float]:
-        """Figures of the views since the last call, such as hit rates, over all workers; always the same names.
+        """Figures of the views since the last call, such as hit rates, over all workers; always the
+        same names.
 
         Collective: all ranks of the partition.
         """
@@ -97,7 +106,8 @@ def gathered(partition: Partition, held: Held) -> dict[str, np.ndarray | int]:
 
 
 def scattered(partition: Partition, found: Mapping[str, np.ndarray], mark: int) -> Held:
-    """This worker's part of what ``gathered`` returned; empty, with a warning, if the partition is another one.
+    """This worker's part of what ``gathered`` returned; empty, with a warning, if the partition is
+    another one.
 
     Args:
         partition: This worker's part of the graph.
@@ -110,8 +120,9 @@ def scattered(partition: Partition, found: Mapping[str, np.ndarray], mark: int) 
     if fingerprint(partition) != mark:
         if comm.rank == 0:
             logger.warning(
-                "the checkpoint was written with other workers or another partitioner, so its stale values and histories are "
-                "dropped: they are computed anew, and the losses differ from those of an uninterrupted run"
+                "the checkpoint was written with other workers or another partitioner, so its stale"
+                " values and histories are dropped: they are computed anew, and the losses differ"
+                " from those of an uninterrupted run"
             )
         return {}
     own = {}

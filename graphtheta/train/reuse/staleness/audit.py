@@ -37,7 +37,8 @@ class Rows(NamedTuple):
 
 
 def audited(training: Training, memory: Approximate, epoch: int, i: int) -> dict[str, float]:
-    """Relative errors of view i of an epoch against the exact one, and figures since the last audit.
+    """Relative errors of view i of an epoch against the exact one, and figures since the last
+    audit.
 
     In independent mode, i is the first view of a group, of which each worker computes one. Both
     passes have the parameters and the draws of the next step, forward and backward. The state of
@@ -112,7 +113,9 @@ def _rows(x: Var, view: GraphView) -> Rows:
 
 
 def _error(comm: Comm, reused: Rows, exact: Rows) -> float:
-    """The error at the rows of ``exact`` of all workers; all of them are in ``reused``, in any order."""
+    """The error at the rows of ``exact`` of all workers; all of them are in ``reused``, in any
+    order.
+    """
     order = np.argsort(reused.ids)
     mine = reused.values[order[np.searchsorted(reused.ids, exact.ids, sorter=order)]].astype(
         np.float64

@@ -35,7 +35,8 @@ class Bns(HaloExchange):
     """A sample of the halo rows in each epoch.
 
     Args:
-        rate: Share of the rows of each pair of workers, rounded down but at least one; 1 is exact, 0 sends nothing.
+        rate: Share of the rows of each pair of workers, rounded down but at least one; 1 is exact,
+            0 sends nothing.
         seed: Seed of the draws.
 
     Raises:
@@ -78,9 +79,11 @@ class Bns(HaloExchange):
         keep[halo] = True
         number = np.cumsum(keep, dtype=np.int32) - 1
         some = [
-            from_senders(s, keep, number=number, n_senders=len(halo), weight=weight)
-            if s.kinds[0] == MIRROR
-            else s
+            (
+                from_senders(s, keep, number=number, n_senders=len(halo), weight=weight)
+                if s.kinds[0] == MIRROR
+                else s
+            )
             for s in p.selections
         ]
         return replace(
@@ -90,7 +93,9 @@ class Bns(HaloExchange):
         )
 
     def _lowest(self, draws: np.ndarray, ptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of the lowest draws in each group, ascending, and for all rows the inverse share of their group."""
+        """The rows of the lowest draws in each group, ascending, and for all rows the inverse share
+        of their group.
+        """
         chosen = [NOTHING]
         weight = np.ones(len(draws))
         for a, b in pairwise(ptr):

@@ -42,10 +42,11 @@ class Fresh:
     """Histories of stable nodes, for mini-batches.
 
     Args:
-        share: Share of the nodes of a batch and layer that count as stable, those with the smallest gradients; 0 stores nothing,
-            which is exact.
+        share: Share of the nodes of a batch and layer that count as stable, those with the smallest
+            gradients; 0 stores nothing, which is exact.
         ls: Most steps for which a value is read; -1 for no limit, 0 is exact.
-        lines: Most values that a worker stores of a layer, of which the oldest are replaced first; -1 for no limit.
+        lines: Most values that a worker stores of a layer, of which the oldest are replaced first;
+            -1 for no limit.
 
     Raises:
         ConfigError: An option is out of range.
@@ -64,7 +65,8 @@ class Fresh:
         for option, value, least in (("ls", ls, 0), ("lines", lines, 1)):
             if value < least and value != NO_LIMIT:
                 raise ConfigError(
-                    f"history=fresh: {option} is {value}; expected at least {least}, or -1 for no limit"
+                    f"history=fresh: {option} is {value}; expected at least {least}, or -1 for no"
+                    " limit"
                 )
         self.share = share
         self.ls = ls
@@ -101,13 +103,14 @@ class FreshBatch(MiniBatch, Approximate):
     ):
         if not isinstance(task, NodeTask):
             raise ConfigError(
-                "history=fresh stores values of nodes in batches of nodes, and the targets of this task are edges or links; "
-                "give --history none, or another --task"
+                "history=fresh stores values of nodes in batches of nodes, and the targets of this"
+                " task are edges or links; give --history none, or another --task"
             )
         if isinstance(sampler, Timed):
             raise ConfigError(
-                f"history=fresh: values depend on the time of the target with sampler={sampler.name}, so they cannot be read "
-                "by other batches; choose another --sampler, or drop --history"
+                "history=fresh: values depend on the time of the target with"
+                f" sampler={sampler.name}, so they cannot be read by other batches; choose another"
+                " --sampler, or drop --history"
             )
         super().__init__(partition, layers, task, seed, batch_size=batch_size, sampler=sampler)
         n = partition.n_masters
@@ -151,7 +154,9 @@ class FreshBatch(MiniBatch, Approximate):
     def _revise(
         self, rows: np.ndarray, known: list[np.ndarray], step: int, number: int, out: Var
     ) -> Var:
-        """Replace the results of a layer that are stored; those that are stable are stored by the backward pass."""
+        """Replace the results of a layer that are stored; those that are stable are stored by the
+        backward pass.
+        """
         history = self._histories.get(number)
         if history is None:
             return out

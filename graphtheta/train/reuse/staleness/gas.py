@@ -52,7 +52,8 @@ class Gas:
     """Histories of all nodes, for cluster batches.
 
     Args:
-        hops: Neighbours within so many hops are computed with a batch; as many as the model has hops, less one, are exact.
+        hops: Neighbours within so many hops are computed with a batch; as many as the model has
+            hops, less one, are exact.
 
     Raises:
         ConfigError: The number is negative.
@@ -76,7 +77,8 @@ class Gas:
 
 
 class GasBatch(ClusterBatch, Approximate):
-    """Clusters with histories; clusters without targets are divided among the batches, so that each node is computed once an epoch.
+    """Clusters with histories; clusters without targets are divided among the batches, so that each
+    node is computed once an epoch.
 
     Args:
         clusters, per_batch: As for ``ClusterBatch``.
@@ -100,8 +102,8 @@ class GasBatch(ClusterBatch, Approximate):
         super().__init__(partition, layers, task, seed, clusters=clusters, per_batch=per_batch)
         if not isinstance(task, NodeTask):
             raise ConfigError(
-                "history=gas stores values of nodes in batches of nodes, and the targets of this task are edges or links; "
-                "give --history none, or another --task"
+                "history=gas stores values of nodes in batches of nodes, and the targets of this"
+                " task are edges or links; give --history none, or another --task"
             )
         self.n_hops = min(n_hops, max(depth(layers) - 1, 0))
         self._others = np.setdiff1d(np.arange(self._n_clusters), self._useful)

@@ -1,4 +1,5 @@
-"""Historical embedding cache in mini-batches: rows of other workers are leaves whose values come from a cache.
+"""Historical embedding cache in mini-batches: rows of other workers are leaves whose values come
+from a cache.
 
 A worker expands its own targets over its own edges. Nodes of other workers are leaves: the first
 layer reads copies of their features, or a cache of these; later layers read a cache of the values
@@ -64,9 +65,11 @@ class Hec:
         ls: Most steps for which a line is read; -1 for no limit. Features have none.
         nc: Most nodes that a worker pushes to another one in a batch and layer; -1 for all.
         d: Batches after which a pushed value is stored; 0 within the batch.
-        miss: "drop" leaves out edges from nodes that are not in the cache, "fetch" asks their owners for the last value that
-            they have computed, and leaves out edges only if there is none.
-        features: "copied" copies the features of mirrors before training, "cached" has a cache of them, as of a layer.
+        miss: "drop" leaves out edges from nodes that are not in the cache, "fetch" asks their
+            owners for the last value that they have computed, and leaves out edges only if there is
+            none.
+        features: "copied" copies the features of mirrors before training, "cached" has a cache of
+            them, as of a layer.
 
     Raises:
         ConfigError: An option is out of range.
@@ -75,7 +78,10 @@ class Hec:
     name: ClassVar = "hec"
     strategy: ClassVar = "mini"
     modes: ClassVar[tuple[str, ...]] = ("cooperative", "independent")
-    one_by_one: ClassVar = "its batches are expanded among the rows of a worker without a message, so that there is nothing to merge"
+    one_by_one: ClassVar = (
+        "its batches are expanded among the rows of a worker without a message, so that there is"
+        " nothing to merge"
+    )
 
     def __init__(
         self,
@@ -89,7 +95,8 @@ class Hec:
         for option, value, least in (("cs", cs, 1), ("ls", ls, 0), ("nc", nc, 1)):
             if value < least and value != NO_LIMIT:
                 raise ConfigError(
-                    f"history=hec: {option} is {value}; expected at least {least}, or -1 for no limit"
+                    f"history=hec: {option} is {value}; expected at least {least}, or -1 for no"
+                    " limit"
                 )
         if d < 0:
             raise ConfigError(f"history=hec: d is {d}; expected a number of batches")
@@ -113,7 +120,9 @@ class Hec:
 
 
 class _Message(NamedTuple):
-    """Pushed values of one layer that wait: step and number of the layer, and the push, or its result once it has ended."""
+    """Pushed values of one layer that wait: step and number of the layer, and the push, or its
+    result once it has ended.
+    """
 
     step: int
     number: int
@@ -125,16 +134,19 @@ class _Message(NamedTuple):
 
 
 class HecBatch(MiniBatch, Approximate):
-    """Batches of targets; each worker computes its own ones, with a cache for the nodes of the others.
+    """Batches of targets; each worker computes its own ones, with a cache for the nodes of the
+    others.
 
     Args:
         policy: Sizes and limits.
-        batch_size, sampler: As for ``MiniBatch``; in independent mode the size is that of a batch of one worker.
-        independent: Whether each worker has batches of its own, of which view i of an epoch belongs to worker i % n of n.
+        batch_size, sampler: As for ``MiniBatch``; in independent mode the size is that of a batch
+            of one worker.
+        independent: Whether each worker has batches of its own, of which view i of an epoch belongs
+            to worker i % n of n.
 
     Raises:
-        ConfigError: The targets are not nodes, values depend on their times, messages are summed at mirrors, or features to be
-            cached are sparse.
+        ConfigError: The targets are not nodes, values depend on their times, messages are summed at
+            mirrors, or features to be cached are sparse.
     """
 
     def __init__(
@@ -151,21 +163,22 @@ class HecBatch(MiniBatch, Approximate):
     ):
         if not isinstance(task, NodeTask):
             raise ConfigError(
-                "history=hec stores values of nodes in batches of nodes, and the targets of this task are edges or links; "
-                "give --history none, or another --task"
+                "history=hec stores values of nodes in batches of nodes, and the targets of this"
+                " task are edges or links; give --history none, or another --task"
             )
         if isinstance(sampler, Timed):
             raise ConfigError(
-                f"history=hec: values depend on the time of the target with sampler={sampler.name}, so they cannot be read "
-                "by other batches; choose another --sampler, or drop --history"
+                f"history=hec: values depend on the time of the target with sampler={sampler.name},"
+                " so they cannot be read by other batches; choose another --sampler, or drop"
+                " --history"
             )
         check_senders(partition, layers, "history=hec")
         if policy.cached:
             for name in partition.node.wide():
                 if partition.node.column(name).sparse:
                     raise ConfigError(
-                        f"history=hec: the node column {name!r} is sparse, and a cache holds rows of one length; give it "
-                        "as a dense array, or features=copied"
+                        f"history=hec: the node column {name!r} is sparse, and a cache holds rows"
+                        " of one length; give it as a dense array, or features=copied"
                     )
         super().__init__(
             surroundings(partition, wide=not policy.cached),
@@ -242,7 +255,9 @@ class HecBatch(MiniBatch, Approximate):
     # ---- before the first layer
 
     def _features(self, rows: np.ndarray, levels: list[Level], step: int) -> Any:
-        """Push the features of own rows; returns the node columns of a batch, with the features of its leaves that are found."""
+        """Push the features of own rows; returns the node columns of a batch, with the features of
+        its leaves that are found.
+        """
         n_own, own = self._whole.n_masters, self._whole.node
         masters = rows[rows < n_own]
         leaves = rows[rows >= n_own]
@@ -310,7 +325,8 @@ class HecBatch(MiniBatch, Approximate):
         self._waiting.append(_Message(step, number, self._link.push(chosen, rows, self.nc)))
 
     def _drawn(self, positions: np.ndarray, masters: np.ndarray, draw: int) -> np.ndarray:
-        """At most ``nc`` of some positions, ascending, without replacement and in proportion to degrees.
+        """At most ``nc`` of some positions, ascending, without replacement and in proportion to
+        degrees.
 
         Args:
             masters: The masters at all positions.

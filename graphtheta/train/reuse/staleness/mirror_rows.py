@@ -1,4 +1,5 @@
-"""Rows of mirrors, sent by the workers that own them: pushed, as the owner chooses, or fetched on request.
+"""Rows of mirrors, sent by the workers that own them: pushed, as the owner chooses, or fetched on
+request.
 
 A message of pushed rows is
 

@@ -44,7 +44,8 @@ class PipeGcn(MovePolicy):
         for name, share in (("feat_corr", feat_corr), ("grad_corr", grad_corr)):
             if not 0 <= share < 1:
                 raise ConfigError(
-                    f"exchange=pipegcn: {name} is {share}; expected a number of at least 0 and below 1"
+                    f"exchange=pipegcn: {name} is {share}; expected a number of at least 0 and"
+                    " below 1"
                 )
         if refresh < 0:
             raise ConfigError(

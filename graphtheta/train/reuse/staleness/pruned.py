@@ -32,8 +32,8 @@ class Pruned:
         masters = self._known(hop)[frontier.rows[MASTER]]
         known = {
             MASTER: masters,
-            MIRROR: frontier.receivers.to_mirrors({"known": masters.view(np.uint8)})["known"].view(
-                bool
+            MIRROR: (
+                frontier.receivers.to_mirrors({"known": masters.view(np.uint8)})["known"].view(bool)
             ),
         }
         # the others have the edges that they would have without histories

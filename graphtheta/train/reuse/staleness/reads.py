@@ -13,7 +13,8 @@ FEATURES = -1
 
 
 class Reads:
-    """For each layer whose values later layers read: rows asked for, rows found, and the sum of their ages in steps.
+    """For each layer whose values later layers read: rows asked for, rows found, and the sum of
+    their ages in steps.
 
     Args:
         layers: Numbers of these layers, and ``FEATURES`` if these have a history too.
@@ -28,7 +29,8 @@ class Reads:
         self._counts[self._layers.index(number)] += (asked, len(ages), int(ages.sum()))
 
     def figures(self, partition: Partition) -> dict[str, float]:
-        """Hit rate and mean age over all layers, and the hit rate of each, over all workers since the last call.
+        """Hit rate and mean age over all layers, and the hit rate of each, over all workers since
+        the last call.
 
         Collective: all ranks of the partition.
         """

@@ -24,7 +24,8 @@ def from_senders(
         keep: The sending rows to keep, [n_senders] bool.
         number: New numbers of the rows that are kept, [n_senders]; None leaves numbers as they are.
         n_senders: Number of rows that may send then; None if it is unchanged.
-        weight: Factor of the importance weights of the edges of each sending row, [n_senders]; None for 1.
+        weight: Factor of the importance weights of the edges of each sending row, [n_senders]; None
+            for 1.
     """
     on = keep[s.other]
     chosen = np.flatnonzero(on).astype(np.int32)

@@ -30,8 +30,9 @@ def check_senders(partition: Partition, layers: Layers, by: str) -> None:
         if relation.served(reverse)[1].plan.anywhere:
             given, wanted = ("against", "1d-src") if reverse else ("along", "1d-dst")
             raise ConfigError(
-                f"{by} reuses rows that are read by the workers of receiving nodes, but messages {given} edges are summed on "
-                f"other workers; give --partitioner {wanted} and one --direction"
+                f"{by} reuses rows that are read by the workers of receiving nodes, but messages"
+                f" {given} edges are summed on other workers; give --partitioner {wanted} and one"
+                " --direction"
             )
 
 
@@ -57,8 +58,8 @@ class StaleBatch(GlobalBatch, Approximate):
         super().__init__(partition, layers, task, seed)
         if task.excludes:
             raise ConfigError(
-                f"exchange={exchange.name} needs the same edges in every epoch, but a link task excludes its targets; give "
-                "--exchange exact, or another --task"
+                f"exchange={exchange.name} needs the same edges in every epoch, but a link task"
+                " excludes its targets; give --exchange exact, or another --task"
             )
         check_senders(partition, layers, f"exchange={exchange.name}")
         self.exchange = exchange

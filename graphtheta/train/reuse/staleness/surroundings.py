@@ -1,4 +1,6 @@
-"""A worker's masters and mirrors as one partition without mirrors, for batches that send nothing in their layers."""
+"""A worker's masters and mirrors as one partition without mirrors, for batches that send nothing in
+their layers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from graphtheta.engine.partition.relation import EDGE, Served, StoredRelation
 
 
 def surroundings(p: Partition, wide: bool = True) -> Partition:
-    """The masters of a worker, then its mirrors with copies of their columns, and the worker's edges between them.
+    """The masters of a worker, then its mirrors with copies of their columns, and the worker's
+    edges between them.
 
     Sums over workers remain sums over all of them, but no row is moved.
 
