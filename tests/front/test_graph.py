@@ -376,6 +376,18 @@ def test_scaling():
         Graph(EDGES).with_row_normalised_features()
 
 
+@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("size", [1e-45, 1e-40, 1.0, 3e38])
+def test_rows_of_any_size_are_normalised(size, dense):
+    """Also where the sum of a row, or its inverse, is no float32."""
+    x = np.full((3, 4), size, np.float32)
+    x[1] = 0
+    scaled = Graph(EDGES, x=x if dense else sp.csr_array(x)).with_row_normalised_features().x
+    expected = np.full((3, 4), 0.25)
+    expected[1] = 0
+    np.testing.assert_array_equal(scaled if dense else scaled.toarray(), expected)
+
+
 def test_digest_tells_graphs_apart():
     g = full()
     assert g.digest() == full().digest() == pickle.loads(pickle.dumps(g)).digest()

@@ -432,17 +432,25 @@ def row_normalise(graph: G) -> G:
     Source: preprocess_features of https://github.com/tkipf/gcn
     """
     x = required(graph, "x")
-    total = np.asarray(
-        abs(x.tocsr() if isinstance(x, TypedRows) else x).sum(axis=1), np.float64
-    ).ravel()
-    scale = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0).astype(np.float32)
+    absolute = abs(x.tocsr() if isinstance(x, TypedRows) else x)
+    # float64, and a quotient rather than a factor: sums may be above the largest float32, and
+    # factors for the smallest ones too
+    total = np.asarray(absolute.sum(axis=1, dtype=np.float64)).ravel()
+    total[total == 0] = 1.0
     if isinstance(x, np.ndarray):
-        return graph.replace(x=x * scale[:, None])
+        return graph.replace(x=_quotient(x, total[:, None]))
     if isinstance(x, TypedRows):
-        return graph.replace(x=x.mapped([block * scale[own, None] for block, _, own in x.types()]))
+        return graph.replace(
+            x=x.mapped([_quotient(block, total[own, None]) for block, _, own in x.types()])
+        )
     out = x.copy()
-    out.data *= np.repeat(scale, np.diff(x.indptr))
+    out.data = _quotient(x.data, np.repeat(total, np.diff(x.indptr)))
     return graph.replace(x=out)
+
+
+def _quotient(x: np.ndarray, divisor: np.ndarray) -> np.ndarray:
+    """x / divisor, divided in the divisor's dtype and rounded to that of x."""
+    return np.divide(x, divisor, out=np.empty_like(x), casting="same_kind")
 
 
 def standardise(a: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
