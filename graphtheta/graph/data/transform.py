@@ -434,8 +434,12 @@ def row_normalise(graph: G) -> G:
     x = required(graph, "x")
     absolute = abs(x.tocsr() if isinstance(x, TypedRows) else x)
     # float64, and a quotient rather than a factor: sums may be above the largest float32, and
-    # factors for the smallest ones too
-    total = np.asarray(absolute.sum(axis=1, dtype=np.float64)).ravel()
+    # factors for the smallest ones too; SciPy would add float32 numbers first
+    total = (
+        absolute.sum(axis=1, dtype=np.float64)
+        if isinstance(absolute, np.ndarray)
+        else absolute @ np.ones(absolute.shape[1])
+    )
     total[total == 0] = 1.0
     if isinstance(x, np.ndarray):
         return graph.replace(x=_quotient(x, total[:, None]))
