@@ -10,6 +10,8 @@ class GraphThetaError(Exception):
 
     # whether the message already names the user function in which it was raised
     located = False
+    # whether all ranks raise it, so that none has to be told
+    agreed = False
 
 
 class ConfigError(GraphThetaError, ValueError):
@@ -75,6 +77,9 @@ class ViewError(GraphThetaError, ValueError):
 
 class CommError(GraphThetaError, RuntimeError):
     """Ranks disagree on which message or collective comes next."""
+
+    # ranks that are out of step cannot tell each other
+    agreed = True
 
 
 class PeerError(CommError):

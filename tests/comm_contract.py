@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from graphtheta.engine.comm.channel import Tag
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.train.doubling import PendingSum
-from graphtheta.errors import CommError, DataError, FormatError, ShapeError
+from graphtheta.errors import CommError, DataError, FormatError, MemoryLimitError, ShapeError
 from graphtheta.train.reuse.caching.shared_memory import mates, share
 
 
@@ -238,17 +238,67 @@ def refuses_bad_moves(comm: Comm) -> None:
             comm.move_begin([(other, np.ones(1))], [], 64)
 
 
+class OwnError(DataError):
+    """An error of a plug-in, which other ranks may not know, and cannot make from a text."""
+
+    def __init__(self, row: int, why: str):
+        super().__init__(f"row {row} is {why}")
+
+
 def agrees(comm: Comm) -> None:
-    comm.agree(None)
+    with comm.agreed():
+        value = comm.rank
+    assert value == comm.rank
     last = comm.size - 1
-    with pytest.raises(DataError) as caught:
-        comm.agree(DataError("bad edge") if comm.rank == last else None)
-    assert str(caught.value) == ("bad edge" if comm.rank == last else f"rank {last}: bad edge")
-    try:
-        b"\xff".decode()
-    except UnicodeDecodeError as error:  # cannot be made from a text: the nearest base is used
-        with pytest.raises(ValueError, match="invalid start byte"):
-            comm.agree(error if comm.rank == 0 else None)
+    for failing in ({last}, {0}, {last, last // 2}, set(range(comm.size))):
+        for error, kind in (
+            (FormatError("bad edge"), FormatError),
+            (OwnError(3, "bad"), DataError),
+            (MemoryLimitError("no room"), MemoryLimitError),
+        ):
+            with pytest.raises(kind) as caught, comm.agreed():
+                if comm.rank in failing:
+                    raise error
+            if comm.rank in failing:
+                assert caught.value is error
+            else:
+                assert type(caught.value) is kind
+                assert str(caught.value) == f"rank {min(failing)}: {error}"
+    comm.barrier()
+
+
+def agrees_in_blocks_of_blocks(comm: Comm) -> None:
+    """Wherever a rank fails, and whatever the others do then, all leave the outer block alike."""
+
+    def fail(at: str, where: str) -> None:
+        if comm.rank == comm.size // 2 and at == where:
+            raise DataError(at)
+
+    for at in ("before", "inside", "behind"):
+        passed = False
+        with pytest.raises(DataError) as caught, comm.agreed():
+            fail(at, "before")
+            with comm.agreed():
+                fail(at, "inside")
+            passed = True
+            fail(at, "behind")
+        assert str(caught.value).endswith(at) and passed == (at == "behind")
+        comm.barrier()
+    with comm.agreed(), pytest.raises(DataError), comm.agreed():
+        fail("inside", "inside")
+    comm.barrier()
+
+
+def agrees_before_returning(comm: Comm) -> None:
+    def rows() -> int:
+        with comm.agreed():
+            if comm.rank:
+                return comm.rank
+            raise DataError("no rows")
+
+    with pytest.raises(DataError, match="no rows"):
+        rows()
+    comm.barrier()
 
 
 def counts_messages_and_bytes(comm: Comm) -> None:
@@ -284,6 +334,7 @@ def workers_of_a_machine_share_memory(comm: Comm) -> None:
 CONTRACT = [
     sums_keep_shape_and_dtype, sums_are_exact_for_integers, sums_have_the_same_bits_everywhere, sums_take_any_layout, extremes,
     refuses_dtypes, gathers_objects, refuses_objects, broadcasts, sums_in_rounds, gathers_rows, refuses_uneven_rows, all_to_all,
-    swaps_counts, moves, moves_stay_in_order, moves_of_unknown_length, refuses_bad_moves, agrees, counts_messages_and_bytes,
+    swaps_counts, moves, moves_stay_in_order, moves_of_unknown_length, refuses_bad_moves, agrees,
+    agrees_in_blocks_of_blocks, agrees_before_returning, counts_messages_and_bytes,
     workers_of_a_machine_share_memory,
 ]  # fmt: skip

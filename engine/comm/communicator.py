@@ -7,17 +7,19 @@ on them here, once, so all implementations return the same values.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Any, TypeVar
 
 import numpy as np
 
 from graphtheta.base.console import complain
-from graphtheta.errors import CommError, ShapeError
+from graphtheta.errors import CommError, GraphThetaError, ShapeError
 
 from .call_site import call_site, collective
 from .channel import Pending, Send, Tag, check_move, check_rows, numbered, record_move
 from .codec import decode, encode
-from .failure import class_names, rebuild
+from .failure import class_name, rebuild
 from .ordered_reduce import fold
 from .transport import Transport
 
@@ -276,25 +278,23 @@ class Comm(Transport):
         return [function() for function in work]
 
     @collective
-    def agree(self, error: Exception | None) -> None:
-        """Raise on all ranks if any rank has an error, so that no rank waits for one that failed.
+    def agreed(self) -> AbstractContextManager[None]:
+        """A block that ends without an error on all ranks or with one on all, so that no rank
+        waits for one that failed::
 
-        Args:
-            error: The error of this rank, or None.
+            with comm.agreed():
+                manifest = read_manifest(folder)
 
-        Raises:
-            Exception: A rank with an error raises its own; the others raise the error of the
-                lowest failing rank, with the text "rank r: ..." and the same class, or its nearest
-                base that is a builtin or in ``graphtheta.errors``.
+        A rank that has an error raises its own. The others raise that of the lowest failing rank,
+        with the text "rank r: ..." and the same class, or its nearest base in
+        ``graphtheta.errors``.
+
+        All ranks enter the block; some may do nothing in it. It sends no messages, except in other
+        such blocks. Ranks agree on the errors of ``graphtheta.errors``, which are raised on
+        purpose. Any other exception is a bug or comes from outside: as everywhere, it ends the job
+        with the traceback of its rank.
         """
-        self._enter("agree")
-        own = None if error is None else (class_names(error), str(error))
-        heads = [decode(data) for data in self._gather_bytes(encode(own))]
-        if error is not None:
-            raise error
-        for rank, head in enumerate(heads):
-            if head is not None:
-                raise rebuild(head[0], f"rank {rank}: {head[1]}")
+        return _Agreed(self)
 
     def move_begin(
         self, sends: list[Send], recvs: list[Send], tag: int, *, at_most: bool = False
@@ -346,6 +346,24 @@ class Comm(Transport):
             complain(text.removesuffix("\n"))
         return code
 
+    def _agree(self, error: GraphThetaError | None) -> None:
+        """End a block on whose errors ranks agree.
+
+        Args:
+            error: That of this rank, which goes on by itself; raises that of another rank if None.
+        """
+        self._enter("agreed")
+        own = None if error is None else (class_name(error), str(error))
+        heads = [decode(data) for data in self._gather_bytes(encode(own))]
+        if error is not None:
+            error.agreed = True
+            return
+        for rank, head in enumerate(heads):
+            if head is not None:
+                other = rebuild(head[0], f"rank {rank}: {head[1]}")
+                other.agreed = True
+                raise other
+
     def _extreme(self, name: str, x: np.ndarray, combine: np.ufunc) -> np.ndarray:
         x = np.asarray(x)
         if x.dtype.kind not in "fiub":
@@ -379,3 +397,24 @@ def _subtree(place: int, size: int) -> int:
     """The last position of a subtree of a binomial tree, plus 1."""
     # as many as its lowest bit that is set; the root has all
     return min(place + (place & -place), size) if place else size
+
+
+class _Agreed:
+    """A block on whose errors the ranks of a communicator agree, see ``Comm.agreed``."""
+
+    def __init__(self, comm: Comm):
+        self._comm = comm
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._comm.size == 1:
+            return
+        if error is None or (isinstance(error, GraphThetaError) and not error.agreed):
+            self._comm._agree(error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import errno
 import os
 import sys
@@ -14,7 +13,7 @@ from time import monotonic, sleep
 
 from graphtheta import errors
 from graphtheta.base.console import printable
-from graphtheta.errors import CommError, ConfigError, GraphThetaError
+from graphtheta.errors import ConfigError, GraphThetaError
 
 # exit status if the reader of the output has gone; nothing is printed then
 BROKEN_PIPE = 141
@@ -53,40 +52,20 @@ def os_error_text(error: OSError) -> str:
     )
 
 
-def class_names(error: Exception) -> list[str]:
-    """Names of the class of an error and its bases, nearest first.
-
-    Args:
-        error: Any exception.
-
-    Returns:
-        The names that ``rebuild`` takes.
-    """
-    return [
-        kind.__name__
-        for kind in type(error).__mro__
-        if kind.__module__ in (errors.__name__, "builtins")
-    ]
+def class_name(error: GraphThetaError) -> str:
+    """Name of the class of an error, or of its nearest base in ``graphtheta.errors``."""
+    return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
 
 
-def rebuild(names: list[str], text: str) -> Exception:
+def rebuild(name: str, text: str) -> GraphThetaError:
     """Recreate an error of another rank.
 
     Args:
-        names: Result of ``class_names`` on that rank.
+        name: Result of ``class_name`` on that rank.
         text: Message of the error.
-
-    Returns:
-        An error of the first class in ``names`` that can be made from a text.
     """
-    for name in names:
-        kind = getattr(errors, name, None) or getattr(builtins, name, None)
-        if isinstance(kind, type) and issubclass(kind, Exception):
-            try:
-                return kind(text)
-            except TypeError:
-                continue  # some builtins, UnicodeDecodeError for one, cannot be made from a text
-    return CommError(text)
+    kind: type[GraphThetaError] = getattr(errors, name)
+    return kind(text)
 
 
 def exit_code(error: BaseException) -> int:

@@ -9,18 +9,15 @@ be divided runs on rank 0, which reads and sends all edges.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
-
-from graphtheta.errors import GraphThetaError
 
 from ..comm.communicator import Comm
 from .edge_source import EdgeChunk, EdgeSource
 from .partitioner import allowed, block_bounds, block_owner, checked, find_pair
 from .table import Table
 
-T = TypeVar("T")
 NO_EDGES, NO_WORKERS = EdgeChunk(*np.zeros((3, 0), np.int64)), np.zeros(0, np.int32)
 
 
@@ -59,12 +56,11 @@ def divide(
     size = comm.size
     first = comm.rank == 0
     runs = first or not partitioner.sequential
-    made = _agreed(
-        comm,
-        lambda: (
+    # errors of methods that communicate are their own matter: raised on all ranks, or the job ends
+    with comm.agreed():
+        made = (
             allowed(partitioner.divide(source, comm), partitioner, edge_placement) if runs else None
-        ),
-    )
+        )
 
     def known(ids: np.ndarray) -> np.ndarray:
         assert made is not None
@@ -84,15 +80,13 @@ def divide(
                 else (0, n if first else 0)
             )
         )
-        owner = Table(
-            comm,
-            ids,
-            _agreed(comm, lambda: known(ids) if runs else NO_WORKERS),
-            block_owner(n, size),
-        ).look_up
+        with comm.agreed():
+            owners = known(ids) if runs else NO_WORKERS
+        owner = Table(comm, ids, owners, block_owner(n, size)).look_up
     said = f"partitioner={placement.name}"
     own = comm.broadcast(made is not None and made.worker is not None)
-    worker = None if own else _agreed(comm, lambda: placement.share(source, owner, comm))
+    with comm.agreed():
+        worker = None if own else placement.share(source, owner, comm)
     if worker is not None:
         return Division(
             owner, partitioner.by_rule, _dealt(comm, source.share(comm.rank, size), worker, said)
@@ -102,7 +96,8 @@ def divide(
         said = f"masters={partitioner.name}"
     else:
         owners = owner(np.arange(n if first else 0))
-        worker = _agreed(comm, lambda: placement.place(source, owners, size) if first else None)
+        with comm.agreed():
+            worker = placement.place(source, owners, size) if first else None
     chunks = source.chunks() if worker is not None else iter(())
     return Division(
         owner,
@@ -144,17 +139,3 @@ def _dealt(
         n = len(read.ids)
         found = checked(worker(read), n, comm.size, f"{said}: the workers of {n} edges")
         yield (read, found) if sends else (NO_EDGES, NO_WORKERS)
-
-
-def _agreed(comm: Comm, work: Callable[[], T]) -> T:
-    """The result of some work; an error of one rank is raised on all.
-
-    Collective: all ranks of comm.
-    """
-    error: GraphThetaError | None = None
-    try:
-        found = work()
-    except GraphThetaError as e:
-        error = e
-    comm.agree(error)
-    return found

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.base.atomic import atomic_file, make_folder, remove_file, unwritable
+from graphtheta.base.atomic import atomic_file, file_errors, make_folder, remove_file
 from graphtheta.base.strict_json import to_json
 
 from ..comm.call_site import collective
@@ -19,6 +19,8 @@ from ..comm.communicator import Comm
 from ..comm.event_log import EventLog
 
 TRACE_FILE = "trace.json"
+# what to do if it cannot be written
+REMEDY = "choose another folder with --out"
 # number of barriers at which clocks are compared
 ROUNDS = 10
 
@@ -124,24 +126,16 @@ def _gather(comm: Comm, path: Path, own: str, about: dict[str, Any]) -> None:
     """Write the events of all ranks on rank 0."""
     # compressed to a tenth; rank 0 decompresses one part at a time
     parts = comm.gather_rows(np.frombuffer(zlib.compress(own.encode(), 1), np.uint8))
-    error = None
-    try:
+    with comm.agreed(), file_errors(path, "the timeline", REMEDY):
         if parts is not None:
             write_events(path, (zlib.decompress(part.tobytes()).decode() for part in parts), about)
-    except OSError as e:
-        error = unwritable(path, "the timeline", e, "choose another folder with --out")
-    comm.agree(error)
 
 
 @collective
 def _agree_writable(comm: Comm, path: Path) -> None:
     """Make the folder and remove old timelines; an unwritable folder raises before the run."""
-    error = None
-    try:
+    with comm.agreed(), file_errors(path, "the timeline", REMEDY):
         if comm.rank == 0:
             make_folder(path.parent)
             for old in files_of(path):
                 remove_file(old)
-    except OSError as e:
-        error = unwritable(path, "the timeline", e, "choose another folder with --out")
-    comm.agree(error)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from graphtheta.errors import ConfigError, DataError, GraphThetaError
+from graphtheta.errors import ConfigError, DataError
 
 from ...ops.kernels.sampling import allowed
 from ..partition.partition import Partition
@@ -117,8 +117,7 @@ def check_edges(
 
     Collective: all ranks of the partition.
     """
-    error: GraphThetaError | None = None
-    try:
+    with partition.halo_comm.agreed():
         check_column(partition, "edge", option, name)
         values = partition.edge.read(name)
         bad = np.flatnonzero(wrong(values))
@@ -130,14 +129,11 @@ def check_edges(
                 if src == dst
                 else ""
             )
-            error = DataError(
+            raise DataError(
                 f"{option}={name}: edge {partition.edge_gid[at]} (from node {src} to node {dst})"
                 f" has the value {values[at]}, expected {expected}; change the value in"
                 f" edge_columns or edge_weight{added}"
             )
-    except ConfigError as e:
-        error = e
-    partition.halo_comm.agree(error)
 
 
 def check_weights(partition: Partition, name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from graphtheta.base.npy import in_files
 from graphtheta.base.sparse import is_sparse
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.store.column import is_column
-from graphtheta.errors import ConfigError, DataError, GraphThetaError
+from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.run.job.job import Job
 from graphtheta.samplers.hidden import refuse
@@ -30,7 +30,7 @@ SCALE = "structural_scale"
 
 def with_structural_features(
     job: Job,
-    load: Callable[[], Graph],
+    graph: Graph,
     comm: Comm,
     kind: TaskKind | None = None,
     scale: Sequence[Sequence[float]] = (),
@@ -42,7 +42,7 @@ def with_structural_features(
 
     Args:
         job: The job.
-        load: Returns the graph.
+        graph: The graph, the same on all workers.
         comm: The workers.
         kind: Chooses these edges; by default the kind of task of the job.
         scale: Figures of each feature in the graph of the training, see ``scaled``; by default
@@ -53,19 +53,12 @@ def with_structural_features(
             sampler that hides edges.
         DataError: The graph is of a kind that an algorithm does not take, or its features cannot be
             extended.
-        GraphThetaError: The graph cannot be loaded; on all ranks together.
 
     Collective: all ranks of comm if the job has structural features.
     """
     if not job.structural_features:
-        return load()
+        return graph
     refuse(KEY, job)
-    error: GraphThetaError | None = None
-    try:
-        graph = load()
-    except GraphThetaError as e:
-        error = e
-    comm.agree(error)
     chosen = [make_algorithm(text, KEY) for text in job.structural_features.split("+")]
     if graph.x is not None and (is_column(graph.x) or in_files(graph.x)):
         raise DataError(

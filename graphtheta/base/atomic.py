@@ -91,6 +91,19 @@ def unwritable(
 
 
 @contextmanager
+def file_errors(
+    path: Path | str, what: str, remedy: str = "free disk space or make the folder writable"
+) -> Iterator[None]:
+    """A block that writes; an error of the system in it is raised as that of ``unwritable``, which
+    describes the arguments.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(path, what, error, remedy) from None
+
+
+@contextmanager
 def atomic_file(path: Path, begins: bytes = b"") -> Iterator[BinaryIO]:
     """Open a temporary file, which replaces ``path`` when the block ends without an error.
 

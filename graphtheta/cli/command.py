@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import graphtheta
-from graphtheta.base.atomic import atomic_file, unwritable
+from graphtheta.base.atomic import atomic_file, file_errors
 from graphtheta.base.console import amount, figure, pairs, say, table
 from graphtheta.base.logger import logger, start_logging
 from graphtheta.base.strict_json import to_json
@@ -23,7 +23,7 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.runtime.start import run_main, start
-from graphtheta.errors import ConfigError, DataError, DivergedError, GraphThetaError
+from graphtheta.errors import ConfigError, DataError, DivergedError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.store.reader import check_store
 from graphtheta.inference.grown.trained import EARLIER_POSITIVE, Trained
@@ -108,16 +108,12 @@ def check_startable(jobs: list[Job], comm: Comm) -> None:
 
     Collective: all ranks of comm.
     """
-    error: GraphThetaError | None = None
-    try:
+    with comm.agreed():
         for job in jobs if comm.rank == 0 else ():
             check_run_folder(job.folder, job.resume)
             check_free(job.folder)
             if not job.resume:
                 refuse_to_overwrite(job)
-    except GraphThetaError as e:
-        error = e
-    comm.agree(error)
 
 
 def train_once(job: Job, comm: Comm) -> Result:
@@ -534,8 +530,5 @@ def write_json(path: Path, record: dict[str, Any]) -> None:
     Raises:
         FormatError: The file cannot be written.
     """
-    try:
-        with atomic_file(path) as f:
-            f.write((to_json(record, indent=1) + "\n").encode())
-    except OSError as error:
-        raise unwritable(path, "the results", error) from None
+    with file_errors(path, "the results"), atomic_file(path) as f:
+        f.write((to_json(record, indent=1) + "\n").encode())

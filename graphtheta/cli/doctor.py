@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import graphtheta
-from graphtheta.base.atomic import check_replaceable, unwritable
+from graphtheta.base.atomic import check_replaceable, file_errors
 from graphtheta.base.cgroup import cpu_quota, memory_left, memory_limit
 from graphtheta.base.console import amount, say
 from graphtheta.base.mpiexec import SECONDS, find_mpiexec, run
@@ -120,14 +120,10 @@ def measure(path: Path) -> int:
     """
     from graphtheta.inspect.planning.machine import machine, write
 
-    try:
+    with file_errors(path, "the speed of this machine", "give another file with --measure"):
         check_replaceable(path)
         found = machine(again=True)
         write(found, path)
-    except OSError as error:
-        raise unwritable(
-            path, "the speed of this machine", error, "give another file with --measure"
-        ) from error
     say(
         f"speed of this machine, fitted within {found.error:.0%}, in {path}; plan and simulate use"
         " it from now on"

@@ -9,7 +9,7 @@ from graphtheta.base.console import amount, say
 from graphtheta.cli import command
 from graphtheta.cli.import_tables import import_tables
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.errors import ConfigError, GraphThetaError
+from graphtheta.errors import ConfigError
 from graphtheta.graph.datasets.dataset import load
 from graphtheta.graph.store.from_graph import write_store
 from graphtheta.graph.store.manifest import FEATURES
@@ -83,14 +83,8 @@ def import_graph(
     Collective: all ranks of comm.
     """
     begin = perf_counter()
-    error = None
-    graph = None
-    try:
+    with comm.agreed():
         graph = load(source, data_dir=data_dir, split="stored")
-    except GraphThetaError as e:
-        error = e
-    comm.agree(error)
-    assert graph is not None
     rounding = write_store(graph, folder, comm, features)
     if comm.rank == 0:
         seconds = perf_counter() - begin

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from graphtheta.analytics.features import with_structural_features
-from graphtheta.base.atomic import atomic_file, check_replaceable, unwritable
+from graphtheta.base.atomic import atomic_file, check_replaceable, file_errors
 from graphtheta.base.console import say
 from graphtheta.base.logger import start_logging
 from graphtheta.base.strict_json import to_json
@@ -74,8 +74,9 @@ def plan(argv: list[str], ready: bool = False) -> int:
     def program() -> int:
         from graphtheta.ops.compile.jit import n_compiled
 
-        start_logging(jobs[0].log_level, start().rank, 1)
-        graph = with_structural_features(jobs[0], lambda: load_graph(jobs[0]), start())
+        comm = start()
+        start_logging(jobs[0].log_level, comm.rank, 1)
+        graph = with_structural_features(jobs[0], load_graph(jobs[0]), comm)
         again = not ready and (options.recalibrate or known() is None)
         speed = machine(options.recalibrate and not ready)
 
@@ -264,8 +265,8 @@ def write_json(path: Path, figures: object) -> None:
     Raises:
         FormatError: The file cannot be written.
     """
-    try:
-        with atomic_file(path) as f:
-            f.write((to_json(figures, indent=1) + "\n").encode())
-    except OSError as error:
-        raise unwritable(path, "the figures", error, "give another file with --json") from error
+    with (
+        file_errors(path, "the figures", "give another file with --json"),
+        atomic_file(path) as f,
+    ):
+        f.write((to_json(figures, indent=1) + "\n").encode())

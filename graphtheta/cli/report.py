@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphtheta.base.atomic import atomic_file, check_replaceable, make_folder, unwritable
+from graphtheta.base.atomic import atomic_file, check_replaceable, file_errors, make_folder
 from graphtheta.base.console import printable, say
 from graphtheta.engine.runtime.start import launched
 from graphtheta.inspect.reports.page import page
@@ -37,12 +37,10 @@ def report(argv: list[str]) -> int:
         return 0
     path = Path(options.to or Path(options.run, REPORT_FILE))
     run = read_run(Path(options.run))
-    try:
+    with file_errors(path, "the page", "choose another with --to"):
         check_replaceable(path)
         make_folder(path.parent)
         with atomic_file(path) as file:
             file.write(printable(page(run)).encode())
-    except OSError as error:
-        raise unwritable(path, "the page", error, "choose another with --to") from None
     say(f"report in {path}")
     return 0

@@ -150,8 +150,9 @@ def simulate(argv: list[str]) -> int:
         check_replaceable(Path(options.plot), BEGINNING)
 
     def program() -> int:
-        start_logging(jobs[0].log_level, start().rank, 1)
-        graph = with_structural_features(jobs[0], lambda: load_graph(jobs[0]), start())
+        comm = start()
+        start_logging(jobs[0].log_level, comm.rank, 1)
+        graph = with_structural_features(jobs[0], load_graph(jobs[0]), comm)
         speed = machine() if options.machine is None else read_machine(Path(options.machine))
         cluster = Cluster.of(
             speed,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
+from graphtheta.errors import ConfigError, DataError, FormatError
 from graphtheta.inference.forward.top import SIDES, Asked
 from graphtheta.inference.outputs.formats import Rows
 from graphtheta.run.job.flag import Parser
@@ -174,13 +174,9 @@ def on_rank_0(comm: Comm, path: str, titled: bool) -> Listed:
 
     Collective: all ranks of comm.
     """
-    error, found = None, None
-    try:
-        found = read(path, titled) if comm.rank == 0 else None
-    except GraphThetaError as e:
-        error = e
-    comm.agree(error)
-    return Listed(*comm.broadcast(None if found is None else tuple(found)))
+    with comm.agreed():
+        rows = tuple(read(path, titled)) if comm.rank == 0 else None
+    return Listed(*comm.broadcast(rows))
 
 
 def read(path: str, titled: bool) -> Listed:

@@ -20,7 +20,6 @@ from graphtheta.engine.partition.partitioner import (
     EDGE_PLACEMENTS,
     make_partitioner,
 )
-from graphtheta.errors import GraphThetaError
 from graphtheta.partitioners.pairs import AUTO, DEFAULT_MASTERS, Pair, pair_of
 from graphtheta.partitioners.placed import Placed, imbalance
 from graphtheta.partitioners.report import OneOf, check_workers, row_bytes
@@ -93,14 +92,9 @@ def pair_for(partitioner: str, masters: str, graph: Any, work: Work, comm: Comm)
     """
     if partitioner != AUTO:
         return pair_of(partitioner, masters)
-    found, error = None, None
-    if comm.rank == 0:
-        try:
-            found = choose(graph, comm.size, work)
-        except GraphThetaError as e:
-            error = e
-    comm.agree(error)
-    return Pair(*comm.broadcast(found))
+    with comm.agreed():
+        pair = choose(graph, comm.size, work) if comm.rank == 0 else None
+    return Pair(*comm.broadcast(pair))
 
 
 def choose(graph: Any, n_workers: int, work: Work) -> Pair:

@@ -78,7 +78,17 @@ def all_raise_while_moving() -> None:
 def agreed() -> None:
     """The last rank has an error and all agree on it."""
     comm = start()
-    comm.agree(DataError("edge 7 ends at node 99 of 10") if comm.rank == comm.size - 1 else None)
+    with comm.agreed():
+        if comm.rank == comm.size - 1:
+            raise DataError("edge 7 ends at node 99 of 10")
+
+
+def bug_in_agreed() -> None:
+    """A rank has an error that nobody raises on purpose, where the others wait for its verdict."""
+    comm = start()
+    with comm.agreed():
+        if comm.rank == 1:
+            raise ZeroDivisionError("a bug")
 
 
 def leaves_early() -> None:

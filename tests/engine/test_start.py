@@ -159,6 +159,16 @@ class TestEnds:
         assert done.stderr == "rank 0/3: DataError: rank 2: edge 7 ends at node 99 of 10\n"
 
     @both_ways
+    def test_a_bug_is_not_agreed_on_and_keeps_its_traceback(self, flags):
+        done = job(3, "bug_in_agreed", *flags)
+        assert done.returncode != 0 and done.stderr.startswith("rank 1/3: Traceback")
+        assert "in bug_in_agreed" in done.stderr and "ZeroDivisionError: a bug" in done.stderr
+        assert re.search(
+            r"meanwhile ranks 0 and 2: in agreed\(\) at engine/mpi_program.py:\d+ in bug_in_agreed",
+            done.stderr,
+        )
+
+    @both_ways
     def test_a_rank_leaves_early(self, flags):
         done = job(3, "leaves_early", *flags)
         assert done.returncode != 0

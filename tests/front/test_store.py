@@ -382,7 +382,9 @@ def test_a_writer_that_fails_leaves_no_store(tmp_path):
         columns[0].write(0, np.zeros(6 * (comm.rank == 0), np.int64))
 
     def fails(comm, writer, columns):
-        comm.agree(DataError("row 7 is bad") if comm.rank == 1 else None)
+        with comm.agreed():
+            if comm.rank == 1:
+                raise DataError("row 7 is bad")
 
     def meta(comm, writer, columns):
         for c in columns:

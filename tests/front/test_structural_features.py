@@ -26,7 +26,7 @@ def graph_of(**fields: object) -> gt.Graph:
 
 
 def features(graph: gt.Graph, chosen: str = CHOSEN) -> gt.Graph:
-    return with_structural_features(gt.Job(structural_features=chosen), lambda: graph, SerialComm())
+    return with_structural_features(gt.Job(structural_features=chosen), graph, SerialComm())
 
 
 def test_columns_follow_the_features() -> None:

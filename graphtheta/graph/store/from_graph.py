@@ -11,7 +11,7 @@ import numpy as np
 from graphtheta.base.sparse import is_sparse
 from graphtheta.base.typed_rows import TypedRows
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.errors import ConfigError, DataError, GraphThetaError
+from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.data.validation import is_column
 from graphtheta.graph.store.checksum import rows_per_block, share
@@ -85,15 +85,11 @@ def write_rows(values: Any, writer: ColumnWriter, comm: Comm) -> None:
 
     Collective: all ranks of comm.
     """
-    error: GraphThetaError | None = None
     rows = share(len_of(values), comm.rank, comm.size)
     step = rows_per_block(writer.shape, writer.dtype)
-    try:
+    with comm.agreed():
         for a in range(rows.start, rows.stop, step):
             writer.write(a, rows_of(values, np.arange(a, min(a + step, rows.stop))))
-    except GraphThetaError as e:
-        error = e
-    comm.agree(error)
 
 
 def columns_of(graph: Graph, narrow: list[tuple[str, Any]]) -> Iterator[tuple[str, str, Any]]:

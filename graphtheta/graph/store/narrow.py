@@ -11,7 +11,7 @@ import numpy as np
 from graphtheta.base.sparse import is_sparse
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.store.column import Read, Ready
-from graphtheta.errors import DataError, GraphThetaError
+from graphtheta.errors import DataError
 from graphtheta.graph.data.validation import is_column
 from graphtheta.graph.store.checksum import BLOCK_BYTES, share
 
@@ -147,9 +147,8 @@ def _ranges(x: Any, comm: Comm, where: str) -> tuple[np.ndarray, np.ndarray]:
 
     Collective: all ranks of comm.
     """
-    error: GraphThetaError | None = None
     found = [np.full(x.shape[1], np.inf), np.full(x.shape[1], -np.inf)]
-    try:
+    with comm.agreed():
         if is_sparse(x) or (is_column(x) and x.sparse):
             raise DataError(
                 f"{where}: x is sparse, and only its entries other than 0 are stored; leave"
@@ -167,9 +166,6 @@ def _ranges(x: Any, comm: Comm, where: str) -> tuple[np.ndarray, np.ndarray]:
                     f"{where}: x: node {rows[0] + row}, column {column} is {values[row, column]};"
                     " replace or drop values that are not finite first"
                 )
-    except GraphThetaError as e:
-        error = e
-    comm.agree(error)
     return -comm.all_max(-found[0]), comm.all_max(found[1])
 
 

@@ -15,7 +15,7 @@ from graphtheta.base.typed_rows import KIND, TypedRows
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.store.mapped import MappedColumn
 from graphtheta.engine.store.quantised import QuantisedColumn
-from graphtheta.errors import FormatError, GraphThetaError
+from graphtheta.errors import FormatError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.store.checksum import PageSums, block_sums, share
 from graphtheta.graph.store.manifest import AGAIN, Column, Manifest, file_name, read_manifest
@@ -70,16 +70,10 @@ def check_store(folder: str | os.PathLike[str], comm: Comm) -> Manifest:
 
     Collective: all ranks of comm.
     """
-    error: GraphThetaError | None = None
-    manifest = None
-    try:
+    with comm.agreed():
         manifest = read_manifest(Path(folder))
         for c in manifest.columns:
             _verify(Path(folder), c, share(len(c.checksums), comm.rank, comm.size))
-    except GraphThetaError as e:
-        error = e
-    comm.agree(error)
-    assert manifest is not None
     return manifest
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from graphtheta.base.atomic import (
     atomic_file,
     claim,
     create,
+    file_errors,
     link_or_copy,
     make_new_folder,
     publish,
@@ -148,7 +149,9 @@ class StoreWriter:
         self._lock = -1
         self._columns: dict[tuple[str, str], ColumnWriter] = {}
         self._linked: list[dict[str, Any]] = []
-        self._together(self._make_folder, rank=0)
+        with self._agreed():
+            if comm.rank == 0:
+                self._make_folder()
 
     def __enter__(self) -> StoreWriter:
         return self
@@ -180,11 +183,12 @@ class StoreWriter:
             raise ConfigError(
                 f"{self.folder}: the column {group}.{name} is added twice; choose another name"
             )
-        self._together(lambda: _make_file(path, shape, kind), rank=0)
-        self._together(
-            lambda: self._columns.update({(group, name): ColumnWriter(path, shape, kind)})
-        )
-        return self._columns[group, name]
+        with self._agreed():
+            if self._comm.rank == 0:
+                _make_file(path, shape, kind)
+        with self._agreed():
+            column = self._columns[group, name] = ColumnWriter(path, shape, kind)
+        return column
 
     def waiting_folder(self) -> Path:
         """A folder of this worker for rows that wait; the worker removes it before ``finish``.
@@ -195,7 +199,8 @@ class StoreWriter:
         Collective: all ranks of comm.
         """
         folder = self._part / f"waiting-{self._comm.rank:05}"
-        self._together(lambda: make_new_folder(folder))
+        with self._agreed():
+            make_new_folder(folder)
         return folder
 
     def link(self, source: Path, column: Column) -> None:
@@ -211,11 +216,9 @@ class StoreWriter:
 
         Collective: all ranks of comm.
         """
-
-        def work() -> None:
-            link_or_copy(source, self._part / column.file)
-
-        self._together(work, rank=0)
+        with self._agreed():
+            if self._comm.rank == 0:
+                link_or_copy(source, self._part / column.file)
         self._linked.append(column.model_dump())
 
     def finish(
@@ -243,7 +246,9 @@ class StoreWriter:
 
         Collective: all ranks of comm.
         """
-        self._together(self._close)
+        with self._agreed():
+            for c in self._columns.values():
+                c.close()
         written = self._comm.all_sum(
             np.array([c.written for c in self._columns.values()], np.int64)
         )
@@ -267,9 +272,9 @@ class StoreWriter:
             "meta": meta or {},
             "columns": records,
         }
-        self._together(
-            lambda: self._publish(checked_manifest(manifest, str(self.folder)).text()), rank=0
-        )
+        with self._agreed():
+            if self._comm.rank == 0:
+                self._publish(checked_manifest(manifest, str(self.folder)).text())
 
     def abort(self) -> None:
         """Close all files and remove what was written; nothing after ``finish``. Not collective:
@@ -283,21 +288,15 @@ class StoreWriter:
                 remove_folder(self._part, NAMES)
             self._unlock()
 
-    def _together(self, work: Callable[[], object], rank: int | None = None) -> None:
-        """Do some work on one rank or all; an error ends it on all.
+    @contextmanager
+    def _agreed(self) -> Iterator[None]:
+        """A block that writes; an error in it ends the store on all ranks.
 
         Collective: all ranks of comm.
         """
-        error: GraphThetaError | None = None
         try:
-            if rank in (None, self._comm.rank):
-                work()
-        except GraphThetaError as e:
-            error = e
-        except OSError as e:
-            error = unwritable(self.folder, "the store", e, SHARED)
-        try:
-            self._comm.agree(error)
+            with self._comm.agreed(), file_errors(self.folder, "the store", SHARED):
+                yield
         except GraphThetaError:
             self.abort()
             raise
@@ -313,18 +312,15 @@ class StoreWriter:
                 " another folder"
             ) from None
 
-    def _close(self) -> None:
-        for c in self._columns.values():
-            c.close()
-
     def _record(self, group: str, name: str, c: ColumnWriter) -> dict[str, Any]:
         """What the manifest says about a column. Each rank computes its share of the checksums.
 
         Collective: all ranks of comm.
         """
-        rows, sums = rows_per_block(c.shape, c.dtype), list[tuple[str, int]]()
+        rows = rows_per_block(c.shape, c.dtype)
         blocks = share(-(-c.shape[0] // rows), self._comm.rank, self._comm.size)
-        self._together(lambda: sums.extend(c.sums(rows, blocks)))
+        with self._agreed():
+            sums = c.sums(rows, blocks)
         found = [pair for part in self._comm.all_gather(sums) for pair in part]
         return {
             "group": group,

@@ -21,7 +21,7 @@ from graphtheta.base.atomic import remove_folder
 from graphtheta.base.console import say
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.runtime.start import start
-from graphtheta.errors import ConfigError, DataError, GraphThetaError
+from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.typed import RELATION
 from graphtheta.graph.store.writer import StoreWriter
 from graphtheta.importing.fields.sparse import SparseRows
@@ -34,7 +34,6 @@ from graphtheta.importing.ingest.spool import Spool, begins, in_step
 from graphtheta.importing.ingest.tables import Table
 from graphtheta.importing.ingest.write import (
     FieldWriter,
-    together,
     write_ids,
     write_runs,
     write_sparse,
@@ -103,20 +102,15 @@ def import_graph(
             f"import_graph has no option '{unknown[0]}'; it has"
             f" {', '.join(Options.__dataclass_fields__)}"
         )
-    found, error = None, None
-    try:
-        found = open_tables(
+    with comm.agreed():
+        tables = open_tables(
             edges=edges, nodes=nodes, options=Options(**options), separator=separator, header=header
         )
-    except GraphThetaError as e:
-        error = e
-    comm.agree(error)
-    assert found is not None
     with StoreWriter(to, comm) as writer:
         folder = writer.waiting_folder()
         try:
             _Import(
-                tables=found,
+                tables=tables,
                 writer=writer,
                 comm=comm,
                 folder=folder,
@@ -154,15 +148,8 @@ class _Import:
 
         Collective: all ranks of comm.
         """
-        made: tuple[Table, Table | None] | None = None
-        error: GraphThetaError | None = None
-        try:
-            made = self._open()
-        except GraphThetaError as e:
-            error = e
-        self._comm.agree(error)
-        assert made is not None
-        edges, nodes = made
+        with self._comm.agreed():
+            edges, nodes = self._open()
         numbered = self._number(edges, nodes)
         numbers = self._resolve(edges, numbered.directory)
         if not numbered.n:
@@ -255,8 +242,7 @@ class _Import:
                 else joined([one(table.column(name)) for name in (options.src, options.dst)])
             )
             src, dst = np.split(directory.find(both), 2)
-            error: GraphThetaError | None = None
-            try:
+            with comm.agreed():
                 if table is not None:
                     for name, ends in ((options.src, src), (options.dst, dst)):
                         first = ends < 0 if name == options.src else (ends < 0) & (src >= 0)
@@ -276,9 +262,6 @@ class _Import:
                         edges.spool.at[i],
                         pa.table({"src": np.where(gone, -1, src), "dst": np.where(gone, -1, dst)}),
                     )
-            except GraphThetaError as e:
-                error = e
-            comm.agree(error)
         numbers.close()
         self._counts["bad_edge_rows"] = edges.finish(
             comm,
@@ -298,12 +281,9 @@ class _Import:
         """
         write_ids(self._writer, self._comm, numbered.n, numbered.ids, self._kind)
         fields = FieldWriter(self._writer, "node", numbered.n, numbered.fields)
-
-        def write() -> None:
+        with self._comm.agreed():
             for table, begin, kept in numbered.blocks():
                 fields.write(table, [(begin, kept)])
-
-        together(self._comm, write)
         for field in numbered.fields:
             if isinstance(field, SparseRows) and self._tables.widths:
                 write_typed(
@@ -339,8 +319,7 @@ class _Import:
             self._writer.column("edge", name, n + extra, (), np.int64) for name in ("src", "dst")
         )
         fields = FieldWriter(self._writer, "edge", n + extra, edges.fields)
-
-        def write() -> None:
+        with comm.agreed():
             for i, (table, pair) in enumerate(
                 zip(edges.spool.blocks(), numbers.blocks(), strict=True)
             ):
@@ -350,8 +329,6 @@ class _Import:
                 for column, there, back in ((src, own, other), (dst, other, own)):
                     write_runs(column, there, runs[:1])
                     write_runs(column, back, runs[1:])
-
-        together(comm, write)
         return n + extra
 
     def _runs(

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from graphtheta.base.atomic import create, remove_new
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.errors import FormatError, GraphThetaError
+from graphtheta.errors import FormatError
 
 T = TypeVar("T")
 
@@ -118,12 +118,8 @@ def in_step(comm: Comm, items: Iterable[T]) -> Iterator[T | None]:
     """
     source = iter(items)
     while True:
-        item, error = None, None
-        try:
+        with comm.agreed():
             item = next(source, None)
-        except GraphThetaError as e:
-            error = e
-        comm.agree(error)
         if not comm.all_max(np.array([item is not None]))[0]:
             return
         yield item

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from graphtheta.base.console import amount
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
+from graphtheta.errors import ConfigError, DataError, FormatError
 from graphtheta.importing.fields.base import Field
 from graphtheta.importing.ingest.spool import Spool, begins, in_step
 from graphtheta.importing.tables.arrow import BOOL
@@ -97,17 +97,12 @@ class Table:
 
         Collective: all ranks of comm.
         """
-        error: GraphThetaError | None = None
-        mine: list[tuple[Piece, Callable[[int], bool]]] = []
-        try:
+        with comm.agreed():
             pieces = self._source.pieces()
             check_room(
                 self.name, sum(piece.rows for piece in pieces), self._inputs.values(), self._folder
             )
             mine = share(pieces, comm.rank, comm.size, self._source.rank0)
-        except GraphThetaError as e:
-            error = e
-        comm.agree(error)
         progress.begin(
             self.name, int(comm.all_sum(np.array([sum(piece.weight for piece, _ in mine)]))[0])
         )

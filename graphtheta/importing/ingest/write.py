@@ -11,7 +11,6 @@ import pyarrow as pa
 from graphtheta.base.sparse import WIDEST
 from graphtheta.base.typed_rows import KIND
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.errors import GraphThetaError
 from graphtheta.graph.data.typed import TYPE
 from graphtheta.graph.store.writer import ColumnWriter, StoreWriter
 from graphtheta.importing.fields.base import Field
@@ -85,27 +84,21 @@ def write_ids(
         if all(comm.all_gather(same)):
             return
         column = writer.column("node", "ids", n, (), np.int64)
-
-        def write_numbers() -> None:
+        with comm.agreed():
             for begin, ids in blocks():
                 column.write(begin, integers(ids))
-
-        together(comm, write_numbers)
         return
     at = [(begin, 0) for begin, _ in blocks()]
     starts, size = begins(comm, at, [int(text_parts(ids)[1][-1]) for _, ids in blocks()])
     data = writer.column("node", "ids.bytes", size, (), np.uint8)
     offsets = writer.column("node", "ids.offsets", n + 1, (), np.int64)
-
-    def write() -> None:
+    with comm.agreed():
         if comm.rank == 0:
             offsets.write(0, np.zeros(1, np.int64))
         for (begin, ids), start in zip(blocks(), starts, strict=True):
             raw, bounds = text_parts(ids)
             data.write(start, raw)
             offsets.write(begin + 1, start + bounds[1:])
-
-    together(comm, write)
 
 
 def write_sparse(
@@ -146,8 +139,7 @@ def write_sparse(
     )
     indptr = writer.column("node", "x.indptr", n + 1, (), whole)
     shape = writer.column("node", "x.shape", 2, (), np.int64)
-
-    def write() -> None:
+    with comm.agreed():
         if comm.rank == 0:
             indptr.write(0, np.zeros(1, whole))
             shape.write(0, np.array([n, field.width], np.int64))
@@ -155,8 +147,6 @@ def write_sparse(
             data.write(start, value)
             indices.write(start, at.astype(whole))
             indptr.write(begin + 1, (start + np.cumsum(sizes)).astype(whole))
-
-    together(comm, write)
 
 
 def write_typed(
@@ -197,26 +187,10 @@ def write_typed(
         writer.column("node", f"x.{code}.rows", size, (width,), np.float32)
         for code, ((_, size), width) in enumerate(zip(placed, widths, strict=True))
     ]
-
-    def write() -> None:
+    with comm.agreed():
         for i, (begin, kind, sizes, values) in enumerate(parts()):
             types.write(begin, kind.astype(KIND))
             for code in np.unique(kind).tolist():
                 own = kind == code
                 rows = values[np.repeat(own, sizes)].reshape(int(own.sum()), widths[code])
                 columns[code].write(placed[code][0][i], rows)
-
-    together(comm, write)
-
-
-def together(comm: Comm, work: Any) -> None:
-    """Do some work on each worker; an error ends it on all.
-
-    Collective: all ranks of comm.
-    """
-    error: GraphThetaError | None = None
-    try:
-        work()
-    except GraphThetaError as e:
-        error = e
-    comm.agree(error)

@@ -9,7 +9,7 @@ import numpy as np
 
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.graph.store.writer import StoreWriter
-from graphtheta.importing.ingest.write import together, write_runs
+from graphtheta.importing.ingest.write import write_runs
 from graphtheta.importing.rewriting.nodes import Runs
 
 # for each block of a worker, its rows in the old store, and where they go
@@ -38,12 +38,9 @@ def write_rows(
     Collective: all ranks of comm.
     """
     column = writer.column(group, name, n, values.shape[1:], values.dtype)
-
-    def work() -> None:
+    with comm.agreed():
         for rows, runs in blocks():
             write_runs(column, values[rows], runs)
-
-    together(comm, work)
 
 
 def write_lists(
@@ -77,8 +74,7 @@ def write_lists(
     kind = old.dtype if size <= np.iinfo(old.dtype).max else np.dtype(np.int64)
     index = writer.column(group, where, n + 1, (), kind)
     columns = [(writer.column(group, name, size, (), x.dtype), x) for name, x in parts]
-
-    def work() -> None:
+    with comm.agreed():
         if comm.rank == 0:
             index.write(0, np.zeros(1, kind))
         at = list(starts)
@@ -92,8 +88,6 @@ def write_lists(
                     column.write(at[k], x[block[0] : block[-1]][entries])
                 at[k] += int(lengths[picked].sum())
 
-    together(comm, work)
-
 
 def write_once(writer: StoreWriter, comm: Comm, group: str, name: str, values: Any) -> None:
     """Write a small column, from rank 0.
@@ -101,4 +95,6 @@ def write_once(writer: StoreWriter, comm: Comm, group: str, name: str, values: A
     Collective: all ranks of comm.
     """
     column = writer.column(group, name, len(values), values.shape[1:], values.dtype)
-    together(comm, lambda: column.write(0, values) if comm.rank == 0 else None)
+    with comm.agreed():
+        if comm.rank == 0:
+            column.write(0, values)

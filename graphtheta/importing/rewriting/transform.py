@@ -12,12 +12,12 @@ from graphtheta.base.arguments import checked
 from graphtheta.base.typed_rows import TypedRows
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.runtime.start import start
-from graphtheta.errors import ConfigError, DataError, FormatError, GraphThetaError
+from graphtheta.errors import ConfigError, DataError, FormatError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.store.manifest import PARTS, Column, is_store
 from graphtheta.graph.store.reader import Columns
 from graphtheta.graph.store.writer import StoreWriter
-from graphtheta.importing.ingest.write import together, write_runs
+from graphtheta.importing.ingest.write import write_runs
 from graphtheta.importing.rewriting.columns import Blocks, write_lists, write_once, write_rows
 from graphtheta.importing.rewriting.edges import Edges
 from graphtheta.importing.rewriting.nodes import Kept, chosen, largest_component
@@ -83,21 +83,14 @@ def transform_store(
         "duplicates": duplicates,
         "reverse": reverse,
     }
-    columns = None
-    graph = None
     mask = None
-    error: GraphThetaError | None = None
-    try:
+    with comm.agreed():
         _check(Path(store), given, nodes)
         columns = Columns(Path(store))
         graph = columns.graph()
         _check_types(store, graph, nodes is not None or component == "largest")
         if nodes is not None:
             mask = chosen(graph, nodes, comm)
-    except GraphThetaError as e:
-        error = e
-    comm.agree(error)
-    assert columns is not None and graph is not None
     if component == "largest":
         mask = largest_component(graph, comm)
     kept = Kept(comm, mask, graph.n_nodes)
@@ -204,12 +197,9 @@ def _write_numbers(kept: Kept, writer: StoreWriter, comm: Comm) -> None:
     Collective: all ranks of comm.
     """
     ids = writer.column("node", "ids", kept.total, (), np.int64)
-
-    def work() -> None:
+    with comm.agreed():
         for rows, runs in kept.runs():
             write_runs(ids, np.arange(rows.start, rows.stop), runs)
-
-    together(comm, work)
 
 
 def _write_ends(edges: Edges, writer: StoreWriter, comm: Comm) -> None:
@@ -218,15 +208,12 @@ def _write_ends(edges: Edges, writer: StoreWriter, comm: Comm) -> None:
     Collective: all ranks of comm.
     """
     src, dst = (writer.column("edge", name, edges.total, (), np.int64) for name in ("src", "dst"))
-
-    def work() -> None:
+    with comm.agreed():
         for rows, runs in edges.runs():
             own, other = edges.ends(rows)
             for (begin, picked), ends in zip(runs, ((own, other), (other, own)), strict=True):
                 for column, values in zip((src, dst), ends, strict=True):
                     column.write(begin, values[picked])
-
-    together(comm, work)
 
 
 def _values(columns: Columns, c: Column) -> np.ndarray:

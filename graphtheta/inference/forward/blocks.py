@@ -79,17 +79,14 @@ def divided(
 
     while needed(parts) > free and parts < n:
         parts = min(2 * parts, n)
-    error = (
-        None
-        if not n or needed(parts) <= free
-        else MemoryLimitError(
-            f"inference_memory={limit / 2**30:.4g}: a block of one node needs about"
-            f" {amount(needed(parts) + CHUNKS_ALIVE * CHUNK_BYTES)} beside the"
-            f" {amount(limit - left)} that the graph and the program use; raise the limit or use"
-            " more workers"
-        )
-    )
-    comm.agree(error)
+    with comm.agreed():
+        if n and needed(parts) > free:
+            raise MemoryLimitError(
+                f"inference_memory={limit / 2**30:.4g}: a block of one node needs about"
+                f" {amount(needed(parts) + CHUNKS_ALIVE * CHUNK_BYTES)} beside the"
+                f" {amount(limit - left)} that the graph and the program use; raise the limit or"
+                " use more workers"
+            )
     parts = int(comm.all_max(np.array(parts)))
     weight = np.cumsum(edges + 1)
     cuts = np.searchsorted(weight, np.arange(1, parts) * (weight[-1] / parts if n else 0))

@@ -26,7 +26,7 @@ from graphtheta.engine.train.step import QUIET
 from graphtheta.engine.view.expand import k_hop_view
 from graphtheta.engine.view.hop import Hop, depth
 from graphtheta.engine.view.view import GraphView
-from graphtheta.errors import ConfigError, FormatError
+from graphtheta.errors import ConfigError
 from graphtheta.inference.forward.block_graph import (
     BlockGraph,
     Finished,
@@ -171,8 +171,7 @@ class LayerWise:
         Raises:
             FormatError: There is no space for them; on all ranks together.
         """
-        error = None
-        try:
+        with self._partition.halo_comm.agreed():
             for i in running:
                 shape, dtype = self.made[i].value
                 self._spill.create(value_name(i), (self._partition.n_masters, *shape), dtype)
@@ -186,9 +185,6 @@ class LayerWise:
                     self._spill.create(
                         sent_name(i, name), (self._partition.n_masters, *shape), dtype
                     )
-        except FormatError as e:
-            error = e
-        self._partition.halo_comm.agree(error)
 
     def _compute(self, running: list[int], rows: np.ndarray) -> None:
         """Compute some layers for some masters, in ascending order."""

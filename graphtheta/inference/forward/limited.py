@@ -15,7 +15,6 @@ from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.view.hop import Hop
 from graphtheta.engine.view.view import GraphView
-from graphtheta.errors import FormatError
 from graphtheta.inference.forward.blocks import VALUES_ALIVE, divided, free_now
 from graphtheta.inference.forward.layerwise import LayerWise
 from graphtheta.inference.forward.spill import Spill
@@ -48,13 +47,8 @@ class Limited:
         Raises:
             FormatError: There is no folder for them; on all ranks together.
         """
-        error, spill = None, None
-        try:
+        with self._partition.halo_comm.agreed():
             spill = Spill()
-        except FormatError as e:
-            error = e
-        self._partition.halo_comm.agree(error)
-        assert spill is not None
         with spill:
             yield LayerWise(
                 model=model,

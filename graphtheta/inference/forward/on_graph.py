@@ -19,7 +19,7 @@ from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.layer.stages import Stages
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.train.step import QUIET
-from graphtheta.errors import ConfigError, DataError, GraphThetaError
+from graphtheta.errors import ConfigError, DataError
 from graphtheta.inference.forward.block_graph import Made, shapes
 from graphtheta.inference.forward.embedding import embedded, of_nodes, superstep_of
 from graphtheta.inference.forward.limited import Limited
@@ -299,17 +299,10 @@ class ModelOnGraph:
         values = self._embedded(layer)
         check_finite(self.comm, self.partition.masters, values, "embedding")
         out = self.setup.evaluator.gathered(self.partition.masters, values)
-        found, error = None, None
-        try:
-            found = (
-                None
-                if out is None
-                else of_nodes(self.setup.info.ids(np.arange(len(out))), out, nodes)
-            )
-        except GraphThetaError as e:
-            error = e
-        self.comm.agree(error)
-        return found
+        with self.comm.agreed():
+            if out is None:
+                return None
+            return of_nodes(self.setup.info.ids(np.arange(len(out))), out, nodes)
 
     @checked
     def write_embeddings(

@@ -21,7 +21,7 @@ from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.strategy.strategy import whole as whole_view
 from graphtheta.engine.train.step import QUIET
 from graphtheta.engine.view.hop import Hop, depth
-from graphtheta.errors import ConfigError, GraphThetaError
+from graphtheta.errors import ConfigError
 from graphtheta.inference.forward.block_graph import Sent, edge_name, sent_name, value_name
 from graphtheta.inference.forward.embedding import asked_ids, embedded, of_nodes, superstep_of
 from graphtheta.inference.forward.layerwise import Blocks, LayerWise
@@ -161,8 +161,7 @@ class Grown:
         check_comparison(model, compare)
         with model.setup.scope():
             now = fingerprints(model, values=compare == "values")
-            kept, error = None, None
-            try:
+            with model.comm.agreed():
                 kept = Kept(
                     Path(folder),
                     ids_of(model),
@@ -171,10 +170,6 @@ class Grown:
                     program_hash(model),
                 )
                 changes = changes_since(kept, now, degrees_read_by(model), directions_of(layers))
-            except GraphThetaError as e:
-                error = e
-            model.comm.agree(error)
-            assert kept is not None
             self._kept = kept
             self._given = changes.values
             self._changed = changed_rows(p, layers, changes)
@@ -416,15 +411,10 @@ class Grown:
         """
         if nodes is None:
             return self._new if appended else None
-        error, wanted = None, None
-        try:
+        with self._on.comm.agreed():
             reported, ids = self._ids(predicted)
             numbers = of_nodes(ids, reported, nodes)[1]
-            wanted = np.isin(self._on.partition.masters, numbers)
-        except GraphThetaError as e:
-            error = e
-        self._on.comm.agree(error)
-        return wanted
+        return np.isin(self._on.partition.masters, numbers)
 
     def _in_order(self, found: Rows | None, nodes: Any) -> tuple[np.ndarray, np.ndarray] | None:
         return None if found is None else of_nodes(found.ids, found.values, nodes)

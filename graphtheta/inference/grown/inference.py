@@ -16,7 +16,6 @@ from graphtheta.engine.layer.dry_run import Probe, probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.layer.settings import PassSettings, pass_scope
 from graphtheta.engine.partition.partition import Partition, build_partition
-from graphtheta.errors import ConfigError, GraphThetaError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.schema.conform import conformed
 from graphtheta.graph.splits.several import choose_split
@@ -28,10 +27,11 @@ from graphtheta.inference.grown.trained import Trained
 from graphtheta.ops.edge.backend.fused import backend_scope
 from graphtheta.partitioners.auto import Work, pair_for
 from graphtheta.run.agreement.digest import graph_digests
-from graphtheta.run.agreement.ranks import agreed, check_graphs, check_jobs
+from graphtheta.run.agreement.ranks import check_graphs, check_jobs
 from graphtheta.run.embeddings.saved import load_values
 from graphtheta.run.embeddings.setup import with_embedding
 from graphtheta.run.job.job import Job
+from graphtheta.run.memory.bound import memory_errors
 from graphtheta.samplers.hidden import check_times, hidden_by
 from graphtheta.tasks.evaluation.evaluate import Evaluator, RowEvaluator
 from graphtheta.tasks.kinds.edge import EdgeKind
@@ -120,17 +120,13 @@ class Inference(ModelOnGraph):
             dtype=np.dtype(job.dtype),
         )
         partition, _, tables = with_embedding(job, looped.graph, partition)
-        error: GraphThetaError | None = None
-        try:
+        with comm.agreed():
             rows = {
                 t.name: trained.graph.learned[t.name].rows(looped.graph, t.masters) for t in tables
             }
             rest = load_values(tables, trained.graph.n_nodes, arrays, rows)
             if rest:
                 model.load_state(rest)
-        except ConfigError as e:
-            error = e
-        comm.agree(error)
         with pass_scope(PassSettings()), backend_scope(job.backend):
             check_loops(model, partition, looped.unknown)
             found = probe(model, partition)
@@ -206,35 +202,30 @@ def _prepared(
         kind.trains = False
         return kind
 
-    def loaded() -> Graph:
-        graph = load()
-        return choose_split(graph, job.split_index if graph.n_splits > 1 else 0)
-
     check_jobs(job, comm)
-    given = agreed(comm, loaded, MORE)
+    with comm.agreed(), memory_errors(*MORE):
+        given = load()
+        given = choose_split(given, job.split_index if given.n_splits > 1 else 0)
     if comm.size > 1:
         check_graphs(graph_digests(given, comm.cores), comm)
-
-    def in_form() -> Graph:
+    times = [f"edge.{hidden.time}"] if hidden is not None and hidden.timed else []
+    with comm.agreed(), memory_errors(*MORE):
         trained.check_nodes(given)
-        times = [f"edge.{hidden.time}"] if hidden is not None and hidden.timed else []
-        return conformed(given, trained.graph, [*trained.read, *times])
-
-    def made() -> tuple[TaskKind, Looped, Model]:
+        in_form = conformed(given, trained.graph, [*trained.read, *times])
+    with memory_errors(*MORE):
         whole = with_structural_features(
             job=job,
-            load=in_form,
+            graph=in_form,
             comm=comm,
             kind=applied(),
             scale=trained.graph.meta.get(SCALE, ()),
         )
+    with comm.agreed(), memory_errors(*MORE):
         kind = applied()
         taken = kind.take(whole)
         model = make(taken, kind)
         check_times(taken, hidden, kind.name == "node")
-        return kind, with_loops(taken, job.self_loops, model, hidden), model
-
-    return given, *agreed(comm, made, MORE)
+        return given, kind, with_loops(taken, job.self_loops, model, hidden), model
 
 
 def _unlabelled(graph: Graph, kind: TaskKind) -> str:

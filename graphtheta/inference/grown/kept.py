@@ -184,9 +184,12 @@ def writing(
     folder = folder.resolve()
     aside = folder.with_name(folder.name + ".part")
     part = f"part-{comm.rank:05}"
-    together(comm, folder, WHAT, lambda: _check_replaceable(folder), comm.rank == 0)
+    with together(comm, folder, WHAT):
+        if comm.rank == 0:
+            _check_replaceable(folder)
     with exclusive(aside, comm, FLAG, NAMES):
-        together(comm, folder, WHAT, lambda: make_new_folder(aside / part))
+        with together(comm, folder, WHAT):
+            make_new_folder(aside / part)
         files = LayerFiles(aside / part)
         try:
             yield files
@@ -204,7 +207,9 @@ def writing(
                 "parts": parts,
             }
         )
-        together(comm, folder, WHAT, lambda: _finish(folder, aside, mark), comm.rank == 0)
+        with together(comm, folder, WHAT):
+            if comm.rank == 0:
+                _finish(folder, aside, mark)
 
 
 def _check_replaceable(folder: Path) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.base.atomic import atomic_file, check_replaceable, make_folder, unwritable
+from graphtheta.base.atomic import atomic_file, check_replaceable, file_errors, make_folder
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.errors import ConfigError, GraphThetaError
+from graphtheta.errors import ConfigError
 from graphtheta.inference.outputs.formats import FORMATS, Rows, write_csv
 
 FILE_ENDINGS = (".npz", ".csv")
@@ -49,7 +49,7 @@ def write_file(path: Path, rows: Rows) -> None:
     Raises:
         FormatError: The file cannot be written.
     """
-    try:
+    with file_errors(path, f"the {rows.name}s"):
         make_folder(path.parent)
         with atomic_file(path, beginning(rows.name)) as file:
             if path.suffix == ".npz":
@@ -59,8 +59,6 @@ def write_file(path: Path, rows: Rows) -> None:
                 np.savez_compressed(file, **arrays)
             else:
                 write_csv(file, rows)
-    except OSError as error:
-        raise unwritable(path, f"the {rows.name}s", error) from None
 
 
 def write_together(path: Path, rows: Rows | None, comm: Comm) -> int:
@@ -71,13 +69,9 @@ def write_together(path: Path, rows: Rows | None, comm: Comm) -> int:
 
     Collective: all ranks of comm.
     """
-    error: GraphThetaError | None = None
-    try:
+    with comm.agreed():
         if rows is not None:
             write_file(path, rows)
-    except GraphThetaError as e:
-        error = e
-    comm.agree(error)
     return 0 if rows is None else len(rows.ids)
 
 
@@ -91,10 +85,8 @@ def check_free_name(path: Path, name: str) -> None:
     Raises:
         FormatError: Something else has its name.
     """
-    try:
+    with file_errors(path, f"the {name}s"):
         check_replaceable(path, beginning(name))
-    except OSError as error:
-        raise unwritable(path, f"the {name}s", error) from None
 
 
 def beginning(name: str) -> bytes:

@@ -53,8 +53,9 @@ class PartFolder:
         self._aside, self._old = (
             self._folder.with_name(self._folder.name + ending) for ending in (".part", ".replaced")
         )
-        together(comm, self._folder, WHAT, lambda: check_format(form))
-        together(comm, self._folder, WHAT, self._check, comm.rank == 0)
+        with together(comm, self._folder, WHAT):
+            check_format(form)
+        self._check_together()
 
     def write(self, rows: Rows) -> int:
         """Write the output.
@@ -71,10 +72,12 @@ class PartFolder:
 
         Collective: all ranks.
         """
-        comm, written, total = self._comm, [], sum(self._comm.all_gather(len(rows.ids)))
+        comm = self._comm
+        total = sum(comm.all_gather(len(rows.ids)))
         with exclusive(self._aside, comm, "--to", NAMES):
-            together(comm, self._folder, WHAT, self._check, comm.rank == 0)
-            together(comm, self._folder, WHAT, lambda: written.extend(self._write_part(rows)))
+            self._check_together()
+            with together(comm, self._folder, WHAT):
+                written = self._write_part(rows)
             files = [file for part in comm.all_gather(written) for file in part]
             mark: dict[str, Any] = {
                 "values": rows.name,
@@ -84,13 +87,16 @@ class PartFolder:
             }
             if rows.columns:
                 mark["columns"] = rows.columns
-            together(comm, self._folder, WHAT, lambda: self._finish(mark), comm.rank == 0)
+            with together(comm, self._folder, WHAT):
+                if comm.rank == 0:
+                    self._finish(mark)
         return total
 
-    def _check(self) -> None:
-        """Check that nothing but outputs is replaced."""
-        for folder in (self._folder, self._old):
-            _check_replaceable(folder)
+    def _check_together(self) -> None:
+        """Check that nothing but outputs is replaced; an error is raised on all ranks."""
+        with together(self._comm, self._folder, WHAT):
+            for folder in (self._folder, self._old) if self._comm.rank == 0 else ():
+                _check_replaceable(folder)
 
     def _write_part(self, rows: Rows) -> list[dict[str, Any]]:
         """Write the files of this worker's part, and list them."""

@@ -98,16 +98,16 @@ def check_finite(comm: Comm, rows: np.ndarray, out: np.ndarray, what: str) -> No
 
     Collective: all ranks of comm.
     """
-    error = None
-    # the sum is finite if all are, or overflows; only then look for the value
-    if not np.isfinite(out.sum()):
+    with comm.agreed():
+        # the sum is finite if all are, or overflows; only then look for the value
+        if np.isfinite(out.sum()):
+            return
         bad = np.flatnonzero(~np.isfinite(out.reshape(len(out), -1)).all(axis=1))
         if len(bad):
-            error = DataError(
+            raise DataError(
                 f"the {what} number {int(rows[bad[0]])} is not finite ({len(bad):,} such rows of"
                 f" {len(out):,}); features near it are NaN or infinite, or training has diverged"
             )
-    comm.agree(error)
 
 
 def in_order(comm: Comm, arrays: Sequence[np.ndarray], whole: bool) -> list[np.ndarray] | None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from graphtheta.base.atomic import atomic_file, unwritable
+from graphtheta.base.atomic import atomic_file, file_errors
 from graphtheta.base.regular import read_regular
 from graphtheta.errors import FormatError
 
@@ -86,11 +86,8 @@ class Profile(BaseModel):
         Raises:
             FormatError: It cannot be written.
         """
-        try:
-            with atomic_file(path) as file:
-                file.write((self.model_dump_json(indent=1) + "\n").encode())
-        except OSError as e:
-            raise unwritable(path, "the profile", e) from None
+        with file_errors(path, "the profile"), atomic_file(path) as file:
+            file.write((self.model_dump_json(indent=1) + "\n").encode())
 
     @classmethod
     def read(cls, path: Path) -> Profile:

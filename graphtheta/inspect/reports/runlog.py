@@ -11,13 +11,12 @@ from typing import Any, BinaryIO
 import numpy as np
 from tqdm import tqdm
 
-from graphtheta.base.atomic import atomic_file, make_folder, remove_file, started_file, unwritable
+from graphtheta.base.atomic import atomic_file, file_errors, make_folder, remove_file, started_file
 from graphtheta.base.console import amount, figure, say, table
 from graphtheta.base.strict_json import to_json
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.ledger import STAGES
 from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
-from graphtheta.errors import FormatError
 from graphtheta.inspect.reports.profile import LISTED, Book, Profile
 from graphtheta.run.job.job import Job
 from graphtheta.run.job.keyfile import JOB_FILE
@@ -68,12 +67,12 @@ class RunLog:
         Collective: all ranks of comm.
         """
         job = self.job
-        error = None
         self.begun = True
         self.rows = list(history)
         self._earlier = len(history)
-        if self.comm.rank == 0:
-            try:
+        where = file_errors(job.folder, "the folder for results", "choose another with --out")
+        with self.comm.agreed(), where:
+            if self.comm.rank == 0:
                 make_folder(job.folder)
                 # results of an earlier run must not pass for this one's if it does not finish
                 for old in (
@@ -86,11 +85,6 @@ class RunLog:
                     file.write(job.to_yaml().encode())
                 self._file = started_file(job.folder / METRICS_FILE)
                 self._write(history)
-            except OSError as e:
-                error = unwritable(
-                    job.folder, "the folder for results", e, "choose another with --out"
-                )
-        self.comm.agree(error)
         if self.comm.rank == 0 and sys.stderr.isatty():
             self._bar = tqdm(total=self._goal, unit=self._unit, leave=False)
 
@@ -152,19 +146,13 @@ class RunLog:
             }
         }
         self.rows.append({**row, **times})
-        error = None
         if self._file is not None:
-            try:
-                self._write(self.rows[-1:])
-            except OSError as e:
-                error = unwritable(
-                    self.job.folder / METRICS_FILE,
-                    "the metrics",
-                    e,
-                    "free disk space, and go on with --resume",
-                )
             self._show(row)
-        self.comm.agree(error)
+        path = self.job.folder / METRICS_FILE
+        remedy = "free disk space, and go on with --resume"
+        with self.comm.agreed(), file_errors(path, "the metrics", remedy):
+            if self._file is not None:
+                self._write(self.rows[-1:])
         return times
 
     def _write(self, rows: list[dict[str, Any]]) -> None:
@@ -198,8 +186,9 @@ class RunLog:
         memory = np.array(
             self.comm.all_gather([predicted, resident_bytes(), *sent.sum(axis=0).tolist()])
         )
-        error = None
-        if largest is not None:
+        with self.comm.agreed():
+            if largest is None:
+                return
             books = [
                 Book(**dict(zip(FIELDS, times.T.tolist(), strict=True)))
                 for times in self._times.swapaxes(0, 1)
@@ -217,11 +206,7 @@ class RunLog:
                 measured=memory[:, 1].tolist(),
                 fallbacks=fallbacks,
             )
-            try:
-                profile.write(self.job.folder / PROFILE_FILE)
-            except FormatError as e:
-                error = e
-        self.comm.agree(error)
+            profile.write(self.job.folder / PROFILE_FILE)
 
     def _show(self, row: dict[str, Any]) -> None:
         shown = {"loss": row["loss"]} | {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphtheta.base.atomic import atomic_file, unwritable
+from graphtheta.base.atomic import atomic_file, file_errors
 from graphtheta.base.console import amount, figure, table
 from graphtheta.errors import ConfigError
 from graphtheta.inspect.simulation.cluster import Cluster
@@ -143,15 +143,16 @@ def draw(points: Sequence[Point], path: Path) -> None:
     for axes in (scaling, parts):
         axes.grid(alpha=0.25, lw=0.6)
         axes.spines[["top", "right"]].set_visible(False)
-    try:
-        suffix = path.suffix or ".svg"
-        about = {MADE_BY[suffix]: "graphtheta"} if suffix in MADE_BY else None
-        with atomic_file(path, BEGINNING) as file:
+    suffix = path.suffix or ".svg"
+    about = {MADE_BY[suffix]: "graphtheta"} if suffix in MADE_BY else None
+    with (
+        file_errors(path, "the picture", "give another file with --plot"),
+        atomic_file(path, BEGINNING) as file,
+    ):
+        try:
             fig.savefig(file, format=suffix[1:], metadata=about)
-    except ValueError as error:
-        raise ConfigError(f"--plot {path}: {error}") from None
-    except OSError as error:
-        raise unwritable(path, "the picture", error, "give another file with --plot") from error
+        except ValueError as error:
+            raise ConfigError(f"--plot {path}: {error}") from None
 
 
 def _strategy(point: Point) -> tuple[str, str, str]:

@@ -6,12 +6,12 @@ learning rate train on, and the result belongs to no job that anybody could repe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Model
-from graphtheta.errors import ConfigError, DataError, GraphThetaError, MemoryLimitError
+from graphtheta.errors import ConfigError, DataError
 from graphtheta.run.agreement.digest import Digests, model_digests, of_text
 from graphtheta.run.job.job import Job, as_text
 
@@ -19,31 +19,6 @@ from graphtheta.run.job.job import Job, as_text
 OWN_KEYS = ("log_level", "data_dir")
 # differences, and ranks, that a message names
 MOST_NAMED = 3
-
-T = TypeVar("T")
-
-
-def agreed(comm: Comm, work: Callable[[], T], short: tuple[str, str]) -> T:
-    """The result of work whose errors are raised on all ranks together.
-
-    Args:
-        comm: The ranks.
-        work: May raise a ``GraphThetaError``.
-        short: What does not fit, and what to do about it, if there is too little memory.
-
-    Collective: all ranks of comm.
-    """
-    result: list[T] = []
-    error: GraphThetaError | None = None
-    try:
-        result.append(work())
-    except MemoryError as e:
-        what, remedy = short
-        error = MemoryLimitError(f"{what} not fit into memory: {e}; {remedy}")
-    except GraphThetaError as e:
-        error = e
-    comm.agree(error)
-    return result[0]
 
 
 def check_jobs(job: Job, comm: Comm) -> None:

@@ -14,7 +14,7 @@ from graphtheta.base.atomic import sweep_asides
 from graphtheta.base.console import complain, say
 from graphtheta.base.strict_json import to_json
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.errors import ConfigError, FormatError, GraphThetaError
+from graphtheta.errors import ConfigError, FormatError
 from graphtheta.run.checkpoints.checkpoint import (
     CHECKPOINTS,
     Checkpoint,
@@ -180,18 +180,16 @@ def find_checkpoint(job: Job, comm: Comm) -> Checkpoint | None:
 
     Collective: all ranks of comm.
     """
-    found, error = None, None
-    if comm.rank == 0:
-        try:
-            found = _find(job)
-        except GraphThetaError as e:
-            error = e
-        except OSError as e:
-            error = FormatError(
-                f"{job.folder / CHECKPOINTS}: cannot be read: {e.strerror or e}; choose another"
-                " folder with --out"
-            )
-    comm.agree(error)
+    found = None
+    with comm.agreed():
+        if comm.rank == 0:
+            try:
+                found = _find(job)
+            except OSError as error:
+                raise FormatError(
+                    f"{job.folder / CHECKPOINTS}: cannot be read: {error.strerror or error};"
+                    " choose another folder with --out"
+                ) from None
     whole = (
         None if found is None else {"manifest": found.manifest.model_dump(), "arrays": found.shared}
     )

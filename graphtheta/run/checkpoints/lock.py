@@ -51,26 +51,28 @@ def exclusive(
 
     Collective: all ranks of comm.
     """
-    file, error = None, None
-    if comm.rank == 0:
-        try:
-            if names is None:
-                file = _run_lock(folder)
-            else:
-                file = claim(folder, names, PATIENCE)
-        except Taken:
-            error = taken(folder, flag)
-        except NotOurs as e:
-            error = unwritable(folder, "the output", e)
-        except OSError as e:
-            # a run folder that is not writable is reported by the code that writes results
-            error = None if names is None else unwritable(folder, "the output", e)
+    file = None
     try:
-        comm.agree(error)
+        with comm.agreed():
+            if comm.rank == 0:
+                file = _lock(folder, flag, names)
         yield
     finally:
         if file is not None:
             os.close(file)
+
+
+def _lock(folder: Path, flag: str, names: re.Pattern[str] | None) -> int | None:
+    """The descriptor of the lock, see ``exclusive``; None for a folder that cannot be locked."""
+    try:
+        return _run_lock(folder) if names is None else claim(folder, names, PATIENCE)
+    except Taken:
+        raise taken(folder, flag) from None
+    except OSError as error:
+        # a run folder that is not writable is reported by the code that writes results
+        if names is None and not isinstance(error, NotOurs):
+            return None
+        raise unwritable(folder, "the output", error) from None
 
 
 def check_free(folder: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from graphtheta.base.atomic import NotOurs, check_replaceable, unwritable
+from graphtheta.base.atomic import NotOurs, check_replaceable, file_errors
 from graphtheta.engine.runtime.timeline import TRACE_FILE, files_of
 from graphtheta.errors import ConfigError
 from graphtheta.run.checkpoints.checkpoint import CHECKPOINTS, check_own
@@ -38,11 +38,9 @@ def check_run_folder(folder: Path, resumes: bool) -> None:
         PREDICTIONS_FILE,
         TRACE_FILE,
     )
-    try:
+    with file_errors(folder, "the run", "choose another folder with --out"):
         if folder.exists() and not folder.is_dir():
             raise NotOurs(folder, "there is a file")
         for path in (*(folder / name for name in names), *files_of(folder / TRACE_FILE)):
             check_replaceable(path)
         check_own(folder / CHECKPOINTS, resumes)
-    except OSError as error:
-        raise unwritable(folder, "the run", error, "choose another folder with --out") from None

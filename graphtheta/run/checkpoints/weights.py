@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from graphtheta.base.atomic import atomic_file, make_folder, unwritable
+from graphtheta.base.atomic import atomic_file, file_errors, make_folder
 from graphtheta.base.strict_json import to_json
 from graphtheta.errors import ConfigError, FormatError
 from graphtheta.run.checkpoints.tensors import checksum, read_tensors, write_tensors
@@ -58,14 +58,12 @@ def write_weights(
     checksums = {name: checksum(x) for name, x in weights.items()}
     texts = {"job": to_json(_plain(job)), "checksums": to_json(checksums)}
     texts |= {"trained": trained} if trained else {}
-    try:
+    with file_errors(path, "the weights"):
         if failure is not None:
             raise failure
         make_folder(path.parent)
         with atomic_file(path) as f:
             write_tensors(f, weights, {**texts, "checksum": _of_texts(texts)})
-    except OSError as e:
-        raise unwritable(path, "the weights", e) from None
 
 
 def read_weights(path: str | Path) -> tuple[Job, dict[str, np.ndarray]]:

@@ -11,7 +11,8 @@ import os
 import resource
 import socket
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -233,6 +234,20 @@ def available_bytes() -> int:
         free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     left = memory_left()
     return free if left is None else min(free, left)
+
+
+@contextmanager
+def memory_errors(what: str, remedy: str) -> Iterator[None]:
+    """A block in which too little memory raises a ``MemoryLimitError``.
+
+    Args:
+        what: What does not fit, with "does" or "do" at its end.
+        remedy: What to do about it.
+    """
+    try:
+        yield
+    except MemoryError as error:
+        raise MemoryLimitError(f"{what} not fit into memory: {error}; {remedy}") from None
 
 
 def check_memory(bound: MemoryBound, partition: Partition, whole: bool) -> None:

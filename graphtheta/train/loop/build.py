@@ -37,7 +37,7 @@ from graphtheta.ops.optimisers.optim import SGD, Adam, AdamW, Optimiser
 from graphtheta.partitioners.auto import Work, pair_for
 from graphtheta.partitioners.pairs import Pair
 from graphtheta.run.agreement.digest import Digests, graph_digests
-from graphtheta.run.agreement.ranks import agreed, check_graphs, check_jobs, check_models
+from graphtheta.run.agreement.ranks import check_graphs, check_jobs, check_models
 from graphtheta.run.embeddings.setup import learned_types, with_embedding
 from graphtheta.run.job.job import Job
 from graphtheta.run.memory.bound import (
@@ -46,6 +46,7 @@ from graphtheta.run.memory.bound import (
     MemoryBound,
     check_memory,
     memory_bound,
+    memory_errors,
 )
 from graphtheta.samplers.hidden import hidden_by, refuse
 from graphtheta.tasks.evaluation.evaluate import Evaluator
@@ -262,22 +263,17 @@ def build(
     Collective: all ranks of comm.
     """
     check_jobs(job, comm)
-    whole = agreed(
-        comm,
-        lambda: load_graph(job) if graph is None else choose_split(graph, job.split_index),
-        IN_PARTS,
-    )
+    with comm.agreed(), memory_errors(*IN_PARTS):
+        whole = load_graph(job) if graph is None else choose_split(graph, job.split_index)
     digests = graph_digests(whole, comm.cores)
     check_graphs(digests, comm)
-
-    def made_ready() -> tuple[Prepared, Schema, frozenset[Parameter], dict[str, Any]]:
-        featured = with_structural_features(job, lambda: whole, comm)
+    with memory_errors(*SMALLER):
+        featured = with_structural_features(job, whole, comm)
+    with comm.agreed(), memory_errors(*SMALLER):
         prepared = prepare(job, featured, model)
         frozen = frozen_parameters(prepared.model, choices.freeze)
         schema = Schema.of(featured, learned_types(job, featured))
-        return prepared, schema, frozen, choices.described(prepared.model, frozen)
-
-    prepared, schema, frozen, described = agreed(comm, made_ready, SMALLER)
+        described = choices.described(prepared.model, frozen)
     check_models(prepared.model, described, comm)
     made = prepared.model
     dtype = np.dtype(job.dtype)

@@ -9,7 +9,7 @@ from graphtheta.base.arguments import checked
 from graphtheta.base.userfile import check_trusted
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.runtime.start import start
-from graphtheta.errors import ConfigError, GraphThetaError
+from graphtheta.errors import ConfigError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.datasets.dataset import load
 from graphtheta.inference.grown.inference import Inference
@@ -90,17 +90,10 @@ def open_run(
     """
     comm = comm if comm is not None else start()
     job, path = job_of(run, keys, trust), Path(run, WEIGHTS)
-    error = None
-    saved = None
-    trained = None
-    try:
+    with comm.agreed():
         saved = read_saved(path)
         trained = Trained.read_from(saved.trained, str(path))
         check_trusted({"task": trained.task}, keys, str(path), trust)
-    except GraphThetaError as e:
-        error = e
-    comm.agree(error)
-    assert saved is not None and trained is not None
     return Inference(
         job=job,
         trained=trained,

@@ -18,7 +18,7 @@ from graphtheta.engine.strategy.strategy import ClusterBatch, GlobalBatch, MiniB
 from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.train.metrics import choose_metric
 from graphtheta.engine.view.hop import Layers, depth
-from graphtheta.errors import ConfigError, DataError, GraphThetaError
+from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.datasets.dataset import load, preparation
 from graphtheta.inference.forward.self_loops import with_loops
@@ -285,17 +285,14 @@ def build_sampler(
 def _clusters(job: Job, graph: Graph, partition: Partition) -> np.ndarray:
     """Clusters of this worker's masters, [n_masters] int64; rank 0 finds those of all nodes."""
     comm, masters = partition.halo_comm, partition.masters
-    error, found = None, None
-    if comm.rank == 0:
-        try:
-            found = clusters_of(graph, job.cluster_method, job.clusters, job.seed)
-        except GraphThetaError as e:
-            error = e
-    comm.agree(error)
+    clusters = None
+    with comm.agreed():
+        if comm.rank == 0:
+            clusters = clusters_of(graph, job.cluster_method, job.clusters, job.seed)
     own = np.empty(len(masters), np.int64)
     for begin in range(0, partition.n_nodes, CLUSTERS_SENT):
         inside = (masters >= begin) & (masters < begin + CLUSTERS_SENT)
         own[inside] = comm.broadcast(
-            None if found is None else found[begin : begin + CLUSTERS_SENT]
+            None if clusters is None else clusters[begin : begin + CLUSTERS_SENT]
         )[masters[inside] - begin]
     return own

@@ -206,14 +206,12 @@ class Session(ModelOnGraph):
         Collective: all ranks.
         """
         rows = gathered_values(self.setup.tables, self.partition, Path(gettempdir()))
-        self.comm.agree(
-            None
-            if rows.failure is None
-            else FormatError(
-                f"{gettempdir()}: learned features of nodes cannot be written: "
-                f"{rows.failure}; set TMPDIR to a folder on a larger disk"
-            )
-        )
+        with self.comm.agreed():
+            if rows.failure is not None:
+                raise FormatError(
+                    f"{gettempdir()}: learned features of nodes cannot be written: "
+                    f"{rows.failure}; set TMPDIR to a folder on a larger disk"
+                )
         arrays = self.comm.broadcast({name: np.array(x) for name, x in rows.arrays.items()})
         return Inference(
             job=self.job,
@@ -283,10 +281,9 @@ class Session(ModelOnGraph):
 
         Collective: all ranks.
         """
-        error = None
         rows = gathered_values(self.setup.tables, self.partition, Path(path).parent)
         trained = self.trained()
-        try:
+        with self.comm.agreed():
             if self.comm.rank == 0:
                 write_weights(
                     path=Path(path),
@@ -295,9 +292,6 @@ class Session(ModelOnGraph):
                     failure=rows.failure,
                     trained=trained.model_dump_json(),
                 )
-        except FormatError as e:
-            error = e
-        self.comm.agree(error)
 
     @checked
     def load(self, path: str | Path) -> str:
@@ -313,12 +307,7 @@ class Session(ModelOnGraph):
 
         Collective: all ranks.
         """
-        error = None
-        trained = ""
-        try:
+        with self.comm.agreed():
             _, weights, trained = read_saved(path)
             self.model.load_state(load_values(self.setup.tables, self.partition.n_nodes, weights))
-        except (ConfigError, FormatError) as e:
-            error = e
-        self.comm.agree(error)
         return trained

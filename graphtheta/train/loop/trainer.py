@@ -20,7 +20,7 @@ from graphtheta.engine.runtime.timeline import TRACE_FILE, tracing
 from graphtheta.engine.store.table import VALUE
 from graphtheta.engine.train.metrics import METRICS
 from graphtheta.engine.train.step import QUIET
-from graphtheta.errors import ConfigError, DivergedError, FormatError, GraphThetaError
+from graphtheta.errors import ConfigError, DivergedError, FormatError
 from graphtheta.graph.data.columns import listed
 from graphtheta.graph.data.scale import SCALES
 from graphtheta.inference.grown.trained import EARLIER_POSITIVE
@@ -128,13 +128,9 @@ class Trainer(Session):
 
     def _check_folder(self) -> None:
         """Check that the folder of the run holds nothing of others; errors are raised on all ranks."""
-        error: GraphThetaError | None = None
-        try:
+        with self.comm.agreed():
             if self.comm.rank == 0:
                 check_run_folder(self.job.folder, self.job.resume)
-        except GraphThetaError as e:
-            error = e
-        self.comm.agree(error)
 
     def _fit(self, log: Log | None, calls: Callbacks, resumable: bool, keeps: bool) -> Result:
         job = self.job
@@ -393,16 +389,13 @@ class Trainer(Session):
     def _leave(self, keeper: Keeper, code: int) -> None:
         """Stop the run once its checkpoint is written."""
         keeper.close()
-        error = (
-            None
-            if keeper.failure is None
-            else FormatError(
-                f"{keeper.folder}: the run was asked to stop after step {self.step} and its"
-                f" checkpoint cannot be written: {keeper.failure}; free disk space or make the"
-                " folder writable, and resume from the previous checkpoint with --resume"
-            )
-        )
-        self.comm.agree(error)
+        with self.comm.agreed():
+            if keeper.failure is not None:
+                raise FormatError(
+                    f"{keeper.folder}: the run was asked to stop after step {self.step} and its"
+                    f" checkpoint cannot be written: {keeper.failure}; free disk space or make the"
+                    " folder writable, and resume from the previous checkpoint with --resume"
+                )
         if self.comm.rank == 0:
             complain(
                 f"{'pre-empted' if code == PREEMPTED else 'interrupted'} at step {self.step};"

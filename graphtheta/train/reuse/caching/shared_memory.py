@@ -47,38 +47,33 @@ def share(comm: Comm, n_bytes: int) -> list[np.ndarray]:
     Collective: all ranks of comm.
     """
     folder = FOLDER if FOLDER.is_dir() else Path(gettempdir())
-    path = ""
-    parts = list[np.ndarray]()
-    error = None
     with ExitStack() as stack:
-        try:
-            opened, path = stack.enter_context(named_temporary_file(folder))
-            os.posix_fallocate(opened.fileno(), 0, max(n_bytes, 1))
-            own = np.frombuffer(mmap.mmap(opened.fileno(), max(n_bytes, 1)), np.uint8)
-        except OSError as e:
-            error = MemoryLimitError(
-                f"{folder} has no room for {n_bytes:,} bytes that the workers of a machine share"
-                f" ({e.strerror}); make --machine-cache smaller, or enlarge that file system"
-            )
-        comm.agree(error)
+        with comm.agreed():
+            try:
+                opened, path = stack.enter_context(named_temporary_file(folder))
+                os.posix_fallocate(opened.fileno(), 0, max(n_bytes, 1))
+                own = np.frombuffer(mmap.mmap(opened.fileno(), max(n_bytes, 1)), np.uint8)
+            except OSError as error:
+                raise MemoryLimitError(
+                    f"{folder} has no room for {n_bytes:,} bytes that the workers of a machine"
+                    f" share ({error.strerror}); make --machine-cache smaller, or enlarge that file"
+                    " system"
+                ) from None
         paths = comm.all_gather(path)
-        error = None
-        try:
-            for rank in mates(comm):
-                if rank == comm.rank:
-                    parts.append(own)
-                    continue
-                with open(paths[rank], "rb") as other:
-                    parts.append(
-                        np.frombuffer(
-                            mmap.mmap(other.fileno(), 0, access=mmap.ACCESS_READ), np.uint8
-                        )
-                    )
-        except OSError as e:
-            error = MemoryLimitError(
-                f"memory of rank {rank} cannot be shared ({e.strerror}), although it is on this"
-                " machine; drop --machine-cache if they are in different containers"
-            )
         # nobody removes a file that another one has yet to open
-        comm.agree(error)
-    return parts
+        with comm.agreed():
+            return [
+                own if rank == comm.rank else _part_of(rank, paths[rank]) for rank in mates(comm)
+            ]
+
+
+def _part_of(rank: int, path: str) -> np.ndarray:
+    """The part of another rank, which is read-only."""
+    try:
+        with open(path, "rb") as other:
+            return np.frombuffer(mmap.mmap(other.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+    except OSError as error:
+        raise MemoryLimitError(
+            f"memory of rank {rank} cannot be shared ({error.strerror}), although it is on this"
+            " machine; drop --machine-cache if they are in different containers"
+        ) from None
