@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain, count
-from typing import Any, Protocol
+from itertools import chain
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -40,6 +40,10 @@ RUNS_STEPS = True
 
 # a loss that diverges is reported by an error of the engine, so warnings of NumPy are not needed
 QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignore"}
+
+
+# a view, and the rows of tables that its passes read
+Made: TypeAlias = tuple[GraphView, LearnedRows]
 
 
 class Ahead(Protocol):
@@ -179,15 +183,40 @@ class Training:
         Collective: all ranks.
         """
         losses: list[float] = []
+        for steps, makers in self._foreseen(epoch, first, last):
+            losses += self._run(steps, makers)
+        return np.array(losses)
+
+    def rehearse(
+        self, epoch: int, first: int, last: int, act: Callable[[Callable[[], Made]], None]
+    ) -> None:
+        """Make some views of an epoch as ``run`` does, with all that their passes would read, and
+        compute nothing.
+
+        Args:
+            epoch, first, last: As for ``run``.
+            act: Called in a work item for each group of views, with a function that makes this
+                worker's view of it.
+
+        Collective: all ranks.
+        """
+        for _, makers in self._foreseen(epoch, first, last):
+            self.queue.run([partial(act, make) for make in self._in_turns(makers)])
+
+    def _foreseen(
+        self, epoch: int, first: int, last: int
+    ) -> Iterator[tuple[list[list[tuple[int, int]]], list[Callable[[], GraphView]]]]:
+        """The groups of the steps of some views, and functions that make this worker's view of
+        each group; as many at a time as caches know what is read.
+        """
         while first < last:
             end = last if self.foresight is None else min(last, self.foresight.until(epoch, first))
             steps = [
                 [(first + a, first + b) for a, b in groups]
                 for groups in groups_of(end - first, self.views_per_step, self.width)
             ]
-            losses += self._run(steps, self._views(epoch, list(chain.from_iterable(steps))))
+            yield steps, self._views(epoch, list(chain.from_iterable(steps)))
             first = end
-        return np.array(losses)
 
     def state(self) -> dict[str, Any]:
         """The state between two steps: integers, and arrays that are never changed, by name."""
@@ -305,9 +334,8 @@ class Training:
         share of the loss of each view.
         """
         work = []
-        made = iter(map(self._in_turn, count(), views))
+        made = iter(self._in_turns(views))
         first = steps[0][0][0]
-        self.features.turns.restart()
         for step, groups in enumerate(steps, start=self.step):
             work += [
                 partial(
@@ -327,18 +355,25 @@ class Training:
         self.views += len(found)
         return found
 
-    def _in_turn(self, number: int, make: Callable[[], GraphView]) -> Callable[[], GraphView]:
-        """``make`` for work item ``number``, which fetches features in its turn."""
+    def _in_turns(self, views: Sequence[Callable[[], GraphView]]) -> list[Callable[[], Made]]:
+        """Functions for work items that run together: each makes a view, whose features are
+        fetched in its turn, and begins to read the rows of its passes.
+        """
+        self.features.turns.restart()
 
-        def made() -> GraphView:
-            with self.features.turns.of(number):
-                return make()
+        def made(number: int, make: Callable[[], GraphView]) -> Made:
+            with self.job_comm.ledger.stage("batch"):
+                with self.features.turns.of(number):
+                    view = make()
+                learned = self.learned(view)
+                view.read_begin(self.stored, view.space.n)
+            return view, learned
 
-        return made
+        return [partial(made, number, make) for number, make in enumerate(views)]
 
     def _compute(
         self,
-        make: Callable[[], GraphView],
+        make: Callable[[], Made],
         n: int,
         number: int,
         step: int,
@@ -356,10 +391,7 @@ class Training:
         with ledger.span(
             f"view {number + mine + 1}", step=step + 1, version=self.versions.version_of(step)
         ):
-            with ledger.stage("batch"):
-                view = make()
-                learned = self.learned(view)
-                view.read_begin(self.stored, view.space.n)
+            view, learned = make()
             with self.versions.using(step), self.scope(), self.tape(number, view) as tape:
                 with ledger.span("forward"):
                     loss = self.strategy.task.loss(view, self.model(view, **learned.read()))

@@ -21,7 +21,6 @@ from graphtheta.cli.rounding import halo_error
 from graphtheta.cli.warmup import jobs_of, warm_up
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.runtime.start import run_main, start
 from graphtheta.errors import ConfigError, DataError, DivergedError
 from graphtheta.graph.data.graph import Graph
@@ -29,12 +28,12 @@ from graphtheta.graph.store.reader import check_store
 from graphtheta.inference.grown.trained import EARLIER_POSITIVE, Trained
 from graphtheta.inspect.reports.runlog import RunLog
 from graphtheta.ops.compile.cache import cache_folder
-from graphtheta.partitioners.auto import Work, pair_for
 from graphtheta.run.checkpoints.keeper import refuse_to_overwrite
 from graphtheta.run.checkpoints.lock import check_free
 from graphtheta.run.checkpoints.progress import Result
 from graphtheta.run.checkpoints.run_folder import check_run_folder
 from graphtheta.run.checkpoints.weights import WEIGHTS
+from graphtheta.run.dividing import choose_pair, divide
 from graphtheta.run.job.flag import Parser
 from graphtheta.run.job.job import Job
 from graphtheta.run.job.run_files import RESULT_FILE
@@ -432,21 +431,8 @@ def partition_table(graph: Graph, job: Job, ranks: int) -> str:
     """Rows, edges and bytes of each worker, computed with simulated ranks in this process."""
 
     def part(comm: Comm) -> tuple[list[int], dict[str, float], str]:
-        pair = pair_for(
-            partitioner=job.partitioner,
-            masters=job.masters,
-            graph=graph,
-            work=Work(job.layers, job.hidden, job.epochs, job.seed),
-            comm=comm,
-        )
-        p = build_partition(
-            graph=graph,
-            comm=comm,
-            edge_placement=pair.partitioner,
-            node_partitioner=pair.masters,
-            seed=job.seed,
-            dtype=np.dtype(job.dtype),
-        )
+        pair = choose_pair(job, graph, comm, job.epochs)
+        p = divide(job, graph, pair, comm)
         border = sum(b.n_edges for r in p.relations.values() for b in r.blocks[1:])
         return (
             [p.n_masters, p.n_mirrors, p.n_local_edges, border, p.nbytes()],

@@ -15,7 +15,7 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.dry_run import Probe, probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.layer.settings import PassSettings, pass_scope
-from graphtheta.engine.partition.partition import Partition, build_partition
+from graphtheta.engine.partition.partition import Partition
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.schema.conform import conformed
 from graphtheta.graph.splits.several import choose_split
@@ -25,9 +25,9 @@ from graphtheta.inference.forward.self_loops import Looped, check_loops, with_lo
 from graphtheta.inference.grown.grown import Grown, keep_layers
 from graphtheta.inference.grown.trained import Trained
 from graphtheta.ops.edge.backend.fused import backend_scope
-from graphtheta.partitioners.auto import Work, pair_for
 from graphtheta.run.agreement.digest import graph_digests
 from graphtheta.run.agreement.ranks import check_graphs, check_jobs
+from graphtheta.run.dividing import choose_pair, divide
 from graphtheta.run.embeddings.saved import load_values
 from graphtheta.run.embeddings.setup import with_embedding
 from graphtheta.run.job.job import Job
@@ -104,21 +104,8 @@ class Inference(ModelOnGraph):
         given, kind, looped, model = _prepared(
             job=job, trained=trained, load=graph, comm=comm, make=make
         )
-        pair = pair_for(
-            partitioner=job.partitioner,
-            masters=job.masters,
-            graph=looped.graph,
-            work=Work(job.layers, job.hidden, 1, job.seed),
-            comm=comm,
-        )
-        partition = build_partition(
-            graph=looped.graph,
-            comm=comm,
-            edge_placement=pair.partitioner,
-            node_partitioner=pair.masters,
-            seed=job.seed,
-            dtype=np.dtype(job.dtype),
-        )
+        pair = choose_pair(job, looped.graph, comm, 1)
+        partition = divide(job, looped.graph, pair, comm)
         partition, _, tables = with_embedding(job, looped.graph, partition)
         with comm.agreed():
             rows = {

@@ -208,7 +208,7 @@ class _Way:
         size = self.placement.size
         views = self.sampled.steps
         alone = mode == "independent"
-        each = job.views_per_step or (size if alone else 1)
+        each = job.views_of_a_step(size)
         # gradients are summed for each group of views
         groups = _groups(job, views, size) if alone else views
         loads = [work.alone if alone else work.load for work in works]
@@ -388,7 +388,7 @@ class _Way:
 
 def _groups(job: Job, views: int, size: int) -> int:
     """Groups that independent workers make of some views."""
-    each = job.views_per_step or size
+    each = job.views_of_a_step(size)
     return sum(-(-min(each, views - i) // size) for i in range(0, views, each))
 
 

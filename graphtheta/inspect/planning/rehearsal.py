@@ -13,7 +13,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from time import thread_time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,11 +22,9 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.ledger import Snapshot
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.settings import pass_scope
-from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.strategy.strategy import Strategy
-from graphtheta.engine.train.step import Training
+from graphtheta.engine.train.step import Made, Training
 from graphtheta.engine.view.level import Counts
-from graphtheta.engine.view.view import GraphView
 from graphtheta.inspect.planning.blank import BlankTable
 from graphtheta.inspect.planning.messages import Working
 from graphtheta.inspect.planning.placement import Ends, Share
@@ -36,12 +34,12 @@ from graphtheta.ops.autodiff.tape import Gradients
 from graphtheta.ops.optimisers.optim import SGD
 from graphtheta.ops.parallel import pool
 from graphtheta.partitioners.pairs import Pair
+from graphtheta.run.dividing import divide
 from graphtheta.run.job.job import Job
 from graphtheta.train.loop.prepare import build_strategy
-from graphtheta.train.reuse.caching.setup import Caches, make_caches, with_cached_columns
-from graphtheta.train.reuse.macrobatch.ahead import Macrobatches
-from graphtheta.train.reuse.macrobatch.merged import MergedComm
-from graphtheta.train.reuse.macrobatch.setup import dry_runs, make_macrobatches, merges
+from graphtheta.train.reuse.caching.setup import with_cached_columns
+from graphtheta.train.reuse.macrobatch.setup import comm_of_views
+from graphtheta.train.reuse.reuse import Reuse
 
 # views are made so many times, while this takes less than so many seconds: the shortest time of
 # each step counts, because other programs change it least
@@ -151,40 +149,6 @@ def rehearse(
     )
 
 
-class _Maker(Training):
-    """A training whose work items end when their views are made.
-
-    Attributes:
-        seconds: Processor seconds of each work item so far, without those of messages.
-    """
-
-    def __init__(self, *given: Any, **settings: Any):
-        super().__init__(*given, **settings)
-        self.seconds: list[float] = []
-
-    def _compute(
-        self,
-        make: Callable[[], GraphView],
-        n: int,
-        number: int,
-        step: int,
-        position: int,
-        groups: int,
-    ) -> list[float]:
-        comm = self.job_comm
-        assert isinstance(comm, _Posts)
-        began = thread_time() - comm.waited
-        with comm.ledger.stage("batch"):
-            view = make()
-            learned = self.learned(view)
-            for name in self.stored:
-                view.node_column(name, view.space.n)
-        learned.read()
-        learned.changes(Gradients())
-        self.seconds.append(thread_time() - comm.waited - began)
-        return [0.0] * n
-
-
 class _Posts(Working):
     """Counts the processor seconds of messages, which simulated workers copy and check; real
     workers take less to send them.
@@ -215,23 +179,14 @@ def _worker(
     comm = _Posts(inner)
     comm.machines = np.arange(comm.size) // per_machine
     independent = job.mode == "independent" and comm.size > 1
-    each = job.views_per_step or (comm.size if independent else 1)
+    each = job.views_of_a_step(comm.size)
 
-    def made() -> tuple[_Maker, Caches, Macrobatches | None]:
+    def made() -> tuple[Training, Reuse]:
         strategy = _strategy(comm, held, job, pair)
-        caches = make_caches(job, strategy, each, independent)
-        ahead = make_macrobatches(
-            job=job,
-            strategy=strategy,
-            caches=caches,
-            views_per_step=each,
-            independent=independent,
-            room=room,
-        )
+        reuse = Reuse.of(job, strategy, each, independent, room)
         x = strategy.partition.node.column("x") if "x" in strategy.partition.node else None
-        tables = [x] if isinstance(x, BlankTable) else []
         return (
-            _Maker(
+            Training(
                 held.prepared.model,
                 strategy,
                 SGD([], 1.0),
@@ -241,47 +196,45 @@ def _worker(
                 settings=held.settings,
                 stored=held.found.stored,
                 independent=independent,
-                features=caches.features,
-                ahead=ahead,
-                tables=tables,
-                foresight=dry_runs(caches, ahead),
+                features=reuse.caches.features,
+                ahead=reuse.macrobatches,
+                tables=[x] if isinstance(x, BlankTable) else [],
+                foresight=reuse.foresight,
             ),
-            caches,
-            ahead,
+            reuse,
         )
 
-    maker, caches, ahead = made()
-    n = min(-(-views // each) * each, maker.strategy.steps_per_epoch)
+    training, reuse = made()
+    n = min(-(-views // each) * each, training.strategy.steps_per_epoch)
     # loads kernels and code, and fills caches
-    maker.run(*((0, 0, n) if warm else (1, 0, min(each, n))))
-    again = warm or (ahead is None and not caches.nbytes)
+    _timed(comm, training, *((0, n) if warm else (1, min(each, n))))
+    again = warm or (reuse.macrobatches is None and not reuse.caches.nbytes)
     if not again:
         # empty caches, and macrobatches that begin with the epoch
-        maker, caches, ahead = made()
+        training, reuse = made()
     before = comm.ledger.snapshot()
     to_others = _to_others(comm)
-    counts = np.array(caches.counts())
-    seconds = _timed(maker, n)
+    counts = np.array(reuse.caches.counts())
+    seconds = _timed(comm, training, 0, n)
     since = comm.ledger.since(before)
     to_others = _to_others(comm) - to_others
-    counts = np.array(caches.counts()) - counts
+    counts = np.array(reuse.caches.counts()) - counts
     if again:
         # workers take turns
         most = LONGEST / max(float(comm.all_sum(seconds.sum())), 1e-9)
         seconds = np.min(
-            [seconds, *(_timed(maker, n) for _ in range(int(min(TIMES, most)) - 1))], axis=0
+            [seconds, *(_timed(comm, training, 0, n) for _ in range(int(min(TIMES, most)) - 1))],
+            axis=0,
         )
     sent = [_total(since, field) for field in ("bytes", "messages")]
-    n_bytes = caches.nbytes + (0 if ahead is None else ahead.nbytes)
-    macrobatch = 1 if ahead is None else ahead.size
     return [
         n,
         *sent,
         sent[1] - to_others,
         float(seconds.sum()),
-        n_bytes,
+        reuse.nbytes,
         *counts.tolist(),
-        macrobatch,
+        1 if reuse.macrobatches is None else reuse.macrobatches.size,
     ]
 
 
@@ -295,31 +248,36 @@ def _to_others(comm: Comm) -> int:
     return int(comm.ledger.receivers(comm.size)[:, 1].sum())
 
 
-def _timed(maker: _Maker, n: int) -> np.ndarray:
-    """Processor seconds of this worker to make the first n views, without those of messages, by
-    work item.
+def _worked(comm: _Posts) -> float:
+    """Processor seconds of this thread so far, without those of messages."""
+    return thread_time() - comm.waited
+
+
+def _timed(comm: _Posts, training: Training, epoch: int, n: int) -> np.ndarray:
+    """Processor seconds of this worker to make the first n views of an epoch, without those of
+    messages, by work item.
 
     What a training does besides, for each step, belongs to the steps by which the machine is
     measured.
     """
-    maker.seconds.clear()
-    maker.run(0, 0, n)
-    return np.array(maker.seconds)
+    seconds = []
+
+    def act(make: Callable[[], Made]) -> None:
+        began = _worked(comm)
+        view, learned = make()
+        for name in training.stored:
+            view.node_column(name, view.space.n)
+        learned.read()
+        learned.changes(Gradients())
+        seconds.append(_worked(comm) - began)
+
+    training.rehearse(epoch, 0, n, act)
+    return np.array(seconds)
 
 
 def _strategy(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> Strategy:
     graph = held.graph
-    dtype = np.dtype(job.dtype)
-    halo_comm = MergedComm(comm) if merges(job) else comm
-    partition = build_partition(
-        graph=graph,
-        comm=halo_comm,
-        edge_placement=pair.partitioner,
-        node_partitioner=pair.masters,
-        seed=job.seed,
-        dtype=dtype,
-        job_comm=comm,
-    )
+    partition = divide(job, graph, pair, comm_of_views(job, comm), comm)
     partition = with_cached_columns(job, held.blanked(partition))
     task = copy(held.kind).objective(graph, partition)
     with pass_scope(held.settings):

@@ -29,7 +29,6 @@ from graphtheta.engine.view.level import Counts
 from graphtheta.engine.view.view import PRECOMPUTED, GraphView
 from graphtheta.errors import ConfigError
 from graphtheta.graph.data.graph import Graph
-from graphtheta.inference.forward.self_loops import check_loops
 from graphtheta.inspect.planning.blank import BlankColumn, BlankTable
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.edge.backend.fused import backend_scope
@@ -37,7 +36,7 @@ from graphtheta.run.embeddings.setup import learned_bytes, width_of
 from graphtheta.run.job.job import Job
 from graphtheta.run.memory.bound import resident_bytes
 from graphtheta.tasks.kinds.kind import TaskKind
-from graphtheta.train.loop.aggregation import first_totals
+from graphtheta.train.loop.aggregation import passes_of
 from graphtheta.train.loop.make_model import Factory
 from graphtheta.train.loop.prepare import Prepared, build_strategy, prepare
 from graphtheta.train.reuse.staleness.registry import make_exchange
@@ -225,12 +224,7 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
     partition = build_partition(prepared.graph, SerialComm(), dtype=dtype, seed=job.seed)
     if job.embedding:
         partition, blank["x"] = _with_learned(job, prepared.graph, partition)
-    settings = PassSettings(
-        frozenset(map(id, made.checkpoint_segments())) if job.recompute else frozenset()
-    )
-    with backend_scope(job.backend), pass_scope(settings):
-        check_loops(made, partition, prepared.unknown)
-        partition, settings, saving = first_totals(job, prepared, made, partition)
+    partition, settings, saving = passes_of(job, prepared, partition)
     if saving is not None:
         # of zeros, because the features are
         totals = partition.node.column(PRECOMPUTED)

@@ -332,6 +332,10 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
         """The keys that were given for options of a user's model."""
         return dict(self.__pydantic_extra__ or {})
 
+    def views_of_a_step(self, size: int) -> int:
+        """Views whose gradients are summed for an update, on so many workers."""
+        return self.views_per_step or (size if self.mode == "independent" else 1)
+
     def fanouts(self, hops: int) -> tuple[int, ...]:
         """Neighbours to sample at each of ``hops`` hops, from the targets outwards, -1 for all;
         empty if none are sampled.

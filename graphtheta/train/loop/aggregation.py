@@ -16,6 +16,9 @@ from graphtheta.engine.layer.settings import PassSettings, pass_scope, pass_sett
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.view.hop import depth, hops
 from graphtheta.errors import ConfigError, UserFunctionError
+from graphtheta.inference.forward.self_loops import check_loops
+from graphtheta.ops.autodiff.tape import Parameter
+from graphtheta.ops.edge.backend.fused import backend_scope
 from graphtheta.run.job.job import Job
 from graphtheta.samplers.hidden import refuse, why_refused
 from graphtheta.train.loop.prepare import Prepared, build_strategy
@@ -32,6 +35,31 @@ class Totals(NamedTuple):
     partition: Partition
     settings: PassSettings
     saving: Saving | None
+
+
+def passes_of(
+    job: Job, prepared: Prepared, partition: Partition, frozen: frozenset[Parameter] = frozenset()
+) -> Totals:
+    """The settings of the passes of a job, and the partition that they read.
+
+    Args:
+        job: The job.
+        prepared: Gives model and task.
+        partition: This worker's part of the graph.
+        frozen: Parameters that are not trained.
+
+    Raises:
+        ConfigError, DataError, UserFunctionError: The model does not fit the graph, or as
+            ``first_totals``.
+
+    Collective: all ranks of the partition.
+    """
+    model = prepared.model
+    segments = model.checkpoint_segments() if job.recompute else ()
+    settings = PassSettings(frozenset(map(id, segments)), frozen=frozen)
+    with pass_scope(settings), backend_scope(job.backend):
+        check_loops(model, partition, prepared.unknown)
+        return first_totals(job, prepared, model, partition)
 
 
 def first_totals(job: Job, prepared: Prepared, model: Model, partition: Partition) -> Totals:

@@ -16,7 +16,7 @@ from graphtheta.engine.layer.dry_run import Probe, probe
 from graphtheta.engine.layer.layer import Model
 from graphtheta.engine.layer.precompute import Saving
 from graphtheta.engine.layer.settings import PassSettings, pass_scope
-from graphtheta.engine.partition.partition import Partition, build_partition
+from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.store.table import EmbeddingTable
 from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.strategy.task import Task
@@ -29,15 +29,14 @@ from graphtheta.graph.schema.schema import Schema
 from graphtheta.graph.splits.several import choose_split
 from graphtheta.inference.forward.limited import Limited, limited
 from graphtheta.inference.forward.reads import columns_read
-from graphtheta.inference.forward.self_loops import check_loops
 from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.edge.backend.fused import backend_scope
 from graphtheta.ops.functions.losses.row_loss import RowLoss
 from graphtheta.ops.optimisers.optim import SGD, Adam, AdamW, Optimiser
-from graphtheta.partitioners.auto import Work, pair_for
 from graphtheta.partitioners.pairs import Pair
 from graphtheta.run.agreement.digest import Digests, graph_digests
 from graphtheta.run.agreement.ranks import check_graphs, check_jobs, check_models
+from graphtheta.run.dividing import choose_pair, divide
 from graphtheta.run.embeddings.setup import learned_types, with_embedding
 from graphtheta.run.job.job import Job
 from graphtheta.run.memory.bound import (
@@ -52,16 +51,15 @@ from graphtheta.samplers.hidden import hidden_by, refuse
 from graphtheta.tasks.evaluation.evaluate import Evaluator
 from graphtheta.tasks.kinds.kind import GraphInfo, TaskKind
 from graphtheta.tasks.kinds.pair_counts import PairCounts
-from graphtheta.train.loop.aggregation import first_totals
+from graphtheta.train.loop.aggregation import passes_of
 from graphtheta.train.loop.groups import SETTINGS, Choice, Groups, frozen_parameters, rates
 from graphtheta.train.loop.make_model import Factory
 from graphtheta.train.loop.modes import ModeCounts, count_modes
 from graphtheta.train.loop.prepare import Prepared, build_strategy, choices_of, load_graph, prepare
 from graphtheta.train.loop.schedule import schedule_of
-from graphtheta.train.reuse.caching.setup import Caches, make_caches, with_cached_columns
-from graphtheta.train.reuse.macrobatch.ahead import Macrobatches
-from graphtheta.train.reuse.macrobatch.merged import MergedComm
-from graphtheta.train.reuse.macrobatch.setup import dry_runs, make_macrobatches, merges
+from graphtheta.train.reuse.caching.setup import with_cached_columns
+from graphtheta.train.reuse.macrobatch.setup import comm_of_views
+from graphtheta.train.reuse.reuse import Reuse
 
 # what does not fit into memory, and what to do about it
 IN_PARTS = (
@@ -195,32 +193,14 @@ class RunSetup:
             return SGD(self.parameters, lr, decay, momentum=job.momentum)
         return {"adam": Adam, "adamw": AdamW}[job.optimiser](self.parameters, lr, decay)
 
-    def caches(self) -> Caches:
-        """New caches of features, which replace earlier ones.
+    def reuse(self) -> Reuse:
+        """New caches of features, which replace earlier ones, and new macrobatches.
 
         Collective: all ranks of comm.
         """
-        return make_caches(
-            self.job,
-            self.strategy,
-            self.views_per_step,
-            self.independent and not self.strategy.alone,
-        )
+        return Reuse.of(self.job, self.strategy, self.views_per_step, self.independent)
 
-    def macrobatches(self, caches: Caches) -> Macrobatches | None:
-        """New macrobatches; None if views are made one by one.
-
-        Collective: all ranks of comm.
-        """
-        return make_macrobatches(
-            job=self.job,
-            strategy=self.strategy,
-            caches=caches,
-            views_per_step=self.views_per_step,
-            independent=self.independent,
-        )
-
-    def training(self, caches: Caches, ahead: Macrobatches | None) -> Training:
+    def training(self, reuse: Reuse) -> Training:
         """A new training, before its first update."""
         job = self.job
         return Training(
@@ -238,10 +218,10 @@ class RunSetup:
             rule=self.rule,
             stored=self.probe.stored,
             independent=self.independent,
-            features=caches.features,
-            ahead=ahead,
+            features=reuse.caches.features,
+            ahead=reuse.macrobatches,
             tables=self.learned,
-            foresight=dry_runs(caches, ahead),
+            foresight=reuse.foresight,
         )
 
 
@@ -276,32 +256,10 @@ def build(
         described = choices.described(prepared.model, frozen)
     check_models(prepared.model, described, comm)
     made = prepared.model
-    dtype = np.dtype(job.dtype)
-    pair = pair_for(
-        partitioner=job.partitioner,
-        masters=job.masters,
-        graph=prepared.graph,
-        work=Work(job.layers, job.hidden, job.epochs, job.seed),
-        comm=comm,
-    )
-    halo_comm = MergedComm(comm) if merges(job) else comm
-    partition = build_partition(
-        graph=prepared.graph,
-        comm=halo_comm,
-        edge_placement=pair.partitioner,
-        node_partitioner=pair.masters,
-        seed=job.seed,
-        dtype=dtype,
-        job_comm=comm,
-    )
+    pair = choose_pair(job, prepared.graph, comm, job.epochs)
+    partition = divide(job, prepared.graph, pair, comm_of_views(job, comm), comm)
     partition, learned, tables = with_embedding(job, prepared.graph, partition)
-    settings = PassSettings(
-        frozenset(map(id, made.checkpoint_segments())) if job.recompute else frozenset(),
-        frozen=frozen,
-    )
-    with pass_scope(settings), backend_scope(job.backend):
-        check_loops(made, partition, prepared.unknown)
-        partition, settings, saving = first_totals(job, prepared, made, partition)
+    partition, settings, saving = passes_of(job, prepared, partition, frozen)
     partition = with_cached_columns(job, partition)
     with pass_scope(settings):
         found = probe(made, partition)
@@ -331,9 +289,9 @@ def build(
         task=task,
         precomputed=saving is not None,
     )
-    views = job.views_per_step or (comm.size if job.mode == "independent" else 1)
+    views = job.views_of_a_step(comm.size)
     compared = job.mode != "cooperative" and comm.size > 1 and not strategy.alone
-    modes = count_modes(strategy, found, views, dtype.itemsize) if compared else None
+    modes = count_modes(strategy, found, views, np.dtype(job.dtype).itemsize) if compared else None
     independent = strategy.alone or (
         modes is not None and "independent" in (job.mode, modes.faster)
     )

@@ -71,6 +71,7 @@ class Session(ModelOnGraph):
 
     Attributes:
         setup: The parts of the run that do not change during training.
+        reuse: Caches and macrobatches.
         caches: Caches of features.
         macrobatches: Make the views of several steps together; None to make them one by one.
         training: The state of the run, apart from the model.
@@ -125,9 +126,10 @@ class Session(ModelOnGraph):
         super().__init__(setup)
         self.setup = setup
         self.strategy = setup.strategy
-        self.caches = self.setup.caches()
-        self.macrobatches = self.setup.macrobatches(self.caches)
-        self.training = self.setup.training(self.caches, self.macrobatches)
+        self.reuse = setup.reuse()
+        self.caches = self.reuse.caches
+        self.macrobatches = self.reuse.macrobatches
+        self.training = setup.training(self.reuse)
         chosen = job.pipeline == "auto"
         self.pipeline = (
             Pipeline(self.training, 0 if self.macrobatches is None else self.macrobatches.size)
@@ -166,8 +168,8 @@ class Session(ModelOnGraph):
     def predicted_peak(self) -> int:
         """Upper bound of this process's peak memory in bytes; to be called before training."""
         # resident memory includes the partition already
-        held = self.caches.nbytes + (0 if self.macrobatches is None else self.macrobatches.nbytes)
-        return resident_bytes() + self.setup.bound.total - self.setup.bound.partition + held
+        bound = self.setup.bound
+        return resident_bytes() + bound.total - bound.partition + self.reuse.nbytes
 
     def summed(
         self, losses: np.ndarray, first: int, more: list[float]

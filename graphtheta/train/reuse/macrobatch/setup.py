@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphtheta.base.console import amount
+from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.train.deal import structure
 from graphtheta.engine.train.parts import parts_of
@@ -12,9 +13,9 @@ from graphtheta.engine.train.step import groups_of
 from graphtheta.engine.view.view import GraphView
 from graphtheta.run.job.job import Job
 from graphtheta.run.memory.bound import LIST_BYTES_PER_EDGE, available_bytes
-from graphtheta.train.reuse.caching.foresight import Foresight
 from graphtheta.train.reuse.caching.setup import Caches
 from graphtheta.train.reuse.macrobatch.ahead import Macrobatches
+from graphtheta.train.reuse.macrobatch.merged import MergedComm
 
 # per row of a view: ids, and numbers in moves
 ROW_BYTES = 40
@@ -22,11 +23,11 @@ ROW_BYTES = 40
 SHARE = 0.25
 
 
-def merges(job: Job) -> bool:
-    """Whether a job makes views whose messages are merged: those of several steps, or those of
-    workers that compute views of their own.
+def comm_of_views(job: Job, comm: Comm) -> Comm:
+    """The communicator by which workers make views: one that merges messages, if a job makes the
+    views of several steps together, or its workers compute views of their own.
     """
-    return job.macrobatch != "1" or job.mode != "cooperative"
+    return MergedComm(comm) if job.macrobatch != "1" or job.mode != "cooperative" else comm
 
 
 def make_macrobatches(
@@ -94,13 +95,6 @@ def make_macrobatches(
         nbytes=size * n_bytes,
         line=line,
     )
-
-
-def dry_runs(caches: Caches, ahead: Macrobatches | None) -> Foresight | None:
-    """What tells caches by dry runs of the sampler what is read next; None if none asks, or if
-    macrobatches tell it.
-    """
-    return caches.foresight if ahead is None or ahead.foresight is None else None
 
 
 def bytes_of(view: GraphView, independent: bool) -> int:
