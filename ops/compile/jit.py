@@ -4,7 +4,7 @@ Numba's own cache is not used. It unpickles and runs files of folders that it do
 numbers the overloads of a function in an index that two processes may write at once, so a process
 could load the wrong machine code. It does not notice a changed function in another file. Here
 every overload is a file of its own, named after the hash of its argument types, the processor, all
-versions and all source texts that it can depend on.
+versions and the source texts that it depends on (``sources.py``).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from graphtheta.base.collector import collector_paused
 from graphtheta.errors import ConfigError
 
 from .cache import SUFFIX, cache_folder, load, one_at_a_time, save
+from .sources import sources
 
 with collector_paused():
     import llvmlite
@@ -33,8 +34,6 @@ with collector_paused():
     from numba.core.runtime.nrt import rtsys
     from numba.core.serialize import dumps
 
-# machine code depends on all files of these folders
-FOLDERS = [Path(__file__).parent.parent / name for name in ("compile", "kernels", "optimisers")]
 # no entry for C, which takes time to compile and has no caller
 OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 _compiled = 0
@@ -48,7 +47,7 @@ def n_compiled() -> int:
 
 
 def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorator that compiles a function of a kernel folder and caches its machine code.
+    """Decorator that compiles a function of a module and caches its machine code.
 
     The function is compiled when it is called with new argument types, and runs without the
     interpreter lock.
@@ -61,40 +60,37 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         return cached(
             numba.njit(**OPTIONS, **options)(function),
             f"{function.__module__}.{function.__qualname__}",
+            frozenset({function.__module__}),
         )
 
     return decorate
 
 
-def identity(text: str) -> str:
-    """Hash of a text and of what all kernels depend on: versions, and the sources of all kernel
-    folders.
-    """
-    return _hash(f"{_versions()} {text}")
+def identity(text: str, modules: frozenset[str]) -> str:
+    """Hash of a text, of modules with all that they import, and of all versions."""
+    return _hash(f"{_versions()} {_hash_of_sources(modules)} {text}")
 
 
 @cache
+def _hash_of_sources(modules: frozenset[str]) -> str:
+    return _hash(sources(modules))
+
+
 def _versions() -> str:
-    ours = "".join(
-        path.read_text(encoding="utf-8")
-        for folder in FOLDERS
-        for path in sorted(folder.rglob("*.py"))
-    )
-    return _hash(
-        f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version} {ours}"
-    )
+    return f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version}"
 
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def cached(dispatcher: Any, text: str) -> Any:
+def cached(dispatcher: Any, text: str, modules: frozenset[str]) -> Any:
     """Make a function of ``numba.njit`` load and save its machine code in the cache folder.
 
     Args:
         dispatcher: The function; changed.
-        text: Its source, or the name of a function of a kernel folder.
+        text: Its source, or its full name.
+        modules: The module that defines it, or those that its source imports.
 
     Raises:
         ConfigError: The compiler is switched off.
@@ -105,7 +101,7 @@ def cached(dispatcher: Any, text: str) -> Any:
             "through a layer in a debugger, train with backend=reference (--backend reference)"
         )
     compile_alone = dispatcher.compile
-    dispatcher._cache = machine_code = _MachineCode(text)
+    dispatcher._cache = machine_code = _MachineCode(text, modules)
 
     def compile_locked(types: Any) -> Any:
         # lock order: a thread that compiles may need the lock file of another kernel, so no thread
@@ -125,14 +121,14 @@ def cached(dispatcher: Any, text: str) -> Any:
 class _MachineCode(NullCache):
     """The cache of a dispatcher: loads machine code before compilation and saves it afterwards."""
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, modules: frozenset[str]):
         self._text = text
+        self._modules = modules
 
     def path(self, types: Any, target: Any) -> Path:
         """File of the machine code for argument types, identified by name as in Numba's symbols."""
-        return cache_folder() / (
-            identity(f"{self._text} {types} {target.codegen().magic_tuple()}") + SUFFIX
-        )
+        text = f"{self._text} {types} {target.codegen().magic_tuple()}"
+        return cache_folder() / (identity(text, self._modules) + SUFFIX)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         # machine code of functions of arrays and numbers calls nothing else of Numba. All that a

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import importlib.util
+import inspect
 import logging
 import os
 import pickle
@@ -12,7 +14,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,10 @@ import pytest
 from numba.core.compiler_lock import global_compiler_lock
 
 from graphtheta.errors import ConfigError
-from graphtheta.ops.compile import cache, generated, jit, private
+from graphtheta.ops.compile import cache, element, generated, jit, private, sources
 from graphtheta.ops.compile.generated import compiled
 from graphtheta.ops.compile.header import HEADER
+from graphtheta.ops.compile.sources import imported
 from graphtheta.ops.kernels import loss
 
 STRANGER = 65534
@@ -337,47 +340,145 @@ def test_each_list_of_argument_types_has_a_file_of_its_own(
         assert n[0] == x.size and len(files(folder)) == i + 1
 
 
-def test_a_name_follows_from_versions_and_from_all_sources_of_the_folder(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+OPS = "graphtheta.ops"
+EDGE, ELEMENTWISE = (
+    header.format(dtype="float64") + "def kernel(x):\n    pass\n"
+    for header in (HEADER, element.HEADER)
+)
+# what identifies a kernel: of the package, of an edge program, of fused elementwise operations
+KERNELS = {
+    "loss": ("loss", frozenset({f"{OPS}.kernels.loss"})),
+    "sampling": ("sampling", frozenset({f"{OPS}.kernels.sampling.draw"})),
+    "optimiser": ("optimiser", frozenset({f"{OPS}.optimisers.kernels"})),
+    "edge": (EDGE, imported(ast.parse(EDGE))),
+    "elementwise": (ELEMENTWISE, imported(ast.parse(ELEMENTWISE))),
+}
+# module, a text in it and what it is changed to, and the kernels that depend on it
+CHANGES = [
+    ("kernels.decay", "def exp_down(x", "def  exp_down(x", {"loss", "elementwise"}),
+    ("kernels.hash", "COLUMN = ", "COLUMN = 2 * ", {"sampling"}),
+    ("kernels.prefetch", "LINE = 64", "LINE = 32", {"sampling", "edge"}),
+    ("kernels.lanes", "def vector(", "def  vector(", {"edge"}),
+    ("compile.entry", "def entry(", "def  entry(", {"edge"}),
+    ("kernels.sampling.draw", "@njit(", "@njit( ", {"sampling"}),
+    ("optimisers.kernels", "@jit(", "@jit( ", {"optimiser"}),
+    ("compile.jit", '"nogil": True', '"nogil": False', set(KERNELS)),
+    ("compile.cache", "def load(", "def  load(", set()),
+    ("compile.sources", "def sources(", "def  sources(", set()),
+    ("compile.header", "next_turn", "next_turns", set()),
+    ("kernels.partition.forest", "@jit", "@jit ", set()),
+    ("optimisers.optim", "class ", "class  ", set()),
+    ("edge.plan", "def ", "def  ", set()),
+]
+
+
+def names() -> dict[str, str]:
+    """The hash of each kernel, as in a process of its own."""
+    jit._hash_of_sources.cache_clear()
+    sources.sources.cache_clear()
+    return {name: jit.identity(*kernel) for name, kernel in KERNELS.items()}
+
+
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """Texts of changed modules are forgotten afterwards."""
+    yield
+    names()
+
+
+@pytest.mark.parametrize("where", ["numba", "llvmlite", "np", "sys"])
+def test_a_name_follows_from_versions(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = names()
+    version = "version" if where == "sys" else "__version__"
+    monkeypatch.setattr(getattr(jit, where), version, "0.0.0")
+    assert not set(before.values()) & set(names().values())
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new", "dependent"), CHANGES, ids=[change[0] for change in CHANGES]
+)
+def test_a_name_follows_from_the_modules_that_are_imported(
+    module: str,
+    old: str,
+    new: str,
+    dependent: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+    forgotten: None,
 ) -> None:
-    before = jit.identity("text")
-    assert before == jit.identity("text") != jit.identity("other")
-    for where, name in (
-        (jit.numba, "__version__"),
-        (jit.llvmlite, "__version__"),
-        (jit.np, "__version__"),
-        (jit.sys, "version"),
-    ):
-        with monkeypatch.context() as patch:
-            patch.setattr(where, name, "0.0.0")
-            jit._versions.cache_clear()
-            assert jit.identity("text") != before
-    for path in [*Path(jit.__file__).parent.glob("*.py"), *Path(loss.__file__).parent.glob("*.py")]:
-        with monkeypatch.context() as patch:
-            real = Path.read_text
-            patch.setattr(
-                Path,
-                "read_text",
-                lambda p, *a, changed=path, real=real, **k: real(p, *a, **k) + "#" * (p == changed),
-            )
-            jit._versions.cache_clear()
-            assert jit.identity("text") != before
-    jit._versions.cache_clear()
-    assert jit.identity("text") == before
+    """A function, a constant or an option is changed in a module, of which the kernel imports
+    another name or nothing.
+    """
+    before = names()
+    assert before == names() and len(set(before.values())) == len(KERNELS)
+    changed = Path(importlib.import_module(f"{OPS}.{module}").__file__ or "")
+    assert old in changed.read_text(encoding="utf-8")
+    real = Path.read_text
+
+    def read(path: Path, *args: Any, **kwargs: Any) -> str:
+        text = real(path, *args, **kwargs)
+        return text.replace(old, new) if path == changed else text
+
+    monkeypatch.setattr(Path, "read_text", read)
+    after = names()
+    assert {name for name in KERNELS if after[name] != before[name]} == dependent
 
 
-def test_machine_code_depends_on_every_package_of_compiled_functions() -> None:
-    ops = Path(jit.__file__).parent.parent
-    compiling = {
-        ops / path.relative_to(ops).parts[0]
-        for path in ops.rglob("*.py")
-        if re.search(r"^@(jit|njit|numba\.njit)\b", path.read_text("utf-8"), re.M)
-    }
-    assert (
-        compiling
-        and compiling <= set(jit.FOLDERS)
-        and all(any(folder.rglob("*.py")) for folder in jit.FOLDERS)
+def test_the_text_of_a_header_is_part_of_the_name() -> None:
+    text, modules = KERNELS["edge"]
+    assert jit.identity(text.replace("ONE", "TWO"), modules) != jit.identity(text, modules)
+
+
+def test_imports_of_every_form_are_followed() -> None:
+    tree = ast.parse(
+        "import graphtheta.ops.a\nfrom . import b\nfrom ..c import d\n"
+        "def f():\n    try:\n        from .e import g\n    except E:\n        import numpy\n"
+        "    else:\n        from math import pi\n    finally:\n        import graphtheta.ops.h\n"
     )
+    assert sources.imported(tree, f"{OPS}.kernels") == {
+        f"{OPS}.{name}" for name in ("a", "kernels", "kernels.b", "c", "c.d", "kernels.e", "h")
+    } | {f"{OPS}.kernels.e.g"}
+
+
+@pytest.mark.parametrize("text", [EDGE, ELEMENTWISE], ids=["edge", "elementwise"])
+def test_all_that_a_generated_kernel_refers_to_is_in_its_sources(text: str) -> None:
+    """Imports stand in the text; names that the module gets otherwise would be missed."""
+    names: dict[str, Any] = {"__name__": "kernel"}
+    exec(text, names)
+    assert not strange(names, imported(ast.parse(text)))
+
+
+def test_all_that_a_compiled_function_refers_to_is_in_its_sources() -> None:
+    """Of every function of the package: what it calls and reads, and what that calls and reads."""
+    ops = Path(jit.__file__).parent.parent
+    compiling = [
+        ".".join((OPS, *path.relative_to(ops).with_suffix("").parts))
+        for path in sorted(ops.rglob("*.py"))
+        if re.search(r"^@(jit|njit|numba\.njit)\b", path.read_text("utf-8"), re.M)
+    ]
+    assert len(compiling) > 25
+    for name in compiling:
+        missed = strange(vars(importlib.import_module(name)), frozenset({name}))
+        assert not missed, (name, missed)
+
+
+def strange(names: dict[str, Any], modules: frozenset[str]) -> set[str]:
+    """Modules that compiled functions refer to, directly or through others, of which the text is
+    not among the sources.
+    """
+    waiting, seen, missed = list(names.values()), set(), set()
+    text = sources.sources(modules)
+    while waiting:
+        value = waiting.pop()
+        function = getattr(value, "py_func", None) or getattr(value, "_defn", value)
+        home = getattr(function, "__module__", None) or ""
+        if id(value) in seen or not inspect.isfunction(function) or not home.startswith(OPS):
+            continue
+        seen.add(id(value))
+        if f"{home}\n" not in text:
+            missed.add(home)
+        used = inspect.getclosurevars(function)
+        waiting += [*used.globals.values(), *used.nonlocals.values()]
+    return missed
 
 
 def test_functions_of_the_package_are_kept_in_the_same_folder(
