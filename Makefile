@@ -2,7 +2,7 @@
 PYTHON ?= python
 TREE ?= .typetree
 
-.PHONY: help typetree lint types docs figures test check
+.PHONY: help typetree lint types docs figures statements test second check
 
 help:
 	@echo "make typetree   link tree in which the installed layout lies on disk, for mypy and pyright"
@@ -10,8 +10,10 @@ help:
 	@echo "make types      mypy, and that it saw every file"
 	@echo "make docs       the site of docs/ in .site; a warning is an error"
 	@echo "make figures    figures, listings and paths in docs/, from the source as it is"
-	@echo "make test       all tests"
-	@echo "make check      lint, types, test"
+	@echo "make statements statements of each area, without docstrings"
+	@echo "make test       the first stage of the tests"
+	@echo "make second     the second stage: what takes long, or needs the extra libraries"
+	@echo "make check      lint, types, test, second"
 
 # Type checkers do not know package_dir: graphtheta.engine is not below graphtheta/ on disk. In the tree it is.
 typetree:
@@ -36,7 +38,26 @@ figures:
 	@$(PYTHON) docs/generated.py
 	@$(PYTHON) docs/paths.py > /dev/null
 
+define COUNT
+import ast, pathlib
+documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+counts = {}
+for area in ("graphtheta", "engine", "ops", "models"):
+    trees = [ast.parse(file.read_text("utf-8")) for file in pathlib.Path(area).rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    docstrings = sum(isinstance(n, documented) and ast.get_docstring(n) is not None for n in nodes)
+    counts[area] = sum(isinstance(n, ast.stmt) for n in nodes) - docstrings
+print(*(f"{area} {count:,}" for area, count in counts.items()), f"in all {sum(counts.values()):,}", sep=", ")
+endef
+export COUNT
+
+statements:
+	@$(PYTHON) -c "$$COUNT"
+
 test:
 	$(PYTHON) -m pytest -q
 
-check: lint types test
+second:
+	$(PYTHON) -m pytest -q -m second
+
+check: lint types test second

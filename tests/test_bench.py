@@ -101,7 +101,7 @@ def run_bench(bench: str, tmp_path: Path, *words: str) -> list[dict[str, Any]]:
 
 
 # those marked reference say the same with kernels, which take longer to compile than to run
-@pytest.mark.slow
+@pytest.mark.second
 def test_epochs_are_timed(tmp_path: Path) -> None:
     words = (
         "--graph",
@@ -125,14 +125,14 @@ def test_epochs_are_timed(tmp_path: Path) -> None:
     assert (tmp_path / "p.png").stat().st_size
 
 
-@pytest.mark.slow
+@pytest.mark.second
 @pytest.mark.reference
 def test_epochs_with_relations_are_timed(tmp_path: Path) -> None:
     (row,) = rows_of("relations", tmp_path, "--graphs", "small", "--peers", "--epochs", "2")
     assert (row["graph"], row["note"], row["runs"], len(row["losses"])) == ("small", "", 2, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.second
 @pytest.mark.reference
 def test_steps_on_molecules_are_timed(tmp_path: Path) -> None:
     rng, rings = np.random.default_rng(0), np.arange(120)
@@ -157,7 +157,7 @@ def test_steps_on_molecules_are_timed(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.second
 def test_the_hand_written_kernel_computes_the_same(tmp_path: Path) -> None:
     rows = rows_of(
         "gather",
@@ -183,7 +183,7 @@ def test_the_hand_written_kernel_computes_the_same(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.second
 def test_samples_are_timed(tmp_path: Path) -> None:
     rows = rows_of(
         "sampling",
@@ -205,7 +205,7 @@ def test_samples_are_timed(tmp_path: Path) -> None:
     assert all(0 < row["edges"] <= 20 * 3 + 80 * 2 and row["seconds"] > 0 for row in rows)
 
 
-@pytest.mark.slow
+@pytest.mark.second
 @pytest.mark.reference
 def test_sampled_steps_are_timed(tmp_path: Path) -> None:
     words = (
@@ -228,7 +228,7 @@ def test_sampled_steps_are_timed(tmp_path: Path) -> None:
     assert 20 < rows[0]["nodes"] <= 20 * 4 * 3 and 0 < rows[0]["sampling"] < rows[0]["seconds"]
 
 
-@pytest.mark.slow
+@pytest.mark.second
 def test_the_start_is_timed_by_part(tmp_path: Path) -> None:
     row, small = rows_of("build", tmp_path, "--graph", GRAPH, "--peers")
     assert [(r["contender"], r["note"], r["runs"]) for r in (row, small)] == [
@@ -244,13 +244,13 @@ def test_the_start_is_timed_by_part(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.second
 def test_dense_stages_are_timed(tmp_path: Path) -> None:
     rows = rows_of("dense", tmp_path, "--rows", "64", "--times", "1")
     assert len(rows) == 18 and all(row["seconds"] > 0 for row in rows)
 
 
-@pytest.mark.slow
+@pytest.mark.second
 def test_partitioners_are_compared(tmp_path: Path) -> None:
     rows = rows_of(
         "partitioners",
@@ -270,14 +270,14 @@ def test_partitioners_are_compared(tmp_path: Path) -> None:
     assert all(0 < row["cut"] < 1 < row["replication"] and row["seconds"] > 0 for row in rows)
 
 
-@pytest.mark.slow
+@pytest.mark.second
 def test_memory_of_workers_that_divide_edges_in_files(tmp_path: Path) -> None:
     one, two = rows_of("division", tmp_path, "--graph", GRAPH, "--pairs", "bgl/1d-src")
     assert (one["workers"], one["cut"], two["workers"], len(two["assigning"])) == (1, 0, 2, 2)
     assert 0 < two["cut"] < 1 and two["share"] == one["share"] / 2 and two["seconds"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.second
 def test_starts_are_timed(tmp_path: Path) -> None:
     rows = rows_of("start", tmp_path, "--graph", GRAPH, "--models", "sage")
     assert [(row.get("contender"), row.get("note")) for row in rows] == [
@@ -287,7 +287,7 @@ def test_starts_are_timed(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.second
 @pytest.mark.reference
 def test_ranks_are_timed_against_threads(tmp_path: Path) -> None:
     rows = rows_of("ranks", tmp_path, "--graph", GRAPH, "--partitioners", "1d-dst", "--epochs", "2")
@@ -298,7 +298,7 @@ def test_ranks_are_timed_against_threads(tmp_path: Path) -> None:
     assert rows[0]["MB sent"] is None and rows[1]["MB sent"] > 0 and rows[1]["of one rank"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.second
 def test_sampled_sizes_fall_from_neighbour_sampling_to_labor_star(tmp_path: Path) -> None:
     words = (
         "--graph",
@@ -322,7 +322,7 @@ def test_sampled_sizes_fall_from_neighbour_sampling_to_labor_star(tmp_path: Path
     assert [row["kappa"] for row in rows if "kappa" in row] == [1, 4, 16, 64, 256, 16]
 
 
-@pytest.mark.slow
+@pytest.mark.second
 def test_macrobatches_save_messages_and_features(tmp_path: Path) -> None:
     words = (
         "--graph",
@@ -353,7 +353,7 @@ def test_macrobatches_save_messages_and_features(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.second
 def test_bytes_are_counted_and_no_halo_is_left(tmp_path: Path) -> None:
     rows = run_bench(
         "bytes",
@@ -374,13 +374,13 @@ def test_bytes_are_counted_and_no_halo_is_left(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.second
 def test_damage_is_seen(tmp_path: Path) -> None:
     rows = run_bench("damage", tmp_path, "--times", "60")
     assert sum(row["times"] for row in rows) == 60 and all(row["loaded wrong"] == 0 for row in rows)
 
 
-@pytest.mark.slow
+@pytest.mark.second
 @pytest.mark.reference
 def test_the_cost_of_safety_is_measured(tmp_path: Path) -> None:
     none, all_, *_ = rows_of("guards", tmp_path, "--jobs", "tiny", "--rounds", "1")
@@ -388,7 +388,7 @@ def test_the_cost_of_safety_is_measured(tmp_path: Path) -> None:
     assert all_["checkpoints"] > 0 and all_["write ms"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.second
 def test_memory_of_depth_is_measured(tmp_path: Path) -> None:
     rows = rows_of(
         "recompute",
@@ -409,7 +409,7 @@ def test_memory_of_depth_is_measured(tmp_path: Path) -> None:
     assert all(row["predicted"] > row["MiB"] > 0 for row in rows[:4]) and rows[-1]["value"] >= 0
 
 
-@pytest.mark.slow
+@pytest.mark.second
 @pytest.mark.reference
 def test_what_overlap_hides_is_measured(tmp_path: Path) -> None:
     rows = run_bench(
@@ -433,7 +433,7 @@ def test_what_overlap_hides_is_measured(tmp_path: Path) -> None:
     assert rows[1]["links"] > 0 and [row["value"] > 0 for row in rows if "value" in row][-1]
 
 
-@pytest.mark.slow
+@pytest.mark.second
 @pytest.mark.reference
 def test_duplicated_work_of_independent_workers_is_measured(tmp_path: Path) -> None:
     rows = run_bench(
@@ -459,7 +459,7 @@ def test_duplicated_work_of_independent_workers_is_measured(tmp_path: Path) -> N
     assert [row["note"] for row in rows if row.get("seconds")] == [""] * 3
 
 
-@pytest.mark.slow
+@pytest.mark.second
 def test_hits_of_caches_are_counted(tmp_path: Path) -> None:
     rows = run_bench(
         "caches",
@@ -484,7 +484,7 @@ def test_hits_of_caches_are_counted(tmp_path: Path) -> None:
     assert all(0 < row["fifo"] <= row["belady"] and 0 < row["fewest"] < row["rows"] for row in rows)
 
 
-@pytest.mark.slow
+@pytest.mark.second
 @pytest.mark.reference
 def test_hits_of_embeddings_are_counted(tmp_path: Path) -> None:
     rows = run_bench(
@@ -511,13 +511,13 @@ def test_hits_of_embeddings_are_counted(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.second
 def test_totals_are_timed(tmp_path: Path) -> None:
     (row,) = rows_of("totals", tmp_path, "--graphs", GRAPH, "--workers", "2", "--times", "1")
     assert row["note"] == "" and row["processor"] > 0 and row["MiB"] > 0 and 0.5 <= row["edges"] < 1
 
 
-@pytest.mark.slow
+@pytest.mark.second
 @pytest.mark.reference
 def test_idle_time_of_uneven_clusters_is_measured(tmp_path: Path) -> None:
     rows = run_bench("uneven", tmp_path, "--scale", "9", "--epochs", "1", "--rounds", "1")
@@ -525,7 +525,7 @@ def test_idle_time_of_uneven_clusters_is_measured(tmp_path: Path) -> None:
     assert all(0 <= row["idle"] < 1 for row in rows if "contender" in row)
 
 
-@pytest.mark.slow
+@pytest.mark.second
 @pytest.mark.reference
 def test_a_long_run_is_watched(tmp_path: Path) -> None:
     rows = run_bench("soak", tmp_path, "--steps", "100", "--every", "50", "--ranks", "2")
@@ -536,7 +536,7 @@ def test_a_long_run_is_watched(tmp_path: Path) -> None:
     assert all(row["MiB"] > 1 and row["files"] > 0 and row["threads"] > 0 for row in looks)
 
 
-@pytest.mark.slow
+@pytest.mark.second
 def test_random_jobs_have_the_same_numbers_on_any_number_of_ranks(tmp_path: Path) -> None:
     rows = [
         row
@@ -557,7 +557,7 @@ def test_random_jobs_have_the_same_numbers_on_any_number_of_ranks(tmp_path: Path
     assert {row["back end"] for row in rows} == {"fused", "reference"}
 
 
-@pytest.mark.slow
+@pytest.mark.second
 def test_random_jobs_on_relations_graphs_triples_and_time_have_the_same_numbers_on_any_number_of_ranks(
     tmp_path: Path,
 ) -> None:

@@ -207,7 +207,7 @@ def test_plugins_on_the_page_are_the_files() -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.second
 def test_site_builds_and_a_dead_link_fails(tmp_path: Path) -> None:
     def build(source: Path) -> subprocess.CompletedProcess[str]:
         words = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import configparser
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -428,6 +429,35 @@ def test_typetree_holds_every_file(tmp_path: Path) -> None:
 def links(tree: Path) -> int:
     """Number of Python files below a folder, following links."""
     return sum(links(path) if path.is_dir() else path.suffix == ".py" for path in tree.iterdir())
+
+
+def test_every_test_is_in_one_of_two_stages() -> None:
+    """A test is marked ``second`` or not, and CI runs both kinds; but what pytest does not collect
+    is in neither.
+    """
+    settings = configparser.ConfigParser()
+    settings.read(ROOT / "setup.cfg", encoding="utf-8")
+    pytest_reads = settings["tool:pytest"]
+    words = shlex.split(pytest_reads["addopts"])
+    assert words[words.index("-m") + 1] == "not second"
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    stages = [line for line in script if line.startswith("python -m pytest -q")]
+    assert [line.endswith(" -m second") for line in stages] == [False, True]
+    for path in TESTS:
+        collected = (
+            path.name.startswith("test_") and ROOT / pytest_reads["testpaths"] in path.parents
+        )
+        assert collected == bool(tests_of(tree_of(path))), path
+
+
+def tests_of(tree: ast.Module) -> list[str]:
+    """The tests of a module: functions, classes, and functions that are made."""
+    made = (node.targets[0] for node in tree.body if isinstance(node, ast.Assign))
+    names = [
+        *(node.name for node in tree.body if isinstance(node, Function | ast.ClassDef)),
+        *(target.id for target in made if isinstance(target, ast.Name)),
+    ]
+    return [name for name in names if name.startswith(("test_", "Test"))]
 
 
 def test_names_no_path_of_a_machine() -> None:

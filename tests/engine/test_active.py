@@ -169,7 +169,7 @@ def test_pieces_that_run_again_change_nothing():
 
 
 @pytest.mark.fused
-@pytest.mark.slow
+@pytest.mark.second
 def test_tables_under_every_strategy_and_placement():
     """All of it equals one rank on the reference."""
     graph = typed(equality.example())

@@ -210,7 +210,7 @@ def under_mpiexec(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[st
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.second
 def test_views_in_flight_change_no_number_under_mpiexec(
     under_mpiexec: dict[int, dict[str, np.ndarray]],
 ) -> None:

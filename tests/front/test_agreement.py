@@ -293,7 +293,7 @@ gt.Trainer("gcn", graph, epochs=1, backend="reference", {}).fit()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.second
 @needs_mpi
 @pytest.mark.parametrize(
     ("keys", "told"),

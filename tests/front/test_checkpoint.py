@@ -95,6 +95,7 @@ def test_other_tools_read_what_is_written(tmp_path: Path) -> None:
             np.testing.assert_array_equal(f.get_tensor(name), x, strict=True)
 
 
+@pytest.mark.second
 def test_weights_load_into_a_state_dict(tmp_path: Path) -> None:
     trainer = gt.Trainer("sage", gt.load("ring"), hidden=4, task="link", norm="batch")
     trainer.save(tmp_path / "w.safetensors")

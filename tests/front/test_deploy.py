@@ -80,7 +80,9 @@ def called() -> list[str]:
     return Path("called").read_text().splitlines() if Path("called").exists() else []
 
 
-@pytest.mark.parametrize("checker", [["bash", "-n"], ["shellcheck"]])
+@pytest.mark.parametrize(
+    "checker", [["bash", "-n"], pytest.param(["shellcheck"], marks=pytest.mark.second)]
+)
 def test_the_script_is_sound(checker: list[str]) -> None:
     if shutil.which(checker[0]) is None:
         pytest.skip(f"there is no {checker[0]}")

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-from entrances import DGL, EVERY, FORMS, Given, content
+from entrances import DGL, FORMS, Given, content
 from follows import imported
 
 import graphtheta as gt
@@ -52,6 +52,7 @@ LABELS = {
 # lists of integers of any length are lists of classes, unless all have the same and hold only 0 and
 # 1
 NO_MATRIX = {"lists", "networkx"}
+MATRICES = ("classes [n, 1]", "bools [n, 1]", "integers [n, C]")
 
 
 def typed(given, *kinds):
@@ -70,16 +71,25 @@ OF_TYPES = {
 }
 
 
-@pytest.mark.parametrize("entrance", [*(name for name in EVERY if name not in FORMS), *OF_TYPES])
-@pytest.mark.parametrize("case", LABELS)
+def stage(name):
+    """What an entrance that needs a library of the second stage is marked with."""
+    return [pytest.mark.second] if name == "real_pyg" else []
+
+
+@pytest.mark.parametrize(
+    ("case", "entrance"),
+    [
+        pytest.param(case, name, marks=stage(name))
+        for case, (y, _, _) in LABELS.items()
+        for name in [*Given(None, y).entrances(), *OF_TYPES]
+        # rows as lists of any length say something else
+        if name not in FORMS and not (name in NO_MATRIX and case in MATRICES)
+    ],
+)
 def test_labels(case, entrance, tmp_path):
     y, kind, wanted = LABELS[case]
     given = Given(tmp_path, y)
     wanted = np.asarray(y if wanted is None else wanted, np.float64)
-    if entrance in NO_MATRIX and case in ("classes [n, 1]", "bools [n, 1]", "integers [n, C]"):
-        pytest.skip("rows are lists of any length, which says something else")
-    if entrance not in [*given.entrances(), *OF_TYPES]:
-        pytest.skip("the entrance has no labels")
     graph = OF_TYPES[entrance](given) if entrance in OF_TYPES else getattr(given, entrance)()
     found = np.asarray(graph.y, np.float64)
     if entrance in OF_TYPES:
@@ -208,7 +218,7 @@ OF_FORMS = (
 @pytest.mark.parametrize(
     ("case", "entrance"),
     [
-        (case, name)
+        pytest.param(case, name, marks=stage(name))
         for case, values in CONTENTS.items()
         for name in Given(None, **values).entrances()
         if name not in FORMS or case in OF_FORMS

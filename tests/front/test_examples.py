@@ -57,7 +57,7 @@ def folder_of(page: str, tmp_path: Path) -> Path:
 @data
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=[pytest.mark.slow] if page in LARGE else []) for page in PAGES],
+    [pytest.param(page, marks=[pytest.mark.second] if page in LARGE else []) for page in PAGES],
 )
 def test_commands_run(page: str, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -54,6 +54,7 @@ def given(trainer: gt.Trainer) -> tuple[gt.Graph, np.ndarray]:
     return graph, found[1]
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", MODELS)
 def test_predictions_of_pytorch_geometric_are_the_same(name: str, dtype: str) -> None:
@@ -75,6 +76,7 @@ def test_predictions_of_pytorch_geometric_are_the_same(name: str, dtype: str) ->
     )
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in NOT_DGL])
 def test_predictions_of_dgl_are_the_same(name: str) -> None:
     torch = pytest.importorskip("torch")

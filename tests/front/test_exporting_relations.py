@@ -177,6 +177,7 @@ def close(found: Any, expected: np.ndarray, atol: float = 1e-12) -> None:
     )
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_of_pytorch_geometric_compute_the_same(name: str) -> None:
     torch = pytest.importorskip("torch")
@@ -216,6 +217,7 @@ def by_relation(combine: str, types: bool = True) -> PerRelation:
     return layer
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("combine", ["sum", "mean", "max"])
 def test_layers_by_relation_are_a_layer_of_pytorch_geometric(combine: str) -> None:
     torch, pyg = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.nn")
@@ -278,6 +280,7 @@ def test_layers_by_relation_without_a_counterpart_are_refused() -> None:
             gt.counterpart(part, library, metadata)
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("name", [name for name in LAYERS if name.startswith("rgcn")])
 def test_layers_of_dgl_compute_the_same(name: str) -> None:
     torch, dgl = pytest.importorskip("torch"), pytest.importorskip("dgl")
@@ -294,6 +297,7 @@ def test_layers_of_dgl_compute_the_same(name: str) -> None:
     close(out, result_of(layer, graph))
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_predictions_of_pytorch_geometric_are_the_same(name: str, dtype: str) -> None:
@@ -306,6 +310,7 @@ def test_predictions_of_pytorch_geometric_are_the_same(name: str, dtype: str) ->
     close(out, expected, 1e-5 if dtype == "float32" else 1e-12)
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
 @pytest.mark.parametrize("name", [name for name in NETWORKS if name.startswith("rgcn")])
 def test_predictions_of_dgl_are_the_same(name: str, weighted: bool) -> None:
@@ -321,6 +326,7 @@ def test_predictions_of_dgl_are_the_same(name: str, weighted: bool) -> None:
     close(out, expected)
 
 
+@pytest.mark.second
 def test_heterogeneous_data_has_the_same_numbering() -> None:
     torch, data = (
         pytest.importorskip("torch"),
@@ -340,6 +346,7 @@ def test_heterogeneous_data_has_the_same_numbering() -> None:
     close(out, expected)
 
 
+@pytest.mark.second
 def test_learned_features_are_given_as_features() -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("torch_geometric")
@@ -354,6 +361,7 @@ def test_learned_features_are_given_as_features() -> None:
         close(gt.to_torch(trainer.model)(x, edges, **codes(torch)), found[1])
 
 
+@pytest.mark.second
 def test_means_are_those_of_relations_also_with_pyg_lib() -> None:
     torch, backend = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.backend")
     module = gt.to_torch(trained("rgcn")[0])
@@ -364,6 +372,7 @@ def test_means_are_those_of_relations_also_with_pyg_lib() -> None:
     assert seen == [False] * 3 and backend.use_segment_matmul is None
 
 
+@pytest.mark.second
 def test_what_a_module_lacks_is_an_error() -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("torch_geometric")

@@ -118,6 +118,7 @@ def of_graphs(name: str, dtype: str) -> tuple[gt.Trainer, np.ndarray]:
     return trainer, found[1]
 
 
+@pytest.mark.second
 @DTYPES
 @pytest.mark.parametrize("name", WHOLE_MODELS)
 def test_whole_graphs_in_pytorch_geometric(name: str, dtype: str) -> None:
@@ -143,6 +144,7 @@ def test_whole_graphs_in_pytorch_geometric(name: str, dtype: str) -> None:
         )
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("name", [name for name in WHOLE_MODELS if name not in NOT_DGL])
 def test_whole_graphs_in_dgl(name: str) -> None:
     torch, dgl = pytest.importorskip("torch"), pytest.importorskip("dgl")
@@ -187,6 +189,7 @@ def scores(
     return found
 
 
+@pytest.mark.second
 @DTYPES
 @pytest.mark.parametrize("library", ["pyg", "dgl"])
 @pytest.mark.parametrize("decoder", ["dot", "hadamard"])
@@ -204,6 +207,7 @@ def test_scores_of_links(decoder: str, library: str, dtype: str) -> None:
     )
 
 
+@pytest.mark.second
 @DTYPES
 @pytest.mark.parametrize("library", ["pyg", "dgl"])
 @pytest.mark.parametrize(
@@ -244,6 +248,7 @@ def of_triples(
     return trainer, *found
 
 
+@pytest.mark.second
 @DTYPES
 @pytest.mark.parametrize("library", ["pyg", "dgl"])
 @pytest.mark.parametrize("decoder", DECODERS)
@@ -272,6 +277,7 @@ def test_scores_of_triples(encoder: dict[str, Any], decoder: str, library: str, 
     close(found, expected, dtype)
 
 
+@pytest.mark.second
 @DTYPES
 @pytest.mark.parametrize("decoder", ["distmult", "complex"])
 def test_learned_features_and_a_decoder_are_a_model_of_pytorch_geometric(
@@ -285,6 +291,7 @@ def test_learned_features_and_a_decoder_are_a_model_of_pytorch_geometric(
         close(module(*torch.as_tensor(ids.T)), expected, dtype)
 
 
+@pytest.mark.second
 def test_models_of_the_same_name_compute_something_else() -> None:
     torch, kge = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.nn.kge")
     ids = torch.tensor([[0], [0], [1]])
@@ -399,6 +406,7 @@ def test_models_of_users_are_refused() -> None:
         gt.to_torch(Mine([], []))
 
 
+@pytest.mark.second
 def test_what_a_module_lacks_is_an_error() -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("torch_geometric")

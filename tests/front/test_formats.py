@@ -467,6 +467,7 @@ def test_a_batch_of_graphs_becomes_whole_graphs(tmp_path):
     )
 
 
+@pytest.mark.second
 def test_tensors_of_any_layout_are_features():
     torch = pytest.importorskip("torch")
     dense = torch.eye(3, 8)

@@ -480,6 +480,7 @@ def test_cursors_and_streams(tmp_path):
             imported(base.cursor(), None, tmp_path / "d", src="a", dst="b")
 
 
+@pytest.mark.second
 def test_duckdb_and_adbc(tmp_path):
     duckdb = pytest.importorskip("duckdb")
     adbc = pytest.importorskip("adbc_driver_sqlite.dbapi")

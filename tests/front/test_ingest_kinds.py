@@ -214,7 +214,7 @@ class TypedDGL:
         )
 
 
-@pytest.mark.parametrize("kind", ["gt.Graph", "dgl", "pyg"])
+@pytest.mark.parametrize("kind", ["gt.Graph", "dgl", pytest.param("pyg", marks=pytest.mark.second)])
 def test_heterogeneous_graphs(kind, tmp_path):
     rng = np.random.default_rng(0)
     ends = {
@@ -290,6 +290,7 @@ def test_rows_of_several_types_in_any_order(size, tmp_path):
     )
 
 
+@pytest.mark.second
 def test_real_data_of_pyg(tmp_path):
     torch, data = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.data")
     graph = gt.load("sbm:n_nodes=40,n_edges=200")
@@ -317,6 +318,7 @@ def test_real_data_of_pyg(tmp_path):
     )
 
 
+@pytest.mark.second
 def test_real_graphs_of_dgl(tmp_path):
     torch, dgl = pytest.importorskip("torch"), pytest.importorskip("dgl")
     graph = gt.load("sbm:n_nodes=40,n_edges=200")

@@ -15,7 +15,7 @@ BENCH = Path(__file__).resolve().parent.parent.parent / "bench"
 
 
 @pytest.mark.cold
-@pytest.mark.slow
+@pytest.mark.second
 @pytest.mark.skipif(
     find_mpiexec() is None or sys.platform != "linux",
     reason="needs MPI, and to see the processes of a job",

@@ -91,6 +91,7 @@ def test_a_package_that_is_not_installed_is_named(
         run_simulated(1, fitted, logger)
 
 
+@pytest.mark.second
 def test_the_sweep_of_the_documentation_runs(capsys: pytest.CaptureFixture[str]) -> None:
     optuna = pytest.importorskip("optuna")
     optuna.logging.set_verbosity(optuna.logging.ERROR)

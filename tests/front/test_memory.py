@@ -18,7 +18,7 @@ BESIDE = 32 << 20
 
 
 @pytest.mark.cold
-@pytest.mark.slow
+@pytest.mark.second
 @pytest.mark.parametrize("name", JOBS)
 def test_the_bound_is_above_the_peak(name):
     done = run([sys.executable, PROGRAM, name])

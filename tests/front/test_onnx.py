@@ -54,6 +54,7 @@ def randomised(module: Any, dtype: str = "float32") -> Any:
     return module
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     "keys",
@@ -77,6 +78,7 @@ def test_perceptrons(keys: dict[str, Any], dtype: str) -> None:
     close(out, getattr(wanted, "value", wanted))
 
 
+@pytest.mark.second
 @pytest.mark.parametrize(
     "keys",
     [{}, {"norm": "batch", "residual": True, "layers": 3}, {"norm": "layer", "jumping": "concat"}],
@@ -96,6 +98,7 @@ def test_a_trained_network_without_edges_predicts_the_same(
     assert (tmp_path / "model.onnx").stat().st_size > 0
 
 
+@pytest.mark.second
 def test_decoders_score_pairs() -> None:
     src, dst, attr = values(4), values(4, seed=1), values(3, seed=2)
     dot = exported(models.DotDecoder(), {"src.h": 4, "dst.h": 4})
@@ -123,6 +126,7 @@ def test_decoders_score_pairs() -> None:
     close(found, (np.maximum(src * dst @ weights[0] + biases[0], 0) @ weights[1] + biases[1])[:, 0])
 
 
+@pytest.mark.second
 def test_stages_of_layers() -> None:
     with dtype_scope("float32"), init_scope(0):
         gat, gin = models.GAT(5, 3, heads=2), models.GIN(gt.MLP(5, (6,), 4, norm="batch"))
@@ -187,6 +191,7 @@ class Many(gt.Module):
         )
 
 
+@pytest.mark.second
 def test_operations() -> None:
     with dtype_scope("float64"), init_scope(0):
         module = Many()

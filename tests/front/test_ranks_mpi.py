@@ -12,7 +12,7 @@ from ranks import MPIEXEC, needs_mpi, run
 PROGRAM = Path(__file__).with_name("ranks_program.py")
 
 
-@pytest.mark.slow
+@pytest.mark.second
 @needs_mpi
 def test_workers_have_the_numbers_of_one(tmp_path: Path) -> None:
     found = []

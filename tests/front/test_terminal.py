@@ -265,7 +265,7 @@ PLACES = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.second
 @pytest.mark.parametrize("words", PLACES, ids=lambda words: " ".join(words)[:30])
 def without_rights() -> None:
     """Take from root the right to enter and read everything; others do not have it."""
@@ -274,7 +274,7 @@ def without_rights() -> None:
         prctl(drop, right)
 
 
-@pytest.mark.slow
+@pytest.mark.second
 @pytest.mark.parametrize("words", PLACES, ids=lambda words: " ".join(words)[:30])
 def test_a_folder_that_may_not_be_entered_is_told_in_a_line(run: Path, words: list[str]) -> None:
     Path("shut").mkdir(mode=0)

@@ -153,7 +153,7 @@ def test_links_do_not_depend_on_workers() -> None:
     np.testing.assert_allclose(scores, scores_two, rtol=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.second
 @pytest.mark.parametrize("ranks", RANKS)
 def test_links_through_the_commands(
     ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -208,7 +208,7 @@ def test_edges_keep_their_numbers_when_self_loops_come_or_go(loops: str) -> None
     assert len(found[1]) == len(found[0]) and own.any()
 
 
-@pytest.mark.slow
+@pytest.mark.second
 @pytest.mark.parametrize("ranks", RANKS)
 def test_edges_through_the_commands(
     ranks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

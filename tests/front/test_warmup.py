@@ -59,7 +59,7 @@ def kept(folder: Path, *words: str, ranks: int = 1) -> Counter[str]:
     return Counter(re.findall(r"kept (\w+)", done.stdout))
 
 
-@pytest.mark.slow
+@pytest.mark.second
 @pytest.mark.parametrize(
     "words", ["gat_e --attention-dropout 0.3", "sage --strategy mini --batch-size 40 --fanout 3"]
 )
@@ -68,7 +68,7 @@ def test_afterwards_training_compiles_nothing(words: str, tmp_path: Path) -> Non
     assert not kept(tmp_path, "train", *TINY, *words.split())
 
 
-@pytest.mark.slow
+@pytest.mark.second
 @pytest.mark.skipif(MPIEXEC is None, reason="MPI is not installed")
 def test_workers_compile_each_kernel_once(tmp_path: Path) -> None:
     """And what one worker alone compiled is what two use."""

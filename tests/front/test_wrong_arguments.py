@@ -369,7 +369,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gt.import_graph(graph(), to="small.store")
 
 
-@pytest.mark.slow
+@pytest.mark.second
 @pytest.mark.parametrize("group", GROUPS)
 def test_wrong_arguments_are_named(group: str) -> None:
     faults = []
@@ -389,6 +389,7 @@ def test_wrong_arguments_are_named(group: str) -> None:
     assert not faults, "\n".join(faults)
 
 
+@pytest.mark.second
 def test_tensors_of_pytorch_are_named() -> None:
     torch = pytest.importorskip("torch")
     learned = torch.ones(6, 2, requires_grad=True)

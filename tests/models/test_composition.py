@@ -26,6 +26,8 @@ from graphtheta.models.registry import PUBLISHED as REGISTERED
 from graphtheta.ops import Tape, Var, cos, dtype_scope, sin
 from graphtheta.ops.autodiff.init import init_scope
 
+pytestmark = pytest.mark.second
+
 torch = pytest.importorskip("torch")
 
 D, A, C, RELATIONS, TYPES = 4, 3, 3, 3, 2

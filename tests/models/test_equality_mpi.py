@@ -19,7 +19,7 @@ MPIEXEC = shutil.which(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.second
 @pytest.mark.parametrize("size, back_end", [(2, "reference"), (3, "reference"), (2, "fused")])
 def test_same_numbers_under_mpiexec(size, back_end, tmp_path):
     pytest.importorskip("mpi4py")

@@ -258,6 +258,7 @@ def test_kinks(name, rows):
     np.testing.assert_allclose(found.ravel(), slopes)
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("name", [n for n, (_, twin, *_) in KINKS.items() if twin is not None])
 def test_kinks_are_those_of_pytorch(name):
     torch = pytest.importorskip("torch")
