@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -21,6 +22,19 @@ ROOT = Path(__file__).resolve().parent.parent
 def pytest_xdist_auto_num_workers() -> int:
     """One worker more than cores, because many tests wait for processes."""
     return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Divide the cases of tests marked ``one_in`` between the stages, before one is selected."""
+    cases: Counter[str] = Counter()
+    for item in items:
+        table = item.get_closest_marker("one_in")
+        if table is not None:
+            name = item.nodeid.partition("[")[0]
+            if cases[name] % table.args[0]:
+                item.add_marker(pytest.mark.second)
+            cases[name] += 1
 
 
 def pytest_collection_finish() -> None:

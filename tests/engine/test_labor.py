@@ -67,6 +67,7 @@ def published(graph: Graph, receivers, k, iterations, values=None):
     return edges, np.minimum(1, c[dst] * pi)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_samples_do_not_depend_on_ranks(kind):
     sampler = LaborSampler((2, 3), 4, **kind)
@@ -184,6 +185,7 @@ def test_weights_of_a_node_sum_to_its_degree_if_normalised():
     assert np.count_nonzero(sums) > 10
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "kind",
     [
@@ -209,6 +211,7 @@ def test_parallel_edges_are_chosen_as_often_as_others(kind):
     assert (error < 0.04).all()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "placement",
     [

@@ -151,6 +151,7 @@ def same(a, b, tolerance=1e-9):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=tolerance * np.abs(theirs).max())
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("name", LAYERS)
 def test_both_orders_on_any_number_of_ranks_and_both_back_ends(name, monkeypatch):
     alone = run_simulated(1, passed, name)[0]

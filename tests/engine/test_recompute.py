@@ -118,6 +118,7 @@ def test_pieces_keep_every_bit(size, dtype):
     assert same(expected, run(lambda: Net("nested"), size, dtype))
 
 
+@pytest.mark.second
 @pytest.mark.fused
 def test_chains_of_large_values_keep_every_bit(monkeypatch):
     """What a piece leaves open is put off as ever; what stands open before it is not."""
@@ -166,6 +167,7 @@ def test_without_backward_a_piece_runs_once():
     assert counts == [1, 2]
 
 
+@pytest.mark.second
 def test_a_user_may_check_a_model_with_pieces():
     gt.check(Net("pieces"))
 

@@ -120,6 +120,7 @@ def test_views_are_those_that_are_searched_alone(number: int, name: str) -> None
     run_simulated(size, both, size, **CASES[name], partitioner=placement, masters=masters)
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("placement", graphs.PLACEMENTS, ids=str)
 @pytest.mark.parametrize(
     "name", ["by weight", "by time", "of shared draws", "links", "with replacement"]
@@ -128,6 +129,7 @@ def test_wherever_edges_are(name: str, placement: tuple[str, str]) -> None:
     run_simulated(4, both, 4, **CASES[name], partitioner=placement[0], masters=placement[1])
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize(
     "name", [name for name, graph in graphs.odd_graphs().items() if graph.n_nodes > 1]

@@ -123,6 +123,7 @@ def test_both_orders_of_rows(size, tmp_path, monkeypatch):
                 assert (np.diff(p.masters) > 0).all() == by_id
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("size", [1, 3])
 def test_owners_and_workers_that_follow_no_rule(size, tmp_path, monkeypatch):
     """Placements and sequential partitioners run on rank 0, other partitioners on all ranks."""
@@ -185,6 +186,7 @@ def test_unknown_ids_are_reported(masters, tmp_path):
     run_simulated(3, program)
 
 
+@pytest.mark.second
 @ranks.needs_mpi
 def test_memory_of_a_worker_shrinks_with_the_number_of_workers(tmp_path):
     n = 1_000_000

@@ -23,6 +23,7 @@ SAMPLERS = [
 ]
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.name)
 def test_larger_batches_need_fewer_vertices_per_target(sampler):
     """E|S| / |S0| does not grow with the batch, and E|S| is concave in it, for the vertices S of

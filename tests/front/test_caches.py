@@ -65,6 +65,7 @@ def on_disk(graph: gt.Graph, folder: Path) -> gt.Graph:
     return graph.replace(x=gt.MappedColumn(folder / "x.npy"))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_cache_changes_no_bit(policy: str, size: str) -> None:
@@ -131,6 +132,7 @@ def test_belady_has_the_most_hits() -> None:
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_features_in_files_are_cached_too(policy: str, tmp_path: Path) -> None:
     graph, size = on_disk(GRAPH, tmp_path), 1 + POLICIES.index(policy) % 3

@@ -539,6 +539,7 @@ DRAWS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("where", ["w", "array", "number", "several"])
 @pytest.mark.parametrize("how", DRAWS)
 def test_a_constructor_that_draws_without_a_seed_is_found(how, where):
@@ -565,6 +566,7 @@ def test_a_layer_inside_a_model_is_made_again_with_it():
             gt.check(model)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(fault):
     make, words = FAULTS[fault]
@@ -643,6 +645,7 @@ def test_a_parameter_that_is_not_found_is_named_with_its_place():
         gt.check(InAPlainObject(), 4, 2)
 
 
+@pytest.mark.second
 @pytest.mark.parametrize(
     "make",
     [lambda: Summed(Total()), lambda: Summed((Total(), "median")), lambda: Summed(statistic())],
@@ -797,6 +800,7 @@ def test_a_private_parameter_is_found():
     gt.check(layer)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "make",
     [
@@ -984,6 +988,7 @@ class EveryKind(gt.Layer):
         return gt.concat([total.most, total.middle, total.spread, gt.flatten(total.three)])
 
 
+@pytest.mark.second
 def test_the_edge_program_is_compared_with_gather_on_arrays_of_edges(monkeypatch):
     assert gt.check(EveryKind(), 4, 2).eager < 1e-9
 

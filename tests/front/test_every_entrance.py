@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 from entrances import Given, GivenTypes, content
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -284,7 +285,7 @@ def draws(n):
     return entrances_agree
 
 
-test_drawn_graphs = draws(DRAWS)
+test_drawn_graphs = pytest.mark.second(draws(DRAWS))
 
 
 if __name__ == "__main__":

@@ -84,6 +84,7 @@ def test_keys(tmp_path_factory, key, value):
     assert code in (0, 1, 2) and "Traceback" not in told.getvalue(), told.getvalue()
 
 
+@pytest.mark.second
 @settings(deadline=None, max_examples=20)
 @given(
     option=st.sampled_from([found for found in OPTIONS if found[2] in BOUNDED]),

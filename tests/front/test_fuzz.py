@@ -13,6 +13,7 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
 INPUTS = 500
 
 
+@pytest.mark.second
 def test_readers_accept_what_is_sound_and_refuse_the_rest(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     words = ["--inputs", str(INPUTS), "--seed", "17", "--folder", str(tmp_path), "--out", str(out)]

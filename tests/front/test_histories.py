@@ -212,6 +212,7 @@ PUSHED = (
 )
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("workers", [1, 3, 8])
 @pytest.mark.parametrize("history", PUSHED)
 def test_batches_of_each_worker_with_all_nodes_pushed_at_once_have_exact_outputs(
@@ -390,6 +391,7 @@ def test_the_oldest_lines_are_replaced(rng: np.random.Generator) -> None:
 FRESH: dict[str, Any] = {"strategy": "mini", "batch_size": 12, "clusters": 0}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("history", ["fresh:share=0", "fresh:ls=0"])
 @pytest.mark.parametrize(
     "keys",

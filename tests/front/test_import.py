@@ -227,6 +227,7 @@ except MemoryError:
 """
 
 
+@pytest.mark.second
 @pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="RLIMIT_DATA counts memory on Linux only"
 )

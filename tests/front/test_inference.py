@@ -105,11 +105,13 @@ def check(graph: gt.Graph, size: int, n_blocks: int = 3, **keys: Any) -> None:
         np.testing.assert_allclose(by_blocks[name], x, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("model", PUBLISHED)
 def test_every_model(model: str) -> None:
     check(TYPED if model in RELATIONAL else GRAPH, 2, model=model)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("size", "placement"),
     [(1, ("1d-src", "hash")), (2, ("1d-dst", "block")), (3, ("vertex-cut", "hash"))],

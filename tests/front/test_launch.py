@@ -163,6 +163,7 @@ def test_restarts_until_it_ends_well(here: Path, ranks: str) -> None:
     assert "killed by SIGKILL" in said[1] and said[1].endswith("restart 2 of 3 in 2 s")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("code", [2, 130, 141])
 def test_not_restarted(here: Path, code: int) -> None:
     assert run("-n", "1", "ends.py", str(code))[0] == code
@@ -178,6 +179,7 @@ def test_gives_up(here: Path) -> None:
     )
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("ranks", ["1", pytest.param("2", marks=needs_mpi)])
 @pytest.mark.parametrize(
     "number, code", [(signal.SIGTERM, 75), (signal.SIGINT, 130), (signal.SIGHUP, 75)]
@@ -192,6 +194,7 @@ def test_a_signal_is_passed_on_once(here: Path, ranks: str, number: int, code: i
     ) and gone(pids)
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("ranks", ["1", pytest.param("2", marks=needs_mpi)])
 def test_a_second_signal_kills(here: Path, ranks: str) -> None:
     launched, pids = waiting("-n", ranks, "waits.py", "stubborn")
@@ -219,6 +222,7 @@ def test_a_signal_ends_the_pause(here: Path) -> None:
     )
 
 
+@pytest.mark.second
 @pytest.mark.skipif(
     sys.platform != "linux", reason="other systems do not tell a child that its parent died"
 )
@@ -230,6 +234,7 @@ def test_the_job_dies_with_its_launch(here: Path, ranks: str) -> None:
     assert gone(pids)
 
 
+@pytest.mark.second
 @needs_mpi
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not adopt orphans")
 def test_ranks_of_a_killed_mpiexec_are_gone_before_the_next_try(here: Path) -> None:
@@ -246,6 +251,7 @@ def test_ranks_of_a_killed_mpiexec_are_gone_before_the_next_try(here: Path) -> N
     assert launched.returncode == 75
 
 
+@pytest.mark.second
 @needs_mpi
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not adopt orphans")
 def test_a_job_whose_proxy_was_killed_is_started_again(here: Path) -> None:
@@ -316,6 +322,7 @@ class Net(gt.Model):
 """
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=needs_mpi)])
 def test_a_rank_that_leaves_without_a_word_is_no_success(here: Path, ranks: int) -> None:
     Path("leaves.py").write_text(LEAVES)

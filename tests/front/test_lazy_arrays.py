@@ -147,6 +147,7 @@ def outcome(read):
     return found.shape, found.dtype.kind, found.tolist()
 
 
+@pytest.mark.one_in(4)
 @settings(deadline=None, max_examples=200)
 @given(data=st.data())
 def test_every_index_gives_what_numpy_gives(array, data):
@@ -184,6 +185,7 @@ USES = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.filterwarnings("ignore:elementwise comparison")
 @pytest.mark.parametrize("use", USES)
 def test_what_is_done_with_arrays(array, use):

@@ -240,6 +240,7 @@ def test_a_file_that_others_could_change_is_replaced(
     assert "compiled again" in message and reason in message and str(path) in message
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "damage",
     [
@@ -500,6 +501,7 @@ def test_no_function_is_left_to_the_cache_of_numba() -> None:
 # ---- who compiles
 
 
+@pytest.mark.second
 def test_processes_may_compile_at_once(tmp_path: Path) -> None:
     """The same kernel for different argument types, each of which is compiled by one of them."""
     orders = [["float32", "float64"], ["float64", "float32"], ["float64", "float32"]]

@@ -30,7 +30,7 @@ from graphtheta.ops.edge.backend.fused import backend_scope
 from graphtheta.ops.edge.codegen.kernel import residuals_of
 from graphtheta.ops.parallel.pool import set_threads, threads
 
-pytestmark = pytest.mark.fused
+pytestmark = [pytest.mark.fused, pytest.mark.second]
 
 
 @pytest.fixture(autouse=True)

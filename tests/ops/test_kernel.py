@@ -18,7 +18,7 @@ from graphtheta.ops.edge.backend.reference import Columns
 from graphtheta.ops.edge.codegen import edges_ahead
 from graphtheta.ops.edge.program import Phase
 
-pytestmark = pytest.mark.fused
+pytestmark = [pytest.mark.fused, pytest.mark.second]
 F = np.float32
 CPU = Path("/proc/cpuinfo")
 FLAGS = set(re.findall(r"\w+", CPU.read_text(encoding="utf-8"))) if CPU.exists() else set()

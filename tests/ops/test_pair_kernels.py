@@ -9,7 +9,7 @@ from graphtheta.ops.edge.backend import pair_kernels
 from graphtheta.ops.edge.backend.pair_kernels import Blocks, outer_sums, times
 from graphtheta.ops.parallel.pool import set_threads, threads
 
-pytestmark = pytest.mark.fused
+pytestmark = [pytest.mark.fused, pytest.mark.second]
 N, K = 41, 3
 # of pairs: rows of a code are distinct
 SIZES = [37, 0, 41]
