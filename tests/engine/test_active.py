@@ -160,6 +160,7 @@ def assert_same(found, expected):
             )
 
 
+@pytest.mark.second
 def test_pieces_that_run_again_change_nothing():
     found = run_simulated(
         2, train, typed(equality.example()), equality.PLACEMENTS[4], ("bucket", "bucket in pieces")
@@ -180,6 +181,7 @@ def test_tables_under_every_strategy_and_placement():
         assert_same(run_simulated(size, train, graph, placement, NETS)[0], expected)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("size, placement", [(2, ("1d-dst", "hash")), (3, ("vertex-cut", "block"))])
 def test_tables_on_the_reference(size, placement):
     graph = typed(equality.example())

@@ -111,6 +111,7 @@ def close(found, expected, tolerance=1e-9):
         np.testing.assert_allclose(found[name], x, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("rows", ROWS)
 def test_workers_and_partitioners_change_no_number(strategy, rows):

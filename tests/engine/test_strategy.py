@@ -116,6 +116,7 @@ STRATEGIES = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_batches_do_not_depend_on_ranks(name):
     expected = epoch(STRATEGIES[name], epochs=(0, 3))

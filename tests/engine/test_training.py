@@ -50,6 +50,7 @@ def _same(a: Any, b: Any, exactly: bool) -> None:
         np.testing.assert_allclose(x, b[1][name], rtol=tolerance, atol=tolerance, err_msg=name)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize(
     "schedule",
@@ -71,6 +72,7 @@ def test_views_in_flight_change_no_number(
     _same(one[0], run_simulated(1, _run, **keys)[0], exactly=size == 1)
 
 
+@pytest.mark.second
 def test_threads_change_no_number() -> None:
     found = []
     for cores in (1, 2, 3):

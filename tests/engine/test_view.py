@@ -237,6 +237,7 @@ def train(view, directions, ids, comm):
     )
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("directions", [["in"], ["in", "in"], ["out", "in", "both"], []], ids=str)
 def test_a_grown_view_computes_what_the_whole_graph_computes(directions):
     graph, targets = graphs.random_graph(24, 60), np.array([3, 5, 11, 22])

@@ -332,6 +332,7 @@ def test_the_shorter_time_of_a_view_counts(monkeypatch: pytest.MonkeyPatch) -> N
     assert held.sampled(JOB, 2).seconds == pytest.approx((0.2 + 0.1) / 2)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("compiled", "speed", "words", "apart"),
     [

@@ -63,6 +63,7 @@ def planned_programs(monkeypatch):
     monkeypatch.setattr(backends, "trace", lambda *args: plan(trace(*args)))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("name", "product_first"),
     [(name, first) for name, (_, _, may) in GATHERS.items() for first in (True, False)[: 1 + may]],
@@ -81,6 +82,7 @@ def test_against_the_edges(direction, product_first, monkeypatch):
     both(GATHERS["weighted"][0], direction=direction, size=2)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("graph", graphs.odd_graphs().values(), ids=graphs.odd_graphs())
 @pytest.mark.parametrize("out", [3, 6])
 def test_odd_graphs(graph, out):

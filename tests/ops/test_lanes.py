@@ -11,7 +11,7 @@ import pytest
 
 from graphtheta.ops.kernels import lane_math, lane_tools, lanes
 
-pytestmark = pytest.mark.fused
+pytestmark = [pytest.mark.fused, pytest.mark.second]
 WIDE = np.float64
 TRUE = {
     "exp": (np.exp, -87, 88),

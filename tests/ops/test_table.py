@@ -421,6 +421,7 @@ def of_kernels() -> list[Case]:
 GROUP = 12
 
 
+@pytest.mark.second
 @pytest.mark.fused
 @pytest.mark.parametrize("part", range(-(-len(of_kernels()) // GROUP)))
 def test_stages_in_kernels(part, monkeypatch):
