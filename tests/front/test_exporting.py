@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import graphs
+import libraries
 import numpy as np
 import pytest
 
@@ -80,7 +81,7 @@ def test_predictions_of_pytorch_geometric_are_the_same(name: str, dtype: str) ->
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in NOT_DGL])
 def test_predictions_of_dgl_are_the_same(name: str) -> None:
     torch = pytest.importorskip("torch")
-    dgl = pytest.importorskip("dgl")
+    dgl = libraries.dgl()
     trainer = trained(name, dtype="float64")
     graph, expected = given(trainer)
     x, weight, attr = (

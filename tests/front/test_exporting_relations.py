@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import libraries
 import numpy as np
 import pytest
 
@@ -283,7 +284,7 @@ def test_layers_by_relation_without_a_counterpart_are_refused() -> None:
 @pytest.mark.second
 @pytest.mark.parametrize("name", [name for name in LAYERS if name.startswith("rgcn")])
 def test_layers_of_dgl_compute_the_same(name: str) -> None:
-    torch, dgl = pytest.importorskip("torch"), pytest.importorskip("dgl")
+    torch, dgl = pytest.importorskip("torch"), libraries.dgl()
     layer, graph = made(name), WEIGHTED.replace(x=RNG.standard_normal((N, D)), meta={})
     x, weight = tensors(torch, graph.x, graph.edge_weight)
     other = dgl.graph(tuple(tensors(torch, graph.src, graph.dst)), num_nodes=N)
@@ -314,7 +315,7 @@ def test_predictions_of_pytorch_geometric_are_the_same(name: str, dtype: str) ->
 @pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
 @pytest.mark.parametrize("name", [name for name in NETWORKS if name.startswith("rgcn")])
 def test_predictions_of_dgl_are_the_same(name: str, weighted: bool) -> None:
-    torch, dgl = pytest.importorskip("torch"), pytest.importorskip("dgl")
+    torch, dgl = pytest.importorskip("torch"), libraries.dgl()
     graph = WEIGHTED if weighted else GRAPH
     model, expected = trained(name, graph)
     other = dgl.graph(tuple(tensors(torch, graph.src, graph.dst)), num_nodes=N)

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import graphs
+import libraries
 import numpy as np
 import pytest
 
@@ -147,7 +148,7 @@ def test_whole_graphs_in_pytorch_geometric(name: str, dtype: str) -> None:
 @pytest.mark.second
 @pytest.mark.parametrize("name", [name for name in WHOLE_MODELS if name not in NOT_DGL])
 def test_whole_graphs_in_dgl(name: str) -> None:
-    torch, dgl = pytest.importorskip("torch"), pytest.importorskip("dgl")
+    torch, dgl = pytest.importorskip("torch"), libraries.dgl()
     trainer, expected = of_graphs(name, "float64")
     graph = looped(trainer, NODES)
     own = [np.flatnonzero(OF[graph.src] == i) for i in range(len(SIZES))]
@@ -174,7 +175,7 @@ def scores(
 ) -> Any:
     """Scores of pairs by a module of a library, with node values along the edges of a graph."""
     torch = pytest.importorskip("torch")
-    other = pytest.importorskip("torch_geometric" if library == "pyg" else "dgl")
+    other = pytest.importorskip("torch_geometric") if library == "pyg" else libraries.dgl()
     x = graph.x if graph.x is not None else trainer.learned()
     x, edges, weight, attr, codes = tensors(
         torch, dtype, x, graph.edge_index, graph.edge_weight, graph.edge_attr, relation

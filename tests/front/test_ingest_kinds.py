@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import libraries
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -320,7 +321,7 @@ def test_real_data_of_pyg(tmp_path):
 
 @pytest.mark.second
 def test_real_graphs_of_dgl(tmp_path):
-    torch, dgl = pytest.importorskip("torch"), pytest.importorskip("dgl")
+    torch, dgl = pytest.importorskip("torch"), libraries.dgl()
     graph = gt.load("sbm:n_nodes=40,n_edges=200")
     given = dgl.graph((graph.src, graph.dst), num_nodes=40)
     given.ndata.update(
