@@ -16,8 +16,9 @@ from ranks import MPIEXEC, needs_mpi
 from ranks import run as run_command
 
 import graphtheta as gt
+from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
-from graphtheta.errors import ConfigError, DataError, GraphThetaError
+from graphtheta.errors import ConfigError, DataError, GraphThetaError, MemoryLimitError
 from graphtheta.run.agreement import digest
 from graphtheta.run.agreement.digest import changed, graph_digests, model_digests
 
@@ -197,6 +198,22 @@ def test_ranks_that_differ_raise_one_error(
 def test_ranks_that_are_alike_train() -> None:
     seeded = type("Net", (Net,), {})
     run_simulated(3, lambda comm: gt.Trainer(seeded, graph(), comm=comm, **KEYS).fit())
+
+
+def test_too_little_memory_on_one_rank_ends_all() -> None:
+    def program(comm: Comm) -> str:
+        def make(d_in: int, d_out: int, d_edge: int) -> gt.Model:
+            if comm.rank == 1:
+                raise MemoryError("unable to allocate 8 GiB")
+            return Net(d_in, d_out)
+
+        with pytest.raises(MemoryLimitError) as caught:
+            gt.Trainer(make, graph(), comm=comm, **KEYS)
+        return str(caught.value)
+
+    told = "the graph and the weights do not fit into memory: unable to allocate 8 GiB"
+    first, second = run_simulated(2, program)
+    assert second.startswith(told) and first == f"rank 1: {second}"
 
 
 @pytest.mark.parametrize("way", [gt.Trainer, gt.Run])
