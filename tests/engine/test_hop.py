@@ -282,7 +282,7 @@ def run(name, size, placement):
     return {kind: gathered([part[kind] for part in parts]) for kind in kinds}
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("number, name", list(enumerate(n for n in MODELS if n != "no layer")))
 def test_numbers_are_those_of_the_whole_graph_on_any_ranks(number, name):
     alone = run(name, 1, graphs.PLACEMENTS[0])
@@ -330,6 +330,7 @@ def webs(draw):
     return reads, directions, draw(st.lists(st.integers(0, n), min_size=1, max_size=3))
 
 
+@pytest.mark.second
 @settings(max_examples=40, deadline=None)
 @given(webs(), st.integers(1, 4), st.sampled_from(graphs.PLACEMENTS))
 def test_any_web_of_layers(web, size, placement):

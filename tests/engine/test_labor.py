@@ -67,7 +67,7 @@ def published(graph: Graph, receivers, k, iterations, values=None):
     return edges, np.minimum(1, c[dst] * pi)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_samples_do_not_depend_on_ranks(kind):
     sampler = LaborSampler((2, 3), 4, **kind)
@@ -140,6 +140,7 @@ def test_vertices_are_included_as_often_as_their_largest_probability(kind):
     assert vertex[:, largest == 1].all()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "kind",
     [

@@ -240,6 +240,7 @@ def mean_loss(graph, logits, nodes):
     return -shifted[nodes, graph.y[nodes]].mean()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["norm", "edge", "walk", "frontier"])
 def test_counted_batches_give_the_exact_sums(name):
     """Of the batches that were counted, the mean of the weights of an edge is 1, and the mean of

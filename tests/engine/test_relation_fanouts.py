@@ -99,6 +99,7 @@ def losses(comm, **keys):
     ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "keys", [{}, {"model": "sage", "replace": True, "direction": "both"}, {"mode": "independent"}]
 )

@@ -16,6 +16,7 @@ from graphtheta.errors import ConfigError
 from graphtheta.samplers.neighbour import NeighbourSampler
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("layers", [("in", "in"), ("out", "both")])
 def test_samples_do_not_depend_on_ranks(replace, layers):

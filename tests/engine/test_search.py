@@ -114,6 +114,7 @@ def both(comm: Comm, last: int, **keys: Any) -> int:
     return messages
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("number", "name"), list(enumerate(CASES)), ids=CASES)
 def test_views_are_those_that_are_searched_alone(number: int, name: str) -> None:
     size, (placement, masters) = 2 + number % 3, graphs.PLACEMENTS[number % len(graphs.PLACEMENTS)]
@@ -147,6 +148,7 @@ def test_odd_graphs(name: str, size: int) -> None:
     run_simulated(size, both, size, **keys, fanout="2")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "name", ["all neighbours", "with replacement", "by time", "links", "sources per hop"]
 )

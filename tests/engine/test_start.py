@@ -130,6 +130,7 @@ class TestEnds:
             and done.stderr.count("ZeroDivisionError: a bug") == 1
         )
 
+    @pytest.mark.one_in(2)
     @both_ways
     @pytest.mark.parametrize("size", [2, 3])
     def test_all_fail_alike(self, size, flags):

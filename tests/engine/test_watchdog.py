@@ -314,7 +314,7 @@ def test_messages_of_different_moves_do_not_match():
 # ---- faults of real ranks
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(6)
 @needs_mpi
 class TestFaults:
     """Every rank ends with a status that is not 0, and one message says which rank and which line."""

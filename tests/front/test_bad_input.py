@@ -706,6 +706,7 @@ def on_two(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ON_TWO)
 def test_a_command_on_two_workers_fails_once(name: str, folder: Path) -> None:
     words, code, told = COMMANDS[name]

@@ -114,6 +114,7 @@ def test_bad_config_file_is_one_message(capsys: pytest.CaptureFixture[str]) -> N
     assert "none.yaml: cannot be read" in err and err.count("\n") == 1
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "words", [["info", "--dataset", "ring:n=12"], ["--help"], ["train", "--help"]]
 )
@@ -278,6 +279,7 @@ def test_doctor_goes_on_after_a_broken_check(
     assert told.count("FAIL") == 3 and "RuntimeError: no such thing" in told and "memory" in told
 
 
+@pytest.mark.second
 def test_doctor_tells_that_the_kernel_cache_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -348,6 +350,7 @@ def test_mpiexec_bad_flag_is_told_once(here: Path) -> None:
     )
 
 
+@pytest.mark.second
 @needs_mpi
 def test_mpiexec_bad_dataset_is_told_once(here: Path) -> None:
     done = launch(2, "train", "--dataset", "nothing_like_this", cwd=here)

@@ -244,7 +244,7 @@ def test_nodes_near_coarse_blocks(size, group, monkeypatch):
                 )
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.second
 @pytest.mark.parametrize(
     "sizes, size, whole",
     [([42, 40, 30, 12, 4, 2], 3, True), ([60, 30, 30], 3, False), ([1] * 50, 4, True)],

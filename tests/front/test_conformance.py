@@ -539,7 +539,7 @@ DRAWS = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("where", ["w", "array", "number", "several"])
 @pytest.mark.parametrize("how", DRAWS)
 def test_a_constructor_that_draws_without_a_seed_is_found(how, where):
@@ -800,7 +800,7 @@ def test_a_private_parameter_is_found():
     gt.check(layer)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "make",
     [
@@ -908,6 +908,7 @@ class PartlyFrozen(Base):
         return total * self.v
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "make",
     [

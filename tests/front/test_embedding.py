@@ -109,6 +109,7 @@ def close(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None
         np.testing.assert_allclose(found[name], x, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_two_workers_train_what_one_does(name: str) -> None:
     one = run(SerialComm(), **STRATEGIES[name])
@@ -116,6 +117,7 @@ def test_two_workers_train_what_one_does(name: str) -> None:
     assert one["loss"][-1] < one["loss"][0]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ALONE)
 def test_workers_alone_train_what_one_does(name: str) -> None:
     keys = {

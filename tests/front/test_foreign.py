@@ -188,6 +188,7 @@ def attempt(made: Path, folder: Path, words: list[str], places: list[tuple[str, 
         os.chdir(before)
 
 
+@pytest.mark.second
 def test_the_commands_work_where_nothing_is_in_the_way(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

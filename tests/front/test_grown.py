@@ -142,6 +142,7 @@ def test_workers(size: int, placement: tuple[str, str], compare: str, tmp_path: 
         )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "keys",
     [
@@ -331,6 +332,7 @@ def test_large_changes_are_a_pass_over_all(tmp_path: Path) -> None:
     assert (work.rows, work.edges) == (work.all_rows, work.all_edges) and "computed" in str(work)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "name", [name for name in graphs.odd_graphs() if not name.startswith("one node")]
 )
@@ -502,6 +504,7 @@ def test_commands(
             predict(["run", *wrong])
 
 
+@pytest.mark.second
 @ranks.needs_mpi
 def test_commands_on_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -112,6 +112,7 @@ def test_numbers_of_any_number_of_workers() -> None:
     assert not np.allclose(one, run_simulated(1, trained, **{**GAS, "history": "none"})[0])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("macrobatch", ["2", "4", "auto"])
 def test_batches_may_be_expanded_ahead(size: int, macrobatch: str) -> None:

@@ -485,6 +485,7 @@ def test_commands(
         gt.open_run("none")
 
 
+@pytest.mark.second
 @ranks.needs_mpi
 def test_commands_on_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

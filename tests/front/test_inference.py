@@ -122,6 +122,7 @@ def test_workers_and_blocks(size: int, placement: tuple[str, str], n_blocks: int
     check(GRAPH, size, n_blocks, model="gat", partitioner=placement[0], masters=placement[1])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "keys",
     [
@@ -165,6 +166,7 @@ def test_edge_values() -> None:
     check(graphs.random_graph(30, 120), 2, model="gat_e", task="edge")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "name", [name for name in graphs.odd_graphs() if not name.startswith("one node")]
 )

@@ -71,6 +71,7 @@ def expected(tmp_path_factory):
     return folder
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "tsv.zst", "folder", "parquet", "feather"])
 def test_every_format_and_number_of_workers_give_the_same_store(kind, expected, tmp_path):
     made = files(tmp_path, kind)

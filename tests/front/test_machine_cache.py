@@ -61,6 +61,7 @@ def plain(
     return run_simulated(len(machines), trained, machines, SPARSE if sparse else GRAPH)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_shared_cache_changes_no_bit(policy: str) -> None:
     number = POLICIES.index(policy)
@@ -78,6 +79,7 @@ def test_a_shared_cache_changes_no_bit(policy: str) -> None:
         assert sum(sent for _, _, sent in found) < sum(sent for _, _, sent in plain(machines))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "keys",
     [
@@ -94,6 +96,7 @@ def test_it_works_with_macrobatches(keys: dict[str, Any]) -> None:
     assert [losses for losses, _, _ in found] == [losses for losses, _, _ in expected]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("level", ["feature_cache", "machine_cache"])
 @pytest.mark.parametrize("policy", ["lru", "belady:window=4", "s3-fifo"])
 def test_rows_of_sparse_features(policy: str, level: str) -> None:

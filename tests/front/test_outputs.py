@@ -101,6 +101,7 @@ def write(comm: Any, graph: gt.Graph, folder: Path, keys: dict[str, Any], form: 
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "task, form",
     [("node", "parquet"), ("node", "csv"), ("node", "npy"), ("link", "csv"), ("edge", "parquet")],

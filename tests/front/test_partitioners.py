@@ -451,6 +451,7 @@ def alone():
     return run_simulated(1, losses)[0]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("masters, placement", COMBINED)
 def test_losses_are_those_of_one_worker(masters, placement):
     with_library(masters)

@@ -39,6 +39,7 @@ def trained(comm: Comm, epochs: int = 2, **keys: Any) -> tuple[np.ndarray, gt.Tr
     return np.array([one.train_epoch(epoch) for epoch in range(epochs)]), one
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "keys",
     [{}, {"mode": "independent", "macrobatch": 4}, {"staleness": 2, "views_per_step": 2}],

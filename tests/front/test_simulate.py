@@ -60,6 +60,7 @@ def job_of(strategy: str, **keys: Any) -> gt.Job:
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("strategy", JOBS)
 def test_counts_on_eight_workers_are_those_of_the_ledgers(strategy: str) -> None:
     job = job_of(strategy, partitioner="vertex-cut")
@@ -98,6 +99,7 @@ def test_loads_of_workers(mode: str) -> None:
     assert one["bytes"] == one["messages"] == (0, 0) and few["bytes"][0] >= few["bytes"][1] > 0
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("mode", "macrobatch"), [("cooperative", "1"), ("independent", "1"), ("independent", "2")]
 )

@@ -42,6 +42,7 @@ def trained(comm: Comm, epochs: int = 4, **keys: Any) -> np.ndarray:
     return np.concatenate([losses, *(x.ravel() for x in one.model.state().values())])
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("exchange", LIMITS)
 def test_limits_are_exact(name: str, exchange: str) -> None:
@@ -85,6 +86,7 @@ def fitted(comm: Comm, folder: Path, epochs: int, **keys: Any) -> np.ndarray:
     )
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("exchange", STALE)
 def test_a_resumed_run_has_the_numbers_of_one_that_was_not_interrupted(
     exchange: str, tmp_path: Path

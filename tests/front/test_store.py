@@ -313,6 +313,7 @@ def test_damage_is_located(tmp_path, monkeypatch):
         run_simulated(3, lambda comm: check_store(folder, comm))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "kind", [*(name for name, graph in KINDS.items() if graph.n_edges), "int8"]
 )

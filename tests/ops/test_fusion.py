@@ -126,7 +126,7 @@ def run(monkeypatch, smallest, make, rows, wholes, dtype=np.float64, n=N):
     return out, [grads.of(x) for x in leaves]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", FUSED)
 def test_fused_functions_equal_one_by_one(monkeypatch, name):
     now, later = (run(monkeypatch, smallest, *FUSED[name]) for smallest in (1 << 40, 0))
@@ -173,6 +173,7 @@ def test_the_number_of_threads_does_not_show(monkeypatch):
         assert np.array_equal(a, b)
 
 
+@pytest.mark.second
 def test_nan_shows(monkeypatch):
     monkeypatch.setattr(fusion, "SMALLEST", 0)
     x = np.array([[np.nan, -1.0, 1.0]])

@@ -63,7 +63,7 @@ def planned_programs(monkeypatch):
     monkeypatch.setattr(backends, "trace", lambda *args: plan(trace(*args)))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize(
     ("name", "product_first"),
     [(name, first) for name, (_, _, may) in GATHERS.items() for first in (True, False)[: 1 + may]],
@@ -75,6 +75,7 @@ def test_both_forms_equal_the_reference(name, product_first, monkeypatch):
     both(gather, sums, size=3, scale=True)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("product_first", [True, False])
 @pytest.mark.parametrize("direction", ["out", "both"])
 def test_against_the_edges(direction, product_first, monkeypatch):

@@ -139,6 +139,7 @@ def test_areas_of_many_rows() -> None:
         )
 
 
+@pytest.mark.second
 @settings(max_examples=150, deadline=None)
 @given(
     SEEDS,
