@@ -193,20 +193,6 @@ def test_published_figures_stand_beside_the_results() -> None:
     )
 
 
-def test_plugins_on_the_page_are_the_files() -> None:
-    page = (DOCS / "extending.md").read_text(encoding="utf-8")
-    shown = dict(re.findall(r"<!-- (tests/plugins/\S+) -->\n```python\n(.*?)```", page, re.DOTALL))
-    assert (
-        shown
-        and [
-            path
-            for path, code in shown.items()
-            if (ROOT / path).read_text(encoding="utf-8") != code
-        ]
-        == []
-    )
-
-
 @pytest.mark.second
 def test_site_builds_and_a_dead_link_fails(tmp_path: Path) -> None:
     def build(source: Path) -> subprocess.CompletedProcess[str]:

@@ -2,7 +2,7 @@
 
 The Python blocks of a file run from top to bottom in one namespace. A block that begins with ``#
 file: NAME`` is written to that file instead, so that later blocks can import it. A ``text`` block
-right below a Python block is what that block prints.
+right below a Python block is what that block prints. A file that a page includes is a Python block.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ PAGES = [
     *sorted((ROOT / "docs" / "examples").glob("*.md")),
 ]
 FENCE = re.compile(r"^```([\w{}-]*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INCLUDED = re.compile(r"^```\{literalinclude\} (\S+\.py)\n.*?^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^(?:mpiexec -n \d+ )?graphtheta( .*)$", re.MULTILINE)
 
 
@@ -48,6 +49,16 @@ COMMAND = re.compile(r"^(?:mpiexec -n \d+ )?graphtheta( .*)$", re.MULTILINE)
 # their own. The other pages are about the numbers, which are the same on the reference, and
 # compiling for them takes more time than running
 COMPILED = ("README", "extending", "compiler")
+
+
+def with_included(page: Path) -> str:
+    """The text of a page, with the Python files that it includes as blocks."""
+
+    def block(directive: re.Match[str]) -> str:
+        code = (page.parent / directive[1]).read_text(encoding="utf-8")
+        return f"```python\n{code}```"
+
+    return INCLUDED.sub(block, page.read_text(encoding="utf-8"))
 
 
 def python_blocks(text: str) -> list[tuple[int, str, str | None]]:
@@ -101,7 +112,7 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
     registries = [(table, set(table)) for table in (PRIMITIVES, METRICS, TASKS, MODELS)]
     names: dict[str, Any] = {"__name__": "__main__"}
     try:
-        for line, code, expected in python_blocks(page.read_text(encoding="utf-8")):
+        for line, code, expected in python_blocks(with_included(page)):
             file = re.match(r"# file: (\S+)\n", code)
             if file:
                 (tmp_path / file[1]).write_text(code, encoding="utf-8")

@@ -51,11 +51,3 @@ def test_its_slots_are_those_of_the_cache():
 def test_other_classes_are_refused():
     with pytest.raises(ConfigError, match="is not a cache policy"):
         gt.CACHE_POLICIES.add(dict)
-
-
-def test_the_documentation_shows_this_file():
-    page = (FILE.parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
-    assert (
-        f"<!-- tests/plugins/{FILE.name} -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n"
-        in page
-    )

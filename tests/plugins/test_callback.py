@@ -10,7 +10,6 @@ import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
 
 FILE = Path(__file__).parent / "callback.py"
-PAGE = FILE.parents[2] / "docs" / "extending.md"
 Until = run_path(str(FILE))["Until"]
 KEYS: dict[str, Any] = {
     "dataset": "sbm:n_nodes=60,n_edges=300,classes=3,features=4",
@@ -32,10 +31,3 @@ def test_the_training_ends_where_the_callback_says_on_any_number_of_workers() ->
     assert all(rank == found[0] for rank in found)
     updates, epochs, losses = found[0]
     assert updates == epochs < 40 and losses[-1] < 0.9 <= min(losses[:-1])
-
-
-def test_the_page_shows_the_file() -> None:
-    shown = (
-        f"<!-- tests/plugins/callback.py -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n"
-    )
-    assert shown in PAGE.read_text(encoding="utf-8")

@@ -4,8 +4,6 @@ number of workers.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import graphs
 import numpy as np
 import pytest
@@ -63,13 +61,4 @@ def test_values_are_close_and_small():
     assert column.nbytes < 0.3 * x.nbytes
     np.testing.assert_allclose(
         column.read_begin(np.array([4, 4, 0])).end(), x[[4, 4, 0]], atol=float(column.step.max())
-    )
-
-
-def test_the_documentation_shows_this_file():
-    file = Path(__file__).with_name("column_store.py")
-    page = (file.parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
-    assert (
-        f"<!-- tests/plugins/{file.name} -->\n```python\n{file.read_text(encoding='utf-8')}```\n"
-        in page
     )

@@ -35,11 +35,3 @@ def test_a_job_names_it():
     found = run_simulated(3, losses, exchange=f"{FILE}:EverySecond")[0]
     # the second epoch is the first sampled one
     assert np.isclose(found[0], exact[0]) and not np.isclose(found[1], exact[1])
-
-
-def test_the_documentation_shows_this_file():
-    page = (FILE.parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
-    assert (
-        f"<!-- tests/plugins/{FILE.name} -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n"
-        in page
-    )

@@ -12,7 +12,6 @@ import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
 
 FILE = Path(__file__).parent / "loss.py"
-PAGE = FILE.parents[2] / "docs" / "extending.md"
 Focal = run_path(str(FILE))["Focal"]
 KEYS: dict[str, Any] = {
     "dataset": "sbm:n_nodes=60,n_edges=300,classes=3,features=4",
@@ -41,8 +40,3 @@ def test_it_is_the_cross_entropy_without_its_factor() -> None:
         run_simulated(1, losses, loss)[0] for loss in (None, Focal(0.0), Focal())
     )
     assert focal == pytest.approx(plain, rel=1e-9) and other[0] < plain[0]
-
-
-def test_the_page_shows_the_file() -> None:
-    shown = f"<!-- tests/plugins/loss.py -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n"
-    assert shown in PAGE.read_text(encoding="utf-8")

@@ -203,11 +203,3 @@ def test_a_run_goes_on_with_the_same_options_only(net, tmp_path, monkeypatch):
     assert main(["report", "run"]) == 0
     assert main([*words[:-2], "--resume", "--epochs", "3"]) != 0
     assert main([*words, "--resume", "--epochs", "3"]) == 0
-
-
-def test_the_documentation_shows_it():
-    shown = (FILE.parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
-    assert (
-        f"<!-- tests/plugins/model.py -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n"
-        in shown
-    )

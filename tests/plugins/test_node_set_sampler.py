@@ -57,11 +57,3 @@ def test_a_job_names_it():
     )
     with pytest.raises(ConfigError, match="range: length is 0, expected at least 1"):
         losses(SerialComm(), "range:length=0")
-
-
-def test_the_documentation_shows_this_file():
-    page = (FILE.parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
-    assert (
-        f"<!-- tests/plugins/{FILE.name} -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n"
-        in page
-    )

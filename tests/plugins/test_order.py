@@ -47,11 +47,3 @@ def test_a_batch_has_the_next_of_them():
 def test_options_are_checked():
     with pytest.raises(ConfigError, match="turn is '3'; expected yes or no"):
         gt.Trainer(graph=GRAPH, order="hubs_first:turn=3", **JOB)
-
-
-def test_the_documentation_shows_it():
-    shown = (FILE.parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
-    assert (
-        f"<!-- tests/plugins/order.py -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n"
-        in shown
-    )

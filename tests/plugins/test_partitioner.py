@@ -74,11 +74,3 @@ def test_it_keeps_neighbours_together_and_workers_even():
     )
     assert greedy["border_edges"] < 0.9 * hashed["border_edges"]
     assert greedy["node_imbalance"] <= 1.1 + 1e-9
-
-
-def test_the_documentation_shows_it():
-    shown = (FILE.parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
-    assert (
-        f"<!-- tests/plugins/partitioner.py -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n"
-        in shown
-    )

@@ -70,11 +70,3 @@ def test_what_it_does_not_read_is_refused():
         ConfigError, match="sampler configures neighbour sampling, but no fanout is given"
     ):
         losses(SerialComm(), sampler="heaviest", fanout="")
-
-
-def test_the_documentation_shows_this_file():
-    page = (FILE.parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
-    assert (
-        f"<!-- tests/plugins/{FILE.name} -->\n```python\n{FILE.read_text(encoding='utf-8')}```\n"
-        in page
-    )
