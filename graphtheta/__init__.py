@@ -11,7 +11,7 @@ from typing import Any
 
 from graphtheta.base.collector import collector_paused
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # public names by the module that defines them, in the order of the rooms
 _PUBLIC = {
