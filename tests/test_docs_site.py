@@ -55,7 +55,7 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(DOCS)
     monkeypatch.syspath_prepend(DOCS / "figures")
     yield import_module
-    for name in ("draw", "curves", "svg", "generated", "paths", "listing"):
+    for name in ("draw", "bars", "curves", "peers", "svg", "generated", "paths", "listing"):
         sys.modules.pop(name, None)
 
 

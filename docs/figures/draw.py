@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bars import bars
 from curves import curves
+from peers import peers
 from svg import Figure
 
 HERE = Path(__file__).resolve().parent
@@ -438,6 +439,7 @@ FIGURES = {
     "overlap": overlap,
     "compiler": compiler,
     "types": types,
+    "peers": peers,
     **{
         f"example-{file.stem}": partial(example, file)
         for file in sorted((ROOT / "docs" / "examples" / "results").glob("*.json"))
