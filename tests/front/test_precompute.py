@@ -63,6 +63,7 @@ def test_a_model_is_free_again_afterwards():
 SAMPLED = {"strategy": "mini", "batch_size": 7, "views_per_step": 2, "model": "sage"}
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("mode", ["cooperative", "independent"])
 @pytest.mark.parametrize("fanout", ["all,all", "3,2"])
 def test_sampled_layers_follow_a_complete_first_layer(mode, fanout):

@@ -122,6 +122,7 @@ def test_the_same_numbers_on_any_workers(keys, tmp_path):
         np.testing.assert_array_equal(again[2][0], ids)
 
 
+@pytest.mark.second
 def test_values_of_edges_by_type():
     """A decoder reads the columns of the edges it is asked about."""
     rng = np.random.default_rng(0)

@@ -148,6 +148,7 @@ def same(a: Numbers, b: Numbers, exactly: bool) -> None:
         )
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("name", "before", "after"),
     [

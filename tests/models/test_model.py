@@ -76,6 +76,7 @@ ODD = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_graphs(odd):
     """Finite and the same on ranks of which some own no node or no edge."""

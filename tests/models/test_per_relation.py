@@ -240,6 +240,7 @@ def losses(comm, **keys):
     return [trainer.train_epoch(epoch) for epoch in range(3)] + [*trainer.evaluate().values()]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "keys",
     [
@@ -261,6 +262,7 @@ def test_training_is_the_same_on_any_number_of_workers(keys) -> None:
             np.testing.assert_allclose(found, one, rtol=1e-9)
 
 
+@pytest.mark.second
 def test_independent_batches() -> None:
     for found in run_simulated(2, losses, strategy="mini", batch_size=3, mode="independent"):
         np.testing.assert_allclose(

@@ -73,6 +73,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(("model", "strategy"), CASES)
 def test_no_bit_changes(model, strategy):
     for size, dtype in (
@@ -81,6 +82,7 @@ def test_no_bit_changes(model, strategy):
         compare(size, layers=3, dtype=dtype, **MODELS[model], **STRATEGIES[strategy])
 
 
+@pytest.mark.second
 @pytest.mark.parametrize(
     ("name", "backend", "smallest"),
     [
