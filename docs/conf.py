@@ -48,6 +48,13 @@ def user_module() -> ModuleType:
 sys.modules["gt"] = user_module()
 
 
+# what the README links to, and its place in this folder
+OUTSIDE = {
+    "docs/": "",
+    "bench/README.md": "bench.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+}
 # which page of api/ shows the public names of which modules; the longest that fits counts
 SHOWN = re.compile(r"^<!-- public: (.*) -->$", re.MULTILINE)
 PAGES = {
@@ -101,9 +108,18 @@ def shown(prefixes: list[str]) -> str:
     return "```{eval-rst}\n" + "\n".join(entries) + "\n```"
 
 
+def readme() -> str:
+    """The README, whose links lead to pages of this folder."""
+    text = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    for path, page in OUTSIDE.items():
+        text = text.replace(f"]({path}", f"]({page}")
+    return text
+
+
 def with_names(app: Any, page: str, source: list[str]) -> None:
-    """Put the public names into the pages of api/."""
+    """Put the public names into the pages of api/, and the README into the first page."""
     source[0] = SHOWN.sub(lambda line: shown(line[1].split()), source[0])
+    source[0] = source[0].replace("<!-- readme -->", readme())
 
 
 def as_plain_text(

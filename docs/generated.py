@@ -1,13 +1,16 @@
-"""Writes the generated source into compiler.md: ``python docs/generated.py``. A test compares.
+"""Writes the generated source into compiler.md, and the map of packages into architecture.md:
+``python docs/generated.py``. A test compares.
 
-The gather is in the first Python block of the page. The source that Numba compiles for it is in
+The gather is in the first Python block of compiler.md. The source that Numba compiles for it is in
 ``linecache``, where tracebacks find its lines.
 """
 
 from __future__ import annotations
 
+import ast
 import linecache
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,14 @@ from listing import put
 
 import graphtheta as gt
 
-PAGE = Path(__file__).resolve().parent / "compiler.md"
+HERE = Path(__file__).resolve().parent
+PAGE = HERE / "compiler.md"
+MAP = HERE / "architecture.md"
+ROOT = HERE.parent
+# packages whose subpackages are listed, in the order in which imports point down
+TOPS = ("graphtheta", "models", "engine", "ops")
+# columns of the map: of a name, and of a line
+NAME, WIDTH = 28, 98
 GATHER = re.compile(r"```python\n(.*?)```", re.DOTALL)
 # columns before the loop over the edges of a row
 LOOP = 20
@@ -63,6 +73,35 @@ def part(sources: list[str], word: str, begin: str) -> str:
     return "\n".join(line[LOOP:] for line in lines[first:last] if not unread.match(line))
 
 
+def listing_of_packages() -> str:
+    """The packages with the first lines of their docstrings."""
+    folders = [
+        folder
+        for top in TOPS
+        for folder in (
+            ROOT / top,
+            *sorted(path.parent for path in (ROOT / top).glob("*/__init__.py")),
+        )
+    ]
+    lines = []
+    for folder in folders:
+        tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
+        text = (ast.get_docstring(tree) or "").split("\n\n")[0]
+        name = f"{folder.relative_to(ROOT).as_posix()}/".ljust(NAME - 1)
+        lines += textwrap.wrap(
+            " ".join(text.split()),
+            WIDTH,
+            initial_indent=f"{name} ",
+            subsequent_indent=" " * NAME,
+        )
+    return "\n".join(lines)
+
+
+def with_map(page: str) -> str:
+    """The page with the packages as they are now."""
+    return put(page, "map", listing_of_packages())
+
+
 def filled(page: str) -> str:
     """The page with the source that is generated now."""
     gather = GATHER.search(page)
@@ -74,4 +113,5 @@ def filled(page: str) -> str:
 
 
 if __name__ == "__main__":
+    MAP.write_text(with_map(MAP.read_text(encoding="utf-8")), encoding="utf-8")
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

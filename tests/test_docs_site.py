@@ -18,7 +18,10 @@ import graphtheta as gt
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "bench" / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "bench/README.md")),
+    *sorted(DOCS.rglob("*.md")),
+]
 WIDTH, CODE_WIDTH = 100, 140
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 # commands that must stand in one line
@@ -122,15 +125,14 @@ def test_figures_are_drawn_from_the_source(scripts: Any) -> None:
     assert not different, f"{different}: run python docs/figures/draw.py"
 
 
-def test_the_map_has_every_room(scripts: Any) -> None:
-    told = set(
-        re.findall(
-            r"`((?:graphtheta|engine|ops|models)/[\w/]*)`",
-            (ROOT / "README.md").read_text(encoding="utf-8"),
-        )
-    )
-    missing = [room for room in scripts("draw").rooms() if f"{room}/" not in told]
-    assert not missing, f"add a row to the Map in README.md: {missing}"
+def test_the_map_has_every_package(scripts: Any) -> None:
+    """After a change of packages or of their docstrings: python docs/generated.py."""
+    generated = scripts("generated")
+    page = generated.MAP.read_text(encoding="utf-8")
+    assert generated.with_map(page) == page, "run python docs/generated.py"
+    listing = generated.listing_of_packages()
+    missing = [room for room in scripts("draw").rooms() if f"{room}/" not in page]
+    assert not missing and "models/ " in listing, missing
 
 
 def test_arrows_that_follow_from_others_are_left_out(scripts: Any) -> None:

@@ -1,4 +1,4 @@
-"""How the processes of a job run: MPI, start, threads, work items, timelines, and the watchdog."""
+"""Processes of a job: MPI, start, threads, work items, timelines, and the watchdog."""
 
 from ..comm.call_site import INTERNAL_MODULES
 

@@ -1,1 +1,1 @@
-"""What samplers are made of: their protocols, candidate edges, ranks, draws, and columns of edges."""
+"""Parts of samplers: protocols, candidate edges, ranks, draws, and columns of edges."""

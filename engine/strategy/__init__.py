@@ -1,1 +1,1 @@
-"""Which views are made in an epoch: strategies, batches in order, and the targets of tasks."""
+"""Strategies, orders of batches, and the targets of tasks."""

@@ -1,1 +1,1 @@
-"""What every package uses: errors, random numbers, files, names, texts."""
+"""Errors, random numbers, files, names and texts, which every package uses."""

@@ -1,1 +1,1 @@
-"""A graph and where it comes from: arrays, stores, data sets, splits, types."""
+"""Graphs: arrays, stores, data sets, splits, types."""

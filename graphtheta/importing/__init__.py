@@ -1,1 +1,1 @@
-"""Tables and files of others become stores."""
+"""Import of tables and files of other programs into stores."""

@@ -1,1 +1,1 @@
-"""What looks at a job without training it: checks, plans, simulations, reports."""
+"""Inspection of jobs without training them: checks, plans, simulations, reports."""

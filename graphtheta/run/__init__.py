@@ -1,1 +1,1 @@
-"""A job and what its run keeps: keys, checkpoints, embeddings, memory."""
+"""A job and the state of its run: keys, checkpoints, embeddings, memory."""

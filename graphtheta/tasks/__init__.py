@@ -1,1 +1,1 @@
-"""What is learned: kinds of tasks, their evaluation, triples, retrieval."""
+"""Tasks: targets and losses, evaluation, triples, retrieval."""

@@ -1,1 +1,1 @@
-"""Training: the loop, the pipeline, and what is used again."""
+"""Training: the loop, the pipeline, and the reuse of values of earlier steps."""

@@ -5,8 +5,8 @@ The text of a program runs with this module as ``gt``. It shares no code with wh
 for the hash that decides what dropout drops. Every function is written as plainly as possible, and
 records how to pass a gradient to its arguments; edge softmax and sums are loops over destinations.
 
-Values have the promotion of the programming guide: integers and masks combine as in NumPy, and what
-has a fraction is a float. While a program runs, ``Pass.margin`` collects how close it came to a
+Values have the types that docs/reference/stages.md describes: integers and masks combine as in
+NumPy, and what has a fraction is a float. While a program runs, ``Pass.margin`` collects how close it came to a
 point where a function jumps or has a kink, where the last bit of a number would decide.
 """
 
@@ -219,8 +219,8 @@ def promoted(*args: Any) -> list[Value]:
 
 
 def aligned(*values: Value) -> list[np.ndarray]:
-    """Arrays with axes added at the right of values with rows, which broadcast as the programming
-    guide says.
+    """Arrays with axes added at the right of values with rows, which broadcast as
+    docs/reference/stages.md says.
     """
     if not any(v.rows for v in values):
         return [v.x for v in values]
