@@ -9,7 +9,7 @@ help:
 	@echo "make lint       ruff"
 	@echo "make types      mypy, and that it saw every file"
 	@echo "make docs       the site of docs/ in .site; a warning is an error"
-	@echo "make figures    figures, listings and paths in docs/, from the source as it is"
+	@echo "make figures    figures, listings and paths in docs/, from the source, and tables of bench/"
 	@echo "make statements statements of each area, without docstrings"
 	@echo "make test       the first stage of the tests"
 	@echo "make second     the second stage: what takes long, or needs the extra libraries"
@@ -37,6 +37,7 @@ figures:
 	@$(PYTHON) docs/figures/draw.py
 	@$(PYTHON) docs/generated.py
 	@$(PYTHON) docs/paths.py > /dev/null
+	@$(PYTHON) bench/tables.py
 
 define COUNT
 import ast, pathlib
