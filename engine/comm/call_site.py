@@ -44,7 +44,13 @@ def format_frame(frame: FrameType) -> str:
     package, *inside = str(frame.f_globals.get("__name__", "")).split(".")
     ours = package == __name__.split(".")[0] and inside
     path = f"{'/'.join(inside)}.py" if ours else "/".join(Path(frame.f_code.co_filename).parts[-2:])
-    return f"{path}:{frame.f_lineno} in {frame.f_code.co_name}"
+    return f"{path}:{line_of(frame)} in {frame.f_code.co_name}"
+
+
+def line_of(frame: FrameType) -> int:
+    """The current line of a frame; the first one of its function where the code has none."""
+    # the jump back to the head of a loop is the work of no line, and another thread may see it
+    return frame.f_lineno or frame.f_code.co_firstlineno
 
 
 def is_internal(frame: FrameType) -> bool:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable
 from types import FrameType
 
-from ..comm.call_site import format_frame, is_internal
+from ..comm.call_site import format_frame, is_internal, line_of
 from ..comm.channel import active_work_items
 
 # number of outermost and of innermost lines shown of a long stack
@@ -110,7 +110,7 @@ def lines(stack: list[FrameType]) -> list[str]:
 
 
 def _line(frame: FrameType) -> str:
-    source = linecache.getline(frame.f_code.co_filename, frame.f_lineno, frame.f_globals).strip()
+    source = linecache.getline(frame.f_code.co_filename, line_of(frame), frame.f_globals).strip()
     return format_frame(frame) + (f": {source[:WIDTH]}" if source else "")
 
 

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 from threading import Event, RLock, Thread
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from weakref import ref
 
 import numpy as np
@@ -264,6 +264,21 @@ def test_where_the_others_were():
         "meanwhile rank 3: has exited",
         "meanwhile rank 4: does not respond",
     ]
+
+
+def test_a_frame_between_two_lines_is_at_the_beginning_of_its_function():
+    """As that of a thread which jumps back to the head of a loop."""
+
+    def between() -> list[FrameType]:
+        return stacks.frames(sys._getframe())
+
+    first = between.__code__.co_firstlineno
+    between.__code__ = between.__code__.replace(co_linetable=b"")
+    stack = between()
+    assert stack[0].f_lineno is None
+    told = f"engine/test_watchdog.py:{first} in between"
+    assert stacks.where(stack) == told
+    assert f"{told}: def between() -> list[FrameType]:" in stacks.lines(stack)
 
 
 def test_stacks_name_lines_of_the_user():
