@@ -48,6 +48,7 @@ def user_module() -> ModuleType:
 sys.modules["gt"] = user_module()
 
 
+README = re.compile(r"^<!-- readme -->$", re.MULTILINE)
 # what the README links to, and its place in this folder
 OUTSIDE = {
     "docs/": "",
@@ -119,7 +120,7 @@ def readme() -> str:
 def with_names(app: Any, page: str, source: list[str]) -> None:
     """Put the public names into the pages of api/, and the README into the first page."""
     source[0] = SHOWN.sub(lambda line: shown(line[1].split()), source[0])
-    source[0] = source[0].replace("<!-- readme -->", readme())
+    source[0] = README.sub(lambda _: readme(), source[0])
 
 
 def as_plain_text(

@@ -28,7 +28,7 @@ FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LONG = re.compile(r"python3 -m venv |.bench/\w+/bin/pip install ")
 TOP = ("graphtheta", "models", "engine", "ops", "tests", "bench", "deploy", "docs")
 PATH = re.compile(rf"`((?:{'|'.join(TOP)})/[\w./-]*|[\w-]+\.py)`")
-OF_USERS = ("my_layers.py", "train.py")
+OF_USERS = ("my_layers.py", "net.py", "train.py")
 # words that the documents once had, with those of the field that replaced them
 FORBIDDEN = {
     r"\bstands? for (?:several|others?|edges)\b": "has an importance weight",
