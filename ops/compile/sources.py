@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib.util
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 PRODUCT = __name__.partition(".")[0]
@@ -15,7 +14,6 @@ LAST = f"{__package__}.jit"
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
-@cache
 def sources(names: frozenset[str]) -> str:
     """The texts of modules of this product and of all modules that these import, one after
     another, and of what decides how machine code is compiled and saved.

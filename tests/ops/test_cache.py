@@ -376,7 +376,6 @@ CHANGES = [
 def names() -> dict[str, str]:
     """The hash of each kernel, as in a process of its own."""
     jit._hash_of_sources.cache_clear()
-    sources.sources.cache_clear()
     return {name: jit.identity(*kernel) for name, kernel in KERNELS.items()}
 
 
