@@ -125,7 +125,10 @@ def main() -> int:
     for name in options.only:
         row = run(name, options.seeds, options.dtype)
         if root:
-            figures = f"{row['mean']:7.2f}{row['deviation']:7.2f}{row['best_epoch']:7.0f}{row['seconds']:9.1f}"
+            figures = (
+                f"{row['mean']:7.2f}{row['deviation']:7.2f}"
+                f"{row['best_epoch']:7.0f}{row['seconds']:9.1f}"
+            )
             print(f"{name:24}{figures}  {row['published']}", flush=True)
             if options.out:
                 with options.out.open("a", encoding="utf-8") as f:

@@ -52,7 +52,7 @@ def over_seeds(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def kept(folder: Path | None) -> dict[str, Any]:
-    """Keys of a job with checkpoints in a folder, from which it continues; none without a folder."""
+    """Keys of a job with checkpoints in a folder, to continue from; none without a folder."""
     return {"out": str(folder), "resume": True} if folder else {}
 
 

@@ -1,7 +1,7 @@
 """Caches of features in independent mode: hit rates by policy and size, and rows that workers fetch
 from each other.
 
-    python bench/caches.py                                R-MAT, facebook100 and cnr_2000, 2 and 4 simulated workers
+    python bench/caches.py   R-MAT, facebook100 and cnr_2000, 2 and 4 simulated workers
     python bench/caches.py --graphs rmat:scale=12 --workers 2 --sizes 10
 
 Each worker's reads of three epochs are those of real runs, found by expanding all views; they are

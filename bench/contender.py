@@ -119,7 +119,7 @@ def peak_bytes() -> int:
 def report(
     seconds: dict[str, list[float]], checks: dict[str, list[float]], version: str, **more: Any
 ) -> None:
-    """Hand the results to the harness; ``more`` is what only the bench of this contender asks for."""
+    """Hand the results to the harness; ``more`` is what only this contender's bench asks for."""
     print(
         BEGIN
         + json.dumps(
@@ -156,7 +156,7 @@ class Parts:
 
 
 def edge_list(z: Input) -> tuple[np.ndarray, np.ndarray]:
-    """Sources and destinations in random order, the same for every contender, [n_edges] int64 each."""
+    """Sources and destinations in random order, equal for all contenders, [n_edges] int64 each."""
     order = np.random.default_rng(0).permutation(z.n_edges)
     return z.indices[order].astype(np.int64), z.destinations()[order]
 

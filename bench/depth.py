@@ -79,7 +79,8 @@ def main() -> int:
     root = gt.start().rank == 0
     if root:
         print(
-            f"{'run':32}{'predicted MiB':>15}{'measured MiB':>14}{'steps':>7}{'seconds':>9}{'test':>7}",
+            f"{'run':32}{'predicted MiB':>15}{'measured MiB':>14}"
+            f"{'steps':>7}{'seconds':>9}{'test':>7}",
             flush=True,
         )
     for name in options.only:
@@ -87,7 +88,8 @@ def main() -> int:
         if root:
             test = f"{row['test_accuracy']:7.3f}" if "test_accuracy" in row else " " * 7
             print(
-                f"{name:32}{row['predicted']:15.0f}{row['measured']:14.0f}{row['steps']:7}{row['seconds']:9.1f}{test}",
+                f"{name:32}{row['predicted']:15.0f}{row['measured']:14.0f}"
+                f"{row['steps']:7}{row['seconds']:9.1f}{test}",
                 flush=True,
             )
             if options.out:

@@ -1,6 +1,6 @@
 """Steps of mini-batches on several workers against DistDGL, with one thread each.
 
-    python bench/distributed.py                       GCN: sampled, and all neighbours of 2, 3 layers
+    python bench/distributed.py   GCN: sampled, and all neighbours of 2, 3 layers
     python bench/distributed.py --cases "4 layers" "5 layers" --graph small
     python bench/distributed.py --peers --graph small GraphTheta alone
 

@@ -91,7 +91,8 @@ def main() -> int:
     ]
     if root:
         print(
-            f"{'task':16}{'model':8}{'seed':>5}{'accuracy':>10}{'F1 macro':>10}{'R2':>8}{'seconds':>9}",
+            f"{'task':16}{'model':8}{'seed':>5}"
+            f"{'accuracy':>10}{'F1 macro':>10}{'R2':>8}{'seconds':>9}",
             flush=True,
         )
     for task, name, keys in jobs:

@@ -1,9 +1,9 @@
 """Random jobs on 1 rank and on 2 to 5: losses, metrics, parameters and predictions must be equal.
 
-    python bench/equality.py                        200 jobs on simulated ranks
-    python bench/equality.py --only 17              one of them
-    python bench/equality.py --jobs 20 --mpi        on processes that mpiexec starts
-    python bench/equality.py --draws typed          relations and types, whole graphs, triples and time
+    python bench/equality.py                   200 jobs on simulated ranks
+    python bench/equality.py --only 17         one of them
+    python bench/equality.py --jobs 20 --mpi   on processes that mpiexec starts
+    python bench/equality.py --draws typed     relations and types, whole graphs, triples and time
 
 A job is drawn from --seed and its number (see ``equality_jobs.py`` and ``equality_typed.py``):
 graph, targets, model and options, strategy, optimiser, node partitioner, edge placement, back end

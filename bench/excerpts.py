@@ -144,7 +144,7 @@ def cluster_levels(n: int) -> np.ndarray:
 
 
 def _degrees(random: np.random.Generator, nodes: np.ndarray, scale: int) -> np.ndarray:
-    """Edges into nodes of an R-MAT graph, whose bits say with which probability an edge ends there."""
+    """Edges into nodes of an R-MAT graph, whose bits decide how probably an edge ends there."""
     ones = np.bitwise_count(nodes).astype(np.int64)
     return random.poisson(float(DEGREE << scale) * (A + B) ** (scale - ones) * (1 - A - B) ** ones)
 
@@ -170,7 +170,7 @@ def simple(src: np.ndarray, dst: np.ndarray, n: int) -> tuple[np.ndarray, np.nda
 
 
 def distinct(x: np.ndarray) -> np.ndarray:
-    """Ascending numbers, each once; sorting takes less time than the hash table of ``np.unique``."""
+    """Ascending numbers, each once; sorting is faster than the hash table of ``np.unique``."""
     ordered = np.sort(x)
     return ordered[np.diff(ordered, prepend=-1) != 0]
 

@@ -50,7 +50,7 @@ def cases_of(kinds: list[str], widths: list[int]) -> list[str]:
 def rows_of(
     cases: list[str], contenders: list[Contender], n_edges: int, triad: float | None
 ) -> list[dict[str, Any]]:
-    """A row for each case and contender; a peer's row says how much faster the first contender is."""
+    """A row for each case and contender; a peer's says how much faster the first contender is."""
     own, rows = contenders[0], []
     for case in cases:
         for c in contenders:

@@ -1,7 +1,7 @@
 """Hit rates of the historical embedding cache per layer, against its lines, its age limit and what
 is pushed.
 
-    python bench/hec.py                                   R-MAT and facebook100, 2 to 64 simulated workers
+    python bench/hec.py   R-MAT and facebook100, 2 to 64 simulated workers
     python bench/hec.py --graphs rmat:scale=12 --workers 2 --targets 50
 
 GraphSAGE of three layers with 5, 10 and 15 neighbours from the targets outwards, METIS, and batches

@@ -1,8 +1,10 @@
 """Accuracy with sampled and stale exchange and with histories, beside exact training, and what the
 audit finds.
 
-    python bench/histories.py                                   every task and mechanism, 5 seeds, 4 simulated workers
-    python bench/histories.py --tasks photo --mechanisms gas    some of them
+    python bench/histories.py
+    python bench/histories.py --tasks photo --mechanisms gas
+
+Without options: every task and mechanism, 5 seeds, 4 simulated workers.
 
 A GCN of two layers with the published settings of ``gt.preset`` (the task of facebook100, the year
 of graduation at the first college, has those of Amazon). Figures are test accuracies of the

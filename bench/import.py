@@ -1,6 +1,6 @@
 """Importing tables of edges and nodes: rate, and peak memory of each worker.
 
-    python bench/import.py                                   R-MAT of 2^20 edges, from CSV.gz, CSV and Parquet, 1 and 2 workers
+    python bench/import.py   R-MAT of 2^20 edges, from CSV.gz, CSV and Parquet, 1 and 2 workers
     python bench/import.py --scale 20 --edge-factor 16
     python bench/import.py --graph facebook100
 

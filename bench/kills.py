@@ -1,8 +1,8 @@
 """Kills a rank of a job at a random moment, and resumes the job on a random number of ranks.
 
-    python bench/kills.py                  200 runs
+    python bench/kills.py           200 runs
     python bench/kills.py --runs 10 --seed 7
-    python bench/kills.py --reuse          jobs with stale exchange, histories, caches and macrobatches
+    python bench/kills.py --reuse   jobs with stale exchange, histories, caches and macrobatches
 
 A run is a training of 2 or 3 ranks with drawn keys. One rank gets SIGKILL at a drawn moment: while
 the job starts, while it trains (moves, collectives and the steps between them), or as soon as a

@@ -59,7 +59,7 @@ class LazyRmat:
         return found
 
     def _mean(self, ones: int) -> float:
-        """Expected edges into a node, whose bits decide with which probability an edge ends there."""
+        """Expected edges into a node, whose bits decide the probability that an edge ends there."""
         return (
             float(self._degree << self.scale) * (A + B) ** (self.scale - ones) * (1 - A - B) ** ones
         )

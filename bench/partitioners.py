@@ -1,9 +1,9 @@
 """What node partitioners and edge placements cost: cut, replication, balance, halo and time.
 
-    python bench/partitioners.py                           R-MAT and cnr_2000, 2, 4 and 8 workers
+    python bench/partitioners.py                            R-MAT and cnr_2000, 2, 4 and 8 workers
     python bench/partitioners.py --graphs cora --workers 4 --pairs ldg/1d-src hash/hdrf
 
-    python bench/partitioners.py --peers dgl --envs /path      beside the offline partitioning of DGL
+    python bench/partitioners.py --peers dgl --envs /path   beside the offline partitioning of DGL
 
 No worker is started: a process computes the partitions for a number of workers, and counts their
 nodes and edges; ``division.py`` measures the memory of workers. "to metis" needs METIS before, in

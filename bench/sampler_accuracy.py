@@ -1,6 +1,6 @@
 """Accuracy of every sampler beside full neighbourhoods: mean and standard deviation over seeds.
 
-    python bench/sampler_accuracy.py                                      every task and sampler, 5 seeds
+    python bench/sampler_accuracy.py   every task and sampler, 5 seeds
     python bench/sampler_accuracy.py --tasks photo --samplers full labor  some of them
 
 A GCN of two layers with the published settings of ``gt.preset`` (the task of facebook100 has those

@@ -143,7 +143,7 @@ def larger(
 
 
 def step(point: Point, slower: float, faster: float) -> float:
-    """Seconds of a step if workers compute so many times slower, and bytes take as many times less."""
+    """Seconds of a step if workers compute so many times slower, and bytes take that much less."""
     return step_of(point.parts, slower, faster) / point.row.steps
 
 

@@ -1,11 +1,11 @@
 """Simulated times against measured ones, and the scaling of the GraphTheta paper by simulation.
 
-    python bench/simulate.py                              2 ranks on slowed links; 256 to 1,024 workers
-    python bench/simulate.py --parts check                only the comparison
-    python bench/simulate.py --parts scaling              only the scaling
+    python bench/simulate.py                        2 ranks on slowed links; 256 to 1,024 workers
+    python bench/simulate.py --parts check          only the comparison
+    python bench/simulate.py --parts scaling        only the scaling
     python bench/simulate.py --parts scaling --cases mini --scale 20
     python bench/simulate.py --parts scaling --cases cluster --inside 0.5 0.75 0.9
-    python bench/simulate.py --parts modes caches         independent workers, and caches of features
+    python bench/simulate.py --parts modes caches   independent workers, and caches of features
 
 "check": ranks of a thread each on this machine, whose links ``engine/comm/delayed.py`` slows down;
 "off" is the simulated time of an epoch over the measured one, minus 1. Each of --rounds measures

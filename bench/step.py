@@ -60,7 +60,7 @@ KINDS = ("kernels", "products", "arrays", "other")
 
 
 class Split:
-    """Seconds of the main thread by kind; time inside a wrapped call belongs to the innermost one."""
+    """Seconds of the main thread by kind; time in a wrapped call belongs to the innermost one."""
 
     def __init__(self) -> None:
         self.clear()

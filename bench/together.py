@@ -1,7 +1,7 @@
 """Rows of features read per target: each mechanism that avoids reading them alone, and all
 together.
 
-    python bench/together.py                              R-MAT, facebook100 and cnr_2000, 4 simulated workers
+    python bench/together.py   R-MAT, facebook100 and cnr_2000, 4 simulated workers
     python bench/together.py --graphs rmat:scale=12,features=4,classes=4 --workers 2
 
 All contenders train on equally many targets in a step: P batches of b (independent workers) or one

@@ -1,6 +1,6 @@
 """What workers send each other for sampled mini-batches, by node partitioner.
 
-    python bench/traffic.py                               R-MAT, facebook100 and cnr_2000, 4 simulated workers
+    python bench/traffic.py   R-MAT, facebook100 and cnr_2000, 4 simulated workers
     python bench/traffic.py --graphs cnr_2000 --masters hash metis
 
 A step has a batch for each worker. Counts are of the first steps of an epoch, over all workers:

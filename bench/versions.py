@@ -1,8 +1,8 @@
 """Epochs, sampled steps and single parts of this version and of an earlier one, in turns.
 
-    python bench/versions.py                                  gcn, sage, gat, before and after relations
-    python bench/versions.py --before v0.1 --graph medium     against another commit or tag
-    python bench/versions.py --minibatch sage gat --parts     also sampled steps and single parts
+    python bench/versions.py   gcn, sage, gat, before and after relations
+    python bench/versions.py --before v0.1 --graph medium   against another commit or tag
+    python bench/versions.py --minibatch sage gat --parts   also sampled steps and single parts
 
 The packages of the earlier commit are copied to a folder, and its epochs are run by the scripts of
 this one. Both begin with the same weights, and their losses must agree. "of least" and "of medians"
@@ -46,7 +46,7 @@ COLUMNS = [
 
 
 def checked_out(commit: str, folder: Path) -> Path:
-    """A folder from which Python imports graphtheta as it was at a commit; made if there is none."""
+    """A folder from which Python imports graphtheta as of a commit; made if there is none."""
     folder = folder / f"graphtheta-{commit}"
     if not folder.exists():
         folder.mkdir(parents=True)

@@ -1,10 +1,10 @@
 """https://arxiv.org/abs/2301.08209 GIPA: general information propagation for attributed graphs (Li
 et al., 2023).
 
-    x'_uv = relu(W_edge x_uv + b)                                           edge embedding of this layer
-    p_u   = MLP_src(h_u),   q_v = MLP_dst(h_v)                              [heads, d_out]
-    a_uv  = act(MLP_s(h_u) + MLP_d(h_v) + MLP_e(x'_uv))                     [heads], maps without biases
-    r_v   = REDUCE over u -> v of softmax_u(a_uv) p_u                       REDUCE = sum, mean or max
+    x'_uv = relu(W_edge x_uv + b)                         edge embedding of this layer
+    p_u   = MLP_src(h_u),   q_v = MLP_dst(h_v)            [heads, d_out]
+    a_uv  = act(MLP_s(h_u) + MLP_d(h_v) + MLP_e(x'_uv))   [heads], maps without biases
+    r_v   = REDUCE over u -> v of softmax_u(a_uv) p_u     REDUCE = sum, mean or max
     h'_v  = r_v + q_v,   or   MLP_agg([q_v, r_v])
 
 Transform runs the perceptrons of the ends, gather those of the edge and the softmax, sum reduces,

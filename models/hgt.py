@@ -1,8 +1,8 @@
 """https://arxiv.org/abs/2003.01332 Heterogeneous graph transformer (Hu et al., WWW 2020).
 
-    k_v, q_v, v_v = K_t h_v, Q_t h_v, V_t h_v                               t the type of v, per head
-    e_uv = (A_r k_u) . q_v  p_r / sqrt(d)                                   r the relation of u -> v
-    m_v  = sum over u -> v of softmax_u(e_uv) M_r v_u                       over all relations
+    k_v, q_v, v_v = K_t h_v, Q_t h_v, V_t h_v           t the type of v, per head
+    e_uv = (A_r k_u) . q_v  p_r / sqrt(d)               r the relation of u -> v
+    m_v  = sum over u -> v of softmax_u(e_uv) M_r v_u   over all relations
     h'_v = s_t O_t gelu(m_v) + (1 - s_t) h_v,   s_t = sigmoid(skip_t)
 
 Transform multiplies by the matrices of types, and for each relation by A_r and M_r; gather chooses

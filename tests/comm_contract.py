@@ -208,7 +208,7 @@ def moves_stay_in_order(comm: Comm) -> None:
 
 
 def moves_of_unknown_length(comm: Comm) -> None:
-    """Also where buffer and message differ by whole pieces, or a message is as long as some pieces."""
+    """Also where buffer and message differ by whole pieces, or a message is some pieces long."""
     others = [q for q in range(comm.size) if q != comm.rank]
     room, unwritten = 4000, 255
     for lengths in ((1, 7), (1000, 999), (2000, 1), (3, 3000), (4000, 4000), (2001, 1000)):
@@ -332,9 +332,27 @@ def workers_of_a_machine_share_memory(comm: Comm) -> None:
 
 
 CONTRACT = [
-    sums_keep_shape_and_dtype, sums_are_exact_for_integers, sums_have_the_same_bits_everywhere, sums_take_any_layout, extremes,
-    refuses_dtypes, gathers_objects, refuses_objects, broadcasts, sums_in_rounds, gathers_rows, refuses_uneven_rows, all_to_all,
-    swaps_counts, moves, moves_stay_in_order, moves_of_unknown_length, refuses_bad_moves, agrees,
-    agrees_in_blocks_of_blocks, agrees_before_returning, counts_messages_and_bytes,
+    sums_keep_shape_and_dtype,
+    sums_are_exact_for_integers,
+    sums_have_the_same_bits_everywhere,
+    sums_take_any_layout,
+    extremes,
+    refuses_dtypes,
+    gathers_objects,
+    refuses_objects,
+    broadcasts,
+    sums_in_rounds,
+    gathers_rows,
+    refuses_uneven_rows,
+    all_to_all,
+    swaps_counts,
+    moves,
+    moves_stay_in_order,
+    moves_of_unknown_length,
+    refuses_bad_moves,
+    agrees,
+    agrees_in_blocks_of_blocks,
+    agrees_before_returning,
+    counts_messages_and_bytes,
     workers_of_a_machine_share_memory,
-]  # fmt: skip
+]

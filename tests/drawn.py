@@ -39,7 +39,7 @@ def evaluate(tree, leaf, call):
 
 
 class Drawn(Layer):
-    """A layer with a drawn gather; the edge's score [edges, 2] is a new edge value if it is given."""
+    """A layer with a drawn gather; the edge's score [edges, 2] is a new edge value if given."""
 
     def __init__(self, value, sum, direction, new=None):
         rng = np.random.default_rng(3)

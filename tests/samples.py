@@ -55,7 +55,7 @@ def sample(
 
 
 def same_sample(found, expected):
-    """Whether two results of ``sample`` have the same edges, and the same weights up to rounding."""
+    """Whether two results of ``sample`` have the same edges, and equal weights up to rounding."""
     return len(found) == len(expected) and all(
         a.keys() == b.keys() and all(np.isclose(a[key], b[key], rtol=1e-12) for key in a)
         for a, b in zip(found, expected, strict=True)

@@ -558,7 +558,7 @@ def test_random_jobs_have_the_same_numbers_on_any_number_of_ranks(tmp_path: Path
 
 
 @pytest.mark.second
-def test_random_jobs_on_relations_graphs_triples_and_time_have_the_same_numbers_on_any_number_of_ranks(
+def test_random_jobs_on_relations_graphs_triples_and_time_are_equal_on_any_number_of_ranks(
     tmp_path: Path,
 ) -> None:
     rows = [

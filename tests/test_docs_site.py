@@ -1,4 +1,4 @@
-"""The pages of the documentation: width, words, paths, figures, listings, and that the site builds."""
+"""The pages of the documentation: width, words, paths, figures, listings, and the built site."""
 
 from __future__ import annotations
 

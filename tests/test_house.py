@@ -249,7 +249,7 @@ def documented(doc: str) -> list[str]:
 
 
 def signatures(tree: ast.Module) -> Iterator[tuple[str, str, list[str], int]]:
-    """Name, docstring, parameters and line of each function; a class stands for its ``__init__``."""
+    """Name, docstring, parameters and line of each function; for ``__init__``, of its class."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             made = next(

@@ -63,7 +63,7 @@ def nanoseconds(span: Event) -> tuple[int, int]:
 
 
 def booked(spans: list[Event]) -> dict[tuple[str, str], float]:
-    """Seconds by stage and "seconds" or "wait", as a ledger books them: without what lies inside."""
+    """Seconds by stage and "seconds" or "wait", as a ledger books them: without inner stages."""
     total: dict[tuple[str, str], float] = defaultdict(float)
     outer: list[Event] = []
     for e in spans:

@@ -25,7 +25,7 @@ SPARSE_BELOW = 0.25
 
 
 class Net(gt.Model):
-    """Two layers; the first of an attention model has HEADS heads side by side, the last has one."""
+    """Two layers; the first of an attention model has HEADS heads side by side, the last one."""
 
     def __init__(self, first: gt.Layer, last: gt.Layer):
         self.first, self.last, self.dropout = first, last, 0.5

@@ -158,7 +158,8 @@ def batches() -> Section:
 
 def imbalance() -> Section:
     def share(workers: int) -> str:
-        return f"{100 * result('macrobatch', graph=LARGE, workers=workers, size=8, aggregated=False, order='random')['imbalance']:.0f} %"
+        keys = dict(graph=LARGE, workers=workers, size=8, aggregated=False, order="random")
+        return f"{100 * result('macrobatch', **keys)['imbalance']:.0f} %"
 
     return Section(
         "Imbalance: (largest - smallest) work of a worker in a minibatch (Table A4)",

@@ -23,13 +23,15 @@ from rows import SYSTEMS
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 PAPERS = (graphtheta_paper, batchgnn, distgnn_mb, bgl, labor, others)
 INTRODUCTION = """
-GraphTheta takes in the ideas of five systems. These tables have the figures that their papers report, and beside them what this library
-reaches at the scale of a machine with two cores, in measured times or exact counts of simulated workers. Each says why figures differ; a
-published figure without one of ours has the reason in its place, and where there are figures on other graphs, they are in the rows below
-it. The last tables have figures of further systems and of data sets. They are made from `bench/results` by `python bench/papers/page.py`;
-the commands below each table measure them anew, `python bench/papers/batchgnn.py` prints those of one paper, and `bench/papers/rows.py`
-checks that every published figure is answered. `ENVIRONMENTS` is a folder with the environments of other libraries, see
-[Benchmarks](bench.md).
+GraphTheta takes in the ideas of five systems. These tables have the figures that their papers
+report, and beside them what this library reaches at the scale of a machine with two cores, in
+measured times or exact counts of simulated workers. Each says why figures differ; a published
+figure without one of ours has the reason in its place, and where there are figures on other
+graphs, they are in the rows below it. The last tables have figures of further systems and of data
+sets. They are made from `bench/results` by `python bench/papers/page.py`; the commands below each
+table measure them anew, `python bench/papers/batchgnn.py` prints those of one paper, and
+`bench/papers/rows.py` checks that every published figure is answered. `ENVIRONMENTS` is a folder
+with the environments of other libraries, see [Benchmarks](bench.md).
 """
 # hits of the embedding cache, sampled sizes, vectors
 LAYERS = {"L0": "features", "L1": "layer 1", "L2": "layer 2"}

@@ -93,7 +93,7 @@ class Paper:
 
     @property
     def answered(self) -> tuple[int, int]:
-        """How many published figures have one of ours beside them, and how many a reason for none."""
+        """How many published figures have one of ours beside them, and how many a reason."""
         rows = [row for section in self.sections for row in section.rows if row.paper]
         return sum(bool(row.ours) for row in rows), sum(not row.ours for row in rows)
 

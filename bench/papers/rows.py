@@ -1,6 +1,8 @@
 """The published figures that the page answers, and a check that it answers all of them.
 
-    python bench/papers/rows.py              what docs/papers.md leaves without an answer; exit code 1 if there is any
+    python bench/papers/rows.py
+
+Prints what docs/papers.md leaves without an answer; the exit code is 1 if there is any.
 
 A line of a table is the key of a figure, what it is, and its value. The scripts of the papers take
 their rows from here by key. The check reads the page alone: under the heading of the system, a row

@@ -15,7 +15,7 @@ from contender import report
 
 
 def serialized(path: Path) -> Path:
-    """The graph in GAPBS's own format, an undirected graph of 32-bit ids, written if there is none."""
+    """The graph in GAPBS's own format, undirected with 32-bit ids, written if there is none."""
     out = path.with_suffix(".sg")
     if not out.exists():
         with np.load(path) as z, out.open("wb") as f:

@@ -30,7 +30,7 @@ BANDS = [
 
 
 def rooms() -> dict[str, tuple[str, set[str]]]:
-    """The band of each room of the source and the rooms that it imports, by the name of its folder."""
+    """The band of each room of the source and the rooms that it imports, by folder name."""
     tops = {
         "graphtheta": "graphtheta",
         "models": "graphtheta.models",

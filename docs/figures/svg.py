@@ -32,7 +32,8 @@ FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 
 def _rules(colours: dict[str, str]) -> str:
     fills = "".join(f".{name}{{fill:{value}}}" for name, value in colours.items())
-    return f"{fills}.box,.line{{stroke:{colours['soft']}}}.head{{fill:{colours['soft']}}}.wait{{stroke:{colours['soft']}}}"
+    soft = colours["soft"]
+    return f"{fills}.box,.line{{stroke:{soft}}}.head{{fill:{soft}}}.wait{{stroke:{soft}}}"
 
 
 class Figure:
@@ -123,7 +124,7 @@ class Figure:
         )
 
     def svg(self, dark_only: bool = False) -> str:
-        """The file; dark_only is for looking at the dark colours in a viewer that has no dark mode."""
+        """The file; dark_only shows the dark colours in a viewer that has no dark mode."""
         dark = _rules(DARK)
         style = (
             dark if dark_only else f"{_rules(LIGHT)}@media (prefers-color-scheme: dark){{{dark}}}"

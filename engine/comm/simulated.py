@@ -14,6 +14,8 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from operator import contains
 from typing import Any, TypeVar
 
 import numpy as np
@@ -173,7 +175,7 @@ class SimComm(Comm):
                         f"waits for {array.size} {array.dtype} from rank {key[0]} ({purpose(tag)})"
                         f" at {call_site()}, begun at {begun_at}"
                     )
-                    self.until(lambda key=key: key in self._world.messages, line)  # type: ignore[misc]
+                    self.until(partial(contains, self._world.messages, key), line)
                 self._receive(key, array, begun_at, at_most)
             for key, array, copy in out:
                 if array.tobytes() != copy.tobytes():

@@ -151,7 +151,7 @@ class EdgePlacement(ABC):
 
 @dataclass(frozen=True)
 class EdgeRule(EdgePlacement):
-    """An edge placement that computes the worker of an edge from its id and the owners of its ends."""
+    """An edge placement by the id of an edge and the owners of its ends."""
 
     def share(
         self, source: EdgeSource, owner: Owners, comm: Comm

@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import methodcaller
 from threading import RLock, get_ident
 from time import monotonic, sleep
 
@@ -213,7 +214,7 @@ class MpiComm(Comm):
 
     def _broadcast_flat(self, x: np.ndarray, root: int) -> None:
         for piece in _pieces(x):
-            self._collect(lambda on, piece=piece: on.Ibcast([piece, MPI.BYTE], root), piece.nbytes)  # type: ignore[misc]
+            self._collect(methodcaller("Ibcast", [piece, MPI.BYTE], root), piece.nbytes)
 
     def _post(
         self, sends: list[Send], recvs: list[Send], tag: int, at_most: bool
@@ -437,10 +438,8 @@ class MpiComm(Comm):
             sleep(TOGETHER + ANSWER)  # a lower rank is about to print and abort
         elif code != BROKEN_PIPE:
             if self.rank or not text:
-                _print(
-                    text
-                    or f"rank {self.rank}/{self.size}: the program ended here with exit status {code}\n"
-                )
+                where = f"rank {self.rank}/{self.size}"
+                _print(text or f"{where}: the program ended here with exit status {code}\n")
             self._print_positions()
         self._abort(code)
         return code

@@ -1,1 +1,1 @@
-"""Parts of samplers: protocols, candidate edges, ranks, draws, and columns of edges."""
+"""The parts of samplers: their protocols, candidate edges, ranks, draws, and columns of edges."""

@@ -93,7 +93,7 @@ class Chosen(Candidates):
         return self
 
     def kept(self, times: np.ndarray) -> tuple[Chosen, np.ndarray]:
-        """The edges that are chosen at least once ([n_edges] int32), and how often each of them is."""
+        """The edges that are chosen at least once ([n_edges] int32), and how often each is."""
         *lists, often = sample.keep(self.ptr, times, self.edges, self.senders)
         return self.of(*lists), often
 

@@ -1,4 +1,4 @@
-"""The rank of rows among those of all workers: a sort by splitters that are sampled from the rows."""
+"""The rank of rows among those of all workers: a sort by splitters sampled from the rows."""
 
 from __future__ import annotations
 

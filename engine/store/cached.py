@@ -33,7 +33,8 @@ class CachePolicy(ABC):
     def begin(self, batches: int) -> None:  # noqa: B027 (most policies need no time)
         """A read for so many batches begins."""
 
-    def hit(self, slots: np.ndarray, keys: np.ndarray) -> None:  # noqa: B027 (fifo and static policies do not ask)
+    # fifo and static policies do not need it
+    def hit(self, slots: np.ndarray, keys: np.ndarray) -> None:  # noqa: B027
         """Rows were found.
 
         Args:
@@ -51,7 +52,8 @@ class CachePolicy(ABC):
             keys: Their keys, [n] int64, none twice.
         """
 
-    def foresee(self, batches: Sequence[np.ndarray]) -> None:  # noqa: B027 (only if ``window`` is above 0)
+    # called only if ``window`` is above 0
+    def foresee(self, batches: Sequence[np.ndarray]) -> None:  # noqa: B027
         """The next batches are known.
 
         Args:

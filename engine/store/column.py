@@ -165,7 +165,7 @@ class RoundedColumn:
 
 
 def exact_column(column: Column) -> Column:
-    """The column of exact values behind one that rounds them; the column itself if it rounds none."""
+    """The column of exact values behind one that rounds them; otherwise the column itself."""
     return column.exact if isinstance(column, RoundedColumn) else column
 
 

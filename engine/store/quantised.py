@@ -1,4 +1,4 @@
-"""Columns of small codes: features in a quarter of the bytes, with a scale and an offset for each."""
+"""Columns of small codes: features in a quarter of the bytes, each with a scale and an offset."""
 
 from __future__ import annotations
 

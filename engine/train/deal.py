@@ -225,7 +225,7 @@ def _pass(
 
 
 def _pairs(local: Partition, pairs: Received, edges: Received, position: np.ndarray) -> PairPlan:
-    """The received pairs: those of one worker after those of another, so that groups stay together."""
+    """The received pairs, one worker's after another's, so that groups stay together."""
     x = pairs.columns
     stored = _positions(pairs, edges, position) if "edge" in x else None
     return PairPlan(local, Pairs(x["src"], x["dst"], x["gid"], stored, x["label"], _given(pairs)))

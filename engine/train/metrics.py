@@ -24,9 +24,9 @@ class Metric:
 
     It is computed from rows of one of these kinds:
 
-    ===========  =====================================================================================
+    ===========  ===================================================================================
     kind         arrays of this worker's rows
-    ===========  =====================================================================================
+    ===========  ===================================================================================
     "classes"    ``y`` [n] integers of at least 0, ``out`` [n, C]
     "binary"     classes if there are two: ``y`` [n], 1 for the positive class and else 0, ``out``
                  [n], its output minus the other one; above 0 predicts it
@@ -36,7 +36,7 @@ class Metric:
                  from 1
     "retrieved"  ``recall`` and ``ndcg`` of each source of links among the first k of
                  ``retrieval.TOPS`` candidates, [n, number of k] float64
-    ===========  =====================================================================================
+    ===========  ===================================================================================
 
     Attributes:
         name: In a job, and after "train_", "val_" or "test_" in results.

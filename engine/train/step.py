@@ -260,7 +260,7 @@ class Training:
             yield
 
     def tape(self, number: int, view: GraphView) -> Tape:
-        """The tape for this worker's pass of a group that begins with view ``number`` of the run."""
+        """The tape for this worker's pass of a group whose first view is ``number`` of the run."""
         # views of one step draw differently, but not views that are made alone, which have no node
         # in common
         own = 0 if self.strategy.alone else self.own_view

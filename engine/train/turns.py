@@ -1,4 +1,4 @@
-"""Turns: what work items of a run do one after another on every rank, although they are pipelined."""
+"""Turns: what the pipelined work items of a run do one after another on every rank."""
 
 from __future__ import annotations
 

@@ -252,7 +252,7 @@ class Level:
 
     @property
     def given(self) -> dict[str, np.ndarray]:
-        """Values of edges that are not stored, by name, in the order of the level, [n_edges, ...]."""
+        """Edge values that are not stored, by name, in the order of the level, [n_edges, ...]."""
         return {}
 
     def swept(self, decoder: Callable[[Level], Any]) -> Any:

@@ -155,7 +155,7 @@ class LocalEdges:
         return Lists(ptr, near.astype(np.int32, copy=False))
 
     def _joined(self, parts: dict[tuple[int, int], Part]) -> Part:
-        """The edges of all rows, those to masters first, from four parts by the kinds of both ends."""
+        """The edges of all rows, those to masters first, from four parts by the kinds of ends."""
         if self.n_rows == self.n_masters:
             return parts[MASTER, MASTER]
         pairs = [

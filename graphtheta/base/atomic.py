@@ -481,7 +481,7 @@ def _is_at_work(signature: dict[str, Any]) -> bool:
 
 
 def _started(pid: int) -> str | None:
-    """When a process was started, in ticks since the machine was; None if there is no such process."""
+    """When a process was started, in ticks since the machine was; None if there is none."""
     with suppress(OSError, IndexError):
         return (
             Path(f"/proc/{pid}/stat")

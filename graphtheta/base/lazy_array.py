@@ -153,7 +153,7 @@ class LazyArray(NDArrayOperatorsMixin, ABC):
 
 
 def _entry(part: Any) -> Any:
-    """An entry of an index: None, Ellipsis, a slice, an integer, or an array of integers or masks."""
+    """An entry of an index: None, Ellipsis, a slice, or an array of integers or of a mask."""
     if part is None or part is Ellipsis or isinstance(part, slice):
         return part
     if isinstance(part, (bool, np.bool_)):

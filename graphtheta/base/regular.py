@@ -10,13 +10,18 @@ from errno import EFBIG, EINVAL
 from typing import BinaryIO
 
 
+def _open_at_once(name: str, flags: int) -> int:
+    # without this flag, opening a pipe waits for its other end
+    return os.open(name, flags | os.O_NONBLOCK)
+
+
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """A regular file, open to read.
 
     Raises:
         OSError: It is something else, or cannot be opened.
     """
-    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    file = open(path, "rb", opener=_open_at_once)  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(EINVAL, "it is no regular file", os.fspath(path))

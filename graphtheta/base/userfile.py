@@ -77,7 +77,8 @@ def load_module(file: Path, what: str) -> ModuleType:
         raise ConfigError(
             f"the {what} file {file} does not exist; give its path from the current folder"
         )
-    name = f"_graphtheta_user_{hashlib.blake2b(str(file.resolve()).encode(), digest_size=8).hexdigest()}"
+    digest = hashlib.blake2b(str(file.resolve()).encode(), digest_size=8).hexdigest()
+    name = f"_graphtheta_user_{digest}"
     spec = spec_from_file_location(name, file)
     assert spec is not None
     module = module_from_spec(spec)

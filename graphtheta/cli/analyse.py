@@ -1,4 +1,4 @@
-"""``graphtheta analyse``: runs a graph algorithm and writes the values of all nodes by original id."""
+"""``graphtheta analyse``: runs a graph algorithm and writes its values by original node id."""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ def program():
     comm = start()
     total = comm.all_sum(np.array([comm.rank + 1.0]))
     if comm.rank == 0:
-        print("two ranks add up" if comm.size == 2 and total[0] == 3 else f"size {comm.size}, sum {total[0]}")
+        right = comm.size == 2 and total[0] == 3
+        print("two ranks add up" if right else f"size {comm.size}, sum {total[0]}")
     return 0
 raise SystemExit(run_main(program))
 """

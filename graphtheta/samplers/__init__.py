@@ -1,1 +1,1 @@
-"""Samplers: which in-edges are kept when a view expands its frontier, or which nodes induce a view."""
+"""Samplers: which in-edges a view keeps when it expands, or which nodes induce a view."""

@@ -148,7 +148,7 @@ TRIPLE_DECODERS: dict[str, Callable[..., Layer]] = {
 
 
 def vectors(relations: int, width: int) -> Parameter:
-    """A vector for each relation, with entries of the size that learned node features begin with."""
+    """A vector for each relation, with initial entries of the size of learned node features."""
     return Parameter(init.normal((relations, width), width**-0.5))
 
 

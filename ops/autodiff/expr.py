@@ -275,7 +275,7 @@ class Tracer:
 
 
 def keywords(static: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Static keywords as a key, equal for equal types and values: 2 and 2.0, or True and 1, differ."""
+    """Static keywords as a key, equal for equal types and values: 2 differs from 2.0."""
     return tuple((name, _typed(static[name])) for name in sorted(static))
 
 

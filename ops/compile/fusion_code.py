@@ -201,8 +201,9 @@ class FusionWriter:
     def _whole(self, *more: str) -> str:
         leaves = [f"a{k}" for k in range(len(self.s.leaves))]
         draws = [f"{what}{k}" for k in self._dropouts() for what in ("g", "key")]
-        head = f"def kernel({', '.join(['begin', 'end', *(f'D{g}' for g in range(self.loops)), *leaves, *draws, *more])}):"
-        return "\n".join([head, *self.lines]) + "\n"
+        lengths = [f"D{g}" for g in range(self.loops)]
+        names = ", ".join(["begin", "end", *lengths, *leaves, *draws, *more])
+        return "\n".join([f"def kernel({names}):", *self.lines]) + "\n"
 
     # ---- forward
 

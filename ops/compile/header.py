@@ -15,12 +15,17 @@ T, ELEMENT = np.{dtype}, numba.{dtype}
 ZERO, ONE = T(0), T(1)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 globals().update(lane_math.FUNCTIONS)
-as_float, as_float64, as_int32, as_int64 = (lane_tools.as_type(kind) for kind in (ELEMENT, numba.float64, numba.int32, numba.int64))
+as_float = lane_tools.as_type(ELEMENT)
+as_float64 = lane_tools.as_type(numba.float64)
+as_int32 = lane_tools.as_type(numba.int32)
+as_int64 = lane_tools.as_type(numba.int64)
 less, less_equal, equal = (lane_tools.comparison(how, ELEMENT) for how in ("<", "<=", "=="))
 FAST = {{"contract", "nsz", "arcp"}}
 # kernels allocate nothing and are called from Python alone, so references are not counted and no
 # entry for C is made; compilation takes a third less time
-kernel_form = numba.njit(nogil=True, error_model="numpy", fastmath=FAST, _nrt=False, no_cfunc_wrapper=True)
+kernel_form = numba.njit(
+    nogil=True, error_model="numpy", fastmath=FAST, _nrt=False, no_cfunc_wrapper=True
+)
 
 
 @numba.njit

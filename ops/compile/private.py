@@ -141,7 +141,7 @@ def _system_owner() -> int:
 
 
 def _own_group(group: int) -> bool:
-    """Whether this user is the only member of a group: most Linux distributions make such groups."""
+    """Whether this user is the only member of a group, as most Linux distributions make it."""
     try:
         user = pwd.getpwuid(os.geteuid())
         found = grp.getgrgid(group)

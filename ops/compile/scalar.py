@@ -65,7 +65,7 @@ class Scalar:
 
     @property
     def lazy(self) -> bool:
-        """Whether lazy elementwise fusion can run it: its loops have all functions as vector code."""
+        """Whether lazy elementwise fusion can run it: all its functions have vector code."""
         return self.functions <= element.FUNCTIONS
 
 

@@ -40,7 +40,7 @@ def _costly(e: Expr) -> bool:
 
 
 def _copies(e: Expr, stored: Collection[str]) -> bool:
-    """Whether at the nodes an expression would be little more than a copy of a wide stored column."""
+    """Whether an expression at the nodes would be little more than a copy of a wide column."""
     wide = [x for x in ordered([e]) if x.rows and size(x) >= WIDE]
     return (
         size(e) >= WIDE

@@ -118,7 +118,7 @@ class TopK(Aggregator):
 
 
 def beats(x: np.ndarray, edge: np.ndarray, best: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Whether x comes before ``best``: NaN first, then larger numbers, then lower numbers of edges."""
+    """Whether x comes before ``best``: NaN first, then larger numbers, then lower edge numbers."""
     nan = np.isnan(x)
     other = np.isnan(best)
     return np.asarray(np.where(nan == other, (x > best) | (((x == best) | nan) & (edge < at)), nan))

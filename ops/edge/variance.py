@@ -73,7 +73,7 @@ class Variance(Aggregator):
 
 
 class Deviation(Variance):
-    """Square root of the variance: 0, with gradient 0, where the messages are equal up to rounding."""
+    """Square root of the variance: 0, with gradient 0, where messages are equal up to rounding."""
 
     name = "std"
 

@@ -44,7 +44,9 @@ def _parts(x):  # type: ignore[no-untyped-def]
     n = F(k)
     r = (y - n * LN2_HIGH) - n * LN2_LOW
     p = ((((P0 * r + P1) * r + P2) * r + P3) * r + P4) * r + P5
-    return p * (r * r) + r, _float_of(np.int32((k + np.int32(127)) << np.int32(23)))  # type: ignore[call-arg]
+    # the exponent of a float, in its bits above the fraction
+    bits = np.int32((k + np.int32(127)) << np.int32(23))
+    return p * (r * r) + r, _float_of(bits)  # type: ignore[call-arg]
 
 
 @njit(fastmath={"contract"})

@@ -24,7 +24,9 @@ def drop(x, ids, key, threshold, scale, column, out):  # type: ignore[no-untyped
 
 
 @jit()
-def drop_entries(indptr, indices, data, ids, key, threshold, scale, ends, at, values):  # type: ignore[no-untyped-def]
+def drop_entries(  # type: ignore[no-untyped-def]
+    indptr, indices, data, ids, key, threshold, scale, ends, at, values
+):
     """Entries of sparse rows that stay, and how many there are.
 
     Args:

@@ -29,7 +29,9 @@ def cross_entropy(logits, labels, rows):  # type: ignore[no-untyped-def]
 
 
 @jit(fastmath=FAST)
-def cross_entropy_slope(logits, labels, rows, begin, end, scale, out):  # type: ignore[no-untyped-def]
+def cross_entropy_slope(  # type: ignore[no-untyped-def]
+    logits, labels, rows, begin, end, scale, out
+):
     """(softmax - one at the label) * scale for ``rows``, 0 in the other rows of [begin, end)."""
     zero = logits.dtype.type(0)
     after = begin

@@ -46,7 +46,9 @@ def adam(value, g, old, new, numbers, out, begin, end):  # type: ignore[no-untyp
 
 
 @jit(error_model="numpy")
-def adam_rows(value, mean, square, updates, rows, g, numbers, first, last):  # type: ignore[no-untyped-def]
+def adam_rows(  # type: ignore[no-untyped-def]
+    value, mean, square, updates, rows, g, numbers, first, last
+):
     """Update the rows of some numbers in place; bias is corrected by the updates of each row.
 
     Args:

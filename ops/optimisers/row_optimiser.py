@@ -36,7 +36,7 @@ class RowOptimiser(ABC):
 
     @abstractmethod
     def start(self, n: int, width: int, dtype: np.dtype) -> State:
-        """The state of n rows before their first update; the first axis of each array is the rows."""
+        """The state of n rows before their first update; axis 0 of each array is the rows."""
 
     @abstractmethod
     def update(

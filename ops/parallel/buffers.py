@@ -92,7 +92,7 @@ class Store:
 
 
 def _aligned(size: int) -> np.ndarray:
-    """Fresh bytes that begin with a cache line: a row of 512 bytes then lies in 8 lines, not in 9."""
+    """Fresh bytes that begin with a cache line: a row of 512 bytes lies in 8 lines, not in 9."""
     block = np.empty(size + LINE, np.uint8)
     start = -block.ctypes.data % LINE
     return block[start : start + size]

@@ -92,7 +92,7 @@ class StoredRows(Var):
 
 
 def rows_of(x: Any) -> Any:
-    """The values of x as edges read them: a ``RowList`` where possible, otherwise as ``value_of``."""
+    """The values of x as edges read them: a ``RowList`` if possible, otherwise as ``value_of``."""
     listed = x.in_place if isinstance(x, StoredRows) else None
     return value_of(x) if listed is None else listed
 

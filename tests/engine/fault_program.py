@@ -103,6 +103,10 @@ def raises() -> None:
     raise DataError("this gather cannot work")
 
 
+def divide_by_zero() -> None:
+    _ = 1 / 0
+
+
 def loops() -> None:
     """For ever, in Python."""
     n = 0
@@ -162,7 +166,7 @@ FAULTS: dict[str, Callable[[], None]] = {
     "loops in apply": lambda: training("apply", loops),
     "holds Python's lock in apply": lambda: training("apply", holds_the_lock),
     "raises in gather": lambda: training("gather", raises),
-    "raises in apply": lambda: training("apply", lambda: 1 / 0),  # type: ignore[arg-type, return-value]
+    "raises in apply": lambda: training("apply", divide_by_zero),
     "wrong shape from apply": lambda: training("apply", lambda: True),
     "skips a collective": lambda: between(lambda: None),
     "calls another collective": lambda: between(start().barrier),

@@ -1,4 +1,4 @@
-"""Partitioners: registered from outside, with options, checked, and free to place edges themselves."""
+"""Partitioners: registered from outside, with options, checked, and free to place edges."""
 
 from __future__ import annotations
 

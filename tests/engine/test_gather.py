@@ -34,7 +34,7 @@ class Counts(Model):
 
 
 def moved(gather, partitioner, size=4, sum="sum", direction="in", dtype=np.float64):
-    """Bytes and messages of all ranks in the forward and in the backward pass, and the partitions."""
+    """Bytes and messages of all ranks in the forward and backward pass, and the partitions."""
 
     def program(comm):
         p = build_partition(GRAPH, comm, partitioner, dtype=dtype)

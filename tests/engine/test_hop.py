@@ -356,7 +356,7 @@ def test_any_web_of_layers(web, size, placement):
 
 
 def test_deep_networks():
-    """Residuals over blocks of two layers: every value comes from all layers before it by some way."""
+    """Residuals over blocks of two layers: every value depends on all layers before it."""
 
     def blocks(graph, *layers):
         h = graph.x

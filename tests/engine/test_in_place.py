@@ -171,7 +171,7 @@ def test_rows_in_place_give_the_numbers_of_a_copy(name, monkeypatch):
 
 
 def test_no_row_is_copied_that_only_edges_read(monkeypatch):
-    """SAGE copies the receiving rows alone, for its product with them; GCN and a maximum copy none."""
+    """SAGE copies only the receiving rows, for its product with them; GCN and a maximum none."""
     read, column = [], GraphView.node_column
 
     def watched(view, name, n):

@@ -24,7 +24,7 @@ SIZE, STEPS, RATE = 3, 2, 0.1
 
 
 class Net(Model):
-    """Sums over neighbours, twice; batch normalisation between needs sums over the rows of a view."""
+    """Sums over neighbours, twice; batch normalisation between needs sums over a view's rows."""
 
     def __init__(self):
         self.layers = [Layer(), Layer()]

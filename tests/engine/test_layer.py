@@ -1,4 +1,4 @@
-"""Layers and models: methods that are no stages, what a model may be called with, several totals."""
+"""Layers and models: methods that are no stages, arguments of a model, several totals."""
 
 from __future__ import annotations
 

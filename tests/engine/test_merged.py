@@ -30,7 +30,7 @@ def test_functions_keep_the_contract(check):
 
 
 def rounds(comm, number):
-    """Operations of all kinds; the numbers of rounds, and what is sent, differ between functions."""
+    """Operations of all kinds; numbers of rounds, and what is sent, differ between functions."""
     found, rng = [], np.random.default_rng(10 * comm.rank + number)
     for i in range(number + 1):
         found.append(comm.all_sum(np.arange(5.0) * (number + i) + comm.rank))

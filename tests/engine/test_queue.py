@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -32,7 +34,7 @@ def test_results_are_those_of_one_at_a_time(size: int, in_flight: int) -> None:
     def program(comm: Comm, in_flight: int) -> list[int]:
         queue = WorkQueue(comm, in_flight)
         # tasks of different lengths, more than there are channels
-        return queue.run([lambda i=i: _ring(comm, i, 1 + i * 7 % 5) for i in range(23)])  # type: ignore[misc]
+        return queue.run([partial(_ring, comm, i, 1 + i * 7 % 5) for i in range(23)])
 
     assert run_simulated(size, program, in_flight) == run_simulated(size, program, 1)
 
@@ -118,7 +120,7 @@ def test_several_cores_compute_at_a_time() -> None:
         assert WORK_ITEM.get() is not None
         return i
 
-    assert WorkQueue(comm, 4).run([lambda i=i: task(i) for i in range(20)]) == list(range(20))  # type: ignore[misc]
+    assert WorkQueue(comm, 4).run([partial(task, i) for i in range(20)]) == list(range(20))
     assert most[0] == 2
     assert WORK_ITEM.get() is None
 

@@ -25,7 +25,7 @@ GRAPH, D = graphs.random_graph(240, 1200), 4
 
 
 class Agreement(Layer):
-    """Sum of the neighbours; leaves how well the ends of an edge agree, times what was left before."""
+    """Sum of the neighbours; leaves how well the ends of an edge agree, times the last value."""
 
     def __init__(self, first=True):
         self.first, self.weight = first, gt.Parameter.glorot(D, D)
@@ -43,7 +43,7 @@ class Weighted(Layer):
 
 
 class Net(Model):
-    """Four layers, two of which leave edge values that others read, inside and outside of pieces."""
+    """Four layers, two of which leave edge values that others read, inside and outside pieces."""
 
     def __init__(self, way):
         self.way, self.norm, self.weight = way, BatchNorm(D), gt.Parameter.glorot(D, D)

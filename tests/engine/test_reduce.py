@@ -94,7 +94,7 @@ def test_what_a_piece_reads_is_final_when_the_piece_is_passed():
 
 
 def test_the_order_is_that_of_the_operations_also_without_names():
-    """Ranks that bring parameters in different orders would add up one's gradient with another's."""
+    """Ranks with parameters in different orders would add gradients of different parameters."""
     parameters = [Parameter(np.full(2, float(i))) for i in range(30)]
     orders = []
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Relations: a layer sums over edges that are made for the batch, alone and beside the stored ones."""
+"""Relations: a layer sums over edges made for the batch, alone and beside the stored ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Readout(Model):
 
 
 def view_of(p, beside_edges):
-    """The view whose only level runs over the membership relation, after the stored edges or alone."""
+    """The view whose only level is the membership relation, after the stored edges or alone."""
     # not where either end is at home
     nodes = np.arange(p.halo_comm.rank, N, p.halo_comm.size)
     made = PairPlan(p, Pairs(nodes, HEAD[nodes], nodes, None, np.zeros(len(nodes)))).level(

@@ -332,7 +332,7 @@ def test_messages_of_different_moves_do_not_match():
 @pytest.mark.one_in(6)
 @needs_mpi
 class TestFaults:
-    """Every rank ends with a status that is not 0, and one message says which rank and which line."""
+    """Every rank ends with a status that is not 0, and one message says which rank and line."""
 
     # the stacks of these reports begin with the program's first line
     @pytest.mark.cold

@@ -43,7 +43,7 @@ POLICIES, SIZES = (
 
 
 def trained(comm: Comm, graph: gt.Graph, **keys: Any) -> tuple[list[float], np.ndarray, float]:
-    """Losses of two epochs, counts of the caches, and bytes sent after the dry runs of the policy."""
+    """Losses of two epochs, counts of the caches, and bytes sent after the policy's dry runs."""
     one = gt.Trainer(graph=graph, comm=comm, **{**KEYS, **keys})
     before = comm.ledger.receivers(comm.size).sum(axis=0)[0]
     losses = [one.train_epoch(epoch) for epoch in range(2)]

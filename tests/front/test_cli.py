@@ -1,4 +1,4 @@
-"""The commands, as a user meets them: what they print, what they leave behind, and how they fail."""
+"""The commands, as a user meets them: what they print and leave behind, and how they fail."""
 
 from __future__ import annotations
 

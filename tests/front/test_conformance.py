@@ -766,7 +766,7 @@ def test_self_loops_are_those_of_a_job():
 
 
 def test_the_case_of_a_job_has_its_self_loops():
-    """Loops, means of attributes and float columns, and no codes; the numbers of edges come first."""
+    """Loops, means of attributes and float columns, and no codes; numbers of edges come first."""
     columns = {}, {"size": np.array([0.5, 1.5, -2.0]), "type": np.arange(3)}
     plain = trial.fitting(trial.copied(Base()), 4, 2, columns, "auto").case
     looped = trial.fitting(trial.copied(Looped()), 4, 2, columns, "auto").case

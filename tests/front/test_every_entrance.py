@@ -241,7 +241,7 @@ def check(made, entrances):
 
 
 def trained(graph):
-    """A small model that has seen the graph once, if it has something to learn that cannot diverge."""
+    """A small model that has seen the graph once, if it can learn without diverging."""
     learns = graph.label_kind == "classes"
     trainer = gt.Trainer(
         "sage", with_features(graph), hidden=2, epochs=1 if learns else 0, backend="reference"
@@ -252,7 +252,7 @@ def trained(graph):
 
 
 def with_features(graph):
-    """The graph with small features, which differ from node to node, and without weights of edges."""
+    """The graph with small features, which differ from node to node, and without edge weights."""
     return graph.replace(x=np.sin(np.arange(graph.n_nodes * 3.0)).reshape(-1, 3), edge_weight=None)
 
 

@@ -1,4 +1,4 @@
-"""The worked examples: their commands run, at reduced size, and their pages quote the kept results."""
+"""The worked examples: their commands run, at reduced size, and their pages quote the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``graphtheta explain`` and ``gt.explain``: what is said about published models and a user's own."""
+"""``graphtheta explain`` and ``gt.explain``: what they say of published models and a user's own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Mine(gt.Layer):
 
     def gather(self, edge):
         score = gt.tanh(edge.src.h @ self.a + edge.dst.h @ self.a)
-        return gt.softmax(score[..., 0]) * gt.relu(gt.concat([edge.src.h, edge.dst.h, edge.attr]) @ self.w)
+        ends = gt.concat([edge.src.h, edge.dst.h, edge.attr])
+        return gt.softmax(score[..., 0]) * gt.relu(ends @ self.w)
 
 
 class Net(gt.Model):

@@ -211,12 +211,15 @@ import graphtheta as gt
 
 faulthandler.dump_traceback_later(240, exit=True)
 def losses(graph):
-    trainer = gt.Trainer(graph=graph, model="sage", strategy="mini", batch_size=64, fanout=(3,), layers=1, hidden=4, epochs=2)
+    keys = dict(batch_size=64, fanout=(3,), layers=1, hidden=4, epochs=2)
+    trainer = gt.Trainer(graph=graph, model="sage", strategy="mini", **keys)
     return [trainer.train_epoch(i) for i in range(2)]
 
 rng = np.random.default_rng(0)
-losses(gt.Graph(rng.integers(0, 200, (2, 900)), x=rng.random((200, 4096)), y=np.arange(200) % 3, train=np.ones(200, bool)))
-used = next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmData"))
+edges, x = rng.integers(0, 200, (2, 900)), rng.random((200, 4096))
+losses(gt.Graph(edges, x=x, y=np.arange(200) % 3, train=np.ones(200, bool)))
+status = [line.split() for line in open("/proc/self/status")]
+used = next(int(words[1]) << 10 for words in status if words[0] == "VmData:")
 limit = int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_DATA, (used + limit,) * 2)
 print(*losses(gt.load(sys.argv[1])))

@@ -1,4 +1,4 @@
-"""Tables become the same store on any number of workers, and train the same model in every format."""
+"""Tables become the same store on any workers, and train the same model in every format."""
 
 from __future__ import annotations
 

@@ -28,7 +28,9 @@ import os, sys, time
 from pathlib import Path
 file, words = Path("tries"), sys.argv[1:]
 tries = int(file.read_text()) if file.exists() else 0
-word, first, others = words[min(tries, len(words) - 1)], os.environ.get("PMI_RANK", "0") == "0", int(os.environ.get("PMI_SIZE", "1")) > 1
+word = words[min(tries, len(words) - 1)]
+first = os.environ.get("PMI_RANK", "0") == "0"
+others = int(os.environ.get("PMI_SIZE", "1")) > 1
 ready = Path("ready-%d" % tries)
 if not first:
     ready.write_text(str(os.getpid()))

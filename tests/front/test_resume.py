@@ -554,7 +554,8 @@ from graphtheta.models import build_model
 
 class Net(gt.Model):
     def __init__(self, d_in, d_out, hidden):
-        self.inner = build_model("gcn", d_in=d_in, d_out=d_out, hidden=hidden, d_edge=0, decoder="none")
+        widths = dict(d_in=d_in, d_out=d_out, hidden=hidden, d_edge=0)
+        self.inner = build_model("gcn", **widths, decoder="none")
 
     def forward(self, graph):
         time.sleep(0.02)

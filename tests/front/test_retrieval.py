@@ -128,7 +128,7 @@ def test_values_equal_a_loop_over_the_sources_on_any_workers(
 
 
 def test_equal_scores_share_their_places() -> None:
-    """A constant score puts every item in the middle of all candidates, on any number of workers."""
+    """A constant score puts every item in the middle of all candidates, on any workers."""
 
     def constant(comm):
         trainer = gt.Trainer("sage", plain(), comm=comm, **KEYS)

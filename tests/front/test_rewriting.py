@@ -99,7 +99,7 @@ def same(one: Graph, other: Graph) -> None:
 
 
 def simple(graph: Graph) -> Graph:
-    """Without self loops and duplicates, with reverse edges; ``symmetrised`` also keeps the order."""
+    """Without self loops and duplicates, with reverse edges; ``symmetrised`` keeps the order."""
     return graph.without_self_loops().symmetrised()
 
 

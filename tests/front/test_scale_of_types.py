@@ -278,7 +278,8 @@ def test_a_run_that_goes_on_and_its_weights(
     own = gt.open_run("trained").predict()
     for graph in (RAW, FORMS["sparse"], turned()):
         other = gt.open_run("trained", graph.replace(**UNLABELLED)).predict(graph.nodes_of("paper"))
-        np.testing.assert_allclose(other[1], own[1][:40], rtol=1e-5, atol=1e-5)  # type: ignore[index]
+        expected = own[1][:40]  # type: ignore[index]
+        np.testing.assert_allclose(other[1], expected, rtol=1e-5, atol=1e-5)  # type: ignore[index]
 
 
 def test_a_run_that_was_begun_with_one_scale_for_all_types_is_not_resumed(

@@ -1,4 +1,4 @@
-"""Kinds of task: which one a graph means, which keys it reads, and that all of a job asks the kind."""
+"""Kinds of task: which one a graph means, which keys it reads, and that a job asks the kind."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def pair_times(task, view):
 
 
 def batches(task, graph, **keys):
-    """For each batch of an epoch the times of its pairs, their outputs, and the loss of the batch."""
+    """For each batch of an epoch the times of its pairs, their outputs, and the batch's loss."""
     return [
         (pair_times(task, view), out, loss)
         for view, out, loss in outputs_of_batches(trainer(task, graph, **keys))

@@ -80,7 +80,7 @@ def trainer(graph: gt.Graph = GRAPH, comm: Any = None, **keys: Any) -> gt.Traine
 
 
 def batches(graph: gt.Graph, **keys: Any) -> list[tuple[np.ndarray, np.ndarray, float]]:
-    """For each batch of an epoch the times of its pairs, their outputs, and the loss of the batch."""
+    """For each batch of an epoch the times of its pairs, their outputs, and the batch's loss."""
     when = WHEN[TRAIN]
     return [
         (when[view.pairs.gid // (NEGATIVES + 1) % len(when)], out, loss)

@@ -410,9 +410,7 @@ def test_negatives_of_reciprocal_triples_replace_tails() -> None:
         assert not train & set(drawn)
 
 
-def test_predictions_are_means_of_both_directions_and_heads_are_asked_for_by_the_reciprocal_relation() -> (
-    None
-):
+def test_predictions_are_means_of_both_directions_and_heads_use_the_reciprocal_relation() -> None:
     trainer = trainer_of(SerialComm(), **SHALLOW, decoder="distmult", reciprocal=True)
     trainer.fit()
     table, r = trainer.setup.tables[0], trainer.model.decoder.relation.value

@@ -135,7 +135,7 @@ def test_renumbered_nodes_and_shuffled_edges(name):
 
 @pytest.mark.parametrize("name", [n for n in MODELS if n != "mlp"])
 def test_directions(name):
-    """Along out-edges is along the in-edges of the reversed graph; both is along a graph with both."""
+    """Along out-edges is along in-edges of the reversed graph; both is along a graph with both."""
     graph = example()
     turned = graph.reversed()
     both = Graph(

@@ -138,7 +138,7 @@ def of_design(direction: str, made_for: str = "in") -> gt.Model:
 
 
 def test_a_design_of_layers_by_relation_has_directions() -> None:
-    """Along out-edges is along the in-edges of the reversed graph; both is along a graph with both."""
+    """Along out-edges is along in-edges of the reversed graph; both is along a graph with both."""
     graph = gt.Graph(
         GRAPH.edge_index,
         GRAPH.n_nodes,

@@ -39,7 +39,7 @@ DEEP = {
 
 
 def train(comm, on, **keys):
-    """Losses, metrics and weights after two epochs, and the memory of the values that is foretold."""
+    """Losses, metrics and weights after two epochs, and the predicted memory of the values."""
     trainer = gt.Trainer(
         graph=GRAPH,
         comm=comm,

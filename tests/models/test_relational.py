@@ -148,7 +148,7 @@ def typed_graph():
 
 
 def stored(name, parameter, what):
-    """A parameter ("param") or its gradient ("grad/param") of a case, in the layout of the layer."""
+    """A parameter ("param") or its gradient ("grad/param") of a case, in the layer's layout."""
     if name == "hgt":
         return of_hgt(parameter, what)
     theirs, turn = CASES[name][0][parameter]

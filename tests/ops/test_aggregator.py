@@ -64,7 +64,7 @@ def gradients(agg, state, out, g, row, parts, gid, scale=None):
 
 
 def twin(name, n, row, parts, scale=None):
-    """Destination by destination, an edge of scale k repeated k times where that is what it means."""
+    """Destination by destination, an edge of scale k repeated k times where it means that."""
     out = np.zeros((n, *parts[-1].shape[1:]))
     for r in range(n):
         mine = [p[row == r].astype(float) for p in parts]

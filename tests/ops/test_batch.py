@@ -1,4 +1,4 @@
-"""Compiled edge lists and samples against the straightforward NumPy forms, on odd groups of edges."""
+"""Compiled edge lists and samples against plain NumPy forms, on odd groups of edges."""
 
 from __future__ import annotations
 

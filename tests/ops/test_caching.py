@@ -47,12 +47,14 @@ def read(policy: CachePolicy | None, capacity: int, batches: list[list[int]]) ->
 def test_policies_equal_plain_ones_and_none_beats_belady(
     batches: list[list[int]], capacity: int
 ) -> None:
-    best = sum(read(CACHE_POLICIES["belady"](capacity), capacity, batches))  # type: ignore[call-arg]
+    belady = CACHE_POLICIES["belady"](capacity)  # type: ignore[call-arg]
+    best = sum(read(belady, capacity, batches))
     assert best == most_hits(batches, capacity)
     for name, plain in PLAIN.items():
         model = plain(capacity)
         expected = [model.read(batch) for batch in batches]
-        assert read(CACHE_POLICIES[name](capacity), capacity, batches) == expected, name  # type: ignore[call-arg]
+        policy = CACHE_POLICIES[name](capacity)  # type: ignore[call-arg]
+        assert read(policy, capacity, batches) == expected, name
         assert sum(expected) <= best
 
 
@@ -77,4 +79,5 @@ def test_many_rows_are_evicted(policy: str) -> None:
     rng = np.random.default_rng(1)
     batches = [rng.choice(40, 30, replace=False).tolist() for _ in range(200)]
     model = PLAIN[policy](9)
-    assert read(CACHE_POLICIES[policy](9), 9, batches) == [model.read(batch) for batch in batches]  # type: ignore[call-arg]
+    compiled = CACHE_POLICIES[policy](9)  # type: ignore[call-arg]
+    assert read(compiled, 9, batches) == [model.read(batch) for batch in batches]

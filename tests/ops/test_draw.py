@@ -121,7 +121,7 @@ def test_draws_of_large_rows_are_below_their_degree():
     "d, k, replace", [(7, 3, False), (7, 3, True), (40, 6, False), (9, 8, False)]
 )
 def test_single_and_pair_inclusion_are_uniform(d, k, replace):
-    """Chi-square statistics of single edges and of pairs lie within five deviations of their means."""
+    """Chi-square statistics of single edges and pairs lie within five deviations of their means."""
     n = 4000
     single, pairs = np.zeros(d), np.zeros((d, d))
     for at, _, weight in drawn([d] * n, np.arange(n), k, replace):

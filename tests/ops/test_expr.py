@@ -20,7 +20,7 @@ def test_tracer_makes_equal_expressions_once():
     ("first", "second"), [(2, 2.0), (1, True), (0.0, -0.0), ((1, 2), (1.0, 2)), ("1", 1)]
 )
 def test_keywords_are_equal_in_type_and_value(first, second):
-    """Types of results depend on the type of a keyword: i ** 2 is an integer and i ** 2.0 a float."""
+    """Types of results depend on that of a keyword: i ** 2 is an integer and i ** 2.0 a float."""
     assert (
         keywords({"a": first, "b": 0})
         == keywords({"b": 0, "a": first})

@@ -235,7 +235,7 @@ def deep(x, y):
 
 
 def parts(x):
-    """Parts that begin and end inside a vector, apart and one over another, and the reverse of one."""
+    """Parts that begin and end inside a vector, apart and overlapping, and the reverse of one."""
     return (
         x[..., 3:20] * x[..., 28:45] + x[..., 20:37] * x[..., 1] + x[..., 44:27:-1] * x[..., 4:21]
     )

@@ -1,4 +1,4 @@
-"""Products of pairs: kernels against NumPy, for all shapes of tiles and any division into blocks."""
+"""Products of pairs: kernels against NumPy, for all shapes of tiles and any blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache policy of tests/plugins/cache_policy.py: named in a job, the same numbers on any ranks."""
+"""The cache policy of cache_policy.py: named in a job, the same numbers on any ranks."""
 
 from __future__ import annotations
 

@@ -24,7 +24,10 @@ KEYS = {"dataset": SMALL, "epochs": 3, "backend": "reference", "dtype": "float64
 NET = """
 import graphtheta as gt
 class Net(gt.Model):
-    def __init__(self, d_in, d_out, hidden=4, scale=1.0, twice: bool = False, name="a", extra=None, copy=False, _own=1):
+    def __init__(
+        self, d_in, d_out, hidden=4, scale=1.0, twice: bool = False, name="a", extra=None,
+        copy=False, _own=1,
+    ):
         self.weight, self.factor = gt.Parameter.glorot(d_in, d_out), scale * (2 if twice else 1)
     def forward(self, graph):
         return self.factor * gt.matmul(graph.x, self.weight)

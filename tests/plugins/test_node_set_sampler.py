@@ -1,4 +1,4 @@
-"""The sampler of tests/plugins/node_set_sampler.py: named in a job, the same numbers on any ranks."""
+"""The sampler of node_set_sampler.py: named in a job, the same numbers on any ranks."""
 
 from __future__ import annotations
 

@@ -93,10 +93,8 @@ class Difference:
         """The same for failures that are probably one fault."""
         if self.name == "error":
             return f"{self.kind}: {re.sub(r'[0-9]+', 'N', self.text)[:90]}"
-        return (
-            f"{self.kind}:"
-            f" {self.name.split(' ')[0]}{' of another type' if self.text.startswith('type') else ''}"
-        )
+        other = " of another type" if self.text.startswith("type") else ""
+        return f"{self.kind}: {self.name.split(' ')[0]}{other}"
 
 
 class Unfit(Exception):

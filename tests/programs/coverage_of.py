@@ -56,8 +56,8 @@ def measured(programs: int, seed: int, without: Collection[str]) -> int:
         if numbers.n_branches:
             shown = ", ".join(map(str, sorted(missing)))
             print(
-                f"{Path(file).relative_to(ROOT)!s:<40}{numbers.n_branches:>9}{taken / numbers.n_branches:>8.0%}"
-                f"  {shown}"
+                f"{Path(file).relative_to(ROOT)!s:<40}{numbers.n_branches:>9}"
+                f"{taken / numbers.n_branches:>8.0%}  {shown}"
             )
     for name, (branches, taken) in sorted(together.items()):
         print(f"{name:<40}{branches:>9}{taken / max(branches, 1):>8.0%}")

@@ -477,7 +477,7 @@ def prefetch(array: np.ndarray, row: int, line: int) -> None:
 
 
 class _Lanes:
-    """Stands for the modules ``lanes`` and ``lane_tools``, as far as generated sources name them."""
+    """Stands for ``lanes`` and ``lane_tools``, as far as generated sources name their functions."""
 
     loader, storer, picker, zeros = map(staticmethod, (loader, storer, picker, zeros))
     totals, first, dropout_factors = map(staticmethod, (totals, first, dropout_factors))
@@ -521,7 +521,7 @@ def scope(dtype: str) -> dict[str, Any]:
 
 
 def scalar_scope(header: str, dtype: str) -> dict[str, Any]:
-    """The names of fused elementwise loops: their header is plain Python once nothing is compiled."""
+    """Names of fused elementwise loops: their header is plain Python once nothing is compiled."""
     text = header.format(dtype=dtype).replace("import numba\n", "")
     text = re.sub(r"@numba[^\n]*|scalar = [^\n]*", "", text).replace("@scalar", "")
     names: dict[str, Any] = {}

@@ -379,11 +379,8 @@ def joined_products(p: Pool) -> None:
         c = p.parameter(
             p.rng.choice((y.dims[-1:], y.dims[-len(shape) :], (), (1,))) if shape else ()
         )
-        p.add(
-            f"({p.rng.choice(('{0} * {1}', '{1} * {0}', '{0}'))}).sum({axis}{p.rng.choice(('', '', ', keepdims=True'))})",
-            y,
-            c,
-        )
+        product = p.rng.choice(("{0} * {1}", "{1} * {0}", "{0}"))
+        p.add(f"({product}).sum({axis}{p.rng.choice(('', '', ', keepdims=True'))})", y, c)
 
 
 @operation(5)

@@ -372,7 +372,7 @@ class GraphArrays:
         return is_sparse(self.x) or (validation.is_column(self.x) and bool(self.x.sparse))
 
     def named_arrays(self) -> list[tuple[str, Any]]:
-        """All arrays with their names, x perhaps as a column; a sparse matrix is its three parts."""
+        """All arrays with their names; x may be a column, a sparse matrix is its three parts."""
         out = [("src", self.src), ("dst", self.dst)]
         for field in (*NODE_FIELDS, *EDGE_FIELDS):
             value = getattr(self, field)
@@ -397,7 +397,7 @@ class GraphArrays:
         ]
 
     def digest(self) -> str:
-        """A short hash of all arrays and counts; equal graphs have equal digests on every machine."""
+        """A short hash of all arrays and counts, the same for equal graphs on every machine."""
         h = hashlib.blake2b(digest_size=16)
         h.update(repr((self.n_nodes, self.n_features, self.n_classes, self.multilabel)).encode())
         for field, a in self.named_arrays():

@@ -76,7 +76,7 @@ class Graph(GraphArrays):
     def with_self_loops(
         self, fill: str = "mean", columns: Mapping[str, Any] | None = None
     ) -> Graph:
-        """Add the missing self loops; see :func:`graphtheta.graph.data.transform.add_self_loops`."""
+        """Add missing self loops; see :func:`graphtheta.graph.data.transform.add_self_loops`."""
         return transform.add_self_loops(self, fill, columns)
 
     def without_self_loops(self) -> Graph:

@@ -1,17 +1,15 @@
 """What labels are. Arrays, tables, objects of other libraries, typed graphs and whole graphs all
 ask ``label_form``.
 
-========================= ============
-==================================================================
+========================= ============ =============================================================
 values                    one a row    several a row
-========================= ============
-==================================================================
+========================= ============ =============================================================
 integers, bools           classes      0/1 labels if all are 0 or 1, else targets of regression
 floats                    targets      0/1 labels if all are 0, 1 or NaN, else targets of regression
 texts                     class names  none
-lists of integers, texts               the classes of a row; of bools and floats, as several values a row
-========================= ============
-==================================================================
+lists of integers, texts               the classes of a row
+lists of bools, floats                 as several values a row
+========================= ============ =============================================================
 
 One value a row is [n], [n, 1] or a column. Several are [n, C], a fixed-size list or several
 columns. A row without a label has -1 among classes, NaN in all columns of others, no text, or no

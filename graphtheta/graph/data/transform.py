@@ -72,7 +72,7 @@ def keep_edges(graph: G, keep: Any) -> G:
 
 
 def edges_in_memory(graph: G) -> G:
-    """The graph with arrays of edges in memory, also if those of its store are mapped from files."""
+    """The graph with arrays of edges in memory, even if those of its store are mapped files."""
     if not graph.in_files:
         return graph
     edges = {field: getattr(graph, field) for field in EDGE_FIELDS}

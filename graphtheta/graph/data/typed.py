@@ -417,7 +417,7 @@ def relation_of_columns(codes: np.ndarray, n: int, owners: int) -> np.ndarray:
 
 
 def type_widths(graph: Any) -> list[int]:
-    """Number of columns that each type of nodes has in x; empty if columns are those of all nodes."""
+    """Number of columns in x of each type of nodes; empty if all types have all columns."""
     if isinstance(graph.x, TypedRows):
         return [block.shape[1] for block in graph.x.blocks]
     return list(graph.meta.get("type_widths", [])) if TYPE in graph.node_columns else []

@@ -57,7 +57,7 @@ class Name(NamedTuple):
 
 
 class Pairs(list[Any]):
-    """A dictionary as its entries: keys of a hostile file need not be hashed, nor even be hashable."""
+    """A dictionary as its entries: keys of a hostile file need not be hashable."""
 
     __slots__ = ()
 

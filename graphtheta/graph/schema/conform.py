@@ -328,7 +328,7 @@ def _types(graph: Graph, schema: Schema, where: str) -> np.ndarray:
 
 
 def _attributes(graph: Graph, schema: Schema, where: str) -> Any:
-    """edge_attr with the columns of each relation where the model expects them, and in its scale."""
+    """edge_attr with the columns of each relation where the model expects them, in its scale."""
     x = graph.edge_attr
     own = Scale.of(graph.meta, "edge_attr")
     scale = schema.scale("edge_attr")

@@ -155,7 +155,7 @@ def message_graph(graph: Graph, part_of: Callable[[int, int], np.ndarray]) -> Gr
 
 
 def unordered_pairs(graph: Graph, begin: int, end: int) -> np.ndarray:
-    """One number for each pair of ends of some edges, whatever the direction, [end - begin] int64."""
+    """A number for each pair of ends of some edges, whatever the direction, [end - begin] int64."""
     src, dst = graph.src[begin:end], graph.dst[begin:end]
     return pair_key(np.minimum(src, dst), np.maximum(src, dst), graph.n_nodes)
 

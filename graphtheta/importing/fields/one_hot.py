@@ -1,4 +1,4 @@
-"""Columns of names as features: a number for each name, 1 for that of the row and 0 for the others."""
+"""Columns of names as features: a number for each name, 1 for the row's and 0 for the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of nodes: their order in the node table, or the sorted order of the ids that edges have."""
+"""Numbers of nodes: their order in the node table, or the sorted order of the ids of edges."""
 
 from __future__ import annotations
 

@@ -462,7 +462,7 @@ def of_types(nodes: dict[str, Any], edges: dict[Any, Any], name: str) -> Whole:
 
 
 def _named(nodes: Mapping[str, Any], edges: Mapping[str, Any]) -> dict[str, Any]:
-    """Tensors of nodes and edges by fields of ``gt.Graph``; those of other names are named columns."""
+    """Tensors of nodes and edges by fields of ``gt.Graph``; other names are named columns."""
     fields: dict[str, Any] = {}
     for values, names, columns in (
         (nodes, NODE_VALUES, "node_columns"),

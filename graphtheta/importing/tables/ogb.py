@@ -1,4 +1,4 @@
-"""OGB's raw layout of a node dataset: files of edges, features, labels and splits without headers."""
+"""OGB's raw layout of a node dataset: edges, features, labels and splits without headers."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def run(query: Query, used: Collection[str]) -> Stream:
 
 
 def arrow_stream(table: Any) -> Stream:
-    """The batches of an object. A relation of DuckDB blocks its connection until they are closed."""
+    """The batches of an object. A DuckDB relation blocks its connection until they are closed."""
     reader = pa.RecordBatchReader.from_stream(table)
     return reader, reader.close
 

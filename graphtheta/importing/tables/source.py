@@ -79,7 +79,7 @@ class Source(Protocol):
         """
 
     def with_line_breaks(self) -> None:
-        """Expect line breaks in quoted values from now on; nothing if values are not read as text."""
+        """Expect line breaks in quoted values from now on; no effect where no text is read."""
 
     def pieces(self) -> list[Piece]:
         """All pieces, in the order of the input; the same on all workers."""

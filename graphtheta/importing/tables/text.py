@@ -419,7 +419,7 @@ class Block:
         )
 
     def _without_disguise(self, table: pa.Table, at: tuple[int, int], faults: Faults) -> pa.Table:
-        """The rows whose ids are written as integers; others, such as 007, are added to ``faults``."""
+        """The rows whose ids are written as integers; others, as 007, are added to ``faults``."""
         if not self._plain or not table.num_rows or not may_have_disguises(self._text):
             return table
         kept = self._kept

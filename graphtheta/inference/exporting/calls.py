@@ -70,7 +70,7 @@ class Given:
         )
 
     def of_edges(self, chosen: Any) -> Given:
-        """The graph with some of its edges, for layers of PyTorch Geometric; chosen: [edges] bool."""
+        """The graph with some edges, for layers of PyTorch Geometric; chosen: [edges] bool."""
         ends = self.graph[:, chosen]
         weight, attr = (
             None if x is None else x[chosen] for x in (self.edge_weight, self.edge_attr)
@@ -157,7 +157,8 @@ def _rgcn(layer: RGCN, module: Any, h: Any, given: Given) -> Any:
             )
         backend = import_module("torch_geometric.backend")
         # with pyg-lib, a product over segments takes one mean over the edges of all relations
-        before, backend.use_segment_matmul = backend.use_segment_matmul, False  # type: ignore[attr-defined]
+        before = backend.use_segment_matmul
+        backend.use_segment_matmul = False  # type: ignore[attr-defined]
         try:
             return module(h, given.graph, given.relation(module.num_relations))
         finally:

@@ -96,7 +96,7 @@ def edge(layer: EdgeDecoder, mlp: Counterpart) -> Counterpart:
 
 
 def transe(layer: TransE, library: str) -> Counterpart:
-    """The vectors of relations, in DGL those of ``TransE``, which computes the negative distance."""
+    """The vectors of relations, in DGL those of ``TransE``, which scores by negative distance."""
     if library != "dgl":
         return vectors(layer.relation)
     relations, width = layer.relation.shape

@@ -1,4 +1,4 @@
-"""``gt.to_torch``: a trained network as a PyTorch module with layers of PyTorch Geometric or DGL."""
+"""``gt.to_torch``: a trained network as a PyTorch module of PyTorch Geometric or DGL layers."""
 
 from __future__ import annotations
 

@@ -140,9 +140,12 @@ def _function(part: Any, stage: str) -> Callable[[dict[str, Any]], Any]:
                 f"the network has {type(layers[0]).__name__}, which reads edges; export its parts:"
                 " .embed, .head, .decoder, and stages of its layers"
             )
-        return lambda given: part.forward(
-            SimpleNamespace(x=Columns(owner, given).x, settings=pass_settings())  # type: ignore[arg-type]
-        )
+
+        def forward(given: Any) -> Any:
+            graph = SimpleNamespace(x=Columns(owner, given).x, settings=pass_settings())
+            return part.forward(graph)  # type: ignore[arg-type]
+
+        return forward
     if not (isinstance(part, Module) and callable(part)):
         raise ConfigError(
             f"to_onnx: {shown(part)} is no part of a model; give a gt.Module, such as an MLP or the"

@@ -149,7 +149,7 @@ class LayerWise:
     def _in_blocks(
         self, values: Callable[[GraphView], Var]
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The masters of each block, and values that are computed for a view of them without edges."""
+        """The masters of each block, and values computed for a view of them without edges."""
         p = self._partition
         for rows in self._blocks([]):
             yield rows, np.asarray(values(GraphView(p, [], rows, RowSpace(p.masters[rows]))).value)

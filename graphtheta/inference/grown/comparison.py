@@ -136,7 +136,7 @@ def changes_since(
 
 
 def ranks_of(model: ModelOnGraph) -> np.ndarray:
-    """Ranks of the masters of this worker in ascending order of their numbers, [n_masters] int64."""
+    """Ranks of this worker's masters in ascending order of their numbers, [n_masters] int64."""
     p = model.partition
     if p.n_masters == p.n_nodes:
         return p.masters

@@ -382,7 +382,7 @@ class Grown:
         return out
 
     def _blocks(self, needed: list[np.ndarray], hops: list[Hop]) -> Blocks:
-        """The rows to compute at a hop, or after the last one, in blocks within the memory limit."""
+        """The rows to compute at a hop or after the last one, in blocks within the memory limit."""
         n = self._on.partition.n_masters
         rows = needed[hops[0].from_end if hops else 0] if needed else np.ones(n, bool)
         limit = self._on.setup.limit

@@ -1,4 +1,4 @@
-"""Predictions of a model: outputs by original id, and of a task with classes the class of each row."""
+"""Predictions of a model: outputs by original id, and, if there are classes, that of each row."""
 
 from __future__ import annotations
 

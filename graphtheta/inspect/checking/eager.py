@@ -74,7 +74,7 @@ class _Edges:
 
 
 def settings() -> PassSettings:
-    """The settings of a pass in which layers are evaluated in this way; they hold for one worker."""
+    """The settings of a pass on one worker in which layers are evaluated in this way."""
     return PassSettings(evaluate=totals_and_outputs)
 
 

@@ -1,4 +1,4 @@
-"""``gt.forward`` and ``gt.gradients``: a model on a whole graph in this process, without a trainer."""
+"""``gt.forward`` and ``gt.gradients``: a model on a whole graph in this process, untrained."""
 
 from __future__ import annotations
 

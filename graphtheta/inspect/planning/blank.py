@@ -1,4 +1,4 @@
-"""Columns without values, which stand for those of nodes in jobs that are counted and do not run."""
+"""Columns without values, for those of nodes in jobs that are counted and do not run."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ class Skeleton:
             return probe(self.prepared.model, self.partition, counts)
 
     def blanked(self, partition: Partition) -> Partition:
-        """A worker's part of the graph with the blank columns, which count as rows in its memory."""
+        """A worker's part of the graph with blank columns, which count as rows in its memory."""
         like = self.partition.node
         n = partition.n_masters
         found = {

@@ -19,19 +19,32 @@ from graphtheta.train.reuse.staleness.audit import AUDIT
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #1f2933; background: #fff; max-width: 1060px; margin: 2.2em auto; padding: 0 1.2em; }
-h1 { font-size: 1.7em; margin: 0; overflow-wrap: anywhere; } h2 { font-size: 1.2em; margin: 2.2em 0 .5em; }
+body {
+  font: 15px/1.5 system-ui, sans-serif; color: #1f2933; background: #fff;
+  max-width: 1060px; margin: 2.2em auto; padding: 0 1.2em;
+}
+h1 { font-size: 1.7em; margin: 0; overflow-wrap: anywhere; }
+h2 { font-size: 1.2em; margin: 2.2em 0 .5em; }
 .lead { color: #52606d; margin: .2em 0 1.4em; overflow-wrap: anywhere; }
 .tiles { display: flex; flex-wrap: wrap; gap: .8em; margin: 1.2em 0; }
 .tile { border: 1px solid #e1e5ea; border-radius: 6px; padding: .45em .9em; min-width: 7em; }
-.tile b { display: block; font-size: 1.35em; font-weight: 600; } .tile span { color: #52606d; font-size: .87em; }
+.tile b { display: block; font-size: 1.35em; font-weight: 600; }
+.tile span { color: #52606d; font-size: .87em; }
 .wide { overflow-x: auto; } svg { width: 100%; min-width: 620px; height: auto; display: block; }
 table { border-collapse: collapse; margin: .8em 0; font-variant-numeric: tabular-nums; }
-th, td { padding: .28em .8em; text-align: right; white-space: nowrap; border-bottom: 1px solid #e9edf1; }
+th, td {
+  padding: .28em .8em; text-align: right; white-space: nowrap; border-bottom: 1px solid #e9edf1;
+}
 th { font-weight: 600; color: #52606d; } th:first-child, td:first-child { text-align: left; }
-.heat { font-size: .87em; } .heat td { border: 1px solid #fff; min-width: 2.8em; padding: .3em .6em; } .heat tbody th { text-align: left; }
-.keys td { text-align: left; white-space: normal; overflow-wrap: anywhere; } .note { color: #52606d; } .chosen { font-weight: 600; }
-.swatch { display: inline-block; width: .75em; height: .75em; border-radius: 2px; margin-right: .5em; }
+.heat { font-size: .87em; }
+.heat td { border: 1px solid #fff; min-width: 2.8em; padding: .3em .6em; }
+.heat tbody th { text-align: left; }
+.keys td { text-align: left; white-space: normal; overflow-wrap: anywhere; }
+.note { color: #52606d; }
+.chosen { font-weight: 600; }
+.swatch {
+  display: inline-block; width: .75em; height: .75em; border-radius: 2px; margin-right: .5em;
+}
 details { margin-top: .6em; } summary { cursor: pointer; color: #52606d; }
 @media print { body { margin: 0; max-width: none; } }
 """
@@ -273,14 +286,15 @@ def _all_pairs(profile: Profile, sent: np.ndarray) -> list[str]:
         f"<td>{_short(x / size)}</td>" for x in (*pairs[..., 0].sum(axis=0), sent.sum())
     )
     return [
-        '<div class="wide"><table'
-        f' class="heat"><thead><tr><th>{unit}</th>{head}<th>sent</th></tr></thead><tbody>{"".join(lines)}'
+        '<div class="wide"><table class="heat">'
+        f"<thead><tr><th>{unit}</th>{head}<th>sent</th></tr></thead><tbody>"
+        f"{''.join(lines)}"
         f"<tr><th>received</th>{received}</tr></tbody></table></div>"
     ]
 
 
 def _largest(profile: Profile, sent: np.ndarray) -> list[str]:
-    """What the ranks send that send most, and the largest pairs; arguments as for ``_all_pairs``."""
+    """The ranks that send most, and the largest pairs; arguments as for ``_all_pairs``."""
     ranks = [
         (f"rank {q}", amount(sent[q]), f"{sent[q] / max(sent.mean(), 1.0):.2f}")
         for q in np.argsort(-sent, kind="stable")[:LISTED]

@@ -1,1 +1,1 @@
-"""Edges that all workers read together: degrees, neighbourhoods, tables by blocks of ids, rounds."""
+"""Edges that all workers read together: degrees, neighbourhoods, tables by id blocks, rounds."""

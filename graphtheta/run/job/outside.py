@@ -16,7 +16,7 @@ from graphtheta.run.job.keys import FIELDS
 
 
 def in_file(model: Any) -> bool:
-    """Whether a model is named as FILE.py:NAME, whose options are not known before the file runs."""
+    """Whether a model is named as FILE.py:NAME: its options are unknown until the file runs."""
     return isinstance(model, str) and ":" in model
 
 

@@ -93,7 +93,7 @@ class Evaluator(ABC):
         return found
 
     def _tell_undefined(self, split: str, values: Metrics) -> None:
-        """Log, once and on rank 0, which metrics of a split are not defined for its rows, and why."""
+        """Log, once and on rank 0, which metrics of a split are undefined for its rows, and why."""
         # without a loss the outputs are no numbers, and so is every metric
         if self.job_comm.rank or not np.isfinite(values["loss"]):
             return

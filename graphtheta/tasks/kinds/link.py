@@ -291,7 +291,7 @@ class LinkKind(TaskKind):
 
 
 def supervised(links: int) -> int:
-    """How many links a global batch supervises, at most; it is improbable that so many are drawn."""
+    """The most links that a global batch supervises; so many are hardly ever drawn."""
     return min(links, int(SUPERVISED * links + 5 * (SUPERVISED * links) ** 0.5) + 1)
 
 

@@ -192,6 +192,7 @@ def refuse_unread(job: Job, keys: Iterable[str], by: str, remedy: str) -> None:
 
 def source_of(model: Any) -> str:
     """A user's model as FILE.py:Class, for the job file."""
-    made_by = type(model) if isinstance(model, (Model, Layer)) else model
-    file = getattr(sys.modules.get(getattr(made_by, "__module__", "")), "__file__", None)
-    return f"{Path(file).name if file else 'session.py'}:{getattr(made_by, '__name__', type(made_by).__name__)}"
+    maker = type(model) if isinstance(model, (Model, Layer)) else model
+    file = getattr(sys.modules.get(getattr(maker, "__module__", "")), "__file__", None)
+    name = getattr(maker, "__name__", type(maker).__name__)
+    return f"{Path(file).name if file else 'session.py'}:{name}"

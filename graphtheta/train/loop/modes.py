@@ -6,9 +6,10 @@ for each other's slowest at every view. Independent workers compute one view eac
 takes as long as its largest view. The estimate is in multiply-adds, like the order of products and
 sums, from counts over all workers, so every worker decides alike:
 
-    cooperative   for each view the largest work of a worker + MOVED x the most numbers it sends + PHASE x phases
-    independent   the largest work of a view + DEALT x its edges + MOVED x the most numbers a worker sends
-                  + PHASE x phases + GROUP
+    cooperative   for each view the largest work of a worker + MOVED x the most numbers it sends
+                  + PHASE x phases
+    independent   the largest work of a view + DEALT x its edges + MOVED x the most numbers a
+                  worker sends + PHASE x phases + GROUP
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class Trainer(Session):
             return self._fit(log, calls, resumable, keeps)
 
     def _check_folder(self) -> None:
-        """Check that the folder of the run holds nothing of others; errors are raised on all ranks."""
+        """Check that the run's folder holds nothing of others; errors are raised on all ranks."""
         with self.comm.agreed():
             if self.comm.rank == 0:
                 check_run_folder(self.job.folder, self.job.resume)

@@ -3,9 +3,10 @@
 A stage computes, which takes a core, and waits for other workers, which takes none. With f views in
 flight on c cores the time of a view is the largest of
 
-    cores    (prepare + compute) / c                       all of it must be computed
-    updates  compute + its waits, over the views of a step the next step needs the parameters of this one
-    flight   (prepare + compute + all waits) / f           a view takes so long from its start to its end
+    cores    (prepare + compute) / c               all of it must be computed
+    updates  compute + its waits, over the views   the next step needs the parameters of this one
+             of a step
+    flight   (prepare + compute + all waits) / f   a view takes so long from its start to its end
 
 where "prepare" is sampling, fetching and assembling, which need no parameters, and "compute" is
 forward, backward and sum of gradients. One view at a time takes the sum of all. Stages are not

@@ -109,6 +109,7 @@ class Pipeline:
             for stage, book in stages.items()
             if stage in PREPARE and sum(book.values())
         )
+        prepared = [stages[stage]["seconds"] / self._views for stage in PREPARE]
         self.line = (
             f"pipeline=auto: a view takes {_ms(costs.prepare)} to prepare ({parts}),"
             f" {_ms(costs.compute)} to compute and "
@@ -116,7 +117,7 @@ class Pipeline:
             " flight take about "
             f"{_ms(costs.seconds(flight, cores, together))} each, one after another"
             f" {_ms(costs.whole)}; {SAID[limit]}; "
-            f"{_divided([stages[stage]['seconds'] / self._views for stage in PREPARE] + [costs.compute], cores)}"
+            f"{_divided([*prepared, costs.compute], cores)}"
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..source.lane_slice import Shape
 from ..source.register_buffer import RegisterBuffer
 from .aggregate import compiled_form
@@ -43,7 +45,7 @@ class Messages:
         for name in outputs:
             e = phase.outputs[name]
             array = s.arg(f"gout_{name}")
-            self.gradients.add(e, e.dims, lambda p, array=array: s.read(array, "ce", p))  # type: ignore[misc]
+            self.gradients.add(e, e.dims, partial(s.read, array, "ce"))
 
     # ---- for lowerings
 

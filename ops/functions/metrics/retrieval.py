@@ -62,5 +62,5 @@ def retrieval_sums(recall: np.ndarray, ndcg: np.ndarray) -> np.ndarray:
 
 
 def retrieval_mean(sums: np.ndarray, at: int) -> float:
-    """A mean of :func:`retrieval_sums`: recall at the k of number ``at``, or, beyond these, NDCG."""
+    """A mean of :func:`retrieval_sums`: recall at k number ``at``, or, beyond these, NDCG."""
     return ratio(sums[1 + at], sums[0])

@@ -88,7 +88,9 @@ def frequent_labels(indptr, near, label, out, first, last):  # type: ignore[no-u
 
 
 @jit()
-def count_triangles(indptr, higher, lists, marks, counts, first, last):  # type: ignore[no-untyped-def]
+def count_triangles(  # type: ignore[no-untyped-def]
+    indptr, higher, lists, marks, counts, first, last
+):
     """Add the triangles whose lowest corner is one of some rows to the counts of their three
     corners.
 

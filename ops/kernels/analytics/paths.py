@@ -50,7 +50,9 @@ def narrow_levels(indptr, near, dist, queue, begin, end, most):  # type: ignore[
 
 
 @jit()
-def search_order(out_bounds, out_near, in_bounds, in_near, ids, row_of, root, position):  # type: ignore[no-untyped-def]
+def search_order(  # type: ignore[no-untyped-def]
+    out_bounds, out_near, in_bounds, in_near, ids, row_of, root, position
+):
     """Positions of all rows in a search along edges in both directions, from a root, then from the
     next id that is not found.
 
@@ -181,7 +183,9 @@ def paths_into(indptr, near, paths, rows, total, first, last):  # type: ignore[n
 
 
 @jit()
-def dependencies(indptr, near, paths, passed, unit, rows, total, first, last):  # type: ignore[no-untyped-def]
+def dependencies(  # type: ignore[no-untyped-def]
+    indptr, near, paths, passed, unit, rows, total, first, last
+):
     """total[v] = sum of paths[v] * passed over the neighbours of some rows v, each rounded to an
     integer in a unit.
 

@@ -55,7 +55,9 @@ def rank_shares(rank, degree, share, lost, block, first, last):  # type: ignore[
 
 
 @jit()
-def new_ranks(received, damping, base, rank, change, block, first, last):  # type: ignore[no-untyped-def]
+def new_ranks(  # type: ignore[no-untyped-def]
+    received, damping, base, rank, change, block, first, last
+):
     """rank[v] = base + damping * received[v], and change[block] = sum of the absolute differences.
 
     Args:

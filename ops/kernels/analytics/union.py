@@ -38,7 +38,7 @@ def link(indptr, near, rows, most, parent):  # type: ignore[no-untyped-def]
 
 @jit()
 def compress(parent):  # type: ignore[no-untyped-def]
-    """Make the root of its set the parent of every row. Parents come first, so one pass suffices."""
+    """Make the root of its set the parent of every row. Parents come first: one pass suffices."""
     for v in range(len(parent)):
         parent[v] = parent[parent[v]]
 

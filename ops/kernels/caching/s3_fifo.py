@@ -46,7 +46,9 @@ def pop(queue, state, which):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def evicted(state, small, main, uses, own, ghosts, table, shift, most_small):  # type: ignore[no-untyped-def]
+def evicted(  # type: ignore[no-untyped-def]
+    state, small, main, uses, own, ghosts, table, shift, most_small
+):
     """A slot whose row is evicted."""
     while True:
         if state[N_MAIN] == 0 or state[N_SMALL] >= most_small:
@@ -66,7 +68,9 @@ def evicted(state, small, main, uses, own, ghosts, table, shift, most_small):  #
 
 
 @jit()
-def s3_place(state, small, main, uses, own, ghosts, table, shift, most_small, keys, out):  # type: ignore[no-untyped-def]
+def s3_place(  # type: ignore[no-untyped-def]
+    state, small, main, uses, own, ghosts, table, shift, most_small, keys, out
+):
     """Slots for new rows.
 
     Args:

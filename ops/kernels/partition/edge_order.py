@@ -20,7 +20,9 @@ def mark_ends(src, dst, edges, marks, first, last):  # type: ignore[no-untyped-d
 
 
 @jit()
-def end_keys(src, dst, edges, row_of, sizes, by_src, by_dst, first, last):  # type: ignore[no-untyped-def]
+def end_keys(  # type: ignore[no-untyped-def]
+    src, dst, edges, row_of, sizes, by_src, by_dst, first, last
+):
     """Number the ends of edges by block and row.
 
     Blocks are numbered by whether the source (1) and the destination (2) are mirrors. A key is the
@@ -57,7 +59,9 @@ def count_buckets(keys, bucket_of, shift, counts, first, last):  # type: ignore[
 
 
 @jit()
-def deal(high, low, numbers, bucket_of, shift, free, keys, order, first, last):  # type: ignore[no-untyped-def]
+def deal(  # type: ignore[no-untyped-def]
+    high, low, numbers, bucket_of, shift, free, keys, order, first, last
+):
     """Write pairs of keys, and numbers, in the order of the buckets of the high keys.
 
     Args:

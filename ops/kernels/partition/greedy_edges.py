@@ -14,7 +14,9 @@ from ..hash import draw
 
 
 @jit()
-def place_by_score(ids, src, dst, copies, degree, load, room, settings, out):  # type: ignore[no-untyped-def]
+def place_by_score(  # type: ignore[no-untyped-def]
+    ids, src, dst, copies, degree, load, room, settings, out
+):
     """Place edges on the worker p of the highest score
 
         [u on p] g(u) + [v on p] g(v) + balance * (max - load[p]) / (1 + max - min),
@@ -68,7 +70,9 @@ def place_by_score(ids, src, dst, copies, degree, load, room, settings, out):  #
 
 
 @jit()
-def place_by_load(ids, src, dst, copies, degree, load, room, settings, out):  # type: ignore[no-untyped-def]
+def place_by_load(  # type: ignore[no-untyped-def]
+    ids, src, dst, copies, degree, load, room, settings, out
+):
     """Place edges on the worker of the lowest load among the candidates.
 
     Candidates are the workers that have copies of both ends; if there are none, those that have

@@ -8,7 +8,9 @@ from ...compile.jit import jit
 
 
 @jit()
-def place_nodes(first, ptr, near, seen, load, room, prefers, scale, cost, out):  # type: ignore[no-untyped-def]
+def place_nodes(  # type: ignore[no-untyped-def]
+    first, ptr, near, seen, load, room, prefers, scale, cost, out
+):
     """Give consecutive nodes to the parts p of highest score: neighbours there * scale[load] -
     cost[load].
 

@@ -32,7 +32,9 @@ def _count_labels(v, begin, end, near, weight, label, found, seen):  # type: ign
 
 
 @jit()
-def move_nodes(first, ptr, near, weight, mass, label, names, left, key):  # type: ignore[no-untyped-def]
+def move_nodes(  # type: ignore[no-untyped-def]
+    first, ptr, near, weight, mass, label, names, left, key
+):
     """Move each node to the label with room of most edge weight among its neighbours; returns the
     number of moves.
 
@@ -116,7 +118,9 @@ def favourites(first, ptr, near, weight, label, names, key, out):  # type: ignor
 
 
 @jit()
-def join_nodes(ptr, near, weight, mass, within, order, label, load, room):  # type: ignore[no-untyped-def]
+def join_nodes(  # type: ignore[no-untyped-def]
+    ptr, near, weight, mass, within, order, label, load, room
+):
     """Join each node that is alone in its label to that of the highest weight^2 / (mass of node *
     load of label) with room.
 

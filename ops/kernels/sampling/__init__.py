@@ -1,1 +1,1 @@
-"""Compiled loops of samplers: draws, ranks and choices of edges. Plain arrays in, plain arrays out."""
+"""Compiled loops of samplers: draws, ranks and choices of edges. Plain arrays in and out."""

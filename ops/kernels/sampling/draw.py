@@ -64,7 +64,7 @@ def room(begin, end, k):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def _below(h, j, d):  # type: ignore[no-untyped-def]
-    """Draw j of a row, 0 to d - 1, for d up to 2**31: the upper half of a product of 64 bits and d."""
+    """Draw j of a row, 0 to d - 1, for d up to 2**31: the upper half of 64 bits times d."""
     x = mix(h + np.uint64(j + 1) * COLUMN)
     d = np.uint64(d)
     return np.int64(((x >> HALF) * d + ((x & LOW) * d >> HALF)) >> HALF)
@@ -184,7 +184,9 @@ def _view_of(g, views, v):  # type: ignore[no-untyped-def]
 
 
 @jit()
-def choose(groups, places, rows, keys, views, k, replace, out, first, last):  # type: ignore[no-untyped-def]
+def choose(  # type: ignore[no-untyped-def]
+    groups, places, rows, keys, views, k, replace, out, first, last
+):
     """Draw edges of some groups.
 
     Args:

@@ -7,9 +7,12 @@ are computed again where they are needed again: a hash costs less than a store a
 
     edges, gid      position of each edge, empty if edge e is at e; global id of each position
     index, values   where the value of each edge is, empty if at e; the values, int64
-    key, drawn      key of the draws, uint64; whether values are ids to draw for, or ranks themselves (as int64)
-    high            mask, uint64: a rank has these bits; the others are those of the edge's global id, so that ranks differ
-    rates           positive rate of each position, by which drawn ranks are divided (``rate.py``); empty for none
+    key, drawn      key of the draws, uint64; whether values are ids to draw for, or ranks
+                    themselves (as int64)
+    high            mask, uint64: a rank has these bits; the others are those of the edge's global
+                    id, so that ranks differ
+    rates           positive rate of each position, by which drawn ranks are divided
+                    (``rate.py``); empty for none
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def vertices(edges, senders, ids, number, stride, out, first, last):  # type: ig
 
 @njit(inline="always")
 def _next_draw(draws, vertex, j, k, n_ids, rest):  # type: ignore[no-untyped-def]
-    """One minus the j-th smallest of k uniform numbers of a vertex, given one minus that before it."""
+    """One minus the j-th smallest of k uniform numbers, given one minus the one before it."""
     u = vertex_draw(draws, vertex + j * n_ids)
     return rest * (1.0 - u) ** (1.0 / (k - j))
 

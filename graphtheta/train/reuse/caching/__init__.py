@@ -1,1 +1,1 @@
-"""Caches of features: policies by name, the rows that batches will read, and the caches of a run."""
+"""Caches of features: policies by name, rows that batches will read, and the caches of a run."""

@@ -15,7 +15,7 @@ class Foreseeing(Protocol):
     """A cache that is told what will be read."""
 
     def foresee(self, batches: Sequence[np.ndarray]) -> None:
-        """The next batches are known: keys of the rows that this worker reads for each; collective."""
+        """Tell the policies the keys of the rows that the next batches read here; collective."""
 
 
 class Foresight:

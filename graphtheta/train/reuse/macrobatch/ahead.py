@@ -106,7 +106,7 @@ class Macrobatches:
         return made
 
     def count_rows(self, ids: Sequence[np.ndarray]) -> None:
-        """Count the features of other workers' nodes that some views read, together and each alone."""
+        """Count the features that some views read from other workers, together and each alone."""
         mine = self.strategy.partition.masters
         others = [np.setdiff1d(x, mine, assume_unique=True) for x in ids]
         self._rows += len(np.unique(np.concatenate(others))), sum(map(len, others))

@@ -375,7 +375,7 @@ class HecBatch(MiniBatch, Approximate):
     def _answer(
         self, number: int, like: np.ndarray, masters: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Whether this worker has a value of some masters, and values, for another one that asks."""
+        """Whether this worker has values of some masters, and the values, for one that asks."""
         if number == FEATURES:
             return np.ones(len(masters), bool), packed(self._whole.node, masters)
         history = self._own[number]

@@ -3,7 +3,7 @@
 Messages of an epoch are read in the next one, so that they arrive while the epoch computes. The
 first epoch waits for its own messages.
 
-    f_t = c f_{t-1} + (1 - c) f        received values and sums of gradients, c = feat_corr or grad_corr
+    f_t = c f_{t-1} + (1 - c) f   received values (c = feat_corr), sums of gradients (grad_corr)
 
 Source: PipeGCN, https://arxiv.org/abs/2203.10428
 """
