@@ -105,7 +105,8 @@ class GIPA(Layer):
             else MLP(2 * width, agg_hidden, width, dropout=dropout, last_bias=bias)
         )
         self.sum = reduce
-        self.activation, self.edge_drop = activation, edge_drop
+        self.activation = activation
+        self.edge_drop = edge_drop
 
     def transform(self, node: Any) -> dict[str, Any]:
         return {"p": self.prop_src(node.h), "s": self.att_src(node.h), "t": self.att_dst(node.h)}

@@ -77,7 +77,8 @@ class MLP(Module):
             for b, has in zip(ends, biased, strict=True)
         ]
         self.norms = [make_norm(norm, int(w)) for w in hidden]
-        self.activation, self.dropout = activation, dropout
+        self.activation = activation
+        self.dropout = dropout
 
     def __call__(self, x: Any) -> Any:
         """[..., d_in] -> [..., d_out]."""

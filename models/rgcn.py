@@ -93,7 +93,8 @@ class RGCN(Layer):
         self.comp = Parameter.glorot(relations, bases) if bases else None
         self.root = Parameter.glorot(d_in, d_out) if root else None
         self.bias = Parameter.zeros(d_out) if bias else None
-        self.blocks, self.aggregator = blocks, aggregator
+        self.blocks = blocks
+        self.aggregator = aggregator
 
     @staticmethod
     def _block(d_in: int, d_out: int, blocks: int) -> tuple[int, int]:

@@ -75,7 +75,15 @@ class EventLog:
         try:
             yield
         finally:
-            self.add(SPAN, row, "task", name, began, perf_counter(), args)
+            self.add(
+                kind=SPAN,
+                row=row,
+                category="task",
+                name=name,
+                began=began,
+                ended=perf_counter(),
+                args=args,
+            )
 
     def record_move(
         self,
@@ -102,7 +110,15 @@ class EventLog:
 
         def finish_and_store() -> None:
             finish()
-            self.add(MOVE, row, "move", name, began, perf_counter(), args)
+            self.add(
+                kind=MOVE,
+                row=row,
+                category="move",
+                name=name,
+                began=began,
+                ended=perf_counter(),
+                args=args,
+            )
 
         return finish_and_store
 

@@ -152,13 +152,17 @@ class Ledger:
     def mark(self, name: str) -> None:
         """Mark the current moment on the timeline."""
         if self.event_log is not None:
-            self.event_log.add(MARK, self.row, "mark", name, now := perf_counter(), now)
+            now = perf_counter()
+            self.event_log.add(
+                kind=MARK, row=self.row, category="mark", name=name, began=now, ended=now
+            )
 
     def branch(self) -> Ledger:
         """A paused ledger for another thread; snapshots of this ledger include it."""
         branch = Ledger()
         branch._running = False
-        branch.event_log, branch.row = self.event_log, f"channel {len(self._branches) + 1}"
+        branch.event_log = self.event_log
+        branch.row = f"channel {len(self._branches) + 1}"
         self._branches.append(branch)
         return branch
 
@@ -209,16 +213,17 @@ class Ledger:
 
     def _exit(self) -> None:
         self._book()
-        stage, field = self.current, self._field
+        stage = self.current
+        field = self._field
         self.current, self._field, began = self._outer.pop()
         if self.event_log is not None:
             waits = field == "wait"
             self.event_log.add(
-                SPAN,
-                self.row,
-                "wait" if waits else "stage",
-                "wait" if waits else stage,
-                began,
-                self._since,
-                {"stage": stage} if waits else None,
+                kind=SPAN,
+                row=self.row,
+                category="wait" if waits else "stage",
+                name="wait" if waits else stage,
+                began=began,
+                ended=self._since,
+                args={"stage": stage} if waits else None,
             )

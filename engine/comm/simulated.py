@@ -132,7 +132,8 @@ class SimComm(Comm):
 
     def _exchange(self, x: np.ndarray) -> list[np.ndarray]:
         """``x`` of every rank, once all ranks have entered the collective."""
-        world, channel = self._world, self._channel_number
+        world = self._world
+        channel = self._channel_number
         number = channel, self._started[channel]
         self._started[channel] += 1
         active = world.collectives.setdefault(number, _Collective(self.operation))

@@ -97,7 +97,8 @@ def product_comes_first(phase: Phase, level: Level, inputs: Inputs) -> bool:
     form = phase.grouped
     if form is None or form.sum_first is None:
         return True
-    h, weight = inputs.nodes[form.column], inputs.operands[form.weight]
+    h = inputs.nodes[form.column]
+    weight = inputs.operands[form.weight]
     return (
         ProductOrder.of(h, weight, current().record).one_of(form.count).product_first(level.counts)
     )
@@ -176,11 +177,9 @@ class _Run:
     def _of(self, phase: Phase) -> _Run:
         """The same run for a part of its phase, with the same states and halo columns."""
         part = copy(self)
-        part.phase, part.fused, part.limit = (
-            phase,
-            fused.usable(phase),
-            reference.chunk_size(phase, self.dtype.itemsize),
-        )
+        part.phase = phase
+        part.fused = fused.usable(phase)
+        part.limit = reference.chunk_size(phase, self.dtype.itemsize)
         return part
 
     def _refine(self) -> None:
@@ -241,10 +240,22 @@ class _Run:
             with p.senders.comm.ledger.stage("gather"):
                 if self.fused and self.phase.grouped:
                     self.pair_values[id(s)] = grouped.forward(
-                        self.phase, columns, self._pairs(s), self.product_first, s.gid, states
+                        phase=self.phase,
+                        columns=columns,
+                        pairs=self._pairs(s),
+                        product_first=self.product_first,
+                        edge_gid=s.gid,
+                        states=states,
                     )
                 elif self.fused:
-                    fused.forward(self.phase, columns, s.by_receiver, s.gid, states, outputs)
+                    fused.forward(
+                        phase=self.phase,
+                        columns=columns,
+                        receivers=s.by_receiver,
+                        edge_gid=s.gid,
+                        states=states,
+                        outputs=outputs,
+                    )
                 else:
                     reference.forward(self.phase, columns, s.chunks(self.limit), states, outputs)
 
@@ -271,13 +282,13 @@ class _Run:
         src = self.nodes if s.kinds[0] == MASTER else halo[0]
         dst = self.nodes if s.kinds[1] == MASTER else halo[1]
         return Columns(
-            src,
-            dst,
-            self.edges,
-            self.inputs.carried,
-            self.inputs.operands,
-            self.inputs.key,
-            int(p.reverse),
+            src=src,
+            dst=dst,
+            edge=self.edges,
+            carried=self.inputs.carried,
+            operands=self.inputs.operands,
+            key=self.inputs.key,
+            reversed=int(p.reverse),
         )
 
     def _send_partial(self, p: Pass, partial: dict[str, State]) -> ToMasters:
@@ -412,14 +423,14 @@ class _Run:
             with p.senders.comm.ledger.stage("gather"):
                 if self.fused and self.phase.grouped:
                     grouped.backward(
-                        self.phase,
-                        columns,
-                        self._pairs(s),
-                        self.product_first,
-                        s.gid,
-                        self.pair_values[id(s)],
-                        backward_states,
-                        into,
+                        phase=self.phase,
+                        columns=columns,
+                        pairs=self._pairs(s),
+                        product_first=self.product_first,
+                        edge_gid=s.gid,
+                        kept=self.pair_values[id(s)],
+                        backward_states=backward_states,
+                        grads=into,
                     )
                 elif self.fused:
                     # without a gradient at the sending end the edges by sender are not needed
@@ -429,12 +440,12 @@ class _Run:
                     )
                 else:
                     reference.backward(
-                        self.phase,
-                        columns,
-                        s.chunks(self.limit),
-                        backward_states,
-                        output_grads,
-                        into,
+                        phase=self.phase,
+                        columns=columns,
+                        chunks=s.chunks(self.limit),
+                        backward_states=backward_states,
+                        output_grads=output_grads,
+                        grads=into,
                     )
 
     def _in_order(self, grads: Columns) -> list[Any]:

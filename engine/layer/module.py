@@ -115,10 +115,8 @@ class Module:
         for name, p in self.named_parameters():
             p.value = np.array(arrays[name], p.value.dtype)
         for name, s in self._statistics():
-            s.mean, s.var = (
-                np.array(arrays[f"{name}.mean"], s.mean.dtype),
-                np.array(arrays[f"{name}.var"], s.var.dtype),
-            )
+            s.mean = np.array(arrays[f"{name}.mean"], s.mean.dtype)
+            s.var = np.array(arrays[f"{name}.var"], s.var.dtype)
 
     def _statistics(self) -> Iterator[tuple[str, RunningStats]]:
         yield from (

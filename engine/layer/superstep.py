@@ -101,7 +101,8 @@ class Totals:
     """Several totals by the name of their aggregator."""
 
     def __init__(self, owner: str, totals: dict[str, Var]):
-        self._owner, self._totals = owner, totals
+        self._owner = owner
+        self._totals = totals
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -378,7 +379,15 @@ def _traced(
     known = graph.node_schema(columns)
     sparse, stored = ([n for n, schema in known.items() if schema[at]] for at in (3, 4))
     nodes = {n: schema[:3] for n, schema in known.items() if n not in sparse}
-    return record(layer.gather, nodes, graph.edge_schema(level), layer.sum, owner, sparse, stored)
+    return record(
+        gather=layer.gather,
+        nodes=nodes,
+        edges=graph.edge_schema(level),
+        sums=layer.sum,
+        owner=owner,
+        sparse=sparse,
+        stored=stored,
+    )
 
 
 def _report_fallbacks(owner: str, program: EdgeProgram, graph: ActiveGraph) -> None:

@@ -65,7 +65,17 @@ class Widths:
         src, dst = (_read(phase, end, None) for end in ("src", "dst"))
         src_grad, dst_grad = (_read(phase, end, learned) for end in ("src", "dst"))
         shared, returned, passes = _further(phase)
-        return cls(src, dst, partial, backward_state, src_grad, dst_grad, shared, returned, passes)
+        return cls(
+            src=src,
+            dst=dst,
+            partial=partial,
+            backward_state=backward_state,
+            src_grad=src_grad,
+            dst_grad=dst_grad,
+            shared=shared,
+            returned=returned,
+            passes=passes,
+        )
 
     @property
     def messages(self) -> Widths:

@@ -118,7 +118,8 @@ def _keys(
 
 def _rows(bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The key of each pair in order, [m] int32, and its number, [m] int32."""
-    rows, n = empty((int(bounds[-1]),), np.int32), len(bounds) - 1
+    rows = empty((int(bounds[-1]),), np.int32)
+    n = len(bounds) - 1
 
     def write(b: int, begin: int, end: int) -> None:
         rows[bounds[begin] : bounds[end]] = np.repeat(

@@ -66,7 +66,8 @@ class DenseDirectory(Directory):
     """
 
     def __init__(self, owners: np.ndarray, rows: np.ndarray):
-        self._owners, self._rows = owners, rows
+        self._owners = owners
+        self._rows = rows
 
     def locate(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if len(ids) and not 0 <= ids.min() <= ids.max() < len(self._owners):
@@ -152,7 +153,13 @@ class LocalDirectory(Directory):
         rows = np.empty(len(ids), np.int32)
         by_blocks(
             lambda b, begin, end: find(
-                self._masters, self._slots, self._shift, ids, rows, begin, end
+                ids=self._masters,
+                slots=self._slots,
+                shift=self._shift,
+                wanted=ids,
+                out=rows,
+                first=begin,
+                last=end,
             ),
             len(ids),
             PROBES,

@@ -62,7 +62,8 @@ class GraphEdges:
     """
 
     def __init__(self, graph: Any, chunk: int = CHUNK):
-        self._graph, self._chunk = graph, chunk
+        self._graph = graph
+        self._chunk = chunk
 
     @property
     def n_nodes(self) -> int:

@@ -62,8 +62,6 @@ def values_of(partition: Partition, ids: np.ndarray, column: np.ndarray) -> np.n
     found = locate(partition, ids)
     halo = Exchange(partition.halo_comm, found.plan).to_mirrors({"": column})[""]
     out = np.empty((len(ids), *column.shape[1:]), column.dtype)
-    out[found.remote], out[~found.remote] = (
-        halo[found.row[found.remote]],
-        column[found.row[~found.remote]],
-    )
+    out[found.remote] = halo[found.row[found.remote]]
+    out[~found.remote] = column[found.row[~found.remote]]
     return out

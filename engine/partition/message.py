@@ -110,7 +110,8 @@ class MessageBuffer:
     """
 
     def __init__(self, layout: Layout, ptr: np.ndarray, in_place: np.ndarray | None = None):
-        self._layout, self._ptr = layout, ptr
+        self._layout = layout
+        self._ptr = ptr
         counts = np.diff(ptr)
         room = counts * layout.width
         # a single column has no gaps; otherwise every message begins on a cache line
@@ -135,9 +136,7 @@ class MessageBuffer:
                 found, at = located(columns[name], rows)
                 x = _words(np.ascontiguousarray(found))
                 kernel = pack_rounded if slot.rounded else pack
-                self._by_rows(
-                    kernel, x.shape[1], x, at, self._ptr, self._start(slot), self._items(slot)
-                )
+                self._by_rows(kernel, slot, x.shape[1], x=x, rows=at, out=self._items(slot))
         return self
 
     def messages(self) -> list[Send]:
@@ -179,15 +178,19 @@ class MessageBuffer:
         if slot.width:
             words = _words(out)
             kernel = unpack_rounded if slot.rounded else unpack
-            self._by_rows(
-                kernel, words.shape[1], self._items(slot), self._ptr, self._start(slot), words
-            )
+            self._by_rows(kernel, slot, words.shape[1], messages=self._items(slot), out=words)
         return out
 
-    def _by_rows(self, kernel: Callable[..., None], width: int, *arguments: Any) -> None:
-        buffers.by_blocks(
-            lambda b, begin, end: kernel(*arguments, begin, end), int(self._ptr[-1]), width
-        )
+    def _by_rows(
+        self, kernel: Callable[..., None], slot: Slot, width: int, **arrays: np.ndarray
+    ) -> None:
+        """Call a kernel for blocks of the rows of all messages."""
+        start = self._start(slot)
+
+        def block(_: int, begin: int, end: int) -> None:
+            kernel(ptr=self._ptr, start=start, begin=begin, end=end, **arrays)
+
+        buffers.by_blocks(block, int(self._ptr[-1]), width)
 
     def _items(self, slot: Slot) -> np.ndarray:
         """All messages as unsigned integers of the size of a column's items."""
@@ -207,7 +210,9 @@ def _sent_as(x: np.ndarray) -> np.dtype[Any]:
 def _as_float32(x: np.ndarray) -> np.ndarray:
     """Rounded rows as float32."""
     out = buffers.empty(x.shape, np.float32)
-    words, ptr, start = _words(out), np.array([0, len(x)]), np.zeros(1, np.int64)
+    words = _words(out)
+    ptr = np.array([0, len(x)])
+    start = np.zeros(1, np.int64)
     buffers.by_blocks(
         lambda b, begin, end: unpack_rounded(
             messages=x.reshape(-1), ptr=ptr, start=start, out=words, begin=begin, end=end

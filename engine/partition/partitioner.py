@@ -89,7 +89,8 @@ class HashPartitioner(Partitioner):
     seed: int = 0
 
     def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
-        of, size = key(self.seed, Purpose.PLACEMENT), np.uint64(comm.size)
+        of = key(self.seed, Purpose.PLACEMENT)
+        size = np.uint64(comm.size)
         return Assignment(lambda ids: (bits(of, ids) % size).astype(np.int32))
 
 

@@ -54,10 +54,8 @@ def sliced_rows(
     row = np.ascontiguousarray(theirs[:, chosen])
     by_owner = np.lexsort((row, mirrors.owner))
     final = np.empty(len(nodes) + len(others), np.int32)
-    final[order], final[len(nodes) + by_owner] = (
-        np.arange(len(nodes)),
-        len(nodes) + np.arange(len(others)),
-    )
+    final[order] = np.arange(len(nodes))
+    final[len(nodes) + by_owner] = len(nodes) + np.arange(len(others))
     masters = nodes[order]
     degrees = dict(zip(("in_degree", "out_degree"), degree[order].T, strict=True))
     owner = mirrors.owner[by_owner]
@@ -79,7 +77,14 @@ def sliced_rows(
         else (directory or TableDirectory)(comm, masters)
     )
     return Rows(
-        masters, degrees, others[by_owner], owner, row[by_owner], blocks, ids[stored], where
+        masters=masters,
+        degrees=degrees,
+        mirrors=others[by_owner],
+        owner=owner,
+        row=row[by_owner],
+        blocks=blocks,
+        edges=ids[stored],
+        directory=where,
     )
 
 

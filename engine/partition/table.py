@@ -104,7 +104,8 @@ class Table:
         route = Route(self._home(keys), comm.size)
         held, rows = (np.concatenate(comm.all_to_all(route.parts(x))) for x in (keys, values))
         order = np.argsort(held, kind="stable")
-        self._keys, self._values = held[order], rows[order]
+        self._keys = held[order]
+        self._values = rows[order]
 
     def look_up(self, keys: np.ndarray) -> np.ndarray:
         """Values of some keys, [n] or [n, k]; -1 where a key has no entry. One round trip.

@@ -74,8 +74,10 @@ class Control:
     def __init__(
         self, transport: ControlTransport, position: Callable[[int | None], Position]
     ) -> None:
-        self.rank, self.size = transport.rank, transport.size
-        self._transport, self._position = transport, position
+        self.rank = transport.rank
+        self.size = transport.size
+        self._transport = transport
+        self._position = position
         self.left: dict[int, tuple[np.ndarray, float]] = {}
         self.failed: set[int] = set()
         self.reporting: dict[int, float] = {}

@@ -27,7 +27,8 @@ class Liveness:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._folder = Path("/proc") / str(pid)
-        self._since, self._seen = time.monotonic(), self._counters()
+        self._since = time.monotonic()
+        self._seen = self._counters()
 
     def check(self) -> bool:
         """Whether the process was active since the last True, or in the current window."""
@@ -41,7 +42,8 @@ class Liveness:
             or self._state() == _BLOCKED
         )
         if alive or now - self._since > WINDOW:
-            self._since, self._seen = now, seen
+            self._since = now
+            self._seen = seen
         return alive
 
     @property

@@ -72,7 +72,8 @@ class _Arriving:
     """
 
     def __init__(self, source: int, buffer: np.ndarray) -> None:
-        self.source, self.buffer = source, buffer
+        self.source = source
+        self.buffer = buffer
         self.arrived = 0
         self.continues = True
 
@@ -151,7 +152,8 @@ class MpiComm(Comm):
     """
 
     def __init__(self, patience: float | None = None) -> None:
-        self._eager, self._longest = SHORT, LONGEST_SHARED
+        self._eager = SHORT
+        self._longest = LONGEST_SHARED
         world = MPI.COMM_WORLD
         # held in every call of the library
         self._lock = RLock()
@@ -274,7 +276,8 @@ class MpiComm(Comm):
         """Poll for longer before the first sleep, and more often after it: no other rank uses the
         core of this one.
         """
-        self._eager, self._longest = LONG, LONGEST_SLEEP
+        self._eager = LONG
+        self._longest = LONGEST_SLEEP
 
     # -- waiting ----
 
@@ -289,7 +292,9 @@ class MpiComm(Comm):
         """Return when all requests are done; ``sources`` are the ranks they depend on, None for a
         collective.
         """
-        number, arrived, patience = self._channel_number, False, monotonic() + self._eager
+        number = self._channel_number
+        arrived = False
+        patience = monotonic() + self._eager
 
         def done() -> bool:
             nonlocal arrived

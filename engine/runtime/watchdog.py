@@ -210,7 +210,8 @@ class Watchdog:
         # the process was suspended if there is a longer time between two ticks
         seconds = min(now - self._seen, 2 * TICK)
         self._seen = now
-        marks, self._marks = self._marks, self.marks
+        marks = self._marks
+        self._marks = self.marks
         self._pace.update(
             seconds,
             marks != self._marks,

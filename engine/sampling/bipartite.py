@@ -113,10 +113,16 @@ class Bipartite:
 
         Collective: all ranks of the frontier's partition.
         """
-        top, sums = np.zeros(self.receivers.n), np.zeros((self.receivers.n, 3), np.int64)
+        top = np.zeros(self.receivers.n)
+        sums = np.zeros((self.receivers.n, 3), np.int64)
         self.each(
             lambda b, ptr, rows: vertex_sample.largest(
-                ptr, self.index[b], values[b], True, NO_VALUES, top[rows]
+                ptr=ptr,
+                index=self.index[b],
+                rho=values[b],
+                by_edge=True,
+                a=NO_VALUES,
+                out=top[rows],
             )
         )
         scale = scale_of(self.receivers.agree(np.maximum, top))

@@ -79,7 +79,8 @@ class BottomK:
     def _shortlist(self, c: Candidates) -> tuple[Chosen, np.ndarray]:
         """``sample.shortlist`` by all threads, each on some of the rows."""
         ranked = self._ranked(c)
-        edges, ranks = ranked.edges, ranked.arrays(self.frontier.relation)
+        edges = ranked.edges
+        ranks = ranked.arrays(self.frontier.relation)
         last = np.cumsum(edges.end - edges.begin)
         n = 1 + int(last[-1:].sum()) // EDGES_PER_BLOCK
         cuts = [0, *np.searchsorted(last, np.arange(1, n) * EDGES_PER_BLOCK).tolist(), len(last)]

@@ -44,7 +44,8 @@ class NodesByCluster:
     """
 
     def __init__(self, partition: Partition, clusters: np.ndarray, n_clusters: int):
-        comm, masters = partition.halo_comm, partition.masters
+        comm = partition.halo_comm
+        masters = partition.masters
         self._counts = comm.all_sum(np.bincount(clusters, minlength=n_clusters))
         self._nodes = Table(comm, ranks_among_all(partition, clusters, masters), masters)
 

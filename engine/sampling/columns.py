@@ -59,12 +59,12 @@ def _selected(
         x = in_block(values, c.block)
         return c.of(
             *allowed.allowed(
-                c.begin,
-                c.end,
-                c.edges,
-                c.senders,
-                x,
-                x[:0] if limits is None else limits[c.kinds[1]],
+                begin=c.begin,
+                end=c.end,
+                edges=c.edges,
+                others=c.senders,
+                values=x,
+                limits=x[:0] if limits is None else limits[c.kinds[1]],
             )
         )
 

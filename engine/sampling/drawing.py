@@ -52,7 +52,8 @@ class WeightedNodes:
     """
 
     def __init__(self, partition: Partition, weight: np.ndarray):
-        comm, ids = partition.halo_comm, partition.masters
+        comm = partition.halo_comm
+        ids = partition.masters
         width = -(-partition.n_nodes // max(isqrt(partition.n_nodes), 1))
         n_blocks = -(-partition.n_nodes // width)
         route = Route(ids // width % comm.size, comm.size)

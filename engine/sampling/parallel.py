@@ -43,7 +43,8 @@ def _in_block(block: EdgeBlock) -> np.ndarray:
 
 def _over_all(partition: Partition, relation: StoredRelation) -> np.ndarray:
     """Every pair of ends has a worker that numbers its edges."""
-    comm, (src, dst) = partition.halo_comm, partition.edge_ends()
+    comm = partition.halo_comm
+    src, dst = partition.edge_ends()
     route = Route(home_of(comm)(src * partition.n_nodes + dst), comm.size)
     parts = comm.all_to_all(route.parts(np.stack((src, dst, relation.gid), axis=1)))
     edges = np.concatenate(parts)

@@ -317,8 +317,9 @@ class Search:
         at = np.arange(len(before.items)) + np.repeat(
             self._nodes.ptr[:-1] - before.ptr[:-1], np.diff(before.ptr)
         )
-        self._hop, known = np.full(len(self._nodes.items), hop, np.int16), self._hop
-        self._hop[at] = known
+        earlier_hops = self._hop
+        self._hop = np.full(len(self._nodes.items), hop, np.int16)
+        self._hop[at] = earlier_hops
         if self._cutoff is not None:
             cutoff = self._cutoff
             self._cutoff = no_cutoffs(len(self._nodes.items), self._cutoff.dtype)

@@ -46,7 +46,8 @@ class UniformDraws:
         """The drawn edges of one block, by all threads, each on some of the rows."""
         p = self.frontiers.partition
         kind = c.kinds[1]
-        places, n = positions.places[c.block.kinds(False)], len(c.rows)
+        places = positions.places[c.block.kinds(False)]
+        n = len(c.rows)
         rows = (
             c.rows,
             p.masters if kind == MASTER else p.gid[p.n_masters :],
@@ -63,22 +64,23 @@ class UniformDraws:
         )
         blocks = 1 + size // EDGES_PER_BLOCK
         cuts = [0, *np.searchsorted(bounds[1:], np.arange(1, blocks) * EDGES_PER_BLOCK).tolist(), n]
-        groups, keys = (c.begin, c.end, c.edges, c.senders), np.array(self.key, np.uint64)
+        groups = (c.begin, c.end, c.edges, c.senders)
+        keys = np.array(self.key, np.uint64)
         views = self.frontiers.bounds[kind]
         ends = [0] * blocks
 
         def block(b: int) -> None:
             ends[b] = choose(
-                groups,
-                tuple(places),
-                rows,
-                keys,
-                views,
-                self.k,
-                self.replace,
-                out,
-                cuts[b],
-                cuts[b + 1],
+                groups=groups,
+                places=tuple(places),
+                rows=rows,
+                keys=keys,
+                views=views,
+                k=self.k,
+                replace=self.replace,
+                out=out,
+                first=cuts[b],
+                last=cuts[b + 1],
             )
 
         run_blocks(block, blocks)

@@ -160,7 +160,14 @@ class RowCache:
             new = np.flatnonzero((self._slots_of(keys) < 0) & self.slots.fit(rows, len(keys)))
             place = self.policy.place(keys[new])
             stays = np.empty(len(new), bool)
-            assign(self._held, self._table, self._shift, keys[new], place, stays)
+            assign(
+                held=self._held,
+                table=self._table,
+                shift=self._shift,
+                keys=keys[new],
+                slots=place,
+                last=stays,
+            )
             self.slots.write(place[stays], rows, new[stays])
 
     def _find(self, keys: np.ndarray, batches: int) -> np.ndarray:
@@ -177,7 +184,15 @@ class RowCache:
         from ...ops.kernels.lookup import find
 
         slots = np.empty(len(keys), np.int32)
-        find(self._held, self._table, self._shift, keys, slots, 0, len(keys))
+        find(
+            ids=self._held,
+            slots=self._table,
+            shift=self._shift,
+            wanted=keys,
+            out=slots,
+            first=0,
+            last=len(keys),
+        )
         return slots
 
     def foresee(self, batches: Sequence[np.ndarray]) -> None:
@@ -199,7 +214,8 @@ class CachedColumn:
     """
 
     def __init__(self, name: str, column: Column):
-        self.name, self.column = name, column
+        self.name = name
+        self.column = column
         self.cache: RowCache | None = None
         self.shape: tuple[int, ...] = column.shape
         self.dtype: np.dtype = column.dtype

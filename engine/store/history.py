@@ -118,9 +118,7 @@ class History:
         if "values" in state:
             lines, values = state["line"], state["values"]
             self._values = np.zeros((len(self._row), *values.shape[1:]), values.dtype)
-            self._row[lines], self._step[lines], self._values[lines] = (
-                state["row"],
-                state["step"],
-                values,
-            )
+            self._row[lines] = state["row"]
+            self._step[lines] = state["step"]
+            self._values[lines] = values
             self._line[state["row"]] = lines

@@ -98,7 +98,8 @@ class _RowRead:
     """
 
     def __init__(self, values: np.ndarray, rows: np.ndarray, sums: Sums | None):
-        self._values, self._sums = values, sums
+        self._values = values
+        self._sums = sums
         order = np.argsort(rows, kind="stable")
         ascending = rows[order]
         if len(rows) and not 0 <= ascending[0] <= ascending[-1] < len(values):

@@ -22,7 +22,8 @@ class SelectedColumn:
     """
 
     def __init__(self, column: Column, rows: np.ndarray, dtype: Any):
-        self._column, self._rows = column, rows
+        self._column = column
+        self._rows = rows
         self.shape: tuple[int, ...] = (len(rows), *column.shape[1:])
         self.dtype: np.dtype = np.dtype(dtype)
         self.sparse = column.sparse

@@ -129,7 +129,12 @@ class EmbeddingTable:
         rows, total = self._total()
         self._waiting = []
         self.optimiser.update(
-            self._values, self._state, rows, total, self.optimiser.lr * factor, scale
+            values=self._values,
+            state=self._state,
+            rows=rows,
+            g=total,
+            lr=self.optimiser.lr * factor,
+            scale=scale,
         )
         self.changed = len(rows)
 

@@ -117,7 +117,8 @@ def normalisation(
                 f" {seconds:.1f} s"
             )
     counts = values_of(partition, partition.gid, nodes)
-    (src, dst), weights = partition.edge_rows(), {}
+    src, dst = partition.edge_rows()
+    weights = {}
     for reverse in {
         reverse for hop in hops(layers) for _, reverse in passes_of(partition, hop.direction)
     }:
@@ -171,7 +172,8 @@ class NodeSetBatch(Strategy):
         Collective: all ranks of the partition.
         """
         if self._sets is None:
-            p, sampler = self.partition, self.sampler
+            p = self.partition
+            sampler = self.sampler
             self._sets = sampler.open(p)
             if sampler.normalise:
                 self._normalised = normalisation(

@@ -376,7 +376,8 @@ class ClusterBatch(Strategy):
     @cached_property
     def _weight(self) -> np.ndarray:
         """Edge weights with the diagonal enhanced, in storage order."""
-        (src, dst), weight = self.partition.edge_ends(), self.partition.edge.read("weight")
+        src, dst = self.partition.edge_ends()
+        weight = self.partition.edge.read("weight")
         return np.where(src == dst, weight * (1 + self.diagonal), weight).astype(weight.dtype)
 
 

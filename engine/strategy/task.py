@@ -370,7 +370,8 @@ class LinkTask(Task):
             raise ConfigError(
                 f"supervision: got {supervision}, expected a number above 0 and at most 1"
             )
-        self._partition, self._links = partition, links
+        self._partition = partition
+        self._links = links
         self._supervision = supervision
         self._seed = seed
         self._in_batch = in_batch
@@ -407,7 +408,8 @@ class LinkTask(Task):
 
     def _excluded(self, own: np.ndarray) -> np.ndarray:
         """Local edges that are links of the batch, or their reverse, [n_local_edges] bool."""
-        comm, (ptr, stored, worker) = self._partition.halo_comm, self._edges
+        comm = self._partition.halo_comm
+        ptr, stored, worker = self._edges
         _, stored, worker = expand(ptr[own], ptr[own + 1], stored, worker)
         out = np.zeros(self._partition.n_local_edges, bool)
         for part in comm.all_to_all(Route(worker, comm.size).parts(stored)):

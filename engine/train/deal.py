@@ -73,7 +73,8 @@ def members(parts: Parts) -> np.ndarray:
 
     Collective: all ranks of the views' partition.
     """
-    (gid, ptr), comm = parts.nodes, parts.partition.halo_comm
+    gid, ptr = parts.nodes
+    comm = parts.partition.halo_comm
     return np.concatenate(comm.all_to_all(np.split(gid, _for_all(ptr, comm.size)[1:-1])))
 
 
@@ -201,7 +202,8 @@ def _pass(
         weight: Importance weights of all uses, or None.
         n_in: Number of rows that may send.
     """
-    relation, (row, ptr, other, edges, use) = local.relations[EDGE], found
+    relation = local.relations[EDGE]
+    row, ptr, other, edges, use = found
     selection = Selection(
         kinds=(MASTER, MASTER),
         row=row,
@@ -228,7 +230,17 @@ def _pairs(local: Partition, pairs: Received, edges: Received, position: np.ndar
     """The received pairs, one worker's after another's, so that groups stay together."""
     x = pairs.columns
     stored = _positions(pairs, edges, position) if "edge" in x else None
-    return PairPlan(local, Pairs(x["src"], x["dst"], x["gid"], stored, x["label"], _given(pairs)))
+    return PairPlan(
+        local,
+        Pairs(
+            src=x["src"],
+            dst=x["dst"],
+            gid=x["gid"],
+            stored=stored,
+            label=x["label"],
+            columns=_given(pairs),
+        ),
+    )
 
 
 def _positions(of: Received, edges: Received, position: np.ndarray) -> np.ndarray:

@@ -75,10 +75,8 @@ class PendingSum:
             rows[: len(received)] += received
         yield from _spread(comm, rows, at)
         # new memory costs more than the copy
-        self.total[begin:], self.total[:begin] = (
-            rows[: len(rows) - begin],
-            rows[len(rows) - begin :],
-        )
+        self.total[begin:] = rows[: len(rows) - begin]
+        self.total[:begin] = rows[len(rows) - begin :]
 
 
 def rounds(size: int) -> list[tuple[int, int]]:

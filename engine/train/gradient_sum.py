@@ -32,7 +32,8 @@ class GradientSum:
     """
 
     def __init__(self, comm: Comm, parameters: list[Parameter]):
-        self.comm, self.parameters = comm, parameters
+        self.comm = comm
+        self.parameters = parameters
         self._wanted = {p: p.value for p in parameters}
         self._known = set(parameters)
         self._bucket: list[tuple[Parameter, np.ndarray]] = []

@@ -45,7 +45,8 @@ class OwnRows:
     """
 
     def __init__(self, tables: Sequence[Table], view: GraphView):
-        self._tables, self._view = tables, view
+        self._tables = tables
+        self._view = view
         self._read: dict[str, Var] = {}
 
     def read(self) -> dict[str, Var]:

@@ -56,7 +56,8 @@ class _WorkItem:
     def wait(self, ready: Callable[[], bool], line: str) -> None:
         """Let other work items compute until ``ready``."""
         if not ready():
-            self.ready, self.line = ready, line
+            self.ready = ready
+            self.line = line
             self.coroutine.parent.switch()
 
 
@@ -75,7 +76,8 @@ class WorkQueue:
     """
 
     def __init__(self, comm: Comm, in_flight: int = 1):
-        self.comm, self.in_flight = comm, in_flight
+        self.comm = comm
+        self.in_flight = in_flight
         self.stalled = 0.0
         if in_flight > 1:
             comm.open_channels(WINDOW * in_flight)

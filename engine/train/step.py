@@ -340,12 +340,12 @@ class Training:
             work += [
                 partial(
                     self._compute,
-                    next(made),
-                    end - begin,
-                    self.views + begin - first,
-                    step,
-                    position,
-                    len(groups),
+                    make=next(made),
+                    n=end - begin,
+                    number=self.views + begin - first,
+                    step=step,
+                    position=position,
+                    groups=len(groups),
                 )
                 for position, (begin, end) in enumerate(groups)
             ]

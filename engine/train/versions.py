@@ -162,7 +162,8 @@ class ParameterManager:
                 self.comm.all_sum(np.array(sum(table.squares() for table in self.tables)))
             )
         with self._lock:
-            delivered.gradients[position], delivered.changes[position] = gradients, list(changes)
+            delivered.gradients[position] = gradients
+            delivered.changes[position] = list(changes)
             while (due := self._steps.get(self.newest)) is not None and len(
                 due.gradients
             ) == due.groups:

@@ -45,7 +45,8 @@ class Frame:
     """
 
     def __init__(self, partition: Partition, rows: np.ndarray):
-        self._partition, self.rows = partition, rows
+        self._partition = partition
+        self.rows = rows
 
     def __enter__(self) -> Frame:
         self.row_of, self._words = self._borrowed()
@@ -53,7 +54,8 @@ class Frame:
         return self
 
     def _borrowed(self) -> tuple[np.ndarray, np.ndarray]:
-        spare, n = self._partition.spare, self._partition.n_masters
+        spare = self._partition.spare
+        n = self._partition.n_masters
         return (
             spare.pop()
             if spare
@@ -459,7 +461,8 @@ def _assemble(
     known: dict[tuple[int, str], Level] = {}
     finished: dict[tuple[int, str], Pass] = {}
     for direction, from_end in supersteps:
-        sweeps, n_out, n_in = found[from_end], *sizes[from_end : from_end + 2]
+        sweeps = found[from_end]
+        n_out, n_in = sizes[from_end : from_end + 2]
         key = id(sweeps), direction
         if key not in known:
             passes = []

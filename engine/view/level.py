@@ -92,14 +92,14 @@ class Selection:
             stored = all_stored[a:b]
             gid = self.gid[stored]
             yield Chunk(
-                self.other[a:b],
-                groups.of_edge,
-                stored,
-                slice(self.offset + a, self.offset + b),
-                gid,
-                gid + self.tie_shift,
-                groups,
-                None if self.weight is None else self.weight[a:b],
+                src=self.other[a:b],
+                dst=groups.of_edge,
+                stored=stored,
+                carried=slice(self.offset + a, self.offset + b),
+                gid=gid,
+                tie=gid + self.tie_shift,
+                groups=groups,
+                weight=None if self.weight is None else self.weight[a:b],
             )
 
     @cached_property

@@ -91,7 +91,8 @@ class PairPlan:
     """
 
     def __init__(self, partition: Partition, pairs: Pairs):
-        self._partition, self._pairs = partition, pairs
+        self._partition = partition
+        self._pairs = pairs
         self._ends = locate(partition, np.concatenate((pairs.src, pairs.dst)))
         self.needed = np.zeros(partition.n_masters, bool)
         self.needed[self._ends.row[~self._ends.remote]] = True
@@ -141,14 +142,16 @@ class PairPlan:
         Raises:
             ViewError: A pair has an end outside the view.
         """
-        partition, pairs = self._partition, self._pairs
+        partition = self._partition
+        pairs = self._pairs
         if row_of is not None:
             self.check(np.flatnonzero(self.needed & (row_of < 0)))
         remote = self._ends.remote
         row = self._ends.row.copy()
         if row_of is not None:
             row[~remote] = row_of[row[~remote]]
-        (src_kind, dst_kind), (src, dst) = np.split(remote.astype(np.int8), 2), np.split(row, 2)
+        src_kind, dst_kind = np.split(remote.astype(np.int8), 2)
+        src, dst = np.split(row, 2)
         kind = dst_kind * 2 + src_kind
         order = _order(kind, dst)
         relation, stored = self._relation(order)
@@ -177,9 +180,9 @@ class PairPlan:
             at += len(part)
         exchange = Exchange(partition.halo_comm, plan)
         return PairLevel(
-            n_in,
-            n_in,
-            [
+            n_in=n_in,
+            n_out=n_in,
+            passes=[
                 Pass(
                     relation=relation,
                     reverse=False,
@@ -188,9 +191,9 @@ class PairPlan:
                     receivers=exchange,
                 )
             ],
-            "in",
-            pairs,
-            order,
+            direction="in",
+            pairs=pairs,
+            order=order,
         )
 
     def _relation(self, order: np.ndarray) -> tuple[Relation, np.ndarray | None]:

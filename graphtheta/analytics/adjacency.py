@@ -139,7 +139,8 @@ class Columns:
 
         Collective: all ranks of the partition.
         """
-        plan, comm = self.exchange.plan, self.exchange.comm
+        plan = self.exchange.plan
+        comm = self.exchange.comm
         lengths = np.zeros(len(self.ids), np.int64)
         lengths[: self.n_masters] = np.diff(lists.indptr)
         self.fetch(lengths)
@@ -173,7 +174,8 @@ def _gathered(partition: Partition) -> tuple[np.ndarray, np.ndarray]:
 
     Collective: all ranks of the partition.
     """
-    comm, n = partition.halo_comm, partition.n_masters
+    comm = partition.halo_comm
+    n = partition.n_masters
     indptr, near = LocalEdges(partition).out
     rows = np.repeat(np.arange(len(partition.gid)), np.diff(indptr))
     ids = partition.gid[near]

@@ -145,7 +145,7 @@ def dependencies_of(edges: LocalEdges, source: np.ndarray, unit: float) -> np.nd
         edges.to_sources(last)
         # mirrors do not know whether their node was found, so they sum all that arrives
         rows = np.flatnonzero(level < 0)
-        _by_rows(into, rows, paths_into, last, rows, total)
+        _by_rows(paths_into, into, rows, paths=last, total=total)
         edges.from_destinations(total, np.add)
         frontier = np.flatnonzero((level[:n_own] < 0) & (total[:n_own] > 0))
         paths[frontier] = total[frontier]
@@ -158,16 +158,18 @@ def dependencies_of(edges: LocalEdges, source: np.ndarray, unit: float) -> np.nd
         passed[levels[depth]] = (1 + delta[levels[depth]]) / paths[levels[depth]]
         edges.to_destinations(passed)
         rows = np.flatnonzero(level == depth - 1)
-        _by_rows(out, rows, dependencies, paths, passed, unit, rows, summed)
+        _by_rows(dependencies, out, rows, paths=paths, passed=passed, unit=unit, total=summed)
         edges.from_sources(summed, np.add)
         delta[levels[depth - 1]] = summed[levels[depth - 1]] / unit
     delta[source] = 0.0
     return delta
 
 
-def _by_rows(lists: Lists, rows: np.ndarray, kernel: Any, *arguments: Any) -> None:
-    """Call kernel(bounds, neighbours, *arguments, first, end) for blocks of some rows, on all
-    threads.
-    """
+def _by_rows(kernel: Any, lists: Lists, rows: np.ndarray, **arrays: Any) -> None:
+    """Call a kernel for blocks of some rows and their neighbours, on all threads."""
+
+    def block(_: int, first: int, last: int) -> None:
+        kernel(indptr=lists.indptr, near=lists.near, rows=rows, first=first, last=last, **arrays)
+
     mean = len(lists.near) // max(len(lists.indptr) - 1, 1)
-    by_blocks(lambda b, first, end: kernel(*lists, *arguments, first, end), len(rows), mean + 1)
+    by_blocks(block, len(rows), mean + 1)

@@ -51,7 +51,8 @@ class Components(Algorithm):
 def united(lists: Lists, n_rows: int) -> np.ndarray:
     """The lowest row of the component of each row, [n_rows] int32."""
     indptr, near = lists
-    parent, split = np.arange(n_rows, dtype=np.int32), np.zeros(n_rows, np.uint8)
+    parent = np.arange(n_rows, dtype=np.int32)
+    split = np.zeros(n_rows, np.uint8)
     link(indptr, near, np.arange(n_rows), FIRST, parent)
     compress(parent)
     lists.by_edges(

@@ -55,7 +55,8 @@ class PageRank(Algorithm):
         edges = LocalEdges(partition)
         n = partition.n_nodes
         one = round(1 / UNIT)
-        into, n_own = edges.into, edges.n_masters
+        into = edges.into
+        n_own = edges.n_masters
         rank = np.full(n_own, one // max(n, 1), np.int64)
         share, received = np.zeros(edges.n_rows, np.int64), np.empty(edges.n_rows, np.int64)
         degree = partition.node.read("out_degree").astype(np.int64)

@@ -114,7 +114,14 @@ class Sssp(Algorithm):
         rows = np.flatnonzero(partition.gid[:n_own] == source)
         dist[rows] = 0.0
         while True:
-            settle(edges.out.indptr, edges.out.near, weight, rows, dist, changed)
+            settle(
+                indptr=edges.out.indptr,
+                near=edges.out.near,
+                weight=weight,
+                rows=rows,
+                dist=dist,
+                changed=changed,
+            )
             before = dist.copy()
             edges.from_destinations(dist, np.minimum)
             edges.to_sources(dist)

@@ -42,7 +42,8 @@ class CoreNumber(Algorithm):
 
     def run(self, partition: Partition, graph: Any) -> np.ndarray:
         adjacency, columns = _undirected(partition, self.name)
-        lists, n_own = columns.lists, partition.n_masters
+        lists = columns.lists
+        n_own = partition.n_masters
         value = np.zeros(len(columns.ids), np.int32)
         value[:n_own] = adjacency.degree
         changed = [True]
@@ -143,7 +144,9 @@ class LabelPropagation(Algorithm):
 
     def run(self, partition: Partition, graph: Any) -> np.ndarray:
         _, columns = _undirected(partition, self.name)
-        lists, n_own, label = columns.lists, partition.n_masters, columns.ids.copy()
+        lists = columns.lists
+        n_own = partition.n_masters
+        label = columns.ids.copy()
         new = np.empty(n_own, np.int64)
         for _ in range(self.iterations):
             lists.by_edges(

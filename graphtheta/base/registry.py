@@ -40,7 +40,8 @@ class Registry(dict[str, T]):
         built_in: Iterable[T],
     ):
         super().__init__((component.name, component) for component in built_in)
-        self.what, self._is_one = what, is_one
+        self.what = what
+        self._is_one = is_one
         self._taken = {*reserved, *self}
 
     def add(self, component: T) -> T:

@@ -172,7 +172,8 @@ def blocks_of(
     """
     if isinstance(x, TypedRows):
         return [np.asarray(block) for block in x.blocks]
-    (field, what, type_, values), ends = of, np.cumsum(widths).tolist()
+    field, what, type_, values = of
+    ends = np.cumsum(widths).tolist()
     if x.shape[1] != ends[-1]:
         raise DataError(
             f"{name}: {field} has {x.shape[1]} columns, but those of its {type_}s are {ends[-1]},"

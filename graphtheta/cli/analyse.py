@@ -54,7 +54,8 @@ def analyse(argv: list[str]) -> int:
     )
     parser.add_job_keys()
     options, keys = parser.read(argv)
-    job, algorithm = Job(**keys), make_algorithm(options.algorithm)
+    job = Job(**keys)
+    algorithm = make_algorithm(options.algorithm)
     path = Path(options.to or (algorithm.name if options.format else f"{algorithm.name}.npz"))
     check_name(path, options.format)
 

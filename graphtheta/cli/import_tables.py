@@ -93,7 +93,9 @@ def import_tables(argv: Sequence[str]) -> int:
     """
     options, _ = parser().read(list(argv))
     given = {key: value for key, value in vars(options).items() if value is not None}
-    edges, nodes, to = given.pop("edges"), given.pop("nodes", None), given.pop("to", None)
+    edges = given.pop("edges")
+    nodes = given.pop("nodes", None)
+    to = given.pop("to", None)
     if not to:
         raise ConfigError(
             "graphtheta import: --to is missing; give the folder to write, as in --to follows.store"

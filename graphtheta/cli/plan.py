@@ -85,7 +85,14 @@ def plan(argv: list[str], ready: bool = False) -> int:
             for same in alike(jobs):
                 held = skeleton(same[0], graph)
                 found += planned(
-                    held, same, workers, speed, modes, limit.per_machine, views, limit.bytes
+                    held=held,
+                    jobs=same,
+                    workers=workers,
+                    machine=speed,
+                    modes=modes,
+                    per_machine=limit.per_machine,
+                    views=views,
+                    limit=limit.bytes,
                 )
             return found
 

@@ -52,12 +52,12 @@ def pack(cluster: np.ndarray, size: int, room: int) -> np.ndarray:
     bounds = np.append(0, np.cumsum(sizes))
     owner = np.empty(len(cluster), np.int32)
     blocks.pack(
-        np.argsort(cluster, kind="stable"),
-        bounds,
-        np.argsort(-sizes, kind="stable"),
-        room,
-        np.zeros(size, np.int64),
-        owner,
+        members=np.argsort(cluster, kind="stable"),
+        bounds=bounds,
+        order=np.argsort(-sizes, kind="stable"),
+        room=room,
+        load=np.zeros(size, np.int64),
+        owner=owner,
     )
     return owner
 

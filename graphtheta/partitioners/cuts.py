@@ -66,10 +66,8 @@ class HybridCut(SharedPlacement):
     threshold: int = 100
 
     def workers(self, source: EdgeSource, owner: Owners, comm: Comm, size: int) -> Workers:
-        blocks, high = (
-            Blocks(comm, source.n_nodes),
-            block_degrees(source, comm, outgoing=False) > self.threshold,
-        )
+        blocks = Blocks(comm, source.n_nodes)
+        high = block_degrees(source, comm, outgoing=False) > self.threshold
         return lambda chunk: owner(np.where(blocks.look_up(high, chunk.dst), chunk.src, chunk.dst))
 
 

@@ -72,7 +72,8 @@ class GremPartitioner(SharedPartitioner):
         check_option(self, "cycles", self.cycles >= 1, "at least 1")
 
     def owners(self, source: EdgeSource, comm: Comm, size: int) -> Owners:
-        blocks, room = Blocks(comm, source.n_nodes), capacity(source.n_nodes, size, self.slack)
+        blocks = Blocks(comm, source.n_nodes)
+        room = capacity(source.n_nodes, size, self.slack)
         owner: np.ndarray | None = np.zeros(blocks.last - blocks.first, np.int32)
         if size > 1:
             pairs = ((chunk.src, chunk.dst) for chunk in shared_chunks(source, comm))

@@ -34,7 +34,8 @@ class Placed:
     """
 
     def __init__(self, source: EdgeSource, size: int) -> None:
-        self._source, self.size = source, size
+        self._source = source
+        self.size = size
         # written now, so that measurements of memory that begin now do not count it
         self.workers = np.full(source.n_edges, -1, np.int32)
         self.owners = np.zeros(source.n_nodes, np.int32)

@@ -68,7 +68,8 @@ def _find_ends(found: np.ndarray, total: np.ndarray, first: int, weight: int) ->
         at = int(np.searchsorted(total, taken + (weight - taken) / (size - found[-2])))
         if at == len(total):
             break
-        found[found[-2]], found[-1] = first + at + 1, total[at]
+        found[found[-2]] = first + at + 1
+        found[-1] = total[at]
         found[-2] += 1
 
 

@@ -13,7 +13,7 @@ from graphtheta.partitioners.ranges import DegreeBlockPartitioner, GeminiPartiti
 
 __all__ = ["DEFAULT_PLACEMENT", "EDGE_PLACEMENTS", "PARTITIONERS"]
 
-PARTITIONERS.include(
+NODE_PARTITIONERS = (
     DegreeBlockPartitioner,
     GeminiPartitioner,
     LdgPartitioner,
@@ -25,4 +25,5 @@ PARTITIONERS.include(
     MetisPartitioner,
     FilePartitioner,
 )
+PARTITIONERS.include(*NODE_PARTITIONERS)
 EDGE_PLACEMENTS.include(RandomCut, HybridCut, HdrfCut, ObliviousCut, LibraCut)

@@ -136,7 +136,8 @@ class Importance:
         scale: np.ndarray,
     ) -> np.ndarray:
         """The sums of ``vertex_sample.saturation`` over all workers, [n, 3]."""
-        graph, sums = self._graph, np.zeros((len(x), 3), np.int64)
+        graph = self._graph
+        sums = np.zeros((len(x), 3), np.int64)
         graph.each(
             lambda b, ptr, rows: vertex_sample.saturation(
                 ptr=ptr,
@@ -164,10 +165,16 @@ class Importance:
         self, rho: list[np.ndarray], by_edge: bool, weights: list[np.ndarray]
     ) -> np.ndarray:
         """The largest product of rho and weight of each row; 0 for a row without edges."""
-        graph, out = self._graph, np.zeros(len(self._degree))
+        graph = self._graph
+        out = np.zeros(len(self._degree))
         graph.each(
             lambda b, ptr, rows: vertex_sample.largest(
-                ptr, graph.index[b], rho[b], by_edge, weights[b], out[rows]
+                ptr=ptr,
+                index=graph.index[b],
+                rho=rho[b],
+                by_edge=by_edge,
+                a=weights[b],
+                out=out[rows],
             )
         )
         return graph.receivers.agree(np.maximum, out)

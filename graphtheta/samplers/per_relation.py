@@ -122,7 +122,8 @@ class PerRelationSampler:
             if k < 0:
                 made.append(Sample([c.listed() for c in own.candidates]))
             elif k:
-                draws = key(self.seed, Purpose.SAMPLE, step, hop, int(frontier.reverse), code)
+                words = (step, hop, int(frontier.reverse), code)
+                draws = key(self.seed, Purpose.SAMPLE, *words)
                 made.append(
                     BottomK(
                         frontier=own, priority=EdgePriority(), key=draws, k=k, replace=self.replace
@@ -139,7 +140,12 @@ class PerRelationSampler:
         """The edges of each relation, then those without one."""
         codes = in_block(frontier.partition.edge.read(RELATION), c.block)
         bounds, edges, senders = split(
-            c.begin, c.end, c.edges, c.senders, codes, len(self.relation_names)
+            begin=c.begin,
+            end=c.end,
+            edges=c.edges,
+            others=c.senders,
+            codes=codes,
+            n_codes=len(self.relation_names),
         )
         return [
             c.of(ptr - ptr[0], edges[ptr[0] : ptr[-1]], senders[ptr[0] : ptr[-1]]) for ptr in bounds

@@ -127,10 +127,8 @@ class SaintWalk(NodeSetSampler):
         return self.roots * (self.depth + 1)
 
     def open(self, partition: Partition) -> NodeSets:
-        nodes, neighbours = (
-            WeightedNodes(partition, np.ones(partition.n_masters, np.int64)),
-            Neighbours(partition, False),
-        )
+        nodes = WeightedNodes(partition, np.ones(partition.n_masters, np.int64))
+        neighbours = Neighbours(partition, False)
 
         def chosen(batch: int) -> np.ndarray:
             row, number, _ = nodes.draw(_key(self.seed, batch, 0), self.roots)

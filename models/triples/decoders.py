@@ -64,7 +64,8 @@ class TransE(Layer):
         if norm not in (1, 2):
             raise ConfigError(f"TransE: norm is {norm}; choose 1 or 2")
         self.relation = vectors(relations, width)
-        self.margin, self.norm = margin, norm
+        self.margin = margin
+        self.norm = norm
 
     def gather(self, edge: Any) -> Any:
         off = edge.src.h + embedding(self.relation, edge.relation) - edge.dst.h
@@ -90,7 +91,8 @@ class ComplEx(Layer):
     @checked
     def __init__(self, width: int, relations: int):
         self.k = half(width, "ComplEx")
-        self.real, self.imaginary = vectors(relations, self.k), vectors(relations, self.k)
+        self.real = vectors(relations, self.k)
+        self.imaginary = vectors(relations, self.k)
 
     def gather(self, edge: Any) -> Any:
         a, b = turned(

@@ -96,7 +96,8 @@ class Deferred(Var):
         dtype: np.dtype,
         space: RowSpace,
     ):
-        self.prim, self.static = prim, static
+        self.prim = prim
+        self.static = static
         self.args = tuple(map(_as_called, _valued(prim, args)))
         self.draw = args[len(self.args) :]
         self._shape = shape
@@ -288,11 +289,9 @@ class _Fused:
 
     def forward(self) -> np.ndarray:
         out = empty(self.shape, self.dtype)
-        kernel, given, rows = (
-            self.code.forward(self.dtype),
-            self._arguments(),
-            out.reshape(self.n, prod(self.shape[1:])),
-        )
+        kernel = self.code.forward(self.dtype)
+        given = self._arguments()
+        rows = out.reshape(self.n, prod(self.shape[1:]))
         by_blocks(
             lambda b, begin, end: kernel(begin, end, *given, rows),
             self.n,
@@ -313,7 +312,8 @@ class _Fused:
                 into[k] = np.zeros((blocks, self.values[k].size))
             else:
                 into[k] = empty(self.values[k].shape, self.dtype)
-        given, made = self._arguments(), list(into.values())
+        given = self._arguments()
+        made = list(into.values())
         g = np.ascontiguousarray(gradient).reshape(self.n, prod(self.shape[1:]))
         by_blocks(
             lambda b, begin, end: kernel(begin, end, *given, g, b, *made),

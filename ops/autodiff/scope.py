@@ -12,7 +12,8 @@ class value_scope:
     __slots__ = ("_token", "_value", "_variable")
 
     def __init__(self, variable: ContextVar[Any], value: Any):
-        self._variable, self._value = variable, value
+        self._variable = variable
+        self._value = value
         self._token: Token[Any] | None = None
 
     def __enter__(self) -> None:

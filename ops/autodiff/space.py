@@ -29,7 +29,8 @@ class RowSpace:
         root: RowSpace | None = None,
         counted: np.ndarray | None = None,
     ):
-        self.gid, self.counted = gid, counted
+        self.gid = gid
+        self.counted = counted
         self.n = len(gid)
         self.kind = kind
         self.root = root if root is not None else self

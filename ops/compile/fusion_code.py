@@ -95,7 +95,9 @@ class FusionWriter:
         self._merge_loops()
         self.loops = len({g for u in self.order for g in u.axes})
         for i, u in enumerate(self.order):
-            u.key, u.name, u.depth = i, f"v{i}", 1 + max(u.axes, default=-1)
+            u.key = i
+            u.name = f"v{i}"
+            u.depth = 1 + max(u.axes, default=-1)
 
     # ---- which values at which indices
 

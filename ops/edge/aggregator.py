@@ -379,7 +379,8 @@ class SoftmaxSum(Aggregator):
         gid: np.ndarray,
         scale: np.ndarray | None,
     ) -> None:
-        (top, e), x = _exponentials(seg, parts[0], scale), parts[1]
+        top, e = _exponentials(seg, parts[0], scale)
+        x = parts[1]
         self.merge(
             state, seg.row, {"max": top, "sum": seg.add(e), "total": seg.add(expand(e, x.ndim) * x)}
         )

@@ -106,7 +106,8 @@ def _sum_first(scope: Tracer, phase: Phase, product: Expr, column: Expr) -> Phas
 def _is_chosen(e: Expr) -> bool:
     if e.prim is not own_embedding_p or not e.args[0].traits.contraction:
         return False
-    (x, w), code = e.args[0].args, e.args[1]
+    x, w = e.args[0].args
+    code = e.args[1]
     return (
         x.leaf is not None
         and x.leaf[0] == "src"

@@ -63,7 +63,8 @@ def chosen(roots: Sequence[Expr], stored: Collection[str]) -> dict[Expr, str]:
     column, edges read the rows where they are; a cheap function of it stays on the edges, because
     at the nodes it would be another copy of the rows.
     """
-    uses, found = count_uses(roots), dict[Expr, str]()
+    uses = count_uses(roots)
+    found = dict[Expr, str]()
 
     def visit(e: Expr) -> None:
         if not e.rows or e.prim is None:

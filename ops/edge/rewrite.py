@@ -181,7 +181,8 @@ def join_products(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     """(x @ V) @ W -> x @ (V @ W) if that is less to do on an edge."""
     if not _linear(e) or not _linear(e.args[0]) or uses[e.args[0]] > 1:
         return None
-    (x, v), w = e.args[0].args, e.args[1]
+    x, v = e.args[0].args
+    w = e.args[1]
     # the product with a vector has another axis of x last
     if len(v.dims) == 1:
         return None

@@ -57,14 +57,20 @@ def _drop(x: Any, ids: Any, key: Any, rate: float, site: int, column: int = 0) -
 
     flat = np.ascontiguousarray(x.reshape(len(ids), prod(x.shape[1:])))
     out = np.empty_like(flat)
-    folded, step = (
-        np.uint64(rng.key(int(key), Purpose.DROPOUT, site)),
-        max(1, _BLOCK // max(1, flat.shape[1])),
-    )
+    folded = np.uint64(rng.key(int(key), Purpose.DROPOUT, site))
+    step = max(1, _BLOCK // max(1, flat.shape[1]))
 
     def block(b: int) -> None:
         rows = slice(b * step, (b + 1) * step)
-        drop(flat[rows], ids[rows], folded, _threshold(rate), _scale(x, rate), column, out[rows])
+        drop(
+            x=flat[rows],
+            ids=ids[rows],
+            key=folded,
+            threshold=_threshold(rate),
+            scale=_scale(x, rate),
+            column=column,
+            out=out[rows],
+        )
 
     run_blocks(block, -(-len(ids) // step))
     return out.reshape(x.shape)

@@ -111,10 +111,8 @@ def _centre(x: Any, stats: RunningStats, momentum: float, eps: float) -> tuple[V
     mean, var, total = statistics(rows, counted, all_sum)
     seen = np.array(total), mean, var * (total / max(total - 1, 1))
     tape.changes.append((partial(stats.update, momentum=momentum), seen))
-    mean, inverse = (
-        mean.astype(rows.dtype),
-        (1 / np.sqrt(np.asarray(var, np.float64) + eps)).astype(rows.dtype),
-    )
+    mean = mean.astype(rows.dtype)
+    inverse = (1 / np.sqrt(np.asarray(var, np.float64) + eps)).astype(rows.dtype)
     outputs = Var(rows, space), Var(mean), Var(inverse)
 
     def vjp(gs: list[Any]) -> list[Any]:

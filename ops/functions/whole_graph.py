@@ -55,7 +55,9 @@ def _reduced(name: str, x: Any, mean: bool) -> Any:
         )
     if not isinstance(x, Var) or x.space is None or not isinstance(x.value, np.ndarray):
         raise UserFunctionError(f"{name} takes dense values of nodes or edges, got {shown(x)}")
-    tape, rows, learned = current(), x.value, needs_grad(x)
+    tape = current()
+    rows = x.value
+    learned = needs_grad(x)
     # the tape refers to the rule; a reference back would be a cycle
     all_sum = tape.all_sum
     exact = rows.dtype.kind != "f"

@@ -165,7 +165,8 @@ def split(ptr, row, visit, codes, at, k):  # type: ignore[no-untyped-def]
         pairs[c + 1] += pairs[c]
     bounds = np.empty(pairs[k] + 1, np.int64)
     pair_row = np.empty(pairs[k], np.int32)
-    p, begin = 0, 0
+    p = 0
+    begin = 0
     for c in range(k):
         # after the loop above, free[c] is the end of the code
         for e in range(begin, free[c]):

@@ -245,7 +245,8 @@ def dropout_factors(active: int) -> Any:
 
     The hash of column ``first + i`` decides, as in ``kernels.dropout``.
     """
-    n, wide = width(active), ir.IntType(64)
+    n = width(active)
+    wide = ir.IntType(64)
 
     @intrinsic
     def draw(typing: Any, hashed: Any, first: Any, threshold: Any, factor: Any) -> Any:

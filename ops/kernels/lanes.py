@@ -25,7 +25,8 @@ class Lanes(types.Type):
     """A vector of ``n`` numbers of one type; of truth values where the element is boolean."""
 
     def __init__(self, element: Any, n: int):
-        self.element, self.n = element, n
+        self.element = element
+        self.n = n
         super().__init__(name=f"lanes({element}, {n})")
 
 
@@ -63,7 +64,8 @@ class V:
     FLAGS: tuple[str, ...] = ("contract",)
 
     def __init__(self, builder: Any, value: Any):
-        self.b, self.value = builder, value
+        self.b = builder
+        self.value = value
 
     @property
     def n(self) -> int:

@@ -37,7 +37,8 @@ class _Lease:
     __slots__ = ("__array_interface__", "_block", "_store")
 
     def __init__(self, store: Store, block: np.ndarray):
-        self._store, self._block = store, block
+        self._store = store
+        self._block = block
         self.__array_interface__ = block.__array_interface__
 
     def __del__(self) -> None:

@@ -164,7 +164,8 @@ def run_blocks(block: Callable[[int], object], n: int, seconds: float = WORTH) -
         return
     # next() of a count is atomic under the interpreter lock; turns from both ends, as in
     # ``turn.next_turn``
-    admitted, ends = count(), (count(), count(1))
+    admitted = count()
+    ends = (count(), count(1))
 
     def work(place: int) -> None:
         side = place % 2

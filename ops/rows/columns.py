@@ -139,12 +139,10 @@ def through_statistics(
     """
     from ..kernels.columns import moved
 
-    rows, others, out, marks = (
-        _flat(g),
-        _flat(x),
-        empty(g.shape, g.dtype),
-        _ALL if counted is None else counted,
-    )
+    rows = _flat(g)
+    others = _flat(x)
+    out = empty(g.shape, g.dtype)
+    marks = _ALL if counted is None else counted
     numbers = [np.ascontiguousarray(a).reshape(-1) for a in (mean, shift, slope)]
     by_blocks(
         lambda _, begin, end: moved(rows, others, *numbers, marks, _flat(out), begin, end),

@@ -69,10 +69,8 @@ def long_product(x: Any, g: Any) -> Any:
     count = max(min(_PARTS, x.shape[0] // _ROWS), x.shape[0] // _MOST_ROWS)
     if count <= 1:
         # no part is worth a thread, but rows of the result may be
-        rows, out = (
-            x[0 : x.shape[0]],
-            empty((x.shape[1], g.shape[1]), np.result_type(x.dtype, g.dtype)),
-        )
+        rows = x[0 : x.shape[0]]
+        out = empty((x.shape[1], g.shape[1]), np.result_type(x.dtype, g.dtype))
         by_blocks(
             work=lambda b, begin, end: np.matmul(rows[:, begin:end].T, g, out=out[begin:end]),
             n=x.shape[1],
@@ -81,10 +79,8 @@ def long_product(x: Any, g: Any) -> Any:
             least=_LEAST,
         )
         return out
-    ends, parts = (
-        np.arange(count + 1) * x.shape[0] // count,
-        empty((count, g.shape[1], x.shape[1]), g.dtype),
-    )
+    ends = np.arange(count + 1) * x.shape[0] // count
+    parts = empty((count, g.shape[1], x.shape[1]), g.dtype)
     by_part = _long_vector_product if 1 in (x.shape[1], g.shape[1]) else _plain_product
     # BLAS is faster with the narrow factor in front, and that is g more often than not
     run_parts(
@@ -113,9 +109,11 @@ def _sparse_long_product(x: Any, g: Any) -> Any:
     """The same for sparse rows, in parts of about equally many entries."""
     from ..kernels.sparse import rows_onto
 
-    g, count = np.ascontiguousarray(g), max(1, min(_PARTS, x.nnz // max(1, _ENTRIES * x.shape[1])))
+    g = np.ascontiguousarray(g)
+    count = max(1, min(_PARTS, x.nnz // max(1, _ENTRIES * x.shape[1])))
     ends = np.searchsorted(x.indptr, np.linspace(0, x.nnz, count + 1))
-    ends[0], ends[-1] = 0, x.shape[0]
+    ends[0] = 0
+    ends[-1] = x.shape[0]
     dtype = np.result_type(x.dtype, g.dtype)
     exact = np.float64 if x.shape[0] > count * _MOST_ROWS else dtype
     parts = np.zeros((count, x.shape[1], g.shape[1]), exact)

@@ -168,7 +168,15 @@ class Graph(GraphArrays):
         """
         return cls(
             **interop.from_networkx(
-                g, x, y, edge_attr, edge_weight, edge_y, node_columns, edge_columns, fields
+                g=g,
+                x=x,
+                y=y,
+                edge_attr=edge_attr,
+                edge_weight=edge_weight,
+                edge_y=edge_y,
+                node_columns=node_columns,
+                edge_columns=edge_columns,
+                fields=fields,
             )
         )
 

@@ -28,7 +28,8 @@ class Extended(LazyArray):
         super().__init__(
             (len(first) + more, *first.shape[1:]), first.dtype if dtype is None else dtype
         )
-        self._first, self._read_more = first, read_more
+        self._first = first
+        self._read_more = read_more
 
     def read_range(self, begin: int, end: int) -> np.ndarray:
         n = len(self._first)
@@ -110,7 +111,8 @@ class Selected(LazyArray):
 
     def __init__(self, x: Any, rows: LazyArray):
         super().__init__((len(rows), *x.shape[1:]), x.dtype)
-        self._x, self._rows = x, rows
+        self._x = x
+        self._rows = rows
 
     def read(self, rows: np.ndarray) -> np.ndarray:
         return np.asarray(self._x[self._rows.read(rows)])

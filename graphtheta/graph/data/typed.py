@@ -326,10 +326,8 @@ def _together(field: str, given: Any, sizes: Mapping[Any, int], where: str) -> A
             "give those of one; the targets of a job are nodes of one type",
         )
     parts = {key: np.asarray(rows) for key, rows in given.items()}
-    dtype, (shape, *others) = (
-        np.result_type(*parts.values()),
-        [rows.shape[1:] for rows in parts.values()],
-    )
+    dtype = np.result_type(*parts.values())
+    shape, *others = [rows.shape[1:] for rows in parts.values()]
     if any(other != shape for other in others):
         raise Origin(where, field).shape(
             f"rows of shapes {list(map(list, (shape, *others)))}",

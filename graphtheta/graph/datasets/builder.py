@@ -222,7 +222,8 @@ def traffic(
     if target not in ("flow", "log"):
         raise ConfigError(f"{path.stem}: target is 'flow' or 'log', not {target!r}")
     with ArrayFile(path) as file:
-        (src, dst), meta = read_edges(file), read_meta(file)
+        src, dst = read_edges(file)
+        meta = read_meta(file)
         attr = file.read("edge_attr", "f", 2).astype(np.float64)
         position = file.read("node_xy", "f", 2)
         flow = file.read("edge_target_flow", "f", 1)
@@ -274,7 +275,8 @@ def ratings(path: Path, target: str = "rating") -> Graph:
     if target not in ("rating", "sign"):
         raise ConfigError(f"{path.stem}: target is 'rating' or 'sign', not {target!r}")
     with ArrayFile(path) as file:
-        (src, dst), meta = read_edges(file), read_meta(file)
+        src, dst = read_edges(file)
+        meta = read_meta(file)
         attr = file.read("edge_attr", "f", 2)
         ids = file.read("orig_id", "iu", 1)
     if attr.shape != (len(src), 2):

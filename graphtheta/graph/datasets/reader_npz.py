@@ -260,7 +260,8 @@ def read_npz(path: str | os.PathLike[str]) -> Graph:
             *(f"x_{part}" for part in PARTS),
         }
         for name in file.fields:
-            field, (group, _, column) = ALIASES.get(name, name), name.partition(".")
+            field = ALIASES.get(name, name)
+            group, _, column = name.partition(".")
             if field in FIELDS and field != "x":
                 fields[field] = file.read(name, "iuU" if field == "node_ids" else "fiub")
                 used.add(name)

@@ -74,7 +74,8 @@ class Made:
     __slots__ = ("args", "kind", "state")
 
     def __init__(self, kind: str, args: tuple[Any, ...] = ()):
-        self.kind, self.args = kind, args
+        self.kind = kind
+        self.args = args
         self.state: Any = None
 
     def array(self) -> np.ndarray:

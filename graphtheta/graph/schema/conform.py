@@ -443,7 +443,8 @@ def _labels(graph: Graph, schema: Schema, where: str) -> dict[str, Any]:
     """
     if schema.label_kind == "none":
         return {}
-    n, classes = graph.n_nodes, schema.n_classes
+    n = graph.n_nodes
+    classes = schema.n_classes
     one = schema.label_kind == "classes"
     form = {"n_classes": schema.n_classes, "multilabel": schema.label_kind == "multilabel"}
     if graph.y is None:

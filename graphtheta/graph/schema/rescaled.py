@@ -31,7 +31,8 @@ class Recoded(LazyArray):
 
     def __init__(self, values: Any, change: Callable[[np.ndarray], np.ndarray], dtype: Any = None):
         super().__init__(tuple(values.shape), values.dtype if dtype is None else dtype)
-        self._values, self._change = values, change
+        self._values = values
+        self._change = change
 
     def read(self, rows: np.ndarray) -> np.ndarray:
         return self._change(np.asarray(self._values[rows]))
@@ -50,7 +51,8 @@ class Rescaled(LazyArray):
 
     def __init__(self, values: Any, change: Change, width: int | None = None):
         super().__init__((values.shape[0], values.shape[1] if width is None else width), np.float32)
-        self._values, self._change = values, change
+        self._values = values
+        self._change = change
 
     @property
     def nbytes(self) -> int:

@@ -58,7 +58,8 @@ class Encoded:
     nbytes = 0
 
     def __init__(self, values: Any, code: tuple[np.ndarray, np.ndarray] | None = None):
-        self._values, self._code = values, code
+        self._values = values
+        self._code = code
         self.shape = values.shape
         self.dtype = np.dtype(np.float16 if code is None else np.int8)
 

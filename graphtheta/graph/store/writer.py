@@ -176,7 +176,8 @@ class StoreWriter:
 
         Collective: all ranks of comm.
         """
-        kind, shape = np.dtype(dtype).newbyteorder("<"), (int(n_rows), *map(int, trailing_shape))
+        kind = np.dtype(dtype).newbyteorder("<")
+        shape = (int(n_rows), *map(int, trailing_shape))
         check_column(group, name, shape, kind.name)
         path = self._part / file_name(group, name)
         if (group, name) in self._columns:

@@ -269,7 +269,8 @@ class Labelled(Base):
 
     def __init__(self, label: LabelField, split: Field):
         self.inputs: dict[str, Any] = {}
-        self._label, self._split = label, split
+        self._label = label
+        self._split = split
 
     def wrong(self, table: pa.Table) -> Iterator[Wrong]:
         """Nodes in a mask without a label."""

@@ -207,7 +207,8 @@ class _Import:
 
         Collective: all ranks of comm.
         """
-        comm, options = self._comm, self._options
+        comm = self._comm
+        options = self._options
         numbered: Positions | None = None
         if nodes is not None:
             nodes.read(comm, self._progress, options.skip and options.id is not None)
@@ -231,7 +232,8 @@ class _Import:
 
         Collective: all ranks of comm.
         """
-        comm, options = self._comm, self._options
+        comm = self._comm
+        options = self._options
         self._progress.step("resolving ends of edges")
         numbers = Spool(self._folder / "numbers")
         loops = 0

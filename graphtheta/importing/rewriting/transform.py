@@ -96,7 +96,14 @@ def transform_store(
     kept = Kept(comm, mask, graph.n_nodes)
     if not kept.total:
         raise DataError(f"{store}: nodes leaves no node; give a mask with true values")
-    edges = Edges(graph, comm, kept, self_loops, duplicates, reverse)
+    edges = Edges(
+        graph=graph,
+        comm=comm,
+        kept=kept,
+        self_loops=self_loops,
+        duplicates=duplicates,
+        reverse=reverse,
+    )
     with StoreWriter(to, comm) as writer:
         _write(columns=columns, graph=graph, kept=kept, edges=edges, writer=writer, comm=comm)
         known = graph.label_kind in ("none", "classes")
@@ -184,7 +191,15 @@ def _write(
                 n=n,
             )
         elif not ending and (c.group, c.name) not in (("edge", "src"), ("edge", "dst")):
-            write_rows(writer, comm, c.group, c.name, _values(columns, c), blocks, n)
+            write_rows(
+                writer=writer,
+                comm=comm,
+                group=c.group,
+                name=c.name,
+                values=_values(columns, c),
+                blocks=blocks,
+                n=n,
+            )
     if not edges.same:
         _write_ends(edges, writer, comm)
     if not kept.all and graph.node_ids is None:

@@ -82,7 +82,8 @@ def _cast(column: Any, kind: Any) -> Any:
 class TypedSource:
     """Base of tables with types; a piece is read in batches of rows."""
 
-    typed, rank0 = True, False
+    typed = True
+    rank0 = False
     name: str
 
     def with_line_breaks(self) -> None:
@@ -122,7 +123,8 @@ class TypedFiles(TypedSource):
     """
 
     def __init__(self, name: str, files: list[Path]):
-        self.name, self._files = name, files
+        self.name = name
+        self._files = files
 
 
 class ParquetSource(TypedFiles):

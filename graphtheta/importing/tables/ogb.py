@@ -115,7 +115,8 @@ class Beside:
         extra: The columns, by name.
     """
 
-    typed, rank0 = False, True
+    typed = False
+    rank0 = True
 
     def __init__(self, inner: Source, extra: dict[str, Any]):
         self.name = inner.name

@@ -207,7 +207,8 @@ class TextSource:
                 ) from None
             header = text[start:end].rstrip(b"\r\n") if self._header else b""
             if self._header:
-                start, lines = min(end, len(text)), lines + text[start:end].count(b"\n")
+                lines += text[start:end].count(b"\n")
+                start = min(end, len(text))
             else:
                 names = [str(i) for i in range(len(names))]
             again = next((name for name, count in Counter(names).items() if count > 1), None)
@@ -428,7 +429,8 @@ class Block:
         texts = as_text._table(
             b"\n".join(lines if kept is None else [lines[i] for i in kept]) + b"\n", threads=False
         )
-        numbers, bad = self.lines(), np.zeros(table.num_rows, bool)
+        numbers = self.lines()
+        bad = np.zeros(table.num_rows, bool)
         for name in self._plain:
             values = (
                 without_point(texts.column(name).combine_chunks())
@@ -539,7 +541,8 @@ class Block:
         """
         texts = [row for _, row in self._rows]
         wrong = {i: why for i, line in enumerate(texts) if (why := self._aside(line))}
-        given, n_aside = [i for i in range(len(texts)) if i not in wrong], len(wrong)
+        given = [i for i in range(len(texts)) if i not in wrong]
+        n_aside = len(wrong)
 
         def invalid(row: Any) -> str:
             found = int(row.actual_columns)
@@ -573,7 +576,8 @@ class Block:
         self._halve(texts, kept, values, tables)
         wrong |= values
         self._kept = np.array([i for i in kept if i not in wrong], np.int64)
-        numbers, bad = self._numbers(), np.array(sorted(wrong), np.int64)
+        numbers = self._numbers()
+        bad = np.array(sorted(wrong), np.int64)
         faults.add(
             at,
             bad,

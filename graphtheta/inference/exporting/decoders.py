@@ -160,7 +160,8 @@ def with_nodes(layer: Any, library: str, nodes: np.ndarray) -> Counterpart:
         if kind is DistMult
         else {"": array_of(layer.real), "_im": array_of(layer.imaginary)}
     )
-    (count, k), nodes = relations[""].shape, np.asarray(nodes)
+    count, k = relations[""].shape
+    nodes = np.asarray(nodes)
     if nodes.ndim != 2 or nodes.shape[1] != k * len(relations):
         raise ShapeError(
             f"nodes has shape {list(nodes.shape)}; {kind.__name__} reads a row of"

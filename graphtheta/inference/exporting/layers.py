@@ -232,11 +232,9 @@ def _attention(layer: GAT | GATE, library: str) -> tuple[State, State]:
 def _gat(layer: GAT, library: str) -> Counterpart:
     if layer.weight_dst is not None:
         raise refusal(layer, "separate=True", library)
-    (heads, width), (state, _), d_in = (
-        layer.att_src.shape,
-        _attention(layer, library),
-        layer.weight.shape[0],
-    )
+    heads, width = layer.att_src.shape
+    state, _ = _attention(layer, library)
+    d_in = layer.weight.shape[0]
     options: dict[str, Any]
     if library == "pyg":
         options = {
@@ -266,7 +264,8 @@ def _gat_e(layer: GATE, library: str) -> Counterpart:
             f"GATE has no counterpart in {library}, whose EdgeGATConv also adds edge attributes to"
             " messages; choose pyg"
         )
-    (heads, width), (state, edge) = layer.att_src.shape, _attention(layer, library)
+    heads, width = layer.att_src.shape
+    state, edge = _attention(layer, library)
     options = {
         "in_channels": layer.weight.shape[0],
         "out_channels": width,

@@ -121,10 +121,10 @@ def to_torch(model: Network, library: str = "pyg", metadata: Metadata | None = N
             h = self.encode(
                 x,
                 graph,
-                edge_weight,
-                edge_attr,
-                edge_type,
-                node_type,
+                edge_weight=edge_weight,
+                edge_attr=edge_attr,
+                edge_type=edge_type,
+                node_type=node_type,
                 batch=batch,
                 batch_size=batch_size,
             )

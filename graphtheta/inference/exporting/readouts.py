@@ -42,7 +42,8 @@ def set2set(layer: Set2Set, library: str) -> Counterpart:
     """``Set2Set``, whose LSTM also reads its own output; the query is in the input already, so the
     weight of this output is 0.
     """
-    width, step = layer.width, layer.step
+    width = layer.width
+    step = layer.step
     options: dict[str, Any] = (
         {"in_channels": width, "processing_steps": layer.steps}
         if library == "pyg"

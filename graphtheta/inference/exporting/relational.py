@@ -153,7 +153,8 @@ def simple_hgn(layer: SimpleHGN, library: str) -> Counterpart:
         raise refusal(
             layer, f"beta={layer.beta}, which reads attention weights of an earlier layer,", library
         )
-    (heads, width), relations = layer.att_src.shape, layer.relations.shape[0]
+    heads, width = layer.att_src.shape
+    relations = layer.relations.shape[0]
     term = array_of(layer.relations) @ (array_of(layer.weight_edge) * array_of(layer.att_edge)).sum(
         -1
     )

@@ -57,7 +57,8 @@ class Columns:
     precomputed = False
 
     def __init__(self, owner: str, columns: Mapping[str, Any]):
-        self._owner, self._columns = owner, columns
+        self._owner = owner
+        self._columns = columns
 
     def product_first(self, weight: Any, column: str = "h") -> bool:
         """An export has one order: the product is in transform."""

@@ -34,7 +34,8 @@ def free_now(limit: int) -> int:
     """
     with open("/proc/self/statm", encoding="ascii") as f:
         _, resident, shared, _, _, data, _ = map(int, f.read().split())
-    page, (allowed, _) = os.sysconf("SC_PAGE_SIZE"), resource.getrlimit(resource.RLIMIT_DATA)
+    page = os.sysconf("SC_PAGE_SIZE")
+    allowed, _ = resource.getrlimit(resource.RLIMIT_DATA)
     free = limit - (resident - shared) * page
     return free if allowed == resource.RLIM_INFINITY else min(free, allowed - data * page)
 
@@ -59,7 +60,8 @@ def divided(
 
     Collective: all ranks of the partition.
     """
-    comm, n = partition.halo_comm, partition.n_masters
+    comm = partition.halo_comm
+    n = partition.n_masters
     edges = _edges(partition, hops)
     per_row = (VALUES_ALIVE * probe.widest + probe.halo_width) * itemsize + ROW_BYTES
     per_edge = (

@@ -79,7 +79,8 @@ class LayerWise:
         self._partition = partition
         self._spill = spill
         self._blocks = blocks
-        self._layers, self._supersteps = probe.layers, probe.supersteps
+        self._layers = probe.layers
+        self._supersteps = probe.supersteps
         self.made = shapes(model, partition, probe.layers) if made is None else made
         self.rows = self.edges = 0
         self._viewed: tuple[tuple[np.ndarray, list[Hop], np.ndarray], GraphView] | None = None

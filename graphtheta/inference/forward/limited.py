@@ -36,7 +36,8 @@ class Limited:
     """
 
     def __init__(self, job: Job, partition: Partition, probe: Probe):
-        self._partition, self._probe = partition, probe
+        self._partition = partition
+        self._probe = probe
         self._limit = int(job.inference_memory * GIB)
         self._itemsize = np.dtype(job.dtype).itemsize
 

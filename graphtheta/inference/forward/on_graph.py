@@ -87,11 +87,13 @@ class ModelOnGraph:
     setup: Setup
 
     def __init__(self, setup: Setup, unlabelled: str = ""):
-        self.setup, self._unlabelled = setup, unlabelled
+        self.setup = setup
+        self._unlabelled = unlabelled
         self.job = setup.job
         self.comm = setup.comm
         self.model = setup.model
-        self.partition, self.probe = setup.partition, setup.probe
+        self.partition = setup.partition
+        self.probe = setup.probe
 
     @cached_property
     def columns_read(self) -> list[str]:

@@ -101,7 +101,8 @@ class ArrayFiles:
 
     def write(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
         """Set some rows, [n] int64, to values [n, ...]."""
-        (shape, dtype), step = self._about(name), self._step(name)
+        shape, dtype = self._about(name)
+        step = self._step(name)
         first = int(rows[0]) if len(rows) else 0
         if not np.array_equal(rows, np.arange(first, first + len(rows))):
             for a in range(0, len(rows), step):
@@ -121,7 +122,8 @@ class ArrayFiles:
 
     def read(self, name: str, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """A copy of some rows, [n] int64; in ``out``, [n, ...], contiguous, if it is given."""
-        (shape, dtype), step = self._about(name), self._step(name)
+        shape, dtype = self._about(name)
+        step = self._step(name)
         out = empty((len(rows), *shape[1:]), dtype) if out is None else out
         for a in range(0, len(rows), step):
             self._copy(name, rows[a : a + step], out[a : a + step])

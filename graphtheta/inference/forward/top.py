@@ -254,7 +254,8 @@ def _outside(
     """
     if chosen is not None:
         return lambda queries: ~chosen[None]
-    allowed, types = kind.leads(side), kind.types_of(partition.masters)
+    allowed = kind.leads(side)
+    types = kind.types_of(partition.masters)
     return lambda queries: ~allowed[kind.types_of(anchor_of(queries, partition.n_nodes))][:, types]
 
 

@@ -58,7 +58,8 @@ def fingerprints(model: ModelOnGraph, values: bool = True) -> dict[str, np.ndarr
         [name.partition(".")[2] for name in read if name.startswith(f"{kind}.")]
         for kind in ("node", "edge")
     )
-    found[OWN], ids = column_hashes(p.node, of_nodes), identity(model)
+    found[OWN] = column_hashes(p.node, of_nodes)
+    ids = identity(model)
     return found | {
         EDGES[reverse]: edge_hashes(p, of_edges, ids, reverse) for reverse in directions_of(layers)
     }
@@ -162,11 +163,9 @@ def identity(model: ModelOnGraph) -> Callable[[np.ndarray], np.ndarray]:
     comm = p.halo_comm
     kind = p.node.read(TYPE).astype(np.int64)
     types = int(comm.all_max(np.array(kind.max(initial=0)))) + 1
-    first, last, count = (
-        np.full(types, p.n_nodes),
-        np.full(types, -1),
-        np.bincount(kind, minlength=types),
-    )
+    first = np.full(types, p.n_nodes)
+    last = np.full(types, -1)
+    count = np.bincount(kind, minlength=types)
     np.minimum.at(first, kind, p.masters)
     np.maximum.at(last, kind, p.masters)
     first, last, count = comm.all_min(first), comm.all_max(last), comm.all_sum(count)

@@ -76,8 +76,11 @@ def take_rows_checked(
     """
     if not out.size:
         return None
-    words, to, hashes = _words(x), _words(out), hashes[:]
-    odd, wrong = _odd(key(0, Purpose.CHECK, crc32(b"")), words), list[int]()
+    words = _words(x)
+    to = _words(out)
+    hashes = hashes[:]
+    odd = _odd(key(0, Purpose.CHECK, crc32(b"")), words)
+    wrong = list[int]()
     for each in (words, hashes):
         # one kernel for arrays that may be changed and those that must not
         each.flags.writeable = False

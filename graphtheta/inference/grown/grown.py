@@ -394,7 +394,8 @@ class Grown:
 
     def _ids(self, predicted: bool) -> tuple[np.ndarray, np.ndarray]:
         """Numbers and ids of the nodes that have predictions, or of all."""
-        info, n = self._on.setup.info, self._on.partition.n_nodes
+        info = self._on.setup.info
+        n = self._on.partition.n_nodes
         return info.reported(n) if predicted else (np.arange(n), info.ids(np.arange(n)))
 
     def _asked(self, nodes: Any, predicted: bool = False) -> np.ndarray | None:

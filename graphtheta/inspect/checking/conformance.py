@@ -110,7 +110,14 @@ def check(
     outside = Outside(trial.copied(layer))
     try:
         samples = trial.sample(node_columns, "node"), trial.sample(edge_columns, "edge")
-        subject = _Subject.of(layer, d_in, d_edge, samples, self_loops, outside)
+        subject = _Subject.of(
+            layer=layer,
+            d_in=d_in,
+            d_edge=d_edge,
+            samples=samples,
+            loops=self_loops,
+            outside=outside,
+        )
         with backend_scope("reference"), np.errstate(all="ignore"):
             subject.check_made(layer)
             subject.check_finite()
@@ -239,7 +246,8 @@ class _Subject:
     def _where(self, name: str, at: np.ndarray) -> str:
         if name not in ("values", "gradient of x"):
             return f"at {at.tolist()}"
-        node, (src, dst) = int(at[0]), self.case.graph.edge_index
+        node = int(at[0])
+        src, dst = self.case.graph.edge_index
         degree = int(np.sum(dst == node))
         loops = int(np.sum((src == node) & (dst == node)))
         return f"at node {node}, which has {degree} in-edges, {loops} of them self loops"
@@ -361,7 +369,10 @@ class _Subject:
 
     def check_gradients(self, tolerance: float) -> float:
         """Central differences along one random direction of every trained parameter and input."""
-        model, step, worst, constants = self.copy(), 1e-6, 0.0, HeldConstants()
+        model = self.copy()
+        step = 1e-6
+        worst = 0.0
+        constants = HeldConstants()
         with constants.recording():
             exact = self.run(model)
 

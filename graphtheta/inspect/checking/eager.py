@@ -167,7 +167,8 @@ def _at(x: Any, rows: np.ndarray, space: RowSpace) -> Var:
 def _softmax(score: Any, edges: _Edges) -> Any:
     """The softmax of scores over the edges of each destination."""
     score = score if score.dtype.kind == "f" else cast(score, current().dtype)
-    z, received = score.value, edges.received()
+    z = score.value
+    received = edges.received()
     weight = edges.weight.reshape(-1, *[1] * (z.ndim - 1)).astype(z.dtype)
     p = np.zeros_like(z)
     for at in received:
@@ -190,7 +191,8 @@ def _softmax(score: Any, edges: _Edges) -> Any:
 
 def _total(aggregator: Aggregator, message: Any, edges: _Edges, space: RowSpace) -> Var:
     """The totals of all destinations, of each by itself."""
-    x, received = message.value, edges.received()
+    x = message.value
+    received = edges.received()
     states = [_state(aggregator, x[at], edges, at) for at in received]
     finished = [aggregator.finish(state) for state in states]
     empty = aggregator.finish(aggregator.start(1, [x.shape[1:]], x.dtype))

@@ -142,7 +142,8 @@ def _attributes(x: Any) -> _Variables:
 
 def _globals(function: FunctionType) -> _Variables:
     """The global variables that a function reads or assigns."""
-    known, names = function.__globals__, sorted(global_names(function.__code__))
+    known = function.__globals__
+    names = sorted(global_names(function.__code__))
 
     def read() -> dict[str, Any]:
         return {name: known[name] for name in names if name in known}
@@ -176,7 +177,8 @@ class _Space:
     """
 
     def __init__(self, variables: _Variables, files: set[str]):
-        self._variables, self._files = variables, files
+        self._variables = variables
+        self._files = files
         self._values = variables.read()
         self._contents = {name: self._content(value) for name, value in self._values.items()}
 

@@ -17,7 +17,8 @@ class BlankColumn:
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, nbytes: int = 0):
-        self.shape, self.dtype = shape, dtype
+        self.shape = shape
+        self.dtype = dtype
         self.sparse = False
         self.nbytes = nbytes
 

@@ -56,7 +56,8 @@ def largest_bound(
 
 def partition_bytes(held: Skeleton, placement: Placement) -> np.ndarray:
     """What ``Partition.nbytes`` returns on each worker after it is built, [size]."""
-    p, size = held.partition, placement.size
+    p = held.partition
+    size = placement.size
     masters, edges = (np.bincount(x, minlength=size) for x in (placement.owners, placement.workers))
     node, edge = _column_bytes(held)
     core = p.relations[EDGE].blocks[0]

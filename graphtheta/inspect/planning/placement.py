@@ -42,7 +42,8 @@ class Ends:
 
     def moved(self, widths: Widths) -> tuple[np.ndarray, np.ndarray]:
         """Bytes that each worker sends, forward and backward, [size] each."""
-        s, r = self.senders, self.receivers
+        s = self.senders
+        r = self.receivers
         return widths.moved(s.sum(axis=1), s.sum(axis=0), r.sum(axis=1), r.sum(axis=0))
 
 

@@ -133,7 +133,17 @@ def rehearse(
         GraphThetaError: Job and graph do not fit together.
     """
     found = np.array(
-        run_simulated(size, _worker, held, job, pair, views, per_machine or size, room, warm)
+        run_simulated(
+            size,
+            _worker,
+            held=held,
+            job=job,
+            pair=pair,
+            views=views,
+            per_machine=per_machine or size,
+            room=room,
+            warm=warm,
+        )
     )
     made, sent, messages, collectives, seconds, n_bytes, hits, misses, macrobatch = found.T
     return Rehearsal(

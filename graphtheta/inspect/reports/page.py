@@ -59,7 +59,8 @@ def page(run: Run) -> str:
     Raises:
         ConfigError: matplotlib is not installed.
     """
-    job, profile = run.job, run.profile
+    job = run.job
+    profile = run.profile
     ranks = "" if profile is None else f", {profile.ranks} worker{'s' * (profile.ranks > 1)}"
     lead = f"{job.model} on {job.dataset}, strategy {job.strategy}{ranks}"
     parts = [

@@ -55,7 +55,8 @@ def report(points: Sequence[Point], cluster: Cluster) -> str:
     for found in by_way(points).values():
         base = found[0]
         for point in found:
-            row, parts = point.row, point.parts
+            row = point.row
+            parts = point.parts
             about = "~" if row.counted < row.views else ""
             speed = base.row.seconds / row.seconds
             lines.append(

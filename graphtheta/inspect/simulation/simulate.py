@@ -104,13 +104,13 @@ def simulated(
     for job in jobs:
         one = planned(held, [job], [1], cluster, views=views)[0]
         rows = planned(
-            held,
-            [job],
-            [p for p in workers if p > 1],
-            cluster,
-            modes,
-            per_machine,
-            views,
+            held=held,
+            jobs=[job],
+            workers=[p for p in workers if p > 1],
+            machine=cluster,
+            modes=modes,
+            per_machine=per_machine,
+            views=views,
             rehearsed=rehearsed,
             warm=warm,
         )

@@ -96,6 +96,7 @@ class HomeEdges:
         n_steps = int(self.comm.all_max(step.max(initial=-1))) + 1
         bounds = np.searchsorted(step, np.arange(n_steps + 1))
         for begin, end in pairwise(bounds):
-            at, n = senders[begin:end], degree[begin:end]
+            at = senders[begin:end]
+            n = degree[begin:end]
             items = np.arange(n.sum()) + np.repeat(self._ptr[at] - np.cumsum(n) + n, n)
             yield np.repeat(at, n), self._near[items]

@@ -38,7 +38,8 @@ def searched(
 
     Collective: all ranks.
     """
-    comm, blocks = edges.comm, edges.blocks
+    comm = edges.comm
+    blocks = edges.blocks
     own = shuffle(key, np.arange(blocks.first, blocks.last))[:n_sources]
     own = shuffle(key, np.concatenate(comm.all_gather(own)))[:n_sources]
     own = own[(own >= blocks.first) & (own < blocks.last)]
@@ -49,7 +50,14 @@ def searched(
     for _ in range(hops):
         claimed = np.full_like(name, -1)
         for _, nodes, names in edges.along([name], sends):
-            claim(nodes, names, blocks.first, name, claimed, np.uint64(key))
+            claim(
+                nodes=nodes,
+                blocks=names,
+                first=blocks.first,
+                block=name,
+                claimed=claimed,
+                key=np.uint64(key),
+            )
         sends = claimed >= 0
         name[sends] = claimed[sends]
         if not comm.all_max(np.array(np.any(sends))):

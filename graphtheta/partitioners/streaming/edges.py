@@ -71,7 +71,8 @@ class EdgeStreams:
         load = np.zeros(size, np.int64)
         for number in range(rounds):
             chunks = [self._read(stream * rounds + number, size * rounds) for stream in self._own]
-            found, changes = [], []
+            found = []
+            changes = []
             for stream, chunk in zip(self._own, chunks, strict=True):
                 out, changed = self._placed(
                     chunk, load.copy(), share_of_room(capacity - load, stream)
@@ -105,7 +106,17 @@ class EdgeStreams:
         degree = before.copy()
         out = np.empty(len(chunk.ids), np.int32)
         n = len(chunk.ids)
-        self._loop(chunk.ids, at[:n], at[n:], copies, degree, load, room, self._settings, out)
+        self._loop(
+            ids=chunk.ids,
+            src=at[:n],
+            dst=at[n:],
+            copies=copies,
+            degree=degree,
+            load=load,
+            room=room,
+            settings=self._settings,
+            out=out,
+        )
         return out, (ids, copies, degree - before)
 
     def _merge(self, ids: np.ndarray, copies: np.ndarray, grown: np.ndarray) -> None:

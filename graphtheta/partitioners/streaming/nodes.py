@@ -61,7 +61,8 @@ class NodeStreams:
         n = source.n_nodes
         self.blocks = Blocks(comm, n)
         self.own = range(size) if comm.size == 1 else range(comm.rank, comm.rank + 1)
-        self._source, self._comm = source, comm
+        self._source = source
+        self._comm = comm
         self._degree = block_degrees(source, comm)
         self._at_most = max(at_most, 2 * len(self._degree))
         self._bounds = [block_bounds(n, stream, size) for stream in self.own]

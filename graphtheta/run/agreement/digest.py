@@ -129,14 +129,18 @@ def _parts(x: Any, name: str) -> list[Callable[[], int]]:
     if not _is_read_in_part(x):
         rows = max(PART // row, 1)
         bounds = [(a, min(a + rows, len(x))) for a in range(0, len(x), rows)]
-        return [partial(_of_rows, x, a, b, own, head) for a, b in bounds] or [lambda: head]
+        return [
+            partial(_of_rows, x=x, begin=a, end=b, dtype=own, head=head) for a, b in bounds
+        ] or [lambda: head]
     n = x.shape[0]
     rows = max(PLACE // row, 1)
     places = min(-(-n // rows), max(MOST_READ // (rows * row), 1))
     begins = np.linspace(0, max(n - rows, 0), places).astype(np.int64).tolist()
     if places * rows >= n:
         begins = range(0, n, rows)
-    return [partial(_of_rows, x, a, min(a + rows, n), own, head) for a in begins]
+    return [
+        partial(_of_rows, x=x, begin=a, end=min(a + rows, n), dtype=own, head=head) for a in begins
+    ]
 
 
 def _of_rows(x: Any, begin: int, end: int, dtype: np.dtype, head: int) -> int:

@@ -82,10 +82,8 @@ def learned_bytes(job: Job, graph: Graph) -> int:
     """Bytes of the learned features of all nodes, with the state of their optimiser, in the memory
     of all workers.
     """
-    optimiser, dtype = (
-        OPTIMISERS[job.embedding_optimiser](job.embedding_lr or job.lr),
-        np.dtype(job.dtype),
-    )
+    optimiser = OPTIMISERS[job.embedding_optimiser](job.embedding_lr or job.lr)
+    dtype = np.dtype(job.dtype)
 
     def of(n: int, width: int) -> int:
         return n * (

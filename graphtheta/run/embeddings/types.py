@@ -90,7 +90,8 @@ class TypedFeatures:
         tables: Sequence[EmbeddingTable],
         rows: Sequence[np.ndarray],
     ):
-        self._stored, self._tables = stored, tables
+        self._stored = stored
+        self._tables = tables
         self._at = np.full((len(tables), n_masters), -1, ROW_NUMBER)
         for at, own in zip(self._at, rows, strict=True):
             at[own] = np.arange(len(own))

@@ -100,14 +100,14 @@ class Extent:
             len(x.plan.rows) for r in p.relations.values() for x in (r.sources, r.destinations)
         )
         return cls(
-            p.n_masters,
-            p.n_mirrors,
-            p.n_local_edges,
-            sent,
-            p.n_nodes,
-            p.n_edges,
-            p.node.nbytes / max(p.n_masters, 1),
-            p.edge.nbytes / max(p.n_local_edges, 1),
+            rows=p.n_masters,
+            mirrors=p.n_mirrors,
+            edges=p.n_local_edges,
+            sent=sent,
+            whole_rows=p.n_nodes,
+            whole_edges=p.n_edges,
+            node_bytes=p.node.nbytes / max(p.n_masters, 1),
+            edge_bytes=p.edge.nbytes / max(p.n_local_edges, 1),
         )
 
 
@@ -176,7 +176,8 @@ def memory_bound(
     if dealt > 1:
         # the parts of all views of a group are built before any is sent
         search = search * dealt + _dealt_bytes(extent, len(set(probe.layers)))
-        rows, edges = extent.whole_rows, extent.whole_edges
+        rows = extent.whole_rows
+        edges = extent.whole_edges
     parameters = probe.parameters * itemsize
     score = (2 * probe.edge_width + residuals) * itemsize
     # a pair is at the owner of one of its ends or, if it is a stored edge, where that is
@@ -187,20 +188,20 @@ def memory_bound(
     )
     pairs += scored.ranked * (RANKED_PAIR_BYTES + score)
     return MemoryBound(
-        partition_bytes,
-        in_flight
+        partition=partition_bytes,
+        values=in_flight
         * (probe.node_width + deferred + gradients * (probe.widest + deferred))
         * rows
         * itemsize,
-        in_flight * halo * itemsize,
-        in_flight * (score * edges + of_pairs),
-        round(pairs),
-        in_flight * CHUNKS_ALIVE * CHUNK_BYTES,
-        in_flight * search,
-        PARAMETER_COPIES * parameters,
+        halo=in_flight * halo * itemsize,
+        edges=in_flight * (score * edges + of_pairs),
+        pairs=round(pairs),
+        chunks=in_flight * CHUNKS_ALIVE * CHUNK_BYTES,
+        views=in_flight * search,
+        parameters=PARAMETER_COPIES * parameters,
         # versions that stale views use, gradients of views that finish before their turn, and
         # copies in checkpoints
-        (staleness + 2 * (in_flight - 1) + checkpoints * (CHECKPOINT_COPIES + staleness))
+        versions=(staleness + 2 * (in_flight - 1) + checkpoints * (CHECKPOINT_COPIES + staleness))
         * parameters,
     )
 

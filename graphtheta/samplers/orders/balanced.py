@@ -43,7 +43,8 @@ class BalancedOrder:
         present = np.flatnonzero(counts[1:])
 
         def positions(epoch: int) -> tuple[np.ndarray, np.ndarray]:
-            targets, places = [], []
+            targets = []
+            places = []
             for turn, c in enumerate(present.tolist()):
                 own = np.flatnonzero(of == c)
                 n = int(counts[c + 1])

@@ -85,7 +85,8 @@ def _by_level(partition: Partition, component: np.ndarray, root: int) -> np.ndar
 
     Collective: all ranks of the partition.
     """
-    comm, masters = partition.halo_comm, partition.masters
+    comm = partition.halo_comm
+    masters = partition.masters
     after_root = (masters - root) % partition.n_nodes
     start = _least_of_group(partition, component, after_root)
     level = np.full(partition.n_masters, -1, np.int64)
@@ -94,10 +95,8 @@ def _by_level(partition: Partition, component: np.ndarray, root: int) -> np.ndar
     keys = [after_root]
     depth = 0
     while comm.all_max(np.array(len(rows))):
-        level[rows], position[rows] = (
-            depth,
-            ranks_among_all(partition, *(key[rows] for key in keys)),
-        )
+        level[rows] = depth
+        position[rows] = ranks_among_all(partition, *(key[rows] for key in keys))
         earliest = _least_near(partition, rows, position)
         rows = np.flatnonzero((earliest < NONE) & (level < 0))
         keys = [earliest, masters]

@@ -378,7 +378,8 @@ class LinkEvaluator(Evaluator):
         past: Past | None = None,
     ):
         super().__init__(partition, layers, task)
-        self.links, self.past = links, past
+        self.links = links
+        self.past = past
         self._pairs = {
             split: positives.pairs(partition, np.arange(len(positives.src)))
             for split, positives in links.items()

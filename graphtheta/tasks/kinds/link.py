@@ -84,10 +84,8 @@ class LinkKind(TaskKind):
             relation_code(graph.relation_names, name, "link_relation") if name else None
         )
         check_weights(self.job, self.labels, self.width, graph.edge_columns)
-        self._graph, self._part_of = (
-            graph,
-            link_parts(graph, seed=self.job.seed, relation=self._relation),
-        )
+        self._graph = graph
+        self._part_of = link_parts(graph, seed=self.job.seed, relation=self._relation)
         self._types = (
             first_of_types(graph.node_columns[TYPE], graph.n_types, graph.name)
             if graph.n_types > 1

@@ -76,7 +76,15 @@ class Links:
         rank = partition.halo_comm.rank
         mine = np.flatnonzero(directory.owner(src) == rank)
         own_keys = known[directory.owner(known // partition.n_nodes) == rank]
-        return cls(mine, src[mine], dst[mine], len(src), own_keys, negatives, key)
+        return cls(
+            numbers=mine,
+            src=src[mine],
+            dst=dst[mine],
+            n_links=len(src),
+            known=own_keys,
+            negatives=negatives,
+            key=key,
+        )
 
     def of_step(self, step: int) -> Links:
         return replace(self, key=key(self.key, Purpose.NEGATIVE, step))
@@ -100,7 +108,14 @@ class Links:
         src = np.broadcast_to(self.src[own][:, None], dst.shape)
         gid = self.numbers[own][:, None] * (self.negatives + 1) + np.arange(self.negatives + 1)
         weights = weights_of_pairs(self.weight, own, self.negatives)
-        return Pairs(src.ravel(), dst.ravel(), gid.ravel(), None, labels_of(taken).ravel(), weights)
+        return Pairs(
+            src=src.ravel(),
+            dst=dst.ravel(),
+            gid=gid.ravel(),
+            stored=None,
+            label=labels_of(taken).ravel(),
+            columns=weights,
+        )
 
     def draw(
         self, own: np.ndarray, n_nodes: int, among: Members | None = None

@@ -30,7 +30,8 @@ class CandidateLevel(PairLevel):
     """
 
     def __init__(self, partition: Partition, queries: np.ndarray):
-        n, masters = partition.n_nodes, partition.n_masters
+        n = partition.n_nodes
+        masters = partition.n_masters
         found = locate(partition, anchor_of(queries, n))
         relation = relation_of(queries, n).astype(np.int32)
         side = side_of(queries, n)
@@ -79,7 +80,14 @@ class CandidateLevel(PairLevel):
         self._shape = (len(queries), masters)
         exchange = Exchange(partition.halo_comm, found.plan)
         none = np.zeros(0, np.int64)
-        pairs = Pairs(none, none, none, None, none, {RELATION: np.concatenate(values)})
+        pairs = Pairs(
+            src=none,
+            dst=none,
+            gid=none,
+            stored=None,
+            label=none,
+            columns={RELATION: np.concatenate(values)},
+        )
         over = Pass(
             relation=Relation(PAIR, gid, columns=False),
             reverse=False,
@@ -87,7 +95,9 @@ class CandidateLevel(PairLevel):
             senders=exchange,
             receivers=exchange,
         )
-        super().__init__(masters, masters, [over], "in", pairs, gid[:at])
+        super().__init__(
+            n_in=masters, n_out=masters, passes=[over], direction="in", pairs=pairs, order=gid[:at]
+        )
 
     def table(self, scores: np.ndarray) -> np.ndarray:
         """Scores in the order of the level as [queries, masters]."""

@@ -182,7 +182,8 @@ class AnswerTable:
     """
 
     def __init__(self, comm: Comm, triples: Triples, n_nodes: int):
-        self._comm, self._n_nodes = comm, n_nodes
+        self._comm = comm
+        self._n_nodes = n_nodes
         rows = np.stack((triples.queries(n_nodes).ravel(), triples.answers().ravel()), axis=1)
         route = Route(home_of(comm)(rows[:, 0]), comm.size)
         held = np.unique(np.concatenate(comm.all_to_all(route.parts(rows))), axis=0)

@@ -75,14 +75,14 @@ class TriplePositives:
         """
         queries, each = np.unique(triples.queries(n_nodes), return_inverse=True)
         return cls(
-            numbers,
-            triples,
-            n_links,
-            negatives,
-            draws,
-            groups,
-            each.reshape(-1, len(triples.sides)),
-            table.answers(queries),
+            numbers=numbers,
+            triples=triples,
+            n_links=n_links,
+            negatives=negatives,
+            key=draws,
+            groups=groups,
+            query=each.reshape(-1, len(triples.sides)),
+            known=table.answers(queries),
         )
 
     @property
@@ -132,7 +132,8 @@ class TriplePositives:
 
     def pairs(self, partition: Partition, own: np.ndarray, among: Members | None = None) -> Pairs:
         """Positives, each followed by its negatives; see ``Positives``."""
-        n, k = partition.n_nodes, self.negatives
+        n = partition.n_nodes
+        k = self.negatives
         numbers = self.numbers[own]
         slots = (sharing(self.key, numbers, self.groups)[:, None] * k + np.arange(k)).ravel()
         # each step exchanges the slots that replace heads and those that replace tails
@@ -159,10 +160,10 @@ class TriplePositives:
         gid = (numbers[:, None] * (k + 1) + np.arange(k + 1)).ravel()
         relation = np.repeat(self.triples.relation[own], k + 1).astype(np.int32)
         return Pairs(
-            src,
-            dst,
-            gid,
-            None,
-            label.ravel(),
-            {RELATION: relation} | weights_of_pairs(self.weight, own, k),
+            src=src,
+            dst=dst,
+            gid=gid,
+            stored=None,
+            label=label.ravel(),
+            columns={RELATION: relation} | weights_of_pairs(self.weight, own, k),
         )

@@ -68,7 +68,8 @@ class Ranked(NamedTuple):
 
         Collective: all ranks of the partition.
         """
-        comm, n = partition.halo_comm, partition.n_nodes
+        comm = partition.halo_comm
+        n = partition.n_nodes
         own = AnswerTable(comm, held, n)
         known = table.answers(own.queries)
         wanted = own.answers(own.queries)
@@ -102,7 +103,12 @@ class Ranked(NamedTuple):
         owner = partition.directory.owner(node)
         query, node, target = np.concatenate(comm.all_to_all(Route(owner, comm.size).parts(rows))).T
         return cls(
-            queries, first, sum(counts), query, partition.directory.row(node), target.astype(bool)
+            queries=queries,
+            first=first,
+            n_queries=sum(counts),
+            query=query,
+            row=partition.directory.row(node),
+            target=target.astype(bool),
         )
 
     def block(self, comm: Comm, begin: int, end: int) -> np.ndarray:
@@ -205,7 +211,8 @@ class TripleEvaluator(LinkEvaluator):
 
         Collective: all ranks of job_comm.
         """
-        comm, found = self.partition.halo_comm, list[Ranks]()
+        comm = self.partition.halo_comm
+        found = list[Ranks]()
 
         def take(block: Block) -> None:
             ranks = rank_block(

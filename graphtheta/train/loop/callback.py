@@ -38,7 +38,14 @@ class Now:
     def of(cls, run: Progress, step: int) -> Now:
         """The progress of a run after ``step`` updates."""
         row = MappingProxyType(dict(run.history[-1]) if run.history else {})
-        return cls(run.epoch + 1, step, tuple(run.losses), row, run.best_epoch, run.seconds)
+        return cls(
+            epoch=run.epoch + 1,
+            step=step,
+            losses=tuple(run.losses),
+            row=row,
+            best_epoch=run.best_epoch,
+            seconds=run.seconds,
+        )
 
 
 class Callback:

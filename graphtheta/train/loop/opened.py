@@ -89,7 +89,8 @@ def open_run(
     Collective: all ranks of comm.
     """
     comm = comm if comm is not None else start()
-    job, path = job_of(run, keys, trust), Path(run, WEIGHTS)
+    job = job_of(run, keys, trust)
+    path = Path(run, WEIGHTS)
     with comm.agreed():
         saved = read_saved(path)
         trained = Trained.read_from(saved.trained, str(path))

@@ -284,7 +284,8 @@ def build_sampler(
 
 def _clusters(job: Job, graph: Graph, partition: Partition) -> np.ndarray:
     """Clusters of this worker's masters, [n_masters] int64; rank 0 finds those of all nodes."""
-    comm, masters = partition.halo_comm, partition.masters
+    comm = partition.halo_comm
+    masters = partition.masters
     clusters = None
     with comm.agreed():
         if comm.rank == 0:

@@ -74,7 +74,8 @@ def force_backend(name: str) -> str:
         What was forced before.
     """
     global _forced
-    before, _forced = _forced, name
+    before = _forced
+    _forced = name
     return before
 
 

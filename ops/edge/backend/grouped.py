@@ -55,12 +55,12 @@ def forward(
             pairs.n, *form.shape
         )
         fused.forward(
-            form.product_first,
-            replace(columns, src={PRODUCT: products}),
-            pairs.receivers,
-            edge_gid,
-            states,
-            {},
+            phase=form.product_first,
+            columns=replace(columns, src={PRODUCT: products}),
+            receivers=pairs.receivers,
+            edge_gid=edge_gid,
+            states=states,
+            outputs={},
         )
         return products
     assert form.sum_first is not None
@@ -71,12 +71,12 @@ def forward(
     copied = _may_be_copied(form.sum_first)
     lists = pairs.in_order("receivers") if copied else pairs.receivers
     fused.forward(
-        form.sum_first,
-        _ordered(form.sum_first, columns, pairs, "receivers") if copied else columns,
-        lists,
-        edge_gid,
-        {name: {"sum": sums}},
-        {},
+        phase=form.sum_first,
+        columns=_ordered(form.sum_first, columns, pairs, "receivers") if copied else columns,
+        receivers=lists,
+        edge_gid=edge_gid,
+        states={name: {"sum": sums}},
+        outputs={},
         fresh=True,
     )
     _times_onto(sums, pairs, weight, states[name]["sum"])
@@ -130,14 +130,14 @@ def backward(
     if into is not None or grads.edge or rest:
         sums = {name: {"g": _rows_times(state["g"], pairs, weight.transpose(0, 2, 1))}}
         fused.backward(
-            form.sum_first,
-            columns,
-            pairs.receivers,
-            pairs.senders if into is not None else None,
-            edge_gid,
-            sums,
-            {},
-            replace(grads, dst={}, operands=rest),
+            phase=form.sum_first,
+            columns=columns,
+            receivers=pairs.receivers,
+            senders=pairs.senders if into is not None else None,
+            edge_gid=edge_gid,
+            backward_states=sums,
+            output_grads={},
+            grads=replace(grads, dst={}, operands=rest),
         )
 
 
@@ -153,25 +153,25 @@ def _backward_to_products(
     alone = not (grads.dst or grads.edge or grads.operands)
     if alone and all(a.linear for a in phase.aggregators.values()) and _may_be_copied(phase):
         fused.backward(
-            phase,
-            _ordered(phase, columns, pairs, "senders"),
-            pairs.receivers,
-            pairs.in_order("senders"),
-            edge_gid,
-            backward_states,
-            {},
-            grads,
+            phase=phase,
+            columns=_ordered(phase, columns, pairs, "senders"),
+            receivers=pairs.receivers,
+            senders=pairs.in_order("senders"),
+            edge_gid=edge_gid,
+            backward_states=backward_states,
+            output_grads={},
+            grads=grads,
         )
     else:
         fused.backward(
-            phase,
-            columns,
-            pairs.receivers,
-            pairs.senders if grads.src else None,
-            edge_gid,
-            backward_states,
-            {},
-            grads,
+            phase=phase,
+            columns=columns,
+            receivers=pairs.receivers,
+            senders=pairs.senders if grads.src else None,
+            edge_gid=edge_gid,
+            backward_states=backward_states,
+            output_grads={},
+            grads=grads,
         )
 
 
@@ -214,7 +214,7 @@ def _rows_times(x: Rows, pairs: Pairs, weight: np.ndarray) -> np.ndarray:
 
 def _times_onto(x: np.ndarray, pairs: Pairs, weight: np.ndarray, into: np.ndarray) -> None:
     """Add the value of each pair times the matrix of its code to its row of ``into``."""
-    times(x, pairs.numbers, weight, pairs.by_row, into, pairs.row)
+    times(x=x, at=pairs.numbers, weight=weight, blocks=pairs.by_row, out=into, to=pairs.row)
 
 
 def _add_matrices(
@@ -237,7 +237,8 @@ def _add_matrices(
         outer_sums(*g, *value, pairs.by_code) if swap else outer_sums(*value, *g, pairs.by_code)
     )
     # in the order of the blocks; a code without pairs has none
-    codes, first = pairs.by_code.codes, pairs.by_code.first
+    codes = pairs.by_code.codes
+    first = pairs.by_code.first
     total = np.add.reduceat(products, first, axis=0) if len(first) < len(codes) else products
     into = into.reshape(value[0].shape[1], len(pairs.bounds) - 1, g[0].shape[1])
     total = total.transpose((2, 0, 1) if swap else (1, 0, 2))

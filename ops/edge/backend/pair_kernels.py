@@ -71,7 +71,8 @@ def times(
     """
     kernel = _times(weight.shape[2], to is not None, x.dtype)
     matrices = _read(weight.reshape(-1, weight.shape[2]))
-    _run(kernel, blocks, _read(x), at, matrices, out, at if to is None else to)
+    to = at if to is None else to
+    _run(kernel, blocks, x=_read(x), at=at, weight=matrices, out=out, to=to)
 
 
 def outer_sums(
@@ -88,7 +89,7 @@ def outer_sums(
     kernel = _outer_sums(x.shape[1], y.shape[1], x.dtype)
     n_blocks = len(blocks.arrays[1])
     out = buffers.full((n_blocks * x.shape[1], y.shape[1]), 0, x.dtype)
-    _run(kernel, blocks, _read(x), at_x, _read(y), at_y, out)
+    _run(kernel, blocks, x=_read(x), at_x=at_x, y=_read(y), at_y=at_y, out=out)
     return out.reshape(n_blocks, x.shape[1], y.shape[1])
 
 
@@ -99,11 +100,14 @@ def _read(x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _run(kernel: Callable[..., None], blocks: Blocks, *arrays: np.ndarray) -> None:
+def _run(kernel: Callable[..., None], blocks: Blocks, **arrays: np.ndarray) -> None:
     counters = turns()
-    run_threads(
-        lambda place: kernel(counters, place % 2, blocks.n, *blocks.arrays, *arrays), blocks.n
-    )
+    ptr, table = blocks.arrays
+
+    def thread(place: int) -> None:
+        kernel(turn=counters, side=place % 2, shares=blocks.n, ptr=ptr, blocks=table, **arrays)
+
+    run_threads(thread, blocks.n)
 
 
 # ---- sources
@@ -203,12 +207,19 @@ def _times(width: int, onto: bool, type_: np.dtype) -> Callable[..., None]:
                 for j, active in enumerate(vectors):
                     w.zero(3, active, f"t{r}_{j}")
             w.put(3, "for i in range(x.shape[1]):")
-            w.products(4, rows, vectors, lambda r: f"load1(x, x{r}, i)", "weight", "first + i")
+            w.products(
+                depth=4,
+                rows=rows,
+                vectors=vectors,
+                numbers=lambda r: f"load1(x, x{r}, i)",
+                array="weight",
+                row="first + i",
+            )
             for r in range(rows):
                 w.put(3, f"o = entry(to, p + {r})" if onto else f"o = p + {r}")
                 for j, active in enumerate(vectors):
                     before = f"{w.load(active, 'out', 'o', j)} + " if onto else ""
-                    w.store(3, active, "out", "o", j, f"{before}t{r}_{j}")
+                    w.store(3, active, "out", "o", vector=j, text=f"{before}t{r}_{j}")
     return w.compiled(dtype)
 
 
@@ -233,8 +244,15 @@ def _outer_sums(height: int, width: int, type_: np.dtype) -> Callable[..., None]
                 for j, active in enumerate(vectors):
                     w.put(4, f"t{r}_{j} = {w.load(active, 'out', f'o + {r}', j)}")
             w.put(4, "for p in range(chunk, last):", "    px, py = entry(at_x, p), entry(at_y, p)")
-            w.products(5, rows, vectors, lambda r: f"load1(x, px, f + {r})", "y", "py")
+            w.products(
+                depth=5,
+                rows=rows,
+                vectors=vectors,
+                numbers=lambda r: f"load1(x, px, f + {r})",
+                array="y",
+                row="py",
+            )
             for r in range(rows):
                 for j, active in enumerate(vectors):
-                    w.store(4, active, "out", f"o + {r}", j, f"t{r}_{j}")
+                    w.store(4, active, "out", f"o + {r}", vector=j, text=f"t{r}_{j}")
     return w.compiled(dtype)

@@ -168,11 +168,14 @@ def pairs_of_senders(receivers: EdgeLists, senders: EdgeLists, codes: np.ndarray
         codes: Code of each edge in the order of receivers, below k.
         k: Number of codes.
     """
-    ptr, row, bounds, order = split(senders.ptr, senders.row, IN_ORDER, codes, senders.at, k)
+    ptr, row, bounds, order = split(
+        ptr=senders.ptr, row=senders.row, visit=IN_ORDER, codes=codes, at=senders.at, k=k
+    )
     at = senders.at[order] if len(senders.at) else order
     pair = np.empty(len(codes), np.int32)
     pair[at] = np.repeat(np.arange(len(row), dtype=np.int32), np.diff(ptr))
-    receivers_of, numbers = senders.other[order], np.arange(len(row), dtype=np.int32)
+    receivers_of = senders.other[order]
+    numbers = np.arange(len(row), dtype=np.int32)
     return Pairs(
         row,
         bounds,
@@ -187,7 +190,9 @@ def pairs_of_receivers(receivers: EdgeLists, n_senders: int, codes: np.ndarray, 
     """
     ascending = bool((receivers.row[1:] > receivers.row[:-1]).all())
     visit = IN_ORDER if ascending else np.argsort(receivers.row).astype(np.int32)
-    ptr, row, bounds, order = split(receivers.ptr, receivers.row, visit, codes, IN_ORDER, k)
+    ptr, row, bounds, order = split(
+        ptr=receivers.ptr, row=receivers.row, visit=visit, codes=codes, at=IN_ORDER, k=k
+    )
     positions = order if receivers.positions is None else receivers.positions[order]
     weight = None if receivers.weight is None else receivers.weight[order]
     numbers = np.arange(len(row), dtype=np.int32)

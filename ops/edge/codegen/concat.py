@@ -18,7 +18,8 @@ class Concat(Lowering):
     repeats = True
 
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
-        s, v = r.source, r.values
+        s = r.source
+        v = r.values
         buffer = RegisterBuffer.scratch(s, name, e.dims)
         array, row = buffer.memory()
         for a, where in zip(e.args, joined(e), strict=True):

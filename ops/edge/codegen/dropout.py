@@ -16,7 +16,8 @@ class Dropout(Lowering):
     saves_intermediates = True
 
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
-        s, v = r.source, r.values
+        s = r.source
+        v = r.values
         x = e.args[0]
         n = v.number[id(e)]
         rate = e.static["rate"]
@@ -34,7 +35,8 @@ class Dropout(Lowering):
         return buffer
 
     def backward(self, to: Gradients, e: Expr, g: Text) -> None:
-        v, n = to.values, to.values.number[id(e)]
+        v = to.values
+        n = to.values.number[id(e)]
         to.add(
             e.args[0],
             e.dims,

@@ -24,7 +24,8 @@ class Embedding(Lowering):
     repeats = True
 
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
-        s, v = r.source, r.values
+        s = r.source
+        v = r.values
         table = e.args[0]
         rows = rows_of(v, e)
         if len(rows) == 1:
@@ -38,7 +39,8 @@ class Embedding(Lowering):
         return buffer
 
     def backward(self, to: Gradients, e: Expr, g: Text) -> None:
-        s, v = to.source, to.values
+        s = to.source
+        v = to.values
         table = e.args[0]
         if id(table) not in to.on_path:
             return

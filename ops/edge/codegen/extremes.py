@@ -21,7 +21,8 @@ class ExtremeLowering(AggregateLowering):
         self.sign = sign
 
     def forward(self, m: Messages, name: str, parts: list[Expr]) -> None:
-        s, v = m.source, m.values
+        s = m.source
+        v = m.values
         x = parts[0]
         best = m.state(name, "best", x.dims)
         edge = m.state(name, "edge", x.dims)

@@ -20,14 +20,16 @@ class Product(Lowering):
     repeats = True
 
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
-        s, v = r.source, r.values
+        s = r.source
+        v = r.values
         x, w = e.args
         inner = int(np.prod(w.dims[1:]))
         k = x.dims[-1]
         if transposed(e, s.lanes):
             return r.fold(product_at(e), product_shape(e), products(r, e), r.total(name, e.dims))
         buffer = r.total(name, e.dims)
-        matrix, array, row = s.arg(f"c{v.number[id(w)]}"), *r.memory(x)
+        matrix = s.arg(f"c{v.number[id(w)]}")
+        array, row = r.memory(x)
         lead = int(np.prod(x.dims[:-1]))
         one = s.loads(1)
         if not s.rolled:
@@ -64,7 +66,8 @@ class Product(Lowering):
         if id(x) in to.on_path:
             self._left(to, e, g)
         if id(w) in to.on_path:
-            (lead, inner, k), name = product_shape(e), s.near_sum(f"gc{v.number[id(w)]}")
+            lead, inner, k = product_shape(e)
+            name = s.near_sum(f"gc{v.number[id(w)]}")
             array, source = r.memory(x)
             buffer = RegisterBuffer(s, name, (inner,), (name, f"k_{name}"))
             with s.block(f"for k_{name} in range({k}):"):
@@ -79,7 +82,8 @@ class Product(Lowering):
         s = to.source
         v = to.values
         r = to.registers
-        (x, w), (lead, inner, k) = e.args, product_shape(e)
+        x, w = e.args
+        lead, inner, k = product_shape(e)
         n = v.number[id(w)]
         line, at = np.divmod(np.arange(lead * k), k)
 
@@ -106,8 +110,10 @@ class Product(Lowering):
 
     def _left(self, to: Gradients, e: Expr, g: Text) -> None:
         """The gradient of the left factor: an inner product with each row of the matrix."""
-        s, v = to.source, to.values
-        (x, w), (lead, inner, k) = e.args, product_shape(e)
+        s = to.source
+        v = to.values
+        x, w = e.args
+        lead, inner, k = product_shape(e)
         matrix = s.arg(f"c{v.number[id(w)]}")
         name = f"gx{v.number[id(e)]}"
         buffer = RegisterBuffer.scratch(s, name, x.dims)
@@ -147,7 +153,8 @@ def product_at(e: Expr) -> np.ndarray:
 
 def products(r: Registers, e: Expr) -> Text:
     """The single products of which the inner products are sums."""
-    s, v = r.source, r.values
+    s = r.source
+    v = r.values
     x, w = e.args
     lead, inner, k = product_shape(e)
     line, column, at = np.indices((lead, inner, k)).reshape(3, -1)

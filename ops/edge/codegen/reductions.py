@@ -41,7 +41,8 @@ class ExtremeOverAxes(Lowering):
         self.better = better
 
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
-        s, v = r.source, r.values
+        s = r.source
+        v = r.values
         a = e.args[0]
         n = v.number[id(e)]
         buffer = RegisterBuffer.scratch(s, name, e.dims)
@@ -66,7 +67,8 @@ class ExtremeOverAxes(Lowering):
         return buffer
 
     def backward(self, to: Gradients, e: Expr, g: Text) -> None:
-        s, v = to.source, to.values
+        s = to.source
+        v = to.values
         a = e.args[0]
         n = v.number[id(e)]
         size = int(np.prod(e.dims))

@@ -24,7 +24,8 @@ class Registers:
     """Writes values of the current edge, and sums over edges, into variables or scratch space."""
 
     def __init__(self, source: Source, values: Values):
-        self.source, self.values = source, values
+        self.source = source
+        self.values = values
         self.sums: dict[str, RegisterBuffer] = {}
 
     def save(self, roots: list[Expr]) -> None:

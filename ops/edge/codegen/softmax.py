@@ -23,7 +23,8 @@ class LogSumExpLowering(AggregateLowering):
         to = m.gradients
         if not to.needs_gradient(parts[0]):
             return
-        weights, g = _attention(m, name, parts[0]), m.column(name, "g")
+        weights = _attention(m, name, parts[0])
+        g = m.column(name, "g")
         to.add(parts[0], parts[0].dims, lambda p: f"({g(p)} * {weights.get(p)})")
 
 
@@ -47,7 +48,8 @@ class SoftmaxSumLowering(AggregateLowering):
             or ("weight", v.number[id(z)]) in v.variant.residuals
         ):
             return
-        weights, g = _attention(m, name, z), m.column(name, "g")
+        weights = _attention(m, name, z)
+        g = m.column(name, "g")
         heads = np.repeat(np.arange(int(np.prod(z.dims))), int(np.prod(x.dims[len(z.dims) :])))
         if to.needs_gradient(z):
             inner = m.column(name, "inner")
@@ -65,7 +67,8 @@ class SoftmaxSumLowering(AggregateLowering):
 
 def _accumulate(m: Messages, name: str, z: Expr, x: Expr | None) -> None:
     """Add an edge with a running maximum; a new maximum rescales the sums so far."""
-    s, v = m.source, m.values
+    s = m.source
+    v = m.values
     scores = _score(m, z)
     top = m.state(name, "max", z.dims)
     sums = m.state(name, "sum", z.dims)
@@ -106,7 +109,8 @@ def _score(m: Messages, z: Expr) -> RegisterBuffer:
     """The scores, rounded: contracted with a subtraction, a score would differ from the largest
     one, which may be itself.
     """
-    s, v = m.source, m.values
+    s = m.source
+    v = m.values
     buffer = RegisterBuffer.best(s, s.name("z"), z.dims)
     for cell in s.slices(z.dims):
         buffer.set(cell, f"rounded({v.text(z, cell)})")

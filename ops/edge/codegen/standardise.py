@@ -21,7 +21,8 @@ class Standardise(Lowering):
     saves_intermediates = True
 
     def forward(self, r: Registers, e: Expr, name: str) -> RegisterBuffer:
-        s, v = r.source, r.values
+        s = r.source
+        v = r.values
         x = e.args[0]
         d = e.dims[-1]
         lead = np.repeat(np.arange(int(np.prod(e.dims[:-1]))), d)
@@ -47,7 +48,8 @@ class Standardise(Lowering):
 
     def backward(self, to: Gradients, e: Expr, g: Text) -> None:
         """(g - mean(g) - y mean(g y)) / deviation, over the last axis."""
-        v, r = to.values, to.registers
+        v = to.values
+        r = to.registers
         n = v.number[id(e)]
         d = e.dims[-1]
         lead = np.repeat(np.arange(int(np.prod(e.dims[:-1]))), d)

@@ -12,7 +12,8 @@ class SumLowering(AggregateLowering):
     """Messages added in the order of edges."""
 
     def forward(self, m: Messages, name: str, parts: list[Expr]) -> None:
-        s, v = m.source, m.values
+        s = m.source
+        v = m.values
         x = parts[0]
         state = m.state(name, "sum", parts[0].dims, additive=True)
         for cell in s.slices(x.dims):

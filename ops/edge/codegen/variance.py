@@ -16,7 +16,8 @@ class VarianceLowering(AggregateLowering):
     reads_message = True
 
     def forward(self, m: Messages, name: str, parts: list[Expr]) -> None:
-        s, v = m.source, m.values
+        s = m.source
+        v = m.values
         x = parts[0]
         weight = m.state(name, "weight", ())
         mean = m.state(name, "mean", x.dims)

@@ -35,7 +35,8 @@ class RegisterBuffer:
         self.name = name
         self.shape = shape
         self.dtype = dtype
-        self.backing, self.first = backing, first
+        self.backing = backing
+        self.first = first
         self.filled: set[int] = set()
         self._cells = slices(shape, source.lanes) if backing is None else []
         self._number = {(int(c.at[0]), c.active): i for i, c in enumerate(self._cells)}

@@ -25,7 +25,8 @@ class Source:
     """
 
     def __init__(self, dtype: str, rolled: bool):
-        self.dtype, self.rolled = dtype, rolled
+        self.dtype = dtype
+        self.rolled = rolled
         self.lanes = 64 // np.dtype(dtype).itemsize
         self.sections: dict[str, list[str]] = {name: [] for name in SECTIONS}
         self.section = "edge"

@@ -228,7 +228,8 @@ def all_dependencies(indptr, near, source, unit, delta):  # type: ignore[no-unty
     queue[0] = source
     level[source] = 0
     paths[source] = 1.0
-    begin, end = 0, 1
+    begin = 0
+    end = 1
     while begin < end:
         v = queue[begin]
         begin += 1

@@ -94,7 +94,8 @@ def place_by_load(  # type: ignore[no-untyped-def]
     for e in range(len(ids)):
         u, v = src[e], dst[e]
         low, high = (u, v) if degree[u] <= degree[v] else (v, u)
-        both, one_end = False, False
+        both = False
+        one_end = False
         for w in range(len(allowed)):
             both |= copies[u, w] & copies[v, w] != 0
             one_end |= copies[low, w] != 0

@@ -108,12 +108,16 @@ def favourites(first, ptr, near, weight, label, names, key, out):  # type: ignor
             seen=seen,
         )
         drawn = draw(key, first + v)
-        out[v], most, tie = -1, np.int64(0), np.uint64(0)
+        out[v] = -1
+        most = np.int64(0)
+        tie = np.uint64(0)
         for s in range(n_seen):
             p = seen[s]
             of = mix(drawn ^ np.uint64(names[p]))
             if found[p] > most or (found[p] == most and of > tie):
-                out[v], most, tie = names[p], found[p], of
+                out[v] = names[p]
+                most = found[p]
+                tie = of
             found[p] = 0
 
 

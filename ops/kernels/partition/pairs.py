@@ -95,11 +95,9 @@ def sorted_pairs(
     keys, numbers, at, rows = dealt
     bits = int(most - 1).bit_length()
     digits = -(-bits // DIGIT)
-    bounds, out_low, out_numbers = (
-        np.zeros(rows[-1] + 1, np.int64),
-        empty(keys.shape, np.int32),
-        empty(keys.shape, dtype or numbers.dtype),
-    )
+    bounds = np.zeros(rows[-1] + 1, np.int64)
+    out_low = empty(keys.shape, np.int32)
+    out_numbers = empty(keys.shape, dtype or numbers.dtype)
 
     def sort(b: int) -> None:
         part = slice(at[b], at[b + 1])

@@ -117,7 +117,8 @@ class Belady(CachePolicy):
             out=out,
         )
         stored = np.flatnonzero(out >= 0)
-        self._own[out[stored]], self._last[out[stored]] = keys[stored], self._now
+        self._own[out[stored]] = keys[stored]
+        self._last[out[stored]] = self._now
         return out
 
     def _next(self, keys: np.ndarray, last: np.ndarray | int) -> np.ndarray:

@@ -132,7 +132,8 @@ class MachineCache:
 
         Collective: all ranks of the partition, in the same order of calls.
         """
-        comm, mates = self._partition.halo_comm, self._agents.mates
+        comm = self._partition.halo_comm
+        mates = self._agents.mates
         route, arrived = self._agents.requests(owner, row)
         if self._new is not None:
             # all mates have ended the fetch before

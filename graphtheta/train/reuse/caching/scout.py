@@ -51,7 +51,8 @@ class Scout:
         self._strategy = strategy
         self._partition = strategy.partition
         self._per_step = views_per_step
-        self._independent, self._own = independent, own
+        self._independent = independent
+        self._own = own
 
     @property
     def groups_per_epoch(self) -> int:
@@ -162,7 +163,8 @@ class MachineScout:
     """
 
     def __init__(self, scout: Scout, agents: Agents):
-        self._scout, self._agents = scout, agents
+        self._scout = scout
+        self._agents = agents
 
     @property
     def groups_per_epoch(self) -> int:
@@ -176,7 +178,8 @@ class MachineScout:
 
     def most_connected(self, n: int) -> np.ndarray:
         """See ``Reader.most_connected``."""
-        p, comm = self._scout.partition, self._agents.comm
+        p = self._scout.partition
+        comm = self._agents.comm
         best = np.lexsort((p.masters, -p.node.read("out_degree")))[: int(comm.all_max(np.array(n)))]
         degree = p.node.read("out_degree")
         keys = comm.rank << ROW_BITS | best.astype(np.int64)

@@ -116,11 +116,9 @@ class Macrobatches:
         """What was sent so far."""
         partition = self.strategy.partition
         some = row_bytes(partition, np.arange(min(partition.n_masters, MEASURED_ROWS)))
-        (alone_messages, alone_bytes), (messages, n_bytes), (rows, alone_rows) = (
-            self.comm.alone,
-            self.comm.merged,
-            self._rows,
-        )
+        alone_messages, alone_bytes = self.comm.alone
+        messages, n_bytes = self.comm.merged
+        rows, alone_rows = self._rows
         return RelayCounts(
             views=self.expanded,
             alone_messages=int(alone_messages),

@@ -84,7 +84,8 @@ def audited(training: Training, memory: Approximate, epoch: int, i: int) -> dict
 
 def _pass(training: Training, strategy: Strategy, view: GraphView) -> tuple[Rows, Rows, np.ndarray]:
     """Outputs, embeddings and gradients of a view."""
-    number, n = training.views, view.n_targets
+    number = training.views
+    n = view.n_targets
     graph: Any
     with np.errstate(**QUIET), training.scope(), training.tape(number, view) as tape:
         graph = ActiveGraph(view)

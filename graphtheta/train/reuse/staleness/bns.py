@@ -49,7 +49,8 @@ class Bns(HaloExchange):
     def __init__(self, rate: float = 0.1, *, seed: int):
         if not 0 <= rate <= 1:
             raise ConfigError(f"exchange=bns: rate is {rate}; expected a number from 0 to 1")
-        self.rate, self._seed = rate, seed
+        self.rate = rate
+        self._seed = seed
         # global ids of the halo rows, by pass
         self._halo: dict[int, np.ndarray] = {}
 

@@ -240,7 +240,8 @@ class HecBatch(MiniBatch, Approximate):
         )
 
     def exact(self, epoch: int, i: int) -> GraphView:
-        p, layers = self._whole, self.layers
+        p = self._whole
+        layers = self.layers
         if isinstance(self.sampler, PreparedSampler):
             for relation, reverse in all_passes(p, self._supersteps).values():
                 self.sampler.prepare(p, relation, reverse)
@@ -258,7 +259,8 @@ class HecBatch(MiniBatch, Approximate):
         """Push the features of own rows; returns the node columns of a batch, with the features of
         its leaves that are found.
         """
-        n_own, own = self._whole.n_masters, self._whole.node
+        n_own = self._whole.n_masters
+        own = self._whole.node
         masters = rows[rows < n_own]
         leaves = rows[rows >= n_own]
         values = packed(own, masters)

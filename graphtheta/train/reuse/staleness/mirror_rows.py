@@ -115,7 +115,8 @@ class MirrorRows:
         arrived = np.concatenate(self.comm.all_to_all(list(rows)))
         values = np.empty_like(arrived)
         found = np.empty(len(mirrors), bool)
-        values[order], found[order] = arrived, np.concatenate(self.comm.all_to_all(list(known)))
+        values[order] = arrived
+        found[order] = np.concatenate(self.comm.all_to_all(list(known)))
         return values, found
 
 

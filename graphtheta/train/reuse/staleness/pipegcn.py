@@ -182,7 +182,8 @@ class _OldSums(ToMasters):
     """The sums of an earlier epoch."""
 
     def __init__(self, rows: np.ndarray, sums: Columns):
-        self._rows, self._sums = rows, sums
+        self._rows = rows
+        self._sums = sums
 
     def end(self, merge: Callable[[np.ndarray, Columns], None]) -> None:
         if len(self._rows):

@@ -25,7 +25,8 @@ class Pruned:
     hops = None
 
     def __init__(self, inner: Sampler | None, known: Callable[[int], np.ndarray]):
-        self._inner, self._known = inner, known
+        self._inner = inner
+        self._known = known
 
     def choose(self, frontier: Frontier, *, hop: int, step: int) -> Sample:
         """Choose edges of one pass; see ``Sampler.choose``."""

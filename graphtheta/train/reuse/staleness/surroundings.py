@@ -29,7 +29,8 @@ def surroundings(p: Partition, wide: bool = True) -> Partition:
 
     Collective: all ranks of the partition.
     """
-    (src, dst), n = p.edge_rows(), len(p.gid)
+    src, dst = p.edge_rows()
+    n = len(p.gid)
     blocks, stored = edge_blocks(
         src=src,
         dst=dst,
