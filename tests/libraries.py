@@ -10,6 +10,6 @@ import pytest
 
 
 def dgl() -> Any:
-    """DGL without its loader of batches, of which few versions of PyTorch have the compiled part."""
+    """DGL without its loader of batches, whose compiled part few versions of PyTorch have."""
     sys.modules.setdefault("dgl.graphbolt", ModuleType("dgl.graphbolt"))
     return pytest.importorskip("dgl")

@@ -32,7 +32,7 @@ from ...ops.rows.stored import StoredRows
 from ..partition.partition import Partition, empty_partition
 from ..view.hop import Flow, Hop
 from ..view.level import NO_ROWS, Counts, Level, full_pass, passes_of
-from ..view.scored_pairs import PairPlan, Pairs
+from ..view.scored_pairs import PairPlan, ScoredPairs
 from ..view.view import GraphView
 from .context import ActiveGraph, Superstep
 from .layer import Model
@@ -295,7 +295,7 @@ def sums_of_a_pass(model: Model, partition: Partition) -> int:
 def _empty_graph(partition: Partition, counts: Sequence[Counts]) -> _EndlessGraph:
     empty = empty_partition(partition)
     none = np.zeros(0, np.int64)
-    pairs = PairPlan(empty, Pairs(none, none, none, none, np.zeros(0)))
+    pairs = PairPlan(empty, ScoredPairs(none, none, none, none, np.zeros(0)))
     return _EndlessGraph(
         GraphView(empty, [], None, RowSpace(empty.masters), pairs=pairs.level(None, 0)), counts
     )

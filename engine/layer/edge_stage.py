@@ -28,8 +28,8 @@ from ...ops.autodiff.space import RowSpace
 from ...ops.autodiff.tape import Var, current, needs_grad, value_of
 from ...ops.edge.aggregator import State
 from ...ops.edge.backend import fused, grouped, reference
-from ...ops.edge.backend.pairs import Pairs
-from ...ops.edge.backend.reference import Columns
+from ...ops.edge.backend.pairs import NodeCodePairs
+from ...ops.edge.backend.reference import PhaseColumns
 from ...ops.edge.program import Phase
 from ...ops.functions.embedding import check_range
 from ...ops.parallel import buffers
@@ -68,7 +68,7 @@ def gather_sum(
 
     Collective: all ranks of the level's partition.
     """
-    run = _Run(phase, level, inputs)
+    run = _PhaseRun(phase, level, inputs)
     totals, outputs = run.forward()
     total_vars = {name: Var(x, out_space) for name, x in totals.items()}
     output_vars = {name: Var(x, edge_space) for name, x in outputs.items()}
@@ -104,7 +104,7 @@ def product_comes_first(phase: Phase, level: Level, inputs: Inputs) -> bool:
     )
 
 
-class _Run:
+class _PhaseRun:
     """One execution of a phase; stores what backward needs."""
 
     def __init__(self, phase: Phase, level: Level, inputs: Inputs):
@@ -174,7 +174,7 @@ class _Run:
             }
         return self.totals, outputs
 
-    def _of(self, phase: Phase) -> _Run:
+    def _of(self, phase: Phase) -> _PhaseRun:
         """The same run for a part of its phase, with the same states and halo columns."""
         part = copy(self)
         part.phase = phase
@@ -259,7 +259,7 @@ class _Run:
                 else:
                     reference.forward(self.phase, columns, s.chunks(self.limit), states, outputs)
 
-    def _pairs(self, s: Selection) -> Pairs:
+    def _pairs(self, s: Selection) -> NodeCodePairs:
         """The pairs that products are computed for."""
         form = self.phase.grouped
         assert form is not None
@@ -277,11 +277,11 @@ class _Run:
 
         return s.pairs(form.code, codes, at, form.count, self.product_first)
 
-    def _columns(self, p: Pass, s: Selection, halo: tuple[Arrays, Arrays]) -> Columns:
+    def _columns(self, p: Pass, s: Selection, halo: tuple[Arrays, Arrays]) -> PhaseColumns:
         """The arrays that the ends of a selection's edges lie in."""
         src = self.nodes if s.kinds[0] == MASTER else halo[0]
         dst = self.nodes if s.kinds[1] == MASTER else halo[1]
-        return Columns(
+        return PhaseColumns(
             src=src,
             dst=dst,
             edge=self.edges,
@@ -376,7 +376,7 @@ class _Run:
                 returning[1].end(lambda rows, part: add_into(grads.dst, rows, part))
         return self._in_order(grads)
 
-    def _zero_grads(self) -> Columns:
+    def _zero_grads(self) -> PhaseColumns:
         """Arrays to add gradients to, only for what needs one."""
         edges = {
             n: buffers.full(x.shape, 0, x.dtype)
@@ -386,7 +386,7 @@ class _Run:
         operands = {
             i: np.zeros_like(value_of(x)) for i, x in self.inputs.operands.items() if needs_grad(x)
         }
-        return Columns(
+        return PhaseColumns(
             self._zeros(self._read("src")),
             self._zeros(self._read("dst")),
             edges,
@@ -408,11 +408,11 @@ class _Run:
         halo: tuple[Arrays, Arrays],
         backward_states: dict[str, State],
         output_grads: Arrays,
-        grads: Columns,
+        grads: PhaseColumns,
         halo_grads: tuple[Arrays, Arrays],
     ) -> None:
         for s in selections:
-            into = Columns(
+            into = PhaseColumns(
                 grads.src if s.kinds[0] == MASTER else halo_grads[0],
                 grads.dst if s.kinds[1] == MASTER else halo_grads[1],
                 grads.edge,
@@ -448,7 +448,7 @@ class _Run:
                         grads=into,
                     )
 
-    def _in_order(self, grads: Columns) -> list[Any]:
+    def _in_order(self, grads: PhaseColumns) -> list[Any]:
         """One gradient per source, None where none is needed."""
         found: list[Any] = []
         for n in self.node_names:

@@ -15,7 +15,7 @@ from graphtheta.errors import PartitionError
 from ...ops.kernels.lookup import fill, find
 from ...ops.parallel.buffers import by_blocks
 from ..comm.communicator import Comm
-from .table import Home, Table
+from .table import DistributedTable, Home
 
 # a look-up costs as much as so many sums
 PROBES = 8
@@ -91,7 +91,7 @@ class TableDirectory(Directory):
 
     def __init__(self, comm: Comm, masters: np.ndarray):
         entries = np.stack((np.full(len(masters), comm.rank), np.arange(len(masters))), axis=1)
-        self._table = Table(comm, masters, entries.astype(np.int32))
+        self._table = DistributedTable(comm, masters, entries.astype(np.int32))
 
     def locate(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         owner, row = self._table.look_up(ids).T
@@ -117,7 +117,7 @@ class ComputedDirectory(Directory):
 
     def __init__(self, comm: Comm, masters: np.ndarray, rule: Home):
         self._rule = rule
-        self._rows = Table(comm, masters, np.arange(len(masters), dtype=np.int32), rule)
+        self._rows = DistributedTable(comm, masters, np.arange(len(masters), dtype=np.int32), rule)
 
     def locate(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         row = self._rows.look_up(ids)

@@ -16,7 +16,7 @@ import numpy as np
 from ..comm.communicator import Comm
 from .edge_source import EdgeChunk, EdgeSource
 from .partitioner import allowed, block_bounds, block_owner, checked, find_pair
-from .table import Table
+from .table import DistributedTable
 
 NO_EDGES, NO_WORKERS = EdgeChunk(*np.zeros((3, 0), np.int64)), np.zeros(0, np.int32)
 
@@ -82,7 +82,7 @@ def divide(
         )
         with comm.agreed():
             owners = known(ids) if runs else NO_WORKERS
-        owner = Table(comm, ids, owners, block_owner(n, size)).look_up
+        owner = DistributedTable(comm, ids, owners, block_owner(n, size)).look_up
     said = f"partitioner={placement.name}"
     own = comm.broadcast(made is not None and made.worker is not None)
     with comm.agreed():

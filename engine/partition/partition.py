@@ -35,7 +35,7 @@ from .edge_source import GraphEdges
 from .exchange import NOTHING, MovePlan, plan_requests
 from .partitioner import DEFAULT_PLACEMENT, assign
 from .relation import EDGE, RELATION, EdgeBlock, Served, StoredRelation
-from .rows import MakeDirectory, Rows, whole_rows
+from .rows import MakeDirectory, PartRows, whole_rows
 from .sliced import sliced_rows
 from .table import occurrences_of
 
@@ -310,7 +310,7 @@ def build_partition(
     )
 
 
-def _build_plan(comm: Comm, rows: Rows, used: np.ndarray) -> Served:
+def _build_plan(comm: Comm, rows: PartRows, used: np.ndarray) -> Served:
     """The plan for some mirrors, with these mirrors."""
     bounds = np.searchsorted(rows.owner[used], np.arange(comm.size + 1))
     return Served(
@@ -319,7 +319,7 @@ def _build_plan(comm: Comm, rows: Rows, used: np.ndarray) -> Served:
     )
 
 
-def _node_columns(graph: Any, rows: Rows, dtype: Any) -> ColumnStore:
+def _node_columns(graph: Any, rows: PartRows, dtype: Any) -> ColumnStore:
     made = {name: degree.astype(dtype) for name, degree in rows.degrees.items()}
     return _store(
         made,

@@ -25,7 +25,7 @@ from .relation import EdgeBlock
 MakeDirectory = Callable[[Comm, np.ndarray], Directory]
 
 
-class Rows(NamedTuple):
+class PartRows(NamedTuple):
     """The rows and edges of a worker.
 
     Attributes:
@@ -55,7 +55,7 @@ def whole_rows(
     owner: np.ndarray,
     worker: Callable[[EdgeChunk], np.ndarray],
     directory: MakeDirectory | None,
-) -> Rows:
+) -> PartRows:
     """The rows and edges of a worker that reads all edges.
 
     Args:
@@ -101,7 +101,7 @@ def whole_rows(
         n_masters=len(mine),
         n_mirrors=len(mirrors),
     )
-    return Rows(
+    return PartRows(
         masters=mine,
         degrees={name: degree[mine] for name, degree in degrees.items()},
         mirrors=mirrors,

@@ -17,13 +17,13 @@ from .directory import ComputedDirectory, LocalDirectory, TableDirectory
 from .division import Division
 from .edge_source import EdgeSource
 from .partitioner import block_bounds
-from .rows import MakeDirectory, Rows
+from .rows import MakeDirectory, PartRows
 from .table import Route
 
 
 def sliced_rows(
     source: EdgeSource, comm: Comm, division: Division, directory: MakeDirectory | None
-) -> Rows:
+) -> PartRows:
     """The rows and edges of a worker.
 
     Args:
@@ -76,7 +76,7 @@ def sliced_rows(
         if computed
         else (directory or TableDirectory)(comm, masters)
     )
-    return Rows(
+    return PartRows(
         masters=masters,
         degrees=degrees,
         mirrors=others[by_owner],

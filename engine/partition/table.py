@@ -86,7 +86,7 @@ def occurrences_of(comm: Comm, keys: np.ndarray) -> np.ndarray:
     return route.back(comm.all_to_all([total[where[a:b]] for a, b in pairwise(bounds)]))[at]
 
 
-class Table:
+class DistributedTable:
     """Integers by key. Each entry is stored at the home of its key, a worker.
 
     Args:

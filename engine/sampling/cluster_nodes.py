@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..partition.partition import Partition
-from ..partition.table import Route, Table, home_of
+from ..partition.table import DistributedTable, Route, home_of
 from .ranking import ranks_among_all
 
 
@@ -16,7 +16,7 @@ class Members:
         n: Number of nodes.
     """
 
-    def __init__(self, nodes: Table, start: np.ndarray, counts: np.ndarray):
+    def __init__(self, nodes: DistributedTable, start: np.ndarray, counts: np.ndarray):
         self._nodes = nodes
         self._end = np.cumsum(counts)
         self._shift = start - (self._end - counts)
@@ -47,7 +47,7 @@ class NodesByCluster:
         comm = partition.halo_comm
         masters = partition.masters
         self._counts = comm.all_sum(np.bincount(clusters, minlength=n_clusters))
-        self._nodes = Table(comm, ranks_among_all(partition, clusters, masters), masters)
+        self._nodes = DistributedTable(comm, ranks_among_all(partition, clusters, masters), masters)
 
     def members(self, chosen: np.ndarray) -> Members:
         """The nodes of some clusters.
@@ -76,5 +76,7 @@ def nodes_of(partition: Partition, ids: np.ndarray) -> Members:
     )
     counts = comm.all_sum(np.array([len(nodes)]))
     return Members(
-        Table(comm, ranks_among_all(partition, nodes), nodes), np.zeros(1, np.int64), counts
+        DistributedTable(comm, ranks_among_all(partition, nodes), nodes),
+        np.zeros(1, np.int64),
+        counts,
     )

@@ -74,7 +74,7 @@ class ByView(NamedTuple):
         return np.repeat(np.arange(len(self.ptr) - 1), np.diff(self.ptr))
 
 
-class Edges(NamedTuple):
+class PassEdges(NamedTuple):
     """Edges of a pass.
 
     Attributes:
@@ -87,7 +87,7 @@ class Edges(NamedTuple):
 
 
 @dataclass
-class Found:
+class SearchResult:
     """This worker's part of some views.
 
     Attributes:
@@ -100,7 +100,7 @@ class Found:
     nodes: ByView
     hop: np.ndarray
     sizes: list[int]
-    edges: list[dict[Any, list[Edges]]]
+    edges: list[dict[Any, list[PassEdges]]]
 
     def outside(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Those of some master rows that are not in the views, of each view, [k] int64."""
@@ -214,7 +214,7 @@ class Search:
         self._hop = np.zeros(len(targets.items), np.int16)
         self._cutoff = first_cutoffs(sampler, partition, targets.items, cutoff)
 
-    def run(self, hops: Sequence[Along]) -> Found:
+    def run(self, hops: Sequence[Along]) -> SearchResult:
         """Search.
 
         Args:
@@ -233,13 +233,13 @@ class Search:
             found.append(
                 {
                     key: [
-                        Edges(ByView(c.stored, views), c.weight)
+                        PassEdges(ByView(c.stored, views), c.weight)
                         for c, views in zip(x.chosen, x.views, strict=True)
                     ]
                     for key, x in passes.items()
                 }
             )
-        return Found(self._nodes, self._hop, sizes, found)
+        return SearchResult(self._nodes, self._hop, sizes, found)
 
     def _pass(self, relation: StoredRelation, reverse: bool, hop: int) -> _Pass:
         """The edges of a pass into the nodes found so far, and their senders."""

@@ -70,7 +70,7 @@ class CacheCounts:
 
 
 @dataclass(frozen=True)
-class Found:
+class CachedRows:
     """What a cache holds of some rows.
 
     Attributes:
@@ -118,7 +118,7 @@ class RowCache:
         """Bytes of memory that it holds."""
         return self._held.nbytes + self._table.nbytes + self.slots.nbytes
 
-    def look_up(self, keys: np.ndarray, batches: int = 1) -> Found:
+    def look_up(self, keys: np.ndarray, batches: int = 1) -> CachedRows:
         """The rows that it holds; the others are to be read and given to ``store``.
 
         Args:
@@ -128,7 +128,7 @@ class RowCache:
         with self._lock:
             slots = self._find(keys, batches)
             at = np.flatnonzero(slots >= 0)
-            return Found(at, np.flatnonzero(slots < 0), self.slots.read(slots[at]))
+            return CachedRows(at, np.flatnonzero(slots < 0), self.slots.read(slots[at]))
 
     def find(self, keys: np.ndarray, batches: int = 1) -> np.ndarray:
         """Slots of some rows, [n] int32, -1 for those it does not hold, which are to be read and

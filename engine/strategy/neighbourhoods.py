@@ -10,10 +10,10 @@ import numpy as np
 
 from ..partition.partition import Partition
 from ..sampling.sampler import Sampler
-from ..sampling.search import ByView, Found, Search
+from ..sampling.search import ByView, Search, SearchResult
 from ..view.expand import all_passes
 from ..view.hop import Layers, depth, hops
-from ..view.scored_pairs import PairPlan, Pairs
+from ..view.scored_pairs import PairPlan, ScoredPairs
 from .task import NodeTask, Task
 
 __all__ = ["ByView", "Searched", "neighbourhoods"]
@@ -24,8 +24,8 @@ class Searched(NamedTuple):
     nodes.
     """
 
-    found: Found
-    pairs: list[Pairs] | None
+    found: SearchResult
+    pairs: list[ScoredPairs] | None
 
 
 def neighbourhoods(

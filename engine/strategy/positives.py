@@ -10,9 +10,9 @@ import numpy as np
 from graphtheta.base.rng import Purpose, bits, integers, key
 
 from ..partition.partition import Partition
-from ..partition.table import Route, Table
+from ..partition.table import DistributedTable, Route
 from ..sampling.cluster_nodes import Members
-from ..view.scored_pairs import Pairs
+from ..view.scored_pairs import ScoredPairs
 
 # column of pairs: what each weighs in the loss
 WEIGHT = "weight of the loss"
@@ -61,7 +61,9 @@ class Positives(Protocol):
         Collective: all ranks of the partition.
         """
 
-    def pairs(self, partition: Partition, own: np.ndarray, among: Members | None = None) -> Pairs:
+    def pairs(
+        self, partition: Partition, own: np.ndarray, among: Members | None = None
+    ) -> ScoredPairs:
         """Positives, each followed by its negatives.
 
         The label is 1 for positives, 0 for negatives, and NaN where no negative could be found. The
@@ -177,7 +179,7 @@ def edges_by_key(
     Collective: all ranks of the partition.
     """
     comm = partition.halo_comm
-    table = Table(
+    table = DistributedTable(
         comm, links, np.stack((np.full(len(links), comm.rank), np.arange(len(links))), axis=1)
     )
     keys, each = np.unique(edges, return_inverse=True)

@@ -32,7 +32,7 @@ from ..partition.located import values_of
 from ..partition.partition import Partition
 from ..partition.table import Route
 from ..sampling.cluster_nodes import Members, nodes_of
-from ..view.scored_pairs import PairLevel, PairPlan, Pairs
+from ..view.scored_pairs import PairLevel, PairPlan, ScoredPairs
 from ..view.view import GraphView
 from .positives import WEIGHT, Positives
 
@@ -289,7 +289,7 @@ class EdgeTask(Task):
 
     def _of_stored(self, stored: np.ndarray, cutoff: np.ndarray | None = None) -> Seeds:
         p = self._partition
-        pairs = Pairs(
+        pairs = ScoredPairs(
             self._ends[0][stored],
             self._ends[1][stored],
             p.edge_gid[stored],

@@ -27,7 +27,7 @@ from ..partition.partition import MASTER, NO_MIRRORS, Partition
 from ..partition.relation import EDGE
 from ..view.hop import Layers, depth
 from ..view.level import Level, Pass, Selection, tie_shift
-from ..view.scored_pairs import PairPlan, Pairs
+from ..view.scored_pairs import PairPlan, ScoredPairs
 from ..view.view import GraphView
 from .fetch import Features, request_bytes, row_bytes
 from .local import local_partition
@@ -232,7 +232,7 @@ def _pairs(local: Partition, pairs: Received, edges: Received, position: np.ndar
     stored = _positions(pairs, edges, position) if "edge" in x else None
     return PairPlan(
         local,
-        Pairs(
+        ScoredPairs(
             src=x["src"],
             dst=x["dst"],
             gid=x["gid"],

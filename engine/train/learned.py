@@ -21,7 +21,7 @@ from ..partition.table import Route
 from ..view.view import GraphView
 from .fetch import REQUEST
 from .scatter import Move
-from .table import Table
+from .table import LearnedTable
 
 
 class LearnedRows(Protocol):
@@ -44,7 +44,7 @@ class OwnRows:
         view: This worker's part of the view.
     """
 
-    def __init__(self, tables: Sequence[Table], view: GraphView):
+    def __init__(self, tables: Sequence[LearnedTable], view: GraphView):
         self._tables = tables
         self._view = view
         self._read: dict[str, Var] = {}
@@ -73,7 +73,7 @@ class FetchedRows:
     Collective: all ranks of the partition, here and in every method.
     """
 
-    def __init__(self, tables: Sequence[Table], partition: Partition, view: GraphView):
+    def __init__(self, tables: Sequence[LearnedTable], partition: Partition, view: GraphView):
         self._tables = tables
         self._view = view
         self._comm = partition.halo_comm

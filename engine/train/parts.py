@@ -26,7 +26,7 @@ from ..strategy.neighbourhoods import ByView, Searched
 from ..strategy.strategy import Strategy
 from ..view.hop import Hop, Layers, depth, hops
 from ..view.level import Counts, Level, Pass, passes_of
-from ..view.scored_pairs import Pairs
+from ..view.scored_pairs import ScoredPairs
 from ..view.view import GraphView
 
 # a column of the graph in a message, beside those of the engine
@@ -226,7 +226,7 @@ def _edges(
     used: list[ByView],
     sweep: list[int],
     weights: list[np.ndarray | None] | None,
-    pairs: list[Pairs] | None,
+    pairs: list[ScoredPairs] | None,
 ) -> list[tuple[Columns, np.ndarray]]:
     """Edges, uses and pairs, with bounds of the views in each.
 

@@ -94,12 +94,12 @@ class WorkQueue:
             return [item() for item in work]
         self.comm.ledger.pause()
         try:
-            return _Run(self, work).finish()
+            return _QueueRun(self, work).finish()
         finally:
             self.comm.ledger.resume()
 
 
-class _Run(Generic[T]):
+class _QueueRun(Generic[T]):
     """The work items of one call of ``WorkQueue.run``, shared by the threads that run them."""
 
     def __init__(self, queue: WorkQueue, work: Sequence[Callable[[], T]]):

@@ -31,7 +31,7 @@ from .gradient_sum import GradientSum
 from .learned import FetchedRows, LearnedRows, OwnRows
 from .parts import parts_of
 from .scheduler import WorkQueue
-from .table import Table, check_tables
+from .table import LearnedTable, check_tables
 from .update import UpdateRule
 from .versions import ParameterManager
 
@@ -139,7 +139,7 @@ class Training:
         features: Features | None = None,
         foresight: Foresight | None = None,
         ahead: Ahead | None = None,
-        tables: Sequence[Table] = (),
+        tables: Sequence[LearnedTable] = (),
     ):
         self.model = model
         self.strategy = strategy

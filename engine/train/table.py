@@ -10,7 +10,7 @@ import numpy as np
 from graphtheta.errors import ConfigError
 
 
-class Table(Protocol):
+class LearnedTable(Protocol):
     """A learnable column of the masters, such as ``engine.store.table.EmbeddingTable``."""
 
     @property
@@ -43,7 +43,7 @@ class Table(Protocol):
         """
 
 
-def check_tables(tables: Sequence[Table], staleness: int) -> None:
+def check_tables(tables: Sequence[LearnedTable], staleness: int) -> None:
     """Check that tables can be trained with these settings.
 
     Raises:

@@ -29,7 +29,7 @@ from graphtheta.errors import FormatError
 from ...ops.autodiff.tape import Change, Parameter, version_scope
 from ...ops.optimisers.optim import Optimiser
 from ..comm.communicator import Comm
-from .table import Table
+from .table import LearnedTable
 from .update import UpdateRule
 
 
@@ -89,7 +89,7 @@ class ParameterManager:
         comm: Comm,
         staleness: int = 0,
         rule: UpdateRule | None = None,
-        tables: Sequence[Table] = (),
+        tables: Sequence[LearnedTable] = (),
     ):
         self.optimiser = optimiser
         self.comm = comm

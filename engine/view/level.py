@@ -15,7 +15,12 @@ import numpy as np
 
 from ...ops.edge.aggregator import Segments
 from ...ops.edge.backend.edges import EdgeLists
-from ...ops.edge.backend.pairs import Pairs, pairs_of_receivers, pairs_of_senders, same_array
+from ...ops.edge.backend.pairs import (
+    NodeCodePairs,
+    pairs_of_receivers,
+    pairs_of_senders,
+    same_array,
+)
 from ...ops.edge.backend.reference import Chunk
 from ...ops.kernels.batch import group
 from ..partition.exchange import Exchange
@@ -118,7 +123,7 @@ class Selection:
         return self._lists(ptr, np.arange(self.n_senders, dtype=np.int32), receiver, at)
 
     @cached_property
-    def by_pair(self) -> dict[tuple[str, int, bool], tuple[np.ndarray, Pairs]]:
+    def by_pair(self) -> dict[tuple[str, int, bool], tuple[np.ndarray, NodeCodePairs]]:
         """Codes and pairs by the name of the codes, their number, and whether the nodes send, as
         far as ``pairs`` made them.
         """
@@ -126,7 +131,7 @@ class Selection:
 
     def pairs(
         self, name: str, codes: np.ndarray, at: Callable[[], np.ndarray], k: int, sending: bool
-    ) -> Pairs:
+    ) -> NodeCodePairs:
         """Pairs of a node at one end and a code that have an edge; made once for each array of
         codes.
 

@@ -27,7 +27,7 @@ PAIR = "pair"
 
 
 @dataclass
-class Pairs:
+class ScoredPairs:
     """The pairs of this worker.
 
     Attributes:
@@ -45,11 +45,11 @@ class Pairs:
     label: np.ndarray
     columns: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def some(self, at: np.ndarray) -> Pairs:
+    def some(self, at: np.ndarray) -> ScoredPairs:
         """The pairs at some positions."""
         stored = None if self.stored is None else self.stored[at]
         columns = {name: x[at] for name, x in self.columns.items()}
-        return Pairs(
+        return ScoredPairs(
             src=self.src[at],
             dst=self.dst[at],
             gid=self.gid[at],
@@ -68,7 +68,7 @@ class PairLevel(Level):
         order: Number of each pair of the level among this worker's pairs, [n_edges].
     """
 
-    pairs: Pairs
+    pairs: ScoredPairs
     order: np.ndarray
 
     @cached_property
@@ -90,7 +90,7 @@ class PairPlan:
     Collective: all ranks of the partition.
     """
 
-    def __init__(self, partition: Partition, pairs: Pairs):
+    def __init__(self, partition: Partition, pairs: ScoredPairs):
         self._partition = partition
         self._pairs = pairs
         self._ends = locate(partition, np.concatenate((pairs.src, pairs.dst)))
@@ -99,7 +99,7 @@ class PairPlan:
         self.needed[self._ends.plan.rows] = True
 
     @property
-    def pairs(self) -> Pairs:
+    def pairs(self) -> ScoredPairs:
         """This worker's pairs."""
         return self._pairs
 

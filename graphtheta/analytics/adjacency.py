@@ -78,15 +78,15 @@ class Adjacency:
                 " graph.symmetrised() or --symmetric yes"
             )
 
-    def columns(self) -> Columns:
+    def columns(self) -> NeighbourColumns:
         """The neighbours as columns of this worker.
 
         Collective: all ranks of the partition.
         """
-        return Columns(self._partition, self)
+        return NeighbourColumns(self._partition, self)
 
 
-class Columns:
+class NeighbourColumns:
     """Neighbours as columns: the masters of a worker in the order of their rows, then other nodes,
     by owner.
 

@@ -13,12 +13,12 @@ from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.runtime.start import start
 from graphtheta.errors import ConfigError
 from graphtheta.graph.data.graph import Graph
-from graphtheta.partitioners.auto import Work, pair_for
+from graphtheta.partitioners.auto import TrainingWork, pair_for
 from graphtheta.partitioners.pairs import DEFAULT_MASTERS
 from graphtheta.partitioners.registry import DEFAULT_PLACEMENT
 
 
-class Found(NamedTuple):
+class NodeValues(NamedTuple):
     """Values of the nodes of one worker.
 
     Attributes:
@@ -37,7 +37,7 @@ def on_worker(
     masters: str = DEFAULT_MASTERS,
     partitioner: str = DEFAULT_PLACEMENT,
     seed: int = 0,
-) -> Found:
+) -> NodeValues:
     """Run an algorithm; each worker gets the values of its own nodes.
 
     Args:
@@ -64,7 +64,11 @@ def on_worker(
     )
     # messages of one number, in about as many rounds as PageRank has
     pair = pair_for(
-        partitioner=partitioner, masters=masters, graph=bare, work=Work(1, 1, 50, seed), comm=comm
+        partitioner=partitioner,
+        masters=masters,
+        graph=bare,
+        work=TrainingWork(1, 1, 50, seed),
+        comm=comm,
     )
     partition = build_partition(
         graph=bare,
@@ -76,7 +80,7 @@ def on_worker(
     )
     values = algorithm.run(partition, graph)
     order = np.argsort(partition.masters)
-    return Found(partition.masters[order], values[order])
+    return NodeValues(partition.masters[order], values[order])
 
 
 @checked

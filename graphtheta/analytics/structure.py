@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.analytics.adjacency import Adjacency, Columns
+from graphtheta.analytics.adjacency import Adjacency, NeighbourColumns
 from graphtheta.analytics.algorithm import Algorithm
 from graphtheta.analytics.local_edges import Lists
 from graphtheta.engine.partition.partition import Partition
@@ -171,7 +171,7 @@ class LabelPropagation(Algorithm):
 PARTS = 8
 
 
-def _undirected(partition: Partition, name: str) -> tuple[Adjacency, Columns]:
+def _undirected(partition: Partition, name: str) -> tuple[Adjacency, NeighbourColumns]:
     """Neighbours of an undirected graph.
 
     Raises:

@@ -13,7 +13,7 @@ from graphtheta.base.console import say
 from graphtheta.cli import command
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.inference.outputs.file import check_free_name, check_name, write_together
-from graphtheta.inference.outputs.formats import FORMATS, Rows
+from graphtheta.inference.outputs.formats import FORMATS, OutputRows
 from graphtheta.inference.outputs.parts import PartFolder
 from graphtheta.run.job.flag import Parser
 from graphtheta.run.job.job import Job
@@ -77,7 +77,9 @@ def analyse(argv: list[str]) -> int:
                 partitioner=job.partitioner,
                 seed=job.seed,
             )
-            n = parts.write(Rows(algorithm.name, as_ids(graph, found.nodes), shown(found.values)))
+            n = parts.write(
+                OutputRows(algorithm.name, as_ids(graph, found.nodes), shown(found.values))
+            )
         else:
             values = whole(
                 graph,
@@ -88,7 +90,7 @@ def analyse(argv: list[str]) -> int:
                 seed=job.seed,
             )
             rows = (
-                Rows(algorithm.name, as_ids(graph, np.arange(len(values))), shown(values))
+                OutputRows(algorithm.name, as_ids(graph, np.arange(len(values))), shown(values))
                 if comm.rank == 0
                 else None
             )

@@ -13,7 +13,7 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError
 from graphtheta.inference.grown.comparison import COMPARISONS
 from graphtheta.inference.outputs.file import check_free_name, check_name, write_together
-from graphtheta.inference.outputs.formats import FORMATS, Rows
+from graphtheta.inference.outputs.formats import FORMATS, OutputRows
 from graphtheta.inference.outputs.parts import PartFolder
 from graphtheta.run.job.flag import Parser
 from graphtheta.train.loop.opened import job_of
@@ -114,7 +114,7 @@ def predict(argv: list[str]) -> int:
     return on_all_ranks(job, work)
 
 
-def computed(model: Any, options: SimpleNamespace, whole: bool) -> Rows | None:
+def computed(model: Any, options: SimpleNamespace, whole: bool) -> OutputRows | None:
     """The predictions, embeddings or best nodes of all workers on rank 0 and None elsewhere; those
     of each worker unless ``whole``.
 
@@ -130,7 +130,7 @@ def computed(model: Any, options: SimpleNamespace, whole: bool) -> Rows | None:
     if options.since and options.keep_layers:
         grown.keep_layers(options.keep_layers)
     find = grown.embeddings if options.embed else grown.predictions
-    found: Rows | None = find(grown.new if options.appended else None, whole=whole)
+    found: OutputRows | None = find(grown.new if options.appended else None, whole=whole)
     if options.since and model.comm.rank == 0:
         say(str(grown.work))
     return found

@@ -18,7 +18,7 @@ import numpy as np
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError, DataError, FormatError
 from graphtheta.inference.forward.top import SIDES, Asked
-from graphtheta.inference.outputs.formats import Rows
+from graphtheta.inference.outputs.formats import OutputRows
 from graphtheta.run.job.flag import Parser
 from graphtheta.tasks.kinds.kind import GraphInfo
 from graphtheta.tasks.kinds.triple import TripleKind
@@ -128,7 +128,7 @@ def check_flags(options: SimpleNamespace) -> None:
         raise ConfigError(f"--top: got {options.top}, expected at least 1")
 
 
-def top_rows(model: Any, options: SimpleNamespace, whole: bool) -> Rows | None:
+def top_rows(model: Any, options: SimpleNamespace, whole: bool) -> OutputRows | None:
     """The best nodes of the queries of the flags: of all workers on rank 0 and None elsewhere, or
     those of each worker.
 

@@ -56,7 +56,7 @@ class Sample:
         return len(self.src)
 
 
-class Work(NamedTuple):
+class TrainingWork(NamedTuple):
     """What a choice depends on beside the graph.
 
     Attributes:
@@ -71,7 +71,7 @@ class Work(NamedTuple):
     seed: int
 
 
-class _Found(NamedTuple):
+class _Measured(NamedTuple):
     """Figures of a pair; ``partitioning`` and ``messages`` are predicted seconds."""
 
     pair: Pair
@@ -81,7 +81,7 @@ class _Found(NamedTuple):
     messages: float
 
 
-def pair_for(partitioner: str, masters: str, graph: Any, work: Work, comm: Comm) -> Pair:
+def pair_for(partitioner: str, masters: str, graph: Any, work: TrainingWork, comm: Comm) -> Pair:
     """The pair that two keys of a job give; for "auto" rank 0 chooses.
 
     Raises:
@@ -97,7 +97,7 @@ def pair_for(partitioner: str, masters: str, graph: Any, work: Work, comm: Comm)
     return Pair(*comm.broadcast(pair))
 
 
-def choose(graph: Any, n_workers: int, work: Work) -> Pair:
+def choose(graph: Any, n_workers: int, work: TrainingWork) -> Pair:
     """The candidate of the least time for partitioning and for messages, among the balanced ones.
 
     If all messages of the default take less time than the comparison, it is the default.
@@ -169,7 +169,9 @@ def sampled(graph: Any, seed: int) -> Sample:
     return Sample(graph.n_nodes, graph.src[ids], graph.dst[ids], graph.train)
 
 
-def _measured(graph: Any, sample: Sample, masters: str, size: int, work: Work) -> Iterator[_Found]:
+def _measured(
+    graph: Any, sample: Sample, masters: str, size: int, work: TrainingWork
+) -> Iterator[_Measured]:
     """Figures of a node partitioner with its candidate placements."""
     source = GraphEdges(sample)
     comm = OneOf(size)
@@ -182,7 +184,7 @@ def _measured(graph: Any, sample: Sample, masters: str, size: int, work: Work) -
         placed.place(owners, EDGE_PLACEMENTS[placement]().place(source, owners, size))
         n_bytes = row_bytes(work.layers * placed.sent(), work.width)
         partitioning = (SECONDS[masters] + SECONDS.get(placement, 0)) * graph.n_edges / 1e6
-        yield _Found(
+        yield _Measured(
             pair=Pair(masters, placement),
             bytes=n_bytes,
             imbalance=max(imbalance(placed.nodes), imbalance(placed.edges)),

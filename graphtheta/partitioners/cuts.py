@@ -22,7 +22,7 @@ from graphtheta.engine.partition.partitioner import EdgeRule, Owners
 from graphtheta.ops.kernels.partition.copies import mark_copies
 from graphtheta.ops.kernels.partition.greedy_edges import place_by_load, place_by_score
 from graphtheta.partitioners.stream import capacity, check_option
-from graphtheta.partitioners.streaming.blocks import Blocks
+from graphtheta.partitioners.streaming.blocks import IdBlocks
 from graphtheta.partitioners.streaming.degrees import block_degrees
 from graphtheta.partitioners.streaming.edges import EdgeStreams
 from graphtheta.partitioners.streaming.shared import SharedPlacement
@@ -66,7 +66,7 @@ class HybridCut(SharedPlacement):
     threshold: int = 100
 
     def workers(self, source: EdgeSource, owner: Owners, comm: Comm, size: int) -> Workers:
-        blocks = Blocks(comm, source.n_nodes)
+        blocks = IdBlocks(comm, source.n_nodes)
         high = block_degrees(source, comm, outgoing=False) > self.threshold
         return lambda chunk: owner(np.where(blocks.look_up(high, chunk.dst), chunk.src, chunk.dst))
 
@@ -104,7 +104,7 @@ class GreedyCut(SharedPlacement):
         """
 
     def workers(self, source: EdgeSource, owner: Owners, comm: Comm, size: int) -> Workers:
-        blocks = Blocks(comm, source.n_nodes)
+        blocks = IdBlocks(comm, source.n_nodes)
         n = blocks.last - blocks.first
         copies = no_copies(n, size)
         if self.owners:

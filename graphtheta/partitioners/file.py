@@ -11,7 +11,7 @@ from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import Owners
 from graphtheta.errors import ConfigError, FormatError
-from graphtheta.partitioners.streaming.blocks import Blocks
+from graphtheta.partitioners.streaming.blocks import IdBlocks
 from graphtheta.partitioners.streaming.shared import SharedPartitioner
 
 
@@ -41,6 +41,6 @@ class FilePartitioner(SharedPartitioner):
                 f"{self.path} holds {given.dtype} numbers of shape {list(given.shape)}; expected"
                 f" the owners, one integer for each of the {n} nodes"
             )
-        blocks = Blocks(comm, n)
+        blocks = IdBlocks(comm, n)
         own = np.array(given[blocks.first : blocks.last])
         return lambda ids: blocks.look_up(own, ids)

@@ -18,7 +18,7 @@ from graphtheta.ops.kernels.partition.greedy_nodes import place_nodes
 from graphtheta.partitioners.stream import capacity, check_option
 from graphtheta.partitioners.streaming.dealing import settle, share_of_room
 from graphtheta.partitioners.streaming.lists import numbered
-from graphtheta.partitioners.streaming.nodes import Chunk, NodeStreams
+from graphtheta.partitioners.streaming.nodes import NodeChunk, NodeStreams
 from graphtheta.partitioners.streaming.shared import SharedPartitioner
 
 
@@ -65,7 +65,7 @@ class Streamed:
             load = self._round(chunks, load, scale, cost)
 
     def _round(
-        self, chunks: list[Chunk], load: np.ndarray, scale: np.ndarray, cost: np.ndarray
+        self, chunks: list[NodeChunk], load: np.ndarray, scale: np.ndarray, cost: np.ndarray
     ) -> np.ndarray:
         """Place the nodes of a round; returns the loads after it.
 

@@ -12,7 +12,7 @@ from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import Owners, block_owner
 from graphtheta.partitioners.multilevel import Multilevel
 from graphtheta.partitioners.stream import capacity, check_option
-from graphtheta.partitioners.streaming.blocks import Blocks
+from graphtheta.partitioners.streaming.blocks import IdBlocks
 from graphtheta.partitioners.streaming.components import components, whole_components
 from graphtheta.partitioners.streaming.degrees import shared_chunks
 from graphtheta.partitioners.streaming.levels import Level, Loads, OfClusters, OfParts, of_source
@@ -72,7 +72,7 @@ class GremPartitioner(SharedPartitioner):
         check_option(self, "cycles", self.cycles >= 1, "at least 1")
 
     def owners(self, source: EdgeSource, comm: Comm, size: int) -> Owners:
-        blocks = Blocks(comm, source.n_nodes)
+        blocks = IdBlocks(comm, source.n_nodes)
         room = capacity(source.n_nodes, size, self.slack)
         owner: np.ndarray | None = np.zeros(blocks.last - blocks.first, np.int32)
         if size > 1:
@@ -267,7 +267,7 @@ class _Cut:
         return key(self._key, Purpose.PLACEMENT, self._uses)
 
 
-def degree_blocks(blocks: Blocks, degree: np.ndarray, size: int) -> np.ndarray:
+def degree_blocks(blocks: IdBlocks, degree: np.ndarray, size: int) -> np.ndarray:
     """Equally many nodes for each part by falling degree, [n_block] int32; those of equal degree
     are by ascending id.
 

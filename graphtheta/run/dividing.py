@@ -7,7 +7,7 @@ import numpy as np
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.graph.data.graph import Graph
-from graphtheta.partitioners.auto import Work, pair_for
+from graphtheta.partitioners.auto import TrainingWork, pair_for
 from graphtheta.partitioners.pairs import Pair
 from graphtheta.run.job.job import Job
 
@@ -27,7 +27,7 @@ def choose_pair(job: Job, graph: Graph, comm: Comm, epochs: int) -> Pair:
         partitioner=job.partitioner,
         masters=job.masters,
         graph=graph,
-        work=Work(job.layers, job.hidden, epochs, job.seed),
+        work=TrainingWork(job.layers, job.hidden, epochs, job.seed),
         comm=comm,
     )
 

@@ -22,7 +22,7 @@ import numpy as np
 from graphtheta.base import rng
 from graphtheta.base.rng import Purpose
 
-from ..compile.fusion_code import FusionWriter, Leaf, Step, Structure
+from ..compile.fusion_code import FusedStep, FusionWriter, Leaf, Structure
 from ..parallel.buffers import PER_NUMBER, by_blocks, empty, row_blocks
 from .operation import Operation
 from .space import RowSpace
@@ -268,7 +268,7 @@ class _Fused:
             return Leaf("number")
         return Leaf("whole" if isinstance(x, _Whole) else "row", needs_grad(x))
 
-    def _step(self, d: Deferred, number: dict[int, int]) -> Step:
+    def _step(self, d: Deferred, number: dict[int, int]) -> FusedStep:
         static = dict(d.static)
         kind = d.prim.traits.lazy or "scalar"
         form = d.prim.form(static)
@@ -280,7 +280,7 @@ class _Fused:
             self.draws.append((ids, np.uint64(rng.key(int(key), Purpose.DROPOUT, site))))
         numbers = tuple(number[_identity(a)] for a in d.args)
         ranks = tuple(len(_trailing(a)) for a in d.args)
-        return Step(kind, form, numbers, tuple(static.items()), ranks)
+        return FusedStep(kind, form, numbers, tuple(static.items()), ranks)
 
     # ---- running
 

@@ -28,7 +28,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Step:
+class FusedStep:
     """One of the functions; its arguments are numbers of leaves, or of earlier steps after these.
 
     Attributes:
@@ -53,7 +53,7 @@ class Structure:
     """
 
     leaves: tuple[Leaf, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[FusedStep, ...]
     unit: tuple[tuple[bool, ...], ...]
 
 
@@ -148,7 +148,7 @@ class FusionWriter:
             text = f"j{k}" if text == "0" else f"({text} * D{k} + j{k})"
         return text
 
-    def _step(self, u: _Use) -> Step | None:
+    def _step(self, u: _Use) -> FusedStep | None:
         n = len(self.s.leaves)
         return self.s.steps[u.number - n] if u.number >= n else None
 

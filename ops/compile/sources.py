@@ -49,7 +49,7 @@ def imported(tree: ast.AST, package: str = "") -> frozenset[str]:
 
 
 def _imported(node: ast.AST, package: str) -> Iterator[str]:
-    """What a statement and those inside it import; expressions, which are most of a tree, cannot."""
+    """What a statement and those inside it import; expressions, most of a tree, cannot."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):

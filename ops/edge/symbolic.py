@@ -74,7 +74,7 @@ class SymbolicTrace:
         return e.leaf, what, self.tracer.neutral(e), e.leaf is not None and e.leaf[1] in self.stored
 
 
-class _Columns:
+class _EndSymbols:
     """``edge.src`` or ``edge.dst``: attribute access makes leaves."""
 
     def __init__(
@@ -114,8 +114,8 @@ class EdgeSymbols:
         self._tracer = tracer
         self._edges = edges
         self._owner = owner
-        self.src = _Columns(tracer=tracer, end="src", schema=nodes, owner=owner, sparse=sparse)
-        self.dst = _Columns(tracer=tracer, end="dst", schema=nodes, owner=owner, sparse=sparse)
+        self.src = _EndSymbols(tracer=tracer, end="src", schema=nodes, owner=owner, sparse=sparse)
+        self.dst = _EndSymbols(tracer=tracer, end="dst", schema=nodes, owner=owner, sparse=sparse)
 
     def __getattr__(self, name: str) -> Expr:
         if name.startswith("__"):

@@ -44,9 +44,9 @@ class RowList:
 
 
 # rows [n, ...], copied together or listed
-Rows = np.ndarray | RowList
+ArrayOrList = np.ndarray | RowList
 
 
-def located(x: Rows, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def located(x: ArrayOrList, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """An array, and the numbers of its rows that are ``rows`` of x."""
     return (x.array, x.rows[rows]) if isinstance(x, RowList) else (x, rows)

@@ -15,7 +15,7 @@ from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.located import values_of
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.partitioner import make_partitioner
-from graphtheta.engine.partition.table import Table
+from graphtheta.engine.partition.table import DistributedTable
 from graphtheta.errors import PartitionError
 
 GRAPH = equality.example()
@@ -103,7 +103,7 @@ def test_tables(size, width):
     def program(comm):
         keys = np.arange(comm.rank, 100, comm.size)[::-1] ** 3
         values = np.broadcast_to(keys.reshape(-1, *(1 for _ in width)), (len(keys), *width)) + 1
-        table = Table(comm, keys, np.ascontiguousarray(values))
+        table = DistributedTable(comm, keys, np.ascontiguousarray(values))
         asked = np.array([27, 5, 0, 99**3, 27]) if comm.rank == 0 else np.zeros(0, np.int64)
         found = table.look_up(asked)
         assert found.shape == (len(asked), *width)

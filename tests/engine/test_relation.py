@@ -12,7 +12,7 @@ from graphtheta.engine.layer.layer import Layer, Model
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.partition.relation import EDGE
 from graphtheta.engine.view.level import Level, full_pass
-from graphtheta.engine.view.scored_pairs import PairPlan, Pairs
+from graphtheta.engine.view.scored_pairs import PairPlan, ScoredPairs
 from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ColumnError
 from graphtheta.ops import Parameter, Tape
@@ -40,7 +40,7 @@ def view_of(p, beside_edges):
     """The view whose only level is the membership relation, after the stored edges or alone."""
     # not where either end is at home
     nodes = np.arange(p.halo_comm.rank, N, p.halo_comm.size)
-    made = PairPlan(p, Pairs(nodes, HEAD[nodes], nodes, None, np.zeros(len(nodes)))).level(
+    made = PairPlan(p, ScoredPairs(nodes, HEAD[nodes], nodes, None, np.zeros(len(nodes)))).level(
         None, p.n_masters
     )
     stored = [full_pass(p, p.relations[EDGE], False)] if beside_edges else []

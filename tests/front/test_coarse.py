@@ -18,7 +18,7 @@ from graphtheta.partitioners.report import OneOf
 from graphtheta.partitioners.stream import capacity
 from graphtheta.partitioners.streaming import coarse
 from graphtheta.partitioners.streaming.along import HomeEdges
-from graphtheta.partitioners.streaming.blocks import Blocks
+from graphtheta.partitioners.streaming.blocks import IdBlocks
 from graphtheta.partitioners.streaming.components import components, whole_components
 from graphtheta.partitioners.streaming.degrees import shared_chunks
 
@@ -60,7 +60,7 @@ def test_neighbours_receive_what_nodes_send(monkeypatch):
     twice, sends = 2 * np.arange(40), np.arange(40) % 3 > 0
 
     def program(comm):
-        blocks = Blocks(comm, 40)
+        blocks = IdBlocks(comm, 40)
         here = slice(blocks.first, blocks.last)
         return [
             (number, blocks.first + int(v), int(x))
@@ -84,7 +84,7 @@ def test_neighbours_receive_what_nodes_send(monkeypatch):
 
 def component(graph, comm, chunk=16):
     pairs = ((edges.src, edges.dst) for edges in shared_chunks(GraphEdges(graph, chunk), comm))
-    return components(Blocks(comm, graph.n_nodes), pairs)
+    return components(IdBlocks(comm, graph.n_nodes), pairs)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -119,9 +119,9 @@ def test_long_paths_need_few_rounds(size, monkeypatch):
     n, rounds = 2000, []
     order = np.argsort(np.arange(n - 1) % size, kind="stable")
     graph = graphs.fill(order, order + 1, n)
-    received = Blocks.received
+    received = IdBlocks.received
     monkeypatch.setattr(
-        Blocks,
+        IdBlocks,
         "received",
         lambda self, *args: rounds.append(self.comm.rank) or received(self, *args),
     )
@@ -144,7 +144,7 @@ def test_components_go_to_the_emptiest_parts(size):
                 load[load.argmin()] += nodes
 
             def program(comm, room, name=name, parts=parts):
-                blocks = Blocks(comm, len(name))
+                blocks = IdBlocks(comm, len(name))
                 return whole_components(blocks, name[blocks.first : blocks.last], parts, room)
 
             part = joined(size, program, load.max())
@@ -189,7 +189,7 @@ def test_sizes_of_coarse_blocks(size):
     name = np.repeat([0, 30, 31, 33, 34, 35], [30, 1, 2, 1, 1, 9])
 
     def program(comm):
-        blocks = Blocks(comm, len(name))
+        blocks = IdBlocks(comm, len(name))
         here = slice(blocks.first, blocks.last)
         return coarse.sized(
             blocks, name[here], np.isin(np.arange(len(name)), (30, 31, 35))[here], 4, 10
@@ -216,7 +216,7 @@ def test_nodes_near_coarse_blocks(size, group, monkeypatch):
     block = np.random.default_rng(0).integers(0, 70, 40).astype(np.int32)
 
     def program(comm, second):
-        blocks = Blocks(comm, 40)
+        blocks = IdBlocks(comm, 40)
         return list(
             coarse.near_blocks(
                 HomeEdges(GraphEdges(graph, 33), comm),

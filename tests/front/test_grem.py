@@ -16,7 +16,7 @@ from graphtheta.engine.partition.partitioner import assign
 from graphtheta.partitioners.grem import degree_blocks
 from graphtheta.partitioners.report import OneOf
 from graphtheta.partitioners.stream import capacity
-from graphtheta.partitioners.streaming.blocks import Blocks
+from graphtheta.partitioners.streaming.blocks import IdBlocks
 
 SIZES = (2, 4, 8)
 SLACK = 0.03
@@ -40,7 +40,7 @@ def cut(owner):
 @pytest.mark.parametrize("size", SIZES)
 def test_cuts_are_below_those_of_degrees_and_of_clusters(size):
     degree = np.bincount(np.concatenate((core().src, core().dst)), minlength=core().n_nodes)
-    found, blocks = owners(size), degree_blocks(Blocks(SerialComm(), len(degree)), degree, size)
+    found, blocks = owners(size), degree_blocks(IdBlocks(SerialComm(), len(degree)), degree, size)
     assert cut(found) < min(cut(blocks), cut(owners(size, ",degrees=no")))
     assert np.bincount(found).max() <= capacity(core().n_nodes, size, SLACK)
 
@@ -59,7 +59,7 @@ def test_chunks_do_not_matter_and_repetitions_cut_no_more():
 
 def test_blocks_by_degree():
     np.testing.assert_array_equal(
-        degree_blocks(Blocks(SerialComm(), 7), np.array([0, 5, 2, 5, 0, 9, 1]), 3),
+        degree_blocks(IdBlocks(SerialComm(), 7), np.array([0, 5, 2, 5, 0, 9, 1]), 3),
         [2, 0, 1, 0, 2, 0, 1],
     )
-    assert len(degree_blocks(Blocks(SerialComm(), 0), np.zeros(0, np.int64), 3)) == 0
+    assert len(degree_blocks(IdBlocks(SerialComm(), 0), np.zeros(0, np.int64), 3)) == 0

@@ -256,7 +256,7 @@ def test_predictions_of_new_nodes_read_their_senders_alone(
 
 
 def test_edges_may_be_written_in_any_order() -> None:
-    found = grown_module._Found(None)  # type: ignore[arg-type]
+    found = grown_module._LayerValues(None)  # type: ignore[arg-type]
     found.create("m", (9,), np.int64)
     found.write("m", np.array([5, 1, 3]), np.array([50, 10, 30]))
     np.testing.assert_array_equal(found.read("m", np.array([1, 3, 5])), [10, 30, 50])

@@ -43,7 +43,9 @@ KINDS = {
     ),
     "extended by nothing": lambda folder: lazy.Extended(np.arange(ROWS), 0, lambda k: k),
     "without": lambda folder: lazy.Without(10, np.array([0, 4, 5])),
-    "kept": lambda folder: lazy.Kept(2 * ROWS, lambda begin, end: np.arange(begin, end) % 2 == 1),
+    "kept": lambda folder: lazy.MatchingNumbers(
+        2 * ROWS, lambda begin, end: np.arange(begin, end) % 2 == 1
+    ),
     "selected": lambda folder: lazy.Selected(
         np.arange(10) ** 2, lazy.Without(10, np.array([0, 4, 5]))
     ),

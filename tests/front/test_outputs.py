@@ -20,7 +20,7 @@ from graphtheta.__main__ import main
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError, FormatError
 from graphtheta.inference.outputs import formats, parts
-from graphtheta.inference.outputs.formats import Rows, write_csv
+from graphtheta.inference.outputs.formats import OutputRows, write_csv
 from graphtheta.inference.outputs.parts import MARK, PartFolder
 
 pytestmark = pytest.mark.reference
@@ -155,7 +155,7 @@ def test_numbers_and_ids_are_exact(
         # one worker has no rows
         mine = slice(comm.rank, None, 2) if comm.rank < 2 else slice(0, 0)
         return PartFolder(tmp_path / "out", form, comm).write(
-            Rows("prediction", ids[mine], values[mine])
+            OutputRows("prediction", ids[mine], values[mine])
         )
 
     assert run_simulated(3, program) == [40] * 3
@@ -201,7 +201,7 @@ def test_outputs_of_one_of_several_splits_are_those_of_a_graph_with_this_split(
 def test_csv_has_as_few_digits_as_it_needs(tmp_path: Path) -> None:
     with (tmp_path / "x.csv").open("wb") as file:
         write_csv(
-            file, Rows("prediction", np.array(["a", "7"]), np.array([0.1, 1e-30], np.float32))
+            file, OutputRows("prediction", np.array(["a", "7"]), np.array([0.1, 1e-30], np.float32))
         )
     assert (tmp_path / "x.csv").read_text() == "id,prediction\na,0.1\n7,1e-30\n"
 
@@ -209,7 +209,7 @@ def test_csv_has_as_few_digits_as_it_needs(tmp_path: Path) -> None:
 def write_small(comm: Any, folder: Path, form: str = "csv") -> int:
     """Write four rows."""
     ids = np.arange(4)[comm.rank :: comm.size]
-    return PartFolder(folder, form, comm).write(Rows("prediction", ids, ids / 2))
+    return PartFolder(folder, form, comm).write(OutputRows("prediction", ids, ids / 2))
 
 
 def raised(size: int, error: type[Exception], message: str, work: Any, *args: Any) -> None:
@@ -230,7 +230,7 @@ def test_a_failed_output_leaves_the_earlier_one(
     assert run_simulated(2, write_small, folder) == [4, 4]
     before = read_rows(folder, "prediction")
 
-    def full(file: Any, rows: Rows) -> None:
+    def full(file: Any, rows: OutputRows) -> None:
         file.write(b"id,pre")
         if 1 in rows.ids:
             raise OSError(28, "No space left on device")

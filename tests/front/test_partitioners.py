@@ -302,26 +302,31 @@ def test_pairs_are_their_parts():
 
 def test_the_choice_saves_bytes_and_time(monkeypatch):
     graph = gt.load(SBM)
-    long, short = (auto.choose(graph, 4, auto.Work(2, 64, epochs, 0)) for epochs in (10000, 3))
+    long, short = (
+        auto.choose(graph, 4, auto.TrainingWork(2, 64, epochs, 0)) for epochs in (10000, 3)
+    )
     assert (
         long.masters == "grem"
         and short[:2] == ("hash", "1d-src")
         and "messages of 3 epochs take about" in short.reason
     )
     assert "9 pairs on all edges" in long.reason and "per epoch (hash and 1d-src: " in long.reason
-    one = auto.choose(graph, 1, auto.Work(2, 64, 1, 0))
+    one = auto.choose(graph, 1, auto.TrainingWork(2, 64, 1, 0))
     assert one == ("hash", "1d-src", "partitioner=auto: one worker sends nothing")
     # hubs: a small cut would give one worker most edges
     star = graphs.fill(np.arange(1, 400), np.zeros(399, int), 400)
     assert (
-        gt.partition_report(star, 4, *auto.choose(star, 4, auto.Work(2, 64, 10**9, 0))[:2]).edges
+        gt.partition_report(
+            star, 4, *auto.choose(star, 4, auto.TrainingWork(2, 64, 10**9, 0))[:2]
+        ).edges
         <= auto.BALANCED
     )
     monkeypatch.setattr(auto, "SAMPLED", 1000)
     sample = auto.sampled(graph, 0)
     assert (
         900 <= sample.n_edges <= 1000
-        and "on 1,000 of 16,000 edges" in auto.choose(graph, 4, auto.Work(2, 64, 10000, 0)).reason
+        and "on 1,000 of 16,000 edges"
+        in auto.choose(graph, 4, auto.TrainingWork(2, 64, 10000, 0)).reason
     )
 
 

@@ -14,7 +14,7 @@ from graphs import fill
 import graphtheta as gt
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
-from graphtheta.engine.partition.table import Table
+from graphtheta.engine.partition.table import DistributedTable
 from graphtheta.engine.runtime.timeline import tracing
 from graphtheta.inspect.reports.runlog import RunLog
 
@@ -131,7 +131,7 @@ def test_look_ups_reach_only_workers_that_have_entries() -> None:
     def program(comm: Any) -> tuple[int, ...]:
         meter = Meter(comm)
         own = np.arange(4) + 4 * comm.rank
-        table = Table(comm, own, own, lambda keys: (keys // 4).astype(np.int32))
+        table = DistributedTable(comm, own, own, lambda keys: (keys // 4).astype(np.int32))
         meter.phase("make")
         assert table.look_up(own[:1] ^ 4).tolist() == [own[0] ^ 4]
         meter.phase("look up")

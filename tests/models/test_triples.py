@@ -15,7 +15,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.strategy.strategy import whole
 from graphtheta.engine.strategy.task import Seeds
-from graphtheta.engine.view.scored_pairs import PairPlan, Pairs
+from graphtheta.engine.view.scored_pairs import PairPlan, ScoredPairs
 from graphtheta.errors import ConfigError
 from graphtheta.inspect.checking.gradients import check_gradients
 from graphtheta.models.triples import TRIPLE_DECODERS, ComplEx, DistMult, RotatE, TransE
@@ -71,7 +71,7 @@ def test_scores_and_gradients_are_those_of_the_papers(make):
     def program(comm, check):
         part = build_partition(GRAPH, comm, "vertex-cut", dtype=np.float64)
         own = np.arange(comm.rank, len(HEAD), comm.size)
-        pairs = Pairs(
+        pairs = ScoredPairs(
             HEAD[own],
             TAIL[own],
             own,
@@ -103,7 +103,7 @@ def test_equal_ends_have_a_gradient():
     part = build_partition(GRAPH.replace(x=np.zeros((N, WIDTH))), SerialComm(), dtype=np.float64)
     plan = PairPlan(
         part,
-        Pairs(
+        ScoredPairs(
             HEAD, TAIL, np.arange(40), None, np.zeros(40), {"relation": RELATION.astype(np.int32)}
         ),
     )

@@ -11,7 +11,7 @@ from graphtheta.errors import ShapeError, UserFunctionError
 from graphtheta.ops import Parameter, RowSpace, Tape, Var, embedding
 from graphtheta.ops.edge.backend import edges, fused
 from graphtheta.ops.edge.backend.edges import EdgeLists
-from graphtheta.ops.edge.backend.reference import Columns
+from graphtheta.ops.edge.backend.reference import PhaseColumns
 from graphtheta.ops.edge.codegen.kernel import residuals_of, unsupported
 from graphtheta.ops.edge.codegen.variant import Variant
 
@@ -159,12 +159,12 @@ def passed(phase, index, weights, z):
     n = len(index)
     rows, columns = (
         np.arange(n, dtype=np.int32),
-        Columns({"z": z}, {}, {"type": index}, frozenset(), {0: weights}),
+        PhaseColumns({"z": z}, {}, {"type": index}, frozenset(), {0: weights}),
     )
     lists = EdgeLists(np.arange(n + 1), rows, rows, rows, None, 0, 0, 0, None)
     states = {"": {"sum": np.zeros_like(z)}}
     fused.forward(phase, columns, lists, np.arange(n), states, {})
-    grads = Columns({}, {}, {}, frozenset(), {0: np.zeros_like(weights.value)})
+    grads = PhaseColumns({}, {}, {}, frozenset(), {0: np.zeros_like(weights.value)})
     fused.backward(
         phase, columns, lists, None, np.arange(n), {"": {"g": np.ones_like(z)}}, {}, grads
     )
@@ -263,7 +263,7 @@ def test_compiled_loops_read_one_row_of_a_table(monkeypatch):
     src, code = rng.integers(0, n, m).astype(np.int32), rng.integers(0, 3, m).astype(np.int32)
     order = np.argsort(src, kind="stable").astype(np.int32)
     z = rng.standard_normal((n, 3, 4)).astype(np.float32)
-    columns = Columns({"z": z}, {"z": z}, {"type": code}, frozenset(), {})
+    columns = PhaseColumns({"z": z}, {"z": z}, {"type": code}, frozenset(), {})
     rows, none = np.arange(n, dtype=np.int32), np.zeros(0, np.int32)
     into = EdgeLists(np.searchsorted(dst, np.arange(n + 1)), rows, src, none, None, 0, 0, 0, None)
     out_of = EdgeLists(
@@ -286,7 +286,7 @@ def test_compiled_loops_read_one_row_of_a_table(monkeypatch):
     expected = np.zeros((n, 4))
     np.add.at(expected, dst, one * whole_dst + whole * one_dst)
     np.testing.assert_allclose(states[""]["sum"], expected, rtol=1e-4, atol=1e-4)
-    grads = Columns({"z": np.zeros_like(z)}, {"z": np.zeros_like(z)}, {}, frozenset(), {})
+    grads = PhaseColumns({"z": np.zeros_like(z)}, {"z": np.zeros_like(z)}, {}, frozenset(), {})
     fused.backward(phase, columns, into, out_of, np.arange(m), {"": {"g": g}}, {}, grads)
     for end, chosen, all_rows, got in (
         (src, whole_dst, one_dst, grads.src["z"]),
@@ -302,7 +302,9 @@ def test_compiled_loops_read_one_row_of_a_table(monkeypatch):
 def test_compiled_loops_name_a_row_that_a_table_lacks():
     (phase,) = trace(lambda e: embedding(e.src.z, e.type), TABLES, EDGES, "sum", "Mine").phases
     rows = np.arange(4, dtype=np.int32)
-    columns = Columns({"z": np.ones((4, 3, 4), np.float32)}, {}, {"type": rows}, frozenset(), {})
+    columns = PhaseColumns(
+        {"z": np.ones((4, 3, 4), np.float32)}, {}, {"type": rows}, frozenset(), {}
+    )
     lists = EdgeLists(np.arange(5), rows, rows, rows, None, 0, 0, 0, None)
     with pytest.raises(
         ShapeError,

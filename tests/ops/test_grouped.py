@@ -206,7 +206,7 @@ def test_parts_of_rows_share_no_row_and_have_each_pair_once(n, codes):
     rows = [
         np.flatnonzero(np.arange(n) % (code + 1) == 0).astype(np.int32) for code in range(codes)
     ]
-    made = pairs.Pairs(
+    made = pairs.NodeCodePairs(
         np.concatenate(rows), np.append(0, np.cumsum([len(r) for r in rows])), None, lambda: None
     )
     bounds, blocks = made.by_row.arrays

@@ -14,7 +14,7 @@ from graphtheta.ops.compile import generated
 from graphtheta.ops.edge.aggregator import Aggregator
 from graphtheta.ops.edge.backend import fused
 from graphtheta.ops.edge.backend.edges import EdgeLists
-from graphtheta.ops.edge.backend.reference import Columns
+from graphtheta.ops.edge.backend.reference import PhaseColumns
 from graphtheta.ops.edge.codegen import edges_ahead
 from graphtheta.ops.edge.program import Phase
 
@@ -45,12 +45,12 @@ def run(phase: Phase, agg: Aggregator, operands: list, shapes: dict) -> None:
         kind: {x: np.ones((n, *shapes[x]), F) for x in phase.reads[kind]}
         for kind in ("src", "dst", "edge")
     }
-    columns = Columns(*made.values(), frozenset(), dict(enumerate(operands)))
+    columns = PhaseColumns(*made.values(), frozenset(), dict(enumerate(operands)))
     state = agg.start(n, [e.dims for e in phase.message], F)
     fused.forward(phase, columns, receivers, np.arange(n), {"": state}, {})
     total = agg.finish(state)
     zeros = [{k: np.zeros_like(x) for k, x in made[kind].items()} for kind in ("src", "dst")]
-    grads = Columns(
+    grads = PhaseColumns(
         *zeros,
         {},
         frozenset(),

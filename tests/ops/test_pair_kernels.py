@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphtheta.ops.edge.backend import pair_kernels
-from graphtheta.ops.edge.backend.pair_kernels import Blocks, outer_sums, times
+from graphtheta.ops.edge.backend.pair_kernels import PairBlocks, outer_sums, times
 from graphtheta.ops.parallel.pool import set_threads, threads
 
 pytestmark = [pytest.mark.fused, pytest.mark.second]
@@ -17,10 +17,10 @@ SIZES = [37, 0, 41]
 CASES = [(7, 3, np.float64), (9, 41, np.float32), (13, 150, np.float32)]
 
 
-def divided(step: int) -> Blocks:
+def divided(step: int) -> PairBlocks:
     """A share for each ``step`` pairs of a code."""
     ends = np.cumsum([0, *SIZES])
-    return Blocks(
+    return PairBlocks(
         [
             [(c, a, min(a + step, ends[c + 1]))]
             for c in range(K)
@@ -59,7 +59,7 @@ def test_products_are_added_to_rows(d, d_out, dtype):
         x,
         np.arange(len(rows), dtype=np.int32),
         weight,
-        Blocks([[(c, ends[c], ends[c + 1]) for c in range(K)]]),
+        PairBlocks([[(c, ends[c], ends[c + 1]) for c in range(K)]]),
         into,
         rows,
     )

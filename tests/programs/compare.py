@@ -28,7 +28,7 @@ from graphtheta.engine.strategy.task import Seeds
 from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.expand import induced
 from graphtheta.engine.view.hop import Layers
-from graphtheta.engine.view.scored_pairs import PairPlan, Pairs
+from graphtheta.engine.view.scored_pairs import PairPlan, ScoredPairs
 from graphtheta.engine.view.view import GraphView
 from graphtheta.inspect.checking import eager as on_edges
 from graphtheta.ops import Tape, Var
@@ -328,7 +328,7 @@ def view_of(case: Case, partition: Partition, layers: Layers) -> GraphView:
         return view
     src, dst = (np.asarray(end, np.int64)[gid] for end in (case.src, case.dst))
     stored = np.flatnonzero(np.isin(gid, rows_of(case)))
-    pairs = Pairs(src[stored], dst[stored], gid[stored], stored, np.zeros(len(stored)))
+    pairs = ScoredPairs(src[stored], dst[stored], gid[stored], stored, np.zeros(len(stored)))
     plan = PairPlan(partition, pairs)
     return with_pairs(view, Seeds(plan.needed, plan))
 

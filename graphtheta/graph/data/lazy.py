@@ -67,7 +67,7 @@ class Without(LazyArray):
         return rows + np.searchsorted(self._before, rows, side="right")
 
 
-class Kept(LazyArray):
+class MatchingNumbers(LazyArray):
     """The numbers 0..n-1 for which a rule is true, ascending. The rule is evaluated whenever they
     are read.
 

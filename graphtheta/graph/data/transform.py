@@ -16,7 +16,7 @@ from graphtheta.base.typed_rows import EDGES, TypedRows, blocks_of, of_blocks
 from graphtheta.errors import ConfigError, DataError, ShapeError
 from graphtheta.graph.data.arrays import EDGE_FIELDS, EDGE_MASKS, G, GraphArrays
 from graphtheta.graph.data.columns import added_rows, take_rows
-from graphtheta.graph.data.lazy import Extended, Kept, Read, Selected, Without
+from graphtheta.graph.data.lazy import Extended, MatchingNumbers, Read, Selected, Without
 from graphtheta.graph.data.scale import Scale
 from graphtheta.graph.data.typed import (
     RELATION,
@@ -369,7 +369,7 @@ def keep_where(graph: G, rule: Callable[[int, int], np.ndarray]) -> tuple[G, Any
     if not graph.in_files:
         edges = np.flatnonzero(rule(0, graph.n_edges))
         return (graph, None) if len(edges) == graph.n_edges else (keep_edges(graph, edges), edges)
-    rows = Kept(graph.n_edges, rule)
+    rows = MatchingNumbers(graph.n_edges, rule)
     if len(rows) == graph.n_edges:
         return graph, None
     fields = {

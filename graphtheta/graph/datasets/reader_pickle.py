@@ -56,13 +56,13 @@ class Name(NamedTuple):
     name: str
 
 
-class Pairs(list[Any]):
+class PickledDict(list[Any]):
     """A dictionary as its entries: keys of a hostile file need not be hashable."""
 
     __slots__ = ()
 
 
-class Made:
+class PickledObject:
     """An object that a pickle would have made by a call.
 
     Attributes:
@@ -84,7 +84,7 @@ class Made:
             raise Refused(f"a {self.kind} in place of an array")
         _, shape, dtype, fortran, raw = self.state
         raw = raw.encode("latin1") if isinstance(raw, str) else raw
-        if not isinstance(dtype, Made) or not isinstance(raw, bytes):
+        if not isinstance(dtype, PickledObject) or not isinstance(raw, bytes):
             raise Refused("an array without a dtype or bytes")
         # frombuffer and reshape refuse a shape that the bytes do not fill
         return np.frombuffer(raw, dtype.dtype()).reshape(shape, order="F" if fortran else "C")
@@ -103,7 +103,7 @@ class Made:
 
     def parts(self) -> dict[str, Any]:
         """The parts of a CSR matrix by name."""
-        if self.kind != "csr" or not isinstance(self.state, Pairs):
+        if self.kind != "csr" or not isinstance(self.state, PickledDict):
             raise Refused(f"a {self.kind} in place of a CSR matrix")
         return {key: value for key, value in self.state if isinstance(key, str)}
 
@@ -124,7 +124,8 @@ class Reader:
         self._encoded = 0
 
     def read(self) -> Any:
-        """The content: numbers, text, bytes, lists, tuples, ``Pairs``, ``Name`` and ``Made``.
+        """The content: numbers, text, bytes, lists, tuples, and ``PickledDict``, ``Name`` and
+        ``PickledObject``.
 
         Raises:
             Refused: It holds anything else.
@@ -201,9 +202,9 @@ class Reader:
         name = self.stack.pop()
         kind = NAMES[name] if isinstance(name, Name) else ""
         if kind in ("array", "dtype"):
-            self.stack.append(Made(kind, args))
+            self.stack.append(PickledObject(kind, args))
         elif kind == "pairs":
-            self.stack.append(Pairs())
+            self.stack.append(PickledDict())
         elif kind == "encode":
             self.stack.append(self.encode(*args))
         elif kind == "bytes" and args == ():
@@ -217,7 +218,7 @@ class Reader:
         """An object made without a call: always a CSR matrix."""
         if not isinstance(name, Name) or NAMES[name] != "csr":
             raise Refused("an object that is not a CSR matrix")
-        self.stack.append(Made("csr"))
+        self.stack.append(PickledObject("csr"))
 
     def encode(self, text: Any, encoding: Any) -> bytes:
         """Bytes written by Python 3 in an old protocol: text that is encoded again, once."""
@@ -232,7 +233,7 @@ class Reader:
         """Fill a record."""
         state = self.stack.pop()
         made = self.stack[-1]
-        if not isinstance(made, Made) or made.state is not None:
+        if not isinstance(made, PickledObject) or made.state is not None:
             raise Refused("a state of something else than an array or a matrix")
         made.state = state
 
@@ -309,10 +310,10 @@ ACTIONS: dict[bytes, Callable[[Reader], None]] = {
     b"l": push(Reader.since_mark),
     b"a": lambda r: r.extend(list, last(r, 1)),
     b"e": lambda r: r.extend(list, r.since_mark()),
-    b"}": push(lambda r: Pairs()),
-    b"d": push(lambda r: Pairs(pairs(r.since_mark()))),
-    b"s": lambda r: r.extend(Pairs, pairs(last(r, 2))),
-    b"u": lambda r: r.extend(Pairs, pairs(r.since_mark())),
+    b"}": push(lambda r: PickledDict()),
+    b"d": push(lambda r: PickledDict(pairs(r.since_mark()))),
+    b"s": lambda r: r.extend(PickledDict, pairs(last(r, 2))),
+    b"u": lambda r: r.extend(PickledDict, pairs(r.since_mark())),
     b")": push(lambda r: ()),
     b"t": push(lambda r: tuple(r.since_mark())),
     b"\x85": push(lambda r: tuple(last(r, 1))),

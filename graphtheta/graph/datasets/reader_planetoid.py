@@ -21,7 +21,7 @@ from graphtheta.base.sparse import csr
 from graphtheta.errors import FormatError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.data.transform import first_of_each, pair_key
-from graphtheta.graph.datasets.reader_pickle import Made, Pairs, Reader, Refused
+from graphtheta.graph.datasets.reader_pickle import PickledDict, PickledObject, Reader, Refused
 
 PICKLED = ("x", "y", "tx", "ty", "allx", "ally", "graph")
 N_VAL = 500
@@ -45,7 +45,11 @@ def read_pickle(path: Path) -> Any:
         )
     try:
         content = Reader(path.read_bytes()).read()
-        return content.array() if isinstance(content, Made) and content.kind == "array" else content
+        return (
+            content.array()
+            if isinstance(content, PickledObject) and content.kind == "array"
+            else content
+        )
     except Refused as error:
         raise FormatError(f"{path}: refused: it holds {error}; {REMEDY}") from error
     # damaged bytes can raise any error
@@ -61,9 +65,9 @@ def kind_of(content: Any) -> str:
         return f"{content.dtype}{list(content.shape)}"
     return (
         "dictionary"
-        if isinstance(content, Pairs)
+        if isinstance(content, PickledDict)
         else content.kind
-        if isinstance(content, Made)
+        if isinstance(content, PickledObject)
         else type(content).__name__
     )
 
@@ -71,7 +75,7 @@ def kind_of(content: Any) -> str:
 def read_matrix(path: Path) -> Any:
     """A CSR array from a pickle."""
     record = read_pickle(path)
-    if not isinstance(record, Made):
+    if not isinstance(record, PickledObject):
         raise FormatError(f"{path}: holds a {kind_of(record)}, expected a CSR matrix; {AGAIN}")
     try:
         parts = record.parts()
@@ -107,7 +111,7 @@ def read_labels(path: Path, rows: int) -> np.ndarray:
 def read_edges(path: Path, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """The adjacency lists as edges, both directions, without duplicates, sorted by source."""
     found = read_pickle(path)
-    if not isinstance(found, Pairs) or not all(
+    if not isinstance(found, PickledDict) or not all(
         isinstance(neighbours, list) for _, neighbours in found
     ):
         raise FormatError(f"{path}: expected a dictionary of lists of neighbours; {AGAIN}")

@@ -47,7 +47,7 @@ def read_store(folder: str | os.PathLike[str], verify: bool = False) -> Graph:
         FormatError: The store is incomplete, damaged, or of another version.
         ShapeError, DataError: Its columns do not make a graph.
     """
-    columns = Columns(Path(folder))
+    columns = StoreColumns(Path(folder))
     if verify:
         for c in columns.manifest.columns:
             _verify(columns.folder, c, range(len(c.checksums)))
@@ -77,7 +77,7 @@ def check_store(folder: str | os.PathLike[str], comm: Comm) -> Manifest:
     return manifest
 
 
-class Columns:
+class StoreColumns:
     """The columns of a store, mapped into memory and compared with the manifest.
 
     Args:

@@ -31,7 +31,7 @@ from graphtheta.importing.ingest.opening import Tables, open_tables
 from graphtheta.importing.ingest.options import Options, edge_fields, id_kind, node_fields
 from graphtheta.importing.ingest.pairs import mark
 from graphtheta.importing.ingest.spool import Spool, begins, in_step
-from graphtheta.importing.ingest.tables import Table
+from graphtheta.importing.ingest.tables import ReadTable
 from graphtheta.importing.ingest.write import (
     FieldWriter,
     write_ids,
@@ -180,7 +180,7 @@ class _Import:
             )
             say(f"{numbered.n:,} nodes, {n_edges:,} edges{counts}; in {self._writer.folder}")
 
-    def _open(self) -> tuple[Table, Table | None]:
+    def _open(self) -> tuple[ReadTable, ReadTable | None]:
         options = self._options
         source = self._tables.edges
         nodes = self._tables.nodes
@@ -190,7 +190,7 @@ class _Import:
                 " with --features"
             )
         self._kind = id_kind(options, source, nodes)
-        edges = Table(
+        edges = ReadTable(
             source,
             edge_fields(options, source, self._kind),
             self._folder / "edges",
@@ -199,10 +199,10 @@ class _Import:
         return edges, (
             None
             if nodes is None
-            else Table(nodes, node_fields(options, nodes, self._kind), self._folder / "nodes")
+            else ReadTable(nodes, node_fields(options, nodes, self._kind), self._folder / "nodes")
         )
 
-    def _number(self, edges: Table, nodes: Table | None) -> Positions:
+    def _number(self, edges: ReadTable, nodes: ReadTable | None) -> Positions:
         """Read the tables and number the nodes.
 
         Collective: all ranks of comm.
@@ -227,7 +227,7 @@ class _Import:
             return SortedIds(comm, ends, self._kind)
         return numbered
 
-    def _resolve(self, edges: Table, directory: Positions | Directory) -> Spool:
+    def _resolve(self, edges: ReadTable, directory: Positions | Directory) -> Spool:
         """Numbers of the ends of edges, -1 for edges that are left out.
 
         Collective: all ranks of comm.
@@ -305,7 +305,7 @@ class _Import:
                     field=field,
                 )
 
-    def _write_edges(self, edges: Table, numbers: Spool, n_nodes: int) -> int:
+    def _write_edges(self, edges: ReadTable, numbers: Spool, n_nodes: int) -> int:
         """Write ends and fields of the edges; returns their number.
 
         Collective: all ranks of comm.
@@ -334,7 +334,7 @@ class _Import:
         return n + extra
 
     def _runs(
-        self, edges: Table, numbers: Spool, n_nodes: int
+        self, edges: ReadTable, numbers: Spool, n_nodes: int
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """For each block which rows are written, and which reversed rows, [n] bool each.
 

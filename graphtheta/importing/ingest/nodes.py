@@ -13,7 +13,7 @@ from graphtheta.importing.fields.base import Field
 from graphtheta.importing.ingest.ids import Directory
 from graphtheta.importing.ingest.numbering import collect, first_of_each, number_sorted
 from graphtheta.importing.ingest.options import Options
-from graphtheta.importing.ingest.tables import Table
+from graphtheta.importing.ingest.tables import ReadTable
 from graphtheta.importing.tables.arrow import integers, one
 
 # a block of node rows: the rows, the number of the first node, and which rows are nodes
@@ -92,7 +92,7 @@ class NodeTable(Positions):
     Collective: all ranks of comm.
     """
 
-    def __init__(self, comm: Comm, table: Table, options: Options, kind: Any):
+    def __init__(self, comm: Comm, table: ReadTable, options: Options, kind: Any):
         self._table = table
         self._id = options.id
         again = np.empty(0, np.int64)

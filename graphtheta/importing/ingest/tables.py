@@ -19,11 +19,11 @@ from graphtheta.importing.ingest.spool import Spool, begins, in_step
 from graphtheta.importing.tables.arrow import BOOL
 from graphtheta.importing.tables.faults import Faults
 from graphtheta.importing.tables.progress import Progress
-from graphtheta.importing.tables.source import Piece, Rows, Source, share
+from graphtheta.importing.tables.source import Piece, Source, TableRows, share
 from graphtheta.importing.tables.text import LineBreaks
 
 
-class Table:
+class ReadTable:
     """The rows of a table that this worker has read.
 
     Args:
@@ -182,7 +182,7 @@ class Table:
             yield 0, 0, True
         self.spool.close()
 
-    def _add(self, rows: Rows) -> None:
+    def _add(self, rows: TableRows) -> None:
         table = rows.table
         bad = self._bad(rows, self.faults)
         if bad.any():
@@ -192,7 +192,7 @@ class Table:
                 field.observe(table)
             self.spool.add(rows.at, table)
 
-    def _bad(self, rows: Rows, faults: Faults) -> np.ndarray:
+    def _bad(self, rows: TableRows, faults: Faults) -> np.ndarray:
         """Rows that cannot be used, [n] bool."""
         bad = np.zeros(rows.table.num_rows, bool)
         for field in self.fields:

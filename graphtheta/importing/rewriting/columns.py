@@ -13,7 +13,7 @@ from graphtheta.importing.ingest.write import write_runs
 from graphtheta.importing.rewriting.nodes import Runs
 
 # for each block of a worker, its rows in the old store, and where they go
-Blocks = Callable[[], Iterator[tuple[slice, Runs]]]
+RunBlocks = Callable[[], Iterator[tuple[slice, Runs]]]
 
 
 def write_rows(
@@ -22,7 +22,7 @@ def write_rows(
     group: str,
     name: str,
     values: np.ndarray,
-    blocks: Blocks,
+    blocks: RunBlocks,
     n: int,
 ) -> None:
     """Write a column with a row for each node or edge.
@@ -49,7 +49,7 @@ def write_lists(
     group: str,
     bounds: tuple[str, np.ndarray],
     parts: Sequence[tuple[str, np.ndarray]],
-    blocks: Blocks,
+    blocks: RunBlocks,
     n: int,
 ) -> None:
     """Write a column of rows of different lengths: the entries of CSR rows, or the bytes of texts.

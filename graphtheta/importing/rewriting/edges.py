@@ -12,10 +12,10 @@ from graphtheta.graph.data.typed import RELATION
 from graphtheta.graph.store.checksum import share
 from graphtheta.importing.ingest.pairs import mark
 from graphtheta.importing.ingest.spool import in_step
-from graphtheta.importing.rewriting.nodes import BLOCK, Kept, Runs
+from graphtheta.importing.rewriting.nodes import BLOCK, KeptNodes, Runs
 
 
-class Edges:
+class RewrittenEdges:
     """The edges of this worker's slice that stay, and those whose reverse is added.
 
     Args:
@@ -36,7 +36,13 @@ class Edges:
     """
 
     def __init__(
-        self, graph: Graph, comm: Comm, kept: Kept, self_loops: str, duplicates: str, reverse: str
+        self,
+        graph: Graph,
+        comm: Comm,
+        kept: KeptNodes,
+        self_loops: str,
+        duplicates: str,
+        reverse: str,
     ):
         self.slice = share(graph.n_edges, comm.rank, comm.size)
         ends: list[list[np.ndarray]] = [[], []]

@@ -11,7 +11,7 @@ from graphtheta.analytics.analyse import on_worker
 from graphtheta.analytics.components import Components
 from graphtheta.base.npy import map_npy
 from graphtheta.engine.comm.communicator import Comm
-from graphtheta.engine.partition.table import Route, Table, occurrences_of
+from graphtheta.engine.partition.table import DistributedTable, Route, occurrences_of
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.data.validation import Origin, as_array
@@ -24,7 +24,7 @@ BLOCK = 1 << 18
 Runs = list[tuple[int, np.ndarray]]
 
 
-class Kept:
+class KeptNodes:
     """The nodes that are kept of this worker's slice.
 
     Args:
@@ -49,7 +49,9 @@ class Kept:
         self.all = self.total == n_nodes
         new = self._begin + np.arange(counts[comm.rank])
         self._table = (
-            None if self.all else Table(comm, self._slice.start + np.flatnonzero(mask), new)
+            None
+            if self.all
+            else DistributedTable(comm, self._slice.start + np.flatnonzero(mask), new)
         )
 
     def numbers(self, nodes: np.ndarray) -> np.ndarray:

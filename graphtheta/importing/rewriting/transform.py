@@ -15,12 +15,12 @@ from graphtheta.engine.runtime.start import start
 from graphtheta.errors import ConfigError, DataError, FormatError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.store.manifest import PARTS, Column, is_store
-from graphtheta.graph.store.reader import Columns
+from graphtheta.graph.store.reader import StoreColumns
 from graphtheta.graph.store.writer import StoreWriter
 from graphtheta.importing.ingest.write import write_runs
-from graphtheta.importing.rewriting.columns import Blocks, write_lists, write_once, write_rows
-from graphtheta.importing.rewriting.edges import Edges
-from graphtheta.importing.rewriting.nodes import Kept, chosen, largest_component
+from graphtheta.importing.rewriting.columns import RunBlocks, write_lists, write_once, write_rows
+from graphtheta.importing.rewriting.edges import RewrittenEdges
+from graphtheta.importing.rewriting.nodes import KeptNodes, chosen, largest_component
 
 CHOICES = {
     "component": ("all", "largest"),
@@ -86,17 +86,17 @@ def transform_store(
     mask = None
     with comm.agreed():
         _check(Path(store), given, nodes)
-        columns = Columns(Path(store))
+        columns = StoreColumns(Path(store))
         graph = columns.graph()
         _check_types(store, graph, nodes is not None or component == "largest")
         if nodes is not None:
             mask = chosen(graph, nodes, comm)
     if component == "largest":
         mask = largest_component(graph, comm)
-    kept = Kept(comm, mask, graph.n_nodes)
+    kept = KeptNodes(comm, mask, graph.n_nodes)
     if not kept.total:
         raise DataError(f"{store}: nodes leaves no node; give a mask with true values")
-    edges = Edges(
+    edges = RewrittenEdges(
         graph=graph,
         comm=comm,
         kept=kept,
@@ -147,13 +147,18 @@ def _check_types(store: Any, graph: Graph, fewer_nodes: bool) -> None:
 
 
 def _write(
-    columns: Columns, graph: Graph, kept: Kept, edges: Edges, writer: StoreWriter, comm: Comm
+    columns: StoreColumns,
+    graph: Graph,
+    kept: KeptNodes,
+    edges: RewrittenEdges,
+    writer: StoreWriter,
+    comm: Comm,
 ) -> None:
     """Write all columns.
 
     Collective: all ranks of comm.
     """
-    sides: dict[str, tuple[bool, Blocks, int]] = {
+    sides: dict[str, tuple[bool, RunBlocks, int]] = {
         "node": (kept.all, kept.runs, kept.total),
         "edge": (edges.same, edges.runs, edges.total),
     }
@@ -206,7 +211,7 @@ def _write(
         _write_numbers(kept, writer, comm)
 
 
-def _write_numbers(kept: Kept, writer: StoreWriter, comm: Comm) -> None:
+def _write_numbers(kept: KeptNodes, writer: StoreWriter, comm: Comm) -> None:
     """Write the old numbers of the nodes as their ids.
 
     Collective: all ranks of comm.
@@ -217,7 +222,7 @@ def _write_numbers(kept: Kept, writer: StoreWriter, comm: Comm) -> None:
             write_runs(ids, np.arange(rows.start, rows.stop), runs)
 
 
-def _write_ends(edges: Edges, writer: StoreWriter, comm: Comm) -> None:
+def _write_ends(edges: RewrittenEdges, writer: StoreWriter, comm: Comm) -> None:
     """Write the new numbers of the ends of the edges.
 
     Collective: all ranks of comm.
@@ -231,7 +236,7 @@ def _write_ends(edges: Edges, writer: StoreWriter, comm: Comm) -> None:
                     column.write(begin, values[picked])
 
 
-def _values(columns: Columns, c: Column) -> np.ndarray:
+def _values(columns: StoreColumns, c: Column) -> np.ndarray:
     found = columns.array(c.group, c.name)
     assert found is not None
     return found

@@ -19,7 +19,7 @@ from graphtheta.importing.tables.arrow import WHOLE, plain, plain_type
 from graphtheta.importing.tables.faults import Faults
 from graphtheta.importing.tables.files import reading
 from graphtheta.importing.tables.formats import ARROW_STREAM
-from graphtheta.importing.tables.source import BLOCK, ROWS, Piece, Rows
+from graphtheta.importing.tables.source import BLOCK, ROWS, Piece, TableRows
 
 
 def types_of(schema: Any) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class TypedSource:
 
     def read(
         self, piece: Piece, columns: dict[str, Any], mine: Callable[[int], bool], faults: Faults
-    ) -> Iterator[Rows]:
+    ) -> Iterator[TableRows]:
         """Read a piece; see ``Source``."""
         first = True
         begin = piece.part[1]
@@ -100,7 +100,7 @@ class TypedSource:
             numbers = begin + 1 + np.arange(batch.num_rows)
             begin += batch.num_rows
             if batch.num_rows:
-                yield Rows(
+                yield TableRows(
                     (piece.number, k),
                     f"{piece.file}, row",
                     table,

@@ -14,7 +14,7 @@ from graphtheta.importing.tables.arrow import WHOLE, integers
 from graphtheta.importing.tables.binary import MemorySource
 from graphtheta.importing.tables.faults import Faults
 from graphtheta.importing.tables.objects import Whole
-from graphtheta.importing.tables.source import Piece, Rows, Source
+from graphtheta.importing.tables.source import Piece, Source, TableRows
 from graphtheta.importing.tables.text import TextSource
 
 MASKS = ("train", "val", "test")
@@ -140,7 +140,7 @@ class Beside:
 
     def read(
         self, piece: Piece, columns: dict[str, Any], mine: Callable[[int], bool], faults: Faults
-    ) -> Iterator[Rows]:
+    ) -> Iterator[TableRows]:
         """Read a piece; see ``Source``."""
         own = {name: kind for name, kind in columns.items() if name not in self._extra}
         begin = 0

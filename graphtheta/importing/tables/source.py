@@ -37,7 +37,7 @@ class Piece(NamedTuple):
     rows: int = 0
 
 
-class Rows(NamedTuple):
+class TableRows(NamedTuple):
     """Some rows of a table.
 
     Attributes:
@@ -86,7 +86,7 @@ class Source(Protocol):
 
     def read(
         self, piece: Piece, columns: dict[str, Any], mine: Callable[[int], bool], faults: Faults
-    ) -> Iterator[Rows]:
+    ) -> Iterator[TableRows]:
         """Read a piece.
 
         Args:

@@ -36,7 +36,7 @@ from graphtheta.importing.tables.faults import Faults
 from graphtheta.importing.tables.files import reading
 from graphtheta.importing.tables.formats import HEAD as BEGIN
 from graphtheta.importing.tables.formats import compression, refuse_foreign
-from graphtheta.importing.tables.source import BLOCK, Piece, Rows
+from graphtheta.importing.tables.source import BLOCK, Piece, TableRows
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 BOM = codecs.BOM_UTF8
@@ -277,7 +277,7 @@ class TextSource:
 
     def read(
         self, piece: Piece, columns: dict[str, Any], mine: Callable[[int], bool], faults: Faults
-    ) -> Iterator[Rows]:
+    ) -> Iterator[TableRows]:
         """Read a piece; see ``Source``."""
         path, begin, end = piece.part
         head = self.head(path)
@@ -295,7 +295,7 @@ class TextSource:
                 else range_of_lines(path, head, begin, end)
             ):
                 if mine(k):
-                    block = Block(
+                    block = TextBlock(
                         path=path,
                         head=head,
                         columns=columns,
@@ -308,7 +308,7 @@ class TextSource:
                     at = (piece.number, k)
                     table = block.parse(at, faults)
                     if table.num_rows:
-                        yield Rows(at, f"{path}, line", table, block.lines, nbytes)
+                        yield TableRows(at, f"{path}, line", table, block.lines, nbytes)
 
 
 def _inferred(
@@ -328,7 +328,7 @@ def _inferred(
     return {field.name: field.type for field in table.schema}
 
 
-class Block:
+class TextBlock:
     """Some lines of a file.
 
     Args:
@@ -455,9 +455,9 @@ class Block:
     def _empty(self) -> pa.Table:
         return pa.table({name: pa.array([], kind) for name, kind in self._columns.items()})
 
-    def _alike(self, columns: dict[str, Any]) -> Block:
+    def _alike(self, columns: dict[str, Any]) -> TextBlock:
         """The same lines with other columns."""
-        return Block(
+        return TextBlock(
             path=self._path,
             head=self._head,
             columns=columns,

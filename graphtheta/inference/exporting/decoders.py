@@ -25,7 +25,7 @@ from graphtheta.ops.autodiff.tape import Parameter
 
 
 @dataclass(frozen=True)
-class Pairs:
+class TensorPairs:
     """Pairs to be scored, as tensors.
 
     Attributes:
@@ -50,7 +50,7 @@ class Pairs:
         )
 
 
-def score(layer: Module, module: Any, pairs: Pairs) -> Any:
+def score(layer: Module, module: Any, pairs: TensorPairs) -> Any:
     """What a decoder returns for pairs, [pairs] or [pairs, values].
 
     Args:
@@ -182,15 +182,15 @@ def with_nodes(layer: Any, library: str, nodes: np.ndarray) -> Counterpart:
 # ---- scores
 
 
-def _dot(layer: DotDecoder, module: Any, pairs: Pairs) -> Any:
+def _dot(layer: DotDecoder, module: Any, pairs: TensorPairs) -> Any:
     return (pairs.src * pairs.dst).sum(-1)
 
 
-def _hadamard(layer: HadamardDecoder, module: Any, pairs: Pairs) -> Any:
+def _hadamard(layer: HadamardDecoder, module: Any, pairs: TensorPairs) -> Any:
     return module(pairs.src * pairs.dst)[..., 0]
 
 
-def _edge(layer: EdgeDecoder, module: Any, pairs: Pairs) -> Any:
+def _edge(layer: EdgeDecoder, module: Any, pairs: TensorPairs) -> Any:
     parts = [pairs.src, pairs.dst]
     if layer.weight_edge is not None:
         if pairs.attr is None:
@@ -202,11 +202,11 @@ def _edge(layer: EdgeDecoder, module: Any, pairs: Pairs) -> Any:
     return out[..., 0] if layer.single else out
 
 
-def _distmult(layer: DistMult, module: Any, pairs: Pairs) -> Any:
+def _distmult(layer: DistMult, module: Any, pairs: TensorPairs) -> Any:
     return (pairs.src * module(pairs.codes(layer.relation.shape[0])) * pairs.dst).sum(-1)
 
 
-def _transe(layer: TransE, module: Any, pairs: Pairs) -> Any:
+def _transe(layer: TransE, module: Any, pairs: TensorPairs) -> Any:
     relation = pairs.codes(layer.relation.shape[0])
     if type(module).__name__ == "TransE":
         return layer.margin + module(pairs.src, pairs.dst, relation)
@@ -214,18 +214,18 @@ def _transe(layer: TransE, module: Any, pairs: Pairs) -> Any:
     return layer.margin - (off.abs().sum(-1) if layer.norm == 1 else _root((off**2).sum(-1)))
 
 
-def _complex(layer: ComplEx, module: Any, pairs: Pairs) -> Any:
+def _complex(layer: ComplEx, module: Any, pairs: TensorPairs) -> Any:
     real, imaginary = _halves(module(pairs.codes(layer.real.shape[0])))
     return (_beside(_turned(pairs, real, imaginary)) * pairs.dst).sum(-1)
 
 
-def _rotate(layer: RotatE, module: Any, pairs: Pairs) -> Any:
+def _rotate(layer: RotatE, module: Any, pairs: TensorPairs) -> Any:
     phase = module(pairs.codes(layer.phase.shape[0]))
     a, b = _halves(_beside(_turned(pairs, phase.cos(), phase.sin())) - pairs.dst)
     return layer.margin - _root(a**2 + b**2).sum(-1)
 
 
-def _turned(pairs: Pairs, real: Any, imaginary: Any) -> list[Any]:
+def _turned(pairs: TensorPairs, real: Any, imaginary: Any) -> list[Any]:
     """Real and imaginary part of the products of sources and relations."""
     a, b = _halves(pairs.src)
     return [a * real - b * imaginary, a * imaginary + b * real]
@@ -244,7 +244,7 @@ def _root(x: Any) -> Any:
     return (x + TINY).sqrt()
 
 
-SCORES: dict[type, Callable[[Any, Any, Pairs], Any]] = {
+SCORES: dict[type, Callable[[Any, Any, TensorPairs], Any]] = {
     DotDecoder: _dot,
     HadamardDecoder: _hadamard,
     EdgeDecoder: _edge,

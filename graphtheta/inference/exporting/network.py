@@ -9,7 +9,7 @@ from graphtheta.base.arguments import checked
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.inference.exporting.calls import Given, call
 from graphtheta.inference.exporting.counterpart import LIBRARIES, Counterpart
-from graphtheta.inference.exporting.decoders import Pairs, score
+from graphtheta.inference.exporting.decoders import TensorPairs, score
 from graphtheta.inference.exporting.layers import ACTIVATIONS, counterpart
 from graphtheta.inference.exporting.relational import Metadata
 from graphtheta.models.mlp import Dense
@@ -228,4 +228,4 @@ def _decoded(model: Network, module: Any, h: Any, ends: Any, attr: Any, relation
     if ends is None:
         raise DataError("the network scores pairs of nodes; give edge_label_index, [2, n]")
     src, dst = (h.index_select(0, end) for end in ends)
-    return score(model.decoder, module.decoder, Pairs(src, dst, attr, relation))
+    return score(model.decoder, module.decoder, TensorPairs(src, dst, attr, relation))

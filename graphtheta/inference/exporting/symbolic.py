@@ -46,7 +46,7 @@ class Affine(Module):
         return add(mul(x, self.scale), self.shift)
 
 
-class Columns:
+class SymbolColumns:
     """``node`` of a stage: symbols by name.
 
     Args:
@@ -120,9 +120,9 @@ def _function(part: Any, stage: str) -> Callable[[dict[str, Any]], Any]:
             " it out for other parts"
         )
     if stage == "transform":
-        return lambda given: part.transform(Columns(owner, given))
+        return lambda given: part.transform(SymbolColumns(owner, given))
     if stage == "apply":
-        return lambda given: part.apply(Columns(owner, given), _total(owner, given))
+        return lambda given: part.apply(SymbolColumns(owner, given), _total(owner, given))
     if isinstance(part, Layer):
         if part.sum is not None:
             raise ConfigError(
@@ -143,7 +143,7 @@ def _function(part: Any, stage: str) -> Callable[[dict[str, Any]], Any]:
             )
 
         def forward(given: Any) -> Any:
-            graph = SimpleNamespace(x=Columns(owner, given).x, settings=pass_settings())
+            graph = SimpleNamespace(x=SymbolColumns(owner, given).x, settings=pass_settings())
             return part.forward(graph)  # type: ignore[arg-type]
 
         return forward
@@ -152,7 +152,7 @@ def _function(part: Any, stage: str) -> Callable[[dict[str, Any]], Any]:
             f"to_onnx: {shown(part)} is no part of a model; give a gt.Module, such as an MLP or the"
             " head of a network"
         )
-    return lambda given: part(Columns(owner, given).x)
+    return lambda given: part(SymbolColumns(owner, given).x)
 
 
 def _decoded(decoder: Layer, given: dict[str, Any]) -> Any:
@@ -165,9 +165,11 @@ def _decoded(decoder: Layer, given: dict[str, Any]) -> Any:
         columns = {
             name.partition(".")[2]: x for name, x in given.items() if name.startswith(f"{end}.")
         }
-        ends[end] = Columns(owner, {**columns, **decoder.transform(Columns(owner, columns))})
+        ends[end] = SymbolColumns(
+            owner, {**columns, **decoder.transform(SymbolColumns(owner, columns))}
+        )
     values = {name.partition(".")[2]: x for name, x in given.items() if name.startswith("edge.")}
-    made = decoder.gather(Columns(owner, {**ends, **values}))
+    made = decoder.gather(SymbolColumns(owner, {**ends, **values}))
     return made[0] if isinstance(made, tuple) else made
 
 

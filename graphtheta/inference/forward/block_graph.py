@@ -17,7 +17,7 @@ from graphtheta.engine.strategy.strategy import whole
 from graphtheta.engine.strategy.task import Seeds
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.level import NO_ROWS, Counts, Level
-from graphtheta.engine.view.scored_pairs import PairPlan, Pairs
+from graphtheta.engine.view.scored_pairs import PairPlan, ScoredPairs
 from graphtheta.engine.view.view import GraphView
 from graphtheta.inference.forward.spill import Values
 from graphtheta.ops.autodiff.tape import Tape, Var
@@ -25,7 +25,7 @@ from graphtheta.ops.parallel.buffers import empty
 from graphtheta.ops.rows.stored import StoredRows
 
 
-class Made(NamedTuple):
+class LayerOutput(NamedTuple):
     """What a layer makes.
 
     Attributes:
@@ -44,7 +44,7 @@ class _Shapes(ActiveGraph):
 
     def __init__(self, view: GraphView):
         super().__init__(view)
-        self.layers: list[Made] = []
+        self.layers: list[LayerOutput] = []
         self._edges: dict[str, Var] = {}
         self._sent: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
 
@@ -63,15 +63,15 @@ class _Shapes(ActiveGraph):
     def made(self, number: int, out: Var) -> None:
         if len(self.directions) > len(self.layers):
             edges = {name: (x.shape[1:], x.dtype) for name, x in self._edges.items()}
-            self.layers.append(Made((out.shape[1:], out.dtype), edges, self._sent))
+            self.layers.append(LayerOutput((out.shape[1:], out.dtype), edges, self._sent))
         self._edges = {}
 
 
-def shapes(model: Model, partition: Partition, layers: Layers) -> list[Made]:
+def shapes(model: Model, partition: Partition, layers: Layers) -> list[LayerOutput]:
     """What each layer that runs over edges makes, from a pass over an empty graph."""
     empty = empty_partition(partition)
     none = np.zeros(0, np.int64)
-    pairs = PairPlan(empty, Pairs(none, none, none, none, np.zeros(0)))
+    pairs = PairPlan(empty, ScoredPairs(none, none, none, none, np.zeros(0)))
     graph = _Shapes(whole(empty, layers, Seeds(np.zeros(0, bool), pairs)))
     with Tape(record=False, training=False):
         model.run(graph)
@@ -134,7 +134,7 @@ class BlockGraph(ActiveGraph):
     def __init__(
         self,
         view: GraphView,
-        made: Sequence[Made],
+        made: Sequence[LayerOutput],
         running: Sequence[int],
         spill: Values,
         sent: Sent | None = None,

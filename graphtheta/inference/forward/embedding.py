@@ -13,7 +13,7 @@ from graphtheta.engine.layer.stages import Stages
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.strategy.strategy import whole
 from graphtheta.engine.strategy.task import Seeds
-from graphtheta.engine.view.scored_pairs import PairPlan, Pairs
+from graphtheta.engine.view.scored_pairs import PairPlan, ScoredPairs
 from graphtheta.errors import ConfigError
 from graphtheta.graph.data.validation import Origin, as_array
 from graphtheta.ops.autodiff.tape import Tape
@@ -65,7 +65,7 @@ def embedded(model: Model, partition: Partition, probe: Probe, superstep: int) -
     """
     none = np.zeros(0, np.int64)
     # a decoder at the end of the model runs on zero pairs
-    pairs = PairPlan(partition, Pairs(none, none, none, none, np.zeros(0)))
+    pairs = PairPlan(partition, ScoredPairs(none, none, none, none, np.zeros(0)))
     graph = ActiveGraph(
         whole(partition, probe.layers, Seeds(np.ones(partition.n_masters, bool), pairs))
     )

@@ -30,7 +30,7 @@ from graphtheta.errors import ConfigError
 from graphtheta.inference.forward.block_graph import (
     BlockGraph,
     Finished,
-    Made,
+    LayerOutput,
     Sent,
     edge_name,
     sent_name,
@@ -43,7 +43,7 @@ from graphtheta.ops.autodiff.tape import Tape, Var
 from graphtheta.ops.functions.rows import prefix
 
 # the rows of the masters of each block of this worker; the same number of blocks on every worker
-Blocks = list[np.ndarray]
+RowBlocks = list[np.ndarray]
 
 
 class LayerWise:
@@ -70,9 +70,9 @@ class LayerWise:
         partition: Partition,
         probe: Probe,
         spill: Values,
-        blocks: Callable[[list[Hop]], Blocks],
+        blocks: Callable[[list[Hop]], RowBlocks],
         sent: Sent | None = None,
-        made: list[Made] | None = None,
+        made: list[LayerOutput] | None = None,
     ):
         self._sent = sent
         self._model = model

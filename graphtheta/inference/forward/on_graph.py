@@ -20,13 +20,13 @@ from graphtheta.engine.layer.stages import Stages
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.train.step import QUIET
 from graphtheta.errors import ConfigError, DataError
-from graphtheta.inference.forward.block_graph import Made, shapes
+from graphtheta.inference.forward.block_graph import LayerOutput, shapes
 from graphtheta.inference.forward.embedding import embedded, of_nodes, superstep_of
 from graphtheta.inference.forward.limited import Limited
 from graphtheta.inference.forward.reads import columns_read
 from graphtheta.inference.forward.some import predicted
 from graphtheta.inference.forward.top import Asked, Top, top
-from graphtheta.inference.outputs.formats import Rows
+from graphtheta.inference.outputs.formats import OutputRows
 from graphtheta.inference.outputs.parts import PartFolder
 from graphtheta.inference.outputs.predictions import check_finite, embedding_rows, predictions
 from graphtheta.run.job.job import Job
@@ -103,7 +103,7 @@ class ModelOnGraph:
         return columns_read(self.model, self.partition, self.probe.layers)
 
     @cached_property
-    def made(self) -> list[Made]:
+    def made(self) -> list[LayerOutput]:
         """What each layer makes."""
         return shapes(self.model, self.partition, self.probe.layers)
 
@@ -183,7 +183,7 @@ class ModelOnGraph:
         return None if found is None else (found.ids, found.values)
 
     @checked
-    def predictions(self, whole: bool = True) -> Rows | None:
+    def predictions(self, whole: bool = True) -> OutputRows | None:
         """What ``predict`` returns, with the class of each row by name; those of this worker unless
         ``whole``.
 
@@ -332,7 +332,7 @@ class ModelOnGraph:
         assert found is not None
         return parts.write(found)
 
-    def embeddings(self, whole: bool = True, layer: int | str | Stages = -1) -> Rows | None:
+    def embeddings(self, whole: bool = True, layer: int | str | Stages = -1) -> OutputRows | None:
         """What ``embed`` returns for all nodes; those of this worker unless ``whole``.
 
         Collective: all ranks.

@@ -19,7 +19,7 @@ from graphtheta.engine.partition.partition import Partition, empty_partition
 from graphtheta.engine.strategy.strategy import whole
 from graphtheta.engine.strategy.task import Seeds
 from graphtheta.engine.view.hop import Layers
-from graphtheta.engine.view.scored_pairs import PairPlan, Pairs
+from graphtheta.engine.view.scored_pairs import PairPlan, ScoredPairs
 from graphtheta.ops.autodiff.tape import Called, Parameter, Tape, Var, Vjp
 from graphtheta.ops.edge.symbolic import SymbolicTrace
 from graphtheta.run.checkpoints.tensors import checksum
@@ -149,7 +149,7 @@ def program(model: Model, partition: Partition, layers: Layers) -> list[Any]:
     """
     empty = empty_partition(partition)
     none = np.zeros(0, np.int64)
-    pairs = PairPlan(empty, Pairs(none, none, none, none, np.zeros(0)))
+    pairs = PairPlan(empty, ScoredPairs(none, none, none, none, np.zeros(0)))
     graph = ActiveGraph(whole(empty, layers, Seeds(np.zeros(0, bool), pairs)))
     tape = _Listing({p: name for name, p in model.named_parameters()})
     with tape:

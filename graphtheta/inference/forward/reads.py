@@ -14,7 +14,7 @@ from graphtheta.engine.strategy.strategy import whole
 from graphtheta.engine.strategy.task import Seeds
 from graphtheta.engine.view.hop import Layers
 from graphtheta.engine.view.level import Level
-from graphtheta.engine.view.scored_pairs import PairPlan, Pairs
+from graphtheta.engine.view.scored_pairs import PairPlan, ScoredPairs
 from graphtheta.ops.autodiff.tape import Tape
 
 
@@ -58,7 +58,7 @@ def columns_read(model: Model, partition: Partition, layers: Layers) -> list[str
     """
     empty = empty_partition(partition)
     none = np.zeros(0, np.int64)
-    pairs = PairPlan(empty, Pairs(none, none, none, none, np.zeros(0)))
+    pairs = PairPlan(empty, ScoredPairs(none, none, none, none, np.zeros(0)))
     graph = _Reading(whole(empty, layers, Seeds(np.zeros(0, bool), pairs)))
     with Tape(record=False, training=False):
         model.run(graph)

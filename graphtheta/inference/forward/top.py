@@ -21,13 +21,13 @@ from graphtheta.engine.view.view import GraphView
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.validation import Origin, as_array
 from graphtheta.inference.forward.embedding import asked_ids
-from graphtheta.inference.outputs.formats import Rows
+from graphtheta.inference.outputs.formats import OutputRows
 from graphtheta.inference.outputs.predictions import in_order
 from graphtheta.tasks.evaluation.evaluate import LinkEvaluator
 from graphtheta.tasks.kinds.kind import GraphInfo
 from graphtheta.tasks.kinds.link import LinkKind
 from graphtheta.tasks.triples.known import HEAD, TAIL, anchor_of
-from graphtheta.tasks.triples.ranking import Block, Ranked, score_blocks
+from graphtheta.tasks.triples.ranking import QueryBlock, Ranked, score_blocks
 
 SIDES = {"tail": TAIL, "head": HEAD}
 
@@ -76,10 +76,10 @@ class Top(NamedTuple):
             self.nodes < 0, found.dtype.type("" if found.dtype.kind == "U" else -1), found
         )
 
-    def rows(self, kind: LinkKind, info: GraphInfo) -> Rows:
+    def rows(self, kind: LinkKind, info: GraphInfo) -> OutputRows:
         """A row for each answer, with the ids of its link or triple."""
         query, place = np.nonzero(self.nodes >= 0)
-        return Rows(
+        return OutputRows(
             "score",
             kind.ids_of(info, self.queries[query], self.nodes[query, place]),
             self.scores[query, place],
@@ -280,7 +280,7 @@ def _best(
     found = list[tuple[np.ndarray, np.ndarray]]()
     broken = False
 
-    def take(block: Block) -> None:
+    def take(block: QueryBlock) -> None:
         nonlocal broken
         scores = block.scores
         np.copyto(scores, -np.inf, where=outside(block.queries))

@@ -19,7 +19,7 @@ from graphtheta.inference.forward.on_graph import ModelOnGraph
 from graphtheta.inference.forward.program import program
 from graphtheta.inference.grown.fingerprints import column_hashes, edge_hashes
 from graphtheta.inference.grown.frontier import READ, Changes
-from graphtheta.inference.grown.kept import Kept
+from graphtheta.inference.grown.kept import EarlierValues
 from graphtheta.run.checkpoints.tensors import checksum
 from graphtheta.run.job.model_keys import ModelKeys
 from graphtheta.tasks.evaluation.evaluate import NodeEvaluator
@@ -111,7 +111,7 @@ def degrees_read_by(model: ModelOnGraph) -> set[str]:
 
 
 def changes_since(
-    kept: Kept, now: dict[str, np.ndarray], degrees_read: set[str], directions: list[bool]
+    kept: EarlierValues, now: dict[str, np.ndarray], degrees_read: set[str], directions: list[bool]
 ) -> Changes:
     """What differs from the earlier graph.
 

@@ -24,7 +24,7 @@ from graphtheta.engine.view.hop import Hop, depth
 from graphtheta.errors import ConfigError
 from graphtheta.inference.forward.block_graph import Sent, edge_name, sent_name, value_name
 from graphtheta.inference.forward.embedding import asked_ids, embedded, of_nodes, superstep_of
-from graphtheta.inference.forward.layerwise import Blocks, LayerWise
+from graphtheta.inference.forward.layerwise import LayerWise, RowBlocks
 from graphtheta.inference.forward.on_graph import ModelOnGraph
 from graphtheta.inference.grown.comparison import (
     DEGREES,
@@ -39,8 +39,8 @@ from graphtheta.inference.grown.comparison import (
     weights_hash,
 )
 from graphtheta.inference.grown.frontier import READ, changed_rows, needed_rows
-from graphtheta.inference.grown.kept import ROW, Kept, LayerFiles, writing
-from graphtheta.inference.outputs.formats import Rows
+from graphtheta.inference.grown.kept import ROW, EarlierValues, LayerFiles, writing
+from graphtheta.inference.outputs.formats import OutputRows
 from graphtheta.inference.outputs.predictions import embedding_rows, named_rows
 from graphtheta.ops.rows.by_number import take_rows
 from graphtheta.samplers.hidden import refuse
@@ -51,7 +51,7 @@ OUTPUTS = "outputs"
 MOST = 0.5
 
 
-class Work(NamedTuple):
+class InferenceWork(NamedTuple):
     """What an inference computed, of all workers.
 
     Attributes:
@@ -80,10 +80,10 @@ class Work(NamedTuple):
         )
 
 
-class _Found:
+class _LayerValues:
     """Values that are computed now, and those kept for all other rows."""
 
-    def __init__(self, kept: Kept):
+    def __init__(self, kept: EarlierValues):
         self._kept = kept
         self._found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
@@ -150,7 +150,7 @@ class Grown:
     Collective: all ranks, here and in every method.
     """
 
-    work: Work
+    work: InferenceWork
 
     def __init__(self, model: ModelOnGraph, folder: str | Path, compare: str = "values"):
         self._on = model
@@ -162,7 +162,7 @@ class Grown:
         with model.setup.scope():
             now = fingerprints(model, values=compare == "values")
             with model.comm.agreed():
-                kept = Kept(
+                kept = EarlierValues(
                     Path(folder),
                     ids_of(model),
                     ranks_of(model),
@@ -207,7 +207,9 @@ class Grown:
         nodes = self._asked(nodes)
         return self._in_order(self.embeddings(self._wanted(nodes, appended), layer), nodes)
 
-    def predictions(self, wanted: np.ndarray | None = None, *, whole: bool = True) -> Rows | None:
+    def predictions(
+        self, wanted: np.ndarray | None = None, *, whole: bool = True
+    ) -> OutputRows | None:
         """Predictions with the classes by name.
 
         Args:
@@ -228,7 +230,7 @@ class Grown:
 
     def embeddings(
         self, wanted: np.ndarray | None = None, layer: Any = -1, *, whole: bool = True
-    ) -> Rows | None:
+    ) -> OutputRows | None:
         """Embeddings; arguments as of ``predictions``, and ``layer`` as of ``Trainer.embed``."""
         on = self._on
         rows, out = self._computed(wanted, superstep_of(on.model, on.probe, layer))
@@ -268,12 +270,12 @@ class Grown:
 
     def _passes(
         self, wanted: np.ndarray, keeps: bool = False
-    ) -> tuple[LayerWise, _Found, list[np.ndarray]]:
+    ) -> tuple[LayerWise, _LayerValues, list[np.ndarray]]:
         """Passes over the rows that some masters need, the values that they find, and these rows by
         hop.
         """
         on = self._on
-        found = _Found(self._kept)
+        found = _LayerValues(self._kept)
         needed = list[np.ndarray]()
         # values that a layer reads are changed where they were computed one hop before
         sent = Sent(keeps, lambda hop: needed[hop + 1] if hop + 1 < len(needed) else self._given)
@@ -324,7 +326,7 @@ class Grown:
                     if superstep is not None
                     else on.setup.evaluator.run(on.model, whole_view(p, layers)).value
                 )[rows]
-                self.work = Work(
+                self.work = InferenceWork(
                     *self._counts, *whole_work(p, layers) * 2, self._seconds, perf_counter() - began
                 )
                 return p.masters[rows], out
@@ -339,7 +341,7 @@ class Grown:
                 passes.run(layers[number.index(superstep)].from_end)
                 out = found.read(value_name(number.index(superstep)), rows)
         n_rows, n_edges = on.comm.all_sum(np.array([passes.rows, passes.edges])).tolist()
-        self.work = Work(
+        self.work = InferenceWork(
             *self._counts,
             n_rows,
             n_edges,
@@ -381,7 +383,7 @@ class Grown:
             self._kept.read(OUTPUTS, rows[:n], out[:n])
         return out
 
-    def _blocks(self, needed: list[np.ndarray], hops: list[Hop]) -> Blocks:
+    def _blocks(self, needed: list[np.ndarray], hops: list[Hop]) -> RowBlocks:
         """The rows to compute at a hop or after the last one, in blocks within the memory limit."""
         n = self._on.partition.n_masters
         rows = needed[hops[0].from_end if hops else 0] if needed else np.ones(n, bool)
@@ -417,7 +419,9 @@ class Grown:
             numbers = of_nodes(ids, reported, nodes)[1]
         return np.isin(self._on.partition.masters, numbers)
 
-    def _in_order(self, found: Rows | None, nodes: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    def _in_order(
+        self, found: OutputRows | None, nodes: Any
+    ) -> tuple[np.ndarray, np.ndarray] | None:
         return None if found is None else of_nodes(found.ids, found.values, nodes)
 
 
@@ -441,7 +445,7 @@ def keep_layers(model: ModelOnGraph, folder: str | Path) -> None:
     p = model.partition
     limit = model.setup.limit
     with model.setup.scope(), _writing(model, folder) as files:
-        blocks: Callable[[list[Hop]], Blocks] = (
+        blocks: Callable[[list[Hop]], RowBlocks] = (
             (lambda _: [np.arange(p.n_masters)]) if limit is None else limit.divided
         )
         passes = LayerWise(

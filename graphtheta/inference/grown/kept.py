@@ -245,7 +245,7 @@ def _finish(folder: Path, aside: Path, mark: Mark) -> None:
     publish(aside, folder)
 
 
-class Kept:
+class EarlierValues:
     """The values of a folder, for some nodes.
 
     Args:

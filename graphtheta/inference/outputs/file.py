@@ -11,7 +11,7 @@ import numpy as np
 from graphtheta.base.atomic import atomic_file, check_replaceable, file_errors, make_folder
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import ConfigError
-from graphtheta.inference.outputs.formats import FORMATS, Rows, write_csv
+from graphtheta.inference.outputs.formats import FORMATS, OutputRows, write_csv
 
 FILE_ENDINGS = (".npz", ".csv")
 
@@ -38,7 +38,7 @@ def check_name(path: Path, form: str | None) -> None:
         )
 
 
-def write_file(path: Path, rows: Rows) -> None:
+def write_file(path: Path, rows: OutputRows) -> None:
     """Write all rows.
 
     Args:
@@ -61,7 +61,7 @@ def write_file(path: Path, rows: Rows) -> None:
                 write_csv(file, rows)
 
 
-def write_together(path: Path, rows: Rows | None, comm: Comm) -> int:
+def write_together(path: Path, rows: OutputRows | None, comm: Comm) -> int:
     """Write what rank 0 has to one file; returns the number of rows.
 
     Raises:

@@ -19,7 +19,7 @@ from graphtheta.errors import ConfigError
 BLOCK = 1 << 14
 
 
-class Rows(NamedTuple):
+class OutputRows(NamedTuple):
     """Values of nodes, edges or links.
 
     Attributes:
@@ -56,7 +56,7 @@ class Rows(NamedTuple):
         width = int(np.prod(self.values.shape[1:]))
         return self.values if self.values.ndim < 3 else self.values.reshape(len(self.values), width)
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[OutputRows]:
         """The rows, some at a time."""
         for a in range(0, len(self.ids), BLOCK):
             some = slice(a, a + BLOCK)
@@ -67,10 +67,10 @@ class Rows(NamedTuple):
             )
 
 
-Write = Callable[[BinaryIO, Rows], None]
+Write = Callable[[BinaryIO, OutputRows], None]
 
 
-def write_csv(file: BinaryIO, rows: Rows) -> None:
+def write_csv(file: BinaryIO, rows: OutputRows) -> None:
     """Write a line of titles and a line for each row. Text with special characters is in quotes;
     numbers are read back exactly.
     """
@@ -100,7 +100,7 @@ def write_csv(file: BinaryIO, rows: Rows) -> None:
     text.detach()
 
 
-def write_parquet(file: BinaryIO, rows: Rows) -> None:
+def write_parquet(file: BinaryIO, rows: OutputRows) -> None:
     """Write a table with the ids, the classes if there are any, and a column of values, of lists of
     a fixed length if a row has several.
     """
@@ -128,17 +128,17 @@ def write_parquet(file: BinaryIO, rows: Rows) -> None:
             table.write_table(pa.table(columns, pa.schema(schema)))
 
 
-def write_values(file: BinaryIO, rows: Rows) -> None:
+def write_values(file: BinaryIO, rows: OutputRows) -> None:
     """Write the values as an array of NumPy, [n, ...]."""
     np.save(file, rows.values)
 
 
-def write_ids(file: BinaryIO, rows: Rows) -> None:
+def write_ids(file: BinaryIO, rows: OutputRows) -> None:
     """Write the ids as an array of NumPy, [n] or [n, 2]."""
     np.save(file, rows.ids)
 
 
-def write_classes(file: BinaryIO, rows: Rows) -> None:
+def write_classes(file: BinaryIO, rows: OutputRows) -> None:
     """Write the classes as an array of NumPy, [n]."""
     np.save(file, rows.keys["class"])
 
@@ -151,7 +151,7 @@ FORMATS: dict[str, dict[str, Write]] = {
 }
 
 
-def files_of(form: str, rows: Rows) -> dict[str, Write]:
+def files_of(form: str, rows: OutputRows) -> dict[str, Write]:
     """The files of a part: what writes each, by the ending of its name."""
     files = FORMATS[form].items()
     return {

@@ -18,7 +18,7 @@ from graphtheta.base.regular import read_regular
 from graphtheta.base.strict_json import to_json
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.errors import FormatError
-from graphtheta.inference.outputs.formats import Rows, check_format, files_of
+from graphtheta.inference.outputs.formats import OutputRows, check_format, files_of
 from graphtheta.inference.outputs.together import together
 from graphtheta.run.checkpoints.lock import exclusive
 
@@ -57,7 +57,7 @@ class PartFolder:
             check_format(form)
         self._check_together()
 
-    def write(self, rows: Rows) -> int:
+    def write(self, rows: OutputRows) -> int:
         """Write the output.
 
         Args:
@@ -98,7 +98,7 @@ class PartFolder:
             for folder in (self._folder, self._old) if self._comm.rank == 0 else ():
                 _check_replaceable(folder)
 
-    def _write_part(self, rows: Rows) -> list[dict[str, Any]]:
+    def _write_part(self, rows: OutputRows) -> list[dict[str, Any]]:
         """Write the files of this worker's part, and list them."""
         listed = []
         for ending, write in files_of(self._form, rows).items():

@@ -9,14 +9,14 @@ import numpy as np
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.layer import Model
 from graphtheta.errors import DataError
-from graphtheta.inference.outputs.formats import Rows
+from graphtheta.inference.outputs.formats import OutputRows
 from graphtheta.tasks.evaluation.evaluate import Evaluator, RowEvaluator
 from graphtheta.tasks.kinds.kind import GraphInfo, TaskKind
 
 
 def predictions(
     model: Model, evaluator: Evaluator, kind: TaskKind, info: GraphInfo, whole: bool
-) -> Rows | None:
+) -> OutputRows | None:
     """Predictions, in the order of the numbers of the nodes, edges or links.
 
     Args:
@@ -35,7 +35,7 @@ def named_rows(
     kind: TaskKind,
     info: GraphInfo,
     whole: bool,
-) -> Rows | None:
+) -> OutputRows | None:
     """Predictions by original id, in the order of the numbers of the nodes, edges or links.
 
     Args:
@@ -61,7 +61,7 @@ def named_rows(
     ids, out = kind.named(info, rows, out)
     names = np.array(kind.class_names)
     classes = codes if codes is None or not len(names) else names[codes]
-    return Rows(
+    return OutputRows(
         "prediction",
         ids,
         out,
@@ -72,7 +72,7 @@ def named_rows(
 
 def embedding_rows(
     rows: np.ndarray, out: np.ndarray, comm: Comm, info: GraphInfo, whole: bool
-) -> Rows | None:
+) -> OutputRows | None:
     """Embeddings by original id, in the order of the numbers of the nodes; arguments as of
     ``named_rows``.
 
@@ -80,7 +80,7 @@ def embedding_rows(
     """
     check_finite(comm, rows, out, "embedding")
     found = in_order(comm, [rows, out], whole)
-    return None if found is None else Rows("embedding", info.ids(found[0]), found[1])
+    return None if found is None else OutputRows("embedding", info.ids(found[0]), found[1])
 
 
 def check_finite(comm: Comm, rows: np.ndarray, out: np.ndarray, what: str) -> None:

@@ -13,7 +13,7 @@ from graphtheta.engine.layer.dry_run import Operation, Probe
 from graphtheta.engine.partition.relation import EDGE
 from graphtheta.inspect.planning.placement import Placement
 from graphtheta.inspect.planning.skeleton import Skeleton
-from graphtheta.inspect.planning.work import Work, copies_features, is_product
+from graphtheta.inspect.planning.work import ViewWork, copies_features, is_product
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.edge.backend.fused import backend_scope, usable
 from graphtheta.run.job.job import Job
@@ -28,7 +28,7 @@ GRADIENTS = 1
 
 
 def largest_bound(
-    job: Job, held: Skeleton, placement: Placement, works: Sequence[Work]
+    job: Job, held: Skeleton, placement: Placement, works: Sequence[ViewWork]
 ) -> MemoryBound:
     """Bytes by purpose of the worker that needs most, for the largest of some views.
 
@@ -81,7 +81,7 @@ def _column_bytes(held: Skeleton) -> tuple[float, float]:
 
 
 def _bound(
-    job: Job, held: Skeleton, placement: Placement, work: Work, rank: int, partition: int
+    job: Job, held: Skeleton, placement: Placement, work: ViewWork, rank: int, partition: int
 ) -> MemoryBound:
     node, edge = _column_bytes(held)
     mirrors, edges, sent = (
@@ -123,7 +123,7 @@ def _bound(
         return bound if _in_chunks(work.found) else replace(bound, chunks=0)
 
 
-def _stored_width(held: Skeleton, work: Work) -> int:
+def _stored_width(held: Skeleton, work: ViewWork) -> int:
     """Numbers per row that a step stores: copied features, what is made of them before the first
     product, and values with gradients.
     """

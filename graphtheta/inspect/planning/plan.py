@@ -15,8 +15,8 @@ from graphtheta.inspect.planning.machine import Machine
 from graphtheta.inspect.planning.placement import Placement
 from graphtheta.inspect.planning.rehearsal import Rehearsal, exchanged, rehearse
 from graphtheta.inspect.planning.skeleton import SAMPLED_VIEWS, Sampled, Skeleton
-from graphtheta.inspect.planning.work import PRODUCT, SPARSE, Work, reduced, work_of
-from graphtheta.partitioners.auto import Work as Training
+from graphtheta.inspect.planning.work import PRODUCT, SPARSE, ViewWork, reduced, work_of
+from graphtheta.partitioners.auto import TrainingWork as Training
 from graphtheta.partitioners.auto import choose
 from graphtheta.partitioners.pairs import AUTO, Pair, pair_of
 from graphtheta.run.job.job import Job
@@ -204,7 +204,7 @@ class _Way:
             unread = {"fetch_batch": 0, "machine_cache": "0"} if mode == "cooperative" else {}
             yield self._row(self.job.change(mode=mode, **unread) if mode else self.job, mode, works)
 
-    def _row(self, job: Job, mode: str, works: list[Work]) -> Row:
+    def _row(self, job: Job, mode: str, works: list[ViewWork]) -> Row:
         size = self.placement.size
         views = self.sampled.steps
         alone = mode == "independent"
@@ -303,7 +303,7 @@ class _Way:
             process.base + sampled.libraries + most.total,
         ) + (MESSAGE_BYTES if self.placement.size > 1 else 0)
 
-    def _rehearsed(self, job: Job, works: list[Work], memory: int) -> Rehearsal:
+    def _rehearsed(self, job: Job, works: list[ViewWork], memory: int) -> Rehearsal:
         """What making the views sends."""
         size = self.placement.size
         searched = works[0].searched
@@ -352,7 +352,7 @@ class _Way:
             0.0 if alone else self.sampled.seconds * found.views,
         )
 
-    def _growth(self, works: list[Work], fewer: int, alone: bool) -> float:
+    def _growth(self, works: list[ViewWork], fewer: int, alone: bool) -> float:
         """How many times as many bytes all workers send to make a view as fewer workers do.
 
         Workers of one view ask the owners of the rows that they read from others; a worker of its
@@ -392,7 +392,9 @@ def _groups(job: Job, views: int, size: int) -> int:
     return sum(-(-min(each, views - i) // size) for i in range(0, views, each))
 
 
-def _loads(works: Sequence[Work], alone: bool, sent: np.ndarray) -> dict[str, tuple[float, float]]:
+def _loads(
+    works: Sequence[ViewWork], alone: bool, sent: np.ndarray
+) -> dict[str, tuple[float, float]]:
     """The loads of a row, by name.
 
     Args:

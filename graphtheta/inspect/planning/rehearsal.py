@@ -29,7 +29,7 @@ from graphtheta.inspect.planning.blank import BlankTable
 from graphtheta.inspect.planning.messages import Working
 from graphtheta.inspect.planning.placement import Ends, Share
 from graphtheta.inspect.planning.skeleton import Skeleton
-from graphtheta.inspect.planning.work import Work, divided
+from graphtheta.inspect.planning.work import ViewWork, divided
 from graphtheta.ops.autodiff.tape import Gradients
 from graphtheta.ops.optimisers.optim import SGD
 from graphtheta.ops.parallel import pool
@@ -301,7 +301,7 @@ def _strategy(comm: Comm, held: Skeleton, job: Job, pair: Pair) -> Strategy:
         )
 
 
-def exchanged(held: Skeleton, job: Job, pair: Pair, size: int) -> Work:
+def exchanged(held: Skeleton, job: Job, pair: Pair, size: int) -> ViewWork:
     """The view of the first epoch of a job whose halo exchange changes views, as the workers have
     it.
 

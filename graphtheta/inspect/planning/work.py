@@ -92,7 +92,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Work:
+class ViewWork:
     """A view, forward and backward, on every worker.
 
     Attributes:
@@ -115,7 +115,7 @@ class Work:
     searched: bool
 
 
-def work_of(skeleton: Skeleton, view: GraphView, placement: Placement) -> Work:
+def work_of(skeleton: Skeleton, view: GraphView, placement: Placement) -> ViewWork:
     """Count a view.
 
     Args:
@@ -136,7 +136,7 @@ def work_of(skeleton: Skeleton, view: GraphView, placement: Placement) -> Work:
 
 def divided(
     skeleton: Skeleton, shares: list[Share], pairs: Share | None, nodes: np.ndarray, searched: bool
-) -> Work:
+) -> ViewWork:
     """Count a view that is divided among workers.
 
     Args:
@@ -169,7 +169,7 @@ def divided(
             {NODES: 2 * skeleton.feature_bytes * nodes},
             skeleton.feature_bytes * nodes / np.dtype(skeleton.job.dtype).itemsize / LEAST_BLOCK,
         )
-    return Work(*loads.loads(), sent, messages, shares, nodes, found, searched)
+    return ViewWork(*loads.loads(), sent, messages, shares, nodes, found, searched)
 
 
 def _loads(

@@ -10,7 +10,7 @@ import numpy as np
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import CHUNK, EdgeSource
 from graphtheta.ops.kernels.partition.neighbours import drop_repeats
-from graphtheta.partitioners.streaming.blocks import Blocks
+from graphtheta.partitioners.streaming.blocks import IdBlocks
 from graphtheta.partitioners.streaming.degrees import block_degrees, shared_chunks
 from graphtheta.partitioners.streaming.lists import neighbour_lists
 
@@ -35,7 +35,7 @@ class HomeEdges:
     def __init__(self, source: EdgeSource, comm: Comm):
         self.source = source
         self.comm = comm
-        self.blocks = Blocks(comm, source.n_nodes)
+        self.blocks = IdBlocks(comm, source.n_nodes)
         if comm.size > 1:
             self._ptr, self._near = neighbour_lists(
                 source, self.blocks, block_degrees(source, comm)

@@ -12,7 +12,7 @@ from graphtheta.engine.partition.table import Route
 from graphtheta.ops.parallel.buffers import taken
 
 
-class Blocks:
+class IdBlocks:
     """The ids from 0 to n - 1 in blocks, one for each worker.
 
     Args:

@@ -14,7 +14,7 @@ from graphtheta.base.rng import shuffle
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.ops.kernels.partition.blocks import add_bits, claim, count_near, set_bits
 from graphtheta.partitioners.streaming.along import HomeEdges
-from graphtheta.partitioners.streaming.blocks import Blocks
+from graphtheta.partitioners.streaming.blocks import IdBlocks
 from graphtheta.partitioners.streaming.components import components
 
 # coarse blocks whose neighbourhoods are in memory at a time: a node has two bits for each
@@ -81,7 +81,7 @@ def _between(edges: HomeEdges, inside: np.ndarray) -> Iterator[tuple[np.ndarray,
 
 
 def sized(
-    blocks: Blocks, name: np.ndarray, is_source: np.ndarray, small: int, largest: int
+    blocks: IdBlocks, name: np.ndarray, is_source: np.ndarray, small: int, largest: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Coarse blocks of at most ``largest`` nodes, numbered by falling size: larger ones are split
     by ids, and small ones joined.

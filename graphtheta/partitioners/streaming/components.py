@@ -8,7 +8,7 @@ import numpy as np
 
 from graphtheta.ops.kernels.partition.blocks import join
 from graphtheta.ops.kernels.partition.forest import free_keys, grow_forest, hook, read_forest
-from graphtheta.partitioners.streaming.blocks import Blocks
+from graphtheta.partitioners.streaming.blocks import IdBlocks
 
 # fewest ids for which a worker has room while it reads pairs
 FEWEST = 1 << 15
@@ -16,7 +16,7 @@ FEWEST = 1 << 15
 Pairs = Iterable[tuple[np.ndarray, np.ndarray]]
 
 
-def components(blocks: Blocks, pairs: Pairs) -> np.ndarray:
+def components(blocks: IdBlocks, pairs: Pairs) -> np.ndarray:
     """The lowest id in the connected component of each node of this worker's block, [n_block]
     int64.
 
@@ -69,7 +69,7 @@ def _forest(keys: np.ndarray, above: np.ndarray, used: int) -> np.ndarray:
     return pairs[:n]
 
 
-def _join(blocks: Blocks, parent: np.ndarray, pairs: np.ndarray) -> None:
+def _join(blocks: IdBlocks, parent: np.ndarray, pairs: np.ndarray) -> None:
     """Join components along some pairs.
 
     Args:
@@ -91,7 +91,7 @@ def _join(blocks: Blocks, parent: np.ndarray, pairs: np.ndarray) -> None:
         parent[:] = _above(blocks, parent)
 
 
-def _above(blocks: Blocks, parent: np.ndarray) -> np.ndarray:
+def _above(blocks: IdBlocks, parent: np.ndarray) -> np.ndarray:
     """The parents of the parents, [n_block] int64.
 
     Collective: all ranks.
@@ -100,7 +100,7 @@ def _above(blocks: Blocks, parent: np.ndarray) -> np.ndarray:
     return blocks.look_up(parent, ids)[at]
 
 
-def _shortened(blocks: Blocks, parent: np.ndarray) -> np.ndarray:
+def _shortened(blocks: IdBlocks, parent: np.ndarray) -> np.ndarray:
     """The root of each node of this worker's block, [n_block] int64.
 
     Collective: all ranks.
@@ -113,7 +113,7 @@ def _shortened(blocks: Blocks, parent: np.ndarray) -> np.ndarray:
 
 
 def whole_components(
-    blocks: Blocks, component: np.ndarray, size: int, room: int
+    blocks: IdBlocks, component: np.ndarray, size: int, room: int
 ) -> np.ndarray | None:
     """Parts that cut no edge, [n_block] int32, made of components by falling size; None if one of
     them is too large for its part.

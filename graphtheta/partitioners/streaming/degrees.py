@@ -9,7 +9,7 @@ import numpy as np
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeChunk, EdgeSource
 from graphtheta.ops.kernels.partition.neighbours import add_degrees
-from graphtheta.partitioners.streaming.blocks import Blocks
+from graphtheta.partitioners.streaming.blocks import IdBlocks
 
 NO_EDGES = EdgeChunk(*np.zeros((3, 0), np.int64))
 
@@ -44,7 +44,7 @@ def block_degrees(
 
     Collective: all ranks of comm.
     """
-    blocks = Blocks(comm, source.n_nodes)
+    blocks = IdBlocks(comm, source.n_nodes)
     degree = np.zeros(blocks.last - blocks.first, np.int64)
     for chunk in shared_chunks(source, comm):
         for end in (chunk.src,) * outgoing + (chunk.dst,) * incoming:

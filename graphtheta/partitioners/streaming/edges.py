@@ -14,7 +14,7 @@ import numpy as np
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeChunk, EdgeSource
 from graphtheta.ops.kernels.partition.copies import mark_copies
-from graphtheta.partitioners.streaming.blocks import Blocks
+from graphtheta.partitioners.streaming.blocks import IdBlocks
 from graphtheta.partitioners.streaming.dealing import n_rounds, settle, share_of_room
 from graphtheta.partitioners.streaming.degrees import NO_EDGES
 
@@ -50,7 +50,7 @@ class EdgeStreams:
         self._size = size
         self._loop = loop
         self._settings = settings
-        self._blocks = Blocks(comm, source.n_nodes)
+        self._blocks = IdBlocks(comm, source.n_nodes)
         self._copies = copies
         self._degree = degree
         self._own = range(size) if comm.size == 1 else range(comm.rank, comm.rank + 1)

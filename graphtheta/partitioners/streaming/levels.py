@@ -24,7 +24,7 @@ from graphtheta.ops.kernels.partition.label_moves import (
 )
 from graphtheta.ops.kernels.partition.neighbours import fill_lists
 from graphtheta.ops.kernels.partition.refine import cut_weight
-from graphtheta.partitioners.streaming.blocks import Blocks
+from graphtheta.partitioners.streaming.blocks import IdBlocks
 from graphtheta.partitioners.streaming.dealing import share_of_room
 from graphtheta.partitioners.streaming.degrees import block_degrees
 from graphtheta.partitioners.streaming.lists import neighbour_lists, numbered
@@ -47,7 +47,7 @@ class Contracted(NamedTuple):
     mass: np.ndarray
 
 
-class Rows(NamedTuple):
+class MovingRows(NamedTuple):
     """The nodes that a stream moves in a step, with their neighbours.
 
     Attributes:
@@ -108,7 +108,7 @@ class OfClusters:
         room: The most mass of one.
     """
 
-    def __init__(self, blocks: Blocks, mass: np.ndarray, size: int, room: int):
+    def __init__(self, blocks: IdBlocks, mass: np.ndarray, size: int, room: int):
         self._blocks = blocks
         self.mass = mass
         self._size = size
@@ -162,7 +162,7 @@ class Level:
         self.n = n
         self.size = size
         self.mass = mass
-        self.blocks = Blocks(comm, n)
+        self.blocks = IdBlocks(comm, n)
         self.degree = np.diff(ptr)
         self.n_entries = int(comm.all_sum(np.array(len(near))))
         self._comm = comm
@@ -172,7 +172,7 @@ class Level:
 
     def _rows(
         self, stream: int, ptr: np.ndarray, near: np.ndarray, weight: np.ndarray
-    ) -> list[Rows]:
+    ) -> list[MovingRows]:
         """The nodes of a stream in steps of about as many neighbours; neighbours are numbered in
         place.
         """
@@ -187,7 +187,7 @@ class Level:
             first = self.blocks.first + int(a)
             others = numbered(near[here], first, first + int(b - a), self.n)
             rows.append(
-                Rows(
+                MovingRows(
                     stream=stream,
                     first=first,
                     ptr=ptr[a : b + 1] - ptr[a],
@@ -312,7 +312,7 @@ class Level:
         inside = self.blocks.look_up(
             (sum(counts[: self._comm.rank]) + np.cumsum(used) - 1).astype(kind), label
         )
-        blocks = Blocks(self._comm, sum(counts))
+        blocks = IdBlocks(self._comm, sum(counts))
         steps = [rows for step in self._steps for rows in step]
         ptr = np.zeros(blocks.last - blocks.first + 1, np.int64)
         # computed twice, because lists of all rows with their sums would take more than twice the
@@ -355,7 +355,7 @@ class Level:
             inside,
         )
 
-    def _summed(self, rows: Rows, inside: np.ndarray) -> np.ndarray:
+    def _summed(self, rows: MovingRows, inside: np.ndarray) -> np.ndarray:
         """Rows of the cluster of some nodes, another cluster and the weight between them, [n, 3],
         each pair once.
 
@@ -436,13 +436,13 @@ class Level:
         )
         return int(self._comm.all_sum(np.array(total)))
 
-    def _here(self, rows: Rows) -> slice:
+    def _here(self, rows: MovingRows) -> slice:
         """Positions of the nodes of some rows in this worker's block."""
         return slice(
             rows.first - self.blocks.first, rows.first - self.blocks.first + len(rows.ptr) - 1
         )
 
-    def _seen(self, values: np.ndarray, rows: Rows) -> np.ndarray:
+    def _seen(self, values: np.ndarray, rows: MovingRows) -> np.ndarray:
         """Values of the nodes of some rows, and of their neighbours, [n + n_others].
 
         Collective: all ranks.
@@ -460,7 +460,7 @@ def of_source(source: EdgeSource, comm: Comm, size: int) -> Level:
 
     Collective: all ranks of comm.
     """
-    ptr, near = neighbour_lists(source, Blocks(comm, source.n_nodes), block_degrees(source, comm))
+    ptr, near = neighbour_lists(source, IdBlocks(comm, source.n_nodes), block_degrees(source, comm))
     return Level(
         comm=comm,
         n=source.n_nodes,
@@ -472,7 +472,7 @@ def of_source(source: EdgeSource, comm: Comm, size: int) -> Level:
     )
 
 
-def _sums(blocks: Blocks, ids: np.ndarray, x: np.ndarray) -> np.ndarray:
+def _sums(blocks: IdBlocks, ids: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Sums of integers x by id, [n_block] int64, of the ids of this worker's block; x are [n], for
     the ids of each worker.
 

@@ -11,12 +11,12 @@ import numpy as np
 from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.ops.kernels.partition.forest import free_keys, number_ids
 from graphtheta.ops.kernels.partition.neighbours import fill_lists
-from graphtheta.partitioners.streaming.blocks import Blocks
+from graphtheta.partitioners.streaming.blocks import IdBlocks
 from graphtheta.partitioners.streaming.degrees import shared_chunks
 
 
 def neighbour_lists(
-    source: EdgeSource, blocks: Blocks, degree: np.ndarray
+    source: EdgeSource, blocks: IdBlocks, degree: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The neighbours of some nodes along edges of both directions; a loop gives two.
 
@@ -40,7 +40,7 @@ def neighbour_lists(
     return ptr, near
 
 
-def _both_ways(source: EdgeSource, blocks: Blocks) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _both_ways(source: EdgeSource, blocks: IdBlocks) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Nodes of this worker's block and a neighbour of each, [n] integers, for both ends of all
     edges.
 

@@ -14,7 +14,7 @@ import numpy as np
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import EdgeSource
 from graphtheta.engine.partition.partitioner import block_bounds
-from graphtheta.partitioners.streaming.blocks import Blocks
+from graphtheta.partitioners.streaming.blocks import IdBlocks
 from graphtheta.partitioners.streaming.dealing import n_rounds
 from graphtheta.partitioners.streaming.degrees import block_degrees
 from graphtheta.partitioners.streaming.lists import neighbour_lists
@@ -23,7 +23,7 @@ from graphtheta.partitioners.streaming.lists import neighbour_lists
 NEIGHBOURS = 1 << 25
 
 
-class Chunk(NamedTuple):
+class NodeChunk(NamedTuple):
     """The nodes that a stream reads in a round, with their neighbours along edges of both
     directions.
 
@@ -59,7 +59,7 @@ class NodeStreams:
 
     def __init__(self, source: EdgeSource, comm: Comm, size: int, at_most: int = NEIGHBOURS):
         n = source.n_nodes
-        self.blocks = Blocks(comm, n)
+        self.blocks = IdBlocks(comm, n)
         self.own = range(size) if comm.size == 1 else range(comm.rank, comm.rank + 1)
         self._source = source
         self._comm = comm
@@ -70,7 +70,7 @@ class NodeStreams:
         self._step = -(-longest // n_rounds(size)) or 1
         self._rounds = -(-longest // self._step)
 
-    def rounds(self) -> Iterator[list[Chunk]]:
+    def rounds(self) -> Iterator[list[NodeChunk]]:
         """The chunks of this worker's streams; all edges are read once for each group of rounds.
 
         Collective: all ranks, at each item.
@@ -83,7 +83,7 @@ class NodeStreams:
                     ptr = start[a - self.blocks.first : b - self.blocks.first + 1]
                     # a copy: a view would keep all neighbours in memory while the next ones are
                     # read
-                    chunks.append(Chunk(stream, a, ptr - ptr[0], near[ptr[0] : ptr[-1]].copy()))
+                    chunks.append(NodeChunk(stream, a, ptr - ptr[0], near[ptr[0] : ptr[-1]].copy()))
                 yield chunks
             del near
 

@@ -12,7 +12,7 @@ from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.store.column import Column, Role
 from graphtheta.engine.store.store import ColumnStore
 from graphtheta.engine.store.table import EmbeddingTable
-from graphtheta.engine.train.table import Table
+from graphtheta.engine.train.table import LearnedTable
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.data.typed import TYPE
@@ -103,7 +103,7 @@ def learned_bytes(job: Job, graph: Graph) -> int:
 
 def with_embedding(
     job: Job, graph: Graph, partition: Partition
-) -> tuple[Partition, tuple[Table, ...], tuple[EmbeddingTable, ...]]:
+) -> tuple[Partition, tuple[LearnedTable, ...], tuple[EmbeddingTable, ...]]:
     """The partition with learned features in the node column ``x``.
 
     Args:

@@ -13,7 +13,7 @@ from graphtheta.tasks.evaluation.evaluate import Decisions
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Columns(BaseModel):
+class SplitColumns(BaseModel):
     """The report of a split, a number for each class. Support is the number of rows of a class."""
 
     model_config = ConfigDict(extra="forbid")
@@ -24,7 +24,7 @@ class Columns(BaseModel):
     support: list[Annotated[int, Field(ge=0)]]
 
 
-COLUMNS = tuple(Columns.model_fields)
+COLUMNS = tuple(SplitColumns.model_fields)
 
 
 class ClassReport(BaseModel):
@@ -43,7 +43,7 @@ class ClassReport(BaseModel):
 
     names: list[str]
     thresholds: list[Share]
-    splits: dict[str, Columns]
+    splits: dict[str, SplitColumns]
     positive: str = ""
 
     @model_validator(mode="after")
@@ -57,7 +57,7 @@ class ClassReport(BaseModel):
         """The report of counted decisions; classes without names are numbered."""
         splits = {}
         for split, counts in found.counts.items():
-            splits[split] = Columns(
+            splits[split] = SplitColumns(
                 **{name: x.tolist() for name, x in class_report(counts).items()}
             )
         n = max((len(counts) for counts in found.counts.values()), default=0)

@@ -16,7 +16,7 @@ from graphtheta.engine.strategy.positives import (
     sharing,
     weights_of_pairs,
 )
-from graphtheta.engine.view.scored_pairs import Pairs
+from graphtheta.engine.view.scored_pairs import ScoredPairs
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,9 @@ class Links:
             partition, _unordered(self.src, self.dst, n), _unordered(*partition.edge_ends(), n)
         )
 
-    def pairs(self, partition: Partition, own: np.ndarray, among: Members | None = None) -> Pairs:
+    def pairs(
+        self, partition: Partition, own: np.ndarray, among: Members | None = None
+    ) -> ScoredPairs:
         """Positives, each followed by its negatives; see ``Positives``."""
         n = partition.n_nodes
         drawn, taken = self.draw(own, n, among)
@@ -108,7 +110,7 @@ class Links:
         src = np.broadcast_to(self.src[own][:, None], dst.shape)
         gid = self.numbers[own][:, None] * (self.negatives + 1) + np.arange(self.negatives + 1)
         weights = weights_of_pairs(self.weight, own, self.negatives)
-        return Pairs(
+        return ScoredPairs(
             src=src.ravel(),
             dst=dst.ravel(),
             gid=gid.ravel(),

@@ -25,7 +25,7 @@ from graphtheta.ops.functions.metrics.ranking import NO_RANK
 from graphtheta.ops.functions.metrics.retrieval import gains, retrieved
 from graphtheta.tasks.evaluation.evaluate import LinkEvaluator, Metrics
 from graphtheta.tasks.evaluation.past import Past
-from graphtheta.tasks.triples.ranking import Block, Ranked, rank_block, score_blocks
+from graphtheta.tasks.triples.ranking import QueryBlock, Ranked, rank_block, score_blocks
 
 
 class RetrievalEvaluator(LinkEvaluator):
@@ -101,7 +101,7 @@ class RetrievalEvaluator(LinkEvaluator):
         found = []
         kind = np.searchsorted(self._types, self.partition.masters, side="right")
 
-        def take(block: Block) -> None:
+        def take(block: QueryBlock) -> None:
             # candidates have the types of the targets
             wanted = np.zeros((len(block.queries), len(self._types) + 1), np.int64)
             wanted[block.query[block.target], kind[block.row[block.target]]] = 1
@@ -117,7 +117,7 @@ class RetrievalEvaluator(LinkEvaluator):
         return found
 
 
-def rank_among(comm: Comm, block: Block, outside: np.ndarray) -> np.ndarray:
+def rank_among(comm: Comm, block: QueryBlock, outside: np.ndarray) -> np.ndarray:
     """The rank of each target of this worker among all candidates and the other targets of its
     query, from 1, [n] float64.
 

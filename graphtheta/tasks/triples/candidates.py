@@ -12,7 +12,7 @@ from graphtheta.engine.partition.located import locate
 from graphtheta.engine.partition.partition import MASTER, MIRROR, Partition
 from graphtheta.engine.partition.relation import RELATION, Relation
 from graphtheta.engine.view.level import Level, Pass, Selection
-from graphtheta.engine.view.scored_pairs import PAIR, PairLevel, Pairs
+from graphtheta.engine.view.scored_pairs import PAIR, PairLevel, ScoredPairs
 from graphtheta.tasks.triples.known import HEAD, TAIL, anchor_of, relation_of, side_of
 
 
@@ -80,7 +80,7 @@ class CandidateLevel(PairLevel):
         self._shape = (len(queries), masters)
         exchange = Exchange(partition.halo_comm, found.plan)
         none = np.zeros(0, np.int64)
-        pairs = Pairs(
+        pairs = ScoredPairs(
             src=none,
             dst=none,
             gid=none,

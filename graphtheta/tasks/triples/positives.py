@@ -17,7 +17,7 @@ from graphtheta.engine.strategy.positives import (
     sharing,
     weights_of_pairs,
 )
-from graphtheta.engine.view.scored_pairs import Pairs
+from graphtheta.engine.view.scored_pairs import ScoredPairs
 from graphtheta.tasks.triples.known import HEAD, TAIL, Answers, AnswerTable, Triples
 
 
@@ -130,7 +130,9 @@ class TriplePositives:
             return ptr, stored, worker
         return np.concatenate((ptr, ptr[1:] + ptr[-1])), np.tile(stored, 2), np.tile(worker, 2)
 
-    def pairs(self, partition: Partition, own: np.ndarray, among: Members | None = None) -> Pairs:
+    def pairs(
+        self, partition: Partition, own: np.ndarray, among: Members | None = None
+    ) -> ScoredPairs:
         """Positives, each followed by its negatives; see ``Positives``."""
         n = partition.n_nodes
         k = self.negatives
@@ -159,7 +161,7 @@ class TriplePositives:
         label = labels_of(taken.reshape(-1, k))
         gid = (numbers[:, None] * (k + 1) + np.arange(k + 1)).ravel()
         relation = np.repeat(self.triples.relation[own], k + 1).astype(np.int32)
-        return Pairs(
+        return ScoredPairs(
             src=src,
             dst=dst,
             gid=gid,

@@ -214,7 +214,7 @@ class TripleEvaluator(LinkEvaluator):
         comm = self.partition.halo_comm
         found = list[Ranks]()
 
-        def take(block: Block) -> None:
+        def take(block: QueryBlock) -> None:
             ranks = rank_block(
                 comm=comm,
                 scores=block.scores,
@@ -231,7 +231,7 @@ class TripleEvaluator(LinkEvaluator):
         return found
 
 
-class Block(NamedTuple):
+class QueryBlock(NamedTuple):
     """Some queries, the same on every rank, and their known answers among the masters of this
     worker.
 
@@ -255,7 +255,7 @@ def score_blocks(
     view: GraphView,
     model: Model,
     ranked: Ranked,
-    take: Callable[[Block], None],
+    take: Callable[[QueryBlock], None],
 ) -> None:
     """Score all queries against all nodes, block by block.
 
@@ -281,7 +281,7 @@ def score_blocks(
         begin = next(begins)
         first, last = np.searchsorted(ranked.query, (begin, begin + size))
         take(
-            Block(
+            QueryBlock(
                 begin=begin,
                 queries=queries,
                 scores=scores,

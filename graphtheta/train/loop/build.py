@@ -21,7 +21,7 @@ from graphtheta.engine.store.table import EmbeddingTable
 from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.strategy.task import Task
 from graphtheta.engine.train.step import Training
-from graphtheta.engine.train.table import Table
+from graphtheta.engine.train.table import LearnedTable
 from graphtheta.engine.train.update import Schedule, UpdateRule
 from graphtheta.errors import ConfigError
 from graphtheta.graph.data.graph import Graph
@@ -157,7 +157,7 @@ class RunSetup:
     independent: bool
     modes: ModeCounts | None
     choices: Choices
-    learned: tuple[Table, ...]
+    learned: tuple[LearnedTable, ...]
     tables: tuple[EmbeddingTable, ...]
     limit: Limited | None
     schema: Schema

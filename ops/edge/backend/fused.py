@@ -45,7 +45,7 @@ from ..codegen import (
 )
 from ..program import EdgeProgram, Phase
 from .edges import EdgeLists
-from .reference import Arrays, Columns
+from .reference import Arrays, PhaseColumns
 
 # bytes of the partial sums of gradients of rowless values, such as large tables
 MOST_PARTIAL = 1 << 27
@@ -116,7 +116,7 @@ def saved_width(phase: Phase) -> int:
 
 def forward(
     phase: Phase,
-    columns: Columns,
+    columns: PhaseColumns,
     receivers: EdgeLists,
     edge_gid: np.ndarray,
     states: Mapping[str, State],
@@ -178,13 +178,13 @@ def forward(
 
 def backward(
     phase: Phase,
-    columns: Columns,
+    columns: PhaseColumns,
     receivers: EdgeLists,
     senders: EdgeLists | None,
     edge_gid: np.ndarray,
     backward_states: Mapping[str, State],
     output_grads: Arrays,
-    grads: Columns,
+    grads: PhaseColumns,
 ) -> None:
     """Add the gradients of all values that edges read to ``grads``.
 
@@ -266,7 +266,7 @@ def backward(
         )
 
 
-def _name_index(phase: Phase, columns: Columns, constants: dict[int, Any]) -> None:
+def _name_index(phase: Phase, columns: PhaseColumns, constants: dict[int, Any]) -> None:
     """Raise an error that names index and table if an index is out of range; compiled loops report
     neither.
     """
@@ -276,7 +276,7 @@ def _name_index(phase: Phase, columns: Columns, constants: dict[int, Any]) -> No
             lowering.check(e, lambda a: constants[number[id(a)]], lambda a: _column(a, columns))
 
 
-def _column(e: Expr, columns: Columns) -> np.ndarray | None:
+def _column(e: Expr, columns: PhaseColumns) -> np.ndarray | None:
     """All rows of an integer column, or of a part of it; None of what is computed from several."""
     if e.leaf is not None and e.leaf[1] in COMPUTED:
         return None
@@ -291,7 +291,7 @@ def _column(e: Expr, columns: Columns) -> np.ndarray | None:
 # ---- values without rows are computed once, by the primitives themselves
 
 
-def _constants(phase: Phase, columns: Columns) -> dict[int, Any]:
+def _constants(phase: Phase, columns: PhaseColumns) -> dict[int, Any]:
     """Values of all rowless expressions, by their number."""
     number = {id(e): i for i, e in enumerate(phase.order)}
     values: dict[int, Any] = {}
@@ -306,7 +306,7 @@ def _constants(phase: Phase, columns: Columns) -> dict[int, Any]:
     return values
 
 
-def _learned(phase: Phase, grads: Columns) -> list[int]:
+def _learned(phase: Phase, grads: PhaseColumns) -> list[int]:
     """Rowless expressions that edges read directly, and that lead to gradients of operands."""
     number = {id(e): i for i, e in enumerate(phase.order)}
     leads: set[int] = set()
@@ -319,7 +319,7 @@ def _learned(phase: Phase, grads: Columns) -> list[int]:
 
 
 def _return_constants(
-    phase: Phase, values: dict[int, Any], sums: dict[str, np.ndarray], grads: Columns
+    phase: Phase, values: dict[int, Any], sums: dict[str, np.ndarray], grads: PhaseColumns
 ) -> None:
     """Backpropagate from rowless expressions to operands."""
     number = {id(e): i for i, e in enumerate(phase.order)}
@@ -370,7 +370,7 @@ def _partial_sums(
 
 def _variant(
     phase: Phase,
-    columns: Columns,
+    columns: PhaseColumns,
     lists: EdgeLists,
     mode: str,
     wanted: frozenset[tuple[str, Any]],
@@ -415,7 +415,7 @@ def _kernel(phase: Phase, variant: Variant) -> tuple[Kernel, Any]:
 def _run(
     phase: Phase,
     variant: Variant,
-    columns: Columns,
+    columns: PhaseColumns,
     lists: EdgeLists,
     edge_gid: np.ndarray,
     constants: dict[int, Any],
@@ -481,7 +481,7 @@ def _run(
 
 
 def _inputs(
-    i: int, e: Expr, columns: Columns, constants: dict[int, Any], dtype: str, kernel: Kernel
+    i: int, e: Expr, columns: PhaseColumns, constants: dict[int, Any], dtype: str, kernel: Kernel
 ) -> dict[str, Any]:
     """The arrays of one expression, by the names of the kernel's arguments."""
     if e.traits.random and columns.key is not None:

@@ -18,19 +18,19 @@ import numpy as np
 from ...autodiff.expr import COMPUTED
 from ...autodiff.tape import value_of
 from ...parallel import buffers
-from ...rows.row_list import Rows, located
+from ...rows.row_list import ArrayOrList, located
 from ..aggregator import State
 from ..program import PRODUCT, Grouped, Phase
 from . import fused
 from .pair_kernels import outer_sums, times
-from .pairs import Pairs
-from .reference import Columns
+from .pairs import NodeCodePairs
+from .reference import PhaseColumns
 
 
 def forward(
     phase: Phase,
-    columns: Columns,
-    pairs: Pairs,
+    columns: PhaseColumns,
+    pairs: NodeCodePairs,
     product_first: bool,
     edge_gid: np.ndarray,
     states: Mapping[str, State],
@@ -85,13 +85,13 @@ def forward(
 
 def backward(
     phase: Phase,
-    columns: Columns,
-    pairs: Pairs,
+    columns: PhaseColumns,
+    pairs: NodeCodePairs,
     product_first: bool,
     edge_gid: np.ndarray,
     kept: np.ndarray,
     backward_states: Mapping[str, State],
-    grads: Columns,
+    grads: PhaseColumns,
 ) -> None:
     """Add the gradients of all values that edges read to ``grads``; ``kept`` is what ``forward``
     returned.
@@ -143,11 +143,11 @@ def backward(
 
 def _backward_to_products(
     phase: Phase,
-    columns: Columns,
-    pairs: Pairs,
+    columns: PhaseColumns,
+    pairs: NodeCodePairs,
     edge_gid: np.ndarray,
     backward_states: Mapping[str, State],
-    grads: Columns,
+    grads: PhaseColumns,
 ) -> None:
     """Add the gradients of the products, and of all else that edges read."""
     alone = not (grads.dst or grads.edge or grads.operands)
@@ -182,7 +182,7 @@ def _may_be_copied(phase: Phase) -> bool:
     return not COMPUTED.intersection(phase.reads["edge"])
 
 
-def _ordered(phase: Phase, columns: Columns, pairs: Pairs, end: str) -> Columns:
+def _ordered(phase: Phase, columns: PhaseColumns, pairs: NodeCodePairs, end: str) -> PhaseColumns:
     """Columns with the edge values in the order of senders or receivers, which are read one after
     another.
     """
@@ -197,7 +197,7 @@ def _form(phase: Phase) -> Grouped:
     return phase.grouped
 
 
-def _matrices(form: Grouped, columns: Columns) -> np.ndarray:
+def _matrices(form: Grouped, columns: PhaseColumns) -> np.ndarray:
     """The matrices, [k, d, numbers of a product]."""
     weight = value_of(columns.operands[form.weight])
     return np.ascontiguousarray(
@@ -205,20 +205,20 @@ def _matrices(form: Grouped, columns: Columns) -> np.ndarray:
     )
 
 
-def _rows_times(x: Rows, pairs: Pairs, weight: np.ndarray) -> np.ndarray:
+def _rows_times(x: ArrayOrList, pairs: NodeCodePairs, weight: np.ndarray) -> np.ndarray:
     """The row of each pair times the matrix of its code, [n_pairs, ...]."""
     out = buffers.empty((pairs.n, weight.shape[2]), weight.dtype)
     times(*located(x, pairs.row), weight, pairs.by_row, out, None)
     return out
 
 
-def _times_onto(x: np.ndarray, pairs: Pairs, weight: np.ndarray, into: np.ndarray) -> None:
+def _times_onto(x: np.ndarray, pairs: NodeCodePairs, weight: np.ndarray, into: np.ndarray) -> None:
     """Add the value of each pair times the matrix of its code to its row of ``into``."""
     times(x=x, at=pairs.numbers, weight=weight, blocks=pairs.by_row, out=into, to=pairs.row)
 
 
 def _add_matrices(
-    into: np.ndarray, pairs: Pairs, x: np.ndarray, rows: Rows, *, g_of_rows: bool
+    into: np.ndarray, pairs: NodeCodePairs, x: np.ndarray, rows: ArrayOrList, *, g_of_rows: bool
 ) -> None:
     """Add the gradient of the matrices, the sum over the pairs of a code of value times gradient,
     to [d, k, ...].

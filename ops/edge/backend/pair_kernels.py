@@ -25,7 +25,7 @@ from ...parallel.pool import run_threads
 CHUNK = 48
 
 
-class Blocks:
+class PairBlocks:
     """Blocks of pairs of one code, in shares that a thread takes at a time.
 
     Args:
@@ -55,7 +55,7 @@ def times(
     x: np.ndarray,
     at: np.ndarray,
     weight: np.ndarray,
-    blocks: Blocks,
+    blocks: PairBlocks,
     out: np.ndarray,
     to: np.ndarray | None,
 ) -> None:
@@ -76,7 +76,7 @@ def times(
 
 
 def outer_sums(
-    x: np.ndarray, at_x: np.ndarray, y: np.ndarray, at_y: np.ndarray, blocks: Blocks
+    x: np.ndarray, at_x: np.ndarray, y: np.ndarray, at_y: np.ndarray, blocks: PairBlocks
 ) -> np.ndarray:
     """The sum of the outer products of the rows of x and y of each pair in a block, [n_blocks, d_x,
     d_y].
@@ -100,7 +100,7 @@ def _read(x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _run(kernel: Callable[..., None], blocks: Blocks, **arrays: np.ndarray) -> None:
+def _run(kernel: Callable[..., None], blocks: PairBlocks, **arrays: np.ndarray) -> None:
     counters = turns()
     ptr, table = blocks.arrays
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...kernels.batch import group, split
 from .edges import EdgeLists
-from .pair_kernels import Blocks
+from .pair_kernels import PairBlocks
 
 IN_ORDER = np.zeros(0, np.int32)
 # pairs of one code that a product takes at a time
@@ -33,7 +33,7 @@ def same_array(x: np.ndarray | None, y: np.ndarray) -> bool:
 
 
 @dataclass
-class Pairs:
+class NodeCodePairs:
     """The pairs at one end of the edges, ordered by code and then by row.
 
     Attributes:
@@ -117,7 +117,7 @@ class Pairs:
         return np.arange(self.n, dtype=np.int32)
 
     @cached_property
-    def by_row(self) -> Blocks:
+    def by_row(self) -> PairBlocks:
         """Blocks of pairs in parts of the rows that no two parts share."""
         k = len(self.bounds) - 1
         n = int(self.row.max(initial=-1)) + 1
@@ -140,7 +140,7 @@ class Pairs:
             .astype(np.int64)
             .tolist()
         )
-        return Blocks(
+        return PairBlocks(
             [
                 [(c, ends[c][p], ends[c][p + 1]) for c in range(k) if ends[c][p] < ends[c][p + 1]]
                 for p in range(count)
@@ -148,10 +148,10 @@ class Pairs:
         )
 
     @cached_property
-    def by_code(self) -> Blocks:
+    def by_code(self) -> PairBlocks:
         """Blocks of pairs of ascending codes, each of which is a share."""
         bounds = self.bounds.tolist()
-        return Blocks(
+        return PairBlocks(
             [
                 [(c, a, min(a + 4 * PAIRS_PER_BLOCK, end))]
                 for c, (begin, end) in enumerate(pairwise(bounds))
@@ -160,7 +160,9 @@ class Pairs:
         )
 
 
-def pairs_of_senders(receivers: EdgeLists, senders: EdgeLists, codes: np.ndarray, k: int) -> Pairs:
+def pairs_of_senders(
+    receivers: EdgeLists, senders: EdgeLists, codes: np.ndarray, k: int
+) -> NodeCodePairs:
     """Pairs of a sender and a code.
 
     Args:
@@ -176,7 +178,7 @@ def pairs_of_senders(receivers: EdgeLists, senders: EdgeLists, codes: np.ndarray
     pair[at] = np.repeat(np.arange(len(row), dtype=np.int32), np.diff(ptr))
     receivers_of = senders.other[order]
     numbers = np.arange(len(row), dtype=np.int32)
-    return Pairs(
+    return NodeCodePairs(
         row,
         bounds,
         _lists(like=receivers, ptr=receivers.ptr, row=receivers.row, other=pair, at=IN_ORDER),
@@ -184,7 +186,9 @@ def pairs_of_senders(receivers: EdgeLists, senders: EdgeLists, codes: np.ndarray
     )
 
 
-def pairs_of_receivers(receivers: EdgeLists, n_senders: int, codes: np.ndarray, k: int) -> Pairs:
+def pairs_of_receivers(
+    receivers: EdgeLists, n_senders: int, codes: np.ndarray, k: int
+) -> NodeCodePairs:
     """Pairs of a receiver and a code; edges are in the order of these pairs. Arguments as for
     ``pairs_of_senders``.
     """
@@ -215,7 +219,7 @@ def pairs_of_receivers(receivers: EdgeLists, n_senders: int, codes: np.ndarray, 
         bounds, first, at = group(ptr, numbers, other, n_senders)
         return lists(bounds, np.arange(n_senders, dtype=np.int32), first, at)
 
-    return Pairs(row, bounds, lists(ptr, numbers, other, IN_ORDER), by_sender)
+    return NodeCodePairs(row, bounds, lists(ptr, numbers, other, IN_ORDER), by_sender)
 
 
 def _lists(

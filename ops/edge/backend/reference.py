@@ -47,7 +47,7 @@ class Chunk:
 
 
 @dataclass(slots=True)
-class Columns:
+class PhaseColumns:
     """Everything a phase reads; ``carried`` names the edge values indexed by ``Chunk.carried``.
 
     Node columns, ``src`` and ``dst``, are arrays or row lists; ``reversed`` is 1 where messages run
@@ -71,7 +71,7 @@ def chunk_size(phase: Phase, itemsize: int) -> int:
 
 def forward(
     phase: Phase,
-    columns: Columns,
+    columns: PhaseColumns,
     chunks: Iterable[Chunk],
     states: dict[str, State],
     outputs: Arrays,
@@ -93,11 +93,11 @@ def forward(
 
 def backward(
     phase: Phase,
-    columns: Columns,
+    columns: PhaseColumns,
     chunks: Iterable[Chunk],
     backward_states: dict[str, State],
     output_grads: Arrays,
-    grads: Columns,
+    grads: PhaseColumns,
 ) -> None:
     """Add the gradients of everything the chunks read into ``grads``."""
     for chunk in chunks:
@@ -120,7 +120,7 @@ def backward(
         _collect(phase, gradients, chunk, grads)
 
 
-def _evaluate(phase: Phase, columns: Columns, chunk: Chunk) -> dict[int, Any]:
+def _evaluate(phase: Phase, columns: PhaseColumns, chunk: Chunk) -> dict[int, Any]:
     values: dict[int, Any] = {}
     for e in phase.order:
         if e.prim is None:
@@ -130,7 +130,7 @@ def _evaluate(phase: Phase, columns: Columns, chunk: Chunk) -> dict[int, Any]:
     return values
 
 
-def _leaf(e: Expr, columns: Columns, chunk: Chunk) -> Any:
+def _leaf(e: Expr, columns: PhaseColumns, chunk: Chunk) -> Any:
     assert e.leaf is not None
     kind, name = e.leaf
     if kind == "src":
@@ -166,7 +166,9 @@ def _backpropagate(phase: Phase, values: dict[int, Any], gradients: dict[int, np
                 _add(gradients, a, rule(g, y, *args, **e.static))
 
 
-def _collect(phase: Phase, gradients: dict[int, np.ndarray], chunk: Chunk, grads: Columns) -> None:
+def _collect(
+    phase: Phase, gradients: dict[int, np.ndarray], chunk: Chunk, grads: PhaseColumns
+) -> None:
     for e in phase.order:
         if e.leaf is None or id(e) not in gradients:
             continue

@@ -24,7 +24,7 @@ OUTPUTS = AUDIT + "outputs"
 ERRORS = (OUTPUTS, AUDIT + "embeddings", AUDIT + "gradients")
 
 
-class Rows(NamedTuple):
+class AuditedRows(NamedTuple):
     """Values of nodes, or of edges.
 
     Attributes:
@@ -82,7 +82,9 @@ def audited(training: Training, memory: Approximate, epoch: int, i: int) -> dict
     return {AUDIT + name: float(x) for name, x in {**found, **figures}.items()}
 
 
-def _pass(training: Training, strategy: Strategy, view: GraphView) -> tuple[Rows, Rows, np.ndarray]:
+def _pass(
+    training: Training, strategy: Strategy, view: GraphView
+) -> tuple[AuditedRows, AuditedRows, np.ndarray]:
     """Outputs, embeddings and gradients of a view."""
     number = training.views
     n = view.n_targets
@@ -105,15 +107,15 @@ def _pass(training: Training, strategy: Strategy, view: GraphView) -> tuple[Rows
     return _rows(out, view), _rows(out if graph.found is None else graph.found, view), flat
 
 
-def _rows(x: Var, view: GraphView) -> Rows:
+def _rows(x: Var, view: GraphView) -> AuditedRows:
     """The values at the targets of a view, or at its edges or pairs."""
     if x.space is not None and x.space.kind == "edge":
-        return Rows(x.space.gid, np.asarray(x.value))
+        return AuditedRows(x.space.gid, np.asarray(x.value))
     n = view.n_targets
-    return Rows(view.space.gid[:n], np.asarray(x.value)[:n])
+    return AuditedRows(view.space.gid[:n], np.asarray(x.value)[:n])
 
 
-def _error(comm: Comm, reused: Rows, exact: Rows) -> float:
+def _error(comm: Comm, reused: AuditedRows, exact: AuditedRows) -> float:
     """The error at the rows of ``exact`` of all workers; all of them are in ``reused``, in any
     order.
     """
