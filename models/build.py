@@ -47,17 +47,17 @@ def build_model(
             model needs and the graph lacks.
     """
     design = find_model(name)
-    own = design.options.model_fields
+    model_fields = design.options.model_fields
     for key in options:
-        if key not in own and readers(key):
+        if key not in model_fields and readers(key):
             raise ConfigError(
                 f"option {key!r} has no meaning for {name}, only for {', '.join(readers(key))};"
                 " leave it out"
             )
-        if key not in own:
+        if key not in model_fields:
             raise ConfigError(
-                f"{name} has no option {key!r}{did_you_mean(key, own)}; its options are"
-                f" {', '.join(own)}"
+                f"{name} has no option {key!r}{did_you_mean(key, model_fields)}; its options are"
+                f" {', '.join(model_fields)}"
             )
     return assemble(
         name=name,
@@ -146,7 +146,7 @@ def assemble(
     width = sum(widths) if o.jumping == "concat" else width
     readout, width = (None, width) if o.readout == "none" else make_readout(o.readout, width)
     head = NodeHead(width, (), end) if head_follows else None
-    made = Network(
+    network = Network(
         layers,
         widths,
         activation=design.activation if o.activation == "auto" else o.activation,
@@ -162,8 +162,8 @@ def assemble(
         activated=design.activated,
     )
     if o.decay_first_layer_only and o.layers:
-        made.decay_first_layer_only()
-    return made
+        network.decay_first_layer_only()
+    return network
 
 
 def _turn(name: str, modules: Sequence[Module], direction: str) -> None:

@@ -138,7 +138,7 @@ class GATOptions(AttentionOptions):
 def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: GATOptions) -> tuple[Layer, int]:
     heads = o.out_heads if last else o.heads
     # the bias of the separate form is inside the activation
-    made = GAT(
+    layer = GAT(
         d_in,
         d_out,
         heads,
@@ -149,7 +149,7 @@ def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: GATOptions) -> tup
         activation="none" if last else "relu",
         bias=o.separate or o.has_bias(last),
     )
-    return made, d_out if last else heads * d_out
+    return layer, d_out if last else heads * d_out
 
 
 DESIGN = Design(_layer, GATOptions, activation="elu")

@@ -98,7 +98,7 @@ def _layer(
     d_in: int, d_out: int, d_edge: int, last: bool, o: AttentionOptions
 ) -> tuple[Layer, int]:
     heads = o.out_heads if last else o.heads
-    made = GATE(
+    layer = GATE(
         d_in,
         d_out,
         d_edge,
@@ -109,7 +109,7 @@ def _layer(
         residual=o.residual,
         bias=o.has_bias(last),
     )
-    return made, d_out if last else heads * d_out
+    return layer, d_out if last else heads * d_out
 
 
 # the layer adds the residual itself, by W_root

@@ -116,8 +116,8 @@ class GIPA(Layer):
         score = activation(self.activation)(edge.src.s + edge.dst.t + self.att_edge(embedded))
         if not self.edge_drop:
             return softmax(score) * edge.src.p
-        kept = minimum(dropout(ones_like(edge.weight), self.edge_drop), 1)
-        return softmax(score + (kept - 1) * _DROPPED) * (edge.src.p * kept)
+        weight = minimum(dropout(ones_like(edge.weight), self.edge_drop), 1)
+        return softmax(score + (weight - 1) * _DROPPED) * (edge.src.p * weight)
 
     def apply(self, node: Any, total: Any) -> Any:
         q = flatten(self.prop_dst(node.h))
@@ -135,7 +135,7 @@ class GIPAOptions(HeadOptions):
 
 
 def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: GIPAOptions) -> tuple[Layer, int]:
-    made = GIPA(
+    layer = GIPA(
         d_in,
         d_out,
         d_edge,
@@ -146,7 +146,7 @@ def _layer(d_in: int, d_out: int, d_edge: int, last: bool, o: GIPAOptions) -> tu
         edge_drop=o.edge_drop,
         bias=o.has_bias(last),
     )
-    return made, o.heads * d_out
+    return layer, o.heads * d_out
 
 
 DESIGN = Design(_layer, GIPAOptions, whole=True, residual="before", reads_edges=True)

@@ -137,7 +137,7 @@ def _layer(
     d_in: int, d_out: int, d_edge: int, last: bool, o: HeadOptions, *, relations: int, types: int
 ) -> tuple[Layer, int]:
     width = o.heads * d_out
-    made = HGT(
+    layer = HGT(
         d_in=d_in,
         d_out=width,
         relations=relations,
@@ -146,7 +146,7 @@ def _layer(
         attention_dropout=o.attention_dropout,
         bias=o.has_bias(last),
     )
-    return made, width
+    return layer, width
 
 
 # an embedding before the layers and a head after them

@@ -135,12 +135,12 @@ class Network(Model):
         for segment in self._segments():
             run = partial(self._run, segment)
             # the last segment is backpropagated first, so that checkpointing it would save nothing
-            h, found = (
+            h, collected = (
                 recompute(run, graph, h)
                 if checkpointed and segment.stop < len(self.layers)
                 else run(graph, h)
             )
-            reached += found
+            reached += collected
         join = JUMPING[self.jumping]
         h = h if join is None else join(reached)
         if self.head is not None or not self.layers:

@@ -89,16 +89,16 @@ class PerRelation(Module):
 
         Collective: all ranks of the view's partition.
         """
-        made = []
+        results = []
         for code, layer in self.layers.items():
             with graph.relation(code, 1 / self.relations):
-                made.append(layer(graph, h, **columns))
+                results.append(layer(graph, h, **columns))
         masks = None
         applies = self.applies
         if applies is not None:
-            types = graph.node("type", made[0].shape[0])
-            masks = [embedding(row.astype(made[0].dtype), types) for row in applies]
-        return self._combined(made, masks)
+            types = graph.node("type", results[0].shape[0])
+            masks = [embedding(row.astype(results[0].dtype), types) for row in applies]
+        return self._combined(results, masks)
 
     def _combined(self, made: list[Any], masks: list[Any] | None) -> Any:
         if self.combine == "sum":
@@ -123,14 +123,15 @@ class PerRelation(Module):
         )
 
     @staticmethod
-    def _largest(made: list[Any], masks: list[Any] | None) -> Any:
+    def _largest(results: list[Any], masks: list[Any] | None) -> Any:
         if masks is None:
-            return reduce(maximum, made)
-        least = np.finfo(made[0].dtype).min
-        found = reduce(
-            maximum, [where(_beside(m, h) > 0, h, least) for h, m in zip(made, masks, strict=True)]
+            return reduce(maximum, results)
+        least = np.finfo(results[0].dtype).min
+        largest = reduce(
+            maximum,
+            [where(_beside(m, h) > 0, h, least) for h, m in zip(results, masks, strict=True)],
         )
-        return where(_beside(reduce(add, masks), found) > 0, found, 0)
+        return where(_beside(reduce(add, masks), largest) > 0, largest, 0)
 
 
 @checked
@@ -202,17 +203,17 @@ def per_relation(
 
 def _code(key: Any, names: list[Any]) -> int:
     """Code of a relation that is named in full, by the middle of its name, or by its code."""
-    found = [
+    codes = [
         code
         for code, name in enumerate(names)
         if key in (name, code) or (isinstance(name, tuple) and key == name[1])
     ]
-    if len(found) != 1:
+    if len(codes) != 1:
         raise ConfigError(
-            f"per_relation: relation {key!r} is {'not unique' if found else 'not known'}; the"
+            f"per_relation: relation {key!r} is {'not unique' if codes else 'not known'}; the"
             f" relations are {', '.join(map(repr, names))}"
         )
-    return found[0]
+    return codes[0]
 
 
 def _ends(name: Any, types: list[str]) -> tuple[int, int]:

@@ -117,7 +117,7 @@ def _layer(
     d_in: int, d_out: int, d_edge: int, last: bool, o: RGATOptions, *, relations: int
 ) -> tuple[Layer, int]:
     heads = o.out_heads if last else o.heads
-    made = RGAT(
+    layer = RGAT(
         d_in,
         d_out,
         relations,
@@ -128,7 +128,7 @@ def _layer(
         attention_dropout=o.attention_dropout,
         bias=o.has_bias(last),
     )
-    return made, d_out if last else heads * d_out
+    return layer, d_out if last else heads * d_out
 
 
 DESIGN = Design(_layer, RGATOptions, activation="elu", relational=True)

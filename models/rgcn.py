@@ -187,7 +187,7 @@ class RGCNOptions(BasisOptions):
 def _layer(
     d_in: int, d_out: int, d_edge: int, last: bool, o: RGCNOptions, *, relations: int
 ) -> tuple[Layer, int]:
-    made = RGCN(
+    layer = RGCN(
         d_in,
         d_out,
         relations,
@@ -196,7 +196,7 @@ def _layer(
         aggregator="sum" if o.relation_sum else "mean",
         bias=o.has_bias(last),
     )
-    return made, d_out
+    return layer, d_out
 
 
 DESIGN = Design(_layer, RGCNOptions, relational=True)

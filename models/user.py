@@ -30,22 +30,22 @@ def load_user(path: str) -> type[Model] | Design:
             f"model {path!r} is not of the form FILE.py:Class, such as my_layers.py:MyModel"
         )
     module = load_module(Path(file), "model")
-    found = getattr(module, name, None)
-    if isinstance(found, Design):
-        return found
-    if not inspect.isclass(found):
+    attribute = getattr(module, name, None)
+    if isinstance(attribute, Design):
+        return attribute
+    if not inspect.isclass(attribute):
         raise ConfigError(
             f"{file} has no class {name}; it has {', '.join(_models(module)) or 'no model at all'}"
         )
-    if not issubclass(found, Model):
-        is_layer = issubclass(found, Layer)
+    if not issubclass(attribute, Model):
+        is_layer = issubclass(attribute, Layer)
         hint = (
             "a layer runs inside a model: write a Model whose forward calls it"
             if is_layer
             else "derive it from graphtheta.Model"
         )
         raise ConfigError(f"{path} is not a model; {hint}")
-    return found
+    return attribute
 
 
 def declared(model: Design | Callable[..., Any]) -> type[Options]:

@@ -178,19 +178,19 @@ def read_link(text: str) -> tuple[float, float, bool, int]:
     Raises:
         ConfigError: The text is not a valid link.
     """
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"([\d.]+) *(s|ms|us) *, *([\d.]+) *([kMG]?bit/s) *(, *blocking)?(?:, *(\d+) ranks a"
         r" machine)?",
         text.strip(),
     )
-    if found is None or not float(found[3]) or found[6] == "0":
+    if match is None or not float(match[3]) or match[6] == "0":
         raise ConfigError(
             f"GRAPHTHETA_LINK={text!r} is not valid; expected latency and bandwidth, such as"
             " 50us,10Gbit/s, optionally followed by ,blocking or ,2 ranks a machine"
         )
     return (
-        float(found[1]) * _UNITS[found[2]],
-        float(found[3]) * _UNITS[found[4]],
-        found[5] is not None,
-        int(found[6] or 1),
+        float(match[1]) * _UNITS[match[2]],
+        float(match[3]) * _UNITS[match[4]],
+        match[5] is not None,
+        int(match[6] or 1),
     )

@@ -129,8 +129,8 @@ class Ledger:
         """Bytes and messages sent to each rank since the ledger was made, int64 [size, 2];
         collectives are not among them.
         """
-        own = np.array([self._sent_to.get(rank, (0, 0)) for rank in range(size)], np.int64)
-        return sum((branch.receivers(size) for branch in self._branches), own)
+        sent = np.array([self._sent_to.get(rank, (0, 0)) for rank in range(size)], np.int64)
+        return sum((branch.receivers(size) for branch in self._branches), sent)
 
     def record(self, event_log: EventLog | None) -> None:
         """Store intervals of this ledger and its branches in an event log; None stops."""

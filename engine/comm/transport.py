@@ -152,12 +152,12 @@ class Transport(ABC):
     def _gather_checked(self, data: np.ndarray) -> np.ndarray:
         """Gather bytes [n] of every rank into [size, n], and check that operations are equal."""
         n = data.nbytes
-        own = np.empty(1 + (n + 7) // 8, np.int64)
-        own[0] = self._channel.header
+        packed = np.empty(1 + (n + 7) // 8, np.int64)
+        packed[0] = self._channel.header
         if n:
-            own.view(np.uint8)[8 : 8 + n] = data
-        rows = np.empty((self.size, len(own)), np.int64)
-        self._gather_into(own, rows)
+            packed.view(np.uint8)[8 : 8 + n] = data
+        rows = np.empty((self.size, len(packed)), np.int64)
+        self._gather_into(packed, rows)
         self._check(rows[:, 0])
         return rows.view(np.uint8)[:, 8 : 8 + n]
 

@@ -59,8 +59,8 @@ def recompute(function: Callable[..., Any], graph: ActiveGraph, *values: Any, **
         end = graph.progress
         graph.progress = begin
         try:
-            made = function(graph, *values, **named)
-            return [*_values(made), *graph.carried_since(begin)]
+            result = function(graph, *values, **named)
+            return [*_values(result), *graph.carried_since(begin)]
         finally:
             graph.progress = end
 
@@ -68,17 +68,17 @@ def recompute(function: Callable[..., Any], graph: ActiveGraph, *values: Any, **
     return result
 
 
-def _values(made: Any) -> list[Var]:
+def _values(values: Any) -> list[Var]:
     """The variables in the result of a segment."""
-    if isinstance(made, dict):
-        made = list(made.values())
-    if isinstance(made, (list, tuple)):
-        return [x for part in made for x in _values(part)]
-    if made is None or isinstance(made, (int, float)):
+    if isinstance(values, dict):
+        values = list(values.values())
+    if isinstance(values, (list, tuple)):
+        return [x for part in values for x in _values(part)]
+    if values is None or isinstance(values, (int, float)):
         return []
-    if not isinstance(made, Var):
+    if not isinstance(values, Var):
         raise UserFunctionError(
-            f"a function given to gt.recompute returned {type(made).__name__}; expected node or"
+            f"a function given to gt.recompute returned {type(values).__name__}; expected node or"
             " edge values, or a tuple, list or dict of them"
         )
-    return [made]
+    return [values]

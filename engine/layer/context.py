@@ -379,18 +379,18 @@ class ActiveGraph:
             return value
         order = np.argsort(made_in.stored, kind="stable")
         at = np.searchsorted(made_in.stored, level.stored, sorter=order)
-        found = order[np.minimum(at, len(order) - 1)] if len(order) else np.zeros(0, np.int64)
-        if len(found) != level.n_edges or np.any(made_in.stored[found] != level.stored):
+        matched = order[np.minimum(at, len(order) - 1)] if len(order) else np.zeros(0, np.int64)
+        if len(matched) != level.n_edges or np.any(made_in.stored[matched] != level.stored):
             raise ViewError(
                 f"edge.{name} was computed by a layer with another sample of edges than the layer"
                 " that reads it; use one sample for all layers (--share-sample with equal"
                 " fanouts), or disable sampling"
             )
-        out = Var(value.value[found], self.edge_space(level))
+        out = Var(value.value[matched], self.edge_space(level))
 
         def vjp(gs: list[Any]) -> list[Any]:
             back = np.zeros(value.shape, value.dtype)
-            add_rows(back, found, gs[0])
+            add_rows(back, matched, gs[0])
             return [back]
 
         current().add("carry", [value], [out], vjp)

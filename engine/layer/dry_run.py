@@ -193,13 +193,13 @@ class _EndlessGraph(ActiveGraph):
         self.flow.read(self._running, [x])
         # a value of its own, so that the rows that later layers read are told from those of earlier
         # ones
-        mine = (
+        fresh = (
             x.cut(self.space(x.shape[0]))
             if isinstance(x, StoredRows)
             else Var(x.value, x.space, x.needs_grad)
         )
-        self.flow.made([mine], (), self._running)
-        return mine
+        self.flow.made([fresh], (), self._running)
+        return fresh
 
     def follow(self, name: str, inputs: Sequence[Any], outputs: Sequence[Var]) -> None:
         """Record the data flow of an operation, of the running layer or between layers."""
@@ -304,11 +304,11 @@ def _empty_graph(partition: Partition, counts: Sequence[Counts]) -> _EndlessGrap
 def _unread(model: Model, tape: Tape) -> list[str]:
     """Trained parameters that a pass did not read; those it read must be the model's."""
     read = dict.fromkeys(p for step in tape.nodes for p in step.parameters)
-    known = {p: name for name, p in model.named_parameters()}
+    names = {p: name for name, p in model.named_parameters()}
     for p in read:
-        if p not in known:
+        if p not in names:
             raise UserFunctionError(lost(model, p))
-    return [name for p, name in known.items() if p.needs_grad and p not in read]
+    return [name for p, name in names.items() if p.needs_grad and p not in read]
 
 
 def _stored_widths(tape: Tape, itemsize: int) -> tuple[np.ndarray, int]:

@@ -267,13 +267,13 @@ class _PhaseRun:
         codes = self.edges[form.code]
 
         def at() -> np.ndarray:
-            found: np.ndarray = (
+            codes_of_edges: np.ndarray = (
                 codes[s.offset : s.offset + s.n_edges]
                 if form.code in self.inputs.carried
                 else codes[s.stored]
             )
-            check_range(found, form.count, **form.chosen.static)
-            return found
+            check_range(codes_of_edges, form.count, **form.chosen.static)
+            return codes_of_edges
 
         return s.pairs(form.code, codes, at, form.count, self.product_first)
 
@@ -428,7 +428,7 @@ class _PhaseRun:
                         pairs=self._pairs(s),
                         product_first=self.product_first,
                         edge_gid=s.gid,
-                        kept=self.pair_values[id(s)],
+                        pair_values=self.pair_values[id(s)],
                         backward_states=backward_states,
                         grads=into,
                     )
@@ -450,9 +450,9 @@ class _PhaseRun:
 
     def _in_order(self, grads: PhaseColumns) -> list[Any]:
         """One gradient per source, None where none is needed."""
-        found: list[Any] = []
+        gradients: list[Any] = []
         for n in self.node_names:
             parts = [g[n] for g in (grads.src, grads.dst) if n in g]
-            found.append(sum(parts[1:], parts[0]) if parts else None)
-        found += [grads.edge.get(n) for n in self.edge_names]
-        return found + [grads.operands.get(i) for i in self.phase.operands]
+            gradients.append(sum(parts[1:], parts[0]) if parts else None)
+        gradients += [grads.edge.get(n) for n in self.edge_names]
+        return gradients + [grads.operands.get(i) for i in self.phase.operands]

@@ -44,12 +44,12 @@ class Ingredients:
     ) -> Ingredients:
         """The ingredients of a pass over all masters, whose global ids are ``ids``."""
         some = np.argsort(ids)[:KEPT_ROWS]
-        kept = {name: columns[name].value[some] for name in _read(traced) if name in columns}
+        values = {name: columns[name].value[some] for name in _read(traced) if name in columns}
         return cls(
             direction,
             traced.structure(),
             tuple(np.array(value_of(x)) for x in traced.operands),
-            kept,
+            values,
             ids[some],
         )
 
@@ -69,10 +69,10 @@ class Ingredients:
         same = traced.structure() == self.structure and all(
             map(np.array_equal, self.constants, map(value_of, traced.operands))
         )
-        for name, kept in self.columns.items() if same else ():
+        for name, values in self.columns.items() if same else ():
             now = columns[name].value
             at = np.flatnonzero(np.isin(ids, self.ids))
-            before = kept[np.searchsorted(self.ids, ids[at])]
+            before = values[np.searchsorted(self.ids, ids[at])]
             same &= bool(
                 np.allclose(
                     now[at],

@@ -68,8 +68,8 @@ class Layer(Stages):
         with naming(type(self).__name__):
             number = len(graph.supersteps)
             run = partial(run_superstep, self)
-            if (known := graph.known(self)) is not None:
-                return known
+            if (result := graph.known(self)) is not None:
+                return result
             out = (
                 recompute(run, graph, h, columns)
                 if id(self) in graph.settings.recomputed
@@ -84,24 +84,24 @@ class Layer(Stages):
 @cache
 def _mistaken(layer: type) -> str | None:
     """Error about a method that looks like a missing stage and is never called."""
-    own = {
+    overridden = {
         name: value
         for cls in layer.__mro__[: layer.__mro__.index(Layer)]
         for name, value in vars(cls).items()
     }
     called = {
         name
-        for value in own.values()
+        for value in overridden.values()
         if hasattr(value, "__code__")
         for name in value.__code__.co_names
     }
-    for name, value in own.items():
+    for name, value in overridden.items():
         if not callable(value) or name in called or name in STAGES:
             continue
         stage = FOREIGN.get(name) or next(
             iter(get_close_matches(name.lower(), STAGES, 1, 0.8)), None
         )
-        if stage is not None and stage not in own:
+        if stage is not None and stage not in overridden:
             return (
                 f"{layer.__name__} defines {name}, which is never called; did you mean {stage}? A"
                 " layer has transform(self, node), gather(self, edge), apply(self, node, total),"

@@ -78,11 +78,11 @@ class Module:
 
     def parameters(self) -> list[Parameter]:
         """Parameters in order; also sets the name of each."""
-        found = []
+        parameters = []
         for name, p in self.named_parameters():
             p.name = name
-            found.append(p)
-        return found
+            parameters.append(p)
+        return parameters
 
     def state(self) -> dict[str, np.ndarray]:
         """Parameters and running statistics by path."""
@@ -98,15 +98,15 @@ class Module:
         Raises:
             ConfigError: A name is missing or unknown, or a shape differs.
         """
-        mine = self.state()
-        missing = sorted(set(mine) - set(arrays))
-        unknown = sorted(set(arrays) - set(mine))
+        current = self.state()
+        missing = sorted(set(current) - set(arrays))
+        unknown = sorted(set(arrays) - set(current))
         if missing or unknown:
             raise ConfigError(
                 f"the weights do not fit the model: missing {missing or 'nothing'}, unknown"
                 f" {unknown or 'nothing'}; use the model options the weights were trained with"
             )
-        for name, x in mine.items():
+        for name, x in current.items():
             if x.shape != arrays[name].shape:
                 raise ConfigError(
                     f"the weight {name} has shape {list(arrays[name].shape)}, the model needs"
@@ -145,13 +145,13 @@ def _parts(x: Any) -> list[tuple[Any, Any]]:
 def lost(model: Module, parameter: Parameter) -> str:
     """Error message for a parameter that a model uses and that is not among its parameters."""
     where = _path_to(model, parameter)
-    held = f" (it is {where[0]}, inside a {where[1]})" if where else ""
+    place = f" (it is {where[0]}, inside a {where[1]})" if where else ""
     return (
         f"{type(model).__name__} uses a parameter {list(parameter.shape)} that is not among its"
-        f" parameters{held}, so it would never be trained; parameters are found through attributes,"
-        " lists, tuples and dicts of modules: derive the class of the object that holds it from"
-        " gt.Module, keep it as an attribute of a layer or the model, and do so before the trainer"
-        " is made"
+        f" parameters{place}, so it would never be trained; parameters are found through"
+        " attributes, lists, tuples and dicts of modules: derive the class of the object that"
+        " holds it from gt.Module, keep it as an attribute of a layer or the model, and do so"
+        " before the trainer is made"
     )
 
 
@@ -181,5 +181,5 @@ def refuse_parameters(aggregator: Any, owner: str) -> None:
 
 def _path_to(model: Module, parameter: Parameter) -> tuple[str, str] | None:
     """Path of a parameter that is reached only through non-modules, and the type of its holder."""
-    found = ((path, type(holder).__name__) for path, x, holder in reached(model) if x is parameter)
-    return next(found, None)
+    places = ((path, type(holder).__name__) for path, x, holder in reached(model) if x is parameter)
+    return next(places, None)

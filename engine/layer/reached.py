@@ -60,20 +60,20 @@ def _slots(cls: type) -> tuple[str, ...]:
 
 def variables(function: FunctionType) -> dict[str, Any]:
     """Variables of enclosing functions, and global ones, that a function reads and that are set."""
-    known = function.__globals__
-    found = {name: known[name] for name in global_names(function.__code__) if name in known}
+    globals_ = function.__globals__
+    values = {name: globals_[name] for name in global_names(function.__code__) if name in globals_}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
-            found[name] = cell.cell_contents
+            values[name] = cell.cell_contents
         except ValueError:
             # it has no value yet
             continue
-    return found
+    return values
 
 
 def global_names(code: CodeType) -> set[str]:
     """Names of global variables that code reads or assigns, functions inside it included."""
-    own = {step.argval for step in get_instructions(code) if step.opname.endswith("_GLOBAL")}
-    return own.union(
+    names = {step.argval for step in get_instructions(code) if step.opname.endswith("_GLOBAL")}
+    return names.union(
         *(global_names(inner) for inner in code.co_consts if isinstance(inner, CodeType))
     )

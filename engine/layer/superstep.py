@@ -148,10 +148,10 @@ def run_superstep(layer: Stages, graph: ActiveGraph, h: Any, extra: dict[str, An
         for name, x in {"h": h, **extra}.items()
     }
     with ledger.stage("transform"), naming(f"transform of {owner}"):
-        made = layer.transform(
+        transformed = layer.transform(
             NodeColumns(layer=layer, stage="transform", columns=given, graph=graph, n=n, step=step)
         )
-    columns = _check_transform(owner=owner, made=made, given=given, graph=graph, n=n)
+    columns = _check_transform(owner=owner, transformed=transformed, given=given, graph=graph, n=n)
     step.stored = {n: n for n in graph.node_names() if n not in columns}
     step.stored |= {
         n: x.name.removeprefix("node.") for n, x in columns.items() if isinstance(x, StoredRows)
@@ -213,7 +213,7 @@ def _apply_precomputed(
     with graph.ledger.stage("transform"), naming(f"transform of {owner}"):
         columns = _check_transform(
             owner=owner,
-            made=layer.transform(
+            transformed=layer.transform(
                 NodeColumns(
                     layer=layer, stage="transform", columns=given, graph=graph, n=n, step=step
                 )
@@ -254,12 +254,14 @@ def total_of(layer: Stages, graph: ActiveGraph) -> tuple[Var, SymbolicTrace, dic
     given = {"h": graph.x}
     step = Superstep(owner, layer.direction, made_by=layer, counts=level.counts)
     with naming(f"transform of {owner}"):
-        made = layer.transform(
+        transformed = layer.transform(
             NodeColumns(
                 layer=layer, stage="transform", columns=given, graph=graph, n=level.n_in, step=step
             )
         )
-    columns = _check_transform(owner=owner, made=made, given=given, graph=graph, n=level.n_in)
+    columns = _check_transform(
+        owner=owner, transformed=transformed, given=given, graph=graph, n=level.n_in
+    )
     traced = _traced(layer=layer, owner=owner, columns=columns, graph=graph, level=level)
     return (
         _run_phases(
@@ -362,8 +364,8 @@ class _Hoisted:
         (leaf,) = (x for x in ordered([e]) if x.leaf is not None and x.leaf[0] == "total")
         return self._value(e, {**self._known, leaf: total}, total.shape[0])
 
-    def _value(self, e: Expr, known: dict[Expr, Any], n: int) -> Any:
-        return evaluate(e, self._program.operands, known, n, self._key)
+    def _value(self, e: Expr, values: dict[Expr, Any], n: int) -> Any:
+        return evaluate(e, self._program.operands, values, n, self._key)
 
 
 def _planned(owner: str, traced: SymbolicTrace, graph: ActiveGraph) -> EdgeProgram:
@@ -376,9 +378,9 @@ def _planned(owner: str, traced: SymbolicTrace, graph: ActiveGraph) -> EdgeProgr
 def _traced(
     layer: Stages, owner: str, columns: dict[str, Any], graph: ActiveGraph, level: Level | None
 ) -> SymbolicTrace:
-    known = graph.node_schema(columns)
-    sparse, stored = ([n for n, schema in known.items() if schema[at]] for at in (3, 4))
-    nodes = {n: schema[:3] for n, schema in known.items() if n not in sparse}
+    schemas = graph.node_schema(columns)
+    sparse, stored = ([n for n, schema in schemas.items() if schema[at]] for at in (3, 4))
+    nodes = {n: schema[:3] for n, schema in schemas.items() if n not in sparse}
     return record(
         gather=layer.gather,
         nodes=nodes,
@@ -429,21 +431,21 @@ def _as_rows(owner: str, name: str, x: Any, graph: ActiveGraph, n: int) -> Any:
 
 
 def _check_transform(
-    owner: str, made: Any, given: dict[str, Any], graph: ActiveGraph, n: int
+    owner: str, transformed: Any, given: dict[str, Any], graph: ActiveGraph, n: int
 ) -> dict[str, Any]:
-    if not isinstance(made, dict):
+    if not isinstance(transformed, dict):
+        kind = "Var" if isinstance(transformed, Var) else type(transformed).__name__
         raise UserFunctionError(
-            f"transform of {owner} returned"
-            f" {'Var' if isinstance(made, Var) else type(made).__name__}; expected a dict of node"
-            " columns, such as dict(z=...)"
+            f"transform of {owner} returned {kind}; expected a dict of node columns, such as"
+            " dict(z=...)"
         )
-    for name, x in made.items():
+    for name, x in transformed.items():
         if not isinstance(x, Var) or x.space is None or x.shape[0] != n:
             got = f"{list(x.shape)}" if hasattr(x, "shape") else type(x).__name__
             raise UserFunctionError(
                 f"transform of {owner} returned {name} = {got}; expected {_row_each(n)}"
             )
-    return {**given, **made}
+    return {**given, **transformed}
 
 
 def _check_apply(owner: str, out: Any, n: int) -> Any:

@@ -137,16 +137,16 @@ class Traffic:
     def of(cls, phase: Phase, level: Level, inputs: Inputs, superstep: int) -> Traffic:
         """The traffic of a phase of a superstep over the passes of a level."""
         learned = frozenset(n for n, x in inputs.nodes.items() if needs_grad(x))
-        known: dict[tuple[str, frozenset[str]], Widths] = phase.__dict__.setdefault("_widths", {})
+        widths: dict[tuple[str, frozenset[str]], Widths] = phase.__dict__.setdefault("_widths", {})
         key = halo_mode(), learned
-        if key not in known:
-            known[key] = Widths.of(phase, learned)
-        forward, backward = known[key].sent(level)
+        if key not in widths:
+            widths[key] = Widths.of(phase, learned)
+        forward, backward = widths[key].sent(level)
         differentiated = bool(learned) or any(
             needs_grad(x) for x in (*inputs.edges.values(), *inputs.operands.values())
         )
         return cls(
-            known[key], forward, backward if differentiated else 0, differentiated, superstep
+            widths[key], forward, backward if differentiated else 0, differentiated, superstep
         )
 
 
@@ -165,7 +165,7 @@ def _further(phase: Phase) -> tuple[int, int, int]:
 
 def _read(phase: Phase, end: str, only: Collection[str] | None) -> int:
     """Bytes of the columns read at an end, of all or of some."""
-    found = {
+    columns = {
         e.leaf[1]: e
         for e in phase.order
         if e.leaf is not None and e.leaf[0] == end and e.leaf[1] not in COMPUTED
@@ -173,7 +173,7 @@ def _read(phase: Phase, end: str, only: Collection[str] | None) -> int:
     return Layout(
         {
             name: np.empty((0, *e.dims), e.dtype)
-            for name, e in found.items()
+            for name, e in columns.items()
             if only is None or name in only
         }
     ).width

@@ -58,14 +58,14 @@ def divide(
     runs = first or not partitioner.sequential
     # errors of methods that communicate are their own matter: raised on all ranks, or the job ends
     with comm.agreed():
-        made = (
+        assignment = (
             allowed(partitioner.divide(source, comm), partitioner, edge_placement) if runs else None
         )
 
     def known(ids: np.ndarray) -> np.ndarray:
-        assert made is not None
+        assert assignment is not None
         return checked(
-            made.owner(ids),
+            assignment.owner(ids),
             len(ids),
             size,
             f"masters={partitioner.name}: the owners of {len(ids)} nodes",
@@ -84,7 +84,7 @@ def divide(
             owners = known(ids) if runs else NO_WORKERS
         owner = DistributedTable(comm, ids, owners, block_owner(n, size)).look_up
     said = f"partitioner={placement.name}"
-    own = comm.broadcast(made is not None and made.worker is not None)
+    own = comm.broadcast(assignment is not None and assignment.worker is not None)
     with comm.agreed():
         worker = None if own else placement.share(source, owner, comm)
     if worker is not None:
@@ -92,7 +92,7 @@ def divide(
             owner, partitioner.by_rule, _dealt(comm, source.share(comm.rank, size), worker, said)
         )
     if own:
-        worker = None if made is None else made.worker
+        worker = None if assignment is None else assignment.worker
         said = f"masters={partitioner.name}"
     else:
         owners = owner(np.arange(n if first else 0))
@@ -137,5 +137,5 @@ def _dealt(
             return
         read = NO_EDGES if chunk is None else chunk
         n = len(read.ids)
-        found = checked(worker(read), n, comm.size, f"{said}: the workers of {n} edges")
-        yield (read, found) if sends else (NO_EDGES, NO_WORKERS)
+        workers = checked(worker(read), n, comm.size, f"{said}: the workers of {n} edges")
+        yield (read, workers) if sends else (NO_EDGES, NO_WORKERS)

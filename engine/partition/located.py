@@ -59,9 +59,9 @@ def values_of(partition: Partition, ids: np.ndarray, column: np.ndarray) -> np.n
 
     Collective: all ranks of the partition.
     """
-    found = locate(partition, ids)
-    halo = Exchange(partition.halo_comm, found.plan).to_mirrors({"": column})[""]
+    place = locate(partition, ids)
+    halo = Exchange(partition.halo_comm, place.plan).to_mirrors({"": column})[""]
     out = np.empty((len(ids), *column.shape[1:]), column.dtype)
-    out[found.remote] = halo[found.row[found.remote]]
-    out[~found.remote] = column[found.row[~found.remote]]
+    out[place.remote] = halo[place.row[place.remote]]
+    out[~place.remote] = column[place.row[~place.remote]]
     return out

@@ -133,8 +133,8 @@ class MessageBuffer:
         """Fill the messages with columns[name][rows]; empty ``rows`` are all rows in order."""
         for name, slot in self._layout.slots.items():
             if slot.width:
-                found, at = located(columns[name], rows)
-                x = _words(np.ascontiguousarray(found))
+                array, at = located(columns[name], rows)
+                x = _words(np.ascontiguousarray(array))
                 kernel = pack_rounded if slot.rounded else pack
                 self._by_rows(kernel, slot, x.shape[1], x=x, rows=at, out=self._items(slot))
         return self
@@ -158,16 +158,16 @@ class MessageBuffer:
 
     def part(self, q: int) -> Columns:
         """The columns of one partner's rows, without a copy; rounded ones as float32."""
-        found = {}
+        columns = {}
         n = int(self._counts[q])
         for name, slot in self._layout.slots.items():
             begin = int(self._begin[q]) + n * slot.begin
-            found[name] = (
+            columns[name] = (
                 self._bytes[begin : begin + n * slot.width].view(slot.sent).reshape(n, *slot.shape)
             )
             if slot.rounded:
-                found[name] = _as_float32(found[name])
-        return found
+                columns[name] = _as_float32(columns[name])
+        return columns
 
     def _joined(self, slot: Slot) -> np.ndarray:
         """One column over all partners, contiguous."""

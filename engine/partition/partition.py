@@ -320,9 +320,9 @@ def _build_plan(comm: Comm, rows: PartRows, used: np.ndarray) -> Served:
 
 
 def _node_columns(graph: Any, rows: PartRows, dtype: Any) -> ColumnStore:
-    made = {name: degree.astype(dtype) for name, degree in rows.degrees.items()}
+    columns = {name: degree.astype(dtype) for name, degree in rows.degrees.items()}
     return _store(
-        made,
+        columns,
         {name: getattr(graph, name) for name in ("x", *ROLES)} | graph.node_columns,
         rows.masters,
         dtype,
@@ -330,18 +330,18 @@ def _node_columns(graph: Any, rows: PartRows, dtype: Any) -> ColumnStore:
 
 
 def _edge_columns(graph: Any, comm: Comm, edge_ids: np.ndarray, dtype: Any) -> ColumnStore:
-    made = {} if graph.edge_weight is not None else {"weight": full((len(edge_ids),), 1, dtype)}
+    columns = {} if graph.edge_weight is not None else {"weight": full((len(edge_ids),), 1, dtype)}
     if RELATION in graph.edge_columns:
         # the edges of the same relation at the same node
         codes = graph.edge_columns[RELATION][edge_ids].astype(np.int64)
         span = graph.n_nodes
         ends = {"in_degree": graph.dst[edge_ids], "out_degree": graph.src[edge_ids]}
-        made |= {
+        columns |= {
             name: occurrences_of(comm, codes * span + end).astype(dtype)
             for name, end in ends.items()
         }
     given = {name: getattr(graph, f"edge_{name}") for name in ("weight", "attr", *ROLES)}
-    return _store(made, given | graph.edge_columns, edge_ids, dtype)
+    return _store(columns, given | graph.edge_columns, edge_ids, dtype)
 
 
 def _store(
@@ -360,21 +360,21 @@ def _column(given: Any, rows: np.ndarray, dtype: Any) -> Column:
     """Rows of a column, floating values in the job's type; masks, labels and other integers as they
     are.
     """
-    own = np.dtype(dtype) if given.dtype.kind == "f" else given.dtype
+    type_ = np.dtype(dtype) if given.dtype.kind == "f" else given.dtype
     if is_column(given):
-        return SelectedColumn(given, rows, own)
+        return SelectedColumn(given, rows, type_)
     if (
         type(given) is np.ndarray
         and given.ndim > 1
         and len(rows) == len(given)
-        and given.dtype == own
+        and given.dtype == type_
         and given.flags.c_contiguous
     ):
         # one worker has all rows: those of a batch are read where they are
         return MemoryColumn(given, None if np.array_equal(rows, np.arange(len(rows))) else rows)
     mine = taken(given, rows) if isinstance(given, np.ndarray) else given[rows]
-    if len(given.shape) == 1 and given.dtype.itemsize > own.itemsize:
+    if len(given.shape) == 1 and given.dtype.itemsize > type_.itemsize:
         # of a named column: samplers compare its values as they are, models read them in the job's
         # type
-        return RoundedColumn(MemoryColumn(mine), own)
-    return MemoryColumn(mine.astype(own, copy=False))
+        return RoundedColumn(MemoryColumn(mine), type_)
+    return MemoryColumn(mine.astype(type_, copy=False))

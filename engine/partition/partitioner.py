@@ -250,14 +250,18 @@ def assign(
     Collective: all ranks of comm.
     """
     placement, partitioner = find_pair(edge_placement, node_partitioner, seed)
-    made = allowed(partitioner.assign(source, comm), partitioner, edge_placement)
+    assignment = allowed(partitioner.assign(source, comm), partitioner, edge_placement)
     n = source.n_nodes
     name = partitioner.name
     owners = checked(
-        made.owner(np.arange(n)), n, comm.size, f"masters={name}: the owners of {n} nodes"
+        assignment.owner(np.arange(n)), n, comm.size, f"masters={name}: the owners of {n} nodes"
     )
-    said = f"partitioner={placement.name}" if made.worker is None else f"masters={name}"
-    workers = placement.place(source, owners, comm.size) if made.worker is None else made.worker
+    said = f"partitioner={placement.name}" if assignment.worker is None else f"masters={name}"
+    workers = (
+        placement.place(source, owners, comm.size)
+        if assignment.worker is None
+        else assignment.worker
+    )
     return owners, lambda chunk: checked(
         workers(chunk), len(chunk.ids), comm.size, f"{said}: the workers of {len(chunk.ids)} edges"
     )
@@ -300,9 +304,11 @@ def make_partitioner(text: str, seed: int) -> Partitioner:
 def _made(registry: Registry[Any], key: str, text: str, seed: int) -> Any:
     """An instance of a class of a registry, with the options of a description."""
     name, written = name_and_options(text)
-    made = registry.find(name)
-    values = options_of(made, text, key, written)
-    return made(**({"seed": seed} if "seed" in signature(made).parameters else {}) | values)
+    registered = registry.find(name)
+    values = options_of(registered, text, key, written)
+    return registered(
+        **({"seed": seed} if "seed" in signature(registered).parameters else {}) | values
+    )
 
 
 def block_owner(n: int, size: int) -> Callable[[np.ndarray], np.ndarray]:

@@ -45,11 +45,11 @@ def sliced_rows(
         [occurrences(end, len(nodes) + len(others)) for end in (dst, src)], len(nodes)
     )
     by_degree = np.argsort(-degree.sum(axis=1), kind="stable")
-    own = np.empty((len(nodes), 2), np.int32)
-    own[by_degree, 0] = own[:, 1] = np.arange(len(nodes))
-    theirs = mirrors.fetched(own)
+    placed = np.empty((len(nodes), 2), np.int32)
+    placed[by_degree, 0] = placed[:, 1] = np.arange(len(nodes))
+    theirs = mirrors.fetched(placed)
     sampled = ids % sample_step(source.n_edges) == 0
-    chosen = _better_order(comm, np.concatenate((own, theirs)), src[sampled], dst[sampled])
+    chosen = _better_order(comm, np.concatenate((placed, theirs)), src[sampled], dst[sampled])
     order = np.arange(len(nodes)) if chosen else by_degree
     row = np.ascontiguousarray(theirs[:, chosen])
     by_owner = np.lexsort((row, mirrors.owner))
@@ -60,7 +60,7 @@ def sliced_rows(
     degrees = dict(zip(("in_degree", "out_degree"), degree[order].T, strict=True))
     owner = mirrors.owner[by_owner]
     # the sorts of the edges take most memory
-    del nodes, mirrors, degree, by_degree, own, theirs, order
+    del nodes, mirrors, degree, by_degree, placed, theirs, order
     blocks, stored = edge_blocks(
         src=src,
         dst=dst,

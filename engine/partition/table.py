@@ -76,11 +76,11 @@ def occurrences_of(comm: Comm, keys: np.ndarray) -> np.ndarray:
 
     Collective: all ranks of comm.
     """
-    own, at, counts = np.unique(keys, return_inverse=True, return_counts=True)
-    route = Route(home_of(comm)(own), comm.size)
-    received, parts = (comm.all_to_all(route.parts(x)) for x in (own, counts))
-    known, where = np.unique(np.concatenate(received), return_inverse=True)
-    total = np.zeros(len(known), np.int64)
+    different, at, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    route = Route(home_of(comm)(different), comm.size)
+    received, parts = (comm.all_to_all(route.parts(x)) for x in (different, counts))
+    at_home, where = np.unique(np.concatenate(received), return_inverse=True)
+    total = np.zeros(len(at_home), np.int64)
     np.add.at(total, where, np.concatenate(parts))
     bounds = np.cumsum([0, *map(len, received)])
     return route.back(comm.all_to_all([total[where[a:b]] for a, b in pairwise(bounds)]))[at]
@@ -102,9 +102,9 @@ class DistributedTable:
         self._comm = comm
         self._home = home or home_of(comm)
         route = Route(self._home(keys), comm.size)
-        held, rows = (np.concatenate(comm.all_to_all(route.parts(x))) for x in (keys, values))
-        order = np.argsort(held, kind="stable")
-        self._keys = held[order]
+        entries, rows = (np.concatenate(comm.all_to_all(route.parts(x))) for x in (keys, values))
+        order = np.argsort(entries, kind="stable")
+        self._keys = entries[order]
         self._values = rows[order]
 
     def look_up(self, keys: np.ndarray) -> np.ndarray:
@@ -120,8 +120,8 @@ class DistributedTable:
         out = np.full((len(keys), *self._values.shape[1:]), -1, self._values.dtype)
         if len(self._keys):
             at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-            known = self._keys[at] == keys
-            out[known] = self._values[at[known]]
+            present = self._keys[at] == keys
+            out[present] = self._values[at[present]]
         return out
 
     @property

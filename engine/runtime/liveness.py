@@ -88,13 +88,13 @@ class Liveness:
         computed = 0.0
         faults = 0.0
         moved = list[float]()
-        own = self._pid == os.getpid()
+        is_this_process = self._pid == os.getpid()
         try:
             # exact; the times in "stat" count clock ticks and overstate a thread that wakes at
             # each of them
             computed = (
                 time.process_time() - time.thread_time()
-                if own
+                if is_this_process
                 else sum(
                     int((task / "schedstat").read_text().split()[0]) / 1e9
                     for task in (self._folder / "task").iterdir()

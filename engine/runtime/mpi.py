@@ -198,9 +198,9 @@ class MpiComm(Comm):
     def _new_comm(self) -> MPI.Comm:
         """A new MPI communicator of all ranks, made without blocking inside the library."""
         with self._lock:
-            made, request = MPI.COMM_WORLD.Idup()
+            duplicate, request = MPI.COMM_WORLD.Idup()
         self._wait([request], None, None, describe(self.operation), 0)
-        return made
+        return duplicate
 
     # -- primitives ----
 
@@ -346,10 +346,10 @@ class MpiComm(Comm):
         """Raise if a rank that channel ``number`` waits for has exited."""
         if not self._watchdog.watching:
             self._control.receive()
-        own = self._links[number].started
+        begun = self._links[number].started
         for rank, (started, deadline) in self._control.left.items():
             missing = (
-                (number >= len(started) or started[number] < own)
+                (number >= len(started) or started[number] < begun)
                 if sources is None
                 else rank in sources and monotonic() > deadline
             )

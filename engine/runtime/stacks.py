@@ -37,11 +37,11 @@ _DEBUGGERS = ("bdb", "pydevd", "debugpy")
 
 def frames(frame: FrameType | None) -> list[FrameType]:
     """A frame and those that called it, innermost first."""
-    found = []
+    frames_ = []
     while frame is not None:
-        found.append(frame)
+        frames_.append(frame)
         frame = frame.f_back
-    return found
+    return frames_
 
 
 def _module(frame: FrameType) -> str:
@@ -117,7 +117,7 @@ def _line(frame: FrameType) -> str:
 def stacks() -> list[tuple[str, list[str]]]:
     """Names and lines of all threads of this process, and of all work items that wait."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    found = [
+    threads = [
         (names.get(ident, "thread"), lines(frames(frame)))
         for ident, frame in sorted(sys._current_frames().items())
         if names.get(ident) != WATCHDOG
@@ -125,5 +125,5 @@ def stacks() -> list[tuple[str, list[str]]]:
     for item in active_work_items():
         name, frame = item.state()
         if frame is not None:
-            found.append((name, lines(frames(frame))))
-    return [(name, text) for name, text in found if text]
+            threads.append((name, lines(frames(frame))))
+    return [(name, text) for name, text in threads if text]

@@ -110,7 +110,7 @@ def living(launcher: Path) -> list[int]:
     """Ranks of the processes of a launcher that have not ended, ascending; empty if the system does
     not list them.
     """
-    found = []
+    ranks = []
     for child in _text(launcher / "task" / launcher.name / "children").split():
         # nothing is left of the environment of a process that ended
         variables = dict(
@@ -118,8 +118,8 @@ def living(launcher: Path) -> list[int]:
             for item in _text(launcher.with_name(child) / "environ").split("\0")
         )
         if variables.get(RANK, "").isdigit():
-            found.append(int(variables[RANK]))
-    return sorted(found)
+            ranks.append(int(variables[RANK]))
+    return sorted(ranks)
 
 
 def _text(path: Path) -> str:

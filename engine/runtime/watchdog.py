@@ -225,7 +225,7 @@ class Watchdog:
         """Stacks of the threads that do the work of this rank."""
         current = sys._current_frames()
         used = [ident for ident in list(self.waits) if ident in current]
-        found = {
+        stacks = {
             ident: frames(current[ident])
             for ident in used or [threading.main_thread().ident or 0]
             if ident in current
@@ -233,7 +233,7 @@ class Watchdog:
         # the frame of this call is among them; the circle would keep the values of all frames in
         # memory
         current.clear()
-        return found
+        return stacks
 
     def _stacks(self) -> list:
         return [

@@ -188,8 +188,8 @@ def degrees(frontier: Frontier) -> np.ndarray:
     Collective: all ranks of the frontier's partition.
     """
     if frontier.complete:
-        known = degrees_of(frontier.partition, frontier.relation, frontier.reverse)
-        return np.concatenate([known[kind][frontier.rows[kind]] for kind in (MASTER, MIRROR)])
+        all_degrees = degrees_of(frontier.partition, frontier.relation, frontier.reverse)
+        return np.concatenate([all_degrees[kind][frontier.rows[kind]] for kind in (MASTER, MIRROR)])
     rows = Copies(frontier.receivers)
     count = np.zeros(rows.n, np.int64)
     for c in frontier.candidates:

@@ -53,20 +53,20 @@ class BottomK:
         """
         candidates = self.frontier.candidates
         receivers = self.frontier.receivers
-        found = [self._shortlist(c) for c in candidates]
+        shortlists = [self._shortlist(c) for c in candidates]
         # without receiving mirrors and with one block, all edges of a row are here: the shortlist
         # is the sample
         if not receivers.plan.anywhere and len(candidates) < 2 and not self._beyond:
             return Sample(
                 [
                     self._weighted(*x, self.priority.total(self.frontier, c))
-                    for c, x in zip(candidates, found, strict=True)
+                    for c, x in zip(candidates, shortlists, strict=True)
                 ]
             )
         total = {MASTER: np.zeros(receivers.plan.n_rows), MIRROR: np.zeros(receivers.plan.n_halo)}
         for c in candidates:
             total[c.kinds[1]] += self.priority.total(self.frontier, c)
-        return self._agreed([chosen for chosen, _ in found], total)
+        return self._agreed([chosen for chosen, _ in shortlists], total)
 
     @property
     def _beyond(self) -> int:
@@ -117,8 +117,8 @@ class BottomK:
             low[MASTER][rows] = self._merged(low[MASTER][rows], other["low"])
             total[MASTER][rows] += other["total"]
 
-        mine = total[MIRROR]
-        receivers.to_masters_begin({"low": low[MIRROR], "total": mine}).end(merge)
+        mirror_total = total[MIRROR]
+        receivers.to_masters_begin({"low": low[MIRROR], "total": mirror_total}).end(merge)
         # with replacement the lowest rank of each choice, otherwise the k-th rank and the threshold
         cut = {kind: x if self.replace else x[:, self.k - 1 :] for kind, x in low.items()}
         back = receivers.to_mirrors(
@@ -144,7 +144,7 @@ class BottomK:
             chosen,
             (
                 np.flatnonzero(np.concatenate([_NO_ROWS, *sent])),
-                np.flatnonzero(_among(low[MIRROR], mine, last[MIRROR])),
+                np.flatnonzero(_among(low[MIRROR], mirror_total, last[MIRROR])),
             ),
         )
 

@@ -84,9 +84,9 @@ def check_column(partition: Partition, what: str, option: str, name: str) -> Non
     """
     store = partition.node if what == "node" else partition.edge
     if name not in store:
-        known = ", ".join(n for n in store.names() if len(store.column(n).shape) == 1)
+        names = ", ".join(n for n in store.names() if len(store.column(n).shape) == 1)
         raise ConfigError(
-            f"{option}={name}: there is no {what} column {name!r}; choose from {known}, or add it"
+            f"{option}={name}: there is no {what} column {name!r}; choose from {names}, or add it"
             f" with graph.replace({what}_columns={{{name!r}: values}})"
         )
     if len(store.column(name).shape) != 1:

@@ -64,12 +64,12 @@ class WeightedNodes:
         self._weight = entries[order, 1]
         self._row = entries[order, 2]
         self._owner = np.repeat(np.arange(comm.size), [len(part) for part in parts])[order]
-        own = np.zeros(n_blocks, np.int64)
+        weight_here = np.zeros(n_blocks, np.int64)
         end = np.cumsum(self._weight)
-        np.add.at(own, block, self._weight)
-        self._block_end = np.cumsum(comm.all_sum(own))
+        np.add.at(weight_here, block, self._weight)
+        self._block_end = np.cumsum(comm.all_sum(weight_here))
         # units before a block on all workers, minus those before it here
-        shift = self._block_end - np.cumsum(own)
+        shift = self._block_end - np.cumsum(weight_here)
         self._comm = comm
         self._end = end + shift[block]
         self.total = int(self._block_end[-1])
@@ -97,12 +97,12 @@ class WeightedNodes:
         )
         at = np.searchsorted(self._end, units[number], side="right")
         offset = units[number] - (self._end[at] - self._weight[at])
-        found = comm.all_to_all(
+        draws = comm.all_to_all(
             Route(self._owner[at], comm.size).parts(
                 np.stack((self._row[at], number, offset), axis=1)
             )
         )
-        return Drawn(*np.concatenate(found).T)
+        return Drawn(*np.concatenate(draws).T)
 
 
 class Neighbours:
@@ -126,13 +126,13 @@ class Neighbours:
         ends = partition.edge_rows()
         here, there = ends[::-1] if reverse else ends
         edges = np.stack((row[here], partition.edge_gid, owner[there], row[there]), axis=1)
-        found = np.concatenate(
+        by_row = np.concatenate(
             self._comm.all_to_all(Route(owner[here], self._comm.size).parts(edges))
         )
-        found = found[np.lexsort((found[:, 1], found[:, 0]))]
-        self.degree = np.bincount(found[:, 0], minlength=partition.n_masters)
+        by_row = by_row[np.lexsort((by_row[:, 1], by_row[:, 0]))]
+        self.degree = np.bincount(by_row[:, 0], minlength=partition.n_masters)
         self._begin = np.cumsum(self.degree) - self.degree
-        self._owner, self._row = (found[:, column].astype(np.int32) for column in (2, 3))
+        self._owner, self._row = (by_row[:, column].astype(np.int32) for column in (2, 3))
 
     def step(
         self, key: int | np.ndarray, row: np.ndarray, state: np.ndarray

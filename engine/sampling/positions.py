@@ -97,38 +97,38 @@ class _Merged(NamedTuple):
 def _positions(partition: Partition, relation: StoredRelation, reverse: bool) -> Positions:
     plan, mirrors = relation.served(reverse)[1]
     blocks = {b.kinds(False): b for b in relation.blocks if b.n_edges}
-    found = {key: _Sorted.of(relation, b, reverse) for key, b in blocks.items()}
-    listed = {key: _listed(b, reverse, found[key].order) for key, b in blocks.items()}
+    by_row = {key: _Sorted.of(relation, b, reverse) for key, b in blocks.items()}
+    listed = {key: _listed(b, reverse, by_row[key].order) for key, b in blocks.items()}
     kind_of = {key: b.kinds(reverse)[1] for key, b in blocks.items()}
-    if not plan.anywhere and len(found) < 2:
+    if not plan.anywhere and len(by_row) < 2:
         return Positions(
             {key: Places(x, _NONE) for key, x in listed.items()},
             dict.fromkeys((MASTER, MIRROR), np.zeros(0, np.int64)),
         )
-    own, away = (
+    into_masters, into_mirrors = (
         [key for key, kind in kind_of.items() if kind == wanted] for wanted in (MASTER, MIRROR)
     )
     # every mirror that is a receiver here is one of ``mirrors``, so that a block has no other edges
     halo = _Merged.of(
         [
-            found[key]._replace(
+            by_row[key]._replace(
                 rows=np.arange(len(mirrors)),
-                ptr=np.append(found[key].ptr[mirrors], found[key].ptr[-1]),
+                ptr=np.append(by_row[key].ptr[mirrors], by_row[key].ptr[-1]),
             )
-            for key in away
+            for key in into_mirrors
         ],
         len(mirrors),
     )
     degree, at_masters, at_mirrors = _exchanged(
-        Exchange(partition.halo_comm, plan), [found[key] for key in own], halo
+        Exchange(partition.halo_comm, plan), [by_row[key] for key in into_masters], halo
     )
     everywhere = {MASTER: degree[MASTER], MIRROR: np.zeros(partition.n_mirrors, np.int64)}
     everywhere[MIRROR][mirrors] = degree[MIRROR]
-    position = dict(zip(own, at_masters, strict=True)) | {
-        key: at_mirrors[at] for key, at in zip(away, halo.at, strict=True)
+    position = dict(zip(into_masters, at_masters, strict=True)) | {
+        key: at_mirrors[at] for key, at in zip(into_mirrors, halo.at, strict=True)
     }
     places = {}
-    for key, x in found.items():
+    for key, x in by_row.items():
         here = np.diff(x.ptr)
         spread = ((here > 0) & (here < everywhere[kind_of[key]])).any()
         places[key] = Places(listed[key], position[key] if spread else _NONE)
@@ -136,22 +136,22 @@ def _positions(partition: Partition, relation: StoredRelation, reverse: bool) ->
 
 
 def _exchanged(
-    exchange: Exchange, own: list[_Sorted], halo: _Merged
+    exchange: Exchange, into_masters: list[_Sorted], halo: _Merged
 ) -> tuple[dict[int, np.ndarray], list[np.ndarray], np.ndarray]:
     """Let masters number the edges of their mirrors together with their own.
 
     Args:
         exchange: Moves of the receiving rows.
-        own: Lists of edges into masters.
+        into_masters: Lists of edges into masters.
         halo: The edges into mirrors.
 
     Returns:
-        Degrees of masters and of halo rows; the positions of the edges of each list of ``own``,
-        and of the merged edges of ``halo``, int32.
+        Degrees of masters and of halo rows; the positions of the edges of each list of
+        ``into_masters``, and of the merged edges of ``halo``, int32.
     """
     comm = exchange.comm
     plan = exchange.plan
-    lists = list(own)
+    lists = list(into_masters)
     senders = np.flatnonzero(np.diff(plan.send_ptr))
     if plan.anywhere:
         received = comm.all_to_all([halo.gid[a:b] for a, b in pairwise(halo.ptr[plan.recv_ptr])])
@@ -171,9 +171,9 @@ def _exchanged(
     if not plan.anywhere:
         return degree, positions, _NONE
     answers = [_NONE] * comm.size
-    for q, x in zip(senders, positions[len(own) :], strict=True):
+    for q, x in zip(senders, positions[len(into_masters) :], strict=True):
         answers[q] = x
-    return degree, positions[: len(own)], np.concatenate(comm.all_to_all(answers))
+    return degree, positions[: len(into_masters)], np.concatenate(comm.all_to_all(answers))
 
 
 def _listed(block: EdgeBlock, reverse: bool, order: np.ndarray) -> np.ndarray:

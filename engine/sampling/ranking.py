@@ -42,10 +42,10 @@ def ranks_among_all(partition: Partition, *keys: np.ndarray) -> np.ndarray:
     worker[joined[is_row] - len(splitters)] = np.cumsum(~is_row)[is_row]
     route = Route(worker, comm.size)
     parts = comm.all_to_all(route.parts(rows))
-    held = np.concatenate(parts)
-    lower = sum(comm.all_gather(len(held))[: comm.rank])
-    found = np.empty(len(held), np.int64)
-    found[np.lexsort(held.T[::-1])] = np.arange(lower, lower + len(held))
+    sorted_here = np.concatenate(parts)
+    lower = sum(comm.all_gather(len(sorted_here))[: comm.rank])
+    ranks = np.empty(len(sorted_here), np.int64)
+    ranks[np.lexsort(sorted_here.T[::-1])] = np.arange(lower, lower + len(sorted_here))
     return route.back(
-        comm.all_to_all(np.split(found, np.cumsum([len(part) for part in parts])[:-1]))
+        comm.all_to_all(np.split(ranks, np.cumsum([len(part) for part in parts])[:-1]))
     )

@@ -65,8 +65,8 @@ class ByView(NamedTuple):
         for i, start in enumerate(np.cumsum([0, *(len(part.items) for part in parts)])[:-1]):
             bounds[i] = parts[i].ptr + start
         items = np.concatenate([NOTHING, *(part.items for part in parts)])
-        *found, numbers = number_by_view(self.items, self.ptr, items, bounds)
-        return ByView(*found), numbers, bounds
+        *all_items, numbers = number_by_view(self.items, self.ptr, items, bounds)
+        return ByView(*all_items), numbers, bounds
 
     @property
     def views(self) -> np.ndarray:
@@ -104,10 +104,10 @@ class SearchResult:
 
     def outside(self, rows: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Those of some master rows that are not in the views, of each view, [k] int64."""
-        found = self.nodes
+        nodes = self.nodes
         wanted = ByView.joined(rows)
-        _, number, _ = found.number([wanted])
-        absent = number >= np.diff(found.ptr)[wanted.views]
+        _, number, _ = nodes.number([wanted])
+        absent = number >= np.diff(nodes.ptr)[wanted.views]
         return [
             x[absent[a:b]] for x, a, b in zip(rows, wanted.ptr[:-1], wanted.ptr[1:], strict=True)
         ]
@@ -223,14 +223,14 @@ class Search:
         Collective: all ranks of the partition.
         """
         sizes = [len(self._hop)]
-        found = []
+        edges_of_hops = []
         for i, along in enumerate(hops):
             passes = {key: self._pass(*x, hop=len(hops) - 1 - i) for key, x in along.items()}
             self._extend([part for one in passes.values() for part in one.senders], i + 1)
             if self._cutoff is not None:
                 self._lower(list(passes.values()))
             sizes.append(len(self._hop))
-            found.append(
+            edges_of_hops.append(
                 {
                     key: [
                         PassEdges(ByView(c.stored, views), c.weight)
@@ -239,7 +239,7 @@ class Search:
                     for key, x in passes.items()
                 }
             )
-        return SearchResult(self._nodes, self._hop, sizes, found)
+        return SearchResult(self._nodes, self._hop, sizes, edges_of_hops)
 
     def _pass(self, relation: StoredRelation, reverse: bool, hop: int) -> _Pass:
         """The edges of a pass into the nodes found so far, and their senders."""
@@ -287,14 +287,14 @@ class Search:
 
         def of_view(v: int) -> Sample:
             at = {kind: slice(*ptr[v : v + 2]) for kind, ptr in frontiers.bounds.items()}
-            own = [_groups(c, at[c.kinds[1]]) for c in frontiers.candidates]
+            groups = [_groups(c, at[c.kinds[1]]) for c in frontiers.candidates]
             rows = {kind: x.items[at[kind]] for kind, x in receiving.rows.items()}
             cutoff = None if limits is None else {kind: x[at[kind]] for kind, x in limits.items()}
             frontier = Frontier(
                 partition=self._partition,
                 relation=frontiers.relation,
                 reverse=frontiers.reverse,
-                candidates=own,
+                candidates=groups,
                 receivers=receiving.exchange(v),
                 rows=rows,
                 complete=frontiers.complete,
@@ -310,10 +310,10 @@ class Search:
             for b, c in enumerate(frontiers.candidates)
         ]
 
-    def _extend(self, found: list[ByView], hop: int) -> None:
+    def _extend(self, senders: list[ByView], hop: int) -> None:
         """Append nodes that have not been found before."""
         before = self._nodes
-        self._nodes, self._number, self._bounds = before.number(found)
+        self._nodes, self._number, self._bounds = before.number(senders)
         at = np.arange(len(before.items)) + np.repeat(
             self._nodes.ptr[:-1] - before.ptr[:-1], np.diff(before.ptr)
         )
@@ -429,14 +429,18 @@ def _readers(
     """Bounds of the positions of each master in a plan, the positions, and the reader of each; made
     once.
     """
-    known = _READERS.setdefault(relation, {})
-    if reverse not in known:
+    by_direction = _READERS.setdefault(relation, {})
+    if reverse not in by_direction:
         order = np.argsort(plan.rows, kind="stable").astype(np.int32)
         reader = np.repeat(
             np.arange(len(plan.send_ptr) - 1, dtype=np.int32), np.diff(plan.send_ptr)
         )[order]
-        known[reverse] = np.searchsorted(plan.rows[order], np.arange(n_masters + 1)), order, reader
-    return known[reverse]
+        by_direction[reverse] = (
+            np.searchsorted(plan.rows[order], np.arange(n_masters + 1)),
+            order,
+            reader,
+        )
+    return by_direction[reverse]
 
 
 def _groups(c: Candidates, rows: slice) -> Candidates:

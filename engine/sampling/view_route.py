@@ -41,11 +41,11 @@ class ViewRoute:
         )
         told = np.empty(len(row), small)
         told[sent] = view
-        found = self._exchange.to_mirrors({"view": told, "row": row})
+        received = self._exchange.to_mirrors({"view": told, "row": row})
         self.ptr, self.partner, self._order = group(
-            arriving, np.arange(comm.size, dtype=np.int32), found["view"], len(views)
+            arriving, np.arange(comm.size, dtype=np.int32), received["view"], len(views)
         )
-        self.row = found["row"][self._order]
+        self.row = received["row"][self._order]
 
     def carry(self, values: np.ndarray) -> np.ndarray:
         """Values of the pairs that this worker tells, [n, ...]; returns those of the pairs that

@@ -135,8 +135,8 @@ def coded(column: Column) -> Coded:
     """The narrower form of a column, from its attribute ``coded``; the column itself if it has
     none.
     """
-    found: Coded | None = getattr(column, "coded", None)
-    return Coded(column, lambda rows: rows) if found is None else found
+    narrow: Coded | None = getattr(column, "coded", None)
+    return Coded(column, lambda rows: rows) if narrow is None else narrow
 
 
 class RoundedColumn:

@@ -46,9 +46,9 @@ class History:
             oldest: That step.
         """
         lines = self._line[rows]
-        found = lines >= 0
-        found[found] = self._step[lines[found]] >= oldest
-        return np.where(found, lines, -1)
+        stored = lines >= 0
+        stored[stored] = self._step[lines[stored]] >= oldest
+        return np.where(stored, lines, -1)
 
     def steps(self, lines: np.ndarray) -> np.ndarray:
         """The steps at which some lines were stored, [n] int64."""
@@ -72,9 +72,9 @@ class History:
             self._values = np.zeros((len(self._row), *values.shape[1:]), values.dtype)
         lines = self._line[rows]
         new = np.flatnonzero(lines < 0)
-        known = np.flatnonzero(lines >= 0)
-        self._step[lines[known]] = step
-        room = len(self._row) - len(known)
+        stored = np.flatnonzero(lines >= 0)
+        self._step[lines[stored]] = step
+        room = len(self._row) - len(stored)
         new = new[max(len(new) - room, 0) :]
         lines[new] = taken = self._oldest(len(new))
         evicted = self._row[taken]
@@ -82,8 +82,8 @@ class History:
         self._row[taken] = rows[new]
         self._step[taken] = step
         self._line[rows[new]] = taken
-        held = np.concatenate((known, new))
-        self._values[lines[held]] = values[held]
+        written = np.concatenate((stored, new))
+        self._values[lines[written]] = values[written]
 
     def drop(self, rows: np.ndarray) -> None:
         """Remove rows that are stored, [n], none twice."""
@@ -106,8 +106,8 @@ class History:
         anything was ever stored.
         """
         lines = np.flatnonzero(self._row >= 0)
-        held = {"line": lines, "row": self._row[lines], "step": self._step[lines]}
-        return held if self._values is None else {**held, "values": self._values[lines]}
+        arrays = {"line": lines, "row": self._row[lines], "step": self._step[lines]}
+        return arrays if self._values is None else {**arrays, "values": self._values[lines]}
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Restore a result of ``state`` of a history of the same size."""

@@ -52,13 +52,13 @@ class PrefixReader:
 
     def read(self, name: str, n: int) -> Any:
         """The first n rows of a column, [n, ...]; KeyError if there is none."""
-        known = self._known.get(name)
-        if known is None or known.shape[0] < n:
+        values = self._known.get(name)
+        if values is None or values.shape[0] < n:
             self._begin((name,), n)
-            known = self._begun.pop(name)[1].end()
+            values = self._begun.pop(name)[1].end()
             if self._rows is not None:
-                self._known[name] = known
-        return known if known.shape[0] == n else known[:n]
+                self._known[name] = values
+        return values if values.shape[0] == n else values[:n]
 
     def listed(self, name: str, n: int) -> RowList | None:
         """The first n rows of a column where they are stored; None if they must be copied, or were;
@@ -68,8 +68,8 @@ class PrefixReader:
             return None
         if name not in self._lists:
             self._lists[name] = self._store_listed(name, self._rows)
-        found = self._lists[name]
-        return None if found is None else found.first(n)
+        rows = self._lists[name]
+        return None if rows is None else rows.first(n)
 
     def _reach(self, name: str) -> int:
         """How many rows were read or begun; -1 if none were."""

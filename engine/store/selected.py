@@ -53,16 +53,19 @@ class SelectedColumn:
         return _Checked(self._column.read_begin(mine), self, type(self._column).__name__, len(mine))
 
     def listed(self, rows: np.ndarray) -> RowList | None:
-        found = (
+        rows_of_column = (
             listed_rows(self._column, self._rows[rows])
             if self._column.dtype == self.dtype
             else None
         )
         # a user's column is checked as its reads are
         return (
-            found
-            if found is None
-            or (found.shape == (len(rows), *self.shape[1:]) and found.dtype == self.dtype)
+            rows_of_column
+            if rows_of_column is None
+            or (
+                rows_of_column.shape == (len(rows), *self.shape[1:])
+                and rows_of_column.dtype == self.dtype
+            )
             else None
         )
 

@@ -125,7 +125,7 @@ def _layout(
     capacity: int, columns: Mapping[str, Column], longest: Mapping[str, int]
 ) -> tuple[dict[Any, Any], int]:
     """Beginning, shape and type of each array, and the bytes of all."""
-    found: dict[tuple[str, str], tuple[int, tuple[int, ...], np.dtype]] = {}
+    layout: dict[tuple[str, str], tuple[int, tuple[int, ...], np.dtype]] = {}
     begin = 0
     for name, column in columns.items():
         shapes = (
@@ -139,6 +139,6 @@ def _layout(
         )
         for part, shape in shapes.items():
             dtype = np.dtype(column.dtype if part in ("", VALUE) else INDEX)
-            found[name, part] = begin, shape, dtype
+            layout[name, part] = begin, shape, dtype
             begin += -(-prod(shape) * dtype.itemsize // ALIGNED) * ALIGNED
-    return found, begin
+    return layout, begin

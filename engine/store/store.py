@@ -164,9 +164,9 @@ class ColumnStore:
             values: Arrays or CSR rows [n_rows, ...] by name; columns that are not named are left
                 out.
         """
-        kept = [(name, role) for name, (role, _) in self._columns.items() if name in values]
+        columns = [(name, role) for name, (role, _) in self._columns.items() if name in values]
         return ColumnStore(
-            n_rows, {name: (role, MemoryColumn(values[name])) for name, role in kept}
+            n_rows, {name: (role, MemoryColumn(values[name])) for name, role in columns}
         )
 
     def joined(self, other: ColumnStore) -> ColumnStore:

@@ -144,8 +144,8 @@ class EmbeddingTable:
             return self._waiting[0]
         rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(r for r, _ in self._waiting)]))
         total = np.zeros((len(rows), *self.shape[1:]), self.dtype)
-        for own, gradient in self._waiting:
-            total[np.searchsorted(rows, own)] += gradient
+        for added, gradient in self._waiting:
+            total[np.searchsorted(rows, added)] += gradient
         return rows, total
 
     # ---- checkpoints: by node id, so that another number of workers can load them
@@ -160,13 +160,14 @@ class EmbeddingTable:
         Raises:
             FormatError: They do not.
         """
-        own = self.arrays()
-        if set(found) != set(own):
+        expected = self.arrays()
+        if set(found) != set(expected):
             raise FormatError(
                 f"the stored embedding {self.name!r} has {', '.join(sorted(found))}, expected"
-                f" {', '.join(sorted(own))}; resume with the optimiser of the run that stored it"
+                f" {', '.join(sorted(expected))}; resume with the optimiser of the run that stored"
+                " it"
             )
-        for name, x in own.items():
+        for name, x in expected.items():
             if found[name].shape[1:] != x.shape[1:] or found[name].dtype != x.dtype:
                 raise FormatError(
                     f"{name} of the stored embedding {self.name!r} is"

@@ -65,7 +65,7 @@ def neighbourhoods(
         cutoff=np.concatenate(cutoffs) if cutoffs else None,
     )
     supersteps = hops(layers)
-    found = search.run(
+    result = search.run(
         [
             all_passes(partition, [x for x in supersteps if x.from_end == i])
             for i in range(depth(layers))
@@ -73,11 +73,11 @@ def neighbourhoods(
     )
     for plan, outside in zip(
         pairs,
-        found.outside([np.flatnonzero(plan.needed) for plan in pairs]) if pairs else [],
+        result.outside([np.flatnonzero(plan.needed) for plan in pairs]) if pairs else [],
         strict=True,
     ):
         plan.check(outside)
-    return Searched(found, [plan.pairs for plan in pairs] or None)
+    return Searched(result, [plan.pairs for plan in pairs] or None)
 
 
 # master rows, pairs, storage positions of excluded edges, and cutoffs

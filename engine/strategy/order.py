@@ -112,8 +112,12 @@ class BatchOrder:
         Collective: all ranks of the partition, unless the epoch has begun.
         """
         if self._epoch is None or self._epoch[0] != epoch:
-            found = self._positions(epoch)
-            target, position = found if isinstance(found, tuple) else (np.arange(len(found)), found)
+            positions = self._positions(epoch)
+            target, position = (
+                positions
+                if isinstance(positions, tuple)
+                else (np.arange(len(positions)), positions)
+            )
             batch = position // self._size
             if self._shuffle is not None:
                 batch = Permutation(

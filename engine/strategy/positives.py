@@ -131,9 +131,9 @@ def draw_others(
             axis=1,
         )
         drawn = drawn if among is None else among.ids(drawn.ravel()).reshape(drawn.shape)
-        found = taken(left[:, None], drawn)
-        none = found.all(axis=1)
-        ends[left] = drawn[np.arange(len(left)), np.where(none, -1, found.argmin(axis=1))]
+        is_taken = taken(left[:, None], drawn)
+        none = is_taken.all(axis=1)
+        ends[left] = drawn[np.arange(len(left)), np.where(none, -1, is_taken.argmin(axis=1))]
         left = left[none]
         if among is None and not len(left):
             break
@@ -188,8 +188,8 @@ def edges_by_key(
     parts = comm.all_to_all(
         Route(owner[stored], comm.size).parts(np.stack((link[stored], stored), axis=1))
     )
-    found = np.concatenate(parts)
+    entries = np.concatenate(parts)
     worker = np.repeat(np.arange(comm.size), [len(part) for part in parts])
-    order = np.argsort(found[:, 0], kind="stable")
-    ptr = np.searchsorted(found[order, 0], np.arange(len(links) + 1))
-    return ptr, found[order, 1].astype(np.int32), worker[order].astype(np.int32)
+    order = np.argsort(entries[:, 0], kind="stable")
+    ptr = np.searchsorted(entries[order, 0], np.arange(len(links) + 1))
+    return ptr, entries[order, 1].astype(np.int32), worker[order].astype(np.int32)

@@ -247,13 +247,13 @@ class MiniBatch(Strategy):
         # a subclass may make other views
         if type(self).batch is not MiniBatch.batch:
             return None
-        own = [self._order.own(epoch, i) for i in range(first, last)]
+        targets = [self._order.own(epoch, i) for i in range(first, last)]
         steps = [self._step(epoch, i) for i in range(first, last)]
         return neighbourhoods(
             partition=self.partition,
             layers=self.layers,
             task=self.task,
-            own=own,
+            own=targets,
             steps=steps,
             sampler=self.sampler,
         )
@@ -351,9 +351,11 @@ class ClusterBatch(Strategy):
         chosen = self.chosen(epoch, i)
         inside = np.zeros(self._n_clusters, bool)
         inside[chosen] = True
-        own = np.flatnonzero(inside[self._touched].all(axis=1))
+        inside_edges = np.flatnonzero(inside[self._touched].all(axis=1))
         seeds = self.task.seeds(
-            own, self._step(epoch, i), None if self._nodes is None else self._nodes.members(chosen)
+            inside_edges,
+            self._step(epoch, i),
+            None if self._nodes is None else self._nodes.members(chosen),
         )
         core = inside[self.clusters]
         view = with_pairs(
@@ -393,8 +395,8 @@ def _degrees(view: GraphView, reverse: bool, excluded: np.ndarray | None) -> np.
     }
     for s in sweep.selections:
         counts[s.kinds[1]][s.row] += np.diff(s.ptr)
-    found = {"n": counts[MASTER]}
-    sweep.receivers.to_masters_add({"n": counts[MIRROR]}, found)
+    columns = {"n": counts[MASTER]}
+    sweep.receivers.to_masters_add({"n": counts[MIRROR]}, columns)
     degrees = np.zeros(p.n_masters, p.node.column("in_degree").dtype)
-    degrees[view.rows] = found["n"]
+    degrees[view.rows] = columns["n"]
     return degrees

@@ -242,8 +242,8 @@ class NodeTask(Task):
         Collective: all ranks of the partition.
         """
         y = self.labels_of_targets()
-        known = y >= 0 if self.kind == "classes" else ~np.isnan(y)
-        return int(self._partition.halo_comm.all_sum(np.array(np.count_nonzero(known))))
+        labelled = y >= 0 if self.kind == "classes" else ~np.isnan(y)
+        return int(self._partition.halo_comm.all_sum(np.array(np.count_nonzero(labelled))))
 
 
 # the losses of ``loss_of`` with a value for each row or entry

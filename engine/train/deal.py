@@ -150,7 +150,7 @@ def _unpacked(parts: Parts, layers: Layers, received: list[Received]) -> GraphVi
     )
     sizes = np.cumsum(np.bincount(hop, minlength=depth(layers) + 1)).tolist()
     marks = np.full(len(by_id), NONE, np.int32)
-    made: list[Level] = []
+    levels: list[Level] = []
     sweep = 0
     for (at, reverses), counts in zip(parts.levels, parts.counts, strict=True):
         n_out, n_in = sizes[at.from_end : at.from_end + 2]
@@ -162,7 +162,7 @@ def _unpacked(parts: Parts, layers: Layers, received: list[Received]) -> GraphVi
                 _pass(
                     local=local,
                     reverse=reverse,
-                    found=by_receiver(
+                    edges_by_receiver=by_receiver(
                         of_sweep, chosen, *(ends if reverse else ends[::-1]), marks, n_out
                     ),
                     weight=its_weight,
@@ -170,8 +170,8 @@ def _unpacked(parts: Parts, layers: Layers, received: list[Received]) -> GraphVi
                 )
             )
             sweep += 1
-        made.append(Level(n_in, n_out, passes, at.direction, counts=counts))
-    view = GraphView(local, [made[i] for i in parts.of_superstep], rows, RowSpace(gid[rows]))
+        levels.append(Level(n_in, n_out, passes, at.direction, counts=counts))
+    view = GraphView(local, [levels[i] for i in parts.of_superstep], rows, RowSpace(gid[rows]))
     return (
         replace(view, pairs=_pairs(local, pairs[0], edges, position).level(row_of, view.n_targets))
         if pairs
@@ -191,19 +191,19 @@ def _given(received: Received) -> Columns:
 def _pass(
     local: Partition,
     reverse: bool,
-    found: tuple[np.ndarray, ...],
+    edges_by_receiver: tuple[np.ndarray, ...],
     weight: np.ndarray | None,
     n_in: int,
 ) -> Pass:
     """The pass over some edges, by receiving row and id.
 
     Args:
-        found: The result of ``by_receiver``.
+        edges_by_receiver: The result of ``by_receiver``.
         weight: Importance weights of all uses, or None.
         n_in: Number of rows that may send.
     """
     relation = local.relations[EDGE]
-    row, ptr, other, edges, use = found
+    row, ptr, other, edges, use = edges_by_receiver
     selection = Selection(
         kinds=(MASTER, MASTER),
         row=row,

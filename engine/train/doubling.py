@@ -83,13 +83,13 @@ def rounds(size: int) -> list[tuple[int, int]]:
     """First and last block, plus 1, that ranks exchange in each round, and the distance between
     them, which is the first.
     """
-    found = []
+    steps = []
     high = size
     while high > 1:
         low = -(-high // 2)
-        found.append((low, high))
+        steps.append((low, high))
         high = low
-    return found
+    return steps
 
 
 def is_short(n_bytes: int, size: int) -> bool:

@@ -119,8 +119,8 @@ class Features:
         rows = self._cached(together, len(ids))
         bounds = np.cumsum([len(x) for x in ids])
         return [
-            self._decoded({name: take_rows(x, own) for name, x in rows.items()})
-            for own in np.split(at, bounds)[:-1]
+            self._decoded({name: take_rows(x, of_view) for name, x in rows.items()})
+            for of_view in np.split(at, bounds)[:-1]
         ]
 
     def _decoded(self, rows: dict[str, Any]) -> dict[str, Any]:
@@ -134,8 +134,8 @@ class Features:
         """
         if self._cache is None:
             return self._rows(*self._partition.directory.locate(ids), batches)
-        found = self._cache.look_up(ids, batches)
-        ids = ids[found.rest]
+        cached = self._cache.look_up(ids, batches)
+        ids = ids[cached.rest]
         owner, row = self._partition.directory.locate(ids)
         rest = self._rows(owner, row, batches)
         at = (
@@ -147,7 +147,7 @@ class Features:
             ids[at],
             rest if len(at) == len(ids) else {name: take_rows(x, at) for name, x in rest.items()},
         )
-        out: dict[str, Any] = found.joined(rest)
+        out: dict[str, Any] = cached.joined(rest)
         return out
 
     def _rows(self, owner: np.ndarray, row: np.ndarray, batches: int) -> dict[str, Any]:
@@ -168,20 +168,20 @@ class Features:
         """
         comm = self._partition.halo_comm
         # own rows are not copied into messages
-        mine = owner == comm.rank
-        others = np.flatnonzero(~mine)
-        own = self._read_begin(row[mine])
+        is_local = owner == comm.rank
+        others = np.flatnonzero(~is_local)
+        local_rows = self._read_begin(row[is_local])
         route = Route(owner[others], comm.size)
         requested = comm.all_to_all(route.parts(row[others]))
         ptr = pointers([len(part) for part in requested])
         rows = np.concatenate(requested)
         read = {name: column.end() for name, column in self._read_begin(rows).items()}
-        found = replied(comm, read, ptr, route.bounds)
+        received = replied(comm, read, ptr, route.bounds)
         return assembled(
             len(owner),
             [
-                (others[route.order], found),
-                (np.flatnonzero(mine), {name: x.end() for name, x in own.items()}),
+                (others[route.order], received),
+                (np.flatnonzero(is_local), {name: x.end() for name, x in local_rows.items()}),
             ],
         )
 
@@ -210,15 +210,15 @@ def replied(
     first = {
         name: np.diff(x.indptr).astype(LENGTH) if name in sparse else x for name, x in rows.items()
     }
-    found: dict[str, Any] = Move(comm, first, ptr, bounds).end().columns
+    received: dict[str, Any] = Move(comm, first, ptr, bounds).end().columns
     for name, x in sparse.items():
         entries = {"at": x.indices.astype(INDEX), "value": x.data}
-        ends = pointers(found[name])
-        got = Move(comm, entries, x.indptr[ptr], ends[bounds]).end().columns
-        found[name] = scipy.sparse.csr_array(
-            (got["value"], got["at"], ends), (int(bounds[-1]), x.shape[1])
+        ends = pointers(received[name])
+        entries_of = Move(comm, entries, x.indptr[ptr], ends[bounds]).end().columns
+        received[name] = scipy.sparse.csr_array(
+            (entries_of["value"], entries_of["at"], ends), (int(bounds[-1]), x.shape[1])
         )
-    return found
+    return received
 
 
 def row_bytes(partition: Partition, rows: np.ndarray | None) -> np.ndarray:

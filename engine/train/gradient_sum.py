@@ -78,7 +78,7 @@ class GradientSum:
             return [alone[p] for p in self.parameters]
         if self._bucket:
             self._send()
-        found: dict[Parameter, np.ndarray] = {}
+        sums: dict[Parameter, np.ndarray] = {}
         with self.comm.ledger.stage("reduce"):
             pending = self.sums
             # messages of all buckets are under way together
@@ -86,13 +86,13 @@ class GradientSum:
                 pending = [bucket for bucket in pending if bucket.advance()]
         for bucket, members in zip(self.sums, self._members, strict=True):
             ends = np.cumsum([p.value.size for p in members])
-            found.update(
+            sums.update(
                 {
                     p: part.reshape(p.shape)
                     for p, part in zip(members, np.split(bucket.total, ends[:-1]), strict=True)
                 }
             )
-        return [found[p] for p in self.parameters]
+        return [sums[p] for p in self.parameters]
 
     def _send(self) -> None:
         with self.comm.ledger.stage("reduce"):

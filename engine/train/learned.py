@@ -88,7 +88,7 @@ class FetchedRows:
         asked = np.concatenate(self._asked)
         bounds = pointers([len(rows) for rows in self._asked])
         with self._comm.ledger.stage("fetch"):
-            found = (
+            received = (
                 Move(
                     self._comm,
                     {t.name: t.values(asked) for t in self._tables},
@@ -100,7 +100,7 @@ class FetchedRows:
             )
             order = self._route.positions()
         self._read = _variables(
-            {name: x if order is None else x[order] for name, x in found.items()}, self._view
+            {name: x if order is None else x[order] for name, x in received.items()}, self._view
         )
         return self._read
 
@@ -112,10 +112,10 @@ class FetchedRows:
         ordered = {name: g[self._route.order] for name, g in back.items()}
         bounds = pointers([len(rows) for rows in self._asked])
         with self._comm.ledger.stage("fetch"):
-            found = Move(self._comm, ordered, self._route.bounds, bounds).end().columns
+            received = Move(self._comm, ordered, self._route.bounds, bounds).end().columns
         bounded = list(zip(self._asked, pairwise(bounds), strict=True))
         return [
-            (t.add, (rows, found[t.name][a:b])) for t in self._tables for rows, (a, b) in bounded
+            (t.add, (rows, received[t.name][a:b])) for t in self._tables for rows, (a, b) in bounded
         ]
 
 

@@ -147,18 +147,18 @@ def choose_metric(name: str, kinds: Sequence[str]) -> Metric:
         ConfigError: There is no such metric, or it measures something else.
     """
     if name != "auto":
-        found = METRICS.find(name)
-        if not found.fits(kinds):
+        metric = METRICS.find(name)
+        if not metric.fits(kinds):
             raise ConfigError(
                 f"metric={name} does not measure this task; choose from"
                 f" {', '.join(m.name for m in fitting(kinds))}"
             )
-        return found
-    known = fitting(kinds)
-    defaults = [m for kind in kinds for m in known if kind in m.default_for]
-    if not known:
+        return metric
+    usable = fitting(kinds)
+    defaults = [m for kind in kinds for m in usable if kind in m.default_for]
+    if not usable:
         raise ConfigError(f"no metric measures {' or '.join(kinds)}; add one with gt.METRICS.add")
-    return (defaults or known)[0]
+    return (defaults or usable)[0]
 
 
 def measure(
@@ -176,7 +176,7 @@ def measure(
 
     Collective: all ranks of comm.
     """
-    found = dict[str, float]()
+    values = dict[str, float]()
     shared = dict[Any, Any]()
     for m in fitting((kind,)):
         sums = m.sums[kind]
@@ -186,13 +186,15 @@ def measure(
             if read not in shared:
                 shared[read] = [_joined(comm.gather_rows(x)) for x in given]
             value = float(m.value(*shared[read])) if comm.rank == 0 else 0.0
-            found[m.name] = comm.broadcast(value)
+            values[m.name] = comm.broadcast(value)
             continue
         if read not in shared:
-            own = sums(*given)
-            shared[read] = comm.all_sum(own) if m.merge is None else m.merge(comm.all_gather(own))
-        found[m.name] = float(m.value(shared[read]))
-    return found
+            local = sums(*given)
+            shared[read] = (
+                comm.all_sum(local) if m.merge is None else m.merge(comm.all_gather(local))
+            )
+        values[m.name] = float(m.value(shared[read]))
+    return values
 
 
 def _joined(parts: list[np.ndarray] | None) -> np.ndarray | None:

@@ -70,9 +70,9 @@ def parts_of(strategy: Strategy, epoch: int, first: int, last: int) -> Parts:
 
     Collective: all ranks of the partition.
     """
-    found = strategy.search(epoch, first, last)
-    if found is not None:
-        return parts_of_search(strategy.partition, strategy.layers, found)
+    searched = strategy.search(epoch, first, last)
+    if searched is not None:
+        return parts_of_search(strategy.partition, strategy.layers, searched)
     return parts_of_views(
         strategy.partition.halo_comm.together(strategy.makers(epoch, first, last)), strategy.layers
     )
@@ -83,21 +83,23 @@ def parts_of_search(partition: Partition, layers: Layers, searched: Searched) ->
 
     Collective: all ranks of the partition.
     """
-    found = searched.found
+    result = searched.found
     supersteps = hops(layers)
     # supersteps of the same hop and direction share their level
     positions = list(dict.fromkeys(supersteps))
     levels = [(x, [reverse for _, reverse in passes_of(partition, x.direction)]) for x in positions]
     sweeps = [
-        found.edges[x.from_end][relation.name, reverse]
+        result.edges[x.from_end][relation.name, reverse]
         for x in positions
         for relation, reverse in passes_of(partition, x.direction)
     ]
     n_edges = [sum(len(x.stored.items) for x in sweep) for sweep in sweeps]
-    given = [any(x.weight is not None and len(x.weight) for x in sweep) for sweep in sweeps]
-    own = [(found.sizes[x.from_end + 1], found.sizes[x.from_end]) for x in positions]
-    totals = partition.halo_comm.all_sum(np.array([*np.ravel(own), *n_edges, *given], np.int64))
-    rows, used, weighted = np.split(totals, np.cumsum([2 * len(own), len(sweeps)]))
+    has_weights = [any(x.weight is not None and len(x.weight) for x in sweep) for sweep in sweeps]
+    local_rows = [(result.sizes[x.from_end + 1], result.sizes[x.from_end]) for x in positions]
+    totals = partition.halo_comm.all_sum(
+        np.array([*np.ravel(local_rows), *n_edges, *has_weights], np.int64)
+    )
+    rows, used, weighted = np.split(totals, np.cumsum([2 * len(local_rows), len(sweeps)]))
     of_level = [
         int(x.sum())
         for x in np.split(used, np.cumsum([len(passes) for _, passes in levels]))[: len(levels)]
@@ -107,7 +109,7 @@ def parts_of_search(partition: Partition, layers: Layers, searched: Searched) ->
         for (n_in, n_out), n in zip(rows.reshape(-1, 2).tolist(), of_level, strict=True)
     ]
     flat = [(number, x) for number, sweep in enumerate(sweeps) for x in sweep]
-    nodes = found.nodes
+    nodes = result.nodes
     rest = _edges(
         p=partition,
         views=len(nodes.ptr) - 1,
@@ -118,7 +120,7 @@ def parts_of_search(partition: Partition, layers: Layers, searched: Searched) ->
     )
     node = {
         "gid": partition.masters[nodes.items],
-        "hop": found.hop,
+        "hop": result.hop,
         **_read(partition.node, partition.node.narrow(), nodes.items),
     }
     kinds, bounds = zip((node, nodes.ptr), *rest, strict=True)
@@ -140,28 +142,31 @@ def parts_of_views(views: Sequence[GraphView], layers: Layers) -> Parts:
     """
     like = views[0]
     comm = views[0].partition.halo_comm
-    own = levels_of(like)
+    distinct = levels_of(like)
     supersteps = hops(layers)
-    of_superstep = [next(i for i, level in enumerate(own) if level is used) for used in like.levels]
+    of_superstep = [
+        next(i for i, level in enumerate(distinct) if level is used) for used in like.levels
+    ]
     levels = [
         (supersteps[of_superstep.index(i)], [p.reverse for p in level.passes])
-        for i, level in enumerate(own)
+        for i, level in enumerate(distinct)
     ]
-    given = np.array(
+    has_weights = np.array(
         [
             [any(s.weight is not None for s in p.selections) for p in sweeps_of(view)]
             for view in views
         ],
         bool,
     )
-    weighted = comm.all_max(np.any(given, axis=0, keepdims=True))[0]
-    made = [_of_view(view, layers, bool(weighted.any())) for view in views]
+    weighted = comm.all_max(np.any(has_weights, axis=0, keepdims=True))[0]
+    of_views = [_of_view(view, layers, bool(weighted.any())) for view in views]
     kinds = [
         {name: np.concatenate([x[name] for x in same]) for name in same[0]}
-        for same in zip(*made, strict=True)
+        for same in zip(*of_views, strict=True)
     ]
     bounds = [
-        pointers([len(next(iter(x.values()))) for x in same]) for same in zip(*made, strict=True)
+        pointers([len(next(iter(x.values()))) for x in same])
+        for same in zip(*of_views, strict=True)
     ]
     counts = [
         Counts(*np.sum([level.counts[:3] for level in same], axis=0).tolist())
@@ -261,9 +266,9 @@ def _edges(
             np.ones(len(x.items)) if w is None else w for x, w in zip(used, weights, strict=True)
         )
         uses["weight"] = np.concatenate([np.zeros(0), *ones])[at]
-    found = [(edges, ptr), (uses, use_ptr)]
+    kinds = [(edges, ptr), (uses, use_ptr)]
     if pairs is None:
-        return found
+        return kinds
     ends = {
         name: np.concatenate([getattr(x, name) for x in pairs])
         for name in ("gid", "src", "dst", "label")
@@ -272,7 +277,7 @@ def _edges(
         COLUMN + name: np.concatenate([x.columns[name] for x in pairs]) for name in pairs[0].columns
     }
     return [
-        *found,
+        *kinds,
         (ends | ({"edge": number[n:]} if scored else {}), pointers([len(x.src) for x in pairs])),
     ]
 

@@ -67,10 +67,10 @@ class Move:
         self._ptr = ptr
         self._received = MessageBuffer(layout, ptr)
         sends = MessageBuffer.of(layout, bounds, columns).messages()
-        own = {q: x for q, x in sends if q == comm.rank}
+        to_itself = {q: x for q, x in sends if q == comm.rank}
         for q, room in self._received.messages():
             if q == comm.rank:
-                room[...] = own[q]
+                room[...] = to_itself[q]
         self._pending: Pending = comm.move_begin(
             [x for x in sends if x[0] != comm.rank],
             [x for x in self._received.messages() if x[0] != comm.rank],

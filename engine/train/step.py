@@ -227,7 +227,7 @@ class Training:
         }
         return {
             "views": self.views,
-            **{f"{part}/{name}": x for part, held in parts.items() for name, x in held.items()},
+            **{f"{part}/{name}": x for part, values in parts.items() for name, x in values.items()},
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -263,8 +263,8 @@ class Training:
         """The tape for this worker's pass of a group whose first view is ``number`` of the run."""
         # views of one step draw differently, but not views that are made alone, which have no node
         # in common
-        own = 0 if self.strategy.alone else self.own_view
-        return Tape(seed=self.seed, step=number + own, all_sum=view.partition.halo_comm.all_sum)
+        offset = 0 if self.strategy.alone else self.own_view
+        return Tape(seed=self.seed, step=number + offset, all_sum=view.partition.halo_comm.all_sum)
 
     def backward(self, tape: Tape, loss: Var) -> tuple[list[np.ndarray], list[Change], Gradients]:
         """Backpropagate; returns gradients summed over the ranks, changes of other state, and the
@@ -334,13 +334,13 @@ class Training:
         share of the loss of each view.
         """
         work = []
-        made = iter(self._in_turns(views))
+        makers = iter(self._in_turns(views))
         first = steps[0][0][0]
         for step, groups in enumerate(steps, start=self.step):
             work += [
                 partial(
                     self._compute,
-                    make=next(made),
+                    make=next(makers),
                     n=end - begin,
                     number=self.views + begin - first,
                     step=step,
@@ -351,9 +351,9 @@ class Training:
             ]
         with np.errstate(**QUIET):
             losses = self.queue.run(work)
-        found = [loss for group in losses for loss in group]
-        self.views += len(found)
-        return found
+        shares = [loss for group in losses for loss in group]
+        self.views += len(shares)
+        return shares
 
     def _in_turns(self, views: Sequence[Callable[[], GraphView]]) -> list[Callable[[], Made]]:
         """Functions for work items that run together: each makes a view, whose features are
@@ -387,9 +387,9 @@ class Training:
             This rank's share of the loss of each view.
         """
         ledger = self.job_comm.ledger
-        mine = self.own_view
+        place = self.own_view
         with ledger.span(
-            f"view {number + mine + 1}", step=step + 1, version=self.versions.version_of(step)
+            f"view {number + place + 1}", step=step + 1, version=self.versions.version_of(step)
         ):
             view, learned = make()
             with self.versions.using(step), self.scope(), self.tape(number, view) as tape:
@@ -407,7 +407,7 @@ class Training:
                 changes=changes,
                 rows=rows,
             )
-        return [float(loss.value) if i == mine else 0.0 for i in range(n)]
+        return [float(loss.value) if i == place else 0.0 for i in range(n)]
 
     def _changes_of_all(self, changes: list[Change], views: int) -> list[Change]:
         """The changes of the views of all workers, in the order of the views.

@@ -66,15 +66,15 @@ class Frame:
         self.row_of[self.rows] = NONE
         self._partition.spare.append((self.row_of, self._words))
 
-    def append(self, found: list[np.ndarray]) -> None:
+    def append(self, masters: list[np.ndarray]) -> None:
         """Append those of these masters that have no row yet, ascending."""
-        for rows in found:
+        for rows in masters:
             mark(rows, self._words)
         n = len(self.rows)
-        known = self.rows
-        most = min(len(self.row_of), n + sum(map(len, found)))
+        earlier = self.rows
+        most = min(len(self.row_of), n + sum(map(len, masters)))
         self.rows = np.empty(most + 1, np.int64)
-        self.rows[:n] = known
+        self.rows[:n] = earlier
         self.rows = self.rows[: number(self.row_of, self._words, self.rows, n)]
 
 
@@ -214,18 +214,20 @@ def k_hop_view(
         supersteps = hops(layers)
         sizes = [len(frame.rows)]
         cutoff = first_cutoffs(sampler, partition, frame.rows, cutoff)
-        found: list[dict[Key, _Sweep]] = []
+        sweeps_of_hops: list[dict[Key, _Sweep]] = []
         for hop in range(depth(layers) - 1, -1, -1):
-            along = all_passes(partition, (x for x in supersteps if x.from_end == len(found)))
+            along = all_passes(
+                partition, (x for x in supersteps if x.from_end == len(sweeps_of_hops))
+            )
             if (
                 sampler is None
-                and found
-                and along.keys() == found[-1].keys()
+                and sweeps_of_hops
+                and along.keys() == sweeps_of_hops[-1].keys()
                 and not _grew(partition, sizes)
             ):
                 # these are all nodes that can be reached, such as whole small graphs: all hops
                 # before choose the same edges
-                found.append(dict(found[-1]))
+                sweeps_of_hops.append(dict(sweeps_of_hops[-1]))
                 sizes.append(sizes[-1])
                 continue
             sweeps = {
@@ -241,9 +243,13 @@ def k_hop_view(
                 for sweep in sweeps.values():
                     sweep.lower(frame.row_of, cutoff)
             sizes.append(len(frame.rows))
-            found.append(sweeps)
+            sweeps_of_hops.append(sweeps)
         return _assemble(
-            partition=partition, frame=frame, supersteps=supersteps, sizes=sizes, found=found
+            partition=partition,
+            frame=frame,
+            supersteps=supersteps,
+            sizes=sizes,
+            sweeps_of_hops=sweeps_of_hops,
         )
 
 
@@ -290,7 +296,7 @@ def induced(
             frame=frame,
             supersteps=supersteps,
             sizes=[len(frame.rows)] * (n_hops + 1),
-            found=[sweeps] * n_hops,
+            sweeps_of_hops=[sweeps] * n_hops,
         )
 
 
@@ -316,12 +322,12 @@ def all_passes(
     partition: Partition, supersteps: Iterable[Hop]
 ) -> dict[Key, tuple[StoredRelation, bool]]:
     """The passes of some supersteps, each once, in the same order on every worker."""
-    found = {
+    passes = {
         (relation.name, reverse): (relation, reverse)
         for direction in {hop.direction for hop in supersteps}
         for relation, reverse in passes_of(partition, direction)
     }
-    return dict(sorted(found.items(), key=lambda item: item[0]))
+    return dict(sorted(passes.items(), key=lambda item: item[0]))
 
 
 def _choose(
@@ -366,7 +372,7 @@ def _choose(
             if cutoff is None
             else {MASTER: cutoff, MIRROR: exchange.to_mirrors({"cutoff": cutoff})["cutoff"]}
         )
-        chosen, kept = sampler.choose(
+        chosen, still_used = sampler.choose(
             Frontier(
                 partition=partition,
                 relation=relation,
@@ -380,8 +386,12 @@ def _choose(
             hop=hop,
             step=step,
         )
-        if kept is not None:
-            narrower = Served(plan.subset(*kept), mirrors[kept[1]]) if plan.anywhere else receivers
+        if still_used is not None:
+            narrower = (
+                Served(plan.subset(*still_used), mirrors[still_used[1]])
+                if plan.anywhere
+                else receivers
+            )
             return _Sweep(
                 partition=partition,
                 relation=relation,
@@ -447,24 +457,24 @@ def _assemble(
     frame: Frame,
     supersteps: list[Hop],
     sizes: list[int],
-    found: list[dict[Key, _Sweep]],
+    sweeps_of_hops: list[dict[Key, _Sweep]],
 ) -> GraphView:
     """The view of a frame; equal supersteps share their level.
 
     Args:
         sizes: Number of rows at the end of the model, one hop before it, and so on.
-        found: Sweeps of the last hop, of the hop before it, and so on.
+        sweeps_of_hops: Sweeps of the last hop, of the hop before it, and so on.
 
     Collective: all ranks of the partition.
     """
     levels: list[Level] = []
-    known: dict[tuple[int, str], Level] = {}
+    made_levels: dict[tuple[int, str], Level] = {}
     finished: dict[tuple[int, str], Pass] = {}
     for direction, from_end in supersteps:
-        sweeps = found[from_end]
+        sweeps = sweeps_of_hops[from_end]
         n_out, n_in = sizes[from_end : from_end + 2]
         key = id(sweeps), direction
-        if key not in known:
+        if key not in made_levels:
             passes = []
             for relation, reverse in passes_of(partition, direction):
                 sweep = sweeps[relation.name, reverse]
@@ -473,9 +483,11 @@ def _assemble(
                 if (id(sweep), direction) not in finished:
                     finished[id(sweep), direction] = sweep.finish(frame.row_of, n_in)
                 passes.append(finished[id(sweep), direction])
-            known[key] = Level(n_in, n_out, passes, direction)
-        levels.append(known[key])
-    sums = partition.halo_comm.all_sum(np.array([x.local_counts for x in known.values()], np.int64))
-    for level, counts in zip(known.values(), sums.reshape(-1, 4).tolist(), strict=True):
+            made_levels[key] = Level(n_in, n_out, passes, direction)
+        levels.append(made_levels[key])
+    sums = partition.halo_comm.all_sum(
+        np.array([x.local_counts for x in made_levels.values()], np.int64)
+    )
+    for level, counts in zip(made_levels.values(), sums.reshape(-1, 4).tolist(), strict=True):
         level.counts = Counts(*counts)
     return GraphView(partition, levels, frame.rows, RowSpace(partition.masters[frame.rows]))

@@ -75,11 +75,11 @@ class Flow:
         self._known.update((id(y), (y, sources)) for y in outputs if sources or y.space is not None)
 
     def _sources(self, values: Iterable[Any]) -> frozenset[int]:
-        found = frozenset().union(*(self._of(x) for x in values if isinstance(x, Var)))
+        steps = frozenset().union(*(self._of(x) for x in values if isinstance(x, Var)))
         passed = 0
-        for step in found:
+        for step in steps:
             passed |= self._before[step]
-        return frozenset(step for step in found if not passed >> step & 1)
+        return frozenset(step for step in steps if not passed >> step & 1)
 
     def _of(self, x: Var) -> frozenset[int]:
         if id(x) not in self._known and x.space is None:

@@ -142,15 +142,15 @@ class Selection:
             k: Number of codes.
             sending: Whether the nodes are the senders.
         """
-        of, made = self.by_pair.get((name, k, sending), (None, None))
-        if made is None or not same_array(of, codes):
-            made = (
+        of, pairs = self.by_pair.get((name, k, sending), (None, None))
+        if pairs is None or not same_array(of, codes):
+            pairs = (
                 pairs_of_senders(self.by_receiver, self.by_sender, at(), k)
                 if sending
                 else pairs_of_receivers(self.by_receiver, self.n_senders, at(), k)
             )
-            self.by_pair[name, k, sending] = codes, made
-        return made
+            self.by_pair[name, k, sending] = codes, pairs
+        return pairs
 
     def of_code(self, codes: np.ndarray, code: int) -> Selection | None:
         """The edges with a code, of all those in storage order; None if there are none."""

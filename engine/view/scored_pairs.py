@@ -114,15 +114,17 @@ class PairPlan:
         """
         ends = self._ends
         both = np.concatenate((cutoff, cutoff))
-        own, halo = (no_cutoffs(n, cutoff.dtype) for n in (len(self.needed), ends.plan.n_halo))
-        np.minimum.at(own, ends.row[~ends.remote], both[~ends.remote])
+        of_masters, halo = (
+            no_cutoffs(n, cutoff.dtype) for n in (len(self.needed), ends.plan.n_halo)
+        )
+        np.minimum.at(of_masters, ends.row[~ends.remote], both[~ends.remote])
         np.minimum.at(halo, ends.row[ends.remote], both[ends.remote])
 
         def merge(rows: np.ndarray, other: Columns) -> None:
-            own[rows] = np.minimum(own[rows], other["cutoff"])
+            of_masters[rows] = np.minimum(of_masters[rows], other["cutoff"])
 
         Exchange(self._partition.halo_comm, ends.plan).to_masters_begin({"cutoff": halo}).end(merge)
-        return own[self.needed]
+        return of_masters[self.needed]
 
     def check(self, outside: np.ndarray) -> None:
         """Refuse master rows that are ends of pairs and not in the view, [n]; ViewError if there

@@ -94,8 +94,8 @@ class GraphView:
 def global_view(partition: Partition, layers: Layers) -> GraphView:
     """The view of the whole graph: all rows and edges are active in every superstep."""
     along = [hop.direction for hop in hops(layers)]
-    made = {d: _full_level(partition, d) for d in set(along)}
-    return GraphView(partition, [made[d] for d in along], None, RowSpace(partition.masters))
+    level_of = {d: _full_level(partition, d) for d in set(along)}
+    return GraphView(partition, [level_of[d] for d in along], None, RowSpace(partition.masters))
 
 
 def _full_level(partition: Partition, direction: str) -> Level:

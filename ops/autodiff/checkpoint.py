@@ -34,25 +34,25 @@ class Segment:
     def rerun(self) -> tuple[Tape, list[Var]]:
         """Run again and record everything; returns the tape and the outputs of this run."""
         with self._tape as tape:
-            made = _outputs(tape, tape, self._run())
-        if [y.shape for y in made] != [y.shape for y in self.outputs]:
+            outputs = _outputs(tape, tape, self._run())
+        if [y.shape for y in outputs] != [y.shape for y in self.outputs]:
             raise TapeError(
                 "gt.recompute: the function computed other values when it was run again in the"
                 " backward pass; a function given to gt.recompute must be deterministic"
             )
-        return tape, made
+        return tape, outputs
 
     def back(self, grads: Gradients) -> None:
         """Run again and backpropagate through this run."""
         incoming = [grads.take(y) for y in self.outputs]
         if all(g is None for g in incoming):
             return
-        tape, made = self.rerun()
+        tape, outputs = self.rerun()
         self.outputs = []
-        for y, g in zip(made, incoming, strict=True):
+        for y, g in zip(outputs, incoming, strict=True):
             if g is not None:
                 grads.add(y, g)
-        del made, incoming
+        del outputs, incoming
         tape.backpropagate(grads)
 
 
@@ -74,6 +74,6 @@ def run_segment(first: Run, again: Run) -> None:
     unrecorded.ended = True
 
 
-def _outputs(source: Tape, target: Tape, made: list[Var]) -> list[Var]:
+def _outputs(source: Tape, target: Tape, returned: list[Var]) -> list[Var]:
     """The outputs of a segment, with the inputs of a deferred one in its place."""
-    return [leaf for y in made for leaf in move_deferred(y, source, target)]
+    return [leaf for y in returned for leaf in move_deferred(y, source, target)]

@@ -100,9 +100,9 @@ class Tracer:
 
     def __init__(self) -> None:
         self.operands: list[Any] = []
-        self._known: dict[Any, Expr] = {}
+        self._expressions: dict[Any, Expr] = {}
         # ids of the expressions above, which live as long as this scope
-        self._own: set[int] = set()
+        self._ids: set[int] = set()
         self._call_sites = 0
         self._token: Any = None
 
@@ -129,9 +129,9 @@ class Tracer:
         requires_grad: bool = True,
     ) -> Expr:
         """The leaf of that kind and name, made on first use."""
-        known = self._known.get((kind, name))
-        if known is None:
-            known = Expr(
+        leaf = self._expressions.get((kind, name))
+        if leaf is None:
+            leaf = Expr(
                 None,
                 (),
                 {},
@@ -141,8 +141,8 @@ class Tracer:
                 dtype=dtype,
                 requires_grad=requires_grad,
             )
-            self._add((kind, name), known)
-        return known
+            self._add((kind, name), leaf)
+        return leaf
 
     def operand(self, x: Any) -> Expr:
         """A parameter, rowless variable, array or number as a leaf."""
@@ -151,9 +151,9 @@ class Tracer:
                 "gather uses a value with one row per node directly; return it from transform "
                 "and read it as edge.src.NAME or edge.dst.NAME"
             )
-        for i, known in enumerate(self.operands):
-            if known is x:
-                return self._known[("operand", i)]
+        for i, operand in enumerate(self.operands):
+            if operand is x:
+                return self._expressions[("operand", i)]
         value = value_of(x)
         shape = np.shape(value)
         dtype = getattr(value, "dtype", None)
@@ -187,7 +187,7 @@ class Tracer:
         Raises:
             UserFunctionError: It was made in an earlier one.
         """
-        if id(e) not in self._own:
+        if id(e) not in self._ids:
             raise UserFunctionError(
                 f"{e!r} comes from an earlier call of gather, whose edges no longer exist; compute"
                 " it anew in each call, and keep only settings and parameters on self"
@@ -195,17 +195,17 @@ class Tracer:
 
     def node(self, prim: Operation, args: tuple[Expr, ...], static: dict[str, Any]) -> Expr:
         """The expression prim(*args), made on first use."""
-        name = (prim, tuple(id(a) for a in args), keywords(static))
+        key = (prim, tuple(id(a) for a in args), keywords(static))
         try:
-            known = self._known.get(name)
+            existing = self._expressions.get(key)
         except TypeError:
             given = ", ".join(f"{n}={v!r}" for n, v in static.items())
             raise UserFunctionError(
                 f"{prim.name} was given {given}; inside gather the keywords of an operation are"
                 " constants, such as numbers, strings or tuples of them"
             ) from None
-        if known is not None:
-            return known
+        if existing is not None:
+            return existing
         for a in args:
             self.check_own(a)
         if not prim.rowwise:
@@ -216,7 +216,7 @@ class Tracer:
         rows = any(a.rows for a in args)
         # every missing rule is an error, and an argument whose rule is None passes nothing on
         learned = [a for i, a in enumerate(args) if a.requires_grad and prim.rule(i) is not None]
-        made = Expr(
+        node = Expr(
             prim,
             args,
             static,
@@ -226,14 +226,14 @@ class Tracer:
             dtype=np.float32,
             requires_grad=bool(learned),
         )
-        made.dims, made.dtype = self._infer(prim, args, static, rows)
-        made.requires_grad = made.requires_grad and made.dtype.kind == "f"
-        self._add(name, made)
-        return made
+        node.dims, node.dtype = self._infer(prim, args, static, rows)
+        node.requires_grad = node.requires_grad and node.dtype.kind == "f"
+        self._add(key, node)
+        return node
 
-    def _add(self, name: Any, e: Expr) -> None:
-        self._known[name] = e
-        self._own.add(id(e))
+    def _add(self, key: Any, e: Expr) -> None:
+        self._expressions[key] = e
+        self._ids.add(id(e))
 
     def _infer(
         self, prim: Operation, args: tuple[Expr, ...], static: dict[str, Any], rows: bool
@@ -300,13 +300,13 @@ def tracer() -> Tracer:
     Raises:
         UserFunctionError: There is none.
     """
-    found = _TRACER.get()
-    if found is None:
+    active = _TRACER.get()
+    if active is None:
         raise UserFunctionError(
             "an edge expression was used outside of gather; return it from gather as a new edge"
             " value"
         )
-    return found
+    return active
 
 
 def build(prim: Operation, args: tuple[Any, ...], static: dict[str, Any]) -> Expr:

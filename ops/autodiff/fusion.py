@@ -313,21 +313,21 @@ class _Fused:
             else:
                 into[k] = empty(self.values[k].shape, self.dtype)
         given = self._arguments()
-        made = list(into.values())
+        outputs = list(into.values())
         g = np.ascontiguousarray(gradient).reshape(self.n, prod(self.shape[1:]))
         by_blocks(
-            lambda b, begin, end: kernel(begin, end, *given, g, b, *made),
+            lambda b, begin, end: kernel(begin, end, *given, g, b, *outputs),
             self.n,
             self.width,
             self.per_number,
         )
         out: list[Any] = []
         for k, x in enumerate(self.leaves):
-            found = into[shared[k]] if k in shared else None
-            if found is not None and self.structure.leaves[k].kind == "whole":
+            leaf_gradient = into[shared[k]] if k in shared else None
+            if leaf_gradient is not None and self.structure.leaves[k].kind == "whole":
                 # in the order of the rows, whichever thread computed them
-                found = found.sum(axis=0).astype(self.dtype)
-            out.append(None if found is None else found.reshape(x.shape))
+                leaf_gradient = leaf_gradient.sum(axis=0).astype(self.dtype)
+            out.append(None if leaf_gradient is None else leaf_gradient.reshape(x.shape))
         return out
 
 

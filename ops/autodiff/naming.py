@@ -47,8 +47,8 @@ def _name(where: str, error: Exception) -> None:
         named = type(error)(f"{where}: {error}")
         named.located = True
         raise named from error
-    if isinstance(error, (TypeError, AttributeError)) and (found := _SYMBOL.search(str(error))):
-        refused = UserFunctionError(f"{where}{_line(error)}: {error}; {_advice(found[0])}")
+    if isinstance(error, (TypeError, AttributeError)) and (symbol := _SYMBOL.search(str(error))):
+        refused = UserFunctionError(f"{where}{_line(error)}: {error}; {_advice(symbol[0])}")
         refused.located = True
         raise refused from error
     if not getattr(error, "located", False):

@@ -85,7 +85,7 @@ class Operation:
                 f"{self.name} has no gradient rule for its argument '{name}'; "
                 f"add one with defvjp({self.name}, {name}=...), or None if it has no gradient"
             )
-        found = self.rules[name]
-        if found is not None and self.variadic and name == self.args[-1]:
-            return partial(found, position)
-        return found
+        rule = self.rules[name]
+        if rule is not None and self.variadic and name == self.args[-1]:
+            return partial(rule, position)
+        return rule

@@ -116,7 +116,7 @@ class Primitive(Operation):
         return out
 
     def _space(self, args: tuple[Any, ...], y: Any) -> RowSpace | None:
-        found = None
+        common = None
         for a in args:
             space = a.space if self.rowwise and isinstance(a, Var) else None
             if space is None:
@@ -128,8 +128,8 @@ class Primitive(Operation):
                     f" ({', '.join(f'{s.n} {s.kind}s' for s in spaces)}); combine values of the"
                     " same nodes or edges only"
                 )
-            found = space if found is None else found
-        return found
+            common = space if common is None else common
+        return common
 
 
 def _taken(takes: str, x: Any) -> Any:
@@ -182,15 +182,15 @@ def primitive(
     """
 
     def register(forward: Callable[..., Any]) -> Primitive:
-        known = PRIMITIVES.get(name)
+        registered = PRIMITIVES.get(name)
         # copies of a model find its operations by name
-        if known is not None and known.built_in:
+        if registered is not None and registered.built_in:
             raise UserFunctionError(
                 f"gt.primitive({name!r}): gt already has an operation of this name; choose another"
                 f" name, such as 'my_{name}'"
             )
         form = (lambda: scalar) if isinstance(scalar, Scalar) else scalar
-        made = Primitive(
+        new = Primitive(
             name,
             forward,
             rowwise=rowwise,
@@ -199,14 +199,14 @@ def primitive(
             scalar=form,
             traits=traits,
         )
-        if isinstance(scalar, Scalar) and len(scalar.grads) != len(made.args):
+        if isinstance(scalar, Scalar) and len(scalar.grads) != len(new.args):
             raise UserFunctionError(
                 f"gt.primitive({name!r}): its scalar form has {len(scalar.grads)} gradient texts"
-                f" for the arguments {', '.join(made.args)}; give one for each, or None for an"
+                f" for the arguments {', '.join(new.args)}; give one for each, or None for an"
                 " argument without a gradient"
             )
-        PRIMITIVES[name] = made
-        return made
+        PRIMITIVES[name] = new
+        return new
 
     return register
 

@@ -19,11 +19,11 @@ def entry(typing: Any, array: Any, i: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = signature.args[0]
-        made = context.make_array(kind)(context, builder, arguments[0])
+        fields = context.make_array(kind)(context, builder, arguments[0])
         return context.unpack_value(
             builder,
             kind.dtype,
-            cgutils.get_item_pointer(context, builder, kind, made, [arguments[1]]),
+            cgutils.get_item_pointer(context, builder, kind, fields, [arguments[1]]),
         )
 
     return array.dtype(array, types.int64), generate

@@ -82,7 +82,7 @@ class FusionWriter:
         self.lines: list[str] = []
         self.tab = 1
         self.order: list[_Use] = []
-        self._known: dict[tuple[int, Axes], _Use] = {}
+        self._uses: dict[tuple[int, Axes], _Use] = {}
         root = structure.steps[-1]
         n = len(structure.leaves)
         self.total = root.kind == "total"
@@ -105,22 +105,22 @@ class FusionWriter:
         axes = tuple(
             k for k, u in zip(index, self.s.unit[number], strict=True) if k is not None and not u
         )
-        if (number, axes) in self._known:
-            return self._known[number, axes]
-        made = _Use(number, axes)
+        if (number, axes) in self._uses:
+            return self._uses[number, axes]
+        use = _Use(number, axes)
         n = len(self.s.leaves)
         if number < n:
-            made.requires_grad = self.s.leaves[number].requires_grad
+            use.requires_grad = self.s.leaves[number].requires_grad
         else:
             step = self.s.steps[number - n]
             for a, rank in zip(step.args, step.ranks, strict=True):
                 # axes of a value of each row are aligned from the left, all others from the right
                 part = index[:rank] if step.kind == "axes" else index[len(index) - rank :]
-                made.args.append(self._use(a, part))
-            made.requires_grad = any(a.requires_grad for a in made.args)
-        self._known[number, axes] = made
-        self.order.append(made)
-        return made
+                use.args.append(self._use(a, part))
+            use.requires_grad = any(a.requires_grad for a in use.args)
+        self._uses[number, axes] = use
+        self.order.append(use)
+        return use
 
     def _merge_loops(self) -> None:
         """Neighbouring axes that all values have or lack together become one loop."""

@@ -144,12 +144,12 @@ def _own_group(group: int) -> bool:
     """Whether this user is the only member of a group, as most Linux distributions make it."""
     try:
         user = pwd.getpwuid(os.geteuid())
-        found = grp.getgrgid(group)
+        entry = grp.getgrgid(group)
     except KeyError:
         return False
     # containers put users of any name into group 0
     return (
         group == user.pw_gid != 0
-        and found.gr_name == user.pw_name
-        and set(found.gr_mem) <= {user.pw_name}
+        and entry.gr_name == user.pw_name
+        and set(entry.gr_mem) <= {user.pw_name}
     )

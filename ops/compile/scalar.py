@@ -80,19 +80,19 @@ def constant(x: float) -> str:
 def _called(text: str, arguments: int, gradient: bool) -> frozenset[str]:
     """The functions that a text calls, after a check of the form that ``Scalar`` describes."""
     what = f"Scalar: {text!r}"
-    known = {str(i) for i in range(arguments)} | ({"g", "y"} if gradient else set())
+    readable = {str(i) for i in range(arguments)} | ({"g", "y"} if gradient else set())
     try:
         read = {name for _, name, _, _ in Formatter().parse(text) if name is not None}
-        if read - known:
+        if read - readable:
             raise UserFunctionError(
-                f"{what} reads {_shown(read - known)}; it may read {_shown(known)}"
+                f"{what} reads {_shown(read - readable)}; it may read {_shown(readable)}"
             )
         tree = ast.parse(
             text.format(*(f"_{i}" for i in range(arguments)), g="_g", y="_y"), mode="eval"
         )
     except (ValueError, SyntaxError) as error:
         raise UserFunctionError(
-            f"{what} is not an expression over {_shown(known)}: {error}"
+            f"{what} is not an expression over {_shown(readable)}: {error}"
         ) from error
     called: set[str] = set()
     for part in _parts(tree.body):

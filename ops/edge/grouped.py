@@ -1,10 +1,11 @@
 """Messages with one of several products: the matrix that multiplies the source is chosen by the
 edge.
 
-A message ``c * (h_src @ W)[code]`` names k products of each source and reads one of them. Most
-nodes have edges of a few codes only, so the products of all nodes with all matrices are mostly not
-read. The planner finds such a message and keeps two equal forms of its phase, of which each
-multiplies once for each *pair* of a node and a code that has an edge:
+A message ``c * (h_src @ W)[code]``, such as that of a relational graph convolution with a matrix
+for each of k relations, names k products of each source and reads one of them. Most nodes have
+edges of a few codes only, so the products of all nodes with all matrices are mostly not read. The
+planner finds such a message and keeps two equal forms of its phase, of which each multiplies once
+for each *pair* of a node and a code that has an edge:
 
 - *product first*: the product of each pair of a source and a code is a column of the pairs, which
   the edges read;
@@ -29,21 +30,21 @@ def with_product(scope: Tracer, phase: Phase) -> tuple[Phase, Expr | None]:
     return new values, or if an aggregator takes several passes; the products of all nodes are then
     a column of the nodes.
     """
-    found = [e for e in phase.order if _is_chosen(e)]
+    products = [e for e in phase.order if _is_chosen(e)]
     if (
-        len(found) != 1
+        len(products) != 1
         or phase.result is not None
         or phase.outputs
         or not phase.aggregators
         or phase.further
     ):
         return phase, None
-    (chosen,) = found
+    (chosen,) = products
     column = scope.leaf(
         "src", PRODUCT, chosen.dims, chosen.dtype, requires_grad=chosen.requires_grad
     )
-    made = with_roots(phase, [replaced(scope, e, {chosen: column}) for e in phase.roots])
-    return (made, chosen) if made.reads["src"] == (PRODUCT,) else (phase, None)
+    by_column = with_roots(phase, [replaced(scope, e, {chosen: column}) for e in phase.roots])
+    return (by_column, chosen) if by_column.reads["src"] == (PRODUCT,) else (phase, None)
 
 
 def grouped(scope: Tracer, phase: Phase, chosen: Expr) -> Phase:
@@ -57,7 +58,7 @@ def grouped(scope: Tracer, phase: Phase, chosen: Expr) -> Phase:
     column, weight = chosen.args[0].args
     assert column.leaf is not None and weight.leaf is not None and chosen.args[1].leaf is not None
     product = next(e for e in phase.order if e.leaf == ("src", PRODUCT))
-    both = Grouped(
+    forms = Grouped(
         column=column.leaf[1],
         weight=weight.leaf[1],
         code=chosen.args[1].leaf[1],
@@ -66,7 +67,7 @@ def grouped(scope: Tracer, phase: Phase, chosen: Expr) -> Phase:
         sum_first=_sum_first(scope, phase, product, column),
     )
     whole = with_roots(phase, [replaced(scope, e, {product: chosen}) for e in phase.roots])
-    whole.grouped = both
+    whole.grouped = forms
     return whole
 
 
@@ -95,12 +96,12 @@ def _sum_first(scope: Tracer, phase: Phase, product: Expr, column: Expr) -> Phas
         factor = message.args[1 - at]
         if not factor.rows or factor.dims != (1,) or any(x is product for x in ordered([factor])):
             return None
-        made = scope.node(
+        summed = scope.node(
             message.prim, (column, factor) if at == 0 else (factor, column), message.static
         )
     else:
-        made = column
-    return with_roots(phase, [made])
+        summed = column
+    return with_roots(phase, [summed])
 
 
 def _is_chosen(e: Expr) -> bool:

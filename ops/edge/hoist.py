@@ -51,8 +51,8 @@ def _copies(e: Expr, stored: Collection[str]) -> bool:
 
 def left_on_edges(roots: Sequence[Expr], stored: Collection[str]) -> list[Expr]:
     """The expressions that only their stored columns keep on the edges."""
-    kept = chosen(roots, stored)
-    return [e for e in chosen(roots, ()) if e not in kept]
+    hoisted = chosen(roots, stored)
+    return [e for e in chosen(roots, ()) if e not in hoisted]
 
 
 def chosen(roots: Sequence[Expr], stored: Collection[str]) -> dict[Expr, str]:
@@ -64,7 +64,7 @@ def chosen(roots: Sequence[Expr], stored: Collection[str]) -> dict[Expr, str]:
     at the nodes it would be another copy of the rows.
     """
     uses = count_uses(roots)
-    found = dict[Expr, str]()
+    reasons = dict[Expr, str]()
 
     def visit(e: Expr) -> None:
         if not e.rows or e.prim is None:
@@ -75,14 +75,14 @@ def chosen(roots: Sequence[Expr], stored: Collection[str]) -> dict[Expr, str]:
             and not _copies(e, stored)
             and (reason := _reason(e, uses))
         ):
-            found[e] = reason
+            reasons[e] = reason
             return
         for a in e.args:
             visit(a)
 
     for root in roots:
         visit(root)
-    return found
+    return reasons
 
 
 def _reason(e: Expr, uses: dict[Expr, int]) -> str:
@@ -128,13 +128,14 @@ def hoist(
             },
         )
         name = next(
-            (n for n, known in columns.items() if known is at_node), f"column {len(columns)}"
+            (n for n, expression in columns.items() if expression is at_node),
+            f"column {len(columns)}",
         )
         columns[name] = at_node
         by[e] = scope.leaf(end_of(e), name, e.dims, e.dtype, requires_grad=e.requires_grad)
         why.append((name, reason))
-    kept = [replaced(scope, e, by) for e in left]
-    rounding = {e: scope.node(rounded, (e,), {}) for e in kept}
+    remaining = [replaced(scope, e, by) for e in left]
+    rounding = {e: scope.node(rounded, (e,), {}) for e in remaining}
     return [replaced(scope, replaced(scope, root, by), rounding) for root in roots], why
 
 
@@ -154,7 +155,9 @@ def prepare(scope: Tracer, roots: Sequence[Expr], prepared: dict[int, Expr]) -> 
     for a in (a for e in ordered(roots) if e.rows for a in e.args):
         if a.rows or a.prim is None or a in by:
             continue
-        number = next((i for i, known in prepared.items() if known is a), len(scope.operands))
+        number = next(
+            (i for i, expression in prepared.items() if expression is a), len(scope.operands)
+        )
         if number not in prepared:
             prepared[number] = a
             # a placeholder while shapes are inferred

@@ -73,17 +73,19 @@ class TopK(Aggregator):
         x = parts[0]
         tie = np.broadcast_to(expand(gid, parts[0].ndim), parts[0].shape)
         left = np.ones(x.shape, bool)
-        found = dict[str, np.ndarray]()
+        largest = dict[str, np.ndarray]()
         for i in range(self.k):
             # the first NaN, or else the largest, of those that are left
-            known = np.where(left, np.where(np.isnan(x), np.inf, x), -np.inf)
-            best = np.maximum.reduceat(known, seg.start, axis=0)
+            candidates = np.where(left, np.where(np.isnan(x), np.inf, x), -np.inf)
+            best = np.maximum.reduceat(candidates, seg.start, axis=0)
             nan = np.logical_or.reduceat(left & np.isnan(x), seg.start, axis=0)
-            wins = left & np.where(seg.broadcast(nan), np.isnan(x), known == seg.broadcast(best))
+            wins = left & np.where(
+                seg.broadcast(nan), np.isnan(x), candidates == seg.broadcast(best)
+            )
             edge = np.minimum.reduceat(np.where(wins, tie, NO_EDGE), seg.start, axis=0)
-            found |= {f"best{i}": np.where(nan, np.nan, best).astype(x.dtype), f"edge{i}": edge}
+            largest |= {f"best{i}": np.where(nan, np.nan, best).astype(x.dtype), f"edge{i}": edge}
             left &= tie != seg.broadcast(edge)
-        self.merge(state, seg.row, found)
+        self.merge(state, seg.row, largest)
 
     def merge(self, state: State, rows: np.ndarray, other: State) -> None:
         mine = [(state[f"best{i}"][rows], state[f"edge{i}"][rows]) for i in range(self.k)]
@@ -208,8 +210,8 @@ class Median(Aggregator):
         state["edge"][...] = NO_EDGE
 
     def finish(self, state: State) -> np.ndarray:
-        known = np.where(state["nan"], np.nan, state["pivot"])
-        return np.where(state["count"] > 0, known, 0).astype(state["pivot"].dtype)
+        medians = np.where(state["nan"], np.nan, state["pivot"])
+        return np.where(state["count"] > 0, medians, 0).astype(state["pivot"].dtype)
 
     def backward_state(self, state: State, total: np.ndarray, g: np.ndarray) -> State:
         return {"g": g, "edge": state["edge"]}

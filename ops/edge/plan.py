@@ -1,9 +1,12 @@
 """The planner: a traced program rewritten so that less is computed, read and moved for each edge.
 
 Phase by phase: expressions are simplified; a product with a matrix at the end of a summed message
-    is
-deferred to the totals where that is narrower; products on edges are split and contracted;
+is deferred to the totals where that is narrower; products on edges are split and contracted;
 expressions of one end are hoisted to the nodes. Both back ends run the planned program.
+
+A graph convolution whose gather returns ``edge.weight * (edge.src.h @ w)`` becomes a sum of
+``edge.weight * edge.src.h``, and ``total @ w`` once for each node, if h is no wider than the
+product.
 """
 
 from __future__ import annotations
@@ -20,6 +23,15 @@ from .grouped import grouped, with_product
 from .hoist import hoist, left_on_edges, prepare
 from .program import EdgeProgram, Note, Phase, total_of, with_roots
 from .rewrite import LINEAR, SIMPLIFY, SPLIT, rewrite, size
+
+# notes of the planner; {} stands for an expression
+LEFT_ON_EDGES = (
+    "left on the edges: {}, of which a column of the nodes would be a copy as large as the stored"
+    " one"
+)
+SEPARATE_NORMALISER = (
+    "softmax is not only the weight of one sum: a separate pass computes the normaliser of {}"
+)
 
 
 def plan(program: EdgeProgram) -> EdgeProgram:
@@ -49,16 +61,7 @@ def plan(program: EdgeProgram) -> EdgeProgram:
                 with_product(scope, phase) if len(program.phases) == 1 else (phase, None)
             )
             roots = phase.roots
-            notes += [
-                (
-                    (
-                        "left on the edges: {}, of which a column of the nodes would be a copy as"
-                        " large as the stored one"
-                    ),
-                    (e,),
-                )
-                for e in left_on_edges(roots, program.stored)
-            ]
+            notes += [(LEFT_ON_EDGES, (e,)) for e in left_on_edges(roots, program.stored)]
             roots, hoisted = hoist(scope, roots, columns, program.stored)
             notes += [
                 (f"hoisted to the nodes: {_plain(name)} = {{}} ({reason})", (columns[name],))
@@ -75,20 +78,10 @@ def plan(program: EdgeProgram) -> EdgeProgram:
 
 def _on_softmax(phase: Phase) -> list[Note]:
     if phase.result is not None:
-        return [
-            (
-                (
-                    "softmax is not only the weight of one sum: a separate pass computes the"
-                    " normaliser of {}"
-                ),
-                (phase.message[0],),
-            )
-        ]
-    return (
-        [("softmax weights the sum: one pass, one message", ())]
-        if SOFTMAX_SUM in phase.aggregators.values()
-        else []
-    )
+        return [(SEPARATE_NORMALISER, (phase.message[0],))]
+    if SOFTMAX_SUM in phase.aggregators.values():
+        return [("softmax weights the sum: one pass, one message", ())]
+    return []
 
 
 def _rewritten(scope: Tracer, phase: Phase, rules: dict[str, Any], notes: list[Note]) -> Phase:
@@ -108,14 +101,12 @@ def _deferred(scope: Tracer, phase: Phase, after: dict[str, Expr]) -> Phase:
     """
     for value in dict.fromkeys(parts[-1] for parts in phase.parts.values()):
         names = [name for name, parts in phase.parts.items() if any(e is value for e in parts)]
-        found = (
-            _factored(scope, value)
-            if all(phase.aggregators[name].linear for name in names)
-            else None
-        )
-        if found is None:
+        if not all(phase.aggregators[name].linear for name in names):
             continue
-        narrow, product = found
+        factors = _factored(scope, value)
+        if factors is None:
+            continue
+        narrow, product = factors
         others = [e for name, parts in phase.parts.items() for e in parts if e is not value] + [
             *phase.outputs.values()
         ]
@@ -174,14 +165,14 @@ def _factored(scope: Tracer, e: Expr) -> tuple[Expr, Expr] | None:
 
 
 def evaluate(
-    e: Expr, operands: Sequence[Any], known: dict[Expr, Any], n: int, key: int | None
+    e: Expr, operands: Sequence[Any], values: dict[Expr, Any], n: int, key: int | None
 ) -> Any:
     """The value of an expression that was moved off the edges.
 
     Args:
         e: Expression with or without rows.
         operands: Parameters and constants by number.
-        known: Values of leaves that have rows, and of expressions computed before, for at least n
+        values: Those of leaves that have rows, and of expressions computed before, for at least n
             rows each; new ones are added.
         n: Rows wanted of a value that has rows.
         key: Of the random draws of the pass; None if nothing is drawn.
@@ -189,16 +180,16 @@ def evaluate(
     Returns:
         [n, ...], or an array without rows; recorded on the tape like any call of primitives.
     """
-    if e not in known and e.prim is None:
+    if e not in values and e.prim is None:
         assert e.leaf is not None
         kind, number = e.leaf
-        known[e] = key if kind == "key" else operands[number]
-    elif e not in known and e.prim is not None:
-        known[e] = e.prim(
-            *(evaluate(e=a, operands=operands, known=known, n=n, key=key) for a in e.args),
+        values[e] = key if kind == "key" else operands[number]
+    elif e not in values and e.prim is not None:
+        values[e] = e.prim(
+            *(evaluate(e=a, operands=operands, values=values, n=n, key=key) for a in e.args),
             **e.static,
         )
-    return prefix(known[e], n) if e.rows and known[e].shape[0] > n else known[e]
+    return prefix(values[e], n) if e.rows and values[e].shape[0] > n else values[e]
 
 
 # ---- text for people

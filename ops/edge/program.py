@@ -136,8 +136,8 @@ class Phase:
                 for name, a in self.aggregators.items()
                 if a.passes(self.dtype) > 1
             ]
-        found: list[Phase] = self.__dict__["_further"]
-        return found
+        phases: list[Phase] = self.__dict__["_further"]
+        return phases
 
     @cached_property
     def message(self) -> list[Expr]:
@@ -278,18 +278,18 @@ def _plan(
     """Phases of a gather with a sum, and what is computed from its totals."""
     parts = {name: [e] for name, e in messages.items()}
     after = dict[str, Expr]()
-    ways = dict(aggregators)
+    sums = dict(aggregators)
     # a pass for a normaliser serves all messages that use its softmax
     if not _softmaxes([*outputs.values()]):
-        found = {name: _one_pass(tracer, e, aggregators[name]) for name, e in messages.items()}
-        if all(found[name] is not None or not _softmaxes([e]) for name, e in messages.items()):
-            for name, one in found.items():
-                if one is not None:
-                    score, value, later = one
+        merged = {name: _one_pass(tracer, e, aggregators[name]) for name, e in messages.items()}
+        if all(merged[name] is not None or not _softmaxes([e]) for name, e in messages.items()):
+            for name, softmax_sum in merged.items():
+                if softmax_sum is not None:
+                    score, value, later = softmax_sum
                     parts[name] = [score, value]
-                    ways[name] = SOFTMAX_SUM
+                    sums[name] = SOFTMAX_SUM
                     after |= {} if later is None else {name: later}
-            return [Phase(parts, ways, outputs)], after
+            return [Phase(parts, sums, outputs)], after
     return _softmax_phases(tracer, parts, aggregators, outputs), after
 
 
@@ -297,15 +297,18 @@ def _one_pass(
     tracer: Tracer, message: Expr, aggregator: Aggregator
 ) -> tuple[Expr, Expr, Expr | None] | None:
     """Score and value of a softmax-weighted sum, and what follows its total; None if the message is
-    none.
+    no such sum.
+
+    ``gt.softmax(s) * edge.src.z`` has the score s and the value ``edge.src.z``.
     """
     softmaxes = _softmaxes([message])
-    found = (
-        _weighted(tracer, message, softmaxes[0])
-        if aggregator is SUM and len(softmaxes) == 1
-        else None
-    )
-    return None if found is None else (softmaxes[0].args[0], *found)
+    if aggregator is not SUM or len(softmaxes) != 1:
+        return None
+    value_and_after = _weighted(tracer, message, softmaxes[0])
+    if value_and_after is None:
+        return None
+    (score,) = softmaxes[0].args
+    return score, *value_and_after
 
 
 def _weighted(tracer: Tracer, message: Expr, weight: Expr) -> tuple[Expr, Expr | None] | None:
@@ -353,8 +356,8 @@ def _softmax_phases(
     phases: list[Phase] = []
     last = Phase(parts, aggregators, outputs)
     while left := _softmaxes(last.roots):
-        found = left[0]
-        score = found.args[0]
+        innermost = left[0]
+        score = innermost.args[0]
         result = f"normaliser {len(phases)}"
         phases.append(Phase({"": [score]}, {"": LOG_SUM_EXP}, {}, result=result))
         top, mass = (
@@ -365,7 +368,7 @@ def _softmax_phases(
         )
         # rounded as the largest score is, which may be this one
         weight = exp(sub(sub(rounded(score), top), mass))
-        last = with_roots(last, [replaced(tracer, e, {found: weight}) for e in last.roots])
+        last = with_roots(last, [replaced(tracer, e, {innermost: weight}) for e in last.roots])
     return [*phases, last]
 
 
@@ -415,8 +418,8 @@ def _coefficient(tracer: Tracer, e: Expr, weight: Expr) -> Expr | None:
         )
     if declared.additive and all(inside):
         parts = [_coefficient(tracer, a, weight) for a in e.args]
-        found = [part for part in parts if part is not None]
-        return tracer.node(e.prim, tuple(found), e.static) if len(found) == len(parts) else None
+        factors = tuple(part for part in parts if part is not None)
+        return tracer.node(e.prim, factors, e.static) if len(factors) == len(parts) else None
     return None
 
 

@@ -69,7 +69,7 @@ def rewrite(
     done = list[tuple[str, Expr, Expr]]()
     while True:
         uses = count_uses(roots)
-        found = next(
+        match = next(
             (
                 (name, e, new)
                 for e in ordered(roots)
@@ -78,16 +78,16 @@ def rewrite(
             ),
             None,
         )
-        if found is None:
+        if match is None:
             return roots, done
-        name, old, new = found
+        name, old, new = match
         assert (new.rows, new.dims, new.dtype) == (
             old.rows,
             old.dims,
             old.dtype,
         ), f"{name}: {old} became {new}"
         roots = [replaced(scope, root, {old: new}) for root in roots]
-        done.append(found)
+        done.append(match)
 
 
 # ---- expressions that need no computation
@@ -95,12 +95,12 @@ def rewrite(
 
 def drop_neutral(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     """x * 1, x / 1, x + 0, x - 0, x * ones_like(y) -> x."""
-    found: Expr | None = None
+    operand: Expr | None = None
     neutral = e.traits.neutral
     if neutral is not None:
         pairs = (e.args, e.args[::-1]) if e.traits.commutative else (e.args,)
-        found = next((x for x, other in pairs if _is_all(scope, other, neutral)), None)
-    return found if found is not None and _alike(found, e) else None
+        operand = next((x for x, other in pairs if _is_all(scope, other, neutral)), None)
+    return operand if operand is not None and _alike(operand, e) else None
 
 
 def _is_all(scope: Tracer, e: Expr, number: int) -> bool:
@@ -147,8 +147,8 @@ def reshape_matrix(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     lead = len(x.dims) - 1
     if e.dims[:lead] != x.dims[:lead] or prod(e.dims[lead:]) != prod(w.dims[1:]):
         return None
-    made: Expr = matmul(x, reshape(w, w.dims[0], *e.dims[lead:]))
-    return made
+    reshaped: Expr = matmul(x, reshape(w, w.dims[0], *e.dims[lead:]))
+    return reshaped
 
 
 def contract_sum(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
@@ -173,8 +173,8 @@ def contract_sum(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     if factor is not None:
         # the factor may be a Python number without a type, so the primitive is applied directly
         w = scope.node(e.args[0].prim, (w, factor), {})
-    made: Expr = matmul(x, sum_over(w, e.static["axis"], e.static["keepdims"]))
-    return made
+    contracted: Expr = matmul(x, sum_over(w, e.static["axis"], e.static["keepdims"]))
+    return contracted
 
 
 def join_products(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
@@ -190,8 +190,8 @@ def join_products(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
         w.dims[1:]
     ):
         return None
-    made: Expr = matmul(x, matmul(v, w))
-    return made
+    joined: Expr = matmul(x, matmul(v, w))
+    return joined
 
 
 def split_concat(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
@@ -216,8 +216,8 @@ def split_concat(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
         at += p.dims[-1]
         p = p.args[0] if p.prim is repeat_rows_p else p
         terms[end_of(p)].append(matmul(p, slab))
-    made: Expr = reduce(add, [reduce(add, group) for group in terms.values() if group])
-    return made
+    total: Expr = reduce(add, [reduce(add, group) for group in terms.values() if group])
+    return total
 
 
 SIMPLIFY: dict[str, Rule] = {"neutral": drop_neutral, "undone": cancel}

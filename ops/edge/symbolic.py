@@ -167,9 +167,10 @@ def record(
         returned = gather(
             EdgeSymbols(tracer=tracer, nodes=nodes, edges=edges, owner=owner, sparse=sparse)
         )
-    message, outputs = (
-        returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, {})
-    )
+    if isinstance(returned, tuple) and len(returned) == 2:
+        message, outputs = returned
+    else:
+        message, outputs = returned, {}
     messages = _by_total(message, wanted, owner)
     if not isinstance(outputs, dict) or not all(isinstance(e, Expr) for e in outputs.values()):
         raise UserFunctionError(
@@ -184,12 +185,14 @@ def record(
                 "multiply it with an edge or node value"
             )
         if e.dtype.kind not in ("f" if name is None else "fiu"):
-            made = (
+            problem = (
                 f"{e!r} of type {e.dtype}; sums are made of floats"
                 if name is None
                 else f"{name} = {e!r} of type {e.dtype}; new edge values are floats or integers"
             )
-            raise UserFunctionError(f"gather of {owner} returned {made}, so cast it with gt.cast")
+            raise UserFunctionError(
+                f"gather of {owner} returned {problem}, so cast it with gt.cast"
+            )
     return SymbolicTrace(
         messages=messages,
         outputs=outputs,

@@ -23,9 +23,9 @@ from ..compile.scalar import Scalar
 )
 def stop_gradient(x: Any) -> Any:
     """x as a constant: no gradient flows into it."""
-    held = _HELD.get()
+    constants = _HELD.get()
     # shapes are inferred on arrays without edges, once for each structure
-    return np.asarray(x) if held is None or tracing() else held.next(np.asarray(x))
+    return np.asarray(x) if constants is None or tracing() else constants.next(np.asarray(x))
 
 
 defvjp(stop_gradient, x=None)

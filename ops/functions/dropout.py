@@ -40,8 +40,8 @@ def dropout_p(x: Any, ids: Any, key: Any, *, rate: float, site: int) -> Any:
     if isinstance(x, TypedRows):
         return x.mapped(
             [
-                _drop(x=block, ids=ids[own], key=key, rate=rate, site=site, column=columns.start)
-                for block, columns, own in x.types()
+                _drop(x=block, ids=ids[rows], key=key, rate=rate, site=site, column=columns.start)
+                for block, columns, rows in x.types()
             ]
         )
     if is_sparse(x):

@@ -140,11 +140,11 @@ def _encoded(k: Any, length: int | None) -> tuple[Any, ...]:
 
 
 def _decoded(key: Key) -> tuple[Any, ...]:
-    made: dict[str, Any] = {
+    makers: dict[str, Any] = {
         "new": lambda: None,
         "...": lambda: Ellipsis,
         "slice": slice,
         "int": int,
         "list": lambda *numbers: np.array(numbers, np.int64),
     }
-    return tuple(made[kind](*rest) for kind, *rest in key)
+    return tuple(makers[kind](*rest) for kind, *rest in key)

@@ -213,8 +213,8 @@ def _common_type(args: tuple[Any, ...]) -> np.dtype:
     """The type of integers, masks and constants together: an integer type if there is one that
     holds all, else the float type.
     """
-    known = [np.dtype(a.dtype) for a in args if hasattr(a, "dtype")]
-    dtype = np.result_type(*known)
+    types = [np.dtype(a.dtype) for a in args if hasattr(a, "dtype")]
+    dtype = np.result_type(*types)
     if any(type(a) is int and not _fits(a, dtype) for a in args):
         dtype = np.result_type(dtype, np.int64)
     inexact = any(isinstance(a, float) or (type(a) is int and not _fits(a, dtype)) for a in args)

@@ -43,8 +43,8 @@ def sum_p(x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
 
 def _restored(g: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     """Bring a gradient of a reduction back to the axes of x, of length 1 where reduced."""
-    kept = [1 if i - x.ndim in axis else d for i, d in enumerate(x.shape)]
-    return g if keepdims else g.reshape(kept)
+    with_ones = [1 if i - x.ndim in axis else d for i, d in enumerate(x.shape)]
+    return g if keepdims else g.reshape(with_ones)
 
 
 def _sum_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:

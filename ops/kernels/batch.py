@@ -73,10 +73,10 @@ def number(number_of, words, rows, n):  # type: ignore[no-untyped-def]
             row = (w << WORD_BITS) + np.int64(lowest_bit(left))  # type: ignore[call-arg]
             left &= left - FIRST
             # without a branch, which the processor could not predict
-            known = number_of[row]
+            present = number_of[row]
             rows[n] = row
-            number_of[row] = n if known == NONE else known
-            n += known == NONE
+            number_of[row] = n if present == NONE else present
+            n += present == NONE
     return n
 
 

@@ -254,10 +254,10 @@ def _circular(x: V, name: str, quarters: int) -> V:
     with x.b.if_then(some, likely=False):
         exact = V(x.b, far).choose(near, x.call(name))
         inside = x.b.block
-    made = x.b.phi(near.value.type)
-    made.add_incoming(near.value, before)
-    made.add_incoming(exact.value, inside)
-    return V(x.b, made)
+    merged = x.b.phi(near.value.type)
+    merged.add_incoming(near.value, before)
+    merged.add_incoming(exact.value, inside)
+    return V(x.b, merged)
 
 
 def relu(x: V) -> V:

@@ -47,10 +47,10 @@ def _suffix(kind: Any) -> str:
     return f"v{kind.count}{element}"
 
 
-def call(builder: Any, name: str, made: Any, given: Sequence[Any]) -> Any:
+def call(builder: Any, name: str, result_type: Any, arguments: Sequence[Any]) -> Any:
     """Call a function of LLVM by name."""
-    form = ir.FunctionType(made, [x.type for x in given])
-    return builder.call(cgutils.get_or_insert_function(builder.module, form, name), given)
+    form = ir.FunctionType(result_type, [x.type for x in arguments])
+    return builder.call(cgutils.get_or_insert_function(builder.module, form, name), arguments)
 
 
 class V:
@@ -222,11 +222,13 @@ class V:
 
     def each(self, function: Callable[[Any], Any]) -> V:
         """A scalar function lane by lane."""
-        made = ir.Constant(self.value.type, ir.Undefined)
+        vector = ir.Constant(self.value.type, ir.Undefined)
         for i in range(self.n):
             at = ir.Constant(INDEX, i)
-            made = self.b.insert_element(made, function(self.b.extract_element(self.value, at)), at)
-        return V(self.b, made)
+            vector = self.b.insert_element(
+                vector, function(self.b.extract_element(self.value, at)), at
+            )
+        return V(self.b, vector)
 
     def shuffled(self, other: V, order: Sequence[int]) -> V:
         return V(
@@ -242,8 +244,8 @@ def vector(context: Any, builder: Any, value: Any, kind: Any, element: Any) -> V
     if isinstance(kind, Lanes):
         return V(builder, value)
     one = context.cast(builder, value, kind, element)
-    made = ir.Constant(ir.VectorType(one.type, 1), ir.Undefined)
-    return V(builder, builder.insert_element(made, one, ir.Constant(INDEX, 0)))
+    empty = ir.Constant(ir.VectorType(one.type, 1), ir.Undefined)
+    return V(builder, builder.insert_element(empty, one, ir.Constant(INDEX, 0)))
 
 
 def widest(kinds: Sequence[Any]) -> Lanes:
@@ -317,12 +319,13 @@ _operator(operator.neg, operator.neg)
 
 
 def _address(context: Any, builder: Any, kind: Any, array: Any, row: Any, column: Any) -> Any:
-    made = context.make_array(kind)(context, builder, array)
+    fields = context.make_array(kind)(context, builder, array)
     byte = ir.IntType(8).as_pointer()
     start = builder.gep(
-        builder.bitcast(made.data, byte), [builder.mul(row, builder.extract_value(made.strides, 0))]
+        builder.bitcast(fields.data, byte),
+        [builder.mul(row, builder.extract_value(fields.strides, 0))],
     )
-    return builder.gep(builder.bitcast(start, made.data.type), [column])
+    return builder.gep(builder.bitcast(start, fields.data.type), [column])
 
 
 def mask(n: int, active: int) -> Any:

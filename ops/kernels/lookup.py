@@ -39,27 +39,27 @@ def find(ids, slots, shift, wanted, out, first, last):  # type: ignore[no-untype
 
 
 @jit()
-def number(ids, slots, shift, found, each):  # type: ignore[no-untyped-def]
+def number(ids, slots, shift, different, each):  # type: ignore[no-untyped-def]
     """Number ids by their first appearance; returns how many differ, -1 if they are more than
-    ``found`` can hold.
+    ``different`` can hold.
 
     Args:
         ids: [n] int64; they may repeat.
-        slots: All -1, int32, more than ``found`` can hold; changed.
+        slots: All -1, int32, more than ``different`` can hold; changed.
         shift: 64 minus the binary logarithm of the number of slots.
-        found: The different ids; changed.
+        different: The different ids; changed.
         each: Number of each id, [n] int32; changed.
     """
     n = 0
     for i in range(len(ids)):
         at = np.int64(np.uint64(ids[i]) * GOLDEN >> np.uint64(shift))
-        while slots[at] >= 0 and found[slots[at]] != ids[i]:
+        while slots[at] >= 0 and different[slots[at]] != ids[i]:
             at = (at + 1) & (len(slots) - 1)
         if slots[at] < 0:
-            if n == len(found):
+            if n == len(different):
                 return -1
             slots[at] = n
-            found[n] = ids[i]
+            different[n] = ids[i]
             n += 1
         each[i] = slots[at]
     return n
@@ -77,14 +77,18 @@ def distinct(ids: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     """
     room = min(len(ids), most)
     bits = (2 * room + 1).bit_length()
-    found = np.empty(room, np.int64)
+    different = np.empty(room, np.int64)
     each = np.empty(len(ids), np.int32)
     n = number(
-        ids=ids, slots=np.full(1 << bits, -1, np.int32), shift=64 - bits, found=found, each=each
+        ids=ids,
+        slots=np.full(1 << bits, -1, np.int32),
+        shift=64 - bits,
+        different=different,
+        each=each,
     )
     if n < 0:
         return np.unique(ids, return_inverse=True)
-    order = np.argsort(found[:n])
+    order = np.argsort(different[:n])
     place = np.empty(n, np.int32)
     place[order] = np.arange(n)
-    return found[order], place[each]
+    return different[order], place[each]

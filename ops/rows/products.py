@@ -63,7 +63,9 @@ def product(x: Any, w: Any) -> Any:
 def long_product(x: Any, g: Any) -> Any:
     """x.T @ g of two axes each: products of parts of the long axis, added in order."""
     if isinstance(x, TypedRows):
-        return np.concatenate([long_product(block, taken(g, own)) for block, _, own in x.types()])
+        return np.concatenate(
+            [long_product(block, taken(g, rows_of_type)) for block, _, rows_of_type in x.types()]
+        )
     if is_sparse(x):
         return _sparse_long_product(x, g)
     count = max(min(_PARTS, x.shape[0] // _ROWS), x.shape[0] // _MOST_ROWS)
@@ -136,8 +138,8 @@ def _sparse_long_product(x: Any, g: Any) -> Any:
 def _typed_product(x: TypedRows, w: Any) -> Any:
     """The rows of each type against the rows of w that belong to its columns."""
     out = empty((x.shape[0], w.shape[1]), np.result_type(x.dtype, w.dtype))
-    for block, columns, own in x.types():
-        out[own] = product(block, w[columns])
+    for block, columns, rows in x.types():
+        out[rows] = product(block, w[columns])
     return out
 
 

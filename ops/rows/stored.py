@@ -101,8 +101,8 @@ def in_blocks(x: Any) -> Any:
     """x for a product, which reads blocks of rows: a variable of a ``RowList`` for rows lent to
     products, otherwise x.
     """
-    found = x.lent if isinstance(x, StoredRows) else None
-    return x if found is None else Var(found, x.space, name=x.name)
+    rows = x.lent if isinstance(x, StoredRows) else None
+    return x if rows is None else Var(rows, x.space, name=x.name)
 
 
 def holds_sparse(x: Any) -> bool:

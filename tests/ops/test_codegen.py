@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from traced import trace
@@ -13,6 +16,7 @@ from graphtheta.ops.autodiff.primitive import primitive
 from graphtheta.ops.autodiff.traits import Traits
 from graphtheta.ops.compile import element, header
 from graphtheta.ops.edge.aggregator import BUILT_IN, Sum
+from graphtheta.ops.edge.codegen import kernel
 from graphtheta.ops.edge.codegen.aggregate import aggregate_of
 from graphtheta.ops.edge.codegen.gradients import Gradients
 from graphtheta.ops.edge.codegen.kernel import generate, unsupported, values_of
@@ -271,3 +275,14 @@ def test_scalar_forms_may_call_what_kernels_have():
         == header.FUNCTIONS
     )
     assert element.FUNCTIONS < header.FUNCTIONS
+
+
+def test_the_example_in_the_docstring_of_the_generator_is_what_it_generates():
+    nodes = {"h": ((2,), np.float32, True)}
+    edges = {"weight": ((), np.float32, False)}
+    program = trace(lambda edge: edge.src.h * edge.weight, nodes, edges, "sum", "Example")
+    source = generate(program.phases[0], replace(variant("forward"), dtype="float32")).source
+    generated = [line.strip() for line in source.splitlines()]
+    shown = re.findall(r"^    +(.*\S)$", kernel.__doc__.split("Names in kernels")[0], re.MULTILINE)
+    lines = [re.sub(r" +# \w+$", "", line) for line in shown]
+    assert len(lines) == 15 and lines == [line for line in generated if line in lines]

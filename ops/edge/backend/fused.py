@@ -97,21 +97,18 @@ def fallbacks(program: EdgeProgram) -> list[str]:
     """Why phases of a program run on the reference back end although the fused one is chosen, each
     reason once.
     """
-    found = (
-        dict.fromkeys(obstacle(phase) for phase in program.phases) if backend() == "fused" else {}
-    )
-    return [reason for reason in found if reason]
+    if backend() != "fused":
+        return []
+    return list(dict.fromkeys(filter(None, map(obstacle, program.phases))))
 
 
 def saved_width(phase: Phase) -> int:
     """Numbers per edge that backward saves at most, from the kernel by receivers to the kernel by
     senders.
     """
-    return (
-        saved_at_most(phase.grouped.product_first if phase.grouped else phase)
-        if usable(phase)
-        else 0
-    )
+    if not usable(phase):
+        return 0
+    return saved_at_most(phase.grouped.product_first if phase.grouped else phase)
 
 
 def forward(
@@ -135,7 +132,7 @@ def forward(
             lists=receivers,
             mode="forward",
             wanted=frozenset(),
-            have=((), ()),
+            with_gradient=((), ()),
         ),
         fresh=fresh,
     )
@@ -191,7 +188,7 @@ def backward(
     ``senders`` may be None if no source column requires a gradient.
     """
     values = _constants(phase, columns)
-    have = (tuple(backward_states), tuple(output_grads))
+    with_gradient = (tuple(backward_states), tuple(output_grads))
     arrays = {
         f"spread_{name}_{c}": np.ascontiguousarray(x)
         for name, state in backward_states.items()
@@ -199,11 +196,12 @@ def backward(
     }
     arrays |= {f"gout_{name}": np.ascontiguousarray(x) for name, x in output_grads.items()}
     learned = _learned(phase, grads)
-    mine = (
+    wanted_of_receivers = (
         {("dst", n) for n in grads.dst}
         | {("edge", n) for n in grads.edge}
         | {("const", n) for n in learned}
     )
+    wanted_of_senders = {("src", n) for n in grads.src}
     sweeps = [
         (
             lists,
@@ -213,12 +211,12 @@ def backward(
                 lists=lists,
                 mode=mode,
                 wanted=frozenset(wanted),
-                have=have,
+                with_gradient=with_gradient,
             ),
         )
         for lists, mode, wanted in (
-            (receivers, "receiver", mine),
-            (senders, "sender", {("src", n) for n in grads.src}),
+            (receivers, "receiver", wanted_of_receivers),
+            (senders, "sender", wanted_of_senders),
         )
         if wanted and lists is not None and int(lists.ptr[-1])
     ]
@@ -281,8 +279,8 @@ def _column(e: Expr, columns: PhaseColumns) -> np.ndarray | None:
     if e.leaf is not None and e.leaf[1] in COMPUTED:
         return None
     if e.leaf is not None:
-        found: np.ndarray = getattr(columns, e.leaf[0])[e.leaf[1]][:]
-        return found
+        rows: np.ndarray = getattr(columns, e.leaf[0])[e.leaf[1]][:]
+        return rows
     assert e.prim is not None
     below = _column(e.args[0], columns) if e.traits.structural else None
     return None if below is None else np.asarray(e.prim.forward(below, **e.static))
@@ -374,7 +372,7 @@ def _variant(
     lists: EdgeLists,
     mode: str,
     wanted: frozenset[tuple[str, Any]],
-    have: tuple[tuple[str, ...], tuple[str, ...]],
+    with_gradient: tuple[tuple[str, ...], tuple[str, ...]],
 ) -> Variant:
     in_place = frozenset(
         (end, name)
@@ -389,7 +387,7 @@ def _variant(
         weighted=lists.weight is not None,
         carried=columns.carried,
         wanted=wanted,
-        totals=have,
+        totals=with_gradient,
         dtype=phase.dtype_name,
         in_place=in_place,
         in_order=mode != "sender" or not len(lists.at),
@@ -398,18 +396,18 @@ def _variant(
 
 def _residuals(phase: Phase, receiver: Variant, sender: Variant) -> Residuals:
     """What the kernel by receivers saves for the kernel by senders."""
-    known: dict[tuple[Variant, Variant], Residuals] = phase.__dict__.setdefault("_residuals", {})
-    if (receiver, sender) not in known:
-        known[receiver, sender] = worth_saving(phase, receiver, sender)
-    return known[receiver, sender]
+    planned: dict[tuple[Variant, Variant], Residuals] = phase.__dict__.setdefault("_residuals", {})
+    if (receiver, sender) not in planned:
+        planned[receiver, sender] = worth_saving(phase, receiver, sender)
+    return planned[receiver, sender]
 
 
 def _kernel(phase: Phase, variant: Variant) -> tuple[Kernel, Any]:
-    known: dict[Variant, tuple[Kernel, Any]] = phase.__dict__.setdefault("_kernels", {})
-    if variant not in known:
-        made = generate(phase, variant)
-        known[variant] = (made, compiled(made.source, variant.dtype, HEADER))
-    return known[variant]
+    kernels: dict[Variant, tuple[Kernel, Any]] = phase.__dict__.setdefault("_kernels", {})
+    if variant not in kernels:
+        kernel = generate(phase, variant)
+        kernels[variant] = (kernel, compiled(kernel.source, variant.dtype, HEADER))
+    return kernels[variant]
 
 
 def _run(
@@ -427,7 +425,7 @@ def _run(
         return
     kernel, function = _kernel(phase, variant)
     traversal = lists.traversal
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "ptr": traversal.ptr,
         "row": traversal.row,
         "target": traversal.row,
@@ -442,40 +440,39 @@ def _run(
         "reversed": np.int32(columns.reversed),
         **kernel.maps,
     }
-    given |= {name: _flat(x) for name, x in arrays.items()}
+    values |= {name: _flat(x) for name, x in arrays.items()}
     for i, e in enumerate(phase.order):
-        given |= _inputs(
+        values |= _inputs(
             i=i, e=e, columns=columns, constants=constants, dtype=variant.dtype, kernel=kernel
         )
-    given |= _tables(phase, kernel, given)
-    given |= partial or {}
+    values |= _tables(phase, kernel, values)
+    values |= partial or {}
     # later parts of a hub sum into spill rows
-    instead = {name: _flat(x) for name, x in (spill or {}).items()}
-    instead |= {} if traversal.spill is None else {"target": traversal.spill}
-    instead |= _tables(phase, kernel, instead)
+    spill_values = {name: _flat(x) for name, x in (spill or {}).items()}
+    spill_values |= {} if traversal.spill is None else {"target": traversal.spill}
+    spill_values |= _tables(phase, kernel, spill_values)
     # blocks that share partial sums run one after another
     shares = min((len(x) for x in (partial or {}).values()), default=traversal.n_blocks)
-    given |= {
+    values |= {
         "turn": turns(),
         "shares": shares,
         "blocks": traversal.blocks,
         "spilling": traversal.spilling,
-        "ahead": edges_ahead(sum(given[name].nbytes for name in kernel.scattered)),
+        "ahead": edges_ahead(sum(values[name].nbytes for name in kernel.scattered)),
     }
-    arguments = [given.get(name) for name in kernel.arguments] + [
-        instead.get(name, given[name]) for name in kernel.spilled
+    arguments = [values.get(name) for name in kernel.arguments] + [
+        spill_values.get(name, values[name]) for name in kernel.spilled
     ]
 
     def work(place: int) -> None:
-        mine = list(arguments)
-        mine[SIDE] = place % 2
+        of_thread = list(arguments)
+        of_thread[SIDE] = place % 2
         for i, size, dtype in kernel.scratch:
-            mine[i] = np.empty((1, size), dtype)
+            of_thread[i] = np.empty((1, size), dtype)
         for near, whole in kernel.near.items():
-            mine[kernel.arguments.index(near)] = np.zeros(
-                (partial or {})[whole].shape[1:], variant.dtype
-            )
-        function(*mine)
+            shape = (partial or {})[whole].shape[1:]
+            of_thread[kernel.arguments.index(near)] = np.zeros(shape, variant.dtype)
+        function(*of_thread)
 
     run_threads(work, shares)
 
@@ -496,10 +493,10 @@ def _inputs(
         if not e.dims:
             return {f"c{i}": value[()]}
         # kernels read on from one row to the next, also of a part of a parameter such as w[..., 0]
-        found = {f"c{i}": np.ascontiguousarray(value.reshape(_matrix(e.dims)))}
+        inputs = {f"c{i}": np.ascontiguousarray(value.reshape(_matrix(e.dims)))}
         if f"ct{i}" in kernel.arguments:
-            found[f"ct{i}"] = np.ascontiguousarray(found[f"c{i}"].T)
-        return found
+            inputs[f"ct{i}"] = np.ascontiguousarray(inputs[f"c{i}"].T)
+        return inputs
     if e.leaf is None or e.leaf[0] not in ("src", "dst", "edge") or e.leaf[1] in COMPUTED:
         return {}
     name = f"{e.leaf[0]}{i}"
@@ -512,7 +509,7 @@ def _inputs(
     return {name: array, f"rows_{name}": x.rows}
 
 
-def _tables(phase: Phase, kernel: Kernel, given: dict[str, Any]) -> dict[str, Any]:
+def _tables(phase: Phase, kernel: Kernel, values: dict[str, Any]) -> dict[str, Any]:
     """Columns whose rows are tables, as the matrix of all rows of all tables."""
     if not kernel.tables:
         return {}
@@ -522,9 +519,9 @@ def _tables(phase: Phase, kernel: Kernel, given: dict[str, Any]) -> dict[str, An
         for name, column in columns.items()
     }
     return {
-        name: given[column].reshape(-1, width[name])
+        name: values[column].reshape(-1, width[name])
         for name, column in columns.items()
-        if column in given
+        if column in values
     }
 
 

@@ -89,12 +89,12 @@ def backward(
     pairs: NodeCodePairs,
     product_first: bool,
     edge_gid: np.ndarray,
-    kept: np.ndarray,
+    pair_values: np.ndarray,
     backward_states: Mapping[str, State],
     grads: PhaseColumns,
 ) -> None:
-    """Add the gradients of all values that edges read to ``grads``; ``kept`` is what ``forward``
-    returned.
+    """Add the gradients of all values that edges read to ``grads``; ``pair_values`` is what
+    ``forward`` returned.
     """
     form = _form(phase)
     into = grads.src.get(form.column)
@@ -105,11 +105,11 @@ def backward(
         products = (
             {}
             if into is None and learned is None
-            else {PRODUCT: buffers.full(kept.shape, 0, kept.dtype)}
+            else {PRODUCT: buffers.full(pair_values.shape, 0, pair_values.dtype)}
         )
         _backward_to_products(
             phase=form.product_first,
-            columns=replace(columns, src={PRODUCT: kept}),
+            columns=replace(columns, src={PRODUCT: pair_values}),
             pairs=pairs,
             edge_gid=edge_gid,
             backward_states=backward_states,
@@ -126,7 +126,7 @@ def backward(
     assert form.sum_first is not None
     ((name, state),) = backward_states.items()
     if learned is not None:
-        _add_matrices(learned, pairs, kept, state["g"], g_of_rows=True)
+        _add_matrices(learned, pairs, pair_values, state["g"], g_of_rows=True)
     if into is not None or grads.edge or rest:
         sums = {name: {"g": _rows_times(state["g"], pairs, weight.transpose(0, 2, 1))}}
         fused.backward(

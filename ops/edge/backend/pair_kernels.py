@@ -128,13 +128,13 @@ def _panels(width: int, dtype: str) -> Iterator[tuple[str, list[int], int]]:
     """Panels of the columns of a result: a loop or an assignment of the first column, numbers in
     each vector, and rows of a tile.
     """
-    held, side = _tile()
+    registers, side = _tile()
     lanes = 64 // np.dtype(dtype).itemsize
     whole = width // (lanes * side) * lanes * side
     if whole:
-        yield f"for c in range(0, {whole}, {lanes * side}):", [lanes] * side, held // side
+        yield f"for c in range(0, {whole}, {lanes * side}):", [lanes] * side, registers // side
     if rest := [min(lanes, width - first) for first in range(whole, width, lanes)]:
-        yield f"for c in range({whole}, {whole + 1}):", rest, min(held // len(rest), 12)
+        yield f"for c in range({whole}, {whole + 1}):", rest, min(registers // len(rest), 12)
 
 
 class _Writer:

@@ -65,6 +65,6 @@ def aggregate_of(aggregator: Aggregator) -> AggregateLowering | None:
 
 def compiled_form(aggregator: Aggregator) -> AggregateLowering:
     """The lowering of an aggregator of a phase that can be compiled."""
-    found = aggregate_of(aggregator)
-    assert found is not None, aggregator.name
-    return found
+    lowering = aggregate_of(aggregator)
+    assert lowering is not None, aggregator.name
+    return lowering

@@ -75,14 +75,14 @@ class Boundary:
         self._widest = max((_size(e) for e in values.phase.message), default=0)
         self.path: set[int] = set()
         self.values: list[Expr] = []
-        found: dict[tuple[str, int], None] = {}
-        self._found = found
+        residuals: dict[tuple[str, int], None] = {}
+        self._residuals = residuals
         for e in self._order:
             if e.leaf is not None and e.leaf in values.variant.wanted:
                 self._gradient(e)
         evaluated = {values.number[id(e)] for e in self.values}
         saved = tuple(
-            (kind, n) for kind, n in sorted(found) if kind != "value" or n not in evaluated
+            (kind, n) for kind, n in sorted(residuals) if kind != "value" or n not in evaluated
         )
         self.residuals: Residuals = saved if numbers(values.phase, saved) <= MOST_SAVED else ()
 
@@ -91,7 +91,7 @@ class Boundary:
         return e.dtype.kind == "f" and 0 < 2 * _size(e) <= min(self._widest, MOST_SAVED)
 
     def _save(self, kind: str, e: Expr) -> None:
-        self._found[kind, self._v.number[id(e)]] = None
+        self._residuals[kind, self._v.number[id(e)]] = None
 
     def _gradient(self, e: Expr) -> None:
         if id(e) in self.path:
@@ -156,7 +156,7 @@ class Boundary:
         free = e.traits.constant is not None or self._v.fixed(e)
         if self._narrow(e) and not here and not free:
             self._save("value", e)
-        elif not any(e is known for known in self.values):
+        elif not any(e is evaluated for evaluated in self.values):
             self.values.append(e)
             for a in () if free else e.args:
                 self._value(a)

@@ -66,10 +66,10 @@ class Gradients:
         """Load the saved residuals; returns the values that remain to be computed."""
         boundary = Boundary(self.values, self.on_path)
         self.on_path = boundary.path
-        known = {"value": self.values.saved, "weight": self.weights, "gradient": self.buffers}
+        buffers_of = {"value": self.values.saved, "weight": self.weights, "gradient": self.buffers}
         for kind, e, saved in self.residuals():
             n = self.values.number[id(e)]
-            known[kind][n] = buffer = RegisterBuffer.best(self.source, f"{kind}{n}", e.dims)
+            buffers_of[kind][n] = buffer = RegisterBuffer.best(self.source, f"{kind}{n}", e.dims)
             for cell in self.source.slices(e.dims):
                 buffer.set(cell, saved.get(cell))
                 buffer.filled.add(int(cell.at[0]))

@@ -1,4 +1,37 @@
-"""Generates a kernel: its parts inside loops over rows and edges, and its arguments in order."""
+"""Generates a kernel: its parts inside loops over rows and edges, and its arguments in order.
+
+The forward kernel of ``edge.src.h * edge.weight``, summed, for an h of 2 numbers, with the section
+of ``Source`` that a line belongs to; lines without one are the same in every kernel:
+
+    for b in range(-(-share * n_blocks // shares), -(-(share + 1) * n_blocks // shares)):
+        lo, hi = blocks[b], blocks[b + 1]
+        state__sum = spill_state__sum if spilling[b] else own_state__sum
+        for r in range(lo, hi):
+            dr = row[r]
+            tr = target[r]
+            for begin in range(ptr[r], ptr[r + 1], 512):
+                sum_state__sum_0 = zeros2()                                   # row
+                for k in range(begin, beyond):
+                    sr = entry(other, k)
+                    se = start + en
+                    v_1 = load2(src0, sr, 0)                                  # edge
+                    v_2 = load1(edge1, se, 0)                                 # edge
+                    sum_state__sum_0 = sum_state__sum_0 + (v_1 * v_2)         # edge
+                store2(state__sum, tr, 0, load2(state__sum, tr, 0) + sum_state__sum_0)   # end
+
+Names in kernels:
+
+    sr, dr              rows of the source and of the destination of an edge
+    tr                  row that is written: that of r, or a spill row for a later part of a hub
+    en, se, ce          an edge in the order of receivers, and where its stored and its carried
+                        values are
+    src0, edge1, c2     column or rowless value of expression 0, 1, 2 in ``Phase.order``; gsrc0,
+                        gedge1 and gc2 are their gradients, ct2 and gct2 transposed matrices
+    state_T_C           column C of the aggregator state of the total T; spread_T_C of its backward
+                        state
+    out_N, gout_N       new edge values N, and their gradients
+    kept                residuals saved for each edge
+"""
 
 from __future__ import annotations
 
@@ -178,11 +211,11 @@ def worth_saving(phase: Phase, receiver: Variant, sender: Variant) -> Residuals:
     residuals = residuals_of(phase, sender)
     if not residuals:
         return ()
-    plain, saving = (
-        sum(generate(phase, replace(v, residuals=found)).lines for v in (receiver, sender))
-        for found in ((), residuals)
+    lines_without, lines_with = (
+        sum(generate(phase, replace(v, residuals=choice)).lines for v in (receiver, sender))
+        for choice in ((), residuals)
     )
-    return residuals if saving < plain else ()
+    return residuals if lines_with < lines_without else ()
 
 
 def values_of(phase: Phase, variant: Variant) -> Values:
@@ -248,13 +281,15 @@ def _assembled(values: Values) -> Kernel:
     ]
     lines += ["        " + line for line in rows]
     prefix = {**dict.fromkeys(spilled, "own_"), **dict.fromkeys(summed, "all_")}
-    given = [
+    parameters = [
         *(prefix.get(name, "") + name for name in arguments),
         *(f"spill_{name}" for name in spilled),
     ]
-    functions = [f"{name} = {made}" for name, made in sorted(source.functions.items())]
+    functions = [f"{name} = {definition}" for name, definition in sorted(source.functions.items())]
     text = (
-        "\n".join([*functions, "", "", "@kernel_form", f"def kernel({', '.join(given)}):", *lines])
+        "\n".join(
+            [*functions, "", "", "@kernel_form", f"def kernel({', '.join(parameters)}):", *lines]
+        )
         + "\n"
     )
     maps = {name: where.reshape(1, -1) for name, where in source.maps.items()}
@@ -283,13 +318,13 @@ def _loops(values: Values, head: list[str], sums: bool) -> list[str]:
     """
     source = values.source
     sections = source.sections
-    own = "        sr = row[r]" if values.variant.mode == "sender" else "        dr = row[r]"
+    locate_row = "        sr = row[r]" if values.variant.mode == "sender" else "        dr = row[r]"
     rows = [
         *sections["top"],
         "    last = ptr[hi] - 1",
         *(["    since = 0"] if sums else []),
         "    for r in range(lo, hi):",
-        own,
+        locate_row,
         "        tr = target[r]",
     ]
     # a row without edges keeps what it has, and its columns may hold what no edge may read

@@ -65,7 +65,7 @@ def scattered_reads(values: Values) -> list[tuple[str, str, int]]:
     """Arrays read at scattered rows, where a later edge reads them, and bytes of a row."""
     variant = values.variant
     arguments = values.source.arguments
-    found = []
+    reads = []
     sender = variant.mode == "sender"
     item = np.dtype(variant.dtype).itemsize
     for n, e in enumerate(values.phase.order):
@@ -78,13 +78,13 @@ def scattered_reads(values: Values) -> list[tuple[str, str, int]]:
             and f"{kind}{n}{TABLES}" in arguments
             and (row := _table_row(values, e))
         ):
-            found.append((f"{kind}{n}{TABLES}", row, size // e.dims[0]))
+            reads.append((f"{kind}{n}{TABLES}", row, size // e.dims[0]))
         if f"{kind}{n}" not in arguments:
             continue
         if kind == "edge" and sender and not variant.in_order:
-            found.append((f"{kind}{n}", "offset + el" if name in variant.carried else "sl", size))
+            reads.append((f"{kind}{n}", "offset + el" if name in variant.carried else "sl", size))
         elif kind not in ("edge", values.fixed_end):
-            found.append(
+            reads.append(
                 (
                     f"{kind}{n}",
                     f"entry(rows_{kind}{n}, far)" if e.leaf in variant.in_place else "far",
@@ -96,10 +96,10 @@ def scattered_reads(values: Values) -> list[tuple[str, str, int]]:
             if name.startswith("spread_"):
                 total, _, column = name.removeprefix("spread_").rpartition("_")
                 e = values.phase.parts[total][-1 if column == "g" else 0]
-                found.append((name, "far", item * int(np.prod(e.dims))))
+                reads.append((name, "far", item * int(np.prod(e.dims))))
         if variant.residuals:
-            found.append(("kept", "el", item * numbers(values.phase, variant.residuals)))
-    return found
+            reads.append(("kept", "el", item * numbers(values.phase, variant.residuals)))
+    return reads
 
 
 def _table_row(values: Values, table: Expr) -> str:

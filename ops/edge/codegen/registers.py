@@ -89,13 +89,13 @@ class Registers:
         self.values.saved[n] = buffer
 
     def fold(
-        self, where: np.ndarray, shape: Shape, text: Text, made: RegisterBuffer
+        self, where: np.ndarray, shape: Shape, text: Text, result: RegisterBuffer
     ) -> RegisterBuffer:
         """Add up the numbers of a value of ``shape`` at the positions that a map gives them."""
         if self.source.rolled:
-            self.fold_in_memory(where, shape, text, made)
-            return made
-        out = slices(made.shape, self.source.lanes)
+            self.fold_in_memory(where, shape, text, result)
+            return result
+        out = slices(result.shape, self.source.lanes)
         starts = {(int(c.at[0]), c.active) for c in out}
         dots: dict[int, str] = {}
         moved = []
@@ -104,25 +104,25 @@ class Registers:
             if q.same is not None and (q.run is None or (q.same, 1) not in starts):
                 dots[q.same] = self.source.add_up(dots.get(q.same), cell.active, text(cell))
             elif q.run is not None and (int(q.at[0]), q.active) in starts:
-                made.add(q, text(cell))
+                result.add(q, text(cell))
             else:
                 moved.append((cell, q))
-        self.move(moved=moved, text=text, out=out, made=made, dots=dots)
+        self.move(moved=moved, text=text, out=out, result=result, dots=dots)
         for c in out:
             inside = [dots.get(int(p)) for p in c.at]
             if any(inside):
                 name = self.source.function(f"totals{c.active}", f"lane_tools.totals({c.active})")
                 zero = f"{self.source.cut(1, self.source.lanes)}(single(ZERO))"
-                made.add(c, f"{name}({', '.join(x or zero for x in inside)})")
-        made.fill_up()
-        return made
+                result.add(c, f"{name}({', '.join(x or zero for x in inside)})")
+        result.fill_up()
+        return result
 
     def move(
         self,
         moved: list[tuple[LaneSlice, LaneSlice]],
         text: Text,
         out: list[LaneSlice],
-        made: RegisterBuffer,
+        result: RegisterBuffer,
         dots: dict[int, str],
     ) -> None:
         """Add vectors to positions neither along nor across those of the result, such as a part of
@@ -130,14 +130,14 @@ class Registers:
 
         Args:
             moved: Where the numbers are in the value, and where in the result.
-            text, made: As of ``fold``.
+            text, result: As of ``fold``.
             out: The vectors of the result.
             dots: Sums of numbers by position, to which are added those that are moved one by one.
         """
         places = np.concatenate([q.at for _, q in moved]) if moved else np.zeros(0, np.int64)
         if all(q.run is not None for _, q in moved) and len(np.unique(places)) == len(places):
             # written to memory where they belong, and read as vectors of the result
-            row = RegisterBuffer.scratch(self.source, self.source.name("moved"), made.shape)
+            row = RegisterBuffer.scratch(self.source, self.source.name("moved"), result.shape)
             touched = [(c, np.isin(c.at, places)) for c in out]
             for c, inside in touched:
                 if inside.any() and not inside.all():
@@ -146,7 +146,7 @@ class Registers:
                 row.set(q, text(cell))
             for c, inside in touched:
                 if inside.any():
-                    made.add(c, row.get(c))
+                    result.add(c, row.get(c))
             return
         for cell, q in moved:
             lanes = self.source.scratch(text(cell), cell.active)
@@ -156,15 +156,15 @@ class Registers:
                 )
 
     def fold_in_memory(
-        self, where: np.ndarray, shape: Shape, text: Text, made: RegisterBuffer
+        self, where: np.ndarray, shape: Shape, text: Text, result: RegisterBuffer
     ) -> None:
         """The same in a loop over scratch space."""
-        assert made.backing is not None
-        array, row = made.backing
+        assert result.backing is not None
+        array, row = result.backing
         for cell in self.source.slices(shape):
             q = cell.through(where)
             if q.run is not None:
-                made.add(q, text(cell))
+                result.add(q, text(cell))
                 continue
             x = self.source.scratch(text(cell), cell.active)
             i = self.source.name("i")

@@ -62,12 +62,12 @@ class RegisterBuffer:
         if self.backing is not None:
             return self.source.read(*self.backing, cell.after(self.first))
         if cell.run is not None:
-            found = self._number.get((int(cell.at[0]), cell.active))
-            if found is not None:
-                return f"{self.name}_{found}"
+            number = self._number.get((int(cell.at[0]), cell.active))
+            if number is not None:
+                return f"{self.name}_{number}"
         if cell.same is not None:
-            found = next(i for i, c in enumerate(self._cells) if c.at[0] <= cell.same <= c.at[-1])
-            return f"lane({self.name}_{found}, {cell.same - int(self._cells[found].at[0])})"
+            number = next(i for i, c in enumerate(self._cells) if c.at[0] <= cell.same <= c.at[-1])
+            return f"lane({self.name}_{number}, {cell.same - int(self._cells[number].at[0])})"
         return self.source.read(*self.memory(), cell)
 
     def set(self, cell: LaneSlice, text: str) -> None:
@@ -113,8 +113,8 @@ class RegisterBuffer:
         if self.backing is not None:
             return self.backing
         name = f"copy_{self.name}"
-        if self.source.known[self.source.section].get(name) is None:
-            self.source.known[self.source.section][name] = name
+        if self.source.variables[self.source.section].get(name) is None:
+            self.source.variables[self.source.section][name] = name
             self.source.buffer(name, int(np.prod(self.shape)), self.dtype)
             for c in self._cells:
                 self.source.write(name, "0", c, self.variable(c))

@@ -31,7 +31,7 @@ class Source:
         self.sections: dict[str, list[str]] = {name: [] for name in SECTIONS}
         self.section = "edge"
         self.indent = 0
-        self.known: dict[str, dict[str, str]] = {name: {} for name in SECTIONS}
+        self.variables: dict[str, dict[str, str]] = {name: {} for name in SECTIONS}
         self.arguments: dict[str, None] = {}
         self.functions: dict[str, str] = {}
         self.maps: dict[str, np.ndarray] = {}
@@ -57,12 +57,12 @@ class Source:
         """Lines inside a loop or a condition; variables made there are not known outside."""
         self.put(line)
         self.indent += 1
-        before = dict(self.known[self.section])
+        before = dict(self.variables[self.section])
         lines = len(self.sections[self.section])
         yield
         if len(self.sections[self.section]) == lines:
             self.put("pass")
-        self.known[self.section] = before
+        self.variables[self.section] = before
         self.indent -= 1
 
     def name(self, prefix: str) -> str:
@@ -91,16 +91,16 @@ class Source:
 
     def map(self, where: np.ndarray) -> str:
         """A constant row of positions."""
-        for name, known in self.maps.items():
-            if np.array_equal(known, where):
+        for name, positions in self.maps.items():
+            if np.array_equal(positions, where):
                 return name
         name = self.arg(f"map{len(self.maps)}")
         self.maps[name] = where.astype(np.int64)
         return name
 
-    def function(self, name: str, made: str) -> str:
+    def function(self, name: str, definition: str) -> str:
         """A function that the kernel calls, as an expression over ``lanes`` and ``lane_tools``."""
-        self.functions[name] = made
+        self.functions[name] = definition
         return name
 
     # ---- numbers of rows
@@ -147,25 +147,25 @@ class Source:
     def once(self, text: str, section: str = "") -> str:
         """A variable with this value; the same one where it is known already."""
         section = section or self.section
-        known = self.known[section]
-        if text not in known:
-            known[text] = self.name("v")
+        variables = self.variables[section]
+        if text not in variables:
+            variables[text] = self.name("v")
             if section == self.section:
-                self.put(f"{known[text]} = {text}")
+                self.put(f"{variables[text]} = {text}")
             else:
                 with self.within(section):
-                    self.put(f"{known[text]} = {text}")
-        return known[text]
+                    self.put(f"{variables[text]} = {text}")
+        return variables[text]
 
-    def add_up(self, known: str | None, active: int, text: str) -> str:
+    def add_up(self, total: str | None, active: int, text: str) -> str:
         """A variable to which the lanes of one more vector are added."""
         more = f"{self.cut(active, self.lanes)}({text})"
-        if known is None:
-            known = self.name("d")
-            self.put(f"{known} = {more}")
+        if total is None:
+            total = self.name("d")
+            self.put(f"{total} = {more}")
         else:
-            self.put(f"{known} = {known} + {more}")
-        return known
+            self.put(f"{total} = {total} + {more}")
+        return total
 
     def cut(self, active: int, lanes: int) -> str:
         """The function that makes a vector of all lanes, of which some are active."""

@@ -122,9 +122,11 @@ class RowLoss:
         share: Var = _weighted_share(values, weights, total=total)
         return share
 
-    def _checked(self, made: Any, name: str, space: RowSpace) -> tuple[Var, np.ndarray]:
+    def _checked(self, returned: Any, name: str, space: RowSpace) -> tuple[Var, np.ndarray]:
         values, weights = (
-            made if isinstance(made, tuple) and len(made) == 2 else (made, np.ones(space.n))
+            returned
+            if isinstance(returned, tuple) and len(returned) == 2
+            else (returned, np.ones(space.n))
         )
         if not isinstance(values, Var) or values.space is not space:
             got = (
@@ -192,13 +194,13 @@ def _wide(x: np.ndarray, like: Var) -> np.ndarray:
 def _rows(x: Var, at: np.ndarray) -> Var:
     """Rows ``at`` of a value as a new value: [m] numbers, each once, or [m, k] for rows of k."""
     assert x.space is not None
-    kept = x.value[at]
-    flat = kept.reshape(at.shape) if at.ndim == 2 else kept
+    values = x.value[at]
+    flat = values.reshape(at.shape) if at.ndim == 2 else values
     out = Var(flat, RowSpace(x.space.gid[at if at.ndim == 1 else at[:, 0]], x.space.kind))
 
     def vjp(gs: list[Any]) -> list[Any]:
         back = np.zeros(x.shape, x.dtype)
-        back[at] = gs[0].reshape(kept.shape)
+        back[at] = gs[0].reshape(values.shape)
         return [back]
 
     current().add("rows_that_count", [x], [out], vjp)

@@ -43,13 +43,13 @@ def class_calibration_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
         labels: Classes, [n] integers, negative if unknown.
         out: Outputs, [n, C]; those of equal infinities share the probability.
     """
-    known = labels >= 0
-    out = out[known].astype(np.float64)
+    labelled = labels >= 0
+    out = out[labelled].astype(np.float64)
     largest = out.argmax(axis=1)
     top = np.take_along_axis(out, largest[:, None], 1)
     # infinity minus itself is no number
     below = np.subtract(out, top, out=np.zeros_like(out), where=out != top)
-    return calibration_sums(1 / np.exp(below).sum(axis=1), largest == labels[known])
+    return calibration_sums(1 / np.exp(below).sum(axis=1), largest == labels[labelled])
 
 
 def label_calibration_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -60,9 +60,11 @@ def label_calibration_sums(labels: np.ndarray, out: np.ndarray) -> np.ndarray:
         labels: [n, C] of 0 and 1; NaN if unknown.
         out: Logits, [n, C].
     """
-    known = ~np.isnan(labels)
-    logits = out[known].astype(np.float64)
-    return calibration_sums(1 / (1 + np.exp(-np.abs(logits))), (logits > 0) == (labels[known] == 1))
+    labelled = ~np.isnan(labels)
+    logits = out[labelled].astype(np.float64)
+    return calibration_sums(
+        1 / (1 + np.exp(-np.abs(logits))), (logits > 0) == (labels[labelled] == 1)
+    )
 
 
 def calibration_error(sums: np.ndarray) -> float:

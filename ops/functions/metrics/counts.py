@@ -33,9 +33,9 @@ def confusion(labels: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.n
         [C, C] int64, rows true and columns predicted; adds up over workers.
     """
     same_shape(labels, predicted)
-    known = labels >= 0
-    said = predicted[known].astype(np.int64, copy=False)
-    flat = labels[known].astype(np.int64) * n_classes + said
+    labelled = labels >= 0
+    said = predicted[labelled].astype(np.int64, copy=False)
+    flat = labels[labelled].astype(np.int64) * n_classes + said
     return np.bincount(flat, minlength=n_classes * n_classes).reshape(n_classes, n_classes)
 
 
@@ -140,12 +140,12 @@ def balanced_accuracy(recalls: np.ndarray) -> float:
         The mean over the first axis of the mean over the classes that occur; NaN if none does.
     """
     rows = recalls.sum(axis=2)
-    found = [
+    accuracies = [
         float(np.mean(of[occurs, 0] / n[occurs]))
         for of, n in zip(recalls, rows, strict=True)
         if (occurs := n > 0).any()
     ]
-    return float(np.mean(found)) if found else float("nan")
+    return float(np.mean(accuracies)) if accuracies else float("nan")
 
 
 def class_report(counts: np.ndarray) -> dict[str, np.ndarray]:

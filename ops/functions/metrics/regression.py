@@ -35,10 +35,10 @@ def regression_sums(targets: np.ndarray, predicted: np.ndarray) -> np.ndarray:
 
 
 def _of_column(truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    known = ~np.isnan(truth)
-    if not known.all():
-        truth = truth[known]
-        predicted = predicted[known]
+    labelled = ~np.isnan(truth)
+    if not labelled.all():
+        truth = truth[labelled]
+        predicted = predicted[labelled]
     if not len(truth):
         return np.zeros(6)
     error = predicted - truth

@@ -28,14 +28,14 @@ def gains(
     Returns:
         Counts [n], hits [n, len(ks)] and gains [n, len(ks)], float64; NaN where a rank is.
     """
-    found = np.zeros((1 + 2 * len(ks), n))
-    np.add.at(found[0], group, 1)
+    totals = np.zeros((1 + 2 * len(ks), n))
+    np.add.at(totals[0], group, 1)
     for i, k in enumerate(ks):
         # not "at most k", so that NaN propagates
         inside = np.where(rank > k, 0, 1 + 0 * rank)
-        np.add.at(found[1 + i], group, inside)
-        np.add.at(found[1 + len(ks) + i], group, inside / np.log2(1 + rank))
-    return found[0], found[1 : 1 + len(ks)].T, found[1 + len(ks) :].T
+        np.add.at(totals[1 + i], group, inside)
+        np.add.at(totals[1 + len(ks) + i], group, inside / np.log2(1 + rank))
+    return totals[0], totals[1 : 1 + len(ks)].T, totals[1 + len(ks) :].T
 
 
 def retrieved(

@@ -56,8 +56,10 @@ def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
         The mean over the columns that have known labels; one without positives counts as 0, as in
         scikit-learn. NaN if no label is known or a score is NaN.
     """
-    found = [one_average_precision(column) for column in _columns(labels, scores) if column.n_rows]
-    return float(np.mean(found)) if found else float("nan")
+    precisions = [
+        one_average_precision(column) for column in _columns(labels, scores) if column.n_rows
+    ]
+    return float(np.mean(precisions)) if precisions else float("nan")
 
 
 def one_average_precision(column: Column) -> float:
@@ -168,8 +170,8 @@ def _columns(labels: np.ndarray, scores: np.ndarray) -> Iterator[Column]:
     same_shape(labels, scores)
     width = labels.shape[1] if labels.ndim == 2 else 1
     for y, x in zip(labels.reshape(-1, width).T, scores.reshape(-1, width).T, strict=True):
-        known = ~np.isnan(y) if y.dtype.kind == "f" else np.ones(len(y), bool)
-        yield Column(np.sort(x[y == 1]), np.sort(x[known & (y != 1)]))
+        labelled = ~np.isnan(y) if y.dtype.kind == "f" else np.ones(len(y), bool)
+        yield Column(np.sort(x[y == 1]), np.sort(x[labelled & (y != 1)]))
 
 
 def _cuts(column: Column) -> Cuts:

@@ -25,21 +25,21 @@ def core_sweep(indptr, near, value, first, last):  # type: ignore[no-untyped-def
     """
     changed = 0
     for v in range(first, last):
-        own = value[v]
+        core = value[v]
         enough = 0
         for e in range(indptr[v], indptr[v + 1]):
-            if value[near[e]] >= own:
+            if value[near[e]] >= core:
                 enough += 1
-                if enough >= own:
+                if enough >= core:
                     break
-        if enough >= own:
+        if enough >= core:
             continue
         # numbers of neighbours by value; those above the own one count as equal
-        counts = np.zeros(own + 1, np.int32)
+        counts = np.zeros(core + 1, np.int32)
         for e in range(indptr[v], indptr[v + 1]):
-            counts[min(value[near[e]], own)] += 1
-        h = own
-        above = counts[own]
+            counts[min(value[near[e]], core)] += 1
+        h = core
+        above = counts[core]
         while above < h:
             h -= 1
             above += counts[h]

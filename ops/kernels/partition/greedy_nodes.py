@@ -29,23 +29,23 @@ def place_nodes(  # type: ignore[no-untyped-def]
         scale, cost: By load, [capacity] float64.
         out: Part of each node, -1 for those left, [n] int32; changed.
     """
-    found = np.zeros(len(load), np.int64)
+    neighbours_in = np.zeros(len(load), np.int64)
     parts = len(load)
     for i in range(len(out)):
         for e in range(ptr[i], ptr[i + 1]):
             at = near[e] - first
             part = out[at] if 0 <= at < i else seen[e]
             if at != i and part >= 0:
-                found[part] += 1
+                neighbours_in[part] += 1
         best = -1
         highest = 0.0
         for k in range(parts):
             p = (prefers + k) % parts
             if room[p] > 0:
-                score = found[p] * scale[load[p]] - cost[load[p]]
+                score = neighbours_in[p] * scale[load[p]] - cost[load[p]]
                 if best < 0 or score > highest or (score == highest and load[p] < load[best]):
                     best, highest = p, score
-        found[:] = 0
+        neighbours_in[:] = 0
         out[i] = best
         if best >= 0:
             load[best] += 1

@@ -16,18 +16,18 @@ from ..hash import draw, mix
 
 
 @jit()
-def _count_labels(v, begin, end, near, weight, label, found, seen):  # type: ignore[no-untyped-def]
-    """Add the weights of the edges of node v to ``found`` by label, list these labels in ``seen``,
-    and return their number.
+def _count_labels(v, begin, end, near, weight, label, weight_of, seen):  # type: ignore[no-untyped-def]
+    """Add the weights of the edges of node v to ``weight_of`` by label, list these labels in
+    ``seen``, and return their number.
     """
     n_seen = 0
     for e in range(begin, end):
         u = near[e]
         if u != v and weight[e] > 0:
-            if found[label[u]] == 0:
+            if weight_of[label[u]] == 0:
                 seen[n_seen] = label[u]
                 n_seen += 1
-            found[label[u]] += weight[e]
+            weight_of[label[u]] += weight[e]
     return n_seen
 
 
@@ -48,7 +48,7 @@ def move_nodes(  # type: ignore[no-untyped-def]
         left: What each label can still take, [n_labels] int64; changed.
         key: Key of ties.
     """
-    found = np.zeros(len(left), np.int64)
+    weight_of = np.zeros(len(left), np.int64)
     seen = np.empty(len(left), np.int64)
     moves = 0
     for v in range(len(ptr) - 1):
@@ -60,23 +60,23 @@ def move_nodes(  # type: ignore[no-untyped-def]
             near=near,
             weight=weight,
             label=label,
-            found=found,
+            weight_of=weight_of,
             seen=seen,
         )
         drawn = draw(key, first + v)
         best = old
-        most = found[old]
+        most = weight_of[old]
         tie = mix(drawn ^ np.uint64(names[old]))
         for s in range(n_seen):
             p = seen[s]
-            if p != old and found[p] >= most and left[p] >= mass[v]:
+            if p != old and weight_of[p] >= most and left[p] >= mass[v]:
                 of = mix(drawn ^ np.uint64(names[p]))
-                if found[p] > most or of > tie:
+                if weight_of[p] > most or of > tie:
                     best = p
-                    most = found[p]
+                    most = weight_of[p]
                     tie = of
         for s in range(n_seen):
-            found[seen[s]] = 0
+            weight_of[seen[s]] = 0
         if best != old:
             left[old] += mass[v]
             left[best] -= mass[v]
@@ -94,7 +94,7 @@ def favourites(first, ptr, near, weight, label, names, key, out):  # type: ignor
         first, ptr, near, weight, label, names, key: As of ``move_nodes``; nothing is changed.
         out: [n]; changed.
     """
-    found = np.zeros(len(names), np.int64)
+    weight_of = np.zeros(len(names), np.int64)
     seen = np.empty(len(names), np.int64)
     for v in range(len(ptr) - 1):
         n_seen = _count_labels(
@@ -104,7 +104,7 @@ def favourites(first, ptr, near, weight, label, names, key, out):  # type: ignor
             near=near,
             weight=weight,
             label=label,
-            found=found,
+            weight_of=weight_of,
             seen=seen,
         )
         drawn = draw(key, first + v)
@@ -114,11 +114,11 @@ def favourites(first, ptr, near, weight, label, names, key, out):  # type: ignor
         for s in range(n_seen):
             p = seen[s]
             of = mix(drawn ^ np.uint64(names[p]))
-            if found[p] > most or (found[p] == most and of > tie):
+            if weight_of[p] > most or (weight_of[p] == most and of > tie):
                 out[v] = names[p]
-                most = found[p]
+                most = weight_of[p]
                 tie = of
-            found[p] = 0
+            weight_of[p] = 0
 
 
 @jit()
@@ -140,7 +140,7 @@ def join_nodes(  # type: ignore[no-untyped-def]
         room: The most mass of a label.
     """
     n = len(load)
-    found = np.zeros(n, np.int64)
+    weight_of = np.zeros(n, np.int64)
     seen = np.empty(n, np.int64)
     waiting = np.full(n + 1, -1, np.int64)
     for v in order:
@@ -153,7 +153,7 @@ def join_nodes(  # type: ignore[no-untyped-def]
             near=near,
             weight=weight,
             label=label,
-            found=found,
+            weight_of=weight_of,
             seen=seen,
         )
         best = v
@@ -162,12 +162,12 @@ def join_nodes(  # type: ignore[no-untyped-def]
         first_score = 0.0
         for s in range(n_seen):
             p = seen[s]
-            score = float(found[p]) * found[p] / load[p]
+            score = float(weight_of[p]) * weight_of[p] / load[p]
             if (score > highest or (score == highest and p < best)) and load[p] + mass[v] <= room:
                 best, highest = p, score
             if score > first_score or (score == first_score and p < first):
                 first, first_score = p, score
-            found[p] = 0
+            weight_of[p] = 0
         if best == v:
             w = waiting[first]
             if w >= 0 and within[w] == within[v] and load[label[w]] + mass[v] <= room:
@@ -196,7 +196,7 @@ def contract(  # type: ignore[no-untyped-def]
         out_label, out_ptr: Label of each row made, and the bounds of its entries; changed.
         out_near, out_weight: Label at the other end, and sum, of each entry made; changed.
     """
-    found = np.zeros(n_labels, np.int64)
+    weight_of = np.zeros(n_labels, np.int64)
     seen = np.empty(n_labels, np.int64)
     row = 0
     end = 0
@@ -204,21 +204,21 @@ def contract(  # type: ignore[no-untyped-def]
     out_ptr[0] = 0
     for k in range(len(order)):
         i = order[k]
-        mine = of_row[i]
+        own_label = of_row[i]
         for e in range(ptr[i], ptr[i + 1]):
             p = label[near[e]]
-            if p != mine:
-                if found[p] == 0:
+            if p != own_label:
+                if weight_of[p] == 0:
                     seen[n_seen] = p
                     n_seen += 1
-                found[p] += weight[e]
-        if k + 1 == len(order) or of_row[order[k + 1]] != mine:
+                weight_of[p] += weight[e]
+        if k + 1 == len(order) or of_row[order[k + 1]] != own_label:
             for s in range(n_seen):
-                out_near[end], out_weight[end] = seen[s], found[seen[s]]
-                found[seen[s]] = 0
+                out_near[end], out_weight[end] = seen[s], weight_of[seen[s]]
+                weight_of[seen[s]] = 0
                 end += 1
             n_seen = 0
-            out_label[row] = mine
+            out_label[row] = own_label
             row += 1
             out_ptr[row] = end
     return row, end

@@ -43,11 +43,11 @@ def drop_repeats(ptr, near):  # type: ignore[no-untyped-def]
     """
     begin = end = 0
     for v in range(len(ptr) - 1):
-        found = np.sort(near[begin : ptr[v + 1]])
+        items = np.sort(near[begin : ptr[v + 1]])
         begin = ptr[v + 1]
-        for i in range(len(found)):
-            if i == 0 or found[i] != found[i - 1]:
-                near[end] = found[i]
+        for i in range(len(items)):
+            if i == 0 or items[i] != items[i - 1]:
+                near[end] = items[i]
                 end += 1
         ptr[v + 1] = end
     return end

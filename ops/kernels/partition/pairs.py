@@ -125,10 +125,10 @@ def _buckets(keys: np.ndarray, n: int) -> tuple[np.ndarray, int, np.ndarray]:
     wanted = min(max(len(keys) // BUCKET, 1), MOST_BUCKETS)
     shift = max(int(n).bit_length() - ENTRIES.bit_length() + 1, 0)
     entries = max(-(-n // (1 << shift)), 1)
-    found = np.bincount(keys[:: max(len(keys) // SAMPLED, 1)] >> shift, minlength=entries)
-    before = np.cumsum(found) - found
+    counts = np.bincount(keys[:: max(len(keys) // SAMPLED, 1)] >> shift, minlength=entries)
+    before = np.cumsum(counts) - counts
     _, first, bucket_of = np.unique(
-        before * wanted // max(int(found.sum()), 1), return_index=True, return_inverse=True
+        before * wanted // max(int(counts.sum()), 1), return_index=True, return_inverse=True
     )
     return bucket_of.astype(np.int16), shift, np.append(first << shift, n)
 

@@ -15,13 +15,13 @@ WORD_BITS, MIX = 64, np.uint64(0x9E3779B97F4A7C15)
 
 
 @njit(inline="always")
-def _slot(table, shift, found, begin, item):  # type: ignore[no-untyped-def]
+def _slot(table, shift, numbered, begin, item):  # type: ignore[no-untyped-def]
     """Where the number of an item is in a hash table of 2**n numbers, or the free slot where it
     belongs.
     """
     mask = len(table) - 1
     at = np.int64(np.uint64(item) * MIX >> shift)
-    while table[at] != FREE and found[begin + table[at]] != item:
+    while table[at] != FREE and numbered[begin + table[at]] != item:
         at = (at + 1) & mask
     return at
 
@@ -57,7 +57,7 @@ def number_by_view(known, ptr, items, bounds):  # type: ignore[no-untyped-def]
     shift = np.uint64(WORD_BITS - bits)
     table = np.full(1 << bits, FREE, np.int32)
     used = np.empty(most, np.int32)
-    found = np.empty(total, np.int64)
+    numbered = np.empty(total, np.int64)
     begin = np.empty(views + 1, np.int64)
     number = np.empty(len(items), np.int32)
     begin[0] = 0
@@ -65,17 +65,17 @@ def number_by_view(known, ptr, items, bounds):  # type: ignore[no-untyped-def]
         first = begin[v]
         n = 0
         for i in range(ptr[v], ptr[v + 1]):
-            at = _slot(table=table, shift=shift, found=found, begin=first, item=known[i])
-            table[at], used[n], found[first + n] = n, at, known[i]
+            at = _slot(table=table, shift=shift, numbered=numbered, begin=first, item=known[i])
+            table[at], used[n], numbered[first + n] = n, at, known[i]
             n += 1
         for s in range(parts):
             for i in range(bounds[s, v], bounds[s, v + 1]):
-                at = _slot(table=table, shift=shift, found=found, begin=first, item=items[i])
+                at = _slot(table=table, shift=shift, numbered=numbered, begin=first, item=items[i])
                 if table[at] == FREE:
-                    table[at], used[n], found[first + n] = n, at, items[i]
+                    table[at], used[n], numbered[first + n] = n, at, items[i]
                     n += 1
                 number[i] = table[at]
         for i in range(n):
             table[used[i]] = FREE
         begin[v + 1] = first + n
-    return found[: begin[views]].copy(), begin, number
+    return numbered[: begin[views]].copy(), begin, number

@@ -109,10 +109,10 @@ def _few(h, k, d, drawn):  # type: ignore[no-untyped-def]
     for j in range(k):
         top = d - k + j
         x = _below(h, j, top + 1)
-        known = False
+        repeated = False
         for i in range(j):
-            known |= drawn[i] == x
-        drawn[j] = top if known else x
+            repeated |= drawn[i] == x
+        drawn[j] = top if repeated else x
 
 
 @njit(inline="always")

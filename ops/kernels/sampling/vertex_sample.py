@@ -89,7 +89,7 @@ def poisson(groups, draws, ids, upper, limit, first, last):  # type: ignore[no-u
     for g in range(first, last):
         n_edges += end[g] - begin[g]
     # memory that is not written is not used
-    found = np.empty(n_edges, np.int32)
+    chosen = np.empty(n_edges, np.int32)
     n = np.uint64(0)
     for g in range(first, last):
         # unsigned numbers, since a signed index is compared with 0 first
@@ -98,20 +98,20 @@ def poisson(groups, draws, ids, upper, limit, first, last):  # type: ignore[no-u
         below = np.uint32(limit[g])
         if limit[g] == 1 << UPPER_BITS:
             for e in range(a, b):
-                found[n] = e
+                chosen[n] = e
                 n += ONE
         elif len(upper):
             for e in range(a, b):
                 if upper[np.uint64(others[e])] < below:
-                    found[n] = e
+                    chosen[n] = e
                     n += ONE
         else:
             for e in range(a, b):
                 if _upper(draws, ids[np.uint64(others[e])]) < below:
-                    found[n] = e
+                    chosen[n] = e
                     n += ONE
         ptr[g - first + 1] = n
-    at = found[: ptr[-1]].copy()
+    at = chosen[: ptr[-1]].copy()
     far = np.empty(ptr[-1], np.int32)
     weight = np.empty(ptr[-1], np.float64)
     for g in range(first, last):
