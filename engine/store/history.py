@@ -12,6 +12,8 @@ import numpy as np
 
 # step of a line that holds no row
 NEVER = np.iinfo(np.int64).min
+# above all steps
+LATEST = np.iinfo(np.int64).max
 
 
 class History:
@@ -76,7 +78,7 @@ class History:
         self._step[lines[stored]] = step
         room = len(self._row) - len(stored)
         new = new[max(len(new) - room, 0) :]
-        lines[new] = taken = self._oldest(len(new))
+        lines[new] = taken = self._oldest(len(new), lines[stored])
         evicted = self._row[taken]
         self._line[evicted[evicted >= 0]] = -1
         self._row[taken] = rows[new]
@@ -92,13 +94,16 @@ class History:
         self._step[lines] = NEVER
         self._line[rows] = -1
 
-    def _oldest(self, n: int) -> np.ndarray:
-        """The n lines that were stored longest ago."""
+    def _oldest(self, n: int, spared: np.ndarray) -> np.ndarray:
+        """The n lines that were stored longest ago, without some; there are so many others."""
         if not n:
             return np.zeros(0, np.int32)
-        limit = np.partition(self._step, n - 1)[n - 1]
-        older = np.flatnonzero(self._step < limit)
-        equal = np.flatnonzero(self._step == limit)
+        steps = self._step.copy()
+        # lines of the same call have the same step as others that are stored in it
+        steps[spared] = LATEST
+        limit = np.partition(steps, n - 1)[n - 1]
+        older = np.flatnonzero(steps < limit)
+        equal = np.flatnonzero(steps == limit)
         return np.concatenate((older, equal[: n - len(older)])).astype(np.int32)
 
     def state(self) -> dict[str, np.ndarray]:

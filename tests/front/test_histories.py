@@ -352,7 +352,9 @@ def test_errors(keys: dict[str, Any], text: str) -> None:
 
 def test_the_oldest_lines_are_replaced(rng: np.random.Generator) -> None:
     history, model = History(20, 6), dict[int, tuple[int, float]]()
-    for step in range(40):
+    for number in range(80):
+        # several workers push in one step
+        step = number // 2
         rows = rng.permutation(20)[: rng.integers(0, 9)]
         values = rng.standard_normal((len(rows), 2))
         history.store(rows, values, step)
@@ -369,6 +371,7 @@ def test_the_oldest_lines_are_replaced(rng: np.random.Generator) -> None:
             for r, line in zip(model, history.find(np.array(list(model), np.int64)), strict=True)
             if line < 0
         ]
+        assert not {*known, *new}.intersection(gone)
         evicted = [model.pop(r)[0] for r in gone]
         assert max(evicted, default=-1) <= min((at for at, _ in model.values()), default=0)
         lines = history.find(np.array(sorted(model), np.int64))
