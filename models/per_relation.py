@@ -100,25 +100,25 @@ class PerRelation(Module):
             masks = [embedding(row.astype(results[0].dtype), types) for row in applies]
         return self._combined(results, masks)
 
-    def _combined(self, made: list[Any], masks: list[Any] | None) -> Any:
+    def _combined(self, results: list[Any], masks: list[Any] | None) -> Any:
         if self.combine == "sum":
-            return _sum(made, masks)
+            return _sum(results, masks)
         if self.combine == "mean":
-            count = len(made) if masks is None else maximum(reduce(add, masks), 1)
-            return _sum(made, masks) / _beside(count, made[0])
+            count = len(results) if masks is None else maximum(reduce(add, masks), 1)
+            return _sum(results, masks) / _beside(count, results[0])
         if self.combine == "max":
-            return self._largest(made, masks)
+            return self._largest(results, masks)
         assert self.attention is not None
-        scores = stack([self.attention.scores(h)[..., 0] for h in made])
+        scores = stack([self.attention.scores(h)[..., 0] for h in results])
         if masks is not None:
             # finite, so that a node without relations has weights too, of results that count as 0
             scores = where(stack(masks) > 0, scores, np.finfo(scores.dtype).min / 2)
         weights = softmax_over(scores)
         return _sum(
-            made,
+            results,
             [
                 weights[..., i] if masks is None else mul(weights[..., i], masks[i])
-                for i in range(len(made))
+                for i in range(len(results))
             ],
         )
 
@@ -231,12 +231,12 @@ def _beside(x: Any, h: Any) -> Any:
     return x if isinstance(x, int) else x[(..., *[None] * (len(h.shape) - 1))]
 
 
-def _sum(made: list[Any], weights: list[Any] | None) -> Any:
+def _sum(results: list[Any], weights: list[Any] | None) -> Any:
     return reduce(
         add,
         (
-            made
+            results
             if weights is None
-            else [mul(h, _beside(w, h)) for h, w in zip(made, weights, strict=True)]
+            else [mul(h, _beside(w, h)) for h, w in zip(results, weights, strict=True)]
         ),
     )

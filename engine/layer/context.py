@@ -106,8 +106,8 @@ class ActiveGraph:
         supersteps: These layers, and decoders, in the order of calls.
         traffic: Bytes that this worker sends, for each phase of the supersteps.
         settings: Settings of the run for its passes.
-        wanted: Number of the superstep whose result is stored in ``found``; none by default.
-        found: That result, once the superstep has run.
+        wanted: Number of the superstep whose result is stored; -1 for none.
+        wanted_result: That result, once the superstep has run.
     """
 
     def __init__(self, view: GraphView, **inputs: Any):
@@ -117,7 +117,7 @@ class ActiveGraph:
         self.traffic: list[Traffic] = []
         self.settings = pass_settings()
         self.wanted = -1
-        self.found: Var | None = None
+        self.wanted_result: Var | None = None
         self.n = view.space.n
         self._inputs = inputs
         if READOUT in view.partition.node.readable():
@@ -278,13 +278,13 @@ class ActiveGraph:
         finally:
             self._along = outside
 
-    def known(self, layer: Stages) -> Var | None:
+    def ready_result(self, layer: Stages) -> Var | None:
         """The result of the next layer, if this pass need not compute it."""
 
-    def made(self, number: int, out: Var) -> None:
+    def record_result(self, number: int, out: Var) -> None:
         """Called with the result of a superstep, given its number."""
         if number == self.wanted:
-            self.found = out
+            self.wanted_result = out
 
     def counts(self, level: Level) -> Counts:
         """The size of a level on which the order of a product and a sum depends."""

@@ -68,7 +68,7 @@ class Layer(Stages):
         with naming(type(self).__name__):
             number = len(graph.supersteps)
             run = partial(run_superstep, self)
-            if (result := graph.known(self)) is not None:
+            if (result := graph.ready_result(self)) is not None:
                 return result
             out = (
                 recompute(run, graph, h, columns)
@@ -77,7 +77,7 @@ class Layer(Stages):
             )
         if self.sum is not None and graph.view.revise is not None:
             out = graph.view.revise(len(graph.directions) - 1, out)
-        graph.made(number, out)
+        graph.record_result(number, out)
         return out
 
 

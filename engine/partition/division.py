@@ -62,7 +62,7 @@ def divide(
             allowed(partitioner.divide(source, comm), partitioner, edge_placement) if runs else None
         )
 
-    def known(ids: np.ndarray) -> np.ndarray:
+    def owners_of(ids: np.ndarray) -> np.ndarray:
         assert assignment is not None
         return checked(
             assignment.owner(ids),
@@ -71,7 +71,7 @@ def divide(
             f"masters={partitioner.name}: the owners of {len(ids)} nodes",
         )
 
-    owner: Callable[[np.ndarray], np.ndarray] = known
+    owner: Callable[[np.ndarray], np.ndarray] = owners_of
     if not partitioner.by_rule:
         ids = np.arange(
             *(
@@ -81,17 +81,17 @@ def divide(
             )
         )
         with comm.agreed():
-            owners = known(ids) if runs else NO_WORKERS
+            owners = owners_of(ids) if runs else NO_WORKERS
         owner = DistributedTable(comm, ids, owners, block_owner(n, size)).look_up
     said = f"partitioner={placement.name}"
-    own = comm.broadcast(assignment is not None and assignment.worker is not None)
+    by_partitioner = comm.broadcast(assignment is not None and assignment.worker is not None)
     with comm.agreed():
-        worker = None if own else placement.share(source, owner, comm)
+        worker = None if by_partitioner else placement.share(source, owner, comm)
     if worker is not None:
         return Division(
             owner, partitioner.by_rule, _dealt(comm, source.share(comm.rank, size), worker, said)
         )
-    if own:
+    if by_partitioner:
         worker = None if assignment is None else assignment.worker
         said = f"masters={partitioner.name}"
     else:

@@ -345,10 +345,10 @@ def _edge_columns(graph: Any, comm: Comm, edge_ids: np.ndarray, dtype: Any) -> C
 
 
 def _store(
-    made: dict[str, np.ndarray], given: dict[str, Any], rows: np.ndarray, dtype: Any
+    computed: dict[str, np.ndarray], given: dict[str, Any], rows: np.ndarray, dtype: Any
 ) -> ColumnStore:
     """Columns made for these rows, and the rows of those given with the graph."""
-    columns: dict[str, Column] = {name: MemoryColumn(x) for name, x in made.items()}
+    columns: dict[str, Column] = {name: MemoryColumn(x) for name, x in computed.items()}
     columns |= {name: _column(x, rows, dtype) for name, x in given.items() if x is not None}
     return ColumnStore(
         len(rows),

@@ -273,23 +273,23 @@ def find_pair(
     """The edge placement and the node partitioner of a job; arguments and errors are those of
     ``assign``.
     """
-    return _made(EDGE_PLACEMENTS, "partitioner", edge_placement, seed), make_partitioner(
+    return _instance(EDGE_PLACEMENTS, "partitioner", edge_placement, seed), make_partitioner(
         node_partitioner, seed
     )
 
 
-def allowed(made: Assignment, partitioner: Partitioner, edge_placement: str) -> Assignment:
+def allowed(assignment: Assignment, partitioner: Partitioner, edge_placement: str) -> Assignment:
     """What a partitioner returned.
 
     Raises:
         ConfigError: It places edges itself, and so does the edge placement.
     """
-    if made.worker is not None and edge_placement != DEFAULT_PLACEMENT:
+    if assignment.worker is not None and edge_placement != DEFAULT_PLACEMENT:
         raise ConfigError(
             f"partitioner={edge_placement} has no meaning with masters={partitioner.name}, which"
             " places edges itself; drop --partitioner"
         )
-    return made
+    return assignment
 
 
 def make_partitioner(text: str, seed: int) -> Partitioner:
@@ -298,10 +298,10 @@ def make_partitioner(text: str, seed: int) -> Partitioner:
     Raises:
         ConfigError: Unknown name, unknown option, or a value of another type.
     """
-    return _made(PARTITIONERS, "masters", text, seed)
+    return _instance(PARTITIONERS, "masters", text, seed)
 
 
-def _made(registry: Registry[Any], key: str, text: str, seed: int) -> Any:
+def _instance(registry: Registry[Any], key: str, text: str, seed: int) -> Any:
     """An instance of a class of a registry, with the options of a description."""
     name, written = name_and_options(text)
     registered = registry.find(name)
@@ -321,20 +321,20 @@ def block_bounds(n: int, rank: int, size: int) -> tuple[int, int]:
     return -(-n * rank // size), -(-n * (rank + 1) // size)
 
 
-def checked(found: Any, n: int, size: int, what: str) -> np.ndarray:
+def checked(workers: Any, n: int, size: int, what: str) -> np.ndarray:
     """Workers that a partitioner or placement returned, [n] int32.
 
     Raises:
         PartitionError: They are no integers from 0 to size - 1, or not n.
     """
-    found = np.asarray(found)
-    if found.shape != (n,) or found.dtype.kind not in "iu":
+    workers = np.asarray(workers)
+    if workers.shape != (n,) or workers.dtype.kind not in "iu":
         raise PartitionError(
-            f"{what} have dtype {found.dtype} and shape {list(found.shape)}; expected integers of"
-            f" shape [{n}]"
+            f"{what} have dtype {workers.dtype} and shape {list(workers.shape)}; expected integers"
+            f" of shape [{n}]"
         )
-    if n and not 0 <= found.min() <= found.max() < size:
+    if n and not 0 <= workers.min() <= workers.max() < size:
         raise PartitionError(
-            f"{what} range from {found.min()} to {found.max()}; expected 0 to {size - 1}"
+            f"{what} range from {workers.min()} to {workers.max()}; expected 0 to {size - 1}"
         )
-    return found.astype(np.int32, copy=False)
+    return workers.astype(np.int32, copy=False)

@@ -122,10 +122,10 @@ def write_events(path: Path, parts: Iterable[str], about: dict[str, Any]) -> Non
 
 
 @collective
-def _gather(comm: Comm, path: Path, own: str, about: dict[str, Any]) -> None:
+def _gather(comm: Comm, path: Path, events: str, about: dict[str, Any]) -> None:
     """Write the events of all ranks on rank 0."""
     # compressed to a tenth; rank 0 decompresses one part at a time
-    parts = comm.gather_rows(np.frombuffer(zlib.compress(own.encode(), 1), np.uint8))
+    parts = comm.gather_rows(np.frombuffer(zlib.compress(events.encode(), 1), np.uint8))
     with comm.agreed(), file_errors(path, "the timeline", REMEDY):
         if parts is not None:
             write_events(path, (zlib.decompress(part.tobytes()).decode() for part in parts), about)

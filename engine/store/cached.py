@@ -110,13 +110,13 @@ class RowCache:
         self.policy = policy
         self.counts = CacheCounts()
         self.slots = slots
-        self._held, self._table, self._shift = table_of(capacity)
+        self._slot_keys, self._table, self._shift = table_of(capacity)
         self._lock = Lock()
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory that it holds."""
-        return self._held.nbytes + self._table.nbytes + self.slots.nbytes
+        return self._slot_keys.nbytes + self._table.nbytes + self.slots.nbytes
 
     def look_up(self, keys: np.ndarray, batches: int = 1) -> CachedRows:
         """The rows that it holds; the others are to be read and given to ``store``.
@@ -161,7 +161,7 @@ class RowCache:
             place = self.policy.place(keys[new])
             stays = np.empty(len(new), bool)
             assign(
-                held=self._held,
+                slot_keys=self._slot_keys,
                 table=self._table,
                 shift=self._shift,
                 keys=keys[new],
@@ -185,7 +185,7 @@ class RowCache:
 
         slots = np.empty(len(keys), np.int32)
         find(
-            ids=self._held,
+            ids=self._slot_keys,
             slots=self._table,
             shift=self._shift,
             wanted=keys,
@@ -248,11 +248,11 @@ class _CachedRead:
         keys = rows.astype(np.int64, copy=False)
         self._name = name
         self._cache = cache
-        self._found = cache.look_up(keys)
-        self._keys = keys[self._found.rest]
-        self._rest = column.read_begin(rows[self._found.rest])
+        self._cached = cache.look_up(keys)
+        self._keys = keys[self._cached.rest]
+        self._rest = column.read_begin(rows[self._cached.rest])
 
     def end(self) -> Any:
         rows = {self._name: self._rest.end()}
         self._cache.store(self._keys, rows)
-        return self._found.joined(rows)[self._name]
+        return self._cached.joined(rows)[self._name]

@@ -30,7 +30,7 @@ class PrefixReader:
         self._rows = rows
         self._lists: dict[str, RowList | None] = {}
         self._begun: dict[str, tuple[int, Read]] = {}
-        self._known: dict[str, Any] = {}
+        self._read: dict[str, Any] = {}
 
     def read_begin(self, names: Iterable[str], n: int) -> None:
         """Begin to read the first n rows of columns, unless so many were read or begun before.
@@ -52,12 +52,12 @@ class PrefixReader:
 
     def read(self, name: str, n: int) -> Any:
         """The first n rows of a column, [n, ...]; KeyError if there is none."""
-        values = self._known.get(name)
+        values = self._read.get(name)
         if values is None or values.shape[0] < n:
             self._begin((name,), n)
             values = self._begun.pop(name)[1].end()
             if self._rows is not None:
-                self._known[name] = values
+                self._read[name] = values
         return values if values.shape[0] == n else values[:n]
 
     def listed(self, name: str, n: int) -> RowList | None:
@@ -75,4 +75,4 @@ class PrefixReader:
         """How many rows were read or begun; -1 if none were."""
         if name in self._begun:
             return self._begun[name][0]
-        return self._known[name].shape[0] if name in self._known else -1
+        return self._read[name].shape[0] if name in self._read else -1

@@ -48,7 +48,11 @@ class ColumnStore:
 
     def names(self, role: Role | None = None) -> tuple[str, ...]:
         """Names of all columns, or of those with a role."""
-        return tuple(name for name, (own, _) in self._columns.items() if role in (None, own))
+        return tuple(
+            name
+            for name, (role_of_column, _) in self._columns.items()
+            if role in (None, role_of_column)
+        )
 
     def readable(self) -> tuple[str, ...]:
         """Names of the columns that models may read: features, also learned ones."""

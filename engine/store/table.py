@@ -154,24 +154,24 @@ class EmbeddingTable:
         """Values and state by name, [n_masters, ...] each; updates change them."""
         return {VALUE: self._values, **self._state}
 
-    def check(self, found: Mapping[str, np.ndarray]) -> None:
+    def check(self, stored: Mapping[str, np.ndarray]) -> None:
         """Check that stored arrays, of any rows, have the names, types and widths of ``arrays``.
 
         Raises:
             FormatError: They do not.
         """
         expected = self.arrays()
-        if set(found) != set(expected):
+        if set(stored) != set(expected):
             raise FormatError(
-                f"the stored embedding {self.name!r} has {', '.join(sorted(found))}, expected"
+                f"the stored embedding {self.name!r} has {', '.join(sorted(stored))}, expected"
                 f" {', '.join(sorted(expected))}; resume with the optimiser of the run that stored"
                 " it"
             )
         for name, x in expected.items():
-            if found[name].shape[1:] != x.shape[1:] or found[name].dtype != x.dtype:
+            if stored[name].shape[1:] != x.shape[1:] or stored[name].dtype != x.dtype:
                 raise FormatError(
                     f"{name} of the stored embedding {self.name!r} is"
-                    f" {found[name].dtype}{list(found[name].shape)}, expected"
+                    f" {stored[name].dtype}{list(stored[name].shape)}, expected"
                     f" {x.dtype}{['nodes', *x.shape[1:]]}; resume with the width and dtype of the"
                     " run that stored it"
                 )

@@ -24,7 +24,7 @@ class Searched(NamedTuple):
     nodes.
     """
 
-    found: SearchResult
+    result: SearchResult
     pairs: list[ScoredPairs] | None
 
 

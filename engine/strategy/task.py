@@ -406,11 +406,11 @@ class LinkTask(Task):
         )
         return Seeds(plan.needed, plan, excluded, cutoff)
 
-    def _excluded(self, own: np.ndarray) -> np.ndarray:
+    def _excluded(self, positions: np.ndarray) -> np.ndarray:
         """Local edges that are links of the batch, or their reverse, [n_local_edges] bool."""
         comm = self._partition.halo_comm
         ptr, stored, worker = self._edges
-        _, stored, worker = expand(ptr[own], ptr[own + 1], stored, worker)
+        _, stored, worker = expand(ptr[positions], ptr[positions + 1], stored, worker)
         out = np.zeros(self._partition.n_local_edges, bool)
         for part in comm.all_to_all(Route(worker, comm.size).parts(stored)):
             out[part] = True

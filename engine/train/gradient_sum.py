@@ -35,7 +35,7 @@ class GradientSum:
         self.comm = comm
         self.parameters = parameters
         self._wanted = {p: p.value for p in parameters}
-        self._known = set(parameters)
+        self._expected = set(parameters)
         self._bucket: list[tuple[Parameter, np.ndarray]] = []
         self.sums: list[PendingSum] = []
         self._members: list[list[Parameter]] = []
@@ -46,7 +46,7 @@ class GradientSum:
         Raises:
             TapeError: The parameter is not one of those whose gradients are summed.
         """
-        if parameter not in self._known:
+        if parameter not in self._expected:
             raise TapeError(
                 f"the forward pass uses a parameter {list(parameter.shape)} that the trainer does"
                 " not have; a trainer collects the parameters of its model when it is created: do"

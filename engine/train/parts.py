@@ -83,7 +83,7 @@ def parts_of_search(partition: Partition, layers: Layers, searched: Searched) ->
 
     Collective: all ranks of the partition.
     """
-    result = searched.found
+    result = searched.result
     supersteps = hops(layers)
     # supersteps of the same hop and direction share their level
     positions = list(dict.fromkeys(supersteps))

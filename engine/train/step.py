@@ -361,7 +361,7 @@ class Training:
         """
         self.features.turns.restart()
 
-        def made(number: int, make: Callable[[], GraphView]) -> Made:
+        def in_turn(number: int, make: Callable[[], GraphView]) -> Made:
             with self.job_comm.ledger.stage("batch"):
                 with self.features.turns.of(number):
                     view = make()
@@ -369,7 +369,7 @@ class Training:
                 view.read_begin(self.stored, view.space.n)
             return view, learned
 
-        return [partial(made, number, make) for number, make in enumerate(views)]
+        return [partial(in_turn, number, make) for number, make in enumerate(views)]
 
     def _compute(
         self,

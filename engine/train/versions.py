@@ -175,7 +175,7 @@ class ParameterManager:
             "newest": self.newest,
             **{
                 f"{n}/{name}": self._versions[n].values[p]
-                for n in self._held()
+                for n in self._older()
                 for name, p in self._named()
             },
         }
@@ -187,7 +187,7 @@ class ParameterManager:
             FormatError: Versions are missing or unknown, or of another shape or type.
         """
         self.newest = int(state["newest"])
-        expected = {f"{n}/{name}": p.value for n in self._held() for name, p in self._named()}
+        expected = {f"{n}/{name}": p.value for n in self._older() for name, p in self._named()}
         if set(state) - {"newest"} != set(expected):
             raise FormatError(
                 f"the stored parameter versions at step {self.newest} do not match"
@@ -204,10 +204,10 @@ class ParameterManager:
                 )
         self._versions = {
             n: _Version({p: state[f"{n}/{name}"] for name, p in self._named()})
-            for n in self._held()
+            for n in self._older()
         }
 
-    def _held(self) -> range:
+    def _older(self) -> range:
         """Numbers of the versions, older than the newest, that views may still use."""
         return range(self.version_of(self.newest), self.newest)
 

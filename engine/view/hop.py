@@ -54,7 +54,7 @@ class Flow:
         # all supersteps before each, as bits
         self._before: list[int] = []
         # values are kept alive, since ids are reused
-        self._known: dict[int, tuple[Var, frozenset[int]]] = {}
+        self._sources_of: dict[int, tuple[Var, frozenset[int]]] = {}
 
     def begin(self) -> int:
         """Number of the superstep that begins."""
@@ -72,7 +72,9 @@ class Flow:
     def made(self, outputs: Iterable[Var], values: Iterable[Any], step: int | None = None) -> None:
         """Record the sources of outputs: a superstep, or the sources of the inputs ``values``."""
         sources = self._sources(values) if step is None else frozenset((step,))
-        self._known.update((id(y), (y, sources)) for y in outputs if sources or y.space is not None)
+        self._sources_of.update(
+            (id(y), (y, sources)) for y in outputs if sources or y.space is not None
+        )
 
     def _sources(self, values: Iterable[Any]) -> frozenset[int]:
         steps = frozenset().union(*(self._of(x) for x in values if isinstance(x, Var)))
@@ -82,10 +84,10 @@ class Flow:
         return frozenset(step for step in steps if not passed >> step & 1)
 
     def _of(self, x: Var) -> frozenset[int]:
-        if id(x) not in self._known and x.space is None:
+        if id(x) not in self._sources_of and x.space is None:
             return frozenset()
         # rows that no operation has made may depend on any superstep so far
-        return self._known.setdefault(id(x), (x, frozenset(range(len(self._reads)))))[1]
+        return self._sources_of.setdefault(id(x), (x, frozenset(range(len(self._reads)))))[1]
 
     def hops(self, directions: Sequence[str]) -> list[Hop]:
         """The position of each superstep, given its direction."""

@@ -68,8 +68,8 @@ def run_segment(first: Run, again: Run) -> None:
     part = tape.part(unrecorded)
     later = tape.part(True)
     with part:
-        made = first()
-    outputs = _outputs(part, tape, made)
+        returned = first()
+    outputs = _outputs(part, tape, returned)
     tape.add_segment(Segment(later, again, outputs, list(part.read)), part)
     unrecorded.ended = True
 

@@ -166,9 +166,9 @@ def defer(prim: Operation, args: tuple[Any, ...], static: dict[str, Any]) -> Def
     if prim.traits.lazy == "axes":
         shape += (1,) * static["n"]
     elif prim.traits.lazy == "total":
-        kept = [1 if k - len(shape) in static["axis"] else d for k, d in enumerate(shape)]
+        with_ones = [1 if k - len(shape) in static["axis"] else d for k, d in enumerate(shape)]
         shape = (
-            tuple(kept)
+            tuple(with_ones)
             if static["keepdims"]
             else tuple(d for k, d in enumerate(shape) if k - len(shape) not in static["axis"])
         )

@@ -5,6 +5,22 @@ written once. Each value is computed in the outermost loop that has its indices,
 each row costs one evaluation per row. Backward computes the values again and backpropagates. A
 gradient that sums over a loop is collected in a variable of the enclosing loop, and one that sums
 over rows in an array of each block of rows.
+
+``relu(h * factor + bias)`` with h [n, d], factor [n, 1] and bias [d] becomes
+
+    def kernel(begin, end, D0, a0, a1, a2, out):
+        for i in range(begin, end):
+            v1 = a1[i, 0]
+            for j0 in range(D0):
+                v0 = a0[i, j0]
+                v2 = (v0 * v1)
+                v3 = a2[j0]
+                v4 = (v2 + v3)
+                v5 = relu(v4)
+                out[i, j0] = v5
+
+a0, a1, ... are the inputs, v0, v1, ... the values, D0 and j0 length and index of a loop. In
+backward g is the gradient of the result, s4 that of v4, and d0 that of a0.
 """
 
 from __future__ import annotations

@@ -44,11 +44,11 @@ def expand(begin, end, edges, others):  # type: ignore[no-untyped-def]
 
 
 @jit()
-def mark(found, words):  # type: ignore[no-untyped-def]
+def mark(rows, words):  # type: ignore[no-untyped-def]
     """Set the bits of some rows, possibly repeated, [m] int32; bit r is in word r >> 6 of
     ``words``, uint64.
     """
-    for row in found:
+    for row in rows:
         words[row >> WORD_BITS] |= FIRST << np.uint64(row & (WORD - 1))
 
 
@@ -73,18 +73,18 @@ def number(number_of, words, rows, n):  # type: ignore[no-untyped-def]
             row = (w << WORD_BITS) + np.int64(lowest_bit(left))  # type: ignore[call-arg]
             left &= left - FIRST
             # without a branch, which the processor could not predict
-            present = number_of[row]
+            earlier = number_of[row]
             rows[n] = row
-            number_of[row] = n if present == NONE else present
-            n += present == NONE
+            number_of[row] = n if earlier == NONE else earlier
+            n += earlier == NONE
     return n
 
 
 @jit()
-def numbers(number_of, found, out, first, last):  # type: ignore[no-untyped-def]
+def numbers(number_of, rows, out, first, last):  # type: ignore[no-untyped-def]
     """out[i] = number_of[found[i]] for some i."""
     for i in range(first, last):
-        out[i] = number_of[found[i]]
+        out[i] = number_of[rows[i]]
 
 
 @jit()

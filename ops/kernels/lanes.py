@@ -424,7 +424,7 @@ def picker(active: int) -> Any:
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             a, row_, map_, start = arguments
-            made = ir.Constant(context.get_value_type(kind), None)
+            vector = ir.Constant(context.get_value_type(kind), None)
             zero = ir.Constant(ir.IntType(64), 0)
             for i in range(active):
                 at = builder.add(start, ir.Constant(ir.IntType(64), i))
@@ -448,8 +448,8 @@ def picker(active: int) -> Any:
                         column=column,
                     )
                 )
-                made = builder.insert_element(made, x, ir.Constant(INDEX, i))
-            return made
+                vector = builder.insert_element(vector, x, ir.Constant(INDEX, i))
+            return vector
 
         return kind(array, types.int64, where, types.int64), generate
 

@@ -1,5 +1,7 @@
 """Elementwise functions that are deferred give what they give at once, values and gradients."""
 
+import textwrap
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,10 @@ from graphtheta.ops import (
     dtype_scope,
 )
 from graphtheta.ops.autodiff import fusion
+from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.autodiff.tape import frozen_scope, version_scope
+from graphtheta.ops.compile import fusion_code
+from graphtheta.ops.compile.fusion_code import FusedStep, Leaf, Structure
 from graphtheta.ops.functions import shape
 from graphtheta.ops.functions.elementwise import (
     absolute,
@@ -237,3 +242,15 @@ def test_a_value_is_that_of_its_call_whenever_it_is_read(monkeypatch):
     # through the factor 1 of first, the addend 5, and the factor 3
     assert np.array_equal(grads.of(p), np.full(2, N * (15.0 + 15.0 + 6 * 5)))
     assert np.array_equal(grads.of(x), np.full((N, 2), 15.0))
+
+
+def test_the_example_in_the_docstring_of_the_writer_is_what_it_writes():
+    leaves = (Leaf("row", True), Leaf("row", True), Leaf("whole", True))
+    forms = [PRIMITIVES[name].form({}) for name in ("mul", "add", "relu")]
+    steps = tuple(
+        FusedStep("scalar", form, args, (), (1,) * len(args))
+        for form, args in zip(forms, ((0, 1), (3, 2), (4,)), strict=True)
+    )
+    unit = tuple((k == 1,) for k in range(6))
+    written = fusion_code.FusionWriter(Structure(leaves, steps, unit)).forward()
+    assert textwrap.indent(written, "    ") in fusion_code.__doc__

@@ -60,7 +60,7 @@ class _Shapes(ActiveGraph):
         super().carry(outputs, level)
         self._edges = outputs
 
-    def made(self, number: int, out: Var) -> None:
+    def record_result(self, number: int, out: Var) -> None:
         if len(self.directions) > len(self.layers):
             edges = {name: (x.shape[1:], x.dtype) for name, x in self._edges.items()}
             self.layers.append(LayerOutput((out.shape[1:], out.dtype), edges, self._sent))
@@ -152,7 +152,7 @@ class BlockGraph(ActiveGraph):
         self._levels = dict(zip(running, view.levels, strict=True))
         self._rows = np.arange(view.partition.n_masters) if view.rows is None else view.rows
 
-    def known(self, layer: Stages) -> Var | None:
+    def ready_result(self, layer: Stages) -> Var | None:
         number = len(self.directions)
         if (
             layer.sum is None
@@ -231,8 +231,8 @@ class BlockGraph(ActiveGraph):
         for name, x in outputs.items():
             self.edge_results[edge_name(number, name)] = level.stored, x.value
 
-    def made(self, number: int, out: Any) -> None:
-        super().made(number, out)
+    def record_result(self, number: int, out: Any) -> None:
+        super().record_result(number, out)
         layer = len(self.directions) - 1
         if layer in self._levels and layer not in self.results:
             self.results[layer] = out

@@ -72,8 +72,8 @@ def embedded(model: Model, partition: Partition, probe: Probe, superstep: int) -
     graph.wanted = superstep
     with Tape(record=False, training=False, all_sum=partition.halo_comm.all_sum):
         model.run(graph)
-    assert graph.found is not None
-    return np.asarray(graph.found.value)
+    assert graph.wanted_result is not None
+    return np.asarray(graph.wanted_result.value)
 
 
 def asked_ids(ids: np.ndarray, nodes: Any) -> np.ndarray:

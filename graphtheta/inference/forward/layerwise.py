@@ -245,7 +245,7 @@ class LayerWise:
         graph.wanted = superstep
         with np.errstate(**QUIET), Tape(record=False, training=False, all_sum=refused):
             out = self._model.run(graph)
-        out = out if graph.found is None else graph.found
+        out = out if graph.wanted_result is None else graph.wanted_result
         assert out.space is not None
         n = view.n_targets
         out = prefix(out, n) if out.space.kind == "node" and out.space.n > n else out

@@ -85,8 +85,8 @@ class ExtremeOverAxes(Lowering):
 def reduced(e: Expr) -> np.ndarray:
     """Position in the result of each number of the argument."""
     a = e.args[0]
-    kept = [1 if k - len(a.dims) in e.static["axis"] else d for k, d in enumerate(a.dims)]
-    return np.broadcast_to(np.arange(int(np.prod(kept))).reshape(kept), a.dims).ravel()
+    with_ones = [1 if k - len(a.dims) in e.static["axis"] else d for k, d in enumerate(a.dims)]
+    return np.broadcast_to(np.arange(int(np.prod(with_ones))).reshape(with_ones), a.dims).ravel()
 
 
 register(sum_p, SumOverAxes())

@@ -95,15 +95,15 @@ class RowLoss:
         Collective: all ranks.
         """
         y = y if y.dtype.kind in "iu" or y.size != out.value.size else y.reshape(out.shape)
-        known: np.ndarray = np.asarray(y >= 0 if y.dtype.kind in "iu" else ~np.isnan(y))
+        labelled: np.ndarray = np.asarray(y >= 0 if y.dtype.kind in "iu" else ~np.isnan(y))
         allowed = np.ones(len(y), bool) if mask is None else np.asarray(mask, bool)
-        entries = known.reshape(len(known), int(np.prod(known.shape[1:])))
+        entries = labelled.reshape(len(labelled), int(np.prod(labelled.shape[1:])))
         any_known = np.asarray(entries.any(axis=1))
         all_known = np.asarray(entries.all(axis=1))
         used = np.flatnonzero(allowed & any_known)
         rows = _rows(out, used)
         assert rows.space is not None
-        filled = _filled(y[used], known[used])
+        filled = _filled(y[used], labelled[used])
         labels = Var(
             filled if y.dtype.kind in "iu" else filled.astype(out.dtype, copy=False),
             rows.space,
@@ -112,7 +112,7 @@ class RowLoss:
         name = getattr(self.function, "__name__", type(self.function).__name__)
         with naming(f"the loss {name}"):
             values, weights = self._checked(self.function(rows, labels), name, rows.space)
-        counts = known[used] if values.shape == known[used].shape else all_known[used]
+        counts = labelled[used] if values.shape == labelled[used].shape else all_known[used]
         weights = np.where(_wide(counts, values), _wide(weights, values), 0)
         if importance is not None:
             weights = weights * _wide(importance[used], values)
@@ -172,18 +172,18 @@ def grouped(
     return _rows(out, at), y.reshape(-1)[at], None if weights is None else weights[at[:, 0]]
 
 
-def _filled(y: np.ndarray, known: np.ndarray) -> np.ndarray:
+def _filled(y: np.ndarray, labelled: np.ndarray) -> np.ndarray:
     """Labels with the first known one of the same column in place of unknown ones.
 
     Where a column has none, it is 0, the first class, or 1.0.
     """
-    if known.all():
+    if labelled.all():
         return y
-    first = known.argmax(axis=0)[None]
-    some = np.take_along_axis(known, first, axis=0)
+    first = labelled.argmax(axis=0)[None]
+    some = np.take_along_axis(labelled, first, axis=0)
     neutral = 0 if y.dtype.kind in "iu" else 1
     other = np.where(some, np.take_along_axis(y, first, axis=0), neutral)
-    return np.where(known, y, other).astype(y.dtype, copy=False)
+    return np.where(labelled, y, other).astype(y.dtype, copy=False)
 
 
 def _wide(x: np.ndarray, like: Var) -> np.ndarray:

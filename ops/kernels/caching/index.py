@@ -1,7 +1,7 @@
 """The slots of the keys of a cache: a hash table with linear probing, whose entries can be removed.
 
 A table is as in ``kernels/lookup.py``: it has a power of two of entries, at least twice as many as
-slots; an entry is a slot, or -1. ``held`` has the key of each slot, -1 for an empty one.
+slots; an entry is a slot, or -1. ``slot_keys`` has the key of each slot, -1 for an empty one.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ def home(table, shift, key):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def search(held, table, shift, key):  # type: ignore[no-untyped-def]
+def search(slot_keys, table, shift, key):  # type: ignore[no-untyped-def]
     """The entry of a key, or the empty one where it would be put."""
     at = home(table, shift, key)
-    while table[at] >= 0 and held[table[at]] != key:
+    while table[at] >= 0 and slot_keys[table[at]] != key:
         at = (at + 1) & (len(table) - 1)
     return at
 
 
 @njit(inline="always")
-def remove(held, table, shift, key):  # type: ignore[no-untyped-def]
+def remove(slot_keys, table, shift, key):  # type: ignore[no-untyped-def]
     """Remove the entry of a key; entries behind it that it has displaced move up."""
-    at = search(held, table, shift, key)
+    at = search(slot_keys, table, shift, key)
     if table[at] >= 0:
-        held[table[at]] = EMPTY
+        slot_keys[table[at]] = EMPTY
         mask = len(table) - 1
         hole = at
         at = (at + 1) & mask
         while table[at] >= 0:
-            if ((at - home(table, shift, held[table[at]])) & mask) >= ((at - hole) & mask):
+            if ((at - home(table, shift, slot_keys[table[at]])) & mask) >= ((at - hole) & mask):
                 table[hole] = table[at]
                 hole = at
             at = (at + 1) & mask
@@ -56,11 +56,11 @@ def remove(held, table, shift, key):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def put(held, table, shift, key, slot):  # type: ignore[no-untyped-def]
+def put(slot_keys, table, shift, key, slot):  # type: ignore[no-untyped-def]
     """Store a key that has no entry in a slot, whose key is evicted."""
-    if held[slot] >= 0:
-        remove(held, table, shift, held[slot])
-    held[slot] = key
+    if slot_keys[slot] >= 0:
+        remove(slot_keys, table, shift, slot_keys[slot])
+    slot_keys[slot] = key
     at = home(table, shift, key)
     while table[at] >= 0:
         at = (at + 1) & (len(table) - 1)
@@ -68,17 +68,17 @@ def put(held, table, shift, key, slot):  # type: ignore[no-untyped-def]
 
 
 @jit()
-def assign(held, table, shift, keys, slots, last):  # type: ignore[no-untyped-def]
+def assign(slot_keys, table, shift, keys, slots, last):  # type: ignore[no-untyped-def]
     """Store keys in slots, one after another; a slot may occur several times.
 
     Args:
-        held, table, shift: The table; changed.
+        slot_keys, table, shift: The table; changed.
         keys: Without an entry, none twice, [n] int64.
         slots: Slot of each, -1 for none, [n] int32.
         last: Output: whether a key is in its slot at the end, [n] bool.
     """
     for i in range(len(keys)):
         if slots[i] >= 0:
-            put(held=held, table=table, shift=shift, key=keys[i], slot=slots[i])
+            put(slot_keys=slot_keys, table=table, shift=shift, key=keys[i], slot=slots[i])
     for i in range(len(keys)):
-        last[i] = slots[i] >= 0 and held[slots[i]] == keys[i]
+        last[i] = slots[i] >= 0 and slot_keys[slots[i]] == keys[i]

@@ -47,14 +47,14 @@ def pop(queue, state, which):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def evicted(  # type: ignore[no-untyped-def]
-    state, small, main, uses, own, ghosts, table, shift, most_small
+    state, small, main, uses, slot_keys, ghosts, table, shift, most_small
 ):
     """A slot whose row is evicted."""
     while True:
         if state[N_MAIN] == 0 or state[N_SMALL] >= most_small:
             slot = pop(small, state, SMALL)
             if uses[slot] < USES_TO_STAY:
-                put(ghosts, table, shift, own[slot], state[GHOST])
+                put(ghosts, table, shift, slot_keys[slot], state[GHOST])
                 state[GHOST] = (state[GHOST] + 1) % len(ghosts)
                 return slot
             uses[slot] = 0
@@ -69,7 +69,7 @@ def evicted(  # type: ignore[no-untyped-def]
 
 @jit()
 def s3_place(  # type: ignore[no-untyped-def]
-    state, small, main, uses, own, ghosts, table, shift, most_small, keys, out
+    state, small, main, uses, slot_keys, ghosts, table, shift, most_small, keys, out
 ):
     """Slots for new rows.
 
@@ -77,7 +77,7 @@ def s3_place(  # type: ignore[no-untyped-def]
         state: [6] int64; changed, like all arrays up to ``table``.
         small, main: Slots of both queues, rings of [capacity] int32.
         uses: Of each slot, [capacity] uint8.
-        own: Key of each slot, [capacity] int64.
+        slot_keys: Key of each slot, [capacity] int64.
         ghosts, table, shift: Keys of the ghosts and their table; see ``index.table_of``.
         most_small: Slots of the small queue, if the main one is not empty.
         keys: Of the new rows, [n] int64.
@@ -87,7 +87,7 @@ def s3_place(  # type: ignore[no-untyped-def]
         seen = table[search(ghosts, table, shift, keys[i])] >= 0
         if seen:
             remove(ghosts, table, shift, keys[i])
-        if state[FILLED] < len(own):
+        if state[FILLED] < len(slot_keys):
             slot = np.int64(state[FILLED])
             state[FILLED] += 1
         else:
@@ -97,14 +97,14 @@ def s3_place(  # type: ignore[no-untyped-def]
                     small=small,
                     main=main,
                     uses=uses,
-                    own=own,
+                    slot_keys=slot_keys,
                     ghosts=ghosts,
                     table=table,
                     shift=shift,
                     most_small=most_small,
                 )
             )
-        own[slot] = keys[i]
+        slot_keys[slot] = keys[i]
         uses[slot] = 0
         out[i] = slot
         if seen:

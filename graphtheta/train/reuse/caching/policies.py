@@ -98,7 +98,7 @@ class S3Fifo(CachePolicy):
         self._small = np.zeros(capacity, np.int32)
         self._main = np.zeros(capacity, np.int32)
         self._uses = np.zeros(capacity, np.uint8)
-        self._own = np.zeros(capacity, np.int64)
+        self._slot_keys = np.zeros(capacity, np.int64)
         self._most_small = max(1, round(small * capacity))
         self._ghosts = table_of(max(1, capacity - self._most_small))
 
@@ -112,7 +112,7 @@ class S3Fifo(CachePolicy):
             self._small,
             self._main,
             self._uses,
-            self._own,
+            self._slot_keys,
             *self._ghosts,
             self._most_small,
             keys,

@@ -104,7 +104,11 @@ def _pass(
         )
         gradients, *_ = training.backward(tape, strategy.task.loss(view, out))
     flat = np.concatenate([np.ravel(g).astype(np.float64) for g in gradients])
-    return _rows(out, view), _rows(out if graph.found is None else graph.found, view), flat
+    return (
+        _rows(out, view),
+        _rows(out if graph.wanted_result is None else graph.wanted_result, view),
+        flat,
+    )
 
 
 def _rows(x: Var, view: GraphView) -> AuditedRows:
