@@ -16,7 +16,9 @@ from ..hash import draw, mix
 
 
 @jit()
-def _count_labels(v, begin, end, near, weight, label, weight_of, seen):  # type: ignore[no-untyped-def]
+def _count_labels(  # type: ignore[no-untyped-def]
+    v, begin, end, near, weight, label, weight_of, seen
+):
     """Add the weights of the edges of node v to ``weight_of`` by label, list these labels in
     ``seen``, and return their number.
     """
