@@ -100,15 +100,18 @@ def _deferred(scope: Tracer, phase: Phase, after: dict[str, Expr]) -> Phase:
     sums w * m. In a softmax-weighted sum m must have an axis beside those of the scores.
     """
     for value in dict.fromkeys(parts[-1] for parts in phase.parts.values()):
-        names = [name for name, parts in phase.parts.items() if any(e is value for e in parts)]
+        names = [name for name, parts in phase.parts.items() if parts[-1] is value]
         if not all(phase.aggregators[name].linear for name in names):
             continue
         factors = _factored(scope, value)
         if factors is None:
             continue
         narrow, product = factors
-        others = [e for name, parts in phase.parts.items() for e in parts if e is not value] + [
-            *phase.outputs.values()
+        # the scores of a softmax may be the very value that it weights
+        others = [
+            *(e for parts in phase.parts.values() for e in parts[:-1]),
+            *(parts[-1] for parts in phase.parts.values() if parts[-1] is not value),
+            *phase.outputs.values(),
         ]
         heads = [phase.parts[name][0].dims if len(phase.parts[name]) > 1 else () for name in names]
         fits = all(narrow.dims[: len(h)] == h and len(narrow.dims) > len(h) for h in heads)
@@ -124,7 +127,7 @@ def _deferred(scope: Tracer, phase: Phase, after: dict[str, Expr]) -> Phase:
         phase = replace(
             phase,
             parts={
-                name: [narrow if e is value else e for e in parts]
+                name: [*parts[:-1], narrow] if parts[-1] is value else parts
                 for name, parts in phase.parts.items()
             },
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -51,6 +53,23 @@ def test_sums_are_those_of_all_sum(size):
 
     first, *others = run_simulated(size, program)
     assert all(found == first for found in others)
+
+
+@pytest.mark.parametrize("size", [2, 3, 6])
+def test_ranks_complete_gradients_in_orders_of_their_own(size):
+    def program(comm):
+        rng = np.random.default_rng(comm.rank)
+        parameters = [Parameter(np.zeros(shape)) for shape in [*SIZES, (300_000,), (), (3,), (3,)]]
+        gradients = [np.full(p.shape, i + 1.0) for i, p in enumerate(parameters)]
+        under_way = GradientSum(comm, parameters)
+        # some are never added: backward did not reach them on this rank
+        for i in rng.permutation(len(parameters))[comm.rank :]:
+            under_way.add(parameters[i], gradients[i])
+        missing = dict(zip(parameters, gradients, strict=True))
+        return [x.reshape(-1)[:1] for x in under_way.finish(SimpleNamespace(of=missing.get))]
+
+    for sums in run_simulated(size, program):
+        np.testing.assert_array_equal(np.concatenate(sums), size * np.arange(1, len(sums) + 1))
 
 
 @pytest.mark.parametrize("size", [1, 3])

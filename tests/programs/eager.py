@@ -6,8 +6,9 @@ for the hash that decides what dropout drops. Every function is written as plain
 records how to pass a gradient to its arguments; edge softmax and sums are loops over destinations.
 
 Values have the types that docs/reference/stages.md describes: integers and masks combine as in
-NumPy, and what has a fraction is a float. While a program runs, ``Pass.margin`` collects how close it came to a
-point where a function jumps or has a kink, where the last bit of a number would decide.
+NumPy, and what has a fraction is a float. While a program runs, ``Pass.margin`` collects how close
+it came to a point where a function jumps or has a kink, where the last bit of a number would
+decide.
 """
 
 from __future__ import annotations
@@ -508,12 +509,12 @@ def mean(x: Value, axis: Any = -1, keepdims: bool = False) -> Value:
 
 
 def max(x: Value, axis: Any = -1, keepdims: bool = False) -> Value:
-    (x,) = promoted(x)
+    x = value(x)
     return _largest(x, _axes(x, axis), keepdims, 1)
 
 
 def min(x: Value, axis: Any = -1, keepdims: bool = False) -> Value:
-    (x,) = promoted(x)
+    x = value(x)
     return _largest(x, _axes(x, axis), keepdims, -1)
 
 

@@ -175,4 +175,14 @@ FOUND: dict[str, Case] = {
         apply="gt.tanh(total)",
         arrays={"x": Drawn((6, 3), "special", 17)},
     ),
+    "scores that are the values that they weight": layer(
+        "(lambda v: gt.softmax(v) * v)(edge.src.x @ self.p)",
+        parameters={"p": (1,)},
+        arrays={"x": Drawn((6, 1), seed=1)},
+    ),
+    "functions of two parameters that ranks with few rows compute at once": layer(
+        "gt.minimum(edge.dst.x + self.p, self.q)",
+        parameters={"p": (3,), "q": (3,)},
+        bounds={"SMALLEST": 4},
+    ),
 }
