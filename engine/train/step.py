@@ -43,7 +43,7 @@ QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore", "divide": "ignor
 
 
 # a view, and the rows of tables that its passes read
-Made: TypeAlias = tuple[GraphView, LearnedRows]
+PreparedView: TypeAlias = tuple[GraphView, LearnedRows]
 
 
 class Ahead(Protocol):
@@ -188,7 +188,7 @@ class Training:
         return np.array(losses)
 
     def rehearse(
-        self, epoch: int, first: int, last: int, act: Callable[[Callable[[], Made]], None]
+        self, epoch: int, first: int, last: int, act: Callable[[Callable[[], PreparedView]], None]
     ) -> None:
         """Make some views of an epoch as ``run`` does, with all that their passes would read, and
         compute nothing.
@@ -355,13 +355,15 @@ class Training:
         self.views += len(shares)
         return shares
 
-    def _in_turns(self, views: Sequence[Callable[[], GraphView]]) -> list[Callable[[], Made]]:
+    def _in_turns(
+        self, views: Sequence[Callable[[], GraphView]]
+    ) -> list[Callable[[], PreparedView]]:
         """Functions for work items that run together: each makes a view, whose features are
         fetched in its turn, and begins to read the rows of its passes.
         """
         self.features.turns.restart()
 
-        def in_turn(number: int, make: Callable[[], GraphView]) -> Made:
+        def in_turn(number: int, make: Callable[[], GraphView]) -> PreparedView:
             with self.job_comm.ledger.stage("batch"):
                 with self.features.turns.of(number):
                     view = make()
@@ -373,7 +375,7 @@ class Training:
 
     def _compute(
         self,
-        make: Callable[[], Made],
+        make: Callable[[], PreparedView],
         n: int,
         number: int,
         step: int,

@@ -23,7 +23,7 @@ from graphtheta.engine.comm.ledger import Snapshot
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.settings import pass_scope
 from graphtheta.engine.strategy.strategy import Strategy
-from graphtheta.engine.train.step import Made, Training
+from graphtheta.engine.train.step import PreparedView, Training
 from graphtheta.engine.view.level import Counts
 from graphtheta.inspect.planning.blank import BlankTable
 from graphtheta.inspect.planning.messages import Working
@@ -272,7 +272,7 @@ def _timed(comm: _Posts, training: Training, epoch: int, n: int) -> np.ndarray:
     """
     seconds = []
 
-    def act(make: Callable[[], Made]) -> None:
+    def act(make: Callable[[], PreparedView]) -> None:
         began = _worked(comm)
         view, learned = make()
         for name in training.stored:
