@@ -447,10 +447,10 @@ def test_every_test_is_in_one_of_two_stages() -> None:
         collected = (
             path.name.startswith("test_") and ROOT / pytest_reads["testpaths"] in path.parents
         )
-        assert collected == bool(tests_of(tree_of(path))), path
+        assert collected == bool(names_of_tests(tree_of(path))), path
 
 
-def tests_of(tree: ast.Module) -> list[str]:
+def names_of_tests(tree: ast.Module) -> list[str]:
     """The tests of a module: functions, classes, and functions that are made."""
     made = (node.targets[0] for node in tree.body if isinstance(node, ast.Assign))
     names = [

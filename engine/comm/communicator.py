@@ -194,18 +194,14 @@ class Comm(Transport):
         while step < self.size:
             # one level of the tree: children send their subtrees, which follow each other, to their
             # parents
-            sends = [(int(order[place - step]), rows)] if place % (2 * step) == step else []
-            child = place + step if place % (2 * step) == 0 and place + step < self.size else None
-            recvs = (
-                []
-                if child is None
-                else [
-                    (
-                        int(order[child]),
-                        rows[at[child] - at[place] : at[_subtree(child, self.size)] - at[place]],
-                    )
-                ]
-            )
+            sends: list[Send] = []
+            recvs: list[Send] = []
+            if place % (2 * step) == step:
+                sends = [(int(order[place - step]), rows)]
+            elif place % (2 * step) == 0 and place + step < self.size:
+                child = place + step
+                bounds = (at[child] - at[place], at[_subtree(child, self.size)] - at[place])
+                recvs = [(int(order[child]), rows[slice(*bounds)])]
             self.move_begin(sends, recvs, Tag.GATHER_ROWS).end()
             step *= 2
         return None if place else [rows[at[v] : at[v + 1]] for v in np.argsort(order)]

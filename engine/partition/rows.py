@@ -76,13 +76,11 @@ def whole_rows(
         graph, degrees["in_degree"] + degrees["out_degree"], owner, comm.size
     )
     mine = order[bounds[comm.rank] : bounds[comm.rank + 1]]
-    edges = (
-        numbered(graph.n_edges, graph.n_edges)
-        if comm.size == 1
-        else np.concatenate(
-            [np.zeros(0, np.int64), *(c.ids[worker(c) == comm.rank] for c in source.chunks())]
-        )
-    )
+    if comm.size == 1:
+        edges = numbered(graph.n_edges, graph.n_edges)
+    else:
+        own = (c.ids[worker(c) == comm.rank] for c in source.chunks())
+        edges = np.concatenate([np.zeros(0, np.int64), *own])
     where = DenseDirectory(owner, row_of) if directory is None else directory(comm, mine)
     mirrors = _mirrors(graph, mine, edges)
     theirs, row = where.locate(mirrors)

@@ -408,15 +408,14 @@ def report(positions: dict[int, Position], unresponsive: dict[int, str], pace: P
         lines.append(
             f"{_ranks(waiting)}: {first['what']} at {first['where']}, stage {first['stage']}"
         )
-    limit = (
-        f"the limit set by GRAPHTHETA_PATIENCE={pace.patience:g}"
-        if pace.patience
-        else (
+    if pace.patience:
+        limit = f"the limit set by GRAPHTHETA_PATIENCE={pace.patience:g}"
+    else:
+        limit = (
             f"while the longest pause before was {max(SHORT, *pace.longest.values()):.0f} s. If the"
             " program was not stuck, set GRAPHTHETA_PATIENCE to a time limit in seconds, or to 0"
             " for no limit"
         )
-    )
     return "\n".join(
         [
             f"graphtheta: {head}",

@@ -53,21 +53,14 @@ class SelectedColumn:
         return _Checked(self._column.read_begin(mine), self, type(self._column).__name__, len(mine))
 
     def listed(self, rows: np.ndarray) -> RowList | None:
-        rows_of_column = (
-            listed_rows(self._column, self._rows[rows])
-            if self._column.dtype == self.dtype
-            else None
-        )
+        if self._column.dtype != self.dtype:
+            return None
+        listed = listed_rows(self._column, self._rows[rows])
+        if listed is None:
+            return None
         # a user's column is checked as its reads are
-        return (
-            rows_of_column
-            if rows_of_column is None
-            or (
-                rows_of_column.shape == (len(rows), *self.shape[1:])
-                and rows_of_column.dtype == self.dtype
-            )
-            else None
-        )
+        fits = listed.shape == (len(rows), *self.shape[1:]) and listed.dtype == self.dtype
+        return listed if fits else None
 
 
 class _Checked:

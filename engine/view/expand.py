@@ -128,13 +128,10 @@ class _Sweep:
         lookup = halo_map(self.partition, self.senders)
         for c in self.chosen:
             to_master = c.kinds[0] == MASTER
-            rows = (
-                row_of[c.senders]
-                if to_master
-                else c.senders
-                if lookup is None
-                else lookup[c.senders]
-            )
+            if to_master:
+                rows = row_of[c.senders]
+            else:
+                rows = c.senders if lookup is None else lookup[c.senders]
             lower(c.ptr, self.cutoff[c.kinds[1]], rows, cutoff if to_master else halo)
 
         def merge(rows: np.ndarray, other: Columns) -> None:

@@ -79,14 +79,8 @@ def _cast_form(dtype: str) -> Scalar | None:
     kind = np.dtype(dtype).kind
     if kind in "iu" and dtype not in ("int32", "int64"):
         return None
-    value = (
-        "as_float({0})"
-        if kind == "f"
-        else "(T(1) - equal({0}, T(0)))"
-        if kind == "b"
-        else f"as_{dtype}({{0}})"
-    )
-    return Scalar(value, ("{g}",))
+    values = {"f": "as_float({0})", "b": "(T(1) - equal({0}, T(0)))"}
+    return Scalar(values.get(kind, f"as_{dtype}({{0}})"), ("{g}",))
 
 
 @primitive(

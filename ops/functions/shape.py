@@ -147,13 +147,8 @@ def _axes(function: str, x: Any, axis: Axis) -> tuple[int, ...]:
             if rows
             else f"a value of shape {list(trailing(x))}"
         )
-        allowed = (
-            "use axis -1"
-            if width == 1
-            else f"use axis -{width} to -1"
-            if width
-            else "it has none to reduce"
-        )
+        choices = {0: "it has none to reduce", 1: "use axis -1"}
+        allowed = choices.get(width, f"use axis -{width} to -1")
         raise ShapeError(
             f"{function}: axis {axis} of {what}: {allowed}"
             + (", the row axis belongs to the engine" if rows else "")
