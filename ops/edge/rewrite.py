@@ -34,8 +34,9 @@ def end_of(e: Expr) -> str:
     random draws belong to the edge, and the normaliser of a softmax is known only after a pass
     over the edges.
     """
+    # only names of columns that the planner makes have a space, such as those of a normaliser
     kinds = {
-        x.leaf[0] if " " not in str(x.leaf[1]) else "made"
+        x.leaf[0] if " " not in str(x.leaf[1]) else "planned"
         for x in ordered([e])
         if x.leaf is not None
     } - {"operand"}
@@ -81,11 +82,7 @@ def rewrite(
         if match is None:
             return roots, done
         name, old, new = match
-        assert (new.rows, new.dims, new.dtype) == (
-            old.rows,
-            old.dims,
-            old.dtype,
-        ), f"{name}: {old} became {new}"
+        assert _alike(old, new), f"{name}: {old} became {new}"
         roots = [replaced(scope, root, {old: new}) for root in roots]
         done.append(match)
 
@@ -186,9 +183,9 @@ def join_products(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     # the product with a vector has another axis of x last
     if len(v.dims) == 1:
         return None
-    if size(v) // v.dims[-1] * prod(w.dims[1:]) >= size(v) + size(v) // v.dims[0] * prod(
-        w.dims[1:]
-    ):
+    width = prod(w.dims[1:])
+    # multiplications for each number of x: by V @ W, against by V and then by W
+    if size(v) // v.dims[-1] * width >= size(v) + size(v) // v.dims[0] * width:
         return None
     joined: Expr = matmul(x, matmul(v, w))
     return joined

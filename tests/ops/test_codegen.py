@@ -23,6 +23,7 @@ from graphtheta.ops.edge.codegen.kernel import generate, unsupported, values_of
 from graphtheta.ops.edge.codegen.lowering import LOWERINGS, Structural, lowering_of
 from graphtheta.ops.edge.codegen.registers import Registers
 from graphtheta.ops.edge.codegen.variant import Variant
+from graphtheta.ops.edge.plan import plan
 from graphtheta.ops.edge.program import Phase
 from graphtheta.ops.edge.source.lane_slice import LaneSlice, broadcast, slices
 from graphtheta.ops.edge.source.register_buffer import RegisterBuffer
@@ -286,3 +287,16 @@ def test_the_example_in_the_docstring_of_the_generator_is_what_it_generates():
     shown = re.findall(r"^    +(.*\S)$", kernel.__doc__.split("Names in kernels")[0], re.MULTILINE)
     lines = [re.sub(r" +# \w+$", "", line) for line in shown]
     assert len(lines) == 15 and lines == [line for line in generated if line in lines]
+
+
+def test_attention_saves_the_weight_and_the_gradient_of_the_score():
+    nodes = {name: (dims, np.float32, True) for name, dims in (("s", (4,)), ("z", (4, 8)))}
+    nodes["t"] = nodes["s"]
+
+    def gather(edge):
+        return gt.softmax(gt.leaky_relu(edge.src.s + edge.dst.t, 0.2)) * edge.src.z
+
+    phase = plan(trace(gather, nodes, {}, "sum", "Example")).phases[-1]
+    sender = variant("sender", [("src", "s"), ("src", "z")])
+    saved = [(kind, str(phase.order[n])) for kind, n in kernel.residuals_of(phase, sender)]
+    assert saved == [("gradient", "src.s"), ("weight", "leaky_relu(add(src.s, dst.t))")]

@@ -4,6 +4,11 @@ The backward kernel by senders needs, for each edge, softmax weights, gates and 
 scores. To recompute them it would read columns and edge values at scattered rows. The kernel by
 receivers, which runs before it, has them in registers; one row per edge with these saved residuals
 replaces several scattered reads.
+
+Of graph attention, ``softmax(leaky_relu(edge.src.s + edge.dst.t)) * edge.src.z``, the residuals are
+the softmax weight and the gradient of ``edge.src.s``, two numbers for each head. The kernel by
+senders then reads no score: the gradient of z is the weight times the gradient of the total, and
+that of s is a sum of what was saved.
 """
 
 from __future__ import annotations
