@@ -184,7 +184,7 @@ def join_products(scope: Tracer, e: Expr, uses: Uses) -> Expr | None:
     if len(v.dims) == 1:
         return None
     width = prod(w.dims[1:])
-    # multiplications for each number of x: by V @ W, against by V and then by W
+    # multiplications for each row of x: by V @ W, against by V and then by W
     if size(v) // v.dims[-1] * width >= size(v) + size(v) // v.dims[0] * width:
         return None
     joined: Expr = matmul(x, matmul(v, w))
