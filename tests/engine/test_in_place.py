@@ -114,8 +114,8 @@ def variants(monkeypatch):
     """Columns that kernels read in place, by mode."""
     seen, make = set(), fused._variant
 
-    def watched(*given):
-        made = make(*given)
+    def watched(**given):
+        made = make(**given)
         seen.update((made.mode, *column) for column in made.in_place)
         return made
 
