@@ -447,17 +447,17 @@ def test_every_test_is_in_one_of_two_stages() -> None:
         collected = (
             path.name.startswith("test_") and ROOT / pytest_reads["testpaths"] in path.parents
         )
-        assert collected == bool(names_of_tests(tree_of(path))), path
+        assert collected == bool(cases_of(tree_of(path))), path
 
 
-def names_of_tests(tree: ast.Module) -> list[str]:
+def cases_of(tree: ast.Module) -> list[str]:
     """The tests of a module: functions, classes, and functions that are made."""
     made = (node.targets[0] for node in tree.body if isinstance(node, ast.Assign))
     names = [
         *(node.name for node in tree.body if isinstance(node, Function | ast.ClassDef)),
         *(target.id for target in made if isinstance(target, ast.Name)),
     ]
-    return [name for name in names if name.startswith(("test_", "Test"))]
+    return [name for name in names if name.startswith(("test", "Test"))]
 
 
 def test_names_no_path_of_a_machine() -> None:
