@@ -84,6 +84,7 @@ def test_a_sampled_batch_is_read_completely(modes: Any) -> None:
     assert view.levels[0].n_edges == graph.n_edges + view.levels[0].n_out
 
 
+@pytest.mark.second
 def test_messages_follow_from_those_of_two_and_three_workers(modes: Any) -> None:
     """As the ledgers of four workers that train count them."""
     law, workers = modes.rounds(), 4
@@ -103,6 +104,7 @@ def test_messages_follow_from_those_of_two_and_three_workers(modes: Any) -> None
     assert law.interpreter(2) > 0
 
 
+@pytest.mark.second
 def test_bytes_and_work_of_a_view_are_those_of_more_workers(modes: Any) -> None:
     from scaled import read
 

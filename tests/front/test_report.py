@@ -97,6 +97,7 @@ def run(ranks: int, **keys: object) -> Path:
     return Path(str(keys.get("out", "run")))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_timeline_and_report_of_a_run(here: Path, ranks: int) -> None:
     folder = run(ranks, trace=True, partitioner="vertex-cut")
@@ -195,6 +196,7 @@ def test_bytes_of_moves_are_those_of_the_stage(here: Path) -> None:
     ]
 
 
+@pytest.mark.second
 def test_the_largest_pairs_of_many_ranks(here: Path) -> None:
     profile = Profile.read(run(12) / "profile.json")
     assert (
@@ -269,6 +271,7 @@ def test_a_later_run_takes_the_timeline_away(here: Path) -> None:
     )
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "keys",
     [{"epochs": 0}, {"epochs": 1}, {"eval_every": 3}, {"steps": 2}],

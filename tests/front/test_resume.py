@@ -361,6 +361,7 @@ LONGER: dict[str, tuple[dict[str, Any], list[dict[str, int]]]] = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", LONGER)
 def test_an_evaluation_at_the_end_of_a_shorter_run_is_not_counted(name: str) -> None:
     keys, lengths = LONGER[name]
@@ -598,6 +599,7 @@ def until_there(pattern: str, process: subprocess.Popen[str]) -> None:
 
 
 # mpiexec passes SIGHUP on to no rank
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("ranks", "number", "code", "told"),
     [

@@ -68,6 +68,7 @@ def alone(sampler):
     return losses(SerialComm(), sampler)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("sampler", CASES)
 def test_losses_do_not_depend_on_ranks(sampler):
     """On two to four ranks with half of the placements; the next case has the other half."""
@@ -80,6 +81,7 @@ def test_losses_do_not_depend_on_ranks(sampler):
             np.testing.assert_allclose(found, alone(sampler), rtol=1e-9)
 
 
+@pytest.mark.second
 def test_samplers_differ():
     found = [tuple(alone(sampler)) for sampler in CASES]
     assert np.isfinite(found).all() and len(set(found)) == len(CASES)

@@ -100,6 +100,7 @@ def outcome(graph: gt.Graph, machines: list[int], keys: dict[str, Any]) -> Any:
         return error
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("part", range(4))
 def test_what_saves_work_changes_nothing(part: int) -> None:
     equal = 0

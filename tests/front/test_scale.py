@@ -100,6 +100,7 @@ def counted(size: int, folder: Path, keys: dict[str, Any]) -> Counts:
 
 # an epoch is one step: how many steps a worker makes between two messages about its state depends
 # on their time
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "keys",
     [

@@ -159,6 +159,7 @@ def test_parts_add_up_to_the_time_and_the_largest_limits() -> None:
     )
 
 
+@pytest.mark.second
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     speed, found, picture = (
         tmp_path / "speed.json",

@@ -182,6 +182,7 @@ def degree_of(graph):
     )
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_many_workers_find_what_one_does(size, tmp_path):
     pairs = [(masters, "1d-src") for masters in NODES] + [

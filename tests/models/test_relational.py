@@ -271,6 +271,7 @@ def test_models_that_need_relations_say_so():
         build_model("rgcn", 5, 3)
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("heads", [2, 4])
 def test_gradients_of_narrow_tables_are_added_to_their_rows(heads, rng):
     relation = {"relation": rng.integers(0, 2, 60)}

@@ -96,6 +96,7 @@ def test_optimiser_refuses_settings_out_of_range(make):
         make([Parameter(np.ones(2))])
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("make", [Adam, AdamW])
 def test_large_parameters_move_as_small_ones_do(rng, make, dtype):

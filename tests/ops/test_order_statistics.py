@@ -189,6 +189,7 @@ def run(comm, graph, backend, dtype, direction, placement=("1d-src", "hash")):
     return comm.all_sum(values), grads, sum(t.forward for t in active.traffic), sent
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("integers", "direction"), [(False, "in"), (True, "both")])
 def test_numbers_are_the_same_on_any_workers_and_back_end(integers: bool, direction: str) -> None:
     graph = example(integers)

@@ -394,6 +394,7 @@ def outcome(comm, args, sampled):
     return {name: comm.all_sum(x) for name, x in found.items()}
 
 
+@pytest.mark.second
 @settings(max_examples=40, deadline=None)
 @given(
     VALUE,

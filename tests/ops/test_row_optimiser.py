@@ -29,6 +29,7 @@ def sgd(x, state, g, lr):
     return x - lr * g
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-12), ("float32", 1e-5)])
 @pytest.mark.parametrize(
     "optimiser, formula", [(RowAdam(LR), adam), (RowAdagrad(LR), adagrad), (RowSGD(LR), sgd)]

@@ -26,6 +26,7 @@ def said(outcome):
     )
 
 
+@pytest.mark.second
 @pytest.mark.parametrize("share", range(SHARES))
 def test_drawn_programs(share):
     outcome = search.search(range(share * EACH, (share + 1) * EACH))
