@@ -4,6 +4,7 @@ refused by name.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import pickle
@@ -570,9 +571,10 @@ def test_clusters_are_kept_beside_a_store(tmp_path, monkeypatch):
             gt.load(tmp_path / "s", split="stored"), "louvain", **options
         ).tolist()
 
-    def computed(*args):
-        ran.append(args[3:])
-        return find_clusters(*args)
+    def computed(*args, **named):
+        given = inspect.signature(find_clusters).bind(*args, **named)
+        ran.append(tuple(given.arguments.values())[3:])
+        return find_clusters(*args, **named)
 
     ran = []
     monkeypatch.setattr(kept_clusters, "find_clusters", computed)
