@@ -10,8 +10,7 @@ import sys
 import numpy as np
 
 import graphtheta as gt
-from graphtheta.inspect.planning.skeleton import current_bytes
-from graphtheta.run.memory.bound import resident_bytes
+from graphtheta.base.memory import peak_bytes, resident_bytes
 
 RNG = np.random.default_rng(0)
 TRIPLE = {"model": "rgcn", "task": "triple"}
@@ -105,12 +104,12 @@ def main(name: str) -> None:
     gt.Trainer(graph=make(60, 300), **keys).fit()
     graph = make(n, m)
     gc.collect()
-    before = current_bytes()
+    before = resident_bytes()
     trainer = gt.Trainer(graph=graph, **keys)
     trainer.fit()
     bound = trainer.setup.bound
     # of the reference back end only
-    print(resident_bytes() - before, bound.total - bound.chunks)
+    print(peak_bytes() - before, bound.total - bound.chunks)
 
 
 if __name__ == "__main__":

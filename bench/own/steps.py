@@ -18,9 +18,9 @@ import numpy as np
 from contender import report
 
 import graphtheta as gt
+from graphtheta.base.memory import peak_bytes
 from graphtheta.engine.runtime.start import run_main, start
 from graphtheta.ops.compile.jit import n_compiled
-from graphtheta.run.memory.bound import resident_bytes
 
 # stages whose bytes a plan predicts
 MEASURED = ("move", "reduce", "batch", "fetch")
@@ -53,7 +53,7 @@ def main(keys: str, epochs: str, least_seconds: str) -> int:
         {
             "seconds": seconds,
             "processor": processor,
-            "memory": resident_bytes(),
+            "memory": peak_bytes(),
             "sent": sum(int(since[stage]["bytes"]) for stage in MEASURED),
             "compiled": n_compiled(),
         }

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-from graphtheta.base.cgroup import memory_limit
+from graphtheta.base.memory import total_bytes
 from graphtheta.base.regular import open_regular
 from graphtheta.errors import FormatError
 
@@ -213,10 +213,10 @@ def _check(
     # a header can declare any number of empty rows; [2, 0] is a graph without edges
     if not declared and shape and (shape[0] > 2 or not dtype.itemsize):
         raise FormatError(f"{at} has shape {list(shape)} of {dtype} and is empty; leave it out")
-    if declared > memory_bytes():
+    if declared > total_bytes():
         raise FormatError(
             f"{at} needs {declared / 2**30:.1f} GiB and this machine has"
-            f" {memory_bytes() / 2**30:.1f}; use a larger machine"
+            f" {total_bytes() / 2**30:.1f}; use a larger machine"
         )
 
 
@@ -232,16 +232,6 @@ def _checked(at: str, array: np.ndarray) -> np.ndarray:
         ):
             raise FormatError(f"{at} is text and has codes that are not characters; {AGAIN}")
     return array
-
-
-def memory_bytes() -> int:
-    """Bytes of memory that this process may use; unlimited if the system does not report them."""
-    limit = memory_limit()
-    try:
-        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        machine = 2**63
-    return machine if limit is None else min(machine, limit)
 
 
 def kinds_text(kinds: str) -> str:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import graphtheta
 from graphtheta.base.atomic import check_replaceable, file_errors
-from graphtheta.base.cgroup import cpu_quota, memory_left, memory_limit
+from graphtheta.base.cgroup import cpu_quota
 from graphtheta.base.console import amount, say
+from graphtheta.base.memory import available_bytes, total_bytes
 from graphtheta.base.mpiexec import SECONDS, find_mpiexec, run
 from graphtheta.cli.processes import SHARED
 from graphtheta.engine.runtime.affinity import available_cores
@@ -258,19 +259,8 @@ def cores() -> Finding:
 
 def memory() -> Finding:
     """Memory that is free now."""
-    try:
-        lines = dict(
-            line.split(":", 1)
-            for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        )
-    except OSError:
-        return WARN, "not known on this system", ""
-    free, total = (1024 * int(lines[name].split()[0]) for name in ("MemAvailable", "MemTotal"))
-    free, total = (
-        x if limit is None else min(x, limit)
-        for x, limit in ((free, memory_left()), (total, memory_limit()))
-    )
-    found = f"{amount(free)} free of {amount(total)}"
+    free = available_bytes()
+    found = f"{amount(free)} free of {amount(total_bytes())}"
     return (
         (OK, found, "")
         if free > 1 << 30

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.base.arguments import checked
+from graphtheta.base.memory import peak_bytes, resident_bytes
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.partition.edge_source import GraphEdges
 from graphtheta.engine.partition.partitioner import assign
@@ -38,7 +39,7 @@ class PartitionReport:
         seconds, processor: Time to assign nodes and edges; and processor time of all threads
             meanwhile.
         peak_bytes: Growth of the peak resident memory of this process meanwhile, without memory
-            that it had freed and reuses; None where /proc/self does not give it.
+            that it had freed and reuses; None where the system cannot measure it.
         bytes: Predicted bytes that all workers send in an epoch, by strategy, if each superstep
             sums messages of ``width`` float32 numbers, forwards and backwards. Batches of "mini"
             have full neighbourhoods, and some of them are counted for all; "mini" needs training
@@ -120,15 +121,14 @@ def partition_report(
     source = GraphEdges(graph)
     train = graph.train if graph.train is not None else np.zeros(graph.n_nodes, bool)
     placed = Placed(source, n_workers)
-    before = _status("VmRSS", reset=True)
+    before = _peak_anew()
     began = perf_counter()
     used = process_time()
     placed.place(*assign(source, OneOf(n_workers), pair.partitioner, pair.masters, seed))
     seconds = perf_counter() - began
     processor = process_time() - used
-    peak = _status("VmHWM")
-    nodes = placed.nodes
-    mirrors = placed.mirrors
+    peak = peak_bytes()
+    nodes, mirrors = placed.nodes, placed.mirrors
     rows = {"global": layers * placed.sent()}
     if np.any(train):
         rows["mini"] = placed.sent_by_batches(train, batch_size, layers, seed)
@@ -146,7 +146,7 @@ def partition_report(
         halo_rows=int(mirrors.max()),
         seconds=seconds,
         processor=processor,
-        peak_bytes=None if before is None or peak is None else max(peak - before, 0),
+        peak_bytes=None if before is None else max(peak - before, 0),
         bytes={name: row_bytes(n, width) for name, n in rows.items()},
     )
 
@@ -169,16 +169,12 @@ def row_bytes(rows: int, width: int) -> int:
     return 2 * 4 * width * rows
 
 
-def _status(field: str, reset: bool = False) -> int | None:
-    """Bytes of a field of this process's status; ``reset`` first sets the peak to what is resident
-    now.
+def _peak_anew() -> int | None:
+    """Resident memory of this process, which is its peak from now on; None where the system cannot
+    set it.
     """
     try:
-        if reset:
-            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
         return None
-    return next(
-        (int(line.split()[1]) << 10 for line in lines if line.startswith(f"{field}:")), None
-    )
+    return resident_bytes()

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graphtheta.base import cgroup, npy
-from graphtheta.run.memory import bound as memory
+from graphtheta.base import cgroup, memory
 
 NO_LIMIT = str(2**63 - 4096)
 
@@ -93,11 +92,11 @@ def test_no_limit(groups, membership, files):
 
 
 def test_limits_are_those_that_jobs_are_held_against(groups):
-    whole, free = npy.memory_bytes(), memory.available_bytes()
+    whole, free = memory.total_bytes(), memory.available_bytes()
     groups("0::/\n", {"memory.max": "4096", "memory.current": "5000"})
-    assert (npy.memory_bytes(), memory.available_bytes()) == (4096, 0)
+    assert (memory.total_bytes(), memory.available_bytes()) == (4096, 0)
     groups(
         "4:memory:/\n",
         {"memory/memory.limit_in_bytes": NO_LIMIT, "memory/memory.usage_in_bytes": "0"},
     )
-    assert npy.memory_bytes() == whole and memory.available_bytes() > free / 2
+    assert memory.total_bytes() == whole and memory.available_bytes() > free / 2

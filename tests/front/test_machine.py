@@ -382,6 +382,6 @@ def test_kernels_that_are_loaded_are_not_compiled(
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no peak of a process alone")
 def test_peak_memory_is_that_of_this_process_alone() -> None:
     held = np.ones(60 << 20)
-    code = "from graphtheta.run.memory.bound import resident_bytes; print(resident_bytes())"
+    code = "from graphtheta.base.memory import peak_bytes; print(peak_bytes())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 1 << 20 < int(done.stdout) < held.nbytes

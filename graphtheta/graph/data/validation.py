@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphtheta.base.arguments import is_whole
-from graphtheta.base.npy import in_files, memory_bytes
+from graphtheta.base.memory import total_bytes
+from graphtheta.base.npy import in_files
 from graphtheta.base.sparse import is_sparse
 from graphtheta.base.typed_rows import TypedRows
 from graphtheta.base.wording import shown
@@ -161,7 +162,7 @@ def check_range(src: np.ndarray, dst: np.ndarray, n_nodes: int, where: str) -> N
         raise Origin(where, "n_nodes").data(
             f"the graph has {n_nodes} nodes", "a graph needs at least one"
         )
-    if n_nodes * NODE_BYTES > memory_bytes():
+    if n_nodes * NODE_BYTES > total_bytes():
         raise Origin(where, "n_nodes").data(
             f"the graph has {n_nodes} nodes, which do not fit into memory, and its largest node"
             f" number is {max(int(src.max(initial=-1)), int(dst.max(initial=-1)))}",

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from graphtheta.base.npy import AGAIN, UNREADABLE, memory_bytes, read_array
+from graphtheta.base.memory import total_bytes
+from graphtheta.base.npy import AGAIN, UNREADABLE, read_array
 from graphtheta.base.sparse import csr
 from graphtheta.errors import FormatError
 from graphtheta.graph.data.arrays import COLUMNS
@@ -129,10 +130,10 @@ class ArrayFile:
                 f"{at}: a file of {self._size} bytes declares {self._taken} bytes, more than"
                 f" compression allows; {AGAIN}"
             )
-        if self._taken > memory_bytes():
+        if self._taken > total_bytes():
             raise FormatError(
                 f"{at}: the arrays up to this one need {self._taken / 2**30:.1f} GiB and this"
-                f" machine has {memory_bytes() / 2**30:.1f}; use a larger machine"
+                f" machine has {total_bytes() / 2**30:.1f}; use a larger machine"
             )
         try:
             with self._zip.open(member) as stream:

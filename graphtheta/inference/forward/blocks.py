@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import resource
 
 import numpy as np
+import psutil
 
 from graphtheta.base.console import amount
 from graphtheta.engine.layer.dry_run import Probe
@@ -32,12 +32,10 @@ def free_now(limit: int) -> int:
     Args:
         limit: Bytes of the process in all.
     """
-    with open("/proc/self/statm", encoding="ascii") as f:
-        _, resident, shared, _, _, data, _ = map(int, f.read().split())
-    page = os.sysconf("SC_PAGE_SIZE")
+    memory = psutil.Process().memory_info()
     allowed, _ = resource.getrlimit(resource.RLIMIT_DATA)
-    free = limit - (resident - shared) * page
-    return free if allowed == resource.RLIM_INFINITY else min(free, allowed - data * page)
+    free = limit - (memory.rss - memory.shared)
+    return free if allowed == resource.RLIM_INFINITY else min(free, allowed - memory.data)
 
 
 def divided(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from graphtheta.base.memory import available_bytes
 from graphtheta.inspect.planning.holding import largest_bound
 from graphtheta.inspect.planning.machine import Machine
 from graphtheta.inspect.planning.placement import Placement
@@ -20,7 +21,7 @@ from graphtheta.partitioners.auto import TrainingWork as Training
 from graphtheta.partitioners.auto import choose
 from graphtheta.partitioners.pairs import AUTO, Pair, pair_of
 from graphtheta.run.job.job import Job
-from graphtheta.run.memory.bound import MemoryBound, available_bytes
+from graphtheta.run.memory.bound import MemoryBound
 from graphtheta.train.reuse.staleness.registry import EXACT
 
 MODES = ("cooperative", "independent")

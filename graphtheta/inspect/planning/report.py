@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from graphtheta.base.console import amount, figure, table
+from graphtheta.base.memory import available_bytes
 from graphtheta.inspect.planning.machine import Machine
 from graphtheta.inspect.planning.plan import Row
-from graphtheta.run.memory.bound import MemoryBound, available_bytes
+from graphtheta.run.memory.bound import MemoryBound
 
 # numbers of workers that are tried if nothing fits
 MORE_WORKERS = (2, 4, 8, 16, 32)

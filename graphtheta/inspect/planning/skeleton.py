@@ -6,15 +6,14 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import os
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
-from pathlib import Path
 from time import process_time, thread_time
 
 import numpy as np
 
+from graphtheta.base.memory import peak_bytes, resident_bytes
 from graphtheta.base.sparse import is_sparse
 from graphtheta.engine.comm.serial import SerialComm
 from graphtheta.engine.layer.dry_run import Probe, gradient_order, probe, sums_of_a_pass
@@ -34,7 +33,6 @@ from graphtheta.ops.autodiff.tape import Parameter
 from graphtheta.ops.edge.backend.fused import backend_scope
 from graphtheta.run.embeddings.setup import learned_bytes, width_of
 from graphtheta.run.job.job import Job
-from graphtheta.run.memory.bound import resident_bytes
 from graphtheta.tasks.kinds.kind import TaskKind
 from graphtheta.train.loop.aggregation import passes_of
 from graphtheta.train.loop.make_model import Factory
@@ -163,12 +161,12 @@ class Skeleton:
         only; ``most`` bounds their number.
         """
         release()
-        before = current_bytes()
-        high = resident_bytes()
+        before = resident_bytes()
+        high = peak_bytes()
         strategy = self.strategy(job)
         n = strategy.steps_per_epoch
-        libraries = max(current_bytes() - before, 0)
-        peak = resident_bytes() - before if resident_bytes() > high else libraries
+        libraries = max(resident_bytes() - before, 0)
+        peak = peak_bytes() - before if peak_bytes() > high else libraries
         # compiles kernels
         strategy.batch(0, 0)
         views = []
@@ -220,7 +218,7 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
     )
     made = prepared.model
     kind = copy(prepared.kind)
-    loading = resident_bytes()
+    loading = peak_bytes()
     partition = build_partition(prepared.graph, SerialComm(), dtype=dtype, seed=job.seed)
     if job.embedding:
         partition, blank["x"] = _with_learned(job, prepared.graph, partition)
@@ -243,8 +241,8 @@ def skeleton(job: Job, graph: Graph, model: Factory | None = None) -> Skeleton:
     )
     part = partition.nbytes()
     arrays = graph.nbytes + (prepared.graph.nbytes if prepared.graph.src is not graph.src else 0)
-    now = current_bytes()
-    peak = resident_bytes()
+    now = resident_bytes()
+    peak = peak_bytes()
     process = Process(
         now - part - arrays + KERNEL_BYTES,
         loading,
@@ -316,12 +314,3 @@ def release() -> None:
     gc.collect()
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def current_bytes() -> int:
-    """Resident memory of this process; its peak where the system does not give it."""
-    try:
-        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
-    except OSError:
-        return resident_bytes()
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")

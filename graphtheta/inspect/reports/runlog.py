@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from graphtheta.base.atomic import atomic_file, file_errors, make_folder, remove_file, started_file
 from graphtheta.base.console import amount, figure, say, table
+from graphtheta.base.memory import peak_bytes
 from graphtheta.base.strict_json import to_json
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.ledger import STAGES
@@ -21,7 +22,6 @@ from graphtheta.inspect.reports.profile import LISTED, Book, Profile
 from graphtheta.run.job.job import Job
 from graphtheta.run.job.keyfile import JOB_FILE
 from graphtheta.run.job.run_files import METRICS_FILE, PROFILE_FILE, RESULT_FILE
-from graphtheta.run.memory.bound import resident_bytes
 
 FIELDS = ("seconds", "wait", "bytes", "messages")
 # number of progress lines in a log file, in place of a progress bar
@@ -184,7 +184,7 @@ class RunLog:
             np.stack((np.full(len(most), self.comm.rank), most, *sent[most].T), axis=1)
         )
         memory = np.array(
-            self.comm.all_gather([predicted, resident_bytes(), *sent.sum(axis=0).tolist()])
+            self.comm.all_gather([predicted, peak_bytes(), *sent.sum(axis=0).tolist()])
         )
         with self.comm.agreed():
             if largest is None:

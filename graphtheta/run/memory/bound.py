@@ -7,17 +7,14 @@ never exceeds it.
 
 from __future__ import annotations
 
-import os
-import resource
 import socket
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 
 import numpy as np
 
-from graphtheta.base.cgroup import memory_left
+from graphtheta.base.memory import available_bytes
 from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.errors import MemoryLimitError
@@ -213,28 +210,6 @@ def _dealt_bytes(extent: Extent, levels: int) -> int:
     each = [(extent.whole_rows, extent.node_bytes), (extent.whole_edges, extent.edge_bytes)]
     columns = 3 * sum(int(n * (DEALT_BYTES + held)) for n, held in each)
     return columns + levels * extent.whole_edges * (LIST_BYTES_PER_EDGE + SORT_BYTES_PER_USE)
-
-
-def resident_bytes() -> int:
-    """Peak memory of this process so far, in bytes."""
-    with suppress(OSError, StopIteration), open("/proc/self/status", encoding="ascii") as f:
-        return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmHWM"))
-    # a process inherits this peak from the one that started it
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
-def available_bytes() -> int:
-    """Bytes that processes of this machine, container or Slurm job may still allocate."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as f:
-            free = next(
-                int(line.split()[1]) * 1024 for line in f if line.startswith("MemAvailable")
-            )
-    except (OSError, StopIteration):
-        free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    left = memory_left()
-    return free if left is None else min(free, left)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import numpy as np
 
 from graphtheta.base.arguments import checked
 from graphtheta.base.logger import start_logging
+from graphtheta.base.memory import peak_bytes
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Model
@@ -33,7 +34,6 @@ from graphtheta.run.checkpoints.weights import read_saved, write_weights
 from graphtheta.run.embeddings.saved import gathered_values, load_values
 from graphtheta.run.job.job import Job
 from graphtheta.run.job.keys import ASKS_NOTHING, OF_DATASET
-from graphtheta.run.memory.bound import resident_bytes
 from graphtheta.train.loop.build import Choices, RunSetup, build
 from graphtheta.train.loop.groups import Choice, Groups
 from graphtheta.train.loop.make_model import refuse_unread, source_of
@@ -169,7 +169,7 @@ class Session(ModelOnGraph):
         """Upper bound of this process's peak memory in bytes; to be called before training."""
         # resident memory includes the partition already
         bound = self.setup.bound
-        return resident_bytes() + bound.total - bound.partition + self.reuse.nbytes
+        return peak_bytes() + bound.total - bound.partition + self.reuse.nbytes
 
     def summed(
         self, losses: np.ndarray, first: int, more: list[float]
