@@ -281,6 +281,22 @@ def hostile(folder: Path) -> dict[str, object]:
         "object array": np.array([Call(open, mark, "w")], object),
         "state of a name": b"c_codecs\nencode\n}S'__defaults__'\n(I1\ntsb.",
         "class state": b"cscipy.sparse.csr\ncsr_matrix\n}S'array'\nI1\nsb.",
+        "class attributes": b"cscipy.sparse.csr\ncsr_matrix\n(N}S'state'\nI1\nstb.",
+        "bytes made before they are read": b"\x80\x05\x96" + b"\xff" * 5 + b"\0\0\0.",
+        "memo with a large number": b"]r\xff\xff\xff\xff0c_codecs\ndecode\n.",
+        "key that takes a year to hash": b"(" + b"(t" + b"2\x86" * 90 + b"I1\nd.",
+        "list copied by calls": b"]("
+        + b"I1\n" * 999
+        + b"eq\0"
+        + b"cnumpy\ndtype\nh\0R" * 999
+        + b".",
+        "text encoded many times": b"S'"
+        + b"a" * 999
+        + b"'\nq\0"
+        + b"c_codecs\nencode\n(h\0S'latin1'\ntR" * 99
+        + b".",
+        "parts that are no arrays": b"cscipy.sparse.csr\ncsr_matrix\n)\x81}(S'data'\nI1\n"
+        b"S'indices'\nI2\nS'indptr'\nI3\nS'shape'\n(I6\nI50\ntub.",
     }
 
 

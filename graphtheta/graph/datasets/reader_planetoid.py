@@ -2,7 +2,7 @@
 
 These are the pickles ``ind.NAME.x, tx, allx, y, ty, ally, graph``, and ``ind.NAME.test.index``.
 
-Unpickling can run any code, so :mod:`graphtheta.graph.datasets.reader_pickle` reads them instead.
+Unpickling can run any code; :mod:`graphtheta.graph.datasets.reader_pickle` calls nothing.
 
 Source: https://github.com/kimiyoung/planetoid (layout), https://github.com/tkipf/gcn (order of the
 test nodes)
@@ -11,6 +11,7 @@ test nodes)
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from graphtheta.base.sparse import csr
 from graphtheta.errors import FormatError
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.data.transform import first_of_each, pair_key
-from graphtheta.graph.datasets.reader_pickle import PickledDict, PickledObject, Reader, Refused
+from graphtheta.graph.datasets.reader_pickle import Matrix, Pairs, Refused, read
 
 PICKLED = ("x", "y", "tx", "ty", "allx", "ally", "graph")
 N_VAL = 500
@@ -32,8 +33,7 @@ REMEDY = (
 
 
 def read_pickle(path: Path) -> Any:
-    """The contents of a pickle: an array, the record of a CSR matrix, the entries of a dictionary
-    or a list.
+    """The contents of a pickle: an array, a ``Matrix``, ``Pairs`` or a list.
 
     Raises:
         FormatError: Missing, damaged, or the pickle names anything else.
@@ -44,12 +44,7 @@ def read_pickle(path: Path) -> Any:
             f" ind.NAME.{{{','.join(PICKLED)},test.index}} in one folder"
         )
     try:
-        content = Reader(path.read_bytes()).read()
-        return (
-            content.array()
-            if isinstance(content, PickledObject) and content.kind == "array"
-            else content
-        )
+        return read(path.read_bytes())
     except Refused as error:
         raise FormatError(f"{path}: refused: it holds {error}; {REMEDY}") from error
     # damaged bytes can raise any error
@@ -63,32 +58,27 @@ def kind_of(content: Any) -> str:
     """The type of some content, for messages."""
     if isinstance(content, np.ndarray):
         return f"{content.dtype}{list(content.shape)}"
-    return (
-        "dictionary"
-        if isinstance(content, PickledDict)
-        else content.kind
-        if isinstance(content, PickledObject)
-        else type(content).__name__
-    )
+    return {Pairs: "dictionary", Matrix: "CSR matrix"}.get(type(content), type(content).__name__)
 
 
 def read_matrix(path: Path) -> Any:
     """A CSR array from a pickle."""
     record = read_pickle(path)
-    if not isinstance(record, PickledObject):
+    if not isinstance(record, Matrix):
         raise FormatError(f"{path}: holds a {kind_of(record)}, expected a CSR matrix; {AGAIN}")
     try:
         parts = record.parts()
-        values, indices, indptr = (parts[name].array() for name in ("data", "indices", "indptr"))
+        values, indices, indptr = (parts[name] for name in ("data", "indices", "indptr"))
         height, width = map(int, parts.get("_shape") or parts["shape"])
+        kinds = "".join(part.dtype.kind for part in (values, indices, indptr))
+        flat = values.ndim == indices.ndim == indptr.ndim == 1
     # an untrusted state can raise any error
     except Exception as error:
         raise FormatError(
             f"{path}: the CSR matrix lacks data, indices, indptr or shape ({type(error).__name__}:"
             f" {error}); {AGAIN}"
         ) from error
-    kinds = values.dtype.kind in "fiu" and indices.dtype.kind in "iu" and indptr.dtype.kind in "iu"
-    if not kinds or {values.ndim, indices.ndim, indptr.ndim} != {1}:
+    if not flat or not re.fullmatch("[fiu][iu][iu]", kinds):
         raise FormatError(f"{path}: the CSR matrix has parts of the wrong dtype or shape; {AGAIN}")
     return csr(values=values, indices=indices, indptr=indptr, shape=(height, width), at=str(path))
 
@@ -110,11 +100,12 @@ def read_labels(path: Path, rows: int) -> np.ndarray:
 
 def read_edges(path: Path, n_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """The adjacency lists as edges, both directions, without duplicates, sorted by source."""
-    found = read_pickle(path)
-    if not isinstance(found, PickledDict) or not all(
-        isinstance(neighbours, list) for _, neighbours in found
+    lists = read_pickle(path)
+    if not isinstance(lists, Pairs) or not all(
+        isinstance(neighbours, list) for _, neighbours in lists.items
     ):
         raise FormatError(f"{path}: expected a dictionary of lists of neighbours; {AGAIN}")
+    found = lists.items
     degree = np.fromiter((len(neighbours) for _, neighbours in found), np.int64, len(found))
     # a hostile file can repeat one list many times; otherwise a neighbour takes at least one byte
     if degree.sum() > path.stat().st_size:
