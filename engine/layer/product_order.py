@@ -20,17 +20,12 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from graphtheta.base.costs import GATHERED, MOVED
+
 from ...ops.autodiff.fusion import is_open
 from ...ops.autodiff.tape import needs_grad
 from ...ops.rows.stored import holds_sparse
 from ..view.level import Counts
-
-# Multiply-adds in the time in which a sum reads and adds one number of another row. Two cores with
-# AVX-512 compute 70 to 110 x 10^9 multiply-adds a second, and add 6 to 10 x 10^9 gathered numbers.
-GATHERED = 12
-# The same for a number that is packed, sent to another worker and read there: 30 between processes
-# of one machine, several hundred over 10 Gbit/s.
-MOVED = 50
 
 
 @dataclass(frozen=True)

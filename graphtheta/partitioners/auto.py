@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from graphtheta.base.console import amount, figure
+from graphtheta.base.costs import COMPARING, COMPARING_AT_LEAST, LINK, PARTITIONING
 from graphtheta.base.rng import Purpose, bits, key
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.partition.edge_source import GraphEdges
@@ -28,18 +29,12 @@ from graphtheta.partitioners.report import OneOf, check_workers, row_bytes
 SAMPLED = 1 << 21
 # the most nodes and edges of a worker over the mean, unless the default has more
 BALANCED = 1.25
-# bytes per second of a worker
-LINK = 1e9
-# seconds to compare the candidates: at least, and for a million edges
-COMPARING = (0.5, 1.5)
-# node partitioners with their placements, the default first; and about how many seconds they take
-# for a million edges
+# node partitioners with their placements, the default first
 CANDIDATES = {
     "hash": ("1d-src", "1d-dst", "vertex-cut", "libra"),
     "block": ("1d-src", "1d-dst"),
     "grem": ("1d-src", "1d-dst", "libra"),
 }
-SECONDS = {"hash": 0.02, "block": 0.02, "grem": 0.4, "libra": 0.2}
 
 
 @dataclass(frozen=True)
@@ -125,7 +120,7 @@ def choose(graph: Any, n_workers: int, work: TrainingWork) -> Pair:
         for one in _measured(graph=graph, sample=sample, masters=masters, size=n_workers, work=work)
     )
     default = next(candidates)
-    if default.messages < COMPARING[0] + COMPARING[1] * sample.n_edges / 1e6:
+    if default.messages < COMPARING_AT_LEAST + COMPARING * sample.n_edges / 1e6:
         return default.pair._replace(
             reason=(
                 f"partitioner={AUTO}: masters={default.pair.masters} and"
@@ -183,8 +178,10 @@ def _measured(
         placed = Placed(source, size)
         placed.place(owners, EDGE_PLACEMENTS[placement]().place(source, owners, size))
         n_bytes = row_bytes(work.layers * placed.sent(), work.width)
-        partitioning = (SECONDS[masters] + SECONDS.get(placement, 0)) * graph.n_edges / 1e6
-        yield _Measured(
+        partitioning = (
+            (PARTITIONING[masters] + PARTITIONING.get(placement, 0)) * graph.n_edges / 1e6
+        )
+        yield _Found(
             pair=Pair(masters, placement),
             bytes=n_bytes,
             imbalance=max(imbalance(placed.nodes), imbalance(placed.edges)),

@@ -10,11 +10,12 @@ import pytest
 import scipy.sparse as sp
 
 import graphtheta.ops as gt
+from graphtheta.base.costs import GATHERED
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.layer.context import ActiveGraph
 from graphtheta.engine.layer.dry_run import probe
 from graphtheta.engine.layer.layer import Layer, Model
-from graphtheta.engine.layer.product_order import GATHERED, ProductOrder
+from graphtheta.engine.layer.product_order import ProductOrder
 from graphtheta.engine.partition.partition import build_partition
 from graphtheta.engine.view.expand import induced, k_hop_view
 from graphtheta.engine.view.level import NO_ROWS, Counts

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import graphtheta as gt
+from graphtheta.base.costs import POST
 from graphtheta.cli.plan import plan
 from graphtheta.engine.comm.channel import Tag
 from graphtheta.engine.comm.communicator import Comm
@@ -28,7 +29,6 @@ from graphtheta.inspect.planning import messages, rehearsal
 from graphtheta.inspect.planning import skeleton as skeletons
 from graphtheta.inspect.planning.machine import (
     CROWDED,
-    POST,
     WAKES,
     Machine,
     _threads,

@@ -15,12 +15,13 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.__main__ import main
+from graphtheta.base.costs import POST
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.inspect.planning.machine import Machine, write
 from graphtheta.inspect.planning.skeleton import skeleton
 from graphtheta.inspect.planning.work import PARTS, Load
-from graphtheta.inspect.simulation.cluster import POST, Cluster
+from graphtheta.inspect.simulation.cluster import Cluster
 from graphtheta.inspect.simulation.report import by_way, report
 from graphtheta.inspect.simulation.simulate import simulated
 

@@ -8,12 +8,12 @@ import numpy as np
 import psutil
 
 from graphtheta.base.console import amount
+from graphtheta.base.costs import CHUNKS_ALIVE, LIST_BYTES_PER_EDGE, SEARCH_BYTES_PER_EDGE
 from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.partition.partition import Partition
 from graphtheta.engine.view.hop import Hop
 from graphtheta.errors import MemoryLimitError
 from graphtheta.ops.edge.backend.reference import CHUNK_BYTES
-from graphtheta.run.memory.bound import CHUNKS_ALIVE, LIST_BYTES_PER_EDGE, SEARCH_BYTES_PER_EDGE
 
 # values of the widest kind that a pass holds at once, for each row of a block and its neighbours
 VALUES_ALIVE = 4

@@ -21,6 +21,7 @@ from time import perf_counter, process_time
 import numpy as np
 
 from graphtheta.base.atomic import atomic_file
+from graphtheta.base.costs import BYTE, COLLECTIVE, LATENCY, MESSAGE, POST, WIRE
 from graphtheta.base.regular import read_regular
 from graphtheta.base.strict_json import to_json
 from graphtheta.engine.comm.serial import SerialComm
@@ -48,16 +49,13 @@ WAKES, CROWDED = np.geomspace(1e-5, 2e-3, 48), np.linspace(1.0, 2.0, 41)
 MEMORY = [NODES, EDGES]
 # where two workers cannot be started
 GUESS = messages.Pair(
-    message=3e-4,
-    collective=5e-5,
-    latency=3e-5,
-    byte=4e-10,
-    wire=2e-10,
+    message=MESSAGE,
+    collective=COLLECTIVE,
+    latency=LATENCY,
+    byte=BYTE,
+    wire=WIRE,
     ratios=(1.0,) * len(samples.TOGETHER),
 )
-# seconds that MPICH takes to send and receive a message between two processes of a machine, with
-# what the interpreter does for a message
-POST = 8e-6
 
 
 @dataclass(frozen=True)

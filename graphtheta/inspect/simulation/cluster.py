@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from graphtheta.inspect.planning.machine import POST, Machine
+from graphtheta.base.costs import POST
+from graphtheta.inspect.planning.machine import Machine
 from graphtheta.inspect.planning.work import Load
 
 

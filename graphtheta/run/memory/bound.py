@@ -14,6 +14,20 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from graphtheta.base.costs import (
+    CHECKPOINT_COPIES,
+    CHUNKS_ALIVE,
+    DEALT_BYTES,
+    DRAWN_PAIR_BYTES,
+    GRADIENTS_ALIVE,
+    HELD_PAIR_BYTES,
+    LIST_BYTES_PER_EDGE,
+    PARAMETER_COPIES,
+    RANKED_PAIR_BYTES,
+    SAMPLE_BYTES,
+    SEARCH_BYTES_PER_EDGE,
+    SORT_BYTES_PER_USE,
+)
 from graphtheta.base.memory import available_bytes
 from graphtheta.engine.layer.dry_run import Probe
 from graphtheta.engine.partition.partition import Partition
@@ -22,31 +36,6 @@ from graphtheta.ops.edge.backend.fused import saved_width
 from graphtheta.ops.edge.backend.reference import CHUNK_BYTES
 from graphtheta.ops.edge.cost import most_pairs, pair_cost
 from graphtheta.tasks.kinds.pair_counts import NO_PAIRS, PairCounts
-
-# values and gradients of a chunk of edges, and temporary arrays of primitives
-CHUNKS_ALIVE = 4
-# per edge while a view is built: positions, senders, marks, and the same of chosen edges
-SEARCH_BYTES_PER_EDGE = 40
-# per row and sampled neighbour while a view is built: shortlists, draws, and the ranks in messages
-SAMPLE_BYTES = 64
-# per edge and level: rows and positions, grouped by receiver and by sender, and importance weights
-LIST_BYTES_PER_EDGE = 28
-# of a view that is dealt: ids and hop of a node or an edge, with numbers for sorting; the same per
-# use of an edge in a level
-DEALT_BYTES, SORT_BYTES_PER_USE = 40, 60
-# gradients of intermediate values that are alive at once, in units of the widest value, at most
-GRADIENTS_ALIVE = 4
-# copies of each parameter: value, gradient, flat bucket and its sum, two optimiser slots and their
-# successors, the best model
-PARAMETER_COPIES = 9
-# in a checkpoint: value, two optimiser slots, the best model
-CHECKPOINT_COPIES = 4
-# per pair of a batch while it is drawn, located and sorted, besides its scores and their gradients
-DRAWN_PAIR_BYTES = 240
-# the same per held-back pair, all of which stay in memory: their draws are made once
-HELD_PAIR_BYTES = 160
-# per pair of a query and a node that are ranked at a time
-RANKED_PAIR_BYTES = 144
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from graphtheta.base.costs import DEALT, GATHERED, GROUP, MOVED, PASSES, PHASE
 from graphtheta.engine.layer.dry_run import Probe
-from graphtheta.engine.layer.product_order import GATHERED, MOVED
 from graphtheta.engine.layer.traffic import Widths
 from graphtheta.engine.strategy.strategy import Strategy
 from graphtheta.engine.train.deal import dealt_bytes
@@ -29,16 +29,6 @@ from graphtheta.engine.view.level import Level
 from graphtheta.engine.view.view import GraphView
 from graphtheta.ops.autodiff.primitive import PRIMITIVES
 from graphtheta.ops.edge.cost import operation_flops
-
-# In multiply-adds, of which a core computes about 5 x 10^10 a second: to send the use of an edge to
-# the worker of its view and to sort it in there, 0.2 microseconds; a phase of a superstep, forward
-# and backward, besides its work: interpreter, start of kernels, rounds of messages, 2.5
-# milliseconds; the same for dealing a group of views
-DEALT = 10_000
-PHASE = 125_000_000
-GROUP = 125_000_000
-# a backward pass computes about twice as much as the forward pass
-PASSES = 3
 
 
 @dataclass(frozen=True)

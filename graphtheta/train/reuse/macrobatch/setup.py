@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphtheta.base.console import amount
+from graphtheta.base.costs import LIST_BYTES_PER_EDGE
 from graphtheta.base.memory import available_bytes
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.strategy.strategy import Strategy
@@ -13,7 +14,6 @@ from graphtheta.engine.train.parts import parts_of
 from graphtheta.engine.train.step import groups_of
 from graphtheta.engine.view.view import GraphView
 from graphtheta.run.job.job import Job
-from graphtheta.run.memory.bound import LIST_BYTES_PER_EDGE
 from graphtheta.train.reuse.caching.setup import Caches
 from graphtheta.train.reuse.macrobatch.ahead import Macrobatches
 from graphtheta.train.reuse.macrobatch.merged import MergedComm
