@@ -15,7 +15,8 @@ from scipy.sparse import csr_array
 
 from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.datasets.generate import ring, rmat, sbm, star
-from graphtheta.run.job.job import ALL_NEIGHBOURS, Job, flag
+from graphtheta.run.job.job import ALL_NEIGHBOURS, Job
+from graphtheta.run.job.rules import flag
 
 MODELS = ("gcn", "sage", "gin", "gine", "gat", "gat_e", "gipa", "mlp")
 STRATEGIES = ("mini", "cluster", "global")

@@ -1,8 +1,8 @@
-"""Writes the generated source into compiler.md, and the map of packages into architecture.md:
-``python docs/generated.py``. A test compares.
+"""Writes listings into pages: ``python docs/generated.py``. A test compares.
 
-The gather is in the first Python block of compiler.md. The source that Numba compiles for it is in
-``linecache``, where tracebacks find its lines.
+They are the rules between keys, in strategies.md, the map of packages, in architecture.md, and
+generated source, in compiler.md. The gather is in the first Python block of that page. The source
+that Numba compiles for it is in ``linecache``, where tracebacks find its lines.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from typing import Any
 from listing import put
 
 import graphtheta as gt
+from graphtheta.run.job.job import Job
+from graphtheta.run.job.rules import all_rules, in_words
+from graphtheta.tasks.kinds.registry import readers
 
 HERE = Path(__file__).resolve().parent
-PAGE = HERE / "compiler.md"
 MAP = HERE / "architecture.md"
 ROOT = HERE.parent
 # packages whose subpackages are listed, in the order in which imports point down
@@ -102,8 +104,19 @@ def with_map(page: str) -> str:
     return put(page, "map", listing_of_packages())
 
 
-def filled(page: str) -> str:
-    """The page with the source that is generated now."""
+def with_rules(page: str) -> str:
+    """The page of strategies with the rules of all keys."""
+    rules = all_rules(Job.model_fields, readers())
+    width = max(map(len, rules))
+    lines = [
+        textwrap.fill(f"{key:{width}}  {in_words(each)}", 96, subsequent_indent=" " * (width + 2))
+        for key, each in rules.items()
+    ]
+    return put(page, "rules", "\n".join(lines))
+
+
+def with_source(page: str) -> str:
+    """The page of the compiler with the source that is generated now."""
     gather = GATHER.search(page)
     assert gather is not None
     sources = kernels(gather[1])
@@ -112,6 +125,12 @@ def filled(page: str) -> str:
     return page
 
 
+PAGES = {
+    HERE / "strategies.md": with_rules,
+    MAP: with_map,
+    HERE / "compiler.md": with_source,
+}
+
 if __name__ == "__main__":
-    MAP.write_text(with_map(MAP.read_text(encoding="utf-8")), encoding="utf-8")
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for path, filled in PAGES.items():
+        path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")

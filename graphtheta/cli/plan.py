@@ -22,7 +22,8 @@ from graphtheta.inspect.planning.report import MORE_WORKERS, Limit, refusal, rep
 from graphtheta.inspect.planning.skeleton import SAMPLED_VIEWS, skeleton
 from graphtheta.run.job.flag import Parser
 from graphtheta.run.job.job import Job, choices
-from graphtheta.run.job.keys import NEEDS
+from graphtheta.run.job.keys import FIELDS
+from graphtheta.run.job.rules import OnlyWith, rules_of
 from graphtheta.train.loop.prepare import load_graph
 
 STRATEGIES = ("global", "mini", "cluster")
@@ -178,8 +179,12 @@ def jobs_of(
     """
 
     def read(key: str, strategy: str) -> bool:
-        other, values = NEEDS.get(key, ("", ()))
-        return other != "strategy" or strategy in values
+        rules = rules_of(FIELDS[key]) if key in FIELDS else []
+        return all(
+            strategy in rule.values
+            for rule in rules
+            if isinstance(rule, OnlyWith) and rule.other == "strategy"
+        )
 
     for key in keys:
         if not any(read(key, strategy) for strategy in strategies):

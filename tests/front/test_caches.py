@@ -232,8 +232,8 @@ def test_a_resumed_run_has_the_numbers_of_the_whole_one(tmp_path: Path) -> None:
         (
             {"cache_policy": "lru"},
             (
-                "cache_policy=lru has no meaning without a cache; give its size with"
-                " --feature-cache or --machine-cache"
+                "cache_policy=lru has no meaning without a cache; give --feature-cache or"
+                " --machine-cache, or drop --cache-policy"
             ),
         ),
         (

@@ -17,7 +17,8 @@ from graphtheta.engine.partition.partition import build_partition
 from graphtheta.errors import GraphThetaError
 from graphtheta.partitioners.pairs import DEFAULT_MASTERS
 from graphtheta.partitioners.registry import DEFAULT_PLACEMENT, EDGE_PLACEMENTS, PARTITIONERS
-from graphtheta.run.job.keys import FIELDS, NEEDS
+from graphtheta.run.job.keys import FIELDS
+from graphtheta.run.job.rules import OnlyWith, rules_of
 
 pytestmark = pytest.mark.reference
 
@@ -61,8 +62,12 @@ BOUNDED = {"slack", "gamma", "alpha", "node"}
 @given(key=st.sampled_from(KEYS), value=st.sampled_from(EXTREMES))
 @example(key="inference_memory", value="1e308")
 def test_keys(tmp_path_factory, key, value):
-    other, allowed = NEEDS.get(key, ("", ("",)))
-    needed = [f"--{other}", allowed[0]] if other else []
+    needed = [
+        word
+        for rule in rules_of(FIELDS[key])
+        if isinstance(rule, OnlyWith)
+        for word in (f"--{rule.other}".replace("_", "-"), rule.values[0])
+    ]
     job = [
         word
         for i, word in enumerate(TINY)

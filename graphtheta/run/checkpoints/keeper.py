@@ -27,7 +27,8 @@ from graphtheta.run.checkpoints.checkpoint import (
     sweep,
     write_checkpoint,
 )
-from graphtheta.run.job.job import Job, flag
+from graphtheta.run.job.job import Job
+from graphtheta.run.job.rules import flag
 
 # seconds between two checkpoints if checkpoint_every is 0
 MINUTE = 60.0

@@ -18,7 +18,8 @@ from graphtheta.graph.data.graph import Graph
 from graphtheta.graph.data.typed import TYPE
 from graphtheta.ops.optimisers.row_optimiser import RowAdagrad, RowAdam, RowOptimiser, RowSGD
 from graphtheta.run.embeddings.types import ROW_NUMBER, TypedFeatures, widths_of
-from graphtheta.run.job.job import Job, flag
+from graphtheta.run.job.job import Job
+from graphtheta.run.job.rules import flag
 
 OPTIMISERS: dict[str, type[RowOptimiser]] = {"adam": RowAdam, "adagrad": RowAdagrad, "sgd": RowSGD}
 # what reads or stores features once, or of earlier steps, though rows of an embedding change in

@@ -17,12 +17,14 @@ from graphtheta.models.design import Design
 from graphtheta.models.registry import MODELS
 from graphtheta.models.user import declared, load_user
 from graphtheta.run.job.described import described
-from graphtheta.run.job.job import as_text, choices, flag, read_keys
+from graphtheta.run.job.job import Job, as_text, choices, read_keys
 from graphtheta.run.job.keyfile import read_mapping
 from graphtheta.run.job.keys import SECTIONS
 from graphtheta.run.job.model_keys import OPTIONS
 from graphtheta.run.job.outside import extra_keys, in_file, read_extra
 from graphtheta.run.job.presets import PRESETS, preset
+from graphtheta.run.job.rules import all_rules, flag, in_words
+from graphtheta.tasks.kinds.registry import readers
 
 
 class Parser(argparse.ArgumentParser):
@@ -56,11 +58,11 @@ class Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         """The help, for which keys of the job get their lines."""
         texts = described() if self.outside[0] is None else described(declared(self.outside[0]))
+        rules = all_rules(Job.model_fields, readers())
         for action in self._actions:
             if action.dest in self.keys - self.told:
-                action.help = " ".join(
-                    f"{texts.get(action.dest, '').replace('%', '%%')} {action.help}".split()
-                )
+                text = f"{texts.get(action.dest, '')} {in_words(rules.get(action.dest, []))}"
+                action.help = " ".join(f"{text.replace('%', '%%')} {action.help}".split())
         self.told |= self.keys
         return super().format_help()
 

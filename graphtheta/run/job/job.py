@@ -23,7 +23,6 @@ from graphtheta.partitioners.communities import METHODS
 from graphtheta.partitioners.pairs import AUTO, PAIRS, check_pair
 from graphtheta.run.job.keyfile import LARGEST_NUMBER, read_mapping, write_mapping
 from graphtheta.run.job.keys import (
-    NEEDS,
     OF_DATASET,
     REGISTRIES,
     SECTIONS,
@@ -36,6 +35,7 @@ from graphtheta.run.job.keys import (
 )
 from graphtheta.run.job.model_keys import ModelKeys
 from graphtheta.run.job.outside import check_keys, in_file, read_extra
+from graphtheta.run.job.rules import all_rules, check
 from graphtheta.run.job.sizes import rows_of
 from graphtheta.tasks.kinds.imbalance import WEIGHTS, is_number, numbers_of
 from graphtheta.tasks.kinds.registry import TASKS, readers
@@ -201,89 +201,22 @@ class Job(OutputKeys, TrainKeys, ComputeKeys, PartitionKeys, StrategyKeys, Model
                 raise ConfigError(
                     f"{key}: got {getattr(self, key)}, expected at most {LARGEST_NUMBER}"
                 )
-        of_tasks = [
-            (key, ("task", (*kinds, "auto")))
-            for key, kinds in readers().items()
-            if ":" not in self.task
-        ]
-        for key, (other, values) in [*NEEDS.items(), *of_tasks]:
-            # every strategy can have one view in a step
-            if key == "views_per_step" and self.views_per_step == 1:
-                continue
-            if not self.is_default(key) and getattr(self, other) not in values:
-                raise ConfigError(
-                    f"{key}={self.as_text(key)} has no meaning with {other}={getattr(self, other)},"
-                    f" only with {' or '.join(values)}; drop {flag(key)} or give {flag(other)}"
-                    f" {values[0]}"
-                )
+        check(self, all_rules(Job.model_fields, {} if ":" in self.task else readers()))
         if len(self.fanout) not in (0, 1, self.layers) and ":" not in self.model:
             raise ConfigError(
                 f"fanout={self.as_text('fanout')} has {len(self.fanout)} numbers and"
                 f" layers={self.layers}; give one for each"
-            )
-        for key in ("replace", "share_sample"):
-            if not self.is_default(key) and not self.fanout:
-                raise ConfigError(
-                    f"{key} configures neighbour sampling, but no fanout is given; give --fanout,"
-                    f" or drop {flag(key)}"
-                )
-        if self.feature_cache == self.machine_cache == "0" and not self.is_default("cache_policy"):
-            raise ConfigError(
-                f"cache_policy={self.cache_policy} has no meaning without a cache; give its size"
-                " with --feature-cache or --machine-cache, or drop --cache-policy"
             )
         if self.macrobatch != "auto" and self.fetch_batch > int(self.macrobatch):
             raise ConfigError(
                 f"fetch_batch={self.fetch_batch} is more than macrobatch={self.macrobatch}; raise"
                 " --macrobatch, or lower --fetch-batch"
             )
-        if self.pipeline == "auto" and self.views_in_flight == 1:
-            raise ConfigError(
-                "pipeline=auto chooses the number of views in flight up to views_in_flight, which"
-                " is 1; give --views-in-flight, such as 8, or drop --pipeline"
-            )
-        for key in ("embedding_types", "embedding_optimiser", "embedding_lr"):
-            if not self.embedding and not self.is_default(key):
-                raise ConfigError(
-                    f"{key}={self.as_text(key)} configures learned node features; give their width"
-                    f" with --embedding, or drop {flag(key)}"
-                )
-        if self.mode == "independent" and self.halo != "exact":
-            raise ConfigError(
-                f"halo={self.halo} rounds the values that layers send between workers, but with"
-                " mode=independent they send none; drop --halo or --mode"
-            )
-        if self.exchange != "exact" and self.recompute:
-            raise ConfigError(
-                f"exchange={self.exchange} reuses the values of each message once in an epoch, but"
-                " recompute sends them twice; drop --exchange or --recompute"
-            )
-        if self.audit and self.exchange == "exact" and self.history == "none":
-            raise ConfigError(
-                "audit compares reused values with exact ones, but no values are reused; give"
-                " --exchange or --history, or drop --audit"
-            )
-        if self.audit_limit and not self.audit:
-            raise ConfigError("audit_limit needs an audit; give --audit with a number of steps")
-        if self.history != "none":
-            for key, wanted in (("recompute", False), ("precompute", "no"), ("views_in_flight", 1)):
-                if getattr(self, key) != wanted:
-                    raise ConfigError(
-                        f"history={self.history} stores values of one batch after another, each"
-                        f" computed once, and cannot be combined with {key}={self.as_text(key)};"
-                        f" drop {flag(key)} or --history"
-                    )
         check_pair(self.partitioner, self.masters)
-        if self.cluster_method == "metis" and not self.clusters:
-            raise ConfigError("cluster_method=metis needs the number of clusters; give --clusters")
         if self.clusters and self.clusters_per_batch > self.clusters:
             raise ConfigError(
                 f"clusters_per_batch={self.clusters_per_batch} is more than"
                 f" clusters={self.clusters}; lower --clusters-per-batch or raise --clusters"
-            )
-        if self.lr_schedule != "constant" and not self.lr_decay_updates:
-            raise ConfigError(
-                f"lr_schedule={self.lr_schedule} needs a number of updates; give --lr-decay-updates"
             )
         metric = REGISTRIES["metric"].get(self.metric)
         task = TASKS.get(self.task)
@@ -406,11 +339,6 @@ def read_keys(path: str | Path, model: str | None = None) -> dict[str, Any]:
     values = read_mapping(path)
     check_keys(values, model or values.get("model"), f"{path}: ")
     return values
-
-
-def flag(key: str) -> str:
-    """The flag of a key."""
-    return "--" + key.replace("_", "-")
 
 
 def choices(key: str, field: FieldInfo | None = None) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ keys of the section Model are declared by the models.
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from pydantic.fields import FieldInfo
@@ -18,6 +18,7 @@ from graphtheta.models.design import NetworkOptions, Options
 from graphtheta.partitioners.pairs import DEFAULT_MASTERS
 from graphtheta.partitioners.registry import DEFAULT_PLACEMENT, EDGE_PLACEMENTS, PARTITIONERS
 from graphtheta.run.job.model_keys import ModelKeys
+from graphtheta.run.job.rules import Excludes, Needs, OnlyWith
 from graphtheta.samplers.orders.registry import ORDERS
 from graphtheta.tasks.kinds.registry import TASKS
 
@@ -29,39 +30,15 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "masters": PARTITIONERS,
     "order": ORDERS,
 }
-# a key that is used only with certain values of another key
-NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "batch_size": ("strategy", ("mini",)),
-    "vertex_limit": ("strategy", ("mini",)),
-    "order": ("strategy", ("mini",)),
-    "fanout": ("strategy", ("mini",)),
-    "sampler": ("strategy", ("mini",)),
-    "replace": ("strategy", ("mini",)),
-    "share_sample": ("strategy", ("mini",)),
-    "clusters": ("strategy", ("cluster",)),
-    "clusters_per_batch": ("strategy", ("cluster",)),
-    "cluster_method": ("strategy", ("cluster",)),
-    "boundary_hops": ("strategy", ("cluster",)),
-    "diagonal": ("strategy", ("cluster",)),
-    "degrees": ("strategy", ("cluster",)),
-    "views_in_flight": ("strategy", ("mini", "cluster")),
-    "views_per_step": ("strategy", ("mini", "cluster")),
-    "pipeline": ("strategy", ("mini", "cluster")),
-    "mode": ("strategy", ("mini", "cluster")),
-    "macrobatch": ("strategy", ("mini", "cluster")),
-    "fetch_batch": ("mode", ("independent", "auto")),
-    "feature_cache": ("strategy", ("mini", "cluster")),
-    "machine_cache": ("mode", ("independent", "auto")),
-    "precompute": ("strategy", ("global", "mini")),
-    "exchange": ("strategy", ("global",)),
-    "history": ("strategy", ("cluster", "mini")),
-    "halo": ("dtype", ("float32",)),
-    "margin": ("decoder", ("transe", "rotate")),
-    "adversarial_temperature": ("link_loss", ("adversarial",)),
-    "momentum": ("optimiser", ("sgd",)),
-    "lr_decay_updates": ("lr_schedule", ("cosine", "step")),
-    "lr_decay": ("lr_schedule", ("step",)),
-}
+# rules that several keys have
+MINI = OnlyWith("strategy", ("mini",))
+CLUSTER = OnlyWith("strategy", ("cluster",))
+BATCHES = OnlyWith("strategy", ("mini", "cluster"))
+INDEPENDENT = OnlyWith("mode", ("independent", "auto"))
+SAMPLING = Needs(("fanout",), "configures neighbour sampling, but no fanout is given")
+LEARNED = Needs(("embedding",), "configures learned node features, which have no width")
+# neighbours outside of a batch are read from histories
+NO_HISTORY = Excludes(("history",), "has no meaning with")
 # keys that choose and prepare a dataset, and what does the same to a graph that is given in Python
 OF_DATASET: dict[str, str] = {
     "dataset": "leave the graph out",
@@ -182,15 +159,15 @@ class DataKeys(Options):
     embedding: int = Field(0, ge=0)
     """Learn node features x of this width, for a graph without features: a row for each node, held
     by the worker of the node; a step updates only rows that its batch reads. 0 is off."""
-    embedding_types: str = ""
+    embedding_types: Annotated[str, LEARNED] = ""
     """Types of nodes that learn features beside those they have, with own widths if given:
     user,item=8.
     """
-    embedding_optimiser: Literal["adam", "adagrad", "sgd"] = "adam"
+    embedding_optimiser: Annotated[Literal["adam", "adagrad", "sgd"], LEARNED] = "adam"
     """Optimiser of the rows of --embedding: lazy Adam, which leaves rows without a gradient alone,
     adagrad or sgd, without weight decay.
     """
-    embedding_lr: float = Field(0.0, ge=0, allow_inf_nan=False)
+    embedding_lr: Annotated[float, LEARNED] = Field(0.0, ge=0, allow_inf_nan=False)
     """Learning rate of the rows of --embedding; 0 uses that of the parameters."""
     structural_features: str = ""
     """Results of graph algorithms as further node features, such as
@@ -210,24 +187,24 @@ class StrategyKeys(Options):
     strategy: Literal["global", "mini", "cluster"] = "global"
     """Batching: full-graph training (global), mini-batches of target nodes with their k-hop
     neighbourhoods (mini), or batches of clusters as in Cluster-GCN (cluster)."""
-    batch_size: int = Field(0, ge=0)
+    batch_size: Annotated[int, MINI] = Field(0, ge=0)
     """Target nodes per mini-batch, summed over all workers; 0 uses all training nodes."""
-    vertex_limit: int = Field(0, ge=0)
+    vertex_limit: Annotated[int, MINI, NO_HISTORY] = Field(0, ge=0)
     """Nodes per mini-batch: the batch size is adapted before training so that the targets of a
     batch and their neighbourhoods are about this many nodes, summed over all workers; 0 keeps the
     batch size.
     """
-    order: str = "random"
+    order: Annotated[str, MINI, NO_HISTORY] = "random"
     """Order of the targets of an epoch: random, with sampler=temporal and edges, links or triples
     in batches of about one time; batches of targets that are near each other
     (proximity:sequences=5), which share more of their neighbourhoods; or batches with equal numbers
     of targets of each class (balanced), in which those of rare classes come repeatedly and not all
     of frequent classes come; give your own as FILE.py:Class."""
-    fanout: tuple[int, ...] = ()
+    fanout: Annotated[tuple[int, ...], MINI] = ()
     """Neighbours sampled per node, one number per hop from the targets outwards, such as 10,10; all
     disables sampling.
     """
-    sampler: str = "neighbour"
+    sampler: Annotated[str, MINI] = "neighbour"
     """Sampler. neighbour draws in-edges of each node uniformly, weighted in proportion to an edge
     column (options weight, importance, normalise), temporal from the edges up to the time of the
     target (time, target_time, strategy), per_relation from the edges of each relation (of);
@@ -237,29 +214,38 @@ class StrategyKeys(Options):
     (skip) choose --fanout vertices per hop; all three take weight, normalise, kappa, mega_batch and
     layer_dependency. Give your own as FILE.py:Class. Options follow as :name=value,...
     """
-    replace: bool = False
+    replace: Annotated[bool, MINI, SAMPLING] = False
     """Sample with replacement."""
-    share_sample: bool = False
+    share_sample: Annotated[bool, MINI, SAMPLING] = False
     """Use one sample for all hops, so that a layer can read edge values made by the layer before
     it; requires equal fanouts.
     """
-    clusters: int = Field(0, ge=0)
+    clusters: Annotated[int, CLUSTER] = Field(0, ge=0)
     """Number of clusters; with 0, louvain and leiden choose it."""
-    clusters_per_batch: int = Field(1, ge=1)
+    clusters_per_batch: Annotated[int, CLUSTER] = Field(1, ge=1)
     """Clusters per batch; edges between the clusters of a batch are kept."""
-    cluster_method: str = "louvain"
+    cluster_method: Annotated[
+        str, CLUSTER, Needs(("clusters",), "needs the number of clusters", value="metis")
+    ] = "louvain"
     """Clustering: louvain, leiden, metis, or a .npy file with one cluster number per node."""
-    boundary_hops: int = Field(0, ge=0, le=2)
+    boundary_hops: Annotated[int, CLUSTER, NO_HISTORY] = Field(0, ge=0, le=2)
     """Hops around the clusters of a batch that are added to it, so that its nodes see neighbours in
     other clusters.
     """
-    degrees: Literal["graph", "view"] = "graph"
+    degrees: Annotated[Literal["graph", "view"], CLUSTER, NO_HISTORY] = "graph"
     """Node degrees used in normalisation: those of the whole graph (graph) or of the subgraph of
     the batch (view).
     """
-    diagonal: float = Field(0.0, allow_inf_nan=False)
+    diagonal: Annotated[float, CLUSTER, NO_HISTORY] = Field(0.0, allow_inf_nan=False)
     """Lambda of the diagonal enhancement of Cluster-GCN; 0 disables it."""
-    history: str = "none"
+    history: Annotated[
+        str,
+        OnlyWith("strategy", ("cluster", "mini")),
+        Excludes(
+            ("recompute", "precompute", "views_in_flight"),
+            "stores values of one batch after another, each computed once, and cannot be combined with",
+        ),
+    ] = "none"
     """Historical embeddings: nodes outside of a batch are not computed but read from the values of
     earlier batches (gas: hops, with clusters), nodes of other workers from a cache of what these
     have computed (hec: cs, ls, nc, d, miss, features, with mini-batches), or nodes on whose values
@@ -293,55 +279,75 @@ class ComputeKeys(Options):
     """How messages are computed: compiled kernels (fused), or plain NumPy for debugging, which is
     slow (reference).
     """
-    mode: Literal["cooperative", "independent", "auto"] = "cooperative"
+    mode: Annotated[Literal["cooperative", "independent", "auto"], BATCHES] = "cooperative"
     """How workers share the mini-batches of a step: all compute each together (cooperative), or
     each computes its own and holds all of it (independent); auto estimates before training which is
     faster. Results do not depend on it if --views-per-step is given.
     """
-    views_in_flight: int = Field(1, ge=1, le=64)
+    views_in_flight: Annotated[int, BATCHES] = Field(1, ge=1, le=64)
     """Pipelined mini-batches per worker: one computes while the others communicate. Results do not
     depend on this number.
     """
-    pipeline: Literal["no", "auto"] = "no"
+    pipeline: Annotated[
+        Literal["no", "auto"],
+        BATCHES,
+        Needs(
+            ("views_in_flight",),
+            "chooses the number of views in flight up to views_in_flight, which is 1",
+        ),
+    ] = "no"
     """Profile the stages of the first steps, and use as many of --views-in-flight as take the least
     time (auto). Results do not depend on it."""
-    macrobatch: str = "1"
+    macrobatch: Annotated[str, BATCHES] = "1"
     """Steps whose mini-batches are expanded together, with merged messages: a number, or as many as
     fit into a quarter of the free memory (auto). With mode=independent these are groups of one
     mini-batch for each worker. Results do not depend on it.
     """
-    fetch_batch: int = Field(0, ge=0)
+    fetch_batch: Annotated[int, INDEPENDENT] = Field(0, ge=0)
     """Groups of mini-batches of a macrobatch whose features are fetched together, those in common
     once; 0 is all of them.
     """
-    feature_cache: str = "0"
+    feature_cache: Annotated[str, BATCHES] = "0"
     """Size of each worker's cache of feature rows that other workers hold (mode=independent) or
     that are in files: rows (5000), bytes (64MiB) or a share of the nodes (10%); 0 is off. Results
     do not depend on it.
     """
-    machine_cache: str = "0"
+    machine_cache: Annotated[str, INDEPENDENT] = "0"
     """Size of a second cache, of rows that other machines hold, in memory that the workers of a
     machine share: each of these rows is fetched once for all of them. Sizes are as for
     --feature-cache, and that of the machine; 0 is off. Results do not depend on it.
     """
-    cache_policy: str = "fifo"
+    cache_policy: Annotated[
+        str,
+        Needs(("feature_cache", "machine_cache"), "has no meaning without a cache"),
+    ] = "fifo"
     """Which rows caches hold: by the past (fifo, lru, lfu, clock, s3-fifo), chosen before training
     (degree; probability, by a dry run of the sampler, option groups), or by the next use, which a
     dry run of the sampler finds (belady, option window); give your own as FILE.py:Class; options
     follow as NAME:key=value.
     """
-    precompute: Literal["no", "yes", "auto"] = "no"
+    precompute: Annotated[
+        Literal["no", "yes", "auto"], OnlyWith("strategy", ("global", "mini"))
+    ] = "no"
     """Aggregate the input features of the first layer once before training instead of in every
     step, over complete neighbourhoods even if --fanout samples those of the other layers; for node
     tasks whose first layer aggregates features without weights or dropout. auto does so if batches
     then read fewer rows of features, which is measured before training; the flag alone means yes.
     """
-    audit: int = Field(0, ge=0)
+    audit: Annotated[
+        int,
+        Needs(
+            ("exchange", "history"),
+            "compares reused values with exact ones, but no values are reused",
+        ),
+    ] = Field(0, ge=0)
     """Steps between two audits with --exchange or --history: the next batch is also computed
     exactly, and the relative errors of outputs, embeddings and gradients are recorded, with hit
     rates and ages; 0 disables them.
     """
-    audit_limit: float = Field(0.0, ge=0, allow_inf_nan=False)
+    audit_limit: Annotated[float, Needs(("audit",), "needs an audit")] = Field(
+        0.0, ge=0, allow_inf_nan=False
+    )
     """Relative error of the outputs above which an audit makes the exchange or the history more
     exact; 0 disables this.
     """
@@ -352,12 +358,27 @@ class ComputeKeys(Options):
     """Memory of each worker for evaluation, predictions and embeddings in GiB, with that of the
     graph. If a pass over the whole graph needs more, it runs layer by layer over blocks of nodes,
     and values of layers are in files in TMPDIR; 0 is no limit. Results do not depend on it."""
-    halo: Literal["exact", "bf16"] = "exact"
+    halo: Annotated[
+        Literal["exact", "bf16"],
+        OnlyWith("dtype", ("float32",)),
+        Excludes(
+            ("mode",),
+            "rounds the values that layers send between workers, but they send none with",
+            value="independent",
+        ),
+    ] = "exact"
     """Precision of values sent between workers in training: exact, or bfloat16 for columns of at
     least 16 numbers (bf16), which halves the traffic; with bf16, rounding makes results depend on
     the number of workers.
     """
-    exchange: str = "exact"
+    exchange: Annotated[
+        str,
+        OnlyWith("strategy", ("global",)),
+        Excludes(
+            ("recompute",),
+            "reuses the values of each message once in an epoch, but they are sent twice with",
+        ),
+    ] = "exact"
     """Values that workers exchange in a global batch: all of the epoch (exact), a sample of them
     (bns: rate), those of the epoch before (pipegcn: feat_corr, grad_corr, refresh), or again only
     when they have changed (skip: threshold); give your own as FILE.py:Class. Options follow as
@@ -400,7 +421,9 @@ class TrainKeys(Options):
     """Number of passes over the training set."""
     steps: int = Field(0, ge=0)
     """Stop after this many parameter updates, instead of after epochs; 0 is off."""
-    views_per_step: int = Field(0, ge=0)
+    views_per_step: Annotated[int, OnlyWith("strategy", ("mini", "cluster"), free="1")] = Field(
+        0, ge=0
+    )
     """Gradient accumulation: mini-batches whose gradients are summed for one parameter update; 0 is
     one, or one for each worker with mode=independent."""
     staleness: int = Field(0, ge=0)
@@ -408,13 +431,16 @@ class TrainKeys(Options):
     wait for the latest update; 0 is synchronous training."""
     lr: float = Field(0.01, gt=0, allow_inf_nan=False)
     """Learning rate."""
-    lr_schedule: Literal["constant", "cosine", "step"] = "constant"
+    lr_schedule: Annotated[
+        Literal["constant", "cosine", "step"],
+        Needs(("lr_decay_updates",), "needs a number of updates"),
+    ] = "constant"
     """Learning rate schedule: constant, cosine annealing to 0 (cosine), or decay by a factor at
     fixed intervals (step).
     """
-    lr_decay_updates: int = Field(0, ge=0)
+    lr_decay_updates: Annotated[int, OnlyWith("lr_schedule", ("cosine", "step"))] = Field(0, ge=0)
     """Updates until the cosine schedule reaches 0, or between two decays of the step schedule."""
-    lr_decay: float = Field(0.1, gt=0, le=1)
+    lr_decay: Annotated[float, OnlyWith("lr_schedule", ("step",))] = Field(0.1, gt=0, le=1)
     """Factor by which the step schedule multiplies the learning rate."""
     lr_warmup_updates: int = Field(0, ge=0)
     """Linear warm-up: updates over which the learning rate rises to its full value, before the
@@ -426,7 +452,7 @@ class TrainKeys(Options):
     """
     optimiser: Literal["adam", "adamw", "sgd"] = "adam"
     """Optimiser."""
-    momentum: float = Field(0.0, ge=0, lt=1)
+    momentum: Annotated[float, OnlyWith("optimiser", ("sgd",))] = Field(0.0, ge=0, lt=1)
     """Momentum of sgd."""
     weight_decay: float = Field(5e-4, ge=0, allow_inf_nan=False)
     """Weight decay (L2 penalty); decoupled with adamw."""
@@ -457,7 +483,9 @@ class TrainKeys(Options):
     its negatives (softmax), or binary with negatives weighted by their scores (adversarial, as in
     RotatE).
     """
-    adversarial_temperature: float = Field(1.0, ge=0, allow_inf_nan=False)
+    adversarial_temperature: Annotated[float, OnlyWith("link_loss", ("adversarial",))] = Field(
+        1.0, ge=0, allow_inf_nan=False
+    )
     """Factor of the scores in the softmax that weighs negatives; 0 weighs them equally."""
     patience: int = Field(0, ge=0)
     """Early stopping: stop after this many evaluations without a better validation metric; 0

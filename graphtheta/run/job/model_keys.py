@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
 from graphtheta.models.design import NetworkOptions, Options
 from graphtheta.models.registry import PUBLISHED
+from graphtheta.run.job.rules import OnlyWith
 
 # order in the help and in job files; other keys follow
 ORDER = (
@@ -49,7 +50,9 @@ class Choice(Options):
     decoder: Literal["auto", "dot", "hadamard", "distmult", "transe", "complex", "rotate"] = "auto"
     """How the score of a link is made from its two ends: dot or hadamard for links, distmult,
     transe, complex or rotate for triples; auto is the first of them."""
-    margin: float = Field(9.0, gt=0, allow_inf_nan=False)
+    margin: Annotated[float, OnlyWith("decoder", ("transe", "rotate"))] = Field(
+        9.0, gt=0, allow_inf_nan=False
+    )
     """Score of a triple without distance, with transe and rotate."""
     reciprocal: bool = False
     """Give each relation of a triple another vector for its head: (?, r, t) is answered as the tail

@@ -20,10 +20,11 @@ from graphtheta.models.user import accepted, load_user
 from graphtheta.ops.autodiff.init import dtype_scope, init_scope
 from graphtheta.ops.autodiff.naming import naming
 from graphtheta.run.embeddings.setup import width_of
-from graphtheta.run.job.job import Job, flag
+from graphtheta.run.job.job import Job
 from graphtheta.run.job.keys import FIELDS
 from graphtheta.run.job.model_keys import OPTIONS
 from graphtheta.run.job.outside import in_file, read_extra
+from graphtheta.run.job.rules import flag
 from graphtheta.tasks.kinds.kind import TaskKind
 
 Factory = Callable[..., Model]

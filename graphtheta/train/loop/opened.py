@@ -15,9 +15,10 @@ from graphtheta.graph.datasets.dataset import load
 from graphtheta.inference.grown.inference import Inference
 from graphtheta.inference.grown.trained import Trained
 from graphtheta.run.checkpoints.weights import WEIGHTS, read_saved
-from graphtheta.run.job.job import Job, flag
+from graphtheta.run.job.job import Job
 from graphtheta.run.job.keyfile import JOB_FILE
 from graphtheta.run.job.keys import OF_TRAINING
+from graphtheta.run.job.rules import flag
 from graphtheta.run.job.run_files import missing
 from graphtheta.train.loop.make_model import make_model
 

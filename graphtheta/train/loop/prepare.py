@@ -39,8 +39,6 @@ from graphtheta.train.reuse.staleness.stale_batch import StaleBatch
 NO_NODE_SETS = frozenset(
     {"batch_size", "vertex_limit", "fanout", "replace", "share_sample", "precompute", "order"}
 )
-# keys that have no meaning where neighbours outside of a batch are read from histories
-NO_HISTORIES = frozenset({"vertex_limit", "boundary_hops", "degrees", "diagonal", "order"})
 # clusters that rank 0 sends to all workers at a time
 CLUSTERS_SENT = 1 << 20
 
@@ -184,8 +182,6 @@ def build_strategy(
                 f"history={job.history} cannot be combined with macrobatch={job.macrobatch}: {why};"
                 " drop --macrobatch"
             )
-    if history is not None:
-        refuse_unread(job, NO_HISTORIES, f"history={job.history}", "drop --history")
     if job.strategy == "mini":
         sampler = build_sampler(job, depth(layers), precomputed, graph.relation_names)
         if isinstance(sampler, NodeSetSampler):
