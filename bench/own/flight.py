@@ -19,6 +19,18 @@ from graphtheta.engine.comm.ledger import STAGES
 from graphtheta.engine.runtime.start import start
 
 
+def foreseen(trainer: gt.Trainer) -> float:
+    """Seconds of an epoch that the profile predicts; 0 without one."""
+    training = trainer.training
+    if trainer.pipeline.costs is None:
+        return 0.0
+    together = -(-training.views_per_step // training.width) * (1 + training.versions.staleness)
+    seconds = trainer.pipeline.costs.seconds(
+        training.queue.in_flight, training.job_comm.cores, together
+    )
+    return seconds * -(-trainer.strategy.steps_per_epoch // training.width)
+
+
 def main(keys: str, epochs: str) -> None:
     comm = start()
     job = gt.Job(**json.loads(keys))
@@ -47,7 +59,7 @@ def main(keys: str, epochs: str) -> None:
             **(
                 {
                     "line": pipeline.line,
-                    "foreseen": pipeline.foreseen(trainer.strategy.steps_per_epoch),
+                    "foreseen": foreseen(trainer),
                 }
                 if pipeline
                 else {}

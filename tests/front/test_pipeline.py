@@ -77,7 +77,7 @@ def test_waiting_is_hidden_by_more_views_and_one_worker_needs_one() -> None:
     assert other.training.queue.in_flight == 6 and np.allclose(
         astuple(other.pipeline.costs), (0.1, 0.2, 0.5, 0.1)
     )
-    assert np.isclose(other.pipeline.foreseen(12), 12 * 0.3)
+    assert np.isclose(other.pipeline.costs.seconds(6, other.training.job_comm.cores, 6), 0.3)
 
 
 def test_a_short_run_ends_before_the_choice() -> None:

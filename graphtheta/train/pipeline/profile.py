@@ -56,25 +56,6 @@ class Pipeline:
             first = end
         return np.concatenate([*losses, training.run(epoch, first, last)])
 
-    def foreseen(self, views: int) -> float:
-        """Seconds of so many views of all workers with what was chosen; 0 before that."""
-        training = self._training
-        seconds = (
-            0.0
-            if self.costs is None
-            else self.costs.seconds(
-                training.queue.in_flight, training.job_comm.cores, self._together
-            )
-        )
-        return seconds * -(-views // training.width)
-
-    @property
-    def _together(self) -> int:
-        """Views of this worker that need no update of each other."""
-        return -(-self._training.views_per_step // self._training.width) * (
-            1 + self._training.versions.staleness
-        )
-
     def _count(self, books: dict[str, dict[str, float]], views: int) -> None:
         """Take the times of a step; after the last one to profile, choose.
 
@@ -100,7 +81,8 @@ class Pipeline:
         }
         self.costs = costs = Costs.of(stages, self._views)
         cores = training.job_comm.cores
-        together = self._together
+        # views of this worker that need no update of each other
+        together = -(-training.views_per_step // training.width) * (1 + training.versions.staleness)
         flight, limit = costs.best(self._most, cores, together)
         training.queue.in_flight = flight
         parts = ", ".join(
