@@ -34,7 +34,7 @@ from graphtheta.run.checkpoints.checkpoint import (
     newest_good,
     steps_in,
 )
-from graphtheta.run.checkpoints.weights import WEIGHTS, read_weights
+from graphtheta.run.checkpoints.weights import WEIGHTS, read_saved
 
 KEYS: dict[str, Any] = {
     "dataset": "sbm",
@@ -98,7 +98,7 @@ def of_checkpoint(folder: Path, newer: Checkpoint, older: Checkpoint) -> Counter
 def of_weights(path: Path, job: gt.Job, weights: dict[str, np.ndarray]) -> Counter[str]:
     """What became of reading the weights."""
     try:
-        found = read_weights(path)
+        found = read_saved(path)
     except GraphThetaError:
         return Counter(["seen"])
     except Exception as e:
@@ -125,7 +125,7 @@ def main() -> int | str:
         (newest / ARRAYS).unlink()
         older = newest_good(folder, lambda line: None)
         (newest / ARRAYS).write_bytes(whole[newest / ARRAYS])
-        job, values = read_weights(weights)
+        job, values, _ = read_saved(weights)
         assert newer and older and older.manifest.step < newer.manifest.step
         for _ in range(options.times):
             path, way = (

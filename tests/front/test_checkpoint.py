@@ -36,7 +36,7 @@ from graphtheta.run.checkpoints.checkpoint import (
 from graphtheta.run.checkpoints.keeper import Keeper
 from graphtheta.run.checkpoints.progress import Progress
 from graphtheta.run.checkpoints.tensors import read_tensors, write_tensors
-from graphtheta.run.checkpoints.weights import read_weights, write_weights
+from graphtheta.run.checkpoints.weights import read_saved, write_weights
 from graphtheta.run.job.job import Job
 
 ARRAYS_OF_ALL_KINDS = {
@@ -99,7 +99,7 @@ def test_other_tools_read_what_is_written(tmp_path: Path) -> None:
 def test_weights_load_into_a_state_dict(tmp_path: Path) -> None:
     trainer = gt.Trainer("sage", gt.load("ring"), hidden=4, task="link", norm="batch")
     trainer.save(tmp_path / "w.safetensors")
-    job, weights = read_weights(tmp_path / "w.safetensors")
+    job, weights, _ = read_saved(tmp_path / "w.safetensors")
     assert job == trainer.job and set(weights) == set(trainer.model.state())
     torch = pytest.importorskip("safetensors.torch")
     for name, x in torch.load_file(tmp_path / "w.safetensors").items():
@@ -143,7 +143,7 @@ def test_every_damage_of_weights_is_seen(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         try:
             # spaces behind the header may become other blanks
-            job, found = read_weights(path)
+            job, found, _ = read_saved(path)
             assert (
                 job == Job(hidden=3)
                 and all(np.array_equal(found[n], x) for n, x in weights.items())

@@ -12,7 +12,7 @@ import pytest
 
 import graphtheta as gt
 from graphtheta.__main__ import main
-from graphtheta.run.checkpoints.weights import WEIGHTS, read_weights
+from graphtheta.run.checkpoints.weights import WEIGHTS, read_saved
 from tests.front.test_dataset import FOLDER, data
 
 pytestmark = pytest.mark.reference
@@ -118,7 +118,7 @@ def test_a_knowledge_graph_is_asked_for_tails(
     found = answers("run", graph, head, graph.meta["relation_names"][code], n=50)
     scores = [score for _, score in found]
     assert len({tail for tail, _ in found}) == 50 and scores == sorted(scores, reverse=True)
-    values = read_weights(tmp_path / "run" / WEIGHTS)[1]
+    values = read_saved(tmp_path / "run" / WEIGHTS).weights
     vectors = values["embedding/x"].astype(float)
     phase = values["decoder.phase"][code].astype(float)
     z = vectors[:, :4] + 1j * vectors[:, 4:]

@@ -31,7 +31,7 @@ from graphtheta.run.checkpoints import checkpoint
 from graphtheta.run.checkpoints.checkpoint import ARRAYS, CHECKPOINTS, steps_in
 from graphtheta.run.checkpoints.keeper import FREE
 from graphtheta.run.checkpoints.stopping import Stop, Stopped
-from graphtheta.run.checkpoints.weights import read_weights
+from graphtheta.run.checkpoints.weights import read_saved
 from graphtheta.train.loop import trainer
 
 MPIEXEC = doctor.find_mpiexec()
@@ -640,7 +640,7 @@ def test_a_signal_stops_all_ranks_after_the_step(
             )
             == 0
         )
-    a, b = (read_weights(Path(out, "weights.safetensors"))[1] for out in ("run", "whole"))
+    a, b = (read_saved(Path(out, "weights.safetensors")).weights for out in ("run", "whole"))
     for name, x in a.items():
         np.testing.assert_allclose(x, b[name], rtol=0 if ranks == 1 else 1e-8)
     assert ranks > 1 or rows("run") == rows("whole")
@@ -670,7 +670,7 @@ def test_a_process_that_is_killed_loses_nothing_before_its_last_checkpoint() -> 
             )
             == 0
         )
-    a, b = (read_weights(Path(out, "weights.safetensors"))[1] for out in ("run", "whole"))
+    a, b = (read_saved(Path(out, "weights.safetensors")).weights for out in ("run", "whole"))
     assert all(np.array_equal(x, b[name]) for name, x in a.items()) and rows("run") == rows("whole")
 
 

@@ -66,11 +66,6 @@ def write_weights(
             write_tensors(f, weights, {**texts, "checksum": _of_texts(texts)})
 
 
-def read_weights(path: str | Path) -> tuple[Job, dict[str, np.ndarray]]:
-    """Job and weights of a file that ``write_weights`` wrote; errors as of ``read_saved``."""
-    return read_saved(path)[:2]
-
-
 def read_saved(path: str | Path) -> Saved:
     """The content of a file that ``write_weights`` wrote.
 
