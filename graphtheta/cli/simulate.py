@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 from graphtheta.analytics.features import with_structural_features
 from graphtheta.base.atomic import check_replaceable
 from graphtheta.base.console import say
+from graphtheta.base.costs import POST
 from graphtheta.base.logger import start_logging
 from graphtheta.cli.plan import STRATEGIES, alike, jobs_of, listed, numbers, write_json
 from graphtheta.engine.comm.delayed import read_link
 from graphtheta.engine.runtime.start import launched, run_main, start
 from graphtheta.errors import ConfigError, FormatError
-from graphtheta.inspect.planning.machine import POST, Machine, machine, read
+from graphtheta.inspect.planning.machine import Machine, machine, read
 from graphtheta.inspect.planning.plan import MODES
 from graphtheta.inspect.planning.skeleton import skeleton
 from graphtheta.inspect.simulation.cluster import Cluster
@@ -22,6 +24,9 @@ from graphtheta.inspect.simulation.simulate import VIEWS, Point, simulated
 from graphtheta.run.job.flag import Parser
 from graphtheta.run.job.job import choices
 from graphtheta.train.loop.prepare import load_graph
+
+# the smallest number of each option
+LEAST = {"cores": 0, "per_machine": 1, "message": 0, "congestion": 1, "slowest": 1, "views": 1}
 
 
 def simulate(argv: list[str]) -> int:
@@ -33,6 +38,56 @@ def simulate(argv: list[str]) -> int:
     Returns:
         Exit code.
     """
+    options, keys = _parser().read(argv)
+    if launched()[1] > 1:
+        raise ConfigError(
+            "graphtheta simulate counts any number of workers in one process; run it without"
+            " mpiexec, with --workers"
+        )
+    _check(options)
+    workers = sorted(numbers("--workers", options.workers))
+    modes = listed("--modes", options.modes, MODES) or (
+        [keys["mode"]] if keys.get("mode") in MODES else list(MODES)
+    )
+    strategies = listed("--strategies", options.strategies, STRATEGIES) or [
+        keys.get("strategy", STRATEGIES[0])
+    ]
+    partitioners = listed(
+        "--partitioners", options.partitioners, (*choices("partitioner"), *choices("masters"))
+    )
+    jobs = jobs_of(keys, strategies, partitioners)
+
+    def program() -> int:
+        comm = start()
+        start_logging(jobs[0].log_level, comm.rank, 1)
+        graph = with_structural_features(jobs[0], load_graph(jobs[0]), comm)
+        cluster = _cluster(options)
+        points: list[Point] = []
+        for same in alike(jobs):
+            points += simulated(
+                held=skeleton(same[0], graph),
+                jobs=same,
+                workers=workers,
+                cluster=cluster,
+                modes=modes,
+                per_machine=options.per_machine,
+                views=options.views,
+            )
+        if options.json:
+            write_json(
+                Path(options.json),
+                {"cluster": asdict(cluster), "points": [point.figures() for point in points]},
+            )
+        say(report(points, cluster))
+        if options.plot:
+            draw(points, Path(options.plot))
+        return 0
+
+    return run_main(program)
+
+
+def _parser() -> Parser:
+    """The flags, and the keys of a job."""
     parser = Parser(
         "simulate",
         "Count what a job computes and sends on many workers; predict its time on a cluster and"
@@ -109,82 +164,35 @@ def simulate(argv: list[str]) -> int:
         "--plot", metavar="FILE", help="draw the speed-up to this file, such as scaling.svg"
     )
     parser.add_job_keys()
-    options, keys = parser.read(argv)
-    if launched()[1] > 1:
-        raise ConfigError(
-            "graphtheta simulate counts any number of workers in one process; run it without"
-            " mpiexec, with --workers"
-        )
-    for name, least in (
-        ("cores", 0),
-        ("per_machine", 1),
-        ("message", 0),
-        ("congestion", 1),
-        ("slowest", 1),
-        ("views", 1),
-    ):
+    return parser
+
+
+def _check(options: SimpleNamespace) -> None:
+    """Refuse numbers that are too small, a link that is none, and files that are not replaced."""
+    for name, least in LEAST.items():
         if not getattr(options, name) >= least:
             raise ConfigError(
                 f"--{name.replace('_', '-')}: got {getattr(options, name)}, expected at least"
                 f" {least}"
             )
-    workers = sorted(numbers("--workers", options.workers))
-    modes = listed("--modes", options.modes, MODES) or (
-        [keys["mode"]] if keys.get("mode") in MODES else list(MODES)
-    )
-    strategies = listed("--strategies", options.strategies, STRATEGIES) or [
-        keys.get("strategy", STRATEGIES[0])
-    ]
-    jobs = jobs_of(
-        keys,
-        strategies,
-        listed(
-            "--partitioners", options.partitioners, (*choices("partitioner"), *choices("masters"))
-        ),
-    )
-    latency, bandwidth = link(options.link)
-
+    link(options.link)
     if options.json:
         check_replaceable(Path(options.json))
     if options.plot:
         check_replaceable(Path(options.plot), BEGINNING)
 
-    def program() -> int:
-        comm = start()
-        start_logging(jobs[0].log_level, comm.rank, 1)
-        graph = with_structural_features(jobs[0], load_graph(jobs[0]), comm)
-        speed = machine() if options.machine is None else read_machine(Path(options.machine))
-        cluster = Cluster.of(
-            speed,
-            latency,
-            bandwidth,
-            cores=options.cores,
-            post=options.message * 1e-6,
-            congestion=options.congestion,
-            slowest=options.slowest,
-        )
-        points: list[Point] = []
-        for same in alike(jobs):
-            points += simulated(
-                held=skeleton(same[0], graph),
-                jobs=same,
-                workers=workers,
-                cluster=cluster,
-                modes=modes,
-                per_machine=options.per_machine,
-                views=options.views,
-            )
-        if options.json:
-            write_json(
-                Path(options.json),
-                {"cluster": asdict(cluster), "points": [point.figures() for point in points]},
-            )
-        say(report(points, cluster))
-        if options.plot:
-            draw(points, Path(options.plot))
-        return 0
 
-    return run_main(program)
+def _cluster(options: SimpleNamespace) -> Cluster:
+    latency, bandwidth = link(options.link)
+    return Cluster.of(
+        machine() if options.machine is None else read_machine(Path(options.machine)),
+        latency,
+        bandwidth,
+        cores=options.cores,
+        post=options.message * 1e-6,
+        congestion=options.congestion,
+        slowest=options.slowest,
+    )
 
 
 def link(text: str) -> tuple[float, float]:
