@@ -123,24 +123,7 @@ def train_once(job: Job, comm: Comm) -> Result:
     Collective: all ranks of comm.
     """
     trainer = graphtheta.Trainer(job=job, comm=comm)
-    if comm.rank == 0 and trainer.setup.pair.reason:
-        say(trainer.setup.pair.reason)
-    if comm.rank == 0 and trainer.setup.saving is not None:
-        say(str(trainer.setup.saving))
-    if comm.rank == 0 and trainer.setup.mode_line:
-        say(trainer.setup.mode_line)
-    if comm.rank == 0 and trainer.caches.line:
-        say(trainer.caches.line)
-    macrobatches = trainer.macrobatches
-    if comm.rank == 0 and macrobatches is not None and macrobatches.line:
-        say(macrobatches.line)
-    if job.halo != "exact":
-        moved = halo_error(trainer)
-        if comm.rank == 0:
-            say(
-                f"halo={job.halo}: rounding changes the loss of the first step by a relative"
-                f" {moved:.1e}"
-            )
+    say_on_first(comm, *_choices(trainer))
     predicted = trainer.predicted_peak()
     with RunLog(job, comm, trainer.setup.metric) as log:
         try:
@@ -154,59 +137,90 @@ def train_once(job: Job, comm: Comm) -> Result:
             )
             raise DivergedError(f"{error}; {best}") from None
         if not log.begun and comm.broadcast((job.folder / RESULT_FILE).is_file()):
-            if comm.rank == 0:
-                say(
-                    f"{job.folder} holds a finished run; nothing was changed. To train it further,"
-                    " give more --epochs"
-                )
+            say_on_first(
+                comm,
+                f"{job.folder} holds a finished run; nothing was changed. To train it further,"
+                " give more --epochs",
+            )
             return result
         log.write_profile(predicted, trainer.fallbacks)
         log.finish()
     trainer.save(job.folder / WEIGHTS)
-    classes = trainer.class_report()
-    relay = None if macrobatches is None else macrobatches.counts.summed(comm)
+    record, lines = _outcome(trainer, result)
     if comm.rank == 0:
-        modes = trainer.setup.modes
-        counts: dict[str, Any] = (
-            {}
-            if modes is None
-            else {"modes": {"independent": trainer.setup.independent, **asdict(modes)}}
-        )
-        if trainer.pipeline is not None and trainer.pipeline.costs is not None:
-            counts["pipeline"] = {
-                "views_in_flight": trainer.training.queue.in_flight,
-                **asdict(trainer.pipeline.costs),
-            }
-            say(trainer.pipeline.line)
-        if macrobatches is not None and relay is not None:
-            counts["macrobatch"] = {
-                "size": macrobatches.size,
-                "fetched": macrobatches.fetched,
-                **asdict(relay),
-            }
-            say(f"macrobatches of {macrobatches.size}: {relay}")
-        if classes.splits:
-            counts["classes"] = classes.model_dump()
-        record = {
-            "best_epoch": result.best_epoch,
-            "metrics": result.metrics,
-            "seconds": result.seconds,
-            "ranks": comm.size,
-        }
-        write_json(job.folder / RESULT_FILE, record | as_entry(result.positive) | counts)
-        if trainer.training.versions.most_bytes:
-            say(
-                "older parameter versions used at most"
-                f" {amount(trainer.training.versions.most_bytes)} of memory"
-            )
-        shown = {
-            name: value
-            for name, value in result.metrics.items()
-            if name.partition("_")[2] == trainer.setup.metric
-        }
-        say(f"best epoch {result.best_epoch}: {metrics_line(shown)}; saved in {job.folder}")
+        write_json(job.folder / RESULT_FILE, record)
+    shown = {
+        name: value
+        for name, value in result.metrics.items()
+        if name.partition("_")[2] == trainer.setup.metric
+    }
+    best = f"best epoch {result.best_epoch}: {metrics_line(shown)}; saved in {job.folder}"
+    say_on_first(comm, *lines, best)
+    if comm.rank == 0:
         say_positive(result.positive)
     return result
+
+
+def _choices(trainer: graphtheta.Trainer) -> list[str]:
+    """What was chosen before training, a line each, on rank 0; some may be empty.
+
+    Collective: all ranks of the trainer.
+    """
+    setup = trainer.setup
+    lines = [
+        setup.pair.reason,
+        "" if setup.saving is None else str(setup.saving),
+        setup.mode_line,
+        trainer.caches.line,
+        "" if trainer.macrobatches is None else trainer.macrobatches.line,
+    ]
+    if trainer.job.halo != "exact":
+        lines.append(
+            f"halo={trainer.job.halo}: rounding changes the loss of the first step by a relative"
+            f" {halo_error(trainer):.1e}"
+        )
+    return lines
+
+
+def _outcome(trainer: graphtheta.Trainer, result: Result) -> tuple[dict[str, Any], list[str]]:
+    """The record of a result, and lines about how it was made.
+
+    Collective: all ranks of the trainer.
+    """
+    record: dict[str, Any] = {
+        "best_epoch": result.best_epoch,
+        "metrics": result.metrics,
+        "seconds": result.seconds,
+        "ranks": trainer.comm.size,
+        **as_entry(result.positive),
+    }
+    lines = []
+    modes = trainer.setup.modes
+    if modes is not None:
+        record["modes"] = {"independent": trainer.setup.independent, **asdict(modes)}
+    pipeline = trainer.pipeline
+    if pipeline is not None and pipeline.costs is not None:
+        record["pipeline"] = {
+            "views_in_flight": trainer.training.queue.in_flight,
+            **asdict(pipeline.costs),
+        }
+        lines.append(pipeline.line)
+    macrobatches = trainer.macrobatches
+    if macrobatches is not None:
+        relay = macrobatches.counts.summed(trainer.comm)
+        record["macrobatch"] = {
+            "size": macrobatches.size,
+            "fetched": macrobatches.fetched,
+            **asdict(relay),
+        }
+        lines.append(f"macrobatches of {macrobatches.size}: {relay}")
+    classes = trainer.class_report()
+    if classes.splits:
+        record["classes"] = classes.model_dump()
+    older = trainer.training.versions.most_bytes
+    if older:
+        lines.append(f"older parameter versions used at most {amount(older)} of memory")
+    return record, lines
 
 
 def evaluate(argv: list[str]) -> int:
@@ -492,6 +506,12 @@ def on_all_ranks(job: Job, work: Callable[[Comm], None]) -> int:
         return 0
 
     return run_main(program)
+
+
+def say_on_first(comm: Comm, *lines: str) -> None:
+    """Print lines on rank 0, without those that are empty."""
+    for line in filter(None, lines if comm.rank == 0 else ()):
+        say(line)
 
 
 def say_positive(name: str) -> None:
