@@ -181,7 +181,7 @@ def _measured(
         partitioning = (
             (PARTITIONING[masters] + PARTITIONING.get(placement, 0)) * graph.n_edges / 1e6
         )
-        yield _Found(
+        yield _Measured(
             pair=Pair(masters, placement),
             bytes=n_bytes,
             imbalance=max(imbalance(placed.nodes), imbalance(placed.edges)),

@@ -128,7 +128,8 @@ def partition_report(
     seconds = perf_counter() - began
     processor = process_time() - used
     peak = peak_bytes()
-    nodes, mirrors = placed.nodes, placed.mirrors
+    nodes = placed.nodes
+    mirrors = placed.mirrors
     rows = {"global": layers * placed.sent()}
     if np.any(train):
         rows["mini"] = placed.sent_by_batches(train, batch_size, layers, seed)

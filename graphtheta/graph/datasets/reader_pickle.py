@@ -20,7 +20,10 @@ from typing import Any
 import numpy as np
 
 # of the module pickle; Planetoid files use no others
-OPCODES = b"\x80\x95.N\x88\x89ILKMJ\x8a\x8bFGSTUVX\x8c\x8dBC\x8e(012]lae}dsu)t\x85\x86\x87pqr\x94ghjc\x93R\x81b"
+OPCODES = (
+    b"\x80\x95.N\x88\x89ILKMJ\x8a\x8bFGSTUVX\x8c\x8dBC\x8e"
+    b"(012]lae}dsu)t\x85\x86\x87pqr\x94ghjc\x93R\x81b"
+)
 
 
 class Refused(ValueError):
@@ -128,6 +131,19 @@ class Matrix(Record):
         }
 
 
+def _push_pairs(reader: Any) -> None:
+    reader.append(Pairs([]))
+
+
+def _push_filled_pairs(reader: Any) -> None:
+    items = reader.pop_mark()
+    reader.append(Pairs(list(zip(items[::2], items[1::2], strict=True))))
+
+
+def _refuse(reader: Any) -> None:
+    raise Refused("an opcode that no Planetoid file has")
+
+
 class Unpickler(pickle._Unpickler):
     """Reads a pickle.
 
@@ -180,16 +196,6 @@ class Unpickler(pickle._Unpickler):
         if self._left < 0:
             raise Refused("more bytes than the file has")
         return text.encode("latin1")
-
-    def _push_pairs(self) -> None:
-        self.append(Pairs([]))
-
-    def _push_filled_pairs(self) -> None:
-        items = self.pop_mark()
-        self.append(Pairs(list(zip(items[::2], items[1::2], strict=True))))
-
-    def _refuse(self) -> None:
-        raise Refused("an opcode that no Planetoid file has")
 
     dispatch = {
         **dict.fromkeys(range(256), _refuse),

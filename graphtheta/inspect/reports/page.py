@@ -190,7 +190,7 @@ def _cell(n_bytes: float, messages: float, share: float, size: int) -> dict[str,
 
 
 def _largest(profile: Profile, sent: np.ndarray) -> dict[str, Any]:
-    """What the ranks send that send most, and the largest pairs; arguments as for ``_all_pairs``."""
+    """What the busiest ranks send, and the largest pairs; arguments as for ``_all_pairs``."""
     most = sorted(profile.largest, key=lambda pair: -pair[2])[: 2 * LISTED]
     return {
         "ranks": [

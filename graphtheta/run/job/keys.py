@@ -243,7 +243,8 @@ class StrategyKeys(Options):
         OnlyWith("strategy", ("cluster", "mini")),
         Excludes(
             ("recompute", "precompute", "views_in_flight"),
-            "stores values of one batch after another, each computed once, and cannot be combined with",
+            "stores values of one batch after another, each computed once, and cannot be combined"
+            " with",
         ),
     ] = "none"
     """Historical embeddings: nodes outside of a batch are not computed but read from the values of

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from graphtheta.analytics.features import with_structural_features
+from graphtheta.base.costs import GRADIENTS_ALIVE
 from graphtheta.base.logger import logger
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.layer.dry_run import Probe, probe
@@ -40,7 +41,6 @@ from graphtheta.run.dividing import choose_pair, divide
 from graphtheta.run.embeddings.setup import learned_types, with_embedding
 from graphtheta.run.job.job import Job
 from graphtheta.run.memory.bound import (
-    GRADIENTS_ALIVE,
     Extent,
     MemoryBound,
     check_memory,
