@@ -165,7 +165,8 @@ def train(comm, model, task, views):
     for step, view in enumerate(views):
         with Tape(seed=1, step=step, all_sum=comm.all_sum) as tape:
             loss = task.loss(view, model(view))
-            grads = GradientSum(comm, parameters).finish(tape.backward(loss))
+            total = GradientSum(comm, parameters)
+            grads = total.finish(tape.backward(loss, final=total.add))
         optimiser.step(grads)
         losses.append(float(comm.all_sum(loss.value)))
     return np.array(losses), np.concatenate([g.ravel() for g in grads])

@@ -32,7 +32,7 @@ EVERY = {
     "differences": 5,
     "arrays": 4,
     "ranks": 6,
-    "emulated ranks": 11,
+    "emulated ranks": 5,
     "sequence": 5,
     "emulated sequence": 3,
 }
