@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import builtins
 import dis
+import inspect
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -555,8 +556,10 @@ def compiled(source: str, dtype: str, header: str) -> Callable[..., None]:
         if vectors and re.fullmatch(r"(all_g|near_g)?ct?\d+", name)
     ]
 
-    def run(*arguments: Any) -> None:
-        each = list(arguments)
+    signature = inspect.signature(kernel)
+
+    def run(*arguments: Any, **named: Any) -> None:
+        each = list(signature.bind(*arguments, **named).args)
         for i in matrices:
             if isinstance(each[i], np.ndarray):
                 each[i] = each[i].view(Matrix)
