@@ -349,8 +349,8 @@ class Comm(Transport):
             error: That of this rank, which goes on by itself; raises that of another rank if None.
         """
         self._enter("agreed")
-        own = None if error is None else (class_name(error), str(error))
-        heads = [decode(data) for data in self._gather_bytes(encode(own))]
+        error_text = None if error is None else (class_name(error), str(error))
+        heads = [decode(data) for data in self._gather_bytes(encode(error_text))]
         if error is not None:
             error.agreed = True
             return

@@ -79,8 +79,8 @@ def whole_rows(
     if comm.size == 1:
         edges = numbered(graph.n_edges, graph.n_edges)
     else:
-        own = (c.ids[worker(c) == comm.rank] for c in source.chunks())
-        edges = np.concatenate([np.zeros(0, np.int64), *own])
+        local_ids = (c.ids[worker(c) == comm.rank] for c in source.chunks())
+        edges = np.concatenate([np.zeros(0, np.int64), *local_ids])
     where = DenseDirectory(owner, row_of) if directory is None else directory(comm, mine)
     mirrors = _mirrors(graph, mine, edges)
     theirs, row = where.locate(mirrors)
