@@ -136,7 +136,8 @@ class MessageBuffer:
                 array, at = located(columns[name], rows)
                 x = _words(np.ascontiguousarray(array))
                 kernel = pack_rounded if slot.rounded else pack
-                self._by_rows(kernel, slot, x.shape[1], x=x, rows=at, out=self._items(slot))
+                arrays = (x, at, self._ptr, self._start(slot), self._items(slot))
+                self._by_rows(kernel, arrays, x.shape[1])
         return self
 
     def messages(self) -> list[Send]:
@@ -178,19 +179,18 @@ class MessageBuffer:
         if slot.width:
             words = _words(out)
             kernel = unpack_rounded if slot.rounded else unpack
-            self._by_rows(kernel, slot, words.shape[1], messages=self._items(slot), out=words)
+            arrays = (self._items(slot), self._ptr, self._start(slot), words)
+            self._by_rows(kernel, arrays, words.shape[1])
         return out
 
     def _by_rows(
-        self, kernel: Callable[..., None], slot: Slot, width: int, **arrays: np.ndarray
+        self, kernel: Callable[..., None], arrays: tuple[np.ndarray, ...], width: int
     ) -> None:
-        """Call a kernel for blocks of the rows of all messages."""
-        start = self._start(slot)
-
-        def block(_: int, begin: int, end: int) -> None:
-            kernel(ptr=self._ptr, start=start, begin=begin, end=end, **arrays)
-
-        buffers.by_blocks(block, int(self._ptr[-1]), width)
+        """Call kernel(*arrays, begin, end) for blocks of the rows of all messages."""
+        # by position: names take Numba longer to sort out than a short message to be copied
+        buffers.by_blocks(
+            lambda _, begin, end: kernel(*arrays, begin, end), int(self._ptr[-1]), width
+        )
 
     def _items(self, slot: Slot) -> np.ndarray:
         """All messages as unsigned integers of the size of a column's items."""

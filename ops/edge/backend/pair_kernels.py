@@ -71,8 +71,7 @@ def times(
     """
     kernel = _times(weight.shape[2], to is not None, x.dtype)
     matrices = _read(weight.reshape(-1, weight.shape[2]))
-    to = at if to is None else to
-    _run(kernel, blocks, x=_read(x), at=at, weight=matrices, out=out, to=to)
+    _run(kernel, blocks, (_read(x), at, matrices, out, at if to is None else to))
 
 
 def outer_sums(
@@ -89,7 +88,7 @@ def outer_sums(
     kernel = _outer_sums(x.shape[1], y.shape[1], x.dtype)
     n_blocks = len(blocks.arrays[1])
     out = buffers.full((n_blocks * x.shape[1], y.shape[1]), 0, x.dtype)
-    _run(kernel, blocks, x=_read(x), at_x=at_x, y=_read(y), at_y=at_y, out=out)
+    _run(kernel, blocks, (_read(x), at_x, _read(y), at_y, out))
     return out.reshape(n_blocks, x.shape[1], y.shape[1])
 
 
@@ -100,14 +99,12 @@ def _read(x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _run(kernel: Callable[..., None], blocks: PairBlocks, **arrays: np.ndarray) -> None:
+def _run(kernel: Callable[..., None], blocks: PairBlocks, arrays: tuple[np.ndarray, ...]) -> None:
+    """Call a kernel with its arrays, in the order of its text, on all threads."""
     counters = turns()
-    ptr, table = blocks.arrays
-
-    def thread(place: int) -> None:
-        kernel(turn=counters, side=place % 2, shares=blocks.n, ptr=ptr, blocks=table, **arrays)
-
-    run_threads(thread, blocks.n)
+    run_threads(
+        lambda place: kernel(counters, place % 2, blocks.n, *blocks.arrays, *arrays), blocks.n
+    )
 
 
 # ---- sources
