@@ -355,7 +355,7 @@ def test_auto_decides_alike_and_counts_what_views_share() -> None:
         ),
         (
             {"mode": "independent", "halo": "bf16", "dtype": "float32"},
-            "they send none; drop --halo or --mode",
+            "they send none with mode=independent; drop --mode or --halo",
         ),
     ],
 )

@@ -251,7 +251,7 @@ def test_of_files_some_rows_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(digest, "PLACE", 16)
     reads = []
     monkeypatch.setattr(
-        digest, "_of_rows", lambda x, begin, end, *_: reads.append((begin, end)) or 0
+        digest, "_of_rows", lambda x, begin, end, **_: reads.append((begin, end)) or 0
     )
     np.save(tmp_path / "x.npy", np.arange(2000, dtype=np.float32).reshape(1000, 2))
     graph_digests(gt.Graph([[], []], 1000, x=gt.MappedColumn(tmp_path / "x.npy")))

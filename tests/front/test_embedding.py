@@ -365,7 +365,7 @@ def test_other_mistakes_are_named() -> None:
         gt.Trainer(graph=graph(x=True), comm=SerialComm(), **KEYS)
     with pytest.raises(DataError, match="learn them with --embedding WIDTH"):
         gt.Trainer(graph=graph(), comm=SerialComm(), **{**KEYS, "embedding": 0})
-    with pytest.raises(ConfigError, match="give their width with --embedding"):
+    with pytest.raises(ConfigError, match="have no width; give --embedding"):
         gt.Trainer(
             graph=graph(), comm=SerialComm(), **{**KEYS, "embedding": 0, "embedding_lr": 0.1}
         )

@@ -375,7 +375,7 @@ def test_kernels_that_are_loaded_are_not_compiled(
     monkeypatch.setenv("GRAPHTHETA_CACHE", str(tmp_path / "kernels"))
     before = jit.n_compiled()
     for _ in range(2):
-        assert jit.cached(numba.njit(**jit.OPTIONS)(add), "test add")(1) == 42
+        assert jit.cached(numba.njit(**jit.OPTIONS)(add), "test add", frozenset())(1) == 42
         assert jit.n_compiled() == before + 1
 
 

@@ -118,7 +118,7 @@ def test_values_of_another_partition_are_dropped(
         ({"exchange": "bns", "partitioner": "1d-src"}, "give --partitioner 1d-dst"),
         ({"exchange": "bns", "direction": "both"}, "one --direction"),
         ({"exchange": "bns", "task": "link"}, "excludes its targets"),
-        ({"exchange": "bns", "recompute": True}, "drop --exchange or --recompute"),
+        ({"exchange": "bns", "recompute": True}, "drop --recompute or --exchange"),
         ({"exchange": "bns", "strategy": "mini"}, "only with global"),
     ],
 )
