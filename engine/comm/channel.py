@@ -88,7 +88,8 @@ class Channel:
         ledger: Time, bytes and messages of the channel.
         reduction: Combines arrays of all ranks; owns the receive buffer.
         operation: The collective being run, for error messages.
-        calls: Collectives and moves begun so far.
+        calls: Collectives and moves begun so far, without those of sums of gradients.
+        sums: Moves of sums of gradients begun so far.
         header: First eight bytes of the first message of the collective.
     """
 
@@ -96,7 +97,21 @@ class Channel:
     reduction: Reduction
     operation: tuple[Any, ...] = ()
     calls: int = 0
+    sums: int = 0
     header: int = 0
+
+    def next_move(self, tag: int) -> int:
+        """Count a move; returns its number, by which its messages match those of other ranks.
+
+        Moves of sums of gradients have numbers of their own: a rank begins them as soon as it has
+        completed the gradients, which may be before or after moves of its layers that another rank
+        begins in the other order.
+        """
+        if tag == Tag.REDUCE:
+            self.sums += 1
+            return self.sums
+        self.calls += 1
+        return self.calls
 
 
 class Pending:

@@ -318,13 +318,13 @@ class Comm(Transport):
         recvs = [item for item in recvs if item[1].size]
         check_move(rank=self.rank, size=self.size, sends=sends, recvs=recvs, tag=tag)
         channel = self._channel
-        channel.calls += 1
+        number = channel.next_move(tag)
         return record_move(
             channel.ledger,
             sends,
             recvs,
             tag,
-            self._post(sends, recvs, numbered(tag, channel.calls), at_most),
+            self._post(sends, recvs, numbered(tag, number), at_most),
         )
 
     def leave(self, text: str, code: int) -> int:

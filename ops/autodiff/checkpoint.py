@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from graphtheta.errors import TapeError
 
-from .fusion import move_deferred
+from .fusion import is_open
 from .tape import Gradients, Parameter, Tape, Unrecorded, Var, current
 
 Run = Callable[[], list[Var]]
@@ -34,7 +34,7 @@ class Segment:
     def rerun(self) -> tuple[Tape, list[Var]]:
         """Run again and record everything; returns the tape and the outputs of this run."""
         with self._tape as tape:
-            outputs = _outputs(tape, tape, self._run())
+            outputs = _computed(self._run())
         if [y.shape for y in outputs] != [y.shape for y in self.outputs]:
             raise TapeError(
                 "gt.recompute: the function computed other values when it was run again in the"
@@ -68,12 +68,18 @@ def run_segment(first: Run, again: Run) -> None:
     part = tape.part(unrecorded)
     later = tape.part(True)
     with part:
-        returned = first()
-    outputs = _outputs(part, tape, returned)
+        outputs = _computed(first())
     tape.add_segment(Segment(later, again, outputs, list(part.read)), part)
     unrecorded.ended = True
 
 
-def _outputs(source: Tape, target: Tape, returned: list[Var]) -> list[Var]:
-    """The outputs of a segment, with the inputs of a deferred one in its place."""
-    return [leaf for y in returned for leaf in move_deferred(y, source, target)]
+def _computed(outputs: list[Var]) -> list[Var]:
+    """The outputs of a segment, of which deferred ones are computed, and so recorded in it.
+
+    Which gradients reach a segment decides whether it runs again, with its messages. On ranks whose
+    rows are too few to defer anything it is those of its outputs, so it is on all.
+    """
+    for y in outputs:
+        if is_open(y):
+            _ = y.value
+    return outputs

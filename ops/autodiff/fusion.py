@@ -130,18 +130,6 @@ def is_open(x: Any) -> TypeGuard[Deferred]:
     return isinstance(x, Deferred) and x._value is None
 
 
-def move_deferred(x: Var, source: Tape, target: Tape) -> list[Var]:
-    """Move a deferred value to another tape; returns its inputs, or x itself if it is computed."""
-    if is_open(x) and x.tape is source:
-        x.tape = target
-        read = [a.source if isinstance(a, _Whole) else a for a in x.args]
-        values = [a for a in read if isinstance(a, Var)]
-        return [leaf for a in values for leaf in move_deferred(a, source, target)]
-    # a value deferred on an earlier tape can be recorded there only now
-    _ = x.value
-    return [x]
-
-
 def defer(prim: Operation, args: tuple[Any, ...], static: dict[str, Any]) -> Deferred | None:
     """prim(*args) as a value to be computed later; None if it should be computed now."""
     operands = _valued(prim, args)

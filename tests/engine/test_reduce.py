@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from graphtheta.engine.comm.channel import Tag
 from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.ops import Parameter, Tape, add, mul, square
@@ -70,6 +71,29 @@ def test_ranks_complete_gradients_in_orders_of_their_own(size):
 
     for sums in run_simulated(size, program):
         np.testing.assert_array_equal(np.concatenate(sums), size * np.arange(1, len(sums) + 1))
+
+
+@pytest.mark.parametrize("size", [2, 3, 6])
+def test_ranks_begin_sums_before_or_after_messages_of_layers(size):
+    def program(comm):
+        parameters = [Parameter(np.zeros(3)), Parameter(np.zeros(40_000))]
+        under_way = GradientSum(comm, parameters)
+        for turn in range(4):
+            for i, p in enumerate(parameters):
+                if turn == (comm.rank + i) % 4:
+                    under_way.add(p, np.full(p.shape, 1.0 + comm.rank))
+            received = np.empty(1)
+            comm.move_begin(
+                [((comm.rank + 1) % size, np.array([10.0 * turn + comm.rank]))],
+                [((comm.rank - 1) % size, received)],
+                Tag.TO_MASTERS,
+            ).end()
+            assert received == 10 * turn + (comm.rank - 1) % size
+            assert comm.all_sum(np.ones(1)) == size
+        return [x[0] for x in under_way.finish(SimpleNamespace(of=lambda p: None))]
+
+    for sums in run_simulated(size, program):
+        assert sums == [size * (size + 1) / 2] * 2
 
 
 @pytest.mark.parametrize("size", [1, 3])

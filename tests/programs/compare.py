@@ -25,6 +25,7 @@ from graphtheta.engine.partition.partition import Partition, build_partition
 from graphtheta.engine.partition.partitioner import DEFAULT_PLACEMENT
 from graphtheta.engine.strategy.strategy import whole, with_pairs
 from graphtheta.engine.strategy.task import Seeds
+from graphtheta.engine.train import gradient_sum
 from graphtheta.engine.train.gradient_sum import GradientSum
 from graphtheta.engine.view.expand import induced
 from graphtheta.engine.view.hop import Layers
@@ -55,6 +56,7 @@ BOUNDS: dict[str, Any] = {
     "MOST_SAVED": boundary,
     "EDGES_PER_BLOCK": edge_lists,
     "SMALLEST": fusion,
+    "BUCKET_BYTES": gradient_sum,
 }
 
 

@@ -185,4 +185,11 @@ FOUND: dict[str, Case] = {
         parameters={"p": (3,), "q": (3,)},
         bounds={"SMALLEST": 4},
     ),
+    "a gradient that ranks with few rows complete before the messages of backward": layer(
+        "edge.src.x * self.q",
+        transform="{'u': node.h * self.p}",
+        apply="total + node.u",
+        parameters={"p": (3,), "q": (3,)},
+        bounds={"SMALLEST": 4, "BUCKET_BYTES": 1},
+    ),
 }

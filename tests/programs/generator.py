@@ -1062,6 +1062,8 @@ class Drawer:
         if rng.random() < 0.3 and "lazy" not in self.without:
             # in between, ranks with few rows compute at once what others defer
             found["SMALLEST"] = rng.choice((1, 1, 2, 4, 8, 16))
+            # sums of gradients begin before or after messages of layers, as ranks complete them
+            found["BUCKET_BYTES"] = 1
         if rng.random() < 0.4 and "hub" not in self.without:
             found["EDGES_PER_BLOCK"] = rng.choice((1, 2, 4))
         if rng.random() < 0.4:
