@@ -37,5 +37,5 @@ def run(command: list[str], **environment: str) -> subprocess.CompletedProcess[s
     }
     environment = {**clean, "PYTHONPATH": TESTS, **environment}
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env=environment, check=False
+        command, capture_output=True, text=True, timeout=240, env=environment, check=False
     )

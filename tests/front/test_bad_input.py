@@ -701,7 +701,7 @@ def on_two(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
         stdin=subprocess.DEVNULL,
     )
 
