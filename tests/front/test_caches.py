@@ -4,6 +4,7 @@ workers.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import scipy.sparse as sp
 import graphtheta as gt
 from graphtheta.engine.comm.communicator import Comm
 from graphtheta.engine.comm.simulated import run_simulated
+from graphtheta.engine.partition.edge_source import EdgeSource
+from graphtheta.engine.partition.partitioner import PARTITIONERS, Assignment, Partitioner
 from graphtheta.engine.store.column import Ready
 from graphtheta.engine.store.mapped import MappedColumn
 from graphtheta.engine.store.quantised import QuantisedColumn
@@ -185,6 +188,36 @@ def test_codes_are_cached_and_sent_as_codes(mode: str, tmp_path: Path) -> None:
         coded = run_simulated(2, trained, GRAPH.replace(x=column), mode=mode)
         # a number of float64 is sent as a byte
         assert sum(sent for _, _, sent in coded) < 0.6 * sum(sent for _, _, sent in expected)
+
+
+@dataclass(frozen=True)
+class ButLast(Partitioner):
+    """The last worker owns no node."""
+
+    name = "but_last"
+    by_rule = True
+    seed: int = 0
+
+    def assign(self, source: EdgeSource, comm: Comm) -> Assignment:
+        return Assignment(lambda ids: (ids % (comm.size - 1)).astype(np.int32))
+
+
+@pytest.mark.parametrize("mode", ["cooperative", "independent"])
+def test_a_worker_without_nodes_has_the_caches_of_the_others(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PARTITIONERS, "but_last", ButLast)
+    keys = {"mode": mode, "masters": "but_last"}
+    found = run_simulated(
+        3,
+        trained,
+        on_disk(GRAPH, tmp_path),
+        feature_cache="25",
+        cache_policy="belady:window=3",
+        **keys,
+    )
+    expected = run_simulated(3, trained, GRAPH, **keys)
+    assert [losses for losses, _, _ in found] == [losses for losses, _, _ in expected]
 
 
 def test_features_in_memory_need_no_cache() -> None:

@@ -19,7 +19,7 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError
 from graphtheta.train.pipeline.costs import Costs
 from graphtheta.train.pipeline.division import divide
-from graphtheta.train.pipeline.profile import PROFILED, WARM
+from graphtheta.train.pipeline.profile import PROFILED, WARM, Pipeline
 
 GRAPH = graphs.random_graph(90, 400)
 KEYS: dict[str, Any] = {
@@ -54,6 +54,25 @@ def test_losses_are_those_of_any_number_of_views_in_flight(keys: dict[str, Any])
         chosen.add((one.training.queue.in_flight, one.pipeline.line))
     # every worker has chosen the same
     assert len(chosen) == 1 and "of at most 4 views in flight" in next(iter(chosen))[1]
+
+
+def test_workers_of_machines_with_other_cores_choose_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Views in flight decide which channel a view has."""
+    choose = Pipeline._choose
+
+    def chosen(pipeline: Pipeline) -> None:
+        comm = pipeline._training.job_comm
+        # simulated ranks run on one core
+        comm.cores = 2 + comm.rank
+        choose(pipeline)
+        comm.cores = 1
+
+    monkeypatch.setattr(Pipeline, "_choose", chosen)
+    monkeypatch.setattr(
+        Costs, "best", lambda costs, most, cores, together: (min(most, cores), "cores")
+    )
+    results = run_simulated(2, trained, views_in_flight=4, pipeline="auto")
+    assert [one.training.queue.in_flight for _, one in results] == [2, 2]
 
 
 def test_waiting_is_hidden_by_more_views_and_one_worker_needs_one() -> None:

@@ -80,7 +80,8 @@ class Pipeline:
             for stage, values in zip(STAGES, counted.tolist(), strict=True)
         }
         self.costs = costs = Costs.of(stages, self._views)
-        cores = training.job_comm.cores
+        # channels follow from the views in flight, so that all workers choose alike
+        cores = int(training.job_comm.all_min(np.array(training.job_comm.cores)))
         # views of this worker that need no update of each other
         together = -(-training.views_per_step // training.width) * (1 + training.versions.staleness)
         flight, limit = costs.best(self._most, cores, together)

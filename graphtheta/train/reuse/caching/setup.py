@@ -74,15 +74,26 @@ def _counts(caches: Sequence[RowCache]) -> np.ndarray:
 
 
 def with_cached_columns(job: Job, partition: Partition) -> Partition:
-    """The partition, with columns that a cache can be attached to where rows are not in memory."""
+    """The partition, with columns that a cache can be attached to where rows are not in memory.
+
+    They are the same columns on all workers, also on one without rows, since policies communicate.
+
+    Collective: all ranks of the partition.
+    """
     if job.feature_cache == "0":
         return partition
-    outside = {
-        name: CachedColumn(name, column)
-        for name, column in _wide(partition).items()
-        if not _in_memory(column)
-    }
-    return partition.overlay(outside, {})
+    wide = _wide(partition)
+    outside = partition.halo_comm.all_max(
+        np.array([not _in_memory(x) for x in wide.values()], bool)
+    )
+    return partition.overlay(
+        {
+            name: CachedColumn(name, column)
+            for (name, column), cached in zip(wide.items(), outside, strict=True)
+            if cached
+        },
+        {},
+    )
 
 
 def make_caches(job: Job, strategy: Strategy, views_per_step: int, independent: bool) -> Caches:
