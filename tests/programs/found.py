@@ -33,7 +33,7 @@ class Net(gt.Model):
         self.layer0 = Layer0()
 
     def forward(self, graph):
-        return self.layer0(graph, graph.x)
+        return {forward}
 """
 
 
@@ -44,6 +44,7 @@ def layer(
     apply: str = "total",
     sum: str = '"sum"',
     direction: str = "in",
+    forward: str = "self.layer0(graph, graph.x)",
     parameters: Mapping[str, tuple[int, ...]] | None = None,
     arrays: Mapping[str, Drawn] | None = None,
     **settings: Any,
@@ -74,6 +75,7 @@ def layer(
         apply=apply,
         sum=sum,
         direction=direction,
+        forward=forward,
         parameters=made,
     )
     return Case(text, given, n, *RING, **settings)
@@ -187,9 +189,8 @@ FOUND: dict[str, Case] = {
     ),
     "a gradient that ranks with few rows complete before the messages of backward": layer(
         "edge.src.x * self.q",
-        transform="{'u': node.h * self.p}",
-        apply="total + node.u",
-        parameters={"p": (3,), "q": (3,)},
+        forward="(lambda u: self.layer0(graph, graph.x) + u)(graph.x * self.layer0.p)",
+        parameters={"q": (3,), "p": (3,)},
         bounds={"SMALLEST": 4, "BUCKET_BYTES": 1},
     ),
 }
