@@ -14,7 +14,7 @@ from own.fullbatch import Net, build
 
 import graphtheta as gt
 import graphtheta.engine.store.memory as memory
-import graphtheta.train.loop.build as setup
+import graphtheta.run.dividing as setup
 
 
 def main(model: str, graph: str, weights: str) -> None:
