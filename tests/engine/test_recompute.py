@@ -121,7 +121,7 @@ def test_pieces_keep_every_bit(size, dtype):
 @pytest.mark.second
 @pytest.mark.fused
 def test_chains_of_large_values_keep_their_numbers(monkeypatch):
-    """What a piece leaves open is computed at its end, so chains are divided; rounding may differ."""
+    """What a piece leaves open is computed at its end: chains are divided, and rounding differs."""
     monkeypatch.setattr(fusion, "SMALLEST", 0)
 
     class Chains(Model):
@@ -136,8 +136,8 @@ def test_chains_of_large_values_keep_their_numbers(monkeypatch):
 
     expected = run(lambda: Chains(lambda piece, *args: piece(*args)), 2, "float32")
     divided = run(lambda: Chains(gt.recompute), 2, "float32")
-    for whole, part in zip(expected, divided, strict=True):
-        for a, b in zip(whole, part, strict=True):
+    for in_one, in_pieces in zip(expected, divided, strict=True):
+        for a, b in zip(in_one, in_pieces, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
