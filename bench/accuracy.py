@@ -79,7 +79,9 @@ ROWS: dict[str, tuple[str, dict, str]] = {
 def run(name: str, seeds: int, dtype: str) -> dict:
     """One row of the table."""
     setting, keys, published = ROWS[name]
-    accuracies, epochs, began = [], [], perf_counter()
+    accuracies = []
+    epochs = []
+    began = perf_counter()
     for seed in range(seeds):
         trainer = gt.Trainer(
             job=gt.Job(**{**gt.preset(setting), **keys, "seed": seed, "dtype": dtype})

@@ -33,7 +33,8 @@ def over_seeds(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """The row of a task, of the lines of its seeds: figures of all runs, and means of further
     numbers.
     """
-    figures, first = [x for one in runs for x in one["figures"]], runs[0]
+    figures = [x for one in runs for x in one["figures"]]
+    first = runs[0]
     found = row(
         first["task"],
         figures,

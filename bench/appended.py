@@ -57,12 +57,12 @@ SCALES = {"gcn": 19, "sage": 19, "gat": 17}
 
 def grown(graph: gt.Graph, share: float, both: bool) -> gt.Graph:
     """The graph with appended nodes."""
-    rng, n, k = np.random.default_rng(7), graph.n_nodes, round(share * graph.n_nodes)
+    rng = np.random.default_rng(7)
+    n = graph.n_nodes
+    k = round(share * graph.n_nodes)
     per = round(graph.n_edges / n)
-    old, new = (
-        graph.src[rng.integers(0, graph.n_edges, k * per)],
-        np.repeat(np.arange(n, n + k), per),
-    )
+    old = graph.src[rng.integers(0, graph.n_edges, k * per)]
+    new = np.repeat(np.arange(n, n + k), per)
     ends = (
         np.concatenate((graph.src, old, new if both else new[:0])),
         np.concatenate((graph.dst, new, old if both else old[:0])),
@@ -105,7 +105,9 @@ def figures(
     later: gt.Inference, folder: Path, compare: str, appended: bool, rounds: int
 ) -> dict[str, float]:
     """Work, processor time and error of an update, as shares of a pass over the whole graph."""
-    seconds, comparing, shares = list[float](), list[float](), list[float]()
+    seconds = list[float]()
+    comparing = list[float]()
+    shares = list[float]()
     # machine code is compiled in the first round
     for number in range(rounds + 1):
         (_, every), whole = timed(later.predict)
@@ -115,7 +117,8 @@ def figures(
             seconds.append(whole)
             comparing.append(100 * searching / whole)
             shares.append(100 * (searching + computing) / whole)
-    work, error = update.work, np.abs(out - every[ids]).max() / np.abs(every).max()
+    work = update.work
+    error = np.abs(out - every[ids]).max() / np.abs(every).max()
     return {
         "rows %": 100 * work.rows / work.all_rows,
         "edges %": 100 * work.edges / work.all_edges,

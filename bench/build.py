@@ -52,13 +52,15 @@ COLUMNS = [
 
 def rows_of(contenders: list[Contender]) -> list[dict[str, Any]]:
     """A row for each contender, with medians of its parts and the least processor times."""
-    rows, own = [], None
+    rows = []
+    own = None
     for c in contenders:
         totals = [
             a + b
             for a, b in zip(c.seconds.get("start", []), c.seconds.get("first", []), strict=True)
         ]
-        total, used = median(totals) if totals else None, [run["processor"] for run in c.more]
+        total = median(totals) if totals else None
+        used = [run["processor"] for run in c.more]
         own = total if c is contenders[0] else own
         rows.append(
             {

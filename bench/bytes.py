@@ -39,7 +39,8 @@ GRAPHS = {
     "rmat 16": "rmat:scale=16,edge_factor=16,features=64,classes=41",
     "computers": GRAPHS["computers"],
 }
-PARTITIONERS, MODELS = ("1d-src", "1d-dst", "vertex-cut"), ("gcn", "gat")
+PARTITIONERS = ("1d-src", "1d-dst", "vertex-cut")
+MODELS = ("gcn", "gat")
 STRATEGIES: dict[str, dict[str, Any]] = {
     "global": {},
     "mini": {"batch_size": 256},
@@ -82,7 +83,8 @@ class Watched(MessageBuffer):
 
 def mirrors(trainer: gt.Trainer) -> np.ndarray:
     """How many workers have a mirror of each master, whatever they read of it."""
-    part, counts = trainer.partition, np.zeros(trainer.partition.n_masters, np.int64)
+    part = trainer.partition
+    counts = np.zeros(trainer.partition.n_masters, np.int64)
     for q in range(trainer.comm.size):
         rows = [
             plan.rows[plan.send_ptr[q] : plan.send_ptr[q + 1]]
@@ -97,8 +99,10 @@ def step(comm: Any, graph: gt.Graph, model: str, keys: dict[str, Any]) -> np.nda
     masters would take; halos left.
     """
     trainer = gt.Trainer(model, graph, comm=comm, hidden=128, **keys)
-    view, copies = trainer.strategy.batch(0, 0), mirrors(trainer)
-    active, before = ActiveGraph(view), comm.ledger.snapshot()
+    view = trainer.strategy.batch(0, 0)
+    copies = mirrors(trainer)
+    active = ActiveGraph(view)
+    before = comm.ledger.snapshot()
     with Tape(all_sum=comm.all_sum) as tape:
         loss = trainer.setup.task.loss(view, trainer.model.run(active))
         tape.backward(loss)

@@ -50,7 +50,9 @@ class Replay:
     """
 
     def __init__(self, batches: list[np.ndarray], ranking: np.ndarray, groups_per_epoch: int):
-        self.batches, self._ranking, self.groups_per_epoch = batches, ranking, groups_per_epoch
+        self.batches = batches
+        self._ranking = ranking
+        self.groups_per_epoch = groups_per_epoch
 
     def dry_run(self, epoch: int, first: int, n: int) -> Iterator[np.ndarray]:
         """The first n batches."""
@@ -87,7 +89,8 @@ def graph_of(name: str, share: float) -> gt.Graph:
     counts.
     """
     graph = gt.load(name, split="none")
-    n, rng = graph.n_nodes, np.random.default_rng(0)
+    n = graph.n_nodes
+    rng = np.random.default_rng(0)
     return graph.replace(
         x=np.zeros((n, 1), np.float32), y=np.arange(n) % 2, node_columns={}
     ).with_masks(rng.random(n) < share)
@@ -97,7 +100,8 @@ def rows_of(
     name: str, keys: dict[str, Any], workers: int, options: Any
 ) -> Iterator[dict[str, Any]]:
     """A row for each size."""
-    graph, epochs = graph_of(name, options.share), options.epochs
+    graph = graph_of(name, options.share)
+    epochs = options.epochs
     replays = run_simulated(workers, recorded, graph, keys, epochs, options.files)
     read = sum(len(batch) for replay in replays for batch in replay.batches)
     for size in options.sizes:

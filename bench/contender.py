@@ -150,7 +150,8 @@ class Parts:
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
         """Times what runs inside."""
-        began, used = perf_counter(), process_time()
+        began = perf_counter()
+        used = process_time()
         yield
         self.seconds[part], self.processor[part] = [perf_counter() - began], process_time() - used
 
@@ -222,7 +223,9 @@ def sampled(
         Seconds, the number to compare, and the mean numbers of input nodes and of edges.
     """
     order = np.random.default_rng(0).permutation(np.flatnonzero(z.train))
-    seconds, sizes, first = [], [], 0
+    seconds = []
+    sizes = []
+    first = 0
     for i in range(batches + 2):
         nodes = np.sort(order[(i * targets + np.arange(targets)) % len(order)])
         began = perf_counter()

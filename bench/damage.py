@@ -115,10 +115,13 @@ def main() -> int | str:
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--out", type=Path, help="JSON lines, one per row")
     options = options.parse_args()
-    rng, counts, began = np.random.default_rng(options.seed), {}, perf_counter()
+    rng = np.random.default_rng(options.seed)
+    counts = {}
+    began = perf_counter()
     with tempfile.TemporaryDirectory() as name:
         trained(Path(name))
-        folder, weights = Path(name, CHECKPOINTS), Path(name, WEIGHTS)
+        folder = Path(name, CHECKPOINTS)
+        weights = Path(name, WEIGHTS)
         (_, newest), _ = steps_in(folder)[:2]
         newer = newest_good(folder, say)
         whole = {path: path.read_bytes() for path in (newest / ARRAYS, newest / MANIFEST, weights)}
@@ -128,10 +131,8 @@ def main() -> int | str:
         job, values, _ = read_saved(weights)
         assert newer and older and older.manifest.step < newer.manifest.step
         for _ in range(options.times):
-            path, way = (
-                list(whole)[int(rng.integers(3))],
-                WAYS[int(rng.choice(4, p=(0.5, 0.3, 0.15, 0.05)))],
-            )
+            path = list(whole)[int(rng.integers(3))]
+            way = WAYS[int(rng.choice(4, p=(0.5, 0.3, 0.15, 0.05)))]
             left = damage(path, whole[path], way, rng)
             row = counts.setdefault((path.name, way), Counter())
             if left == whole[path]:

@@ -29,7 +29,8 @@ def main() -> int:
     for case in [case.removesuffix(" own") for case in own.seconds if case.endswith(" own")]:
         stage, shape, direction = case.split()
         d_in, d_out = map(int, shape.split("x"))
-        seconds, blas = own.median(f"{case} own"), own.median(f"{case} blas")
+        seconds = own.median(f"{case} own")
+        blas = own.median(f"{case} blas")
         flops = (
             2
             * options.rows

@@ -57,7 +57,8 @@ def times(c: Contender) -> dict[str, float | None]:
 
 def row_of(features: str, c: Contender, in_flight: int, memory: Contender) -> dict[str, Any]:
     """The times of one way, and its speeds relative to features in memory."""
-    own, other = times(c), times(memory)
+    own = times(c)
+    other = times(memory)
     return {
         "features": features,
         "contender": c.name,

@@ -102,13 +102,16 @@ def main() -> int:
     options.add_argument("--peers", nargs="*", choices=("dgl",), default=["dgl"])
     options.add_argument("--graph", default="reddit", help=f"{HELP}; reddit")
     options = options.parse_args()
-    graph, rows, faults = graph_file(options.graph, options.folder), [], []
+    graph = graph_file(options.graph, options.folder)
+    rows = []
+    faults = []
     for case in options.cases:
         contenders = compete(case, graph, options)
         own = contenders[0]
         faults += [f"{case}: {fault}" for fault in disagreement(contenders)]
         for c in contenders:
-            times, mine = c.seconds.get("step", []), own.seconds.get("step", [])
+            times = c.seconds.get("step", [])
+            mine = own.seconds.get("step", [])
             least = min(times, default=None)
             beside = (
                 {}

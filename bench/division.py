@@ -73,7 +73,8 @@ def written(folder: Path, name: str) -> tuple[Path, int, int]:
 def row_of(c: Contender, n: int, pair: str, edges: int) -> dict[str, Any]:
     """Figures of a contender."""
     masters, partitioner = pair.split("/")
-    found, alone = c.figures, masters.partition(":")[0] in LIBRARIES
+    found = c.figures
+    alone = masters.partition(":")[0] in LIBRARIES
     return {
         "masters": masters,
         "partitioner": partitioner,

@@ -54,7 +54,8 @@ TRAFFIC = {
 
 def run(name: str, **keys: object) -> dict:
     """Train once; metrics of the best model."""
-    began, job = perf_counter(), gt.Job(**keys)
+    began = perf_counter()
+    job = gt.Job(**keys)
     graph = gt.load(job.dataset)
     if name == "blind":
         graph = graph.replace(edge_attr=np.ones_like(graph.edge_attr))

@@ -205,7 +205,8 @@ def child(path: Path, plan: Plan) -> int:
 
 # metrics of the order of scores, and how far scores that tie but for rounding may move them in
 # small graphs
-OF_ORDER, TIED = ("auc", "average_precision"), 0.02
+OF_ORDER = ("auc", "average_precision")
+TIED = 0.02
 
 
 def difference(mine: Numbers, theirs: Numbers, lr: float) -> tuple[float, str]:

@@ -75,8 +75,10 @@ def draw(seed: int, number: int, attempt: int = 0, fused: float = 0.85) -> Plan:
         fused: Share of the jobs on the fused back end.
     """
     rng = np.random.default_rng((seed, number, attempt))
-    model, strategy = MODELS[number % len(MODELS)], STRATEGIES[number % len(STRATEGIES)]
-    optimiser, targets = OPTIMISERS[number % len(OPTIMISERS)], TARGETS[number % len(TARGETS)]
+    model = MODELS[number % len(MODELS)]
+    strategy = STRATEGIES[number % len(STRATEGIES)]
+    optimiser = OPTIMISERS[number % len(OPTIMISERS)]
+    targets = TARGETS[number % len(TARGETS)]
     norm = "batch" if number // len(OPTIMISERS) % 2 == 0 else one(rng, "none", "layer")
     keys = {
         "model": model,
@@ -118,13 +120,13 @@ def draw(seed: int, number: int, attempt: int = 0, fused: float = 0.85) -> Plan:
         ]
         keys |= odd[rng.integers(len(odd))]
     return Plan(
-        number,
-        attempt,
-        GRAPHS[(number * 2 + number // len(GRAPHS)) % len(GRAPHS)],
-        targets,
-        int(rng.integers(2, 6)),
-        keys,
-        seed,
+        number=number,
+        attempt=attempt,
+        graph=GRAPHS[(number * 2 + number // len(GRAPHS)) % len(GRAPHS)],
+        targets=targets,
+        ranks=int(rng.integers(2, 6)),
+        keys=keys,
+        seed=seed,
     )
 
 
@@ -266,9 +268,11 @@ def ends_of(name: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray
     n = n % 5 + 4 if name == "few nodes" else n
     src, dst = rng.integers(0, n, (2, 4 * n))
     if name == "duplicates":
-        src, dst = np.repeat(src, 3), np.repeat(dst, 3)
+        src = np.repeat(src, 3)
+        dst = np.repeat(dst, 3)
     elif name == "self loops":
-        src, dst = np.append(src, np.arange(n)), np.append(dst, np.arange(n))
+        src = np.append(src, np.arange(n))
+        dst = np.append(dst, np.arange(n))
     elif name == "hub":
         dst[: 2 * n] = n // 2
     elif name == "isolated":

@@ -80,8 +80,10 @@ class TypedPlan(Plan):
 def draw(seed: int, number: int, attempt: int = 0, fused: float = 0.85) -> TypedPlan:
     """The job of these numbers; arguments as in ``equality_jobs.draw``."""
     rng = np.random.default_rng((seed, number, attempt, 2))
-    graph, turn = GRAPHS[number % len(GRAPHS)], number // len(GRAPHS)
-    model, targets = MODELS[graph][turn % len(MODELS[graph])], one(rng, *TARGETS[graph])
+    graph = GRAPHS[number % len(GRAPHS)]
+    turn = number // len(GRAPHS)
+    model = MODELS[graph][turn % len(MODELS[graph])]
+    targets = one(rng, *TARGETS[graph])
     strategy = "mini" if graph == "time" else STRATEGIES[turn % len(STRATEGIES)]
     task = {"edges": "edge", "links": "link", "triples": "triple"}.get(targets, "node")
     keys = {
@@ -273,7 +275,8 @@ def types_of(targets: str, rng: Rng) -> Graph:
 
 def whole_graphs_of(targets: str, rng: Rng) -> Graph:
     """Rings, hubs, single nodes and graphs without edges."""
-    made, n_graphs = [], int(rng.integers(12, 25))
+    made = []
+    n_graphs = int(rng.integers(12, 25))
     for i in range(n_graphs):
         n = int(rng.integers(1, 9))
         src, dst = (
@@ -311,7 +314,8 @@ def time_of(targets: str, rng: Rng) -> Graph:
     src, dst, n = ends_of(
         one(rng, "rmat", "hub", "isolated", "self loops", "duplicates", "few nodes"), rng
     )
-    e, last = len(src), one(rng, 3, 40)
+    e = len(src)
+    last = one(rng, 3, 40)
     columns: dict[str, Any] = {
         "x": rng.standard_normal((n, 4)),
         "edge_attr": rng.standard_normal((e, 2)),

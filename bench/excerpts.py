@@ -15,7 +15,11 @@ import graphtheta as gt
 from graphtheta.graph.data.transform import pair_key
 
 # papers100M: nodes, edges of a node, width of features, classes, training nodes
-NODE_COUNT, DEGREE, FEATURES, CLASSES, TRAINING = 111_059_956, 14, 128, 172, 1_207_179
+NODE_COUNT = 111_059_956
+DEGREE = 14
+FEATURES = 128
+CLASSES = 172
+TRAINING = 1_207_179
 # a batch has so many targets or clusters of all
 SHARE = 0.01
 # nodes of a cluster, as of Amazon (8,500 clusters of 2.4 million nodes) and Alipay (4.9 million of
@@ -23,7 +27,8 @@ SHARE = 0.01
 CLUSTER = 284
 # sizes of clusters are powers of two; their numbers fall with this power of the size, which makes
 # the mean above
-SMALLEST, POWER = 4, 1.88
+SMALLEST = 4
+POWER = 1.88
 # quadrants of R-MAT, as of Graph500
 A, B = 0.57, 0.19
 
@@ -63,23 +68,29 @@ def neighbourhood(scale: int, layers: int = 2, seed: int = 0) -> Drawn:
         layers: Hops.
         seed: Seed of everything.
     """
-    random, n = np.random.default_rng(seed), 1 << scale
+    random = np.random.default_rng(seed)
+    n = 1 << scale
     targets = max(round(TRAINING * SHARE * n / NODE_COUNT), 1)
     # half of the nodes of an R-MAT graph have no edges
     new = random.permutation(n)[: 8 * targets]
     degrees = _degrees(random, new, scale)
-    new, degrees = new[degrees > 0][:targets], degrees[degrees > 0][:targets]
-    first, computed, ends = new, new, []
+    new = new[degrees > 0][:targets]
+    degrees = degrees[degrees > 0][:targets]
+    first = new
+    computed = new
+    ends = []
     for _ in range(layers):
         dst = np.repeat(new, degrees)
         src = _neighbours(random, dst, scale)
         ends.append((src, dst))
         new = distinct(src)
         new = new[~np.isin(new, computed)]
-        computed, degrees = np.concatenate((computed, new)), _degrees(random, new, scale)
+        computed = np.concatenate((computed, new))
+        degrees = _degrees(random, new, scale)
     src, dst = (np.concatenate(each) for each in zip(*ends, strict=True))
     nodes = distinct(np.concatenate((computed, new)))
-    src, dst = np.searchsorted(nodes, src), np.searchsorted(nodes, dst)
+    src = np.searchsorted(nodes, src)
+    dst = np.searchsorted(nodes, dst)
     return Drawn(stored(*simple(src, dst, len(nodes)), np.isin(nodes, first)), NODE_COUNT / n)
 
 
@@ -106,7 +117,8 @@ def communities(n: int, inside: float, seed: int = 0) -> tuple[gt.Graph, np.ndar
         n: Number of clusters.
         inside, seed: As of ``clusters``.
     """
-    random, levels = np.random.default_rng(seed), cluster_levels(n)
+    random = np.random.default_rng(seed)
+    levels = cluster_levels(n)
     cluster = np.repeat(np.arange(len(levels)), 1 << levels)
     nodes = len(cluster)
     src, dst = _within(random, levels, inside)

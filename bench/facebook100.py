@@ -59,7 +59,8 @@ def colleges(folder: Path) -> Path:
 
 def row_of(case: str, epochs: int, c: Contender) -> dict[str, Any]:
     """Figures of a run; memory is that of the largest worker."""
-    peaks, used = c.figures.get("peaks", []), c.figures.get("processor", [])
+    peaks = c.figures.get("peaks", [])
+    used = c.figures.get("processor", [])
     return {
         "case": case,
         "contender": c.name,

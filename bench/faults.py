@@ -55,10 +55,12 @@ def run(fault: str, ranks: int, limit: float) -> dict[str, Any]:
             start_new_session=True,
         )
         try:
-            words, status = job.communicate(timeout=limit)[1], job.returncode
+            words = job.communicate(timeout=limit)[1]
+            status = job.returncode
         except subprocess.TimeoutExpired:
             os.killpg(job.pid, signal.SIGTERM)
-            words, status = job.communicate()[1], None
+            words = job.communicate()[1]
+            status = None
         seconds = time.time() - float(stamp.read_text(encoding="utf-8"))
     # where this machine keeps things is of no interest
     for folder in (TESTS.parent, Path(sys.prefix)):

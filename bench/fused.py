@@ -38,7 +38,8 @@ def rows_of(own: Contender) -> list[dict[str, Any]]:
     for case in [case.removesuffix(" fused") for case in own.seconds if case.endswith(" fused")]:
         name, _, way = case.rpartition(" ")
         fused, separate = (own.seconds[f"{case} {how}"] for how in ("fused", "separate"))
-        product, moved = own.median(f"{case} product"), own.figures["bytes"].get(name)
+        product = own.median(f"{case} product")
+        moved = own.figures["bytes"].get(name)
         rows.append(
             {
                 "case": name,

@@ -179,7 +179,14 @@ def child(jobs: list[tuple[str, int, int, int]], kept: Path) -> int:
         resource.setrlimit(resource.RLIMIT_AS, (used + ADDRESS_SPACE, used + ADDRESS_SPACE))
         tracemalloc.start()
         for name, first, last, seed in jobs:
-            for report in fuzz(name, every[name], range(first, last), seed, Path(folder), kept):
+            for report in fuzz(
+                name=name,
+                target=every[name],
+                inputs=range(first, last),
+                seed=seed,
+                folder=Path(folder),
+                kept=kept,
+            ):
                 print(json.dumps(report), flush=True)
     return 0
 
@@ -201,15 +208,18 @@ def fuzz(
             (folder / file).write_bytes(data)
             beacon.at(i)
             tracemalloc.reset_peak()
-            before, begin = tracemalloc.get_traced_memory()[0], time.perf_counter()
+            before = tracemalloc.get_traced_memory()[0]
+            begin = time.perf_counter()
             verdict, why = judge(target, folder, file)
-            seconds, peak = time.perf_counter() - begin, tracemalloc.get_traced_memory()[1] - before
+            seconds = time.perf_counter() - begin
+            peak = tracemalloc.get_traced_memory()[1] - before
             (folder / file).write_bytes(target.files[file])
             held = expanded(data) + (
                 sum(map(len, target.files.values())) if len(target.files) > 3 else 0
             )
             if verdict != "faults" and peak > target.multiple * held + ALLOWANCE:
-                verdict, why = "faults", f"{peak / 2**20:.1f} MiB for {held} bytes"
+                verdict = "faults"
+                why = f"{peak / 2**20:.1f} MiB for {held} bytes"
             row["inputs"] += 1
             row[verdict] += 1
             row["worst s"] = max(row["worst s"], seconds)
@@ -256,7 +266,8 @@ def judge(target: Any, folder: Path, file: str) -> tuple[str, str]:
     try:
         target.read(folder, file)
     except GraphThetaError as error:
-        causes, cause = [], error.__cause__ or error.__context__
+        causes = []
+        cause = error.__cause__ or error.__context__
         while cause is not None and len(causes) < 9:
             causes.append(cause)
             cause = cause.__cause__ or cause.__context__

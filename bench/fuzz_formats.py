@@ -86,13 +86,15 @@ def splice(r: Random, data: bytes) -> bytes:
 
 
 def number(r: Random, data: bytes) -> bytes:
-    n, order = r.choice((1, 2, 4, 8)), r.choice(("little", "big"))
+    n = r.choice((1, 2, 4, 8))
+    order = r.choice(("little", "big"))
     at = r.randrange(max(1, len(data) - n))
     return data[:at] + (r.choice(EDGES) % 256**n).to_bytes(n, order) + data[at + n :]
 
 
 def noise(r: Random, data: bytes) -> bytes:
-    at, n = r.randrange(len(data)), r.randrange(1, 40)
+    at = r.randrange(len(data))
+    n = r.randrange(1, 40)
     return data[:at] + r.randbytes(n) + data[at + r.choice((0, n)) :]
 
 
@@ -106,7 +108,8 @@ def tokens(words: tuple[str, ...]) -> Spoil:
         for _ in range(r.choice((1, 1, 2, 5))):
             found = list(re.finditer(rb"[\w.+-]+|[^\w\s]", data))
             if found:
-                old, word = r.choice(found), r.choice(words).encode()
+                old = r.choice(found)
+                word = r.choice(words).encode()
                 data = (
                     data[: old.start()]
                     + word * r.choice((1, 1, 1, 300))
@@ -121,7 +124,8 @@ def pieces(*words: bytes) -> Spoil:
     """Puts one of these in, over what is there or before it."""
 
     def spoil(r: Random, data: bytes) -> bytes:
-        at, word = r.randrange(len(data)), r.choice(words)
+        at = r.randrange(len(data))
+        word = r.choice(words)
         return data[:at] + word + data[at + r.choice((0, 0, 1, len(word))) :]
 
     return spoil
@@ -213,7 +217,8 @@ def values(r: Random, data: bytes) -> bytes:
 
 def array(r: Random, data: bytes) -> bytes:
     """An array of other values, kind or length."""
-    n, high = r.choice((0, 1, 2, 3, 9, 10, 24)), r.choice((1, 3, 10, 2**31, 2**62))
+    n = r.choice((0, 1, 2, 3, 9, 10, 24))
+    high = r.choice((1, 3, 10, 2**31, 2**62))
     shape = r.choice(((n,), (2, n), (n, 2), (), (n, 0)))
     made = np.array(
         [r.randrange(-high // 4, high) for _ in range(int(np.prod(shape)))], np.int64
@@ -324,7 +329,8 @@ def named_files() -> dict[str, bytes]:
     """Small files of the layouts that have builders of their own."""
     g = np.random.default_rng(0)
     n, e = 128, 300
-    ends, meta = g.integers(0, n, (2, e)), np.array("{}")
+    ends = g.integers(0, n, (2, e))
+    meta = np.array("{}")
     degree = np.full(n, 2)
     degree[-3:] = 0
     columns = [
@@ -566,7 +572,8 @@ def read_signed_checkpoint(folder: Path, _: str) -> None:
     """
     from graphtheta.run.checkpoints.checkpoint import ARRAYS, MANIFEST, read_checkpoint
 
-    path, body = folder / "step-00000007", (folder / MANIFEST).read_bytes()
+    path = folder / "step-00000007"
+    body = (folder / MANIFEST).read_bytes()
     path.mkdir(exist_ok=True)
     (path / MANIFEST).write_bytes(msgpack.packb({"checksum": zlib.crc32(body), "body": body}))
     (path / ARRAYS).write_bytes((folder / ARRAYS).read_bytes())

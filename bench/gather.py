@@ -51,7 +51,8 @@ def rows_of(
     cases: list[str], contenders: list[Contender], n_edges: int, triad: float | None
 ) -> list[dict[str, Any]]:
     """A row for each case and contender; a peer's says how much faster the first contender is."""
-    own, rows = contenders[0], []
+    own = contenders[0]
+    rows = []
     for case in cases:
         for c in contenders:
             forward, backward = (c.median(f"{case} {way}") for way in ("forward", "backward"))
@@ -145,10 +146,8 @@ def main() -> int:
     )
     options.add_argument("--times", type=int, default=3, help="timed runs of a case in a round; 3")
     options = options.parse_args()
-    graph, cases = (
-        graph_file(options.graph, options.folder),
-        cases_of(options.kinds, options.widths),
-    )
+    graph = graph_file(options.graph, options.folder)
+    cases = cases_of(options.kinds, options.widths)
     words = (graph, options.times)
     triad = Contender("triad", script("own", "triad", 10, options.triad))
     contenders = [Contender("graphtheta", script("own", "gather", *words, *cases))]

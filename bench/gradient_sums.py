@@ -36,14 +36,19 @@ from graphtheta.engine.train.doubling import PendingSum
 SIZES = [1 << 8, 1 << 12, 1 << 15, 1 << 17, 1 << 20, 1 << 23]
 LIMITS = {"gathered": 1 << 62, "halved": -1, "chosen": ONE_ROUND}
 WAYS = ["direct", *LIMITS]
-WARM, TIMED, COUNTED = 3, 15, 64
-LATENCY, BANDWIDTH, POST = 20e-6, 25e9 / 8, 8e-6
+WARM = 3
+TIMED = 15
+COUNTED = 64
+LATENCY = 20e-6
+BANDWIDTH = 25e9 / 8
+POST = 8e-6
 COLUMNS = ["ranks", "link", "bytes", *WAYS, "messages", "direct messages", "sent", "direct sent"]
 
 
 def direct(comm: Comm, x: np.ndarray) -> np.ndarray:
     """The sum by messages to all other ranks."""
-    others, n = [q for q in range(comm.size) if q != comm.rank], len(x)
+    others = [q for q in range(comm.size) if q != comm.rank]
+    n = len(x)
     ends = n * np.arange(comm.size + 1) // comm.size
     short = x.nbytes * comm.size <= ONE_ROUND
     slices = [slice(0, n) if short else slice(ends[q], ends[q + 1]) for q in range(comm.size)]
@@ -84,7 +89,8 @@ def sent(comm: Comm, way: str, n_bytes: int) -> list[int]:
 
 def measure(sizes: list[int]) -> int:
     """Time all ways, on all ranks, and print what rank 0 found."""
-    comm, rows = start(), []
+    comm = start()
+    rows = []
     for n_bytes in sizes:
         times: dict[str, list[float]] = {way: [] for way in WAYS}
         for _ in range(WARM + TIMED):

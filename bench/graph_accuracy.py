@@ -151,7 +151,8 @@ def run(task: str, seed: int, folder: Path | None) -> dict[str, Any]:
     else:
         job = gt.Job(**{**GIN, **MOLECULES[task], **kept(folder)}, seed=seed)
         result = gt.Trainer(job=job).fit(callbacks=[Reported(f"{task} seed {seed}")])
-        figures, epoch = [100 * result.metrics["test_auc"]], int(result.best_epoch)
+        figures = [100 * result.metrics["test_auc"]]
+        epoch = int(result.best_epoch)
     return {
         "seed": seed,
         **row(task, figures, [epoch], perf_counter() - began, PUBLISHED.get(task, "")),

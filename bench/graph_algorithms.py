@@ -51,7 +51,8 @@ def undirected_file(name: str, folder: Path) -> Path:
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         graph = gt.load(GRAPHS[name])
-        src, dst = graph.src[graph.src != graph.dst], graph.dst[graph.src != graph.dst]
+        src = graph.src[graph.src != graph.dst]
+        dst = graph.dst[graph.src != graph.dst]
         pairs = np.unique(np.concatenate((src * graph.n_nodes + dst, dst * graph.n_nodes + src)))
         used, src = np.unique(pairs // graph.n_nodes, return_inverse=True)
         dst = np.searchsorted(used, pairs % graph.n_nodes)
@@ -129,7 +130,8 @@ def main() -> int:
             )
             contenders += [Contender(name, command)] if command else []
         race(contenders, options.rounds, options.threads)
-        rows, faults = rows + rows_of(graph, contenders), faults + disagreement(contenders)
+        rows = rows + rows_of(graph, contenders)
+        faults = faults + disagreement(contenders)
     return finish(options, rows, COLUMNS, faults, bench="graph_algorithms")
 
 

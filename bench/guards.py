@@ -74,7 +74,9 @@ def main() -> int:
     options.add_argument("--jobs", nargs="+", choices=JOBS, default=["short", "global", "mini"])
     options.add_argument("--epochs", type=int, help="of each run, instead of 3 to 50")
     options = options.parse_args()
-    rows, faults, findings = [], [], []
+    rows = []
+    faults = []
+    findings = []
     for job in options.jobs:
         made = [
             on_links(

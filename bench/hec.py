@@ -82,7 +82,18 @@ def program(
     made = gt.Trainer(graph=graph, comm=comm, **JOB, batch_size=targets, history="hec")
     mirrors = made.partition.n_mirrors
     return [
-        {**BASE, **change, **measured(comm, graph, targets, epochs, {**BASE, **change}, mirrors)}
+        {
+            **BASE,
+            **change,
+            **measured(
+                comm=comm,
+                graph=graph,
+                targets=targets,
+                epochs=epochs,
+                options={**BASE, **change},
+                mirrors=mirrors,
+            ),
+        }
         for change in changes
     ]
 
@@ -96,14 +107,17 @@ def measured(
     one = gt.Trainer(
         graph=graph, comm=comm, **JOB, batch_size=targets, history=f"hec:{text},features=cached"
     )
-    strategy, pushed, push = one.strategy, np.zeros(len(WIDTHS)), one.strategy._link.push
+    strategy = one.strategy
+    pushed = np.zeros(len(WIDTHS))
+    push = one.strategy._link.push
 
     def counted(chosen: list[np.ndarray], rows: list[np.ndarray], most: int) -> Any:
         pushed[layer] += sum(map(len, chosen))
         return push(chosen, rows, most)
 
     strategy._link.push = counted
-    batches, edges = strategy.steps_per_epoch // comm.size, 0
+    batches = strategy.steps_per_epoch // comm.size
+    edges = 0
     for epoch in range(epochs):
         if epoch == 1:
             strategy.figures()
@@ -112,7 +126,8 @@ def measured(
             layer = 0
             view = strategy.batch(epoch, i * comm.size + comm.rank)
             for number, hop in enumerate(hops(strategy.layers)):
-                layer, n = number + 1, view.levels[number].n_out
+                layer = number + 1
+                n = view.levels[number].n_out
                 if hop.from_end:
                     view.revise(number, Var(np.zeros((n, 0), np.float32), view.space.prefix(n)))
             edges += sum(level.n_edges for level in view.levels)

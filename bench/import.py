@@ -82,7 +82,8 @@ def importing(n: int, kind: str, files: list[Path], store: Path, threads: int) -
 
 def row_of(c: Contender, n: int, files: list[Path]) -> dict[str, Any]:
     """Figures of a contender."""
-    seconds, found = c.median("import"), c.figures
+    seconds = c.median("import")
+    found = c.figures
     size = sum(path.stat().st_size for path in files)
     grown = [b - a for a, b in zip(found.get("before", []), found.get("peaks", []), strict=True)]
     share = (16 * found.get("edges", 0) + (8 + 4 * FEATURES) * found.get("nodes", 0)) / n

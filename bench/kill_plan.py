@@ -78,18 +78,17 @@ class Plan:
     def draw(cls, run: int, seed: int, reuses: bool = False) -> Plan:
         """The same plan for the same numbers; with ``reuses``, of a job that reuses something."""
         rng = np.random.default_rng((seed, run))
-        strategy, partitioner = str(rng.choice(list(STRATEGIES))), str(rng.choice(PARTITIONERS))
+        strategy = str(rng.choice(list(STRATEGIES)))
+        partitioner = str(rng.choice(PARTITIONERS))
         staleness, in_flight = (
             (0, 1)
             if strategy == "global"
             else (int(rng.choice([0, 0, 1, 2])), int(rng.choice([1, 2, 4])))
         )
-        ranks, every, aim, moment = (
-            int(rng.integers(2, 4)),
-            int(rng.choice([1, 5, 20])),
-            str(rng.choice(AIMS)),
-            float(rng.random()),
-        )
+        ranks = int(rng.integers(2, 4))
+        every = int(rng.choice([1, 5, 20]))
+        aim = str(rng.choice(AIMS))
+        moment = float(rng.random())
         other = [n for n in (1, 2, 3, 4) if n != ranks]
         then = (
             (ranks, partitioner)
@@ -98,7 +97,8 @@ class Plan:
         )
         # it is rank 0 that writes
         rank = 0 if aim == "writing" and rng.random() < 0.8 else int(rng.integers(ranks))
-        within, link = float(rng.random()), str(rng.choice(LINKS))
+        within = float(rng.random())
+        link = str(rng.choice(LINKS))
         plan = cls(
             strategy,
             partitioner,

@@ -50,7 +50,9 @@ from graphtheta.run.job.run_files import METRICS_FILE
 
 # seconds: until all processes of a job must have ended, until a checkpoint must be on disk, until a
 # job is given up
-ENDED, LATE, PATIENCE = 10.0, 2.0, 120.0
+ENDED = 10.0
+LATE = 2.0
+PATIENCE = 120.0
 # of parameters after as many steps on another number of ranks
 ROUNDING = 1e-8
 COLUMNS = [
@@ -179,7 +181,8 @@ def reference(plan: Plan, folder: Path, steps: int) -> Reference:
     while job.process.poll() is None and not reached(folder):
         sleep(0.005)
     start = monotonic() - job.began
-    code, text = job.wait(), job.said()
+    code = job.wait()
+    text = job.said()
     state = newest_good(folder / CHECKPOINTS, say)
     if code or state is None:
         raise RuntimeError(f"{plan}: code {code}: {text[-2000:]}")
@@ -198,7 +201,9 @@ def strike(plan: Plan, job: Running, folder: Path, start: float, steps: int) -> 
         start: Seconds it takes to start.
         steps: Of the job.
     """
-    now, seen, last = Moments(job, folder), 0, ""
+    now = Moments(job, folder)
+    seen = 0
+    last = ""
     while job.process.poll() is None:
         pid = now.pid_of(plan.rank)
         if plan.aim == "start":
@@ -217,7 +222,8 @@ def strike(plan: Plan, job: Running, folder: Path, start: float, steps: int) -> 
                 ),
                 "",
             )
-            seen, last = seen + bool(new), new or last
+            seen = seen + bool(new)
+            last = new or last
             come = seen > plan.moment * min(8, steps // plan.every)
         if come and pid:
             os.kill(pid, signal.SIGKILL)
@@ -230,7 +236,10 @@ class Moments:
     """How far a job is."""
 
     def __init__(self, job: Running, folder: Path):
-        self._job, self._folder, self._size, self._step = job, folder, 0, 0
+        self._job = job
+        self._folder = folder
+        self._size = 0
+        self._step = 0
         self._rows: list[float] = []
         self._steps: list[int] = []
         self._pids: dict[int, int] = {}
@@ -346,10 +355,8 @@ def one(
     resumed = good.manifest.step if good else 0
     if there and resumed != there[0]:
         faults.append(f"the newest checkpoint is damaged: {told[0]}")
-    far, writing = (
-        reached(folder),
-        any(name.startswith(ASIDE) for name in _names(folder / CHECKPOINTS)),
-    )
+    far = reached(folder)
+    writing = any(name.startswith(ASIDE) for name in _names(folder / CHECKPOINTS))
     late = max(0.0, killed.since(resumed + plan.every) - (monotonic() - died)) if killed else 0.0
     if late > LATE:
         faults.append(
@@ -359,7 +366,8 @@ def one(
         plan.then_ranks,
         plan.words(folder, steps, "--partitioner", plan.then_partitioner, "--resume"),
     )
-    code, more = then.wait(), then.said()
+    code = then.wait()
+    more = then.said()
     difference = None
     last = newest_good(folder / CHECKPOINTS, told.append)
     if code or last is None or last.manifest.step != steps:
@@ -394,7 +402,8 @@ def one(
 
 def findings(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Figures over all runs."""
-    same, other = [row for row in rows if row["same"]], [row for row in rows if not row["same"]]
+    same = [row for row in rows if row["same"]]
+    other = [row for row in rows if not row["same"]]
     hit = [row for row in rows if row["killed"] != "at its end"]
     figures = {
         "runs": str(len(rows)),
@@ -452,12 +461,12 @@ def main() -> int:
             start = min(r.start for r in references.values())
             rows.append(
                 one(
-                    run,
-                    plan,
-                    Path(work, f"run-{run}"),
-                    options.steps,
-                    references[plan.numbers],
-                    start,
+                    run=run,
+                    plan=plan,
+                    folder=Path(work, f"run-{run}"),
+                    steps=options.steps,
+                    usual=references[plan.numbers],
+                    start=start,
                 )
             )
             write(options.out, rows[-1:])

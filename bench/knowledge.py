@@ -50,7 +50,8 @@ ENCODED = {
     "weight_decay": 0.0,
     "dropout": 0.3,
 }
-FB, WN = {"batch_size": 2048, "lr": 0.003}, {"batch_size": 1024, "lr": 0.003}
+FB = {"batch_size": 2048, "lr": 0.003}
+WN = {"batch_size": 1024, "lr": 0.003}
 RUNS: dict[str, dict[str, Any]] = {
     "fb15k_237 distmult": {
         **DISTMULT,
@@ -126,11 +127,14 @@ def checked(trainer: gt.Trainer, graph: gt.Graph, decoder: str) -> float | None:
     for e in np.random.default_rng(0).choice(
         np.flatnonzero(graph.edge_test), CHECKED, replace=False
     ):
-        h, r, t = int(graph.src[e]), int(relation[e]), int(graph.dst[e])
+        h = int(graph.src[e])
+        r = int(relation[e])
+        t = int(graph.dst[e])
         if decoder == "distmult":
             scores = (x[h] * state[r]) @ x.T, (x[t] * state[r + shift]) @ x.T
         else:
-            z, turn = complex_of(x), np.exp(1j * state[r])
+            z = complex_of(x)
+            turn = np.exp(1j * state[r])
             scores = -np.abs(z[h] * turn - z).sum(axis=1), -np.abs(z * turn - z[t]).sum(axis=1)
         for side, own, true in ((0, scores[0], t), (1, scores[1], h)):
             other = [
@@ -145,7 +149,9 @@ def checked(trainer: gt.Trainer, graph: gt.Graph, decoder: str) -> float | None:
 
 def _engine_ranks(trainer: gt.Trainer) -> tuple[list[tuple[int, int, int]], list[list[float]]]:
     """For each side, relation and given end, the ranks of the test triples."""
-    n, found, relations = trainer.partition.n_nodes, {}, len(trainer.setup.kind.relations)
+    n = trainer.partition.n_nodes
+    found = {}
+    relations = len(trainer.setup.kind.relations)
     with trainer.setup.scope():
         for block in trainer.setup.evaluator.blocks(trainer.model, "test"):
             queries = without_reciprocal(block.query, n, relations)
@@ -157,7 +163,8 @@ def _engine_ranks(trainer: gt.Trainer) -> tuple[list[tuple[int, int, int]], list
 def run(name: str, seed: int, folder: Path | None) -> dict[str, Any]:
     """The figures of one seed."""
     data, *_ = name.split()
-    began, graph = process_time(), gt.load(DATA.format(data))
+    began = process_time()
+    graph = gt.load(DATA.format(data))
     trainer = gt.Trainer(graph=graph, seed=seed, **RUNS[name], **kept(folder))
     result = trainer.fit()
     seconds = process_time() - began
@@ -174,10 +181,8 @@ def run(name: str, seed: int, folder: Path | None) -> dict[str, Any]:
 
 def over_seeds(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """One row of the table."""
-    mrr, worst = (
-        [row["mrr"] for row in rows],
-        [row["checked"] for row in rows if row["checked"] is not None],
-    )
+    mrr = [row["mrr"] for row in rows]
+    worst = [row["checked"] for row in rows if row["checked"] is not None]
     return {
         "run": rows[0]["run"],
         "seeds": len(rows),

@@ -59,7 +59,8 @@ def main() -> int:
         for name, gib in (("limited", options.limit), ("whole", 0))
     ]
     race(runs, options.rounds, options.threads)
-    faults, findings = [c.error for c in runs if c.error], []
+    faults = [c.error for c in runs if c.error]
+    findings = []
     if not faults:
         whole, limited = (
             np.load(file, mmap_mode="r") for file in (files["whole"], files["limited"])

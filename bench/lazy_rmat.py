@@ -36,7 +36,9 @@ class LazyRmat:
     """
 
     def __init__(self, scale: int, degree: int = DEGREE, seed: int = 0):
-        self.scale, self._degree, self._seed = scale, degree, seed
+        self.scale = scale
+        self._degree = degree
+        self._seed = seed
 
     @property
     def n_nodes(self) -> int:
@@ -45,10 +47,12 @@ class LazyRmat:
 
     def degrees(self, nodes: np.ndarray) -> np.ndarray:
         """Edges into some nodes, [n] int64."""
-        u, ones = uniform(key(self._seed, Purpose.DATA, 0), nodes), np.bitwise_count(nodes)
+        u = uniform(key(self._seed, Purpose.DATA, 0), nodes)
+        ones = np.bitwise_count(nodes)
         found = np.zeros(len(nodes), np.int64)
         for n in np.unique(ones):
-            at, mean = np.flatnonzero(ones == n), self._mean(int(n))
+            at = np.flatnonzero(ones == n)
+            mean = self._mean(int(n))
             if mean < NORMAL:
                 below = scipy.special.pdtr(np.arange(4 * NORMAL), mean)
                 found[at] = np.searchsorted(below, u[at])
@@ -74,10 +78,12 @@ class LazyRmat:
 
     def neighbours(self, nodes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """The other end of edge ``numbers[i]`` into node ``nodes[i]``, [n] int64."""
-        found, edges = np.zeros_like(nodes), nodes * np.int64(self._degree << self.scale) + numbers
+        found = np.zeros_like(nodes)
+        edges = nodes * np.int64(self._degree << self.scale) + numbers
         # with each bit of a node, a bit of the other end has another probability
         one = np.array([B / (A + B), 1 - B / (1 - A - B)]) * (1 << PRECISION)
-        limit, each = np.rint(one).astype(np.uint64), 64 // PRECISION
+        limit = np.rint(one).astype(np.uint64)
+        each = 64 // PRECISION
         for bit in range(self.scale):
             if bit % each == 0:
                 drawn = bits(key(self._seed, Purpose.DATA, 1, bit), edges)
@@ -130,7 +136,8 @@ class LazyRmat:
     def counted(self, targets: np.ndarray, fanouts: list[int], batch: int) -> tuple[int, int]:
         """Nodes and edges of such a batch, which need not fit into memory."""
         seen = np.zeros(self.n_nodes, bool)
-        new, edges = targets, 0
+        new = targets
+        edges = 0
         seen[new] = True
         for fanout in fanouts:
             reached = np.zeros(self.n_nodes, bool)
@@ -144,7 +151,8 @@ class LazyRmat:
 
     def most_connected(self, n: int) -> np.ndarray:
         """The n nodes of the largest expected degrees, [n] int64: those with the fewest bits."""
-        found, held = list[np.ndarray](), 0
+        found = list[np.ndarray]()
+        held = 0
         for ones in count():
             found.append(
                 np.sort(

@@ -78,7 +78,8 @@ def ways(cache: str) -> dict[str, tuple[str, dict[str, Any]]]:
 
 def row_of(c: Contender, numbers: str, plain: Contender) -> dict[str, Any]:
     """Figures of a contender."""
-    times, ranks = c.seconds.get("epoch", []), [run["ranks"] for run in c.more]
+    times = c.seconds.get("epoch", [])
+    ranks = [run["ranks"] for run in c.more]
 
     def mean(name: str, scale: float) -> float | None:
         known = ranks and all(name in rank for each in ranks for rank in each)
@@ -89,7 +90,8 @@ def row_of(c: Contender, numbers: str, plain: Contender) -> dict[str, Any]:
         )
 
     idle = mean("idle", 1.0)
-    least, base = min(times, default=None), min(plain.seconds.get("epoch", []), default=None)
+    least = min(times, default=None)
+    base = min(plain.seconds.get("epoch", []), default=None)
     return {
         "contender": c.name,
         "numbers": numbers,
@@ -152,10 +154,8 @@ def main() -> int:
         else []
     )
     if command:
-        contenders["distdgl"], made["distdgl"] = (
-            Contender("distdgl", command),
-            ("another program", {}),
-        )
+        contenders["distdgl"] = Contender("distdgl", command)
+        made["distdgl"] = ("another program", {})
     race(list(contenders.values()), options.rounds, 1)
     faults = disagreement([c for name, c in contenders.items() if made[name][0] == SAME])
     rows = [row_of(c, made[name][0], contenders["plain"]) for name, c in contenders.items()]

@@ -45,12 +45,11 @@ def read_by(
     """
     comm.machines = np.arange(comm.size) // per_machine
     one = gt.Trainer(graph=graph, comm=comm, **keys)
-    scout, agents, locate = (
-        Scout(one.strategy, comm.size, True, own=False),
-        Agents(comm),
-        one.partition.directory.locate,
-    )
-    own, served = list[np.ndarray](), list[np.ndarray]()
+    scout = Scout(one.strategy, comm.size, True, own=False)
+    agents = Agents(comm)
+    locate = one.partition.directory.locate
+    own = list[np.ndarray]()
+    served = list[np.ndarray]()
     for ids in scout.dry_run(0, 0, epochs * scout.groups_per_epoch):
         owner, row = locate(ids)
         own.append(ids[agents.far[owner]])
@@ -60,7 +59,8 @@ def read_by(
 
 def rows_of(name: str, per_machine: int, options: Any) -> list[dict[str, Any]]:
     """A row for each size."""
-    graph, workers = graph_of(name, options.share), 2 * per_machine
+    graph = graph_of(name, options.share)
+    workers = 2 * per_machine
     keys = {
         **JOB,
         "fanout": options.fanout,

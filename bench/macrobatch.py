@@ -48,11 +48,9 @@ def measured(comm: Comm, trainer: gt.Trainer, size: int, groups: int) -> dict[st
     """Make the views of the first groups of an epoch, ``size`` groups at a time; 0 makes them one
     by one.
     """
-    training, features, masters = (
-        trainer.training,
-        trainer.training.features,
-        trainer.partition.masters,
-    )
+    training = trainer.training
+    features = trainer.training.features
+    masters = trainer.partition.masters
     columns, vectors, apart, fetch = (
         len(trainer.partition.node.wide()),
         0,

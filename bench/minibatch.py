@@ -54,13 +54,12 @@ def first_weights(model: str, graph: Path, hidden: int, hops: int, folder: Path)
 
 def rows_of(model: str, sampler: str, contenders: list[Contender]) -> list[dict[str, Any]]:
     """A row for each contender; a peer's row says how many times faster the first contender is."""
-    rows, own = [], contenders[0]
+    rows = []
+    own = contenders[0]
     for c in contenders:
-        times, sampling, sizes = (
-            c.seconds.get("step", []),
-            c.median("sampling"),
-            c.figures.get("sizes", (None, None)),
-        )
+        times = c.seconds.get("step", [])
+        sampling = c.median("sampling")
+        sizes = c.figures.get("sizes", (None, None))
         least = min(times, default=None)
         beside = (
             {}
@@ -107,7 +106,9 @@ def main() -> int:
     options.add_argument("--peers", nargs="*", choices=("dgl",), default=["dgl"])
     options.add_argument("--graph", default="reddit", help=f"{HELP}; reddit")
     options = options.parse_args()
-    graph, rows, faults = graph_file(options.graph, options.folder), [], []
+    graph = graph_file(options.graph, options.folder)
+    rows = []
+    faults = []
     for model in options.models:
         weights = first_weights(
             model, graph, options.hidden, len(options.fanout.split(",")), options.folder

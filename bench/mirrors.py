@@ -54,7 +54,9 @@ def main() -> int:
         help="any name that gt.load knows",
     )
     options = options.parse_args()
-    rows, faults, findings = [], [], []
+    rows = []
+    faults = []
+    findings = []
     for partitioner in PARTITIONERS:
         made = [
             on_links(

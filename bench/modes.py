@@ -154,13 +154,18 @@ def main() -> int:
     )
     options = options.parse_args()
     base = {**JOB, "dataset": JOB["dataset"].format(options.scale), "batch_size": options.targets}
-    graph, rows, faults, findings = gt.load(base["dataset"], split="fraction"), [], [], []
+    graph = gt.load(base["dataset"], split="fraction")
+    rows = []
+    faults = []
+    findings = []
     for fanout in options.fanouts:
         keys = {**base, "fanout": fanout, "layers": fanout.count(",") + 1}
         rows += [counted(keys, graph, workers) for workers in options.workers]
         if options.epochs:
             more, wrong, found = timed(keys, options.epochs, options.rounds)
-            rows, faults, findings = [*rows, *more], [*faults, *wrong], [*findings, *found]
+            rows = [*rows, *more]
+            faults = [*faults, *wrong]
+            findings = [*findings, *found]
     return finish(options, rows, COLUMNS, faults, findings, bench="modes", graph=base["dataset"])
 
 

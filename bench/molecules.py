@@ -53,7 +53,8 @@ def molecules_file(name: str, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     graph = gt.load(f"{name}:level=graphs")
     bond = graph.edge_columns["relation"] == 0
-    atoms, molecules = graph.nodes_of("node"), graph.nodes_of("graph")
+    atoms = graph.nodes_of("node")
+    molecules = graph.nodes_of("graph")
     x = graph.x[atoms]
     codes = np.nonzero(graph.edge_attr[bond])[1]
     of = np.empty(len(atoms), np.int64)

@@ -101,7 +101,9 @@ def main() -> int:
     )
     options.add_argument("--epochs", type=int, default=5, help="timed epochs of a round; 5")
     options = options.parse_args()
-    rows, faults, findings = [], [], []
+    rows = []
+    faults = []
+    findings = []
     if "halo" in options.cases:
         graph = graph_file(options.graph, options.folder)
         words = script(

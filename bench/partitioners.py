@@ -142,7 +142,8 @@ def main() -> int:
     options.add_argument("--peers", nargs="*", choices=("dgl",), default=[])
     options.add_argument("--whole", action="store_true", help="build all parts too")
     options = options.parse_args()
-    out, whole = options.out, "yes" if options.whole else "no"
+    out = options.out
+    whole = "yes" if options.whole else "no"
     earlier = (
         [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
         if out and out.exists()

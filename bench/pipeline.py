@@ -50,7 +50,8 @@ COLUMNS = [
 
 def row_of(case: str, c: Contender, best: float | None) -> dict[str, Any]:
     """Figures of a contender; ``best`` is the least time of any given number."""
-    times, rank = c.seconds.get("epoch", []), c.figures["ranks"][0] if c.figures else {}
+    times = c.seconds.get("epoch", [])
+    rank = c.figures["ranks"][0] if c.figures else {}
     least = min(times, default=None)
     return {
         "case": case,

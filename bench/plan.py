@@ -52,7 +52,8 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 }
 PREDICTED = ("memory", "sent", "seconds", "processor")
 RMAT = "rmat:scale=15,edge_factor=16,features=128,classes=16"
-EPOCHS, LEAST_SECONDS = 8, 1.0
+EPOCHS = 8
+LEAST_SECONDS = 1.0
 BEGIN = "measured "
 COLUMNS = [
     "graph",
@@ -115,7 +116,8 @@ def predict(graph: str, model: str, workers: list[int]) -> None:
 def calibrate() -> None:
     """Measure and print the speed of this machine, which plans read."""
     start()
-    began, used = perf_counter(), process_time()
+    began = perf_counter()
+    used = process_time()
     found = machine(again=True)
     say(
         f"calibrated in {perf_counter() - began:.1f} s, of which {process_time() - used:.1f} s of"
@@ -156,7 +158,8 @@ def compared(graph: str, rounds: list[tuple[dict[str, Any], dict[str, Any]]]) ->
         graph: The graph.
         rounds: What each round predicted and measured.
     """
-    every, ranks = [found for _, found in rounds], rounds[0][1]["ranks"]
+    every = [found for _, found in rounds]
+    ranks = rounds[0][1]["ranks"]
     row = min((row for row, _ in rounds), key=lambda row: row["seconds"])
     found = {
         "memory": max(rank["memory"] for rank in ranks),

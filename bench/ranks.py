@@ -28,7 +28,8 @@ from harness import (
 )
 from inputs import HELP, graph_file
 
-MODELS, PARTITIONERS = ("gcn", "sage", "gat"), ("1d-src", "1d-dst", "vertex-cut")
+MODELS = ("gcn", "sage", "gat")
+PARTITIONERS = ("1d-src", "1d-dst", "vertex-cut")
 COLUMNS = [
     "model",
     "contender",
@@ -70,7 +71,8 @@ def row_of(model: str, c: Contender, one: Contender) -> dict[str, Any]:
             else None
         )
 
-    times, sent = c.seconds.get("epoch", []), mean(("move", "reduce", "other"), "bytes")
+    times = c.seconds.get("epoch", [])
+    sent = mean(("move", "reduce", "other"), "bytes")
     return {
         "model": model,
         "contender": c.name,

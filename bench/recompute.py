@@ -31,7 +31,8 @@ COLUMNS = [
 
 def row_of(depth: int, c: Contender, keep: Contender) -> dict[str, Any]:
     """Memory and time of one network; how it compares to keeping all values."""
-    held, step = grown(c), c.median("step")
+    held = grown(c)
+    step = c.median("step")
     beside = (
         {}
         if c is keep

@@ -105,11 +105,9 @@ class Level(gt.Layer):
     sum = None
 
     def __init__(self, d: int, bases: int = 2):
-        self.d, self.forms, self.share = (
-            d,
-            gt.Parameter.glorot(d, bases, d),
-            gt.Parameter.glorot(bases, LEVELS),
-        )
+        self.d = d
+        self.forms = gt.Parameter.glorot(d, bases, d)
+        self.share = gt.Parameter.glorot(bases, LEVELS)
 
     def transform(self, node: Any) -> Any:
         return {"s": gt.matmul(node.h, self.forms), "t": gt.reshape(node.h, 1, self.d)}
@@ -121,10 +119,8 @@ class Level(gt.Layer):
 
 class GCMC(gt.Model):
     def __init__(self, d_in: int, d_out: int, d_edge: int, relations: int, types: int):
-        self.ratings, self.dense = (
-            Ratings(d_in, relations, 100),
-            gt.Parameter.glorot(types, 100, 40),
-        )
+        self.ratings = Ratings(d_in, relations, 100)
+        self.dense = gt.Parameter.glorot(types, 100, 40)
         self.level = Level(40)
 
     def forward(self, graph: Any) -> Any:
@@ -146,14 +142,17 @@ def rated(seed: int) -> gt.Graph:
     )
     values = np.unique(held.edge_attr[is_rating, 0], return_inverse=True)[1]
     draw = np.random.default_rng(seed).random(len(src))
-    train, val, test = draw < 0.76, (draw >= 0.76) & (draw < 0.8), draw >= 0.8
+    train = draw < 0.76
+    val = (draw >= 0.76) & (draw < 0.8)
+    test = draw >= 0.8
     edges, share = {}, {}
     for forward in (True, False):
         ends = (src, dst) if forward else (dst, src)
         kinds = ("user", "movie") if forward else ("movie", "user")
         counts = np.bincount(ends[1][train], minlength=max(len(user), len(movie)))
         for level in range(LEVELS):
-            own, name = train & (values == level), (kinds[0], f"level {level + 1}", kinds[1])
+            own = train & (values == level)
+            name = (kinds[0], f"level {level + 1}", kinds[1])
             edges[name], share[name] = (ends[0][own], ends[1][own]), 1 / counts[ends[1][own]]
     target = ("user", "asked", "movie")
     edges[target], share[target] = (src, dst), np.zeros(len(src))
@@ -172,10 +171,12 @@ def rated(seed: int) -> gt.Graph:
 
 def run(task: str, seed: int, folder: Path | None) -> dict[str, Any]:
     """The line of one seed."""
-    began, macro = process_time(), {}
+    began = process_time()
+    macro = {}
     if task == "movielens":
         result = gt.Trainer(GCMC, rated(seed), **MOVIELENS, **kept(folder), seed=seed).fit()
-        figure, published = result.metrics["test_rmse"], RATED
+        figure = result.metrics["test_rmse"]
+        published = RATED
     else:
         _, labels, model = task.split("-")
         result = gt.Trainer(
@@ -183,7 +184,8 @@ def run(task: str, seed: int, folder: Path | None) -> dict[str, Any]:
             **{**ACM, **MODELS[model], **kept(folder)},
             seed=seed,
         ).fit()
-        figure, published = 100 * result.metrics["test_accuracy"], PUBLISHED[int(labels)]
+        figure = 100 * result.metrics["test_accuracy"]
+        published = PUBLISHED[int(labels)]
         macro = {"macro": 100 * result.metrics["test_f1_macro"]}
     return {
         "seed": seed,

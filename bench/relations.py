@@ -24,7 +24,9 @@ from own.relations import build
 import graphtheta as gt
 from graphtheta.ops.autodiff.init import init_scope
 
-WIDTH, CLASSES, RELATIONS = 64, 8, 8
+WIDTH = 64
+CLASSES = 8
+RELATIONS = 8
 GRAPHS = {
     "rmat": ("rmat:scale=16,edge_factor=22,features=64,classes=8", 0),
     "movielens": ("hetero_movielens100k", 0),
@@ -52,7 +54,8 @@ def graph_file(name: str, folder: Path) -> Path:
     if path.exists():
         return path
     folder.mkdir(parents=True, exist_ok=True)
-    rng, graph = np.random.default_rng(0), gt.load(GRAPHS[name][0])
+    rng = np.random.default_rng(0)
+    graph = gt.load(GRAPHS[name][0])
     codes = graph.edge_columns.get(
         "relation", rng.integers(0, RELATIONS, graph.n_edges).astype(np.int32)
     )
@@ -79,7 +82,8 @@ def graph_file(name: str, folder: Path) -> Path:
 
 def compete(name: str, options) -> list[Contender]:
     """All contenders on a graph, raced."""
-    graph, bases = graph_file(name, options.folder), GRAPHS[name][1]
+    graph = graph_file(name, options.folder)
+    bases = GRAPHS[name][1]
     with np.load(graph) as file, init_scope(0):
         model = build(
             file["x"].shape[1], int(file["y"].max()) + 1, int(file["relation"].max()) + 1, bases
@@ -111,7 +115,8 @@ def main() -> int:
         own = contenders[0]
         faults += [f"{name} {fault}" for fault in disagreement(contenders)]
         for c in contenders:
-            times, seconds = c.seconds.get("epoch", []), c.median("epoch")
+            times = c.seconds.get("epoch", [])
+            seconds = c.median("epoch")
             beside = (
                 {}
                 if c is own

@@ -94,7 +94,9 @@ def run(task: str, sampler: str, seeds: int) -> dict[str, Any]:
         keys["sampler"] = keys["sampler"].format(
             node=node, half=n // 2, quarter=n // 4, frontier=frontier, tenth=frontier // 10
         )
-    accuracies, epochs, began = [], [], perf_counter()
+    accuracies = []
+    epochs = []
+    began = perf_counter()
     for seed in range(seeds):
         result = gt.Trainer(job=gt.Job(**keys, seed=seed)).fit()
         accuracies.append(100 * result.metrics["test_accuracy"])

@@ -72,17 +72,17 @@ def read(path: Path, times: float) -> Larger:
     """
     held: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     speed = Machine(
-        tuple(held["seconds"][part] for part in PARTS),
-        held["crowded"],
-        held["wake"],
-        (held["crowded"], 1.0),
-        held["move"],
-        held["move"],
-        0.0,
-        0.0,
-        0.0,
-        held["cores"],
-        0.0,
+        seconds=tuple(held["seconds"][part] for part in PARTS),
+        crowded=held["crowded"],
+        wake=held["wake"],
+        together=(held["crowded"], 1.0),
+        message=held["move"],
+        collective=held["move"],
+        latency=0.0,
+        byte=0.0,
+        wire=0.0,
+        cores=held["cores"],
+        error=0.0,
     )
     made = Cluster.of(
         speed,
@@ -128,7 +128,14 @@ def larger(
     held = skeleton(job, drawn.graph)
     parameters = sum(p.value.nbytes for p in held.prepared.model.parameters())
     points = simulated(
-        held, [job], [1, *workers], cluster, [mode], 1, views=views, rehearsed=rehearsed
+        held=held,
+        jobs=[job],
+        workers=[1, *workers],
+        cluster=cluster,
+        modes=[mode],
+        per_machine=1,
+        views=views,
+        rehearsed=rehearsed,
     )
     one, *rest = (cluster.corrected(p.row, parameters) for p in points)
     # the search of a view, which one worker makes without messages, is shared; what messages take

@@ -41,7 +41,8 @@ ROW_BYTES = 4 + 4 * FEATURES
 
 def stream(rmat: LazyRmat, n: int, rows: int) -> Replay:
     """The rows that one worker reads for batches of n targets, until they are so many."""
-    batches, held = list[np.ndarray](), 0
+    batches = list[np.ndarray]()
+    held = 0
     while held < rows:
         nodes, _ = rmat.neighbourhood(
             rmat.targets(n, len(batches)), [FANOUT] * LAYERS, len(batches)
@@ -66,8 +67,10 @@ def warm(replay: Replay, policy: str, capacity: int) -> float:
 
 def caches(options: Any) -> list[dict[str, Any]]:
     """Steps of independent workers with each policy and size."""
-    cluster, law = read(options.cluster, 1.0), rounds()
-    rmat, rows = LazyRmat(options.full_scale), list[dict[str, Any]]()
+    cluster = read(options.cluster, 1.0)
+    law = rounds()
+    rmat = LazyRmat(options.full_scale)
+    rows = list[dict[str, Any]]()
     for case in options.batches:
         found: dict[int, tuple[list[Alone], Any, dict[tuple[str, str], float]]] = {}
         first: dict[tuple[str, str], tuple[int, dict[str, float]]] = {}
@@ -104,10 +107,8 @@ def caches(options: Any) -> list[dict[str, Any]]:
                 )
                 parts = parts_of(views, held, law, workers, cluster, saved)
                 few, before = first.setdefault((policy, size), (workers, parts))
-                grown, limit = (
-                    (workers / few if case == EACH else 1.0),
-                    max(parts, key=parts.__getitem__),
-                )
+                grown = workers / few if case == EACH else 1.0
+                limit = max(parts, key=parts.__getitem__)
                 bare, seconds = (
                     step_of(x, 1, 1) for x in (parts_of(views, held, law, workers, cluster), parts)
                 )

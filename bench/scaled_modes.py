@@ -32,7 +32,10 @@ from graphtheta.inspect.planning.work import reduced
 from graphtheta.partitioners.pairs import pair_of
 
 # the settings of cooperative mini-batching: layers, their width, neighbours and targets of a worker
-LAYERS, HIDDEN, FANOUT, TARGETS = 3, 256, 10, 1024
+LAYERS = 3
+HIDDEN = 256
+FANOUT = 10
+TARGETS = 1024
 PAIR = "1d-dst", "hash"
 EACH, ALL = "1,024 each", "1 % in all"
 # workers whose messages are counted
@@ -42,7 +45,8 @@ WAYS = {"of first": (1.0, 1.0), **SETTINGS}
 TIMED = (2, 32)
 # a graph on which every worker has a message for every other one, and one whose views take the
 # interpreter's time alone
-BUSY, SMALL = "rmat:scale=12,edge_factor=7,features=128,classes=16", "ring:n=256,features=128"
+BUSY = "rmat:scale=12,edge_factor=7,features=128,classes=16"
+SMALL = "ring:n=256,features=128"
 BUSY_TARGETS = 32
 
 
@@ -86,11 +90,10 @@ def rounds() -> Rounds:
     the interpreter.
     """
     fanout = ",".join([str(FANOUT)] * LAYERS)
-    job, small = (
-        batch_job(BUSY, BUSY_TARGETS, "independent", fanout=fanout),
-        batch_job(SMALL, 1, "independent", fanout=fanout),
-    )
-    held, ring = skeleton(job, gt.load(BUSY)), skeleton(small, gt.load(SMALL))
+    job = batch_job(BUSY, BUSY_TARGETS, "independent", fanout=fanout)
+    small = batch_job(SMALL, 1, "independent", fanout=fanout)
+    held = skeleton(job, gt.load(BUSY))
+    ring = skeleton(small, gt.load(SMALL))
 
     def solved(workers: tuple[int, int], found: list[float]) -> tuple[float, float]:
         """What each further worker adds, and the rest."""
@@ -142,7 +145,8 @@ def alone(
     """
     drawn, _ = batch_of(rmat, n, number)
     job = batch_job("rmat", int(drawn.graph.train.sum()), "independent")
-    held, times = skeleton(job, drawn.graph), drawn.times
+    held = skeleton(job, drawn.graph)
+    times = drawn.times
     own = replace(cluster, times=times)
     (row,) = planned(held, [job], [1], own, views=1)
     compute = own.corrected(row, parameter_bytes(held)).compute
@@ -193,7 +197,8 @@ def parts_of(
         law.moves * (workers - 1) + steps
     ) * cluster.post
     sent = (workers - 1) / workers * max(view.n_bytes for view in views) - saved
-    computing, slowest = mean(view.compute for view in views), max(view.compute for view in views)
+    computing = mean(view.compute for view in views)
+    slowest = max(view.compute for view in views)
     both, carried = (links.transfer(summed[0], x, 1) for x in (summed[1], 0 * summed[1]))
     return {
         "computing": computing,
@@ -210,10 +215,8 @@ def together(options: Any, case: str, workers: int, cluster: Larger, law: Rounds
     One of too many targets is drawn on a smaller graph, and counts as many times as it has fewer
     edges than on the full one.
     """
-    full, small = (
-        LazyRmat(options.full_scale),
-        LazyRmat(options.mode_scale if case == EACH else options.full_scale),
-    )
+    full = LazyRmat(options.full_scale)
+    small = LazyRmat(options.mode_scale if case == EACH else options.full_scale)
     share = NODE_COUNT / full.n_nodes
     drawn, _ = batch_of(small, workers * sizes(case, small.scale, workers), 0)
     nodes, edges = drawn.graph.n_nodes, drawn.graph.n_edges
@@ -256,7 +259,8 @@ def views_of(
 
 def rows_of(case: str, options: Any, cluster: Larger, law: Rounds) -> list[dict[str, Any]]:
     """Rows of a size of batches: cooperative and independent."""
-    rows, first = list[dict[str, Any]](), dict[str, tuple[int, dict[str, float]]]()
+    rows = list[dict[str, Any]]()
+    first = dict[str, tuple[int, dict[str, float]]]()
     for workers in options.workers:
         if case == ALL or workers == options.workers[0]:
             views, held = views_of(case, options, workers, cluster, law)
@@ -270,11 +274,9 @@ def rows_of(case: str, options: Any, cluster: Larger, law: Rounds) -> list[dict[
         }
         for mode, parts in ways.items():
             few, before = first.setdefault(mode, (workers, parts))
-            grown, seconds, limit = (
-                (workers / few if case == EACH else 1.0),
-                sum(parts.values()),
-                max(parts, key=parts.__getitem__),
-            )
+            grown = workers / few if case == EACH else 1.0
+            seconds = sum(parts.values())
+            limit = max(parts, key=parts.__getitem__)
             rows.append(
                 {
                     "case": case,
@@ -305,6 +307,7 @@ def rows_of(case: str, options: Any, cluster: Larger, law: Rounds) -> list[dict[
 
 def modes(options: Any) -> list[dict[str, Any]]:
     """Steps of both modes, for batches that grow with the workers and for those that do not."""
-    cluster, law = read(options.cluster, 1.0), rounds()
+    cluster = read(options.cluster, 1.0)
+    law = rounds()
     say(str(law))
     return [row for case in options.batches for row in rows_of(case, options, cluster, law)]

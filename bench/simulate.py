@@ -140,12 +140,12 @@ def check(options: Any) -> list[dict[str, Any]]:
             # a rank has a link of its own, though all share this machine
             cluster = Cluster.of(speed, latency, options.ranks * bandwidth)
             (point,) = simulated(
-                held[case],
-                [jobs[case]],
-                [options.ranks],
-                cluster,
-                [jobs[case].mode],
-                options.ranks,
+                held=held[case],
+                jobs=[jobs[case]],
+                workers=[options.ranks],
+                cluster=cluster,
+                modes=[jobs[case].mode],
+                per_machine=options.ranks,
                 views=16,
                 warm=True,
             )
@@ -157,10 +157,8 @@ def check(options: Any) -> list[dict[str, Any]]:
             )
     rows = []
     for (case, link), each in found.items():
-        point, seconds = (
-            min((p for p, _ in each), key=lambda p: p.row.seconds),
-            float(shortest([run for _, run in each], "seconds").max()),
-        )
+        point = min((p for p, _ in each), key=lambda p: p.row.seconds)
+        seconds = float(shortest([run for _, run in each], "seconds").max())
         rows.append(
             {
                 "case": case,
@@ -196,7 +194,8 @@ def scaling(options: Any) -> list[dict[str, Any]]:
             options.inside if case == "cluster" else [None], drawn[case], strict=True
         ):
             batch = draw()
-            n, cluster = batch.graph.n_nodes, read(options.cluster, batch.times)
+            n = batch.graph.n_nodes
+            cluster = read(options.cluster, batch.times)
             say(
                 f"{case}: {n} nodes and {batch.graph.n_edges} edges, for {batch.times:.3g} times as"
                 " many"
@@ -247,14 +246,10 @@ def inside(options: Any) -> list[dict[str, Any]]:
         batch = (np.random.default_rng(0).permutation(count) // max(round(count * SHARE), 1))[
             cluster
         ]
-        same, together = (
-            cluster[graph.src] == cluster[graph.dst],
-            batch[graph.src] == batch[graph.dst],
-        )
-        nodes, edges = (
-            np.bincount(batch),
-            np.bincount(batch[graph.src][together], minlength=int(batch.max()) + 1),
-        )
+        same = cluster[graph.src] == cluster[graph.dst]
+        together = batch[graph.src] == batch[graph.dst]
+        nodes = np.bincount(batch)
+        edges = np.bincount(batch[graph.src][together], minlength=int(batch.max()) + 1)
         rows.append(
             {
                 "graph": name,

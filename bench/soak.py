@@ -52,7 +52,8 @@ def samples(c: Contender) -> list[dict[str, Any]]:
 def growth(rows: list[dict[str, Any]], name: str) -> float:
     """What a rank holds in the end as a part of the most it held before."""
     steady = rows[len(rows) // 10 :]
-    last, first = steady[-max(1, len(steady) // 4) :], steady[: -(-len(steady) // 2)]
+    last = steady[-max(1, len(steady) // 4) :]
+    first = steady[: -(-len(steady) // 2)]
     return float(median_low(row[name] for row in last) / max(row[name] for row in first))
 
 

@@ -57,7 +57,8 @@ def main() -> int:
     options.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     options.add_argument("--graph", default="small", help=f"{HELP}; small")
     options = options.parse_args()
-    graph, rows = graph_file(options.graph, options.folder), []
+    graph = graph_file(options.graph, options.folder)
+    rows = []
     findings = [
         {"finding": "import graphtheta, seconds", "value": import_seconds(max(5, options.rounds))}
     ]

@@ -68,14 +68,16 @@ class Split:
     def clear(self) -> None:
         """Start anew, outside of every wrapped call."""
         self.seconds = dict.fromkeys(KINDS, 0.0)
-        self._kind, self._clock = "other", thread_time
+        self._kind = "other"
+        self._clock = thread_time
         self._since = self._clock()
 
     def switch(self, kind: str) -> str:
         """Book the time so far and go on under another kind; returns the one before."""
         before = self._kind
         self.seconds[before] += self._clock() - self._since
-        self._kind, self._clock = kind, thread_time if kind == "other" else perf_counter
+        self._kind = kind
+        self._clock = thread_time if kind == "other" else perf_counter
         self._since = self._clock()
         return before
 
@@ -148,7 +150,8 @@ def measure(trainer: gt.Trainer, step: Callable[[], Any], steps: int, split: Spl
     """Medians over some steps, in milliseconds, and the sizes and orders of products and sums of
     the last view.
     """
-    rows, view = [], None
+    rows = []
+    view = None
     for _ in range(steps):
         split.clear()
         began = perf_counter()

@@ -76,10 +76,8 @@ def row_of(
         "views_per_step": options.workers // each,
     }
     found = run_simulated(options.workers, read_by, graph, job, options.epochs)
-    targets, capacity = (
-        found[0][1] * options.epochs,
-        round(options.cache / 100 * graph.n_nodes / options.workers),
-    )
+    targets = found[0][1] * options.epochs
+    capacity = round(options.cache / 100 * graph.n_nodes / options.workers)
     total = sum(len(batch) for batches, _ in found for batch in batches)
     replays = [Replay(batches, np.zeros(0, np.int64), 1) for batches, _ in found]
     held = {
@@ -115,9 +113,11 @@ def main() -> int:
     )
     options.add_argument("--sequences", type=int, default=5, help="of the proximity order; 5")
     options = options.parse_args()
-    rows, faults = list[dict[str, Any]](), list[str]()
+    rows = list[dict[str, Any]]()
+    faults = list[str]()
     for name in options.graphs:
-        graph, of_graph = graph_of(name, options.share), list[dict[str, Any]]()
+        graph = graph_of(name, options.share)
+        of_graph = list[dict[str, Any]]()
         for contender, keys in ways(options.kappa, options.sequences).items():
             of_graph.append(
                 row_of(name, contender, graph, {"mode": "independent", **keys}, options)

@@ -46,7 +46,8 @@ def power_law(path: Path, nodes: int, power: float) -> Path:
 
 def row_of(case: str, c: Contender) -> dict[str, Any]:
     """Figures of a contender: the mean over ranks and runs."""
-    ranks, times = [rank for run in c.more for rank in run["ranks"]], c.seconds.get("epoch", [])
+    ranks = [rank for run in c.more for rank in run["ranks"]]
+    times = c.seconds.get("epoch", [])
     idle = [
         max(0.0, 1 - rank["busy"]) if case.startswith("1 rank") else rank["idle"] for rank in ranks
     ]
@@ -81,7 +82,9 @@ def main() -> int:
         "dataset": KEYS["dataset"].format(options.scale),
         "cluster_method": str(clusters.resolve()),
     }
-    rows, faults, findings = [], [], []
+    rows = []
+    faults = []
+    findings = []
     for ranks in (1, options.threads):
         threads = options.threads // ranks
         case = f"{ranks} rank{'s' * (ranks > 1)} x {threads}"

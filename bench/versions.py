@@ -30,7 +30,9 @@ BEFORE = "832f314"
 # folders that are packages inside graphtheta
 INSIDE = ("engine", "models", "ops")
 # of the sampled steps
-FANOUT, HIDDEN, TARGETS = (15, 10, 5), 256, 1024
+FANOUT = (15, 10, 5)
+HIDDEN = 256
+TARGETS = 1024
 COLUMNS = [
     "work",
     "case",
@@ -65,7 +67,8 @@ def checked_out(commit: str, folder: Path) -> Path:
 
 def works(options: argparse.Namespace) -> dict[str, list[str]]:
     """Commands of a contender by the names of rows."""
-    graph, folder = graph_file(options.graph, options.folder), options.folder
+    graph = graph_file(options.graph, options.folder)
+    folder = options.folder
     found = {
         model: script(
             "own",
@@ -94,7 +97,8 @@ def rows_of(work: str, contenders: list[Contender]) -> Iterator[dict[str, Any]]:
     before = contenders[0]
     for c in contenders:
         for case, seconds in c.seconds.items() or [("", [])]:
-            own, least = min(seconds, default=None), min(before.seconds.get(case, []), default=None)
+            own = min(seconds, default=None)
+            least = min(before.seconds.get(case, []), default=None)
             shares = {
                 "of least": ratio(own, least),
                 "of medians": ratio(c.median(case), before.median(case)),

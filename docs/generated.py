@@ -46,11 +46,9 @@ def kernels(gather: str) -> list[str]:
 
     class Net(gt.Model):
         def __init__(self, d_in: int, d_out: int):
-            self.start, self.layer, self.end = (
-                gt.Parameter.glorot(d_in, 16),
-                names["Attention"](),
-                gt.Parameter.glorot(16, d_out),
-            )
+            self.start = gt.Parameter.glorot(d_in, 16)
+            self.layer = names["Attention"]()
+            self.end = gt.Parameter.glorot(16, d_out)
 
         def forward(self, graph: Any) -> Any:
             return self.layer(graph, graph.x @ self.start) @ self.end

@@ -72,7 +72,8 @@ def frames(frame: FrameType | None) -> list[Frame]:
     """
     found = []
     while frame is not None:
-        path, name = Path(frame.f_code.co_filename), frame.f_code.co_qualname
+        path = Path(frame.f_code.co_filename)
+        name = frame.f_code.co_qualname
         if path.is_relative_to(ROOT) and "<" not in name and not path.is_relative_to(ROOT / "docs"):
             found.append((path.relative_to(ROOT).as_posix(), name))
         frame = frame.f_back

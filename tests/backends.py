@@ -41,7 +41,10 @@ class Stub:
     """As much of the active graph as phases look at."""
 
     def __init__(self, partition, edges):
-        self.partition, self.values, self.traffic, self.supersteps = partition, edges, [], []
+        self.partition = partition
+        self.values = edges
+        self.traffic = []
+        self.supersteps = []
         self.n = len(partition.masters)
 
     def space(self, n):
@@ -92,7 +95,8 @@ def run(
         n: Var(drawn(i, partition.masters, s, dtype), view.space, True)
         for i, (n, s) in enumerate(nodes.items())
     }
-    gid, space = partition.edge_gid, RowSpace(partition.edge_gid, "edge")
+    gid = partition.edge_gid
+    space = RowSpace(partition.edge_gid, "edge")
     columns |= {
         "k": Var((partition.masters % 3).astype(np.int32), view.space),
         "b": Var(partition.masters % 2 == 0, view.space),

@@ -14,7 +14,8 @@ class Plain:
     """
 
     def __init__(self, capacity: int):
-        self.capacity, self.keys = capacity, list[int]()
+        self.capacity = capacity
+        self.keys = list[int]()
 
     def read(self, batch: list[int]) -> int:
         """Read a batch; returns the number of hits."""
@@ -51,7 +52,8 @@ class PlainClock(Plain):
     def __init__(self, capacity: int):
         super().__init__(capacity)
         self.ring: list[Any] = [None] * capacity
-        self.used, self.hand = [False] * capacity, 0
+        self.used = [False] * capacity
+        self.hand = 0
 
     def holds(self, key: int) -> bool:
         return key in self.ring
@@ -94,7 +96,9 @@ class PlainS3(Plain):
 
     def __init__(self, capacity: int):
         super().__init__(capacity)
-        self.small, self.main, self.uses = list[int](), list[int](), dict[int, int]()
+        self.small = list[int]()
+        self.main = list[int]()
+        self.uses = dict[int, int]()
         self.most_small = max(1, round(0.1 * capacity))
         # a ring, in which a removed ghost leaves a gap
         self.ghosts: list[Any] = [None] * max(1, capacity - self.most_small)
@@ -148,7 +152,8 @@ def most_hits(batches: list[list[int]], capacity: int) -> int:
             if key in last:
                 intervals.append((time, -last[key]))
             last[key] = time
-    load, taken = [0] * len(batches), 0
+    load = [0] * len(batches)
+    taken = 0
     for end, begin in sorted(intervals):
         gaps = range(-begin, end)
         if all(load[gap] < capacity for gap in gaps):

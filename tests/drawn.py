@@ -46,7 +46,10 @@ class Drawn(Layer):
         self.w, self.a, self.b, self.we, self.p = (
             Parameter(rng.standard_normal(s)) for s in ((4, 2, 3), (2, 3), (2, 3), (3, 2), (2,))
         )
-        self.value, self.new, self.sum, self.direction = value, new, sum, direction
+        self.value = value
+        self.new = new
+        self.sum = sum
+        self.direction = direction
 
     def transform(self, node):
         z = gt.matmul(node.h, self.w)

@@ -487,7 +487,8 @@ class Given:
         return self.imported(PyG(edge_index=ends, num_nodes=self.n, **names, **nodes, **edges))
 
     def real_pyg(self):
-        torch, data = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.data")
+        torch = pytest.importorskip("torch")
+        data = pytest.importorskip("torch_geometric.data")
         nodes, edges = self._values({mask: f"{mask}_mask" for mask in MASKS}, {})
         values = {name: torch.tensor(np.asarray(x)) for name, x in (nodes | edges).items()}
         ends = torch.tensor(np.stack((self.src, self.dst)))
@@ -566,7 +567,8 @@ class GivenTypes:
         )
 
     def real_pyg(self):
-        torch, data = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.data")
+        torch = pytest.importorskip("torch")
+        data = pytest.importorskip("torch_geometric.data")
         found = data.HeteroData()
         for kind, values in self._of_nodes("x", "y").items():
             found[kind].num_nodes = self.counts[kind]

@@ -23,7 +23,13 @@ from graphtheta.ops.autodiff.init import init_scope
 from graphtheta.samplers.neighbour import NeighbourSampler
 from graphtheta.tasks.kinds.links import Links
 
-N, E, D, A, CLASSES, RELATIONS, TYPES = 40, 160, 5, 3, 4, 3, 2
+N = 40
+E = 160
+D = 5
+A = 3
+CLASSES = 4
+RELATIONS = 3
+TYPES = 2
 STEPS = 2
 PLACEMENTS = [(p, m) for p in ("1d-src", "1d-dst", "vertex-cut") for m in ("hash", "block")]
 
@@ -131,7 +137,9 @@ def run(comm, placement, task_name, share=None):
     graph = example()
     part = build_partition(graph, comm, *placement, dtype=np.float64)
     task, d_out, models = TASKS[task_name](part, graph)
-    numbers, edges, chosen_pairs = {}, {}, pairs(models, share)
+    numbers = {}
+    edges = {}
+    chosen_pairs = pairs(models, share)
     with dtype_scope("float64"):
         built = {
             name: build(kind, d_out, options, part) for name, (kind, options) in models.items()
@@ -160,7 +168,8 @@ def build(kind, d_out, options, part):
 
 
 def train(comm, model, task, views):
-    parameters, losses = model.parameters(), []
+    parameters = model.parameters()
+    losses = []
     optimiser = SGD(parameters, 0.1)
     for step, view in enumerate(views):
         with Tape(seed=1, step=step, all_sum=comm.all_sum) as tape:

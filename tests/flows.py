@@ -16,7 +16,9 @@ class Mix(Layer):
     """Reads both ends, edge attributes and degrees, and drops at random."""
 
     def __init__(self, direction="in"):
-        self.direction, self.w, self.e = direction, Parameter.glorot(D, D), Parameter.glorot(3, 1)
+        self.direction = direction
+        self.w = Parameter.glorot(D, D)
+        self.e = Parameter.glorot(3, 1)
 
     def transform(self, node):
         return {"z": gt.tanh(node.h @ self.w), "d": node.in_degree * 0.1}
@@ -61,7 +63,9 @@ class Finds(Mix):
 
     def __init__(self, other, stage, name):
         super().__init__()
-        self.other, self.stage, self.name = other, stage, name
+        self.other = other
+        self.stage = stage
+        self.name = name
 
     def transform(self, node):
         made = super().transform(node)
@@ -103,7 +107,8 @@ class Net(Model):
     """A function of layers and the graph."""
 
     def __init__(self, forward, *layers):
-        self.layers, self.function = list(layers), forward
+        self.layers = list(layers)
+        self.function = forward
 
     def forward(self, graph):
         return self.function(graph, *self.layers)

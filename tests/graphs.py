@@ -13,7 +13,8 @@ def fill(src, dst, n, seed=0, **fields):
     """A graph over these edges with features, classes, attributes, weights, targets and masks."""
     rng = np.random.default_rng(seed)
     e = len(src)
-    kind, edge_kind = rng.permutation(n) % 3, rng.permutation(e) % 3
+    kind = rng.permutation(n) % 3
+    edge_kind = rng.permutation(e) % 3
     columns = dict(
         x=rng.standard_normal((n, 4)),
         y=rng.integers(0, 3, n),
@@ -36,7 +37,8 @@ def random_graph(n=24, e=90, seed=0, hub=True, **fields):
     isolated.
     """
     rng = np.random.default_rng(seed)
-    src, dst = rng.integers(0, n - 2, e), rng.integers(0, n - 2, e)
+    src = rng.integers(0, n - 2, e)
+    dst = rng.integers(0, n - 2, e)
     if hub:
         dst[: e // 3] = 3
     return fill(src, dst, n, seed, **fields)
@@ -46,10 +48,8 @@ def odd_graphs():
     """By name."""
     rng = np.random.default_rng(1)
     ring = np.arange(8)
-    hub_src, hub_dst = (
-        rng.integers(0, 12, 40),
-        np.concatenate((np.full(20, 4), rng.integers(0, 12, 20))),
-    )
+    hub_src = rng.integers(0, 12, 40)
+    hub_dst = np.concatenate((np.full(20, 4), rng.integers(0, 12, 20)))
     return {
         "no edges": fill([], [], 9),
         "one node": fill([], [], 1),

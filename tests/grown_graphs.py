@@ -42,7 +42,8 @@ def update(
     trainer.on(old).keep_layers(folder)
     inference = trainer.on(new)
     grown = inference.since(folder, **chosen)
-    whole, vectors = inference.predict(), inference.embed()
+    whole = inference.predict()
+    vectors = inference.embed()
     pairs = [(whole, grown.predict())]
     work = grown.work
     pairs += [

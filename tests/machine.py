@@ -92,7 +92,8 @@ def outputs(build, graph, size=1, placement=PLACEMENTS[0], *, training=False, vi
 
     def run(comm):
         with dtype_scope("float64"):
-            part, model = build_partition(graph, comm, *placement, dtype=np.float64), build()
+            part = build_partition(graph, comm, *placement, dtype=np.float64)
+            model = build()
             layers = probe(model, part).layers
             seen = (view or global_view)(part, layers)
             with Tape(training=training, seed=3, all_sum=comm.all_sum) as tape:

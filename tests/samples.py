@@ -25,7 +25,8 @@ def sample(
     """For each superstep the chosen (edge, reverse) with their scales, over all ranks."""
 
     def scaled(p, s, reverse):
-        ids, scale = p.edge_gid[s.stored], np.ones(s.n_edges) if s.weight is None else s.weight
+        ids = p.edge_gid[s.stored]
+        scale = np.ones(s.n_edges) if s.weight is None else s.weight
         return [((int(e), reverse), float(w)) for e, w in zip(ids, scale, strict=True)]
 
     def program(comm):

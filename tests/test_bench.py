@@ -135,7 +135,8 @@ def test_epochs_with_relations_are_timed(tmp_path: Path) -> None:
 @pytest.mark.second
 @pytest.mark.reference
 def test_steps_on_molecules_are_timed(tmp_path: Path) -> None:
-    rng, rings = np.random.default_rng(0), np.arange(120)
+    rng = np.random.default_rng(0)
+    rings = np.arange(120)
     y = np.where(rng.random((30, 2)) < [0, 0.2], np.nan, rng.integers(0, 2, (30, 2)))
     np.savez(
         tmp_path / "molecules-mol_tox21.npz",
@@ -662,17 +663,17 @@ def test_gradients_and_updates_of_a_larger_graph_count_once(
 
     # only node bytes take time; "bytes" are those of halo moves and of sums of gradients
     speed = Machine(
-        tuple(1e-9 * (part == NODES) for part in range(len(PARTS))),
-        1.0,
-        0.0,
-        (1.0, 1.0),
-        0.0,
-        0.0,
-        0.0,
-        0.0,
-        0.0,
-        2,
-        0.0,
+        seconds=tuple(1e-9 * (part == NODES) for part in range(len(PARTS))),
+        crowded=1.0,
+        wake=0.0,
+        together=(1.0, 1.0),
+        message=0.0,
+        collective=0.0,
+        latency=0.0,
+        byte=0.0,
+        wire=0.0,
+        cores=2,
+        error=0.0,
     )
     job = gt.Job(dataset="ring:n=64", model="gcn", hidden=8, backend="reference", keep=0)
     held = skeleton(job, gt.load("ring:n=64"))

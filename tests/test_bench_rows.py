@@ -101,11 +101,9 @@ def test_a_run_that_ended_early_continues(
     monkeypatch.syspath_prepend(BENCH)
     import graph_accuracy
 
-    rng, part, ring = (
-        np.random.default_rng(0),
-        np.arange(12) % 3,
-        (np.arange(4), (np.arange(4) + 1) % 4),
-    )
+    rng = np.random.default_rng(0)
+    part = np.arange(12) % 3
+    ring = (np.arange(4), (np.arange(4) + 1) % 4)
     rings = [gt.Graph(ring, 4, x=rng.normal(size=(4, 3)) + i % 2) for i in range(12)]
     graph = gt.whole_graphs(
         rings, np.arange(12) % 2, train=part == 0, val=part == 1, test=part == 2

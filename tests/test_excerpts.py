@@ -31,7 +31,8 @@ def excerpts(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_ends_of_edges_have_the_quadrants_of_rmat(excerpts: Any) -> None:
-    random, nodes = np.random.default_rng(0), np.arange(1 << SCALE)
+    random = np.random.default_rng(0)
+    nodes = np.arange(1 << SCALE)
     degrees = excerpts._degrees(random, nodes, SCALE)
     assert degrees.sum() == pytest.approx(excerpts.DEGREE << SCALE, rel=0.05)
     dst = np.repeat(nodes, degrees)
@@ -54,7 +55,8 @@ def test_a_batch_of_targets_reads_all_that_was_drawn(excerpts: Any) -> None:
         len({*zip(graph.src.tolist(), graph.dst.tolist(), strict=True)}) == graph.n_edges
         and (graph.src != graph.dst).all()
     )
-    into, ends = np.unique(graph.dst), np.flatnonzero(graph.train)
+    into = np.unique(graph.dst)
+    ends = np.flatnonzero(graph.train)
     first = np.union1d(ends, graph.src[np.isin(graph.dst, ends)])
     assert np.isin(into, first).all() and np.isin(ends, into).all()
     job = gt.Job(

@@ -34,7 +34,8 @@ def test_figures_of_a_system_differ(rows: Any) -> None:
 
 @pytest.mark.parametrize("change", ["row", "answer", "heading"])
 def test_what_is_missing_is_named(rows: Any, change: str) -> None:
-    page, figure = rows.PAGE.read_text(encoding="utf-8"), rows.SYSTEMS["BGL"]["features"].figure
+    page = rows.PAGE.read_text(encoding="utf-8")
+    figure = rows.SYSTEMS["BGL"]["features"].figure
     lines = page.splitlines()
     (at,) = [i for i, line in enumerate(lines) if f"| {figure} |" in line]
     if change == "row":

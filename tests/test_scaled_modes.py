@@ -34,7 +34,8 @@ def rmat(modes: Any) -> Any:
 
 
 def test_edges_that_are_drawn_when_asked_for_are_those_of_rmat(modes: Any) -> None:
-    graph, nodes = rmat(modes), np.arange(1 << SCALE)
+    graph = rmat(modes)
+    nodes = np.arange(1 << SCALE)
     degrees = graph.degrees(nodes)
     assert degrees.sum() == pytest.approx(14 << SCALE, rel=0.05)
     assert (degrees > 0).mean() == pytest.approx(graph.connected, abs=0.03)
@@ -54,7 +55,8 @@ def test_edges_that_are_drawn_when_asked_for_are_those_of_rmat(modes: Any) -> No
 
 
 def test_batches_sample_the_edges_of_one_graph(modes: Any) -> None:
-    graph, nodes = rmat(modes), np.arange(1 << SCALE)
+    graph = rmat(modes)
+    nodes = np.arange(1 << SCALE)
     degrees = graph.degrees(nodes)
     (src, dst), (again, _), (other, _) = (graph.sampled(nodes, 5, batch) for batch in (0, 0, 1))
     assert np.array_equal(src, again) and not np.array_equal(src, other)
@@ -87,7 +89,8 @@ def test_a_sampled_batch_is_read_completely(modes: Any) -> None:
 @pytest.mark.second
 def test_messages_follow_from_those_of_two_and_three_workers(modes: Any) -> None:
     """As the ledgers of four workers that train count them."""
-    law, workers = modes.rounds(), 4
+    law = modes.rounds()
+    workers = 4
     job = modes.batch_job(
         modes.BUSY, modes.BUSY_TARGETS, "independent", split="fraction", fanout="10,10,10"
     )
@@ -108,7 +111,8 @@ def test_messages_follow_from_those_of_two_and_three_workers(modes: Any) -> None
 def test_bytes_and_work_of_a_view_are_those_of_more_workers(modes: Any) -> None:
     from scaled import read
 
-    cluster, law = read(BENCH / "papers" / "cluster.yaml", 1.0), modes.Rounds(8, 6, 0.0, 0.0)
+    cluster = read(BENCH / "papers" / "cluster.yaml", 1.0)
+    law = modes.Rounds(8, 6, 0.0, 0.0)
     graph = rmat(modes)
     view, held = modes.alone(graph, 6, 0, cluster, law)
     drawn, _ = modes.batch_of(graph, 6, 0)
@@ -130,7 +134,8 @@ def test_parts_of_a_step_grow_with_what_causes_them(modes: Any) -> None:
         found: dict[str, float] = modes.parts_of([small, large], held, law, workers, cluster, saved)
         return found
 
-    some, more = parts(256), parts(512)
+    some = parts(256)
+    more = parts(512)
     # all wait for the largest view
     assert some["computing"] + some["imbalance"] == pytest.approx(large.compute)
     assert some["views"] == pytest.approx(0.5 + 0.005 + 256 * 0.0001)

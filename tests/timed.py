@@ -16,7 +16,8 @@ class Valued(gt.Layer):
     """Sums neighbours times the column "value" of the edges."""
 
     def __init__(self, d_in, d_out):
-        self.weight, self.own = gt.Parameter.glorot(d_in, d_out), gt.Parameter.glorot(d_in, d_out)
+        self.weight = gt.Parameter.glorot(d_in, d_out)
+        self.own = gt.Parameter.glorot(d_in, d_out)
 
     def transform(self, node):
         return {"z": node.h @ self.weight}
@@ -32,7 +33,8 @@ class Scores(gt.Model):
     """A layer, and the scores of pairs."""
 
     def __init__(self, d_in):
-        self.layer, self.score = Valued(d_in, 6), DotDecoder()
+        self.layer = Valued(d_in, 6)
+        self.score = DotDecoder()
 
     def forward(self, graph):
         return self.score(graph, self.layer(graph, graph.x))

@@ -19,7 +19,9 @@ def typed(graph, seed=4):
     """The graph with codes of all sizes; codes of nodes end in the number of the node, so that none
     is like another.
     """
-    rng, n, e = np.random.default_rng(seed), graph.n_nodes, graph.n_edges
+    rng = np.random.default_rng(seed)
+    n = graph.n_nodes
+    e = graph.n_edges
     code = np.array(LARGE)[rng.integers(0, 3, n)] // n * n + np.arange(n)
     wide = (2**24 + rng.integers(0, 99, (n, 20))).astype(np.int32)
     return graph.replace(
@@ -44,8 +46,12 @@ class Typed(Layer):
 
     def __init__(self, d):
         table = lambda n, *shape: Parameter.normal(n, *shape)
-        self.w, self.kinds, self.senders = Parameter.glorot(d, 4), table(KINDS, 4), table(KINDS, 4)
-        self.types, self.pairs, self.gates = table(TYPES, 4), table(TYPES, 2), table(TYPES)
+        self.w = Parameter.glorot(d, 4)
+        self.kinds = table(KINDS, 4)
+        self.senders = table(KINDS, 4)
+        self.types = table(TYPES, 4)
+        self.pairs = table(TYPES, 2)
+        self.gates = table(TYPES)
 
     def transform(self, node):
         return {"z": gt.matmul(node.h, self.w) + gt.embedding(self.kinds, node.kind)}
@@ -109,7 +115,8 @@ class Reader(Layer):
     """Reads it."""
 
     def __init__(self):
-        self.buckets, self.types = Parameter.normal(4, 4), Parameter.normal(TYPES, 4)
+        self.buckets = Parameter.normal(4, 4)
+        self.types = Parameter.normal(TYPES, 4)
 
     def gather(self, edge):
         return edge.src.h * gt.embedding(self.buckets, edge.bucket) + gt.embedding(
@@ -121,7 +128,9 @@ class Net(Model):
     """Two layers, with an input that a table gives, and classes at the end."""
 
     def __init__(self, first, second):
-        self.start, self.first, self.second = Parameter.normal(KINDS, equality.D), first, second
+        self.start = Parameter.normal(KINDS, equality.D)
+        self.first = first
+        self.second = second
         self.end = Parameter.glorot(4, equality.CLASSES)
 
     def forward(self, graph):

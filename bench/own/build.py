@@ -28,7 +28,8 @@ def main(model: str, graph: str, weights: str) -> None:
         return build(model, d_in, d_out, d_edge)
 
     def run(z: Input, edges: tuple[np.ndarray, np.ndarray]) -> tuple[Parts, list[float]]:
-        parts, losses = Parts(), []
+        parts = Parts()
+        losses = []
 
         def timed(*args: Any, **options: Any) -> Any:
             with parts.timed("partition"):

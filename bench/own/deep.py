@@ -41,8 +41,11 @@ def main(depth: str, way: str, dataset: str, steps: str) -> None:
     trainer = gt.Trainer(
         job=gt.Job(**KEYS, dataset=dataset, layers=int(depth), recompute=way == "recompute")
     )
-    base, predicted = resident(), trainer.predicted_peak()
-    seconds, losses, held = [], [], []
+    base = resident()
+    predicted = trainer.predicted_peak()
+    seconds = []
+    losses = []
+    held = []
     for epoch in range(int(steps)):
         began = perf_counter()
         losses.append(trainer.train_epoch(epoch))

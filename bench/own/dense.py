@@ -46,8 +46,11 @@ class Shape:
     """
 
     def __init__(self, n: int, d_in: int, d_out: int, constant: bool):
-        self.name, self.constant, self.space = f"{d_in}x{d_out}", constant, RowSpace(np.arange(n))
-        self.x, self.g = drawn(n, d_in), drawn(n, 1, d_out)[:, 0].copy()
+        self.name = f"{d_in}x{d_out}"
+        self.constant = constant
+        self.space = RowSpace(np.arange(n))
+        self.x = drawn(n, d_in)
+        self.g = drawn(n, 1, d_out)[:, 0].copy()
         self.w, self.b, self.degree = (
             gt.Parameter(drawn(d_in, d_out)),
             gt.Parameter(drawn(d_out)),

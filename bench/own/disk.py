@@ -49,11 +49,14 @@ def main(folder: str, way: str, in_flight: str, epochs: str) -> None:
         views_in_flight=int(in_flight),
         epochs=1 + int(epochs),
     )
-    losses, seconds, used = [trainer.train_epoch(0)], [], []
+    losses = [trainer.train_epoch(0)]
+    seconds = []
+    used = []
     for epoch in range(1, 1 + int(epochs)):
         if way == "cold":
             drop(Path(folder), graph.x)
-        began, before = perf_counter(), process_time()
+        began = perf_counter()
+        before = process_time()
         losses.append(trainer.train_epoch(epoch))
         seconds.append(perf_counter() - began)
         used.append(process_time() - before)

@@ -29,7 +29,8 @@ def build(d_in: int, hidden: int, d_out: int, hops: int) -> Net:
 
 def main(graph: str, weights: str, fanout: str, targets: str, batches: str) -> None:
     comm = start()
-    z, hops = Input.read(graph), len(fanout.split(","))
+    z = Input.read(graph)
+    hops = len(fanout.split(","))
     with np.load(weights) as w:
         first = {name: w[name] for name in w.files}
     hidden = next(iter(first.values())).size // z.x.shape[1]
@@ -48,7 +49,9 @@ def main(graph: str, weights: str, fanout: str, targets: str, batches: str) -> N
     keys = {} if "-1" in fanout else {"fanout": fanout}
     trainer = trainer_of(as_graph(z), strategy="mini", batch_size=int(targets), **keys)
     del z, few
-    strategy, seconds, nodes = trainer.strategy, [], []
+    strategy = trainer.strategy
+    seconds = []
+    nodes = []
     for i in range(int(batches) + WARM):
         comm.barrier()
         began = perf_counter()

@@ -66,17 +66,22 @@ def main(folder: str, nodes: str, masters: str, partitioner: str) -> None:
     )
     for source in (GraphEdges(SMALL), GraphEdges(graph)):
         comm.barrier()
-        began, used, counts, cut = perf_counter(), process_time(), np.zeros(comm.size, np.int64), 0
+        began = perf_counter()
+        used = process_time()
+        counts = np.zeros(comm.size, np.int64)
+        cut = 0
         with watched() as assigning:
             division = divide(source, comm, partitioner, masters, 0)
-        seconds, processor = perf_counter() - began, process_time() - used
+        seconds = perf_counter() - began
+        processor = process_time() - used
         owners = division.owner(np.arange(*block_bounds(source.n_nodes, comm.rank, comm.size)))
         with watched() as dealing:
             for chunk, workers in division.dealt:
                 counts += np.bincount(workers, minlength=comm.size)
                 if partitioner == DEFAULT_PLACEMENT:
                     cut += int(np.count_nonzero(division.owner(chunk.dst) != workers))
-    counts, cut = comm.all_sum(counts), int(comm.all_sum(np.array(cut)))
+    counts = comm.all_sum(counts)
+    cut = int(comm.all_sum(np.array(cut)))
     found = comm.all_gather([assigning[0], dealing[0], processor])
     parts = np.concatenate(comm.all_gather(owners))
     if comm.rank == 0:

@@ -26,9 +26,13 @@ def main(store: str, epochs: str, *keys: str) -> None:
         **dict(key.split("=", 1) for key in keys),
     )
     comm.barrier()
-    start, seconds, used, losses = perf_counter() - began, [], [], []
+    start = perf_counter() - began
+    seconds = []
+    used = []
+    losses = []
     for epoch in range(int(epochs)):
-        began, before_epoch = perf_counter(), process_time()
+        began = perf_counter()
+        before_epoch = process_time()
         losses.append(trainer.train_epoch(epoch))
         used.append(process_time() - before_epoch)
         comm.barrier()

@@ -35,8 +35,11 @@ def main(keys: str, epochs: str) -> None:
     comm = start()
     job = gt.Job(**json.loads(keys))
     trainer = gt.Trainer(job=job, comm=comm)
-    losses, seconds = [trainer.train_epoch(0)], []
-    before, busy, stalled = comm.ledger.snapshot(), process_time(), trainer.training.queue.stalled
+    losses = [trainer.train_epoch(0)]
+    seconds = []
+    before = comm.ledger.snapshot()
+    busy = process_time()
+    stalled = trainer.training.queue.stalled
     for epoch in range(1, 1 + int(epochs)):
         comm.barrier()
         began = perf_counter()
@@ -44,7 +47,8 @@ def main(keys: str, epochs: str) -> None:
         seconds.append(perf_counter() - began)
     since = comm.ledger.since(before)
     # with one view at a time a rank waits whenever its view does
-    queue, pipeline = trainer.training.queue, trainer.pipeline
+    queue = trainer.training.queue
+    pipeline = trainer.pipeline
     idle = (
         queue.stalled - stalled
         if queue.in_flight > 1

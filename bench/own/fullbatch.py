@@ -28,7 +28,9 @@ class Net(gt.Model):
     """Two layers; the first of an attention model has HEADS heads side by side, the last one."""
 
     def __init__(self, first: gt.Layer, last: gt.Layer):
-        self.first, self.last, self.dropout = first, last, 0.5
+        self.first = first
+        self.last = last
+        self.dropout = 0.5
 
     def forward(self, graph: Any) -> Any:
         h = gt.relu(self.first(graph, graph.x))

@@ -52,13 +52,14 @@ def separate(x: Var, w: gt.Parameter, b: gt.Parameter) -> Var:
 
 def update(n: int, d_in: int, d_out: int, times: int, seconds: Seconds) -> list[float]:
     """Time one pair of widths; sizes of the results of both ways."""
-    space, x, g = RowSpace(np.arange(n)), drawn(n, d_in), drawn(n, 1, d_out)[:, 0].copy()
-    w, b, y = (
-        gt.Parameter(drawn(d_in, d_out)),
-        gt.Parameter(drawn(d_out)),
-        np.empty((n, d_out), np.float32),
-    )
-    gw, gx = np.empty((d_in, d_out), np.float32), np.empty_like(x)
+    space = RowSpace(np.arange(n))
+    x = drawn(n, d_in)
+    g = drawn(n, 1, d_out)[:, 0].copy()
+    w = gt.Parameter(drawn(d_in, d_out))
+    b = gt.Parameter(drawn(d_out))
+    y = np.empty((n, d_out), np.float32)
+    gw = np.empty((d_in, d_out), np.float32)
+    gx = np.empty_like(x)
     sizes: list[float] = []
     for i in range(times + 1):
         product = {
@@ -90,24 +91,24 @@ def aggregate(graph: gt.Graph, heads: int, width: int, times: int, seconds: Seco
     src, dst = graph.edge_index
     n, m, alpha = graph.n_nodes, graph.n_edges, drawn(graph.n_edges, heads)
     partition = build_partition(gt.Graph((src, dst), n, edge_attr=alpha), gt.start())
-    view, layer, z, g = (
-        global_view(partition, ["in"]),
-        Aggregate(),
-        drawn(n, heads, width),
-        drawn(n, 1, heads, width)[:, 0].copy(),
-    )
+    view = global_view(partition, ["in"])
+    layer = Aggregate()
+    z = drawn(n, heads, width)
+    g = drawn(n, 1, heads, width)[:, 0].copy()
     by_destination, by_source = (
         scipy.sparse.csr_array((np.ones(m, np.float32), (end, np.arange(m))), (n, m))
         for end in (dst, src)
     )
-    order, sizes = partition.masters, []
+    order = partition.masters
+    sizes = []
 
     def passes(rows: np.ndarray, ends: np.ndarray, sums: Any) -> np.ndarray:
         messages = rows[ends]
         messages *= alpha[:, :, None]
         return (sums @ messages.reshape(m, -1)).reshape(n, heads, width)
 
-    own_z, own_g = taken(z, order), taken(g, order)
+    own_z = taken(z, order)
+    own_g = taken(g, order)
     for i in range(times + 1):
         with Tape(training=False) as tape:
             active = ActiveGraph(view)

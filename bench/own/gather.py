@@ -92,11 +92,14 @@ def view_of(z: Input, attributes: int) -> GraphView:
 def measure(view: GraphView, case: str, times: int, seconds: dict[str, list[float]]) -> list[float]:
     """Time one case; the sizes of its results."""
     kind, width = width_of(case)
-    layer, n, ids = KINDS[kind](), view.space.n, view.partition.masters
+    layer = KINDS[kind]()
+    n = view.space.n
+    ids = view.partition.masters
     arrays = {"h": taken(drawn(n, *row_shape(kind, width)), ids)}
     if kind in ("gat", "gat_e", "gated"):
         arrays |= {"s": taken(drawn(n, HEADS), ids), "t": taken(drawn(n, HEADS)[::-1], ids)}
-    g, checks = taken(drawn(n, 1, *row_shape(kind, width))[:, 0], ids), []
+    g = taken(drawn(n, 1, *row_shape(kind, width))[:, 0], ids)
+    checks = []
 
     def run() -> tuple[float, float]:
         with Tape(training=False) as tape:

@@ -54,9 +54,11 @@ def main(keys: str, epochs: str, keep: str) -> None:
     warm.evaluate("val")
     trainer = gt.Trainer(job=job.change(checkpoint_every=warm.strategy.steps_per_epoch), comm=comm)
     comm.barrier()
-    began, busy = perf_counter(), process_time()
+    began = perf_counter()
+    busy = process_time()
     result = trainer.fit()
-    seconds, busy = perf_counter() - began, process_time() - busy
+    seconds = perf_counter() - began
+    busy = process_time() - busy
     all_busy = sum(comm.all_gather(busy))
     if comm.rank == 0:
         shutil.rmtree(folder)

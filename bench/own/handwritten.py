@@ -34,7 +34,9 @@ jit = numba.njit(parallel=True, nogil=True, cache=True, fastmath=True, error_mod
 
 @jit
 def forward(ptr, src, cuts, s, t, attr, matrix, z, gate, out):
-    heads, width, attributes = z.shape[1], z.shape[2], attr.shape[1]
+    heads = z.shape[1]
+    width = z.shape[2]
+    attributes = attr.shape[1]
     for b in numba.prange(len(cuts) - 1):
         for v in range(cuts[b], cuts[b + 1]):
             for h in range(heads):
@@ -54,7 +56,9 @@ def forward(ptr, src, cuts, s, t, attr, matrix, z, gate, out):
 
 @jit
 def receivers(ptr, src, cuts, attr, z, gate, g, gs_edge, gt, gm):
-    heads, width, attributes = z.shape[1], z.shape[2], attr.shape[1]
+    heads = z.shape[1]
+    width = z.shape[2]
+    attributes = attr.shape[1]
     for b in numba.prange(len(cuts) - 1):
         for v in range(cuts[b], cuts[b + 1]):
             for h in range(heads):
@@ -101,7 +105,8 @@ def main(graph: str, times: str, *cases: str) -> None:
     z = Input.read(graph, features=False)
     ends = z.destinations().astype(np.int32)
     at = np.argsort(z.indices, kind="stable").astype(np.int32)
-    out_ptr, dst = np.concatenate(([0], np.cumsum(np.bincount(z.indices, minlength=z.n)))), ends[at]
+    out_ptr = np.concatenate(([0], np.cumsum(np.bincount(z.indices, minlength=z.n))))
+    dst = ends[at]
     cuts, out_cuts = cuts_of(z.indptr), cuts_of(out_ptr)
     attr, matrix = drawn(z.n_edges, EDGE_ATTRIBUTES), drawn(EDGE_ATTRIBUTES, HEADS)
     s, t = drawn(z.n, HEADS), drawn(z.n, HEADS)[::-1].copy()
@@ -114,18 +119,49 @@ def main(graph: str, times: str, *cases: str) -> None:
 
         def run(h=h, g=g, sizes=sizes) -> tuple[float, float]:
             began = perf_counter()
-            gate, out = np.empty((z.n_edges, HEADS), np.float32), np.empty_like(h)
-            forward(z.indptr, z.indices, cuts, s, t, attr, matrix, h, gate, out)
-            middle = perf_counter()
-            gs_edge, gs, gt, gz = (
-                np.empty_like(gate),
-                np.empty_like(s),
-                np.empty_like(t),
-                np.empty_like(h),
+            gate = np.empty((z.n_edges, HEADS), np.float32)
+            out = np.empty_like(h)
+            forward(
+                ptr=z.indptr,
+                src=z.indices,
+                cuts=cuts,
+                s=s,
+                t=t,
+                attr=attr,
+                matrix=matrix,
+                z=h,
+                gate=gate,
+                out=out,
             )
+            middle = perf_counter()
+            gs_edge = np.empty_like(gate)
+            gs = np.empty_like(s)
+            gt = np.empty_like(t)
+            gz = np.empty_like(h)
             gm = np.zeros((len(cuts) - 1, *matrix.shape), np.float32)
-            receivers(z.indptr, z.indices, cuts, attr, h, gate, g, gs_edge, gt, gm)
-            senders(out_ptr, dst, at, out_cuts, gate, g, gs_edge, gz, gs)
+            receivers(
+                ptr=z.indptr,
+                src=z.indices,
+                cuts=cuts,
+                attr=attr,
+                z=h,
+                gate=gate,
+                g=g,
+                gs_edge=gs_edge,
+                gt=gt,
+                gm=gm,
+            )
+            senders(
+                ptr=out_ptr,
+                dst=dst,
+                at=at,
+                cuts=out_cuts,
+                gate=gate,
+                g=g,
+                gs_edge=gs_edge,
+                gz=gz,
+                gs=gs,
+            )
             gm = gm.sum(axis=0)
             ended = perf_counter()
             if not sizes:

@@ -54,10 +54,12 @@ def main(store: str, gib: str, out: str, hidden: str) -> None:
     )
     built = peaks[-1]
     peaks[-1] = allocated()
-    began, used = perf_counter(), process_time()
+    began = perf_counter()
+    used = process_time()
     found = trainer.predict()
     assert found is not None
-    seconds, used = perf_counter() - began, process_time() - used
+    seconds = perf_counter() - began
+    used = process_time() - used
     np.save(out, found[1])
     report(
         {"predict": [seconds]},

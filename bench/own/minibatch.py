@@ -23,7 +23,8 @@ class Net(gt.Model):
     """Layers with relu and dropout between them."""
 
     def __init__(self, layers: list[gt.Layer]):
-        self.layers, self.dropout = layers, 0.5
+        self.layers = layers
+        self.dropout = 0.5
 
     def forward(self, graph: Any) -> Any:
         h = graph.x
@@ -50,7 +51,8 @@ def as_graph(z: Input) -> gt.Graph:
 def main(
     model: str, graph: str, weights: str, sampler: str, fanout: str, targets: str, batches: str
 ) -> None:
-    z, hops = Input.read(graph), len(fanout.split(","))
+    z = Input.read(graph)
+    hops = len(fanout.split(","))
     with np.load(weights) as w:
         first = {name: w[name] for name in w.files}
     hidden = next(iter(first.values())).size // z.x.shape[1]
@@ -72,7 +74,9 @@ def main(
         whole, strategy="mini", sampler=sampler, fanout=fanout, batch_size=int(targets)
     )
     del whole
-    strategy, seconds, sizes = trainer.strategy, {"step": [], "sampling": []}, []
+    strategy = trainer.strategy
+    seconds = {"step": [], "sampling": []}
+    sizes = []
     for i in range(int(batches) + WARM):
         began = perf_counter()
         view = strategy.batch(*divmod(i, strategy.steps_per_epoch))

@@ -75,9 +75,12 @@ def main(molecules: str, weights: str, batch_size: str, steps: str) -> None:
     losses = [small.train_epoch(i) for i in range(CHECKED)]
     del small
     trainer = trainer_of(graph, batch_size=int(batch_size), dropout=0.5)
-    strategy, seconds, sizes = trainer.strategy, {"step": [], "batch": [], "processor": []}, []
+    strategy = trainer.strategy
+    seconds = {"step": [], "batch": [], "processor": []}
+    sizes = []
     for i in range(int(steps) + WARM):
-        began, used = perf_counter(), process_time()
+        began = perf_counter()
+        used = process_time()
         view = strategy.batch(*divmod(i, strategy.steps_per_epoch))
         made = perf_counter()
         trainer.training.update(view)

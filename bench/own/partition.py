@@ -49,7 +49,8 @@ def whole(graph: gt.Graph, workers: int, pair: str) -> dict[str, float]:
     masters, partitioner = pair.split("/")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "owners.npy")
-        began, used = perf_counter(), process_time()
+        began = perf_counter()
+        used = process_time()
         np.save(path, assign(GraphEdges(graph), OneOf(workers), partitioner, masters, 0)[0])
         run_simulated(
             workers, lambda comm: build_partition(graph, comm, partitioner, f"file:path={path}")
@@ -58,7 +59,10 @@ def whole(graph: gt.Graph, workers: int, pair: str) -> dict[str, float]:
 
 
 def main(dataset: str, workers: str, wholly: str, *pairs: str) -> None:
-    small, graph, size, rows = gt.load("ring:n=1000"), gt.load(dataset), int(workers), []
+    small = gt.load("ring:n=1000")
+    graph = gt.load(dataset)
+    size = int(workers)
+    rows = []
     for pair in pairs:
         # compiles kernels
         measured(small, size, pair)

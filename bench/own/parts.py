@@ -30,7 +30,8 @@ class Wide(gt.Model):
     """One attention layer and a mean over heads that is the output."""
 
     def __init__(self, d_in: int, d_out: int, d_edge: int):
-        self.layer, self.last = GAT(d_in, 256, 8), gt.Linear(2048, d_out)
+        self.layer = GAT(d_in, 256, 8)
+        self.last = gt.Linear(2048, d_out)
 
     def forward(self, graph: Any) -> Any:
         return self.last(self.layer(graph, graph.x))

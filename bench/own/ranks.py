@@ -22,7 +22,8 @@ FIELDS = ("seconds", "wait", "bytes")
 
 
 def main(model: str, graph: str, weights: str, epochs: str, dropout: str, partitioner: str) -> None:
-    z, comm = Input.read(graph), start()
+    z = Input.read(graph)
+    comm = start()
     whole = as_graph(z, drawn(z.n_edges, EDGE_ATTRIBUTES) if model == "gat_e" else None)
 
     def make(d_in: int, d_out: int, d_edge: int) -> Net:

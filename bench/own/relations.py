@@ -34,7 +34,8 @@ def codes_of(graph: str) -> np.ndarray:
 
 
 def main(graph: str, weights: str, epochs: str, dropout: str, bases: str) -> None:
-    z, codes = Input.read(graph), codes_of(graph)
+    z = Input.read(graph)
+    codes = codes_of(graph)
     whole = as_graph(z, None).replace(edge_columns={"relation": codes})
 
     def make(d_in: int, d_out: int, relations: int) -> Net:

@@ -33,7 +33,9 @@ def main(graph: str, fanout: str, targets: str, batches: str, *samplers: str) ->
     )
     row_of = np.empty(z.n, np.int64)
     row_of[partition.masters] = np.arange(z.n)
-    seconds, checks, sizes = {}, {}, {}
+    seconds = {}
+    checks = {}
+    sizes = {}
     for case in samplers:
         name, _, replace = case.partition(":")
         sampler = gt.SAMPLERS.find(name)(fanouts[::-1], **({"replace": True} if replace else {}))

@@ -39,7 +39,8 @@ class Notes:
 
 def main(keys: str, every: str) -> None:
     comm = start()
-    job, notes = gt.Job(**json.loads(keys)), Notes(int(every))
+    job = gt.Job(**json.loads(keys))
+    notes = Notes(int(every))
     trainer = gt.Trainer(job=job, comm=comm)
     result = trainer.fit(notes)
     ranks = comm.all_gather(notes.held)

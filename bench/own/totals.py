@@ -26,7 +26,8 @@ def main(dataset: str, times: str) -> None:
     # one more, which compiles
     for _ in range(int(times) + 1):
         comm.barrier()
-        before, began = comm.ledger.snapshot(), process_time()
+        before = comm.ledger.snapshot()
+        began = process_time()
         partition, _, _ = precompute(trainer.model, trainer.partition)
         seconds.append(process_time() - began)
         sent = comm.ledger.since(before)["move"]["bytes"]

@@ -58,7 +58,8 @@ class Net(gt.Model):
     """GCN of two layers."""
 
     def __init__(self, d_in: int, d_out: int, hidden: int):
-        self.first, self.second = GCN(d_in, hidden), GCN(hidden, d_out)
+        self.first = GCN(d_in, hidden)
+        self.second = GCN(hidden, d_out)
 
     def forward(self, graph: Any) -> Any:
         times.append(("begin", perf_counter()))

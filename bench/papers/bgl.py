@@ -27,7 +27,10 @@ def percent(part: float, whole: float) -> str:
 
 
 def hits() -> Section:
-    rows, plain, policies, more = [], [], [], {}
+    rows = []
+    plain = []
+    policies = []
+    more = {}
     for graph, name in GRAPHS.items():
         fifo = result(
             "caches", graph=graph, workers=1, cache="10 %", order="proximity:sequences=1"

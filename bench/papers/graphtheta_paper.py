@@ -200,10 +200,8 @@ def partitions() -> Section:
 def mirrors() -> Section:
     found = [result("mirrors", partitioner=key, hidden=200, ranks=4) for key in PLACEMENTS]
     one, _, cut = (f["peak MB"] for f in found)
-    more, small = (
-        found[0]["held MB"] - found[1]["held MB"],
-        result("mirrors", partitioner="1d-src", hidden=16, ranks=4),
-    )
+    more = found[0]["held MB"] - found[1]["held MB"]
+    small = result("mirrors", partitioner="1d-src", hidden=16, ranks=4)
 
     def column(name: str) -> str:
         return " / ".join(f"{x[name]:.0f}" for x in found)

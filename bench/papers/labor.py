@@ -157,13 +157,10 @@ def cooperative() -> Section:
 
 
 def accuracy() -> Section:
-    rows, far = (
-        [
-            row(f"accuracy-{graph}", why=NO_GRAPH)
-            for graph in ("reddit", "products", "yelp", "flickr")
-        ],
-        0,
-    )
+    rows = [
+        row(f"accuracy-{graph}", why=NO_GRAPH) for graph in ("reddit", "products", "yelp", "flickr")
+    ]
+    far = 0
     for task, name in TASKS.items():
         found = [result("sampler_accuracy", task=task, sampler=sampler) for sampler in SAMPLERS]
         rows.append(Row(name, "", " / ".join(f"{f['mean']:.1f}" for f in found)))

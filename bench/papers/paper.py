@@ -142,7 +142,8 @@ def difference(row: dict[str, Any], base: dict[str, Any]) -> tuple[float, float]
 
 def wrapped(text: str) -> str:
     """A paragraph in lines of at most ``WIDTH``; links are not broken."""
-    lines, line = [], ""
+    lines = []
+    line = ""
     for word in text.split():
         if line and len(line) + 1 + len(word) > WIDTH:
             lines.append(line)

@@ -71,15 +71,20 @@ def main(library: str, model: str, graph: str, weights: str) -> None:
     z = Input.read(graph)
     with np.load(weights) as w:
         first = {name: w[name] for name in w.files}
-    few, edges, begin = first_nodes(z), edge_list(z), {"dgl": with_dgl, "pyg": with_pyg}[library]
+    few = first_nodes(z)
+    edges = edge_list(z)
+    begin = {"dgl": with_dgl, "pyg": with_pyg}[library]
 
     def run(z: Input, edges: tuple[np.ndarray, np.ndarray]) -> tuple[Parts, list[float]]:
-        parts, losses = Parts(), []
+        parts = Parts()
+        losses = []
         with parts.timed("start"):
             layers, call = begin(
                 model, z, edges, [widths(first, part) for part in ("first", "last")], parts
             )
-            x, y, rows = torch.from_numpy(z.x), torch.from_numpy(z.y), torch.from_numpy(z.train)
+            x = torch.from_numpy(z.x)
+            y = torch.from_numpy(z.y)
+            rows = torch.from_numpy(z.train)
             optimiser = torch.optim.Adam([p for layer in layers for p in layer.parameters()], 0.01)
         for layer, part in zip(layers, ("first", "last"), strict=True):
             given = {

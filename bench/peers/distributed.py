@@ -88,11 +88,9 @@ def train(graph: str, weights: str, fanout: str, targets: str, batches: str) -> 
     """A server, which does not return before the end, or a trainer."""
     dgl.distributed.initialize(os.environ["DGL_IP_CONFIG"])
     distributed.init_process_group("gloo")
-    rank, size, fanouts = (
-        distributed.get_rank(),
-        distributed.get_world_size(),
-        list(map(int, fanout.split(",")))[::-1],
-    )
+    rank = distributed.get_rank()
+    size = distributed.get_world_size()
+    fanouts = list(map(int, fanout.split(",")))[::-1]
     g = dgl.distributed.DistGraph(NAME, part_config=os.environ["DGL_CONF_PATH"])
     nodes = dgl.distributed.node_split(g.ndata["train"], g.get_partition_book(), force_even=True)
     layers = layers_of("gcn", weights)

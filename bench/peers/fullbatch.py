@@ -114,7 +114,8 @@ def pyg_layers(
     """Layers, how to call one, and the version."""
     import torch_geometric
 
-    src, dst = torch.from_numpy(z.indices).long(), torch.from_numpy(z.destinations())
+    src = torch.from_numpy(z.indices).long()
+    dst = torch.from_numpy(z.destinations())
     more = {}
     if model in ("gcn", "sage"):
         degree = torch.from_numpy(np.diff(z.indptr)).float()

@@ -44,7 +44,9 @@ def program(g: Any, kind: str, given: dict[str, Any]) -> Any:
 def measure(g: Any, case: str, times: int, seconds: dict[str, list[float]]) -> list[float]:
     """Time one case; the sizes of its results."""
     kind, width = width_of(case)
-    n, n_edges, shape = g.num_nodes(), g.num_edges(), row_shape(kind, width)
+    n = g.num_nodes()
+    n_edges = g.num_edges()
+    shape = row_shape(kind, width)
     leaves = {"h": drawn(n, *shape)}
     fixed = {"weight": drawn(n_edges)[:, None]} if kind == "weight" else {}
     if kind == "heads":
@@ -56,7 +58,8 @@ def measure(g: Any, case: str, times: int, seconds: dict[str, list[float]]) -> l
         fixed = {"attr": drawn(n_edges, EDGE_ATTRIBUTES)}
     given = {name: torch.from_numpy(x) for name, x in fixed.items()}
     variables = {name: torch.from_numpy(x).requires_grad_() for name, x in leaves.items()}
-    seed, checks = torch.from_numpy(drawn(n, 1, *shape)[:, 0]), []
+    seed = torch.from_numpy(drawn(n, 1, *shape)[:, 0])
+    checks = []
 
     def run() -> tuple[float, float]:
         for v in variables.values():

@@ -26,7 +26,8 @@ def page_rank(graph: Any, tolerance: float, iterations: int) -> np.ndarray:
 def main(path: str, times: str) -> None:
     with np.load(path) as z:
         indptr, indices = z["indptr"], z["indices"]
-    parts, seconds = Parts(), {}
+    parts = Parts()
+    seconds = {}
     with parts.timed("start"):
         src = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
         once = src < indices

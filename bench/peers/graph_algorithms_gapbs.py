@@ -34,7 +34,8 @@ def run(program: Path, *words: object) -> str:
 
 
 def main(path: str, times: str, folder: str) -> None:
-    graph, programs = serialized(Path(path)), Path(folder)
+    graph = serialized(Path(path))
+    programs = Path(folder)
     ranks = run(programs / "pr_spmv", "-f", graph, "-n", times, "-i", 20, "-t", 0, "-a")
     parts = run(programs / "cc", "-f", graph, "-n", times, "-a")
     seconds = {"start": [float(re.findall(r"Read Time: +([\d.]+)", ranks)[0])]}

@@ -29,7 +29,8 @@ from minibatch import forward
 from torch import distributed, nn
 from torch.nn import functional as F
 
-NAME, MACHINES = "graph", 2
+NAME = "graph"
+MACHINES = 2
 SPACES = [f"gtlink{k}" for k in range(MACHINES)]
 ADDRESSES = [f"10.77.0.{k + 1}" for k in range(MACHINES)]
 PORT, MASTER_PORT = 30050, 30060
@@ -76,7 +77,8 @@ def linked(rate: str) -> Iterator[None]:
 
 def launch(graph: str, link: str, *words: str) -> int:
     """Run both machines to their end; returns the exit status."""
-    config, rate = partitioned(graph), link.split(",")[1].removesuffix("/s").lower()
+    config = partitioned(graph)
+    rate = link.split(",")[1].removesuffix("/s").lower()
     with tempfile.TemporaryDirectory() as folder, linked(rate):
         addresses = Path(folder) / "addresses.txt"
         addresses.write_text(
@@ -145,7 +147,8 @@ def train(graph: str, hidden: str, fanout: str, targets: str, epochs: str) -> No
     distributed.init_process_group("gloo")
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    rank, fanouts = distributed.get_rank(), list(map(int, fanout.split(",")))[::-1]
+    rank = distributed.get_rank()
+    fanouts = list(map(int, fanout.split(",")))[::-1]
     g = dgl.distributed.DistGraph(NAME, part_config=os.environ["DGL_CONF_PATH"])
     nodes = dgl.distributed.node_split(g.ndata["train"], g.get_partition_book(), force_even=True)
     z = Input.read(graph)
@@ -161,10 +164,15 @@ def train(graph: str, hidden: str, fanout: str, targets: str, epochs: str) -> No
         shuffle=True,
         batch_size=int(targets),
     )
-    seconds, sent, losses = [], [], []
+    seconds = []
+    sent = []
+    losses = []
     for _ in range(1 + int(epochs)):
         distributed.barrier()
-        began, before, total, steps = perf_counter(), _sent(rank), 0.0, 0
+        began = perf_counter()
+        before = _sent(rank)
+        total = 0.0
+        steps = 0
         for sources, chosen, blocks in loader:
             loss = F.cross_entropy(
                 forward(layers, blocks, g.ndata["x"][sources], 0.0), g.ndata["y"][chosen]
@@ -174,7 +182,8 @@ def train(graph: str, hidden: str, fanout: str, targets: str, epochs: str) -> No
             for p in layers.parameters():
                 distributed.all_reduce(p.grad)
             optimiser.step()
-            total, steps = total + loss.item(), steps + 1
+            total = total + loss.item()
+            steps = steps + 1
         distributed.barrier()
         seconds.append(perf_counter() - began)
         sent.append(_sent(rank) - before)

@@ -86,7 +86,8 @@ def main(
             torch.from_numpy(z.indptr), torch.from_numpy(z.indices).long()
         )
         features = gb.TorchBasedFeature(torch.from_numpy(z.x))
-        y, nodes = torch.from_numpy(z.y), torch.from_numpy(np.flatnonzero(z.train))
+        y = torch.from_numpy(z.y)
+        nodes = torch.from_numpy(np.flatnonzero(z.train))
         items, fanouts = (
             gb.ItemSet((nodes, y[nodes]), names=("seed_nodes", "labels")),
             list(map(int, fanout.split(",")))[::-1],

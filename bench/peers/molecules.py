@@ -52,10 +52,8 @@ class Net(nn.Module):
 
     def __init__(self, w: Weights, atoms: list[int], bonds: list[int]):
         super().__init__()
-        self.atoms, self.bias = (
-            Embeddings(w["embed.weights.0"], atoms),
-            nn.Parameter(w["embed.biases.0"]),
-        )
+        self.atoms = Embeddings(w["embed.weights.0"], atoms)
+        self.bias = nn.Parameter(w["embed.biases.0"])
         n = sum(name.endswith("weight_edge") for name in w)
         self.bonds = nn.ModuleList(
             Embeddings(w[f"layers.{i}.weight_edge"], bonds) for i in range(n)
@@ -95,11 +93,9 @@ def linear(weight: torch.Tensor, bias: torch.Tensor | None = None) -> nn.Linear:
 
 def molecules_of(z: Any) -> tuple[list[Data], list[int], list[int]]:
     """The training molecules, and the lowest codes of the attributes of atoms and of bonds."""
-    atom, bond, y = (
-        torch.from_numpy(z["atom"]),
-        torch.from_numpy(z["bond"]),
-        torch.from_numpy(z["y"]).float(),
-    )
+    atom = torch.from_numpy(z["atom"])
+    bond = torch.from_numpy(z["bond"])
+    y = torch.from_numpy(z["y"]).float()
     starts = [x.min(dim=0).values.tolist() for x in (atom, bond)]
     atom, bond = (x - torch.tensor(first) for x, first in zip((atom, bond), starts, strict=True))
     ends = torch.from_numpy(np.stack((z["src"], z["dst"])))
@@ -129,7 +125,8 @@ def main(molecules: str, weights: str, batch_size: str, steps: str) -> None:
         optimiser = torch.optim.Adam(net.parameters(), 0.001)
 
         def step(batch: Any, share: float) -> float:
-            out, known = net(batch, share), batch.y == batch.y
+            out = net(batch, share)
+            known = batch.y == batch.y
             loss = F.binary_cross_entropy_with_logits(out[known], batch.y[known])
             optimiser.zero_grad()
             loss.backward()
@@ -145,7 +142,8 @@ def main(molecules: str, weights: str, batch_size: str, steps: str) -> None:
     seconds: dict[str, list[float]] = {"step": [], "batch": [], "processor": []}
     sizes = []
     for _ in range(int(steps) + WARM):
-        began, used = perf_counter(), process_time()
+        began = perf_counter()
+        used = process_time()
         batch = next(batches)
         made = perf_counter()
         step(batch, 0.5)

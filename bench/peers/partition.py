@@ -30,17 +30,18 @@ def resident() -> int:
 
 def spent(work: Callable[[], Any]) -> tuple[Any, float, float]:
     """The result of some work, its time, and its processor time."""
-    began, used = perf_counter(), process_time()
+    began = perf_counter()
+    used = process_time()
     return work(), perf_counter() - began, process_time() - used
 
 
 def main(path: str, workers: str, whole: str) -> None:
     with np.load(path) as z:
-        src, dst, n = z["src"], z["dst"], int(z["n_nodes"])
-    g, rows = (
-        dgl.graph((torch.from_numpy(src).long(), torch.from_numpy(dst).long()), num_nodes=n),
-        [],
-    )
+        src = z["src"]
+        dst = z["dst"]
+        n = int(z["n_nodes"])
+    g = dgl.graph((torch.from_numpy(src).long(), torch.from_numpy(dst).long()), num_nodes=n)
+    rows = []
     for size in map(int, workers.split(",")):
         before = resident()
         found, seconds, processor = spent(

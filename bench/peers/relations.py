@@ -56,7 +56,8 @@ def dgl_layers(
 ) -> tuple[list[nn.Module], Any, str]:
     import dgl
 
-    src, dst = torch.from_numpy(z.indices).long(), torch.from_numpy(z.destinations())
+    src = torch.from_numpy(z.indices).long()
+    dst = torch.from_numpy(z.destinations())
     relations = int(codes.max()) + 1
     edges = {("node", str(r), "node"): (src[codes == r], dst[codes == r]) for r in range(relations)}
     g = dgl.heterograph(edges, num_nodes_dict={"node": z.n}).int()

@@ -22,7 +22,9 @@ def main(graph: str, fanout: str, targets: str, batches: str, *samplers: str) ->
     whole = gb.fused_csc_sampling_graph(
         torch.from_numpy(z.indptr), torch.from_numpy(z.indices).long()
     )
-    seconds, checks, sizes = {}, {}, {}
+    seconds = {}
+    checks = {}
+    sizes = {}
     for case in samplers:
         name, _, replace = case.partition(":")
         if name not in METHODS:

@@ -9,7 +9,11 @@ from typing import Any
 from curves import COLOURS
 from svg import Figure
 
-LEFT, RIGHT, TOP, ROW, THICK = 246, 600, 62, 34, 10
+LEFT = 246
+RIGHT = 600
+TOP = 62
+ROW = 34
+THICK = 10
 ENDS = {"tail": "(head, relation, ?)", "head": "(?, relation, tail)"}
 
 

@@ -12,7 +12,10 @@ from svg import Figure
 
 # readable on white and on dark paper
 COLOURS = ("#3b82f6", "#d97706", "#10a37f", "#d946ef", "#ef4444")
-LEFT, RIGHT, TOP, BOTTOM = 64, 500, 44, 196
+LEFT = 64
+RIGHT = 500
+TOP = 44
+BOTTOM = 196
 
 
 def ticks(low: float, high: float) -> list[float]:
@@ -37,7 +40,8 @@ def curves(path: Path) -> Figure:
     last = max(epoch for curve in found["val"] for epoch, _ in curve)
     low, high = min(values), max(values)
     margin = 0.04 * (high - low) or 0.01
-    low, high = low - margin, high + margin
+    low = low - margin
+    high = high + margin
 
     def at(epoch: float, value: float) -> tuple[float, float]:
         return LEFT + (RIGHT - LEFT) * epoch / last, BOTTOM - (BOTTOM - TOP) * (value - low) / (

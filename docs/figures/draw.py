@@ -115,7 +115,10 @@ def layers() -> Figure:
     """Rooms in their layers, each before those that it imports; a band of one line has an arrow for
     each import that no chain shows.
     """
-    found, left, step, y = rooms(), 192, 40, 12
+    found = rooms()
+    left = 192
+    step = 40
+    y = 12
     bands = []
     for band, colour, what in BANDS:
         inside = {
@@ -195,7 +198,10 @@ def halo() -> Figure:
         24, 310, "Each is the adjoint of the other: both use the same two lists of rows.", size=12
     )
     f.text(568, 34, "The four blocks of edges of one worker", bold=True, size=14)
-    x0, y0, w, h = 660, 84, 150, 110
+    x0 = 660
+    y0 = 84
+    w = 150
+    h = 110
     f.text(x0 + w / 2, y0 - 10, "into masters", "middle")
     f.text(x0 + 1.5 * w, y0 - 10, "into mirrors", "middle")
     f.text(x0 - 10, y0 + h / 2, "from", "end")
@@ -226,7 +232,8 @@ def frame() -> Figure:
         (230, "needed 1 hop before the end", "green"),
         (330, "needed 2 hops before the end", "amber"),
     ]
-    x, edges = 190.0, [190.0]
+    x = 190.0
+    edges = [190.0]
     f.text(24, 42, "Rows of the view", bold=True, size=14)
     for w, name, colour in parts:
         f.box(x, 24, w, 38, name, colour, 12)

@@ -49,7 +49,11 @@ RACES: dict[str, tuple[str, dict[str, Any]]] = {
     "full step, 2 workers": ("distributed", {"graph": "reddit", "case": "2 layers"}),
     "sampled batch": ("sampling", {"sampler": "neighbour"}),
 }
-LEFT, RIGHT, TOP, ROW, THICK = 210, 690, 62, 22, 11
+LEFT = 210
+RIGHT = 690
+TOP = 62
+ROW = 22
+THICK = 11
 TICKS = (0.5, 1, 2, 4, 8, 16, 32)
 
 

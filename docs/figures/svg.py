@@ -45,7 +45,10 @@ class Figure:
     """
 
     def __init__(self, width: int, height: int, title: str):
-        self.width, self.height, self.title, self.parts = width, height, title, list[str]()
+        self.width = width
+        self.height = height
+        self.title = title
+        self.parts = list[str]()
 
     def box(
         self,

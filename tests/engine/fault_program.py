@@ -64,7 +64,8 @@ class Faulty(gt.Layer):
 
 class Net(gt.Model):
     def __init__(self, d_in: int, d_out: int, d_edge: int):
-        self.first, self.last = Faulty(d_in, 8), Faulty(8, d_out)
+        self.first = Faulty(d_in, 8)
+        self.last = Faulty(8, d_out)
 
     def forward(self, graph):
         return self.last(graph, gt.relu(self.first(graph, graph.x)))
@@ -132,7 +133,9 @@ def kills(number: int) -> Callable[[], None]:
 def skips_a_move() -> None:
     """All ranks but one send to the next."""
     comm = start()
-    after, before, got = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size, np.empty(4)
+    after = (comm.rank + 1) % comm.size
+    before = (comm.rank - 1) % comm.size
+    got = np.empty(4)
     for step in range(20):
         if step == 10 and comm.rank == FAULTY:
             now()

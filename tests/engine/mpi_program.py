@@ -29,7 +29,9 @@ def small_pieces() -> None:
     from graphtheta.engine.comm import ordered_reduce
     from graphtheta.engine.runtime import mpi
 
-    mpi.PIECE, ordered_reduce.BLOCK, ordered_reduce.ONE_ROUND = 1000, 1 << 16, 256
+    mpi.PIECE = 1000
+    ordered_reduce.BLOCK = 1 << 16
+    ordered_reduce.ONE_ROUND = 256
     contract()
 
 
@@ -171,7 +173,8 @@ def all_fail_late() -> None:
 def crowd() -> None:
     """More ranks than cores, with uneven work and many small messages."""
     comm = start()
-    left, right = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
+    left = (comm.rank - 1) % comm.size
+    right = (comm.rank + 1) % comm.size
     for step in range(200):
         if step % 20 == comm.rank:
             time.sleep(0.001)

@@ -19,7 +19,8 @@ from graphtheta.graph.data.graph import Graph
 
 
 def program() -> int:
-    comm, n = start(), int(sys.argv[2])
+    comm = start()
+    n = int(sys.argv[2])
     peaks = []
     for mode in ("r", None):
         graph = Graph(

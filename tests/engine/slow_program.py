@@ -18,7 +18,8 @@ LATENCY, BANDWIDTH = 0.1, 1e6
 
 
 def exchange(comm, n):
-    x, got = np.full(n, comm.rank, np.uint8), np.empty(n, np.uint8)
+    x = np.full(n, comm.rank, np.uint8)
+    got = np.empty(n, np.uint8)
     other = 1 - comm.rank
     comm.move_begin([(other, x)], [(other, got)], Tag.TO_MIRRORS).end()
     assert (got == other).all()

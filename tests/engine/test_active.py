@@ -59,7 +59,8 @@ def trip(comm, graph, placement, direction, dtype):
             }
 
     part = build_partition(graph, comm, *placement, dtype=np.dtype(dtype))
-    first, again = Seen(), Again()
+    first = Seen()
+    again = Again()
     first.direction = again.direction = direction
     view = global_view(part, [direction] * 2)
     active = ActiveGraph(view)
@@ -122,7 +123,8 @@ def check_trip(graph, parts, direction):
 def train(comm, graph, placement, nets):
     """Losses and last gradients of nets by (strategy, net)."""
     part = build_partition(graph, comm, *placement, dtype=np.float64)
-    task, numbers = equality.node_task(part, graph)[0], {}
+    task = equality.node_task(part, graph)[0]
+    numbers = {}
     for name in nets:
         with dtype_scope("float64"), init_scope(5):
             model = NETS[name]()
@@ -191,14 +193,10 @@ def test_tables_on_the_reference(size, placement):
 
 def dense(graph, layer, h):
     """The totals of ``Simple`` by whole arrays."""
-    of, value = (
-        graph.edge_columns,
-        {n: p.value for n, p in vars(layer).items() if isinstance(p, Parameter)},
-    )
-    kind, z = (
-        graph.node_columns["kind"],
-        h @ value["w"] + value["kinds"][graph.node_columns["kind"]],
-    )
+    of = graph.edge_columns
+    value = {n: p.value for n, p in vars(layer).items() if isinstance(p, Parameter)}
+    kind = graph.node_columns["kind"]
+    z = h @ value["w"] + value["kinds"][graph.node_columns["kind"]]
     gate = 1 / (1 + np.exp(-value["gates"][of["pair"][:, 0]]))
     message = (
         gate[:, None] * z[graph.src] * value["types"][of["type"]]
@@ -297,7 +295,8 @@ def test_a_batch_looks_at_the_codes_that_it_reads(backend):
 
     class Table(Model):
         def __init__(self):
-            self.layer, self.layer.types = Layer(), Parameter.normal(2, 4)
+            self.layer = Layer()
+            self.layer.types = Parameter.normal(2, 4)
             self.layer.gather = lambda edge: edge.src.h * gt.embedding(self.layer.types, edge.type)
 
         def forward(self, graph):
@@ -366,7 +365,8 @@ def test_wide_integers_take_the_memory_of_two_numbers():
 
     class Both(Model):
         def __init__(self, name):
-            self.w, self.layer = Parameter.normal(4, 4), Sum(name)
+            self.w = Parameter.normal(4, 4)
+            self.layer = Sum(name)
 
         def forward(self, graph):
             return self.layer(graph, gt.matmul(graph.x, self.w))

@@ -28,7 +28,8 @@ def plain(graph, comm, placement):
         [np.zeros(0, np.int32), *(worker(chunk) for chunk in GraphEdges(graph).chunks())]
     )
     order, row_of = ordered(graph, owner)
-    mine, edges = order[owner[order] == comm.rank], np.flatnonzero(workers == comm.rank)
+    mine = order[owner[order] == comm.rank]
+    edges = np.flatnonzero(workers == comm.rank)
     src, dst = graph.src[edges], graph.dst[edges]
     mirrors = np.setdiff1d(np.concatenate((src, dst)), mine)
     mirrors = mirrors[np.lexsort((row_of[mirrors], owner[mirrors]))]
@@ -73,7 +74,8 @@ def ordered(graph, owner):
     )
     found = []
     for rank in (-degree, np.arange(graph.n_nodes)):
-        order, row_of = np.lexsort((rank, owner)), np.empty(graph.n_nodes, np.int32)
+        order = np.lexsort((rank, owner))
+        row_of = np.empty(graph.n_nodes, np.int32)
         for own in range(owner.max() + 1):
             row_of[order[owner[order] == own]] = np.arange(np.count_nonzero(owner == own))
         found.append((order, row_of))
@@ -108,7 +110,8 @@ def built(p):
 
 def check(graph, size, placement):
     def program(comm):
-        expected, p = plain(graph, comm, placement), build_partition(graph, comm, *placement)
+        expected = plain(graph, comm, placement)
+        p = build_partition(graph, comm, *placement)
         found = built(p)
         assert found.keys() == expected.keys()
         for name, x in expected.items():
@@ -144,7 +147,8 @@ def test_odd_graphs(name, several_threads):
 @given(st.integers(0, 10**6), st.integers(1, 4), st.sampled_from(graphs.PLACEMENTS))
 def test_random_graphs(seed, size, placement):
     rng = np.random.default_rng(seed)
-    n, e = int(rng.integers(4, 30)), int(rng.integers(0, 200))
+    n = int(rng.integers(4, 30))
+    e = int(rng.integers(0, 200))
     check(graphs.fill(rng.integers(0, n, e), rng.integers(0, n, e), n, seed), size, placement)
 
 
@@ -172,7 +176,8 @@ def test_sorts_of_pairs_are_stable(m, n, several_threads, monkeypatch):
 
 
 def test_numbers_that_need_64_bits_keep_them():
-    high, low = np.array([0, 0, 1, 1, 1], np.int32), np.array([1, 0, 1, 0, 0], np.int32)
+    high = np.array([0, 0, 1, 1, 1], np.int32)
+    low = np.array([1, 0, 1, 0, 0], np.int32)
     numbers = np.array([0, 1, 2**31, 2**31 + 5, 2**32 + 1])
     assert sorted_pairs(dealt_pairs(high, low, numbers, 2), 1)[2].tolist() == numbers.tolist()
     assert (

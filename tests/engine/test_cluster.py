@@ -43,7 +43,8 @@ def test_cliques_are_found(method, n, library):
 
 
 def test_neighbours_are_ascending_each_once_without_loops():
-    src, dst = np.array([3, 0, 0, 0, 2, 1]), np.array([0, 3, 1, 1, 2, 3])
+    src = np.array([3, 0, 0, 0, 2, 1])
+    dst = np.array([0, 3, 1, 1, 2, 3])
     near = neighbours(src, dst, 5)
     assert near.indptr.tolist() == [0, 2, 4, 4, 6, 6] and near.indices.tolist() == [
         1,

@@ -65,7 +65,8 @@ def test_layout_does_not_matter():
 
 
 def test_large_arrays_are_set_aside():
-    large, small = np.arange(LARGE, dtype=np.uint8), np.arange(3)
+    large = np.arange(LARGE, dtype=np.uint8)
+    small = np.arange(3)
     aside: list[np.ndarray] = []
     data = encode((large, small, large.reshape(2, -1)), aside)
     assert len(data) < 1000 and [x.nbytes for x in aside] == [LARGE, LARGE]

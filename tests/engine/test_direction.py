@@ -129,7 +129,8 @@ class Turns(Model):
     """Calls its layers in another order once it has been told to."""
 
     def __init__(self, *layers):
-        self.layers, self.order = list(layers), list(range(len(layers)))
+        self.layers = list(layers)
+        self.order = list(range(len(layers)))
 
     def forward(self, graph):
         return stack(graph, *(self.layers[k] for k in self.order))
@@ -155,7 +156,8 @@ def test_another_order_of_directions_is_refused(view):
 def test_another_order_of_equal_directions_is_refused_where_rows_are_missing():
     class Skips(Model):
         def __init__(self):
-            self.layers, self.skip_first = mixes("in", "in", "in"), False
+            self.layers = mixes("in", "in", "in")
+            self.skip_first = False
 
         def forward(self, graph):
             a, b, c = self.layers

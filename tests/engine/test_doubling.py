@@ -23,7 +23,8 @@ def _summed(comm: Any, arrays: list[np.ndarray]) -> tuple[list[np.ndarray], list
         pending = [one for one in pending if one.advance()]
     counts = []
     for x in arrays:
-        before, alone = comm.ledger.snapshot(), PendingSum(comm, x.copy())
+        before = comm.ledger.snapshot()
+        alone = PendingSum(comm, x.copy())
         while alone.advance():
             pass
         since = comm.ledger.since(before)["other"]

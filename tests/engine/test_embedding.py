@@ -64,7 +64,14 @@ def trained(
     """A training with a table as x, after some steps."""
     with dtype_scope("float64"), init_scope(5):
         part = build_partition(of or graph(), comm, *placement, dtype=np.dtype("float64"))
-        table = EmbeddingTable("x", part.masters, width, ROWS[rows](), 11, np.float64)
+        table = EmbeddingTable(
+            name="x",
+            masters=part.masters,
+            width=width,
+            optimiser=ROWS[rows](),
+            seed=11,
+            dtype=np.float64,
+        )
         part = replace(
             part, node=part.node.joined(ColumnStore(part.n_masters, {"x": (Role.LEARNED, table)}))
         )
@@ -91,7 +98,8 @@ def trained(
 
 def by_node(table, comm=None):
     """The arrays of a table for all nodes in the order of node ids; on rank 0."""
-    ids, found = (comm or SerialComm()).gather_rows(table.masters), {}
+    ids = (comm or SerialComm()).gather_rows(table.masters)
+    found = {}
     for name, x in table.arrays().items():
         parts = (comm or SerialComm()).gather_rows(x)
         if parts is not None:
@@ -125,7 +133,14 @@ def test_workers_and_partitioners_change_no_number(strategy, rows):
 def test_first_values_depend_on_seed_name_id_and_column_only():
     def rows(masters, seed=1, name="x", width=3):
         return (
-            EmbeddingTable(name, np.asarray(masters), width, RowSGD(1.0), seed, np.float64)
+            EmbeddingTable(
+                name=name,
+                masters=np.asarray(masters),
+                width=width,
+                optimiser=RowSGD(1.0),
+                seed=seed,
+                dtype=np.float64,
+            )
             .read_begin(None)
             .end()
         )
@@ -200,7 +215,8 @@ def test_of_the_whole_graph_sparse_adam_is_adam():
     _, table = trained(SerialComm(), "global", "adam", steps=1)
     _, start = trained(SerialComm(), "global", "adam", steps=0)
     p = Parameter(start.read_begin(None).end(), name="x")
-    dense, rng = Adam([p], 0.1), np.random.default_rng(0)
+    dense = Adam([p], 0.1)
+    rng = np.random.default_rng(0)
     for _ in range(4):
         g = rng.standard_normal(p.shape)
         start.add(*start.row_gradients(None, g))
@@ -258,7 +274,8 @@ def test_clipping_counts_rows(keys):
     changes nothing.
     """
     plain = result(SerialComm(), "mini sampled", "sgd", **{**keys, "independent": False})
-    loose, tight = UpdateRule(clip_norm=1e3), UpdateRule(clip_norm=1e-2)
+    loose = UpdateRule(clip_norm=1e3)
+    tight = UpdateRule(clip_norm=1e-2)
     one = result(SerialComm(), "mini sampled", "sgd", rule=tight, **{**keys, "independent": False})
     for size in (2, 3):
         close(
@@ -296,7 +313,8 @@ def test_gradients_are_finite_differences(strategy):
     x = Var(table.values(view.rows), view.space, True)
     tape, value = loss(x)
     g = tape.backward(value).of(x)
-    v, eps = np.random.default_rng(1).standard_normal(x.shape), 1e-6
+    v = np.random.default_rng(1).standard_normal(x.shape)
+    eps = 1e-6
     up, down = (type(x)(x.value + s * eps * v, view.space, True) for s in (1, -1))
     slope = (loss(up)[1].value - loss(down)[1].value) / (2 * eps)
     assert abs(slope) > 1e-3
@@ -323,7 +341,9 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ConfigError, match="embedding 'x' cannot be trained with staleness"):
         trained(SerialComm(), steps=0, staleness=1)
     with pytest.raises(ConfigError, match="width of at least 1"):
-        EmbeddingTable("x", np.arange(3), 0, RowSGD(1.0), 0, np.float64)
+        EmbeddingTable(
+            name="x", masters=np.arange(3), width=0, optimiser=RowSGD(1.0), seed=0, dtype=np.float64
+        )
     for wrong in (
         lambda: RowSGD(0.0),
         lambda: RowAdam(1.0, (1.0, 0.9)),

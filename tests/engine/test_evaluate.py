@@ -25,10 +25,8 @@ class Nodes(Model):
     """Sum of neighbours and dropout, which evaluation must not apply."""
 
     def __init__(self, width):
-        self.layer, self.w = (
-            Layer(),
-            Parameter(np.random.default_rng(0).standard_normal((4, width))),
-        )
+        self.layer = Layer()
+        self.w = Parameter(np.random.default_rng(0).standard_normal((4, width)))
 
     def forward(self, graph):
         return gt.dropout(self.layer(graph, gt.matmul(graph.x, self.w)), 0.5)
@@ -107,7 +105,8 @@ def test_classes():
 def test_unlabelled_nodes_and_missing_splits_are_left_out():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 40)
-    train, test = np.arange(40) < 10, np.arange(40) >= 25
+    train = np.arange(40) < 10
+    test = np.arange(40) >= 25
     y[30:] = -1
     # a split may hold unlabelled nodes only outside of training
     graph = graphs.random_graph(40, 150, y=y, train=train, val=None, test=test & (y >= 0))
@@ -147,7 +146,8 @@ def test_real_values(width):
 
 
 def test_edges():
-    graph, model = graphs.random_graph(40, 150), Pairs()
+    graph = graphs.random_graph(40, 150)
+    model = Pairs()
     h = node_values(graph, model.w.value)
     expected = (h[graph.src] * h[graph.dst]).sum(axis=1)
 
@@ -216,7 +216,8 @@ def test_links_without_negatives_have_no_rank(caplog):
 
 
 def test_evaluation_leaves_the_model_alone():
-    graph, model = graphs.random_graph(40, 150), Nodes(3)
+    graph = graphs.random_graph(40, 150)
+    model = Nodes(3)
     before = model.w.value.copy()
     first = [metrics for metrics, _ in evaluate(graph, nodes_of(graph), model)]
     np.testing.assert_array_equal(model.w.value, before)

@@ -62,7 +62,8 @@ def test_adjoint(size, seed, restricted, renumbered):
             for name, s in (("a", ()), ("b", (3,)), ("none", (0,)))
         }
         y = {name: rng.standard_normal((plan.n_halo, *v.shape[1:])) for name, v in x.items()}
-        halo, back = exchange.to_mirrors(x), {name: np.zeros_like(v) for name, v in x.items()}
+        halo = exchange.to_mirrors(x)
+        back = {name: np.zeros_like(v) for name, v in x.items()}
         exchange.to_masters_add(y, back)
         assert {n: v.shape for n, v in halo.items()} == {n: v.shape for n, v in y.items()}
         return dot(halo, y), dot(x, back)
@@ -122,7 +123,8 @@ def test_narrowed_plan_serves_readers_of_active_masters(size, seed):
         plan = plan_requests(comm, counts[comm.rank], wanted[comm.rank])
         narrow, halo = plan.narrow(comm, active)
         x = {"on": active, "v": np.arange(counts[comm.rank]) + 100 * comm.rank}
-        full, part = Exchange(comm, plan).to_mirrors(x), Exchange(comm, narrow).to_mirrors(x)
+        full = Exchange(comm, plan).to_mirrors(x)
+        part = Exchange(comm, narrow).to_mirrors(x)
         np.testing.assert_array_equal(halo, np.flatnonzero(full["on"]))
         np.testing.assert_array_equal(part["v"], full["v"][halo])
 
@@ -149,11 +151,10 @@ def test_bytes_are_rows_times_width_and_one_message_a_pair(size):
 
     def program(comm):
         plan = plan_requests(comm, counts[comm.rank], wanted[comm.rank])
-        exchange, x = Exchange(comm, plan), columns(counts[comm.rank], 0)
-        readers, owners = (
-            np.count_nonzero(np.diff(plan.send_ptr)),
-            np.count_nonzero(np.diff(plan.recv_ptr)),
-        )
+        exchange = Exchange(comm, plan)
+        x = columns(counts[comm.rank], 0)
+        readers = np.count_nonzero(np.diff(plan.send_ptr))
+        owners = np.count_nonzero(np.diff(plan.recv_ptr))
         width = sum(int(np.prod(v.shape[1:])) * v.itemsize for v in x.values())
         assert Layout(x).width == width
         before = comm.ledger.snapshot()

@@ -40,7 +40,8 @@ def views(comm: Comm, n: int) -> list[np.ndarray]:
 def test_rows_of_several_views_are_those_of_the_graph(graph: Any, size: int) -> None:
     def program(comm: Comm, directory: Any) -> int:
         partition = build_partition(graph, comm, dtype=np.float64, directory=directory)
-        features, before = Features(partition), comm.ledger.receivers(comm.size).sum(axis=0)[1]
+        features = Features(partition)
+        before = comm.ledger.receivers(comm.size).sum(axis=0)[1]
         for n in (1, 3):
             ids = views(comm, n)
             for own, found in zip(ids, features.fetch(ids), strict=True):
@@ -58,10 +59,8 @@ def test_rows_of_several_views_are_those_of_the_graph(graph: Any, size: int) -> 
 
 def test_a_row_that_two_views_need_is_sent_once() -> None:
     def program(comm: Comm, n: int) -> int:
-        features, before = (
-            Features(build_partition(DENSE, comm, dtype=np.float64)),
-            comm.ledger.receivers(comm.size).sum(axis=0)[0],
-        )
+        features = Features(build_partition(DENSE, comm, dtype=np.float64))
+        before = comm.ledger.receivers(comm.size).sum(axis=0)[0]
         features.fetch([np.arange(60)] * n)
         return int(comm.ledger.receivers(comm.size).sum(axis=0)[0] - before)
 

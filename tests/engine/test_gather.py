@@ -23,8 +23,11 @@ class Counts(Model):
     """One layer over columns a [n] and b [n, 3] that need gradients and x [n, 4] that does not."""
 
     def __init__(self, gather, sum="sum", direction="in"):
-        self.layer, self.w = Layer(), Parameter(np.random.default_rng(0).standard_normal((4, 3)))
-        self.layer.sum, self.layer.direction, self.layer.gather = sum, direction, gather
+        self.layer = Layer()
+        self.w = Parameter(np.random.default_rng(0).standard_normal((4, 3)))
+        self.layer.sum = sum
+        self.layer.direction = direction
+        self.layer.gather = gather
         self.layer.transform = lambda node: (lambda b: {"b": b, "a": b.sum(-1)})(
             gt.matmul(node.h, self.w)
         )

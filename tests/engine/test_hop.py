@@ -26,7 +26,8 @@ from graphtheta.ops import Tape, dtype_scope
 from graphtheta.ops.autodiff.init import init_scope
 from graphtheta.samplers.neighbour import NeighbourSampler
 
-GRAPH, TARGETS = graphs.random_graph(40, 130, seed=3), [3, 5, 17, 30]
+GRAPH = graphs.random_graph(40, 130, seed=3)
+TARGETS = [3, 5, 17, 30]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -65,7 +66,8 @@ def sweep(graph, nodes, direction):
 
 def search(graph, targets, layers):
     """Nodes k hops before the end, and the edges of each superstep."""
-    nodes, edges = [set(targets)], {}
+    nodes = [set(targets)]
+    edges = {}
     for k in range(depth(layers)):
         here = [hop for hop in layers if hop.from_end == k]
         edges |= {hop: sweep(graph, sorted(nodes[k]), hop.direction) for hop in here}
@@ -83,7 +85,8 @@ def contents(view, layers):
     """Nodes k hops before the end on this rank, and the edges of each superstep with what they
     stand for.
     """
-    p, sizes = view.partition, {0: view.n_targets}
+    p = view.partition
+    sizes = {0: view.n_targets}
     for hop, level in zip(layers, view.levels, strict=True):
         assert level.direction == hop.direction and level.n_out <= level.n_in
         assert (
@@ -161,10 +164,8 @@ def test_samples_belong_to_a_hop_and_a_direction(seed, layers, replace, size, pl
         for reverse in {"in": [False], "out": [True], "both": [False, True]}[hop.direction]:
             part = {key: scale for key, scale in found.items() if key[1] == reverse}
             assert drawn.setdefault((hop.from_end, reverse), part) == part
-            ends, fanout = (
-                graph.src if reverse else graph.dst,
-                sampler.fanouts[depth(layers) - 1 - hop.from_end],
-            )
+            ends = graph.src if reverse else graph.dst
+            fanout = sampler.fanouts[depth(layers) - 1 - hop.from_end]
             assert np.bincount(ends[[e for e, _ in part]], minlength=1).max(initial=0) <= fanout
 
 
@@ -313,7 +314,9 @@ class Web(Model):
     """Layers that read any of the values before them, called in this order."""
 
     def __init__(self, reads, directions, ends):
-        self.layers, self.reads, self.ends = mixes(*directions), reads, ends
+        self.layers = mixes(*directions)
+        self.reads = reads
+        self.ends = ends
 
     def forward(self, graph):
         values = [graph.x]

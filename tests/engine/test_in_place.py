@@ -39,7 +39,9 @@ from graphtheta.ops.edge.symbolic import record
 from graphtheta.ops.rows.row_list import RowList, located
 from graphtheta.samplers.neighbour import NeighbourSampler
 
-D, HIDDEN, N = 40, 24, 90
+D = 40
+HIDDEN = 24
+N = 90
 RNG = np.random.default_rng(5)
 GRAPH = graphs.random_graph(N, 900, x=RNG.standard_normal((N, D)))
 
@@ -48,7 +50,8 @@ class Both(Layer):
     """Reads wide stored columns at both ends, with parameters on the edges."""
 
     def __init__(self, d_in, d_out):
-        self.scale, self.weight = Parameter.ones(d_in), Parameter.glorot(d_in, d_out)
+        self.scale = Parameter.ones(d_in)
+        self.weight = Parameter.glorot(d_in, d_out)
 
     def gather(self, edge):
         gate = gt.sigmoid(edge.src.x * self.scale - edge.dst.h)
@@ -112,7 +115,8 @@ def copied(monkeypatch):
 
 def variants(monkeypatch):
     """Columns that kernels read in place, by mode."""
-    seen, make = set(), fused._variant
+    seen = set()
+    make = fused._variant
 
     def watched(**given):
         made = make(**given)
@@ -172,7 +176,8 @@ def test_rows_in_place_give_the_numbers_of_a_copy(name, monkeypatch):
 
 def test_no_row_is_copied_that_only_edges_read(monkeypatch):
     """SAGE copies only the receiving rows, for its product with them; GCN and a maximum none."""
-    read, column = [], GraphView.node_column
+    read = []
+    column = GraphView.node_column
 
     def watched(view, name, n):
         read.append((name, n)) if name == "x" else None

@@ -20,7 +20,9 @@ from graphtheta.ops.autodiff.init import dtype_scope
 from graphtheta.samplers.neighbour import NeighbourSampler
 from graphtheta.tasks.evaluation.evaluate import NodeEvaluator
 
-SIZE, STEPS, RATE = 3, 2, 0.1
+SIZE = 3
+STEPS = 2
+RATE = 0.1
 
 
 class Net(Model):

@@ -51,7 +51,8 @@ def published(graph: Graph, receivers, k, iterations, values=None):
     least = np.minimum(degree, k)
     with np.errstate(invalid="ignore", divide="ignore"):
         target = total**2 / least - total**2 / degree + squares
-    c, pi = np.ones(graph.n_nodes), a
+    c = np.ones(graph.n_nodes)
+    pi = a
     for turn in range(iterations + 1):
         if turn:
             most = np.zeros(graph.n_nodes)
@@ -125,7 +126,8 @@ def test_probabilities_are_the_published_ones(iterations, weighted):
 )
 def test_vertices_are_included_as_often_as_their_largest_probability(kind):
     # draws of kappa=3 are independent after three steps
-    steps, sampler = 400, LaborSampler((5,), 2, **kind)
+    steps = 400
+    sampler = LaborSampler((5,), 2, **kind)
     found = averages(SHARED, sampler, [0, 1, 2], steps, stride=3)
     vertex = np.zeros((steps, 60), bool)
     largest = np.zeros(60)
@@ -134,7 +136,8 @@ def test_vertices_are_included_as_often_as_their_largest_probability(kind):
         np.maximum.at(largest, SHARED.src[weights > 0], 1 / weights[weights > 0])
     # a vertex draws once: the largest probability of its edges is that of the vertex
     free = (largest > 0) & (largest < 1)
-    mean, variance = steps * largest[free], steps * largest[free] * (1 - largest[free])
+    mean = steps * largest[free]
+    variance = steps * largest[free] * (1 - largest[free])
     chi_square = ((vertex[:, free].sum(axis=0) - mean) ** 2 / variance).sum()
     assert abs(chi_square - free.sum()) < 4 * np.sqrt(2 * free.sum())
     assert vertex[:, largest == 1].all()
@@ -207,7 +210,8 @@ def test_parallel_edges_are_chosen_as_often_as_others(kind):
         graph, LaborSampler((1,), **kind), range(12), steps, stride=kind.get("kappa", 1)
     )
     by_edge = found.reshape(steps, 12, 4).mean(axis=1)
-    mean, error = by_edge.mean(axis=0), by_edge.std(axis=0) / np.sqrt(steps)
+    mean = by_edge.mean(axis=0)
+    error = by_edge.std(axis=0) / np.sqrt(steps)
     assert (np.abs(mean - 1) < 4 * error).all(), mean
     assert (error < 0.04).all()
 
@@ -233,7 +237,8 @@ def test_parallel_edges_are_numbered_alike_wherever_they_are_stored(placement):
 
     def program(comm):
         p = build_partition(graph, comm, *placement)
-        number, found = parallel_of(p, p.relations["edge"]), np.zeros(120, int)
+        number = parallel_of(p, p.relations["edge"])
+        found = np.zeros(120, int)
         found[p.edge_gid] = number if len(number) else 0
         return comm.all_sum(found).tolist()
 

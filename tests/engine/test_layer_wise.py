@@ -59,7 +59,8 @@ def test_weights_of_a_vertex_are_one_on_average(made):
     by_vertex = np.zeros((steps, 20))
     by_vertex[:, GRAPH.src] = found
     present = np.unique(GRAPH.src)
-    mean, error = by_vertex.mean(axis=0), by_vertex.std(axis=0) / np.sqrt(steps)
+    mean = by_vertex.mean(axis=0)
+    error = by_vertex.std(axis=0) / np.sqrt(steps)
     assert (np.abs(mean - 1)[present] <= 4 * error[present] + 1e-9).all()
     counts = np.count_nonzero(by_vertex, axis=1)
     if made is LadiesSampler:
@@ -71,7 +72,9 @@ def test_weights_of_a_vertex_are_one_on_average(made):
 def test_pladies_includes_vertices_in_proportion_to_their_importance():
     steps, n = 500, 7
     found = averages(GRAPH, PladiesSampler((n,)), range(20), steps)
-    p, low, high = importance(GRAPH), 0.0, 1e9
+    p = importance(GRAPH)
+    low = 0.0
+    high = 1e9
     for _ in range(200):
         c = (low + high) / 2
         low, high = (c, high) if np.minimum(c * p, 1).sum() < n else (low, c)
@@ -95,7 +98,8 @@ def test_ladies_draws_in_proportion_to_importance():
     found = averages(GRAPH, LadiesSampler((1,)), range(20), steps)
     p = importance(GRAPH) / importance(GRAPH).sum()
     chosen = GRAPH.src[(found > 0).argmax(axis=1)]
-    times, some = np.bincount(chosen, minlength=20), p > 0
+    times = np.bincount(chosen, minlength=20)
+    some = p > 0
     chi_square = ((times - steps * p)[some] ** 2 / (steps * p[some])).sum()
     assert abs(chi_square - some.sum() + 1) < 4 * np.sqrt(2 * some.sum())
 

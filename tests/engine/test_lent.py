@@ -28,7 +28,8 @@ class Twice(gt.Model):
     def __init__(self, d_in, d_out, d_edge, first="sage", wider=False):
         width = 2 * D if wider else 16
         self.first = {"sage": SAGE, "gcn": GCN, "gat": GAT}[first](d_in, width)
-        self.skip, self.last = gt.Linear(d_in, width), GCN(width, d_out)
+        self.skip = gt.Linear(d_in, width)
+        self.last = GCN(width, d_out)
 
     def forward(self, graph):
         return self.last(graph, gt.relu(self.first(graph, graph.x) + self.skip(graph.x)))
@@ -47,7 +48,8 @@ def trained(epochs=3, **how):
 
 def products(monkeypatch):
     """How often a product of a row list ran."""
-    seen, forward = [], PRIMITIVES["matmul"].forward
+    seen = []
+    forward = PRIMITIVES["matmul"].forward
 
     def watched(x, w):
         seen.append(isinstance(x, RowList))

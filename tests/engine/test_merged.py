@@ -31,7 +31,8 @@ def test_functions_keep_the_contract(check):
 
 def rounds(comm, number):
     """Operations of all kinds; numbers of rounds, and what is sent, differ between functions."""
-    found, rng = [], np.random.default_rng(10 * comm.rank + number)
+    found = []
+    rng = np.random.default_rng(10 * comm.rank + number)
     for i in range(number + 1):
         found.append(comm.all_sum(np.arange(5.0) * (number + i) + comm.rank))
         found.append(comm.all_max(np.full(9000, number * comm.rank)))
@@ -40,7 +41,8 @@ def rounds(comm, number):
         )
         found.append(comm.broadcast(np.arange(number + 3) * comm.rank, root=i % comm.size))
         if number % 2:
-            to, fro = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+            to = (comm.rank + 1) % comm.size
+            fro = (comm.rank - 1) % comm.size
             into = np.zeros(6, np.int32)
             pending = comm.move_begin(
                 [(to, np.arange(number, dtype=np.int32))], [(fro, into)], Tag.ROWS, at_most=True
@@ -99,7 +101,8 @@ def test_functions_of_functions_share_their_messages_too():
 
 def test_an_error_of_one_function_stops_the_others():
     def program(comm):
-        merged, stopped = MergedComm(comm), []
+        merged = MergedComm(comm)
+        stopped = []
 
         def waits(number):
             try:

@@ -15,8 +15,10 @@ COUNTS = [3, 0, 5]
 
 def sent(columns, counts=COUNTS):
     """What arrives of some columns: messages written to one buffer and read from another."""
-    layout, ptr = Layout(columns), pointers(counts)
-    out, into = MessageBuffer.of(layout, ptr, columns), MessageBuffer(layout, ptr)
+    layout = Layout(columns)
+    ptr = pointers(counts)
+    out = MessageBuffer.of(layout, ptr, columns)
+    into = MessageBuffer(layout, ptr)
     for (q, a), (p, b) in zip(out.messages(), into.messages(), strict=True):
         assert q == p and a.nbytes == counts[q] * layout.width
         b[:] = a

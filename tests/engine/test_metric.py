@@ -17,7 +17,8 @@ def skl():
 
 
 def test_classes(rng, skl):
-    y, p = rng.integers(0, 6, 500), rng.integers(0, 5, 500)
+    y = rng.integers(0, 6, 500)
+    p = rng.integers(0, 5, 500)
     y[:3] = 5
     matrix = counts.confusion(y, p, 8)
     np.testing.assert_array_equal(matrix[:6, :6], skl.confusion_matrix(y, p))
@@ -34,7 +35,8 @@ def test_unlabelled_rows_do_not_count():
 
 
 def test_several_labels(rng, skl):
-    y, score = (rng.random((300, 7)) < 0.4).astype(np.float32), rng.standard_normal((300, 7))
+    y = (rng.random((300, 7)) < 0.4).astype(np.float32)
+    score = rng.standard_normal((300, 7))
     found = counts.label_counts(y, score > 0)
     for average in ("micro", "macro"):
         assert counts.f1(found, average) == pytest.approx(
@@ -46,7 +48,8 @@ def test_several_labels(rng, skl):
 
 @pytest.mark.parametrize("ties", [False, True])
 def test_auc(rng, skl, ties):
-    y, score = (rng.random((200, 4)) < 0.3).astype(np.float32), rng.standard_normal((200, 4))
+    y = (rng.random((200, 4)) < 0.3).astype(np.float32)
+    score = rng.standard_normal((200, 4))
     score = np.round(score) if ties else score
     assert scores.auc(y, score) == pytest.approx(skl.roc_auc_score(y, score, average="macro"))
     # unknown labels are left out, and so is a column with one class only
@@ -109,7 +112,9 @@ def test_scores_that_are_no_numbers_have_no_rank():
 
 
 def test_sums_over_workers(rng):
-    y, p, k = rng.integers(-1, 4, 90), rng.integers(0, 4, 90), rng.standard_normal((90, 2))
+    y = rng.integers(-1, 4, 90)
+    p = rng.integers(0, 4, 90)
+    k = rng.standard_normal((90, 2))
     cuts = [0, 0, 17, 50, 90, 90]
     shares = [slice(a, b) for a, b in pairwise(cuts)]
     for function, arrays in (
@@ -166,7 +171,8 @@ def logits(rng, shape):
     "absent", [(), (2,), (0, 1, 2)], ids=["all occur", "one is absent", "one occurs"]
 )
 def test_balanced_accuracy_and_the_report_of_each_class(rng, skl, absent):
-    y, out = rng.integers(0, 4, 300), logits(rng, (300, 4))
+    y = rng.integers(0, 4, 300)
+    out = logits(rng, (300, 4))
     y[np.isin(y, absent)] = 3
     said = out.argmax(axis=1)
     recalls = [np.mean(said[y == c] == c) for c in np.unique(y)]
@@ -178,7 +184,8 @@ def test_balanced_accuracy_and_the_report_of_each_class(rng, skl, absent):
 
 
 def test_balanced_accuracy_of_labels_is_the_mean_over_columns(rng, skl):
-    y, out = (rng.random((200, 3)) < 0.2).astype(np.float32), logits(rng, (200, 3))
+    y = (rng.random((200, 3)) < 0.2).astype(np.float32)
+    out = logits(rng, (200, 3))
     want = [skl.balanced_accuracy_score(a, b > 0) for a, b in zip(y.T, out.T, strict=True)]
     assert counts.balanced_accuracy(counts.label_recalls(y, out)) == pytest.approx(np.mean(want))
     y[:, 1] = 1
@@ -188,7 +195,8 @@ def test_balanced_accuracy_of_labels_is_the_mean_over_columns(rng, skl):
 
 @pytest.mark.parametrize("ties", [False, True])
 def test_average_precision(rng, skl, ties):
-    y, out = (rng.random((200, 4)) < 0.1).astype(np.float32), logits(rng, (200, 4))
+    y = (rng.random((200, 4)) < 0.1).astype(np.float32)
+    out = logits(rng, (200, 4))
     out = np.round(out) if ties else out
     assert scores.average_precision(y, out) == pytest.approx(
         skl.average_precision_score(y, out, average="macro")
@@ -214,7 +222,8 @@ def test_average_precision(rng, skl, ties):
 )
 @pytest.mark.parametrize("ties", [False, True])
 def test_no_threshold_is_better_than_the_chosen_one(rng, skl, goal, of, ties):
-    y, out = (rng.random((60, 2)) < 0.15).astype(np.float32), logits(rng, (60, 2))
+    y = (rng.random((60, 2)) < 0.15).astype(np.float32)
+    out = logits(rng, (60, 2))
     out = np.round(out) if ties else out
     for cut, a, b in zip(scores.best_thresholds(y, out, goal), y.T, out.T, strict=True):
         best = max(getattr(skl, of)(a, b > t) for t in (*b, -np.inf))
@@ -224,18 +233,22 @@ def test_no_threshold_is_better_than_the_chosen_one(rng, skl, goal, of, ties):
 
 
 def test_thresholds_without_positives_or_with_scores_that_are_no_numbers():
-    y, out = np.array([[0, 1, 1], [0, 0, 1.0]]), np.array([[1, np.nan, 3], [2, 1, 2.0]])
+    y = np.array([[0, 1, 1], [0, 0, 1.0]])
+    out = np.array([[1, np.nan, 3], [2, 1, 2.0]])
     assert scores.best_thresholds(y, out, "f1").tolist() == [0, 0, -np.inf]
     assert scores.best_thresholds(y[:0], out[:0], "f1").tolist() == [0, 0, 0]
 
 
 def test_calibration_error(rng):
     """Against the definition of the paper, bin by bin."""
-    y, out = rng.integers(-1, 3, 400), logits(rng, (400, 3))
+    y = rng.integers(-1, 3, 400)
+    out = logits(rng, (400, 3))
     known = y >= 0
     p = np.exp(out[known]) / np.exp(out[known]).sum(axis=1, keepdims=True)
-    top, right = p.max(axis=1), p.argmax(axis=1) == y[known]
-    edges, want = np.linspace(0, 1, 16), 0.0
+    top = p.max(axis=1)
+    right = p.argmax(axis=1) == y[known]
+    edges = np.linspace(0, 1, 16)
+    want = 0.0
     for low, high in pairwise(edges):
         inside = (top > low) & (top <= high)
         want += (
@@ -253,7 +266,8 @@ def test_calibration_error(rng):
 
 
 def test_calibration_of_a_label_is_that_of_two_classes(rng):
-    y, out = rng.integers(0, 2, 300), logits(rng, 300)
+    y = rng.integers(0, 2, 300)
+    out = logits(rng, 300)
     classes = calibration.class_calibration_sums(y, np.stack((np.zeros(300), out), axis=1))
     labels = calibration.label_calibration_sums(
         np.append(y, np.nan)[:, None], np.append(out, 1)[:, None]

@@ -53,7 +53,8 @@ class Valued(gt.Model):
     """Attention over sampled edges with values, then values of stored edges."""
 
     def __init__(self, d_in: int, d_out: int, d_edge: int):
-        self.first, self.decoder = GAT(d_in, 4, heads=1), EdgeDecoder(4, d_out, d_edge)
+        self.first = GAT(d_in, 4, heads=1)
+        self.decoder = EdgeDecoder(4, d_out, d_edge)
         self.first.direction = "out"
 
     def forward(self, graph: Any) -> Any:
@@ -324,7 +325,9 @@ def test_auto_decides_alike_and_counts_what_views_share() -> None:
     assert other == (independent, counts) and independent is (counts.faster == "independent")
     assert [own for own, _ in run_simulated(2, chosen, mode="auto")] == [False, False]
     assert run_simulated(1, chosen, mode="independent") == [(False, None)]
-    nodes, edges, used = [], [], 0
+    nodes = []
+    edges = []
+    used = 0
     for i in range(2):
         view = trainer(gt.start()).strategy.batch(0, i)
         nodes.append(view.space.gid)

@@ -33,7 +33,8 @@ class Held(Layer):
     """Its weight is held in some way."""
 
     def __init__(self, hold, read):
-        self.hold, self.read = hold(Parameter.glorot(4, 3)), read
+        self.hold = hold(Parameter.glorot(4, 3))
+        self.read = read
 
     def transform(self, node):
         return {"z": gt.matmul(node.h, self.read(self.hold))}
@@ -87,7 +88,8 @@ def test_parameters_are_found(how):
 def test_private_attributes_are_searched():
     class Private(Module):
         def __init__(self):
-            self._w, self._inner = Parameter(np.ones(2)), [Module()]
+            self._w = Parameter(np.ones(2))
+            self._inner = [Module()]
             self._inner[0]._v = Parameter(np.zeros(3))
             self._parent = self
 
@@ -123,7 +125,8 @@ def test_a_parameter_that_comes_later_is_an_error():
 
 
 def test_a_gradient_of_an_unknown_parameter_is_an_error():
-    known, other = Parameter(np.ones(2)), Parameter(np.ones(3))
+    known = Parameter(np.ones(2))
+    other = Parameter(np.ones(3))
     total = GradientSum(SerialComm(), [known])
     total.add(known, np.ones(2))
     with pytest.raises(TapeError, match=r"a parameter \[3\]"):

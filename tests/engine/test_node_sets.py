@@ -99,13 +99,15 @@ def expect(found, probability):
     """The sets are drawn with these probabilities (chi-square test)."""
     assert set(found) <= {nodes for nodes, p in probability.items() if p}
     assert sum(probability.values()) == pytest.approx(1)
-    counts, n = Counter(found), len(found)
+    counts = Counter(found)
+    n = len(found)
     # rare sets count as one
     often = [nodes for nodes, p in probability.items() if n * p >= 5]
     seen, wanted = ([*(x[nodes] for nodes in often)] for x in (counts, probability))
     rest = 1 - sum(wanted)
     if rest * n >= 1:
-        seen, wanted = [*seen, n - sum(seen)], [*wanted, rest]
+        seen = [*seen, n - sum(seen)]
+        wanted = [*wanted, rest]
     assert scipy.stats.chisquare(seen, np.array(wanted) / sum(wanted) * n).pvalue > 0.01
 
 
@@ -273,7 +275,8 @@ def test_new_batches_estimate_sums_and_loss(name):
     ring = np.arange(24)
     graph = graphs.fill(np.concatenate((GRAPH.src, ring)), np.concatenate((GRAPH.dst, ring)), 24)
     batches, n, logits = normalised(SAMPLERS[name], graph=graph, more=300)
-    new, x = batches[n:], graph.x[:, 0]
+    new = batches[n:]
+    x = graph.x[:, 0]
     losses = np.array([loss for _, _, loss in new])
     exact = mean_loss(graph, logits, np.flatnonzero(graph.train))
     assert abs(losses.mean() - exact) < 4 * losses.std() * np.sqrt(1 / len(new) + 1 / n)
@@ -300,7 +303,8 @@ def test_row_losses_are_those_of_the_labels(kind):
     y = rng.integers(-1, 3, 9) if kind == "classes" else entries
     mask = rng.random(9) < 0.7
     with Tape():
-        plain, rows = loss_of(kind, out, y, mask), ROW_LOSSES[kind](out, y, mask)
+        plain = loss_of(kind, out, y, mask)
+        rows = ROW_LOSSES[kind](out, y, mask)
         # a weight of 2 for each, divided by a number that is given
         weighted = ROW_LOSSES[kind](out, y, mask, np.full(9, 2.0), 7.0)
     n = np.count_nonzero(y[mask] >= 0)

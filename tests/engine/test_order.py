@@ -78,7 +78,8 @@ def test_rows_are_ranked_by_their_first_column_first(size):
 def test_ranking_spreads_neighbouring_ids_over_the_workers(ids):
 
     def program(comm):
-        held, all_to_all = [], comm.all_to_all
+        held = []
+        all_to_all = comm.all_to_all
         comm.all_to_all = lambda parts: held.append(found := all_to_all(parts)) or found
         ranks_among_all(SimpleNamespace(halo_comm=comm), dealt(ids, comm))
         return sum(map(len, held[0]))
@@ -95,7 +96,8 @@ def test_batches_are_the_same_for_any_workers(n, batch_size):
         positions = RandomOrder().positions(
             SimpleNamespace(halo_comm=comm), SimpleNamespace(ids=mine, n_targets=n), 3
         )
-        order, found = BatchOrder(positions, n, batch_size), []
+        order = BatchOrder(positions, n, batch_size)
+        found = []
         assert order.n_batches == -(-n // batch_size)
         for epoch in (0, 1, 0):
             for i in range(order.n_batches):

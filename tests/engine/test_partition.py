@@ -131,7 +131,8 @@ def test_odd_graphs(name):
 @given(st.integers(0, 10**6), st.integers(1, 5), st.sampled_from(graphs.PLACEMENTS))
 def test_random_graphs(seed, size, placement):
     rng = np.random.default_rng(seed)
-    n, e = int(rng.integers(5, 15)), int(rng.integers(0, 30))
+    n = int(rng.integers(5, 15))
+    e = int(rng.integers(0, 30))
     graph = graphs.fill(rng.integers(0, n, e), rng.integers(0, n, e), n, seed)
     check(graph, build(graph, size, placement, seed=seed))
 
@@ -216,7 +217,8 @@ def test_sparse_features_and_types(size):
     "dtype, size, shared", [(np.float32, 1, True), (np.float64, 1, False), (np.float32, 2, False)]
 )
 def test_one_worker_shares_the_features_of_the_graph(dtype, size, shared, monkeypatch):
-    graph, sources = graphs.random_graph(), []
+    graph = graphs.random_graph()
+    sources = []
     monkeypatch.setattr(memory, "take_rows", lambda x, rows: sources.append(x) or x[rows])
     for p in build(graph, size, ("1d-src", "hash"), dtype=dtype):
         np.testing.assert_array_equal(p.node.read("x", np.arange(3)), graph.x[p.masters[:3]])
@@ -304,7 +306,8 @@ def test_report(size):
 def test_rows_lie_as_caches_like_it(size):
     """Numbers that follow communities stay; where a few nodes have most edges, these come first."""
     n = 40_000
-    rng, node = np.random.default_rng(0), np.arange(n)
+    rng = np.random.default_rng(0)
+    node = np.arange(n)
     near = graphs.fill(node, (node + rng.integers(1, 100, n)) % n, n)
     for p in build(near, size, ("1d-src", "hash")):
         assert np.all(np.diff(p.masters) > 0)

@@ -46,7 +46,8 @@ def ordered(h, weight, counts):
 def test_the_choice_is_by_rows_and_edges_where_rows_differ():
     x = Var(np.zeros((2, 602), np.float32), RowSpace(np.arange(2)))
     h = Var(x.value, x.space, needs_grad=True)
-    narrow, wide = Parameter.zeros(602, 256), Parameter.zeros(602, 700)
+    narrow = Parameter.zeros(602, 256)
+    wide = Parameter.zeros(602, 700)
     alike = Counts(40_000, 40_000, 90_000)
     assert ordered(x, narrow, alike) and ordered(x, narrow, NO_ROWS)
     assert not ordered(x, wide, alike) and not ordered(x, wide, NO_ROWS)
@@ -63,7 +64,8 @@ def test_the_choice_is_by_rows_and_edges_where_rows_differ():
 def test_passes_that_do_not_run_cost_nothing():
     x = Var(np.zeros((2, 6), np.float32), RowSpace(np.arange(2)))
     h = Var(x.value, x.space, needs_grad=True)
-    weight, frozen = Parameter.zeros(6, 4), Parameter.zeros(6, 4)
+    weight = Parameter.zeros(6, 4)
+    frozen = Parameter.zeros(6, 4)
     frozen.requires_grad = False
     found = [
         (o.products, o.sweeps)
@@ -117,7 +119,8 @@ class Two(Model):
     """Two layers over wide features."""
 
     def __init__(self, make):
-        self.first, self.second = make(WIDE, HIDDEN), make(HIDDEN, 3)
+        self.first = make(WIDE, HIDDEN)
+        self.second = make(HIDDEN, 3)
 
     def forward(self, graph):
         return self.second(graph, gt.tanh(self.first(graph, graph.x)))
@@ -184,7 +187,8 @@ class Renamed(Layer):
     """Stores the product as h, which apply sees instead of the input."""
 
     def __init__(self, d_in, d_out):
-        self.weight, self.asked = Parameter.glorot(d_in, d_out), []
+        self.weight = Parameter.glorot(d_in, d_out)
+        self.asked = []
 
     def transform(self, node):
         self.asked.append(node.product_first(self.weight))
@@ -214,7 +218,8 @@ def test_transform_and_apply_get_one_answer():
 
 def test_backward_over_constants_computes_gradients_of_weights_only(monkeypatch):
     """No gradient of the features is formed, and no list of their edges by sender."""
-    products, rule = [], PRIMITIVES["matmul"].rules["x"]
+    products = []
+    rule = PRIMITIVES["matmul"].rules["x"]
 
     def counted(g, y, x, w):
         products.append(x.shape[-1])

@@ -40,7 +40,8 @@ class Scaled(Layer):
     """Has a parameter and a setting."""
 
     def __init__(self):
-        self.w, self.temperature = Parameter(np.eye(4)), 1.0
+        self.w = Parameter(np.eye(4))
+        self.temperature = 1.0
 
     def transform(self, node):
         return {"z": gt.matmul(node.h, self.w)}

@@ -20,7 +20,8 @@ def _ring(comm: Comm, number: int, rounds: int) -> int:
     x = np.array([100 * number + comm.rank])
     for _ in range(rounds):
         got = np.empty_like(x)
-        after, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+        after = (comm.rank + 1) % comm.size
+        before = (comm.rank - 1) % comm.size
         if comm.size > 1:
             comm.move_begin([(after, x)], [(before, got)], Tag.TO_MIRRORS).end()
             x = got + 1
@@ -41,7 +42,8 @@ def test_results_are_those_of_one_at_a_time(size: int, in_flight: int) -> None:
 
 def test_tasks_take_turns_while_they_wait() -> None:
     def program(comm: Comm) -> list[str]:
-        queue, log = WorkQueue(comm, 2), []
+        queue = WorkQueue(comm, 2)
+        log = []
 
         def task(i: int) -> None:
             log.append(f"{i} begins")
@@ -61,7 +63,8 @@ def test_ranks_may_take_turns_differently() -> None:
     """
 
     def program(comm: Comm) -> list[float]:
-        queue, talks = WorkQueue(comm, 2), [False, False]
+        queue = WorkQueue(comm, 2)
+        talks = [False, False]
 
         def task(i: int) -> float:
             if i == comm.rank:
@@ -127,7 +130,8 @@ def test_several_cores_compute_at_a_time() -> None:
 
 def test_books_hold_the_time_of_all_tasks() -> None:
     def program(comm: Comm) -> tuple[float, float]:
-        queue, before = WorkQueue(comm, 3), comm.ledger.snapshot()
+        queue = WorkQueue(comm, 3)
+        before = comm.ledger.snapshot()
 
         def task() -> None:
             with comm.ledger.stage("gather"):

@@ -99,7 +99,8 @@ def test_ranks_begin_sums_before_or_after_messages_of_layers(size):
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_gradient_leaves_when_nothing_reads_its_parameter_any_more(size):
     def program(comm):
-        parameters, order = _parameters(), []
+        parameters = _parameters()
+        order = []
         tape, out = _passed(comm.rank, parameters)
         under_way = GradientSum(comm, parameters)
 

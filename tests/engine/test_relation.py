@@ -28,7 +28,8 @@ class Readout(Model):
     """One layer that sums what arrives."""
 
     def __init__(self, weighted=False):
-        self.layer, self.w = Layer(), Parameter(np.linspace(-1, 1, 4 * 3).reshape(4, 3))
+        self.layer = Layer()
+        self.w = Parameter(np.linspace(-1, 1, 4 * 3).reshape(4, 3))
         if weighted:
             self.layer.gather = lambda edge: edge.src.h * edge.weight[..., None]
 

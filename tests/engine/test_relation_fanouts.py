@@ -49,9 +49,13 @@ def test_minus_one_keeps_all_edges_and_masks_leave_some_out():
 
 
 def test_every_edge_of_a_relation_is_equally_likely():
-    v, code, k, n = 8, 1, 2, 3000
+    v = 8
+    code = 1
+    k = 2
+    n = 3000
     own = np.flatnonzero((GRAPH.dst == v) & (code == CODES))
-    sampler, counts = gt.BlockSampler(GRAPH, [k], sampler="per_relation"), Counter()
+    sampler = gt.BlockSampler(GRAPH, [k], sampler="per_relation")
+    counts = Counter()
     for step in range(n):
         found = sampler([v], step)[-1].edge
         counts.update(found[CODES[found] == code].tolist())

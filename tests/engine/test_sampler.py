@@ -97,7 +97,8 @@ def test_steps_and_seeds_and_layers_draw_anew_unless_shared():
 def test_every_edge_of_a_node_is_as_likely_as_any_other(replace):
     into = np.flatnonzero(GRAPH.dst == 3)
     steps, fanout = 400, 6
-    times, sums = np.zeros(150), []
+    times = np.zeros(150)
+    sums = []
     value = np.random.default_rng(0).standard_normal(150)
 
     def program(comm):
@@ -105,7 +106,8 @@ def test_every_edge_of_a_node_is_as_likely_as_any_other(replace):
         sampler = NeighbourSampler((fanout,), replace)
         for step in range(steps):
             (level,) = k_hop_view(p, p.masters == 3, ["in"], sampler=sampler, step=step).levels
-            ids, scale = level.gid, np.concatenate([s.weight for s in level.passes[0].selections])
+            ids = level.gid
+            scale = np.concatenate([s.weight for s in level.passes[0].selections])
             times[ids] += scale * fanout / len(into)
             sums.append(float(value[ids] @ scale))
 

@@ -101,7 +101,8 @@ def arrays(view: GraphView) -> list[np.ndarray]:
 def both(comm: Comm, last: int, **keys: Any) -> int:
     """Compare the two ways; returns the messages of the search."""
     one = trainer(comm, **keys)
-    strategy, last = one.strategy, min(last, one.strategy.steps_per_epoch)
+    strategy = one.strategy
+    last = min(last, one.strategy.steps_per_epoch)
     makers = strategy.makers(1, 0, last)
     alone = parts_of_views([make() for make in makers], strategy.layers)
     before = comm.ledger.snapshot()

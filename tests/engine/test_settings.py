@@ -50,7 +50,9 @@ class Settled(Layer):
     factor = 1.0
 
     def __init__(self, read, stage):
-        self.weight, self.read, self.stage = Parameter(np.linspace(0.5, 1.5, 4)), read, stage
+        self.weight = Parameter(np.linspace(0.5, 1.5, 4))
+        self.read = read
+        self.stage = stage
 
     def scaled(self, x, stage):
         return x * self.read(self) if stage == self.stage else x
@@ -140,13 +142,13 @@ class Drawn(Layer):
     """A layer with a setting at the end of a path of containers."""
 
     def __init__(self, path, stage, sum, direction, attends, value):
-        self.weight, self.path, self.stage = Parameter(np.linspace(0.5, 1.5, 4)), path, stage
-        self.sum, self.direction, self.attends, self.box = (
-            sum,
-            direction,
-            attends,
-            nested(path, value),
-        )
+        self.weight = Parameter(np.linspace(0.5, 1.5, 4))
+        self.path = path
+        self.stage = stage
+        self.sum = sum
+        self.direction = direction
+        self.attends = attends
+        self.box = nested(path, value)
 
     def scaled(self, x, stage):
         return x * read_nested(self.path, self.box) if stage == self.stage else x
@@ -384,12 +386,24 @@ def test_a_nested_change_takes_effect_in_a_drawn_layer(
     path, leaf, stage, sum, direction, attends, before, after, size
 ):
     make = LEAVES[leaf]
-    layer = Drawn(path, stage, sum, direction, attends, make(before))
+    layer = Drawn(
+        path=path, stage=stage, sum=sum, direction=direction, attends=attends, value=make(before)
+    )
     outcome(layer, size=size)
     layer.box = changed(path, layer.box, make(after))
     assert_equal(
         outcome(layer, size=size),
-        outcome(Drawn(path, stage, sum, direction, attends, make(after)), size=size),
+        outcome(
+            Drawn(
+                path=path,
+                stage=stage,
+                sum=sum,
+                direction=direction,
+                attends=attends,
+                value=make(after),
+            ),
+            size=size,
+        ),
     )
 
 
@@ -429,7 +443,10 @@ class Keeping(Layer):
     """Keeps on itself what one of its stages made, and uses it in the next call."""
 
     def __init__(self, stage, what):
-        self.weight, self.stage, self.what, self.kept = Parameter(np.ones(4)), stage, what, None
+        self.weight = Parameter(np.ones(4))
+        self.stage = stage
+        self.what = what
+        self.kept = None
 
     def use(self, x, stage, source):
         if stage != self.stage:
@@ -471,7 +488,8 @@ class Keeping(Layer):
 def test_values_of_an_earlier_pass_are_refused(stage, what, size):
     def program(comm):
         p = build_partition(GRAPH, comm, dtype=np.float64)
-        model, view = One(Keeping(stage, what)), global_view(p, ["in"])
+        model = One(Keeping(stage, what))
+        view = global_view(p, ["in"])
         for _ in range(2):
             with Tape(all_sum=comm.all_sum):
                 model(view)

@@ -173,7 +173,8 @@ def test_buffers_are_out_of_bounds_between_begin_and_end():
         pending.end()
 
     def reads_too_early(comm):
-        x, box = np.full(3, 1.0), np.zeros(3)
+        x = np.full(3, 1.0)
+        box = np.zeros(3)
         pending = comm.move_begin([(1 - comm.rank, x)], [(1 - comm.rank, box)], 1)
         early = box.copy()
         pending.end()

@@ -113,7 +113,8 @@ def test_both_orders_of_rows(size, tmp_path, monkeypatch):
     """A sample of the edges of all workers decides, as for a graph in memory."""
     monkeypatch.setattr(row_order, "SAMPLED_EDGES", 50)
     monkeypatch.setattr(row_order, "CACHED_ROWS", 12)
-    rng, node = np.random.default_rng(0), np.arange(200)
+    rng = np.random.default_rng(0)
+    node = np.arange(200)
     near = graphs.fill(node, (node + rng.integers(1, 9, 200)) % 200, 200)
     hubs = graphs.fill(199 - rng.integers(0, 10, 600), rng.integers(0, 200, 600), 200)
     for graph, by_id in ((near, True), (hubs, False)):

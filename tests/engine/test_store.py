@@ -29,10 +29,14 @@ ROWS = np.array([5, 5, 0, 8])
 class Slow:
     """A column that notes which reads were begun and ended."""
 
-    dtype, sparse, nbytes = X.dtype, False, 0
+    dtype = X.dtype
+    sparse = False
+    nbytes = 0
 
     def __init__(self):
-        self.shape, self.begun, self.ended = X.shape, [], []
+        self.shape = X.shape
+        self.begun = []
+        self.ended = []
 
     def read_begin(self, rows):
         self.begun.append(None if rows is None else rows.tolist())

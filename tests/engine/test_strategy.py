@@ -67,7 +67,8 @@ def epoch(
     def program(comm):
         p = build_partition(graph, comm, *placement, dtype=np.float64)
         task = NodeTask(p, "classes")
-        strategy, found = strategy_of(p, list(layers), task), []
+        strategy = strategy_of(p, list(layers), task)
+        found = []
         for e in epochs:
             views = list(strategy.views(e))
             assert len(views) == strategy.steps_per_epoch

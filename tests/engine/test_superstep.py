@@ -30,7 +30,8 @@ class One(Model):
     def __init__(
         self, transform=None, gather=None, apply=None, sum="sum", direction="in", columns=None
     ):
-        self.layer, self.columns = Layer(), columns
+        self.layer = Layer()
+        self.columns = columns
         self.layer.sum, self.layer.direction = sum, direction
         for name, method in (("transform", transform), ("gather", gather), ("apply", apply)):
             if method is not None:
@@ -75,7 +76,8 @@ def test_apply_sees_given_and_made_columns_and_degrees():
         ),
         columns=lambda graph: {"extra": graph.node("out_degree")},
     )
-    x, extra = GRAPH.x.astype(float), np.bincount(GRAPH.src, minlength=24).astype(float)
+    x = GRAPH.x.astype(float)
+    extra = np.bincount(GRAPH.src, minlength=24).astype(float)
     total = np.zeros((24, 4))
     np.add.at(total, GRAPH.dst, 2 * x[GRAPH.src])
     expected = (
@@ -176,7 +178,8 @@ def test_layers_are_called_with_the_graph():
 def test_values_of_another_pass_or_a_later_layer_are_refused():
     class Kept(Model):
         def __init__(self):
-            self.layer, self.kept = Layer(), []
+            self.layer = Layer()
+            self.kept = []
 
         def forward(self, graph):
             self.kept.append(graph.x)
@@ -272,7 +275,8 @@ def test_a_variable_of_one_pass_is_not_kept_for_the_next():
 
     def program(comm):
         p = build_partition(GRAPH, comm, "vertex-cut", dtype=np.float64)
-        view, found = global_view(p, ["in"]), []
+        view = global_view(p, ["in"])
+        found = []
         for value in (0.5, -1.0):
             layer.w.value = np.full(4, value)
             with Tape() as tape:
@@ -346,7 +350,8 @@ class Taker(Layer):
 
 class Chain(Model):
     def __init__(self, maker=None):
-        self.first, self.second = maker or Maker(), Taker()
+        self.first = maker or Maker()
+        self.second = Taker()
 
     def forward(self, graph):
         return self.second(graph, self.first(graph, graph.x))
@@ -406,12 +411,11 @@ def test_an_edge_has_one_new_value():
 def test_a_probe_tells_layers_and_widths_and_changes_nothing():
     class Normed(Model):
         def __init__(self):
-            self.stats, self.gamma, self.beta = (
-                gt.RunningStats(4),
-                Parameter(np.ones(4)),
-                Parameter(np.zeros(4)),
-            )
-            self.a, self.b = Layer(), Layer()
+            self.stats = gt.RunningStats(4)
+            self.gamma = Parameter(np.ones(4))
+            self.beta = Parameter(np.zeros(4))
+            self.a = Layer()
+            self.b = Layer()
             self.b.direction = "both"
 
         def forward(self, graph):

@@ -35,8 +35,10 @@ def pairs_of(graph):
     both directions.
     """
     n = graph.n_nodes
-    src, dst = graph.src[graph.src != graph.dst], graph.dst[graph.src != graph.dst]
-    low, high = np.minimum(src, dst), np.maximum(src, dst)
+    src = graph.src[graph.src != graph.dst]
+    dst = graph.dst[graph.src != graph.dst]
+    low = np.minimum(src, dst)
+    high = np.maximum(src, dst)
     pairs = np.unique(low * n + high)
     known = np.unique(np.concatenate((graph.src * n + graph.dst, graph.dst * n + graph.src)))
     return pairs // n, pairs % n, known
@@ -65,7 +67,8 @@ class Attributed(Dot):
 
 class Scorer(Model):
     def __init__(self, decoder):
-        self.layer, self.decoder = Layer(), decoder
+        self.layer = Layer()
+        self.decoder = decoder
         self.layer.sum = "mean"
 
     def forward(self, graph):
@@ -105,10 +108,8 @@ def test_no_targets_is_an_error_on_all_ranks():
         p = build_partition(graph, comm)
         GlobalBatch(p, ["in"], make(p))
 
-    nodes, edges = (
-        lambda p: NodeTask(p, "classes"),
-        lambda p: EdgeTask(p, np.zeros(p.n_local_edges, bool)),
-    )
+    nodes = lambda p: NodeTask(p, "classes")
+    edges = lambda p: EdgeTask(p, np.zeros(p.n_local_edges, bool))
     untrained = graphs.random_graph(train=np.zeros(24, bool)), graphs.random_graph(train=None)
     for graph, make in (*((graph, nodes) for graph in untrained), (GRAPH, edges)):
         with pytest.raises(DataError, match="training set is empty"):
@@ -154,7 +155,8 @@ def test_loss_is_the_mean_over_the_targets_of_all_ranks(kind, y):
 @pytest.mark.parametrize("placement", graphs.PLACEMENTS, ids="-".join)
 @pytest.mark.parametrize("k_hop", [False, True])
 def test_edge_labels_stand_beside_their_edges(placement, k_hop):
-    x, mean = GRAPH.x.astype(float), np.zeros((24, 4))
+    x = GRAPH.x.astype(float)
+    mean = np.zeros((24, 4))
     for v in range(24):
         into = GRAPH.dst == v
         mean[v] = x[GRAPH.src[into]].mean(axis=0) if into.any() else 0
@@ -189,7 +191,8 @@ def test_clusters_at_both_ends_of_pairs(size):
 
     def program(comm):
         p = build_partition(GRAPH, comm, "vertex-cut")
-        edges, links = edge_task(p), LinkTask(p, links_of(p, GRAPH))
+        edges = edge_task(p)
+        links = LinkTask(p, links_of(p, GRAPH))
         np.testing.assert_array_equal(
             edges.at_nodes(clusters[p.masters]), clusters[GRAPH.edge_index[:, edges.ids]].T
         )
@@ -229,7 +232,8 @@ def test_losses_and_gradients_do_not_depend_on_ranks(kind):
                 p, ["in"], task, clusters=p.masters // 8, boundary_hops=1
             ),
         }[strategy]()
-        model, found = Weighted(), []
+        model = Weighted()
+        found = []
         for view in made.views(1):
             with Tape(all_sum=comm.all_sum) as tape:
                 loss = task.loss(view, model(view))

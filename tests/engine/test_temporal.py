@@ -46,7 +46,8 @@ def expected_last(k, hops, edges=slice(None), target_time=NODE_TIME):
     """The k latest edges by hop, the last hop first, by the rule of cutoffs as it is documented."""
     allowed = np.zeros(150, bool)
     allowed[edges] = True
-    cutoff, found = {t: target_time[t] for t in TARGETS}, []
+    cutoff = {t: target_time[t] for t in TARGETS}
+    found = []
     for _ in range(hops):
         chosen = {}
         for node, until in cutoff.items():
@@ -77,10 +78,8 @@ def test_the_latest_edges_before_the_cutoffs_are_kept(size):
     "make", [last, uniform, partial(uniform, replace=True)], ids=["last", "uniform", "replace"]
 )
 def test_samples_do_not_depend_on_ranks(make):
-    sampler, where = (
-        make((2, 3, 2), seed=4),
-        dict(layers=("in", "both", "in"), targets=TARGETS, step=5, graph=GRAPH),
-    )
+    sampler = make((2, 3, 2), seed=4)
+    where = dict(layers=("in", "both", "in"), targets=TARGETS, step=5, graph=GRAPH)
     expected = sample(sampler, **where)
     assert all(expected)
     for size, placement in zip((2, 3, 4, 8, 3, 2), graphs.PLACEMENTS, strict=True):
@@ -98,7 +97,8 @@ KINDS = {
 @pytest.mark.parametrize("strategy", ["last", "uniform"])
 def test_no_path_shows_a_target_an_edge_after_its_time(strategy, kind):
     column, of_targets, time, until = KINDS[kind]
-    columns, n = {"time": column, "target_time": of_targets}, 0
+    columns = {"time": column, "target_time": of_targets}
+    n = 0
     for step in range(5):
         for fanout in (3, -1):
             sampler = TemporalSampler((fanout,) * 3, seed=1, strategy=strategy, **columns)
@@ -150,7 +150,8 @@ def test_allowed_edges_are_equally_likely_and_sums_over_them_unbiased():
             )
 
     run_simulated(1, program)
-    times, mean = (weights > 0).sum(axis=0), steps * fanout / len(into)
+    times = (weights > 0).sum(axis=0)
+    mean = steps * fanout / len(into)
     assert times.sum() == times[into].sum() == steps * fanout
     assert ((times[into] - mean) ** 2 / mean).sum() < len(into) + 4 * np.sqrt(2 * len(into))
     sums = weights @ value

@@ -27,7 +27,8 @@ def ring(comm, steps=3):
         comm.ledger.mark(f"step {step}")
         with comm.ledger.span(f"step {step}", version=step):
             with comm.ledger.stage("move"):
-                to, source = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+                to = (comm.rank + 1) % comm.size
+                source = (comm.rank - 1) % comm.size
                 alone = comm.size == 1
                 got = np.empty(100 + source)
                 move = comm.move_begin(
@@ -69,7 +70,8 @@ def test_timeline_of_all_ranks(ranks, tmp_path):
     moves = [e for e in events if e["ph"] == "b"]
     assert len(moves) == (3 * ranks if ranks > 1 else 0)
     for e in moves:
-        to, source = (e["pid"] + 1) % ranks, (e["pid"] - 1) % ranks
+        to = (e["pid"] + 1) % ranks
+        source = (e["pid"] - 1) % ranks
         assert e["name"] == "to_mirrors"
         assert e["args"] == {
             "to": {str(to): 800 + 8 * e["pid"]},
@@ -108,7 +110,8 @@ def test_tasks_in_flight_have_rows_of_their_own(tmp_path):
     def program(comm):
         comm.open_channels(1)
         with tracing(comm, tmp_path / "trace.json"):
-            before, sent = comm.ledger.snapshot(), comm.ledger.receivers(2)
+            before = comm.ledger.snapshot()
+            sent = comm.ledger.receivers(2)
             WorkQueue(comm, 3).run([partial(ring, comm, steps=2) for _ in range(7)])
             return comm.ledger.since(before), comm.ledger.receivers(2) - sent
 
@@ -139,7 +142,8 @@ def test_nothing_is_kept_without_a_trace():
 
 
 def test_a_trace_that_begins_inside_a_stage():
-    ledger, trace = Ledger(), EventLog()
+    ledger = Ledger()
+    trace = EventLog()
     with ledger.stage("apply"):
         ledger.event_log = trace
     lines = [json.loads(line) for line in trace.encode(0, 0.0).split(",\n")]

@@ -125,7 +125,8 @@ class Twice(Model):
     """Two layers, so that the second one's input needs a gradient; its width is d_in."""
 
     def __init__(self, layer, d_in, d_out):
-        self.first, self.second = layer(equality.D, d_in), layer(d_in, d_out)
+        self.first = layer(equality.D, d_in)
+        self.second = layer(d_in, d_out)
 
     def forward(self, graph):
         return self.second(graph, self.first(graph, graph.x))

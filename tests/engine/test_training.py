@@ -135,7 +135,8 @@ def test_gradients_of_a_step_are_summed() -> None:
         trainer.training.run(0, 0, 2)
         return {name: x - before[name] for name, x in trainer.model.state().items()}
 
-    first, both = after(1), after(2)
+    first = after(1)
+    both = after(2)
     trainer = gt.Trainer(comm=SerialComm(), **{**plain, "staleness": 1})
     before = trainer.model.state()
     trainer.training.run(0, 0, 2)

@@ -60,7 +60,8 @@ def test_hops_share_draws_only_if_they_depend_on_each_other():
 
 @pytest.mark.parametrize("kappa", [1, 3])
 def test_draws_by_row_and_by_edge_choose_the_same_edges(kappa):
-    rng, of_step = np.random.default_rng(1), VertexSampler((2,), kappa=kappa).draws(0, 4)
+    rng = np.random.default_rng(1)
+    of_step = VertexSampler((2,), kappa=kappa).draws(0, 4)
     bounds = np.append(0, np.cumsum(rng.integers(0, 90, 60)))
     senders = rng.integers(0, len(IDS), bounds[-1]).astype(np.int32)
     limit = rng.integers(1, 2**32, 60)
@@ -69,7 +70,10 @@ def test_draws_by_row_and_by_edge_choose_the_same_edges(kappa):
     vertex_sample.upper_bits(of_step, IDS, upper, 0, len(IDS))
     groups = bounds[:-1], bounds[1:], np.zeros(0, np.int32), senders
     found, expected = (
-        vertex_sample.poisson(groups, of_step, IDS, x, limit, 0, 60) for x in (upper, upper[:0])
+        vertex_sample.poisson(
+            groups=groups, draws=of_step, ids=IDS, upper=x, limit=limit, first=0, last=60
+        )
+        for x in (upper, upper[:0])
     )
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -78,10 +82,12 @@ def test_draws_by_row_and_by_edge_choose_the_same_edges(kappa):
 
 
 def test_windows_read_fewer_nodes_as_kappa_grows():
-    graph, window = load("rmat:scale=12,edge_factor=20,features=8,classes=4"), 24
+    graph = load("rmat:scale=12,edge_factor=20,features=8,classes=4")
+    window = 24
 
     def program(comm):
-        p, found = build_partition(graph, comm), []
+        p = build_partition(graph, comm)
+        found = []
         for sampler in (LaborSampler((5, 5), kappa=kappa) for kappa in (1, 4, 16, 0)):
             rows = []
             for step in range(window):

@@ -38,7 +38,8 @@ def receives(graph, direction, nodes, excluded):
 def search(graph, targets, layers, excluded=None):
     """Active nodes after each superstep, the inputs first, and the edges of each."""
     excluded = np.zeros(graph.n_edges, bool) if excluded is None else excluded
-    nodes, edges = [set(targets)], []
+    nodes = [set(targets)]
+    edges = []
     for direction in reversed(layers):
         found = receives(graph, direction, sorted(nodes[-1]), excluded)
         edges.append(found)
@@ -155,7 +156,8 @@ def test_hops_that_find_no_more_nodes_share_their_edge_lists(size):
     """As in batches of whole small graphs; levels stay apart, since the number of levels must not
     depend on the graph.
     """
-    graph, layers = graphs.random_graph(12, 30, 3), ["in", "in", "both", "in", "in"]
+    graph = graphs.random_graph(12, 30, 3)
+    layers = ["in", "in", "both", "in", "in"]
 
     def program(comm):
         view = k_hop_view(p := build_partition(graph, comm), mask_of(p, [0, 5]), layers)
@@ -202,11 +204,9 @@ class Mix(Layer):
     """Attention over edge attributes."""
 
     def __init__(self, rng, direction):
-        self.w, self.e, self.direction = (
-            Parameter(rng.standard_normal((4, 4)) / 2),
-            Parameter(rng.standard_normal((3,))),
-            direction,
-        )
+        self.w = Parameter(rng.standard_normal((4, 4)) / 2)
+        self.e = Parameter(rng.standard_normal((3,)))
+        self.direction = direction
 
     def transform(self, node):
         return dict(z=gt.tanh(gt.matmul(node.h, self.w)), d=gt.mul(node.in_degree, 0.1))

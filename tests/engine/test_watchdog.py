@@ -138,7 +138,8 @@ class TestPace:
 
 class TestLiveness:
     def test_one_that_computes(self):
-        life, stop = Liveness(os.getpid()), Event()
+        life = Liveness(os.getpid())
+        stop = Event()
         other = Thread(target=lambda: all(sum(range(100_000)) for _ in iter(stop.is_set, True)))
         other.start()
         try:
@@ -152,7 +153,8 @@ class TestLiveness:
 
     def test_who_looks_shows_no_sign_of_life(self):
         counters = Liveness(os.getpid())._counters
-        before, began = counters()[0], time.thread_time()
+        before = counters()[0]
+        began = time.thread_time()
         while time.thread_time() - began < 0.3:
             sum(range(100_000))
         assert counters()[0] - before < 0.1
@@ -171,13 +173,17 @@ class Transport:
     """Control messages between ranks of one process."""
 
     def __init__(self, rank, boxes):
-        self.rank, self.size, self.lock, self._boxes = rank, len(boxes), RLock(), boxes
+        self.rank = rank
+        self.size = len(boxes)
+        self.lock = RLock()
+        self._boxes = boxes
 
     def send(self, to, kind, data):
         self._boxes[to].append((self.rank, kind, data))
 
     def receive(self):
-        found, self._boxes[self.rank][:] = list(self._boxes[self.rank]), []
+        found = list(self._boxes[self.rank])
+        self._boxes[self.rank][:] = []
         return found
 
     def all_sent(self):
@@ -317,7 +323,8 @@ def test_a_skipped_move_is_noticed_by_the_next_collective():
 
 def test_messages_of_different_moves_do_not_match():
     def program(comm):
-        other, got = 1 - comm.rank, np.empty(2)
+        other = 1 - comm.rank
+        got = np.empty(2)
         if comm.rank == 0:
             comm.move_begin([], [], Tag.TO_MIRRORS).end()
         comm.move_begin([(other, np.ones(2))], [(other, got)], Tag.TO_MIRRORS).end()

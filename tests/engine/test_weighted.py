@@ -51,10 +51,8 @@ def same(found, expected):
     ids=str,
 )
 def test_samples_do_not_depend_on_ranks(options):
-    sampler, where = (
-        weighted((2, 3), seed=4, **options),
-        dict(layers=("in", "both"), targets=[3, 7, 18], step=5, graph=GRAPH),
-    )
+    sampler = weighted((2, 3), seed=4, **options)
+    where = dict(layers=("in", "both"), targets=[3, 7, 18], step=5, graph=GRAPH)
     expected = sample(sampler, **where)
     for size, placement in zip((2, 3, 4, 8, 3, 2), graphs.PLACEMENTS, strict=True):
         same(sample(sampler, size, placement, **where), expected)
@@ -130,7 +128,9 @@ def test_edges_are_included_as_often_as_priority_sampling_says():
     p = inclusion(WEIGHT[INTO].astype(float), k)
     assert set(np.unique(chosen)) == {0, 1} and chosen.sum() == chosen[:, INTO].sum() == steps * k
     assert p.sum() == pytest.approx(k, rel=1e-3)
-    n, mean, some = chosen[:, INTO].sum(axis=0), steps * p, p < 0.999
+    n = chosen[:, INTO].sum(axis=0)
+    mean = steps * p
+    some = p < 0.999
     assert ((n - mean)[some] ** 2 / (mean * (1 - p))[some]).sum() < some.sum() + 4 * np.sqrt(
         2 * some.sum()
     )
@@ -149,7 +149,8 @@ def test_with_replacement_edges_are_drawn_in_proportion_to_their_weights():
 @pytest.mark.parametrize("replace", [False, True])
 def test_sums_over_any_edges_are_estimated_without_bias(replace):
     weights = drawn(weighted((6,), replace=replace, seed=1), 600)
-    value, part = np.random.default_rng(0).standard_normal(150), np.arange(150) % 3 == 0
+    value = np.random.default_rng(0).standard_normal(150)
+    part = np.arange(150) % 3 == 0
     for x in (value, value * part, np.sqrt(WEIGHT), np.ones(150)):
         sums = weights @ x
         assert abs(sums.mean() - x[INTO].sum()) < 4 * sums.std() / np.sqrt(len(sums))

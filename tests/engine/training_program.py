@@ -27,7 +27,8 @@ IN_FLIGHT = (1, 4)
 
 
 def main(path: str) -> int:
-    comm, found = start(), {}
+    comm = start()
+    found = {}
     comm.cores = 2
     for (name, schedule), in_flight in product(SCHEDULES.items(), IN_FLIGHT):
         trainer = gt.Trainer(comm=comm, **{**JOB, **schedule, "views_in_flight": in_flight})

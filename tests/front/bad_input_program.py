@@ -28,7 +28,8 @@ def module(name: str) -> Any:
 
 def main() -> None:
     comm = gt.start()
-    mistakes, files = module("test_bad_input"), module("test_bad_file")
+    mistakes = module("test_bad_input")
+    files = module("test_bad_file")
     for name, (attempt, *_) in {**mistakes.CASES, **files.CASES}.items():
         told = ""
         with tempfile.TemporaryDirectory() as folder:

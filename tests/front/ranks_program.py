@@ -38,14 +38,16 @@ class Orders(gt.Layer):
 
 class Net(gt.Model):
     def __init__(self, d_in: int, d_out: int):
-        self.first, self.last = Orders(d_in, 6), Orders(6, d_out)
+        self.first = Orders(d_in, 6)
+        self.last = Orders(6, d_out)
 
     def forward(self, graph):
         return self.last(graph, gt.relu(self.first(graph, graph.x)))
 
 
 def main(path: str) -> int:
-    comm, found = start(), {}
+    comm = start()
+    found = {}
     for name, (graph, keys) in LINKS.items():
         trainer = gt.Trainer("sage", graph(), comm=comm, **{**KEYS, **keys})
         trainer.fit()

@@ -31,7 +31,8 @@ KEYS: dict[str, Any] = {"epochs": 1, "backend": "reference"}
 def graph(**changes: Any) -> gt.Graph:
     """A graph with an array in each field."""
     rng = np.random.default_rng(0)
-    part, half = np.arange(N) % 3, np.arange(E) % 2 == 0
+    part = np.arange(N) % 3
+    half = np.arange(E) % 2 == 0
     fields: dict[str, Any] = {
         "x": rng.normal(size=(N, 4)),
         "y": rng.integers(0, 3, N),
@@ -58,7 +59,8 @@ class Net(gt.Model):
 
     def __init__(self, d_in: int, d_out: int):
         rng = np.random.default_rng(None if self.draws else 0)
-        self.layer, self.weight = gt.Layer(), gt.Parameter.glorot(d_in, d_out)
+        self.layer = gt.Layer()
+        self.weight = gt.Parameter.glorot(d_in, d_out)
         if self.draws == "parameter":
             self.weight = gt.Parameter(rng.normal(size=(d_in, d_out)).astype(np.float32))
         self.noise = rng.normal(size=d_out).astype(np.float32)
@@ -294,7 +296,8 @@ def test_a_change_of_an_array_changes_its_digest_alone(name: str) -> None:
 
 def test_digests_of_a_model_are_those_of_its_values() -> None:
     one, two = (gt.Trainer(drawing("array"), graph(), **KEYS).model for _ in range(2))
-    a, b = model_digests(one), model_digests(two)
+    a = model_digests(one)
+    b = model_digests(two)
     assert a.keys() == b.keys() and {name for name in a if a[name] != b[name]} == {
         "noise",
         "settings.scale.1",

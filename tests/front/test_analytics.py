@@ -75,7 +75,9 @@ def listed(found: dict[int, Any], n: int, missing: Any) -> list[Any]:
 
 def expected(algorithm: str, graph: gt.Graph) -> Any:
     """What networkx finds."""
-    n, g, plain = graph.n_nodes, networkx_of(graph, loops=True), networkx_of(graph, loops=False)
+    n = graph.n_nodes
+    g = networkx_of(graph, loops=True)
+    plain = networkx_of(graph, loops=False)
     if algorithm == "pagerank":
         return listed(nx.pagerank(g, weight="count", tol=1e-12, max_iter=10000), n, None)
     if algorithm == "components":

@@ -101,7 +101,8 @@ def planetoid(**changes: bytes | None) -> Callable[[Path], Any]:
     def attempt(folder: Path) -> gt.Graph:
         import scipy.sparse as sp
 
-        x, y = sp.csr_matrix(np.eye(9, 30, dtype=np.float32)), np.eye(3)[np.arange(9) % 3]
+        x = sp.csr_matrix(np.eye(9, 30, dtype=np.float32))
+        y = np.eye(3)[np.arange(9) % 3]
         ring = {i: [i - 1] for i in range(1, 9)}
         parts = {
             "x": x[:3],

@@ -75,7 +75,8 @@ def layer(**functions: Any) -> Callable[..., Any]:
 
     class Net(gt.Model):
         def __init__(self, d_in, d_out):
-            self.layer, self.weight = mine(), gt.Parameter.glorot(d_in, d_out)
+            self.layer = mine()
+            self.weight = gt.Parameter.glorot(d_in, d_out)
 
         def forward(self, g):
             return gt.matmul(self.layer(g, g.x), self.weight)
@@ -87,7 +88,8 @@ class Good(gt.Model):
     """A model that works."""
 
     def __init__(self, d_in, d_out, hidden=8):
-        self.weight, self.layer = gt.Parameter.glorot(d_in, d_out), gt.Layer()
+        self.weight = gt.Parameter.glorot(d_in, d_out)
+        self.layer = gt.Layer()
 
     def forward(self, g):
         return self.layer(g, gt.matmul(g.x, self.weight))

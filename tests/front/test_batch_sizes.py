@@ -29,7 +29,8 @@ def test_larger_batches_need_fewer_vertices_per_target(sampler):
     """E|S| / |S0| does not grow with the batch, and E|S| is concave in it, for the vertices S of
     every layer.
     """
-    partition, steps = build_partition(GRAPH, SerialComm()), 24
+    partition = build_partition(GRAPH, SerialComm())
+    steps = 24
     found = np.zeros((steps, len(SIZES), 2))
     for step in range(steps):
         order = np.random.default_rng(step).permutation(GRAPH.n_nodes)
@@ -52,10 +53,8 @@ def test_larger_batches_need_fewer_vertices_per_target(sampler):
 
 
 def test_samples_of_a_mega_batch_are_parts_of_one_sample():
-    sampler, batches = (
-        gt.LaborSampler((3, 4), 5, kappa=4, mega_batch=True),
-        np.array([[3, 7], [18, 2], [1, 11], [9, 14]]),
-    )
+    sampler = gt.LaborSampler((3, 4), 5, kappa=4, mega_batch=True)
+    batches = np.array([[3, 7], [18, 2], [1, 11], [9, 14]])
     whole = sample(sampler, layers=("in", "in"), targets=batches.ravel(), step=8)
     parts = [
         sample(sampler, 2, ("vertex-cut", "hash"), ("in", "in"), targets, step=8 + i)

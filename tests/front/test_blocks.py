@@ -63,7 +63,9 @@ def _sums(x):
 
 def test_steps_differ_and_repeat():
     sampler = gt.BlockSampler(GRAPH, [3, 3])
-    first, again, later = sampler([4, 5], step=1), sampler([4, 5], step=1), sampler([4, 5], step=2)
+    first = sampler([4, 5], step=1)
+    again = sampler([4, 5], step=1)
+    later = sampler([4, 5], step=2)
     assert (
         [b.edge.tolist() for b in first]
         == [b.edge.tolist() for b in again]

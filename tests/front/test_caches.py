@@ -39,10 +39,8 @@ KEYS: dict[str, Any] = {
     "views_per_step": 3,
     "seed": 1,
 }
-POLICIES, SIZES = (
-    ["belady:window=3" if name == "belady" else name for name in CACHE_POLICIES],
-    ["0", "1", "25", "100%"],
-)
+POLICIES = ["belady:window=3" if name == "belady" else name for name in CACHE_POLICIES]
+SIZES = ["0", "1", "25", "100%"]
 
 
 def trained(comm: Comm, graph: gt.Graph, **keys: Any) -> tuple[list[float], np.ndarray, float]:
@@ -138,7 +136,8 @@ def test_belady_has_the_most_hits() -> None:
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("policy", POLICIES)
 def test_features_in_files_are_cached_too(policy: str, tmp_path: Path) -> None:
-    graph, size = on_disk(GRAPH, tmp_path), 1 + POLICIES.index(policy) % 3
+    graph = on_disk(GRAPH, tmp_path)
+    size = 1 + POLICIES.index(policy) % 3
     for mode in ("cooperative", "independent")[:size]:
         found = run_simulated(
             size, trained, graph, mode=mode, feature_cache="60%", cache_policy=policy
@@ -153,7 +152,8 @@ class SparseColumn:
     sparse, nbytes, dtype = True, 0, np.dtype(np.float32)
 
     def __init__(self, values: Any):
-        self.values, self.shape = values, values.shape
+        self.values = values
+        self.shape = values.shape
 
     def read_begin(self, rows: np.ndarray | None) -> Any:
         return Ready(self.values if rows is None else self.values[rows])

@@ -92,7 +92,8 @@ def test_no_limit(groups, membership, files):
 
 
 def test_limits_are_those_that_jobs_are_held_against(groups):
-    whole, free = memory.total_bytes(), memory.available_bytes()
+    whole = memory.total_bytes()
+    free = memory.available_bytes()
     groups("0::/\n", {"memory.max": "4096", "memory.current": "5000"})
     assert (memory.total_bytes(), memory.available_bytes()) == (4096, 0)
     groups(

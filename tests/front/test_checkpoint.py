@@ -110,7 +110,8 @@ def test_weights_load_into_a_state_dict(tmp_path: Path) -> None:
 def test_every_damage_is_seen_and_the_one_before_is_used(tmp_path: Path, file: str) -> None:
     write_checkpoint(tmp_path, made(1))
     path = write_checkpoint(tmp_path, made(2)) / file
-    whole, rng = path.read_bytes(), np.random.default_rng(0)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
     for i in range(150):
         damaged = bytearray(whole)
         at = int(rng.integers(len(whole)))
@@ -133,9 +134,11 @@ def test_every_damage_is_seen_and_the_one_before_is_used(tmp_path: Path, file: s
 
 
 def test_every_damage_of_weights_is_seen(tmp_path: Path) -> None:
-    path, weights = tmp_path / "w.safetensors", {"a": np.arange(5.0), "b": np.zeros((2, 0))}
+    path = tmp_path / "w.safetensors"
+    weights = {"a": np.arange(5.0), "b": np.zeros((2, 0))}
     write_weights(path, Job(hidden=3), weights)
-    whole, rng = path.read_bytes(), np.random.default_rng(1)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(1)
     start = 8 + int.from_bytes(whole[:8], "little")
     for at in [*range(0, start, 7), *rng.integers(0, len(whole), 50).tolist()]:
         damaged = bytearray(whole)

@@ -76,7 +76,8 @@ def test_from_texts_in_a_table_to_names_in_every_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    rng, teams = np.random.default_rng(0), ("red", "green", "blue")
+    rng = np.random.default_rng(0)
+    teams = ("red", "green", "blue")
     edges = pa.table(
         {
             "from": rng.integers(0, 30, 90),

@@ -35,7 +35,8 @@ def paths(sizes, seed=0):
     """Paths of some numbers of nodes, which have random ids, with edges in random order and
     direction; and the ids of each path.
     """
-    rng, begins = np.random.default_rng(seed), np.append(0, np.cumsum(sizes))
+    rng = np.random.default_rng(seed)
+    begins = np.append(0, np.cumsum(sizes))
     n = int(begins[-1])
     name = rng.permutation(n)
     edges = np.concatenate(
@@ -116,7 +117,8 @@ def test_long_paths_need_few_rounds(size, monkeypatch):
     """Ascending ids along a path, of which workers read edges in turn, are the longest chain of
     parents.
     """
-    n, rounds = 2000, []
+    n = 2000
+    rounds = []
     order = np.argsort(np.arange(n - 1) % size, kind="stable")
     graph = graphs.fill(order, order + 1, n)
     received = IdBlocks.received

@@ -367,7 +367,8 @@ def test_float_columns_of_two_axes_have_means():
 
 
 def test_files(tmp_path):
-    g, path = full(), tmp_path / "mine.npz"
+    g = full()
+    path = tmp_path / "mine.npz"
     columns = {f"{field}.{name}": x for field in COLUMNS for name, x in getattr(g, field).items()}
     np.savez(path, edge_index=EDGES, x=np.eye(3), edge_columns=np.zeros(2), **columns)
     h = read_npz(path)
@@ -399,7 +400,8 @@ def test_networkx_and_scipy():
         node_columns=["kind", "place"],
         edge_columns=["type", "stamp", "pair", "size"],
     )
-    order, again = np.lexsort((g.dst, g.src)), np.lexsort((h.dst, h.src))
+    order = np.lexsort((g.dst, g.src))
+    again = np.lexsort((h.dst, h.src))
     check_nodes(h, g, [0, 1, 2])
     for name, x in g.edge_columns.items():
         np.testing.assert_array_equal(h.edge_columns[name][again], x[order])

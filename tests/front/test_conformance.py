@@ -99,7 +99,8 @@ class Counting(Base):
 
 class CountingAmongObjects(Counting):
     def __init__(self):
-        self.layers, self.settings = [gt.Linear(4, 3)], SimpleNamespace(items=[SimpleNamespace()])
+        self.layers = [gt.Linear(4, 3)]
+        self.settings = SimpleNamespace(items=[SimpleNamespace()])
         super().__init__()
 
     def transform(self, node):
@@ -121,7 +122,8 @@ class Remembering(Base):
 
     def __init__(self):
         super().__init__()
-        self.scale, self.factor = 2.0, None
+        self.scale = 2.0
+        self.factor = None
 
     def gather(self, edge):
         if self.factor is None:
@@ -132,7 +134,8 @@ class Remembering(Base):
 class RememberingWeights(Base):
     def __init__(self):
         super().__init__()
-        self.v, self.factor = gt.Parameter.ones(3), None
+        self.v = gt.Parameter.ones(3)
+        self.factor = None
 
     def gather(self, edge):
         if self.factor is None:
@@ -175,7 +178,8 @@ class Normed(gt.Model):
     """A bias in front of batch norm."""
 
     def __init__(self, bias):
-        self.layer, self.norm = GCN(4, 3, bias=bias), BatchNorm(3)
+        self.layer = GCN(4, 3, bias=bias)
+        self.norm = BatchNorm(3)
 
     def forward(self, graph):
         return self.norm(self.layer(graph, graph.x))
@@ -706,7 +710,8 @@ class Factor(Total):
 def test_a_parameter_in_an_aggregator_is_refused(place, path):
     class Net(gt.Model):
         def __init__(self, d_in, d_out):
-            self.layer, self.out = Summed(Factor(place)), gt.Linear(3, d_out)
+            self.layer = Summed(Factor(place))
+            self.out = gt.Linear(3, d_out)
 
         def forward(self, graph):
             return self.out(self.layer(graph, graph.x))
@@ -875,7 +880,8 @@ class Refusing(Base):
 
     def __init__(self, error):
         super().__init__()
-        self.heads, self.error = 1, error
+        self.heads = 1
+        self.error = error
 
     def gather(self, edge):
         if self.heads != 1:
@@ -970,7 +976,8 @@ class EveryKind(gt.Layer):
     sum: ClassVar = {"most": "max", "middle": "median", "spread": "std", "three": gt.TopK(3)}
 
     def __init__(self):
-        self.w, self.table = gt.Parameter.glorot(4, 3), gt.Parameter.glorot(2, 3)
+        self.w = gt.Parameter.glorot(4, 3)
+        self.table = gt.Parameter.glorot(2, 3)
 
     def transform(self, node):
         return {"z": node.h @ self.w}
@@ -1031,11 +1038,9 @@ class Looked(gt.Layer):
     """Tables of kinds and types, a time, and a pair of codes."""
 
     def __init__(self):
-        self.kinds, self.types, self.pairs = (
-            gt.Parameter.normal(3, 4),
-            gt.Parameter.normal(5, 4),
-            gt.Parameter.normal(2, 4),
-        )
+        self.kinds = gt.Parameter.normal(3, 4)
+        self.types = gt.Parameter.normal(5, 4)
+        self.pairs = gt.Parameter.normal(2, 4)
 
     def transform(self, node):
         return {"z": node.h + gt.embedding(self.kinds, node.kind)}

@@ -231,7 +231,8 @@ def test_what_needs_fixed_features_is_refused(keys: dict[str, Any]) -> None:
 
 def typed(x: bool = True) -> gt.Graph:
     """Papers with features and labels, users and tags without."""
-    rng, sizes = np.random.default_rng(1), {"paper": 40, "user": 30, "tag": 6}
+    rng = np.random.default_rng(1)
+    sizes = {"paper": 40, "user": 30, "tag": 6}
     pairs = {
         ("user", "reads", "paper"): (30, 40),
         ("tag", "of", "paper"): (6, 40),
@@ -298,7 +299,10 @@ def test_types_learn_features_on_workers_alone() -> None:
 def test_columns_of_tables_lie_beside_stored_ones(stored: Any) -> None:
     rows = [np.array([0, 3]), np.array([1, 2, 5])]
     tables = [
-        EmbeddingTable(str(i), own, 2 + i, RowSGD(1.0), 0, np.float64) for i, own in enumerate(rows)
+        EmbeddingTable(
+            name=str(i), masters=own, width=2 + i, optimiser=RowSGD(1.0), seed=0, dtype=np.float64
+        )
+        for i, own in enumerate(rows)
     ]
     column = TypedFeatures(6, None if stored is None else MemoryColumn(stored), tables, rows)
     d = 0 if stored is None else stored.shape[1]
@@ -307,7 +311,8 @@ def test_columns_of_tables_lie_beside_stored_ones(stored: Any) -> None:
         wanted[:, :d] = stored if isinstance(stored, np.ndarray) else stored.toarray()
     wanted[rows[0], d : d + 2], wanted[rows[1], d + 2 :] = tables[0].values(), tables[1].values()
     np.testing.assert_array_equal(column.values(), wanted)
-    some, gradient = np.array([5, 3, 4, 0]), np.random.default_rng(0).standard_normal((4, d + 5))
+    some = np.array([5, 3, 4, 0])
+    gradient = np.random.default_rng(0).standard_normal((4, d + 5))
     np.testing.assert_array_equal(column.read_begin(some).end(), wanted[some])
     column.add(*column.row_gradients(some, gradient))
     column.add(*column.row_gradients(some[:2], None))

@@ -186,7 +186,8 @@ def typed_graphs(draw):
     for name in draw(
         st.lists(st.sampled_from(["to", "of", "index"]), min_size=1, max_size=3, unique=True)
     ):
-        a, b = draw(kinds), draw(kinds)
+        a = draw(kinds)
+        b = draw(kinds)
         e = draw(st.integers(0, 4))
         end = lambda kind, e=e: np.array(
             draw(st.lists(st.integers(0, counts[kind] - 1), min_size=e, max_size=e)), np.int64

@@ -112,9 +112,11 @@ def test_a_knowledge_graph_is_asked_for_tails(
 
     sys.modules.pop("ask")
     graph = gt.load("wn18rr:features=0,relations=none")
-    ids, relations = np.asarray(graph.original_ids), graph.edge_columns["relation"]
+    ids = np.asarray(graph.original_ids)
+    relations = graph.edge_columns["relation"]
     fact = np.flatnonzero(graph.edge_train)[0]
-    head, code = ids[graph.src[fact]], relations[fact]
+    head = ids[graph.src[fact]]
+    code = relations[fact]
     found = answers("run", graph, head, graph.meta["relation_names"][code], n=50)
     scores = [score for _, score in found]
     assert len({tail for tail, _ in found}) == 50 and scores == sorted(scores, reverse=True)

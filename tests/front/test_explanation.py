@@ -174,9 +174,7 @@ def test_costs_of_operations() -> None:
 
 
 def test_cost_of_an_edge() -> None:
-    nodes, edges = (
-        {"z": ((4,), np.float32, True), "s": ((), np.float32, True)},
-        {"weight": ((), np.float32, False)},
-    )
+    nodes = {"z": ((4,), np.float32, True), "s": ((), np.float32, True)}
+    edges = {"weight": ((), np.float32, False)}
     (phase,) = trace(lambda e: e.src.z * e.dst.s * e.weight, nodes, edges, "sum", "Mine").phases
     assert edge_cost(phase) == Cost(4 * (4 + 1 + 1) + 8, 4 + 4 + 4)

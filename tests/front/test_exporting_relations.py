@@ -183,7 +183,8 @@ def close(found: Any, expected: np.ndarray, atol: float = 1e-12) -> None:
 def test_layers_of_pytorch_geometric_compute_the_same(name: str) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("torch_geometric")
-    layer, graph = made(name), GRAPH.replace(x=RNG.standard_normal((N, D)), meta={})
+    layer = made(name)
+    graph = GRAPH.replace(x=RNG.standard_normal((N, D)), meta={})
     x, edges = tensors(torch, graph.x, graph.edge_index)
     with torch.no_grad():
         out = call(
@@ -221,12 +222,14 @@ def by_relation(combine: str, types: bool = True) -> PerRelation:
 @pytest.mark.second
 @pytest.mark.parametrize("combine", ["sum", "mean", "max"])
 def test_layers_by_relation_are_a_layer_of_pytorch_geometric(combine: str) -> None:
-    torch, pyg = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.nn")
+    torch = pytest.importorskip("torch")
+    pyg = pytest.importorskip("torch_geometric.nn")
     graph = GRAPH.replace(
         x=RNG.standard_normal((N, D)), meta={}, edge_attr=RNG.standard_normal((GRAPH.n_edges, 2))
     )
     layer = by_relation(combine)
-    expected, module = result_of(layer, graph), gt.counterpart(layer, "pyg", METADATA).make()
+    expected = result_of(layer, graph)
+    module = gt.counterpart(layer, "pyg", METADATA).make()
     assert type(module) is pyg.HeteroConv
     x, edges, attr = tensors(torch, graph.x, graph.edge_index, graph.edge_attr)
     relation, kind = codes(torch).values()
@@ -255,10 +258,8 @@ def test_layers_by_relation_are_a_layer_of_pytorch_geometric(combine: str) -> No
 
 
 def test_layers_by_relation_without_a_counterpart_are_refused() -> None:
-    layer, other = (
-        by_relation("sum"),
-        gt.per_relation(lambda _: GCN(D, 6), GRAPH.relations, GRAPH.node_types),
-    )
+    layer = by_relation("sum")
+    other = gt.per_relation(lambda _: GCN(D, 6), GRAPH.relations, GRAPH.node_types)
     for part, library, metadata, words in (
         (layer, "dgl", METADATA, "no converter to dgl"),
         (layer, "pyg", None, "HeteroConv of PyTorch Geometric has weights by names"),
@@ -284,8 +285,10 @@ def test_layers_by_relation_without_a_counterpart_are_refused() -> None:
 @pytest.mark.second
 @pytest.mark.parametrize("name", [name for name in LAYERS if name.startswith("rgcn")])
 def test_layers_of_dgl_compute_the_same(name: str) -> None:
-    torch, dgl = pytest.importorskip("torch"), libraries.dgl()
-    layer, graph = made(name), WEIGHTED.replace(x=RNG.standard_normal((N, D)), meta={})
+    torch = pytest.importorskip("torch")
+    dgl = libraries.dgl()
+    layer = made(name)
+    graph = WEIGHTED.replace(x=RNG.standard_normal((N, D)), meta={})
     x, weight = tensors(torch, graph.x, graph.edge_weight)
     other = dgl.graph(tuple(tensors(torch, graph.src, graph.dst)), num_nodes=N)
     with torch.no_grad():
@@ -315,7 +318,8 @@ def test_predictions_of_pytorch_geometric_are_the_same(name: str, dtype: str) ->
 @pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
 @pytest.mark.parametrize("name", [name for name in NETWORKS if name.startswith("rgcn")])
 def test_predictions_of_dgl_are_the_same(name: str, weighted: bool) -> None:
-    torch, dgl = pytest.importorskip("torch"), libraries.dgl()
+    torch = pytest.importorskip("torch")
+    dgl = libraries.dgl()
     graph = WEIGHTED if weighted else GRAPH
     model, expected = trained(name, graph)
     other = dgl.graph(tuple(tensors(torch, graph.src, graph.dst)), num_nodes=N)
@@ -329,15 +333,14 @@ def test_predictions_of_dgl_are_the_same(name: str, weighted: bool) -> None:
 
 @pytest.mark.second
 def test_heterogeneous_data_has_the_same_numbering() -> None:
-    torch, data = (
-        pytest.importorskip("torch"),
-        pytest.importorskip("torch_geometric.data").HeteroData(),
-    )
+    torch = pytest.importorskip("torch")
+    data = pytest.importorskip("torch_geometric.data").HeteroData()
     for name, n in SIZES.items():
         data[name].x = tensors(torch, FEATURES.get(name, np.zeros((n, 0))))[0]
     for relation, pairs in EDGES.items():
         data[relation].edge_index = tensors(torch, pairs)[0]
-    whole, metadata = data.to_homogeneous(), data.metadata()
+    whole = data.to_homogeneous()
+    metadata = data.metadata()
     model, expected = trained("hgt")
     x = torch.block_diag(*(data[name].x for name in metadata[0]))
     with torch.no_grad():
@@ -364,7 +367,8 @@ def test_learned_features_are_given_as_features() -> None:
 
 @pytest.mark.second
 def test_means_are_those_of_relations_also_with_pyg_lib() -> None:
-    torch, backend = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.backend")
+    torch = pytest.importorskip("torch")
+    backend = pytest.importorskip("torch_geometric.backend")
     module = gt.to_torch(trained("rgcn")[0])
     seen: list[Any] = []
     for layer in module.layers:
@@ -378,11 +382,9 @@ def test_what_a_module_lacks_is_an_error() -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("torch_geometric")
     x, edges, weight = tensors(torch, DENSE, GRAPH.edge_index, WEIGHTED.edge_weight)
-    relational, typed, given = (
-        gt.to_torch(trained("rgcn")[0]),
-        gt.to_torch(trained("hgt")[0], metadata=METADATA),
-        codes(torch),
-    )
+    relational = gt.to_torch(trained("rgcn")[0])
+    typed = gt.to_torch(trained("hgt")[0], metadata=METADATA)
+    given = codes(torch)
     for module, arguments, said in (
         (relational, {}, "give edge_type"),
         (relational, {"edge_type": given["edge_type"] + 1}, "codes from 1 to 6; the network has 6"),

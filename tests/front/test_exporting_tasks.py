@@ -134,7 +134,8 @@ def test_whole_graphs_in_pytorch_geometric(name: str, dtype: str) -> None:
     with torch.no_grad():
         close(module(x, edges, None, attr, **codes, batch=batch), expected, dtype)
         # the last graph, and another without nodes
-        node, edge = batch == 6, batch[edges[0]] == 6
+        node = batch == 6
+        edge = batch[edges[0]] == 6
         codes = {"edge_type": codes["edge_type"][edge], "node_type": codes["node_type"][node]}
         arguments = x[node], edges[:, edge] - int(FIRST[6]), None, attr[edge]
         close(module(*arguments, **codes), expected[[6]], dtype)
@@ -148,7 +149,8 @@ def test_whole_graphs_in_pytorch_geometric(name: str, dtype: str) -> None:
 @pytest.mark.second
 @pytest.mark.parametrize("name", [name for name in WHOLE_MODELS if name not in NOT_DGL])
 def test_whole_graphs_in_dgl(name: str) -> None:
-    torch, dgl = pytest.importorskip("torch"), libraries.dgl()
+    torch = pytest.importorskip("torch")
+    dgl = libraries.dgl()
     trainer, expected = of_graphs(name, "float64")
     graph = looped(trainer, NODES)
     own = [np.flatnonzero(OF[graph.src] == i) for i in range(len(SIZES))]
@@ -284,7 +286,8 @@ def test_scores_of_triples(encoder: dict[str, Any], decoder: str, library: str, 
 def test_learned_features_and_a_decoder_are_a_model_of_pytorch_geometric(
     decoder: str, dtype: str
 ) -> None:
-    torch, kge = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.nn.kge")
+    torch = pytest.importorskip("torch")
+    kge = pytest.importorskip("torch_geometric.nn.kge")
     trainer, ids, expected = of_triples(decoder, dtype)
     module = gt.counterpart(trainer.model.decoder, "pyg", nodes=trainer.learned()).make()
     assert type(module) is {"distmult": kge.DistMult, "complex": kge.ComplEx}[decoder]
@@ -294,9 +297,11 @@ def test_learned_features_and_a_decoder_are_a_model_of_pytorch_geometric(
 
 @pytest.mark.second
 def test_models_of_the_same_name_compute_something_else() -> None:
-    torch, kge = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.nn.kge")
+    torch = pytest.importorskip("torch")
+    kge = pytest.importorskip("torch_geometric.nn.kge")
     ids = torch.tensor([[0], [0], [1]])
-    nodes, relation = torch.tensor([[3.0, 0.0], [0.0, 4.0]]), torch.zeros(1, 2)
+    nodes = torch.tensor([[3.0, 0.0], [0.0, 4.0]])
+    relation = torch.zeros(1, 2)
     module = kge.TransE(2, 1, 2)
     module.load_state_dict({"node_emb.weight": nodes, "rel_emb.weight": relation})
     # |(1, 0) - (0, 1)|_1, and not |(3, 0) - (0, 4)|_1
@@ -313,7 +318,8 @@ def test_weights_of_decoders_and_readouts_have_the_names_of_the_other_library() 
     def shapes(part: Any, library: str = "pyg", **given: Any) -> dict[str, tuple[int, ...]]:
         return {name: x.shape for name, x in gt.counterpart(part, library, **given).state.items()}
 
-    nodes, decoder = np.arange(12.0).reshape(2, 6), gt.ComplEx(6, RELATIONS)
+    nodes = np.arange(12.0).reshape(2, 6)
+    decoder = gt.ComplEx(6, RELATIONS)
     assert shapes(decoder) == {"weight": (RELATIONS, 6)} and shapes(gt.RotatE(6, RELATIONS)) == {
         "weight": (RELATIONS, 3)
     }
@@ -414,7 +420,8 @@ def test_what_a_module_lacks_is_an_error() -> None:
     triples = gt.to_torch(of_triples("distmult")[0].model)
     of_edges = gt.to_torch(trained("sage", PAIRS, ("task", "edge"), ("dtype", "float64")).model)
     ends, codes = torch.zeros(2, 3, dtype=torch.long), torch.tensor([0, 1, RELATIONS])
-    x, width = torch.zeros(5, 6, dtype=torch.float64), PAIRS.n_features
+    x = torch.zeros(5, 6, dtype=torch.float64)
+    width = PAIRS.n_features
     for call, said in (
         (lambda: triples(x), "give edge_label_index"),
         (lambda: triples(x, edge_label_index=ends), "give edge_label_type"),

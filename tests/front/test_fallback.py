@@ -96,7 +96,8 @@ def test_it_is_not_logged_where_it_was_asked_for(mine, caplog):
 def test_integers_are_a_reason(caplog):
     class Typed(gt.Layer):
         def __init__(self, d_in, d_out):
-            self.table, self.w = gt.Parameter.glorot(4, d_out), gt.Parameter.glorot(d_in, d_out)
+            self.table = gt.Parameter.glorot(4, d_out)
+            self.w = gt.Parameter.glorot(d_in, d_out)
 
         def transform(self, node):
             return {"z": gt.matmul(node.h, self.w)}

@@ -47,7 +47,8 @@ def test_rows_are_checked_while_they_are_copied() -> None:
         RNG.integers(0, 9, 50),
         np.array(["a", "bc"] * 25),
     ):
-        out, hashes = np.empty((400, *x.shape[1:]), x.dtype), row_hashes(x)
+        out = np.empty((400, *x.shape[1:]), x.dtype)
+        hashes = row_hashes(x)
         assert take_rows_checked(x, rows, hashes, out) is None and np.array_equal(out, x[rows])
         hashes[rows[7]] += np.uint64(1)
         assert take_rows_checked(x, rows, hashes, out) == rows[7]
@@ -66,7 +67,8 @@ def test_rows_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             np.zeros((50, 0)),
         )
     ):
-        files, name = ArrayFiles(tmp_path), f"values-{k}"
+        files = ArrayFiles(tmp_path)
+        name = f"values-{k}"
         files.create(name, x.shape, x.dtype)
         for rows in (np.arange(20), np.arange(20, 50), np.zeros(0, np.int64)):
             files.write(name, rows, x[rows][:, ::-1] if x.ndim > 1 else x[rows])
@@ -83,7 +85,8 @@ def test_hash_of_an_array() -> None:
     """It depends on values and places, not on rows behind the end or on the order in which rows are
     given.
     """
-    hashes, places = row_hashes(np.arange(30) % 7), RNG.permutation(30)
+    hashes = row_hashes(np.arange(30) % 7)
+    places = RNG.permutation(30)
     found = array_hash(hashes[places], places, 20)
     assert (
         found

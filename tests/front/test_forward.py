@@ -14,7 +14,9 @@ from graphtheta.ops import dtype_scope
 
 class Net(gt.Model):
     def __init__(self, d_in, d_out):
-        self.first, self.norm, self.last = GCN(d_in, 5, bias=False), BatchNorm(5), GCN(5, d_out)
+        self.first = GCN(d_in, 5, bias=False)
+        self.norm = BatchNorm(5)
+        self.last = GCN(5, d_out)
 
     def forward(self, graph):
         return self.last(graph, gt.dropout(gt.tanh(self.norm(self.first(graph, graph.x))), 0.3))
@@ -47,7 +49,8 @@ def test_forward_equals_the_predictions_of_a_trainer(graph):
 
 @pytest.mark.parametrize("training", [False, True])
 def test_gradients_equal_differences_and_leave_no_trace(training, graph):
-    model, keys = made(graph), {"training": training, "seed": 4}
+    model = made(graph)
+    keys = {"training": training, "seed": 4}
     loss = lambda out: gt.square(out - 0.3).sum(-1)
     before = {name: x.copy() for name, x in model.state().items()}
     value, found = gt.gradients(loss, model, graph, **keys)
@@ -56,7 +59,8 @@ def test_gradients_equal_differences_and_leave_no_trace(training, graph):
         d = np.cos(np.arange(p.value.size)).reshape(p.shape)
         sides = []
         for step in (1e-6, -1e-6):
-            start, p.value = p.value, p.value + step * d
+            start = p.value
+            p.value = p.value + step * d
             sides.append(np.square(gt.forward(model, graph, **keys) - 0.3).sum(-1).mean())
             p.value = start
         assert abs((sides[0] - sides[1]) / 2e-6 - (found[p.name] * d).sum()) < 1e-6

@@ -80,7 +80,8 @@ def test_rmat_has_hubs_and_both_directions():
 
 
 def test_tiny_ones():
-    ring, star = generate.ring(5), generate.star(6)
+    ring = generate.ring(5)
+    star = generate.star(6)
     assert (np.bincount(ring.dst) == 2).all() and ring.n_edges == 10
     assert np.bincount(star.dst).tolist() == [5, 1, 1, 1, 1, 1]
 

@@ -238,7 +238,8 @@ def test_symmetrised_copies_attributes_and_merges():
 
 
 def test_edges_of_two_relations_are_no_duplicates():
-    ends, codes = [[0, 0, 0, 1], [1, 1, 1, 0]], {"relation": [0, 1, 0, 1]}
+    ends = [[0, 0, 0, 1], [1, 1, 1, 0]]
+    codes = {"relation": [0, 1, 0, 1]}
     g = Graph(ends, 2, edge_columns=codes)
     assert g.n_relations == 2 and Graph(ends, 2).n_relations == 0
     assert g.deduplicated().edge_columns["relation"].tolist() == [0, 1, 1]
@@ -512,7 +513,8 @@ def test_arrays_of_a_graph_are_its_own():
         "node_columns": {"a": np.ones(n, np.int64), "b": np.ones((n, 2), np.float32)},
         "edge_columns": {"c": np.ones(e, np.int32)},
     }
-    pair, base = np.arange(2 * e).reshape(2, e) % n, np.ones((n, 4), np.float32)
+    pair = np.arange(2 * e).reshape(2, e) % n
+    base = np.ones((n, 4), np.float32)
     sparse = sp.csr_array(np.eye(n, 9, dtype=np.float32))
     graphs = [
         Graph(pair, n, **given, **columns),

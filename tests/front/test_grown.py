@@ -44,16 +44,19 @@ def appended(both: bool, ids: Any = None, seed: int = 3) -> gt.Graph:
     edges go back.
     """
     rng = np.random.default_rng(seed)
-    src, dst = rng.integers(0, N, 3 * NEW), np.repeat(np.arange(N, N + NEW), 3)
+    src = rng.integers(0, N, 3 * NEW)
+    dst = np.repeat(np.arange(N, N + NEW), 3)
     src[0] = N + 1
     ends = (
         np.concatenate((ENDS[0], src, dst[:2] if both else src[:0])),
         np.concatenate((ENDS[1], dst, src[1:3] if both else dst[:0])),
     )
     grown = graphs.fill(*ends, N + NEW, seed=9, **TASKLESS)
-    x, e = grown.x.copy(), OLD.n_edges
+    x = grown.x.copy()
+    e = OLD.n_edges
     x[:N] = OLD.x
-    attr, weight = grown.edge_attr.copy(), grown.edge_weight.copy()
+    attr = grown.edge_attr.copy()
+    weight = grown.edge_weight.copy()
     attr[:e], weight[:e] = OLD.edge_attr, OLD.edge_weight
     return grown.replace(x=x, edge_attr=attr, edge_weight=weight, node_ids=ids)
 
@@ -74,7 +77,9 @@ class Own(gt.Model):
     """Layers of two directions side by side, a skip to the end, and weights of edges."""
 
     def __init__(self, d_in: int, d_out: int):
-        self.there, self.back, self.last = Maximum(d_in, 4), Maximum(d_in, 4), Maximum(4, d_out)
+        self.there = Maximum(d_in, 4)
+        self.back = Maximum(d_in, 4)
+        self.last = Maximum(4, d_out)
         self.back.direction = "out"
         self.skip = gt.Linear(d_in, d_out)
 
@@ -118,10 +123,13 @@ def rows_and_edges(new: gt.Graph) -> tuple[int, int]:
     reach.
     """
     degree, before = (np.bincount(g.dst, minlength=N + NEW) for g in (new, OLD.with_self_loops()))
-    reached, rows, edges = set(np.flatnonzero(degree != before).tolist()), 0, 0
+    reached = set(np.flatnonzero(degree != before).tolist())
+    rows = 0
+    edges = 0
     for _ in range(3):
         reached |= {int(d) for s, d in zip(new.src, new.dst, strict=True) if s in reached}
-        rows, edges = rows + len(reached), edges + int(degree[list(reached)].sum())
+        rows = rows + len(reached)
+        edges = edges + int(degree[list(reached)].sum())
     return rows, edges
 
 
@@ -191,7 +199,8 @@ class Seen(Maximum):
 
 class SeenTwice(gt.Model):
     def __init__(self, d_in: int, d_out: int):
-        self.first, self.last = Seen(d_in, 4), Seen(4, d_out)
+        self.first = Seen(d_in, 4)
+        self.last = Seen(4, d_out)
 
     def forward(self, graph: Any) -> Any:
         return self.last(graph, gt.relu(self.first(graph, graph.x)))
@@ -214,10 +223,8 @@ def test_predictions_of_new_nodes_read_their_senders_alone(
     size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No ids, degrees, hashes or outputs of old nodes, although rows are in another order."""
-    new, read = (
-        appended(False, np.array([f"n{i}" for i in range(N + NEW)])),
-        list[tuple[str, int]](),
-    )
+    new = appended(False, np.array([f"n{i}" for i in range(N + NEW)]))
+    read = list[tuple[str, int]]()
     # most edges first: new nodes come between old ones
     hub = new.replace(
         edge_index=np.concatenate(
@@ -272,7 +279,8 @@ def test_ids_of_predictions_belong_to_the_caller() -> None:
 def test_values_and_edges_that_changed(tmp_path: Path) -> None:
     """A changed feature, a changed attribute, a removed edge, another order of nodes and edges."""
     old = OLD.replace(node_ids=np.array([f"n{i}" for i in range(N)]))
-    x, attr = old.x.copy(), old.edge_attr.copy()
+    x = old.x.copy()
+    attr = old.edge_attr.copy()
     x[5] += 1
     attr[30] += 1
     changed = old.replace(x=x, edge_attr=attr).keep_edges(np.arange(2 * N) != 17)
@@ -340,8 +348,12 @@ def test_odd_graphs(name: str, tmp_path: Path) -> None:
     old = graphs.odd_graphs()[name].replace(**TASKLESS)
     n, e = old.n_nodes, old.n_edges
     grown = graphs.fill(np.append(old.src, [0, n]), np.append(old.dst, [n, 1]), n + 2, **TASKLESS)
-    x, attr, weight = grown.x.copy(), grown.edge_attr.copy(), grown.edge_weight.copy()
-    x[:n], attr[:e], weight[:e] = old.x, old.edge_attr, old.edge_weight
+    x = grown.x.copy()
+    attr = grown.edge_attr.copy()
+    weight = grown.edge_weight.copy()
+    x[:n] = old.x
+    attr[:e] = old.edge_attr
+    weight[:e] = old.edge_weight
     check("gat", old, grown.replace(x=x, edge_attr=attr, edge_weight=weight), tmp_path / "kept", 3)
 
 

@@ -59,7 +59,9 @@ def made(
 
     class Net(gt.Model):
         def __init__(self, d_in: int, d_out: int):
-            self.first, self.second, self.last = Mine(d_in, 4), Mine(4, 4), gt.Linear(4, d_out)
+            self.first = Mine(d_in, 4)
+            self.second = Mine(4, 4)
+            self.last = gt.Linear(4, d_out)
 
         def forward(self, graph: Any) -> Any:
             h = self.first(graph, graph.x)

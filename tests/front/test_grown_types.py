@@ -32,7 +32,8 @@ def of_types(users: int, items: int, seed: int = 5) -> gt.Graph:
     """
     rng = np.random.default_rng(seed)
     x = {"user": rng.normal(size=(40, 3)), "item": rng.normal(size=(40, 5))}
-    y, rated = rng.integers(0, 2, 40), rng.integers(0, 30, (2, 90))
+    y = rng.integers(0, 2, 40)
+    rated = rng.integers(0, 30, (2, 90))
     new = (
         np.array(
             [[u, i] for u in range(30, users) for i in (0, items - 1)]
@@ -110,7 +111,8 @@ def test_appended_nodes_of_a_type_with_features(tmp_path, learned, users, items,
 
 def apart(users: int, items: int, ids: bool = False) -> gt.Graph:
     """Users and items of which the first 30 have edges, with or without ids."""
-    old, rng = of_types(30, 30), np.random.default_rng(4)
+    old = of_types(30, 30)
+    rng = np.random.default_rng(4)
     x = {"user": rng.normal(size=(40, 3))[:users], "item": rng.normal(size=(40, 5))[:items]}
     rated = old.edge_index[:, :90] - [[0], [30]]
     named = (
@@ -132,7 +134,8 @@ def apart(users: int, items: int, ids: bool = False) -> gt.Graph:
 @pytest.mark.parametrize("learned", ["user", "item", "item,user=3"])
 def test_nodes_keep_their_learned_features(learned, ids, tmp_path):
     """Appended nodes without edges change no output of another node."""
-    users, items = ("user" not in learned) * 3, ("item" not in learned) * 3
+    users = ("user" not in learned) * 3
+    items = ("item" not in learned) * 3
     trainer = gt.Trainer(
         "rgcn",
         apart(30, 30, ids),
@@ -146,7 +149,8 @@ def test_nodes_keep_their_learned_features(learned, ids, tmp_path):
     trainer.fit()
     trainer.save(tmp_path / "weights.safetensors")
     grown = apart(30 + users, 30 + items, ids)
-    before, on = trainer.predict()[1], trainer.on(grown)
+    before = trainer.predict()[1]
+    on = trainer.on(grown)
     old = np.arange(grown.n_nodes) < 30
     old[30 + users : 60 + users] = True
     np.testing.assert_allclose(on.predict()[1][old], before, rtol=1e-9, atol=1e-9)

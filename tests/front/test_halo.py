@@ -30,7 +30,8 @@ def trained(comm, **keys):
     rounding moves the first loss.
     """
     trainer = gt.Trainer(graph=GRAPH, comm=comm, **{**KEYS, **keys})
-    metrics, error = trainer.evaluate("test"), halo_error(trainer)
+    metrics = trainer.evaluate("test")
+    error = halo_error(trainer)
     before = comm.ledger.snapshot()
     losses = [trainer.train_epoch(i) for i in range(3)]
     return losses, metrics, comm.ledger.since(before)["move"]["bytes"], error

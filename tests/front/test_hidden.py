@@ -17,7 +17,9 @@ from graphtheta.samplers.hidden import MECHANISMS, REFUSED, hidden_by, table
 
 RNG = np.random.default_rng(3)
 # the last node has features that no other has; only hidden edges lead from it
-N, E, NOW = 40, 400, 20
+N = 40
+E = 400
+NOW = 20
 X = np.append(RNG.normal(size=(N - 1, 4)), np.full((1, 4), POISON), axis=0)
 ENDS = RNG.integers(0, N - 1, (2, E))
 WHEN = RNG.integers(0, 30, E)
@@ -156,8 +158,10 @@ def numbers(graph, keys, mask, folder):
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("case", CASES)
 def test_hidden_edges_change_no_number_or_the_mechanism_is_refused(case, sampler, tmp_path):
-    name, keys = case.partition(" ")[0], CASES[case]
-    timed, mask = sampler.startswith("temporal"), "mask" in sampler
+    name = case.partition(" ")[0]
+    keys = CASES[case]
+    timed = sampler.startswith("temporal")
+    mask = "mask" in sampler
     hidden = ~KNOWN if mask else np.zeros(E, bool)
     if timed and not mask:
         hidden = WHEN >= NOW

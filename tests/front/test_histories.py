@@ -351,7 +351,8 @@ def test_errors(keys: dict[str, Any], text: str) -> None:
 
 
 def test_the_oldest_lines_are_replaced(rng: np.random.Generator) -> None:
-    history, model = History(20, 6), dict[int, tuple[int, float]]()
+    history = History(20, 6)
+    model = dict[int, tuple[int, float]]()
     for number in range(80):
         # several workers push in one step
         step = number // 2

@@ -187,7 +187,8 @@ def joined(size: int, *args: Any, **keys: Any) -> list[list[np.ndarray]]:
     ids=["classes", "rare", "a label", "one class"],
 )
 def test_classes_of_a_batch_are_even(graph: gt.Graph) -> None:
-    y, train = graph.y.reshape(-1), np.flatnonzero(graph.train)
+    y = graph.y.reshape(-1)
+    train = np.flatnonzero(graph.train)
     present = np.unique(y[train][y[train] >= 0])
     assert min(np.sum(y[train] == c) for c in present) >= 2
     epochs = joined(1, graph, 6, batch_size=2 * len(present))
@@ -248,7 +249,8 @@ def test_labels_have_a_threshold_each_and_a_fixed_one_is_for_all() -> None:
     fixed = run_simulated(2, trained, LABELS, threshold=0.7)[0]
     assert fixed[4].thresholds == pytest.approx([0.7] * 3)
     _, out = fixed[3]
-    said, y = 1 / (1 + np.exp(-out[LABELS.test])) > 0.7, LABELS.y[LABELS.test]
+    said = 1 / (1 + np.exp(-out[LABELS.test])) > 0.7
+    y = LABELS.y[LABELS.test]
     columns = fixed[4].splits["test"]
     assert columns.recall == pytest.approx([said[y[:, c] == 1, c].mean() for c in range(3)])
     assert columns.support == [int(np.nansum(y[:, c])) for c in range(3)]
@@ -262,7 +264,8 @@ def test_the_report_of_each_class_is_that_of_scikit_learn() -> None:
         and list(one[4].splits) == ["train", "val", "test"]
         and not one[4].thresholds
     )
-    y, said = GRAPH.y[GRAPH.test], one[3][1][GRAPH.test].argmax(axis=1)
+    y = GRAPH.y[GRAPH.test]
+    said = one[3][1][GRAPH.test].argmax(axis=1)
     wanted = skl.precision_recall_fscore_support(
         y, said, labels=range(GRAPH.n_classes), zero_division=0
     )

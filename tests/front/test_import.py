@@ -235,7 +235,9 @@ except MemoryError:
     not sys.platform.startswith("linux"), reason="RLIMIT_DATA counts memory on Linux only"
 )
 def test_features_of_four_times_the_memory_train_from_disk(tmp_path, rng):
-    n, width, limit = 16_384, 4096, 64 << 20
+    n = 16_384
+    width = 4096
+    limit = 64 << 20
     # a file of zeros takes no space before it is imported
     assert (
         np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float32, (n, width)).nbytes

@@ -64,7 +64,8 @@ class Columns(gt.Model):
 
 class Coded(gt.Layer):
     def __init__(self, d_in: int, d_out: int):
-        self.weight, self.codes = gt.Parameter.glorot(d_in, d_out), gt.Parameter.normal(2, d_out)
+        self.weight = gt.Parameter.glorot(d_in, d_out)
+        self.codes = gt.Parameter.normal(2, d_out)
 
     def transform(self, node: Any) -> dict[str, Any]:
         return {"z": gt.matmul(node.h, self.weight)}
@@ -80,11 +81,10 @@ def columned(
     **fields: Any,
 ) -> Any:
     """A graph whose columns have texts; equal seeds have equal texts in any order of the names."""
-    graph, rng = graphs.random_graph(24, 90, seed=seed, **TASKLESS), np.random.default_rng(seed)
-    kind, code = (
-        np.array(["red", "green", "blue"])[rng.integers(0, 3, 24)],
-        np.array(["up", "down"])[rng.integers(0, 2, 90)],
-    )
+    graph = graphs.random_graph(24, 90, seed=seed, **TASKLESS)
+    rng = np.random.default_rng(seed)
+    kind = np.array(["red", "green", "blue"])[rng.integers(0, 3, 24)]
+    code = np.array(["up", "down"])[rng.integers(0, 2, 90)]
     meta = {"node_categories": {"kind": list(kinds)}, "edge_categories": {"code": list(codes)}}
     return graph.replace(
         node_columns={"kind": np.array([kinds.index(k) for k in kind])},
@@ -239,10 +239,8 @@ def test_codes_by_name() -> None:
     """Categories and classes have other codes in the other graph."""
     graph = columned(3)
     alike(Columns, graph, [columned(3, ("blue", "red", "green"), ("down", "up"), **UNLABELLED)])
-    named, names = (
-        columned(3, meta={"class_names": ["x", "y", "z"]}),
-        {"class_names": ["z", "x", "y"]},
-    )
+    named = columned(3, meta={"class_names": ["x", "y", "z"]})
+    names = {"class_names": ["z", "x", "y"]}
     turned = columned(3, meta=names, y=np.array([1, 2, 0])[named.y], n_classes=3)
     trainer = gt.Trainer(Columns, named, **{key: x for key, x in KEYS.items() if key != "hidden"})
     assert trainer.on(turned).evaluate() == trainer.evaluate()

@@ -110,9 +110,11 @@ def test_the_graph_is_that_of_the_tables(expected):
 
 def test_losses_and_predictions_are_those_of_arrays(expected):
     edges, nodes = tables()
-    graph, ids = gt.load(expected), nodes.column("name").to_pylist()
+    graph = gt.load(expected)
+    ids = nodes.column("name").to_pylist()
     row = {name: i for i, name in enumerate(ids)}
-    part, team = nodes.column("part").to_pylist(), nodes.column("team").to_pylist()
+    part = nodes.column("part").to_pylist()
+    team = nodes.column("team").to_pylist()
     arrays = gt.Graph(
         (
             [row[name] for name in edges.column("from").to_pylist()],
@@ -524,7 +526,8 @@ def test_pandas_tables(tmp_path):
 
 
 def test_ogb_layout(tmp_path):
-    raw, split = tmp_path / "raw", tmp_path / "split" / "time"
+    raw = tmp_path / "raw"
+    split = tmp_path / "split" / "time"
     raw.mkdir()
     split.mkdir(parents=True)
     parts = {
@@ -605,7 +608,8 @@ def test_features_are_standardised_over_the_training_nodes(split, tmp_path):
         assert stored(folder) == stored(folders[0])
     x = np.stack([nodes.column(name).to_numpy() for name in features], axis=1)
     known = graph.train if split else np.ones(NODES, bool)
-    mean, deviation = x[known].mean(axis=0), x[known].std(axis=0)
+    mean = x[known].mean(axis=0)
+    deviation = x[known].std(axis=0)
     found = graph.x.read_begin(None).end()
     np.testing.assert_allclose(found[:, :2], ((x - mean) / deviation)[:, :2], atol=1e-5)
     assert not found[:, 2].any()

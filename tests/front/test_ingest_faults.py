@@ -450,7 +450,8 @@ def test_quoted_line_breaks(size, packed, first, tmp_path, monkeypatch):
         size, lambda comm: gt.import_graph(path, to=tmp_path / "s", comm=comm, edge_columns="how")
     )
     graph = gt.load(tmp_path / "s")
-    names, ids = graph.categories("edge", "how"), graph.original_ids
+    names = graph.categories("edge", "how")
+    ids = graph.original_ids
     columns = (
         ids[graph.src].tolist(),
         ids[graph.dst].tolist(),
@@ -507,7 +508,8 @@ def test_lists_that_are_all_empty_are_refused(kind, rank_count, tmp_path):
 @pytest.mark.parametrize("group", ["node_columns", "edge_columns"])
 def test_names_that_no_model_could_read_are_refused(name, group, tmp_path):
     """The names are those that a graph refuses, so that each store can be read."""
-    edges, nodes = {"src": [0, 1], "dst": [1, 0]}, {"id": [0, 1]}
+    edges = {"src": [0, 1], "dst": [1, 0]}
+    nodes = {"id": [0, 1]}
     table = nodes if group == "node_columns" else edges
     table[name] = [1, 2]
     with pytest.raises(ConfigError, match=f"column '{name}': models could not read"):

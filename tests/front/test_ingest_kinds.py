@@ -146,9 +146,9 @@ def test_one_hot_features(tmp_path):
     options = {**COLUMNS, "scale": "standard", "one_hot": ["grade", "kind"], "name": "g"}
     made = [imported(edges, nodes, tmp_path / f"{size}", size, **options) for size in (1, 3)]
     assert stored(made[0]) == stored(made[1])
-    graph, plain = (
-        gt.load(made[0]),
-        gt.load(imported(edges, nodes, tmp_path / "plain", 1, **{**COLUMNS, "scale": "standard"})),
+    graph = gt.load(made[0])
+    plain = gt.load(
+        imported(edges, nodes, tmp_path / "plain", 1, **{**COLUMNS, "scale": "standard"})
     )
     names = {"grade": sorted(map(str, range(11))), "kind": ["ab", "c"]}
     # the scale is that of all columns
@@ -193,7 +193,9 @@ class TypedDGL:
     """What is read of a DGL graph of several types."""
 
     def __init__(self, ends, x, y, train):
-        self.ntypes, self.canonical_etypes, self._ends = list(x), list(ends), ends
+        self.ntypes = list(x)
+        self.canonical_etypes = list(ends)
+        self._ends = ends
         self.nodes = {
             name: SimpleNamespace(data={"feat": rows, "_ID": rows}) for name, rows in x.items()
         }
@@ -238,7 +240,8 @@ def test_heterogeneous_graphs(kind, tmp_path):
     )
     graph = TypedDGL(ends, x, np.arange(4), np.arange(4) < 2) if kind == "dgl" else wanted
     if kind == "pyg":
-        torch, data = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.data")
+        torch = pytest.importorskip("torch")
+        data = pytest.importorskip("torch_geometric.data")
         graph = data.HeteroData({name: {"x": torch.tensor(rows)} for name, rows in x.items()})
         graph["a"].y, graph["a"].train_mask, graph["b"].year = (
             torch.arange(4),
@@ -270,7 +273,8 @@ def test_rows_of_several_types_in_any_order(size, tmp_path):
     """Each type has its width, also none, when types alternate and nodes with bad values are left
     out.
     """
-    rng, counts = np.random.default_rng(3), {"a": 90, "b": 40, "none": 30}
+    rng = np.random.default_rng(3)
+    counts = {"a": 90, "b": 40, "none": 30}
     ends = {("a", "to", "b"): (rng.integers(0, 90, 300), rng.integers(0, 40, 300))}
     graph = gt.Graph(ends, counts, x={"a": rng.normal(size=(90, 2)), "b": rng.normal(size=(40, 5))})
     order = rng.permutation(160)
@@ -293,7 +297,8 @@ def test_rows_of_several_types_in_any_order(size, tmp_path):
 
 @pytest.mark.second
 def test_real_data_of_pyg(tmp_path):
-    torch, data = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.data")
+    torch = pytest.importorskip("torch")
+    data = pytest.importorskip("torch_geometric.data")
     graph = gt.load("sbm:n_nodes=40,n_edges=200")
     train = torch.rand(40, 10, generator=torch.Generator().manual_seed(0)) < 0.5
     given = data.Data(
@@ -321,7 +326,8 @@ def test_real_data_of_pyg(tmp_path):
 
 @pytest.mark.second
 def test_real_graphs_of_dgl(tmp_path):
-    torch, dgl = pytest.importorskip("torch"), libraries.dgl()
+    torch = pytest.importorskip("torch")
+    dgl = libraries.dgl()
     graph = gt.load("sbm:n_nodes=40,n_edges=200")
     given = dgl.graph((graph.src, graph.dst), num_nodes=40)
     given.ndata.update(

@@ -254,7 +254,9 @@ LINES = {
 
 @pytest.mark.parametrize("line", LINES)
 def test_values_of_a_file_are_those_of_yaml_1_2(line: str, tmp_path: Path) -> None:
-    path, key, wanted = tmp_path / "job.yaml", line.partition(":")[0], LINES[line]
+    path = tmp_path / "job.yaml"
+    key = line.partition(":")[0]
+    wanted = LINES[line]
     path.write_text(line + "\n")
     try:
         job = Job.from_yaml(path)

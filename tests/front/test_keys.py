@@ -35,7 +35,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder to work in, and a log whose level comes back."""
     monkeypatch.chdir(tmp_path)
     np.save("clusters.npy", np.arange(N) % 6)
-    level, handlers = logger.level, list(logger.handlers)
+    level = logger.level
+    handlers = list(logger.handlers)
     yield tmp_path
     logger.setLevel(level)
     logger.handlers[:] = handlers
@@ -45,9 +46,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def graphs() -> dict[str, gt.Graph]:
     """Small graphs of all kinds, by name."""
     rng = np.random.default_rng(0)
-    edges, part = rng.integers(0, N, (2, 300)), np.arange(N) % 3
+    edges = rng.integers(0, N, (2, 300))
+    part = np.arange(N) % 3
     masks = {"train": part == 0, "val": part == 1, "test": part == 2}
-    x, y = rng.normal(size=(N, 4)), rng.integers(0, 3, N)
+    x = rng.normal(size=(N, 4))
+    y = rng.integers(0, 3, N)
     columns = {
         "node_columns": {"time": np.arange(N), "weight_of": 1.0 + np.arange(N)},
         "edge_columns": {"relation": rng.integers(0, 3, 300), "time": rng.integers(0, 9, 300)},

@@ -352,7 +352,8 @@ def test_a_rank_that_leaves_without_a_word_is_no_success(here: Path, ranks: int)
 def test_progress_counts_anew(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    steps, pauses = iter([0, 0, 0, 10, 10, 20, 20, 20, 20]), []
+    steps = iter([0, 0, 0, 10, 10, 20, 20, 20, 20])
+    pauses = []
     monkeypatch.setattr(Runs, "step", lambda runs: next(steps))
     restarts = Restarts(["unused"], 2, Runs())
     monkeypatch.setattr(restarts, "_try", lambda signals: 1)

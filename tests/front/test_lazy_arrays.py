@@ -244,7 +244,8 @@ def test_a_graph_of_a_store(tmp_path):
     )
     gt.import_graph(plain, to=tmp_path / "s.store")
     for change in (lambda g: g, lambda g: g.with_self_loops(), lambda g: g.without_self_loops()):
-        stored, expected = change(gt.load(str(tmp_path / "s.store"))), change(plain)
+        stored = change(gt.load(str(tmp_path / "s.store")))
+        expected = change(plain)
         assert list(zip(stored.src, stored.dst, strict=True)) == list(
             zip(expected.src, expected.dst, strict=True)
         )

@@ -167,7 +167,16 @@ def test_ids_are_numbered_though_their_slots_collide():
         np.concatenate((np.arange(40), np.arange(40) + (1 << 7))),
     ):
         ids, keys = np.concatenate((ids, ids[::-1], [3, 4])), free_keys(len(ids), np.int64)
-        names, out = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64)
-        n = number_ids(ids, 3, 5, keys, np.empty(len(keys), np.int64), names, out)
+        names = np.empty(len(ids), np.int64)
+        out = np.empty(len(ids), np.int64)
+        n = number_ids(
+            ids=ids,
+            first=3,
+            last=5,
+            keys=keys,
+            numbers=np.empty(len(keys), np.int64),
+            names=names,
+            out=out,
+        )
         np.testing.assert_array_equal(np.concatenate(([3, 4], names[:n]))[out], ids)
         assert n == len(set(ids) - {3, 4}) == len(set(names[:n]))

@@ -19,7 +19,9 @@ from graphtheta.graph.store.from_graph import write_store
 
 pytestmark = pytest.mark.reference
 
-USERS, ITEMS, TAGS = 40, 30, 5
+USERS = 40
+ITEMS = 30
+TAGS = 5
 KEYS: dict[str, Any] = {
     "model": "rgcn",
     "task": "link",
@@ -87,12 +89,15 @@ def test_only_edges_of_the_relation_are_held_out_and_others_along_them_dropped(m
 )
 def test_negatives_are_of_the_right_type_and_targets_pass_no_messages(keys: dict[str, Any]) -> None:
     g = graph()
-    every, bought = edges(g, *range(6)), edges(g, 0)
+    every = edges(g, *range(6))
+    bought = edges(g, 0)
 
     def program(comm: Any) -> list[Any]:
         trainer = gt.Trainer(graph=g, comm=comm, partitioner="vertex-cut", **KEYS, **keys)
         view = trainer.setup.strategy.batch(0, 0)
-        pairs, part, used = view.pairs.pairs, trainer.partition, view.levels[0].stored
+        pairs = view.pairs.pairs
+        part = trainer.partition
+        used = view.levels[0].stored
         src, dst = part.edge_ends()
         return comm.all_gather(
             (

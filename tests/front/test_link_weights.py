@@ -94,7 +94,8 @@ def of_each(keys: dict[str, Any], read: Any) -> np.ndarray:
     """What is read of jobs in which one edge weighs 1, and all others of its split weigh 0,
     [n_edges].
     """
-    graph, found = plain(), np.zeros(24)
+    graph = plain()
+    found = np.zeros(24)
     for e in range(24):
         split = next(s for s in ("train", "val", "test") if getattr(graph, f"edge_{s}")[e])
         w = np.where(getattr(graph, f"edge_{split}"), 0.0, 1.0)

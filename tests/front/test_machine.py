@@ -56,7 +56,19 @@ from graphtheta.partitioners.pairs import pair_of
 GRAPH = graphs.random_graph(40, 160)
 JOB = gt.Job(backend="reference", hidden=6, seed=3, model="gcn", strategy="mini", batch_size=4)
 UNIT = (1e-9,) * len(PARTS)
-MACHINE = Machine(UNIT, 1.7, 0.0, (1.3, 1.1), 1e-3, 5e-4, 1e-4, 4e-9, 1e-9, 4, 0.0)
+MACHINE = Machine(
+    seconds=UNIT,
+    crowded=1.7,
+    wake=0.0,
+    together=(1.3, 1.1),
+    message=1e-3,
+    collective=5e-4,
+    latency=1e-4,
+    byte=4e-9,
+    wire=1e-9,
+    cores=4,
+    error=0.0,
+)
 
 
 def load_of(work: dict[int, float], blocks: float = 0.0, kernels: int = 1) -> Load:
@@ -70,12 +82,25 @@ def load_of(work: dict[int, float], blocks: float = 0.0, kernels: int = 1) -> Lo
 def test_the_cost_of_threads_is_found_in_steps_on_all_of_them() -> None:
     # jobs of which each reads memory in another share, in kernels that take some times as long as a
     # thread needs to wake up
-    wake, crowded = float(WAKES[20]), float(CROWDED[12])
+    wake = float(WAKES[20])
+    crowded = float(CROWDED[12])
     loads = [
         load_of({NODES: share * times * wake * 1e9, PRODUCT: (1 - share) * times * wake * 1e9}, 8.0)
         for share, times in ((0.0, 0.7), (0.2, 3.0), (0.5, 8.0), (0.9, 20.0), (0.7, 2.0))
     ]
-    made = Machine(UNIT, crowded, wake, (1.0, 1.0), 0.0, 0.0, 0.0, 0.0, 0.0, 2, 0.0)
+    made = Machine(
+        seconds=UNIT,
+        crowded=crowded,
+        wake=wake,
+        together=(1.0, 1.0),
+        message=0.0,
+        collective=0.0,
+        latency=0.0,
+        byte=0.0,
+        wire=0.0,
+        cores=2,
+        error=0.0,
+    )
     alone = [float(load.total @ UNIT) for load in loads]
     steps = np.stack([alone, [made.compute(load, 1)[0] for load in loads]], axis=1)
     np.testing.assert_allclose(_threads(loads, steps, np.array(UNIT), 2), (wake, crowded))
@@ -151,8 +176,10 @@ def test_workers_are_as_slow_as_together_and_threads_as_crowded() -> None:
 
 def test_a_move_starts_once_whatever_the_number_of_workers() -> None:
     for size in (2, 4):
-        sent, posted = np.full(size, 1000), np.full(size, 5 * (size - 1))
-        moves, carried = 5 * (1e-3 + 1e-4), 1000 * 4e-9
+        sent = np.full(size, 1000)
+        posted = np.full(size, 5 * (size - 1))
+        moves = 5 * (1e-3 + 1e-4)
+        carried = 1000 * 4e-9
         assert MACHINE.transfer(sent, posted, 4) == pytest.approx(
             carried + moves + 5 * (size - 2) * POST
         )
@@ -187,7 +214,9 @@ def test_waiting_is_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """On clocks of each worker that pass in messages and in given work alone, only the work counts,
     and of it the least.
     """
-    clock, post, gather = threading.local(), SimComm._post, SimComm._gather_flat
+    clock = threading.local()
+    post = SimComm._post
+    gather = SimComm._gather_flat
 
     def later(seconds: float) -> None:
         clock.now = getattr(clock, "now", 0.0) + seconds
@@ -266,7 +295,17 @@ def test_the_shortest_time_of_each_step_counts(monkeypatch: pytest.MonkeyPatch) 
 
 def test_workers_share_what_one_takes_longer_for() -> None:
     none = np.zeros(2, np.int64)
-    found = Rehearsal(4, none, none, none, np.array([0.5, 0.6]), none, 0, 0, 1)
+    found = Rehearsal(
+        views=4,
+        sent=none,
+        messages=none,
+        collectives=none,
+        seconds=np.array([0.5, 0.6]),
+        held=none,
+        hits=0,
+        misses=0,
+        macrobatch=1,
+    )
     # 0.2 of the interpreter, and 0.8 of the edges
     np.testing.assert_allclose(found.on(8, 1.0, 1.0, 1.0).seconds, [0.3] * 8)
     # independent workers make views of their own
@@ -278,7 +317,8 @@ def test_workers_share_what_one_takes_longer_for() -> None:
 def test_views_behind_a_cache_are_timed_after_others_have_loaded_kernels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    make, epochs = Training.rehearse, []
+    make = Training.rehearse
+    epochs = []
 
     def listed(self: Training, epoch: int, *rest: Any) -> None:
         epochs.append((self.job_comm.rank, epoch))

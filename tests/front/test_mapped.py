@@ -131,7 +131,8 @@ def test_other_graphs_of_it_keep_the_column(tmp_path):
 
 def test_a_sparse_column():
     x = sp.random(40, 30, 0.1, format="csr", random_state=0, dtype=np.float32)
-    given, column = PLAIN.replace(x=x), PLAIN.replace(x=MemoryColumn(x))
+    given = PLAIN.replace(x=x)
+    column = PLAIN.replace(x=MemoryColumn(x))
     assert column.summary()["sparse features"] and "30 sparse features" in repr(column)
     np.testing.assert_array_equal([x for _, x in column.to_networkx().nodes(data="x")], x.toarray())
     for size in (1, 3):

@@ -100,13 +100,16 @@ def test_a_trained_network_without_edges_predicts_the_same(
 
 @pytest.mark.second
 def test_decoders_score_pairs() -> None:
-    src, dst, attr = values(4), values(4, seed=1), values(3, seed=2)
+    src = values(4)
+    dst = values(4, seed=1)
+    attr = values(3, seed=2)
     dot = exported(models.DotDecoder(), {"src.h": 4, "dst.h": 4})
     close(run(dot, src_h=src, dst_h=dst)[0], (src * dst).sum(-1))
     with dtype_scope("float32"), init_scope(0):
         edge = randomised(models.EdgeDecoder(4, 2, 3, hidden=(5,)))
         hadamard = randomised(models.HadamardDecoder(4, hidden=(5,)))
-    weights, biases = [p.value for p in edge.mlp.weights], [p.value for p in edge.mlp.biases]
+    weights = [p.value for p in edge.mlp.weights]
+    biases = [p.value for p in edge.mlp.biases]
     hidden = np.maximum(
         src @ weights[0] + dst @ edge.weight_dst.value + attr @ edge.weight_edge.value + biases[0],
         0,
@@ -118,10 +121,8 @@ def test_decoders_score_pairs() -> None:
         edge_attr=attr,
     )[0]
     close(found, hidden @ weights[1] + biases[1])
-    weights, biases = (
-        [p.value for p in hadamard.mlp.weights],
-        [p.value for p in hadamard.mlp.biases],
-    )
+    weights = [p.value for p in hadamard.mlp.weights]
+    biases = [p.value for p in hadamard.mlp.biases]
     found = run(exported(hadamard, {"src.h": 4, "dst.h": 4}), src_h=src, dst_h=dst)[0]
     close(found, (np.maximum(src * dst @ weights[0] + biases[0], 0) @ weights[1] + biases[1])[:, 0])
 
@@ -129,7 +130,8 @@ def test_decoders_score_pairs() -> None:
 @pytest.mark.second
 def test_stages_of_layers() -> None:
     with dtype_scope("float32"), init_scope(0):
-        gat, gin = models.GAT(5, 3, heads=2), models.GIN(gt.MLP(5, (6,), 4, norm="batch"))
+        gat = models.GAT(5, 3, heads=2)
+        gin = models.GIN(gt.MLP(5, (6,), 4, norm="batch"))
     gin.mlp.norms[0].stats.mean = np.linspace(-1, 1, 6).astype(np.float32)
     gin.mlp.norms[0].stats.var = np.linspace(0.5, 2, 6).astype(np.float32)
     h = values(5)
@@ -155,7 +157,8 @@ class Many(gt.Module):
     """Most operations that work on rows."""
 
     def __init__(self) -> None:
-        self.w, self.p = gt.Parameter.normal(4, std=1.0), gt.Parameter.ones(4)
+        self.w = gt.Parameter.normal(4, std=1.0)
+        self.p = gt.Parameter.ones(4)
 
     def __call__(self, x: Any) -> Any:
         a = x * self.w

@@ -66,10 +66,8 @@ def read_rows(folder: Path, name: str) -> dict[Any, tuple[float, ...]]:
             n = sum(title.startswith("id") for title in head)
             first = n + ("class" in head)
             assert all(title.startswith(name) for title in head[first:])
-            ids, values = (
-                [tuple(line[:n]) for line in lines],
-                [[float(x) for x in line[first:]] for line in lines],
-            )
+            ids = [tuple(line[:n]) for line in lines]
+            values = [[float(x) for x in line[first:]] for line in lines]
         elif file.name.endswith(".id.npy"):
             ids = [tuple(np.atleast_1d(x).tolist()) for x in np.load(file)]
             values = [

@@ -25,7 +25,8 @@ def own(
     comm: Any, per_step: int = 1, epochs: int = 2, **keys: Any
 ) -> tuple[list[float], dict[str, np.ndarray], dict[str, float]]:
     """The plain loop."""
-    run, losses = gt.Run(graph=GRAPH, comm=comm, **{**KEYS, **keys}), []
+    run = gt.Run(graph=GRAPH, comm=comm, **{**KEYS, **keys})
+    losses = []
     for epoch in range(epochs):
         views = list(run.views(epoch))
         for i, view in enumerate(views):
@@ -72,7 +73,8 @@ PLAIN: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", PLAIN)
 def test_the_plain_loop_is_fit_to_the_bit(name: str, size: int) -> None:
     keys = dict(PLAIN[name])
-    per_step, epochs = keys.pop("per_step", 1), keys.pop("epochs", 2)
+    per_step = keys.pop("per_step", 1)
+    epochs = keys.pop("epochs", 2)
     mine = run_simulated(size, own, per_step, epochs, **keys)
     theirs = run_simulated(size, fitted, epochs, views_per_step=per_step, **keys)
     for (losses, state, metrics), (expected, theirs_state, theirs_metrics) in zip(
@@ -174,7 +176,8 @@ def test_one_model_serves_runs_with_other_settings_at_once(size: int) -> None:
 
     def program(comm: Any) -> None:
         first = gt.Trainer("gcn", GRAPH, comm=comm, precompute=True, recompute=True, **keys)
-        model, before = first.model, set(vars(first.model.layers[0]))
+        model = first.model
+        before = set(vars(first.model.layers[0]))
         given = {name: x for name, x in keys.items() if name not in options}
         second = gt.Trainer(model, GRAPH, comm=comm, freeze="layers.0.*", **given)
         assert len(first.probe.layers) == 1 and len(second.probe.layers) == 2

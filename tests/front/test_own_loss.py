@@ -105,7 +105,8 @@ def test_links_are_compared_with_their_negatives(size: int) -> None:
     def program(comm: Any) -> None:
         run = gt.Run(graph=GRAPH, comm=comm, loss=ranking, **{**KEYS, **keys})
         for view in run.views(0):
-            out, pairs = run.forward(view), view.pairs
+            out = run.forward(view)
+            pairs = view.pairs
             share = float(run.loss(out, view).value)
             # pairs of a link have its number times four and the next three
             table = {

@@ -60,7 +60,8 @@ def assigned(graph, size, masters="hash", placement="1d-src", chunk=1 << 20):
 
 def neighbours(graph, v):
     """The other ends of the edges of a node, without loops."""
-    at_src, at_dst = (graph.src == v) & (graph.dst != v), (graph.dst == v) & (graph.src != v)
+    at_src = (graph.src == v) & (graph.dst != v)
+    at_dst = (graph.dst == v) & (graph.src != v)
     return np.concatenate((graph.dst[at_src], graph.src[at_dst]))
 
 
@@ -398,7 +399,8 @@ def test_names_are_built_in():
 
 
 def test_owners_from_a_file(tmp_path):
-    path, owner = tmp_path / "owners.npy", np.arange(40) * 7 % 3
+    path = tmp_path / "owners.npy"
+    owner = np.arange(40) * 7 % 3
     np.save(path, owner)
     np.testing.assert_array_equal(assigned(GRAPH, 3, f"file:path={path}")[0], owner)
     with pytest.raises(

@@ -109,12 +109,10 @@ def test_a_short_run_ends_before_the_choice() -> None:
 def test_the_choice_is_twice_the_fewest_views_of_the_least_time() -> None:
     rng = np.random.default_rng(0)
     for _ in range(200):
-        costs, cores, together, most = (
-            Costs(*rng.random(4)),
-            int(rng.integers(1, 5)),
-            int(rng.integers(1, 5)),
-            int(rng.integers(1, 20)),
-        )
+        costs = Costs(*rng.random(4))
+        cores = int(rng.integers(1, 5))
+        together = int(rng.integers(1, 5))
+        most = int(rng.integers(1, 20))
         flight, limit = costs.best(most, cores, together)
         times = [costs.seconds(f, cores, together) for f in range(1, most + 1)]
         fewest = 1 + next(i for i, t in enumerate(times) if t <= 1.02 * min(times))

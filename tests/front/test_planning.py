@@ -37,17 +37,17 @@ from graphtheta.run.memory.bound import Extent
 GRAPH = graphs.random_graph(40, 160)
 KEYS: dict[str, Any] = {"backend": "reference", "hidden": 6, "seed": 3}
 SPEED = Machine(
-    (1e-11, 1e-10, *[3e-10] * 3, 1e-10, 1e-9, 1e-8, 2e-4, 1e-6, 2e-4, 1e-4, 1e-4, 2e-4),
-    1.5,
-    1e-4,
-    (1.2, 1.1),
-    1e-4,
-    2e-5,
-    1e-5,
-    4e-10,
-    3e-10,
-    2,
-    0.1,
+    seconds=(1e-11, 1e-10, *[3e-10] * 3, 1e-10, 1e-9, 1e-8, 2e-4, 1e-6, 2e-4, 1e-4, 1e-4, 2e-4),
+    crowded=1.5,
+    wake=1e-4,
+    together=(1.2, 1.1),
+    message=1e-4,
+    collective=2e-5,
+    latency=1e-5,
+    byte=4e-10,
+    wire=3e-10,
+    cores=2,
+    error=0.1,
 )
 GLOBAL: dict[str, dict[str, Any]] = {
     "gcn": {"model": "gcn"},
@@ -240,7 +240,8 @@ def test_sums_of_a_step_are_counted(keys: dict[str, Any]) -> None:
     def collectives(comm: Comm) -> int:
         one = gt.Trainer(graph=GRAPH, comm=comm, **KEYS, **keys)
         view = one.strategy.batch(0, 0)
-        before, moved = comm.ledger.snapshot(), comm.ledger.receivers(2)[:, 1].sum()
+        before = comm.ledger.snapshot()
+        moved = comm.ledger.receivers(2)[:, 1].sum()
         one.training.update(view)
         both = sum(int(book["messages"]) for book in comm.ledger.since(before).values())
         return both - int(comm.ledger.receivers(2)[:, 1].sum() - moved)
@@ -259,7 +260,8 @@ def test_macrobatches_stay_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> 
         planned(held, [job.change(macrobatch=size)], [2], SPEED, ["independent"])[0]
         for size in ("1", "auto")
     )
-    groups, limit = free.steps, alone.memory + (free.memory - alone.memory) // 2
+    groups = free.steps
+    limit = alone.memory + (free.memory - alone.memory) // 2
     (bounded,) = planned(held, [job], [2], SPEED, ["independent"], limit=limit)
     assert alone.macrobatch == 1 < bounded.macrobatch < free.macrobatch == groups
     assert (
@@ -350,7 +352,8 @@ def test_time_is_the_sum_of_its_parts_and_shared_machines_are_slower() -> None:
 
 
 def test_refusal_names_what_would_fit() -> None:
-    small, large = row_of(memory=5 << 30, workers=4), row_of(memory=9 << 30)
+    small = row_of(memory=5 << 30, workers=4)
+    large = row_of(memory=9 << 30)
     text = refusal([large], [small], Limit(8 << 30, 0))
     assert (
         "needs 9.0 GiB a worker, limit 8.0 GiB" in text
@@ -360,10 +363,8 @@ def test_refusal_names_what_would_fit() -> None:
 
 
 def test_report_recommends_the_shortest_epoch_that_fits() -> None:
-    fast, slow = (
-        row_of(memory=9 << 30, compute=1.0),
-        row_of(memory=1 << 30, compute=2.0, masters="block"),
-    )
+    fast = row_of(memory=9 << 30, compute=1.0)
+    slow = row_of(memory=1 << 30, compute=2.0, masters="block")
     text = report([fast, slow], Limit(8 << 30, 0), SPEED)
     assert "--masters block" in text.partition("shortest epoch")[2]
     assert [line.split()[-1] for line in text.splitlines()[2:4]] == ["no", "yes"]
@@ -481,7 +482,9 @@ def test_too_many_workers_are_refused() -> None:
 
 def test_a_rehearsal_leaves_out_the_time_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a clock of each worker that runs in messages alone, views take no time."""
-    clock, post, posted = threading.local(), SimComm._post, []
+    clock = threading.local()
+    post = SimComm._post
+    posted = []
 
     def later() -> None:
         clock.now = getattr(clock, "now", 0.0) + 1

@@ -162,15 +162,16 @@ def test_on_another_graph_it_follows_the_name(tmp_path: Path) -> None:
     )
     # the other class, at the same decisions
     turned = gt.Inference(
-        trainer.job.change(positive="ok"),
-        trainer.trained(),
-        graph,
-        trainer.comm,
-        lambda *_: trainer.model,
-        {},
+        job=trainer.job.change(positive="ok"),
+        trained=trainer.trained(),
+        graph=graph,
+        comm=trainer.comm,
+        make=lambda *_: trainer.model,
+        arrays={},
     )
     assert turned.positive == "ok"
-    report, before = turned.class_report(), trainer.class_report()
+    report = turned.class_report()
+    before = trainer.class_report()
     assert report.splits == before.splits and report.thresholds == pytest.approx(
         [1 - before.thresholds[0]]
     )

@@ -140,12 +140,10 @@ class Weighted(gt.Layer):
     """Reads settings in both of the stages that a precomputed total replaces."""
 
     def __init__(self, d_in, d_out):
-        self.w, self.before, self.inside, self.after = (
-            gt.Parameter.glorot(d_in, d_out),
-            1.0,
-            [2.0],
-            1.0,
-        )
+        self.w = gt.Parameter.glorot(d_in, d_out)
+        self.before = 1.0
+        self.inside = [2.0]
+        self.after = 1.0
 
     def transform(self, node):
         return {"z": node.h * self.before}

@@ -13,18 +13,19 @@ from graphtheta.engine.comm.simulated import run_simulated
 from graphtheta.errors import ConfigError, DataError
 from graphtheta.models import GCN
 
-N, E, TYPES, KINDS = 60, 400, 4, 3
+N = 60
+E = 400
+TYPES = 4
+KINDS = 3
 KEYS = {"epochs": 2, "hidden": 8, "backend": "reference", "lr": 0.05}
 
 
 def graph(**fields):
     """Labels follow from the kind of a node and from the types of its in-edges."""
     rng = np.random.default_rng(0)
-    ends, kind, code = (
-        rng.integers(0, N, (2, E)),
-        rng.integers(0, KINDS, N),
-        rng.integers(0, TYPES, E),
-    )
+    ends = rng.integers(0, N, (2, E))
+    kind = rng.integers(0, KINDS, N)
+    code = rng.integers(0, TYPES, E)
     part = rng.permutation(N) % 3
     y = (kind + np.bincount(ends[1], weights=code, minlength=N).astype(int)) % 2
     return gt.Graph(
@@ -47,7 +48,8 @@ class Typed(gt.Layer):
     """Reads everything a column is for."""
 
     def __init__(self, d, d_out):
-        self.w, self.kinds = gt.Parameter.glorot(d, d_out), gt.Parameter.normal(KINDS, d_out)
+        self.w = gt.Parameter.glorot(d, d_out)
+        self.kinds = gt.Parameter.normal(KINDS, d_out)
         self.types = gt.Parameter.normal(TYPES + 1, d_out)
 
     def transform(self, node):
@@ -59,7 +61,8 @@ class Typed(gt.Layer):
 
 class Net(gt.Model):
     def __init__(self, d_in, d_out, hidden):
-        self.layer, self.end = Typed(d_in, hidden), gt.Parameter.glorot(hidden, d_out)
+        self.layer = Typed(d_in, hidden)
+        self.end = gt.Parameter.glorot(hidden, d_out)
 
     def forward(self, graph):
         return gt.relu(self.layer(graph, graph.x)) @ self.end
@@ -131,7 +134,8 @@ def test_values_of_edges_by_type():
         sum = None
 
         def __init__(self):
-            self.types, self.kinds = gt.Parameter.zeros(TYPES, 1), gt.Parameter.zeros(KINDS, 1)
+            self.types = gt.Parameter.zeros(TYPES, 1)
+            self.kinds = gt.Parameter.zeros(KINDS, 1)
 
         def gather(self, edge):
             return (gt.embedding(self.types, edge.type) + gt.embedding(self.kinds, edge.src.kind))[
@@ -212,7 +216,8 @@ def test_precomputed_messages_want_values_too():
 
     class Summed(gt.Model):
         def __init__(self, d_in, d_out):
-            self.layer, self.w = First(), gt.Parameter.glorot(d_in, d_out)
+            self.layer = First()
+            self.w = gt.Parameter.glorot(d_in, d_out)
 
         def forward(self, graph):
             return self.layer(graph, graph.x) @ self.w
@@ -246,11 +251,9 @@ class Tables(gt.Model):
 
     def __init__(self, d_in, d_out, hidden):
         assert d_in == 0
-        self.kinds, self.layer, self.end = (
-            gt.Parameter.normal(KINDS, hidden),
-            GCN(hidden, hidden),
-            gt.Parameter.glorot(hidden, d_out),
-        )
+        self.kinds = gt.Parameter.normal(KINDS, hidden)
+        self.layer = GCN(hidden, hidden)
+        self.end = gt.Parameter.glorot(hidden, d_out)
 
     def forward(self, graph):
         return self.layer(graph, gt.embedding(self.kinds, graph.node("kind"))) @ self.end
@@ -320,7 +323,8 @@ def test_halos_in_16_bits_round_no_codes():
 
     class Halo(gt.Model):
         def __init__(self, d_in, d_out):
-            self.layer, self.w = Wide(), gt.Parameter.glorot(20, d_out)
+            self.layer = Wide()
+            self.w = gt.Parameter.glorot(20, d_out)
 
         def forward(self, graph):
             return self.layer(graph, graph.x) @ self.w

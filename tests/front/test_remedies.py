@@ -303,7 +303,8 @@ def nodes_of_two_kinds() -> Any:
 def small_model() -> gt.Model:
     class Small(gt.Model):
         def __init__(self, d_in=3, d_out=2, hidden=2):
-            self.first, self.last = gt.Linear(d_in, hidden), gt.Linear(hidden, d_out)
+            self.first = gt.Linear(d_in, hidden)
+            self.last = gt.Linear(hidden, d_out)
             self.layer = gt.Layer()
 
         def forward(self, g):

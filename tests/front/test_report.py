@@ -154,7 +154,8 @@ def test_profile_adds_up(here: Path) -> None:
             assert np.mean(getattr(book, name)) == pytest.approx(
                 sum(row["time"][stage][name] for row in rows[1:])
             ), (stage, name)
-    sent, pairs = np.array(profile.sent), np.array(profile.largest)
+    sent = np.array(profile.sent)
+    pairs = np.array(profile.largest)
     assert (pairs[:, 0] != pairs[:, 1]).all() and len(pairs) == 6
     for q in range(3):
         assert (

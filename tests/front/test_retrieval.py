@@ -143,7 +143,8 @@ def test_equal_scores_share_their_places() -> None:
 
 
 def test_gains() -> None:
-    rank, group = np.array([1.0, 3, 60, 11]), np.array([0, 0, 0, 2])
+    rank = np.array([1.0, 3, 60, 11])
+    group = np.array([0, 0, 0, 2])
     counts, hits, gain = gains(rank, group, 3)
     np.testing.assert_array_equal(counts, [3, 0, 1])
     np.testing.assert_array_equal(hits, [[2, 2, 2], [0, 0, 0], [0, 1, 1]])

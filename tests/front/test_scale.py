@@ -29,7 +29,8 @@ def ring(n: int = N_NODES) -> gt.Graph:
     """A ring in both directions: with blocks of ids, a worker has two neighbours, whatever their
     number.
     """
-    a, b = np.arange(n), np.roll(np.arange(n), -1)
+    a = np.arange(n)
+    b = np.roll(np.arange(n), -1)
     return fill(
         np.concatenate((a, b)),
         np.concatenate((b, a)),
@@ -47,7 +48,9 @@ class Meter:
     """Counts what a worker sends, phase by phase."""
 
     def __init__(self, comm: Any):
-        self._comm, self._before, self.found = comm, np.zeros(2, int), {}
+        self._comm = comm
+        self._before = np.zeros(2, int)
+        self.found = {}
 
     def phase(self, name: str) -> None:
         """The phase has ended: its collectives, messages to single workers, and the number of

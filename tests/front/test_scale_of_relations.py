@@ -47,10 +47,12 @@ CODES = RAW.edge_columns["relation"]
 
 def expected(chosen: dict[Any, np.ndarray]) -> np.ndarray:
     """Attributes scaled over some edges of each relation."""
-    out, at = np.zeros((200, 5)), 0
+    out = np.zeros((200, 5))
+    at = 0
     for code, name in enumerate((NEAR, RATES)):
         x = ATTRIBUTES[name][chosen[name]]
-        mean, deviation = x.mean(axis=0), x.std(axis=0)
+        mean = x.mean(axis=0)
+        deviation = x.std(axis=0)
         scaled = np.divide(
             ATTRIBUTES[name] - mean,
             deviation,
@@ -81,10 +83,8 @@ def test_a_relation_is_scaled_over_its_own_edges() -> None:
 
 
 def test_an_inverse_relation_has_the_columns_of_the_one_it_reverses() -> None:
-    after, before = (
-        SCALED.with_inverse_relations(),
-        RAW.with_inverse_relations().with_standardised_edge_attr(),
-    )
+    after = SCALED.with_inverse_relations()
+    before = RAW.with_inverse_relations().with_standardised_edge_attr()
     np.testing.assert_allclose(before.edge_attr, after.edge_attr, atol=1e-5)
     assert before.meta["edge_attr_scale"]["widths"] == [3, 2, 0]
 

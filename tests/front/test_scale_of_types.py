@@ -80,13 +80,16 @@ def turned(**x: Any) -> gt.Graph:
 def test_a_type_is_scaled_over_its_own_nodes(name: str) -> None:
     """Over its training nodes, or all of them if it has none; nodes of other types stay 0."""
     graph = FORMS[name].with_standardised_features()
-    x, papers, authors = whole(graph.x), graph.nodes_of("paper"), graph.nodes_of("author")
+    x = whole(graph.x)
+    papers = graph.nodes_of("paper")
+    authors = graph.nodes_of("author")
     expected = np.zeros_like(x)
     for rows, columns, fitted, of in (
         (papers, slice(0, 7), TRAIN, "paper"),
         (authors, slice(7, 11), np.full(50, True), "author"),
     ):
-        mean, deviation = FEATURES[of][fitted].mean(axis=0), FEATURES[of][fitted].std(axis=0)
+        mean = FEATURES[of][fitted].mean(axis=0)
+        deviation = FEATURES[of][fitted].std(axis=0)
         expected[rows, columns] = np.divide(
             FEATURES[of] - mean, deviation, out=np.zeros_like(FEATURES[of]), where=deviation > 1e-6
         )

@@ -23,7 +23,8 @@ class Branches(gt.Model):
     skips these.
     """
 
-    directions, deep = ("in", "out"), False
+    directions = ("in", "out")
+    deep = False
 
     def __init__(self, d_in, d_out):
         width = 5 if self.deep else d_out
@@ -226,7 +227,8 @@ class Attention(gt.Model):
 
     def __init__(self, d_in, d_out):
         self.layers = [GAT(d_in, d_out) for _ in range(3)]
-        self.layers[1].direction, self.layers[2].direction = "out", "both"
+        self.layers[1].direction = "out"
+        self.layers[2].direction = "both"
 
     def forward(self, graph):
         return side_by_side(self.layers, graph, gt.dropout(graph.x, 0.3))

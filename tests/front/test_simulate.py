@@ -29,17 +29,17 @@ pytestmark = pytest.mark.reference
 
 GRAPH = graphs.random_graph(40, 160)
 SPEED = Machine(
-    (1e-11, 1e-10, *[3e-10] * 3, 1e-10, 1e-9, 1e-8, 2e-4, 1e-6, 2e-4, 1e-4, 1e-4, 2e-4),
-    1.5,
-    1e-4,
-    (1.2, 1.1),
-    1e-4,
-    2e-5,
-    1e-5,
-    4e-10,
-    3e-10,
-    2,
-    0.1,
+    seconds=(1e-11, 1e-10, *[3e-10] * 3, 1e-10, 1e-9, 1e-8, 2e-4, 1e-6, 2e-4, 1e-4, 1e-4, 2e-4),
+    crowded=1.5,
+    wake=1e-4,
+    together=(1.2, 1.1),
+    message=1e-4,
+    collective=2e-5,
+    latency=1e-5,
+    byte=4e-10,
+    wire=3e-10,
+    cores=2,
+    error=0.1,
 )
 CLUSTER = Cluster.of(SPEED, 1e-5, 1e9)
 JOBS: dict[str, dict[str, Any]] = {
@@ -117,7 +117,8 @@ def test_what_more_workers_send_to_make_views_is_estimated(mode: str, macrobatch
 
 
 def test_time_of_messages_bytes_and_slow_workers() -> None:
-    sent, messages = np.array([2_000, 6_000, 1_000, 0]), np.array([6, 6, 3, 0])
+    sent = np.array([2_000, 6_000, 1_000, 0])
+    messages = np.array([6, 6, 3, 0])
     alone = CLUSTER.transfer(sent, messages, 1)
     # bytes are packed and unpacked besides
     packed = 6_000 * (SPEED.byte - SPEED.wire)
@@ -136,7 +137,8 @@ def test_time_of_messages_bytes_and_slow_workers() -> None:
     work = np.ones((3, 2, len(PARTS)))
     work[1] *= 2
     load = Load(work, np.zeros((3, 2)), np.ones(2))
-    fair, slow = CLUSTER.compute(load, 1), replace(CLUSTER, slowest=1.5).compute(load, 1)
+    fair = CLUSTER.compute(load, 1)
+    slow = replace(CLUSTER, slowest=1.5).compute(load, 1)
     np.testing.assert_allclose(slow / fair, [1, 1.5, 1])
 
 
@@ -162,11 +164,9 @@ def test_parts_add_up_to_the_time_and_the_largest_limits() -> None:
 
 @pytest.mark.second
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    speed, found, picture = (
-        tmp_path / "speed.json",
-        tmp_path / "found.json",
-        tmp_path / "scaling.svg",
-    )
+    speed = tmp_path / "speed.json"
+    found = tmp_path / "found.json"
+    picture = tmp_path / "scaling.svg"
     write(SPEED, speed)
     words = [
         "simulate",

@@ -25,7 +25,8 @@ def test_class_split_counts():
     for c in range(3):
         assert [(m & (y == c)).sum() for m in (train, val)] == [20, 30]
     assert (train.astype(int) + val + test == (y >= 0)).all()
-    again, other = class_split(y, 20, 30, seed=1), class_split(y, 20, 30, seed=2)
+    again = class_split(y, 20, 30, seed=1)
+    other = class_split(y, 20, 30, seed=2)
     assert (again[0] == train).all() and (other[0] != train).any()
 
 
@@ -71,7 +72,8 @@ def pairs(src: np.ndarray, dst: np.ndarray) -> set[tuple[int, int]]:
 @given(st.integers(0, 1000), st.integers(2, 12), st.integers(1, 60))
 def test_links_held_back_are_nowhere_in_the_messages(seed, n, m):
     rng = np.random.default_rng(seed)
-    src, dst = rng.integers(0, n, m), rng.integers(0, n, m)
+    src = rng.integers(0, n, m)
+    dst = rng.integers(0, n, m)
     src = np.append(src, 0)
     dst = np.append(dst, 0)
     split = link_split(Graph((src, dst), n), 0.2, 0.3, seed=seed)

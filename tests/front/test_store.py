@@ -339,7 +339,9 @@ def test_a_changed_bit_is_found_or_changes_nothing(kind, tmp_path, monkeypatch):
         )
     else:
         written(folder, KINDS[kind])
-    digest, data, rng = read(folder), bytes_of(folder), np.random.default_rng(0)
+    digest = read(folder)
+    data = bytes_of(folder)
+    rng = np.random.default_rng(0)
     for name in sorted(data):
         for at in rng.integers(0, len(data[name]), 12):
             damaged = bytearray(data[name])
@@ -502,7 +504,8 @@ def test_changed_edges_are_computed_when_they_are_read(change, tmp_path, monkeyp
             }
         )
     )
-    plain, stored = change(graph), change(read_store(written(tmp_path / "s", graph)))
+    plain = change(graph)
+    stored = change(read_store(written(tmp_path / "s", graph)))
     assert isinstance(stored.src, LazyArray) and stored.in_files and not plain.in_files
     assert stored.digest() == plain.digest() == pickle.loads(pickle.dumps(stored)).digest()
     some = np.random.default_rng(1).integers(0, plain.n_edges, 50)

@@ -64,14 +64,22 @@ def together(graph, size, masters="hash", placement="1d-src", chunk=17):
 def test_node_streams_equal_their_twins(masters, passes, rounds, monkeypatch):
     monkeypatch.setattr(dealing, "MOST", rounds)
     graph = ODD["some"]
-    k, n, room, step = 3, graph.n_nodes, 14, 1 if rounds > 14 else 3
-    alpha, owner = np.sqrt(k) * graph.n_edges / n**1.5, np.full(n, -1)
+    k = 3
+    n = graph.n_nodes
+    room = 14
+    step = 1 if rounds > 14 else 3
+    alpha = np.sqrt(k) * graph.n_edges / n**1.5
+    owner = np.full(n, -1)
     for load in np.zeros((passes, k), int):
         for begin in range(0, 14, step):
-            free, known = room - load, load.copy()
-            seen, left = owner.copy(), []
+            free = room - load
+            known = load.copy()
+            seen = owner.copy()
+            left = []
             for own_part, (first, last) in enumerate([(0, 14), (14, 27), (27, 40)]):
-                number, sees, own = (own_part + np.arange(k)) % k, seen.copy(), known.copy()
+                number = (own_part + np.arange(k)) % k
+                sees = seen.copy()
+                own = known.copy()
                 share = free * (number + 1) // k - free * number // k
                 for v in range(first + begin, min(first + begin + step, last)):
                     ends = (graph.dst[graph.src == v], graph.src[graph.dst == v])
@@ -109,28 +117,23 @@ def test_edge_streams_equal_their_twins(name, start, size, most, slack, monkeypa
     graph = ODD["some"] if size < 40 else graphs.random_graph(80, 200)
     owners, found = alone(graph, size, "block", f"{name}:owners={start},slack={slack}")
     copies = [{owners[v]} if start == "yes" else set() for v in range(graph.n_nodes)]
-    seen, load = np.zeros(graph.n_nodes, int), np.zeros(size, int)
-    whole, room = (
-        degree_of(graph),
-        max(-(-graph.n_edges // size), int((1 + slack) * graph.n_edges / size)),
-    )
+    seen = np.zeros(graph.n_nodes, int)
+    load = np.zeros(size, int)
+    whole = degree_of(graph)
+    room = max(-(-graph.n_edges // size), int((1 + slack) * graph.n_edges / size))
     draws = bits(key(7, Purpose.PLACEMENT), np.arange(graph.n_edges))
     rounds = min(most, graph.n_edges // size)
     for number in range(rounds):
-        placed, left, free, copied, degree = (
-            [],
-            [],
-            room - load,
-            [set(c) for c in copies],
-            seen.copy(),
-        )
+        placed = []
+        left = []
+        free = room - load
+        copied = [set(c) for c in copies]
+        degree = seen.copy()
         for own_part in range(size):
-            turn, own, on, so_far = (
-                (own_part + np.arange(size)) % size,
-                load.copy(),
-                [set(c) for c in copied],
-                degree.copy(),
-            )
+            turn = (own_part + np.arange(size)) % size
+            own = load.copy()
+            on = [set(c) for c in copied]
+            so_far = degree.copy()
             share = free * (turn + 1) // size - free * turn // size
             part = own_part * rounds + number
             for e in range(*(graph.n_edges * p // (size * rounds) for p in (part, part + 1))):

@@ -79,7 +79,8 @@ def test_links_that_are_held_out_do_not_count() -> None:
         edge_val=None,
         edge_test=None,
     )
-    x, every = features(graph, "degree").x[:, 4], gt.degree(graph)
+    x = features(graph, "degree").x[:, 4]
+    every = gt.degree(graph)
     ordered = np.argsort(every, kind="stable")
     assert (np.diff(x[ordered]) < 0).any() and (np.diff(every[ordered]) >= 0).all()
 
@@ -98,7 +99,8 @@ def test_a_job_trains_on_them_alike_on_any_number_of_workers() -> None:
         )
         return [trainer.train_epoch(i) for i in range(2)]
 
-    one, two = run_simulated(1, losses)[0], run_simulated(2, losses)[0]
+    one = run_simulated(1, losses)[0]
+    two = run_simulated(2, losses)[0]
     np.testing.assert_allclose(one, two, rtol=1e-12)
 
 

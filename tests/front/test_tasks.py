@@ -217,7 +217,8 @@ def test_evaluation_measures_the_loss_that_training_minimises() -> None:
 
 def test_whole_numbers_as_floats_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     graph = graphs.random_graph(test=None)
-    classes, values = graph.y.astype(float), np.linspace(0, 1, graph.n_nodes)
+    classes = graph.y.astype(float)
+    values = np.linspace(0, 1, graph.n_nodes)
     unknown = np.where(graph.train | graph.val, classes, np.nan)
     for y, warned in ((graph.y, 0), (classes, 1), (values, 0), (unknown, 1), (classes + 1, 0)):
         caplog.clear()

@@ -39,7 +39,9 @@ def logs() -> Iterator[None]:
     """What commands in this process change of the log is restored, and pytest records none of it:
     it could not send it.
     """
-    before, level, propagate = list(logger.handlers), logger.level, logger.propagate
+    before = list(logger.handlers)
+    level = logger.level
+    propagate = logger.propagate
     logger.propagate = False
     yield
     logger.handlers[:] = before
@@ -269,7 +271,8 @@ PLACES = [
 @pytest.mark.parametrize("words", PLACES, ids=lambda words: " ".join(words)[:30])
 def without_rights() -> None:
     """Take from root the right to enter and read everything; others do not have it."""
-    prctl, drop = ctypes.CDLL(None).prctl, 24
+    prctl = ctypes.CDLL(None).prctl
+    drop = 24
     for right in (1, 2):
         prctl(drop, right)
 

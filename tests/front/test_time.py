@@ -30,7 +30,9 @@ class Net(gt.Model):
     """Two layers."""
 
     def __init__(self, d_in, d_out):
-        self.first, self.second, self.dropout = Valued(d_in, 6), Valued(6, d_out), 0.5
+        self.first = Valued(d_in, 6)
+        self.second = Valued(6, d_out)
+        self.dropout = 0.5
 
     def forward(self, graph):
         return self.second(graph, gt.dropout(gt.relu(self.first(graph, graph.x)), self.dropout))
@@ -47,10 +49,8 @@ def trained(graph, comm=None, **keys):
     """Losses and metrics of a run, and its predictions on rank 0."""
     one = trainer(graph, comm, **keys)
     result = one.fit()
-    numbers, out = (
-        [row["loss"] for row in result.history] + sorted(result.metrics.values()),
-        one.predict(),
-    )
+    numbers = [row["loss"] for row in result.history] + sorted(result.metrics.values())
+    out = one.predict()
     return np.array(numbers), None if out is None else out[1]
 
 
@@ -120,7 +120,8 @@ EXACT = 1.7e9 + RNG.permutation(60) / 8
 
 def entered(kind, folder):
     """A graph of the times ``EXACT`` of its edges and nodes, by each way in."""
-    ends, nodes = [np.arange(60), (np.arange(60) * 7 + 1) % 60], np.arange(60)
+    ends = [np.arange(60), (np.arange(60) * 7 + 1) % 60]
+    nodes = np.arange(60)
     given = {"node_columns": {"time": EXACT}, "edge_columns": {"time": EXACT[::-1]}}
     graph = gt.Graph(ends, 60, x=np.eye(60), y=nodes % 3, **given)
     if kind == "npz":
@@ -225,7 +226,8 @@ def test_no_edge_of_the_future_reaches_a_loss_a_metric_or_a_prediction():
 @pytest.mark.parametrize("time", [3, 6])
 def test_a_prediction_reads_all_of_the_past_and_nothing_later(time):
     """The prediction of a node is that of the whole graph in which later edges have the value 0."""
-    one, past = trainer(GRAPH), gt.Trainer(Net, late(GRAPH, time, 0.0), **JOB)
+    one = trainer(GRAPH)
+    past = gt.Trainer(Net, late(GRAPH, time, 0.0), **JOB)
     past.model.load_state(one.model.state())
     np.testing.assert_allclose(
         one.predict()[1][time == BORN], past.predict()[1][time == BORN], rtol=1e-12

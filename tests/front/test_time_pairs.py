@@ -18,7 +18,9 @@ from graphtheta.models import DotDecoder
 from graphtheta.ops.parallel.pool import set_threads, threads
 
 RNG = np.random.default_rng(5)
-N, E, LAST = 40, 260, 11
+N = 40
+E = 260
+LAST = 11
 WHEN, PART = RNG.integers(0, LAST + 1, E), RNG.random(E)
 # the last two nodes have no edges: negatives that end there see nothing
 GRAPH = graphs.random_graph(
@@ -49,12 +51,10 @@ class Deep(gt.Model):
     """Two layers that read the values of edges, and the scores of pairs."""
 
     def __init__(self, d_in):
-        self.first, self.second, self.score, self.dropout = (
-            Valued(d_in, 6),
-            Valued(6, 6),
-            DotDecoder(),
-            0.3,
-        )
+        self.first = Valued(d_in, 6)
+        self.second = Valued(6, 6)
+        self.score = DotDecoder()
+        self.dropout = 0.3
 
     def forward(self, graph):
         return self.score(
@@ -111,9 +111,11 @@ def batches(task, graph, **keys):
     ids=["uniform", "all", "last", "mixed"],
 )
 def test_no_edge_of_the_future_reaches_a_target_of_a_batch(task, keys):
-    clean, n = batches(task, GRAPH, **keys), 0
+    clean = batches(task, GRAPH, **keys)
+    n = 0
     for time in (3, 8):
-        poisoned, changed = batches(task, late(GRAPH, time + SEES[task]), **keys), False
+        poisoned = batches(task, late(GRAPH, time + SEES[task]), **keys)
+        changed = False
         for (times, out, loss), (_, other, other_loss) in zip(clean, poisoned, strict=True):
             np.testing.assert_array_equal(out[times <= time], other[times <= time])
             if times.max() <= time:
@@ -129,7 +131,8 @@ def test_no_edge_of_the_future_reaches_a_target_of_a_batch(task, keys):
 def test_other_samplers_show_the_future(task):
     """The same comparison can fail."""
     keys = {"sampler": "neighbour", "model": Deep}
-    one, other = trainer(task, GRAPH, **keys), trainer(task, late(GRAPH, 8), **keys)
+    one = trainer(task, GRAPH, **keys)
+    other = trainer(task, late(GRAPH, 8), **keys)
     outs = [
         each.setup.evaluator.run(each.model, each.strategy.batch(0, 0)).value
         for each in (one, other)
@@ -197,10 +200,8 @@ def trained(task, graph=GRAPH, comm=None, **keys):
     """Losses and metrics of a run, and its predictions on rank 0."""
     one = trainer(task, graph, comm, **keys)
     result = one.fit()
-    numbers, out = (
-        [row["loss"] for row in result.history] + sorted(result.metrics.values()),
-        one.predict(),
-    )
+    numbers = [row["loss"] for row in result.history] + sorted(result.metrics.values())
+    out = one.predict()
     return np.array(numbers), None if out is None else out[1]
 
 
@@ -245,7 +246,8 @@ def test_numbers_do_not_depend_on_ranks(task, size, graph, keys):
 
 
 def test_numbers_do_not_depend_on_threads():
-    before, found = threads(), []
+    before = threads()
+    found = []
     for n in (1, before):
         set_threads(n)
         found.append(trained("link", backend="fused", epochs=1))
@@ -258,7 +260,8 @@ def expected_edges(pairs, times, sees, stored, hops):
     """The edges that a batch reads by hop, the last one first, by the rule of cutoffs as it is
     documented.
     """
-    cutoff, found = {}, []
+    cutoff = {}
+    found = []
     for pair, time in zip(pairs, times, strict=True):
         for end in pair:
             cutoff[end] = min(cutoff.get(end, time + sees), time + sees)
@@ -286,7 +289,8 @@ def test_of_targets_that_share_a_node_the_earliest_counts(task, size):
 
     def program(comm):
         one = trainer(task, comm=comm, fanout="-1,-1", partitioner="vertex-cut")
-        found, gid = [], message[one.partition.edge_gid]
+        found = []
+        gid = message[one.partition.edge_gid]
         for i in range(one.strategy.steps_per_epoch):
             view = one.strategy.batch(0, i)
             pairs = view.pairs.pairs
@@ -325,7 +329,8 @@ def test_of_targets_that_share_a_node_the_earliest_counts(task, size):
 @pytest.mark.parametrize("graph", [GRAPH, FLOATS], ids=["integers", "floats"])
 @pytest.mark.parametrize("task", TASKS)
 def test_batches_are_runs_of_the_order_by_time_in_another_order_each_epoch(task, graph):
-    strategy, firsts = trainer(task, graph).strategy, []
+    strategy = trainer(task, graph).strategy
+    firsts = []
     ids, cutoffs = strategy.task.ids, strategy.task.cutoffs
     runs = np.array_split(np.lexsort((ids, cutoffs)), np.arange(17, len(ids), 17))
     for epoch in range(3):

@@ -18,7 +18,11 @@ from graphtheta.errors import ConfigError
 pytestmark = pytest.mark.reference
 
 RNG = np.random.default_rng(8)
-N, E, R, LAST, NEGATIVES = 24, 220, 3, 9, 3
+N = 24
+E = 220
+R = 3
+LAST = 9
+NEGATIVES = 3
 HEAD, TAIL, RELATION = RNG.integers(0, N - 1, E), RNG.integers(0, N - 1, E), RNG.integers(0, R, E)
 WHEN, PART = RNG.integers(0, LAST + 1, E), RNG.random(E)
 # many triples occur at other times again, some in another split
@@ -62,12 +66,10 @@ class Deep(gt.Model):
     """Two layers that read the values of edges, and the scores of triples."""
 
     def __init__(self, d_in: int, relations: int):
-        self.first, self.second, self.score, self.dropout = (
-            Valued(d_in, 6),
-            Valued(6, 6),
-            gt.DistMult(6, relations),
-            0.3,
-        )
+        self.first = Valued(d_in, 6)
+        self.second = Valued(6, 6)
+        self.score = gt.DistMult(6, relations)
+        self.dropout = 0.3
 
     def forward(self, graph: Any) -> Any:
         return self.score(
@@ -101,12 +103,14 @@ def batches(graph: gt.Graph, **keys: Any) -> list[tuple[np.ndarray, np.ndarray, 
     ids=["uniform", "all", "last", "reciprocal", "mixed", "in batch"],
 )
 def test_no_triple_of_the_future_reaches_a_target_of_a_batch(keys: dict[str, Any]) -> None:
-    clean, n = batches(GRAPH, **keys), 0
+    clean = batches(GRAPH, **keys)
+    n = 0
     assert sum(len(times) for times, *_ in clean) == len(TRAIN) * (NEGATIVES + 1) * (
         2 if "reciprocal" in keys else 1
     )
     for time in (3, 7):
-        poisoned, changed = batches(late(GRAPH, time - 1), **keys), False
+        poisoned = batches(late(GRAPH, time - 1), **keys)
+        changed = False
         for (times, out, loss), (_, other, other_loss) in zip(clean, poisoned, strict=True):
             np.testing.assert_array_equal(out[times <= time], other[times <= time])
             if times.max() <= time:
@@ -193,11 +197,14 @@ def test_ranks_and_predictions_are_those_of_the_past(size: int, reciprocal: bool
         return one.measure(), one.predict(), gt.relation_report(one), one
 
     metrics, (ids, out), report, one = run_simulated(size, program)[0]
-    r, ranks, scores = one.model.score.relation.value, dict[tuple[int, str], list[float]](), []
+    r = one.model.score.relation.value
+    ranks = dict[tuple[int, str], list[float]]()
+    scores = []
     events = set(zip(HEAD.tolist(), RELATION.tolist(), TAIL.tolist(), WHEN.tolist(), strict=True))
     for e in TEST:
         h, k, t, time = (int(x[e]) for x in (HEAD, RELATION, TAIL, WHEN))
-        x, backward = values(one.model, time), k + R if reciprocal else k
+        x = values(one.model, time)
+        backward = k + R if reciprocal else k
         tails, heads = (x[h] * r[k]) @ x.T, (x[t] * r[backward]) @ x.T
         scores.append((tails[t] + heads[h]) / 2)
         for side, all_scores, true in (("tail", tails, t), ("head", heads, h)):

@@ -22,7 +22,9 @@ from graphtheta.tasks.triples import ranking
 pytestmark = pytest.mark.reference
 
 RNG = np.random.default_rng(7)
-USERS, ITEMS, TAGS = 20, 30, 4
+USERS = 20
+ITEMS = 30
+TAGS = 4
 WORKERS = [
     (1, "1d-src", "hash"),
     (2, "vertex-cut", "block"),
@@ -110,7 +112,8 @@ def by_sorting(scores: np.ndarray, out: np.ndarray, k: int) -> tuple[np.ndarray,
     """The numbers and scores of the k best of each row, of equal scores the lowest numbers, without
     those that are left out.
     """
-    ids, found = np.full((len(scores), k), -1), np.full((len(scores), k), np.nan)
+    ids = np.full((len(scores), k), -1)
+    found = np.full((len(scores), k), np.nan)
     for i, row in enumerate(scores):
         order = sorted((j for j in range(len(row)) if not out[i, j]), key=lambda j: (-row[j], j))[
             :k
@@ -137,7 +140,9 @@ def test_items_of_users_are_those_of_all_scores(
 ) -> None:
     monkeypatch.setattr(ranking, "BLOCK", block)
     g = RATED
-    users, items, k = [3, 0, USERS - 1, 3], [USERS + 2, USERS + ITEMS - 1], 6
+    users = [3, 0, USERS - 1, 3]
+    items = [USERS + 2, USERS + ITEMS - 1]
+    k = 6
     others = [i for i in range(g.n_nodes) if i % 3]
 
     def program(comm: Any, **keys: Any) -> Any:
@@ -152,12 +157,11 @@ def test_items_of_users_are_those_of_all_scores(
             asked(),
         )
 
-    first, out = None, linked(g) & (not keep)
+    first = None
+    out = linked(g) & (not keep)
     np.fill_diagonal(out, True)
-    kind, parts = (
-        g.node_columns["type"],
-        link_parts(g, seed=RATES["seed"], relation=0)(0, g.n_edges),
-    )
+    kind = g.node_columns["type"]
+    parts = link_parts(g, seed=RATES["seed"], relation=0)(0, g.n_edges)
     held = np.unique(g.src[np.isin(parts, (VAL, TEST))])
     for size, partitioner, masters in WORKERS:
         (embedded, *found), *rest = run_simulated(
@@ -165,7 +169,8 @@ def test_items_of_users_are_those_of_all_scores(
         )
         assert all(one == (None,) * 5 for one in rest)
         h = embedded[1]
-        scores, n = h @ h.T, g.n_nodes
+        scores = h @ h.T
+        n = g.n_nodes
         same(found[0], *by_sorting(scores[users], (out | (kind != 1))[users], k))
         same(found[1], *by_sorting(scores[items], (out | (kind != 0))[items], k))
         same(found[2], *by_sorting(scores[users], (out | ~np.isin(np.arange(n), others))[users], k))
@@ -179,8 +184,10 @@ def test_items_of_users_are_those_of_all_scores(
 
 
 def test_nodes_of_one_type_and_ids_of_text() -> None:
-    g, k = PLAIN, 32
-    ids, nodes = np.asarray(g.original_ids), [5, 29, 0]
+    g = PLAIN
+    k = 32
+    ids = np.asarray(g.original_ids)
+    nodes = [5, 29, 0]
 
     def program(comm: Any, **keys: Any) -> Any:
         trainer = gt.Trainer("sage", g, comm=comm, task="link", **KEYS, **keys)
@@ -201,8 +208,12 @@ def test_nodes_of_one_type_and_ids_of_text() -> None:
     "keys", [TRIPLES, {**TRIPLES, "decoder": "transe"}, ENCODED], ids=["distmult", "transe", "rgcn"]
 )
 def test_answers_are_those_of_all_scores(keys: dict[str, Any], keep: bool) -> None:
-    g, k, nodes, relation = FACTS, N + 2, [3, 0, N - 1, 3], ["is", 0, "likes", 2]
-    known, codes = np.zeros((RELATIONS, N, N), bool), [1, 0, 2, 2]
+    g = FACTS
+    k = N + 2
+    nodes = [3, 0, N - 1, 3]
+    relation = ["is", 0, "likes", 2]
+    known = np.zeros((RELATIONS, N, N), bool)
+    codes = [1, 0, 2, 2]
     known[g.edge_columns["relation"], g.src, g.dst] = not keep
 
     def program(comm: Any, **where: Any) -> Any:
@@ -293,7 +304,9 @@ def test_other_graphs(program: str, tmp_path: Path) -> None:
 
 
 def test_with_times_it_sees_what_was_known_at_the_latest_held_out_link() -> None:
-    g, when, part = PLAIN, np.arange(120) % 5, np.arange(120) % 7
+    g = PLAIN
+    when = np.arange(120) % 5
+    part = np.arange(120) % 7
     g = g.replace(
         edge_train=part < 5, edge_val=part == 5, edge_test=part == 6, edge_columns={"time": when}
     )
@@ -303,7 +316,8 @@ def test_with_times_it_sees_what_was_known_at_the_latest_held_out_link() -> None
     # a link sees the edges before it
     seen = gt.Trainer(graph=g.keep_edges((part >= 5) | (when < 4)), **keys)
     every = gt.Trainer(graph=g, **keys)
-    nodes, found = g.original_ids[:6], []
+    nodes = g.original_ids[:6]
+    found = []
     for trainer in (timed, seen, every):
         trainer.model.load_state(timed.model.state())
         found.append(trainer.top(nodes, 5, keep_known=True))

@@ -41,7 +41,8 @@ N = 25
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run on links, whose ids are numbers, and one on triples with texts as ids."""
-    here, rng = tmp_path_factory.mktemp("top"), np.random.default_rng(3)
+    here = tmp_path_factory.mktemp("top")
+    rng = np.random.default_rng(3)
     ends = rng.integers(0, N, (2, 120))
     np.savez(
         here / "links.npz",

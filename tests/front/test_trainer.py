@@ -57,8 +57,10 @@ def named_links() -> dict[str, np.ndarray]:
 def roads() -> dict[str, np.ndarray]:
     """Edges whose value is a function of their attribute and of their source."""
     rng = np.random.default_rng(1)
-    ends, part = rng.integers(0, 60, (2, 900)), rng.integers(0, 3, 900)
-    x, attr = rng.standard_normal((60, 3)), rng.standard_normal((900, 2))
+    ends = rng.integers(0, 60, (2, 900))
+    part = rng.integers(0, 3, 900)
+    x = rng.standard_normal((60, 3))
+    attr = rng.standard_normal((900, 2))
     y = attr[:, 0] + x[ends[0], 1]
     return {
         "edge_index": ends,

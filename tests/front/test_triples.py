@@ -48,7 +48,8 @@ def graph() -> gt.Graph:
     rng = np.random.default_rng(2)
     head, tail = rng.integers(0, N - 2, (2, 240))
     tail[:60] = 3
-    relation, part = rng.integers(0, RELATIONS, 240), np.arange(240) % 6
+    relation = rng.integers(0, RELATIONS, 240)
+    part = np.arange(240) % 6
     return gt.Graph(
         (head, tail),
         N,
@@ -215,7 +216,8 @@ def test_ranks_are_those_of_a_loop_over_all_nodes(
         table.set_values(np.round(4 * table.values()))
         for p in trainer.model.parameters():
             p.value = np.round(4 * p.value)
-        ids, rows = comm.all_gather(table.masters), comm.all_gather(table.values())
+        ids = comm.all_gather(table.masters)
+        rows = comm.all_gather(table.values())
         x = np.concatenate(rows)[np.argsort(np.concatenate(ids))]
         found = trainer.evaluate("test")
         return found, x, trainer.model.decoder.relation.value, gt.relation_report(trainer)
@@ -231,16 +233,15 @@ def test_ranks_are_those_of_a_loop_over_all_nodes(
             else 9 - np.abs(x[h] + r[k] - x[t]).sum()
         )
 
-    known, by_relation = triples(), {}
+    known = triples()
+    by_relation = {}
     for h, k, t in sorted(triples("test")):
         for side, others in (
             ("tail", [(h, k, c) for c in range(N)]),
             ("head", [(c, k, t) for c in range(N)]),
         ):
-            scores, true = (
-                np.array([score(*other, side) for other in others if other not in known]),
-                score(h, k, t, side),
-            )
+            scores = np.array([score(*other, side) for other in others if other not in known])
+            true = score(h, k, t, side)
             rank = 1 + np.sum(scores > true) + np.sum(scores == true) / 2
             by_relation.setdefault((k, side), []).append(rank)
     ranks = np.concatenate(list(by_relation.values()))
@@ -263,10 +264,8 @@ def test_ranks_of_scores_without_a_value() -> None:
     def program(comm: Any) -> np.ndarray:
         scores = np.array([[np.nan, 1.0], [0.0, 1.0]])[:, comm.rank :: comm.size].copy()
         mine = comm.rank == comm.size - 1
-        query, row = (
-            (np.array([0, 1]) if mine else np.zeros(0, int)),
-            np.full(2 * mine, scores.shape[1] - 1),
-        )
+        query = np.array([0, 1]) if mine else np.zeros(0, int)
+        row = np.full(2 * mine, scores.shape[1] - 1)
         return rank_block(comm, scores, query, row, np.ones(len(query), bool))
 
     for size in (1, 2):
@@ -288,7 +287,12 @@ def test_answers_without_candidates_have_no_rank() -> None:
             )
             last = np.array([[False] * 4, [False, False, False, True]])[:, comm.rank :: comm.size]
             return rank_block(
-                comm, scores, query, row, np.ones(len(query), bool), last if outside else None
+                comm=comm,
+                scores=scores,
+                query=query,
+                row=row,
+                target=np.ones(len(query), bool),
+                outside=last if outside else None,
             )
 
         for size in (1, 2, 3):
@@ -354,7 +358,8 @@ def test_negatives_are_no_triples_and_replace_either_end(groups: int) -> None:
 def test_negatives_stay_among_the_nodes_of_a_batch() -> None:
     def program(comm: Any) -> None:
         trainer = trainer_of(comm, **SHALLOW)
-        part, links = trainer.partition, trainer.setup.task._links
+        part = trainer.partition
+        links = trainer.setup.task._links
         among = NodesByCluster(part, part.masters // 10, 3).members(np.array([1]))
         pairs = links.pairs(
             part, np.flatnonzero((links.src // 10 == 1) & (links.dst // 10 == 1)), among
@@ -413,7 +418,8 @@ def test_negatives_of_reciprocal_triples_replace_tails() -> None:
 def test_predictions_are_means_of_both_directions_and_heads_use_the_reciprocal_relation() -> None:
     trainer = trainer_of(SerialComm(), **SHALLOW, decoder="distmult", reciprocal=True)
     trainer.fit()
-    table, r = trainer.setup.tables[0], trainer.model.decoder.relation.value
+    table = trainer.setup.tables[0]
+    r = trainer.model.decoder.relation.value
     x = table.values()[np.argsort(table.masters)]
     assert len(r) == 2 * RELATIONS
     ids, scores = trainer.predict()

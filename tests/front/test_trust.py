@@ -47,7 +47,8 @@ def with_key(run: Path, job: str, key: str, value: str) -> None:
 
 def test_no_key_of_a_run_runs_a_file(marked: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", *MINI, "--out", "run"]) == 0
-    run, job = Path("run"), Path("run", "job.yaml").read_text()
+    run = Path("run")
+    job = Path("run", "job.yaml").read_text()
     for key in TEXTS:
         with_key(run, job, key, "mine.py:X")
         for command in ("evaluate", "predict", "report"):
@@ -72,7 +73,8 @@ def test_a_file_that_is_trusted_or_given_runs(marked: Path, key: str) -> None:
     ``test_other_keys_run_nothing``.
     """
     assert main(["train", *(SMALL if key == "exchange" else MINI), "--out", "run"]) == 0
-    run, job = Path("run"), Path("run", "job.yaml").read_text()
+    run = Path("run")
+    job = Path("run", "job.yaml").read_text()
     for other, value in WITH.get(key, {}).items():
         job = re.sub(rf"^{other}:.*$", f"{other}: '{value}'", job, flags=re.MULTILINE)
     with_key(run, job, key, "mine.py:X")

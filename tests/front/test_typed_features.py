@@ -110,17 +110,16 @@ def test_numbers_are_those_of_a_matrix_of_all_types(name: str) -> None:
 @pytest.mark.parametrize("types", [(0, 1, 2), (0, 2), (1,), (2,)], ids=str)
 def test_rows_are_those_of_the_array(types: tuple[int, ...]) -> None:
     x = rows(60, 1, types)
-    whole, at = x.toarray(), np.random.default_rng(2).integers(0, 60, 80)
+    whole = x.toarray()
+    at = np.random.default_rng(2).integers(0, 60, 80)
     assert x.shape == whole.shape == (60, 8) and x.nnz == sum(block.size for block in x.blocks)
     for key in (at, at[:0], slice(13, 41), slice(0, 0), slice(None), np.arange(60) % 3 == 0):
         np.testing.assert_array_equal(x[key].toarray(), whole[key])
     np.testing.assert_array_equal(take_rows(x, at).toarray(), whole[at])
     np.testing.assert_array_equal(x[at].tocsr().toarray(), whole[at])
     np.testing.assert_array_equal(x[:0].unpadded(x[at].padded()).toarray(), whole[at])
-    w, g = (
-        np.random.default_rng(3).standard_normal((8, 4)),
-        np.random.default_rng(4).standard_normal((80, 4)),
-    )
+    w = np.random.default_rng(3).standard_normal((8, 4))
+    g = np.random.default_rng(4).standard_normal((80, 4))
     np.testing.assert_allclose(product(x[at], w), whole[at] @ w, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(long_product(x[at], g), whole[at].T @ g, rtol=1e-12, atol=1e-12)
 
@@ -161,7 +160,8 @@ def test_a_store_has_the_rows_of_each_type(tmp_path: Path) -> None:
 
 
 def test_memory_is_that_of_the_numbers() -> None:
-    stored, n = sum(SIZES[name] * d for name, d in WIDTHS.items()), sum(SIZES.values())
+    stored = sum(SIZES[name] * d for name, d in WIDTHS.items())
+    n = sum(SIZES.values())
     assert GRAPH.x.nnz == stored and GRAPH.x[np.arange(n)].nbytes == 4 * stored + n
     assert GRAPH.nbytes == BESIDE.nbytes - BESIDE.x.nbytes + 4 * stored + n
 

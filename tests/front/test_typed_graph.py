@@ -43,7 +43,9 @@ def test_types_are_numbered_one_after_another():
 def test_features_of_types_are_side_by_side():
     x = sp.csr_array(made().x).toarray()
     expected = np.zeros((9, 4))
-    expected[:3, :2], expected[7, 2], expected[8, 3] = X["paper"], 1, 1
+    expected[:3, :2] = X["paper"]
+    expected[7, 2] = 1
+    expected[8, 3] = 1
     np.testing.assert_array_equal(x, expected)
 
 

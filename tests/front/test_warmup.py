@@ -92,7 +92,8 @@ def test_the_small_graph_has_the_same_columns() -> None:
 
 def test_the_small_graph_keeps_labels_of_every_kind() -> None:
     rng = np.random.default_rng(0)
-    edges, several = rng.integers(0, 100, (2, 400)), rng.integers(0, 2, (100, 5)).astype(np.float32)
+    edges = rng.integers(0, 100, (2, 400))
+    several = rng.integers(0, 2, (100, 5)).astype(np.float32)
     third = np.arange(100) % 3
     masks = dict(train=third == 0, val=third == 1, test=third == 2)
     for y in (several, rng.standard_normal((100, 5)), rng.integers(0, 7, 100)):

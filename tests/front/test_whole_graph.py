@@ -24,11 +24,9 @@ class Virtual(gt.Layer):
     sum = "mean"
 
     def __init__(self, d_in, d_out):
-        self.along, self.against, self.all = (
-            gt.Linear(d_in, d_out),
-            gt.Linear(d_in, d_out),
-            gt.Linear(d_out, d_out, bias=False),
-        )
+        self.along = gt.Linear(d_in, d_out)
+        self.against = gt.Linear(d_in, d_out)
+        self.all = gt.Linear(d_out, d_out, bias=False)
 
     def transform(self, node):
         return {"z": self.along(node.h), "y": self.against(node.h)}
@@ -45,7 +43,8 @@ class Virtual(gt.Layer):
 
 class Net(gt.Model):
     def __init__(self, d_in, d_out):
-        self.first, self.last = Virtual(d_in, 4), Virtual(4, d_out)
+        self.first = Virtual(d_in, 4)
+        self.last = Virtual(4, d_out)
 
     def forward(self, graph):
         return self.last(graph, self.first(graph, graph.x))

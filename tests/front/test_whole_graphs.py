@@ -20,9 +20,11 @@ OF = np.repeat(np.arange(G), SIZES)
 
 
 def rings_and_paths() -> list[gt.Graph]:
-    rng, made = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    made = []
     for i, n in enumerate(SIZES):
-        src, dst = np.arange(n - i % 2), (np.arange(n - i % 2) + 1) % max(n, 1)
+        src = np.arange(n - i % 2)
+        dst = (np.arange(n - i % 2) + 1) % max(n, 1)
         ends = np.concatenate((src, dst)), np.concatenate((dst, src))
         made.append(
             gt.Graph(
@@ -72,7 +74,8 @@ def test_readout_nodes_have_the_labels_and_masks() -> None:
 def test_readouts(kind: str) -> None:
     class Alone(gt.Model):
         def __init__(self):
-            self.weight, self.layer = gt.Parameter.glorot(3, 4), Readout(kind, 4)
+            self.weight = gt.Parameter.glorot(3, 4)
+            self.layer = Readout(kind, 4)
 
         def forward(self, graph):
             return read_out(self.layer, graph, gt.matmul(graph.x, self.weight))
@@ -107,7 +110,8 @@ class Read(gt.Model):
 def general(steps: int = 3) -> Read:
     """The model with all parameters away from zero."""
     with dtype_scope("float64"):
-        model, rng = Read(steps), np.random.default_rng(2)
+        model = Read(steps)
+        rng = np.random.default_rng(2)
     for p in model.parameters():
         p.value = rng.normal(size=p.shape)
     return model
@@ -132,11 +136,14 @@ def test_set2set_equals_its_formula() -> None:
 
 
 def test_gradients_of_set2set() -> None:
-    model, rng = general(2), np.random.default_rng(4)
+    model = general(2)
+    rng = np.random.default_rng(4)
     seed = rng.normal(size=6)
     _, grads = gt.gradients(lambda h: h * seed, model, WHOLE)
     for p in model.parameters():
-        step, kept, values = rng.normal(size=p.shape), p.value, []
+        step = rng.normal(size=p.shape)
+        kept = p.value
+        values = []
         for sign in (1, -1):
             p.value = kept + sign * 1e-6 * step
             values.append((gt.forward(model, WHOLE) * seed).mean())
@@ -209,7 +216,8 @@ def test_batch_norm_counts_the_nodes_of_the_graphs() -> None:
 def test_gradients_through_batch_norm() -> None:
     class Normed(gt.Model):
         def __init__(self):
-            self.weight, self.norm = gt.Parameter.glorot(3, 4), gt.BatchNorm(4)
+            self.weight = gt.Parameter.glorot(3, 4)
+            self.norm = gt.BatchNorm(4)
 
         def forward(self, graph):
             return gt.tanh(self.norm(gt.matmul(graph.x, self.weight) + 0.3))
@@ -217,9 +225,12 @@ def test_gradients_through_batch_norm() -> None:
     with dtype_scope("float64"):
         model = Normed()
     _, grads = gt.gradients(lambda h: h * h * np.arange(1.0, 5), model, WHOLE, training=True)
-    rng, eps = np.random.default_rng(1), 1e-6
+    rng = np.random.default_rng(1)
+    eps = 1e-6
     for p in model.parameters():
-        step, kept, values = rng.normal(size=p.shape), p.value, []
+        step = rng.normal(size=p.shape)
+        kept = p.value
+        values = []
         for sign in (1, -1):
             p.value = kept + sign * eps * step
             values.append((gt.forward(model, WHOLE, training=True) ** 2 * np.arange(1.0, 5)).mean())

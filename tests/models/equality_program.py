@@ -19,7 +19,8 @@ FUSED = {"cases": {"node": ("vertex-cut", "hash")}, "models": ("sage max", "gat_
 
 
 def main(path, back_end):
-    comm, found = start(), {}
+    comm = start()
+    found = {}
     # the first task, which has the most models, is on a vertex cut
     cases = dict(zip(TASKS, PLACEMENTS[::-1][comm.size % 2 :: 2], strict=True))
     if back_end == "fused":

@@ -60,7 +60,8 @@ def batches(name, graph, size=1, task="node", placement=equality.PLACEMENTS[0], 
                 types=equality.TYPES,
                 **{**usual, **chosen},
             )
-        layers, found = probe(model, p).layers, []
+        layers = probe(model, p).layers
+        found = []
         for strategy in (
             GlobalBatch(p, layers, made),
             MiniBatch(p, layers, made, batch_size=made.n_targets),
@@ -101,7 +102,14 @@ def test_without_batch_norm_it_is_the_global_batch(name):
 def test_so_it_is_for_links_and_edges(task, models):
     for options in models.values():
         for size, placement in ((1, equality.PLACEMENTS[0]), (3, equality.PLACEMENTS[5])):
-            (whole, _), (batch, _) = batches("", equality.example(), size, task, placement, options)
+            (whole, _), (batch, _) = batches(
+                name="",
+                graph=equality.example(),
+                size=size,
+                task=task,
+                placement=placement,
+                options=options,
+            )
             assert differ(whole, batch) < 1e-12
 
 

@@ -30,7 +30,11 @@ pytestmark = pytest.mark.second
 
 torch = pytest.importorskip("torch")
 
-D, A, C, RELATIONS, TYPES = 4, 3, 3, 3, 2
+D = 4
+A = 3
+C = 3
+RELATIONS = 3
+TYPES = 2
 ACTIVATIONS = {"relu": torch.relu, "elu": torch.nn.functional.elu, "tanh": torch.tanh}
 # as published: activation, the layers that it follows, whether there are an embedding and a head,
 # and where the network adds residuals
@@ -100,14 +104,17 @@ class Composed:
         auto, self.activated, self.whole, place = PUBLISHED[name]
         self.act = ACTIVATIONS[auto if activation == "auto" else activation]
         self.place = place if residual else "none"
-        self.norm, self.jumping, self.readout = norm, jumping, readout
+        self.norm = norm
+        self.jumping = jumping
+        self.readout = readout
         self.net, self.part = net, part
         self.w = {n: torch.tensor(p.value, requires_grad=True) for n, p in net.named_parameters()}
 
     def normed(self, i, z):
         if self.norm == "none":
             return z
-        scale, shift = self.w[f"norms.{i}.gamma"], self.w[f"norms.{i}.beta"]
+        scale = self.w[f"norms.{i}.gamma"]
+        shift = self.w[f"norms.{i}.beta"]
         axis = 0 if self.norm == "batch" else 1
         centred = z - z.mean(axis, keepdim=True)
         return centred / torch.sqrt((centred**2).mean(axis, keepdim=True) + 1e-5) * scale + shift
@@ -119,10 +126,12 @@ class Composed:
         )
 
     def __call__(self, x):
-        h, w = x, self.w
+        h = x
+        w = self.w
         if self.whole:
             h = self.act(h @ w["embed.weights.0"] + w["embed.biases.0"])
-        reached, n = [], len(self.net.layers)
+        reached = []
+        n = len(self.net.layers)
         headed = self.whole or self.jumping != "none" or self.readout
         for i in range(n):
             z = self.layer(i, torch.sin(h))
@@ -171,7 +180,8 @@ def test_networks_compose_as_documented(name, part, monkeypatch):
     )
     for i, (norm, residual, jumping, readout) in enumerate(ways):
         # further options take turns
-        depth, activation = 1 + (i + i // 3) % 3, ("auto", "tanh")[(i // 2) % 2]
+        depth = 1 + (i + i // 3) % 3
+        activation = ("auto", "tanh")[(i // 2) % 2]
         direction = ("in", "out", "both")[(i // 4) % 3] if name not in ("mlp", "rgcn") else "in"
         options = {"norm": norm, "residual": residual, "jumping": jumping, "activation": activation}
         with dtype_scope("float64"), init_scope(i):

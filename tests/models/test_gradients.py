@@ -51,11 +51,10 @@ RELATIONS, TYPES = 3, 2
 def connected(types):
     """A graph in which every node has an in-edge, as a partition of one rank."""
     rng = np.random.default_rng(3)
-    n, nodes = 24, np.arange(24)
-    src, dst = (
-        np.concatenate((rng.integers(0, n, 110), rng.permutation(n))),
-        np.concatenate((rng.integers(0, n, 110), nodes)),
-    )
+    n = 24
+    nodes = np.arange(24)
+    src = np.concatenate((rng.integers(0, n, 110), rng.permutation(n)))
+    dst = np.concatenate((rng.integers(0, n, 110), nodes))
     dst[:20] = 3
     graph = graphs.fill(
         src,
@@ -71,7 +70,8 @@ def gradients(name, draw, decoder, types, options):
     """The largest number in the gradient of each parameter, in general position, of a random linear
     function of the outputs.
     """
-    rng, part = np.random.default_rng(draw), connected(types)
+    rng = np.random.default_rng(draw)
+    part = connected(types)
     with dtype_scope("float64"):
         model = build_model(
             name,
@@ -153,7 +153,8 @@ def attention(comm, name, options):
             **declared(name, hidden=6, heads=2),
             **options,
         )
-    layers, task = probe(model, part).layers, NodeTask(part, "classes")
+    layers = probe(model, part).layers
+    task = NodeTask(part, "classes")
     view = MiniBatch(
         part, layers, task, batch_size=task.n_targets, sampler=NeighbourSampler((1,) * len(layers))
     ).batch(0, 0)

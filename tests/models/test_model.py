@@ -23,7 +23,9 @@ from graphtheta.ops import Parameter, RowSpace, Tape, Var, dtype_scope, matmul, 
 from graphtheta.ops.autodiff.init import init_scope
 from graphtheta.tasks.kinds.links import Links
 
-D, A, C = 6, 3, 4
+D = 6
+A = 3
+C = 4
 
 
 def example(n=30, e=100, seed=0, **fields):
@@ -50,7 +52,8 @@ def with_features(ends, n, rng=None, **fields):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_match_finite_differences(name):
-    graph, model = example(), make(name, D, C, A)
+    graph = example()
+    model = make(name, D, C, A)
     part = build_partition(graph, SerialComm(), dtype=np.float64)
     view = global_view(part, probe(model, part).layers)
     x = Var(part.node.read("x"), view.space, True)
@@ -114,8 +117,10 @@ def test_mini_batch_of_all_nodes_is_the_global_batch(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_renumbered_nodes_and_shuffled_edges(name):
-    graph, rng = example(), np.random.default_rng(5)
-    new, order = rng.permutation(graph.n_nodes), rng.permutation(graph.n_edges)
+    graph = example()
+    rng = np.random.default_rng(5)
+    new = rng.permutation(graph.n_nodes)
+    order = rng.permutation(graph.n_edges)
     old = np.argsort(new)
     other = Graph(
         new[graph.edge_index[:, order]],
@@ -129,7 +134,8 @@ def test_renumbered_nodes_and_shuffled_edges(name):
         # draws are keyed by ids, so nothing may be drawn here
         return make(name, D, C, A, dropout=0, attention_dropout=0, feature_dropout=0, edge_drop=0)
 
-    mine, theirs = outputs(build, other, training=True), outputs(build, graph, training=True)
+    mine = outputs(build, other, training=True)
+    theirs = outputs(build, graph, training=True)
     assert_close((mine[0][new], mine[1]), theirs)
 
 
@@ -219,7 +225,8 @@ def test_laplacian_products_are_message_rounds(order):
     values = [graph.x.astype(np.float64)]
     for w in weights:
         values.append(laplacian @ values[-1] @ w)
-    back, gradients = np.ones((20, D)), []
+    back = np.ones((20, D))
+    gradients = []
     for w, h in zip(weights[::-1], values[-2::-1], strict=True):
         gradients.append((laplacian @ h).T @ back)
         back = laplacian.T @ back @ w.T
@@ -257,7 +264,8 @@ def test_decoder_values_and_gradients(decoder):
     view = whole(part, ["in", "in"], seeds)
     with Tape() as tape:
         out = model(view)
-        trunk, model.decoder = model.decoder, None
+        trunk = model.decoder
+        model.decoder = None
         h = model(view).value
         model.decoder = trunk
     del tape
@@ -289,11 +297,13 @@ def test_negatives_of_a_cluster_batch_lie_inside_it():
         np.concatenate((example().edge_index, [[27, 28, 29], [28, 29, 27]]), axis=1), 30
     )
     part = build_partition(graph, SerialComm())
-    low, high = np.minimum(graph.src, graph.dst), np.maximum(graph.src, graph.dst)
+    low = np.minimum(graph.src, graph.dst)
+    high = np.maximum(graph.src, graph.dst)
     some = np.unique((low * 30 + high)[low != high])
     known = np.unique(np.concatenate((some, some % 30 * 30 + some // 30)))
     task = LinkTask(part, Links.of(part, some // 30, some % 30, known, 3, 1))
-    strategy, missing = ClusterBatch(part, ["in"], task, clusters=part.masters // 3), 0
+    strategy = ClusterBatch(part, ["in"], task, clusters=part.masters // 3)
+    missing = 0
     for i in range(strategy.steps_per_epoch):
         chosen = strategy.chosen(0, i)
         inside = np.isin(np.arange(30) // 3, chosen)

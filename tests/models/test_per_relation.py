@@ -77,7 +77,8 @@ def combined(combine: str, types: bool) -> Alone:
 @pytest.mark.parametrize("types", [True, False])
 @pytest.mark.parametrize("combine", ["sum", "mean", "max", "attention"])
 def test_each_layer_sees_the_edges_of_its_relation(combine: str, types: bool) -> None:
-    model, relation = combined(combine, types), GRAPH.edge_columns["relation"]
+    model = combined(combine, types)
+    relation = GRAPH.edge_columns["relation"]
     outs, masks = [], []
     for code, layer in model.layer.layers.items():
         some = relation == code
@@ -88,7 +89,8 @@ def test_each_layer_sees_the_edges_of_its_relation(combine: str, types: bool) ->
             if types
             else np.ones(GRAPH.n_nodes, bool)
         )
-    h, m = np.stack(outs, -1), np.stack(masks, -1)[:, None, :].astype(float)
+    h = np.stack(outs, -1)
+    m = np.stack(masks, -1)[:, None, :].astype(float)
     if combine == "max":
         wanted = np.where(m > 0, h, -np.inf).max(-1)
     elif combine == "attention":
@@ -126,13 +128,13 @@ def of_design(direction: str, made_for: str = "in") -> gt.Model:
     design = gt.Design(layer, relational=True)
     with dtype_scope("float64"), init_scope(1):
         return assemble(
-            "mine",
-            design,
-            D,
-            3,
-            0,
-            "none",
-            design.options(hidden=5, dropout=0.0, direction=direction),
+            name="mine",
+            design=design,
+            d_in=D,
+            d_out=3,
+            d_edge=0,
+            decoder="none",
+            o=design.options(hidden=5, dropout=0.0, direction=direction),
             relations=len(TRIPLES),
         )
 
@@ -191,16 +193,19 @@ def test_means_of_relations_are_those_of_rgcn() -> None:
 
 @pytest.mark.parametrize("combine", ["mean", "max", "attention"])
 def test_gradients(combine: str) -> None:
-    model, weights = combined(combine, True), np.random.default_rng(1).normal(size=WIDTH)
+    model = combined(combine, True)
+    weights = np.random.default_rng(1).normal(size=WIDTH)
 
     def loss(h):
         return h * h * weights
 
     _, grads = gt.gradients(loss, model, GRAPH)
-    rng, eps = np.random.default_rng(2), 1e-6
+    rng = np.random.default_rng(2)
+    eps = 1e-6
     for p in model.parameters():
         step = rng.normal(size=p.shape)
-        kept, values = p.value, []
+        kept = p.value
+        values = []
         for sign in (1, -1):
             p.value = kept + sign * eps * step
             values.append((gt.forward(model, GRAPH) ** 2 * weights).mean())

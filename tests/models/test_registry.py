@@ -191,7 +191,8 @@ class Spy:
     """Options that remember which of them were asked for."""
 
     def __init__(self, options):
-        self.options, self.seen = options, set()
+        self.options = options
+        self.seen = set()
 
     def __getattr__(self, name):
         self.seen.add(name)

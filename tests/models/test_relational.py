@@ -22,7 +22,9 @@ from graphtheta.models import HGT, RGAT, RGCN, SimpleHGN, build_model
 from graphtheta.ops import Tape, Var, dtype_scope
 
 FILE = np.load(Path(__file__).parent / "golden" / "relational.npz")
-N, D, R = 40, 8, 5
+N = 40
+D = 8
+R = 5
 ALL_TARGETS = {"y": np.zeros(N, int), "train": np.ones(N, bool)}
 PLACEMENTS = [(p, m) for p in ("1d-src", "1d-dst", "vertex-cut") for m in ("hash", "block")]
 
@@ -134,10 +136,8 @@ def the_graph(**fields):
 
 def typed_graph():
     """The graph of the case hgt, from edges in the numbers of each type."""
-    relation, first = (
-        FILE["hgt/relation"],
-        dict(zip(TYPES, np.cumsum([0, *TYPES.values()])[:-1], strict=True)),
-    )
+    relation = FILE["hgt/relation"]
+    first = dict(zip(TYPES, np.cumsum([0, *TYPES.values()])[:-1], strict=True))
     edges = {
         t: FILE["hgt/edge_index"][:, relation == r] - [[first[t[0]]], [first[t[2]]]]
         for r, t in enumerate(TRIPLES)

@@ -28,7 +28,9 @@ from graphtheta.ops.functions.losses.loss import mean_squared_error
 from graphtheta.ops.functions.losses.row_loss import RowLoss
 from graphtheta.run.job.keys import FIELDS
 
-N, WIDTH, RELATIONS = 12, 6, 4
+N = 12
+WIDTH = 6
+RELATIONS = 4
 RNG = np.random.default_rng(0)
 HEAD, TAIL, RELATION = RNG.integers(0, N, (3, 40)) % np.array([[N], [N], [RELATIONS]])
 GRAPH = fill(HEAD, TAIL, N).replace(
@@ -56,7 +58,8 @@ def by_formula(made, h, t):
 
 class Scorer(gt.Model):
     def __init__(self, decoder):
-        self.decoder, self.scale = decoder, gt.Parameter(np.ones(WIDTH))
+        self.decoder = decoder
+        self.scale = gt.Parameter(np.ones(WIDTH))
 
     def forward(self, graph):
         return self.decoder(graph, graph.x * self.scale)
@@ -72,12 +75,12 @@ def test_scores_and_gradients_are_those_of_the_papers(make):
         part = build_partition(GRAPH, comm, "vertex-cut", dtype=np.float64)
         own = np.arange(comm.rank, len(HEAD), comm.size)
         pairs = ScoredPairs(
-            HEAD[own],
-            TAIL[own],
-            own,
-            None,
-            np.zeros(len(own)),
-            {"relation": RELATION[own].astype(np.int32)},
+            src=HEAD[own],
+            dst=TAIL[own],
+            gid=own,
+            stored=None,
+            label=np.zeros(len(own)),
+            columns={"relation": RELATION[own].astype(np.int32)},
         )
         plan = PairPlan(part, pairs)
         view = whole(part, [], Seeds(plan.needed, plan))
@@ -104,7 +107,12 @@ def test_equal_ends_have_a_gradient():
     plan = PairPlan(
         part,
         ScoredPairs(
-            HEAD, TAIL, np.arange(40), None, np.zeros(40), {"relation": RELATION.astype(np.int32)}
+            src=HEAD,
+            dst=TAIL,
+            gid=np.arange(40),
+            stored=None,
+            label=np.zeros(40),
+            columns={"relation": RELATION.astype(np.int32)},
         ),
     )
     with dtype_scope("float64"):
@@ -125,7 +133,8 @@ def test_complex_numbers_need_an_even_width(make):
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 0.0])
 def test_losses_are_those_of_the_papers(temperature):
-    out, y = RNG.standard_normal((7, 5)), np.tile([1.0, 0, 0, 0, 0], (7, 1))
+    out = RNG.standard_normal((7, 5))
+    y = np.tile([1.0, 0, 0, 0, 0], (7, 1))
     weights = np.exp(temperature * out[:, 1:]) / np.exp(temperature * out[:, 1:]).sum(
         axis=1, keepdims=True
     )

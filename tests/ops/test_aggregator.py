@@ -48,7 +48,7 @@ def accumulate(agg, state, row, parts, gid, scale=None):
 
 def total(agg, n, row, parts, gid, scale=None):
     state = agg.start(n, [p.shape[1:] for p in parts], parts[0].dtype)
-    accumulate(agg, state, row, parts, gid, scale)
+    accumulate(agg=agg, state=state, row=row, parts=parts, gid=gid, scale=scale)
     return state, agg.finish(state)
 
 
@@ -109,7 +109,9 @@ def edges(name, seed, n=5, e=17, integers=False):
 @pytest.mark.parametrize("name", ALL)
 def test_equals_twin_and_empty_rows_are_zero(name, scaled):
     row, parts, gid, scale = edges(name, 0)
-    _, out = total(ALL[name], 5, row, parts, gid, scale if scaled else None)
+    _, out = total(
+        agg=ALL[name], n=5, row=row, parts=parts, gid=gid, scale=scale if scaled else None
+    )
     np.testing.assert_allclose(
         numbers(ALL[name], out), twin(name, 5, row, parts, scale if scaled else None), atol=1e-12
     )
@@ -122,16 +124,24 @@ def test_gradient_equals_differences(name, scaled):
     row, parts, gid, scale = edges(name, 1)
     scale = scale if scaled else None
     rng = np.random.default_rng(2)
-    state, out = total(ALL[name], 5, row, parts, gid, scale)
+    state, out = total(agg=ALL[name], n=5, row=row, parts=parts, gid=gid, scale=scale)
     g = rng.standard_normal(numbers(ALL[name], out).shape)
-    found = gradients(ALL[name], state, out, g, row, parts, gid, scale)
+    found = gradients(
+        agg=ALL[name], state=state, out=out, g=g, row=row, parts=parts, gid=gid, scale=scale
+    )
     for i, p in enumerate(parts):
         v = rng.standard_normal(p.shape)
         values = []
         for t in (1e-6, -1e-6):
             moved = [q + t * v if j == i else q for j, q in enumerate(parts)]
             values.append(
-                np.vdot(g, numbers(ALL[name], total(ALL[name], 5, row, moved, gid, scale)[1]))
+                np.vdot(
+                    g,
+                    numbers(
+                        ALL[name],
+                        total(agg=ALL[name], n=5, row=row, parts=moved, gid=gid, scale=scale)[1],
+                    ),
+                )
             )
         assert np.vdot(found[i], v) == pytest.approx(
             (values[0] - values[1]) / 2e-6, rel=1e-7, abs=1e-7
@@ -150,7 +160,7 @@ def test_any_split_and_any_order_of_merging_give_the_same(name, seed, n_chunks, 
     agg = ALL[name]
     row, parts, gid, scale = edges(name, seed, integers=integers)
     scale = scale if scaled else None
-    whole, expected = total(agg, 5, row, parts, gid, scale)
+    whole, expected = total(agg=agg, n=5, row=row, parts=parts, gid=gid, scale=scale)
     rng = np.random.default_rng(seed)
     chunk = rng.integers(0, n_chunks, len(row))
     states = [
@@ -159,12 +169,12 @@ def test_any_split_and_any_order_of_merging_give_the_same(name, seed, n_chunks, 
     for c in rng.permutation(n_chunks):
         at = chunk == c
         accumulate(
-            agg,
-            states[rng.integers(len(states))],
-            row[at],
-            [p[at] for p in parts],
-            gid[at],
-            None if scale is None else scale[at],
+            agg=agg,
+            state=states[rng.integers(len(states))],
+            row=row[at],
+            parts=[p[at] for p in parts],
+            gid=gid[at],
+            scale=None if scale is None else scale[at],
         )
     while len(states) > 1:
         other = states.pop(int(rng.integers(len(states))))
@@ -194,9 +204,16 @@ def test_neutral_state_changes_nothing(name):
 def test_type_is_kept_forward_and_backward(name, dtype):
     row, parts, gid, scale = edges(name, 4)
     parts = [p.astype(dtype) for p in parts]
-    state, out = total(ALL[name], 5, row, parts, gid, scale)
+    state, out = total(agg=ALL[name], n=5, row=row, parts=parts, gid=gid, scale=scale)
     grads = gradients(
-        ALL[name], state, out, np.ones_like(numbers(ALL[name], out)), row, parts, gid, scale
+        agg=ALL[name],
+        state=state,
+        out=out,
+        g=np.ones_like(numbers(ALL[name], out)),
+        row=row,
+        parts=parts,
+        gid=gid,
+        scale=scale,
     )
     assert out.dtype == dtype and all(
         g.dtype == dtype and g.shape == p.shape for g, p in zip(grads, parts, strict=True)
@@ -222,7 +239,8 @@ def test_nothing_at_all(name):
 
 @pytest.mark.parametrize("sign, name", [(1, "max"), (-1, "min")])
 def test_of_equal_messages_the_lowest_edge_wins_alone(sign, name):
-    row, gid = np.array([0, 0, 0, 0, 1]), np.array([9, 4, 2, 7, 1])
+    row = np.array([0, 0, 0, 0, 1])
+    gid = np.array([9, 4, 2, 7, 1])
     x = sign * np.array([[5.0, 1], [5, 3], [1, 3], [5, 3], [-np.inf, 0]])
     for order in (np.arange(5), np.array([3, 2, 1, 0, 4])):
         agg = ALL[name]
@@ -230,7 +248,13 @@ def test_of_equal_messages_the_lowest_edge_wins_alone(sign, name):
         np.testing.assert_array_equal(out, sign * np.array([[5, 3], [-np.inf, 0]]))
         np.testing.assert_array_equal(state["edge"], [[4, 2], [1, 1]])
         (g,) = gradients(
-            agg, state, out, np.array([[1.0, 2], [3, 4]]), row[order], [x[order]], gid[order]
+            agg=agg,
+            state=state,
+            out=out,
+            g=np.array([[1.0, 2], [3, 4]]),
+            row=row[order],
+            parts=[x[order]],
+            gid=gid[order],
         )
         np.testing.assert_array_equal(
             g[np.argsort(order)], [[0, 0], [1, 0], [0, 2], [0, 0], [3, 4]]
@@ -245,7 +269,9 @@ def test_a_maximum_has_no_edge_where_there_is_none(name):
 
 @pytest.mark.parametrize("name", ["sum", "mean", "max", "min"])
 def test_nan_is_not_hidden(name):
-    row, gid, x = np.array([0, 0, 0, 1]), np.arange(4), np.array([1.0, np.nan, 3, 2])
+    row = np.array([0, 0, 0, 1])
+    gid = np.arange(4)
+    x = np.array([1.0, np.nan, 3, 2])
     for order in (np.arange(4), np.array([1, 0, 2, 3]), np.array([2, 0, 1, 3])):
         agg = ALL[name]
         state = agg.start(2, [()], float)
@@ -269,26 +295,38 @@ def test_nan_is_not_hidden(name):
     ],
 )
 def test_softmax_of_extreme_scores(dtype, score, weight):
-    score, x, row, gid = (
-        np.array(score, dtype),
-        np.array([1, 10, 100], dtype),
-        np.zeros(3, int),
-        np.arange(3),
-    )
+    score = np.array(score, dtype)
+    x = np.array([1, 10, 100], dtype)
+    row = np.zeros(3, int)
+    gid = np.arange(3)
     for cuts in ([3], [1, 1, 1], [1, 2], [2, 1]):
         state = SOFTMAX_SUM.start(2, [(), ()], dtype)
         for part in np.split(np.arange(3), np.cumsum(cuts)[:-1]):
             accumulate(SOFTMAX_SUM, state, row[part], [score[part], x[part]], gid[part])
         out = SOFTMAX_SUM.finish(state)
         assert out == pytest.approx([np.dot(weight, x), 0], rel=1e-5)
-        g_score, g_x = gradients(SOFTMAX_SUM, state, out, np.ones(2, dtype), row, [score, x], gid)
+        g_score, g_x = gradients(
+            agg=SOFTMAX_SUM,
+            state=state,
+            out=out,
+            g=np.ones(2, dtype),
+            row=row,
+            parts=[score, x],
+            gid=gid,
+        )
         assert np.all(np.isfinite(g_score)) and np.all(np.isfinite(g_x))
         assert g_x == pytest.approx(weight, rel=1e-4, abs=1e-6)
         lse, normaliser = total(LOG_SUM_EXP, 2, row, [score], gid)
         assert np.all(np.isfinite(normaliser))
-        assert gradients(LOG_SUM_EXP, lse, normaliser, np.ones(2, dtype), row, [score], gid)[
-            0
-        ] == pytest.approx(weight, rel=1e-4, abs=1e-6)
+        assert gradients(
+            agg=LOG_SUM_EXP,
+            state=lse,
+            out=normaliser,
+            g=np.ones(2, dtype),
+            row=row,
+            parts=[score],
+            gid=gid,
+        )[0] == pytest.approx(weight, rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -296,23 +334,31 @@ def test_a_score_that_changes_nothing_has_no_gradient_at_all(rng, dtype):
     """The softmax over one edge is 1; rounding errors in place of 0 would become steps of Adam. A
     NaN is not hidden.
     """
-    row, gid, g = np.arange(50), np.arange(50), rng.standard_normal((50, 2, 3)).astype(dtype)
+    row = np.arange(50)
+    gid = np.arange(50)
+    g = rng.standard_normal((50, 2, 3)).astype(dtype)
     parts = [rng.standard_normal((50, *s)).astype(dtype) for s in SHAPES["softmax-sum"]]
     for scale in (None, rng.uniform(1, 9, 50)):
-        state, out = total(SOFTMAX_SUM, 50, row, parts, gid, scale)
-        g_score, g_x = gradients(SOFTMAX_SUM, state, out, g, row, parts, gid, scale)
+        state, out = total(agg=SOFTMAX_SUM, n=50, row=row, parts=parts, gid=gid, scale=scale)
+        g_score, g_x = gradients(
+            agg=SOFTMAX_SUM, state=state, out=out, g=g, row=row, parts=parts, gid=gid, scale=scale
+        )
         assert not g_score.any() and g_score.dtype == dtype
         np.testing.assert_array_equal(g_x, g)
     parts[0][7] = np.nan
     state, out = total(SOFTMAX_SUM, 50, row, parts, gid)
-    assert np.isnan(gradients(SOFTMAX_SUM, state, out, g, row, parts, gid)[0][7]).all()
+    assert np.isnan(
+        gradients(agg=SOFTMAX_SUM, state=state, out=out, g=g, row=row, parts=parts, gid=gid)[0][7]
+    ).all()
 
 
 def test_an_edge_of_scale_k_counts_as_k_edges():
     for name in ("sum", "mean", "logsumexp", "softmax-sum"):
         row, parts, gid, _ = edges(name, 6)
         times = np.random.default_rng(0).integers(1, 4, len(row))
-        _, scaled = total(ALL[name], 5, row, parts, gid, times.astype(float))
+        _, scaled = total(
+            agg=ALL[name], n=5, row=row, parts=parts, gid=gid, scale=times.astype(float)
+        )
         _, repeated = total(
             ALL[name],
             5,
@@ -346,7 +392,15 @@ def test_the_deviation_of_messages_that_are_equal_up_to_rounding_is_0(ulps, dtyp
     x[1] += ulps * np.spacing(x[1])
     row = np.zeros(3, int)
     state, out = total(DEVIATION, 1, row, [x], np.arange(3))
-    (g,) = gradients(DEVIATION, state, out, np.ones_like(out), row, [x], np.arange(3))
+    (g,) = gradients(
+        agg=DEVIATION,
+        state=state,
+        out=out,
+        g=np.ones_like(out),
+        row=row,
+        parts=[x],
+        gid=np.arange(3),
+    )
     assert not g.any() and not out.any()
 
 
@@ -354,7 +408,15 @@ def test_the_deviation_of_other_messages_has_the_slope_of_a_unit_vector():
     x = np.array([[1.0], [1.0 + 1e-12], [1.0]])
     row = np.zeros(3, int)
     state, out = total(DEVIATION, 1, row, [x], np.arange(3))
-    (g,) = gradients(DEVIATION, state, out, np.ones_like(out), row, [x], np.arange(3))
+    (g,) = gradients(
+        agg=DEVIATION,
+        state=state,
+        out=out,
+        g=np.ones_like(out),
+        row=row,
+        parts=[x],
+        gid=np.arange(3),
+    )
     assert out > 0 and np.sqrt(3 * np.square(g).sum()) == pytest.approx(1, rel=1e-3)
 
 

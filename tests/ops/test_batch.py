@@ -63,8 +63,10 @@ def test_grouping_by_the_other_end_is_a_stable_sort(counts, seed, n):
 @given(st.integers(1, 200), st.integers(0, 60), st.integers(0, 40), st.integers(0, 99))
 def test_rows_without_a_number_are_numbered_in_ascending_order(n, m, known, seed):
     rng = np.random.default_rng(seed)
-    old, found = rng.permutation(n)[:known], rng.integers(0, n, m).astype(np.int32)
-    number_of, words = np.full(n, batch.NONE, np.int32), np.zeros(-(-n // batch.WORD), np.uint64)
+    old = rng.permutation(n)[:known]
+    found = rng.integers(0, n, m).astype(np.int32)
+    number_of = np.full(n, batch.NONE, np.int32)
+    words = np.zeros(-(-n // batch.WORD), np.uint64)
     number_of[old] = np.arange(len(old))
     for part in (slice(0, m // 2), slice(m // 2, m)):
         batch.mark(found[part], words)
@@ -124,11 +126,14 @@ def test_samples_equal_those_of_sorted_draws(counts, seed, fanout, each, in_orde
     # positions may be anything, and global ids belong to positions
     edges = NONE if in_order else rng.permutation(len(others)).astype(np.int32)
     positions = np.arange(len(others)) if in_order else edges
-    gid, k = rng.permutation(1000)[: len(others)], np.uint64(key(seed, 4, 1))
+    gid = rng.permutation(1000)[: len(others)]
+    k = np.uint64(key(seed, 4, 1))
     wanted = naive(ptr, gid[positions], int(k), fanout, each)
 
     ranks = (edges, gid, edges, gid, k, True, sample.LAST, np.zeros(0, np.float32))
-    bounds, at, far, often = sample.shortlist(ptr[:-1], ptr[1:], others, ranks, fanout, each)
+    bounds, at, far, often = sample.shortlist(
+        begin=ptr[:-1], end=ptr[1:], others=others, ranks=ranks, fanout=fanout, each=each
+    )
     # one worker has all edges of a row, so that its shortlist is the sample
     np.testing.assert_array_equal(at, positions[wanted > 0])
     np.testing.assert_array_equal(far, others[wanted > 0])

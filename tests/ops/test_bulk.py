@@ -15,7 +15,8 @@ def address(x):
 def test_memory_is_used_again_when_the_last_view_is_gone():
     store = buffers.Store()
     x = store.take(1 << 20)
-    view, where = x[10:20], address(x)
+    view = x[10:20]
+    where = address(x)
     del x
     y = store.take(1 << 20)
     assert address(y) != where
@@ -48,7 +49,8 @@ def test_add_in_place_and_not(rng):
 
 
 def test_rowwise_equals_the_function(rng):
-    x, y = rng.normal(size=(1 << 12, 40)), rng.normal(size=(1 << 12, 1))
+    x = rng.normal(size=(1 << 12, 40))
+    y = rng.normal(size=(1 << 12, 1))
     assert np.array_equal(buffers.rowwise(np.divide)(x, y), x / y)
     assert np.array_equal(
         buffers.rowwise(lambda a, axis: a.max(axis=axis))(x, axis=1), x.max(axis=1)
@@ -57,7 +59,8 @@ def test_rowwise_equals_the_function(rng):
 
 def test_release_returns_free_blocks():
     store = buffers.Store()
-    first, second = store.take(5 << 20), store.take(5 << 20)
+    first = store.take(5 << 20)
+    second = store.take(5 << 20)
     del first
     store.release()
     assert not store._free and store._unused == 0 and store._used == store._most == 5 << 20

@@ -94,7 +94,8 @@ def result(started: subprocess.Popen[str]) -> dict[str, int]:
 def call(monkeypatch: pytest.MonkeyPatch) -> int:
     """Call the kernel as a new process would, and say how many were compiled."""
     forget(monkeypatch)
-    kernel, x = compiled(SOURCE, "float64", HEADER), np.ones(5)
+    kernel = compiled(SOURCE, "float64", HEADER)
+    x = np.ones(5)
     kernel(x, 5)
     assert abs(x.sum() - EXPECTED) < 1e-12
     return sum(kernel.stats.cache_misses.values())  # type: ignore[attr-defined]
@@ -465,7 +466,9 @@ def strange(names: dict[str, Any], modules: frozenset[str]) -> set[str]:
     """Modules that compiled functions refer to, directly or through others, of which the text is
     not among the sources.
     """
-    waiting, seen, missed = list(names.values()), set(), set()
+    waiting = list(names.values())
+    seen = set()
+    missed = set()
     text = sources.sources(modules)
     while waiting:
         value = waiting.pop()
@@ -485,7 +488,9 @@ def test_functions_of_the_package_are_kept_in_the_same_folder(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And not where Numba would put them, which is not checked."""
-    logits, labels, rows = np.zeros((3, 4), np.float32), np.zeros(3, np.int64), np.arange(3)
+    logits = np.zeros((3, 4), np.float32)
+    labels = np.zeros(3, np.int64)
+    rows = np.arange(3)
     for compiling in (1, 0):
         again = jit.jit(fastmath=loss.FAST)(loss.cross_entropy.py_func)
         assert abs(again(logits, labels, rows) - 3 * np.log(4)) < 1e-5
@@ -514,7 +519,8 @@ def test_processes_may_compile_at_once(tmp_path: Path) -> None:
 
 
 def test_threads_may_compile_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel, values = compiled(SOURCE, "float64", HEADER), np.ones((8, 5))
+    kernel = compiled(SOURCE, "float64", HEADER)
+    values = np.ones((8, 5))
     threads = [threading.Thread(target=kernel, args=(x, 5)) for x in values]
     for t in threads:
         t.start()
@@ -530,7 +536,8 @@ def test_a_thread_that_waits_for_a_file_holds_the_lock_of_the_compiler(
     """Else it could wait for the file of a kernel that another thread compiles, which waits for its
     file.
     """
-    held, take = [], jit.one_at_a_time
+    held = []
+    take = jit.one_at_a_time
 
     def spy(path: Path) -> Any:
         held.append(global_compiler_lock.is_locked())

@@ -28,7 +28,8 @@ BATCHES = st.lists(st.lists(st.integers(0, 39), max_size=15, unique=True), max_s
 
 def read(policy: CachePolicy | None, capacity: int, batches: list[list[int]]) -> list[int]:
     """Hits of each batch; every read returns the rows asked for."""
-    cache, hits = RowCache(capacity, policy, Slots(capacity, {"x": MemoryColumn(VALUES)})), []
+    cache = RowCache(capacity, policy, Slots(capacity, {"x": MemoryColumn(VALUES)}))
+    hits = []
     cache.foresee([np.array(batch, np.int64) for batch in batches])
     for batch in batches:
         keys = np.array(batch, np.int64)

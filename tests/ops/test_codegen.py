@@ -41,14 +41,14 @@ def phase_of(gather, sums="sum"):
 
 def variant(mode, wanted=(), **keys):
     return Variant(
-        mode,
-        False,
-        keys.pop("training", True),
-        False,
-        frozenset(),
-        frozenset(wanted),
-        (("",), ()),
-        "float64",
+        mode=mode,
+        listed=False,
+        training=keys.pop("training", True),
+        weighted=False,
+        carried=frozenset(),
+        wanted=frozenset(wanted),
+        totals=(("",), ()),
+        dtype="float64",
         **keys,
     )
 

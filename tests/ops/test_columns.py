@@ -39,7 +39,7 @@ def test_the_numbers_of_numpy(shape, dtype, marked):
     through = shift + (x - mean) * slope
     if counted is not None:
         through[~counted] = 0
-    found = through_statistics(g, x, mean, shift, slope, counted)
+    found = through_statistics(g=g, x=x, mean=mean, shift=shift, slope=slope, counted=counted)
     assert found.dtype == dtype
     np.testing.assert_allclose(found, g + through, **close)
 
@@ -48,12 +48,15 @@ def test_rows_that_are_not_adjacent():
     x = np.random.default_rng(2).normal(size=(40, 12)).astype(np.float32)[::2, ::3]
     np.testing.assert_allclose(row_sums(x, None), x.sum(axis=0, dtype=np.float64), rtol=1e-12)
     mean = np.zeros(4, np.float32)
-    np.testing.assert_allclose(through_statistics(x, x, mean, mean, mean + 1, None), 2 * x)
+    np.testing.assert_allclose(
+        through_statistics(g=x, x=x, mean=mean, shift=mean, slope=mean + 1, counted=None), 2 * x
+    )
 
 
 def test_results_do_not_depend_on_threads():
     x = np.random.default_rng(3).normal(size=(3000, 300)).astype(np.float32)
-    before, found = threads(), []
+    before = threads()
+    found = []
     for n in (1, before):
         set_threads(n)
         found.append([row_sums(x, None), through_statistics(x, x[::-1], *x[:3], None)])

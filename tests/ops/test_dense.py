@@ -16,7 +16,8 @@ SPACE = RowSpace(np.arange(4))
     [((3,), (3,)), ((3,), (3, 2)), ((2, 3), (3, 2)), ((2, 3), (3, 5, 2)), ((3,), (3, 0))],
 )
 def test_matmul_contracts_last_with_first(rng, shape, w):
-    x, w = rng.normal(size=(4, *shape)), rng.normal(size=w)
+    x = rng.normal(size=(4, *shape))
+    w = rng.normal(size=w)
     out = matmul(Var(x, SPACE), Parameter(w))
     assert np.allclose(out.value, np.tensordot(x, w, (-1, 0)))
     assert out.space is SPACE
@@ -39,17 +40,13 @@ def test_matmul_of_sparse_rows_equals_dense(rng, dtype):
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_products_do_not_depend_on_the_number_of_threads(rng, sparse):
-    x, w = (
-        rng.normal(size=(70_000, 6)).astype(np.float32),
-        Parameter(rng.normal(size=(6, 5)).astype(np.float32)),
-    )
+    x = rng.normal(size=(70_000, 6)).astype(np.float32)
+    w = Parameter(rng.normal(size=(6, 5)).astype(np.float32))
     x[rng.random(x.shape) < 0.5] = 0
-    rows, g, many, results = (
-        RowSpace(np.arange(len(x))),
-        rng.normal(size=(len(x), 5)),
-        threads(),
-        [],
-    )
+    rows = RowSpace(np.arange(len(x)))
+    g = rng.normal(size=(len(x), 5))
+    many = threads()
+    results = []
     try:
         for n in (1, min(2, many)):
             set_threads(n)
@@ -88,7 +85,9 @@ def test_matmul_inside_gather_and_as_operator(rng):
 
 
 def test_linear_adds_the_bias_to_every_row(rng):
-    x, w, b = rng.normal(size=(4, 3)), rng.normal(size=(3, 2)), rng.normal(size=2)
+    x = rng.normal(size=(4, 3))
+    w = rng.normal(size=(3, 2))
+    b = rng.normal(size=2)
     assert np.allclose(linear(x, w, b), x @ w + b)
     assert np.allclose(linear(x, w), x @ w)
     check_vjp(linear, x, w, b)

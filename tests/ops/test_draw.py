@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from graphtheta.base.rng import bits, key
 from graphtheta.ops.kernels.sampling import draw
 
-NONE, MAX32 = np.zeros(0, np.int32), (1 << 31) - 1
+NONE = np.zeros(0, np.int32)
+MAX32 = (1 << 31) - 1
 
 
 def drawn(
@@ -34,9 +35,11 @@ def drawn(
     )
     at = edges[order] if len(edges) else order
     listed = np.stack((at, others[order]), axis=1) if len(order) else np.zeros((0, 2), np.int32)
-    groups, half = (ptr[:-1], ptr[1:], edges, others), len(counts) // 2
+    groups = (ptr[:-1], ptr[1:], edges, others)
+    half = len(counts) // 2
     # of one view
-    keys, views = np.array([key(3, step)], np.uint64), np.array([0, len(counts)])
+    keys = np.array([key(3, step)], np.uint64)
+    views = np.array([0, len(counts)])
     parts = (0, half), (half, len(counts))
     ends = [
         draw.choose(groups, (listed, position), rows, keys, views, k, replace, out, *part)
@@ -98,7 +101,18 @@ def test_edges_spread_over_workers_are_drawn_as_on_one(counts, k, replace, seed,
         by_edge = np.empty(len(edges), np.int64)
         by_edge[edges[order]] = position
         for g, (at, far, weight) in enumerate(
-            drawn(here, ids, k, replace, order, position, counts, edges, others, seed)
+            drawn(
+                counts=here,
+                ids=ids,
+                k=k,
+                replace=replace,
+                order=order,
+                position=position,
+                degree=counts,
+                edges=edges,
+                others=others,
+                step=seed,
+            )
         ):
             np.testing.assert_array_equal(far, 7 * at + 1)
             found[g][by_edge[at]] += weight
@@ -123,9 +137,11 @@ def test_draws_of_large_rows_are_below_their_degree():
 def test_single_and_pair_inclusion_are_uniform(d, k, replace):
     """Chi-square statistics of single edges and pairs lie within five deviations of their means."""
     n = 4000
-    single, pairs = np.zeros(d), np.zeros((d, d))
+    single = np.zeros(d)
+    pairs = np.zeros((d, d))
     for at, _, weight in drawn([d] * n, np.arange(n), k, replace):
-        at, times = at % d, weight * k / d
+        at = at % d
+        times = weight * k / d
         single[at] += times
         if not replace:
             assert len(set(at.tolist())) == k

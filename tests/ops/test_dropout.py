@@ -23,7 +23,8 @@ def test_dropout_keeps_the_expected_share_and_scale():
 
 
 def test_dropout_depends_on_ids_not_on_rows():
-    y, order = drop(np.ones((200, 3))), np.random.default_rng(1).permutation(200)[:70]
+    y = drop(np.ones((200, 3)))
+    order = np.random.default_rng(1).permutation(200)[:70]
     assert np.array_equal(drop(np.ones((70, 3)), space=RowSpace(GID[order])), y[order])
 
 
@@ -34,7 +35,8 @@ def test_dropout_differs_by_seed_step_call_and_column():
     assert not np.array_equal(y, drop(x, seed=2))
     assert not np.array_equal(y, drop(x, step=1))
     with Tape(seed=1):
-        first, second = dropout(Var(x, SPACE), 0.4), dropout(Var(x, SPACE), 0.4)
+        first = dropout(Var(x, SPACE), 0.4)
+        second = dropout(Var(x, SPACE), 0.4)
     assert np.array_equal(first.value, y)
     assert not np.array_equal(second.value, y)
 
@@ -101,7 +103,8 @@ def test_dropout_gradient_uses_the_same_mask(rng):
 def test_dropout_inside_gather_reads_edge_ids_and_the_key():
     with Tracer() as tracer:
         h = tracer.leaf("src", "h", (3,), np.float32)
-        first, second = dropout(h, 0.4), dropout(h, 0.4)
+        first = dropout(h, 0.4)
+        second = dropout(h, 0.4)
         assert first is not second
         assert dropout(Parameter(np.ones((2, 3))), 0.4).rows is False
     assert [a.leaf for a in first.args] == [("src", "h"), ("edge", "gid"), ("key", "run")]

@@ -148,7 +148,14 @@ def test_no_integer_is_kept_among_floats():
         )
     )
     sender = Variant(
-        "sender", False, True, False, frozenset(), frozenset({("src", "z")}), (("",), ()), "float32"
+        mode="sender",
+        listed=False,
+        training=True,
+        weighted=False,
+        carried=frozenset(),
+        wanted=frozenset({("src", "z")}),
+        totals=(("",), ()),
+        dtype="float32",
     )
     saved = residuals_of(phase, sender)
     assert saved and all(phase.order[n].dtype.kind == "f" for _, n in saved)
@@ -157,11 +164,19 @@ def test_no_integer_is_kept_among_floats():
 def passed(phase, index, weights, z):
     """Totals of a phase and the gradient of its table, over edges from each row to itself."""
     n = len(index)
-    rows, columns = (
-        np.arange(n, dtype=np.int32),
-        PhaseColumns({"z": z}, {}, {"type": index}, frozenset(), {0: weights}),
+    rows = np.arange(n, dtype=np.int32)
+    columns = PhaseColumns({"z": z}, {}, {"type": index}, frozenset(), {0: weights})
+    lists = EdgeLists(
+        ptr=np.arange(n + 1),
+        row=rows,
+        other=rows,
+        at=rows,
+        positions=None,
+        start=0,
+        offset=0,
+        tie_shift=0,
+        weight=None,
     )
-    lists = EdgeLists(np.arange(n + 1), rows, rows, rows, None, 0, 0, 0, None)
     states = {"": {"sum": np.zeros_like(z)}}
     fused.forward(phase, columns, lists, np.arange(n), states, {})
     grads = PhaseColumns({}, {}, {}, frozenset(), {0: np.zeros_like(weights.value)})
@@ -176,7 +191,8 @@ def passed(phase, index, weights, z):
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_large_tables_share_the_memory_of_their_gradients(most, dtype, monkeypatch):
     """As many partial sums as fit, the numbers the same."""
-    rng, made = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    made = []
     weights, z, index = (
         table(40, 4),
         rng.standard_normal((300, 4)).astype(np.float32),
@@ -228,7 +244,8 @@ def own(e):
 
 
 def test_each_row_has_a_table_of_its_own():
-    z, index = Var(np.arange(24.0).reshape(4, 3, 2), SPACE, True), np.array([2, 0, 0, 1])
+    z = Var(np.arange(24.0).reshape(4, 3, 2), SPACE, True)
+    index = np.array([2, 0, 0, 1])
     with Tape() as tape:
         out = embedding(z, Var(index, SPACE))
     np.testing.assert_array_equal(out.value, z.value[np.arange(4), index])
@@ -238,7 +255,8 @@ def test_each_row_has_a_table_of_its_own():
 
 
 def test_a_table_that_rows_have_is_a_column_with_one_number_for_each_row():
-    z, pair = Var(np.zeros((4, 3, 2)), SPACE), Var(np.zeros((4, 2), int), SPACE)
+    z = Var(np.zeros((4, 3, 2)), SPACE)
+    pair = Var(np.zeros((4, 2), int), SPACE)
     with pytest.raises(
         ShapeError, match=r"a table with rows is \[rows, k, ...\] and its index \[rows\]"
     ):
@@ -260,29 +278,42 @@ def test_compiled_loops_read_one_row_of_a_table(monkeypatch):
     assert not unsupported(phase)
     n, m = 12, 300
     dst = np.sort(np.where(rng.random(m) < 0.5, 5, rng.integers(0, n, m)))
-    src, code = rng.integers(0, n, m).astype(np.int32), rng.integers(0, 3, m).astype(np.int32)
+    src = rng.integers(0, n, m).astype(np.int32)
+    code = rng.integers(0, 3, m).astype(np.int32)
     order = np.argsort(src, kind="stable").astype(np.int32)
     z = rng.standard_normal((n, 3, 4)).astype(np.float32)
     columns = PhaseColumns({"z": z}, {"z": z}, {"type": code}, frozenset(), {})
-    rows, none = np.arange(n, dtype=np.int32), np.zeros(0, np.int32)
-    into = EdgeLists(np.searchsorted(dst, np.arange(n + 1)), rows, src, none, None, 0, 0, 0, None)
+    rows = np.arange(n, dtype=np.int32)
+    none = np.zeros(0, np.int32)
+    into = EdgeLists(
+        ptr=np.searchsorted(dst, np.arange(n + 1)),
+        row=rows,
+        other=src,
+        at=none,
+        positions=None,
+        start=0,
+        offset=0,
+        tie_shift=0,
+        weight=None,
+    )
     out_of = EdgeLists(
-        np.searchsorted(src[order], np.arange(n + 1)),
-        rows,
-        dst[order].astype(np.int32),
-        order,
-        None,
-        0,
-        0,
-        0,
-        None,
+        ptr=np.searchsorted(src[order], np.arange(n + 1)),
+        row=rows,
+        other=dst[order].astype(np.int32),
+        at=order,
+        positions=None,
+        start=0,
+        offset=0,
+        tie_shift=0,
+        weight=None,
     )
-    states, g = (
-        {"": {"sum": np.zeros((n, 4), np.float32)}},
-        rng.standard_normal((n, 4)).astype(np.float32),
-    )
+    states = {"": {"sum": np.zeros((n, 4), np.float32)}}
+    g = rng.standard_normal((n, 4)).astype(np.float32)
     fused.forward(phase, columns, into, np.arange(m), states, {})
-    one, whole, one_dst, whole_dst = z[src, code], z.sum(1)[src], z[dst, code], z.sum(1)[dst]
+    one = z[src, code]
+    whole = z.sum(1)[src]
+    one_dst = z[dst, code]
+    whole_dst = z.sum(1)[dst]
     expected = np.zeros((n, 4))
     np.add.at(expected, dst, one * whole_dst + whole * one_dst)
     np.testing.assert_allclose(states[""]["sum"], expected, rtol=1e-4, atol=1e-4)
@@ -305,7 +336,17 @@ def test_compiled_loops_name_a_row_that_a_table_lacks():
     columns = PhaseColumns(
         {"z": np.ones((4, 3, 4), np.float32)}, {}, {"type": rows}, frozenset(), {}
     )
-    lists = EdgeLists(np.arange(5), rows, rows, rows, None, 0, 0, 0, None)
+    lists = EdgeLists(
+        ptr=np.arange(5),
+        row=rows,
+        other=rows,
+        at=rows,
+        positions=None,
+        start=0,
+        offset=0,
+        tie_shift=0,
+        weight=None,
+    )
     with pytest.raises(
         ShapeError,
         match=r"edge.type holds numbers from 0 to 3; expected 0 to 2, the rows of the table",

@@ -397,7 +397,8 @@ class FromOnes(Model):
     """A layer on a value of its own."""
 
     def __init__(self, layer, width):
-        self.layer, self.ones = layer, gt.Parameter(np.ones(width, np.float32))
+        self.layer = layer
+        self.ones = gt.Parameter(np.ones(width, np.float32))
 
     def forward(self, graph):
         return self.layer(graph, gt.repeat_rows(self.ones, graph.x))
@@ -418,7 +419,8 @@ def test_sums_over_many_edges_keep_their_digits(layer, width):
         edge_weight=np.full(m, 0.1, np.float32),
         edge_columns={"code": np.ones(m, int)},
     )
-    model, most = FromOnes(layer(), width), m * float(np.float32(0.1))
+    model = FromOnes(layer(), width)
+    most = m * float(np.float32(0.1))
     np.testing.assert_allclose(forward(model, graph)[1], most, rtol=1e-5)
     found = gradients(lambda out: out.mean(-1) * graph.n_nodes, model, graph)[1]["ones"]
     np.testing.assert_allclose(found.astype(float).sum(), most, rtol=1e-5)
@@ -504,7 +506,8 @@ def test_blocks_change_nothing(size, monkeypatch):
 
 def test_threads_change_no_bit(monkeypatch):
     monkeypatch.setattr(edges, "EDGES_PER_BLOCK", 16)
-    graph, before = graphs.random_graph(200, 3000), threads()
+    graph = graphs.random_graph(200, 3000)
+    before = threads()
     for gather, sum in (
         (SCORES["softmax with dropout"], "sum"),
         (SCORES["softmax"], "sum"),
@@ -527,7 +530,8 @@ def test_hubs_are_cut(gather, sum, monkeypatch):
     """One node sends to all others and receives from all: its edges are summed in pieces."""
     monkeypatch.setattr(edges, "EDGES_PER_BLOCK", 8)
     assert edges.cut(np.array([0, 50, 52, 60]), np.arange(3)).hubs.tolist() == [0] * 5
-    ring, hub = np.arange(1, 60), np.zeros(59, np.int64)
+    ring = np.arange(1, 60)
+    hub = np.zeros(59, np.int64)
     graph = graphs.fill(
         np.concatenate((ring, hub, ring)), np.concatenate((hub, ring, np.roll(ring, 1))), 60
     )

@@ -122,7 +122,8 @@ FUSED = {
 
 def run(monkeypatch, smallest, make, rows, wholes, dtype=np.float64, n=N):
     monkeypatch.setattr(fusion, "SMALLEST", smallest)
-    rng, space = np.random.default_rng(0), SPACE.prefix(n)
+    rng = np.random.default_rng(0)
+    space = SPACE.prefix(n)
     leaves = [Var(rng.normal(size=(n, *s)).astype(dtype), space, True) for s in rows]
     leaves += [Parameter(rng.normal(size=s).astype(dtype)) for s in wholes]
     with Tape() as tape:
@@ -157,14 +158,23 @@ def test_operations_keep_their_order(monkeypatch):
     """What is added to a large number is rounded, and subtracting the number again shows it."""
     make = lambda x: sub(add(x, 1e9), 1e9)
     now, later = (
-        run(monkeypatch, smallest, make, [(16,)], [], np.float32) for smallest in (1 << 40, 0)
+        run(
+            monkeypatch=monkeypatch,
+            smallest=smallest,
+            make=make,
+            rows=[(16,)],
+            wholes=[],
+            dtype=np.float32,
+        )
+        for smallest in (1 << 40, 0)
     )
     assert isinstance(later[0], fusion.Deferred)
     np.testing.assert_array_equal(later[0].value, now[0].value)
 
 
 def test_the_number_of_threads_does_not_show(monkeypatch):
-    results, many = [], threads()
+    results = []
+    many = threads()
     monkeypatch.setattr("graphtheta.ops.parallel.buffers.BLOCK", 256)
     monkeypatch.setattr("graphtheta.ops.parallel.pool.WORTH", 0)
     try:
@@ -224,7 +234,8 @@ def test_a_value_is_that_of_its_call_whenever_it_is_read(monkeypatch):
     """
     monkeypatch.setattr(fusion, "SMALLEST", 0)
     x = Var(np.ones((N, 2)), SPACE, True)
-    p, factor = Parameter(np.ones(2)), np.ones(2)
+    p = Parameter(np.ones(2))
+    factor = np.ones(2)
     with Tape() as tape:
         first = x * p * factor
         grown(p)

@@ -175,9 +175,11 @@ def test_a_code_out_of_range_is_named():
 
 
 def test_groups_are_split_by_code_in_ascending_order_of_rows(rng):
-    counts, row = rng.integers(0, 5, 30), rng.permutation(40)[:30].astype(np.int32)
+    counts = rng.integers(0, 5, 30)
+    row = rng.permutation(40)[:30].astype(np.int32)
     ptr = np.concatenate(([0], np.cumsum(counts)))
-    codes, of_edge = rng.integers(0, 3, ptr[-1]).astype(np.int32), np.repeat(row, counts)
+    codes = rng.integers(0, 3, ptr[-1]).astype(np.int32)
+    of_edge = np.repeat(row, counts)
     at = rng.permutation(ptr[-1]).astype(np.int32)
     for positions in (np.zeros(0, np.int32), at):
         mine = codes[positions] if len(positions) else codes
@@ -193,8 +195,12 @@ def test_groups_are_split_by_code_in_ascending_order_of_rows(rng):
 
 @pytest.mark.parametrize("sending", [True, False])
 def test_pairs_are_made_again_for_other_codes(sending):
-    ptr, row, other = np.array([0, 2, 3]), np.array([0, 1], np.int32), np.array([0, 1, 0], np.int32)
-    edges_of = Selection((0, 0), row, ptr, other, 2, np.arange(3), 0)
+    ptr = np.array([0, 2, 3])
+    row = np.array([0, 1], np.int32)
+    other = np.array([0, 1, 0], np.int32)
+    edges_of = Selection(
+        kinds=(0, 0), row=row, ptr=ptr, other=other, n_senders=2, gid=np.arange(3), start=0
+    )
     codes, others = np.array([0, 1, 0]), np.array([1, 1, 1])
     first = edges_of.pairs("kind", codes, lambda: codes, 2, sending)
     assert edges_of.pairs("kind", codes[:], lambda: codes, 2, sending) is first
@@ -244,7 +250,16 @@ def test_wide_sums_begin_with_zeros_in_memory():
     (phase,) = trace(
         lambda e: e.src.z, {"z": ((MOST_VECTORS * 16 + 3,), FLOAT, False)}, {}, "sum", "Wide"
     ).phases
-    plain = Variant("forward", False, False, False, frozenset(), frozenset(), ((), ()), "float32")
+    plain = Variant(
+        mode="forward",
+        listed=False,
+        training=False,
+        weighted=False,
+        carried=frozenset(),
+        wanted=frozenset(),
+        totals=((), ()),
+        dtype="float32",
+    )
     texts = [generate(phase, v).source for v in (plain, replace(plain, fresh=True))]
     first = [text.split("if begin == ptr[r]:")[1].split("else:")[0] for text in texts]
     assert ["ZERO" in text for text in first] == [False, True]

@@ -37,10 +37,32 @@ PROGRAMS = {
 
 def run(phase: Phase, agg: Aggregator, operands: list, shapes: dict) -> None:
     """Forward and backward on a small ring, which compiles the kernels."""
-    n, rows = 6, np.arange(6, dtype=np.int32)
-    ptr, none = np.arange(n + 1), np.zeros(0, np.int32)
-    receivers = EdgeLists(ptr, rows, np.roll(rows, 1), none, None, 0, 0, 0, None)
-    senders = EdgeLists(ptr, rows, np.roll(rows, -1), np.roll(rows, -1), None, 0, 0, 0, None)
+    n = 6
+    rows = np.arange(6, dtype=np.int32)
+    ptr = np.arange(n + 1)
+    none = np.zeros(0, np.int32)
+    receivers = EdgeLists(
+        ptr=ptr,
+        row=rows,
+        other=np.roll(rows, 1),
+        at=none,
+        positions=None,
+        start=0,
+        offset=0,
+        tie_shift=0,
+        weight=None,
+    )
+    senders = EdgeLists(
+        ptr=ptr,
+        row=rows,
+        other=np.roll(rows, -1),
+        at=np.roll(rows, -1),
+        positions=None,
+        start=0,
+        offset=0,
+        tie_shift=0,
+        weight=None,
+    )
     made = {
         kind: {x: np.ones((n, *shapes[x]), F) for x in phase.reads[kind]}
         for kind in ("src", "dst", "edge")

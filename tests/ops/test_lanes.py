@@ -49,10 +49,8 @@ def kernel(body: str, **names: Any) -> Any:
 def apply(name: str, x: np.ndarray) -> np.ndarray:
     """A function of vectors on all numbers of x."""
     n = 64 // x.itemsize
-    y, call = (
-        np.empty_like(x).reshape(-1, n),
-        f"{name}(load(x, i, 0){', one' if name == 'elu' else ''})",
-    )
+    y = np.empty_like(x).reshape(-1, n)
+    call = f"{name}(load(x, i, 0){', one' if name == 'elu' else ''})"
     run = kernel(
         f"for i in range(x.shape[0]): store(y, i, 0, {call})",
         load=lanes.loader(n),
@@ -100,7 +98,8 @@ def test_exp_reaches_subnormal_numbers_and_infinity() -> None:
 
 @pytest.mark.parametrize("active", [1, 3, 5, 8, 16])
 def test_rows_are_read_and_written_as_far_as_they_go(active: int) -> None:
-    x, y = np.arange(64, dtype=np.float32).reshape(2, 32), np.full((2, 32), -1, np.float32)
+    x = np.arange(64, dtype=np.float32).reshape(2, 32)
+    y = np.full((2, 32), -1, np.float32)
     kernel("store(y, 1, 3, load(x, 1, 2))", load=lanes.loader(active), store=lanes.storer(active))(
         x, y
     )
@@ -111,7 +110,8 @@ def test_rows_are_read_and_written_as_far_as_they_go(active: int) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 8, 16])
 def test_totals_over_lanes(count: int) -> None:
-    x, y = np.arange(count * 16, dtype=np.float64).reshape(count, 16) ** 2, np.zeros((1, 16))
+    x = np.arange(count * 16, dtype=np.float64).reshape(count, 16) ** 2
+    y = np.zeros((1, 16))
     rows = ", ".join(f"cut(load(x, {i}, 0))" for i in range(count))
     names = {
         "load": lanes.loader(5),

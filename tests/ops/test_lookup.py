@@ -26,7 +26,8 @@ def test_distinct_ids_are_those_of_unique(ids, most):
 @given(st.lists(ANY, unique=True), st.lists(ANY))
 def test_positions_of_ids(ids, others):
     bits = (2 * len(ids) + 1).bit_length()
-    slots, place = np.full(1 << bits, -1, np.int32), {x: i for i, x in enumerate(ids)}
+    slots = np.full(1 << bits, -1, np.int32)
+    place = {x: i for i, x in enumerate(ids)}
     fill(np.array(ids, np.int64), slots, 64 - bits)
     wanted = np.array(ids + others, np.int64)
     out = np.empty(len(wanted), np.int32)

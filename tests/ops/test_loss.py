@@ -47,7 +47,8 @@ CASES = [
 
 @pytest.mark.parametrize(("loss", "targets"), CASES)
 def test_loss_shares_of_workers_add_up(rng, loss, targets):
-    x, mask = rng.normal(size=(6, 3)), np.array([True, True, True, False, True, True])
+    x = rng.normal(size=(6, 3))
+    mask = np.array([True, True, True, False, True, True])
     whole, g = run(loss, x, targets, mask)
     total = (mask & (targets >= 0)).sum() if targets.ndim == 1 else 3 * mask.sum()
     for cut in (0, 1, 4):
@@ -93,7 +94,8 @@ def test_loss_gradient_agrees_with_differences(rng, loss, targets):
 
 @pytest.mark.parametrize("loss", [binary_cross_entropy, mean_squared_error])
 def test_loss_ignores_missing_targets(rng, loss):
-    x, t = rng.normal(size=(6, 3)), np.eye(6, 3)
+    x = rng.normal(size=(6, 3))
+    t = np.eye(6, 3)
     t[2, 1] = t[5] = np.nan
     value, g = run(loss, x, t)
     present = ~np.isnan(t)
@@ -103,7 +105,8 @@ def test_loss_ignores_missing_targets(rng, loss):
 
 
 def test_mean_squared_error_of_one_number_per_row(rng):
-    x, t = rng.normal(size=5), rng.normal(size=5)
+    x = rng.normal(size=5)
+    t = rng.normal(size=5)
     value, g = run(mean_squared_error, x, t)
     assert value == pytest.approx(np.mean((x - t) ** 2))
     assert np.allclose(g, 2 * (x - t) / 5)
@@ -124,7 +127,8 @@ def test_unknown_labels_of_rows_that_count_change_nothing(name, rng):
     y[1, 0] = y[2] = y[4, 1:] = np.nan
     # a column in which nothing is known
     y[:, 2] = np.nan
-    known, x = ~np.isnan(y), rng.normal(size=y.shape)
+    known = ~np.isnan(y)
+    x = rng.normal(size=y.shape)
     out = Var(x, RowSpace(np.arange(6)), True)
     with Tape() as tape, np.errstate(all="ignore"):
         loss = RowLoss(ours)(out, y, None)
@@ -136,7 +140,8 @@ def test_unknown_labels_of_rows_that_count_change_nothing(name, rng):
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "uint16", "int32", "uint64"])
 def test_labels_of_any_integer_type(dtype):
-    x, labels = np.eye(4, 3), np.array([0, 2, 1, 1])
+    x = np.eye(4, 3)
+    labels = np.array([0, 2, 1, 1])
     expected = run(softmax_cross_entropy, x, labels)
     found = run(softmax_cross_entropy, x, labels.astype(dtype))
     assert found[0] == expected[0] and np.array_equal(found[1], expected[1])
@@ -147,10 +152,8 @@ def test_labels_of_any_integer_type(dtype):
 def test_loss_cuts_targets_to_the_rows_of_the_logits(rng):
     space = RowSpace(np.arange(6))
     logits = Var(rng.normal(size=(4, 3)), space.prefix(4), True)
-    labels, mask = (
-        Var(np.array([0, 1, 2, 0, 9, 9]), space),
-        Var(np.array([1, 1, 0, 1, 1, 1], bool), space),
-    )
+    labels = Var(np.array([0, 1, 2, 0, 9, 9]), space)
+    mask = Var(np.array([1, 1, 0, 1, 1, 1], bool), space)
     assert softmax_cross_entropy(logits, labels, mask).value == pytest.approx(
         run(softmax_cross_entropy, logits.value, [0, 1, -1, 0])[0]
     )
@@ -175,16 +178,21 @@ def test_a_slope_has_the_same_bits_wherever_its_arrays_lie(classes):
     """Compiled loops may take another path, and another order of additions, for arrays that lie
     close together.
     """
-    rng, n = np.random.default_rng(0), 2
+    rng = np.random.default_rng(0)
+    n = 2
     room = np.zeros(64 + 4 * n * classes)
-    labels, rows, values = np.array([0, 1]), np.arange(n), rng.standard_normal((n, classes))
+    labels = np.array([0, 1])
+    rows = np.arange(n)
+    values = rng.standard_normal((n, classes))
     found = set()
     for gap in (*range(33), 64):
         logits, out = (
             room[at : at + n * classes].reshape(n, classes) for at in (0, n * classes + gap)
         )
         logits[...] = values
-        cross_entropy_slope(logits, labels, rows, 0, n, 0.7, out)
+        cross_entropy_slope(
+            logits=logits, labels=labels, rows=rows, begin=0, end=n, scale=0.7, out=out
+        )
         found.add(out.tobytes())
     assert len(found) == 1
 

@@ -197,7 +197,8 @@ def test_rounding_moves_areas_no_more_than_documented(seed: int, n: int, delta: 
 def test_ranks(seed: int, n: int, k: int, kind: str, dtype: type, cuts: list[float]) -> None:
     rng = np.random.default_rng(seed)
     x = drawn_scores(rng, kind, n * (k + 1), dtype).reshape(n, k + 1)
-    positive, negative = x[:, 0], x[:, 1:]
+    positive = x[:, 0]
+    negative = x[:, 1:]
     for given_counts, counted in ((None, negative != -np.inf), (rng.random((n, k)) < 0.7,) * 2):
         found = ranking.ranks(positive, negative, given_counts)
         want = []
@@ -223,7 +224,8 @@ def test_ranks(seed: int, n: int, k: int, kind: str, dtype: type, cuts: list[flo
 
 
 def test_ranks_of_infinite_scores() -> None:
-    finite, infinite = np.array([[1.0, 2.0]]), np.array([[np.inf, np.inf]])
+    finite = np.array([[1.0, 2.0]])
+    infinite = np.array([[np.inf, np.inf]])
     assert ranking.ranks(np.array([np.inf]), finite).tolist() == [1]
     assert ranking.ranks(np.array([np.inf]), infinite).tolist() == [2]
     assert ranking.ranks(np.array([-np.inf]), finite).tolist() == [3]
@@ -352,7 +354,8 @@ def test_decisions_of_labels(seed: int, n: int, width: int, share: float, dtype:
     y = drawn_labels(rng, n * width, share, dtype).reshape(n, width)
     out = rng.standard_normal((n, width)) - rng.integers(0, 2) * 9
     found = counts.label_sums(y, out)
-    truth, said = y.astype(int), (out > 0).astype(int)
+    truth = y.astype(int)
+    said = (out > 0).astype(int)
     each = [
         of_sklearn("f1_score", a, b, zero_division=np.nan)
         for a, b in zip(truth.T, said.T, strict=True)

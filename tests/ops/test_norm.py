@@ -25,12 +25,10 @@ def stats(*shape, dtype="float64"):
 
 def test_batch_norm_agrees_with_pytorch(golden):
     ref = golden("losses")
-    x, gamma, beta, running = (
-        Var(ref["logits"], None, True),
-        Parameter(ref["bn_weight"]),
-        Parameter(ref["bn_bias"]),
-        stats(5),
-    )
+    x = Var(ref["logits"], None, True)
+    gamma = Parameter(ref["bn_weight"])
+    beta = Parameter(ref["bn_bias"])
+    running = stats(5)
     with Tape() as tape:
         y = batch_norm(x, gamma, beta, running)
     assert np.allclose(y.value, ref["batch_norm"], rtol=0, atol=1e-10)
@@ -103,12 +101,10 @@ def test_batch_norm_over_workers_equals_one_and_some_have_no_rows(rng):
     )
 
     def f(rows, all_sum):
-        v, g, b, running = (
-            Var(x[rows], RowSpace(np.arange(9)[rows]), True),
-            Parameter(gamma),
-            Parameter(beta),
-            stats(4),
-        )
+        v = Var(x[rows], RowSpace(np.arange(9)[rows]), True)
+        g = Parameter(gamma)
+        b = Parameter(beta)
+        running = stats(4)
         with Tape(all_sum=all_sum) as tape:
             y = batch_norm(v, g, b, running)
         grads = tape.backward(y, u[rows])
@@ -128,10 +124,8 @@ def test_batch_norm_over_workers_equals_one_and_some_have_no_rows(rng):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("n", [0, 1])
 def test_batch_norm_of_hardly_any_rows_is_finite(n):
-    x, running = (
-        Var(np.ones((n, 3), np.float32), RowSpace(np.arange(n)), True),
-        stats(3, dtype="float32"),
-    )
+    x = Var(np.ones((n, 3), np.float32), RowSpace(np.arange(n)), True)
+    running = stats(3, dtype="float32")
     with Tape() as tape:
         y = batch_norm(
             x, Parameter(np.ones(3, np.float32)), Parameter(np.ones(3, np.float32)), running
@@ -180,7 +174,9 @@ def test_batch_norm_refuses_wrong_shapes_and_edges():
 
 
 def test_layer_norm_normalises_each_row(rng):
-    x, gamma, beta = rng.normal(2, 3, (5, 2, 8)), rng.normal(size=8), rng.normal(size=8)
+    x = rng.normal(2, 3, (5, 2, 8))
+    gamma = rng.normal(size=8)
+    beta = rng.normal(size=8)
     y = layer_norm(Var(x, RowSpace(np.arange(5))), Parameter(gamma), Parameter(beta))
     expected = (x - x.mean(-1, keepdims=True)) / np.sqrt(
         x.var(-1, keepdims=True) + 1e-5

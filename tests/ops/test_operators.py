@@ -146,7 +146,8 @@ def test_what_is_advised_computes_the_same(function):
 
 
 def test_the_advice_for_logaddexp_computes_the_same():
-    x, y = np.array([0.25, -2.0]), np.array([1.0, 3.0])
+    x = np.array([0.25, -2.0])
+    y = np.array([1.0, 3.0])
     with pytest.raises(UserFunctionError) as caught:
         np.logaddexp(Var(x), Var(y))
     told = str(caught.value).rpartition("; use ")[2]

@@ -26,9 +26,12 @@ def test_optimiser_agrees_with_pytorch(golden, name):
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_optimiser_resumed_goes_on_as_if_never_stopped(rng, name):
-    start, grads = rng.normal(size=(2, 3)), rng.normal(size=(6, 2, 3))
-    p, q = Parameter(start, name="w"), Parameter(start, name="w")
-    whole, first = MAKERS[name]([p]), MAKERS[name]([q])
+    start = rng.normal(size=(2, 3))
+    grads = rng.normal(size=(6, 2, 3))
+    p = Parameter(start, name="w")
+    q = Parameter(start, name="w")
+    whole = MAKERS[name]([p])
+    first = MAKERS[name]([q])
     for i, g in enumerate(grads):
         if i == 3:
             state = first.state()
@@ -101,8 +104,10 @@ def test_optimiser_refuses_settings_out_of_range(make):
 @pytest.mark.parametrize("make", [Adam, AdamW])
 def test_large_parameters_move_as_small_ones_do(rng, make, dtype):
     """In one compiled pass, with the same numbers; a transposed gradient takes several."""
-    n, pieces = BLOCK + 70, 2 * BLOCK // COMPILED
-    value, old = rng.normal(size=n).astype(dtype), rng.normal(size=(3, n)).astype(dtype)
+    n = BLOCK + 70
+    pieces = 2 * BLOCK // COMPILED
+    value = rng.normal(size=n).astype(dtype)
+    old = rng.normal(size=(3, n)).astype(dtype)
     large = make([Parameter(value)], lr=0.1, weight_decay=0.3)
     parts = make(
         [Parameter(part, name=str(i)) for i, part in enumerate(np.array_split(value, pieces))],
@@ -111,7 +116,8 @@ def test_large_parameters_move_as_small_ones_do(rng, make, dtype):
     )
     across = make([Parameter(value.reshape(-1, 11))], lr=0.1, weight_decay=0.3)
     for g in old:
-        before, kept = large.parameters[0].value, large.parameters[0].value.copy()
+        before = large.parameters[0].value
+        kept = large.parameters[0].value.copy()
         large.step([g])
         parts.step(np.array_split(g, pieces))
         across.step([np.asfortranarray(g.reshape(-1, 11))])

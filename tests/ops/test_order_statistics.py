@@ -67,12 +67,16 @@ def summed(
 def test_totals_and_edges_equal_sorting_for_any_split(
     seed: int, integers: bool, n_chunks: int, k: int
 ) -> None:
-    rng, n, e = np.random.default_rng(seed), 5, 23
-    row, gid = rng.integers(0, n - 1, e), rng.permutation(100)[:e]
+    rng = np.random.default_rng(seed)
+    n = 5
+    e = 23
+    row = rng.integers(0, n - 1, e)
+    gid = rng.permutation(100)[:e]
     x = rng.integers(-2, 3, (e, 2)).astype(float) if integers else rng.standard_normal((e, 2))
     chunk = rng.integers(0, n_chunks, e)
     chunks = [(row[chunk == c], x[chunk == c], gid[chunk == c]) for c in range(n_chunks)]
-    top, median = summed(TopK(k), n, chunks), summed(MEDIAN, n, chunks)
+    top = summed(TopK(k), n, chunks)
+    median = summed(MEDIAN, n, chunks)
     for r in range(n):
         for f in range(2):
             mine = np.flatnonzero(row == r)
@@ -92,10 +96,13 @@ def test_totals_and_edges_equal_sorting_for_any_split(
 @pytest.mark.parametrize("agg", [TopK(2), MEDIAN], ids=lambda agg: agg.name)
 def test_gradients_equal_differences(agg: Any) -> None:
     rng = np.random.default_rng(5)
-    row, x, gid = rng.integers(0, 4, 15), rng.standard_normal((15, 2)), rng.permutation(15)
+    row = rng.integers(0, 4, 15)
+    x = rng.standard_normal((15, 2))
+    gid = rng.permutation(15)
     state = summed(agg, 5, [(row, x, gid)])
     total = agg.finish(state)
-    g, v = rng.standard_normal(total.shape), rng.standard_normal(x.shape)
+    g = rng.standard_normal(total.shape)
+    v = rng.standard_normal(x.shape)
     columns = agg.backward_state(state, total, g)
     (found,) = agg.backward({name: y[row] for name, y in columns.items()}, [x], gid, None)
     up, down = (
@@ -106,7 +113,8 @@ def test_gradients_equal_differences(agg: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_special_numbers(dtype: Any) -> None:
-    tiny, inf = np.finfo(dtype).smallest_subnormal, np.inf
+    tiny = np.finfo(dtype).smallest_subnormal
+    inf = np.inf
     rows = [
         [-inf, -1.0, inf],
         [inf, inf, 0.0],
@@ -132,7 +140,8 @@ class Orders(gt.Layer):
     sum = ("median", "mean", gt.TopK(3))
 
     def __init__(self, d_in: int, d_out: int, direction: str = "in"):
-        self.src, self.dst = gt.Parameter.glorot(d_in, d_out), gt.Parameter.glorot(d_in, d_out)
+        self.src = gt.Parameter.glorot(d_in, d_out)
+        self.dst = gt.Parameter.glorot(d_in, d_out)
         self.direction = direction
 
     def transform(self, node):
@@ -237,7 +246,14 @@ def test_rounded_moves_keep_the_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def rounded(comm):
         with halo_scope("bf16"):
-            return run(comm, example(), "fused", "float32", "in", ("vertex-cut", "hash"))[0]
+            return run(
+                comm=comm,
+                graph=example(),
+                backend="fused",
+                dtype="float32",
+                direction="in",
+                placement=("vertex-cut", "hash"),
+            )[0]
 
     ((exact, _, _, _),) = run_simulated(1, run, example(), "fused", "float32", "in")
     for found in run_simulated(3, rounded):

@@ -52,7 +52,8 @@ def test_rows_times_the_matrices_of_their_codes(d, d_out, dtype):
 @pytest.mark.parametrize(("d", "d_out", "dtype"), CASES)
 def test_products_are_added_to_rows(d, d_out, dtype):
     rows, codes, (x, weight, before) = drawn(dtype, (sum(SIZES), d), (K, d, d_out), (N, d_out))
-    into, expected = before.copy(), before.copy()
+    into = before.copy()
+    expected = before.copy()
     ends = np.cumsum([0, *SIZES])
     # one share: codes have rows in common
     times(
@@ -92,7 +93,8 @@ def test_tiles_for_other_processors_give_the_same_numbers(tile, monkeypatch):
 
 def test_the_number_of_threads_changes_nothing():
     rows, _, (x, weight) = drawn(np.float32, (N, 9), (K, 9, 41))
-    before, out = threads(), []
+    before = threads()
+    out = []
     for n in (1, min(2, before)):
         set_threads(n)
         out.append(np.empty((len(rows), 41), np.float32))

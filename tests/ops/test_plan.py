@@ -313,14 +313,18 @@ class Drawn(Layer):
     def __init__(self, tree, sum, direction, new):
         rng = np.random.default_rng(2)
         make = lambda *s: Parameter(rng.standard_normal(s) / 2)
-        self.w, self.a, self.wide, self.heads = (
-            make(4, 2, 3),
-            make(2, 3),
-            make(4, 2, 3),
-            make(3, 2, 3),
-        )
-        self.two, self.join, self.table, self.m = make(4, 2), make(7, 2, 3), make(3, 2), make(3, 3)
-        self.tree, self.new, self.sum, self.direction = tree, new, sum, direction
+        self.w = make(4, 2, 3)
+        self.a = make(2, 3)
+        self.wide = make(4, 2, 3)
+        self.heads = make(3, 2, 3)
+        self.two = make(4, 2)
+        self.join = make(7, 2, 3)
+        self.table = make(3, 2)
+        self.m = make(3, 3)
+        self.tree = tree
+        self.new = new
+        self.sum = sum
+        self.direction = direction
 
     def transform(self, node):
         z = gt.matmul(node.h, self.w)
@@ -428,19 +432,16 @@ class Rich(Layer):
     """Everything is written on the edges."""
 
     def __init__(self, d, d_edge, width, sum="sum"):
-        self.w, self.we, self.join = (
-            Parameter.glorot(d, 2, width),
-            Parameter.glorot(d_edge, 2, width),
-            Parameter.glorot(2 * d + d_edge, 2),
-        )
-        self.a, self.out, self.sum = (
-            Parameter.glorot(2, width),
-            Parameter.glorot(2 * width, width),
-            sum,
-        )
+        self.w = Parameter.glorot(d, 2, width)
+        self.we = Parameter.glorot(d_edge, 2, width)
+        self.join = Parameter.glorot(2 * d + d_edge, 2)
+        self.a = Parameter.glorot(2, width)
+        self.out = Parameter.glorot(2 * width, width)
+        self.sum = sum
 
     def gather(self, edge):
-        zu, ze = edge.src.h @ self.w, edge.attr @ self.we
+        zu = edge.src.h @ self.w
+        ze = edge.attr @ self.we
         score = (
             (zu * self.a).sum(-1)
             + (gt.tanh(edge.dst.h @ self.w) * self.a).sum(-1)

@@ -33,7 +33,8 @@ def test_a_short_operation_stays_on_the_calling_thread():
 
 
 def test_the_number_of_threads_is_that_of_the_calling_thread():
-    before, others = pool.threads(), []
+    before = pool.threads()
+    others = []
     pool.set_threads(before + 1)
     other = Thread(target=lambda: others.append(pool.threads()))
     other.start()
@@ -72,7 +73,8 @@ def test_an_exception_of_another_thread_is_raised():
 
 @several
 def test_other_threads_have_ended_when_an_exception_is_raised():
-    begun, ended = Event(), []
+    begun = Event()
+    ended = []
 
     def work(place):
         if place == 0:

@@ -330,7 +330,8 @@ def test_a_name_may_be_given_again_to_an_operation_of_the_user():
         return scaled
 
     try:
-        first, second = make(2.0), make(3.0)
+        first = make(2.0)
+        second = make(3.0)
         assert (first(np.ones(1)), second(np.ones(1))) == (2.0, 3.0)
         assert PRIMITIVES["test_again"] is second
     finally:

@@ -110,7 +110,8 @@ def test_a_folder_of_another_user_is_refused_and_so_is_what_lies_below(
 def test_links_are_followed_through_all_that_decides(
     tmp_path: Path, give_away: Callable[[Path], None]
 ) -> None:
-    real, shared = folder(tmp_path / "real"), folder(tmp_path / "shared", 0o777)
+    real = folder(tmp_path / "real")
+    shared = folder(tmp_path / "shared", 0o777)
     (tmp_path / "direct").symlink_to(real)
     (tmp_path / "relative").symlink_to("real/../direct")
     private.make_folder(tmp_path / "direct")

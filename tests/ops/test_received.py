@@ -28,8 +28,10 @@ def test_edges_of_a_sweep_by_receiver_and_position(rng: np.random.Generator, n: 
 
 
 def test_edges_are_numbered_among_those_of_their_sender(rng: np.random.Generator) -> None:
-    edge_ptr, ptr = np.array([0, 4, 4, 9]), np.array([0, 2, 2, 6])
-    edge, position = np.array([3, 0, 4, 4, 0, 1], np.int32), rng.permutation(9).astype(np.int32)
+    edge_ptr = np.array([0, 4, 4, 9])
+    ptr = np.array([0, 2, 2, 6])
+    edge = np.array([3, 0, 4, 4, 0, 1], np.int32)
+    position = rng.permutation(9).astype(np.int32)
     out = np.empty(6, np.int32)
     positions(edge, ptr, edge_ptr, position, out)
     np.testing.assert_array_equal(out, position[[3, 0, 8, 8, 4, 5]])

@@ -48,7 +48,8 @@ def passed(wrap, x, p, stats):
 
 def test_a_segment_gives_the_bits_of_one_run():
     rng = np.random.default_rng(0)
-    x, p = Var(rng.normal(size=(50, 3)), SPACE, True), Parameter(rng.normal(size=3))
+    x = Var(rng.normal(size=(50, 3)), SPACE, True)
+    p = Parameter(rng.normal(size=3))
     (expected, kept), (found, left) = (
         passed(wrap, x, p, RunningStats(3)) for wrap in (lambda run: run(), again)
     )
@@ -73,7 +74,8 @@ def test_a_segment_that_returns_what_it_was_given():
 
 
 def test_what_leaves_a_segment_by_another_way_is_found():
-    p, left = Parameter(np.ones(2)), []
+    p = Parameter(np.ones(2))
+    left = []
     with Tape():
         again(lambda: left.append(square(p)) or square(left[0]))
         with pytest.raises(TapeError, match=r"return it from the function"):

@@ -57,10 +57,10 @@ def twin_layer(layer, parameters, graph, h, new=None):
 
     if isinstance(layer, Reader):
         # along both directions an edge brings its one value twice
-        messages, made = (
-            np.concatenate([new] * len(ends[layer.direction]))[..., None] * leaf(("src", "z")),
-            None,
+        messages = np.concatenate([new] * len(ends[layer.direction]))[..., None] * leaf(
+            ("src", "z")
         )
+        made = None
     else:
         messages = evaluate(layer.value, leaf, call)
         made = None if layer.new is None else evaluate(layer.new, leaf, call)
@@ -69,7 +69,8 @@ def twin_layer(layer, parameters, graph, h, new=None):
 
 
 def twin(layers, values, graph):
-    h, new = graph.x.astype(float), None
+    h = graph.x.astype(float)
+    new = None
     for layer, parameters in zip(layers, values, strict=True):
         h, new = twin_layer(layer, parameters, graph, h.reshape(len(h), -1)[:, :4], new)
     return h
@@ -121,7 +122,8 @@ def compare(layers, graph, size, placement, tol=1e-9):
     st.integers(1, 40),
 )
 def test_drawn_programs(value, sum, direction, size, placement, seed, chunk):
-    kept, reference.chunk_size = reference.chunk_size, lambda phase, itemsize: chunk
+    kept = reference.chunk_size
+    reference.chunk_size = lambda phase, itemsize: chunk
     try:
         compare([Drawn(value, sum, direction)], graphs.random_graph(12, 40, seed), size, placement)
     finally:
@@ -202,10 +204,8 @@ def test_gradients_of_input_edge_and_node_values():
     def program(comm, attr, x):
         partition = build_partition(graph, comm, "vertex-cut", dtype=np.float64)
         view = global_view(partition, ["in"])
-        a, h = (
-            gt.Var(attr[partition.edge_gid], None, True),
-            gt.Var(x[partition.masters], view.space, True),
-        )
+        a = gt.Var(attr[partition.edge_gid], None, True)
+        h = gt.Var(x[partition.masters], view.space, True)
         with Tape() as tape:
             out = Net(layer)(view, **{"edge.attr": a, "x": h})
         weight = np.cos(partition.masters)[:, None, None] * np.ones(out.shape)
@@ -227,7 +227,8 @@ def test_gradients_of_input_edge_and_node_values():
 def test_rows_are_added_in_any_order_and_repeated():
     rng = np.random.default_rng(0)
     for rows in (rng.integers(0, 5, 20), np.sort(rng.integers(0, 5, 20)), np.zeros(0, int)):
-        values, out = rng.standard_normal((len(rows), 2)), np.ones((5, 2))
+        values = rng.standard_normal((len(rows), 2))
+        out = np.ones((5, 2))
         expected = out.copy()
         np.add.at(expected, rows, values)
         reference.add_rows(out, rows, values)

@@ -7,7 +7,10 @@ import pytest
 
 from graphtheta.ops.optimisers.row_optimiser import RowAdagrad, RowAdam, RowSGD
 
-N, WIDTH, LR, SCALE = 300, 7, 0.05, 0.3
+N = 300
+WIDTH = 7
+LR = 0.05
+SCALE = 0.3
 
 
 def adam(x, state, g, lr):
@@ -35,13 +38,12 @@ def sgd(x, state, g, lr):
     "optimiser, formula", [(RowAdam(LR), adam), (RowAdagrad(LR), adagrad), (RowSGD(LR), sgd)]
 )
 def test_updates_are_those_of_the_formula(optimiser, formula, dtype, tolerance):
-    rng, dtype = np.random.default_rng(0), np.dtype(dtype)
+    rng = np.random.default_rng(0)
+    dtype = np.dtype(dtype)
     values = rng.normal(size=(N, WIDTH)).astype(dtype)
     state = optimiser.start(N, WIDTH, dtype)
-    expected, wanted = (
-        values.astype(float),
-        {name: x.astype(x.dtype if x.ndim == 1 else float) for name, x in state.items()},
-    )
+    expected = values.astype(float)
+    wanted = {name: x.astype(x.dtype if x.ndim == 1 else float) for name, x in state.items()}
     for m in (N, 1, 0, 40, 200):
         rows = rng.permutation(N)[:m]
         g = rng.normal(size=(m, WIDTH)).astype(dtype)

@@ -16,7 +16,8 @@ def row(*shape, space=SPACE, dtype=np.float64):
 
 
 def test_align_adds_trailing_axes_of_rows_at_the_right():
-    score, z = row(2), row(2, 3)
+    score = row(2)
+    z = row(2, 3)
     out = mul(score, z)
     assert np.array_equal(out.value, score.value[:, :, None] * z.value)
 
@@ -49,7 +50,8 @@ def test_align_without_rows_follows_numpy():
 
 def test_align_cuts_nested_rows_and_gradients_are_padded():
     inner = SPACE.prefix(3)
-    x, y = row(2), Var(np.ones((3, 2)), inner, True)
+    x = row(2)
+    y = Var(np.ones((3, 2)), inner, True)
     with Tape() as tape:
         out = mul(x, y)
     assert out.space is inner
@@ -80,10 +82,8 @@ def test_align_constants_take_the_type_of_variables(constant):
 
 def test_align_inside_gather():
     with Tracer() as tracer:
-        score, z = (
-            tracer.leaf("src", "s", (2,), np.float32),
-            tracer.leaf("dst", "z", (2, 3), np.float32),
-        )
+        score = tracer.leaf("src", "s", (2,), np.float32)
+        z = tracer.leaf("dst", "z", (2, 3), np.float32)
         out = score * z + Parameter(np.ones(3, np.float32))
         assert (out.rows, out.dims, out.dtype) == (True, (2, 3), np.float32)
         assert [getattr(a, "dims", a.shape) for a in align(score, np.ones((2, 3)))] == [
@@ -127,6 +127,7 @@ def test_cast_brings_gradients_back_in_the_old_type():
     [((3,), (2, 3)), ((1, 3), (2, 3)), ((), (2, 3)), ((2, 1, 3), (4, 2, 5, 3)), ((1,), (0, 1))],
 )
 def test_unbroadcast_is_the_adjoint_of_broadcasting(rng, shape, big):
-    x, g = rng.normal(size=shape), rng.normal(size=big)
+    x = rng.normal(size=shape)
+    g = rng.normal(size=big)
     assert unbroadcast(g, x).shape == shape
     assert np.vdot(unbroadcast(g, x), x) == pytest.approx(np.vdot(g, np.broadcast_to(x, big)))

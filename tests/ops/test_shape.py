@@ -68,7 +68,8 @@ def test_concat_equals_numpy_and_cuts_rows(rng):
 
 
 def test_concat_repeats_values_without_rows(rng):
-    x, p = row(rng, 2), Parameter(rng.normal(size=3))
+    x = row(rng, 2)
+    p = Parameter(rng.normal(size=3))
     out = ops.concat([p, x])
     assert np.array_equal(out.value[:, :3], np.broadcast_to(p.value, (4, 3)))
     check_vjp(lambda a, b: ops.concat([b, a]), x, p)
@@ -96,7 +97,8 @@ def test_stack_along_rows_is_refused(rng):
 
 
 def test_repeat_rows_and_broadcast_to(rng):
-    x, p = row(rng, 1, 3), Parameter(rng.normal(size=2))
+    x = row(rng, 1, 3)
+    p = Parameter(rng.normal(size=2))
     assert ops.repeat_rows(p, x).shape == (4, 2)
     assert ops.broadcast_to(x, 2, 3).shape == (4, 2, 3)
     assert ops.broadcast_to(p, 3, 2).shape == (3, 2)

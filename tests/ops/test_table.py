@@ -170,7 +170,8 @@ def test_integers_and_masks(name, dtype):
     for k, case in enumerate(TABLE[name]):
         if case.types in ("floats", "masks"):
             continue
-        drawn, rng = arrays(case, case.n or 5, "float64", k), np.random.default_rng(k)
+        drawn = arrays(case, case.n or 5, "float64", k)
+        rng = np.random.default_rng(k)
         given = [
             rng.integers(1, 4, x.shape).astype(dtype) if x.dtype.kind == "f" else x for x in drawn
         ]
@@ -295,7 +296,9 @@ class EachStage(Layer):
     sum = "sum"
 
     def __init__(self, cases: list[Case], given: list[list[np.ndarray]], dtype: str):
-        self.cases, self.given, self.dtype = cases, given, dtype
+        self.cases = cases
+        self.given = given
+        self.dtype = dtype
         self.learned = {
             stage: {
                 f"{k}_{j}": Parameter(x if isinstance(a, Whole) else np.ones(a.shape, dtype))
@@ -328,7 +331,8 @@ class EachStage(Layer):
         return gt.concat(made)
 
     def argument(self, stage: str, columns: Any, k: int, j: int) -> Any:
-        a, p = self.cases[k].args[j], self.learned[stage].get(f"{k}_{j}")
+        a = self.cases[k].args[j]
+        p = self.learned[stage].get(f"{k}_{j}")
         if isinstance(a, Whole):
             return self.given[k][j] if p is None else p
         x = gt.reshape(getattr(columns, f"c{k}_{j}"), *a.shape)

@@ -37,7 +37,8 @@ def test_tape_records_the_same_nodes_with_and_without_rows():
 
 
 def test_tape_skips_what_the_output_does_not_use():
-    p, q = Parameter(np.ones(2)), Parameter(np.ones(2))
+    p = Parameter(np.ones(2))
+    q = Parameter(np.ones(2))
     with Tape() as tape:
         square(q)
         out = square(p)

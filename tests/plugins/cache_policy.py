@@ -12,7 +12,9 @@ class Shuffled(gt.CachePolicy):
     name = "shuffled"
 
     def __init__(self, capacity, seed: int = 0):
-        self.capacity, self.filled, self.rng = capacity, 0, np.random.default_rng(seed)
+        self.capacity = capacity
+        self.filled = 0
+        self.rng = np.random.default_rng(seed)
 
     def place(self, keys):
         slots = self.rng.integers(0, self.capacity, len(keys))

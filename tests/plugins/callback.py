@@ -11,7 +11,8 @@ class Until(gt.Callback):
     """
 
     def __init__(self, loss):
-        self.loss, self.updates = loss, 0
+        self.loss = loss
+        self.updates = 0
 
     def on_step(self, now):
         """After every update."""

@@ -47,7 +47,8 @@ gt.defvjp(swish, x=swish_gradient)
 class Gated(gt.Layer):
     def __init__(self, d_in, d_out):
         self.weight = gt.Parameter.glorot(d_in, d_out)
-        self.source, self.destination = gt.Parameter.glorot(d_in, 1), gt.Parameter.glorot(d_in, 1)
+        self.source = gt.Parameter.glorot(d_in, 1)
+        self.destination = gt.Parameter.glorot(d_in, 1)
 
     def transform(self, node):
         return dict(

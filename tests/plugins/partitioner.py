@@ -24,10 +24,8 @@ class Majority(gt.Partitioner):
         chunks = list(source.chunks())
         near = np.concatenate([end for c in chunks for end in (c.src, c.dst)])
         far = np.concatenate([end for c in chunks for end in (c.dst, c.src)])
-        far, start = (
-            far[np.argsort(near, kind="stable")],
-            np.searchsorted(np.sort(near), np.arange(n + 1)),
-        )
+        far = far[np.argsort(near, kind="stable")]
+        start = np.searchsorted(np.sort(near), np.arange(n + 1))
 
         owner = np.arange(n) % size
         load = np.bincount(owner, minlength=size)

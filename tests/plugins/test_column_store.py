@@ -45,10 +45,8 @@ def test_training_equals_a_plain_array_of_the_same_values(keys):
     plain = GRAPH.replace(x=coded.x.read_begin(None).end())
     expected = run_simulated(1, trained, plain, keys)[0]
     for size in (1, 3):
-        found, same = (
-            run_simulated(size, trained, coded, keys)[0],
-            run_simulated(size, trained, plain, keys)[0],
-        )
+        found = run_simulated(size, trained, coded, keys)[0]
+        same = run_simulated(size, trained, plain, keys)[0]
         assert found[:2] == same[:2]
         np.testing.assert_array_equal(found[2], same[2])
         np.testing.assert_allclose(found[0], expected[0], rtol=1e-9)

@@ -66,7 +66,8 @@ def test_the_figure_is_that_of_all_rows() -> None:
     trainer = gt.Trainer("gcn", graph, metric=f"{FILE}:BALANCED", **KEYS)
     metrics = trainer.fit().metrics
     _, out = trainer.predict()
-    y, said = graph.y[graph.test], out[graph.test].argmax(axis=1)
+    y = graph.y[graph.test]
+    said = out[graph.test].argmax(axis=1)
     assert metrics["test_balanced"] == pytest.approx(
         np.mean([np.mean(said[y == c] == c) for c in np.unique(y)])
     )

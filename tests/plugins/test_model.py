@@ -144,7 +144,8 @@ def test_parameters_of_a_class_are_options(net):
 def test_parameters_of_a_class_that_is_given():
     class Net(gt.Model):
         def __init__(self, d_in, d_out, scale=1.0):
-            self.weight, self.scale = gt.Parameter.glorot(d_in, d_out), scale
+            self.weight = gt.Parameter.glorot(d_in, d_out)
+            self.scale = scale
 
         def forward(self, graph):
             return self.scale * gt.matmul(graph.x, self.weight)

@@ -44,7 +44,8 @@ def graph(**fields: object) -> gt.Graph:
     place = np.sort(rng.random(N))
     src = rng.integers(0, N, 4 * N)
     dst = np.clip(src + rng.integers(-3, 4, 4 * N), 0, N - 1)
-    part, y = rng.integers(0, 3, N), (place * 4).astype(int)
+    part = rng.integers(0, 3, N)
+    y = (place * 4).astype(int)
     y[part == 2] = np.where(rng.random(N)[part == 2] < 0.5, y[part == 2], -1)
     x = np.stack((place, np.ones(N)), axis=1)
     return gt.Graph(

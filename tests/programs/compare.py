@@ -138,7 +138,8 @@ def run_eagerly(case: Case, data: Mapping[str, np.ndarray] | None = None) -> tup
     part = lambda kind: {
         n.partition(".")[2]: stored(x) for n, x in data.items() if n.startswith(kind)
     }
-    nodes, edges = part("node."), part("edge.")
+    nodes = part("node.")
+    edges = part("edge.")
     nodes["x"] = column(data["x"])
     edges["weight"] = eager.Value(data.get("weight", np.ones(len(case.src))), True, exact=True)
     if "attr" in data:
@@ -201,7 +202,10 @@ class Job:
             more: Computes from the outputs what nobody has read when the pass ends; see
                 ``self.late``.
         """
-        data, dtype, partition, model = self.data, self.dtype, self.partition, self.model
+        data = self.data
+        dtype = self.dtype
+        partition = self.partition
+        model = self.model
         comm = self.comm
         with np.errstate(all="ignore"):
             view = view_of(case, partition, probe(model, partition).layers)
@@ -213,10 +217,12 @@ class Job:
                     data["attr"].astype(dtype)[partition.edge_gid], needs_grad=True
                 )
             parameters = model.parameters()
-            ids, n = masters, case.n
+            ids = masters
+            n = case.n
             if case.decodes:
                 assert view.pairs is not None
-                ids, n = view.pairs.pairs.gid[view.pairs.order], len(case.src)
+                ids = view.pairs.pairs.gid[view.pairs.order]
+                n = len(case.src)
             with Tape(training=case.training, all_sum=comm.all_sum) as tape:
                 out = model(view, **inputs)
                 self.late = out if more is None else more(out)
@@ -293,7 +299,8 @@ def expected_sequence(case: Case, expected: Numbers) -> tuple[Numbers, float] | 
     if case.special or not learned or len(set(arrays.values())) < len(arrays):
         return None
     largest = max(float(np.abs(g).max(initial=0)) for g in learned.values())
-    data, rate = case.data(), 1 / 16 / max(1.0, largest)
+    data = case.data()
+    rate = 1 / 16 / max(1.0, largest)
     before = {name: eager.Parameter(data[arrays[name]]) for name in learned}
     late = late_of(eager.Value(expected["values"], True), before).x
     unseen = np.ones(len(late), bool)
@@ -453,7 +460,8 @@ def evaluations(
 
     def on_ranks(backend: str) -> Numbers:
         seed = len(case.src) + case.n
-        size, placement = min(2 + seed % 3, case.n), ("1d-src", "1d-dst", "vertex-cut")[seed % 3]
+        size = min(2 + seed % 3, case.n)
+        placement = ("1d-src", "1d-dst", "vertex-cut")[seed % 3]
 
         def program(comm: Any) -> Numbers:
             with backend_scope(backend):
@@ -501,7 +509,8 @@ def by_differences(case: Case, expected: Numbers) -> Difference | None:
     """
     if case.dtype != "float64" or case.special or "stop_gradient" in case.text or eager.now.tied:
         return None
-    data, step = case.data(), 1e-5
+    data = case.data()
+    step = 1e-5
     names = {name: name.removeprefix("gradient of ") for name in expected if name != "values"}
     rng = np.random.default_rng(1)
     for name, of in names.items():

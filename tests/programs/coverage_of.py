@@ -48,7 +48,8 @@ def measured(programs: int, seed: int, without: Collection[str]) -> int:
     )
     for file in sorted(files):
         analysis = measurement._analyze(file)
-        numbers, missing = analysis.numbers, analysis.missing_branch_arcs()
+        numbers = analysis.numbers
+        missing = analysis.missing_branch_arcs()
         taken = numbers.n_branches - numbers.n_missing_branches
         for name in (Path(file).parent.relative_to(ROOT).as_posix(), "all"):
             before = together.get(name, (0, 0))

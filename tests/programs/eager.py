@@ -41,7 +41,9 @@ class Pass:
         # whether numbers that may move apart are equal, so that differences say nothing about the
         # rule for equal ones
         self.tied = False
-        self.receivers, self.scale, self.n = receivers, np.ones(0), 0
+        self.receivers = receivers
+        self.scale = np.ones(0)
+        self.n = 0
         self.senders = np.zeros(0, np.int64)
 
     def next_key(self) -> int:
@@ -113,7 +115,9 @@ class Value:
     ):
         x = np.asarray(x)
         self.x = x.astype(FLOAT) if x.dtype.kind == "f" else x
-        self.rows, self.exact, self.weak = rows, exact, weak
+        self.rows = rows
+        self.exact = exact
+        self.weak = weak
         self.back = [(v, rule) for v, rule in back if v.learned] if x.dtype.kind == "f" else []
         self.learned = learned or bool(self.back)
         self.gradient: Any = None
@@ -378,7 +382,8 @@ def clip(x: Any, low: float | None, high: float | None) -> Value:
     x, *_ = promoted(x, *bounds)
     for b in bounds:
         near(x.x - b, x)
-    low, high = -math.inf if low is None else low, math.inf if high is None else high
+    low = -math.inf if low is None else low
+    high = math.inf if high is None else high
     inside = lambda x, y: (x >= low) & (x <= high)
     return elementwise(
         lambda x: np.where(x < low, low, np.where(x > high, high, x)).astype(x.dtype),
@@ -699,7 +704,8 @@ class TopK:
     """The k largest messages."""
 
     def __init__(self, k: int):
-        self.k, self.name = k, f"top{k}"
+        self.k = k
+        self.name = f"top{k}"
 
 
 def total(how: Any, x: Value) -> Value:
@@ -713,7 +719,8 @@ def total(how: Any, x: Value) -> Value:
         at = np.flatnonzero(now.receivers == v)
         if not len(at):
             continue
-        m, w = x.x[at], _wide(now.scale[at], x.x)
+        m = x.x[at]
+        w = _wide(now.scale[at], x.x)
         share = w / w.sum(axis=0)
         if how == "sum":
             out[v], slope = (w * m).sum(axis=0), w * np.ones(m.shape)
@@ -721,7 +728,8 @@ def total(how: Any, x: Value) -> Value:
             out[v], slope = (share * m).sum(axis=0), share * np.ones(m.shape)
         elif how in ("var", "std"):
             gap = m - (share * m).sum(axis=0)
-            out[v], slope = (share * gap * gap).sum(axis=0), 2 * share * gap
+            out[v] = (share * gap * gap).sum(axis=0)
+            slope = 2 * share * gap
             if how == "std":
                 out[v] = root = np.sqrt(out[v])
                 same = root <= 1e-12 * (1 + np.abs(m).max(axis=0))
@@ -768,7 +776,8 @@ def total(how: Any, x: Value) -> Value:
                         )
                     )
                 else:
-                    out[v], slope = ranked[place], one
+                    out[v] = ranked[place]
+                    slope = one
                 if how == "median":
                     out[v] = np.where(np.isnan(m).any(axis=0), np.nan, out[v])
         if not k:
@@ -812,7 +821,9 @@ class Columns:
 
 def at_nodes(graph: Graph) -> None:
     """Go on with values of nodes."""
-    now.ids, now.sites, now.receivers = np.arange(graph.n), None, None
+    now.ids = np.arange(graph.n)
+    now.sites = None
+    now.receivers = None
 
 
 def at_edges(graph: Graph, columns: Mapping[str, Value], direction: str | None) -> Columns:
@@ -833,13 +844,11 @@ def at_edges(graph: Graph, columns: Mapping[str, Value], direction: str | None) 
     if now.training:
         now.key = now.next_key()
     now.senders = senders
-    now.ids, now.sites, now.receivers, now.scale, now.n = (
-        ids,
-        0,
-        None if direction is None else receivers,
-        graph.scale[ids],
-        graph.n,
-    )
+    now.ids = ids
+    now.sites = 0
+    now.receivers = None if direction is None else receivers
+    now.scale = graph.scale[ids]
+    now.n = graph.n
     return Columns(
         src=of(senders), dst=of(receivers), reversed=Value(backwards, True, exact=True), **edges
     )
@@ -938,7 +947,10 @@ class Graph:
         inside = self.seen[src] & self.seen[dst]
         self.kept = np.flatnonzero(inside if kept is None else inside & kept)
         self.pairs = np.flatnonzero(inside & (np.arange(len(src)) % 3 != 2))
-        self.n, self.src, self.dst, self.scale = n, src, dst, scale
+        self.n = n
+        self.src = src
+        self.dst = dst
+        self.scale = scale
         degree = lambda end: Value(np.bincount(end, minlength=n).astype(FLOAT), True, exact=True)
         self.nodes = {**nodes, "in_degree": degree(dst), "out_degree": degree(src)}
         self.edges = dict(edges)

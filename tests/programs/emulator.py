@@ -356,13 +356,15 @@ def entry(array: np.ndarray, i: int) -> Any:
 
 
 def beats(x: V, best: V, tie: Any, edge: V) -> V:
-    mine, top = x.repeated(edge.n), best.repeated(edge.n)
+    mine = x.repeated(edge.n)
+    top = best.repeated(edge.n)
     lower = _vector(tie, edge.x.dtype) < edge
     return (mine > top) | (mine.equals(top) & lower) | (mine.is_nan() & top.equals(top))
 
 
 def same(x: Any, y: Any) -> V:
-    a, b = _vector(x), _vector(y)
+    a = _vector(x)
+    b = _vector(y)
     return a.repeated(max(a.n, b.n)).equals(b)
 
 
@@ -370,7 +372,8 @@ def where(holds: V, yes: Any, no: Any) -> V:
     if isinstance(yes, V) or isinstance(no, V):
         dtype, n = _widest((yes, no))
     else:
-        dtype, n = np.asarray(yes).dtype, holds.n
+        dtype = np.asarray(yes).dtype
+        n = holds.n
     n = max(n, holds.n)
     m, y, other = (_vector(v, dtype).repeated(n) for v in (holds, yes, no))
     return (m if m.x.dtype == BOOL else m.unequal(0)).choose(y, other)
@@ -404,9 +407,11 @@ def comparison(how: str, dtype: np.dtype) -> Callable[..., V]:
         n = max(v.n for v in (x, y) if isinstance(v, V))
         a, b = (_vector(v).repeated(n) for v in (x, y))
         if a.floating or b.floating:
-            a, b = V(a.x.astype(dtype)), V(b.x.astype(dtype))
+            a = V(a.x.astype(dtype))
+            b = V(b.x.astype(dtype))
         elif a.x.dtype != b.x.dtype:
-            a, b = V(a.x.astype(np.int64)), V(b.x.astype(np.int64))
+            a = V(a.x.astype(np.int64))
+            b = V(b.x.astype(np.int64))
         return V(a.compared(how, b).x.astype(dtype))
 
     return compare
@@ -465,10 +470,12 @@ def power(x: V, exponent: Any) -> V:
 
 
 def next_turn(counters: np.ndarray, shares: int, side: int) -> int:
-    admitted, counters[0] = counters[0], counters[0] + 1
+    admitted = counters[0]
+    counters[0] = counters[0] + 1
     if admitted >= shares:
         return shares
-    taken, counters[1 + side] = counters[1 + side], counters[1 + side] + 1
+    taken = counters[1 + side]
+    counters[1 + side] = counters[1 + side] + 1
     return int(shares - 1 - taken if side else taken)
 
 

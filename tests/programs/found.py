@@ -53,7 +53,8 @@ def layer(
     edges.
     """
     shapes = {"unused": (1,), **(parameters or {})}
-    n, m = 6, len(RING[0])
+    n = 6
+    m = len(RING[0])
     given = {
         "x": Drawn((n, 3), seed=1),
         "attr": Drawn((m, 2), seed=2),

@@ -21,7 +21,9 @@ SUMS = ("sum", "mean", "max", "min", "var", "std", "median", "gt.TopK(2)", "gt.T
 # those in which equal messages decide nothing
 SMOOTH = ('"sum"', '"mean"', '"var"', '"std"')
 # what numbers may become, at most numbers of an edge, and how often a draw is tried again
-LARGEST, WIDEST, ATTEMPTS = 12.0, 96, 40
+LARGEST = 12.0
+WIDEST = 96
+ATTEMPTS = 40
 
 
 @dataclass
@@ -53,7 +55,9 @@ class Pool:
     """
 
     def __init__(self, rng: Random, scope: dict[str, Any], drawer: Drawer):
-        self.rng, self.scope, self.drawer = rng, {"gt": eager, **scope}, drawer
+        self.rng = rng
+        self.scope = {"gt": eager, **scope}
+        self.drawer = drawer
         self.entries: list[Entry] = []
 
     def leaf(self, text: str) -> Entry:
@@ -66,7 +70,8 @@ class Pool:
         """An operation on entries, if its numbers fit."""
         names = [f"a{i}" for i in range(len(args))]
         scope = self.scope | dict(zip(names, (a.value for a in args), strict=True))
-        eager.now.margin, eager.now.tied = np.inf, False
+        eager.now.margin = np.inf
+        eager.now.tied = False
         try:
             with np.errstate(all="ignore"):
                 x = eval(text.format(*names), scope)
@@ -190,7 +195,8 @@ def unary(p: Pool) -> None:
 @operation(3)
 def guarded(p: Pool) -> None:
     """Functions that need a domain, which is made."""
-    x, y = p.pick(), p.pick()
+    x = p.pick()
+    y = p.pick()
     p.add(
         *p.rng.choice(
             (
@@ -246,7 +252,8 @@ def clipped(p: Pool) -> None:
 
 @operation(9)
 def binary(p: Pool) -> None:
-    x, y = p.pick(), p.pick(rows=p.rng.random() < 0.8)
+    x = p.pick()
+    y = p.pick(rows=p.rng.random() < 0.8)
     if p.rng.random() < 0.3:
         x, y = y, x
     p.add(
@@ -267,7 +274,8 @@ def binary(p: Pool) -> None:
 
 @operation(4)
 def with_number(p: Pool) -> None:
-    x, number = p.pick(), p.rng.choice((0, 1, 2, 0.5, -1.5, 3, 0.25, 1.0, 0.0))
+    x = p.pick()
+    number = p.rng.choice((0, 1, 2, 0.5, -1.5, 3, 0.25, 1.0, 0.0))
     text = p.rng.choice(
         (
             "({0} + {c})",
@@ -405,7 +413,8 @@ def over_axes(p: Pool) -> None:
     x = _of_several(p, x) if p.rng.random() < 0.4 else x
     n = len(x.dims)
     axis = p.rng.choice([-1, -1, -n, *([(-2, -1), tuple(range(-n, 0))] if n > 1 else [])])
-    how, keep = p.rng.choice(("sum", "mean", "max", "min")), p.rng.choice(("", "", ", True"))
+    how = p.rng.choice(("sum", "mean", "max", "min"))
+    keep = p.rng.choice(("", "", ", True"))
     text = p.rng.choice((f"gt.{how}({{0}}, {axis}{keep})", f"{{0}}.{how}({axis}{keep})"))
     p.add(text if how != "sum" or prod(x.dims) < 9 else f"({text} * 0.125)", x)
 
@@ -466,7 +475,8 @@ def normalised(p: Pool) -> None:
 @operation(3)
 def other_shape(p: Pool) -> None:
     x = p.pick("fib")
-    size, d = prod(x.dims), x.dims
+    size = prod(x.dims)
+    d = x.dims
     shapes = [
         (size,),
         (1, *d),
@@ -572,7 +582,8 @@ def comparison(p: Pool) -> None:
 
 @operation(2)
 def integer_comparison(p: Pool) -> None:
-    sign, x = p.rng.choice(("<", "<=", ">", ">=", "==", "!=")), p.pick("i")
+    sign = p.rng.choice(("<", "<=", ">", ">=", "==", "!="))
+    x = p.pick("i")
     if p.rng.random() < 0.5:
         p.add(f"({{0}} {sign} {p.rng.choice((0, 1, 2))})", x)
     else:
@@ -691,20 +702,23 @@ def integer_and_float(p: Pool) -> None:
 
 @operation(2)
 def masks(p: Pool) -> None:
-    x, y = p.pick("b"), p.pick("b")
+    x = p.pick("b")
+    y = p.pick("b")
     p.add(p.rng.choice(("({0} & {1})", "({0} | {1})", "(~{0})", "({0} & ~{1})")), x, y)
 
 
 @operation(1)
 def mask_arithmetic(p: Pool) -> None:
-    x, y = p.pick("b"), p.pick("b")
+    x = p.pick("b")
+    y = p.pick("b")
     p.add(p.rng.choice(("({0} + {1})", "({0} * {1})", "(1 - {0})", "({0} - {1})", "(-{0})")), x, y)
 
 
 @operation(4)
 def choice(p: Pool) -> None:
     mask = p.pick("bi" if p.rng.random() < 0.3 else "b")
-    x, y = p.pick(), p.pick(rows=p.rng.random() < 0.8)
+    x = p.pick()
+    y = p.pick(rows=p.rng.random() < 0.8)
     text = p.rng.choice(
         (
             "gt.where({0}, {1}, {2})",
@@ -906,14 +920,17 @@ class Drawer:
     """
 
     def __init__(self, rng: Random, without: Collection[str] = (), special: bool = False):
-        self.rng, self.without, self.special = rng, frozenset(without), special
+        self.rng = rng
+        self.without = frozenset(without)
+        self.special = special
         self.dtype = "float32" if rng.random() < 0.2 and "float32" not in without else "float64"
         lanes = 16 if self.dtype == "float32" else 8
         widths = (1, 2, 3, 4, 5, 6, lanes - 1, lanes, lanes + 1, 16, 17, 2 * lanes + 1, 33)
         self.width = rng.choice(widths)
         if rng.random() < 0.02 and "wide" not in without:
             self.width = 64 * lanes + rng.choice((0, 1, 5))
-        self.heads, self.features = rng.choice((1, 2, 3, 4)), rng.choice((1, 2, 3, 5))
+        self.heads = rng.choice((1, 2, 3, 4))
+        self.features = rng.choice((1, 2, 3, 5))
         self.widest = self.width * self.heads
         self.arrays: dict[str, Drawn] = {}
         self.parameters: list[Entry] = []
@@ -922,7 +939,9 @@ class Drawer:
 
     def shape(self) -> tuple[int, ...]:
         """Trailing axes of a value."""
-        w, h, f = self.width, self.heads, self.features
+        w = self.width
+        h = self.heads
+        f = self.features
         return self.rng.choice(
             (
                 (),
@@ -1015,8 +1034,10 @@ class Drawer:
             self.data.get("seen"),
             self.data.get("kept"),
         )
-        h, layers = graph.x, []
-        count, decodes = 2 if rng.random() < 0.3 else 1, rng.random() < 0.12
+        h = graph.x
+        layers = []
+        count = 2 if rng.random() < 0.3 else 1
+        decodes = rng.random() < 0.12
         for number in range(count):
             layer, h = self.layer(graph, h, number, followed=number < count - 1 or decodes)
             layers.append(layer)
@@ -1024,20 +1045,29 @@ class Drawer:
             layers.append(self.decoder(graph, h))
         assert state is eager.now
         return Program(
-            tuple(layers), self.arrays, n, src, dst, self.dtype, self.training, self.bounds()
+            layers=tuple(layers),
+            arrays=self.arrays,
+            n=n,
+            src=src,
+            dst=dst,
+            dtype=self.dtype,
+            training=self.training,
+            bounds=self.bounds(),
         )
 
     def graph(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
         """Nodes and edges: mostly some nodes with self loops, duplicate edges, a hub and nodes
         without edges.
         """
-        rng, kind = self.rng, self.rng.random()
+        rng = self.rng
+        kind = self.rng.random()
         if kind < 0.03:
             return rng.choice((1, 4)), (), ()
         if kind < 0.07:
             m = rng.randrange(1, 4)
             return 1, (0,) * m, (0,) * m
-        n, m = rng.randrange(2, 8), rng.randrange(1, 18)
+        n = rng.randrange(2, 8)
+        m = rng.randrange(1, 18)
         ends = [(rng.randrange(n), rng.randrange(n)) for _ in range(m)]
         if rng.random() < 0.4:
             hub = rng.randrange(n)
@@ -1048,7 +1078,8 @@ class Drawer:
 
     def bounds(self) -> dict[str, int]:
         """Bounds of the code generator that reach its rare branches."""
-        rng, found = self.rng, dict[str, int]()
+        rng = self.rng
+        found = dict[str, int]()
         if rng.random() < 0.3 and "wide" not in self.without:
             found["MOST_VECTORS"] = rng.choice((1, 2, 3))
         if rng.random() < 0.3:
@@ -1147,7 +1178,13 @@ class Drawer:
         named = any(how != f'"{name}"' for name, how in sums.items()) or rng.random() < 0.5
         return (
             LayerProgram(
-                direction, sums, named, transform, terms(messages), terms(outputs), out.term
+                direction=direction,
+                sums=sums,
+                named=named,
+                transform=transform,
+                messages=terms(messages),
+                outputs=terms(outputs),
+                apply=out.term,
             ),
             out.value,
         )
@@ -1164,13 +1201,22 @@ class Drawer:
         out = self._message(pool, False)
         if not out.value.learned:
             out = pool.make("({0} * {1})", out, self.parameter(()))
-        return LayerProgram("in", {"": "None"}, False, transform, {"": out.term}, {}, Term("total"))
+        return LayerProgram(
+            direction="in",
+            sums={"": "None"},
+            named=False,
+            transform=transform,
+            messages={"": out.term},
+            outputs={},
+            apply=Term("total"),
+        )
 
     def _transform(
         self, graph: eager.Graph, h: eager.Value
     ) -> tuple[dict[str, Term], dict[str, Any]]:
         """New node columns of a layer, and all values of nodes that its edges may read."""
-        rng, self.parameters = self.rng, []
+        rng = self.rng
+        self.parameters = []
         columns = {**graph.nodes, "h": h}
         eager.at_nodes(graph)
         at_node = Pool(

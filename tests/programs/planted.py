@@ -305,7 +305,8 @@ def table(most: int, seed: int, without: Collection[str], part: str = "") -> int
         try:
             number, difference = found_by(fault, most, seed, without)
         except LookupError as error:
-            number, difference = 0, None
+            number = 0
+            difference = None
             print(error)
         missed += difference is None
         shown = (

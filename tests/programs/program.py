@@ -76,7 +76,8 @@ class Drawn:
 
     def array(self, job: str) -> np.ndarray:
         """The numbers, exact in float32."""
-        rng, dtype = np.random.default_rng(self.seed), job if self.dtype == "float" else self.dtype
+        rng = np.random.default_rng(self.seed)
+        dtype = job if self.dtype == "float" else self.dtype
         if self.style in ("grid", "special"):
             found = rng.integers(-128, 129, self.shape) / 64
             if self.style == "special":
@@ -233,7 +234,16 @@ class Program:
             for name, recipe in self.arrays.items()
             if name in ("x", *OF_VIEWS) or _reads(text, name)
         }
-        return Case(text, used, self.n, self.src, self.dst, self.dtype, self.training, self.bounds)
+        return Case(
+            text=text,
+            arrays=used,
+            n=self.n,
+            src=self.src,
+            dst=self.dst,
+            dtype=self.dtype,
+            training=self.training,
+            bounds=self.bounds,
+        )
 
     def size(self) -> tuple[int, ...]:
         """What the shrinker makes smaller: operations, layers, edges, numbers, nodes."""

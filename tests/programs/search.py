@@ -193,7 +193,8 @@ def main(words: list[str]) -> int:
         from coverage_of import measured
 
         return measured(options.programs, options.seed, options.without)
-    begin, outcome = time.perf_counter(), Outcome()
+    begin = time.perf_counter()
+    outcome = Outcome()
     if options.jobs > 1:
         with ProcessPoolExecutor(options.jobs) as pool:
             for future in [pool.submit(search, *share) for share in shares(options)]:

@@ -94,10 +94,12 @@ class Request:
         first, *rest = self.words
         sys.path[1:1] = filter(None, self.variables.get("PYTHONPATH", "").split(os.pathsep))
         if first == "-m":
-            sys.path[0], sys.argv = self.folder, rest
+            sys.path[0] = self.folder
+            sys.argv = rest
             runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
             return
-        sys.path[0], sys.argv = os.path.dirname(os.path.realpath(first)), self.words
+        sys.path[0] = os.path.dirname(os.path.realpath(first))
+        sys.argv = self.words
         main = sys.modules["__main__"] = types.ModuleType("__main__")
         main.__file__ = first
         with open(first, encoding="utf-8") as file:

@@ -19,13 +19,17 @@ from torch import nn
 from torch_geometric.nn import HGTConv, RGATConv, RGCNConv
 from torch_geometric.utils import scatter, softmax
 
-N, E, D, R = 40, 200, 8, 5
+N = 40
+E = 200
+D = 8
+R = 5
 torch.set_default_dtype(torch.float64)
 
 
 def graph() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(7)
-    src, dst = rng.integers(0, N - 4, E), rng.integers(0, N - 4, E)
+    src = rng.integers(0, N - 4, E)
+    dst = rng.integers(0, N - 4, E)
     dst[:50] = 3
     src[50:56] = dst[50:56]
     src[60:70], dst[60:70] = src[70:80], dst[70:80]
@@ -40,7 +44,9 @@ class SimpleHGN(nn.Module):
 
     def __init__(self, heads: int = 2, width: int = 3, d_relation: int = 4, beta: float = 0.1):
         super().__init__()
-        self.heads, self.width, self.beta = heads, width, beta
+        self.heads = heads
+        self.width = width
+        self.beta = beta
         for i, (d, concat) in enumerate(((D, True), (heads * width, False))):
             shapes = {
                 "weight": (d, heads, width),
@@ -72,7 +78,8 @@ class SimpleHGN(nn.Module):
             alpha = softmax(nn.functional.leaky_relu(score, 0.2), dst, num_nodes=len(x))
             alpha = alpha if before is None else (1 - self.beta) * alpha + self.beta * before
             out = scatter(alpha[..., None] * z[src], dst, dim_size=len(x))
-            x, before = (out.flatten(1) if i == 0 else out.mean(1)) + x @ p["root"], alpha
+            x = (out.flatten(1) if i == 0 else out.mean(1)) + x @ p["root"]
+            before = alpha
         return x
 
 
@@ -117,10 +124,8 @@ class HGT(nn.Module):
 
 
 def typed_graph() -> tuple[np.ndarray, np.ndarray]:
-    rng, relation = (
-        np.random.default_rng(8),
-        np.sort(np.random.default_rng(9).integers(0, len(TRIPLES), E)),
-    )
+    rng = np.random.default_rng(8)
+    relation = np.sort(np.random.default_rng(9).integers(0, len(TRIPLES), E))
     ends = [[rng.integers(*TYPES[TRIPLES[r][end]]) for r in relation] for end in (0, 2)]
     return np.array(ends), relation
 
@@ -141,7 +146,8 @@ def main() -> None:
                 "hgt/edge_index": edges.astype(np.int16),
                 "hgt/relation": relation.astype(np.int8),
             }
-        layer, x = make(), inputs.clone().requires_grad_()
+        layer = make()
+        x = inputs.clone().requires_grad_()
         for p in layer.parameters():
             nn.init.normal_(p, std=0.4)
         out = layer(x, torch.from_numpy(edges), torch.from_numpy(relation))
