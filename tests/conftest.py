@@ -17,6 +17,8 @@ from graphtheta.ops.edge.backend import fused
 from graphtheta.ops.edge.backend.fused import backend_scope
 
 ROOT = Path(__file__).resolve().parent.parent
+# by name, as an import that nothing here uses is taken out by tools
+pytest_plugins = ["warm.plugin"]
 
 
 def pytest_xdist_auto_num_workers() -> int:

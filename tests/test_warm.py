@@ -83,6 +83,15 @@ def begun(program: subprocess.Popen[bytes]) -> None:
     assert program.stdout.readline() == b"begun\n"
 
 
+def test_programs_of_tests_are_forks():
+    assert sys.executable != PYTHON
+
+
+@pytest.mark.cold
+def test_programs_of_cold_tests_start_the_interpreter():
+    assert sys.executable == PYTHON
+
+
 def test_a_program_keeps_its_files_when_another_one_was_killed(served):
     begun(first := served.begin("waits.py"))
     before = served.files()
